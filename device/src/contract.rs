@@ -1,0 +1,84 @@
+//! The device contract.
+
+use crate::Result;
+
+/// Bytes in a block, the unit of every operation.
+pub const BLOCK: usize = 4096;
+
+/// Logical block address: index of a 4 KiB block from the start of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lba(pub u64);
+
+/// Why an operation is done, and for which object. Opaque to every device: the file system gives
+/// it its meaning; meters and recorders add up by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Tag {
+    /// A small number the file system assigns to a cause.
+    pub cause: u8,
+    /// The object the operation is for (an inode number), 0 if for none.
+    pub owner: u64,
+}
+
+/// A block device.
+///
+/// # What a power cut may leave
+/// * Every write whose call returned before a [`flush`](Self::flush) that itself returned is kept whole.
+/// * Writes since the last returned flush may be lost, kept, reordered among each other, or torn at
+///   512-byte sectors, each independently.
+/// * Blocks not written since the last flush are never touched.
+/// * A discarded block may afterwards read as anything it ever held, or zeroes.
+///
+/// Buffers are whole blocks: a length that is not a multiple of [`BLOCK`] is
+/// [`DeviceError::Misaligned`](crate::DeviceError::Misaligned), a range past the end
+/// [`DeviceError::OutOfRange`](crate::DeviceError::OutOfRange); neither touches the medium.
+/// Overlapping operations from different threads have no promised order; each block is read or
+/// written whole with respect to other threads.
+pub trait BlockDevice: Send + Sync + 'static {
+    /// Size in blocks; constant.
+    fn blocks(&self) -> u64;
+    /// True if writes, discards and flushes fail with [`DeviceError::ReadOnly`](crate::DeviceError::ReadOnly).
+    fn read_only(&self) -> bool {
+        false
+    }
+    /// Fills `buf` from `at`.
+    fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> Result<()>;
+    /// Stores `data` at `at`; volatile until the next flush.
+    fn write(&self, at: Lba, data: &[u8], tag: Tag) -> Result<()>;
+    /// Stores consecutive parts (each whole blocks) from `at` on, as one request where the backing can.
+    fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> Result<()> {
+        let mut at = at;
+        for part in parts {
+            self.write(at, part, tag)?;
+            at.0 += (part.len() / BLOCK) as u64;
+        }
+        Ok(())
+    }
+    /// Returns when everything written before the call is durable.
+    fn flush(&self, tag: Tag) -> Result<()>;
+    /// Says that `blocks` blocks from `at` hold nothing of use.
+    fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()>;
+}
+
+impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
+    fn blocks(&self) -> u64 {
+        (**self).blocks()
+    }
+    fn read_only(&self) -> bool {
+        (**self).read_only()
+    }
+    fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> Result<()> {
+        (**self).read(at, buf, tag)
+    }
+    fn write(&self, at: Lba, data: &[u8], tag: Tag) -> Result<()> {
+        (**self).write(at, data, tag)
+    }
+    fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> Result<()> {
+        (**self).write_gather(at, parts, tag)
+    }
+    fn flush(&self, tag: Tag) -> Result<()> {
+        (**self).flush(tag)
+    }
+    fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()> {
+        (**self).discard(at, blocks, tag)
+    }
+}

@@ -1,0 +1,106 @@
+//! The [`FileSystem`] trait.
+
+use crate::{
+    Allocate, Attr, Caller, DirEntry, Entry, Flow, Ino, NewNode, RenameFlags, Result, Seek,
+    SetAttr, StatFs, WriteFlags, XattrFlags,
+};
+
+/// A mounted volume. Every method takes `&self` and may be called from many threads.
+///
+/// # References
+/// Every call that hands out an [`Entry`] (`lookup`, `mknod`, `mkdir`, `symlink`, `link`) takes one
+/// reference on that inode; [`forget`](Self::forget) gives references back. An inode without links
+/// lives until its last reference and its last `open` are gone. The root needs no reference.
+///
+/// # Durability
+/// What `fsync`, `fsyncdir` or `sync` returned for survives a power cut. Nothing else is promised
+/// beyond "old or new".
+///
+/// Names are bytes: 1 to 255 of them, no `/`, no NUL, not `.` or `..` (an implementation checks).
+pub trait FileSystem: Send + Sync + 'static {
+    /// The root directory.
+    fn root(&self) -> Ino;
+    /// Space and limits.
+    fn statfs(&self) -> Result<StatFs>;
+    /// True if nothing can be written.
+    fn read_only(&self) -> bool;
+
+    /// Finds a name. Takes a reference. `.` and `..` are understood.
+    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry>;
+    /// Gives `count` references back.
+    fn forget(&self, ino: Ino, count: u64);
+    /// `stat`.
+    fn getattr(&self, ino: Ino) -> Result<Attr>;
+    /// `chmod`, `chown`, `truncate`, `utimens`, in one.
+    fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr>;
+    /// A symlink's target.
+    fn readlink(&self, ino: Ino) -> Result<Vec<u8>>;
+
+    /// Makes a regular file, device node, fifo or socket. Takes a reference.
+    fn mknod(&self, caller: Caller, parent: Ino, name: &[u8], new: &NewNode) -> Result<Entry>;
+    /// Makes a directory. Takes a reference.
+    fn mkdir(&self, caller: Caller, parent: Ino, name: &[u8], perm: u16, umask: u16)
+    -> Result<Entry>;
+    /// Makes a symlink. Takes a reference.
+    fn symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Entry>;
+    /// Makes another name for an inode. Takes a reference.
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry>;
+    /// Removes a name that is not a directory's.
+    fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()>;
+    /// Removes an empty directory.
+    fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()>;
+    /// Moves a name.
+    fn rename(
+        &self,
+        caller: Caller,
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<()>;
+    /// Makes a regular file with no name yet (`O_TMPFILE`) in `parent`'s volume. Takes a reference.
+    fn tmpfile(&self, caller: Caller, parent: Ino, perm: u16, umask: u16) -> Result<Entry>;
+
+    /// Announces a handle. `truncate` empties the file first (`O_TRUNC`).
+    fn open(&self, ino: Ino, truncate: bool) -> Result<()>;
+    /// Ends a handle.
+    fn release(&self, ino: Ino);
+    /// Reads at most `buf.len()` bytes; fewer only at the end of the file.
+    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize>;
+    /// Writes all of `data`, or as much as there is space for if that is not nothing.
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize>;
+    /// `fallocate`.
+    fn fallocate(&self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()>;
+    /// `SEEK_DATA`, `SEEK_HOLE`.
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64>;
+
+    /// Lists names after `cookie` (0 from the start), with `.` and `..`. The order is stable while
+    /// the directory does not change; a name that stays is listed exactly once.
+    fn readdir(
+        &self,
+        ino: Ino,
+        cookie: u64,
+        each: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+    ) -> Result<()>;
+
+    /// Makes a file's contents (and, unless `data_only`, everything about it) durable.
+    fn fsync(&self, ino: Ino, data_only: bool) -> Result<()>;
+    /// Makes a directory's names durable.
+    fn fsyncdir(&self, ino: Ino, data_only: bool) -> Result<()>;
+    /// Makes everything durable.
+    fn sync(&self) -> Result<()>;
+
+    /// One attribute's value, by its full name (`user.x`, `system.posix_acl_access`).
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>>;
+    /// Every attribute's full name.
+    fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>>;
+    /// Sets an attribute.
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()>;
+    /// Removes an attribute.
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()>;
+
+    /// Does background work that is due (writeback, checkpoint, cleaning, discard). A mount calls
+    /// this about once a second from a thread of its own; a simulation whenever it likes.
+    fn tick(&self) -> Result<()>;
+    /// Ends the volume's life in a clean state. Later calls fail or do nothing.
+    fn unmount(&self) -> Result<()>;
+}

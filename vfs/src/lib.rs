@@ -1,0 +1,18 @@
+//! What does a file system offer?
+//!
+//! The [`FileSystem`] trait is the one door between a file system's core and whoever serves it
+//! (FUSE, a command line, a test). Its words are inode numbers, names and byte ranges; it knows
+//! neither F2FS nor FUSE nor any device.
+//!
+//! Left out on purpose: permission checks (the caller's kernel does them, `default_permissions`),
+//! path walking (see [`path`]), caching of names and pages, and every errno (see the `fuse` crate).
+#![forbid(unsafe_code)]
+
+mod error;
+mod fs;
+pub mod path;
+mod types;
+
+pub use error::{Error, Result};
+pub use fs::FileSystem;
+pub use types::*;

@@ -1,0 +1,49 @@
+//! From a path to an inode, one `lookup` at a time. Symlinks are not followed.
+
+use crate::{Error, FileSystem, Ino, Result};
+
+/// An inode found by a path, with the reference it holds; dropping it gives the reference back.
+pub struct Found<'a, F: FileSystem + ?Sized> {
+    fs: &'a F,
+    ino: Ino,
+    counted: bool,
+}
+
+impl<F: FileSystem + ?Sized> Found<'_, F> {
+    /// Its number, valid while this value lives.
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+}
+
+impl<F: FileSystem + ?Sized> Drop for Found<'_, F> {
+    fn drop(&mut self) {
+        if self.counted {
+            self.fs.forget(self.ino, 1);
+        }
+    }
+}
+
+/// Walks `path` (components separated by `/`, empty ones ignored) from the root.
+pub fn walk<'a, F: FileSystem + ?Sized>(fs: &'a F, path: &[u8]) -> Result<Found<'a, F>> {
+    let mut at = Found { fs, ino: fs.root(), counted: false };
+    for part in path.split(|&b| b == b'/').filter(|p| !p.is_empty()) {
+        let entry = fs.lookup(at.ino, part)?;
+        at = Found { fs, ino: entry.attr.ino, counted: true };
+    }
+    Ok(at)
+}
+
+/// Splits a path into its parent, walked to, and its last component.
+pub fn walk_parent<'a, 'p, F: FileSystem + ?Sized>(
+    fs: &'a F,
+    path: &'p [u8],
+) -> Result<(Found<'a, F>, &'p [u8])> {
+    let end = path.iter().rposition(|&b| b != b'/').map_or(0, |i| i + 1);
+    let path = &path[..end];
+    if path.is_empty() {
+        return Err(Error::Invalid("the root has no name"));
+    }
+    let cut = path.iter().rposition(|&b| b == b'/').map_or(0, |i| i + 1);
+    Ok((walk(fs, &path[..cut])?, &path[cut..]))
+}
