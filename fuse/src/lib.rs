@@ -1,1 +1,32 @@
-//! placeholder
+//! How does the Linux kernel talk to a [`vfs::FileSystem`]?
+//!
+//! [`mount`](fn@mount) serves any file system through `/dev/fuse`: `adapter` turns FUSE requests into
+//! `vfs` calls, [`errno`] is the only table from errors to error numbers, [`mount`](mod@mount) holds a
+//! mount from its beginning to its last checkpoint, [`unmount`] ends one from outside, [`daemon`] puts
+//! one in the background.
+//!
+//! # What a FUSE mount cannot do
+//! * `syncfs(2)` and `sync(2)` write the kernel's cache back to this process but do not tell it to
+//!   make that durable: the kernel sends `FUSE_SYNCFS` only to mounts of type `fuseblk`, which need a
+//!   block device as their source. `fsync` of a file or a directory does arrive.
+//! * For the same reason `umount(8)` returns before the last checkpoint is written: a plain `fuse`
+//!   mount is not sent `FUSE_DESTROY`. (On `fuseblk` it would be, but the `fuser` library answers it
+//!   before the file system hears of it.) [`unmount::unmount`] waits until the image is released.
+//! * `O_TMPFILE`, birth times in `statx` and `syncfs` have opcodes (`TMPFILE`, `STATX`, `SYNCFS`) that
+//!   `fuser` 0.18 does not decode; the kernel falls back or reports "not supported".
+//! * The kernel itself refuses `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` on FUSE.
+//! * `fuser` reads requests and writes replies by `read` and `writev`, never by `splice`.
+#![forbid(unsafe_code)]
+
+mod acl;
+mod adapter;
+mod attr;
+mod capability;
+pub mod daemon;
+pub mod errno;
+mod features;
+mod listing;
+pub mod mount;
+pub mod unmount;
+
+pub use mount::{MountError, MountOptions, Mounted, mount, run_until_unmounted};

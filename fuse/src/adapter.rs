@@ -1,0 +1,698 @@
+//! What does each FUSE request mean in `vfs` words?
+//!
+//! No state of its own but what the protocol needs: which inodes are known to carry no file
+//! capabilities, and which forgets to swallow. Permission checks are the kernel's
+//! (`default_permissions`), locks too; error numbers are [`crate::errno`]'s.
+//!
+//! # Opens
+//! The kernel is told that files and directories need no opening (`FUSE_NO_OPEN_SUPPORT`,
+//! `FUSE_NO_OPENDIR_SUPPORT`): it then sends neither `OPEN` nor `RELEASE`, which saves two requests
+//! for each use of a file. A file that is unlinked while open stays alive all the same, because the
+//! kernel keeps its inode, and with it a `vfs` reference, until the last handle is closed. `O_TRUNC`
+//! arrives as a truncation.
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use fuser::{
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags,
+    Generation, INodeNo, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents,
+    PollFlags, PollNotifier, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+};
+use vfs::{
+    Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, RenameFlags, Result, Seek,
+    SetAttr, WriteFlags, XattrFlags,
+};
+
+use crate::attr::{Numbers, bare, from_system, set_time, unpack};
+use crate::capability::{self, Capabilities};
+use crate::features::{self, Agreed};
+use crate::listing::{self, Ungranted};
+use crate::{acl, errno};
+
+/// How long the kernel may believe a name or an attribute without asking. The kernel is the only one
+/// who changes a mounted volume, so this is "as long as it likes"; a day, to keep its timer
+/// arithmetic far from any limit.
+const TTL: Duration = Duration::from_secs(24 * 3600);
+
+thread_local! {
+    /// Where a serving thread reads file contents to before it sends them: one buffer per thread,
+    /// at most as large as the largest read.
+    static CONTENTS: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Serves one file system.
+pub(crate) struct Adapter {
+    fs: Arc<dyn FileSystem>,
+    numbers: Numbers,
+    writeback: bool,
+    agreed: Agreed,
+    capabilities: Capabilities,
+    ungranted: Ungranted,
+}
+
+impl Adapter {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, writeback: bool) -> Self {
+        Adapter {
+            numbers: Numbers::new(fs.root()),
+            fs,
+            writeback,
+            agreed: Agreed::default(),
+            capabilities: Capabilities::default(),
+            ungranted: Ungranted::default(),
+        }
+    }
+
+    fn ino(&self, ino: INodeNo) -> Ino {
+        self.numbers.from_fuse(ino)
+    }
+
+    fn reply_entry(&self, what: &str, ino: Ino, result: Result<Entry>, reply: ReplyEntry) {
+        match result {
+            Ok(entry) => reply.entry(
+                &TTL,
+                &self.numbers.attr(&entry.attr),
+                Generation(u64::from(entry.attr.generation)),
+            ),
+            Err(error) => reply.error(failed(what, ino, &error)),
+        }
+    }
+
+    fn truncating_or_owning(
+        &self,
+        req: &Request,
+        ino: Ino,
+        set: &mut SetAttr,
+    ) -> Result<()> {
+        let owning = set.uid.is_some() || set.gid.is_some();
+        if !owning && set.size.is_none() {
+            return Ok(());
+        }
+        self.capabilities.drop_from(&*self.fs, ino)?;
+        // The kernel says which truncations are by somebody privileged (`FATTR_KILL_SUIDGID`), but
+        // fuser 0.18 does not pass that on; the super-user is the one who is.
+        set.kill_suid_sgid = if owning {
+            self.fs.getattr(ino)?.kind != FileKind::Directory
+        } else {
+            req.uid() != 0
+        };
+        Ok(())
+    }
+}
+
+/// The number to answer with; a fault of the image or the device is also logged, with its text.
+fn failed(what: &str, ino: Ino, error: &Error) -> Errno {
+    if errno::is_fault(error) {
+        log::error!("{what}, inode {}: {error}", ino.0);
+    }
+    errno::reply(error)
+}
+
+fn reply_empty(what: &str, ino: Ino, result: Result<()>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(failed(what, ino, &error)),
+    }
+}
+
+fn reply_xattr(what: &str, ino: Ino, result: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
+    match result {
+        Ok(value) => match u32::try_from(value.len()) {
+            Ok(length) if size == 0 => reply.size(length),
+            Ok(length) if length <= size => reply.data(&value),
+            _ => reply.error(errno::reply(&Error::Range)),
+        },
+        Err(error) => reply.error(failed(what, ino, &error)),
+    }
+}
+
+fn caller(req: &Request) -> Caller {
+    Caller { uid: req.uid(), gid: req.gid() }
+}
+
+/// The low 12 bits: permissions, suid, sgid, sticky.
+fn perm(mode: u32) -> u16 {
+    (mode & 0o7777) as u16
+}
+
+fn new_node(mode: u32, umask: u32, rdev: u32) -> Result<NewNode> {
+    // The kind is in bits 12 to 15; no kind at all means a regular file, as in mknod(2).
+    let kind = match (mode & 0o170000) as u16 {
+        0 => FileKind::Regular,
+        bits => FileKind::from_mode(bits).ok_or(Error::Invalid("mode names no kind of file"))?,
+    };
+    Ok(NewNode { kind, perm: perm(mode), umask: perm(umask), rdev: unpack(rdev) })
+}
+
+fn allocate(mode: i32) -> Result<Allocate> {
+    let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+    match mode & !libc::FALLOC_FL_KEEP_SIZE {
+        0 => Ok(Allocate::Reserve { keep_size }),
+        libc::FALLOC_FL_PUNCH_HOLE if keep_size => Ok(Allocate::PunchHole),
+        libc::FALLOC_FL_ZERO_RANGE => Ok(Allocate::Zero { keep_size }),
+        libc::FALLOC_FL_COLLAPSE_RANGE if !keep_size => Ok(Allocate::Collapse),
+        libc::FALLOC_FL_INSERT_RANGE if !keep_size => Ok(Allocate::Insert),
+        _ => Err(Error::Unsupported(format!("fallocate mode {mode:#x}"))),
+    }
+}
+
+impl fuser::Filesystem for Adapter {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        self.agreed = features::negotiate(config, self.writeback);
+        Ok(())
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let parent = self.ino(parent);
+        match self.fs.lookup(parent, name.as_bytes()) {
+            // Number 0 tells the kernel to remember that there is no such name.
+            Err(Error::NotFound) => reply.entry(&TTL, &bare(INodeNo(0), FileKind::Regular, 0), Generation(0)),
+            result => self.reply_entry("lookup", parent, result, reply),
+        }
+    }
+
+    fn forget(&self, _: &Request, ino: INodeNo, count: u64) {
+        let ino = self.ino(ino);
+        if ino == self.fs.root() {
+            return;
+        }
+        let count = self.ungranted.granted(ino, count);
+        if count > 0 {
+            self.capabilities.unknown(ino);
+            self.fs.forget(ino, count);
+        }
+    }
+
+    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let ino = self.ino(ino);
+        match self.fs.getattr(ino) {
+            Ok(attr) => reply.attr(&TTL, &self.numbers.attr(&attr)),
+            Err(error) => reply.error(failed("getattr", ino, &error)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        ctime: Option<SystemTime>,
+        _: Option<FileHandle>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<SystemTime>,
+        _: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let ino = self.ino(ino);
+        let mut set = SetAttr {
+            perm: mode.map(perm),
+            uid,
+            gid,
+            size,
+            atime: atime.map(set_time),
+            mtime: mtime.map(set_time),
+            ctime: ctime.map(from_system),
+            crtime: None,
+            kill_suid_sgid: false,
+        };
+        let result = self
+            .truncating_or_owning(req, ino, &mut set)
+            .and_then(|()| self.fs.setattr(ino, &set));
+        match result {
+            Ok(attr) => reply.attr(&TTL, &self.numbers.attr(&attr)),
+            Err(error) => reply.error(failed("setattr", ino, &error)),
+        }
+    }
+
+    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
+        let ino = self.ino(ino);
+        match self.fs.readlink(ino) {
+            Ok(target) => reply.data(&target),
+            Err(error) => reply.error(failed("readlink", ino, &error)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        rdev: u32,
+        reply: ReplyEntry,
+    ) {
+        let parent = self.ino(parent);
+        let result = new_node(mode, umask, rdev)
+            .and_then(|new| self.fs.mknod(caller(req), parent, name.as_bytes(), &new));
+        self.reply_entry("mknod", parent, result, reply);
+    }
+
+    fn mkdir(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let parent = self.ino(parent);
+        let result =
+            self.fs.mkdir(caller(req), parent, name.as_bytes(), perm(mode), perm(umask));
+        self.reply_entry("mkdir", parent, result, reply);
+    }
+
+    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let parent = self.ino(parent);
+        reply_empty("unlink", parent, self.fs.unlink(parent, name.as_bytes()), reply);
+    }
+
+    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let parent = self.ino(parent);
+        reply_empty("rmdir", parent, self.fs.rmdir(parent, name.as_bytes()), reply);
+    }
+
+    fn symlink(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let parent = self.ino(parent);
+        let target = target.as_os_str().as_bytes();
+        let result = self.fs.symlink(caller(req), parent, name.as_bytes(), target);
+        self.reply_entry("symlink", parent, result, reply);
+    }
+
+    fn rename(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        to_parent: INodeNo,
+        to_name: &OsStr,
+        flags: fuser::RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let (parent, to_parent) = (self.ino(parent), self.ino(to_parent));
+        let result = RenameFlags::from_bits(flags.bits())
+            .ok_or(Error::Invalid("unknown rename flag"))
+            .and_then(|flags| {
+                let from = (parent, name.as_bytes());
+                self.fs.rename(caller(req), from, (to_parent, to_name.as_bytes()), flags)
+            });
+        reply_empty("rename", parent, result, reply);
+    }
+
+    fn link(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        parent: INodeNo,
+        name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let (ino, parent) = (self.ino(ino), self.ino(parent));
+        let result = self.fs.link(ino, parent, name.as_bytes());
+        self.reply_entry("link", parent, result, reply);
+    }
+
+    fn create(
+        &self,
+        req: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        _: i32,
+        reply: ReplyCreate,
+    ) {
+        let parent = self.ino(parent);
+        let new = NewNode {
+            kind: FileKind::Regular,
+            perm: perm(mode),
+            umask: perm(umask),
+            rdev: unpack(0),
+        };
+        let made = self.fs.mknod(caller(req), parent, name.as_bytes(), &new).and_then(|entry| {
+            if !self.agreed.no_open {
+                self.fs.open(entry.attr.ino, false).inspect_err(|_| {
+                    self.fs.forget(entry.attr.ino, 1);
+                })?;
+            }
+            Ok(entry)
+        });
+        match made {
+            Ok(entry) => reply.created(
+                &TTL,
+                &self.numbers.attr(&entry.attr),
+                Generation(u64::from(entry.attr.generation)),
+                FileHandle(0),
+                FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
+            ),
+            Err(error) => reply.error(failed("create", parent, &error)),
+        }
+    }
+
+    fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.agreed.no_open {
+            return reply.error(Errno::ENOSYS);
+        }
+        let ino = self.ino(ino);
+        match self.fs.open(ino, false) {
+            Ok(()) => reply.opened(
+                FileHandle(0),
+                FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
+            ),
+            Err(error) => reply.error(failed("open", ino, &error)),
+        }
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        _: bool,
+        reply: ReplyEmpty,
+    ) {
+        // Without opens there are still releases of created files until the kernel first tries one.
+        if !self.agreed.no_open {
+            self.fs.release(self.ino(ino));
+        }
+        reply.ok();
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // Nothing is held per handle; the kernel asks once and then no more.
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let ino = self.ino(ino);
+        let size = size as usize;
+        CONTENTS.with_borrow_mut(|contents| {
+            if contents.len() < size {
+                contents.resize(size, 0);
+            }
+            match self.fs.read(ino, offset, &mut contents[..size]) {
+                Ok(length) => reply.data(&contents[..length.min(size)]),
+                Err(error) => reply.error(failed("read", ino, &error)),
+            }
+        });
+    }
+
+    fn write(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        data: &[u8],
+        write_flags: fuser::WriteFlags,
+        open_flags: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        let ino = self.ino(ino);
+        let from_cache = write_flags.contains(fuser::WriteFlags::FUSE_WRITE_CACHE);
+        let mut flags = WriteFlags::empty();
+        flags.set(WriteFlags::FROM_CACHE, from_cache);
+        flags.set(
+            WriteFlags::KILL_SUID_SGID,
+            write_flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID),
+        );
+        let result = self.capabilities.drop_from(&*self.fs, ino).and_then(|()| {
+            let length = self.fs.write(ino, offset, data, flags)?;
+            // O_SYNC contains O_DSYNC. A page from the cache is synced by the kernel's own fsync.
+            if !from_cache && open_flags.0 & libc::O_DSYNC != 0 {
+                self.fs.fsync(ino, open_flags.0 & libc::O_SYNC != libc::O_SYNC)?;
+            }
+            Ok(length)
+        });
+        match result {
+            Ok(length) => reply.written(u32::try_from(length).unwrap_or(u32::MAX)),
+            Err(error) => reply.error(failed("write", ino, &error)),
+        }
+    }
+
+    fn fsync(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        let ino = self.ino(ino);
+        reply_empty("fsync", ino, self.fs.fsync(ino, data_only), reply);
+    }
+
+    fn opendir(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        if self.agreed.no_opendir {
+            return reply.error(Errno::ENOSYS);
+        }
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR);
+    }
+
+    fn readdir(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        let ino = self.ino(ino);
+        match listing::plain(&*self.fs, self.numbers, ino, offset, &mut reply) {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(failed("readdir", ino, &error)),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let ino = self.ino(ino);
+        let result = listing::with_attributes(
+            &*self.fs,
+            self.numbers,
+            &self.ungranted,
+            ino,
+            offset,
+            TTL,
+            &mut reply,
+        );
+        match result {
+            Ok(()) => reply.ok(),
+            Err(error) => reply.error(failed("readdir", ino, &error)),
+        }
+    }
+
+    fn fsyncdir(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        let ino = self.ino(ino);
+        reply_empty("fsyncdir", ino, self.fs.fsyncdir(ino, data_only), reply);
+    }
+
+    fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
+        match self.fs.statfs() {
+            Ok(s) => reply.statfs(
+                s.blocks,
+                s.blocks_free,
+                s.blocks_available,
+                s.files,
+                s.files_free,
+                s.block_size,
+                s.name_max,
+                s.block_size,
+            ),
+            Err(error) => reply.error(failed("statfs", self.ino(ino), &error)),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _: u32,
+        reply: ReplyEmpty,
+    ) {
+        let ino = self.ino(ino);
+        let name = name.as_bytes();
+        let mut how = XattrFlags::empty();
+        how.set(XattrFlags::CREATE, flags & libc::XATTR_CREATE != 0);
+        how.set(XattrFlags::REPLACE, flags & libc::XATTR_REPLACE != 0);
+        let result = acl::drops_sgid(&*self.fs, req, ino, name).and_then(|drops| {
+            how.set(XattrFlags::ACL_KILL_SGID, drops);
+            self.fs.setxattr(ino, name, value, how)
+        });
+        if name == capability::NAME {
+            self.capabilities.unknown(ino);
+        }
+        reply_empty("setxattr", ino, result, reply);
+    }
+
+    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let ino = self.ino(ino);
+        reply_xattr("getxattr", ino, self.fs.getxattr(ino, name.as_bytes()), size, reply);
+    }
+
+    fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let ino = self.ino(ino);
+        let privileged = req.uid() == 0;
+        let result = self.fs.listxattr(ino).map(|names| {
+            let mut list = Vec::new();
+            // As xattr(7) says, names of the trusted class are shown to the privileged only.
+            for name in names.iter().filter(|n| privileged || !n.starts_with(b"trusted.")) {
+                list.extend_from_slice(name);
+                list.push(0);
+            }
+            list
+        });
+        reply_xattr("listxattr", ino, result, size, reply);
+    }
+
+    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let ino = self.ino(ino);
+        reply_empty("removexattr", ino, self.fs.removexattr(ino, name.as_bytes()), reply);
+    }
+
+    fn fallocate(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let ino = self.ino(ino);
+        let result =
+            allocate(mode).and_then(|what| self.fs.fallocate(ino, what, offset, length));
+        reply_empty("fallocate", ino, result, reply);
+    }
+
+    fn lseek(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let ino = self.ino(ino);
+        let result = match whence {
+            libc::SEEK_DATA => Ok(Seek::Data),
+            libc::SEEK_HOLE => Ok(Seek::Hole),
+            _ => Err(Error::Invalid("whence")),
+        }
+        .and_then(|what| {
+            let offset = u64::try_from(offset).map_err(|_| Error::PastEnd)?;
+            let found = self.fs.seek(ino, offset, what)?;
+            i64::try_from(found).map_err(|_| Error::PastEnd)
+        });
+        match result {
+            Ok(offset) => reply.offset(offset),
+            Err(error) => reply.error(failed("lseek", ino, &error)),
+        }
+    }
+
+    // What follows is answered so that the kernel does it itself; without these, fuser writes a
+    // warning for each.
+
+    fn access(&self, _: &Request, _: INodeNo, _: AccessFlags, reply: ReplyEmpty) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn copy_file_range(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: INodeNo,
+        _: FileHandle,
+        _: u64,
+        _: u64,
+        _: CopyFileRangeFlags,
+        reply: ReplyWrite,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn ioctl(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        _: u32,
+        _: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        reply.error(Errno::ENOTTY);
+    }
+
+    fn poll(
+        &self,
+        _: &Request,
+        _: INodeNo,
+        _: FileHandle,
+        _: PollNotifier,
+        _: PollEvents,
+        _: PollFlags,
+        reply: ReplyPoll,
+    ) {
+        reply.error(Errno::ENOSYS);
+    }
+
+    fn bmap(&self, _: &Request, _: INodeNo, _: u32, _: u64, reply: ReplyBmap) {
+        reply.error(Errno::ENOSYS);
+    }
+}

@@ -1,0 +1,117 @@
+//! How does a mount get into the background without losing its first error?
+//!
+//! A process with threads cannot fork, and a fork needs unsafe code; so the parent starts the same
+//! program again, and the child says on its standard output when the mount can be used. Until then it
+//! shares the parent's fate: if it fails, its message and its exit status become the parent's.
+//!
+//! Parent: [`start`] with a command line that leads to the child's part. Child: mounts, then calls
+//! [`ready`] (which also leaves the terminal) from the `ready` of
+//! [`run_until_unmounted`](crate::run_until_unmounted).
+
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::thread;
+
+/// The line that says "mounted".
+const READY: &str = "joulefs: mounted";
+
+/// Why there is no mount in the background.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// The program could not be started again.
+    #[error("cannot start the background process: {0}")]
+    Start(#[from] io::Error),
+    /// It ended before the mount was ready.
+    #[error("{}", message(*status, text))]
+    Failed {
+        /// How it ended.
+        status: ExitStatus,
+        /// What it wrote to standard error, trimmed.
+        text: String,
+    },
+}
+
+fn message(status: ExitStatus, text: &str) -> String {
+    match (text, status.signal()) {
+        ("", Some(signal)) => format!("the background process was killed by signal {signal}"),
+        ("", None) => format!("the background process ended with {status}"),
+        (text, _) => text.to_owned(),
+    }
+}
+
+/// Starts `command` and returns its process id once it has called [`ready`].
+pub fn start(mut command: Command) -> Result<u32, DaemonError> {
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(io::Error::other("no pipes to the background process").into());
+    };
+    // Read beside, so that neither pipe can fill up and stop the child.
+    let text = thread::Builder::new().name("daemon-errors".to_owned()).spawn(move || {
+        let mut text = Vec::new();
+        let mut stderr = stderr;
+        let _ = stderr.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).trim().to_owned()
+    })?;
+    for line in BufReader::new(stdout).lines() {
+        if line? == READY {
+            return Ok(child.id());
+        }
+    }
+    let status = child.wait()?;
+    let text = text.join().unwrap_or_default();
+    Err(DaemonError::Failed { status, text })
+}
+
+/// Tells the waiting parent that the mount can be used, and leaves the terminal: a session of its own,
+/// `/` as working directory, nothing on the standard streams.
+pub fn ready() -> io::Result<()> {
+    // Refused to a process that already leads a group; then it has no need.
+    let _ = rustix::process::setsid();
+    std::env::set_current_dir("/")?;
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{READY}")?;
+    stdout.flush()?;
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn a_child_that_says_ready_is_left_running() {
+        let id = start(shell(&format!("echo other words; echo '{READY}'; exec sleep 0.2"))).unwrap();
+        assert!(std::path::Path::new(&format!("/proc/{id}")).exists());
+    }
+
+    #[test]
+    fn a_child_that_fails_first_hands_over_its_message() {
+        let error = start(shell("echo image.f2fs: no such file >&2; exit 3")).unwrap_err();
+        assert_eq!(error.to_string(), "image.f2fs: no such file");
+        let DaemonError::Failed { status, .. } = error else { panic!("{error:?}") };
+        assert_eq!(status.code(), Some(3));
+    }
+
+    #[test]
+    fn a_child_that_dies_silently_is_still_an_error() {
+        let error = start(shell("kill -9 $$")).unwrap_err();
+        assert_eq!(error.to_string(), "the background process was killed by signal 9");
+    }
+}

@@ -1,0 +1,99 @@
+//! Which error number does a program see for a [`vfs::Error`]? The only such table.
+
+use vfs::Error;
+
+/// The Linux error number of `error`.
+///
+/// Where F2FS in the kernel and the words of `errno(3)` differ, F2FS wins: a contradiction in the
+/// image is `EUCLEAN`, a missing encryption key `ENOKEY`.
+pub fn errno(error: &Error) -> i32 {
+    match error {
+        Error::NotFound => libc::ENOENT,
+        Error::Exists => libc::EEXIST,
+        Error::NotDirectory => libc::ENOTDIR,
+        Error::IsDirectory => libc::EISDIR,
+        Error::NotEmpty => libc::ENOTEMPTY,
+        Error::NameTooLong => libc::ENAMETOOLONG,
+        Error::Invalid(_) => libc::EINVAL,
+        Error::NotPermitted(_) => libc::EPERM,
+        Error::TooManyLinks => libc::EMLINK,
+        Error::TooBig => libc::EFBIG,
+        Error::NoAttribute => libc::ENODATA,
+        Error::Range => libc::ERANGE,
+        Error::PastEnd => libc::ENXIO,
+        Error::Busy(_) => libc::EBUSY,
+        Error::Stale => libc::ESTALE,
+        Error::Unsupported(_) => libc::EOPNOTSUPP,
+        Error::ReadOnly => libc::EROFS,
+        Error::NoKey => libc::ENOKEY,
+        Error::NoSpace => libc::ENOSPC,
+        Error::Corrupt(_) => libc::EUCLEAN,
+        Error::Device(_) => libc::EIO,
+        // `vfs::Error` may grow; until this table knows a cause it is an I/O error.
+        _ => libc::EIO,
+    }
+}
+
+/// True if the cause is outside this program and its caller: such errors are worth a line in the log,
+/// because the error number alone does not say what is broken.
+pub fn is_fault(error: &Error) -> bool {
+    matches!(error, Error::Corrupt(_) | Error::Device(_))
+}
+
+pub(crate) fn reply(error: &Error) -> fuser::Errno {
+    fuser::Errno::from_i32(errno(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every variant with the number programs are promised, as numbers of the Linux ABI.
+    fn table() -> Vec<(Error, i32)> {
+        vec![
+            (Error::NotFound, 2),
+            (Error::Exists, 17),
+            (Error::NotDirectory, 20),
+            (Error::IsDirectory, 21),
+            (Error::NotEmpty, 39),
+            (Error::NameTooLong, 36),
+            (Error::Invalid("x"), 22),
+            (Error::NotPermitted("x"), 1),
+            (Error::TooManyLinks, 31),
+            (Error::TooBig, 27),
+            (Error::NoAttribute, 61),
+            (Error::Range, 34),
+            (Error::PastEnd, 6),
+            (Error::Busy("x"), 16),
+            (Error::Stale, 116),
+            (Error::Unsupported("x".into()), 95),
+            (Error::ReadOnly, 30),
+            (Error::NoKey, 126),
+            (Error::NoSpace, 28),
+            (Error::Corrupt("x".into()), 117),
+            (Error::Device("x".into()), 5),
+        ]
+    }
+
+    #[test]
+    fn every_error_has_its_linux_number() {
+        for (error, number) in table() {
+            assert_eq!(errno(&error), number, "{error:?}");
+            assert_eq!(reply(&error).code(), number, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn no_two_causes_share_a_number() {
+        let mut numbers: Vec<i32> = table().iter().map(|(_, number)| *number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), table().len());
+    }
+
+    #[test]
+    fn only_a_broken_image_or_device_is_a_fault() {
+        let faults: Vec<_> = table().into_iter().filter(|(e, _)| is_fault(e)).map(|(_, n)| n).collect();
+        assert_eq!(faults, [117, 5]);
+    }
+}

@@ -1,0 +1,60 @@
+//! Which features of the protocol are asked for?
+
+use fuser::{InitFlags, KernelConfig};
+
+/// Largest write request. The kernel's own limit is 256 pages (`fs.fuse.max_pages_limit`).
+const MAX_WRITE: u32 = 1 << 20;
+
+/// Requests the kernel may have in the background (read-ahead, writeback) before it holds back.
+const MAX_BACKGROUND: u16 = 64;
+
+/// Protocol features asked for wherever the kernel offers them.
+const WANTED: [InitFlags; 15] = [
+    InitFlags::FUSE_ASYNC_READ,
+    InitFlags::FUSE_ASYNC_DIO,
+    InitFlags::FUSE_BIG_WRITES,
+    InitFlags::FUSE_DONT_MASK,
+    InitFlags::FUSE_DO_READDIRPLUS,
+    InitFlags::FUSE_READDIRPLUS_AUTO,
+    InitFlags::FUSE_PARALLEL_DIROPS,
+    InitFlags::FUSE_HANDLE_KILLPRIV_V2,
+    InitFlags::FUSE_POSIX_ACL,
+    InitFlags::FUSE_CACHE_SYMLINKS,
+    InitFlags::FUSE_EXPORT_SUPPORT,
+    InitFlags::FUSE_EXPLICIT_INVAL_DATA,
+    InitFlags::FUSE_SPLICE_READ,
+    InitFlags::FUSE_SPLICE_WRITE,
+    InitFlags::FUSE_SPLICE_MOVE,
+];
+
+/// What the kernel agreed to, as far as answers depend on it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Agreed {
+    /// `OPEN` may be refused for good, and then `RELEASE` is not sent either.
+    pub(crate) no_open: bool,
+    /// The same for `OPENDIR`.
+    pub(crate) no_opendir: bool,
+}
+
+/// Asks for everything useful that the kernel offers.
+pub(crate) fn negotiate(config: &mut KernelConfig, writeback: bool) -> Agreed {
+    let offered = config.capabilities();
+    let mut want = |flag: InitFlags| {
+        // Only refused if it is not offered.
+        offered.contains(flag) && config.add_capabilities(flag).is_ok()
+    };
+    for flag in WANTED {
+        want(flag);
+    }
+    if writeback {
+        want(InitFlags::FUSE_WRITEBACK_CACHE);
+    }
+    let agreed = Agreed {
+        no_open: want(InitFlags::FUSE_NO_OPEN_SUPPORT),
+        no_opendir: want(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
+    };
+    // Both only fail for values out of range; fuser's limits are 16 MiB and not zero.
+    let _ = config.set_max_write(MAX_WRITE);
+    let _ = config.set_max_background(MAX_BACKGROUND);
+    agreed
+}

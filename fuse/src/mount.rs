@@ -1,0 +1,375 @@
+//! How does a mount begin, live and end?
+//!
+//! It ends when the kernel lets go of it (`umount`, `fusermount3 -u`), or when a signal or
+//! [`Mounted::unmount`] asks the kernel to. In every case [`Mounted::wait`] then calls
+//! [`FileSystem::unmount`], which leaves a clean checkpoint, before it returns.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use fuser::{Config, MountOption, Session, SessionACL};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use vfs::FileSystem;
+
+use crate::adapter::Adapter;
+use crate::unmount;
+
+/// How often background work is offered a turn ([`FileSystem::tick`]).
+const TICK: Duration = Duration::from_secs(1);
+
+/// How long users of a busy mount get to close their files after a signal.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How to mount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MountOptions {
+    /// Refuse all writing. A file system that is itself read-only is mounted so in any case.
+    pub read_only: bool,
+    /// Let users other than the mounting one in. Default: only if root mounts; for others
+    /// `/etc/fuse.conf` must say `user_allow_other`.
+    pub allow_other: bool,
+    /// Threads that serve requests, each with a descriptor of its own. Default 2: more gain nothing
+    /// for one disk and cost in metadata rates.
+    pub threads: usize,
+    /// What the kernel shows as the mount's source: the absolute path of the image. Waiting for the
+    /// end of a mount relies on it (see [`unmount`]).
+    pub fsname: String,
+    /// What the kernel shows after `fuse.` as the type.
+    pub subtype: String,
+    /// Let the kernel collect writes in its page cache and own the times of regular files. Much faster
+    /// for small writes; the file system then sees writes late and merged.
+    pub writeback: bool,
+    /// Let device nodes work.
+    pub dev: bool,
+    /// Let suid and sgid programs work as such.
+    pub suid: bool,
+    /// Let programs run.
+    pub exec: bool,
+    /// Keep access times still.
+    pub noatime: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            read_only: false,
+            allow_other: rustix::process::geteuid().is_root(),
+            threads: 2,
+            fsname: "joulefs".to_owned(),
+            subtype: "joulefs".to_owned(),
+            writeback: true,
+            dev: false,
+            suid: false,
+            exec: true,
+            noatime: false,
+        }
+    }
+}
+
+impl MountOptions {
+    fn config(&self, read_only: bool) -> Config {
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(escape(&self.fsname)),
+            // As a kernel option of its own: fuser passes `Subtype` only to fusermount3.
+            MountOption::CUSTOM(format!("subtype={}", self.subtype)),
+            MountOption::DefaultPermissions,
+            if read_only { MountOption::RO } else { MountOption::RW },
+            if self.dev { MountOption::Dev } else { MountOption::NoDev },
+            if self.suid { MountOption::Suid } else { MountOption::NoSuid },
+            if self.exec { MountOption::Exec } else { MountOption::NoExec },
+            if self.noatime { MountOption::NoAtime } else { MountOption::Atime },
+        ];
+        config.acl = if self.allow_other { SessionACL::All } else { SessionACL::Owner };
+        config.n_threads = Some(self.threads.max(1));
+        config.clone_fd = self.threads > 1;
+        config
+    }
+}
+
+/// `fusermount3` takes options separated by commas, with `\` to quote; mount(2) takes the name as it is.
+fn escape(name: &str) -> String {
+    if rustix::process::geteuid().is_root() {
+        name.to_owned()
+    } else {
+        name.replace('\\', "\\\\").replace(',', "\\,")
+    }
+}
+
+/// Why there is no mount, or why it ended badly.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// The directory to mount on is missing or cannot be reached.
+    #[error("{dir}: {error}", dir = dir.display())]
+    Directory {
+        /// The directory.
+        dir: PathBuf,
+        /// What is wrong with it.
+        error: io::Error,
+    },
+    /// The place to mount on is not a directory.
+    #[error("{dir}: not a directory", dir = dir.display())]
+    NotADirectory {
+        /// The place.
+        dir: PathBuf,
+    },
+    /// The kernel has no FUSE here.
+    #[error("/dev/fuse: {error}; FUSE is needed to mount (load the fuse module, or give the container the device)")]
+    NoFuse {
+        /// Why the device cannot be opened.
+        error: io::Error,
+    },
+    /// The kernel or `fusermount3` refused.
+    #[error("{dir}: cannot mount: {error}", dir = dir.display())]
+    Refused {
+        /// The directory.
+        dir: PathBuf,
+        /// What it said.
+        error: io::Error,
+    },
+    /// A thread or a signal handler could not be set up.
+    #[error("cannot start serving: {error}")]
+    Start {
+        /// Why.
+        error: io::Error,
+    },
+    /// The conversation with the kernel broke.
+    #[error("lost the connection to the kernel: {error}")]
+    Session {
+        /// Why.
+        error: io::Error,
+    },
+    /// The last checkpoint failed: the volume is as after a power cut.
+    #[error("unmounted, but not cleanly: {0}")]
+    Unclean(vfs::Error),
+}
+
+enum Event {
+    /// The kernel let go of the mount.
+    Ended(io::Result<()>),
+    /// Somebody wants it to.
+    Signal(i32),
+}
+
+/// A mount that is being served. Dropping it unmounts as a signal would.
+#[must_use = "dropping it unmounts"]
+pub struct Mounted {
+    fs: Arc<dyn FileSystem>,
+    dir: PathBuf,
+    device: (u32, u32),
+    events: Receiver<Event>,
+    sender: Sender<Event>,
+    session: Option<JoinHandle<()>>,
+    ticker: Option<(Sender<()>, JoinHandle<()>)>,
+    signals: Option<(Handle, JoinHandle<()>)>,
+    finished: bool,
+}
+
+/// Mounts `fs` on `dir` and serves it from threads of its own.
+///
+/// # Errors
+/// `fs` is not unmounted if this fails; that stays with the caller.
+pub fn mount(
+    fs: Arc<dyn FileSystem>,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<Mounted, MountError> {
+    let bad = |error| MountError::Directory { dir: dir.to_owned(), error };
+    if !dir.metadata().map_err(bad)?.is_dir() {
+        return Err(MountError::NotADirectory { dir: dir.to_owned() });
+    }
+    let dir = dir.canonicalize().map_err(bad)?;
+    // fusermount3 opens the device itself, so an ordinary user need not be able to.
+    if let Err(error) = std::fs::metadata("/dev/fuse") {
+        return Err(MountError::NoFuse { error });
+    }
+    let config = options.config(options.read_only || fs.read_only());
+    let adapter = Adapter::new(fs.clone(), options.writeback);
+    let session = Session::new(adapter, &dir, &config)
+        .map_err(|error| MountError::Refused { dir: dir.clone(), error })?;
+    let device = match unmount::mounted_at(&dir) {
+        Ok(Some(mount)) => mount.device,
+        Ok(None) => (0, 0),
+        Err(error) => return Err(MountError::Start { error }),
+    };
+
+    let (sender, events) = mpsc::channel();
+    let start = |error| MountError::Start { error };
+    let ended = sender.clone();
+    let session = thread::Builder::new()
+        .name("fuse-session".to_owned())
+        .spawn(move || {
+            // Nobody listening means nobody waits any more.
+            let _ = ended.send(Event::Ended(session.run()));
+        })
+        .map_err(start)?;
+    let mut mounted = Mounted {
+        fs,
+        dir,
+        device,
+        events,
+        sender,
+        session: Some(session),
+        ticker: None,
+        signals: None,
+        finished: false,
+    };
+    mounted.ticker = Some(tick(mounted.fs.clone()).map_err(start)?);
+    Ok(mounted)
+}
+
+/// Offers `fs` a turn of background work every [`TICK`] until the returned sender is dropped.
+fn tick(fs: Arc<dyn FileSystem>) -> io::Result<(Sender<()>, JoinHandle<()>)> {
+    let (stop, stopped) = mpsc::channel::<()>();
+    let thread = thread::Builder::new().name("fuse-tick".to_owned()).spawn(move || {
+        let mut last = None;
+        while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            let error = fs.tick().err();
+            // A lasting fault would otherwise fill the log at one line a second.
+            if let Some(error) = &error
+                && last.as_ref() != Some(error)
+            {
+                log::error!("background work: {error}");
+            }
+            last = error;
+        }
+    })?;
+    Ok((stop, thread))
+}
+
+impl Mounted {
+    /// The directory, absolute.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes SIGINT, SIGTERM and SIGHUP unmount. A second signal, or users who keep their files open
+    /// longer than 5 seconds, end the mount by force: what was written is still checkpointed, open files
+    /// become unusable.
+    pub fn unmount_on_signals(&mut self) -> Result<(), MountError> {
+        let start = |error| MountError::Start { error };
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(start)?;
+        let handle = signals.handle();
+        let sender = self.sender.clone();
+        let thread = thread::Builder::new()
+            .name("fuse-signals".to_owned())
+            .spawn(move || {
+                for signal in &mut signals {
+                    if sender.send(Event::Signal(signal)).is_err() {
+                        return;
+                    }
+                }
+            })
+            .map_err(start)?;
+        self.signals = Some((handle, thread));
+        Ok(())
+    }
+
+    /// Asks the kernel to unmount; [`wait`](Self::wait) then returns soon.
+    ///
+    /// # Errors
+    /// `EBUSY` while somebody uses it; the mount goes on.
+    pub fn unmount(&self) -> io::Result<()> {
+        self.detach(false)
+    }
+
+    fn detach(&self, lazy: bool) -> io::Result<()> {
+        // Something else may have been mounted over it, or in its place after it went.
+        match unmount::mounted_at(&self.dir)? {
+            Some(mount) if mount.device == self.device => unmount::detach(&self.dir, lazy),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until the mount has ended, and leaves a clean checkpoint.
+    pub fn wait(mut self) -> Result<(), MountError> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), MountError> {
+        self.finished = true;
+        let ended = self.serve_until_end();
+        // The order matters: no background work while the volume ends.
+        if let Some((stop, thread)) = self.ticker.take() {
+            drop(stop);
+            let _ = thread.join();
+        }
+        let clean = self.fs.unmount();
+        if let Some((handle, thread)) = self.signals.take() {
+            handle.close();
+            let _ = thread.join();
+        }
+        clean.map_err(MountError::Unclean)?;
+        ended.map_err(|error| MountError::Session { error })
+    }
+
+    /// Returns when the kernel has let go, or when it does not and must not be waited for any longer.
+    fn serve_until_end(&mut self) -> io::Result<()> {
+        let mut asked = false;
+        loop {
+            let event = if asked {
+                self.events.recv_timeout(GRACE)
+            } else {
+                self.events.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            match event {
+                Ok(Event::Ended(result)) => {
+                    if let Some(session) = self.session.take() {
+                        let _ = session.join();
+                    }
+                    return result;
+                }
+                Ok(Event::Signal(signal)) if !asked => {
+                    log::info!("signal {signal}: unmounting {}", self.dir.display());
+                    asked = true;
+                    if self.detach(false).is_err() {
+                        log::warn!("{} is in use; {} s to close its files", self.dir.display(), GRACE.as_secs());
+                        if let Err(error) = self.detach(true) {
+                            log::error!("{}: cannot unmount: {error}", self.dir.display());
+                        }
+                    }
+                }
+                // The threads that serve keep waiting for the kernel and end with the process; their
+                // calls meet a volume that is unmounted.
+                Ok(Event::Signal(_)) | Err(RecvTimeoutError::Timeout) => {
+                    log::warn!("{}: ended by force, files were open", self.dir.display());
+                    return Ok(());
+                }
+                // Cannot be: `sender` lives in self.
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        let _ = self.sender.send(Event::Signal(SIGTERM));
+        if let Err(error) = self.finish() {
+            log::error!("{}: {error}", self.dir.display());
+        }
+    }
+}
+
+/// Mounts, calls `ready` once the mount can be used, and serves until it is unmounted from outside or
+/// a signal comes.
+pub fn run_until_unmounted(
+    fs: Arc<dyn FileSystem>,
+    dir: &Path,
+    options: &MountOptions,
+    ready: impl FnOnce(),
+) -> Result<(), MountError> {
+    let mut mounted = mount(fs, dir, options)?;
+    mounted.unmount_on_signals()?;
+    ready();
+    mounted.wait()
+}
