@@ -1,1 +1,4 @@
-//! placeholder
+//! How does the log work?
+//!
+//! F2FS as Linux lays it out: six logs, node and segment tables, checkpoints, roll-forward.
+#![forbid(unsafe_code)]

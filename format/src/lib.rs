@@ -1,1 +1,35 @@
-//! placeholder
+//! What do the bytes of F2FS mean?
+//!
+//! Every structure is decoded under its on-disk name (`Raw*`, little-endian, unaligned, its size
+//! asserted at compile time), then promoted to a checked type with our names by one constructor.
+//! Numbers of different kinds are different types ([`addr`]). Encoding is the reverse.
+//!
+//! Left out on purpose: I/O, allocation policy, anything that needs two structures from different
+//! places of the device to agree (that is the file system's and fsck's business).
+#![forbid(unsafe_code)]
+
+pub mod addr;
+pub mod bits;
+pub mod checkpoint;
+pub mod crc;
+pub mod dentry;
+pub mod hash;
+pub mod inode;
+pub mod nat;
+pub mod node;
+pub mod orphan;
+pub mod sit;
+pub mod summary;
+pub mod superblock;
+
+mod error;
+
+pub use addr::{BlockAddr, Ino, Nid, SegNo};
+pub use error::FormatError;
+
+/// Bytes in a block.
+pub const BLOCK: usize = 4096;
+/// Blocks in a segment (2 MiB).
+pub const BLOCKS_PER_SEG: u32 = 512;
+/// One block's bytes.
+pub type Block = [u8; BLOCK];

@@ -1,0 +1,233 @@
+//! Directory entries: the area of a dentry block or of an inline directory, and the geometry of a
+//! directory's hash levels.
+//!
+//! An area is a bitmap, fixed entries and 8-byte name slots; a name takes as many consecutive slots
+//! as it needs, and only its first entry means anything.
+
+use std::ops::Range;
+
+use crate::bits;
+
+/// Name slots in a dentry block.
+pub const SLOTS_PER_BLOCK: usize = 214;
+/// Bytes of name in one slot.
+pub const SLOT_LEN: usize = 8;
+const ENTRY: usize = 11;
+/// Deepest hash level plus one.
+pub const MAX_DEPTH: u32 = 63;
+
+/// Where the parts of an area lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Number of slots.
+    pub slots: usize,
+    entries: usize,
+    names: usize,
+}
+
+impl Layout {
+    /// A whole dentry block.
+    pub const BLOCK: Layout = Layout { slots: SLOTS_PER_BLOCK, entries: 30, names: 2384 };
+
+    /// An inline directory of `bytes` bytes (as many slots as fit; the slack lies after the bitmap).
+    pub fn inline(bytes: usize) -> Layout {
+        let slots = bytes * 8 / ((ENTRY + SLOT_LEN) * 8 + 1);
+        let names = bytes - slots * SLOT_LEN;
+        Layout { slots, entries: names - slots * ENTRY, names }
+    }
+    fn entry(&self, i: usize) -> usize {
+        self.entries + i * ENTRY
+    }
+    fn name(&self, i: usize, len: usize) -> Range<usize> {
+        let at = self.names + i * SLOT_LEN;
+        at..at + len
+    }
+    /// Bytes of bitmap.
+    pub fn bitmap_len(&self) -> usize {
+        self.slots.div_ceil(8)
+    }
+}
+
+/// Slots a name of `len` bytes takes.
+#[inline]
+pub fn slots_for(len: usize) -> usize {
+    len.div_ceil(SLOT_LEN)
+}
+
+/// One entry of an area.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dentry<'a> {
+    /// First slot.
+    pub slot: usize,
+    /// Name hash as stored.
+    pub hash: u32,
+    /// The inode, unchecked.
+    pub ino: u32,
+    /// Type number as stored (1 file .. 7 symlink).
+    pub kind: u8,
+    /// The name; never empty, inside the area.
+    pub name: &'a [u8],
+}
+
+fn u32_at(area: &[u8], at: usize) -> u32 {
+    area.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+}
+
+fn name_len(l: &Layout, area: &[u8], i: usize) -> usize {
+    let at = l.entry(i) + 8;
+    area.get(at..at + 2).map_or(0, |b| usize::from(u16::from_le_bytes([b[0], b[1]])))
+}
+
+/// Entry at slot `i`, if the slot begins a lawful one.
+pub fn at<'a>(l: &Layout, area: &'a [u8], i: usize) -> Option<Dentry<'a>> {
+    if i >= l.slots || !bits::lsb_test(area, i) {
+        return None;
+    }
+    let len = name_len(l, area, i);
+    if len == 0 || len > 255 || i + slots_for(len) > l.slots {
+        return None;
+    }
+    let e = l.entry(i);
+    Some(Dentry {
+        slot: i,
+        hash: u32_at(area, e),
+        ino: u32_at(area, e + 4),
+        kind: *area.get(e + 10)?,
+        name: area.get(l.name(i, len))?,
+    })
+}
+
+/// The entry of `name` (whose hash is `hash`).
+pub fn find<'a>(l: &Layout, area: &'a [u8], name: &[u8], hash: u32) -> Option<Dentry<'a>> {
+    let want = hash.to_le_bytes();
+    let entries = area.get(l.entries..l.entries + l.slots * ENTRY)?;
+    for (i, e) in entries.chunks_exact(ENTRY).enumerate() {
+        if e[..4] == want
+            && usize::from(u16::from_le_bytes([e[8], e[9]])) == name.len()
+            && let Some(d) = at(l, area, i)
+            && d.name == name
+        {
+            return Some(d);
+        }
+    }
+    None
+}
+
+/// Every lawful entry from slot `from` on. A slot in use that begins none is stepped over.
+pub fn entries<'a>(l: &Layout, area: &'a [u8], from: usize) -> impl Iterator<Item = Dentry<'a>> {
+    let l = *l;
+    let mut i = from;
+    std::iter::from_fn(move || {
+        while i < l.slots {
+            match at(&l, area, i) {
+                Some(d) => {
+                    i += slots_for(d.name.len());
+                    return Some(d);
+                }
+                None => i += 1,
+            }
+        }
+        None
+    })
+}
+
+/// The first run of `n` free slots.
+pub fn room(l: &Layout, area: &[u8], n: usize) -> Option<usize> {
+    let mut run = 0;
+    let mut i = 0;
+    while i < l.slots {
+        if i % 8 == 0 && area.get(i / 8) == Some(&0xFF) {
+            run = 0;
+            i += 8;
+            continue;
+        }
+        run = if bits::lsb_test(area, i) { 0 } else { run + 1 };
+        i += 1;
+        if run == n {
+            return Some(i - n);
+        }
+    }
+    None
+}
+
+/// Writes an entry at `slot`, where [`room`] found place. Names past 255 bytes or past the area are
+/// the caller's mistake and are not written.
+pub fn insert(l: &Layout, area: &mut [u8], slot: usize, name: &[u8], hash: u32, ino: u32, kind: u8) {
+    let n = slots_for(name.len());
+    debug_assert!(n > 0 && slot + n <= l.slots);
+    if n == 0 || slot + n > l.slots {
+        return;
+    }
+    for k in 0..n {
+        let e = l.entry(slot + k);
+        if k == 0 {
+            area[e..e + 4].copy_from_slice(&hash.to_le_bytes());
+            area[e + 4..e + 8].copy_from_slice(&ino.to_le_bytes());
+            area[e + 8..e + 10].copy_from_slice(&(name.len() as u16).to_le_bytes());
+            area[e + 10] = kind;
+        } else {
+            area[e..e + ENTRY].fill(0);
+        }
+        bits::lsb_put(area, slot + k, true);
+    }
+    area[l.name(slot, name.len())].copy_from_slice(name);
+}
+
+/// Frees the slots of the entry at `slot`.
+pub fn remove(l: &Layout, area: &mut [u8], slot: usize) {
+    if let Some(n) = at(l, area, slot).map(|d| slots_for(d.name.len())) {
+        for k in 0..n {
+            bits::lsb_put(area, slot + k, false);
+        }
+    }
+}
+
+/// Makes the entry at `slot` lead to another inode.
+pub fn redirect(l: &Layout, area: &mut [u8], slot: usize, ino: u32, kind: u8) {
+    if slot < l.slots {
+        let e = l.entry(slot);
+        area[e + 4..e + 8].copy_from_slice(&ino.to_le_bytes());
+        area[e + 10] = kind;
+    }
+}
+
+/// True if no slot is in use.
+pub fn is_empty(l: &Layout, area: &[u8]) -> bool {
+    area.iter().take(l.bitmap_len()).all(|&b| b == 0)
+}
+
+/// Hash buckets at `level` of a directory whose `i_dir_level` is `dir_level`
+/// (kernel `dir_buckets`, at most 2^30).
+pub fn buckets(level: u32, dir_level: u8) -> u64 {
+    1 << (level + u32::from(dir_level)).min(30)
+}
+
+/// Blocks in a bucket at `level` (kernel `bucket_blocks`).
+pub fn bucket_blocks(level: u32) -> u64 {
+    if level < MAX_DEPTH / 2 { 2 } else { 4 }
+}
+
+/// The blocks of the bucket where a name with `hash` may lie at `level`.
+pub fn bucket(level: u32, dir_level: u8, hash: u32) -> Range<u64> {
+    let before: u64 = (0..level).map(|l| buckets(l, dir_level) * bucket_blocks(l)).sum();
+    let n = bucket_blocks(level);
+    let start = before + (u64::from(hash) % buckets(level, dir_level)) * n;
+    start..start + n
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_inline_directory_of_a_plain_inode_has_182_slots() {
+        assert_eq!(Layout::inline(3488).slots, 182);
+    }
+
+    #[test]
+    fn a_dentry_block_is_an_area_of_exactly_4096_bytes() {
+        let l = Layout::BLOCK;
+        assert_eq!(l.name(l.slots - 1, 8).end, 4096);
+        assert_eq!(l.entry(l.slots), l.names);
+    }
+}

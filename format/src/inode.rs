@@ -1,0 +1,347 @@
+//! The inode block: its fields, and how its 923 address words are shared between extra attributes,
+//! block addresses, inline data, an inline directory and inline extended attributes.
+
+use bitflags::bitflags;
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::node::RawNodeFooter;
+use crate::superblock::Features;
+use crate::{Block, BlockAddr, FormatError, Nid, crc};
+
+/// Address words in an inode.
+pub const ADDRS_PER_INODE: u32 = 923;
+/// Words of inline extended attributes where no other size is given.
+pub const DEFAULT_INLINE_XATTR: u32 = 50;
+/// Offset of `i_addr` in the block, where extra attributes overlay it.
+pub const ADDR_OFFSET: usize = 360;
+/// Longest file name in bytes.
+pub const NAME_LEN: usize = 255;
+/// Bytes of extra attributes a full structure has.
+pub const EXTRA_FULL: u16 = 36;
+
+bitflags! {
+    /// `i_inline`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Inline: u8 {
+        /// Room for extended attributes inside the inode.
+        const XATTR = 0x01;
+        /// File contents inside the inode.
+        const DATA = 0x02;
+        /// Directory entries inside the inode.
+        const DENTRY = 0x04;
+        /// Inline data holds something.
+        const DATA_EXIST = 0x08;
+        /// The inline directory has `.` and `..` of its own.
+        const DOTS = 0x10;
+        /// Extra attributes are present.
+        const EXTRA_ATTR = 0x20;
+        /// Blocks must not move.
+        const PIN_FILE = 0x40;
+        /// Saved blocks of compressed clusters were given back.
+        const COMPRESS_RELEASED = 0x80;
+    }
+    /// `i_advise`.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Advise: u8 {
+        /// Data goes to the cold log.
+        const COLD = 0x01;
+        /// `i_pino` does not name the parent.
+        const LOST_PINO = 0x02;
+        /// Contents (or names in it) are encrypted.
+        const ENCRYPT = 0x04;
+        /// Its own name is encrypted.
+        const ENC_NAME = 0x08;
+        /// Blocks past the size are meant.
+        const KEEP_SIZE = 0x10;
+        /// Data goes to the hot log.
+        const HOT = 0x20;
+        /// fs-verity is on.
+        const VERITY = 0x40;
+        /// Truncation in progress.
+        const TRUNC = 0x80;
+    }
+    /// `i_flags` (the `chattr` bits).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct InodeFlags: u32 {
+        /// Compressed.
+        const COMPRESS = 0x0000_0004;
+        /// Every write is durable at once.
+        const SYNC = 0x0000_0008;
+        /// Cannot change.
+        const IMMUTABLE = 0x0000_0010;
+        /// Can only grow.
+        const APPEND = 0x0000_0020;
+        /// Left out of backups.
+        const NODUMP = 0x0000_0040;
+        /// No access times.
+        const NOATIME = 0x0000_0080;
+        /// Never compressed.
+        const NOCOMP = 0x0000_0400;
+        /// Indexed directory.
+        const INDEX = 0x0000_1000;
+        /// Directory changes are durable at once.
+        const DIRSYNC = 0x0001_0000;
+        /// New children inherit the project.
+        const PROJINHERIT = 0x2000_0000;
+        /// Names fold case.
+        const CASEFOLD = 0x4000_0000;
+        const _ = !0;
+    }
+}
+
+/// Inode block on disk (`f2fs_inode` with its footer).
+#[derive(Debug, Clone, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+#[allow(missing_docs)] // the on-disk names
+pub struct RawInode {
+    pub i_mode: U16,
+    pub i_advise: u8,
+    pub i_inline: u8,
+    pub i_uid: U32,
+    pub i_gid: U32,
+    pub i_links: U32,
+    pub i_size: U64,
+    /// 4 KiB blocks of the file, its nodes, its inode and its reserved blocks.
+    pub i_blocks: U64,
+    pub i_atime: U64,
+    pub i_ctime: U64,
+    pub i_mtime: U64,
+    pub i_atime_nsec: U32,
+    pub i_ctime_nsec: U32,
+    pub i_mtime_nsec: U32,
+    pub i_generation: U32,
+    /// Directories: hash levels. Files: failed cleanings of a pinned file.
+    pub i_current_depth: U32,
+    pub i_xattr_nid: U32,
+    pub i_flags: U32,
+    pub i_pino: U32,
+    pub i_namelen: U32,
+    pub i_name: [u8; NAME_LEN],
+    pub i_dir_level: u8,
+    /// Largest extent: file block, address, length.
+    pub i_ext: [U32; 3],
+    pub i_addr: [U32; ADDRS_PER_INODE as usize],
+    pub i_nid: [U32; 5],
+    pub footer: RawNodeFooter,
+}
+const _: () = assert!(size_of::<RawInode>() == 4096);
+const _: () = assert!(std::mem::offset_of!(RawInode, i_addr) == ADDR_OFFSET);
+const _: () = assert!(std::mem::offset_of!(RawInode, i_nid) == 4052);
+
+/// Extra attributes, overlaid on the first words of `i_addr`.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+#[allow(missing_docs)] // the on-disk names
+pub struct RawExtra {
+    pub i_extra_isize: U16,
+    /// In 4-byte words.
+    pub i_inline_xattr_size: U16,
+    pub i_projid: U32,
+    pub i_inode_checksum: U32,
+    pub i_crtime: U64,
+    pub i_crtime_nsec: U32,
+    pub i_compr_blocks: U64,
+    pub i_compress_algorithm: u8,
+    pub i_log_cluster_size: u8,
+    pub i_compress_flag: U16,
+}
+const _: () = assert!(size_of::<RawExtra>() == EXTRA_FULL as usize);
+
+/// Bytes an `i_extra_isize` must reach for a field of [`RawExtra`] to be there.
+pub mod extra_end {
+    /// `i_inline_xattr_size`.
+    pub const INLINE_XATTR_SIZE: u32 = 4;
+    /// `i_projid`.
+    pub const PROJID: u32 = 8;
+    /// `i_inode_checksum`.
+    pub const CHECKSUM: u32 = 12;
+    /// `i_crtime` with its nanoseconds.
+    pub const CRTIME: u32 = 24;
+    /// Everything about compression.
+    pub const COMPRESS: u32 = 36;
+}
+
+/// How an inode's address words are divided. Every range lies inside the 923 words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Division {
+    /// Words taken by extra attributes.
+    pub extra: u32,
+    /// Words taken by inline extended attributes, at the end.
+    pub xattr: u32,
+}
+
+impl Division {
+    /// Block addresses the inode itself holds.
+    #[inline]
+    pub fn direct_slots(self) -> u32 {
+        ADDRS_PER_INODE - self.extra - self.xattr
+    }
+    /// Byte range of inline data or an inline directory in the block: one reserved word after the
+    /// extra attributes, up to the extended attributes.
+    #[inline]
+    pub fn inline_area(self) -> std::ops::Range<usize> {
+        let start = ADDR_OFFSET + 4 * (self.extra as usize + 1);
+        let end = ADDR_OFFSET + 4 * (ADDRS_PER_INODE - self.xattr) as usize;
+        start..end.max(start)
+    }
+    /// Byte range of inline extended attributes in the block.
+    #[inline]
+    pub fn xattr_area(self) -> std::ops::Range<usize> {
+        let end = ADDR_OFFSET + 4 * ADDRS_PER_INODE as usize;
+        end - 4 * self.xattr as usize..end
+    }
+}
+
+impl RawInode {
+    /// A block seen as an inode; any bytes are lawful here.
+    #[inline]
+    pub fn of(block: &Block) -> &Self {
+        // OK to unwrap: same size, alignment 1, every bit pattern valid.
+        Self::ref_from_bytes(block).unwrap()
+    }
+    /// A block seen as an inode, to be changed.
+    #[inline]
+    pub fn of_mut(block: &mut Block) -> &mut Self {
+        // OK to unwrap: same size, alignment 1, every bit pattern valid.
+        Self::mut_from_bytes(block).unwrap()
+    }
+    /// `i_inline`'s bits.
+    #[inline]
+    pub fn inline(&self) -> Inline {
+        Inline::from_bits_retain(self.i_inline)
+    }
+    /// `i_advise`'s bits.
+    #[inline]
+    pub fn advise(&self) -> Advise {
+        Advise::from_bits_retain(self.i_advise)
+    }
+    /// `i_flags`' bits.
+    #[inline]
+    pub fn flags(&self) -> InodeFlags {
+        InodeFlags::from_bits_retain(self.i_flags.get())
+    }
+    /// The name as the inode records it; what passes 255 bytes is cut off.
+    pub fn name(&self) -> &[u8] {
+        &self.i_name[..(self.i_namelen.get() as usize).min(NAME_LEN)]
+    }
+    /// Extra attributes, if the inode has them. Fields past `i_extra_isize` are other things' bytes:
+    /// check with [`extra_end`].
+    #[inline]
+    pub fn extra(&self) -> Option<&RawExtra> {
+        let there = self.inline().contains(Inline::EXTRA_ATTR);
+        // OK to unwrap: 36 bytes are there, alignment 1, every bit pattern valid.
+        there.then(|| RawExtra::ref_from_prefix(self.i_addr.as_bytes()).unwrap().0)
+    }
+    /// Extra attributes, to be changed.
+    #[inline]
+    pub fn extra_mut(&mut self) -> Option<&mut RawExtra> {
+        let there = self.inline().contains(Inline::EXTRA_ATTR);
+        // OK to unwrap: as in `extra`.
+        there.then(|| RawExtra::mut_from_prefix(self.i_addr.as_mut_bytes()).unwrap().0)
+    }
+    /// Bytes of extra attributes, 0 without them; at most [`EXTRA_FULL`] after [`Self::divide`] passed.
+    #[inline]
+    pub fn extra_isize(&self) -> u32 {
+        self.extra().map_or(0, |e| u32::from(e.i_extra_isize.get()))
+    }
+
+    /// How the address words are divided, checked: sizes lawful and inside the inode.
+    #[inline]
+    pub fn divide(&self, features: Features) -> Result<Division, FormatError> {
+        let inline = self.inline();
+        let extra = self.extra_isize();
+        if inline.contains(Inline::EXTRA_ATTR)
+            && (extra < 4 || extra > u32::from(EXTRA_FULL) || extra % 4 != 0)
+        {
+            let must = "a multiple of 4 from 4 to 36";
+            return Err(FormatError::field("inode", "i_extra_isize", extra, must));
+        }
+        let flexible = features.contains(Features::FLEXIBLE_INLINE_XATTR)
+            && inline.contains(Inline::EXTRA_ATTR);
+        let xattr = if flexible {
+            // The size counts whether or not the XATTR bit is set, as in the kernel.
+            self.extra().map_or(0, |e| u32::from(e.i_inline_xattr_size.get()))
+        } else if inline.intersects(Inline::XATTR | Inline::DENTRY) {
+            DEFAULT_INLINE_XATTR
+        } else {
+            0
+        };
+        let words = extra / 4;
+        if xattr > ADDRS_PER_INODE - words - 1 {
+            let must = "small enough to leave an address word";
+            return Err(FormatError::field("inode", "i_inline_xattr_size", xattr, must));
+        }
+        Ok(Division { extra: words, xattr })
+    }
+
+    /// Address slot `slot` (past the extra attributes); a slot outside the inode reads as a hole.
+    #[inline]
+    pub fn addr(&self, division: Division, slot: u32) -> BlockAddr {
+        self.i_addr
+            .get((division.extra + slot) as usize)
+            .map_or(BlockAddr::NULL, |a| BlockAddr(a.get()))
+    }
+    /// Writes address slot `slot`; nothing happens outside the inode.
+    #[inline]
+    pub fn set_addr(&mut self, division: Division, slot: u32, to: BlockAddr) {
+        if let Some(a) = self.i_addr.get_mut((division.extra + slot) as usize) {
+            *a = to.0.into();
+        }
+    }
+    /// `i_nid[k]`.
+    #[inline]
+    pub fn nid(&self, k: usize) -> Nid {
+        self.i_nid.get(k).map_or(Nid(0), |n| Nid(n.get()))
+    }
+    /// Drops the remembered extent: the block map is the truth.
+    #[inline]
+    pub fn forget_extent(&mut self) {
+        self.i_ext = [0.into(); 3];
+    }
+}
+
+/// The seed of every inode checksum of a volume.
+pub fn checksum_seed(uuid: &[u8; 16]) -> u32 {
+    crc::crc32(!0, uuid)
+}
+
+/// Checksum of an inode block, over everything but itself.
+pub fn checksum(seed: u32, block: &Block) -> u32 {
+    let raw = RawInode::of(block);
+    let at = ADDR_OFFSET + 8;
+    let mut c = crc::crc32(seed, raw.footer.ino.as_bytes());
+    c = crc::crc32(c, raw.i_generation.as_bytes());
+    c = crc::crc32(c, &block[..at]);
+    c = crc::crc32(c, &[0; 4]);
+    crc::crc32(c, &block[at + 4..])
+}
+
+/// True if inodes of this shape carry a checksum.
+pub fn has_checksum(features: Features, raw: &RawInode) -> bool {
+    features.contains(Features::INODE_CHECKSUM)
+        && raw.inline().contains(Inline::EXTRA_ATTR)
+        && raw.extra_isize() >= extra_end::CHECKSUM
+}
+
+/// Checks an inode's checksum, where it has one.
+pub fn verify_checksum(features: Features, seed: u32, block: &Block) -> Result<(), FormatError> {
+    let raw = RawInode::of(block);
+    if let Some(extra) = raw.extra().filter(|_| has_checksum(features, raw)) {
+        let (stored, computed) = (extra.i_inode_checksum.get(), checksum(seed, block));
+        if stored != computed {
+            return Err(FormatError::Checksum { structure: "inode", stored, computed });
+        }
+    }
+    Ok(())
+}
+
+/// Stores an inode's checksum, where it has one. The footer must be final.
+pub fn seal(features: Features, seed: u32, block: &mut Block) {
+    if has_checksum(features, RawInode::of(block)) {
+        let sum = checksum(seed, block);
+        if let Some(extra) = RawInode::of_mut(block).extra_mut() {
+            extra.i_inode_checksum = sum.into();
+        }
+    }
+}
