@@ -1,0 +1,139 @@
+//! Which operations fill a volume with one of everything?
+//!
+//! [`plan`] gives, for a seed and a [`Size`], always the same list of operations: files of every way
+//! F2FS stores contents, names, attributes and links, made by ways a real volume sees (overwrites, truncation,
+//! renames, deletion). [`on_path`] does them below a directory of any mounted file system, [`in_process`] on a
+//! [`vfs::FileSystem`]; the trees are equal then, modification times included.
+//!
+//! Left out: concurrency, and what only one of the two executors could do (mapped memory, file locks).
+
+mod attributes;
+mod contents;
+mod names;
+pub mod in_process;
+pub mod on_path;
+
+use crate::zoo::plan_state::Plan;
+
+mod plan_state;
+
+/// Which kind of node [`ZooOp::Mknod`] makes.
+pub use vfs::FileKind;
+/// How [`ZooOp::Rename`] treats its target.
+pub use vfs::RenameFlags;
+
+/// One operation. Paths are relative to the root of the tree, without a leading slash; the empty path is the root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum ZooOp {
+    Mkdir { path: Vec<u8>, perm: u16 },
+    /// An empty regular file.
+    Create { path: Vec<u8>, perm: u16 },
+    Mknod { path: Vec<u8>, kind: FileKind, perm: u16, major: u32, minor: u32 },
+    Symlink { path: Vec<u8>, target: Vec<u8> },
+    Link { from: Vec<u8>, to: Vec<u8> },
+    /// `len` bytes of [`fill`] at `offset`.
+    Write { path: Vec<u8>, offset: u64, len: usize, stream: u64 },
+    Truncate { path: Vec<u8>, size: u64 },
+    /// Reserve space; the size stays if `keep_size`.
+    Reserve { path: Vec<u8>, offset: u64, len: u64, keep_size: bool },
+    PunchHole { path: Vec<u8>, offset: u64, len: u64 },
+    SetXattr { path: Vec<u8>, name: String, value: Vec<u8> },
+    RemoveXattr { path: Vec<u8>, name: String },
+    Chown { path: Vec<u8>, uid: u32, gid: u32 },
+    /// Not for symlinks.
+    Chmod { path: Vec<u8>, perm: u16 },
+    /// Access and modification time, both the same.
+    SetTimes { path: Vec<u8>, sec: i64, nsec: u32 },
+    Rename { from: Vec<u8>, to: Vec<u8>, flags: RenameFlags },
+    Unlink { path: Vec<u8> },
+    Rmdir { path: Vec<u8> },
+    Fsync { path: Vec<u8> },
+}
+
+/// How much of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// Some 1,500 paths and 25 MB: fits the smallest image, takes a second.
+    Small,
+    /// A directory of 5,000 names, 100 MB.
+    Medium,
+    /// A directory of 50,000 names, 250 MB.
+    Full,
+}
+
+impl Size {
+    /// From `small`, `medium` or `full`.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "small" => Some(Size::Small),
+            "medium" => Some(Size::Medium),
+            "full" => Some(Size::Full),
+            _ => None,
+        }
+    }
+    /// Names in the largest directory.
+    fn big_directory(self) -> usize {
+        match self {
+            Size::Small => 1000,
+            Size::Medium => 5000,
+            Size::Full => 50_000,
+        }
+    }
+    /// Files made at random.
+    fn random_files(self) -> usize {
+        match self {
+            Size::Small => 100,
+            Size::Medium => 800,
+            Size::Full => 3000,
+        }
+    }
+    /// Bytes of the longest file that is written in full.
+    fn longest_dense_file(self) -> usize {
+        match self {
+            Size::Small => 5 << 20,
+            Size::Medium => 20 << 20,
+            Size::Full => 64 << 20,
+        }
+    }
+}
+
+/// The operations that make the zoo. The last ones give every path its owner-set modification time, so
+/// nothing of the tree depends on when it was made.
+pub fn plan(seed: u64, size: Size) -> Vec<ZooOp> {
+    let mut plan = Plan::new(seed);
+    contents::every_mapping(&mut plan, size);
+    contents::sparse(&mut plan);
+    contents::rewritten(&mut plan);
+    contents::at_random(&mut plan, size);
+    names::directories(&mut plan, size);
+    names::links_and_nodes(&mut plan);
+    names::moved_and_deleted(&mut plan);
+    attributes::extended(&mut plan);
+    attributes::access_lists(&mut plan);
+    attributes::modes_and_owners(&mut plan);
+    plan.finish()
+}
+
+/// The bytes of stream `stream` from `offset` on: what [`ZooOp::Write`] writes there.
+pub fn fill(stream: u64, offset: u64, buffer: &mut [u8]) {
+    let mut at = offset;
+    let mut rest = buffer;
+    while !rest.is_empty() {
+        let word = mixed(stream ^ mixed(at / 8)).to_le_bytes();
+        let skip = usize::try_from(at % 8).unwrap_or(0);
+        let take = rest.len().min(8 - skip);
+        let (now, later) = rest.split_at_mut(take);
+        now.copy_from_slice(&word[skip..skip + take]);
+        at += take as u64;
+        rest = later;
+    }
+}
+
+/// The output function of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+fn mixed(x: u64) -> u64 {
+    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
