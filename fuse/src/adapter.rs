@@ -71,7 +71,7 @@ impl Adapter {
     }
 
     fn ino(&self, ino: INodeNo) -> Ino {
-        self.numbers.from_fuse(ino)
+        self.numbers.to_vfs(ino)
     }
 
     fn reply_entry(&self, what: &str, ino: Ino, result: Result<Entry>, reply: ReplyEntry) {

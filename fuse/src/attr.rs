@@ -29,7 +29,7 @@ impl Numbers {
     pub(crate) fn to_fuse(self, ino: Ino) -> INodeNo {
         INodeNo(self.swap(ino.0))
     }
-    pub(crate) fn from_fuse(self, ino: INodeNo) -> Ino {
+    pub(crate) fn to_vfs(self, ino: INodeNo) -> Ino {
         Ino(self.swap(ino.0))
     }
 
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(numbers.to_fuse(Ino(1)), INodeNo(3));
         assert_eq!(numbers.to_fuse(Ino(4)), INodeNo(4));
         for ino in 0..6 {
-            assert_eq!(numbers.from_fuse(numbers.to_fuse(Ino(ino))), Ino(ino));
+            assert_eq!(numbers.to_vfs(numbers.to_fuse(Ino(ino))), Ino(ino));
         }
         let numbers = Numbers::new(Ino(1));
         assert_eq!(numbers.to_fuse(Ino(1)), INodeNo(1));

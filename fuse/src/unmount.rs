@@ -11,11 +11,14 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
+
+/// How often a lock is tried.
+const ROUND: Duration = Duration::from_millis(5);
 
 /// Why a mount could not be ended.
 #[derive(Debug, thiserror::Error)]
@@ -168,17 +171,18 @@ pub fn wait_released(image: &Path, patience: Duration) -> io::Result<bool> {
         return Err(io::Error::new(io::ErrorKind::NotFound, "not the path of an image"));
     }
     let file = File::open(image)?;
-    let start = Instant::now();
+    let mut rounds = patience.as_nanos() / ROUND.as_nanos();
     loop {
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => return Ok(true),
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        if start.elapsed() >= patience {
+        if rounds == 0 {
             return Ok(false);
         }
-        std::thread::sleep(Duration::from_millis(5));
+        rounds -= 1;
+        std::thread::sleep(ROUND);
     }
 }
 

@@ -1,0 +1,56 @@
+//! A mount of a file system in memory on a directory of its own.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conformance::memfs::MemFs;
+use fuse::{MountOptions, Mounted};
+use tempfile::TempDir;
+use vfs::FileSystem;
+
+pub struct Mount {
+    pub fs: Arc<MemFs>,
+    pub mounted: Mounted,
+    pub dir: TempDir,
+}
+
+/// False, with one line that says so, where nothing can be mounted.
+pub fn can_mount() -> bool {
+    let there = Path::new("/dev/fuse").exists();
+    if !there {
+        println!("skipped: /dev/fuse is missing, nothing can be mounted here");
+    }
+    there
+}
+
+pub fn options(writeback: bool) -> MountOptions {
+    MountOptions { subtype: "memfs".to_owned(), writeback, suid: true, ..MountOptions::default() }
+}
+
+/// Mounts an empty file system with room for `bytes`.
+pub fn mount(bytes: u64, options: &MountOptions) -> Option<Mount> {
+    if !can_mount() {
+        return None;
+    }
+    let fs = Arc::new(MemFs::new(bytes));
+    let dir = TempDir::new().expect("a temporary directory");
+    let mounted = mount_any(fs.clone(), dir.path(), options);
+    Some(Mount { fs, mounted, dir })
+}
+
+pub fn mount_any(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Mounted {
+    fuse::mount(fs, dir, options).expect("mounts")
+}
+
+impl Mount {
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Unmounts and checks that the file system was told.
+    pub fn end(self) {
+        self.mounted.unmount().expect("nobody uses it");
+        self.mounted.wait().expect("a clean end");
+        assert!(self.fs.ended());
+    }
+}
