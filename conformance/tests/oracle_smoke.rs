@@ -32,7 +32,10 @@ fn listing(path: &Path) -> String {
 fn the_kernel_holds_the_zoo_and_every_judge_is_content() {
     let (dir, image) = image(160, &Mkfs::default());
     let run = kernel()
-        .run(&image, "zoo . 1 small; treelist . >$OUT/in-kernel; cat /proc/mounts | grep $MNT")
+        .run(
+            &image,
+            "zoo . 1 small; treelist . >$OUT/in-kernel; cat /proc/mounts | grep $MNT",
+        )
         .expect_ok();
     run.assert_no_f2fs_complaints();
     assert!(run.stdout.contains("f2fs"), "{}", run.stdout);
@@ -60,7 +63,11 @@ fn what_was_synced_before_a_cut_is_recovered_and_fsck_sees_no_clean_unmount() {
 
     let run = kernel().run(&image, "cat kept fsynced").expect_ok();
     assert_eq!(run.stdout, "old\nnew\nmore\n");
-    assert!(run.log.iter().any(|l| l.text.contains("recover_")), "{}", run.describe());
+    assert!(
+        run.log.iter().any(|l| l.text.contains("recover_")),
+        "{}",
+        run.describe()
+    );
     assert!(assert_fsck_clean(&image).unmounted());
 }
 
@@ -69,7 +76,10 @@ fn a_cut_in_the_middle_of_a_script_ends_it_there() {
     let (_dir, image) = image(64, &Mkfs::default());
     let script = "echo a >a; sync a; mkdir $OUT/acknowledged; sleep 60";
     let after = Duration::from_secs(1);
-    let run = kernel().ending(Ending::CutAfter(after)).run(&image, script).expect_ok();
+    let run = kernel()
+        .ending(Ending::CutAfter(after))
+        .run(&image, script)
+        .expect_ok();
     assert_eq!((run.ended, run.script), (Ended::Cut, None));
     assert!(run.out().join("acknowledged").is_dir());
     let run = kernel().run(&image, "cat a").expect_ok();
@@ -83,7 +93,9 @@ fn a_script_that_fails_or_hangs_and_an_image_that_is_none_are_not_ok() {
     assert!(!run.ok() && run.mounted && run.unmounted);
     assert_eq!((run.script, run.stdout.as_str()), (Some(1), ""));
 
-    let run = kernel().timeout(Duration::from_secs(5)).run(&image, "sleep 1000");
+    let run = kernel()
+        .timeout(Duration::from_secs(5))
+        .run(&image, "sleep 1000");
     assert_eq!((run.ok(), run.ended), (false, Ended::TimedOut));
 
     let zeroes = dir.path().join("zeroes");
@@ -97,22 +109,56 @@ fn a_script_that_fails_or_hangs_and_an_image_that_is_none_are_not_ok() {
 fn a_read_only_kernel_leaves_the_image_alone() {
     let (_dir, image) = image(64, &Mkfs::default());
     let before = std::fs::read(&image).expect("the image");
-    let run = kernel().read_only().run(&image, "ls; if touch x; then exit 1; fi").expect_ok();
+    let run = kernel()
+        .read_only()
+        .run(&image, "ls; if touch x; then exit 1; fi")
+        .expect_ok();
     run.assert_no_f2fs_complaints();
     assert!(before == std::fs::read(&image).expect("the image"));
 }
 
 #[test]
-fn fsck_finds_fault_with_a_damaged_node() {
-    let (_dir, image) = image(64, &Mkfs::default());
-    let text = tools::dump_inode(&image, 3).expect("dump.f2fs").text;
-    let blkaddr = text
-        .lines()
-        .find_map(|line| line.split("blkaddr").nth(1))
-        .unwrap_or_default()
-        .trim_matches(|c: char| !c.is_ascii_hexdigit());
-    assert!(text.contains("i_mode"), "{text}");
-    drop(blkaddr.to_string());
+fn fsck_finds_fault_with_a_wrong_link_count_and_a_void_superblock() {
+    let (dir, image) = image(64, &Mkfs::default());
+    let tree = dir.path().join("tree");
+    std::fs::create_dir(&tree).expect("a directory");
+    std::fs::write(tree.join("file"), vec![1; 10_000]).expect("a file");
+    Sload::default().fill(&image, &tree).expect("sload.f2fs");
+    assert_fsck_clean(&image);
+    let good = std::fs::read(&image).expect("the image");
+
+    // Every block that names the root in its footer (nid and ino 3), old copies too: its link count becomes 9.
+    let root = [3_u32.to_le_bytes(), 3_u32.to_le_bytes()].concat();
+    let mut bad = good.clone();
+    for block in bad
+        .chunks_mut(4096)
+        .filter(|block| block[4072..4080] == root)
+    {
+        block[12] = 9;
+    }
+    std::fs::write(&image, &bad).expect("the image");
+    let verdict = fsck(&image);
+    assert!(
+        !verdict.clean() && verdict.output.exit == Some(4),
+        "{}",
+        verdict.output
+    );
+    assert!(
+        verdict.complaints.iter().any(|l| l.contains("i_links: 9")),
+        "{}",
+        verdict.output
+    );
+
+    let mut bad = good;
+    bad[1024..1028].fill(0);
+    std::fs::write(&image, &bad).expect("the image");
+    assert!(!fsck(&image).clean());
+    assert!(
+        tools::dump_inode(&image, 3)
+            .expect("dump.f2fs")
+            .text
+            .contains("i_links")
+    );
 }
 
 #[test]
@@ -125,13 +171,25 @@ fn what_sload_puts_in_the_kernel_reads() {
     std::fs::write(tree.join("small"), "hello").expect("a file");
     Sload::default().fill(&image, &tree).expect("sload.f2fs");
     assert_fsck_clean(&image);
-    let run = kernel().run(&image, "treelist --ignore-times . >$OUT/tree; cat small").expect_ok();
+    let run = kernel()
+        .run(&image, "treelist --ignore-times . >$OUT/tree; cat small")
+        .expect_ok();
     run.assert_no_f2fs_complaints();
     assert_eq!(run.stdout, "hello");
-    let what = Listing { ignore_times: true, ..Listing::default() };
+    let what = Listing {
+        ignore_times: true,
+        ..Listing::default()
+    };
     let loaded = listing(&run.out().join("tree"));
-    let (below, original) = (|text: &str| text.lines().filter(|l| !l.starts_with("/ ")
-        && !l.starts_with("/lost+found ")).map(|l| format!("{l}\n")).collect::<String>(), of_host(&tree, what).expect("listed"));
+    let (below, original) = (
+        |text: &str| {
+            text.lines()
+                .filter(|l| !l.starts_with("/ ") && !l.starts_with("/lost+found "))
+                .map(|l| format!("{l}\n"))
+                .collect::<String>()
+        },
+        of_host(&tree, what).expect("listed"),
+    );
     assert_same(("loaded", &below(&loaded)), ("original", &below(&original)));
 }
 
@@ -143,7 +201,14 @@ fn listings_tell_trees_apart() {
         std::fs::write(&a, vec![1; 10_000]).expect("a file");
         std::fs::hard_link(&a, &b).expect("a link");
         change(dir.path());
-        of_host(dir.path(), Listing { ignore_times: true, ..Listing::default() }).expect("listed")
+        of_host(
+            dir.path(),
+            Listing {
+                ignore_times: true,
+                ..Listing::default()
+            },
+        )
+        .expect("listed")
     };
     let plain = make(&|_| {});
     assert_eq!(plain, make(&|_| {}));
@@ -153,7 +218,10 @@ fn listings_tell_trees_apart() {
         std::fs::write(dir.join("a"), bytes).expect("a file");
     });
     let text = difference(("one", &plain), ("two", &changed), 9).expect("a difference");
-    assert!(text.starts_with("1 paths differ") && text.contains("hash="), "{text}");
+    assert!(
+        text.starts_with("1 paths differ") && text.contains("hash="),
+        "{text}"
+    );
     let unlinked = make(&|dir| std::fs::remove_file(dir.join("b")).expect("removed"));
     let text = difference(("one", &plain), ("two", &unlinked), 9).expect("a difference");
     assert!(text.contains("only one has it"), "{text}");

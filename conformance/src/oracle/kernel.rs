@@ -192,9 +192,11 @@ impl Kernel {
             (String::from("true"), "true")
         };
         let end = match self.ending {
-            Ending::Unmount => "[ -d /tmp/x/mounted ] && cd / && $UNMOUNT && mkdir /tmp/x/unmounted\n\
+            Ending::Unmount => {
+                "[ -d /tmp/x/mounted ] && cd / && $UNMOUNT && mkdir /tmp/x/unmounted\n\
                                 dmesg -r >/tmp/x/log\n\
-                                echo o >/proc/sysrq-trigger\n",
+                                echo o >/proc/sysrq-trigger\n"
+            }
             Ending::Cut | Ending::CutAfter(_) => "dmesg -r >/tmp/x/log\nmkdir -p /tmp/x/cut\n",
         }
         .replace("$UNMOUNT", unmount);
@@ -230,7 +232,14 @@ impl Kernel {
         let mut command = Command::new(linux);
         command
             .arg(format!("mem={}M", self.memory_mib))
-            .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "noreboot"])
+            .args([
+                "root=/dev/root",
+                "rootfstype=hostfs",
+                "rootflags=/",
+                "ro",
+                "quiet",
+                "noreboot",
+            ])
             .args(["con=null", "con0=null,fd:1", "panic=1"])
             .arg(format!("uml_dir={}/", dir.join("uml").display()))
             .arg(format!("init={}", dir.join("init").display()))
@@ -277,7 +286,10 @@ impl Kernel {
 }
 
 fn kill_group(child: &mut Child) {
-    if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+    if let Some(pid) = i32::try_from(child.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw)
+    {
         // Fails only if nobody is left, which is what is wanted.
         let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
     }
@@ -293,14 +305,18 @@ fn memory_directory(mib: u32) -> io::Result<PathBuf> {
                 && fs.f_bavail.saturating_mul(fs.f_frsize) >= need
         })
     };
-    [PathBuf::from("/dev/shm"), std::env::temp_dir(), PathBuf::from("/var/tmp")]
-        .into_iter()
-        .find(fits)
-        .ok_or_else(|| {
-            io::Error::other(format!(
-                "none of /dev/shm, $TMPDIR and /var/tmp is mounted exec with {mib} MiB free"
-            ))
-        })
+    [
+        PathBuf::from("/dev/shm"),
+        std::env::temp_dir(),
+        PathBuf::from("/var/tmp"),
+    ]
+    .into_iter()
+    .find(fits)
+    .ok_or_else(|| {
+        io::Error::other(format!(
+            "none of /dev/shm, $TMPDIR and /var/tmp is mounted exec with {mib} MiB free"
+        ))
+    })
 }
 
 /// How a run really ended.
@@ -385,15 +401,25 @@ impl KernelRun {
 
     /// What the kernel's log says about F2FS, oldest first, without times.
     pub fn f2fs_log(&self) -> Vec<&LogLine> {
-        self.log.iter().filter(|line| line.text.contains("F2FS-fs")).collect()
+        self.log
+            .iter()
+            .filter(|line| line.text.contains("F2FS-fs"))
+            .collect()
     }
 
     /// Lines of log and console in which the kernel finds fault: F2FS warnings and errors, I/O errors, oopses.
     pub fn complaints(&self) -> Vec<&str> {
         let trouble = |text: &str| {
-            ["WARNING: ", "BUG: ", "Kernel panic", "I/O error", "blocked for more than", "Oops"]
-                .iter()
-                .any(|mark| text.contains(mark))
+            [
+                "WARNING: ",
+                "BUG: ",
+                "Kernel panic",
+                "I/O error",
+                "blocked for more than",
+                "Oops",
+            ]
+            .iter()
+            .any(|mark| text.contains(mark))
         };
         let logged = self
             .log
@@ -456,6 +482,9 @@ impl KernelRun {
 fn log_line(line: &str) -> Option<LogLine> {
     let (level, rest) = line.strip_prefix('<')?.split_once('>')?;
     let level = u8::try_from(level.parse::<u32>().ok()? & 7).ok()?;
-    let text = rest.split_once("] ").map_or(rest, |(_, text)| text).to_string();
+    let text = rest
+        .split_once("] ")
+        .map_or(rest, |(_, text)| text)
+        .to_string();
     Some(LogLine { level, text })
 }

@@ -30,8 +30,10 @@ pub struct Listing {
 
 /// Bytes of a file that are hashed, or skipped if zero, together.
 const PIECE: usize = 4096;
+/// What a piece that is left out holds.
+const ZEROES: [u8; PIECE] = [0; PIECE];
 /// Files up to this size are read in full; of longer ones only what the file system calls data.
-const READ_IN_FULL: u64 = 64 << 20;
+const READ_IN_FULL: u64 = 4 << 20;
 
 /// What every producer finds out about one path.
 #[derive(Debug)]
@@ -61,7 +63,11 @@ struct Writer {
 
 impl Writer {
     fn new(what: Listing) -> Self {
-        Writer { what, text: String::new(), first_names: BTreeMap::new() }
+        Writer {
+            what,
+            text: String::new(),
+            first_names: BTreeMap::new(),
+        }
     }
 
     /// Whether an inode with several names was written already, so that its contents need no second look.
@@ -90,7 +96,10 @@ impl Writer {
         if !self.what.ignore_times {
             let _ = write!(self.text, " mtime={}.{:09}", node.mtime.0, node.mtime.1);
         }
-        if matches!(node.kind, vfs::FileKind::CharDevice | vfs::FileKind::BlockDevice) {
+        if matches!(
+            node.kind,
+            vfs::FileKind::CharDevice | vfs::FileKind::BlockDevice
+        ) {
             let _ = write!(self.text, " rdev={}:{}", node.rdev.0, node.rdev.1);
         }
         if let Some(target) = &node.target {
@@ -144,7 +153,11 @@ fn escaped(bytes: &[u8]) -> String {
 /// Short values in hex, long ones as length and hash.
 fn shown_value(value: &[u8]) -> String {
     if value.len() > 64 {
-        return format!("{}-bytes:{}", value.len(), &blake3::hash(value).to_hex()[..32]);
+        return format!(
+            "{}-bytes:{}",
+            value.len(),
+            &blake3::hash(value).to_hex()[..32]
+        );
     }
     value.iter().fold(String::from("0x"), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -164,7 +177,7 @@ impl ContentHash {
     fn add(&mut self, offset: u64, bytes: &[u8]) {
         let first = offset / PIECE as u64;
         for (index, piece) in (first..).zip(bytes.chunks(PIECE)) {
-            if piece.iter().any(|&b| b != 0) {
+            if piece != &ZEROES[..piece.len()] {
                 self.hasher.update(&index.to_le_bytes());
                 self.hasher.update(piece);
             }
@@ -188,7 +201,10 @@ pub fn difference(left: (&str, &str), right: (&str, &str), most: usize) -> Optio
             .collect()
     };
     let (a, b) = (by_path(left), by_path(right));
-    let paths = a.keys().chain(b.keys()).collect::<std::collections::BTreeSet<_>>();
+    let paths = a
+        .keys()
+        .chain(b.keys())
+        .collect::<std::collections::BTreeSet<_>>();
     let mut differing: Vec<(&String, Option<&String>, Option<&String>)> = paths
         .into_iter()
         .map(|path| (path, a.get(path), b.get(path)))
@@ -201,13 +217,15 @@ pub fn difference(left: (&str, &str), right: (&str, &str), most: usize) -> Optio
         let _ = writeln!(text, "{path}");
         match (x, y) {
             (Some(x), Some(y)) => {
-                let words = |line: &str| -> Vec<String> {
-                    line.split(' ').map(String::from).collect()
-                };
+                let words =
+                    |line: &str| -> Vec<String> { line.split(' ').map(String::from).collect() };
                 let (x, y) = (words(x), words(y));
                 let only = |mine: &[String], other: &[String]| {
-                    let kept: Vec<&str> =
-                        mine.iter().filter(|w| !other.contains(w)).map(String::as_str).collect();
+                    let kept: Vec<&str> = mine
+                        .iter()
+                        .filter(|w| !other.contains(w))
+                        .map(String::as_str)
+                        .collect();
                     kept.join(" ")
                 };
                 let _ = writeln!(text, "    {left_name}: {}", only(&x, &y));

@@ -28,59 +28,124 @@ const ROOT: Caller = Caller { uid: 0, gid: 0 };
 fn one<F: FileSystem + ?Sized>(fs: &F, op: &ZooOp) -> Result<()> {
     // Every call that hands out an entry takes a reference, which is given back at once.
     let drop_reference = |entry: Entry| fs.forget(entry.attr.ino, 1);
-    let regular =
-        |path: &[u8], allocate| -> Result<()> { allocated(fs, path, allocate) };
+    let regular = |path: &[u8], allocate| -> Result<()> { allocated(fs, path, allocate) };
     match op {
         ZooOp::Mkdir { path, perm } => {
             let (parent, name) = walk_parent(fs, path)?;
-            fs.mkdir(ROOT, parent.ino(), name, *perm, 0).map(drop_reference)
+            fs.mkdir(ROOT, parent.ino(), name, *perm, 0)
+                .map(drop_reference)
         }
         ZooOp::Create { path, perm } => {
             let (parent, name) = walk_parent(fs, path)?;
             let rdev = DeviceNumber::default();
-            let new = NewNode { kind: FileKind::Regular, perm: *perm, umask: 0, rdev };
+            let new = NewNode {
+                kind: FileKind::Regular,
+                perm: *perm,
+                umask: 0,
+                rdev,
+            };
             fs.mknod(ROOT, parent.ino(), name, &new).map(drop_reference)
         }
-        ZooOp::Mknod { path, kind, perm, major, minor } => {
+        ZooOp::Mknod {
+            path,
+            kind,
+            perm,
+            major,
+            minor,
+        } => {
             let (parent, name) = walk_parent(fs, path)?;
-            let rdev = DeviceNumber { major: *major, minor: *minor };
-            let new = NewNode { kind: *kind, perm: *perm, umask: 0, rdev };
+            let rdev = DeviceNumber {
+                major: *major,
+                minor: *minor,
+            };
+            let new = NewNode {
+                kind: *kind,
+                perm: *perm,
+                umask: 0,
+                rdev,
+            };
             fs.mknod(ROOT, parent.ino(), name, &new).map(drop_reference)
         }
         ZooOp::Symlink { path, target } => {
             let (parent, name) = walk_parent(fs, path)?;
-            fs.symlink(ROOT, parent.ino(), name, target).map(drop_reference)
+            fs.symlink(ROOT, parent.ino(), name, target)
+                .map(drop_reference)
         }
         ZooOp::Link { from, to } => {
             let from = walk(fs, from)?;
             let (parent, name) = walk_parent(fs, to)?;
             fs.link(from.ino(), parent.ino(), name).map(drop_reference)
         }
-        ZooOp::Write { path, offset, len, stream } => write(fs, path, (*offset, *len), *stream),
-        ZooOp::Truncate { path, size } => {
-            set(fs, path, &SetAttr { size: Some(*size), ..SetAttr::default() })
-        }
-        ZooOp::Reserve { path, offset, len, keep_size } => {
-            regular(path, (Allocate::Reserve { keep_size: *keep_size }, *offset, *len))
-        }
+        ZooOp::Write {
+            path,
+            offset,
+            len,
+            stream,
+        } => write(fs, path, (*offset, *len), *stream),
+        ZooOp::Truncate { path, size } => set(
+            fs,
+            path,
+            &SetAttr {
+                size: Some(*size),
+                ..SetAttr::default()
+            },
+        ),
+        ZooOp::Reserve {
+            path,
+            offset,
+            len,
+            keep_size,
+        } => regular(
+            path,
+            (
+                Allocate::Reserve {
+                    keep_size: *keep_size,
+                },
+                *offset,
+                *len,
+            ),
+        ),
         ZooOp::PunchHole { path, offset, len } => {
             regular(path, (Allocate::PunchHole, *offset, *len))
         }
-        ZooOp::SetXattr { path, name, value } => {
-            fs.setxattr(walk(fs, path)?.ino(), name.as_bytes(), value, XattrFlags::empty())
-        }
-        ZooOp::RemoveXattr { path, name } => {
-            fs.removexattr(walk(fs, path)?.ino(), name.as_bytes())
-        }
-        ZooOp::Chown { path, uid, gid } => {
-            set(fs, path, &SetAttr { uid: Some(*uid), gid: Some(*gid), ..SetAttr::default() })
-        }
-        ZooOp::Chmod { path, perm } => {
-            set(fs, path, &SetAttr { perm: Some(*perm), ..SetAttr::default() })
-        }
+        ZooOp::SetXattr { path, name, value } => fs.setxattr(
+            walk(fs, path)?.ino(),
+            name.as_bytes(),
+            value,
+            XattrFlags::empty(),
+        ),
+        ZooOp::RemoveXattr { path, name } => fs.removexattr(walk(fs, path)?.ino(), name.as_bytes()),
+        ZooOp::Chown { path, uid, gid } => set(
+            fs,
+            path,
+            &SetAttr {
+                uid: Some(*uid),
+                gid: Some(*gid),
+                ..SetAttr::default()
+            },
+        ),
+        ZooOp::Chmod { path, perm } => set(
+            fs,
+            path,
+            &SetAttr {
+                perm: Some(*perm),
+                ..SetAttr::default()
+            },
+        ),
         ZooOp::SetTimes { path, sec, nsec } => {
-            let time = Some(SetTime::At(Timestamp { sec: *sec, nsec: *nsec }));
-            set(fs, path, &SetAttr { atime: time, mtime: time, ..SetAttr::default() })
+            let time = Some(SetTime::At(Timestamp {
+                sec: *sec,
+                nsec: *nsec,
+            }));
+            set(
+                fs,
+                path,
+                &SetAttr {
+                    atime: time,
+                    mtime: time,
+                    ..SetAttr::default()
+                },
+            )
         }
         ZooOp::Rename { from, to, flags } => {
             let (from, old) = walk_parent(fs, from)?;
@@ -129,7 +194,12 @@ fn write<F: FileSystem + ?Sized>(
     while done < len && result.is_ok() {
         let now = (len - done).min(buffer.len());
         fill(stream, offset + done as u64, &mut buffer[..now]);
-        match fs.write(file.ino(), offset + done as u64, &buffer[..now], WriteFlags::empty()) {
+        match fs.write(
+            file.ino(),
+            offset + done as u64,
+            &buffer[..now],
+            WriteFlags::empty(),
+        ) {
             Ok(0) => result = Err(vfs::Error::NoSpace),
             Ok(written) => done += written,
             Err(e) => result = Err(e),

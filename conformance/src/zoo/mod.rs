@@ -9,8 +9,8 @@
 
 mod attributes;
 mod contents;
-mod names;
 pub mod in_process;
+mod names;
 pub mod on_path;
 
 use crate::zoo::plan_state::Plan;
@@ -26,29 +26,92 @@ pub use vfs::RenameFlags;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum ZooOp {
-    Mkdir { path: Vec<u8>, perm: u16 },
+    Mkdir {
+        path: Vec<u8>,
+        perm: u16,
+    },
     /// An empty regular file.
-    Create { path: Vec<u8>, perm: u16 },
-    Mknod { path: Vec<u8>, kind: FileKind, perm: u16, major: u32, minor: u32 },
-    Symlink { path: Vec<u8>, target: Vec<u8> },
-    Link { from: Vec<u8>, to: Vec<u8> },
+    Create {
+        path: Vec<u8>,
+        perm: u16,
+    },
+    Mknod {
+        path: Vec<u8>,
+        kind: FileKind,
+        perm: u16,
+        major: u32,
+        minor: u32,
+    },
+    Symlink {
+        path: Vec<u8>,
+        target: Vec<u8>,
+    },
+    Link {
+        from: Vec<u8>,
+        to: Vec<u8>,
+    },
     /// `len` bytes of [`fill`] at `offset`.
-    Write { path: Vec<u8>, offset: u64, len: usize, stream: u64 },
-    Truncate { path: Vec<u8>, size: u64 },
+    Write {
+        path: Vec<u8>,
+        offset: u64,
+        len: usize,
+        stream: u64,
+    },
+    Truncate {
+        path: Vec<u8>,
+        size: u64,
+    },
     /// Reserve space; the size stays if `keep_size`.
-    Reserve { path: Vec<u8>, offset: u64, len: u64, keep_size: bool },
-    PunchHole { path: Vec<u8>, offset: u64, len: u64 },
-    SetXattr { path: Vec<u8>, name: String, value: Vec<u8> },
-    RemoveXattr { path: Vec<u8>, name: String },
-    Chown { path: Vec<u8>, uid: u32, gid: u32 },
+    Reserve {
+        path: Vec<u8>,
+        offset: u64,
+        len: u64,
+        keep_size: bool,
+    },
+    PunchHole {
+        path: Vec<u8>,
+        offset: u64,
+        len: u64,
+    },
+    SetXattr {
+        path: Vec<u8>,
+        name: String,
+        value: Vec<u8>,
+    },
+    RemoveXattr {
+        path: Vec<u8>,
+        name: String,
+    },
+    Chown {
+        path: Vec<u8>,
+        uid: u32,
+        gid: u32,
+    },
     /// Not for symlinks.
-    Chmod { path: Vec<u8>, perm: u16 },
+    Chmod {
+        path: Vec<u8>,
+        perm: u16,
+    },
     /// Access and modification time, both the same.
-    SetTimes { path: Vec<u8>, sec: i64, nsec: u32 },
-    Rename { from: Vec<u8>, to: Vec<u8>, flags: RenameFlags },
-    Unlink { path: Vec<u8> },
-    Rmdir { path: Vec<u8> },
-    Fsync { path: Vec<u8> },
+    SetTimes {
+        path: Vec<u8>,
+        sec: i64,
+        nsec: u32,
+    },
+    Rename {
+        from: Vec<u8>,
+        to: Vec<u8>,
+        flags: RenameFlags,
+    },
+    Unlink {
+        path: Vec<u8>,
+    },
+    Rmdir {
+        path: Vec<u8>,
+    },
+    Fsync {
+        path: Vec<u8>,
+    },
 }
 
 /// How much of it.

@@ -70,9 +70,9 @@ fn visit<F: FileSystem + ?Sized>(
             below.push(b'/');
         }
         below.extend_from_slice(&name);
-        let entry = fs.lookup(ino, &name).map_err(|e| {
-            format!("lookup {}: {e}", String::from_utf8_lossy(&below))
-        })?;
+        let entry = fs
+            .lookup(ino, &name)
+            .map_err(|e| format!("lookup {}: {e}", String::from_utf8_lossy(&below)))?;
         let visited = visit(writer, fs, entry.attr.ino, &below);
         fs.forget(entry.attr.ino, 1);
         visited?;
