@@ -1,1 +1,8 @@
-//! placeholder
+//! Does the whole keep its promises, as others see it?
+//!
+//! Judges from outside ([`oracle`]) and trees worth judging ([`zoo`]) for the system tests.
+#![forbid(unsafe_code)]
+
+pub mod memfs;
+pub mod oracle;
+pub mod zoo;
