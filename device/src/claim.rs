@@ -1,0 +1,237 @@
+//! Is anybody else using this image?
+//!
+//! The checks before a file or block device is touched: an advisory lock shared with other
+//! openers, the kernel's loop devices, and its mounts. Answers [`OpenError`], which says who has
+//! it and what to do. A loop device or mount made later, by someone who ignores the lock, is not noticed.
+
+use std::fs::{self, File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use crate::Access;
+
+/// Why an image cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Nothing has that name.
+    #[error("{path}: no such file", path = path.display())]
+    NotFound {
+        /// The image.
+        path: PathBuf,
+    },
+    /// The file's mode, or a read-only medium, forbids it.
+    #[error("{path}: permission denied for {access} access; change its mode, or run as its owner", path = path.display())]
+    PermissionDenied {
+        /// The image.
+        path: PathBuf,
+        /// What was asked for.
+        access: Access,
+    },
+    /// A directory has no blocks.
+    #[error("{path}: is a directory; give the image file or block device", path = path.display())]
+    IsDirectory {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A pipe, a socket, a character device.
+    #[error("{path}: neither a regular file nor a block device", path = path.display())]
+    NotADisk {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another process has it open through this library (or locks it for its own reasons).
+    #[error("{path}: in use by {by}; unmount or stop that first", path = path.display())]
+    Locked {
+        /// The image.
+        path: PathBuf,
+        /// The holder: "process 123 (name)", or "another process" where the system does not say.
+        by: String,
+    },
+    /// A loop device stands on it.
+    #[error("{path}: held by {loop_device}; detach it first (losetup -d {loop_device})", path = path.display(), loop_device = loop_device.display())]
+    HeldByLoop {
+        /// The image.
+        path: PathBuf,
+        /// The device, as `/dev/loop0`.
+        loop_device: PathBuf,
+    },
+    /// The kernel has this block device mounted.
+    #[error("{path}: mounted at {at}; unmount it first (umount {at})", path = path.display())]
+    Mounted {
+        /// The device.
+        path: PathBuf,
+        /// Where, as the system's table writes it.
+        at: String,
+    },
+    /// The kernel refuses exclusive access to the block device.
+    #[error("{path}: in use by the kernel (mounted elsewhere, swap, or part of another device); release it first", path = path.display())]
+    InUse {
+        /// The device.
+        path: PathBuf,
+    },
+    /// Not even one block.
+    #[error("{path}: {bytes} bytes, smaller than one block of 4096", path = path.display())]
+    TooSmall {
+        /// The image.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+    },
+    /// Anything else the system says.
+    #[error("{path}: {action}: {source}", path = path.display())]
+    Io {
+        /// The image.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    /// The error for what the system says of opening or changing `path`.
+    pub(crate) fn from_io(
+        path: &Path,
+        access: Access,
+        action: &'static str,
+        source: io::Error,
+    ) -> Self {
+        let path = path.to_owned();
+        match Errno::from_io_error(&source) {
+            Some(Errno::NOENT | Errno::NOTDIR) => Self::NotFound { path },
+            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+                Self::PermissionDenied { path, access }
+            }
+            Some(Errno::ISDIR) => Self::IsDirectory { path },
+            Some(Errno::BUSY) => Self::InUse { path },
+            _ => Self::Io {
+                path,
+                action,
+                source,
+            },
+        }
+    }
+}
+
+/// Refuses what has no blocks. Before opening, because opening a pipe would wait.
+pub(crate) fn check_kind(path: &Path, meta: &Metadata) -> Result<(), OpenError> {
+    let kind = meta.file_type();
+    if kind.is_dir() {
+        Err(OpenError::IsDirectory {
+            path: path.to_owned(),
+        })
+    } else if kind.is_file() || kind.is_block_device() {
+        Ok(())
+    } else {
+        Err(OpenError::NotADisk {
+            path: path.to_owned(),
+        })
+    }
+}
+
+/// Claims an open image until `file` is closed: shared for reading, alone for writing.
+pub(crate) fn claim(path: &Path, file: &File, access: Access) -> Result<(), OpenError> {
+    let meta = file
+        .metadata()
+        .map_err(|e| OpenError::from_io(path, access, "stat", e))?;
+    if let Some(loop_device) = holding_loop(&meta, access) {
+        return Err(OpenError::HeldByLoop {
+            path: path.to_owned(),
+            loop_device,
+        });
+    }
+    if meta.file_type().is_block_device()
+        && let Some(at) = mount_point(&meta)
+    {
+        return Err(OpenError::Mounted {
+            path: path.to_owned(),
+            at,
+        });
+    }
+    let operation = match access {
+        Access::ReadOnly => FlockOperation::NonBlockingLockShared,
+        Access::ReadWrite => FlockOperation::NonBlockingLockExclusive,
+    };
+    match rustix::fs::flock(file, operation) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(OpenError::Locked {
+            path: path.to_owned(),
+            by: lock_holder(&meta),
+        }),
+        Err(e) => Err(OpenError::from_io(path, access, "lock", e.into())),
+    }
+}
+
+/// The loop device that stands on the file. One that is itself read-only does no harm to a reader.
+fn holding_loop(meta: &Metadata, access: Access) -> Option<PathBuf> {
+    for entry in fs::read_dir("/sys/block").ok()?.flatten() {
+        let name = entry.file_name();
+        if !name.as_encoded_bytes().starts_with(b"loop") {
+            continue;
+        }
+        let Ok(backing) = fs::read_to_string(entry.path().join("loop/backing_file")) else {
+            continue;
+        };
+        let backing = backing.strip_suffix('\n').unwrap_or(&backing);
+        let Ok(held) = fs::metadata(backing) else {
+            continue;
+        };
+        if (held.dev(), held.ino()) != (meta.dev(), meta.ino()) {
+            continue;
+        }
+        let frozen = fs::read_to_string(entry.path().join("ro")).is_ok_and(|s| s.trim() == "1");
+        if !(frozen && access == Access::ReadOnly) {
+            return Some(Path::new("/dev").join(name));
+        }
+    }
+    None
+}
+
+/// Where the block device is mounted, in this process's view of mounts.
+fn mount_point(meta: &Metadata) -> Option<String> {
+    let table = fs::read_to_string("/proc/self/mounts").ok()?;
+    table.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        let (source, at) = (words.next()?, words.next()?);
+        let source = fs::metadata(source)
+            .ok()
+            .filter(|_| source.starts_with('/'))?;
+        (source.file_type().is_block_device() && source.rdev() == meta.rdev())
+            .then(|| at.to_owned())
+    })
+}
+
+/// Who holds the lock, from /proc/locks: lines such as `1: FLOCK ADVISORY WRITE 708 00:1a:123 0 EOF`.
+fn lock_holder(meta: &Metadata) -> String {
+    let dev = meta.dev();
+    let id = format!(
+        "{:02x}:{:02x}:{}",
+        rustix::fs::major(dev),
+        rustix::fs::minor(dev),
+        meta.ino()
+    );
+    let table = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let pid = table.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, "FLOCK", _, _, pid, at, ..] if at == id => {
+                pid.parse::<u32>().ok().filter(|pid| *pid != 0)
+            }
+            _ => None,
+        }
+    });
+    match pid {
+        Some(pid) if pid == std::process::id() => "this process".to_owned(),
+        Some(pid) => match fs::read_to_string(format!("/proc/{pid}/comm")) {
+            Ok(name) => format!("process {pid} ({})", name.trim_end()),
+            Err(_) => format!("process {pid}"),
+        },
+        None => "another process".to_owned(),
+    }
+}

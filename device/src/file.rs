@@ -1,0 +1,282 @@
+//! How does a regular file or a host's block device keep the contract?
+//!
+//! Positioned reads and writes, `fdatasync` for a flush, holes for discards. Who else may have the
+//! file open is [`claim`](crate::claim)'s question.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, IoSlice, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::fs::{FallocateFlags, OFlags};
+use rustix::io::Errno;
+
+use crate::bounds::{check, check_blocks, check_parts};
+use crate::claim::{check_kind, claim};
+use crate::stripes::Stripes;
+use crate::{BLOCK, BlockDevice, DeviceError, Lba, OpenError, Result, Tag};
+
+/// Parts the host takes in one vectored write (`UIO_MAXIOV` of Linux).
+const MAX_PARTS: usize = 1024;
+
+/// What an image is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reading, together with other readers.
+    ReadOnly,
+    /// Reading and writing, alone.
+    ReadWrite,
+}
+
+impl std::fmt::Display for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::ReadOnly => "read-only",
+            Self::ReadWrite => "read-write",
+        })
+    }
+}
+
+/// A regular file or block device of the host, locked against other openers while the value lives.
+///
+/// A size that is not whole blocks is rounded down. Where the host can punch holes, discarded
+/// blocks read as zeroes and cost no space; elsewhere a discard does nothing. A flush that once
+/// failed fails ever after: the host may have dropped the data it could not write, and a later
+/// success would promise what is gone.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: File,
+    path: PathBuf,
+    blocks: u64,
+    access: Access,
+    /// The host does not keep readers out of a half-done write; these do.
+    stripes: Stripes,
+    no_holes: AtomicBool,
+    flush_failed: AtomicBool,
+}
+
+impl FileDevice {
+    /// Opens an existing image.
+    pub fn open(path: impl AsRef<Path>, access: Access) -> std::result::Result<Self, OpenError> {
+        let path = path.as_ref();
+        let failed = |action, e| OpenError::from_io(path, access, action, e);
+        let meta = fs::metadata(path).map_err(|e| failed("stat", e))?;
+        check_kind(path, &meta)?;
+        let write = access == Access::ReadWrite;
+        // Exclusive opening of a block device keeps mounts of other namespaces and swap away.
+        let exclusive = if write && meta.file_type().is_block_device() {
+            OFlags::EXCL
+        } else {
+            OFlags::empty()
+        };
+        let opened = OpenOptions::new()
+            .read(true)
+            .write(write)
+            .custom_flags(exclusive.bits().cast_signed())
+            .open(path);
+        let mut file = match opened {
+            Ok(file) => file,
+            // Busy: a reader's handle still tells who has it, the kernel only that someone has.
+            Err(e) if Errno::from_io_error(&e) == Some(Errno::BUSY) => {
+                if let Ok(file) = File::open(path) {
+                    claim(path, &file, access)?;
+                }
+                return Err(failed("open", e));
+            }
+            Err(e) => return Err(failed("open", e)),
+        };
+        claim(path, &file, access)?;
+        let bytes = file
+            .seek(SeekFrom::End(0))
+            .map_err(|e| failed("find the size", e))?;
+        Self::of(file, path, bytes, access)
+    }
+
+    /// Makes an image of `bytes` bytes (rounded down to whole blocks), all zeroes and taking no
+    /// space. An existing regular file is emptied, once nobody else is found to use it; an existing
+    /// block device is refused as [`OpenError::NotADisk`], for its size cannot be chosen: open it.
+    pub fn create(path: impl AsRef<Path>, bytes: u64) -> std::result::Result<Self, OpenError> {
+        let path = path.as_ref();
+        let access = Access::ReadWrite;
+        let failed = |action, e| OpenError::from_io(path, access, action, e);
+        if bytes < BLOCK as u64 {
+            return Err(OpenError::TooSmall {
+                path: path.to_owned(),
+                bytes,
+            });
+        }
+        if let Ok(meta) = fs::metadata(path) {
+            check_kind(path, &meta)?;
+            if !meta.is_file() {
+                return Err(OpenError::NotADisk {
+                    path: path.to_owned(),
+                });
+            }
+        }
+        // Emptied only after it is claimed.
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(|e| failed("create", e))?;
+        claim(path, &file, access)?;
+        file.set_len(0).map_err(|e| failed("empty", e))?;
+        file.set_len(bytes - bytes % BLOCK as u64)
+            .map_err(|e| failed("set the size", e))?;
+        Self::of(file, path, bytes, access)
+    }
+
+    fn of(
+        file: File,
+        path: &Path,
+        bytes: u64,
+        access: Access,
+    ) -> std::result::Result<Self, OpenError> {
+        let blocks = bytes / BLOCK as u64;
+        if blocks == 0 {
+            return Err(OpenError::TooSmall {
+                path: path.to_owned(),
+                bytes,
+            });
+        }
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            blocks,
+            access,
+            stripes: Stripes::new(),
+            no_holes: AtomicBool::new(false),
+            flush_failed: AtomicBool::new(false),
+        })
+    }
+
+    /// The name it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn writable(&self, op: &'static str) -> Result<()> {
+        match self.access {
+            Access::ReadOnly => Err(DeviceError::ReadOnly { op }),
+            Access::ReadWrite => Ok(()),
+        }
+    }
+}
+
+fn io_error(op: &'static str, at: Lba) -> impl FnOnce(io::Error) -> DeviceError {
+    move |source| DeviceError::Io { op, at, source }
+}
+
+/// The byte a block starts at. Checked blocks only: their bytes were counted by the host in 63 bits.
+fn offset(at: Lba) -> u64 {
+    at.0 * BLOCK as u64
+}
+
+/// Writes all of the parts; the host may take fewer bytes than offered, at any border.
+fn write_parts(file: &File, mut offset: u64, parts: &[&[u8]]) -> io::Result<()> {
+    for batch in parts.chunks(MAX_PARTS) {
+        let mut slices: Vec<IoSlice<'_>> = batch.iter().map(|p| IoSlice::new(p)).collect();
+        let mut rest = &mut slices[..];
+        IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            match rustix::io::pwritev(file, rest, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(n) => {
+                    offset += n as u64;
+                    IoSlice::advance_slices(&mut rest, n);
+                }
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+impl BlockDevice for FileDevice {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn read_only(&self) -> bool {
+        self.access == Access::ReadOnly
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8], _: Tag) -> Result<()> {
+        let blocks = check("read", at, buf.len(), self.blocks)?;
+        if self.read_only() {
+            // Nobody writes.
+            return self
+                .file
+                .read_exact_at(buf, offset(at))
+                .map_err(io_error("read", at));
+        }
+        let _guard = self.stripes.shared(at, blocks);
+        self.file
+            .read_exact_at(buf, offset(at))
+            .map_err(io_error("read", at))
+    }
+
+    fn write(&self, at: Lba, data: &[u8], _: Tag) -> Result<()> {
+        self.writable("write")?;
+        let blocks = check("write", at, data.len(), self.blocks)?;
+        let _guard = self.stripes.alone(at, blocks);
+        self.file
+            .write_all_at(data, offset(at))
+            .map_err(io_error("write", at))
+    }
+
+    fn write_gather(&self, at: Lba, parts: &[&[u8]], _: Tag) -> Result<()> {
+        self.writable("write")?;
+        let blocks = check_parts("write", at, parts, self.blocks)?;
+        let _guard = self.stripes.alone(at, blocks);
+        write_parts(&self.file, offset(at), parts).map_err(io_error("write", at))
+    }
+
+    fn flush(&self, _: Tag) -> Result<()> {
+        self.writable("flush")?;
+        if self.flush_failed.load(Relaxed) {
+            let source =
+                io::Error::other("an earlier flush failed; what was written before it may be lost");
+            return Err(DeviceError::Io {
+                op: "flush",
+                at: Lba(0),
+                source,
+            });
+        }
+        self.file.sync_data().map_err(|source| {
+            self.flush_failed.store(true, Relaxed);
+            DeviceError::Io {
+                op: "flush",
+                at: Lba(0),
+                source,
+            }
+        })
+    }
+
+    fn discard(&self, at: Lba, blocks: u64, _: Tag) -> Result<()> {
+        self.writable("discard")?;
+        check_blocks("discard", at, blocks, self.blocks)?;
+        if blocks == 0 || self.no_holes.load(Relaxed) {
+            return Ok(());
+        }
+        let _guard = self.stripes.alone(at, blocks);
+        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.file, how, offset(at), blocks * BLOCK as u64) {
+            Ok(()) => Ok(()),
+            // A discard is advice: a host that cannot take it is not asked again.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::NODEV) => {
+                self.no_holes.store(true, Relaxed);
+                Ok(())
+            }
+            Err(e) => Err(DeviceError::Io {
+                op: "discard",
+                at,
+                source: e.into(),
+            }),
+        }
+    }
+}
