@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use joulefs_conformance::memfs::MemFs;
 use joulefs_conformance::oracle::kernel::{Ended, Ending, Kernel};
 use joulefs_conformance::oracle::tools::{self, Mkfs, Sload, assert_fsck_clean, fsck};
-use joulefs_conformance::oracle::tree::{Listing, assert_same, difference, of_host};
-use joulefs_conformance::zoo::{Size, on_path, plan};
+use joulefs_conformance::oracle::tree::{Listing, assert_same, difference, of_host, of_vfs};
+use joulefs_conformance::zoo::{Size, in_process, on_path, plan};
 
 const MIB: u64 = 1 << 20;
 
@@ -50,6 +51,33 @@ fn the_kernel_holds_the_zoo_and_every_judge_is_content() {
     let in_kernel = listing(&run.out().join("in-kernel"));
     assert!(in_kernel.lines().count() > 1000);
     assert_same(("kernel", &in_kernel), ("host", &on_host));
+}
+
+/// Without the lines about access lists that [`MemFs`] keeps more simply than Linux does: inherited ones, and
+/// one that says no more than the mode.
+fn without_fine_points_of_acls(listing: &str) -> String {
+    let fine =
+        |l: &&str| !l.starts_with("/acl/default/") && !l.starts_with("/acl/no-more-than-a-mode ");
+    listing
+        .lines()
+        .filter(fine)
+        .map(|l| format!("{l}\n"))
+        .collect()
+}
+
+#[test]
+fn the_zoo_in_process_is_the_zoo_by_system_calls() {
+    let plan = plan(7, Size::Small);
+    let memory = MemFs::new(1 << 40);
+    in_process::perform(&memory, &plan).expect("the zoo in memory");
+    let in_memory = of_vfs(&memory, Listing::default()).expect("a listing");
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    on_path::perform(dir.path(), &plan).expect("the zoo on the host");
+    let on_host = of_host(dir.path(), Listing::default()).expect("a listing");
+    assert_same(
+        ("memory", &without_fine_points_of_acls(&in_memory)),
+        ("host", &without_fine_points_of_acls(&on_host)),
+    );
 }
 
 #[test]

@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         eprintln!("usage: zoo DIRECTORY SEED small|medium|full");
         return ExitCode::from(2);
     };
+    rustix::process::umask(rustix::fs::Mode::empty());
     match on_path::perform(&PathBuf::from(root), &plan(seed, size)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {

@@ -28,10 +28,21 @@ pub struct Listing {
     pub ignore_times: bool,
 }
 
+impl Listing {
+    /// Everything: for two readers of one image.
+    pub fn of_one_image() -> Self {
+        Listing {
+            directory_sizes: true,
+            blocks: true,
+            ignore_times: false,
+        }
+    }
+}
+
 /// Bytes of a file that are hashed, or skipped if zero, together.
 const PIECE: usize = 4096;
 /// What a piece that is left out holds.
-const ZEROES: [u8; PIECE] = [0; PIECE];
+static ZEROES: [u8; PIECE] = [0; PIECE];
 /// Files up to this size are read in full; of longer ones only what the file system calls data.
 const READ_IN_FULL: u64 = 4 << 20;
 

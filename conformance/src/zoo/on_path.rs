@@ -13,13 +13,12 @@ use rustix::fs::{
 
 use super::{FileKind, RenameFlags, ZooOp, fill};
 
-/// Does `ops` below `root`. Needs the right to change owners and make device nodes. The process's umask
-/// is 0 afterwards, as a plan wants its own permissions.
+/// Does `ops` below `root`. Needs the right to change owners and make device nodes, and a umask that leaves
+/// 0755 alone (the usual 022 does; it belongs to the whole process, so it is not changed here).
 ///
 /// # Errors
 /// The first operation that failed, in words.
 pub fn perform(root: &Path, ops: &[ZooOp]) -> io::Result<()> {
-    rustix::process::umask(Mode::empty());
     for (index, op) in ops.iter().enumerate() {
         one(root, op).map_err(|e| {
             let mut shown = format!("{op:?}");

@@ -162,10 +162,14 @@ impl Plan {
         }
     }
 
-    /// Ends with times for every path that is there, the root last.
+    /// Ends with a mode for the root and times for every path that is there, the root last.
     pub(super) fn finish(mut self) -> Vec<ZooOp> {
         let mut paths: Vec<Vec<u8>> = self.paths.keys().cloned().collect();
         paths.push(Vec::new());
+        self.op(ZooOp::Chmod {
+            path: Vec::new(),
+            perm: 0o755,
+        });
         for path in paths {
             let (sec, nsec) = match self.below(16) {
                 // Before 1970, the year 2038's limit of 32 bits and beyond it, 2106's and beyond.
