@@ -2,3 +2,5 @@
 //!
 //! F2FS as Linux lays it out: six logs, node and segment tables, checkpoints, roll-forward.
 #![forbid(unsafe_code)]
+
+pub mod fsck;

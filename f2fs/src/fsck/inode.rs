@@ -1,0 +1,339 @@
+//! Is one inode lawful: its fields, its block map, its inline contents, its sums?
+
+use format::inode::{self, Advise, Division, Inline, InodeFlags, RawInode, extra_end};
+use format::node::{self, ADDRS_PER_BLOCK, NIDS_PER_BLOCK, XATTR_NODE_OFFSET};
+use format::superblock::Features;
+use format::{Block, BlockAddr, FormatError, Ino, Nid};
+
+use super::FsckError;
+use super::dir::DirState;
+use super::report::{Area, FindingKind as K, Referrer, Slot};
+use super::walk::{DIR, Walk, kind_of};
+
+/// What is summed up while a file's map is walked.
+pub struct FileState {
+    pub(super) ino: Ino,
+    /// Blocks as `i_blocks` counts them.
+    blocks: u64,
+    /// Highest file block with an address, plus one.
+    end: u64,
+    extent: Extent,
+    cluster: Option<Cluster>,
+    pub(super) dir: Option<DirState>,
+}
+
+struct Extent {
+    from: u32,
+    addr: BlockAddr,
+    len: u32,
+    matched: u32,
+}
+
+struct Cluster {
+    size: u64,
+    released: bool,
+    /// First file block of the compressed cluster last seen.
+    at: Option<u64>,
+    /// Blocks that compression saves, as `i_compr_blocks` counts them.
+    saved: u64,
+}
+
+impl Walk<'_, '_> {
+    /// Checks an inode that was claimed, and everything below it.
+    pub(super) fn inode(&mut self, ino: Ino, block: &Block, parent: Option<Ino>) -> Result<(), FsckError> {
+        let features = self.img.sb.features;
+        let raw = RawInode::of(block);
+        let mode = raw.i_mode.get();
+        let kind = kind_of(mode).unwrap_or(0);
+        let inline = raw.inline();
+        if let Err(FormatError::Checksum { stored, computed, .. }) =
+            inode::verify_checksum(features, self.img.seed, block)
+        {
+            self.report.add(K::InodeChecksum { ino, stored, computed });
+        }
+        let len = raw.i_namelen.get();
+        if len as usize > inode::NAME_LEN {
+            self.report.add(K::NameLenBad { ino, len });
+        }
+        let footer = node::footer(block);
+        if footer.offset != 0 {
+            self.report.add(K::NodeOffsetWrong { ino, nid: ino.nid(), stored: footer.offset, is: 0 });
+        }
+        let misplaced = [
+            (Inline::EXTRA_ATTR, "attributes (extra)", !features.contains(Features::EXTRA_ATTR)),
+            (Inline::DENTRY, "directory", kind != DIR),
+            (Inline::DATA, "data", kind != 1 && kind != 7),
+        ];
+        for (bit, what, wrong) in misplaced {
+            if wrong && inline.contains(bit) {
+                self.report.add(K::InlineMisplaced { ino, what, mode });
+            }
+        }
+        let division = match raw.divide(features) {
+            Ok(d) => d,
+            Err(error) => {
+                self.report.add(K::InodeBad { ino, error });
+                return Ok(());
+            }
+        };
+        let lost = raw.advise().contains(Advise::LOST_PINO);
+        if let Some(parent) = parent
+            && raw.i_pino.get() != parent.0
+            && !lost
+            && ino != self.img.sb.root
+            && (kind == DIR || raw.i_links.get() == 1)
+        {
+            self.report.add(K::ParentWrong { ino, stored: Ino(raw.i_pino.get()), parent });
+        }
+        let released = inline.contains(Inline::COMPRESS_RELEASED);
+        let cluster = compressed(raw, features).map(|size| Cluster { size, released, at: None, saved: 0 });
+        let [from, addr, len] = raw.i_ext.map(|w| w.get());
+        let mut f = FileState {
+            ino,
+            blocks: 1,
+            end: 0,
+            extent: Extent { from, addr: BlockAddr(addr), len, matched: 0 },
+            cluster,
+            dir: (kind == DIR).then(|| DirState::new(raw, features, parent)),
+        };
+        self.xattrs(raw, block, division, &mut f)?;
+        if inline.intersects(Inline::DATA | Inline::DENTRY) {
+            self.inline_contents(raw, block, division, &mut f)?;
+        } else if matches!(kind, 1 | DIR | 7) {
+            self.map(raw, division, &mut f)?;
+        }
+        self.sums(raw, f)
+    }
+
+    fn xattrs(
+        &mut self,
+        raw: &RawInode,
+        block: &Block,
+        division: Division,
+        f: &mut FileState,
+    ) -> Result<(), FsckError> {
+        let nid = Nid(raw.i_xattr_nid.get());
+        let mut list = Vec::new();
+        if raw.inline().contains(Inline::XATTR) {
+            list.extend_from_slice(&block[division.xattr_area()]);
+        }
+        if nid.0 != 0 {
+            let Some(node) = self.claim_node(nid, f.ino, Referrer::Xattr(f.ino), false)? else {
+                return Ok(());
+            };
+            f.blocks += 1;
+            let stored = node::footer(&node).offset;
+            if stored != XATTR_NODE_OFFSET {
+                self.report.add(K::NodeOffsetWrong { ino: f.ino, nid, stored, is: XATTR_NODE_OFFSET });
+            }
+            list.extend_from_slice(&node[..node::FOOTER]);
+        }
+        if let Err(fault) = super::xattr::check(&list) {
+            self.report.add(K::XattrBad { ino: f.ino, fault });
+        }
+        Ok(())
+    }
+
+    fn inline_contents(
+        &mut self,
+        raw: &RawInode,
+        block: &Block,
+        division: Division,
+        f: &mut FileState,
+    ) -> Result<(), FsckError> {
+        let (ino, inline) = (f.ino, raw.inline());
+        let area = &block[division.inline_area()];
+        let value = raw.addr(division, 0).0;
+        if value != 0 {
+            self.report.add(K::InlineReserved { ino, value });
+        }
+        if inline.contains(Inline::DENTRY) {
+            if let Some(mut dir) = f.dir.take() {
+                self.dentries(ino, Area::Inline, area, &mut dir)?;
+                f.dir = Some(dir);
+            }
+            return Ok(());
+        }
+        let size = raw.i_size.get();
+        if size > area.len() as u64 {
+            self.report.add(K::InlineTooLong { ino, size, room: area.len() });
+        }
+        if !inline.contains(Inline::DATA_EXIST) && area.iter().any(|&b| b != 0) {
+            self.report.add(K::InlineUnmarked { ino });
+        }
+        Ok(())
+    }
+
+    fn map(&mut self, raw: &RawInode, division: Division, f: &mut FileState) -> Result<(), FsckError> {
+        let ino = f.ino;
+        let direct = division.direct_slots();
+        let version = self.img.nat(ino.nid())?.version;
+        for i in 0..direct {
+            let at = Slot { ino, nid: ino.nid(), index: i };
+            self.address(f, at, version, u64::from(i), raw.addr(division, i))?;
+        }
+        let n = u64::from(ADDRS_PER_BLOCK);
+        let per = NIDS_PER_BLOCK + 1;
+        let first = u64::from(direct);
+        let trees = [
+            (0, 1, first),
+            (0, 2, first + n),
+            (1, 3, first + 2 * n),
+            (1, 3 + per, first + 2 * n + n * n),
+            (2, 3 + 2 * per, first + 2 * n + 2 * n * n),
+        ];
+        for (k, (level, offset, first)) in trees.into_iter().enumerate() {
+            let nid = raw.nid(k);
+            if nid.0 != 0 {
+                let from = Slot { ino, nid: ino.nid(), index: k as u32 };
+                self.tree(f, nid, from, level, offset, first)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A node below the inode and what is below it; `level` 0 for direct nodes.
+    fn tree(
+        &mut self,
+        f: &mut FileState,
+        nid: Nid,
+        from: Slot,
+        level: u32,
+        offset: u32,
+        first: u64,
+    ) -> Result<(), FsckError> {
+        let ino = f.ino;
+        let Some(block) = self.claim_node(nid, ino, Referrer::Index(from), false)? else {
+            return Ok(());
+        };
+        f.blocks += 1;
+        let stored = node::footer(&block).offset;
+        if stored != offset {
+            self.report.add(K::NodeOffsetWrong { ino, nid, stored, is: offset });
+        }
+        let n = u64::from(ADDRS_PER_BLOCK);
+        if level == 0 {
+            let version = self.img.nat(nid)?.version;
+            for i in 0..ADDRS_PER_BLOCK {
+                let addr = BlockAddr(node::word(&block, i as usize));
+                self.address(f, Slot { ino, nid, index: i }, version, first + u64::from(i), addr)?;
+            }
+            return Ok(());
+        }
+        let (blocks, offsets) = if level == 1 { (n, 1) } else { (n * n, NIDS_PER_BLOCK + 1) };
+        for i in 0..NIDS_PER_BLOCK {
+            let child = Nid(node::word(&block, i as usize));
+            if child.0 != 0 {
+                let from = Slot { ino, nid, index: i };
+                let first = first + u64::from(i) * blocks;
+                self.tree(f, child, from, level - 1, offset + 1 + i * offsets, first)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn address(
+        &mut self,
+        f: &mut FileState,
+        at: Slot,
+        version: u8,
+        index: u64,
+        addr: BlockAddr,
+    ) -> Result<(), FsckError> {
+        if addr == BlockAddr::NULL {
+            return Ok(());
+        }
+        let cluster_at = f.cluster.as_ref().map(|c| index - index % c.size);
+        match addr {
+            BlockAddr::COMPRESS => {
+                let Some(c) = f.cluster.as_mut().filter(|_| cluster_at == Some(index)) else {
+                    self.report.add(K::ClusterMark { at });
+                    return Ok(());
+                };
+                c.at = Some(index);
+                // Given back blocks of a released file are counted nowhere, its marks neither.
+                if c.released {
+                    return Ok(());
+                }
+                c.saved += 1;
+                self.count_block();
+            }
+            BlockAddr::NEW => {
+                if let Some(c) = f.cluster.as_mut()
+                    && c.at.is_some()
+                    && c.at == cluster_at
+                    && !c.released
+                {
+                    c.saved += 1;
+                }
+                self.count_block();
+            }
+            _ => {
+                if !self.claim_data(at, addr, version)? {
+                    return Ok(());
+                }
+                f.extent.meet(index, addr);
+                if let Some(mut dir) = f.dir.take() {
+                    let block = self.img.block(addr)?;
+                    self.dentries(f.ino, Area::Block(index), &block[..], &mut dir)?;
+                    f.dir = Some(dir);
+                }
+            }
+        }
+        f.blocks += 1;
+        f.end = index + 1;
+        Ok(())
+    }
+
+    fn sums(&mut self, raw: &RawInode, f: FileState) -> Result<(), FsckError> {
+        let ino = f.ino;
+        let stored = raw.i_blocks.get();
+        if stored != f.blocks {
+            self.report.add(K::BlocksWrong { ino, stored, counted: f.blocks });
+        }
+        if let Some(c) = &f.cluster {
+            let stored = raw.extra().map_or(0, |e| e.i_compr_blocks.get());
+            if stored != c.saved {
+                self.report.add(K::ComprBlocksWrong { ino, stored, counted: c.saved });
+            }
+        }
+        let e = &f.extent;
+        if e.len != e.matched {
+            self.report.add(K::ExtentWrong { ino, from: e.from, addr: e.addr, len: e.len });
+        }
+        let size = raw.i_size.get();
+        if kind_of(raw.i_mode.get()) == Some(7) && size == 0 && f.end > 0 {
+            self.report.add(K::SymlinkEmpty { ino });
+        }
+        if let Some(dir) = f.dir {
+            let needs = f.end.saturating_mul(format::BLOCK as u64);
+            if size < needs {
+                self.report.add(K::DirSizeWrong { ino, size, needs });
+            }
+            self.dir_sums(ino, raw, dir);
+        }
+        Ok(())
+    }
+}
+
+impl Extent {
+    fn meet(&mut self, index: u64, addr: BlockAddr) {
+        if let Some(off) = index.checked_sub(u64::from(self.from))
+            && off < u64::from(self.len)
+            && u64::from(self.addr.0) + off == u64::from(addr.0)
+        {
+            self.matched = self.matched.saturating_add(1);
+        }
+    }
+}
+
+/// Blocks in a cluster, if the file is compressed.
+fn compressed(raw: &RawInode, features: Features) -> Option<u64> {
+    let extra = raw.extra()?;
+    let is = features.contains(Features::COMPRESSION)
+        && raw.flags().contains(InodeFlags::COMPRESS)
+        && kind_of(raw.i_mode.get()) == Some(1)
+        && raw.extra_isize() >= extra_end::COMPRESS;
+    // Linux allows clusters of 4 to 256 blocks.
+    (is && (2..=8).contains(&extra.i_log_cluster_size)).then(|| 1 << extra.i_log_cluster_size)
+}

@@ -1,0 +1,509 @@
+//! What do the superblock, the checkpoint and the tables say?
+//!
+//! Read straight from the device, nothing assumed to agree. Tables are read where they are asked for:
+//! an [`Image`] takes memory for the SIT of used segments and for bounded caches only.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use device::{BlockDevice, Lba};
+use format::checkpoint::{self, Checkpoint, CpFlags};
+use format::nat::{self, NAT_ENTRIES, NatEntry};
+use format::sit::{self, LogType, SIT_ENTRIES};
+use format::summary::{self, Summary, SummaryKind};
+use format::superblock::{Features, RawSuperBlock, SuperBlock};
+use format::{BLOCK, BLOCKS_PER_SEG, Block, BlockAddr, Ino, Nid, SegNo, bits, node};
+use rustc_hash::FxHashMap;
+
+use super::report::{FindingKind as K, Pack, Report};
+use super::{FsckError, TAG};
+
+/// Blocks a cache of table blocks keeps (32 MiB) before it starts over.
+const CACHE: usize = 8192;
+
+/// Feature bits whose structures are understood.
+pub const KNOWN: Features = Features::ENCRYPT
+    .union(Features::ATOMIC_WRITE)
+    .union(Features::EXTRA_ATTR)
+    .union(Features::PRJQUOTA)
+    .union(Features::INODE_CHECKSUM)
+    .union(Features::FLEXIBLE_INLINE_XATTR)
+    .union(Features::QUOTA_INO)
+    .union(Features::INODE_CRTIME)
+    .union(Features::LOST_FOUND)
+    .union(Features::VERITY)
+    .union(Features::SB_CHKSUM)
+    .union(Features::CASEFOLD)
+    .union(Features::COMPRESSION);
+/// Feature bits that change what the structures mean in ways not understood.
+const REFUSED: Features = Features::BLKZONED
+    .union(Features::RO)
+    .union(Features::DEVICE_ALIAS)
+    .union(Features::PACKED_SSA);
+
+/// Reads one block.
+pub fn read_block(dev: &dyn BlockDevice, at: BlockAddr) -> Result<Box<Block>, FsckError> {
+    let mut b = Box::new([0; BLOCK]);
+    dev.read(Lba(u64::from(at.0)), &mut b[..], TAG)?;
+    Ok(b)
+}
+
+/// Both superblocks; the first lawful one counts, as for Linux.
+pub fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Result<SuperBlock, FsckError> {
+    if dev.blocks() < 2 {
+        return Err(FsckError::NotF2fs { first: None });
+    }
+    let blocks = [read_block(dev, BlockAddr(0))?, read_block(dev, BlockAddr(1))?];
+    let (sb, bad) = match (SuperBlock::check(&blocks[0]), SuperBlock::check(&blocks[1])) {
+        (Ok(a), Ok(_)) => {
+            let raw = |i: usize| &blocks[i][format::superblock::OFFSET..];
+            if let Some(offset) = raw(0).iter().zip(raw(1)).position(|(a, b)| a != b) {
+                report.add(K::SuperblockCopiesDiffer { offset });
+            }
+            (a, None)
+        }
+        (Ok(a), Err(error)) => (a, Some((1, error))),
+        (Err(error), Ok(b)) => (b, Some((0, error))),
+        (Err(error), Err(_)) => {
+            // A superblock that is F2FS's but of another shape is not a foreign device.
+            let ours = blocks.iter().any(|b| RawSuperBlock::of(b).magic.get() == format::superblock::MAGIC);
+            return Err(if ours {
+                FsckError::Superblock(error)
+            } else {
+                FsckError::NotF2fs { first: Some(error) }
+            });
+        }
+    };
+    if let Some((copy, error)) = bad {
+        report.add(K::SuperblockBad { copy, error });
+    }
+    let unknown = sb.features.difference(KNOWN);
+    if sb.devices > 1 {
+        return Err(FsckError::Unsupported { what: format!("a volume over {} devices", sb.devices) });
+    }
+    if sb.features.intersects(REFUSED) {
+        let names = sb.features.intersection(REFUSED).names().join(", ");
+        return Err(FsckError::Unsupported { what: format!("feature {names}") });
+    }
+    if !unknown.is_empty() {
+        report.add(K::UnknownFeatures { bits: unknown.bits() });
+    }
+    let needs = u64::from(sb.main.0) + u64::from(sb.main_segs) * u64::from(BLOCKS_PER_SEG);
+    if needs > dev.blocks() {
+        report.add(K::DeviceTooSmall { blocks: dev.blocks(), needs });
+    }
+    Ok(sb)
+}
+
+/// First block of a pack.
+pub fn pack_start(sb: &SuperBlock, pack: Pack) -> BlockAddr {
+    match pack {
+        Pack::First => sb.cp,
+        Pack::Second => sb.cp.plus(BLOCKS_PER_SEG),
+    }
+}
+
+/// Head and payload of a pack whose head and tail agree.
+fn pack(
+    dev: &dyn BlockDevice,
+    sb: &SuperBlock,
+    which: Pack,
+    report: &mut Report,
+) -> Result<Option<(u64, Vec<u8>)>, FsckError> {
+    let start = pack_start(sb, which);
+    let head = read_block(dev, start)?;
+    let parts = checkpoint::version(&head).and_then(|v| Ok((v, checkpoint::pack_blocks(&head)?)));
+    let (version, blocks) = match parts {
+        Ok(parts) => parts,
+        Err(error) => {
+            report.add(K::PackBad { pack: which, error });
+            return Ok(None);
+        }
+    };
+    let tail = read_block(dev, start.plus(blocks - 1))?;
+    match checkpoint::version(&tail) {
+        Ok(tail) if tail == version => {}
+        Ok(tail) => {
+            report.add(K::PackTorn { pack: which, head: version, tail });
+            return Ok(None);
+        }
+        Err(error) => {
+            report.add(K::PackBad { pack: which, error });
+            return Ok(None);
+        }
+    }
+    let mut bytes = head.to_vec();
+    for i in 1..=sb.cp_payload {
+        bytes.extend_from_slice(&read_block(dev, start.plus(i))?[..]);
+    }
+    Ok(Some((version, bytes)))
+}
+
+/// The checkpoint that counts: the newer of two whole packs, the first of equals.
+pub fn checkpoint(
+    dev: &dyn BlockDevice,
+    sb: &SuperBlock,
+    report: &mut Report,
+) -> Result<Option<(Pack, Checkpoint)>, FsckError> {
+    let first = pack(dev, sb, Pack::First, report)?;
+    let second = pack(dev, sb, Pack::Second, report)?;
+    let (which, bytes) = match (first, second) {
+        (Some(a), Some(b)) if b.0 > a.0 => (Pack::Second, b.1),
+        (Some(a), _) => (Pack::First, a.1),
+        (None, Some(b)) => (Pack::Second, b.1),
+        (None, None) => {
+            report.add(K::NoCheckpoint);
+            return Ok(None);
+        }
+    };
+    match Checkpoint::check(sb, &bytes) {
+        Ok(cp) => Ok(Some((which, cp))),
+        Err(error) => {
+            // The older pack is no way out: what it describes may be overwritten by now.
+            report.add(K::PackBad { pack: which, error });
+            report.add(K::NoCheckpoint);
+            Ok(None)
+        }
+    }
+}
+
+/// The summaries of the six logs as the checkpoint keeps them.
+pub struct LogSummaries {
+    /// Summary block per log; `None` where the pack has none (node logs, unclean shutdown).
+    pub blocks: [Option<Box<Block>>; 6],
+    /// Entries from here on say nothing (compact form leaves out what is not written).
+    pub known: [u16; 6],
+    /// NAT journal bytes.
+    pub nat_journal: Vec<u8>,
+    /// SIT journal bytes.
+    pub sit_journal: Vec<u8>,
+}
+
+/// True if the pack keeps the node logs' summaries.
+pub fn has_node_summaries(cp: &Checkpoint) -> bool {
+    cp.flags.intersects(CpFlags::UMOUNT | CpFlags::FASTBOOT)
+}
+
+fn log_summaries(
+    dev: &dyn BlockDevice,
+    start: BlockAddr,
+    cp: &Checkpoint,
+    report: &mut Report,
+) -> Result<LogSummaries, FsckError> {
+    let nodes = has_node_summaries(cp);
+    let tail = cp.pack_blocks - 1;
+    let mut out = LogSummaries {
+        blocks: [const { None }; 6],
+        known: [512; 6],
+        nat_journal: vec![0; summary::JOURNAL_BYTES],
+        sit_journal: vec![0; summary::JOURNAL_BYTES],
+    };
+    let at = |back: u32| tail.checked_sub(back).filter(|&i| i >= cp.start_sum);
+    if nodes {
+        for k in 3..6u32 {
+            match at(6 - k) {
+                Some(i) => out.blocks[k as usize] = Some(read_block(dev, start.plus(i))?),
+                None => report.add(K::SummariesShort),
+            }
+        }
+    }
+    if cp.flags.contains(CpFlags::COMPACT_SUM) {
+        let used = |k: usize| {
+            if cp.logs[k].threaded { 512 } else { usize::from(cp.logs[k].next) }
+        };
+        let entries: usize = (0..3).map(used).sum();
+        let mut blocks = Vec::new();
+        for i in 0..summary::compact_blocks(entries) as u32 {
+            let i = cp.start_sum + i;
+            if i >= tail {
+                report.add(K::SummariesShort);
+                break;
+            }
+            blocks.push(*read_block(dev, start.plus(i))?);
+        }
+        if let Some((nat, sit)) = summary::compact_journals(&blocks) {
+            out.nat_journal = nat.to_vec();
+            out.sit_journal = sit.to_vec();
+        }
+        let mut n = 0;
+        for k in 0..3 {
+            let mut block = Box::new([0; BLOCK]);
+            for i in 0..used(k) {
+                if let Some(s) = summary::compact_get(&blocks, n) {
+                    summary::put(&mut block, i, s);
+                }
+                n += 1;
+            }
+            summary::set_kind(&mut block, SummaryKind::Data);
+            out.known[k] = used(k) as u16;
+            out.blocks[k] = Some(block);
+        }
+    } else {
+        let base = if nodes { 6 } else { 3 };
+        for k in 0..3u32 {
+            match at(base - k) {
+                Some(i) => out.blocks[k as usize] = Some(read_block(dev, start.plus(i))?),
+                None => report.add(K::SummariesShort),
+            }
+        }
+        let journal = |k: usize| {
+            out.blocks[k].as_ref().map_or(vec![0; summary::JOURNAL_BYTES], |b| summary::journal(b).to_vec())
+        };
+        (out.nat_journal, out.sit_journal) = (journal(0), journal(2));
+    }
+    Ok(out)
+}
+
+/// A SIT entry taken as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Type number as stored, 0..64.
+    pub kind: u16,
+    /// Count as stored.
+    pub valid: u16,
+    /// Bits as stored.
+    pub map: [u8; sit::MAP_BYTES],
+    /// Age as stored.
+    pub mtime: u64,
+}
+
+impl Segment {
+    const EMPTY: Self = Segment { kind: 0, valid: 0, map: [0; sit::MAP_BYTES], mtime: 0 };
+
+    fn of(raw: &sit::RawSitEntry) -> Self {
+        let v = raw.vblocks.get();
+        Segment { kind: v >> 10, valid: v & 0x3FF, map: raw.valid_map, mtime: raw.mtime.get() }
+    }
+}
+
+type Cache = RefCell<FxHashMap<u32, Rc<Block>>>;
+
+/// An image with its superblock and checkpoint read and its tables at hand.
+pub struct Image<'d> {
+    /// The device.
+    pub dev: &'d dyn BlockDevice,
+    /// The superblock that counts.
+    pub sb: SuperBlock,
+    /// The pack that counts.
+    pub pack: Pack,
+    /// Its checkpoint.
+    pub cp: Checkpoint,
+    /// Summaries of the logs.
+    pub logs: LogSummaries,
+    /// The checkpoint's NAT journal.
+    pub nat_journal: BTreeMap<Nid, NatEntry>,
+    /// SIT entries that are not all zero, journal applied.
+    pub sit: BTreeMap<SegNo, Segment>,
+    /// Seed of inode checksums.
+    pub seed: u32,
+    nat_cache: Cache,
+    ssa_cache: Cache,
+}
+
+impl<'d> Image<'d> {
+    /// Reads what must be there to begin with. `None` if there is no usable checkpoint (the report
+    /// says so).
+    pub fn load(dev: &'d dyn BlockDevice, report: &mut Report) -> Result<Option<Self>, FsckError> {
+        let sb = superblock(dev, report)?;
+        let end = u64::from(sb.main.0) + u64::from(sb.main_segs) * u64::from(BLOCKS_PER_SEG);
+        if end > dev.blocks() {
+            return Ok(None);
+        }
+        let Some((pack, cp)) = checkpoint(dev, &sb, report)? else { return Ok(None) };
+        let logs = log_summaries(dev, pack_start(&sb, pack), &cp, report)?;
+        let mut image = Image {
+            dev,
+            pack,
+            logs,
+            nat_journal: BTreeMap::new(),
+            sit: BTreeMap::new(),
+            seed: format::inode::checksum_seed(&sb.uuid),
+            nat_cache: Cache::default(),
+            ssa_cache: Cache::default(),
+            sb,
+            cp,
+        };
+        image.load_nat_journal(report);
+        image.load_sit(report)?;
+        Ok(Some(image))
+    }
+
+    fn load_nat_journal(&mut self, report: &mut Report) {
+        match summary::nat_journal(&self.logs.nat_journal) {
+            Ok(entries) => {
+                for (nid, e) in entries {
+                    if nid.0 == 0 || nid.0 >= self.sb.max_nid() {
+                        report.add(K::NatJournalNid { nid });
+                    } else {
+                        self.nat_journal.insert(nid, e);
+                    }
+                }
+            }
+            Err(error) => report.add(K::NatJournalBad { error }),
+        }
+    }
+
+    fn load_sit(&mut self, report: &mut Report) -> Result<(), FsckError> {
+        for n in 0..self.sb.main_segs.div_ceil(SIT_ENTRIES) {
+            let second = bits::msb_test(&self.cp.sit_bitmap, n as usize);
+            let block = read_block(self.dev, self.sb.sit_block(n, second))?;
+            if block.iter().all(|&b| b == 0) {
+                continue;
+            }
+            for i in 0..SIT_ENTRIES.min(self.sb.main_segs - n * SIT_ENTRIES) {
+                let e = Segment::of(&sit::get(&block, i as usize));
+                if e != Segment::EMPTY {
+                    self.sit.insert(SegNo(n * SIT_ENTRIES + i), e);
+                }
+            }
+        }
+        match summary::sit_journal(&self.logs.sit_journal) {
+            Ok(entries) => {
+                for (segment, raw) in entries {
+                    if segment.0 >= self.sb.main_segs {
+                        report.add(K::SitJournalSegment { segment });
+                    } else {
+                        self.sit.insert(segment, Segment::of(&raw));
+                    }
+                }
+            }
+            Err(error) => report.add(K::SitJournalBad { error }),
+        }
+        Ok(())
+    }
+
+    /// The SIT entry of a segment.
+    pub fn segment(&self, seg: SegNo) -> Segment {
+        self.sit.get(&seg).copied().unwrap_or(Segment::EMPTY)
+    }
+
+    fn cached(&self, cache: &Cache, at: BlockAddr) -> Result<Rc<Block>, FsckError> {
+        if let Some(b) = cache.borrow().get(&at.0) {
+            return Ok(b.clone());
+        }
+        let b: Rc<Block> = Rc::from(read_block(self.dev, at)?);
+        let mut cache = cache.borrow_mut();
+        if cache.len() >= CACHE {
+            cache.clear();
+        }
+        cache.insert(at.0, b.clone());
+        Ok(b)
+    }
+
+    /// The NAT block `n` that counts, without the journal.
+    pub fn nat_block(&self, n: u32) -> Result<Rc<Block>, FsckError> {
+        let second = bits::msb_test(&self.cp.nat_bitmap, n as usize);
+        self.cached(&self.nat_cache, self.sb.nat_block(n, second))
+    }
+
+    /// The NAT entry of a node number inside the NAT, journal applied; an empty one outside.
+    pub fn nat(&self, nid: Nid) -> Result<NatEntry, FsckError> {
+        if let Some(e) = self.nat_journal.get(&nid) {
+            return Ok(*e);
+        }
+        if nid.0 >= self.sb.max_nid() {
+            return Ok(NatEntry::default());
+        }
+        let (n, i) = nat::position(nid);
+        Ok(nat::get(&*self.nat_block(n)?, i))
+    }
+
+    /// Entries of NAT block `n` that have an address, journal applied; 0, 1 and 2 left out.
+    pub fn nat_live(&self, n: u32) -> Result<Vec<(Nid, NatEntry)>, FsckError> {
+        let block = self.nat_block(n)?;
+        let first = n * NAT_ENTRIES;
+        let empty = block.iter().all(|&b| b == 0);
+        let mut journal = self.nat_journal.range(Nid(first)..Nid(first + NAT_ENTRIES)).peekable();
+        if empty && journal.peek().is_none() {
+            return Ok(Vec::new());
+        }
+        let entry = |i: u32| {
+            let nid = Nid(first + i);
+            let e = self.nat_journal.get(&nid).copied();
+            (nid, e.unwrap_or_else(|| nat::get(&block, i as usize)))
+        };
+        let live = |(nid, e): &(Nid, NatEntry)| nid.0 > 2 && e.addr != BlockAddr::NULL;
+        Ok((0..NAT_ENTRIES).map(entry).filter(live).collect())
+    }
+
+    /// The log whose current segment this is.
+    pub fn log_of(&self, seg: SegNo) -> Option<LogType> {
+        LogType::ALL.into_iter().find(|l| self.cp.logs[l.index()].seg == seg)
+    }
+
+    /// The summary block of a segment: the log's if it is one's, `None` if the pack keeps none.
+    pub fn summary_block(&self, seg: SegNo) -> Result<Option<Rc<Block>>, FsckError> {
+        match self.log_of(seg) {
+            Some(log) => Ok(self.logs.blocks[log.index()].as_deref().map(|b| Rc::new(*b))),
+            None => self.cached(&self.ssa_cache, self.sb.ssa_block(seg)).map(Some),
+        }
+    }
+
+    /// The summary of a block; `None` where the volume keeps none.
+    pub fn summary(&self, seg: SegNo, off: u16) -> Result<Option<Summary>, FsckError> {
+        Ok(match self.log_of(seg) {
+            Some(log) => self.logs.blocks[log.index()]
+                .as_deref()
+                .filter(|_| off < self.logs.known[log.index()])
+                .map(|b| summary::get(b, usize::from(off))),
+            None => {
+                let block = self.cached(&self.ssa_cache, self.sb.ssa_block(seg))?;
+                Some(summary::get(&block, usize::from(off)))
+            }
+        })
+    }
+
+    /// The checkpoint's orphan inodes, as far as its blocks can be read.
+    pub fn orphans(&self, report: &mut Report) -> Result<Vec<Ino>, FsckError> {
+        let mut out = Vec::new();
+        if !self.cp.flags.contains(CpFlags::ORPHAN) {
+            return Ok(out);
+        }
+        for index in 1 + self.sb.cp_payload..self.cp.start_sum {
+            let block = read_block(self.dev, pack_start(&self.sb, self.pack).plus(index))?;
+            match format::orphan::parse(&block) {
+                Ok(inos) => out.extend(inos),
+                Err(error) => report.add(K::OrphanBlockBad { index, error }),
+            }
+        }
+        Ok(out)
+    }
+
+    /// Node blocks that wait for roll-forward: the chain from the warm node log's next free block.
+    pub fn chain(&self) -> Result<Vec<BlockAddr>, FsckError> {
+        let mut out = Vec::new();
+        if self.cp.flags.contains(CpFlags::UMOUNT) {
+            return Ok(out);
+        }
+        let with_crc = self.cp.flags.contains(CpFlags::CRC_RECOVERY);
+        let want = self.cp.version | if with_crc { u64::from(self.cp.crc) << 32 } else { 0 };
+        let low_only = self.cp.flags.contains(CpFlags::NOCRC_RECOVERY);
+        let head = self.cp.logs[LogType::WarmNode.index()];
+        let mut at = self.sb.seg_start(head.seg).plus(u32::from(head.next));
+        let mut seen = super::sets::BlockSet::default();
+        while let Some((seg, off)) = self.sb.locate(at) {
+            if seen.add(seg, off) {
+                break;
+            }
+            let f = node::footer(&*read_block(self.dev, at)?);
+            let same = if low_only { f.cp_ver as u32 == want as u32 } else { f.cp_ver == want };
+            if !same {
+                break;
+            }
+            out.push(at);
+            at = f.next;
+        }
+        Ok(out)
+    }
+
+    /// A main block.
+    pub fn block(&self, at: BlockAddr) -> Result<Box<Block>, FsckError> {
+        read_block(self.dev, at)
+    }
+}
+
+/// A lawful log type of a stored type number.
+pub fn log_type(kind: u16) -> Option<LogType> {
+    u8::try_from(kind).ok().and_then(LogType::from_number)
+}

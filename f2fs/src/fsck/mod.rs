@@ -1,0 +1,83 @@
+//! Is this volume what it says it is, and can it be made so again?
+//!
+//! An independent reading of an F2FS image straight from the device: [`check`] walks everything that
+//! can be reached from the checkpoint and compares it with every table, [`repair`] mends what can be
+//! mended without losing data. Neither shares code with the mounted volume, so each is a judge of
+//! the other.
+//!
+//! What is checked is the state of the checkpoint. Nodes written after it by `fsync` are not part of
+//! it; that they exist is reported ([`FindingKind::NeedsRecovery`]).
+//!
+//! Left out: quota accounting inside quota files, and hashes of names that fold case or are
+//! encrypted.
+
+mod dir;
+mod inode;
+mod load;
+mod report;
+mod sets;
+mod tables;
+mod walk;
+mod xattr;
+
+pub use report::*;
+
+use device::{BlockDevice, DeviceError, Tag};
+use format::FormatError;
+
+/// All I/O of a check or a repair carries this tag.
+const TAG: Tag = Tag { cause: 0, owner: 0 };
+
+/// How a check or a repair is to run.
+#[derive(Clone, Copy)]
+pub struct Options<'a> {
+    /// Told now and then how many blocks of how many are checked.
+    pub progress: &'a dyn Fn(u64, u64),
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Options { progress: &|_, _| {} }
+    }
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FsckError {
+    /// The device holds something else.
+    #[error("not an F2FS volume{}", first.as_ref().map_or(String::new(), |e| format!(" ({e})")))]
+    NotF2fs {
+        /// What is wrong with the first superblock, if the device is large enough for one.
+        first: Option<FormatError>,
+    },
+    /// An F2FS superblock that is damaged in both copies, or of a shape not understood.
+    #[error("{0}")]
+    Superblock(FormatError),
+    /// An F2FS volume of a kind that is not understood.
+    #[error("not supported: {what}")]
+    Unsupported {
+        /// Which kind.
+        what: String,
+    },
+    /// The device failed.
+    #[error("device: {0}")]
+    Device(#[from] DeviceError),
+}
+
+/// Reads the whole volume and reports what contradicts what.
+///
+/// # Errors
+/// [`FsckError`], if there is no volume to report on. Damage is no error but a finding.
+pub fn check(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Report, FsckError> {
+    let mut report = Report::default();
+    if let Some(image) = load::Image::load(dev, &mut report)? {
+        report.version = image.cp.version;
+        let flags = image.cp.flags;
+        report.clean_unmount = flags.contains(format::checkpoint::CpFlags::UMOUNT);
+        let walked = walk::walk(&image, &mut report, options)?;
+        tables::compare(&image, &walked, &mut report)?;
+        report.counts = walked.counts;
+    }
+    Ok(report)
+}

@@ -1,0 +1,568 @@
+//! What can be wrong with a volume, in types: every finding names a structure, a place and a fault.
+
+use std::fmt;
+
+use format::checkpoint::CpFlags;
+use format::sit::LogType;
+use format::summary::Summary;
+use format::{BlockAddr, FormatError, Ino, Nid, SegNo};
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// Worth knowing, lawful.
+    Note,
+    /// Odd, but Linux works with it and nothing is lost.
+    Warning,
+    /// The volume contradicts itself.
+    Error,
+}
+
+impl fmt::Display for Severity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        })
+    }
+}
+
+/// One of the two checkpoint packs, as people number them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pack {
+    /// At the start of the checkpoint area.
+    First,
+    /// 512 blocks on.
+    Second,
+}
+
+impl Pack {
+    /// The pack that is not this one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Pack::First => Pack::Second,
+            Pack::Second => Pack::First,
+        }
+    }
+}
+
+impl fmt::Display for Pack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Pack::First => "1",
+            Pack::Second => "2",
+        })
+    }
+}
+
+/// A file name as bytes; shown with everything unprintable escaped.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(pub Vec<u8>);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match std::str::from_utf8(&self.0) {
+            Ok(s) => write!(f, "{s:?}"),
+            Err(_) => write!(f, "\"{}\"", self.0.escape_ascii()),
+        }
+    }
+}
+
+/// Which dentry area of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Area {
+    /// Inside the inode.
+    Inline,
+    /// A block of the directory, by its index in the file.
+    Block(u64),
+}
+
+impl fmt::Display for Area {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Area::Inline => f.write_str("the inline area"),
+            Area::Block(b) => write!(f, "block {b}"),
+        }
+    }
+}
+
+/// One slot of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DentryPlace {
+    /// The directory.
+    pub dir: Ino,
+    /// The area in it.
+    pub area: Area,
+    /// The slot in the area.
+    pub slot: usize,
+}
+
+impl fmt::Display for DentryPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "directory {}, slot {} of {}", self.dir, self.slot, self.area)
+    }
+}
+
+/// One pointer in a node: an address slot of an inode or a direct node, or a node number in an inode
+/// or an indirect node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot {
+    /// The file.
+    pub ino: Ino,
+    /// The node that holds the pointer.
+    pub nid: Nid,
+    /// Which: for addresses the slot past extra attributes, for node numbers the index.
+    pub index: u32,
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "inode {}, node {}, slot {}", self.ino, self.nid, self.index)
+    }
+}
+
+/// Who points at a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Referrer {
+    /// A name.
+    Dentry {
+        /// Where the name stands.
+        place: DentryPlace,
+        /// The name.
+        name: Name,
+    },
+    /// `i_nid` of the inode (index 0..=4) or an indirect node's slot.
+    Index(Slot),
+    /// `i_xattr_nid`.
+    Xattr(Ino),
+    /// The superblock's root inode.
+    Root,
+    /// The superblock's quota inode number `0..=2`.
+    Quota(usize),
+    /// An entry of the checkpoint's orphan blocks.
+    Orphan,
+}
+
+impl fmt::Display for Referrer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Referrer::Dentry { place, name } => write!(f, "entry {name} ({place})"),
+            Referrer::Index(slot) => slot.fmt(f),
+            Referrer::Xattr(ino) => write!(f, "xattr node of inode {ino}"),
+            Referrer::Root => f.write_str("root"),
+            Referrer::Quota(k) => {
+                write!(f, "{} quota file", ["user", "group", "project"].get(*k).unwrap_or(&"?"))
+            }
+            Referrer::Orphan => f.write_str("orphan list"),
+        }
+    }
+}
+
+/// Why a node cannot be used through a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NodeFault {
+    /// No such number.
+    #[error("the number is outside the NAT")]
+    OutOfRange,
+    /// The NAT says the number is free.
+    #[error("the NAT has no block for it")]
+    Unmapped,
+    /// The NAT's address is no main block.
+    #[error("the NAT puts it at {addr}, outside the main area")]
+    Outside {
+        /// That address.
+        addr: BlockAddr,
+    },
+    /// The block says it is another node.
+    #[error("its block {addr} says it is node {stored}")]
+    FooterNid {
+        /// Where the node is.
+        addr: BlockAddr,
+        /// What the footer says.
+        stored: Nid,
+    },
+    /// The block says it belongs to another inode.
+    #[error("its block {addr} says it belongs to inode {stored}")]
+    FooterIno {
+        /// Where the node is.
+        addr: BlockAddr,
+        /// What the footer says.
+        stored: Ino,
+    },
+    /// It was reached before, by another way.
+    #[error("it is in use elsewhere")]
+    Twice,
+    /// The same block holds another node that was reached before.
+    #[error("its block {addr} is in use for something else")]
+    BlockTaken {
+        /// The block.
+        addr: BlockAddr,
+    },
+    /// It was to be a directory and is something else.
+    #[error("it is not a directory")]
+    NotADirectory,
+    /// It was to be an inode, and its type is none.
+    #[error("its mode {mode:#o} is of no file type")]
+    Mode {
+        /// `i_mode`.
+        mode: u16,
+    },
+}
+
+/// What a segment was seen to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Data blocks only.
+    Data,
+    /// Node blocks only.
+    Node,
+    /// Both, which no repair of a table can mend.
+    Both,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Class::Data => "data",
+            Class::Node => "nodes",
+            Class::Both => "data and nodes",
+        })
+    }
+}
+
+/// A number of the checkpoint that must equal what is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Total {
+    /// `valid_block_count`.
+    ValidBlocks,
+    /// `valid_node_count`.
+    ValidNodes,
+    /// `valid_inode_count`.
+    ValidInodes,
+    /// `free_segment_count`.
+    FreeSegments,
+}
+
+impl fmt::Display for Total {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Total::ValidBlocks => "valid_block_count",
+            Total::ValidNodes => "valid_node_count",
+            Total::ValidInodes => "valid_inode_count",
+            Total::FreeSegments => "free_segment_count",
+        })
+    }
+}
+
+/// What is wrong with `.` or `..`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DotFault {
+    /// It is not there.
+    Missing,
+    /// It is there more than once.
+    Repeated,
+    /// It leads to another inode.
+    LeadsTo(Ino),
+}
+
+impl fmt::Display for DotFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DotFault::Missing => f.write_str("missing"),
+            DotFault::Repeated => f.write_str("there more than once"),
+            DotFault::LeadsTo(ino) => write!(f, "leading to inode {ino}"),
+        }
+    }
+}
+
+/// What is wrong with a list of extended attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum XattrFault {
+    /// An entry passes the end of the area.
+    #[error("the entry at byte {at} passes the end of the area ({size} bytes)")]
+    Overrun {
+        /// Offset in the joined list.
+        at: usize,
+        /// Size of the joined list.
+        size: usize,
+    },
+    /// No room is left for the terminating zero.
+    #[error("no terminating zero")]
+    Unterminated,
+    /// Bytes after the end are not zero.
+    #[error("stale bytes after the end at byte {at}")]
+    StaleTail {
+        /// Offset in the joined list of the end.
+        at: usize,
+    },
+}
+
+/// A fault. Names follow the on-disk structures.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[allow(missing_docs)] // fields say in the message what they are
+pub enum FindingKind {
+    // --- superblock and checkpoint ---
+    #[error("superblock copy {copy}: {error}")]
+    SuperblockBad { copy: u8, error: FormatError },
+    #[error("superblock copies differ from byte {offset} on")]
+    SuperblockCopiesDiffer { offset: usize },
+    #[error("superblock: unknown feature bits {bits:#x}")]
+    UnknownFeatures { bits: u32 },
+    #[error("device ends at block {blocks}, the volume at {needs}")]
+    DeviceTooSmall { blocks: u64, needs: u64 },
+    #[error("checkpoint pack {pack}: {error}")]
+    PackBad { pack: Pack, error: FormatError },
+    #[error("checkpoint pack {pack}: head is version {head}, tail version {tail}")]
+    PackTorn { pack: Pack, head: u64, tail: u64 },
+    #[error("no valid checkpoint pack")]
+    NoCheckpoint,
+    #[error("checkpoint pack {pack} carries error marks: {flags:?}")]
+    ErrorFlags { pack: Pack, flags: CpFlags },
+    #[error("{total} of the checkpoint is {stored}, counted {counted}")]
+    TotalWrong { total: Total, stored: u64, counted: u64 },
+    #[error("checkpoint was not written by an unmount; {nodes} node blocks after it wait for roll-forward")]
+    NeedsRecovery { nodes: u64 },
+    #[error("nat_bits: block {block} of the NAT is marked {marked}, but is {is}")]
+    NatBitsWrong { block: u32, marked: &'static str, is: &'static str },
+
+    // --- orphans ---
+    #[error("orphan block {index}: {error}")]
+    OrphanBlockBad { index: u32, error: FormatError },
+    #[error("orphan inode {ino} has a name")]
+    OrphanHasName { ino: Ino },
+    #[error("orphan inode {ino} has {links} links")]
+    OrphanHasLinks { ino: Ino, links: u32 },
+
+    // --- NAT ---
+    #[error("NAT journal: {error}")]
+    NatJournalBad { error: FormatError },
+    #[error("NAT journal: entry for node {nid}, outside the NAT")]
+    NatJournalNid { nid: Nid },
+    #[error("NAT entry of node {nid}: says it belongs to inode {stored}, but it is inode {is}'s")]
+    NatInoWrong { nid: Nid, stored: Ino, is: Ino },
+    #[error("NAT entry of node {nid} (inode {ino}) at {addr}: nothing leads there")]
+    Unreachable { nid: Nid, ino: Ino, addr: BlockAddr },
+
+    // --- SIT ---
+    #[error("SIT journal: {error}")]
+    SitJournalBad { error: FormatError },
+    #[error("SIT journal: entry for segment {segment}, outside the main area")]
+    SitJournalSegment { segment: SegNo },
+    #[error("SIT entry of segment {segment}: count is {stored}, its map has {counted}")]
+    SitCountMismatch { segment: SegNo, stored: u16, counted: u16 },
+    #[error("SIT entry of segment {segment}: type {stored} is none")]
+    SitTypeBad { segment: SegNo, stored: u16 },
+    #[error("SIT entry of segment {segment}: type is {stored:?}, but it holds {holds}")]
+    SitClassWrong { segment: SegNo, stored: LogType, holds: Class },
+    #[error("SIT entry of segment {segment}: {count} blocks in use are not marked, the first at {first}")]
+    SitMissing { segment: SegNo, first: BlockAddr, count: u16 },
+    #[error("SIT entry of segment {segment}: {count} blocks are marked that nothing uses, the first at {first}")]
+    SitSurplus { segment: SegNo, first: BlockAddr, count: u16 },
+
+    // --- summaries and logs ---
+    #[error("compact summaries of the checkpoint pass its blocks")]
+    SummariesShort,
+    #[error("summary of segment {segment}: footer says {stored}, the segment holds {holds}")]
+    SummaryKindWrong { segment: SegNo, stored: u8, holds: Class },
+    #[error("summary of block {addr}: says node {}, version {}, slot {}; it is node {}, version {}, slot {}",
+        .stored.nid, .stored.version, .stored.slot, .is.nid, .is.version, .is.slot)]
+    SummaryWrong { addr: BlockAddr, stored: Summary, is: Summary },
+    #[error("log {log:?}: its segment {segment} has SIT type {stored:?}")]
+    LogTypeWrong { log: LogType, segment: SegNo, stored: LogType },
+    #[error("log {log:?}: block {addr}, at or after its next free block, is in use")]
+    LogBlockTaken { log: LogType, addr: BlockAddr },
+
+    // --- nodes ---
+    #[error("node {nid}, wanted by {from}: {fault}")]
+    NodeUnusable { nid: Nid, from: Referrer, fault: NodeFault },
+    #[error("node {nid} of inode {ino}: footer offset is {stored}, must be {is}")]
+    NodeOffsetWrong { ino: Ino, nid: Nid, stored: u32, is: u32 },
+    #[error("{at}: address {addr} is outside the main area")]
+    AddrOutside { at: Slot, addr: BlockAddr },
+    #[error("{at}: block {addr} is in use for something else")]
+    BlockTaken { at: Slot, addr: BlockAddr },
+    #[error("{at}: cluster mark not at the start of a cluster of a compressed file")]
+    ClusterMark { at: Slot },
+
+    // --- inodes ---
+    #[error("inode {ino}: {error}")]
+    InodeBad { ino: Ino, error: FormatError },
+    #[error("inode {ino}: checksum is {stored:#010x}, contents give {computed:#010x}")]
+    InodeChecksum { ino: Ino, stored: u32, computed: u32 },
+    #[error("inode {ino}: i_blocks is {stored}, counted {counted}")]
+    BlocksWrong { ino: Ino, stored: u64, counted: u64 },
+    #[error("inode {ino}: i_links is {stored}, counted {counted}")]
+    LinksWrong { ino: Ino, stored: u32, counted: u32 },
+    #[error("inode {ino}: i_compr_blocks is {stored}, counted {counted}")]
+    ComprBlocksWrong { ino: Ino, stored: u64, counted: u64 },
+    #[error("inode {ino}: i_namelen is {len}")]
+    NameLenBad { ino: Ino, len: u32 },
+    #[error("inode {ino}: inline {what} in a file of mode {mode:#o}")]
+    InlineMisplaced { ino: Ino, what: &'static str, mode: u16 },
+    #[error("inode {ino}: size {size} exceeds the {room} bytes of inline data")]
+    InlineTooLong { ino: Ino, size: u64, room: usize },
+    #[error("inode {ino}: the word before inline data is {value:#x}, must be 0")]
+    InlineReserved { ino: Ino, value: u32 },
+    #[error("inode {ino}: inline data is there, but not marked")]
+    InlineUnmarked { ino: Ino },
+    #[error("inode {ino}: extent of {len} blocks at file block {from}, {addr} is not in its block map")]
+    ExtentWrong { ino: Ino, from: u32, addr: BlockAddr, len: u32 },
+    #[error("directory {ino}: size is {size}, its blocks need {needs}")]
+    DirSizeWrong { ino: Ino, size: u64, needs: u64 },
+    #[error("directory {ino}: i_current_depth is {stored}, its entries need {needs}")]
+    DirDepthWrong { ino: Ino, stored: u32, needs: u32 },
+    #[error("symbolic link {ino}: size is 0 but it has a block")]
+    SymlinkEmpty { ino: Ino },
+    #[error("inode {ino}: i_pino is {stored}, its parent is {parent}")]
+    ParentWrong { ino: Ino, stored: Ino, parent: Ino },
+    #[error("inode {ino}: extended attributes: {fault}")]
+    XattrBad { ino: Ino, fault: XattrFault },
+
+    // --- directories ---
+    #[error("{place}: in use, but its entry is unlawful")]
+    DentryBad { place: DentryPlace },
+    #[error("{place}: name {name} takes slots that are marked free")]
+    DentrySlots { place: DentryPlace, name: Name },
+    #[error("{place}: hash of {name} is {stored:#010x}, must be {computed:#010x}")]
+    DentryHash { place: DentryPlace, name: Name, stored: u32, computed: u32 },
+    #[error("{place}: {name} stands in the wrong bucket")]
+    DentryBucket { place: DentryPlace, name: Name },
+    #[error("{place}: {name} is marked type {stored}, its inode {ino} is {is}")]
+    DentryType { place: DentryPlace, name: Name, ino: Ino, stored: u8, is: u8 },
+    #[error("{place}: {name} is in the directory more than once")]
+    DentryRepeated { place: DentryPlace, name: Name },
+    #[error("{place}: {name} is a second name of directory {ino}")]
+    DirectoryTwice { place: DentryPlace, name: Name, ino: Ino },
+    #[error("directory {dir}: {which:?} is {fault}")]
+    Dots { dir: Ino, which: &'static str, fault: DotFault },
+    #[error("directory {dir}: hashes of names that fold case or are encrypted were not checked")]
+    HashesUnchecked { dir: Ino },
+}
+
+impl FindingKind {
+    /// How bad it is.
+    pub fn severity(&self) -> Severity {
+        use FindingKind as K;
+        match self {
+            K::NeedsRecovery { .. } | K::HashesUnchecked { .. } | K::UnknownFeatures { .. } => {
+                Severity::Note
+            }
+            // A pack may be torn by a power cut at the wrong moment: the other one is there for it.
+            K::PackBad { .. } | K::PackTorn { .. } | K::SuperblockCopiesDiffer { .. } => {
+                Severity::Warning
+            }
+            K::ErrorFlags { .. } | K::ParentWrong { .. } => Severity::Warning,
+            _ => Severity::Error,
+        }
+    }
+}
+
+/// A fault and how bad it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad.
+    pub severity: Severity,
+    /// What.
+    pub kind: FindingKind,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.severity, self.kind)
+    }
+}
+
+/// What was counted on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Directories.
+    pub dirs: u64,
+    /// Everything else that has an inode.
+    pub files: u64,
+    /// Nodes, inodes with them.
+    pub nodes: u64,
+    /// Valid blocks as the checkpoint counts them: nodes, data, reserved.
+    pub blocks: u64,
+    /// Blocks that have an address.
+    pub written_blocks: u64,
+    /// Orphan inodes.
+    pub orphans: u64,
+}
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// No error (warnings and notes may be there).
+    Clean,
+    /// At least one error.
+    Findings,
+}
+
+/// The result of a check.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// What was found, in the order it was met; at most [`Report::MOST`].
+    pub findings: Vec<Finding>,
+    /// Findings past [`Report::MOST`], counted only.
+    pub unlisted: u64,
+    /// Errors, listed or not.
+    pub errors: u64,
+    /// Counts.
+    pub counts: Counts,
+    /// Version of the checkpoint that was checked.
+    pub version: u64,
+    /// True if that checkpoint was written by an unmount.
+    pub clean_unmount: bool,
+}
+
+impl Report {
+    /// Most findings kept: a wrecked volume must not take all memory.
+    pub const MOST: usize = 20_000;
+
+    /// Clean or not.
+    pub fn verdict(&self) -> Verdict {
+        if self.errors == 0 { Verdict::Clean } else { Verdict::Findings }
+    }
+    /// True if there is no error.
+    pub fn is_clean(&self) -> bool {
+        self.errors == 0
+    }
+    /// The listed errors.
+    pub fn errors(&self) -> impl Iterator<Item = &FindingKind> {
+        self.findings.iter().filter(|f| f.severity == Severity::Error).map(|f| &f.kind)
+    }
+    pub(super) fn add(&mut self, kind: FindingKind) {
+        let severity = kind.severity();
+        self.errors += u64::from(severity == Severity::Error);
+        if self.findings.len() < Self::MOST {
+            self.findings.push(Finding { severity, kind });
+        } else {
+            self.unlisted += 1;
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        if self.unlisted > 0 {
+            writeln!(f, "and {} more findings", self.unlisted)?;
+        }
+        let c = &self.counts;
+        write!(
+            f,
+            "checkpoint {}: {} directories, {} files, {} nodes, {} blocks; {}",
+            self.version,
+            c.dirs,
+            c.files,
+            c.nodes,
+            c.blocks,
+            if self.is_clean() { "clean".to_owned() } else { format!("{} errors", self.errors) }
+        )
+    }
+}

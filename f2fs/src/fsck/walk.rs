@@ -1,0 +1,281 @@
+//! What can be reached from the root, the quota files and the orphan list?
+//!
+//! Every node and block reached is claimed once; a second claim is a finding. Nothing recurses with
+//! the depth of the tree: directories wait in a list.
+
+use std::collections::BTreeMap;
+
+use format::inode::RawInode;
+use format::node;
+use format::summary::Summary;
+use format::{Block, BlockAddr, Ino, Nid, SegNo};
+
+use super::load::Image;
+use super::report::{Class, Counts, FindingKind as K, NodeFault, Referrer, Report, Slot};
+use super::sets::{BlockSet, NumberSet};
+use super::{FsckError, Options};
+
+/// What the walk saw.
+#[derive(Default)]
+pub struct Walked {
+    /// Blocks reached.
+    pub reached: BlockSet,
+    /// Nodes reached.
+    pub nids: NumberSet,
+    /// What segments hold, as seen.
+    pub classes: BTreeMap<SegNo, Class>,
+    /// Counts.
+    pub counts: Counts,
+}
+
+/// Links of an inode that is no directory.
+struct Links {
+    stored: u32,
+    seen: u32,
+}
+
+/// A directory that waits to be read.
+struct Waiting {
+    ino: Ino,
+    parent: Option<Ino>,
+}
+
+/// The walk under way.
+pub struct Walk<'i, 'd> {
+    pub(super) img: &'i Image<'d>,
+    pub(super) report: &'i mut Report,
+    options: &'i Options<'i>,
+    pub(super) seen: Walked,
+    inodes: NumberSet,
+    dirs: NumberSet,
+    links: BTreeMap<Ino, Links>,
+    waiting: Vec<Waiting>,
+}
+
+/// Walks the whole volume.
+pub fn walk(img: &Image<'_>, report: &mut Report, options: &Options<'_>) -> Result<Walked, FsckError> {
+    let mut w = Walk {
+        img,
+        report,
+        options,
+        seen: Walked::default(),
+        inodes: NumberSet::default(),
+        dirs: NumberSet::default(),
+        links: BTreeMap::new(),
+        waiting: Vec::new(),
+    };
+    let root = img.sb.root;
+    if w.arrive(root, Referrer::Root, Some(root))?.is_some_and(|kind| kind != DIR) {
+        w.report.add(K::NodeUnusable {
+            nid: root.nid(),
+            from: Referrer::Root,
+            fault: NodeFault::NotADirectory,
+        });
+    }
+    w.drain()?;
+    for (k, ino) in img.sb.quota_inos.into_iter().enumerate() {
+        if ino.0 != 0 {
+            w.arrive(ino, Referrer::Quota(k), None)?;
+        }
+    }
+    let orphans = img.orphans(w.report)?;
+    for ino in orphans {
+        if w.inodes.has(ino.0) {
+            w.report.add(K::OrphanHasName { ino });
+        } else if w.arrive(ino, Referrer::Orphan, None)?.is_some() {
+            w.seen.counts.orphans += 1;
+        }
+    }
+    w.drain()?;
+    for (ino, l) in std::mem::take(&mut w.links) {
+        if l.stored != l.seen {
+            w.report.add(K::LinksWrong { ino, stored: l.stored, counted: l.seen });
+        }
+    }
+    (options.progress)(w.seen.counts.blocks, w.seen.counts.blocks);
+    Ok(w.seen)
+}
+
+/// Dentry type number of directories.
+pub const DIR: u8 = 2;
+
+/// Dentry type number of a mode; `None` if the mode is of no type.
+pub fn kind_of(mode: u16) -> Option<u8> {
+    Some(match mode & 0o170_000 {
+        0o100_000 => 1,
+        0o040_000 => DIR,
+        0o020_000 => 3,
+        0o060_000 => 4,
+        0o010_000 => 5,
+        0o140_000 => 6,
+        0o120_000 => 7,
+        _ => return None,
+    })
+}
+
+impl Walk<'_, '_> {
+    fn drain(&mut self) -> Result<(), FsckError> {
+        while let Some(Waiting { ino, parent }) = self.waiting.pop() {
+            let addr = self.img.nat(ino.nid())?.addr;
+            let block = self.img.block(addr)?;
+            self.inode(ino, &block, parent)?;
+        }
+        Ok(())
+    }
+
+    /// Follows a reference to an inode: its dentry type number, or `None` if it cannot be used.
+    /// A file is checked at once, a directory waits.
+    pub(super) fn arrive(
+        &mut self,
+        ino: Ino,
+        from: Referrer,
+        parent: Option<Ino>,
+    ) -> Result<Option<u8>, FsckError> {
+        if self.inodes.has(ino.0) {
+            if self.dirs.has(ino.0) {
+                match from {
+                    Referrer::Dentry { place, name } => {
+                        self.report.add(K::DirectoryTwice { place, name, ino });
+                    }
+                    from => self.unusable(ino.nid(), from, NodeFault::Twice),
+                }
+                return Ok(None);
+            }
+            if !matches!(from, Referrer::Dentry { .. }) {
+                self.unusable(ino.nid(), from, NodeFault::Twice);
+                return Ok(None);
+            }
+            // A file with one link is not remembered: only now is it known to have two names.
+            self.links.entry(ino).or_insert(Links { stored: 1, seen: 1 }).seen += 1;
+            return Ok(Some(0));
+        }
+        let orphan = matches!(from, Referrer::Orphan);
+        let named = matches!(from, Referrer::Dentry { .. });
+        let Some(block) = self.claim_node(ino.nid(), ino, from, true)? else { return Ok(None) };
+        self.inodes.add(ino.0);
+        let raw = RawInode::of(&block);
+        let links = raw.i_links.get();
+        let Some(kind) = kind_of(raw.i_mode.get()) else { return Ok(None) };
+        if orphan && links != 0 {
+            self.report.add(K::OrphanHasLinks { ino, links });
+        }
+        if kind == DIR {
+            self.seen.counts.dirs += 1;
+            self.dirs.add(ino.0);
+            self.waiting.push(Waiting { ino, parent });
+        } else {
+            self.seen.counts.files += 1;
+            if links != 1 && named {
+                self.links.insert(ino, Links { stored: links, seen: 1 });
+            }
+            self.inode(ino, &block, parent)?;
+        }
+        Ok(Some(kind))
+    }
+
+    pub(super) fn unusable(&mut self, nid: Nid, from: Referrer, fault: NodeFault) {
+        self.report.add(K::NodeUnusable { nid, from, fault });
+    }
+
+    /// Claims a node of `ino`. `None`, with a finding, if the reference leads to no such node.
+    pub(super) fn claim_node(
+        &mut self,
+        nid: Nid,
+        ino: Ino,
+        from: Referrer,
+        is_inode: bool,
+    ) -> Result<Option<Box<Block>>, FsckError> {
+        let img = self.img;
+        let fault = 'fault: {
+            if nid.0 < 3 || nid.0 >= img.sb.max_nid() {
+                break 'fault NodeFault::OutOfRange;
+            }
+            if self.seen.nids.has(nid.0) {
+                break 'fault NodeFault::Twice;
+            }
+            let entry = img.nat(nid)?;
+            let addr = entry.addr;
+            if addr == BlockAddr::NULL {
+                break 'fault NodeFault::Unmapped;
+            }
+            let Some((seg, off)) = img.sb.locate(addr) else {
+                break 'fault NodeFault::Outside { addr };
+            };
+            let block = img.block(addr)?;
+            let footer = node::footer(&block);
+            if footer.nid != nid {
+                break 'fault NodeFault::FooterNid { addr, stored: footer.nid };
+            }
+            if footer.ino != ino {
+                break 'fault NodeFault::FooterIno { addr, stored: footer.ino };
+            }
+            if is_inode {
+                let mode = RawInode::of(&block).i_mode.get();
+                if kind_of(mode).is_none() {
+                    break 'fault NodeFault::Mode { mode };
+                }
+            }
+            if self.seen.reached.add(seg, off) {
+                break 'fault NodeFault::BlockTaken { addr };
+            }
+            self.seen.nids.add(nid.0);
+            if entry.ino != ino {
+                self.report.add(K::NatInoWrong { nid, stored: entry.ino, is: ino });
+            }
+            self.note_class(seg, Class::Node);
+            self.seen.counts.nodes += 1;
+            self.count_written();
+            // Only the number counts: nothing reads the other fields of a node's summary.
+            if let Some(stored) = img.summary(seg, off)?
+                && stored.nid != nid
+            {
+                self.report.add(K::SummaryWrong { addr, stored, is: Summary { nid, version: 0, slot: 0 } });
+            }
+            return Ok(Some(block));
+        };
+        self.unusable(nid, from, fault);
+        Ok(None)
+    }
+
+    /// Claims a data block; false, with a finding, if the address is not to be used.
+    pub(super) fn claim_data(&mut self, at: Slot, addr: BlockAddr, version: u8) -> Result<bool, FsckError> {
+        let img = self.img;
+        let Some((seg, off)) = img.sb.locate(addr) else {
+            self.report.add(K::AddrOutside { at, addr });
+            return Ok(false);
+        };
+        if self.seen.reached.add(seg, off) {
+            self.report.add(K::BlockTaken { at, addr });
+            return Ok(false);
+        }
+        self.note_class(seg, Class::Data);
+        self.count_written();
+        let is = Summary { nid: at.nid, version, slot: at.index as u16 };
+        if let Some(stored) = img.summary(seg, off)?
+            && stored != is
+        {
+            self.report.add(K::SummaryWrong { addr, stored, is });
+        }
+        Ok(true)
+    }
+
+    fn note_class(&mut self, seg: SegNo, class: Class) {
+        let known = self.seen.classes.entry(seg).or_insert(class);
+        if *known != class {
+            *known = Class::Both;
+        }
+    }
+
+    fn count_written(&mut self) {
+        self.seen.counts.written_blocks += 1;
+        self.count_block();
+    }
+
+    /// Counts a block, written or reserved.
+    pub(super) fn count_block(&mut self) {
+        self.seen.counts.blocks += 1;
+        if self.seen.counts.blocks % 1024 == 0 {
+            (self.options.progress)(self.seen.counts.blocks, self.img.cp.valid_blocks);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Is a list of extended attributes lawful: entries inside the area, a terminating zero, nothing after?
+
+use super::report::XattrFault;
+
+/// Header: magic, reference count, reserved.
+pub const HEADER: usize = 24;
+const ENTRY: usize = 4;
+
+/// Checks the inline part and the xattr node's part, joined.
+pub fn check(list: &[u8]) -> Result<(), XattrFault> {
+    if list.len() <= HEADER {
+        return Ok(());
+    }
+    let end = end(list)?;
+    match list[end..].iter().position(|&b| b != 0) {
+        Some(_) => Err(XattrFault::StaleTail { at: end }),
+        None => Ok(()),
+    }
+}
+
+/// Where the list ends: the offset of its terminating zero word.
+pub fn end(list: &[u8]) -> Result<usize, XattrFault> {
+    let size = list.len();
+    let mut at = HEADER;
+    loop {
+        let Some(&[index, name_len, v0, v1]) = list.get(at..at + ENTRY).and_then(|b| b.first_chunk()) else {
+            return Err(XattrFault::Unterminated);
+        };
+        if [index, name_len, v0, v1] == [0; 4] {
+            return Ok(at);
+        }
+        let value = usize::from(u16::from_le_bytes([v0, v1]));
+        let next = at + (ENTRY + usize::from(name_len) + value).next_multiple_of(4);
+        // The terminating zero must still find room.
+        if next + ENTRY > size {
+            return Err(XattrFault::Overrun { at, size });
+        }
+        at = next;
+    }
+}
