@@ -42,7 +42,8 @@ mod tests {
 
     #[test]
     fn supplementary_groups_are_read_from_the_task_status() {
-        let status = "Name:\tx\nUid:\t5\t5\t5\t5\nGid:\t6\t6\t6\t6\nGroups:\t4 24 100 \nNStgid:\t7\n";
+        let status =
+            "Name:\tx\nUid:\t5\t5\t5\t5\nGid:\t6\t6\t6\t6\nGroups:\t4 24 100 \nNStgid:\t7\n";
         assert!(listed(status, 24));
         assert!(!listed(status, 2));
         assert!(!listed(status, 6));

@@ -17,14 +17,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::time::{Duration, SystemTime};
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags,
-    Generation, INodeNo, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents,
-    PollFlags, PollNotifier, ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory,
-    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll,
-    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation,
+    INodeNo, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
+    ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
+    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow,
 };
 use vfs::{
     Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, RenameFlags, Result, Seek,
@@ -35,6 +36,8 @@ use crate::attr::{Numbers, bare, from_system, set_time, unpack};
 use crate::capability::{self, Capabilities};
 use crate::features::{self, Agreed};
 use crate::listing::{self, Ungranted};
+use crate::notices::{self, Notices, SeekJob};
+use crate::room::Room;
 use crate::{acl, errno};
 
 /// How long the kernel may believe a name or an attribute without asking. The kernel is the only one
@@ -56,18 +59,35 @@ pub(crate) struct Adapter {
     agreed: Agreed,
     capabilities: Capabilities,
     ungranted: Ungranted,
+    room: Room,
+    notices: Arc<Notices>,
+    /// Where seeks go that must wait for the kernel's cache; none without one.
+    seeker: Option<Sender<SeekJob>>,
 }
 
 impl Adapter {
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, writeback: bool) -> Self {
-        Adapter {
-            numbers: Numbers::new(fs.root()),
+    pub(crate) fn new(
+        fs: Arc<dyn FileSystem>,
+        writeback: bool,
+        notices: Arc<Notices>,
+    ) -> io::Result<Self> {
+        let numbers = Numbers::new(fs.root());
+        let seeker = if writeback {
+            Some(notices::seeker(fs.clone(), numbers, notices.clone())?)
+        } else {
+            None
+        };
+        Ok(Adapter {
             fs,
+            numbers,
             writeback,
             agreed: Agreed::default(),
             capabilities: Capabilities::default(),
             ungranted: Ungranted::default(),
-        }
+            room: Room::default(),
+            notices,
+            seeker,
+        })
     }
 
     fn ino(&self, ino: INodeNo) -> Ino {
@@ -85,12 +105,36 @@ impl Adapter {
         }
     }
 
-    fn truncating_or_owning(
-        &self,
-        req: &Request,
-        ino: Ino,
-        set: &mut SetAttr,
-    ) -> Result<()> {
+    fn make(&self, req: &Request, parent: Ino, name: &OsStr, new: &NewNode) -> Result<Entry> {
+        self.room
+            .with(|| self.fs.mknod(caller(req), parent, name.as_bytes(), new))
+    }
+
+    /// Writes all of `data`, or for a program's own write as much as there is room for. The kernel's
+    /// cache does not look at how much of a page was taken: there it is all or an error.
+    fn store(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
+        self.capabilities.drop_from(&*self.fs, ino)?;
+        let from_cache = flags.contains(WriteFlags::FROM_CACHE);
+        let mut done = 0;
+        loop {
+            let (at, rest) = (offset.saturating_add(done as u64), &data[done..]);
+            let length = self.room.with(|| self.fs.write(ino, at, rest, flags))?;
+            done += length.min(rest.len());
+            if done == data.len() || !from_cache {
+                break;
+            }
+            if length == 0 {
+                return Err(Error::NoSpace);
+            }
+        }
+        if from_cache {
+            self.notices.written_back(self.numbers.to_fuse(ino));
+        }
+        Ok(done)
+    }
+
+    /// What goes with a truncation and with a change of owner: file capabilities go, suid and sgid may.
+    fn truncating_or_owning(&self, req: &Request, ino: Ino, set: &mut SetAttr) -> Result<()> {
         let owning = set.uid.is_some() || set.gid.is_some();
         if !owning && set.size.is_none() {
             return Ok(());
@@ -133,8 +177,22 @@ fn reply_xattr(what: &str, ino: Ino, result: Result<Vec<u8>>, size: u32, reply: 
     }
 }
 
+/// Answers `SEEK_DATA` and `SEEK_HOLE` from what the file system knows now.
+pub(crate) fn answer_seek(fs: &dyn FileSystem, job: SeekJob) {
+    let found = fs
+        .seek(job.ino, job.offset, job.what)
+        .and_then(|found| i64::try_from(found).map_err(|_| Error::PastEnd));
+    match found {
+        Ok(offset) => job.reply.offset(offset),
+        Err(error) => job.reply.error(failed("lseek", job.ino, &error)),
+    }
+}
+
 fn caller(req: &Request) -> Caller {
-    Caller { uid: req.uid(), gid: req.gid() }
+    Caller {
+        uid: req.uid(),
+        gid: req.gid(),
+    }
 }
 
 /// The low 12 bits: permissions, suid, sgid, sticky.
@@ -148,7 +206,12 @@ fn new_node(mode: u32, umask: u32, rdev: u32) -> Result<NewNode> {
         0 => FileKind::Regular,
         bits => FileKind::from_mode(bits).ok_or(Error::Invalid("mode names no kind of file"))?,
     };
-    Ok(NewNode { kind, perm: perm(mode), umask: perm(umask), rdev: unpack(rdev) })
+    Ok(NewNode {
+        kind,
+        perm: perm(mode),
+        umask: perm(umask),
+        rdev: unpack(rdev),
+    })
 }
 
 fn allocate(mode: i32) -> Result<Allocate> {
@@ -173,7 +236,9 @@ impl fuser::Filesystem for Adapter {
         let parent = self.ino(parent);
         match self.fs.lookup(parent, name.as_bytes()) {
             // Number 0 tells the kernel to remember that there is no such name.
-            Err(Error::NotFound) => reply.entry(&TTL, &bare(INodeNo(0), FileKind::Regular, 0), Generation(0)),
+            Err(Error::NotFound) => {
+                reply.entry(&TTL, &bare(INodeNo(0), FileKind::Regular, 0), Generation(0))
+            }
             result => self.reply_entry("lookup", parent, result, reply),
         }
     }
@@ -256,8 +321,7 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         let parent = self.ino(parent);
-        let result = new_node(mode, umask, rdev)
-            .and_then(|new| self.fs.mknod(caller(req), parent, name.as_bytes(), &new));
+        let result = new_node(mode, umask, rdev).and_then(|new| self.make(req, parent, name, &new));
         self.reply_entry("mknod", parent, result, reply);
     }
 
@@ -271,19 +335,26 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEntry,
     ) {
         let parent = self.ino(parent);
-        let result =
-            self.fs.mkdir(caller(req), parent, name.as_bytes(), perm(mode), perm(umask));
+        let (mode, umask) = (perm(mode), perm(umask));
+        let result = self.room.with(|| {
+            self.fs
+                .mkdir(caller(req), parent, name.as_bytes(), mode, umask)
+        });
         self.reply_entry("mkdir", parent, result, reply);
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let parent = self.ino(parent);
-        reply_empty("unlink", parent, self.fs.unlink(parent, name.as_bytes()), reply);
+        let result = self.fs.unlink(parent, name.as_bytes());
+        self.room.removed();
+        reply_empty("unlink", parent, result, reply);
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let parent = self.ino(parent);
-        reply_empty("rmdir", parent, self.fs.rmdir(parent, name.as_bytes()), reply);
+        let result = self.fs.rmdir(parent, name.as_bytes());
+        self.room.removed();
+        reply_empty("rmdir", parent, result, reply);
     }
 
     fn symlink(
@@ -296,7 +367,10 @@ impl fuser::Filesystem for Adapter {
     ) {
         let parent = self.ino(parent);
         let target = target.as_os_str().as_bytes();
-        let result = self.fs.symlink(caller(req), parent, name.as_bytes(), target);
+        let result = self.room.with(|| {
+            self.fs
+                .symlink(caller(req), parent, name.as_bytes(), target)
+        });
         self.reply_entry("symlink", parent, result, reply);
     }
 
@@ -315,21 +389,19 @@ impl fuser::Filesystem for Adapter {
             .ok_or(Error::Invalid("unknown rename flag"))
             .and_then(|flags| {
                 let from = (parent, name.as_bytes());
-                self.fs.rename(caller(req), from, (to_parent, to_name.as_bytes()), flags)
+                let to = (to_parent, to_name.as_bytes());
+                self.room
+                    .with(|| self.fs.rename(caller(req), from, to, flags))
             });
+        self.room.removed();
         reply_empty("rename", parent, result, reply);
     }
 
-    fn link(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        parent: INodeNo,
-        name: &OsStr,
-        reply: ReplyEntry,
-    ) {
+    fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (ino, parent) = (self.ino(ino), self.ino(parent));
-        let result = self.fs.link(ino, parent, name.as_bytes());
+        let result = self
+            .room
+            .with(|| self.fs.link(ino, parent, name.as_bytes()));
         self.reply_entry("link", parent, result, reply);
     }
 
@@ -350,7 +422,7 @@ impl fuser::Filesystem for Adapter {
             umask: perm(umask),
             rdev: unpack(0),
         };
-        let made = self.fs.mknod(caller(req), parent, name.as_bytes(), &new).and_then(|entry| {
+        let made = self.make(req, parent, name, &new).and_then(|entry| {
             if !self.agreed.no_open {
                 self.fs.open(entry.attr.ino, false).inspect_err(|_| {
                     self.fs.forget(entry.attr.ino, 1);
@@ -450,11 +522,12 @@ impl fuser::Filesystem for Adapter {
             WriteFlags::KILL_SUID_SGID,
             write_flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID),
         );
-        let result = self.capabilities.drop_from(&*self.fs, ino).and_then(|()| {
-            let length = self.fs.write(ino, offset, data, flags)?;
-            // O_SYNC contains O_DSYNC. A page from the cache is synced by the kernel's own fsync.
-            if !from_cache && open_flags.0 & libc::O_DSYNC != 0 {
-                self.fs.fsync(ino, open_flags.0 & libc::O_SYNC != libc::O_SYNC)?;
+        // O_SYNC contains O_DSYNC. A page from the cache is synced by the kernel's own fsync.
+        let sync = !from_cache && open_flags.0 & libc::O_DSYNC != 0;
+        let result = self.store(ino, offset, data, flags).and_then(|length| {
+            if sync {
+                self.fs
+                    .fsync(ino, open_flags.0 & libc::O_SYNC != libc::O_SYNC)?;
             }
             Ok(length)
         });
@@ -464,14 +537,7 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    fn fsync(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        data_only: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let ino = self.ino(ino);
         reply_empty("fsync", ino, self.fs.fsync(ino, data_only), reply);
     }
@@ -480,7 +546,10 @@ impl fuser::Filesystem for Adapter {
         if self.agreed.no_opendir {
             return reply.error(Errno::ENOSYS);
         }
-        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR);
+        reply.opened(
+            FileHandle(0),
+            FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR,
+        );
     }
 
     fn readdir(
@@ -567,7 +636,7 @@ impl fuser::Filesystem for Adapter {
         how.set(XattrFlags::REPLACE, flags & libc::XATTR_REPLACE != 0);
         let result = acl::drops_sgid(&*self.fs, req, ino, name).and_then(|drops| {
             how.set(XattrFlags::ACL_KILL_SGID, drops);
-            self.fs.setxattr(ino, name, value, how)
+            self.room.with(|| self.fs.setxattr(ino, name, value, how))
         });
         if name == capability::NAME {
             self.capabilities.unknown(ino);
@@ -577,7 +646,13 @@ impl fuser::Filesystem for Adapter {
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let ino = self.ino(ino);
-        reply_xattr("getxattr", ino, self.fs.getxattr(ino, name.as_bytes()), size, reply);
+        reply_xattr(
+            "getxattr",
+            ino,
+            self.fs.getxattr(ino, name.as_bytes()),
+            size,
+            reply,
+        );
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
@@ -586,7 +661,10 @@ impl fuser::Filesystem for Adapter {
         let result = self.fs.listxattr(ino).map(|names| {
             let mut list = Vec::new();
             // As xattr(7) says, names of the trusted class are shown to the privileged only.
-            for name in names.iter().filter(|n| privileged || !n.starts_with(b"trusted.")) {
+            for name in names
+                .iter()
+                .filter(|n| privileged || !n.starts_with(b"trusted."))
+            {
                 list.extend_from_slice(name);
                 list.push(0);
             }
@@ -597,7 +675,12 @@ impl fuser::Filesystem for Adapter {
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let ino = self.ino(ino);
-        reply_empty("removexattr", ino, self.fs.removexattr(ino, name.as_bytes()), reply);
+        reply_empty(
+            "removexattr",
+            ino,
+            self.fs.removexattr(ino, name.as_bytes()),
+            reply,
+        );
     }
 
     fn fallocate(
@@ -611,8 +694,10 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let ino = self.ino(ino);
-        let result =
-            allocate(mode).and_then(|what| self.fs.fallocate(ino, what, offset, length));
+        let result = allocate(mode).and_then(|what| {
+            self.room
+                .with(|| self.fs.fallocate(ino, what, offset, length))
+        });
         reply_empty("fallocate", ino, result, reply);
     }
 
@@ -626,19 +711,24 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyLseek,
     ) {
         let ino = self.ino(ino);
-        let result = match whence {
-            libc::SEEK_DATA => Ok(Seek::Data),
-            libc::SEEK_HOLE => Ok(Seek::Hole),
-            _ => Err(Error::Invalid("whence")),
-        }
-        .and_then(|what| {
-            let offset = u64::try_from(offset).map_err(|_| Error::PastEnd)?;
-            let found = self.fs.seek(ino, offset, what)?;
-            i64::try_from(found).map_err(|_| Error::PastEnd)
-        });
-        match result {
-            Ok(offset) => reply.offset(offset),
-            Err(error) => reply.error(failed("lseek", ino, &error)),
+        let what = match whence {
+            libc::SEEK_DATA => Seek::Data,
+            libc::SEEK_HOLE => Seek::Hole,
+            _ => return reply.error(Errno::EINVAL),
+        };
+        let Ok(offset) = u64::try_from(offset) else {
+            return reply.error(Errno::ENXIO);
+        };
+        let job = SeekJob {
+            ino,
+            offset,
+            what,
+            reply,
+        };
+        match &self.seeker {
+            // The thread ends only after this sender.
+            Some(seeker) => drop(seeker.send(job)),
+            None => answer_seek(&*self.fs, job),
         }
     }
 

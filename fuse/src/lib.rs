@@ -27,6 +27,8 @@ pub mod errno;
 mod features;
 mod listing;
 pub mod mount;
+mod notices;
+mod room;
 pub mod unmount;
 
 pub use mount::{MountError, MountOptions, Mounted, mount, run_until_unmounted};

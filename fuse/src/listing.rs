@@ -64,7 +64,9 @@ impl Ungranted {
             return count;
         }
         let mut by_ino = self.by_ino.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(owed) = by_ino.get_mut(&ino.0) else { return count };
+        let Some(owed) = by_ino.get_mut(&ino.0) else {
+            return count;
+        };
         let swallowed = count.min(*owed);
         *owed -= swallowed;
         if *owed == 0 {

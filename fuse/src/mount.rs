@@ -17,6 +17,7 @@ use signal_hook::iterator::{Handle, Signals};
 use vfs::FileSystem;
 
 use crate::adapter::Adapter;
+use crate::notices::Notices;
 use crate::unmount;
 
 /// How often background work is offered a turn ([`FileSystem::tick`]).
@@ -79,13 +80,37 @@ impl MountOptions {
             // As a kernel option of its own: fuser passes `Subtype` only to fusermount3.
             MountOption::CUSTOM(format!("subtype={}", self.subtype)),
             MountOption::DefaultPermissions,
-            if read_only { MountOption::RO } else { MountOption::RW },
-            if self.dev { MountOption::Dev } else { MountOption::NoDev },
-            if self.suid { MountOption::Suid } else { MountOption::NoSuid },
-            if self.exec { MountOption::Exec } else { MountOption::NoExec },
-            if self.noatime { MountOption::NoAtime } else { MountOption::Atime },
+            if read_only {
+                MountOption::RO
+            } else {
+                MountOption::RW
+            },
+            if self.dev {
+                MountOption::Dev
+            } else {
+                MountOption::NoDev
+            },
+            if self.suid {
+                MountOption::Suid
+            } else {
+                MountOption::NoSuid
+            },
+            if self.exec {
+                MountOption::Exec
+            } else {
+                MountOption::NoExec
+            },
+            if self.noatime {
+                MountOption::NoAtime
+            } else {
+                MountOption::Atime
+            },
         ];
-        config.acl = if self.allow_other { SessionACL::All } else { SessionACL::Owner };
+        config.acl = if self.allow_other {
+            SessionACL::All
+        } else {
+            SessionACL::Owner
+        };
         config.n_threads = Some(self.threads.max(1));
         config.clone_fd = self.threads > 1;
         config
@@ -120,7 +145,9 @@ pub enum MountError {
         dir: PathBuf,
     },
     /// The kernel has no FUSE here.
-    #[error("/dev/fuse: {error}; FUSE is needed to mount (load the fuse module, or give the container the device)")]
+    #[error(
+        "/dev/fuse: {error}; FUSE is needed to mount (load the fuse module, or give the container the device)"
+    )]
     NoFuse {
         /// Why the device cannot be opened.
         error: io::Error,
@@ -180,9 +207,14 @@ pub fn mount(
     dir: &Path,
     options: &MountOptions,
 ) -> Result<Mounted, MountError> {
-    let bad = |error| MountError::Directory { dir: dir.to_owned(), error };
+    let bad = |error| MountError::Directory {
+        dir: dir.to_owned(),
+        error,
+    };
     if !dir.metadata().map_err(bad)?.is_dir() {
-        return Err(MountError::NotADirectory { dir: dir.to_owned() });
+        return Err(MountError::NotADirectory {
+            dir: dir.to_owned(),
+        });
     }
     let dir = dir.canonicalize().map_err(bad)?;
     // fusermount3 opens the device itself, so an ordinary user need not be able to.
@@ -190,17 +222,21 @@ pub fn mount(
         return Err(MountError::NoFuse { error });
     }
     let config = options.config(options.read_only || fs.read_only());
-    let adapter = Adapter::new(fs.clone(), options.writeback);
-    let session = Session::new(adapter, &dir, &config)
-        .map_err(|error| MountError::Refused { dir: dir.clone(), error })?;
+    let start = |error| MountError::Start { error };
+    let notices = Arc::new(Notices::default());
+    let adapter = Adapter::new(fs.clone(), options.writeback, notices.clone()).map_err(start)?;
+    let session = Session::new(adapter, &dir, &config).map_err(|error| MountError::Refused {
+        dir: dir.clone(),
+        error,
+    })?;
     let device = match unmount::mounted_at(&dir) {
         Ok(Some(mount)) => mount.device,
         Ok(None) => (0, 0),
         Err(error) => return Err(MountError::Start { error }),
     };
 
+    notices.connect(session.notifier());
     let (sender, events) = mpsc::channel();
-    let start = |error| MountError::Start { error };
     let ended = sender.clone();
     let session = thread::Builder::new()
         .name("fuse-session".to_owned())
@@ -220,26 +256,32 @@ pub fn mount(
         signals: None,
         finished: false,
     };
-    mounted.ticker = Some(tick(mounted.fs.clone()).map_err(start)?);
+    mounted.ticker = Some(tick(mounted.fs.clone(), notices).map_err(start)?);
     Ok(mounted)
 }
 
 /// Offers `fs` a turn of background work every [`TICK`] until the returned sender is dropped.
-fn tick(fs: Arc<dyn FileSystem>) -> io::Result<(Sender<()>, JoinHandle<()>)> {
+fn tick(
+    fs: Arc<dyn FileSystem>,
+    notices: Arc<Notices>,
+) -> io::Result<(Sender<()>, JoinHandle<()>)> {
     let (stop, stopped) = mpsc::channel::<()>();
-    let thread = thread::Builder::new().name("fuse-tick".to_owned()).spawn(move || {
-        let mut last = None;
-        while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-            let error = fs.tick().err();
-            // A lasting fault would otherwise fill the log at one line a second.
-            if let Some(error) = &error
-                && last.as_ref() != Some(error)
-            {
-                log::error!("background work: {error}");
+    let thread = thread::Builder::new()
+        .name("fuse-tick".to_owned())
+        .spawn(move || {
+            let mut last = None;
+            while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+                notices.refresh();
+                let error = fs.tick().err();
+                // A lasting fault would otherwise fill the log at one line a second.
+                if let Some(error) = &error
+                    && last.as_ref() != Some(error)
+                {
+                    log::error!("background work: {error}");
+                }
+                last = error;
             }
-            last = error;
-        }
-    })?;
+        })?;
     Ok((stop, thread))
 }
 
@@ -316,7 +358,9 @@ impl Mounted {
             let event = if asked {
                 self.events.recv_timeout(GRACE)
             } else {
-                self.events.recv().map_err(|_| RecvTimeoutError::Disconnected)
+                self.events
+                    .recv()
+                    .map_err(|_| RecvTimeoutError::Disconnected)
             };
             match event {
                 Ok(Event::Ended(result)) => {
@@ -329,7 +373,11 @@ impl Mounted {
                     log::info!("signal {signal}: unmounting {}", self.dir.display());
                     asked = true;
                     if self.detach(false).is_err() {
-                        log::warn!("{} is in use; {} s to close its files", self.dir.display(), GRACE.as_secs());
+                        log::warn!(
+                            "{} is in use; {} s to close its files",
+                            self.dir.display(),
+                            GRACE.as_secs()
+                        );
                         if let Err(error) = self.detach(true) {
                             log::error!("{}: cannot unmount: {error}", self.dir.display());
                         }

@@ -71,7 +71,10 @@ pub struct MountedAt {
 
 /// Every mount this process can see, oldest first.
 pub fn mounts() -> io::Result<Vec<MountedAt>> {
-    Ok(fs::read("/proc/self/mountinfo")?.split(|&b| b == b'\n').filter_map(parse).collect())
+    Ok(fs::read("/proc/self/mountinfo")?
+        .split(|&b| b == b'\n')
+        .filter_map(parse)
+        .collect())
 }
 
 /// The topmost mount at exactly `dir`, if any.
@@ -88,7 +91,12 @@ fn parse(line: &[u8]) -> Option<MountedAt> {
     let mut fields = fields.skip_while(|f| *f != b"-").skip(1);
     let kind = String::from_utf8(fields.next()?.to_vec()).ok()?;
     let source = unescape(fields.next()?);
-    Some(MountedAt { dir, kind, source, device })
+    Some(MountedAt {
+        dir,
+        kind,
+        source,
+        device,
+    })
 }
 
 /// Undoes the kernel's `\ooo` for blanks, newlines and backslashes.
@@ -97,7 +105,15 @@ fn unescape(field: &[u8]) -> PathBuf {
     let mut rest = field;
     while let Some((&byte, tail)) = rest.split_first() {
         match (byte, tail) {
-            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
+            (
+                b'\\',
+                [
+                    a @ b'0'..=b'3',
+                    b @ b'0'..=b'7',
+                    c @ b'0'..=b'7',
+                    after @ ..,
+                ],
+            ) => {
                 plain.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
                 rest = after;
             }
@@ -123,7 +139,11 @@ pub(crate) fn detach(dir: &Path, lazy: bool) -> io::Result<()> {
 
 fn by_fusermount(dir: &Path, lazy: bool) -> io::Result<()> {
     let mut command = Command::new("fusermount3");
-    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(dir);
+    command
+        .arg("-u")
+        .args(lazy.then_some("-z"))
+        .arg("--")
+        .arg(dir);
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(());
@@ -140,15 +160,23 @@ fn by_fusermount(dir: &Path, lazy: bool) -> io::Result<()> {
 ///
 /// Returns what was mounted. A source that is not a file is not waited for: there is no image.
 pub fn unmount(dir: &Path, kind: &str, patience: Duration) -> Result<MountedAt, UnmountError> {
-    let refused = |error| UnmountError::Refused { dir: dir.to_owned(), error };
+    let refused = |error| UnmountError::Refused {
+        dir: dir.to_owned(),
+        error,
+    };
     let absolute = dir.canonicalize().map_err(refused)?;
     let mount = mounted_at(&absolute)
         .map_err(refused)?
         .filter(|m| m.kind == kind)
-        .ok_or_else(|| UnmountError::NotMounted { dir: dir.to_owned(), kind: kind.to_owned() })?;
+        .ok_or_else(|| UnmountError::NotMounted {
+            dir: dir.to_owned(),
+            kind: kind.to_owned(),
+        })?;
     detach(&absolute, false).map_err(|error| {
         if error.raw_os_error() == Some(libc::EBUSY) {
-            UnmountError::Busy { dir: dir.to_owned() }
+            UnmountError::Busy {
+                dir: dir.to_owned(),
+            }
         } else {
             refused(error)
         }
@@ -168,7 +196,10 @@ pub fn unmount(dir: &Path, kind: &str, patience: Duration) -> Result<MountedAt, 
 /// If `image` cannot be opened, so that nothing can be said about its lock.
 pub fn wait_released(image: &Path, patience: Duration) -> io::Result<bool> {
     if image.as_os_str().as_bytes().first() != Some(&b'/') {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "not the path of an image"));
+        return Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "not the path of an image",
+        ));
     }
     let file = File::open(image)?;
     let mut rounds = patience.as_nanos() / ROUND.as_nanos();

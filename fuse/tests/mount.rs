@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use conformance::memfs::MemFs;
-use fuse::MountError;
-use fuse::unmount::{UnmountError, mounted_at, unmount};
+use joulefs_fuse::MountError;
+use joulefs_fuse::unmount::{UnmountError, mounted_at, unmount};
 use rustix::process::{Signal, getpid, kill_process};
 use support::{can_mount, mount, mount_any, options};
 
@@ -21,7 +21,9 @@ static SIGNALS: Mutex<()> = Mutex::new(());
 fn the_kernel_lists_source_and_type_while_it_is_mounted() {
     let mut options = options(true);
     options.fsname = "/some where,odd\\named".to_owned();
-    let Some(m) = mount(1 << 20, &options) else { return };
+    let Some(m) = mount(1 << 20, &options) else {
+        return;
+    };
     let dir = m.dir.path().canonicalize().unwrap();
     let listed = mounted_at(&dir).unwrap().unwrap();
     assert_eq!(listed.kind, "fuse.memfs");
@@ -32,9 +34,14 @@ fn the_kernel_lists_source_and_type_while_it_is_mounted() {
 
 #[test]
 fn fusermount_ends_the_mount_and_the_file_system_is_told() {
-    let Some(m) = mount(1 << 20, &options(true)) else { return };
+    let Some(m) = mount(1 << 20, &options(true)) else {
+        return;
+    };
     fs::write(m.path("a"), "text").unwrap();
-    let status = Command::new("fusermount3").arg("-u").arg(m.dir.path()).status();
+    let status = Command::new("fusermount3")
+        .arg("-u")
+        .arg(m.dir.path())
+        .status();
     let Ok(status) = status else {
         println!("skipped: fusermount3 is missing (package fuse3)");
         return;
@@ -48,22 +55,32 @@ fn fusermount_ends_the_mount_and_the_file_system_is_told() {
 fn a_signal_ends_the_mount() {
     let _turn = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
-        let Some(mut m) = mount(1 << 20, &options(true)) else { return };
+        let Some(mut m) = mount(1 << 20, &options(true)) else {
+            return;
+        };
         m.mounted.unmount_on_signals().unwrap();
         kill_process(getpid(), signal).unwrap();
         m.mounted.wait().unwrap();
         assert!(m.fs.ended());
-        assert_eq!(mounted_at(&m.dir.path().canonicalize().unwrap()).unwrap(), None);
+        assert_eq!(
+            mounted_at(&m.dir.path().canonicalize().unwrap()).unwrap(),
+            None
+        );
     }
 }
 
 #[test]
 fn a_mount_in_use_survives_an_unmount_and_yields_to_two_signals() {
     let _turn = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(mut m) = mount(1 << 20, &options(true)) else { return };
+    let Some(mut m) = mount(1 << 20, &options(true)) else {
+        return;
+    };
     m.mounted.unmount_on_signals().unwrap();
     let open = File::create(m.path("open")).unwrap();
-    assert_eq!(m.mounted.unmount().unwrap_err().raw_os_error(), Some(libc::EBUSY));
+    assert_eq!(
+        m.mounted.unmount().unwrap_err().raw_os_error(),
+        Some(libc::EBUSY)
+    );
     let error = unmount(m.dir.path(), "fuse.memfs", Duration::ZERO).unwrap_err();
     assert!(matches!(error, UnmountError::Busy { .. }), "{error}");
     kill_process(getpid(), Signal::TERM).unwrap();
@@ -83,7 +100,9 @@ fn a_mount_in_use_survives_an_unmount_and_yields_to_two_signals() {
 #[test]
 fn users_who_leave_after_a_signal_let_the_mount_end_by_itself() {
     let _turn = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
-    let Some(mut m) = mount(1 << 20, &options(true)) else { return };
+    let Some(mut m) = mount(1 << 20, &options(true)) else {
+        return;
+    };
     m.mounted.unmount_on_signals().unwrap();
     let open = File::create(m.path("open")).unwrap();
     kill_process(getpid(), Signal::TERM).unwrap();
@@ -100,7 +119,9 @@ fn users_who_leave_after_a_signal_let_the_mount_end_by_itself() {
 
 #[test]
 fn dropping_a_mount_unmounts_it() {
-    let Some(m) = mount(1 << 20, &options(true)) else { return };
+    let Some(m) = mount(1 << 20, &options(true)) else {
+        return;
+    };
     drop(m.mounted);
     assert!(m.fs.ended());
     assert_eq!(fs::read_dir(m.dir.path()).unwrap().count(), 0);
@@ -146,7 +167,9 @@ fn unmounting_what_is_not_mounted_says_so() {
 
 #[test]
 fn background_work_gets_its_turns() {
-    let Some(m) = mount(1 << 20, &options(true)) else { return };
+    let Some(m) = mount(1 << 20, &options(true)) else {
+        return;
+    };
     std::thread::sleep(Duration::from_millis(2500));
     let ticks = m.fs.ticks();
     assert!((1..=3).contains(&ticks), "{ticks} turns in 2.5 s");
@@ -158,17 +181,26 @@ fn a_bad_place_to_mount_on_is_named() {
     let fs = Arc::new(MemFs::new(1 << 20));
     let file = tempfile::NamedTempFile::new().unwrap();
     let options = options(true);
-    let error = fuse::mount(fs.clone(), file.path(), &options).err().unwrap();
+    let error = joulefs_fuse::mount(fs.clone(), file.path(), &options)
+        .err()
+        .unwrap();
     assert!(matches!(error, MountError::NotADirectory { .. }), "{error}");
-    let error = fuse::mount(fs, Path::new("/no/such/place"), &options).err().unwrap();
-    assert_eq!(error.to_string(), "/no/such/place: No such file or directory (os error 2)");
+    let error = joulefs_fuse::mount(fs, Path::new("/no/such/place"), &options)
+        .err()
+        .unwrap();
+    assert_eq!(
+        error.to_string(),
+        "/no/such/place: No such file or directory (os error 2)"
+    );
 }
 
 #[test]
 fn a_read_only_mount_refuses_writing() {
     let mut options = options(true);
     options.read_only = true;
-    let Some(m) = mount(1 << 20, &options) else { return };
+    let Some(m) = mount(1 << 20, &options) else {
+        return;
+    };
     let error = File::create(m.path("a")).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EROFS));
     m.end();

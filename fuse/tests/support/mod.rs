@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use conformance::memfs::MemFs;
-use fuse::{MountOptions, Mounted};
+use joulefs_fuse::{MountOptions, Mounted};
 use tempfile::TempDir;
 use vfs::FileSystem;
 
@@ -24,7 +25,12 @@ pub fn can_mount() -> bool {
 }
 
 pub fn options(writeback: bool) -> MountOptions {
-    MountOptions { subtype: "memfs".to_owned(), writeback, suid: true, ..MountOptions::default() }
+    MountOptions {
+        subtype: "memfs".to_owned(),
+        writeback,
+        suid: true,
+        ..MountOptions::default()
+    }
 }
 
 /// Mounts an empty file system with room for `bytes`.
@@ -39,7 +45,7 @@ pub fn mount(bytes: u64, options: &MountOptions) -> Option<Mount> {
 }
 
 pub fn mount_any(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Mounted {
-    fuse::mount(fs, dir, options).expect("mounts")
+    joulefs_fuse::mount(fs, dir, options).expect("mounts")
 }
 
 impl Mount {
@@ -49,7 +55,14 @@ impl Mount {
 
     /// Unmounts and checks that the file system was told.
     pub fn end(self) {
-        self.mounted.unmount().expect("nobody uses it");
+        // A test beside this one that is just starting a program holds copies of all descriptors for
+        // a moment.
+        let mut tries = 0;
+        while let Err(error) = self.mounted.unmount() {
+            tries += 1;
+            assert!(tries < 1000, "{error}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         self.mounted.wait().expect("a clean end");
         assert!(self.fs.ended());
     }
