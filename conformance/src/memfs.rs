@@ -8,6 +8,7 @@
 mod acl;
 mod content;
 mod node;
+mod tree;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use vfs::{
 
 use content::{Content, Space};
 use node::{Body, Directory, FIRST, Node, State};
+use tree::check_name;
 
 const ROOT: Ino = Ino(1);
 const SHARDS: usize = 64;
@@ -63,19 +65,13 @@ impl MemFs {
             ticks: AtomicU64::new(0),
             ended: AtomicBool::new(false),
         };
-        let root = fs.new_node(FileKind::Directory, DeviceNumber::default(), |now| State {
-            perm: 0o755,
-            nlink: 2,
-            uid: 0,
-            gid: 0,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            crtime: now,
-            xattrs: BTreeMap::new(),
-            body: Body::Directory(Directory::new(ROOT)),
-        });
-        root.references.store(1, Ordering::Relaxed);
+        let root = new(FileKind::Directory, 0o755, 0);
+        fs.new_node(
+            Caller::default(),
+            &root,
+            2,
+            Body::Directory(Directory::new(ROOT)),
+        );
         fs
     }
 
@@ -101,7 +97,7 @@ impl MemFs {
         &self.nodes[(ino.0 % SHARDS as u64) as usize]
     }
 
-    fn node(&self, ino: Ino) -> Result<Arc<Node>> {
+    fn find(&self, ino: Ino) -> Result<Arc<Node>> {
         self.shard(ino)
             .read()
             .get(&ino.0)
@@ -109,20 +105,47 @@ impl MemFs {
             .ok_or(Error::Stale)
     }
 
+    fn node(&self, ino: Ino) -> Result<Arc<Node>> {
+        let node = self.find(ino)?;
+        if node.damaged.load(Ordering::Relaxed) {
+            return Err(Error::corrupt(format_args!("inode {} is damaged", ino.0)));
+        }
+        Ok(node)
+    }
+
+    /// Makes everything but listing fail for this inode from now on, as for one that cannot be read.
+    pub fn damage(&self, ino: Ino) -> Result<()> {
+        self.find(ino)?.damaged.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// References to this inode that were not given back.
+    pub fn references(&self, ino: Ino) -> Result<u64> {
+        Ok(self.find(ino)?.references.load(Ordering::Acquire))
+    }
+
     /// Makes an inode with one reference.
-    fn new_node(
-        &self,
-        kind: FileKind,
-        rdev: DeviceNumber,
-        state: impl FnOnce(Timestamp) -> State,
-    ) -> Arc<Node> {
+    fn new_node(&self, owner: Caller, new: &NewNode, nlink: u32, body: Body) -> Arc<Node> {
         let ino = Ino(self.next_ino.fetch_add(1, Ordering::Relaxed));
+        let now = self.now();
         let node = Arc::new(Node {
             ino,
-            kind,
-            rdev,
+            kind: new.kind,
+            rdev: new.rdev,
             references: AtomicU64::new(1),
-            state: RwLock::new(state(self.now())),
+            damaged: AtomicBool::new(false),
+            state: RwLock::new(State {
+                perm: new.perm & !new.umask & 0o7777,
+                nlink,
+                uid: owner.uid,
+                gid: owner.gid,
+                atime: now,
+                mtime: now,
+                ctime: now,
+                crtime: now,
+                xattrs: BTreeMap::new(),
+                body,
+            }),
         });
         self.live.fetch_add(1, Ordering::Relaxed);
         self.shard(ino).write().insert(ino.0, node.clone());
@@ -149,7 +172,7 @@ impl MemFs {
     }
 
     fn unreference(&self, ino: Ino, count: u64) {
-        let Ok(node) = self.node(ino) else { return };
+        let Ok(node) = self.find(ino) else { return };
         let before = node
             .references
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
@@ -159,157 +182,14 @@ impl MemFs {
             self.reap(&node);
         }
     }
-
-    /// Makes an inode and its name. Takes a reference.
-    fn make(
-        &self,
-        caller: Caller,
-        parent: Ino,
-        name: &[u8],
-        kind: FileKind,
-        perm: u16,
-        rdev: DeviceNumber,
-        body: Body,
-    ) -> Result<Entry> {
-        check_name(name)?;
-        let _tree = self.tree.lock();
-        let parent = self.node(parent)?;
-        let (parent_perm, parent_gid) = {
-            let state = parent.state.read();
-            if state.directory()?.get(name).is_some() {
-                return Err(Error::Exists);
-            }
-            // A removed directory that somebody still works in.
-            if state.nlink == 0 {
-                return Err(Error::NotFound);
-            }
-            (state.perm, state.gid)
-        };
-        let inherits = parent_perm & 0o2000 != 0;
-        let is_dir = kind == FileKind::Directory;
-        let node = self.new_node(kind, rdev, |now| State {
-            perm: if inherits && is_dir {
-                perm | 0o2000
-            } else {
-                perm
-            },
-            nlink: if is_dir { 2 } else { 1 },
-            uid: caller.uid,
-            gid: if inherits { parent_gid } else { caller.gid },
-            atime: now,
-            mtime: now,
-            ctime: now,
-            crtime: now,
-            xattrs: BTreeMap::new(),
-            body,
-        });
-        let mut state = parent.state.write();
-        state.directory_mut()?.insert(name, node.ino, kind);
-        state.nlink += u32::from(is_dir);
-        state.modified(self.now());
-        drop(state);
-        Ok(Entry { attr: node.attr() })
-    }
-
-    /// Takes one name away from an inode; a directory loses all.
-    fn drop_link(&self, node: &Node) {
-        {
-            let mut state = node.state.write();
-            state.nlink = if node.kind == FileKind::Directory {
-                0
-            } else {
-                state.nlink.saturating_sub(1)
-            };
-            state.changed(self.now());
-        }
-        self.reap(node);
-    }
-
-    fn remove(&self, parent: Ino, name: &[u8], directory: bool) -> Result<()> {
-        check_name(name)?;
-        let _tree = self.tree.lock();
-        let parent = self.node(parent)?;
-        let node = self.child(&parent, name)?;
-        match (directory, node.kind == FileKind::Directory) {
-            (true, false) => return Err(Error::NotDirectory),
-            (false, true) => return Err(Error::IsDirectory),
-            (true, true) if !node.state.read().directory()?.is_empty() => {
-                return Err(Error::NotEmpty);
-            }
-            _ => {}
-        }
-        {
-            let mut state = parent.state.write();
-            state.directory_mut()?.remove(name);
-            state.nlink -= u32::from(directory);
-            state.modified(self.now());
-        }
-        self.drop_link(&node);
-        Ok(())
-    }
-
-    fn child(&self, parent: &Node, name: &[u8]) -> Result<Arc<Node>> {
-        let ino = parent
-            .state
-            .read()
-            .directory()?
-            .get(name)
-            .ok_or(Error::NotFound)?;
-        self.node(ino)
-    }
-
-    /// True if `ino` is `under` or below it.
-    fn is_below(&self, ino: Ino, under: Ino) -> Result<bool> {
-        let mut at = ino;
-        loop {
-            if at == under {
-                return Ok(true);
-            }
-            if at == ROOT {
-                return Ok(false);
-            }
-            at = self.node(at)?.state.read().directory()?.parent;
-        }
-    }
-
-    /// Replaces (or makes) the name in `parent`, keeping the parent's count of subdirectories and the
-    /// moved directory's way up.
-    fn put(&self, parent: &Node, name: &[u8], node: &Node, replaced: Option<&Node>) -> Result<()> {
-        let is_dir = node.kind == FileKind::Directory;
-        let was_dir = replaced.is_some_and(|n| n.kind == FileKind::Directory);
-        let now = self.now();
-        {
-            let mut state = parent.state.write();
-            state.directory_mut()?.insert(name, node.ino, node.kind);
-            state.nlink = state.nlink + u32::from(is_dir) - u32::from(was_dir);
-            state.modified(now);
-        }
-        let mut state = node.state.write();
-        state.changed(now);
-        if is_dir {
-            state.directory_mut()?.parent = parent.ino;
-        }
-        Ok(())
-    }
-
-    fn take_away(&self, parent: &Node, name: &[u8], node: &Node) -> Result<()> {
-        let mut state = parent.state.write();
-        state.directory_mut()?.remove(name);
-        state.nlink -= u32::from(node.kind == FileKind::Directory);
-        state.modified(self.now());
-        Ok(())
-    }
 }
 
-fn check_name(name: &[u8]) -> Result<()> {
-    match name {
-        [] => Err(Error::NotFound),
-        b"." | b".." => Err(Error::Invalid("a name made of dots")),
-        _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
-        _ if name.iter().any(|b| matches!(b, b'/' | 0)) => {
-            Err(Error::Invalid("a slash or a zero in a name"))
-        }
-        _ => Ok(()),
+fn new(kind: FileKind, perm: u16, umask: u16) -> NewNode {
+    NewNode {
+        kind,
+        perm,
+        umask,
+        rdev: DeviceNumber::default(),
     }
 }
 
@@ -411,8 +291,7 @@ impl FileSystem for MemFs {
             }
             _ => Body::Special,
         };
-        let perm = new.perm & !new.umask & 0o7777;
-        self.make(caller, parent, name, new.kind, perm, new.rdev, body)
+        self.make(caller, parent, name, new, body)
     }
 
     fn mkdir(
@@ -424,9 +303,13 @@ impl FileSystem for MemFs {
         umask: u16,
     ) -> Result<Entry> {
         let body = Body::Directory(Directory::new(parent));
-        let perm = perm & !umask & 0o7777;
-        let rdev = DeviceNumber::default();
-        self.make(caller, parent, name, FileKind::Directory, perm, rdev, body)
+        self.make(
+            caller,
+            parent,
+            name,
+            &new(FileKind::Directory, perm, umask),
+            body,
+        )
     }
 
     fn symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Entry> {
@@ -441,9 +324,7 @@ impl FileSystem for MemFs {
             caller,
             parent,
             name,
-            FileKind::Symlink,
-            0o777,
-            DeviceNumber::default(),
+            &new(FileKind::Symlink, 0o777, 0),
             body,
         )
     }
@@ -488,90 +369,17 @@ impl FileSystem for MemFs {
     fn rename(
         &self,
         caller: Caller,
-        (from_ino, from_name): (Ino, &[u8]),
-        (to_ino, to_name): (Ino, &[u8]),
+        from: (Ino, &[u8]),
+        to: (Ino, &[u8]),
         flags: RenameFlags,
     ) -> Result<()> {
-        check_name(from_name)?;
-        check_name(to_name)?;
-        let exchange = flags.contains(RenameFlags::EXCHANGE);
-        if exchange && flags.intersects(RenameFlags::NO_REPLACE | RenameFlags::WHITEOUT) {
-            return Err(Error::Invalid("rename flags that contradict each other"));
-        }
-        let tree = self.tree.lock();
-        let (from, to) = (self.node(from_ino)?, self.node(to_ino)?);
-        let node = self.child(&from, from_name)?;
-        let target = match self.child(&to, to_name) {
-            Ok(target) => Some(target),
-            Err(Error::NotFound) => None,
-            Err(error) => return Err(error),
-        };
-        if node.kind == FileKind::Directory && self.is_below(to_ino, node.ino)? {
-            return Err(Error::Invalid("a directory into itself"));
-        }
-        if to.state.read().nlink == 0 {
-            return Err(Error::NotFound);
-        }
-        if exchange {
-            let target = target.ok_or(Error::NotFound)?;
-            if target.kind == FileKind::Directory && self.is_below(from_ino, target.ino)? {
-                return Err(Error::Invalid("a directory into itself"));
-            }
-            self.put(&from, from_name, &target, Some(&node))?;
-            return self.put(&to, to_name, &node, Some(&target));
-        }
-        if let Some(target) = &target {
-            if flags.contains(RenameFlags::NO_REPLACE) {
-                return Err(Error::Exists);
-            }
-            if target.ino == node.ino {
-                return Ok(());
-            }
-            match (
-                node.kind == FileKind::Directory,
-                target.kind == FileKind::Directory,
-            ) {
-                (true, false) => return Err(Error::NotDirectory),
-                (false, true) => return Err(Error::IsDirectory),
-                (true, true) if !target.state.read().directory()?.is_empty() => {
-                    return Err(Error::NotEmpty);
-                }
-                _ => {}
-            }
-        }
-        self.take_away(&from, from_name, &node)?;
-        self.put(&to, to_name, &node, target.as_deref())?;
-        if let Some(target) = target {
-            self.drop_link(&target);
-        }
-        drop(tree);
-        if flags.contains(RenameFlags::WHITEOUT) {
-            let new = NewNode {
-                kind: FileKind::CharDevice,
-                perm: 0,
-                umask: 0,
-                rdev: DeviceNumber::default(),
-            };
-            let entry = self.mknod(caller, from_ino, from_name, &new)?;
-            self.forget(entry.attr.ino, 1);
-        }
-        Ok(())
+        self.move_name(caller, from, to, flags)
     }
 
     fn tmpfile(&self, caller: Caller, parent: Ino, perm: u16, umask: u16) -> Result<Entry> {
         self.node(parent)?.state.read().directory()?;
-        let node = self.new_node(FileKind::Regular, DeviceNumber::default(), |now| State {
-            perm: perm & !umask & 0o7777,
-            nlink: 0,
-            uid: caller.uid,
-            gid: caller.gid,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            crtime: now,
-            xattrs: BTreeMap::new(),
-            body: Body::File(Content::default()),
-        });
+        let new = new(FileKind::Regular, perm, umask);
+        let node = self.new_node(caller, &new, 0, Body::File(Content::default()));
         Ok(Entry { attr: node.attr() })
     }
 
@@ -619,7 +427,7 @@ impl FileSystem for MemFs {
         let node = self.node(ino)?;
         let mut state = node.state.write();
         let content = state.file_mut()?;
-        let aligned = offset % 4096 == 0 && len % 4096 == 0;
+        let aligned = offset.is_multiple_of(4096) && len.is_multiple_of(4096);
         match what {
             Allocate::Collapse | Allocate::Insert if !aligned => {
                 return Err(Error::Invalid("not whole blocks"));

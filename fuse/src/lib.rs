@@ -28,6 +28,7 @@ mod features;
 mod listing;
 pub mod mount;
 mod notices;
+mod operations;
 mod room;
 pub mod unmount;
 

@@ -16,8 +16,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use vfs::FileSystem;
 
-use crate::adapter::Adapter;
 use crate::notices::Notices;
+use crate::operations::Adapter;
 use crate::unmount;
 
 /// How often background work is offered a turn ([`FileSystem::tick`]).

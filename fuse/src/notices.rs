@@ -21,8 +21,8 @@ use fuser::{INodeNo, Notifier, ReplyLseek};
 use rustc_hash::FxHashSet;
 use vfs::{FileSystem, Ino, Seek};
 
-use crate::adapter::answer_seek;
 use crate::attr::Numbers;
+use crate::operations::answer_seek;
 
 const SHARDS: usize = 16;
 

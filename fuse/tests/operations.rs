@@ -13,7 +13,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RenameFlags, XattrFlags};
 use rustix::io::Errno;
 use support::{Mount, mount, options};
-use vfs::FileSystem;
+use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode};
 
 /// Runs `test` on a mount with and on one without the kernel's writeback cache.
 fn both(test: impl Fn(&Mount)) {
@@ -447,5 +447,41 @@ fn the_blocks_of_a_file_that_stays_open_become_known() {
             std::thread::sleep(Duration::from_millis(10));
         }
         panic!("{} blocks of 512 bytes", file.metadata().unwrap().blocks());
+    });
+}
+
+#[test]
+fn a_name_whose_inode_cannot_be_read_is_still_listed() {
+    both(|m| {
+        // Made behind the kernel's back, so that it knows none of them.
+        let new = NewNode {
+            kind: FileKind::Regular,
+            perm: 0o644,
+            umask: 0,
+            rdev: DeviceNumber::default(),
+        };
+        let [_, ino, _] = [b"a", b"b", b"c"].map(|name| {
+            let entry = m.fs.mknod(Caller::default(), m.fs.root(), name, &new);
+            entry.unwrap().attr.ino
+        });
+        m.fs.damage(ino).unwrap();
+        for _ in 0..3 {
+            let listed: Vec<_> = fs::read_dir(m.dir.path())
+                .unwrap()
+                .map(|entry| {
+                    let entry = entry.unwrap();
+                    let is_file = entry.file_type().unwrap().is_file();
+                    let number = std::os::unix::fs::DirEntryExt::ino(&entry);
+                    let name = entry.file_name().into_string().unwrap();
+                    (name, is_file, number == ino.0)
+                })
+                .collect();
+            let expected = [("a", false), ("b", true), ("c", false)];
+            assert_eq!(listed, expected.map(|(name, b)| (name.to_owned(), true, b)));
+        }
+        assert_eq!(number(fs::metadata(m.path("b"))), Some(libc::EUCLEAN));
+        // The reference taken by making it stays, whatever the kernel believes to have and forgets.
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(m.fs.references(ino), Ok(1));
     });
 }

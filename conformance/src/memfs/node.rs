@@ -1,7 +1,7 @@
 //! What is an inode made of?
 
 use std::collections::BTreeMap;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use parking_lot::RwLock;
 use vfs::{Attr, DeviceNumber, Error, FileKind, Ino, Result, Timestamp};
@@ -22,7 +22,12 @@ pub(super) const FIRST: u64 = 3;
 
 impl Directory {
     pub(super) fn new(parent: Ino) -> Self {
-        Directory { by_name: BTreeMap::new(), by_position: BTreeMap::new(), next: FIRST, parent }
+        Directory {
+            by_name: BTreeMap::new(),
+            by_position: BTreeMap::new(),
+            next: FIRST,
+            parent,
+        }
     }
     pub(super) fn get(&self, name: &[u8]) -> Option<Ino> {
         self.by_name.get(name).map(|&(_, ino)| ino)
@@ -78,6 +83,7 @@ pub(super) struct Node {
     pub(super) rdev: DeviceNumber,
     /// Lookups and opens not yet given back.
     pub(super) references: AtomicU64,
+    pub(super) damaged: AtomicBool,
     pub(super) state: RwLock<State>,
 }
 

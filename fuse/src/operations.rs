@@ -1,0 +1,233 @@
+//! What has to be done around a file system's own operations to serve FUSE?
+//!
+//! The state of a served file system and the steps several requests share: making nodes, writing,
+//! killing privileges, and answering. [`crate::adapter`] says which request needs which.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use fuser::{Errno, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
+use vfs::{
+    Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags,
+};
+
+use crate::attr::{Numbers, unpack};
+use crate::capability::Capabilities;
+use crate::errno;
+use crate::features::Agreed;
+use crate::listing::Ungranted;
+use crate::notices::{self, Notices, SeekJob};
+use crate::room::Room;
+
+/// How long the kernel may believe a name or an attribute without asking. The kernel is the only one
+/// who changes a mounted volume, so this is "as long as it likes"; a day, to keep its timer
+/// arithmetic far from any limit.
+pub(crate) const TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// Serves one file system.
+pub(crate) struct Adapter {
+    pub(crate) fs: Arc<dyn FileSystem>,
+    pub(crate) numbers: Numbers,
+    pub(crate) writeback: bool,
+    pub(crate) agreed: Agreed,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) ungranted: Ungranted,
+    pub(crate) room: Room,
+    pub(crate) notices: Arc<Notices>,
+    /// Where seeks go that must wait for the kernel's cache; none without one.
+    pub(crate) seeker: Option<Sender<SeekJob>>,
+}
+
+impl Adapter {
+    pub(crate) fn new(
+        fs: Arc<dyn FileSystem>,
+        writeback: bool,
+        notices: Arc<Notices>,
+    ) -> io::Result<Self> {
+        let numbers = Numbers::new(fs.root());
+        let seeker = if writeback {
+            Some(notices::seeker(fs.clone(), numbers, notices.clone())?)
+        } else {
+            None
+        };
+        Ok(Adapter {
+            fs,
+            numbers,
+            writeback,
+            agreed: Agreed::default(),
+            capabilities: Capabilities::default(),
+            ungranted: Ungranted::default(),
+            room: Room::default(),
+            notices,
+            seeker,
+        })
+    }
+
+    pub(crate) fn ino(&self, ino: INodeNo) -> Ino {
+        self.numbers.to_vfs(ino)
+    }
+
+    pub(crate) fn reply_entry(
+        &self,
+        what: &str,
+        ino: Ino,
+        result: Result<Entry>,
+        reply: ReplyEntry,
+    ) {
+        match result {
+            Ok(entry) => reply.entry(
+                &TTL,
+                &self.numbers.attr(&entry.attr),
+                Generation(u64::from(entry.attr.generation)),
+            ),
+            Err(error) => reply.error(failed(what, ino, &error)),
+        }
+    }
+
+    pub(crate) fn make(
+        &self,
+        req: &Request,
+        parent: Ino,
+        name: &OsStr,
+        new: &NewNode,
+    ) -> Result<Entry> {
+        self.room
+            .with(|| self.fs.mknod(caller(req), parent, name.as_bytes(), new))
+    }
+
+    /// Writes all of `data`, or for a program's own write as much as there is room for. The kernel's
+    /// cache does not look at how much of a page was taken: there it is all or an error.
+    pub(crate) fn store(
+        &self,
+        ino: Ino,
+        offset: u64,
+        data: &[u8],
+        flags: WriteFlags,
+    ) -> Result<usize> {
+        self.capabilities.drop_from(&*self.fs, ino)?;
+        let from_cache = flags.contains(WriteFlags::FROM_CACHE);
+        let mut done = 0;
+        loop {
+            let (at, rest) = (offset.saturating_add(done as u64), &data[done..]);
+            let length = self.room.with(|| self.fs.write(ino, at, rest, flags))?;
+            done += length.min(rest.len());
+            if done == data.len() || !from_cache {
+                break;
+            }
+            if length == 0 {
+                return Err(Error::NoSpace);
+            }
+        }
+        if from_cache {
+            self.notices.written_back(self.numbers.to_fuse(ino));
+        }
+        Ok(done)
+    }
+
+    /// What goes with a truncation and with a change of owner: file capabilities go, suid and sgid may.
+    pub(crate) fn truncating_or_owning(
+        &self,
+        req: &Request,
+        ino: Ino,
+        set: &mut SetAttr,
+    ) -> Result<()> {
+        let owning = set.uid.is_some() || set.gid.is_some();
+        if !owning && set.size.is_none() {
+            return Ok(());
+        }
+        self.capabilities.drop_from(&*self.fs, ino)?;
+        // The kernel says which truncations are by somebody privileged (`FATTR_KILL_SUIDGID`), but
+        // fuser 0.18 does not pass that on; the super-user is the one who is.
+        set.kill_suid_sgid = if owning {
+            self.fs.getattr(ino)?.kind != FileKind::Directory
+        } else {
+            req.uid() != 0
+        };
+        Ok(())
+    }
+}
+
+/// The number to answer with; a fault of the image or the device is also logged, with its text.
+pub(crate) fn failed(what: &str, ino: Ino, error: &Error) -> Errno {
+    if errno::is_fault(error) {
+        log::error!("{what}, inode {}: {error}", ino.0);
+    }
+    errno::reply(error)
+}
+
+pub(crate) fn reply_empty(what: &str, ino: Ino, result: Result<()>, reply: ReplyEmpty) {
+    match result {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(failed(what, ino, &error)),
+    }
+}
+
+pub(crate) fn reply_xattr(
+    what: &str,
+    ino: Ino,
+    result: Result<Vec<u8>>,
+    size: u32,
+    reply: ReplyXattr,
+) {
+    match result {
+        Ok(value) => match u32::try_from(value.len()) {
+            Ok(length) if size == 0 => reply.size(length),
+            Ok(length) if length <= size => reply.data(&value),
+            _ => reply.error(errno::reply(&Error::Range)),
+        },
+        Err(error) => reply.error(failed(what, ino, &error)),
+    }
+}
+
+/// Answers `SEEK_DATA` and `SEEK_HOLE` from what the file system knows now.
+pub(crate) fn answer_seek(fs: &dyn FileSystem, job: SeekJob) {
+    let found = fs
+        .seek(job.ino, job.offset, job.what)
+        .and_then(|found| i64::try_from(found).map_err(|_| Error::PastEnd));
+    match found {
+        Ok(offset) => job.reply.offset(offset),
+        Err(error) => job.reply.error(failed("lseek", job.ino, &error)),
+    }
+}
+
+pub(crate) fn caller(req: &Request) -> Caller {
+    Caller {
+        uid: req.uid(),
+        gid: req.gid(),
+    }
+}
+
+/// The low 12 bits: permissions, suid, sgid, sticky.
+pub(crate) fn perm(mode: u32) -> u16 {
+    (mode & 0o7777) as u16
+}
+
+pub(crate) fn new_node(mode: u32, umask: u32, rdev: u32) -> Result<NewNode> {
+    // The kind is in bits 12 to 15; no kind at all means a regular file, as in mknod(2).
+    let kind = match (mode & 0o170000) as u16 {
+        0 => FileKind::Regular,
+        bits => FileKind::from_mode(bits).ok_or(Error::Invalid("mode names no kind of file"))?,
+    };
+    Ok(NewNode {
+        kind,
+        perm: perm(mode),
+        umask: perm(umask),
+        rdev: unpack(rdev),
+    })
+}
+
+pub(crate) fn allocate(mode: i32) -> Result<Allocate> {
+    let keep_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+    match mode & !libc::FALLOC_FL_KEEP_SIZE {
+        0 => Ok(Allocate::Reserve { keep_size }),
+        libc::FALLOC_FL_PUNCH_HOLE if keep_size => Ok(Allocate::PunchHole),
+        libc::FALLOC_FL_ZERO_RANGE => Ok(Allocate::Zero { keep_size }),
+        libc::FALLOC_FL_COLLAPSE_RANGE if !keep_size => Ok(Allocate::Collapse),
+        libc::FALLOC_FL_INSERT_RANGE if !keep_size => Ok(Allocate::Insert),
+        _ => Err(Error::Unsupported(format!("fallocate mode {mode:#x}"))),
+    }
+}
