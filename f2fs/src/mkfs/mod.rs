@@ -1,0 +1,171 @@
+//! How does an empty volume come to be?
+//!
+//! [`format()`] lays out a volume on any block device: the geometry and the reserve of `mkfs.f2fs`
+//! 1.15, its feature bits, its defaults. With the same identity, time and checkpoint version the two
+//! tools write the same bytes, but for the version text in the superblock.
+//!
+//! Left out: volumes over several devices, zoned devices, block sizes other than 4 KiB, case folding,
+//! and filling the volume with files.
+
+mod error;
+mod geometry;
+mod options;
+mod quota;
+mod tables;
+mod tree;
+
+use device::{BLOCK, BlockDevice, Clock, Lba, Tag};
+use format::superblock::{Features, SuperBlock};
+use format::{BLOCKS_PER_SEG, Block, BlockAddr};
+
+pub use error::MkfsError;
+pub use geometry::{Geometry, MAX_BLOCKS};
+pub use options::{COLD_EXTENSIONS, HOT_EXTENSIONS, Options};
+
+use tree::FirstTree;
+
+/// Bytes of zeroes written at once.
+const CHUNK: usize = 4 << 20;
+
+/// What [`format()`] made.
+#[derive(Debug, Clone)]
+pub struct Summary {
+    /// Where everything lies, and how much is kept back.
+    pub geometry: Geometry,
+    /// The volume's identity, given or drawn.
+    pub uuid: [u8; 16],
+    /// Feature bits.
+    pub features: Features,
+    /// Blocks users may fill, those in use included.
+    pub user_blocks: u64,
+    /// Blocks in use.
+    pub used_blocks: u64,
+    /// Version of the first checkpoint.
+    pub checkpoint_version: u64,
+}
+
+/// Makes an empty F2FS volume of the whole of `dev` (or of its first [`Options::blocks`]).
+///
+/// Old superblocks go first and new ones come last, each behind a flush: a format cut short leaves
+/// a device that nobody takes for a volume.
+///
+/// # Errors
+/// [`MkfsError`] names the option, the feature or the size that does not fit, before anything is
+/// written; [`MkfsError::Device`] if the device fails.
+pub fn format(
+    dev: &dyn BlockDevice,
+    clock: &dyn Clock,
+    opts: &Options,
+) -> Result<Summary, MkfsError> {
+    opts.check()?;
+    let available = dev.blocks();
+    let blocks = opts.blocks.unwrap_or(available);
+    if blocks > available {
+        return Err(MkfsError::PastEnd { asked: blocks, available });
+    }
+    let geometry = Geometry::plan(blocks, opts)?;
+    let uuid = match opts.uuid {
+        Some(uuid) => uuid,
+        None => drawn_uuid(device::rng::entropy()?),
+    };
+    let version = match opts.checkpoint_version {
+        Some(v) => v,
+        None => drawn_version(device::rng::entropy()?),
+    };
+
+    let sb_block = tables::superblock(&geometry, &uuid, opts);
+    let sb = SuperBlock::check(&sb_block)?;
+    let now = clock.now().secs.cast_unsigned();
+    let first = FirstTree::grow(&sb, geometry.logs, opts, now);
+    let pack = tables::pack(&sb, &geometry, opts, &first, version.into());
+
+    let out = Writer { dev };
+    if !opts.assume_zeroed {
+        // From here until the new superblocks stand, the device is nobody's volume. What lies before
+        // segment 0 may carry another file system's signature.
+        out.zero(0, u64::from(BLOCKS_PER_SEG.min(sb.cp.0)))?;
+        dev.flush(Tag::default())?;
+        if opts.discard {
+            dev.discard(Lba(0), blocks, Tag::default())?;
+        }
+        // A discard promises no zeroes.
+        out.zero_tables(&sb, &first)?;
+    }
+    for (n, nat) in first.nat_blocks() {
+        out.write(sb.nat_block(n, false), &nat)?;
+    }
+    for (addr, block) in &first.blocks {
+        out.write(*addr, block)?;
+    }
+    out.write_all(sb.cp, &pack.first)?;
+    if let Some((at, bits)) = &pack.nat_bits {
+        out.write_all(sb.cp.plus(*at), bits)?;
+    }
+    out.write_all(sb.cp.plus(BLOCKS_PER_SEG), &pack.second)?;
+    dev.flush(Tag::default())?;
+    out.write(BlockAddr(1), &sb_block)?;
+    out.write(BlockAddr(0), &sb_block)?;
+    dev.flush(Tag::default())?;
+
+    Ok(Summary {
+        uuid,
+        features: sb.features,
+        user_blocks: pack.checkpoint.user_blocks,
+        used_blocks: pack.checkpoint.valid_blocks,
+        checkpoint_version: pack.checkpoint.version,
+        geometry,
+    })
+}
+
+/// A random UUID, version 4 (RFC 9562).
+fn drawn_uuid(mut bytes: [u8; 16]) -> [u8; 16] {
+    bytes[6] = bytes[6] & 0x0F | 0x40;
+    bytes[8] = bytes[8] & 0x3F | 0x80;
+    bytes
+}
+
+/// Odd and below 2^31. Nodes of an earlier volume on this device carry another one, so they are
+/// never replayed; and the footer's upper half stays free for the checkpoint's checksum.
+fn drawn_version(bytes: [u8; 16]) -> u32 {
+    let [a, b, c, d, ..] = bytes;
+    u32::from_le_bytes([a, b, c, d]) >> 1 | 1
+}
+
+struct Writer<'a> {
+    dev: &'a dyn BlockDevice,
+}
+
+impl Writer<'_> {
+    fn write(&self, at: BlockAddr, block: &Block) -> Result<(), MkfsError> {
+        Ok(self.dev.write(Lba(at.0.into()), block, Tag::default())?)
+    }
+
+    fn write_all(&self, at: BlockAddr, blocks: &[Block]) -> Result<(), MkfsError> {
+        Ok(self.dev.write(Lba(at.0.into()), blocks.as_flattened(), Tag::default())?)
+    }
+
+    fn zero(&self, mut at: u64, mut blocks: u64) -> Result<(), MkfsError> {
+        let zeroes = vec![0; CHUNK.min(blocks as usize * BLOCK)];
+        while blocks > 0 {
+            let n = blocks.min((CHUNK / BLOCK) as u64);
+            self.dev.write(Lba(at), &zeroes[..n as usize * BLOCK], Tag::default())?;
+            at += n;
+            blocks -= n;
+        }
+        Ok(())
+    }
+
+    /// Zeroes both checkpoint packs, the copies of SIT and NAT that count, and the first segment of
+    /// the warm node log, where roll-forward looks for nodes to replay.
+    fn zero_tables(&self, sb: &SuperBlock, first: &FirstTree) -> Result<(), MkfsError> {
+        self.zero(sb.cp.0.into(), 2 * u64::from(BLOCKS_PER_SEG))?;
+        self.zero(sb.sit.0.into(), sb.sit_blocks().into())?;
+        for n in (0..sb.nat_blocks()).step_by(BLOCKS_PER_SEG as usize) {
+            self.zero(sb.nat_block(n, false).0.into(), BLOCKS_PER_SEG.into())?;
+        }
+        // Nodes an earlier volume left in later segments are told apart by the checkpoint's version.
+        self.zero(first.warm_node_head.0.into(), BLOCKS_PER_SEG.into())
+    }
+}
+
+const _: () = assert!(BLOCK == format::BLOCK);
