@@ -460,13 +460,11 @@ impl fuser::Filesystem for Adapter {
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let ino = self.ino(ino);
-        reply_xattr(
-            "getxattr",
-            ino,
-            self.fs.getxattr(ino, name.as_bytes()),
-            size,
-            reply,
-        );
+        let result = match name.as_bytes() {
+            capability::NAME => self.capabilities.get(&*self.fs, ino),
+            name => self.fs.getxattr(ino, name),
+        };
+        reply_xattr("getxattr", ino, result, size, reply);
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {

@@ -35,7 +35,7 @@ impl Capabilities {
             return Ok(());
         }
         // Marked first: a `setxattr` that comes between the removal and the mark must win.
-        self.shard(ino, |bare| bare.insert(ino.0));
+        self.bare(ino);
         match fs.removexattr(ino, NAME) {
             Ok(()) | Err(Error::NoAttribute | Error::Unsupported(_)) => Ok(()),
             Err(error) => {
@@ -45,8 +45,64 @@ impl Capabilities {
         }
     }
 
+    /// The file's capabilities. The kernel asks before the first write to each file, so the answer
+    /// "none" is remembered too.
+    pub(crate) fn get(&self, fs: &dyn FileSystem, ino: Ino) -> Result<Vec<u8>> {
+        if self.shard(ino, |bare| bare.contains(&ino.0)) {
+            return Err(Error::NoAttribute);
+        }
+        // Marked first, for the same reason as above.
+        self.bare(ino);
+        let result = fs.getxattr(ino, NAME);
+        if !matches!(result, Err(Error::NoAttribute | Error::Unsupported(_))) {
+            self.unknown(ino);
+        }
+        result
+    }
+
+    /// The file was just made, so it has none.
+    pub(crate) fn bare(&self, ino: Ino) {
+        self.shard(ino, |bare| bare.insert(ino.0));
+    }
+
     /// The file may have capabilities again (one was set), or is gone.
     pub(crate) fn unknown(&self, ino: Ino) {
         self.shard(ino, |bare| bare.remove(&ino.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use conformance::memfs::MemFs;
+    use vfs::{Caller, DeviceNumber, FileKind, NewNode, XattrFlags};
+
+    #[test]
+    fn capabilities_are_known_dropped_and_found_again() {
+        let fs = MemFs::new(1 << 20);
+        let new = NewNode {
+            kind: FileKind::Regular,
+            perm: 0o644,
+            umask: 0,
+            rdev: DeviceNumber::default(),
+        };
+        let ino = fs
+            .mknod(Caller::default(), fs.root(), b"f", &new)
+            .unwrap()
+            .attr
+            .ino;
+        let set = || {
+            fs.setxattr(ino, NAME, b"value", XattrFlags::empty())
+                .unwrap()
+        };
+        let capabilities = Capabilities::default();
+        set();
+        assert_eq!(capabilities.get(&fs, ino).unwrap(), b"value");
+        capabilities.drop_from(&fs, ino).unwrap();
+        assert_eq!(fs.getxattr(ino, NAME), Err(Error::NoAttribute));
+        assert_eq!(capabilities.get(&fs, ino), Err(Error::NoAttribute));
+        set();
+        capabilities.unknown(ino);
+        assert_eq!(capabilities.get(&fs, ino).unwrap(), b"value");
     }
 }

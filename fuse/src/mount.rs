@@ -138,6 +138,12 @@ pub enum MountError {
         /// What is wrong with it.
         error: io::Error,
     },
+    /// A mount is already there, but the process that served it is gone.
+    #[error("{dir}: still mounted, but its process is gone; unmount it first (fusermount3 -u {dir})", dir = dir.display())]
+    Dead {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// The place to mount on is not a directory.
     #[error("{dir}: not a directory", dir = dir.display())]
     NotADirectory {
@@ -207,9 +213,12 @@ pub fn mount(
     dir: &Path,
     options: &MountOptions,
 ) -> Result<Mounted, MountError> {
-    let bad = |error| MountError::Directory {
-        dir: dir.to_owned(),
-        error,
+    let bad = |error: io::Error| {
+        let dir = dir.to_owned();
+        match error.raw_os_error() {
+            Some(libc::ENOTCONN) => MountError::Dead { dir },
+            _ => MountError::Directory { dir, error },
+        }
     };
     if !dir.metadata().map_err(bad)?.is_dir() {
         return Err(MountError::NotADirectory {

@@ -95,8 +95,10 @@ impl Adapter {
         name: &OsStr,
         new: &NewNode,
     ) -> Result<Entry> {
-        self.room
-            .with(|| self.fs.mknod(caller(req), parent, name.as_bytes(), new))
+        let make = || self.fs.mknod(caller(req), parent, name.as_bytes(), new);
+        let entry = self.room.with(make)?;
+        self.capabilities.bare(entry.attr.ino);
+        Ok(entry)
     }
 
     /// Writes all of `data`, or for a program's own write as much as there is room for. The kernel's

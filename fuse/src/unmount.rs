@@ -155,6 +155,18 @@ fn by_fusermount(dir: &Path, lazy: bool) -> io::Result<()> {
     Err(io::Error::other(text))
 }
 
+/// The directory's one name. A mount whose process died cannot be entered, but its parent can.
+fn absolute(dir: &Path) -> io::Result<PathBuf> {
+    dir.canonicalize()
+        .or_else(|error| match (dir.parent(), dir.file_name()) {
+            (Some(parent), Some(name)) if parent.as_os_str().is_empty() => {
+                Ok(std::env::current_dir()?.join(name))
+            }
+            (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
+            _ => Err(error),
+        })
+}
+
 /// Ends the mount of `kind` (as `fuse.joulefs`) at `dir` and waits until its process has written the
 /// last checkpoint and released the image, at most `patience`.
 ///
@@ -164,7 +176,7 @@ pub fn unmount(dir: &Path, kind: &str, patience: Duration) -> Result<MountedAt, 
         dir: dir.to_owned(),
         error,
     };
-    let absolute = dir.canonicalize().map_err(refused)?;
+    let absolute = absolute(dir).map_err(refused)?;
     let mount = mounted_at(&absolute)
         .map_err(refused)?
         .filter(|m| m.kind == kind)

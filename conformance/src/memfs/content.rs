@@ -252,3 +252,95 @@ impl Content {
         self.truncate(space, 0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::Rng;
+
+    /// The same operations on plain bytes.
+    fn apply(rng: &mut Rng, content: &mut Content, space: &Space, model: &mut Vec<u8>) {
+        let mut below = |n: usize| rng.index(n);
+        let offset = below(5 << 20);
+        let length = 1 + below(3 << 20);
+        let size = model.len();
+        match below(6) {
+            0 | 1 => {
+                let data: Vec<u8> = (0..length).map(|i| (i + offset) as u8 | 1).collect();
+                content.write(space, offset as u64, &data).unwrap();
+                model.resize(size.max(offset + length), 0);
+                model[offset..offset + length].copy_from_slice(&data);
+            }
+            2 => {
+                content.truncate(space, offset as u64);
+                model.resize(offset, 0);
+            }
+            3 => {
+                content.punch(space, offset as u64, length as u64);
+                model[offset.min(size)..(offset + length).min(size)].fill(0);
+            }
+            4 => {
+                let done = content.collapse(space, offset as u64, length as u64);
+                if offset + length < size {
+                    done.unwrap();
+                    model.drain(offset..offset + length);
+                } else {
+                    assert!(done.is_err());
+                }
+            }
+            _ => {
+                let done = content.insert(space, offset as u64, length as u64);
+                if offset < size && size < 16 << 20 {
+                    done.unwrap();
+                    model.splice(offset..offset, std::iter::repeat_n(0, length));
+                } else if offset >= size {
+                    assert!(done.is_err());
+                } else {
+                    content.truncate(space, offset as u64);
+                    model.truncate(offset);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn contents_are_those_of_plain_bytes_after_any_operations() {
+        let space = Space::new(1 << 30);
+        let mut rng = Rng::new(7);
+        let (mut content, mut model) = (Content::default(), Vec::new());
+        for step in 0..150 {
+            apply(&mut rng, &mut content, &space, &mut model);
+            assert_eq!(content.size, model.len() as u64, "step {step}");
+            let mut back = vec![0xee; model.len() + 10];
+            assert_eq!(content.read(0, &mut back), model.len(), "step {step}");
+            assert!(back[..model.len()] == model, "step {step}");
+            assert_eq!(space.pages() - space.free(), content.pages, "step {step}");
+            if let Ok(data) = content.seek(0, Seek::Data) {
+                assert!(
+                    model[..data as usize].iter().all(|&b| b == 0),
+                    "step {step}"
+                );
+            } else {
+                assert!(model.iter().all(|&b| b == 0), "step {step}");
+            }
+            if let Ok(hole) = content.seek(0, Seek::Hole) {
+                assert!(hole <= content.size, "step {step}");
+            }
+        }
+        content.clear(&space);
+        assert_eq!(space.free(), space.pages());
+    }
+
+    #[test]
+    fn a_write_without_room_changes_nothing() {
+        let space = Space::new(8192);
+        let mut content = Content::default();
+        content.write(&space, 0, &[1; 5000]).unwrap();
+        assert_eq!(content.write(&space, 4000, &[2; 5000]), Err(Error::NoSpace));
+        let mut back = [0; 6000];
+        assert_eq!(content.read(0, &mut back), 5000);
+        assert!(back[..5000].iter().all(|&b| b == 1));
+        content.write(&space, 4000, &[2; 4192]).unwrap();
+        assert_eq!(space.free(), 0);
+    }
+}
