@@ -132,19 +132,6 @@ pub fn nat_bits_blocks(nat_blocks: u32) -> u32 {
     (8 + 2 * (nat_blocks / 8)).div_ceil(BLOCK as u32)
 }
 
-/// Which NAT blocks have no free entry, and which have no used one: (full, empty), least significant
-/// bit first.
-pub fn nat_bits_of(img: &Image<'_>) -> Result<(Vec<u8>, Vec<u8>), FsckError> {
-    let bytes = img.sb.nat_blocks() as usize / 8;
-    let (mut full, mut empty) = (vec![0; bytes], vec![0; bytes]);
-    for n in 0..img.sb.nat_blocks() {
-        let used = nat_used(img, n)?;
-        bits::lsb_put(&mut full, n as usize, used == NAT_ENTRIES);
-        bits::lsb_put(&mut empty, n as usize, used == 0);
-    }
-    Ok((full, empty))
-}
-
 /// Entries in use of a NAT block; number 0 counts as used.
 fn nat_used(img: &Image<'_>, n: u32) -> Result<u32, FsckError> {
     let mut used = img.nat_live(n)?.len() as u32;

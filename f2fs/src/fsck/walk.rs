@@ -26,6 +26,12 @@ pub struct Walked {
     pub classes: BTreeMap<SegNo, Class>,
     /// Counts.
     pub counts: Counts,
+    /// Inodes reached.
+    pub inodes: NumberSet,
+    /// Directories reached.
+    pub dirs: NumberSet,
+    /// Summaries of the blocks reached in the segments of the logs.
+    pub log_entries: [BTreeMap<u16, Summary>; 6],
 }
 
 /// Links of an inode that is no directory.
@@ -46,8 +52,6 @@ pub struct Walk<'i, 'd> {
     pub(super) report: &'i mut Report,
     options: &'i Options<'i>,
     pub(super) seen: Walked,
-    inodes: NumberSet,
-    dirs: NumberSet,
     links: BTreeMap<Ino, Links>,
     waiting: Vec<Waiting>,
 }
@@ -59,8 +63,6 @@ pub fn walk(img: &Image<'_>, report: &mut Report, options: &Options<'_>) -> Resu
         report,
         options,
         seen: Walked::default(),
-        inodes: NumberSet::default(),
-        dirs: NumberSet::default(),
         links: BTreeMap::new(),
         waiting: Vec::new(),
     };
@@ -80,7 +82,7 @@ pub fn walk(img: &Image<'_>, report: &mut Report, options: &Options<'_>) -> Resu
     }
     let orphans = img.orphans(w.report)?;
     for ino in orphans {
-        if w.inodes.has(ino.0) {
+        if w.seen.inodes.has(ino.0) {
             w.report.add(K::OrphanHasName { ino });
         } else if w.arrive(ino, Referrer::Orphan, None)?.is_some() {
             w.seen.counts.orphans += 1;
@@ -131,8 +133,8 @@ impl Walk<'_, '_> {
         from: Referrer,
         parent: Option<Ino>,
     ) -> Result<Option<u8>, FsckError> {
-        if self.inodes.has(ino.0) {
-            if self.dirs.has(ino.0) {
+        if self.seen.inodes.has(ino.0) {
+            if self.seen.dirs.has(ino.0) {
                 match from {
                     Referrer::Dentry { place, name } => {
                         self.report.add(K::DirectoryTwice { place, name, ino });
@@ -152,7 +154,7 @@ impl Walk<'_, '_> {
         let orphan = matches!(from, Referrer::Orphan);
         let named = matches!(from, Referrer::Dentry { .. });
         let Some(block) = self.claim_node(ino.nid(), ino, from, true)? else { return Ok(None) };
-        self.inodes.add(ino.0);
+        self.seen.inodes.add(ino.0);
         let raw = RawInode::of(&block);
         let links = raw.i_links.get();
         let Some(kind) = kind_of(raw.i_mode.get()) else { return Ok(None) };
@@ -161,7 +163,7 @@ impl Walk<'_, '_> {
         }
         if kind == DIR {
             self.seen.counts.dirs += 1;
-            self.dirs.add(ino.0);
+            self.seen.dirs.add(ino.0);
             self.waiting.push(Waiting { ino, parent });
         } else {
             self.seen.counts.files += 1;
@@ -225,11 +227,13 @@ impl Walk<'_, '_> {
             self.note_class(seg, Class::Node);
             self.seen.counts.nodes += 1;
             self.count_written();
+            let is = Summary { nid, version: 0, slot: 0 };
+            self.note_entry(seg, off, is);
             // Only the number counts: nothing reads the other fields of a node's summary.
             if let Some(stored) = img.summary(seg, off)?
                 && stored.nid != nid
             {
-                self.report.add(K::SummaryWrong { addr, stored, is: Summary { nid, version: 0, slot: 0 } });
+                self.report.add(K::SummaryWrong { addr, stored, is });
             }
             return Ok(Some(block));
         };
@@ -251,12 +255,19 @@ impl Walk<'_, '_> {
         self.note_class(seg, Class::Data);
         self.count_written();
         let is = Summary { nid: at.nid, version, slot: at.index as u16 };
+        self.note_entry(seg, off, is);
         if let Some(stored) = img.summary(seg, off)?
             && stored != is
         {
             self.report.add(K::SummaryWrong { addr, stored, is });
         }
         Ok(true)
+    }
+
+    fn note_entry(&mut self, seg: SegNo, off: u16, is: Summary) {
+        if let Some(log) = self.img.log_of(seg) {
+            self.seen.log_entries[log.index()].insert(off, is);
+        }
     }
 
     fn note_class(&mut self, seg: SegNo, class: Class) {

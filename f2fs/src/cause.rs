@@ -1,0 +1,73 @@
+//! Why a block was written or read: the meaning of a device tag's cause.
+
+use device::Tag;
+use format::Ino;
+
+macro_rules! causes {
+    ($($(#[$doc:meta])* $name:ident = $n:literal, $text:literal;)*) => {
+        /// Why a device operation was done.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Cause { $($(#[$doc])* $name = $n,)* }
+        impl Cause {
+            /// Every cause, in order.
+            pub const ALL: &[Cause] = &[$(Cause::$name,)*];
+            /// What a person reads.
+            pub fn text(self) -> &'static str {
+                match self { $(Cause::$name => $text,)* }
+            }
+        }
+    };
+}
+
+causes! {
+    /// Not said.
+    Other = 0, "other";
+    /// Contents of files.
+    UserData = 1, "user data";
+    /// Directory blocks.
+    Directory = 2, "directory blocks";
+    /// Node blocks written by the background or by a checkpoint.
+    Node = 3, "nodes";
+    /// Node blocks written because of an fsync.
+    FsyncNode = 4, "nodes for fsync";
+    /// Checkpoint packs.
+    Checkpoint = 5, "checkpoint packs";
+    /// Node address table.
+    Nat = 6, "NAT";
+    /// Segment information table.
+    Sit = 7, "SIT";
+    /// Segment summaries.
+    Ssa = 8, "segment summaries";
+    /// Data moved because space ran out.
+    ForegroundGcData = 9, "foreground cleaning, data";
+    /// Nodes moved because space ran out.
+    ForegroundGcNode = 10, "foreground cleaning, nodes";
+    /// Data moved ahead of time.
+    BackgroundGcData = 11, "background cleaning, data";
+    /// Nodes moved ahead of time.
+    BackgroundGcNode = 12, "background cleaning, nodes";
+    /// Replaying what fsync left after a power cut.
+    Recovery = 13, "recovery";
+    /// Making the file system.
+    Mkfs = 14, "mkfs";
+    /// Checking and repairing it.
+    Fsck = 15, "fsck";
+    /// The superblock.
+    Superblock = 16, "superblock";
+}
+
+impl Cause {
+    /// A tag for no inode in particular.
+    pub fn tag(self) -> Tag {
+        Tag { cause: self as u8, owner: 0 }
+    }
+    /// A tag for one inode.
+    pub fn of(self, ino: Ino) -> Tag {
+        Tag { cause: self as u8, owner: ino.0.into() }
+    }
+    /// The cause a tag's number names.
+    pub fn from_number(n: u8) -> Option<Self> {
+        Self::ALL.iter().copied().find(|c| *c as u8 == n)
+    }
+}

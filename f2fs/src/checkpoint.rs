@@ -1,0 +1,257 @@
+//! When is data durable? Writing a checkpoint.
+//!
+//! A checkpoint makes everything in memory durable at once: contents, nodes, both tables, the logs'
+//! positions. It is written into the pack that does not count, its tail last and between two
+//! flushes, so that after a power cut either it counts whole or the one before does.
+//!
+//! Contents of regular files go out too, before the nodes (Linux leaves them for later): a size that
+//! is durable never stands above blocks that are not.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+use device::Lba;
+use format::checkpoint::{Checkpoint, CpFlags, LogHead};
+use format::sit::{self, LogType, RawSitEntry, SIT_ENTRIES};
+use format::summary::{
+    self, JOURNAL_BYTES, SIT_JOURNAL, compact_blocks, encode_compact, encode_sit_journal,
+};
+use format::superblock::Features;
+use format::{BLOCK, Block, SegNo, bits, orphan};
+
+use crate::cause::Cause;
+use crate::error::{Error, Result};
+use crate::node::write::Mark;
+use crate::segment::Segments;
+use crate::volume::Volume;
+
+/// The checkpoint that counts, and what of it lives on in memory.
+pub struct PackState {
+    /// As last written or read.
+    pub checkpoint: Checkpoint,
+    /// It is in the second pack.
+    pub second: bool,
+    /// SIT entries that are in the journal and not in the table's blocks.
+    pub sit_journal: BTreeMap<SegNo, RawSitEntry>,
+    /// Kilobytes written over the volume's life, as Linux counts them.
+    pub kbytes_written: u64,
+}
+
+/// Why a checkpoint is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The volume goes on.
+    Running,
+    /// It is being unmounted: node summaries go into the pack.
+    Unmount,
+}
+
+impl Volume {
+    /// Writes a checkpoint, if anything changed since the last.
+    pub(crate) fn checkpoint(&self, reason: Reason) -> Result<()> {
+        let mut pack = self.cp.write();
+        if reason == Reason::Running && !self.changed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.checkpoint_locked(&mut pack, reason)
+    }
+
+    /// Writes a checkpoint; the caller has `cp` exclusive.
+    pub(crate) fn checkpoint_locked(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
+        self.check_writable()?;
+        self.flush_all_contents()?;
+        self.flush_all_nodes(Cause::Node)?;
+        let out = self.commit_pack(pack, reason);
+        if out.is_err() {
+            self.failed.store(true, Ordering::Release);
+        }
+        out
+    }
+
+    /// Writes every dirty node.
+    pub(crate) fn flush_all_nodes(&self, cause: Cause) -> Result<()> {
+        loop {
+            let dirty = self.nodes.dirty();
+            if dirty.iter().all(|n| !n.is_dirty()) {
+                return Ok(());
+            }
+            self.write_nodes(&dirty, Mark::Plain, cause)?;
+        }
+    }
+
+    fn commit_pack(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
+        let (nat_journal, nat_bitmap) = self.nat.flush()?;
+        let mut seg = self.seg.lock();
+        let seg = &mut *seg;
+        let mut cp = pack.checkpoint.clone();
+        let sit_journal = self.flush_sit(seg, &mut cp.sit_bitmap, &mut pack.sit_journal)?;
+        seg.summaries.write_all(&*self.dev, &self.sb)?;
+
+        let orphans: Vec<format::Ino> = self.orphans.lock().iter().copied().collect();
+        let orphan_blocks = orphan::encode(&orphans);
+        let (data_sums, compact) = data_summaries(seg, &nat_journal, &sit_journal);
+        let unmount = reason == Reason::Unmount;
+        let node_sums = if unmount { 3 } else { 0 };
+
+        cp.version += 1;
+        cp.valid_blocks = self.space.valid_blocks();
+        cp.valid_nodes = self.space.nodes();
+        cp.valid_inodes = self.space.inodes();
+        cp.free_segs = seg.table.free_segments() + seg.table.prefree_segments();
+        for (head, log) in cp.logs.iter_mut().zip(&seg.logs) {
+            if log.is_full() {
+                return Err(Error::no_space());
+            }
+            *head = LogHead { seg: log.seg, next: log.next, threaded: log.threaded };
+        }
+        let keep = CpFlags::LARGE_NAT_BITMAP | CpFlags::QUOTA_NEED_FSCK | CpFlags::FSCK | CpFlags::ERROR;
+        cp.flags = (cp.flags & keep) | CpFlags::CRC_RECOVERY;
+        cp.flags.set(CpFlags::UMOUNT, unmount);
+        cp.flags.set(CpFlags::ORPHAN, !orphans.is_empty());
+        cp.flags.set(CpFlags::COMPACT_SUM, compact);
+        if self.has(Features::QUOTA_INO) {
+            // Usage in quota files is not kept here: Linux must count anew.
+            cp.flags |= CpFlags::QUOTA_NEED_FSCK;
+        }
+        cp.start_sum = 1 + self.sb.cp_payload + orphan_blocks.len() as u32;
+        cp.pack_blocks = cp.start_sum + data_sums.len() as u32 + node_sums + 1;
+        if cp.pack_blocks > 512 {
+            return Err(Error::corrupt(format_args!("{} orphans do not fit a checkpoint", orphans.len())));
+        }
+        cp.next_free_nid = self.nat.next_free_hint();
+        cp.elapsed = self.mounted_seconds();
+        cp.nat_bitmap = nat_bitmap;
+
+        let mut bytes = cp.encode(&self.sb);
+        let head: Vec<u8> = bytes[..BLOCK].to_vec();
+        for b in orphan_blocks.iter().chain(&data_sums) {
+            bytes.extend_from_slice(b);
+        }
+        if unmount {
+            for log in &mut seg.logs[3..] {
+                summary::journal_mut(&mut log.summary).fill(0);
+            }
+            let hot = &mut seg.logs[LogType::HotNode.index()].summary;
+            summary::set_kbytes_written(summary::journal_mut(hot), pack.kbytes_written);
+            for log in &seg.logs[3..] {
+                bytes.extend_from_slice(&log.summary[..]);
+            }
+        }
+        let second = !pack.second;
+        let start = self.sb.cp.plus(if second { 512 } else { 0 });
+        let tag = Cause::Checkpoint.tag();
+        self.dev.write(Lba(start.0.into()), &bytes, tag)?;
+        self.dev.flush(tag)?;
+        let tail = start.plus(cp.pack_blocks - 1);
+        self.dev.write(Lba(tail.0.into()), &head, tag)?;
+        self.dev.flush(tag)?;
+
+        self.cp_ver.store(cp.version | u64::from(cp.crc) << 32, Ordering::Release);
+        pack.second = second;
+        pack.checkpoint = cp;
+        let freed = seg.table.commit();
+        self.changed.store(false, Ordering::Release);
+        self.last_checkpoint.store(self.monotonic_ms(), Ordering::Release);
+        self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
+        if self.options.discard {
+            self.discard_segments(&freed)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the device of freed segments, neighbours as one range.
+    fn discard_segments(&self, freed: &[SegNo]) -> Result<()> {
+        for run in freed.chunk_by(|a, b| a.0 + 1 == b.0) {
+            let at = self.sb.seg_start(run[0]);
+            self.dev.discard(Lba(at.0.into()), run.len() as u64 * 512, Cause::Checkpoint.tag())?;
+        }
+        Ok(())
+    }
+
+    /// Brings changed SIT entries to the journal or to the other copy of their block.
+    fn flush_sit(
+        &self,
+        seg: &Segments,
+        bitmap: &mut [u8],
+        journal: &mut BTreeMap<SegNo, RawSitEntry>,
+    ) -> Result<[u8; JOURNAL_BYTES]> {
+        let mut groups: BTreeMap<u32, Vec<SegNo>> = BTreeMap::new();
+        let changed: Vec<SegNo> = seg.table.changed().collect();
+        let new = changed.iter().filter(|s| !journal.contains_key(s)).count();
+        for s in &changed {
+            groups.entry(s.0 / SIT_ENTRIES).or_default().push(*s);
+        }
+        if journal.len() + new > SIT_JOURNAL {
+            for s in std::mem::take(journal).into_keys() {
+                let g = groups.entry(s.0 / SIT_ENTRIES).or_default();
+                if !g.contains(&s) {
+                    g.push(s);
+                }
+            }
+        }
+        let mut by_size: Vec<(u32, Vec<SegNo>)> = groups.into_iter().collect();
+        by_size.sort_by_key(|(n, g)| (g.len(), *n));
+        let mut blocks = Vec::new();
+        for (n, group) in by_size {
+            let extra = group.iter().filter(|s| !journal.contains_key(s)).count();
+            if journal.len() + extra <= SIT_JOURNAL {
+                for s in group {
+                    journal.insert(s, seg.table.segment(s).to_entry().to_raw());
+                }
+            } else {
+                blocks.push(n);
+            }
+        }
+        blocks.sort_unstable();
+        for n in blocks {
+            let mut b: Box<Block> = Box::new([0; 4096]);
+            for i in 0..SIT_ENTRIES {
+                let s = SegNo(n * SIT_ENTRIES + i);
+                if s.0 < self.sb.main_segs {
+                    sit::put(&mut b, i as usize, &seg.table.segment(s).to_entry().to_raw());
+                }
+            }
+            let second = !bits::msb_test(bitmap, n as usize);
+            let at = self.sb.sit_block(n, second);
+            self.dev.write(Lba(at.0.into()), &*b, Cause::Sit.tag())?;
+            bits::msb_put(bitmap, n as usize, second);
+            // What the block holds, the journal must not hold in an older state.
+            journal.retain(|s, _| s.0 / SIT_ENTRIES != n);
+        }
+        let entries: Vec<(SegNo, RawSitEntry)> = journal.iter().map(|(s, e)| (*s, *e)).collect();
+        Ok(encode_sit_journal(&entries))
+    }
+}
+
+/// The data logs' summary blocks, and whether they are compact (kernel: if two blocks suffice).
+fn data_summaries(
+    seg: &mut Segments,
+    nat: &[u8; JOURNAL_BYTES],
+    sit: &[u8; JOURNAL_BYTES],
+) -> (Vec<Block>, bool) {
+    let counts: Vec<usize> =
+        seg.logs[..3].iter().map(|l| if l.threaded { 512 } else { l.next.into() }).collect();
+    let total = counts.iter().sum();
+    if compact_blocks(total) < 3 {
+        let entries: Vec<_> = seg.logs[..3]
+            .iter()
+            .zip(&counts)
+            .flat_map(|(l, n)| (0..*n).map(|i| summary::get(&l.summary, i)))
+            .collect();
+        return (encode_compact(nat, sit, entries.into_iter()), true);
+    }
+    let blocks = seg.logs[..3]
+        .iter_mut()
+        .enumerate()
+        .map(|(k, l)| {
+            let journal = summary::journal_mut(&mut l.summary);
+            match LogType::ALL[k] {
+                LogType::HotData => journal.copy_from_slice(nat),
+                LogType::ColdData => journal.copy_from_slice(sit),
+                _ => journal.fill(0),
+            }
+            *l.summary
+        })
+        .collect();
+    (blocks, false)
+}

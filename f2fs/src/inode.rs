@@ -1,0 +1,296 @@
+//! Inodes in use: their locks, their references, and how their fields look from outside.
+//!
+//! An [`Inode`] can be dropped and made anew at any time unless it holds dirty contents or somebody
+//! has it; references (`lookup`, `open`) are counted apart, in a few bytes each, so that a kernel
+//! that remembers a million inodes does not keep a million of them here.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use format::inode::{Advise, Division, Inline, RawInode, extra_end};
+use format::{Block, Ino};
+use lru::LruCache;
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
+
+use crate::error::{At, Error, Result};
+use crate::node::cache::Node;
+use crate::volume::Volume;
+
+const SHARDS: usize = 16;
+/// Idle inodes kept.
+const CACHED: usize = 8192;
+
+/// A directory block in memory.
+pub struct DirBlock {
+    /// Its bytes.
+    pub bytes: Box<Block>,
+    /// Must be written.
+    pub dirty: bool,
+}
+
+/// What an inode's lock guards.
+#[derive(Default)]
+pub struct Content {
+    /// Dirty blocks of a regular file or symlink, by file block.
+    pub pages: BTreeMap<u64, Box<Block>>,
+    /// Blocks of a directory, clean and dirty.
+    pub dir: FxHashMap<u64, DirBlock>,
+}
+
+/// An inode in use.
+pub struct Inode {
+    /// Its number.
+    pub ino: Ino,
+    /// What it is.
+    pub kind: FileKind,
+    /// Its node.
+    pub node: Arc<Node>,
+    /// Guards contents, size and block map: shared to look, exclusive to change.
+    pub content: RwLock<Content>,
+    /// Dirty blocks in `content`.
+    pub dirty: AtomicUsize,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Refs {
+    lookups: u64,
+    opens: u64,
+}
+
+/// All inodes in use and all references.
+pub struct InodeTable {
+    shards: [Mutex<LruCache<Ino, Arc<Inode>, FxBuildHasher>>; SHARDS],
+    refs: [Mutex<FxHashMap<Ino, Refs>>; SHARDS],
+    /// Inodes with dirty contents.
+    pub dirty: Mutex<BTreeMap<Ino, Arc<Inode>>>,
+}
+
+impl InodeTable {
+    pub(crate) fn new() -> Self {
+        InodeTable {
+            shards: std::array::from_fn(|_| Mutex::new(LruCache::unbounded_with_hasher(FxBuildHasher))),
+            refs: std::array::from_fn(|_| Mutex::default()),
+            dirty: Mutex::default(),
+        }
+    }
+    fn get(&self, ino: Ino) -> Option<Arc<Inode>> {
+        self.shards[ino.0 as usize % SHARDS].lock().get(&ino).cloned()
+    }
+    fn insert(&self, inode: Inode) -> Arc<Inode> {
+        let ino = inode.ino;
+        let mut shard = self.shards[ino.0 as usize % SHARDS].lock();
+        if let Some(i) = shard.get(&ino) {
+            return i.clone();
+        }
+        let inode = Arc::new(inode);
+        shard.put(ino, inode.clone());
+        let most = NonZeroUsize::new(CACHED / SHARDS).map_or(1, NonZeroUsize::get);
+        for _ in 0..4 {
+            if shard.len() <= most {
+                break;
+            }
+            if let Some((ino, old)) = shard.pop_lru()
+                && (Arc::strong_count(&old) > 1 || old.dirty.load(Ordering::Acquire) > 0)
+            {
+                shard.put(ino, old);
+            }
+        }
+        inode
+    }
+    pub(crate) fn drop_inode(&self, ino: Ino) {
+        self.shards[ino.0 as usize % SHARDS].lock().pop(&ino);
+        self.dirty.lock().remove(&ino);
+    }
+    fn count(&self, ino: Ino, f: impl FnOnce(&mut Refs)) -> bool {
+        let mut refs = self.refs[ino.0 as usize % SHARDS].lock();
+        let r = refs.entry(ino).or_default();
+        f(r);
+        let none = r.lookups == 0 && r.opens == 0;
+        if none {
+            refs.remove(&ino);
+        }
+        none
+    }
+    /// Takes a lookup reference.
+    pub fn hold(&self, ino: Ino) {
+        self.count(ino, |r| r.lookups += 1);
+    }
+    /// Gives lookup references back; true if none of any kind is left.
+    pub fn unhold(&self, ino: Ino, n: u64) -> bool {
+        self.count(ino, |r| r.lookups = r.lookups.saturating_sub(n))
+    }
+    /// Counts a handle.
+    pub fn open(&self, ino: Ino) {
+        self.count(ino, |r| r.opens += 1);
+    }
+    /// Ends a handle; true if no reference of any kind is left.
+    pub fn close(&self, ino: Ino) -> bool {
+        self.count(ino, |r| r.opens = r.opens.saturating_sub(1))
+    }
+    /// True if anybody refers to the inode.
+    pub fn is_held(&self, ino: Ino) -> bool {
+        self.refs[ino.0 as usize % SHARDS].lock().contains_key(&ino)
+    }
+    /// Idle inodes with directory blocks, for giving memory back.
+    pub(crate) fn directories(&self) -> Vec<Arc<Inode>> {
+        let mut out = Vec::new();
+        for s in &self.shards {
+            out.extend(s.lock().iter().filter(|(_, i)| i.kind == FileKind::Directory).map(|(_, i)| i.clone()));
+        }
+        out
+    }
+}
+
+/// True for a directory's inode.
+pub fn is_dir(raw: &RawInode) -> bool {
+    raw.i_mode.get() & 0o170000 == 0o040000
+}
+
+impl Inode {
+    /// Notes a dirty block; the first puts the inode among those to write back.
+    pub(crate) fn gained_dirty(self: &Arc<Self>, vol: &Volume, n: usize) {
+        if n > 0 && self.dirty.fetch_add(n, Ordering::AcqRel) == 0 {
+            vol.inodes.dirty.lock().insert(self.ino, self.clone());
+        }
+        let p = if self.kind == FileKind::Directory { &vol.pressure.dents } else { &vol.pressure.data };
+        p.fetch_add(n as u64, Ordering::Relaxed);
+    }
+    /// Notes dirty blocks written or dropped.
+    pub(crate) fn lost_dirty(&self, vol: &Volume, n: usize) {
+        if n > 0 && self.dirty.fetch_sub(n, Ordering::AcqRel) == n {
+            vol.inodes.dirty.lock().remove(&self.ino);
+        }
+        let p = if self.kind == FileKind::Directory { &vol.pressure.dents } else { &vol.pressure.data };
+        p.fetch_sub(n as u64, Ordering::Relaxed);
+    }
+    /// Size in bytes.
+    pub fn size(&self) -> u64 {
+        self.node.inode(|r| r.i_size.get())
+    }
+}
+
+impl Volume {
+    /// How an inode's address words are divided.
+    pub(crate) fn division(&self, raw: &RawInode) -> Result<Division> {
+        raw.divide(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
+    }
+
+    /// An inode by number. Gone or never there is [`vfs::Error::NotFound`].
+    pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
+        if let Some(i) = self.inodes.get(ino) {
+            return Ok(i);
+        }
+        if ino.0 < self.sb.root.0 || ino.0 >= self.sb.max_nid() {
+            return Err(vfs::Error::NotFound.into());
+        }
+        let node = self.node(ino.nid())?;
+        if node.ino != ino {
+            return Err(vfs::Error::NotFound.into());
+        }
+        let (mode, links) = node.inode(|r| (r.i_mode.get(), r.i_links.get()));
+        if links == 0 && !self.inodes.is_held(ino) && !self.orphans.lock().contains(&ino) {
+            return Err(vfs::Error::NotFound.into());
+        }
+        let kind = FileKind::from_mode(mode)
+            .ok_or_else(|| Error::corrupt(format_args!("inode {ino}: mode {mode:#o} names no kind of file")))?;
+        Ok(self.inodes.insert(Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) }))
+    }
+
+    /// Puts a new inode, whose node is in memory, into use.
+    pub(crate) fn adopt_inode(&self, ino: Ino, kind: FileKind, node: Arc<Node>) -> Arc<Inode> {
+        self.inodes.insert(Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) })
+    }
+
+    /// What `stat` says.
+    pub(crate) fn attr(&self, inode: &Inode) -> Result<Attr> {
+        inode.node.inode(|r| {
+            let kind = inode.kind;
+            let ts = |sec: u64, nsec: u32| Timestamp { sec: sec as i64, nsec: nsec.min(999_999_999) };
+            let crtime = r
+                .extra()
+                .filter(|_| r.extra_isize() >= extra_end::CRTIME)
+                .map(|e| ts(e.i_crtime.get(), e.i_crtime_nsec.get()));
+            let rdev = match kind {
+                FileKind::CharDevice | FileKind::BlockDevice => device_number(r, self.division(r)?),
+                _ => DeviceNumber::default(),
+            };
+            Ok(Attr {
+                ino: vfs::Ino(inode.ino.0.into()),
+                generation: r.i_generation.get(),
+                kind,
+                perm: r.i_mode.get() & 0o7777,
+                nlink: r.i_links.get(),
+                uid: r.i_uid.get(),
+                gid: r.i_gid.get(),
+                size: r.i_size.get(),
+                // Linux does not count the inode's own block.
+                blocks512: r.i_blocks.get().saturating_sub(1).saturating_mul(8),
+                rdev,
+                atime: ts(r.i_atime.get(), r.i_atime_nsec.get()),
+                mtime: ts(r.i_mtime.get(), r.i_mtime_nsec.get()),
+                ctime: ts(r.i_ctime.get(), r.i_ctime_nsec.get()),
+                crtime,
+            })
+        })
+    }
+}
+
+/// The device number of a device node: the first address word in the old 16-bit form, or the second
+/// in the new 32-bit form (kernel `__get_inode_rdev`).
+fn device_number(r: &RawInode, d: Division) -> DeviceNumber {
+    let old = r.addr(d, 0).0;
+    if old != 0 {
+        return DeviceNumber { major: old >> 8 & 0xFF, minor: old & 0xFF };
+    }
+    let new = r.addr(d, 1).0;
+    DeviceNumber { major: new >> 8 & 0xFFF, minor: new & 0xFF | new >> 12 & 0xF_FF00 }
+}
+
+/// Stores a device number (kernel `__set_inode_rdev`).
+pub(crate) fn set_device_number(r: &mut RawInode, d: Division, n: DeviceNumber) {
+    use format::BlockAddr;
+    if n.major < 256 && n.minor < 256 {
+        r.set_addr(d, 0, BlockAddr(n.major << 8 | n.minor));
+        r.set_addr(d, 1, BlockAddr(0));
+    } else {
+        r.set_addr(d, 0, BlockAddr(0));
+        r.set_addr(d, 1, BlockAddr(n.minor & 0xFF | n.major << 8 | (n.minor & !0xFF) << 12));
+    }
+}
+
+/// Which times of an inode to set to now.
+#[derive(Clone, Copy)]
+pub(crate) enum Touch {
+    /// Contents and so everything.
+    Modified,
+    /// Only something about it.
+    Changed,
+}
+
+/// Sets times.
+pub(crate) fn touch(r: &mut RawInode, what: Touch, now: device::clock::Time) {
+    if matches!(what, Touch::Modified) {
+        r.i_mtime = (now.secs as u64).into();
+        r.i_mtime_nsec = now.nanos.into();
+    }
+    r.i_ctime = (now.secs as u64).into();
+    r.i_ctime_nsec = now.nanos.into();
+}
+
+/// Sets or clears `i_inline` bits.
+pub(crate) fn put_inline(r: &mut RawInode, bits: Inline, on: bool) {
+    let mut i = r.inline();
+    i.set(bits, on);
+    r.i_inline = i.bits();
+}
+
+/// Sets or clears `i_advise` bits.
+pub(crate) fn put_advise(r: &mut RawInode, bits: Advise, on: bool) {
+    let mut a = r.advise();
+    a.set(bits, on);
+    r.i_advise = a.bits();
+}

@@ -1,0 +1,399 @@
+//! From an image to a [`Volume`]: which superblock, which pack, which tables count.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use device::clock::Clock;
+use device::{BlockDevice, Lba};
+use format::checkpoint::{self, Checkpoint, CpFlags};
+use format::sit::{self, LogType, SIT_ENTRIES, SitEntry};
+use format::summary::{self, Summary, SummaryKind};
+use format::superblock::{Features, SuperBlock};
+use format::{BLOCK, Block, BlockAddr, FormatError, Ino, Nid, SegNo, bits, node, orphan};
+use parking_lot::{Mutex, RwLock};
+
+use crate::cause::Cause;
+use crate::checkpoint::PackState;
+use crate::error::{At, Error, Result};
+use crate::inode::InodeTable;
+use crate::nat::Nat;
+use crate::node::cache::NodeCache;
+use crate::segment::log::Log;
+use crate::segment::summary::PendingSummaries;
+use crate::segment::table::SegmentTable;
+use crate::segment::{Pressure, Segments};
+use crate::space::Space;
+use crate::volume::{Counters, MountOptions, Volume};
+
+/// Why a volume could not be mounted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// Neither superblock copy is one.
+    #[error("not an F2FS volume ({first}; copy: {second})")]
+    NotF2fs {
+        /// What is wrong with the copy in block 0.
+        first: FormatError,
+        /// What is wrong with the copy in block 1.
+        second: FormatError,
+    },
+    /// The device is smaller than the volume.
+    #[error("image is cut short: the volume has {volume} blocks, the image {image}; restore the missing end or copy the image again")]
+    CutShort {
+        /// Blocks the superblock claims.
+        volume: u64,
+        /// Blocks there are.
+        image: u64,
+    },
+    /// No checkpoint pack is whole.
+    #[error("no valid checkpoint (pack 1: {first}; pack 2: {second}); run joulefs fsck")]
+    NoCheckpoint {
+        /// What is wrong with pack 1.
+        first: String,
+        /// What is wrong with pack 2.
+        second: String,
+    },
+    /// Features that can be read but not written.
+    #[error("cannot write to this volume: {} not implemented for writing; mount it read-only", features.join(", "))]
+    CannotWrite {
+        /// Their names.
+        features: Vec<String>,
+    },
+    /// Features that cannot even be read.
+    #[error("cannot read this volume: {}", features.join(", "))]
+    CannotRead {
+        /// Their names.
+        features: Vec<String>,
+    },
+    /// Anything else.
+    #[error(transparent)]
+    Other(#[from] Error),
+}
+
+impl From<device::DeviceError> for MountError {
+    fn from(e: device::DeviceError) -> Self {
+        MountError::Other(e.into())
+    }
+}
+
+/// Features this code writes faithfully.
+pub const WRITABLE: Features = Features::ATOMIC_WRITE
+    .union(Features::EXTRA_ATTR)
+    .union(Features::PRJQUOTA)
+    .union(Features::INODE_CHECKSUM)
+    .union(Features::FLEXIBLE_INLINE_XATTR)
+    .union(Features::QUOTA_INO)
+    .union(Features::INODE_CRTIME)
+    .union(Features::LOST_FOUND)
+    .union(Features::SB_CHKSUM)
+    .union(Features::COMPRESSION);
+
+/// Features this code reads.
+pub const READABLE: Features = WRITABLE
+    .union(Features::ENCRYPT)
+    .union(Features::VERITY)
+    .union(Features::CASEFOLD)
+    .union(Features::RO)
+    .union(Features::DEVICE_ALIAS);
+
+fn read(dev: &dyn BlockDevice, at: BlockAddr, cause: Cause) -> Result<Box<Block>> {
+    let mut b = Box::new([0; BLOCK]);
+    dev.read(Lba(at.0.into()), &mut *b, cause.tag())?;
+    Ok(b)
+}
+
+/// Reads the superblock: the first copy, or the second where the first is no good.
+pub fn read_superblock(dev: &dyn BlockDevice) -> std::result::Result<SuperBlock, MountError> {
+    if dev.blocks() < 2 {
+        return Err(MountError::CutShort { volume: 2, image: dev.blocks() });
+    }
+    let mut block = [0; BLOCK];
+    dev.read(Lba(0), &mut block, Cause::Superblock.tag())?;
+    SuperBlock::check(&block).or_else(|first| {
+        dev.read(Lba(1), &mut block, Cause::Superblock.tag())?;
+        SuperBlock::check(&block).map_err(|second| MountError::NotF2fs { first, second })
+    })
+}
+
+/// Reads one pack whole: its head's and tail's checksums hold and name one version.
+fn read_pack(dev: &dyn BlockDevice, sb: &SuperBlock, start: BlockAddr) -> Result<(Checkpoint, Vec<Block>)> {
+    let place = || format!("checkpoint pack at block {start}");
+    let head = read(dev, start, Cause::Checkpoint)?;
+    let n = checkpoint::pack_blocks(&head).at(place)?;
+    let mut bytes = vec![[0u8; BLOCK]; n as usize];
+    dev.read(Lba(start.0.into()), bytes.as_flattened_mut(), Cause::Checkpoint.tag())?;
+    let tail = checkpoint::version(&bytes[n as usize - 1]).at(place)?;
+    let cp = Checkpoint::check(sb, bytes.as_flattened()).at(place)?;
+    if tail != cp.version {
+        let v = cp.version;
+        return Err(Error::corrupt(format_args!("{}: head has version {v}, tail {tail}", place())));
+    }
+    Ok((cp, bytes))
+}
+
+/// The pack that counts: the newer whole one, the first on a tie. True if it is the second.
+pub(crate) fn choose_pack(
+    dev: &dyn BlockDevice,
+    sb: &SuperBlock,
+) -> std::result::Result<(Checkpoint, Vec<Block>, bool), MountError> {
+    let first = read_pack(dev, sb, sb.cp);
+    let second = read_pack(dev, sb, sb.cp.plus(512));
+    match (first, second) {
+        (Ok(a), Ok(b)) if b.0.version > a.0.version => Ok((b.0, b.1, true)),
+        (Ok(a), _) => Ok((a.0, a.1, false)),
+        (Err(_), Ok(b)) => Ok((b.0, b.1, true)),
+        (Err(a), Err(b)) => {
+            Err(MountError::NoCheckpoint { first: a.to_string(), second: b.to_string() })
+        }
+    }
+}
+
+type Journal = [u8; summary::JOURNAL_BYTES];
+
+/// The logs' summaries and both journals, as the pack has them.
+struct PackSummaries {
+    data: [Box<Block>; 3],
+    node: Option<[Box<Block>; 3]>,
+    nat: Box<Journal>,
+    sit: Box<Journal>,
+}
+
+fn pack_summaries(cp: &Checkpoint, pack: &[Block]) -> Result<PackSummaries> {
+    let missing = || Error::corrupt("checkpoint pack: too short for its summaries");
+    let start = cp.start_sum as usize;
+    let with_nodes = cp.flags.intersects(CpFlags::UMOUNT | CpFlags::FASTBOOT);
+    let empty = || -> Box<Block> { Box::new([0; BLOCK]) };
+    let mut data = [empty(), empty(), empty()];
+    let (nat, sit);
+    let end = pack.len() - 1;
+    let node_start = end.checked_sub(if with_nodes { 3 } else { 0 }).ok_or_else(missing)?;
+    if cp.flags.contains(CpFlags::COMPACT_SUM) {
+        let blocks = pack.get(start..node_start).ok_or_else(missing)?;
+        let (n, s) = summary::compact_journals(blocks).ok_or_else(missing)?;
+        (nat, sit) = (n.to_vec(), s.to_vec());
+        let mut at = 0;
+        for (k, out) in data.iter_mut().enumerate() {
+            let log = &cp.logs[k];
+            let n = if log.threaded { 512 } else { usize::from(log.next) };
+            for i in 0..n {
+                let s = summary::compact_get(blocks, at).ok_or_else(missing)?;
+                summary::put(out, i, s);
+                at += 1;
+            }
+            summary::set_kind(out, SummaryKind::Data);
+        }
+    } else {
+        let first = node_start.checked_sub(3).ok_or_else(missing)?;
+        for (k, out) in data.iter_mut().enumerate() {
+            **out = *pack.get(first + k).ok_or_else(missing)?;
+        }
+        nat = summary::journal(&data[0]).to_vec();
+        sit = summary::journal(&data[2]).to_vec();
+    }
+    let node = with_nodes.then(|| std::array::from_fn(|k| Box::new(pack[node_start + k])));
+    // OK to unwrap: both are journals cut to their size above.
+    let fixed = |v: Vec<u8>| -> Box<Journal> { v.into_boxed_slice().try_into().unwrap() };
+    Ok(PackSummaries { data, node, nat: fixed(nat), sit: fixed(sit) })
+}
+
+/// A node log's summary from the footers of its segment's blocks: an unclean pack has none.
+fn rebuild_node_summary(dev: &dyn BlockDevice, sb: &SuperBlock, table: &SegmentTable, seg: SegNo) -> Result<Box<Block>> {
+    let mut bytes = vec![0u8; 512 * BLOCK];
+    dev.read(Lba(sb.seg_start(seg).0.into()), &mut bytes, Cause::Recovery.tag())?;
+    let mut out: Box<Block> = Box::new([0; BLOCK]);
+    for (i, b) in bytes.as_chunks::<BLOCK>().0.iter().enumerate() {
+        if table.is_valid(seg, i as u16) {
+            summary::put(&mut out, i, Summary { nid: node::footer(b).nid, version: 0, slot: 0 });
+        }
+    }
+    summary::set_kind(&mut out, SummaryKind::Node);
+    Ok(out)
+}
+
+/// Reads the whole segment table: blocks of the copies that count, then the journal over them.
+fn load_segments(
+    dev: &dyn BlockDevice,
+    sb: &SuperBlock,
+    cp: &Checkpoint,
+    journal: &BTreeMap<SegNo, sit::RawSitEntry>,
+) -> Result<SegmentTable> {
+    let mut table = SegmentTable::new(sb.main_segs, sb.segs_per_sec);
+    let blocks = sb.main_segs.div_ceil(SIT_ENTRIES);
+    let copy = |n: u32| bits::msb_test(&cp.sit_bitmap, n as usize);
+    let zero = [0u8; 74];
+    let mut n = 0;
+    while n < blocks {
+        let mut end = n + 1;
+        while end < blocks && end - n < 256 && copy(end) == copy(n) {
+            end += 1;
+        }
+        let mut bytes = vec![[0u8; BLOCK]; (end - n) as usize];
+        let at = sb.sit_block(n, copy(n));
+        dev.read(Lba(at.0.into()), bytes.as_flattened_mut(), Cause::Sit.tag())?;
+        for (k, block) in bytes.iter().enumerate() {
+            let first = (n + k as u32) * SIT_ENTRIES;
+            for i in 0..SIT_ENTRIES.min(sb.main_segs - first) {
+                let seg = SegNo(first + i);
+                if journal.contains_key(&seg) || block[i as usize * 74..][..74] == zero {
+                    continue;
+                }
+                let e = SitEntry::check(&sit::get(block, i as usize))
+                    .at(|| format!("segment {seg}"))?;
+                table.load(seg, &e);
+            }
+        }
+        n = end;
+    }
+    for (seg, raw) in journal {
+        if seg.0 >= sb.main_segs {
+            return Err(Error::corrupt(format_args!("SIT journal: segment {seg} is outside the main area")));
+        }
+        table.load(*seg, &SitEntry::check(raw).at(|| format!("segment {seg} (journal)"))?);
+    }
+    Ok(table)
+}
+
+fn orphan_list(sb: &SuperBlock, cp: &Checkpoint, pack: &[Block]) -> Result<BTreeSet<Ino>> {
+    let mut out = BTreeSet::new();
+    if cp.flags.contains(CpFlags::ORPHAN) {
+        for b in &pack[1 + sb.cp_payload as usize..cp.start_sum as usize] {
+            out.extend(orphan::parse(b).at(|| "checkpoint pack".into())?);
+        }
+    }
+    Ok(out)
+}
+
+impl Volume {
+    /// Mounts a volume. An image that was not unmounted is recovered first: what fsync promised is
+    /// replayed, inodes without a name are freed.
+    pub fn mount(
+        dev: Arc<dyn BlockDevice>,
+        clock: Arc<dyn Clock>,
+        mut options: MountOptions,
+    ) -> std::result::Result<Arc<Volume>, MountError> {
+        let sb = read_superblock(&*dev)?;
+        if dev.blocks() < sb.block_count && dev.blocks() < u64::from(sb.main.0) + u64::from(sb.main_segs) * 512 {
+            return Err(MountError::CutShort { volume: sb.block_count, image: dev.blocks() });
+        }
+        let unreadable = sb.features - READABLE;
+        if !unreadable.is_empty() || sb.devices > 0 {
+            let mut features = unreadable.names();
+            if sb.devices > 0 {
+                features.push("several devices".into());
+            }
+            return Err(MountError::CannotRead { features });
+        }
+        let unwritable = sb.features - WRITABLE;
+        let (cp, pack, second) = choose_pack(&*dev, &sb)?;
+        if !options.read_only {
+            let mut features = unwritable.names();
+            if cp.flags.contains(CpFlags::DISABLED) {
+                features.push("disabled checkpoints".into());
+            }
+            if cp.flags.contains(CpFlags::RESIZEFS) {
+                features.push("an unfinished resize".into());
+            }
+            if !features.is_empty() {
+                return Err(MountError::CannotWrite { features });
+            }
+        }
+        // Recovery writes; on an image that takes no writes it happens in memory.
+        let wanted_read_only = options.read_only;
+        let overlay = wanted_read_only && unwritable.is_empty();
+        let dev: Arc<dyn BlockDevice> =
+            if overlay { Arc::new(device::Overlay::new(dev)) } else { dev };
+        options.read_only = wanted_read_only && !overlay;
+
+        let mut vol = Self::assemble(dev, clock, options, sb, cp, pack, second)?;
+        if !vol.options.read_only {
+            vol.recover()?;
+        }
+        if wanted_read_only {
+            vol.options.read_only = true;
+        }
+        Ok(Arc::new(vol))
+    }
+
+    fn assemble(
+        dev: Arc<dyn BlockDevice>,
+        clock: Arc<dyn Clock>,
+        mut options: MountOptions,
+        sb: SuperBlock,
+        cp: Checkpoint,
+        pack: Vec<Block>,
+        second: bool,
+    ) -> Result<Volume> {
+        let sums = pack_summaries(&cp, &pack)?;
+        let place = || "checkpoint pack".to_string();
+        let sit_journal: BTreeMap<_, _> = summary::sit_journal(&*sums.sit).at(place)?.into_iter().collect();
+        let nat_journal: Vec<(Nid, _)> = summary::nat_journal(&*sums.nat).at(place)?;
+        let mut table = load_segments(&*dev, &sb, &cp, &sit_journal)?;
+        let mut logs = Vec::with_capacity(6);
+        let PackSummaries { data, node, .. } = sums;
+        let kbytes_written =
+            node.as_ref().map_or(0, |n| summary::kbytes_written(summary::journal(&n[0])));
+        let mut node = node.map(|n| n.into_iter());
+        let mut data = data.into_iter();
+        for log in LogType::ALL {
+            let head = cp.logs[log.index()];
+            table.resume(head.seg, log);
+            let stored = if log.is_node() { node.as_mut().and_then(Iterator::next) } else { data.next() };
+            let summary = match stored {
+                Some(s) => s,
+                None => rebuild_node_summary(&*dev, &sb, &table, head.seg)?,
+            };
+            logs.push(Log { seg: head.seg, next: head.next, threaded: head.threaded, summary });
+        }
+        let logs: [Log; 6] = logs.try_into().map_err(|_| Error::corrupt("six logs expected"))?;
+        let orphans = orphan_list(&sb, &cp, &pack)?;
+        let sb = Arc::new(sb);
+        let pressure = Arc::new(Pressure::default());
+        // Contents kept in memory must find room in the log: on a small volume keep less.
+        options.dirty_limit = options.dirty_limit.min(cp.user_blocks as usize / 32).max(16);
+        let segments = Segments {
+            sb: sb.clone(),
+            dev: dev.clone(),
+            table,
+            logs,
+            summaries: PendingSummaries::default(),
+            reserved_segs: cp.reserved_segs,
+            victim: None,
+            pressure: pressure.clone(),
+        };
+        let nat = Nat::new(dev.clone(), sb.clone(), cp.nat_bitmap.clone(), nat_journal, cp.next_free_nid);
+        let monotonic = clock.monotonic();
+        let now = clock.now();
+        let ms = monotonic.as_millis() as u64;
+        Ok(Volume {
+            checksum_seed: format::inode::checksum_seed(&sb.uuid),
+            nodes: NodeCache::new(options.node_cache, pressure.clone()),
+            space: Space::new(cp.user_blocks, sb.max_nid(), cp.valid_blocks, cp.valid_nodes, cp.valid_inodes),
+            cp_ver: AtomicU64::new(cp.version | u64::from(cp.crc) << 32),
+            elapsed_base: cp.elapsed,
+            mounted_at: monotonic,
+            last_checkpoint: AtomicU64::new(ms),
+            last_writeback: AtomicU64::new(ms),
+            generation: AtomicU64::new(now.secs as u64 ^ u64::from(now.nanos)),
+            dev,
+            sb,
+            clock,
+            options,
+            cp: RwLock::new(PackState { checkpoint: cp, second, sit_journal, kbytes_written }),
+            names: Mutex::new(()),
+            nat,
+            seg: Mutex::new(segments),
+            inodes: InodeTable::new(),
+            pressure,
+            orphans: Mutex::new(orphans),
+            renamed: Mutex::default(),
+            node_io: Mutex::new(()),
+            moves: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+            changed: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+            dir_blocks: AtomicU64::new(0),
+            counters: Counters::default(),
+        })
+    }
+}

@@ -1,0 +1,277 @@
+//! Where is each node? The node address table with its journal, its dirty entries and the pool of
+//! free node numbers.
+//!
+//! One mutex guards it; reading a NAT block that is not cached happens under it. Memory: the clean
+//! blocks are an LRU of fixed size, dirty entries live until the next checkpoint.
+//! Left out on purpose: nat_bits (dropped at the first checkpoint, which Linux allows).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use device::{BlockDevice, Lba};
+use format::nat::{self, NAT_ENTRIES, NatEntry};
+use format::summary::{JOURNAL_BYTES, NAT_JOURNAL, encode_nat_journal};
+use format::superblock::SuperBlock;
+use format::{Block, BlockAddr, Ino, Nid, bits};
+use lru::LruCache;
+use parking_lot::Mutex;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::cause::Cause;
+use crate::error::{Error, Result};
+
+/// Clean NAT blocks kept: 8 MiB, entries of 930,000 nodes.
+const CACHED_BLOCKS: usize = 2048;
+
+#[derive(Debug, Clone, Copy)]
+struct Dirty {
+    entry: NatEntry,
+    /// Part of a checkpoint, in whatever place.
+    checkpointed: bool,
+    /// Its inode block was written by an fsync since the checkpoint.
+    fsynced: bool,
+}
+
+struct State {
+    bitmap: Vec<u8>,
+    dirty: FxHashMap<Nid, Dirty>,
+    journal: FxHashMap<Nid, NatEntry>,
+    blocks: LruCache<u32, Box<Block>, FxBuildHasher>,
+    free: VecDeque<Nid>,
+    /// Next NAT block to search for free numbers, and how many have been searched.
+    scan: u32,
+    scanned: u32,
+    /// Freed since the last checkpoint: usable after it.
+    freed: Vec<Nid>,
+}
+
+/// The node address table.
+pub struct Nat {
+    dev: Arc<dyn BlockDevice>,
+    sb: Arc<SuperBlock>,
+    state: Mutex<State>,
+}
+
+/// What fsync must know of an inode's history since the last checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SinceCheckpoint {
+    /// The last checkpoint knows this node.
+    pub checkpointed: bool,
+    /// An fsync wrote it since.
+    pub fsynced: bool,
+}
+
+impl Nat {
+    /// The table as a checkpoint with this bitmap and journal describes it.
+    pub fn new(
+        dev: Arc<dyn BlockDevice>,
+        sb: Arc<SuperBlock>,
+        bitmap: Vec<u8>,
+        journal: Vec<(Nid, NatEntry)>,
+        next_free: u32,
+    ) -> Self {
+        let blocks = sb.nat_blocks();
+        let cap = NonZeroUsize::new(CACHED_BLOCKS).unwrap_or(NonZeroUsize::MIN);
+        let state = State {
+            bitmap,
+            dirty: FxHashMap::default(),
+            journal: journal.into_iter().collect(),
+            blocks: LruCache::with_hasher(cap, FxBuildHasher),
+            free: VecDeque::new(),
+            scan: (next_free / NAT_ENTRIES) % blocks.max(1),
+            scanned: 0,
+            freed: Vec::new(),
+        };
+        Nat { dev, sb, state: Mutex::new(state) }
+    }
+
+    fn check(&self, nid: Nid) -> Result<()> {
+        if nid.0 == 0 || nid.0 >= self.sb.max_nid() {
+            let max = self.sb.max_nid();
+            return Err(Error::corrupt(format_args!("node number {nid} is outside 1..{max}")));
+        }
+        Ok(())
+    }
+
+    fn block<'s>(&self, s: &'s mut State, n: u32) -> Result<&'s Block> {
+        if !s.blocks.contains(&n) {
+            let mut b = Box::new([0; 4096]);
+            let at = self.sb.nat_block(n, bits::msb_test(&s.bitmap, n as usize));
+            self.dev.read(Lba(at.0.into()), &mut *b, Cause::Nat.tag())?;
+            s.blocks.put(n, b);
+        }
+        // OK to unwrap: put above if it was missing.
+        Ok(s.blocks.get(&n).unwrap())
+    }
+
+    fn lookup(&self, s: &mut State, nid: Nid) -> Result<NatEntry> {
+        if let Some(d) = s.dirty.get(&nid) {
+            return Ok(d.entry);
+        }
+        if let Some(e) = s.journal.get(&nid) {
+            return Ok(*e);
+        }
+        let (n, i) = nat::position(nid);
+        Ok(nat::get(self.block(s, n)?, i))
+    }
+
+    /// The entry of a node. A free number gives an entry whose address is a hole.
+    pub fn get(&self, nid: Nid) -> Result<NatEntry> {
+        self.check(nid)?;
+        self.lookup(&mut self.state.lock(), nid)
+    }
+
+    /// A number nothing uses, reserved for `owner` (`None`: it is an inode's own) until
+    /// [`Self::release`] or [`Self::moved`].
+    pub fn reserve(&self, owner: Option<Ino>) -> Result<Nid> {
+        let mut s = self.state.lock();
+        loop {
+            if let Some(nid) = s.free.pop_front() {
+                let old = self.lookup(&mut s, nid)?;
+                if old.addr != BlockAddr::NULL {
+                    continue; // taken by recovery since it was found
+                }
+                let ino = owner.unwrap_or(nid.as_ino());
+                let entry = NatEntry { version: old.version, ino, addr: BlockAddr::NEW };
+                s.dirty.insert(nid, Dirty { entry, checkpointed: false, fsynced: false });
+                return Ok(nid);
+            }
+            if s.scanned >= self.sb.nat_blocks() {
+                return Err(Error::no_space());
+            }
+            self.scan(&mut s)?;
+        }
+    }
+
+    /// Looks for free numbers in the next NAT block.
+    fn scan(&self, s: &mut State) -> Result<()> {
+        let n = s.scan;
+        s.scan = (n + 1) % self.sb.nat_blocks();
+        s.scanned += 1;
+        let block = *self.block(s, n)?;
+        let max = self.sb.max_nid();
+        for i in 0..NAT_ENTRIES {
+            let nid = Nid(n * NAT_ENTRIES + i);
+            let on_disk = nat::get(&block, i as usize).addr;
+            if nid.0 <= 3 || nid.0 >= max || s.dirty.contains_key(&nid) {
+                continue; // a dirty free number comes back at the checkpoint
+            }
+            let addr = s.journal.get(&nid).map_or(on_disk, |e| e.addr);
+            if addr == BlockAddr::NULL {
+                s.free.push_back(nid);
+            }
+        }
+        Ok(())
+    }
+
+    /// True if plenty of numbers may be free; false if a checkpoint must give freed ones back first.
+    pub fn may_have_free(&self) -> bool {
+        let s = self.state.lock();
+        !s.free.is_empty() || s.scanned < self.sb.nat_blocks() || s.freed.is_empty()
+    }
+
+    /// Recovery needs this very number; its version stays.
+    pub fn claim(&self, nid: Nid, owner: Ino) -> Result<()> {
+        self.check(nid)?;
+        let mut s = self.state.lock();
+        let old = self.lookup(&mut s, nid)?;
+        let entry = NatEntry { version: old.version, ino: owner, addr: BlockAddr::NEW };
+        s.dirty.insert(nid, Dirty { entry, checkpointed: false, fsynced: false });
+        Ok(())
+    }
+
+    /// A node was written to `addr`. `fsync`: by an fsync, as the inode itself.
+    pub fn moved(&self, nid: Nid, addr: BlockAddr, fsync: bool) -> Result<()> {
+        let mut s = self.state.lock();
+        let s = &mut *s;
+        if let Some(d) = s.dirty.get_mut(&nid) {
+            d.entry.addr = addr;
+            d.fsynced |= fsync;
+            return Ok(());
+        }
+        let mut entry = self.lookup(s, nid)?;
+        entry.addr = addr;
+        s.dirty.insert(nid, Dirty { entry, checkpointed: true, fsynced: fsync });
+        Ok(())
+    }
+
+    /// A node is gone: its number becomes free at the next checkpoint, its version goes up.
+    pub fn release(&self, nid: Nid) -> Result<()> {
+        self.check(nid)?;
+        let mut s = self.state.lock();
+        let e = self.lookup(&mut s, nid)?;
+        let entry = NatEntry { version: e.version.wrapping_add(1), ino: e.ino, addr: BlockAddr::NULL };
+        s.dirty.insert(nid, Dirty { entry, checkpointed: false, fsynced: false });
+        s.freed.push(nid);
+        Ok(())
+    }
+
+    /// The history of a node since the last checkpoint.
+    pub fn since_checkpoint(&self, nid: Nid) -> SinceCheckpoint {
+        match self.state.lock().dirty.get(&nid) {
+            Some(d) => SinceCheckpoint { checkpointed: d.checkpointed, fsynced: d.fsynced },
+            None => SinceCheckpoint { checkpointed: true, fsynced: false },
+        }
+    }
+
+    /// Where the next search for free numbers should begin.
+    pub fn next_free_hint(&self) -> u32 {
+        let s = self.state.lock();
+        s.free.front().map_or(s.scan * NAT_ENTRIES, |n| n.0).clamp(4, self.sb.max_nid() - 1)
+    }
+
+    /// Blocks a checkpoint would write now.
+    pub fn dirty_entries(&self) -> usize {
+        self.state.lock().dirty.len()
+    }
+
+    /// Writes every dirty entry: to the journal what fits there, the rest into the other copy of its
+    /// block. Returns the journal and the bitmap for the checkpoint. The caller holds off everybody
+    /// else; if this fails, the volume must not write another checkpoint.
+    pub fn flush(&self) -> Result<([u8; JOURNAL_BYTES], Vec<u8>)> {
+        let mut guard = self.state.lock();
+        let s = &mut *guard;
+        let mut groups: BTreeMap<u32, BTreeMap<Nid, NatEntry>> = BTreeMap::new();
+        let all_fit = s.journal.len() + s.dirty.len() <= NAT_JOURNAL;
+        if !all_fit {
+            for (nid, e) in s.journal.drain() {
+                groups.entry(nat::position(nid).0).or_default().insert(nid, e);
+            }
+        }
+        for (nid, d) in &s.dirty {
+            if d.entry.addr != BlockAddr::NEW {
+                groups.entry(nat::position(*nid).0).or_default().insert(*nid, d.entry);
+            }
+        }
+        let mut by_size: Vec<(u32, BTreeMap<Nid, NatEntry>)> = groups.into_iter().collect();
+        by_size.sort_by_key(|(n, g)| (g.len(), *n));
+        let mut to_blocks = Vec::new();
+        for (n, group) in by_size {
+            let extra = group.keys().filter(|nid| !s.journal.contains_key(nid)).count();
+            if s.journal.len() + extra <= NAT_JOURNAL {
+                s.journal.extend(group);
+            } else {
+                to_blocks.push((n, group));
+            }
+        }
+        to_blocks.sort_by_key(|(n, _)| *n);
+        for (n, group) in to_blocks {
+            let mut b = Box::new(*self.block(s, n)?);
+            for (nid, e) in group {
+                nat::put(&mut b, nat::position(nid).1, e);
+            }
+            let second = !bits::msb_test(&s.bitmap, n as usize);
+            let at = self.sb.nat_block(n, second);
+            self.dev.write(Lba(at.0.into()), &*b, Cause::Nat.tag())?;
+            bits::msb_put(&mut s.bitmap, n as usize, second);
+            s.blocks.put(n, b);
+        }
+        s.dirty.retain(|_, d| d.entry.addr == BlockAddr::NEW);
+        let freed = std::mem::take(&mut s.freed);
+        s.free.extend(freed);
+        let mut journal: Vec<(Nid, NatEntry)> = s.journal.iter().map(|(n, e)| (*n, *e)).collect();
+        journal.sort_by_key(|(n, _)| *n);
+        Ok((encode_nat_journal(&journal), s.bitmap.clone()))
+    }
+}

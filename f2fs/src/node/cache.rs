@@ -1,0 +1,148 @@
+//! Nodes in memory.
+//!
+//! A node is shared (`Arc`) and guards its bytes with its own lock. The cache drops a node only if
+//! nobody else has it and it is clean, so two copies of one node never exist. Its size is bounded by
+//! [`NodeCache::new`]'s capacity plus what is dirty or in use.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use format::inode::RawInode;
+use format::{Block, Ino, Nid};
+use lru::LruCache;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use rustc_hash::FxBuildHasher;
+
+use crate::segment::Pressure;
+
+const SHARDS: usize = 16;
+
+/// One node in memory.
+pub struct Node {
+    /// Its number.
+    pub nid: Nid,
+    /// The inode it belongs to.
+    pub ino: Ino,
+    bytes: RwLock<Box<Block>>,
+    dirty: AtomicBool,
+}
+
+impl Node {
+    fn new(nid: Nid, ino: Ino, bytes: Box<Block>) -> Self {
+        Node { nid, ino, bytes: RwLock::new(bytes), dirty: AtomicBool::new(false) }
+    }
+    /// Its bytes.
+    pub fn read(&self) -> RwLockReadGuard<'_, Box<Block>> {
+        self.bytes.read()
+    }
+    /// Its bytes, to be changed; call [`NodeCache::mark_dirty`] too.
+    pub fn write(&self) -> RwLockWriteGuard<'_, Box<Block>> {
+        self.bytes.write()
+    }
+    /// Looks at it as an inode.
+    pub fn inode<T>(&self, f: impl FnOnce(&RawInode) -> T) -> T {
+        f(RawInode::of(&self.read()))
+    }
+    /// True if it must be written.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Acquire)
+    }
+}
+
+type Shard = Mutex<LruCache<Nid, Arc<Node>, FxBuildHasher>>;
+type DirtyShard = Mutex<BTreeMap<(Ino, Nid), Arc<Node>>>;
+
+/// All nodes in memory.
+pub struct NodeCache {
+    shards: [Shard; SHARDS],
+    dirty: [DirtyShard; SHARDS],
+    per_shard: usize,
+    pressure: Arc<Pressure>,
+}
+
+impl NodeCache {
+    /// A cache that keeps about `capacity` clean nodes.
+    pub fn new(capacity: usize, pressure: Arc<Pressure>) -> Self {
+        NodeCache {
+            shards: std::array::from_fn(|_| Mutex::new(LruCache::unbounded_with_hasher(FxBuildHasher))),
+            dirty: std::array::from_fn(|_| Mutex::default()),
+            per_shard: NonZeroUsize::new(capacity / SHARDS).map_or(1, NonZeroUsize::get),
+            pressure,
+        }
+    }
+
+    fn shard(&self, nid: Nid) -> &Shard {
+        &self.shards[nid.0 as usize % SHARDS]
+    }
+    fn dirty_shard(&self, ino: Ino) -> &DirtyShard {
+        &self.dirty[ino.0 as usize % SHARDS]
+    }
+
+    /// A node that is in memory.
+    pub fn get(&self, nid: Nid) -> Option<Arc<Node>> {
+        self.shard(nid).lock().get(&nid).cloned()
+    }
+
+    /// Puts a node read from the device into memory; if it is there already, that one counts.
+    pub fn insert(&self, nid: Nid, ino: Ino, bytes: Box<Block>) -> Arc<Node> {
+        let mut shard = self.shard(nid).lock();
+        if let Some(n) = shard.get(&nid) {
+            return n.clone();
+        }
+        let node = Arc::new(Node::new(nid, ino, bytes));
+        shard.put(nid, node.clone());
+        // Make room: look at a few of the oldest; those in use or dirty become young again.
+        for _ in 0..4 {
+            if shard.len() <= self.per_shard {
+                break;
+            }
+            if let Some((nid, old)) = shard.pop_lru()
+                && (Arc::strong_count(&old) > 1 || old.is_dirty())
+            {
+                shard.put(nid, old);
+            }
+        }
+        node
+    }
+
+    /// Notes that a node's bytes changed.
+    pub fn mark_dirty(&self, node: &Arc<Node>) {
+        if !node.dirty.swap(true, Ordering::AcqRel) {
+            self.pressure.nodes.fetch_add(1, Ordering::Relaxed);
+            self.dirty_shard(node.ino).lock().insert((node.ino, node.nid), node.clone());
+        }
+    }
+
+    /// Notes that a node's bytes are being written as they are; a later change marks it anew.
+    /// Call it with the node's bytes locked.
+    pub fn mark_clean(&self, node: &Node) {
+        if node.dirty.swap(false, Ordering::AcqRel) {
+            self.pressure.nodes.fetch_sub(1, Ordering::Relaxed);
+            self.dirty_shard(node.ino).lock().remove(&(node.ino, node.nid));
+        }
+    }
+
+    /// Forgets a node that no longer exists.
+    pub fn drop_node(&self, node: &Node) {
+        self.mark_clean(node);
+        self.shard(node.nid).lock().pop(&node.nid);
+    }
+
+    /// Every dirty node, in order of inode and number within each shard.
+    pub fn dirty(&self) -> Vec<Arc<Node>> {
+        self.dirty.iter().flat_map(|s| s.lock().values().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    /// The dirty nodes of one inode.
+    pub fn dirty_of(&self, ino: Ino) -> Vec<Arc<Node>> {
+        let range = (ino, Nid(0))..=(ino, Nid(u32::MAX));
+        self.dirty_shard(ino).lock().range(range).map(|(_, n)| n.clone()).collect()
+    }
+
+    /// How many are dirty.
+    pub fn dirty_count(&self) -> u64 {
+        self.pressure.nodes.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,314 @@
+//! From a file block to its address, and back again to nothing.
+//!
+//! The caller holds the inode's lock (shared to look, exclusive to change) and, to change, `cp`
+//! shared. Addresses live in node bytes, each under its node's own lock, since cleaning changes them
+//! without the inode's lock.
+
+use std::sync::Arc;
+
+use format::inode::RawInode;
+use format::node::{self, ADDRS_PER_BLOCK, Footer};
+use format::{BlockAddr, Ino, Nid};
+
+use super::cache::Node;
+use crate::error::{Error, Result};
+use crate::volume::Volume;
+
+/// The node that holds the address of a file block, and where in it.
+#[derive(Clone)]
+pub struct Place {
+    /// The inode itself or a direct node.
+    pub node: Arc<Node>,
+    /// Slot in it (in an inode: past the extra attributes).
+    pub slot: u32,
+    /// Slots in it, so that `slots - slot` further blocks are here too.
+    pub slots: u32,
+}
+
+/// Where a file block's address is, or how far it is to one that may exist.
+pub enum Lookup {
+    /// Here.
+    At(Place),
+    /// No node: every block before this index is a hole.
+    HoleUntil(u64),
+}
+
+impl Place {
+    /// The address in slot `slot`.
+    pub fn addr(&self, vol: &Volume, slot: u32) -> BlockAddr {
+        let bytes = self.node.read();
+        addr_in(vol, &self.node, &bytes, slot)
+    }
+    /// Blocks whose addresses are here, from `slot` on.
+    pub fn run(&self) -> u64 {
+        u64::from(self.slots - self.slot)
+    }
+}
+
+fn addr_in(vol: &Volume, node: &Node, bytes: &format::Block, slot: u32) -> BlockAddr {
+    if node.nid == node.ino.nid() {
+        let raw = RawInode::of(bytes);
+        raw.divide(vol.sb.features).map_or(BlockAddr::NULL, |d| raw.addr(d, slot))
+    } else {
+        BlockAddr(node::word(bytes, slot as usize))
+    }
+}
+
+/// Changes an address slot in a node's bytes.
+pub(crate) fn set_addr_in(
+    vol: &Volume,
+    node: &Node,
+    bytes: &mut format::Block,
+    slot: u32,
+    to: BlockAddr,
+) {
+    if node.nid == node.ino.nid() {
+        let raw = RawInode::of_mut(bytes);
+        if let Ok(d) = raw.divide(vol.sb.features) {
+            raw.set_addr(d, slot, to);
+            raw.forget_extent();
+        }
+    } else {
+        node::set_word(bytes, slot as usize, to.0);
+    }
+}
+
+/// Blocks under one child of a node `level` above the direct nodes.
+fn span(level: u32) -> u64 {
+    u64::from(ADDRS_PER_BLOCK).pow(level)
+}
+
+impl Volume {
+    /// Finds the place of file block `index`.
+    pub(crate) fn find(&self, inode: &Arc<Node>, index: u64) -> Result<Lookup> {
+        let (path, mut nid, direct) = {
+            let bytes = inode.read();
+            let raw = RawInode::of(&bytes);
+            let direct = self.division(raw)?.direct_slots();
+            let path = node::path(index, direct).ok_or(vfs::Error::TooBig)?;
+            let nid = if path.depth == 0 { Nid(0) } else { raw.nid(path.slots[0] as usize) };
+            (path, nid, direct)
+        };
+        if path.depth == 0 {
+            let slot = path.slots[0];
+            return Ok(Lookup::At(Place { node: inode.clone(), slot, slots: direct }));
+        }
+        for k in 1..=path.depth {
+            let below = (path.depth - k) as u32; // levels of nodes below this one
+            if nid == Nid(0) {
+                // What this missing node would cover ends at a multiple of its span.
+                let mut inside = u64::from(path.slots[path.depth]);
+                for (j, slot) in path.slots[k..path.depth].iter().enumerate() {
+                    inside += u64::from(*slot) * span((path.depth - k - j) as u32);
+                }
+                return Ok(Lookup::HoleUntil(index - inside + span(below + 1)));
+            }
+            let n = self.child(inode.ino, nid, path.offsets[k - 1])?;
+            if below == 0 {
+                let slot = path.slots[k];
+                return Ok(Lookup::At(Place { node: n, slot, slots: ADDRS_PER_BLOCK }));
+            }
+            nid = Nid(node::word(&n.read(), path.slots[k] as usize));
+        }
+        unreachable!("the loop returns at depth >= 1")
+    }
+
+    /// A node of `ino`'s tree, checked to be at its place there.
+    fn child(&self, ino: Ino, nid: Nid, offset: u32) -> Result<Arc<Node>> {
+        let n = self.node(nid).map_err(|e| match e {
+            Error::Fs(vfs::Error::NotFound) => {
+                Error::corrupt(format_args!("inode {ino}: its node {nid} has no address in the NAT"))
+            }
+            e => e,
+        })?;
+        let f = node::footer(&n.read());
+        if f.ino != ino || f.offset != offset {
+            return Err(Error::corrupt(format_args!(
+                "node {nid}: belongs to inode {} at offset {}, not to inode {ino} at offset {offset}",
+                f.ino, f.offset
+            )));
+        }
+        Ok(n)
+    }
+
+    /// Finds the place of file block `index`, making the nodes on the way.
+    pub(crate) fn make(&self, inode: &Arc<Node>, index: u64) -> Result<Place> {
+        let (path, direct) = {
+            let bytes = inode.read();
+            let direct = self.division(RawInode::of(&bytes))?.direct_slots();
+            (node::path(index, direct).ok_or(vfs::Error::TooBig)?, direct)
+        };
+        let mut at = inode.clone();
+        for k in 0..path.depth {
+            let slot = path.slots[k];
+            let nid = match k {
+                0 => at.inode(|r| r.nid(slot as usize)),
+                _ => Nid(node::word(&at.read(), slot as usize)),
+            };
+            let next = if nid == Nid(0) {
+                let n = self.new_node(inode, path.offsets[k])?;
+                self.edit(&at, |b| match k {
+                    0 => RawInode::of_mut(b).i_nid[slot as usize] = n.nid.0.into(),
+                    _ => node::set_word(b, slot as usize, n.nid.0),
+                });
+                n
+            } else {
+                self.child(inode.ino, nid, path.offsets[k])?
+            };
+            at = next;
+        }
+        let slots = if path.depth == 0 { direct } else { ADDRS_PER_BLOCK };
+        Ok(Place { node: at, slot: path.slots[path.depth], slots })
+    }
+
+    /// A new node of an existing inode.
+    pub(crate) fn new_node(&self, inode: &Arc<Node>, offset: u32) -> Result<Arc<Node>> {
+        self.space.take_node(false)?;
+        let nid = self.nat.reserve(Some(inode.ino)).inspect_err(|_| self.space.give_node(false))?;
+        let mut bytes = Box::new([0; 4096]);
+        let cold = !inode.inode(|r| crate::inode::is_dir(r));
+        let f = Footer {
+            nid,
+            ino: inode.ino,
+            cold,
+            fsync: false,
+            dentry: false,
+            offset,
+            cp_ver: 0,
+            next: BlockAddr::NULL,
+        };
+        node::set_footer(&mut bytes, &f);
+        let n = self.nodes.insert(nid, inode.ino, bytes);
+        self.edit(&n, |_| ());
+        self.edit_inode(inode, |r| r.i_blocks = (r.i_blocks.get() + 1).into());
+        Ok(n)
+    }
+
+    /// Frees a node: its block, its number, its count.
+    pub(crate) fn free_node(&self, node: &Arc<Node>, is_inode: bool) -> Result<()> {
+        let entry = self.nat.get(node.nid)?;
+        if entry.addr.is_real() {
+            self.seg.lock().invalidate(entry.addr, self.mounted_seconds())?;
+        }
+        self.nodes.drop_node(node);
+        self.nat.release(node.nid)?;
+        self.space.give_node(is_inode);
+        Ok(())
+    }
+
+    /// Adjusts an inode's block count.
+    pub(crate) fn add_blocks(&self, inode: &Arc<Node>, delta: i64) {
+        if delta != 0 {
+            self.edit_inode(inode, |r| {
+                r.i_blocks = r.i_blocks.get().saturating_add_signed(delta).into();
+            });
+        }
+    }
+
+    /// Frees the addresses in `slots` of a node; returns how many blocks that were.
+    fn free_slots(&self, node: &Arc<Node>, slots: std::ops::Range<u32>) -> Result<u64> {
+        let mut gone: Vec<BlockAddr> = Vec::new();
+        {
+            let mut bytes = node.write();
+            let mut changed = false;
+            for slot in slots {
+                let a = addr_in(self, node, &bytes, slot);
+                if a != BlockAddr::NULL {
+                    gone.push(a);
+                    set_addr_in(self, node, &mut bytes, slot, BlockAddr::NULL);
+                    changed = true;
+                }
+            }
+            if changed {
+                self.nodes.mark_dirty(node);
+            }
+        }
+        let age = self.mounted_seconds();
+        let mut seg = self.seg.lock();
+        for a in gone.iter().filter(|a| a.is_real()) {
+            seg.invalidate(*a, age)?;
+        }
+        drop(seg);
+        // A released cluster's mark and its empty slots were given back when it was released; this
+        // volume never writes such files, and counts them as reserved like the rest.
+        self.space.give(gone.len() as u64);
+        Ok(gone.len() as u64)
+    }
+
+    /// Frees every block of `[from, to)`; nodes stay.
+    pub(crate) fn free_range(&self, inode: &Arc<Node>, from: u64, to: u64) -> Result<()> {
+        let mut i = from;
+        let mut freed = 0;
+        while i < to {
+            match self.find(inode, i)? {
+                Lookup::HoleUntil(next) => i = next,
+                Lookup::At(p) => {
+                    let n = p.run().min(to - i);
+                    freed += self.free_slots(&p.node, p.slot..p.slot + n as u32)?;
+                    i += n;
+                }
+            }
+        }
+        self.add_blocks(inode, -(freed as i64));
+        Ok(())
+    }
+
+    /// Frees every block from `from` on, and every node that only led to such blocks.
+    pub(crate) fn free_from(&self, inode: &Arc<Node>, from: u64) -> Result<()> {
+        let (direct, nids) = inode.inode(|r| {
+            Ok::<_, Error>((self.division(r)?.direct_slots(), std::array::from_fn::<_, 5, _>(|k| r.nid(k))))
+        })?;
+        let mut freed = 0;
+        let first = from.min(direct.into()) as u32;
+        freed += self.free_slots(inode, first..direct)?;
+        let mut base = u64::from(direct);
+        for (k, nid) in nids.into_iter().enumerate() {
+            let level = [0, 0, 1, 1, 2][k];
+            let width = span(level + 1);
+            if nid != Nid(0) && base + width > from {
+                let offset = node::path(base, direct).map_or(0, |p| p.offsets[0]);
+                let (n, whole) = self.cut(inode.ino, nid, offset, level, base, from)?;
+                freed += n;
+                if whole {
+                    self.edit_inode(inode, |r| r.i_nid[k] = 0.into());
+                }
+            }
+            base += width;
+        }
+        self.add_blocks(inode, -(freed as i64));
+        Ok(())
+    }
+
+    /// Frees what lies at or past `from` under a node; the node too if nothing lies before.
+    fn cut(&self, ino: Ino, nid: Nid, offset: u32, level: u32, base: u64, from: u64) -> Result<(u64, bool)> {
+        let n = self.child(ino, nid, offset)?;
+        let mut freed = 0;
+        if level == 0 {
+            let first = from.saturating_sub(base).min(ADDRS_PER_BLOCK.into()) as u32;
+            freed += self.free_slots(&n, first..ADDRS_PER_BLOCK)?;
+        } else {
+            let width = span(level);
+            let first = from.saturating_sub(base) / width;
+            for slot in first as u32..ADDRS_PER_BLOCK {
+                let child = Nid(node::word(&n.read(), slot as usize));
+                if child == Nid(0) {
+                    continue;
+                }
+                let below = if level == 1 { offset + 1 + slot } else { offset + 1 + slot * (ADDRS_PER_BLOCK + 1) };
+                let at = base + u64::from(slot) * width;
+                let (m, whole) = self.cut(ino, child, below, level - 1, at, from)?;
+                freed += m;
+                if whole {
+                    self.edit(&n, |b| node::set_word(b, slot as usize, 0));
+                }
+            }
+        }
+        let whole = from <= base;
+        if whole {
+            self.free_node(&n, false)?;
+            freed += 1;
+            // `free_node` gave the node's block back to the volume; here it leaves the inode's count.
+        }
+        Ok((freed, whole))
+    }
+}

@@ -1,0 +1,9 @@
+//! Nodes: the blocks that say where everything else is.
+//!
+//! * [`cache`]: nodes in memory, clean and dirty.
+//! * [`map`]: from a file block to its address and back again to nothing (truncate).
+//! * [`write`]: how a dirty node reaches its log.
+
+pub mod cache;
+pub mod map;
+pub mod write;

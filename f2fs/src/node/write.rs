@@ -1,0 +1,159 @@
+//! How a dirty node reaches its log.
+//!
+//! The warm node log is a chain that roll-forward follows: each node's footer names the next free
+//! block of the log. So nodes reach the device in the order they were allocated: `node_io` is held
+//! from allocation to the device write, and whoever flushes afterwards has the whole chain durable.
+
+use std::sync::Arc;
+
+use device::Lba;
+use format::inode::{self, RawInode};
+use format::node::{self, NodeKind};
+use format::sit::LogType;
+use format::summary::Summary;
+use format::{BlockAddr, Nid};
+
+use super::cache::Node;
+use crate::cause::Cause;
+use crate::error::Result;
+use crate::volume::Volume;
+
+/// Bytes gathered for one request: 1 MiB.
+const BATCH: usize = 1 << 20;
+
+/// Which marks the written nodes carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// None: roll-forward passes over them.
+    Plain,
+    /// Roll-forward replays them; the inode with its name if `dentry`.
+    Fsync {
+        /// The name must be restored too.
+        dentry: bool,
+    },
+}
+
+/// Blocks on their way to consecutive addresses.
+struct Run {
+    start: BlockAddr,
+    bytes: Vec<u8>,
+}
+
+/// The log a node belongs to (kernel `__get_segment_type_6`).
+pub fn log_of(bytes: &format::Block) -> LogType {
+    let f = node::footer(bytes);
+    match node::kind_of(f.offset) {
+        NodeKind::Indirect | NodeKind::DoubleIndirect => LogType::ColdNode,
+        _ if f.cold => LogType::WarmNode,
+        _ => LogType::HotNode,
+    }
+}
+
+impl Volume {
+    /// Writes those of `nodes` that are dirty. The caller holds `cp` shared or exclusive.
+    pub(crate) fn write_nodes(&self, nodes: &[Arc<Node>], mark: Mark, cause: Cause) -> Result<()> {
+        let _order = self.node_io.lock();
+        let cp_ver = self.cp_ver();
+        let age = self.mounted_seconds();
+        let mut runs: [Run; 3] =
+            std::array::from_fn(|_| Run { start: BlockAddr::NULL, bytes: Vec::new() });
+        for node in nodes {
+            let mut bytes = node.write();
+            if !node.is_dirty() {
+                continue;
+            }
+            let log = log_of(&bytes);
+            let old = self.nat.get(node.nid)?;
+            let owner = Summary { nid: node.nid, version: 0, slot: 0 };
+            let placed = self.seg.lock().allocate(log, owner, old.addr, age)?;
+            let is_inode = node.nid == node.ino.nid();
+            let mut f = node::footer(&bytes);
+            f.fsync = mark != Mark::Plain;
+            f.dentry = is_inode && mark == Mark::Fsync { dentry: true };
+            f.cp_ver = cp_ver;
+            f.next = placed.next;
+            node::set_footer(&mut bytes, &f);
+            if is_inode {
+                inode::seal(self.sb.features, self.checksum_seed, &mut bytes);
+            }
+            self.nat.moved(node.nid, placed.addr, is_inode && f.fsync)?;
+            let run = &mut runs[log.index() - 3];
+            let next = run.start.plus((run.bytes.len() / 4096) as u32);
+            if run.bytes.len() >= BATCH || (!run.bytes.is_empty() && next != placed.addr) {
+                self.write_run(run, cause, node.ino)?;
+            }
+            if run.bytes.is_empty() {
+                run.start = placed.addr;
+            }
+            run.bytes.extend_from_slice(&bytes[..]);
+            self.nodes.mark_clean(node);
+        }
+        for run in &mut runs {
+            let ino = nodes.last().map_or(format::Ino(0), |n| n.ino);
+            self.write_run(run, cause, ino)?;
+        }
+        Ok(())
+    }
+
+    fn write_run(&self, run: &mut Run, cause: Cause, ino: format::Ino) -> Result<()> {
+        if !run.bytes.is_empty() {
+            self.dev.write(Lba(run.start.0.into()), &run.bytes, cause.of(ino))?;
+            run.bytes.clear();
+        }
+        Ok(())
+    }
+
+    /// A node from memory or the device, checked: it is the node asked for.
+    pub(crate) fn node(&self, nid: Nid) -> Result<Arc<Node>> {
+        if let Some(n) = self.nodes.get(nid) {
+            return Ok(n);
+        }
+        let entry = self.nat.get(nid)?;
+        self.load_node(nid, entry.addr)
+    }
+
+    fn load_node(&self, nid: Nid, addr: BlockAddr) -> Result<Arc<Node>> {
+        let corrupt = |what: String| crate::error::Error::corrupt(what);
+        if addr == BlockAddr::NULL {
+            return Err(vfs::Error::NotFound.into());
+        }
+        if self.sb.locate(addr).is_none() {
+            return Err(corrupt(format!("NAT entry of node {nid}: address {addr} is outside the main area")));
+        }
+        let mut bytes = Box::new([0; 4096]);
+        self.dev.read(Lba(addr.0.into()), &mut *bytes, Cause::Node.of(nid.as_ino()))?;
+        let f = node::footer(&bytes);
+        if f.nid != nid {
+            let found = f.nid;
+            return Err(corrupt(format!("node {nid} at block {addr}: its footer says {found}")));
+        }
+        let ino = f.ino;
+        if ino.nid() == nid {
+            use crate::error::At;
+            inode::verify_checksum(self.sb.features, self.checksum_seed, &bytes)
+                .and_then(|()| RawInode::of(&bytes).divide(self.sb.features).map(drop))
+                .at(|| format!("inode {nid} at block {addr}"))?;
+        }
+        Ok(self.nodes.insert(nid, ino, bytes))
+    }
+
+    /// Changes a node's bytes and marks it dirty.
+    pub(crate) fn edit<T>(&self, node: &Arc<Node>, f: impl FnOnce(&mut format::Block) -> T) -> T {
+        let mut bytes = node.write();
+        let out = f(&mut bytes);
+        self.nodes.mark_dirty(node);
+        out
+    }
+
+    /// Changes an inode's fields and marks it dirty.
+    pub(crate) fn edit_inode<T>(&self, node: &Arc<Node>, f: impl FnOnce(&mut RawInode) -> T) -> T {
+        self.edit(node, |b| f(RawInode::of_mut(b)))
+    }
+
+    /// Marks an inode read from disk as changed in its block map: its remembered extent is void.
+    pub(crate) fn forget_extent(&self, node: &Arc<Node>) {
+        if node.inode(|r| r.i_ext[2].get() != 0) {
+            self.edit_inode(node, RawInode::forget_extent);
+        }
+    }
+}

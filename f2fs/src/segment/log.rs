@@ -1,0 +1,146 @@
+//! The six logs, and how one finds its next segment.
+
+use format::sit::LogType;
+use format::summary::{self, Summary, SummaryKind};
+use format::{Block, SegNo};
+
+use super::Segments;
+use crate::error::{Error, Result};
+
+/// One log: where it writes, and who owns what it wrote in its segment.
+pub struct Log {
+    /// Its segment.
+    pub seg: SegNo,
+    /// Next block, 512 when the segment is used up and no other was found.
+    pub next: u16,
+    /// True if it fills holes of a used segment (threaded logging, kernel SSR).
+    pub threaded: bool,
+    /// Summary of its segment so far.
+    pub summary: Box<Block>,
+}
+
+impl Log {
+    /// True if nothing can be written before a new segment is found.
+    pub fn is_full(&self) -> bool {
+        self.next >= 512
+    }
+    pub(super) fn record(&mut self, owner: Summary) {
+        summary::put(&mut self.summary, self.next.into(), owner);
+    }
+}
+
+/// Which temperatures a log may thread into, nearest first (kernel `get_ssr_segment`): its own, then
+/// hot looks towards cold, warm and cold look towards hot.
+fn threading_order(log: LogType) -> impl Iterator<Item = LogType> {
+    let base = if log.is_node() { 3 } else { 0 };
+    let own = log.index();
+    let reverse = own - base != 0;
+    let others = (0..3).map(move |i| base + if reverse { 2 - i } else { i });
+    std::iter::once(own).chain(others.filter(move |&i| i != own)).map(|i| LogType::ALL[i])
+}
+
+impl Segments {
+    /// Moves a log to its next block.
+    pub(super) fn advance(&mut self, log: LogType) {
+        let l = &mut self.logs[log.index()];
+        l.next += 1;
+        if l.threaded {
+            l.next = self.table.next_hole(l.seg, l.next);
+        }
+    }
+
+    /// Closes a log's segment and finds it another: the next of the same section, a fresh section,
+    /// or holes of a used segment when fresh ones are short (kernel `allocate_segment_by_default`).
+    pub(super) fn roll(&mut self, log: LogType) -> Result<()> {
+        self.close(log)?;
+        let l = &self.logs[log.index()];
+        let (old, fresh) = (l.seg, !l.threaded);
+        let mut found = if fresh { self.table.next_in_section(old) } else { None };
+        if found.is_none() && self.need_threading() && self.thread(log)? {
+            self.table.release_log(old);
+            return Ok(());
+        }
+        if found.is_none() {
+            // Hot data and nodes search from the start, others from where the log stands.
+            let hint = match log {
+                LogType::WarmData | LogType::ColdData => old,
+                _ => SegNo(0),
+            };
+            found = self.table.free_section_after(hint);
+        }
+        match found {
+            Some(seg) => {
+                self.table.take(seg, log);
+                self.table.release_log(old);
+                self.open(log, seg, 0, false, Box::new([0; 4096]));
+                Ok(())
+            }
+            None if self.thread(log)? => {
+                self.table.release_log(old);
+                Ok(())
+            }
+            None => Err(Error::no_space()),
+        }
+    }
+
+    /// Hands a log's summary over to be written.
+    fn close(&mut self, log: LogType) -> Result<()> {
+        let l = &self.logs[log.index()];
+        let block = l.summary.clone();
+        let seg = l.seg;
+        self.summaries.store(&self.dev, &self.sb, seg, block)
+    }
+
+    fn open(&mut self, log: LogType, seg: SegNo, next: u16, threaded: bool, mut summary: Box<Block>) {
+        let kind = if log.is_node() { SummaryKind::Node } else { SummaryKind::Data };
+        summary::set_kind(&mut summary, kind);
+        self.logs[log.index()] = Log { seg, next, threaded, summary };
+    }
+
+    /// Starts filling the holes of the emptiest used segment of a fitting temperature. The holes are
+    /// those free both now and at the last checkpoint.
+    fn thread(&mut self, log: LogType) -> Result<bool> {
+        for kind in threading_order(log) {
+            let Some(seg) = self.threading_victim(kind) else { continue };
+            let summary = self.summaries.load(&*self.dev, &self.sb, seg)?;
+            let next = self.table.next_hole(seg, 0);
+            self.table.take_threaded(seg, log);
+            self.open(log, seg, next, true, summary);
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// The used segment of one temperature with the fewest blocks held by the last checkpoint;
+    /// the first of equals (kernel `get_ssr_cost`).
+    fn threading_victim(&self, kind: LogType) -> Option<SegNo> {
+        let mut best: Option<(u16, SegNo)> = None;
+        let sections = self.logs.each_ref().map(|l| self.sb.section_of(l.seg));
+        let victim = self.victim.map(|v| self.sb.section_of(v));
+        for seg in self.table.dirty_segments() {
+            let s = self.table.segment(seg);
+            if s.log != kind || s.held >= best.map_or(512, |b| b.0) {
+                continue;
+            }
+            let section = self.sb.section_of(seg);
+            if sections.contains(&section) || victim == Some(section) {
+                continue;
+            }
+            best = Some((s.held, seg));
+        }
+        best.map(|b| b.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_threads_into_its_own_temperature_first_and_never_across_data_and_nodes() {
+        let order = |l| threading_order(l).map(LogType::index).collect::<Vec<_>>();
+        assert_eq!(order(LogType::HotData), [0, 1, 2]);
+        assert_eq!(order(LogType::WarmData), [1, 2, 0]);
+        assert_eq!(order(LogType::ColdNode), [5, 4, 3]);
+    }
+}

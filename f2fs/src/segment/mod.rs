@@ -1,0 +1,162 @@
+//! Segments: what is valid where, and where the next block goes.
+//!
+//! * [`table`]: valid maps, counts, ages; which segments are free, dirty, about to be free.
+//! * [`log`]: the six logs and how one finds its next segment.
+//! * [`summary`]: who owns each block of a segment, kept until it reaches the device.
+//!
+//! One mutex guards all of it ([`Segments`] is what lies inside); it is held for the bookkeeping of
+//! one block or a run of blocks, and for the rare reading of a summary when a log starts threading.
+//! Left out on purpose: writing the blocks themselves, and whom to clean (`gc`).
+
+pub mod log;
+pub mod summary;
+pub mod table;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::BlockDevice;
+use format::sit::LogType;
+use format::summary::Summary;
+use format::superblock::SuperBlock;
+use format::{BlockAddr, SegNo};
+
+use crate::error::{Error, Result};
+use log::Log;
+use summary::PendingSummaries;
+use table::SegmentTable;
+
+/// Dirty blocks held in memory that will need room in the log; read by the allocation rules.
+#[derive(Debug, Default)]
+pub struct Pressure {
+    /// Dirty node blocks.
+    pub nodes: AtomicU64,
+    /// Dirty directory blocks.
+    pub dents: AtomicU64,
+    /// Dirty blocks of file contents.
+    pub data: AtomicU64,
+}
+
+impl Pressure {
+    fn sections(counter: &AtomicU64, per_section: u64) -> u64 {
+        counter.load(Ordering::Relaxed).div_ceil(per_section)
+    }
+}
+
+/// Where a block went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placed {
+    /// Its address.
+    pub addr: BlockAddr,
+    /// The next free block of the same log, as node footers record it.
+    pub next: BlockAddr,
+}
+
+/// The state behind the segment mutex.
+pub struct Segments {
+    pub(crate) sb: Arc<SuperBlock>,
+    pub(crate) dev: Arc<dyn BlockDevice>,
+    /// Valid maps and free space.
+    pub table: SegmentTable,
+    /// The six logs.
+    pub logs: [Log; 6],
+    /// Summaries of closed segments on their way to the device.
+    pub summaries: PendingSummaries,
+    /// Segments kept back, from the checkpoint.
+    pub reserved_segs: u32,
+    /// Segments being cleaned now: no log may thread into them.
+    pub victim: Option<SegNo>,
+    pub(crate) pressure: Arc<Pressure>,
+}
+
+impl Segments {
+    /// Sections kept back for cleaning.
+    pub fn reserved_sections(&self) -> u32 {
+        self.reserved_segs.div_ceil(self.sb.segs_per_sec)
+    }
+
+    fn blocks_per_section(&self) -> u64 {
+        u64::from(self.sb.segs_per_sec) * 512
+    }
+
+    /// Kernel `f2fs_need_SSR`: too few free sections to keep writing fresh ones.
+    pub fn need_threading(&self) -> bool {
+        let per = self.blocks_per_section();
+        let nodes = Pressure::sections(&self.pressure.nodes, per);
+        let dents = Pressure::sections(&self.pressure.dents, per);
+        let reserved = u64::from(self.reserved_sections());
+        // min_ssr_sections is the reserve once more (kernel segment.c).
+        u64::from(self.table.free_sections()) <= nodes + 2 * dents + 2 * reserved
+    }
+
+    /// Kernel `has_not_enough_free_secs`: cleaning must run before more is dirtied. Data held in
+    /// memory counts too, since a checkpoint here writes it.
+    pub fn short_of_space(&self, freed: u32) -> bool {
+        let per = self.blocks_per_section();
+        let need = Pressure::sections(&self.pressure.nodes, per)
+            + 2 * Pressure::sections(&self.pressure.dents, per)
+            + u64::from(self.reserved_sections());
+        u64::from(self.table.free_sections() + freed) <= need
+    }
+
+    /// Takes the next block of `log` for what `owner` describes; `old`, if real, becomes invalid.
+    /// `age` is the time the block's contents date from, in seconds of mounted time.
+    pub fn allocate(
+        &mut self,
+        log: LogType,
+        owner: Summary,
+        old: BlockAddr,
+        age: u64,
+    ) -> Result<Placed> {
+        if self.logs[log.index()].is_full() {
+            self.roll(log)?;
+        }
+        let l = &mut self.logs[log.index()];
+        let (seg, off) = (l.seg, l.next);
+        l.record(owner);
+        self.table.set_valid(seg, off, log, age)?;
+        if old.is_real() {
+            self.invalidate(old, age)?;
+        }
+        self.advance(log);
+        if self.logs[log.index()].is_full() {
+            // A full device: the log stays full and the next allocation reports it.
+            match self.roll(log) {
+                Err(Error::Fs(vfs::Error::NoSpace)) => {}
+                other => other?,
+            }
+        }
+        let l = &self.logs[log.index()];
+        let next = if l.is_full() { BlockAddr::NULL } else { self.sb.seg_start(l.seg).plus(l.next.into()) };
+        Ok(Placed { addr: self.sb.seg_start(seg).plus(off.into()), next })
+    }
+
+    /// Marks a block of the main area as no longer valid.
+    pub fn invalidate(&mut self, addr: BlockAddr, age: u64) -> Result<()> {
+        let (seg, off) = self.place(addr)?;
+        self.table.clear_valid(seg, off, age)
+    }
+
+    /// Marks a block valid where it is: roll-forward found it there.
+    pub fn adopt(&mut self, addr: BlockAddr, log: LogType, owner: Summary, age: u64) -> Result<()> {
+        let (seg, off) = self.place(addr)?;
+        self.table.adopt(seg, off, log, age)?;
+        let block = self.summaries.edit(&*self.dev, &self.sb, seg)?;
+        format::summary::put(block, off.into(), owner);
+        let kind = if log.is_node() { format::summary::SummaryKind::Node } else { format::summary::SummaryKind::Data };
+        format::summary::set_kind(block, kind);
+        Ok(())
+    }
+
+    /// Segment and offset of a main-area block.
+    pub fn place(&self, addr: BlockAddr) -> Result<(SegNo, u16)> {
+        self.sb
+            .locate(addr)
+            .ok_or_else(|| Error::corrupt(format_args!("block {addr} is outside the main area")))
+    }
+
+    /// True if `addr` is valid in the segment table.
+    pub fn is_valid(&self, addr: BlockAddr) -> bool {
+        self.sb.locate(addr).is_some_and(|(seg, off)| self.table.is_valid(seg, off))
+    }
+}

@@ -1,0 +1,392 @@
+//! Which blocks are valid, which segments are free, dirty or about to be free.
+//!
+//! A block is *held* if it is valid, was valid at the last checkpoint, or was written since then:
+//! nothing may overwrite it before the next checkpoint, since recovery may need it (the kernel's
+//! `ckpt_valid_map` with the bits of later writes). So every valid block is held.
+
+use std::collections::BTreeSet;
+
+use format::SegNo;
+use format::addr::SecNo;
+use format::bits;
+use format::sit::{LogType, MAP_BYTES, SitEntry};
+
+use crate::error::{Error, Result};
+
+/// The two maps of a segment that is neither empty nor full nor uniform.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Maps {
+    valid: [u8; MAP_BYTES],
+    held: [u8; MAP_BYTES],
+}
+
+/// What is known of one segment.
+#[derive(Debug, Clone, Default)]
+pub struct Segment {
+    /// Valid blocks.
+    pub valid: u16,
+    /// Held blocks, at least `valid`.
+    pub held: u16,
+    /// Which log wrote it last.
+    pub log: LogType,
+    in_log: bool,
+    changed: bool,
+    /// Mean age of its blocks, in seconds of mounted time.
+    pub mtime: u64,
+    /// `None` if both maps are all zero or both all one.
+    maps: Option<Box<Maps>>,
+}
+
+impl Segment {
+    fn maps(&mut self) -> &mut Maps {
+        let fill = if self.valid == 512 { 0xFF } else { 0 };
+        self.maps.get_or_insert_with(|| Box::new(Maps { valid: [fill; 64], held: [fill; 64] }))
+    }
+    fn map(&self) -> [u8; MAP_BYTES] {
+        let uniform = if self.valid == 512 { 0xFF } else { 0 };
+        self.maps.as_ref().map_or([uniform; 64], |m| m.valid)
+    }
+    fn compact(&mut self) {
+        if let Some(m) = &mut self.maps {
+            m.held = m.valid;
+            self.held = self.valid;
+            if self.valid == 0 || self.valid == 512 {
+                self.maps = None;
+            }
+        }
+    }
+    fn age(&mut self, t: u64) {
+        self.mtime = match self.mtime {
+            0 => t,
+            m => (m.saturating_mul(self.valid.into()).saturating_add(t)) / (u64::from(self.valid) + 1),
+        };
+    }
+    /// The entry as the SIT records it.
+    pub fn to_entry(&self) -> SitEntry {
+        SitEntry { log: self.log, valid: self.valid, map: self.map(), mtime: self.mtime }
+    }
+}
+
+/// A set of small numbers as machine words, with fast search for the next member.
+#[derive(Debug, Clone, Default)]
+struct WordSet {
+    words: Vec<u64>,
+    len: u32,
+}
+
+impl WordSet {
+    fn new(size: u32) -> Self {
+        WordSet { words: vec![0; size.div_ceil(64) as usize], len: 0 }
+    }
+    fn put(&mut self, i: u32, on: bool) -> bool {
+        let (w, m) = (&mut self.words[(i / 64) as usize], 1u64 << (i % 64));
+        let was = *w & m != 0;
+        if was != on {
+            *w ^= m;
+            self.len = if on { self.len + 1 } else { self.len - 1 };
+        }
+        was
+    }
+    fn has(&self, i: u32) -> bool {
+        self.words[(i / 64) as usize] & 1 << (i % 64) != 0
+    }
+    fn next(&self, from: u32) -> Option<u32> {
+        let mut w = (from / 64) as usize;
+        let mut word = *self.words.get(w)? & (!0u64 << (from % 64));
+        while word == 0 {
+            w += 1;
+            word = *self.words.get(w)?;
+        }
+        Some(w as u32 * 64 + word.trailing_zeros())
+    }
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let i = self.next(from)?;
+            from = i + 1;
+            Some(i)
+        })
+    }
+}
+
+/// All segments of the main area.
+pub struct SegmentTable {
+    segs: Vec<Segment>,
+    per_section: u32,
+    free: WordSet,
+    free_in_section: Vec<u16>,
+    free_secs: WordSet,
+    dirty: WordSet,
+    prefree: WordSet,
+    changed: BTreeSet<SegNo>,
+}
+
+impl SegmentTable {
+    /// An empty table: everything free.
+    pub fn new(main_segs: u32, per_section: u32) -> Self {
+        let sections = main_segs / per_section;
+        let mut t = SegmentTable {
+            segs: vec![Segment::default(); main_segs as usize],
+            per_section,
+            free: WordSet::new(main_segs),
+            free_in_section: vec![0; sections as usize],
+            free_secs: WordSet::new(sections),
+            dirty: WordSet::new(main_segs),
+            prefree: WordSet::new(main_segs),
+            changed: BTreeSet::new(),
+        };
+        for i in 0..main_segs {
+            t.put_free(SegNo(i), true);
+        }
+        t
+    }
+
+    /// Takes over a SIT entry while mounting.
+    pub fn load(&mut self, seg: SegNo, e: &SitEntry) {
+        let s = &mut self.segs[seg.0 as usize];
+        (s.valid, s.held, s.log, s.mtime) = (e.valid, e.valid, e.log, e.mtime);
+        s.maps = (e.valid != 0 && e.valid != 512)
+            .then(|| Box::new(Maps { valid: e.map, held: e.map }));
+        let used = e.valid != 0;
+        self.put_free(seg, !used);
+        self.dirty.put(seg.0, used && e.valid < 512);
+    }
+
+    /// What is known of a segment.
+    pub fn segment(&self, seg: SegNo) -> &Segment {
+        &self.segs[seg.0 as usize]
+    }
+    /// Sections without a used segment.
+    pub fn free_sections(&self) -> u32 {
+        self.free_secs.len
+    }
+    /// Segments without a valid block that are no log's and not waiting for a checkpoint.
+    pub fn free_segments(&self) -> u32 {
+        self.free.len
+    }
+    /// Segments that the next checkpoint frees.
+    pub fn prefree_segments(&self) -> u32 {
+        self.prefree.len
+    }
+    /// Used segments with invalid blocks that are no log's.
+    pub fn dirty_segments(&self) -> impl Iterator<Item = SegNo> {
+        self.dirty.iter().map(SegNo)
+    }
+    /// How many there are.
+    pub fn dirty_count(&self) -> u32 {
+        self.dirty.len
+    }
+    /// True if the segment is one a log writes to.
+    pub fn is_log(&self, seg: SegNo) -> bool {
+        self.segs[seg.0 as usize].in_log
+    }
+    /// True if block `off` is valid.
+    pub fn is_valid(&self, seg: SegNo, off: u16) -> bool {
+        let s = &self.segs[seg.0 as usize];
+        match &s.maps {
+            Some(m) => bits::msb_test(&m.valid, off.into()),
+            None => s.valid == 512,
+        }
+    }
+    /// The valid map, most significant bit first.
+    pub fn valid_map(&self, seg: SegNo) -> [u8; MAP_BYTES] {
+        self.segs[seg.0 as usize].map()
+    }
+    /// The first block from `from` on that is not held; 512 if none.
+    pub fn next_hole(&self, seg: SegNo, from: u16) -> u16 {
+        let s = &self.segs[seg.0 as usize];
+        match &s.maps {
+            Some(m) => (from..512).find(|&i| !bits::msb_test(&m.held, i.into())).unwrap_or(512),
+            None if s.valid == 512 => 512,
+            None => from,
+        }
+    }
+
+    /// A log wrote block `off`.
+    pub fn set_valid(&mut self, seg: SegNo, off: u16, log: LogType, age: u64) -> Result<()> {
+        let s = &mut self.segs[seg.0 as usize];
+        s.age(age);
+        let m = s.maps();
+        if bits::msb_put(&mut m.valid, off.into(), true) {
+            return Err(Error::corrupt(format_args!(
+                "segment {seg}, block {off}: handed out twice (log {log:?})"
+            )));
+        }
+        if !bits::msb_put(&mut m.held, off.into(), true) {
+            s.held += 1;
+        }
+        s.valid += 1;
+        self.note_change(seg);
+        Ok(())
+    }
+
+    /// Block `off` lost its owner.
+    pub fn clear_valid(&mut self, seg: SegNo, off: u16, age: u64) -> Result<()> {
+        let s = &mut self.segs[seg.0 as usize];
+        s.age(age);
+        if !bits::msb_put(&mut s.maps().valid, off.into(), false) {
+            return Err(Error::corrupt(format_args!(
+                "segment {seg}, block {off}: given up but not valid in the segment table"
+            )));
+        }
+        s.valid -= 1;
+        self.note_change(seg);
+        self.relocate(seg);
+        Ok(())
+    }
+
+    /// Recovery found block `off` in use since the checkpoint. Already valid is an error.
+    pub fn adopt(&mut self, seg: SegNo, off: u16, log: LogType, age: u64) -> Result<()> {
+        if self.segs[seg.0 as usize].valid == 0 && !self.is_log(seg) {
+            self.segs[seg.0 as usize].log = log;
+        }
+        self.put_free(seg, false);
+        self.set_valid(seg, off, log, age)?;
+        self.relocate(seg);
+        Ok(())
+    }
+
+    /// Keeps block `off` from being overwritten before the next checkpoint.
+    pub fn hold(&mut self, seg: SegNo, off: u16) {
+        self.put_free(seg, false);
+        let s = &mut self.segs[seg.0 as usize];
+        if !bits::msb_put(&mut s.maps().held, off.into(), true) {
+            s.held += 1;
+        }
+        self.note_change(seg);
+        self.relocate(seg);
+    }
+
+    /// A log opens a free segment.
+    pub fn take(&mut self, seg: SegNo, log: LogType) {
+        self.put_free(seg, false);
+        self.enter(seg, log);
+    }
+    /// A log threads into a used segment.
+    pub fn take_threaded(&mut self, seg: SegNo, log: LogType) {
+        self.enter(seg, log);
+    }
+    /// A log stands in this segment as the checkpoint says.
+    pub fn resume(&mut self, seg: SegNo, log: LogType) {
+        self.put_free(seg, false);
+        self.dirty.put(seg.0, false);
+        let s = &mut self.segs[seg.0 as usize];
+        s.in_log = true;
+        if s.log != log {
+            s.log = log;
+            self.note_change(seg);
+        }
+    }
+    fn enter(&mut self, seg: SegNo, log: LogType) {
+        let s = &mut self.segs[seg.0 as usize];
+        s.in_log = true;
+        s.log = log;
+        self.dirty.put(seg.0, false);
+        self.prefree.put(seg.0, false);
+        self.note_change(seg);
+    }
+    /// A log leaves the segment.
+    pub fn release_log(&mut self, seg: SegNo) {
+        self.segs[seg.0 as usize].in_log = false;
+        self.note_change(seg);
+        self.relocate(seg);
+    }
+
+    /// The segment after `seg`, if it is in the same section and free.
+    pub fn next_in_section(&self, seg: SegNo) -> Option<SegNo> {
+        let next = seg.0 + 1;
+        (next % self.per_section != 0 && self.free.has(next)).then_some(SegNo(next))
+    }
+    /// First segment of a free section after the one of `hint`, wrapping around.
+    pub fn free_section_after(&self, hint: SegNo) -> Option<SegNo> {
+        let from = hint.0 / self.per_section;
+        let sec = self.free_secs.next(from).or_else(|| self.free_secs.next(0))?;
+        Some(SegNo(sec * self.per_section))
+    }
+    /// Segments of a section.
+    pub fn section(&self, sec: SecNo) -> impl Iterator<Item = SegNo> + use<> {
+        let first = sec.0 * self.per_section;
+        (first..first + self.per_section).map(SegNo)
+    }
+
+    /// Segments whose SIT entry changed since the last checkpoint.
+    pub fn changed(&self) -> impl Iterator<Item = SegNo> {
+        self.changed.iter().copied()
+    }
+
+    /// The checkpoint is durable: what it does not hold is free. Returns the freed segments.
+    pub fn commit(&mut self) -> Vec<SegNo> {
+        for seg in std::mem::take(&mut self.changed) {
+            let s = &mut self.segs[seg.0 as usize];
+            s.changed = false;
+            s.compact();
+        }
+        let freed: Vec<SegNo> = self.prefree.iter().map(SegNo).collect();
+        for &seg in &freed {
+            self.prefree.put(seg.0, false);
+            self.put_free(seg, true);
+        }
+        freed
+    }
+
+    fn note_change(&mut self, seg: SegNo) {
+        let s = &mut self.segs[seg.0 as usize];
+        if !s.changed {
+            s.changed = true;
+            self.changed.insert(seg);
+        }
+    }
+
+    /// Sorts a segment into dirty, about to be free, or neither.
+    fn relocate(&mut self, seg: SegNo) {
+        let s = &self.segs[seg.0 as usize];
+        if s.in_log {
+            return;
+        }
+        let valid = s.valid;
+        self.prefree.put(seg.0, valid == 0);
+        self.dirty.put(seg.0, valid > 0 && valid < 512);
+    }
+
+    fn put_free(&mut self, seg: SegNo, free: bool) {
+        if self.free.put(seg.0, free) == free {
+            return;
+        }
+        let sec = seg.0 / self.per_section;
+        let n = &mut self.free_in_section[sec as usize];
+        *n = if free { *n + 1 } else { *n - 1 };
+        let whole = u32::from(*n) == self.per_section;
+        self.free_secs.put(sec, whole);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_given_up_since_the_checkpoint_is_no_hole_before_the_next() {
+        let mut t = SegmentTable::new(8, 1);
+        t.take(SegNo(2), LogType::WarmData);
+        for off in 0..4 {
+            t.set_valid(SegNo(2), off, LogType::WarmData, 1).unwrap();
+        }
+        t.release_log(SegNo(2));
+        t.clear_valid(SegNo(2), 1, 1).unwrap();
+        assert_eq!(t.next_hole(SegNo(2), 0), 4);
+        t.commit();
+        assert_eq!(t.next_hole(SegNo(2), 0), 1);
+    }
+
+    #[test]
+    fn an_emptied_segment_is_free_only_after_the_checkpoint() {
+        let mut t = SegmentTable::new(8, 2);
+        t.take(SegNo(0), LogType::WarmData);
+        t.set_valid(SegNo(0), 0, LogType::WarmData, 1).unwrap();
+        t.release_log(SegNo(0));
+        t.clear_valid(SegNo(0), 0, 1).unwrap();
+        assert_eq!((t.free_segments(), t.free_sections()), (7, 3));
+        assert_eq!(t.commit(), [SegNo(0)]);
+        assert_eq!((t.free_segments(), t.free_sections()), (8, 4));
+    }
+}

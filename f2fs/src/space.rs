@@ -1,0 +1,90 @@
+//! How many blocks, nodes and inodes are in use, and how many may be.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+
+/// Volume-wide counts.
+#[derive(Debug)]
+pub struct Space {
+    user: u64,
+    max_nodes: i64,
+    valid: AtomicU64,
+    nodes: AtomicI64,
+    inodes: AtomicI64,
+}
+
+impl Space {
+    /// Counts as a checkpoint has them.
+    pub fn new(user: u64, max_nid: u32, valid: u64, nodes: u32, inodes: u32) -> Self {
+        Space {
+            user,
+            max_nodes: i64::from(max_nid) - 3,
+            valid: AtomicU64::new(valid),
+            nodes: AtomicI64::new(nodes.into()),
+            inodes: AtomicI64::new(inodes.into()),
+        }
+    }
+    /// Blocks users may fill.
+    pub fn user_blocks(&self) -> u64 {
+        self.user
+    }
+    /// Blocks in use, with those only reserved.
+    pub fn valid_blocks(&self) -> u64 {
+        self.valid.load(Ordering::Relaxed)
+    }
+    /// Nodes in use.
+    pub fn nodes(&self) -> u32 {
+        self.nodes.load(Ordering::Relaxed).max(0) as u32
+    }
+    /// Inodes in use.
+    pub fn inodes(&self) -> u32 {
+        self.inodes.load(Ordering::Relaxed).max(0) as u32
+    }
+    /// Takes up to `n` blocks; returns how many there were.
+    pub fn take_up_to(&self, n: u64) -> u64 {
+        let mut got = 0;
+        // The closure always returns `Some`, so the update cannot fail.
+        let _ = self.valid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
+            got = n.min(self.user.saturating_sub(v));
+            Some(v + got)
+        });
+        got
+    }
+    /// Takes `n` blocks or none.
+    pub fn take(&self, n: u64) -> Result<()> {
+        self.valid
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
+                (v + n <= self.user).then_some(v + n)
+            })
+            .map(drop)
+            .map_err(|_| Error::no_space())
+    }
+    /// Gives `n` blocks back.
+    pub fn give(&self, n: u64) {
+        // Saturating: a count too low on disk must not wrap.
+        let _ = self.valid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
+            Some(v.saturating_sub(n))
+        });
+    }
+    /// Takes a block for a node.
+    pub fn take_node(&self, inode: bool) -> Result<()> {
+        if self.nodes.load(Ordering::Relaxed) >= self.max_nodes {
+            return Err(Error::no_space());
+        }
+        self.take(1)?;
+        self.nodes.fetch_add(1, Ordering::Relaxed);
+        if inode {
+            self.inodes.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+    /// Gives a node's block back.
+    pub fn give_node(&self, inode: bool) {
+        self.give(1);
+        self.nodes.fetch_sub(1, Ordering::Relaxed);
+        if inode {
+            self.inodes.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

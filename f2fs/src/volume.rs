@@ -1,0 +1,200 @@
+//! A mounted volume: what it is made of, and the guard every change runs under.
+//!
+//! # Locking order
+//! 1. `cp`: shared by every operation that changes something, exclusive for checkpoint and cleaning.
+//!    Readers do not take it.
+//! 2. `names`: exclusive for renames that move a directory.
+//! 3. Inode locks ([`crate::inode::Inode::content`]): parent before child; two directories in order
+//!    of inode number.
+//! 4. `node_io`: order of node writes.
+//! 5. Node bytes, inode before its nodes, parent before child.
+//! 6. Leaves, never two at once: NAT, segments, orphans, caches.
+//!
+//! Cleaning changes addresses without inode locks. A reader notices by `moves` and reads again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use device::BlockDevice;
+use device::clock::{Clock, Time};
+use format::superblock::{Features, SuperBlock};
+use format::{Block, BlockAddr, Ino};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use rustc_hash::FxHashSet;
+
+use crate::checkpoint::PackState;
+use crate::error::{Error, Result};
+use crate::inode::InodeTable;
+use crate::nat::Nat;
+use crate::node::cache::NodeCache;
+use crate::segment::{Pressure, Segments};
+use crate::space::Space;
+
+/// How a volume is mounted.
+#[derive(Debug, Clone)]
+pub struct MountOptions {
+    /// Write nothing. An image that was not unmounted is recovered in memory.
+    pub read_only: bool,
+    /// Tell the device of freed segments.
+    pub discard: bool,
+    /// Clean nodes kept, in blocks of 4 KiB.
+    pub node_cache: usize,
+    /// Dirty file contents kept before writers write back, in blocks of 4 KiB.
+    pub dirty_limit: usize,
+    /// Directory blocks kept, in blocks of 4 KiB.
+    pub dir_cache: usize,
+    /// Dirty contents and nodes are written after this long.
+    pub writeback_after: Duration,
+    /// A checkpoint is written this long after a change (kernel `DEF_CP_INTERVAL`).
+    pub checkpoint_after: Duration,
+    /// Small files and directories live in their inodes (kernel `inline_data`, `inline_dentry`).
+    pub inline: bool,
+    /// Threads that read data blocks past the end of a file's map and the like are corruption; set
+    /// to go on reading what is readable.
+    pub salvage: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            read_only: false,
+            discard: true,
+            node_cache: 8192,
+            dirty_limit: 8192,
+            dir_cache: 4096,
+            writeback_after: Duration::from_secs(5),
+            checkpoint_after: Duration::from_secs(60),
+            inline: true,
+            salvage: false,
+        }
+    }
+}
+
+/// Counters a user may ask for.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Checkpoints written.
+    pub checkpoints: AtomicU64,
+    /// Sections cleaned because space ran out.
+    pub foreground_gc: AtomicU64,
+    /// Blocks moved by cleaning.
+    pub moved_blocks: AtomicU64,
+    /// Bytes users wrote.
+    pub user_bytes: AtomicU64,
+    /// Blocks overwritten in place.
+    pub in_place: AtomicU64,
+    /// fsyncs done by roll-forward nodes alone.
+    pub fast_fsyncs: AtomicU64,
+    /// fsyncs that needed a checkpoint.
+    pub slow_fsyncs: AtomicU64,
+}
+
+/// A mounted volume.
+pub struct Volume {
+    pub(crate) dev: Arc<dyn BlockDevice>,
+    pub(crate) sb: Arc<SuperBlock>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: MountOptions,
+    pub(crate) checksum_seed: u32,
+    pub(crate) cp: RwLock<PackState>,
+    pub(crate) names: Mutex<()>,
+    pub(crate) nat: Nat,
+    pub(crate) seg: Mutex<Segments>,
+    pub(crate) nodes: NodeCache,
+    pub(crate) inodes: InodeTable,
+    pub(crate) space: Space,
+    pub(crate) pressure: Arc<Pressure>,
+    pub(crate) orphans: Mutex<BTreeSet<Ino>>,
+    /// Inodes renamed since their parent pointer was last vouched for.
+    pub(crate) renamed: Mutex<FxHashSet<Ino>>,
+    pub(crate) node_io: Mutex<()>,
+    pub(crate) moves: AtomicU64,
+    pub(crate) cp_ver: AtomicU64,
+    pub(crate) failed: AtomicBool,
+    pub(crate) changed: AtomicBool,
+    pub(crate) closed: AtomicBool,
+    pub(crate) elapsed_base: u64,
+    pub(crate) mounted_at: Duration,
+    /// Monotonic time of the last checkpoint and the last writeback, in milliseconds.
+    pub(crate) last_checkpoint: AtomicU64,
+    pub(crate) last_writeback: AtomicU64,
+    pub(crate) generation: AtomicU64,
+    pub(crate) dir_blocks: AtomicU64,
+    /// What users and operators ask for.
+    pub counters: Counters,
+}
+
+/// Held while an operation changes something: no checkpoint and no cleaning happens meanwhile.
+pub(crate) struct Change<'v> {
+    _cp: RwLockReadGuard<'v, PackState>,
+}
+
+impl Volume {
+    /// The superblock.
+    pub fn superblock(&self) -> &SuperBlock {
+        &self.sb
+    }
+    /// Feature bits.
+    pub(crate) fn has(&self, f: Features) -> bool {
+        self.sb.features.contains(f)
+    }
+    /// Now, for time stamps.
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+    /// Seconds this volume was ever mounted: the clock of block ages (kernel `get_mtime`).
+    pub(crate) fn mounted_seconds(&self) -> u64 {
+        self.elapsed_base + (self.clock.monotonic().saturating_sub(self.mounted_at)).as_secs()
+    }
+    pub(crate) fn monotonic_ms(&self) -> u64 {
+        self.clock.monotonic().as_millis() as u64
+    }
+    /// What node footers carry: checkpoint version and its CRC.
+    pub(crate) fn cp_ver(&self) -> u64 {
+        self.cp_ver.load(Ordering::Acquire)
+    }
+
+    /// Refuses changes on a volume that takes none.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.options.read_only || self.closed.load(Ordering::Acquire) {
+            return Err(vfs::Error::ReadOnly.into());
+        }
+        if self.failed.load(Ordering::Acquire) {
+            // A checkpoint failed half-way: memory and medium disagree.
+            return Err(vfs::Error::device("an earlier write failed; the volume takes no changes until it is mounted again").into());
+        }
+        Ok(())
+    }
+
+    /// Begins a change: makes sure there is room to finish it, then holds checkpoints off.
+    pub(crate) fn begin(&self) -> Result<Change<'_>> {
+        self.check_writable()?;
+        self.balance()?;
+        self.changed.store(true, Ordering::Release);
+        Ok(Change { _cp: self.cp.read() })
+    }
+
+    /// Checks an address found in a data slot.
+    pub(crate) fn check_data_addr(&self, addr: BlockAddr, ino: Ino, index: u64) -> Result<()> {
+        if self.sb.locate(addr).is_none() {
+            return Err(Error::corrupt(format_args!(
+                "inode {ino}, file block {index}: address {addr} is outside the main area"
+            )));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn read_block(&self, addr: BlockAddr, tag: device::Tag) -> Result<Box<Block>> {
+        let mut b = Box::new([0; 4096]);
+        self.dev.read(device::Lba(addr.0.into()), &mut *b, tag)?;
+        Ok(b)
+    }
+
+    /// A generation for a new inode.
+    pub(crate) fn next_generation(&self) -> u32 {
+        // The kernel draws them at random; all that matters is that a number's lives differ.
+        self.generation.fetch_add(1, Ordering::Relaxed) as u32
+    }
+}
