@@ -4,13 +4,24 @@
 //!     memfs_mount DIR [bytes=N] [threads=N] [writeback=no]
 
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use joulefs_conformance::memfs::MemFs;
 
 const USAGE: &str = "usage: memfs_mount DIR [bytes=N] [threads=N] [writeback=no]";
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("memfs_mount: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let dir = arguments.next().ok_or(USAGE)?;
     let mut bytes = 8 << 30;
