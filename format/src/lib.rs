@@ -8,6 +8,7 @@
 //! places of the device to agree (that is the file system's and fsck's business).
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod addr;
 pub mod bits;
 pub mod checkpoint;
@@ -21,6 +22,7 @@ pub mod orphan;
 pub mod sit;
 pub mod summary;
 pub mod superblock;
+pub mod xattr;
 
 mod error;
 
