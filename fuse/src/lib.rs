@@ -15,6 +15,7 @@
 //! * `O_TMPFILE`, birth times in `statx` and `syncfs` have opcodes (`TMPFILE`, `STATX`, `SYNCFS`) that
 //!   `fuser` 0.18 does not decode; the kernel falls back or reports "not supported".
 //! * The kernel itself refuses `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` on FUSE.
+//! * With the writeback cache a full volume is reported by `fsync` or `close`, not by `write`.
 //! * `fuser` reads requests and writes replies by `read` and `writev`, never by `splice`.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,6 @@
 //! A mount of a file system in memory on a directory of its own.
+// Each test program uses its part.
+#![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,0 +1,30 @@
+//! Does a full file system behave?
+//!
+//! A program of its own: tests that start other programs hold copies of every open file for a moment,
+//! and a removed file gives its space back only when the last one is closed.
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::Write;
+
+use support::{mount, options};
+
+#[test]
+fn a_full_file_system_says_so_and_deleting_helps() {
+    for round in 0..20 {
+        let writeback = round % 2 == 0;
+        let Some(m) = mount(1 << 20, &options(writeback)) else {
+            return;
+        };
+        let mut file = File::create(m.path("big")).unwrap();
+        let result = file.write_all(&[1; 2 << 20]).and_then(|()| file.sync_all());
+        let number = result.unwrap_err().raw_os_error();
+        assert_eq!(number, Some(libc::ENOSPC));
+        drop(file);
+        fs::remove_file(m.path("big")).unwrap();
+        fs::write(m.path("small"), [1; 100_000]).unwrap();
+        File::open(m.path("small")).unwrap().sync_all().unwrap();
+        m.end();
+    }
+}
