@@ -12,6 +12,9 @@ use crate::bits;
 pub const SLOTS_PER_BLOCK: usize = 214;
 /// Bytes of name in one slot.
 pub const SLOT_LEN: usize = 8;
+/// Longest name in bytes.
+pub const NAME_MAX: usize = 255;
+/// Bytes of one entry: hash, inode number, name length (2), type (1).
 const ENTRY: usize = 11;
 /// Deepest hash level plus one.
 pub const MAX_DEPTH: u32 = 63;
@@ -30,7 +33,9 @@ impl Layout {
     pub const BLOCK: Layout = Layout { slots: SLOTS_PER_BLOCK, entries: 30, names: 2384 };
 
     /// An inline directory of `bytes` bytes (as many slots as fit; the slack lies after the bitmap).
+    /// No area is longer than a block: what passes one is not used.
     pub fn inline(bytes: usize) -> Layout {
+        let bytes = bytes.min(crate::BLOCK);
         let slots = bytes * 8 / ((ENTRY + SLOT_LEN) * 8 + 1);
         let names = bytes - slots * SLOT_LEN;
         Layout { slots, entries: names - slots * ENTRY, names }
@@ -41,6 +46,22 @@ impl Layout {
     fn name(&self, i: usize, len: usize) -> Range<usize> {
         let at = self.names + i * SLOT_LEN;
         at..at + len
+    }
+    /// Bytes from the area's start to the end of the last name slot.
+    pub fn len(&self) -> usize {
+        self.names + self.slots * SLOT_LEN
+    }
+    /// True if not even one slot fits.
+    pub fn is_empty(&self) -> bool {
+        self.slots == 0
+    }
+    /// Where the entries begin.
+    pub fn entries_at(&self) -> usize {
+        self.entries
+    }
+    /// Where the name slots begin.
+    pub fn names_at(&self) -> usize {
+        self.names
     }
     /// Bytes of bitmap.
     pub fn bitmap_len(&self) -> usize {
@@ -84,7 +105,7 @@ pub fn at<'a>(l: &Layout, area: &'a [u8], i: usize) -> Option<Dentry<'a>> {
         return None;
     }
     let len = name_len(l, area, i);
-    if len == 0 || len > 255 || i + slots_for(len) > l.slots {
+    if len == 0 || len > NAME_MAX || i + slots_for(len) > l.slots {
         return None;
     }
     let e = l.entry(i);
@@ -99,15 +120,21 @@ pub fn at<'a>(l: &Layout, area: &'a [u8], i: usize) -> Option<Dentry<'a>> {
 
 /// The entry of `name` (whose hash is `hash`).
 pub fn find<'a>(l: &Layout, area: &'a [u8], name: &[u8], hash: u32) -> Option<Dentry<'a>> {
-    let want = hash.to_le_bytes();
-    let entries = area.get(l.entries..l.entries + l.slots * ENTRY)?;
-    for (i, e) in entries.chunks_exact(ENTRY).enumerate() {
-        if e[..4] == want
-            && usize::from(u16::from_le_bytes([e[8], e[9]])) == name.len()
-            && let Some(d) = at(l, area, i)
-            && d.name == name
-        {
-            return Some(d);
+    // One comparison a slot in the common case; the bitmap is only asked about a slot whose hash
+    // matches. Eight slots share one branch.
+    let entries = area.get(l.entries..l.names)?.as_chunks::<ENTRY>().0;
+    let same = |e: &[u8; ENTRY]| u32::from_le_bytes([e[0], e[1], e[2], e[3]]) == hash;
+    for (group, eight) in entries.chunks(8).enumerate() {
+        let any = match <&[_; 8]>::try_from(eight) {
+            Ok(eight) => eight.iter().fold(false, |any, e| any | same(e)),
+            Err(_) => true,
+        };
+        if any {
+            for (k, _) in eight.iter().enumerate().filter(|(_, e)| same(e)) {
+                if let Some(d) = at(l, area, group * 8 + k).filter(|d| d.name == name) {
+                    return Some(d);
+                }
+            }
         }
     }
     None
@@ -131,44 +158,55 @@ pub fn entries<'a>(l: &Layout, area: &'a [u8], from: usize) -> impl Iterator<Ite
     })
 }
 
-/// The first run of `n` free slots.
+/// The first run of `n` free slots; `None` for a run of none.
 pub fn room(l: &Layout, area: &[u8], n: usize) -> Option<usize> {
-    let mut run = 0;
-    let mut i = 0;
-    while i < l.slots {
-        if i % 8 == 0 && area.get(i / 8) == Some(&0xFF) {
-            run = 0;
-            i += 8;
-            continue;
-        }
-        run = if bits::lsb_test(area, i) { 0 } else { run + 1 };
-        i += 1;
-        if run == n {
-            return Some(i - n);
+    let slots = l.slots.min(SLOTS_PER_BLOCK);
+    if n == 0 || n > slots {
+        return None;
+    }
+    // Bit i: slot i is free. A missing byte of the bitmap and slots past the end count as used.
+    let mut free = [0u64; 4];
+    for (i, &byte) in area.iter().take(slots.div_ceil(8)).enumerate() {
+        free[i / 8] |= u64::from(!byte) << (i % 8 * 8);
+    }
+    for (w, word) in free.iter_mut().enumerate() {
+        let here = slots.saturating_sub(w * 64);
+        if here < 64 {
+            *word &= (1 << here) - 1;
         }
     }
-    None
+    // Then bit i: a run of `have` free slots begins at i. Two overlapping runs make a longer one.
+    let mut have = 1;
+    while have < n {
+        let by = have.min(n - have).min(63);
+        for w in 0..4 {
+            let next = free.get(w + 1).copied().unwrap_or(0);
+            free[w] &= free[w] >> by | next << (64 - by);
+        }
+        have += by;
+    }
+    let (w, word) = free.iter().enumerate().find(|&(_, &word)| word != 0)?;
+    Some(w * 64 + word.trailing_zeros() as usize)
 }
 
-/// Writes an entry at `slot`, where [`room`] found place. Names past 255 bytes or past the area are
-/// the caller's mistake and are not written.
+/// Writes an entry at `slot`, where [`room`] found place. An empty name, one past 255 bytes or past
+/// the area is the caller's mistake and is not written.
 pub fn insert(l: &Layout, area: &mut [u8], slot: usize, name: &[u8], hash: u32, ino: u32, kind: u8) {
     let n = slots_for(name.len());
-    debug_assert!(n > 0 && slot + n <= l.slots);
-    if n == 0 || slot + n > l.slots {
+    let fits = (1..=NAME_MAX).contains(&name.len()) && slot < l.slots && slot + n <= l.slots;
+    debug_assert!(fits, "a name of {} bytes does not fit at slot {slot}", name.len());
+    if !fits || area.len() < l.len() {
         return;
     }
-    for k in 0..n {
-        let e = l.entry(slot + k);
-        if k == 0 {
-            area[e..e + 4].copy_from_slice(&hash.to_le_bytes());
-            area[e + 4..e + 8].copy_from_slice(&ino.to_le_bytes());
-            area[e + 8..e + 10].copy_from_slice(&(name.len() as u16).to_le_bytes());
-            area[e + 10] = kind;
-        } else {
-            area[e..e + ENTRY].fill(0);
-        }
-        bits::lsb_put(area, slot + k, true);
+    let entries = &mut area[l.entry(slot)..l.entry(slot + n)];
+    // Linux reads the name length of every slot: only the first may have one.
+    entries.fill(0);
+    entries[..4].copy_from_slice(&hash.to_le_bytes());
+    entries[4..8].copy_from_slice(&ino.to_le_bytes());
+    entries[8..10].copy_from_slice(&(name.len() as u16).to_le_bytes());
+    entries[10] = kind;
+    for k in slot..slot + n {
+        bits::lsb_put(area, k, true);
     }
     area[l.name(slot, name.len())].copy_from_slice(name);
 }
@@ -184,10 +222,10 @@ pub fn remove(l: &Layout, area: &mut [u8], slot: usize) {
 
 /// Makes the entry at `slot` lead to another inode.
 pub fn redirect(l: &Layout, area: &mut [u8], slot: usize, ino: u32, kind: u8) {
-    if slot < l.slots {
-        let e = l.entry(slot);
-        area[e + 4..e + 8].copy_from_slice(&ino.to_le_bytes());
-        area[e + 10] = kind;
+    let e = l.entry(slot.min(l.slots));
+    if let Some(entry) = area.get_mut(e..e + ENTRY).filter(|_| slot < l.slots) {
+        entry[4..8].copy_from_slice(&ino.to_le_bytes());
+        entry[10] = kind;
     }
 }
 
@@ -199,7 +237,7 @@ pub fn is_empty(l: &Layout, area: &[u8]) -> bool {
 /// Hash buckets at `level` of a directory whose `i_dir_level` is `dir_level`
 /// (kernel `dir_buckets`, at most 2^30).
 pub fn buckets(level: u32, dir_level: u8) -> u64 {
-    1 << (level + u32::from(dir_level)).min(30)
+    1 << level.saturating_add(u32::from(dir_level)).min(30)
 }
 
 /// Blocks in a bucket at `level` (kernel `bucket_blocks`).
@@ -207,8 +245,10 @@ pub fn bucket_blocks(level: u32) -> u64 {
     if level < MAX_DEPTH / 2 { 2 } else { 4 }
 }
 
-/// The blocks of the bucket where a name with `hash` may lie at `level`.
+/// The blocks of the bucket where a name with `hash` may lie at `level` (0..[`MAX_DEPTH`]; a deeper
+/// level is taken for the deepest).
 pub fn bucket(level: u32, dir_level: u8, hash: u32) -> Range<u64> {
+    let level = level.min(MAX_DEPTH - 1);
     let before: u64 = (0..level).map(|l| buckets(l, dir_level) * bucket_blocks(l)).sum();
     let n = bucket_blocks(level);
     let start = before + (u64::from(hash) % buckets(level, dir_level)) * n;

@@ -252,7 +252,7 @@ impl RawInode {
         let inline = self.inline();
         let extra = self.extra_isize();
         if inline.contains(Inline::EXTRA_ATTR)
-            && (extra < 4 || extra > u32::from(EXTRA_FULL) || extra % 4 != 0)
+            && (extra < 4 || extra > u32::from(EXTRA_FULL) || !extra.is_multiple_of(4))
         {
             let must = "a multiple of 4 from 4 to 36";
             return Err(FormatError::field("inode", "i_extra_isize", extra, must));
@@ -275,19 +275,26 @@ impl RawInode {
         Ok(Division { extra: words, xattr })
     }
 
-    /// Address slot `slot` (past the extra attributes); a slot outside the inode reads as a hole.
+    /// Address slot `slot` (past the extra attributes); a slot at or past
+    /// [`Division::direct_slots`] reads as a hole.
     #[inline]
     pub fn addr(&self, division: Division, slot: u32) -> BlockAddr {
-        self.i_addr
-            .get((division.extra + slot) as usize)
-            .map_or(BlockAddr::NULL, |a| BlockAddr(a.get()))
+        self.slots(division).get(slot as usize).map_or(BlockAddr::NULL, |a| BlockAddr(a.get()))
     }
-    /// Writes address slot `slot`; nothing happens outside the inode.
+    /// Writes address slot `slot`; nothing happens at or past [`Division::direct_slots`].
     #[inline]
     pub fn set_addr(&mut self, division: Division, slot: u32, to: BlockAddr) {
-        if let Some(a) = self.i_addr.get_mut((division.extra + slot) as usize) {
+        let end = ADDRS_PER_INODE.saturating_sub(division.xattr) as usize;
+        let slots = self.i_addr.get_mut(division.extra as usize..end);
+        if let Some(a) = slots.and_then(|s| s.get_mut(slot as usize)) {
             *a = to.0.into();
         }
+    }
+    /// The address slots, without extra attributes and inline extended attributes.
+    #[inline]
+    fn slots(&self, division: Division) -> &[U32] {
+        let end = ADDRS_PER_INODE.saturating_sub(division.xattr) as usize;
+        self.i_addr.get(division.extra as usize..end).unwrap_or(&[])
     }
     /// `i_nid[k]`.
     #[inline]

@@ -17,6 +17,7 @@ pub mod dentry;
 pub mod hash;
 pub mod inode;
 pub mod nat;
+pub mod nat_bits;
 pub mod node;
 pub mod orphan;
 pub mod sit;

@@ -51,11 +51,11 @@ pub fn position(nid: Nid) -> (u32, usize) {
 
 /// Entry `i` of a NAT block; `i` at or past [`NAT_ENTRIES`] gives an empty entry.
 pub fn get(block: &Block, i: usize) -> NatEntry {
-    block
-        .get(i * 9..i * 9 + 9)
-        .filter(|_| i < NAT_ENTRIES as usize)
-        .and_then(|b| RawNatEntry::read_from_bytes(b).ok())
-        .map_or(NatEntry::default(), NatEntry::from)
+    if i >= NAT_ENTRIES as usize {
+        return NatEntry::default();
+    }
+    let entry = RawNatEntry::ref_from_prefix(&block[i * 9..]).ok();
+    entry.map_or(NatEntry::default(), |(raw, _)| NatEntry::from(*raw))
 }
 
 /// Writes entry `i` of a NAT block; does nothing past the end.

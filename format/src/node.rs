@@ -94,7 +94,8 @@ pub fn set_footer(block: &mut Block, f: &Footer) {
 /// Word `i` of a direct or indirect node (0..1018); past the end 0.
 #[inline]
 pub fn word(block: &Block, i: usize) -> u32 {
-    match block.get(i * 4..i * 4 + 4) {
+    let at = i.min(ADDRS_PER_BLOCK as usize) * 4;
+    match block.get(at..at + 4) {
         Some(b) if i < ADDRS_PER_BLOCK as usize => u32::from_le_bytes([b[0], b[1], b[2], b[3]]),
         _ => 0,
     }

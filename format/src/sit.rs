@@ -108,8 +108,9 @@ impl SitEntry {
 
 /// Entry `i` of a SIT block, unchecked; past the end all zero.
 pub fn get(block: &Block, i: usize) -> RawSitEntry {
+    let at = i.min(SIT_ENTRIES as usize) * 74;
     block
-        .get(i * 74..i * 74 + 74)
+        .get(at..at + 74)
         .filter(|_| i < SIT_ENTRIES as usize)
         .and_then(|b| RawSitEntry::read_from_bytes(b).ok())
         .unwrap_or(RawSitEntry { vblocks: 0.into(), valid_map: [0; 64], mtime: 0.into() })

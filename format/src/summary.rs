@@ -67,7 +67,8 @@ pub enum SummaryKind {
 /// Entry `i` of a summary block; past the end an empty one.
 #[inline]
 pub fn get(block: &Block, i: usize) -> Summary {
-    match block.get(i * ENTRY..i * ENTRY + ENTRY) {
+    let at = i.min(SUMMARY_ENTRIES) * ENTRY;
+    match block.get(at..at + ENTRY) {
         Some(b) if i < SUMMARY_ENTRIES => Summary {
             nid: Nid(u32::from_le_bytes([b[0], b[1], b[2], b[3]])),
             version: b[4],

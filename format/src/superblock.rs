@@ -352,7 +352,7 @@ impl SuperBlock {
     /// First block of a main segment.
     #[inline]
     pub fn seg_start(&self, seg: SegNo) -> BlockAddr {
-        self.main.plus(seg.0 * BLOCKS_PER_SEG)
+        self.main.plus(seg.0.saturating_mul(BLOCKS_PER_SEG))
     }
     /// Where a main block lies: segment and offset; `None` outside the main area.
     #[inline]
@@ -383,11 +383,11 @@ impl SuperBlock {
     }
     /// Where SIT block `n` lies in its first or second copy.
     pub fn sit_block(&self, n: u32, second: bool) -> BlockAddr {
-        self.sit.plus(n + if second { self.sit_blocks() } else { 0 })
+        self.sit.plus(n).plus(if second { self.sit_blocks() } else { 0 })
     }
     /// Where NAT block `n` lies in its first or second copy (the copies alternate by segment).
     pub fn nat_block(&self, n: u32, second: bool) -> BlockAddr {
-        self.nat.plus(n / 512 * 1024 + n % 512 + if second { 512 } else { 0 })
+        self.nat.plus((n / 512).saturating_mul(1024)).plus(n % 512 + if second { 512 } else { 0 })
     }
     /// Where the summary of a main segment lies.
     pub fn ssa_block(&self, seg: SegNo) -> BlockAddr {
