@@ -82,6 +82,20 @@ pub enum OpenError {
         /// Its size.
         bytes: u64,
     },
+    /// A sparse image cannot be written in place.
+    #[error("{path}: an Android sparse image, which can only be read; expand it first (simg2img {path} raw.img)", path = path.display())]
+    SparseReadOnly {
+        /// The image.
+        path: PathBuf,
+    },
+    /// A sparse image breaks its format.
+    #[error("{path}: not a valid Android sparse image: {source}", path = path.display())]
+    Sparse {
+        /// The image.
+        path: PathBuf,
+        /// What is wrong, and where.
+        source: crate::SparseError,
+    },
     /// Anything else the system says.
     #[error("{path}: {action}: {source}", path = path.display())]
     Io {

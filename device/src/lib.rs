@@ -1,7 +1,8 @@
 //! What does a block operation do, and what may a power cut leave of it?
 //!
-//! [`BlockDevice`] is a contract about failure; backings ([`Memory`], [`FileDevice`]) keep it,
-//! decorators ([`Counting`], [`Overlay`], [`PowerCut`]) add powers a plain device knows nothing of.
+//! [`BlockDevice`] is a contract about failure; backings ([`Memory`], [`FileDevice`], [`SparseImage`])
+//! keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`]) and the test device [`PowerCut`] add
+//! powers a plain device knows nothing of. [`open_image`] picks the backing for a file.
 //! Time and chance for everything above come from [`clock`] and [`rng`].
 //!
 //! Left out on purpose: any meaning of a block's bytes, and any meaning of a [`Tag`].
@@ -13,10 +14,15 @@ pub mod clock;
 mod contract;
 mod counting;
 mod error;
+mod fault;
 mod file;
+mod loss;
 mod memory;
+mod open;
 mod overlay;
+mod power_cut;
 pub mod rng;
+mod sparse_image;
 mod stripes;
 
 pub use claim::OpenError;
@@ -24,7 +30,12 @@ pub use clock::{Clock, RealClock, Time, VirtualClock};
 pub use contract::{BLOCK, BlockDevice, Lba, Tag};
 pub use counting::{CountSnapshot, Counting, Counts};
 pub use error::{DeviceError, Result};
+pub use fault::{Fault, Faulty, Op};
 pub use file::{Access, FileDevice};
+pub use loss::{Loss, SECTOR, UnknownLoss};
 pub use memory::Memory;
+pub use open::open_image;
 pub use overlay::Overlay;
+pub use power_cut::PowerCut;
 pub use rng::Rng;
+pub use sparse_image::{SparseError, SparseImage};

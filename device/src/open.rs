@@ -1,0 +1,43 @@
+//! Which backing does a named image need?
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::claim::check_kind;
+use crate::sparse_image::MAGIC;
+use crate::{Access, BlockDevice, FileDevice, OpenError, SparseImage};
+
+/// Opens an image whatever it is: a plain file, a block device, or an Android sparse image (which
+/// can only be read: read-write access is [`OpenError::SparseReadOnly`]).
+pub fn open_image(
+    path: impl AsRef<Path>,
+    access: Access,
+) -> Result<Arc<dyn BlockDevice>, OpenError> {
+    let path = path.as_ref();
+    if !is_sparse(path, access)? {
+        return Ok(Arc::new(FileDevice::open(path, access)?));
+    }
+    match access {
+        Access::ReadOnly => Ok(Arc::new(SparseImage::open(path)?)),
+        Access::ReadWrite => Err(OpenError::SparseReadOnly {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+/// True if the file starts as a sparse image does.
+fn is_sparse(path: &Path, access: Access) -> Result<bool, OpenError> {
+    let failed = |action, e| OpenError::from_io(path, access, action, e);
+    let meta = fs::metadata(path).map_err(|e| failed("stat", e))?;
+    check_kind(path, &meta)?;
+    if !meta.is_file() || meta.len() < 4 {
+        return Ok(false);
+    }
+    let file = File::open(path).map_err(|e| failed("open", e))?;
+    let mut magic = [0; 4];
+    file.read_exact_at(&mut magic, 0)
+        .map_err(|e| failed("read the first bytes", e))?;
+    Ok(u32::from_le_bytes(magic) == MAGIC)
+}

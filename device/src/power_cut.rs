@@ -1,0 +1,186 @@
+//! What is on the medium when the power goes?
+//!
+//! A test device that keeps apart what a flush has made durable and what was asked for since, and
+//! composes from the two every image that the contract allows a cut to leave.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+
+use crate::bounds::{check_blocks, check_parts};
+use crate::loss::{Loss, Request, compose};
+use crate::{BLOCK, BlockDevice, DeviceError, Lba, Memory, Result, Tag};
+
+/// A device in memory whose power can be cut at any write.
+///
+/// Write requests are counted from 1 over the device's life; a gathered write is one. The request
+/// at which the power goes fails, as does everything after it, reads too, but it was on its way to
+/// the medium: it is lost, kept or torn like the others since the last flush.
+///
+/// A scenario is run once without a cut, [`write_count`](Self::write_count) read, and then run
+/// again for each `n` with [`cut_after`](Self::cut_after), each time looking at several
+/// [`image`](Self::image)s. Cutting at `n` and looking at [`Loss::AllKept`] is also the cut
+/// after write `n` and before the flush that follows it.
+pub struct PowerCut {
+    /// What reads see.
+    shown: Memory,
+    off: AtomicBool,
+    journal: Mutex<Journal>,
+}
+
+struct Journal {
+    /// The image of the last flush, discards not carried out.
+    durable: Memory,
+    /// Blocks of `durable` discarded before that flush and not written since: they read as they
+    /// were, or as zeroes.
+    dropped: BTreeSet<u64>,
+    /// Since the last flush, in order of return.
+    since: Vec<Request>,
+    writes: u64,
+    flushes: u64,
+    cut_at: Option<u64>,
+}
+
+impl PowerCut {
+    /// Over the contents of `base`, all of it durable. No cut is set.
+    pub fn new(base: Memory) -> Self {
+        Self {
+            shown: base.fork(),
+            off: AtomicBool::new(false),
+            journal: Mutex::new(Journal {
+                durable: base,
+                dropped: BTreeSet::new(),
+                since: Vec::new(),
+                writes: 0,
+                flushes: 0,
+                cut_at: None,
+            }),
+        }
+    }
+
+    /// Lets write request number `write` and everything after it fail. If that one is past
+    /// already, the power goes at once.
+    pub fn cut_after(&self, write: u64) {
+        let mut journal = self.journal.lock();
+        journal.cut_at = Some(write);
+        if write <= journal.writes {
+            self.off.store(true, Relaxed);
+        }
+    }
+
+    /// Takes the power away now.
+    pub fn cut(&self) {
+        let _journal = self.journal.lock();
+        self.off.store(true, Relaxed);
+    }
+
+    /// True once the power is off.
+    pub fn is_cut(&self) -> bool {
+        self.off.load(Relaxed)
+    }
+
+    /// Write requests so far, the one that was cut included.
+    pub fn write_count(&self) -> u64 {
+        self.journal.lock().writes
+    }
+
+    /// Flushes that returned.
+    pub fn flush_count(&self) -> u64 {
+        self.journal.lock().flushes
+    }
+
+    /// Requests (writes and discards) since the last flush: what a [`Loss`] decides about.
+    pub fn unflushed(&self) -> usize {
+        self.journal.lock().since.len()
+    }
+
+    /// What is found on the medium if the power goes now, or went when it did.
+    pub fn image(&self, loss: Loss) -> Memory {
+        let journal = self.journal.lock();
+        compose(&journal.durable, &journal.dropped, &journal.since, loss)
+    }
+
+    /// One of the images the contract allows, drawn by `seed`: the same as [`Loss::Random`].
+    pub fn survivors(&self, seed: u64) -> Memory {
+        self.image(Loss::Random(seed))
+    }
+
+    fn powered(&self, op: &'static str) -> Result<()> {
+        if self.is_cut() {
+            Err(DeviceError::PowerCut { op })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Journal {
+    /// Makes everything durable.
+    fn settle(&mut self) -> Result<()> {
+        for request in self.since.drain(..) {
+            match request {
+                Request::Write { at, data } => {
+                    self.durable.write(at, &data, Tag::default())?;
+                    for block in (at.0..).take(data.len() / BLOCK) {
+                        self.dropped.remove(&block);
+                    }
+                }
+                Request::Discard { at, blocks } => {
+                    // Where nothing was ever stored, zeroes are all there is.
+                    for (start, len) in self.durable.allocated_runs(at, blocks) {
+                        self.dropped.extend(start..start + len);
+                    }
+                }
+            }
+        }
+        self.flushes += 1;
+        Ok(())
+    }
+}
+
+impl BlockDevice for PowerCut {
+    fn blocks(&self) -> u64 {
+        self.shown.blocks()
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> Result<()> {
+        self.powered("read")?;
+        self.shown.read(at, buf, tag)
+    }
+
+    fn write(&self, at: Lba, data: &[u8], tag: Tag) -> Result<()> {
+        self.write_gather(at, &[data], tag)
+    }
+
+    fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> Result<()> {
+        let mut journal = self.journal.lock();
+        self.powered("write")?;
+        check_parts("write", at, parts, self.blocks())?;
+        journal.writes += 1;
+        journal.since.push(Request::Write {
+            at,
+            data: parts.concat().into(),
+        });
+        if journal.cut_at.is_some_and(|n| journal.writes >= n) {
+            self.off.store(true, Relaxed);
+            return Err(DeviceError::PowerCut { op: "write" });
+        }
+        self.shown.write_gather(at, parts, tag)
+    }
+
+    fn flush(&self, _: Tag) -> Result<()> {
+        let mut journal = self.journal.lock();
+        self.powered("flush")?;
+        journal.settle()
+    }
+
+    /// Discarded blocks read as zeroes while the power is on.
+    fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()> {
+        let mut journal = self.journal.lock();
+        self.powered("discard")?;
+        check_blocks("discard", at, blocks, self.blocks())?;
+        journal.since.push(Request::Discard { at, blocks });
+        self.shown.discard(at, blocks, tag)
+    }
+}

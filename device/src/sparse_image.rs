@@ -1,0 +1,450 @@
+//! What does an Android sparse image hold once expanded?
+//!
+//! Reads `simg` files in place, as the expanded image, without writing it anywhere. Format: the
+//! public header of Android's libsparse (`sparse_format.h`), version 1. All numbers little-endian.
+//!
+//! | header, 28 bytes or more | chunk header, 12 bytes or more |
+//! |---|---|
+//! | magic u32, major u16, minor u16, header size u16, chunk header size u16, block size u32, blocks u32, chunks u32, checksum u32 | type u16, reserved u16, blocks of output u32, bytes in the file with this header u32 |
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::bounds::check;
+use crate::claim::{check_kind, claim};
+use crate::{Access, BLOCK, BlockDevice, DeviceError, Lba, OpenError, Result, Tag};
+
+/// First four bytes of a sparse image.
+pub(crate) const MAGIC: u32 = 0xED26_FF3A;
+const HEADER: u16 = 28;
+const CHUNK_HEADER: u16 = 12;
+const RAW: u16 = 0xCAC1;
+const FILL: u16 = 0xCAC2;
+const DONT_CARE: u16 = 0xCAC3;
+const CRC32: u16 = 0xCAC4;
+/// Most chunks taken: their table then stays under 140 MiB. Real images have thousands.
+const MAX_CHUNKS: u32 = 1 << 22;
+
+/// Where a sparse image breaks its format.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SparseError {
+    /// Not the magic number.
+    #[error("magic number {found:#010x} instead of 0xed26ff3a")]
+    Magic {
+        /// What is there.
+        found: u32,
+    },
+    /// Another major version than 1.
+    #[error("version {major} is not known, only 1")]
+    Version {
+        /// What is there.
+        major: u16,
+    },
+    /// A header field that no writer produces.
+    #[error("header: {field} is {value}: {wanted}")]
+    Header {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+        /// What it may be.
+        wanted: &'static str,
+    },
+    /// A chunk of no known type.
+    #[error("chunk {chunk} at byte {at}: unknown type {kind:#06x}")]
+    ChunkType {
+        /// Number of the chunk, from 0.
+        chunk: u32,
+        /// Its place in the file.
+        at: u64,
+        /// The type.
+        kind: u16,
+    },
+    /// A chunk whose length does not fit its type.
+    #[error("chunk {chunk} at byte {at}: says {found} bytes, its type and blocks need {needed}")]
+    ChunkSize {
+        /// Number of the chunk, from 0.
+        chunk: u32,
+        /// Its place in the file.
+        at: u64,
+        /// Length it gives.
+        found: u64,
+        /// Length it must have.
+        needed: u64,
+    },
+    /// The chunks hold more or fewer blocks than the header says.
+    #[error("the chunks up to {chunk} hold {found} blocks, the header says {wanted}")]
+    BlockCount {
+        /// Number of the chunk where it shows, from 0.
+        chunk: u32,
+        /// Blocks in the chunks.
+        found: u64,
+        /// Blocks by the header.
+        wanted: u32,
+    },
+    /// The file ends too early.
+    #[error("the file ends at byte {end}, inside {what}")]
+    Truncated {
+        /// "the header", "a chunk".
+        what: &'static str,
+        /// The file's size.
+        end: u64,
+    },
+    /// A checksum does not match.
+    #[error("checksum of the first {bytes} bytes is {found:#010x}, recorded is {recorded:#010x}")]
+    Checksum {
+        /// Bytes of the expanded image it covers.
+        bytes: u64,
+        /// Computed.
+        found: u32,
+        /// In the file.
+        recorded: u32,
+    },
+    /// Reading failed.
+    #[error("at byte {at}: {source}")]
+    Io {
+        /// Where.
+        at: u64,
+        /// The host's error.
+        source: io::Error,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Content {
+    /// Bytes of the file, from here.
+    Raw(u64),
+    /// This, over and over.
+    Fill([u8; 4]),
+}
+
+/// A run of the expanded image, up to the start of the next.
+#[derive(Debug)]
+struct Run {
+    /// First byte of the expanded image.
+    start: u64,
+    content: Content,
+}
+
+/// An Android sparse image, read-only. What no chunk stores reads as zeroes.
+#[derive(Debug)]
+pub struct SparseImage {
+    file: File,
+    /// Ascending; the first starts at 0.
+    runs: Vec<Run>,
+    /// (bytes covered, CRC-32) of the checksum chunks and the header.
+    checksums: Vec<(u64, u32)>,
+    /// Bytes of the expanded image.
+    size: u64,
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes
+        .get(at..at + 2)
+        .and_then(|b| b.try_into().ok())
+        .map_or(0, u16::from_le_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes
+        .get(at..at + 4)
+        .and_then(|b| b.try_into().ok())
+        .map_or(0, u32::from_le_bytes)
+}
+
+/// Reads `N` bytes that belong to `what`.
+fn bytes_at<const N: usize>(
+    file: &File,
+    at: u64,
+    end: u64,
+    what: &'static str,
+) -> std::result::Result<[u8; N], SparseError> {
+    let mut bytes = [0; N];
+    match file.read_exact_at(&mut bytes, at) {
+        Ok(()) => Ok(bytes),
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+            Err(SparseError::Truncated { what, end })
+        }
+        Err(source) => Err(SparseError::Io { at, source }),
+    }
+}
+
+/// What the parser keeps while it walks the chunks.
+#[derive(Default)]
+struct Table {
+    runs: Vec<Run>,
+    checksums: Vec<(u64, u32)>,
+}
+
+impl Table {
+    fn push(&mut self, start: u64, content: Content) {
+        // Neighbours of the same filling are one run.
+        if self
+            .runs
+            .last()
+            .is_none_or(|last| last.content != content || matches!(content, Content::Raw(_)))
+        {
+            self.runs.push(Run { start, content });
+        }
+    }
+}
+
+impl SparseImage {
+    /// Opens and checks an image: header and every chunk's header, not the data.
+    pub fn open(path: impl AsRef<Path>) -> std::result::Result<Self, OpenError> {
+        let path = path.as_ref();
+        let access = Access::ReadOnly;
+        let failed = |action, e| OpenError::from_io(path, access, action, e);
+        check_kind(
+            path,
+            &std::fs::metadata(path).map_err(|e| failed("stat", e))?,
+        )?;
+        let file = File::open(path).map_err(|e| failed("open", e))?;
+        claim(path, &file, access)?;
+        let image = Self::parse(file).map_err(|source| OpenError::Sparse {
+            path: path.to_owned(),
+            source,
+        })?;
+        if image.blocks() == 0 {
+            return Err(OpenError::TooSmall {
+                path: path.to_owned(),
+                bytes: image.size,
+            });
+        }
+        Ok(image)
+    }
+
+    fn parse(file: File) -> std::result::Result<Self, SparseError> {
+        let end = file
+            .metadata()
+            .map_err(|source| SparseError::Io { at: 0, source })?
+            .len();
+        let header: [u8; HEADER as usize] = bytes_at(&file, 0, end, "the header")?;
+        let magic = u32_at(&header, 0);
+        if magic != MAGIC {
+            return Err(SparseError::Magic { found: magic });
+        }
+        let major = u16_at(&header, 4);
+        if major != 1 {
+            return Err(SparseError::Version { major });
+        }
+        let refuse = |field, value: u64, wanted| {
+            Err(SparseError::Header {
+                field,
+                value,
+                wanted,
+            })
+        };
+        let (header_size, chunk_header) = (u16_at(&header, 8), u16_at(&header, 10));
+        if header_size < HEADER {
+            return refuse("header size", header_size.into(), "28 or more");
+        }
+        if chunk_header < CHUNK_HEADER {
+            return refuse("chunk header size", chunk_header.into(), "12 or more");
+        }
+        let block = u32_at(&header, 12);
+        if block == 0 || !block.is_multiple_of(4) {
+            return refuse("block size", block.into(), "a multiple of 4");
+        }
+        let (blocks, chunks) = (u32_at(&header, 16), u32_at(&header, 20));
+        if chunks > MAX_CHUNKS {
+            return refuse("chunk count", chunks.into(), "at most 4194304");
+        }
+        let (block, mut at, mut done) = (u64::from(block), u64::from(header_size), 0u64);
+        let mut table = Table::default();
+        for chunk in 0..chunks {
+            done += read_chunk(
+                &file,
+                end,
+                &mut at,
+                chunk_header,
+                block,
+                done,
+                chunk,
+                &mut table,
+            )?;
+            if done > blocks.into() {
+                return Err(SparseError::BlockCount {
+                    chunk,
+                    found: done,
+                    wanted: blocks,
+                });
+            }
+        }
+        if done != u64::from(blocks) {
+            return Err(SparseError::BlockCount {
+                chunk: chunks,
+                found: done,
+                wanted: blocks,
+            });
+        }
+        // Both factors are below 2^32.
+        let size = done * block;
+        let checksum = u32_at(&header, 24);
+        if checksum != 0 {
+            table.checksums.push((size, checksum));
+        }
+        Ok(Self {
+            file,
+            runs: table.runs,
+            checksums: table.checksums,
+            size,
+        })
+    }
+
+    /// Reads everything and compares with the checksums recorded in the file, if any.
+    pub fn verify(&self) -> std::result::Result<(), SparseError> {
+        let mut crc = crc32fast::Hasher::new();
+        let mut buf = vec![0; 1 << 20];
+        let mut at = 0;
+        for &(bytes, recorded) in &self.checksums {
+            while at < bytes {
+                let len = (bytes - at).min(buf.len() as u64) as usize;
+                self.fill(at, &mut buf[..len])
+                    .map_err(|source| SparseError::Io { at, source })?;
+                crc.update(&buf[..len]);
+                at += len as u64;
+            }
+            let found = crc.clone().finalize();
+            if found != recorded {
+                return Err(SparseError::Checksum {
+                    bytes,
+                    found,
+                    recorded,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills `buf` with the expanded image from byte `at`, both inside it.
+    fn fill(&self, mut at: u64, mut buf: &mut [u8]) -> io::Result<()> {
+        let mut index = self
+            .runs
+            .partition_point(|run| run.start <= at)
+            .saturating_sub(1);
+        while !buf.is_empty() {
+            let Some(run) = self.runs.get(index) else {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            };
+            index += 1;
+            let end = self.runs.get(index).map_or(self.size, |next| next.start);
+            let len = end.saturating_sub(at).min(buf.len() as u64) as usize;
+            let (here, rest) = buf.split_at_mut(len);
+            let inside = at.saturating_sub(run.start);
+            match run.content {
+                Content::Raw(from) => self.file.read_exact_at(here, from + inside)?,
+                Content::Fill(word) => {
+                    // Runs start at multiples of 4, and so do requests.
+                    here.chunks_mut(4)
+                        .for_each(|b| b.copy_from_slice(&word[..b.len()]));
+                }
+            }
+            buf = rest;
+            at += len as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Reads chunk number `chunk` at `at`, moves `at` past it, and gives its blocks of output.
+#[allow(clippy::too_many_arguments)] // The state of one loop, split out for length.
+fn read_chunk(
+    file: &File,
+    end: u64,
+    at: &mut u64,
+    chunk_header: u16,
+    block: u64,
+    done: u64,
+    chunk: u32,
+    table: &mut Table,
+) -> std::result::Result<u64, SparseError> {
+    let here = *at;
+    let header: [u8; CHUNK_HEADER as usize] = bytes_at(file, here, end, "a chunk")?;
+    let (kind, blocks, found) = (
+        u16_at(&header, 0),
+        u64::from(u32_at(&header, 4)),
+        u64::from(u32_at(&header, 8)),
+    );
+    let data = here + u64::from(chunk_header);
+    let (start, bytes) = (done * block, blocks * block);
+    let payload = match kind {
+        RAW => bytes,
+        FILL | CRC32 => 4,
+        DONT_CARE => 0,
+        _ => {
+            return Err(SparseError::ChunkType {
+                chunk,
+                at: here,
+                kind,
+            });
+        }
+    };
+    let needed = payload.saturating_add(chunk_header.into());
+    if found != needed {
+        return Err(SparseError::ChunkSize {
+            chunk,
+            at: here,
+            found,
+            needed,
+        });
+    }
+    if data.checked_add(payload).is_none_or(|after| after > end) {
+        return Err(SparseError::Truncated {
+            what: "a chunk",
+            end,
+        });
+    }
+    *at = data + payload;
+    match kind {
+        CRC32 => {
+            let word: [u8; 4] = bytes_at(file, data, end, "a chunk")?;
+            table.checksums.push((start, u32::from_le_bytes(word)));
+            return Ok(0);
+        }
+        _ if blocks == 0 => {}
+        RAW => table.push(start, Content::Raw(data)),
+        FILL => table.push(start, Content::Fill(bytes_at(file, data, end, "a chunk")?)),
+        _ => table.push(start, Content::Fill([0; 4])),
+    }
+    Ok(blocks)
+}
+
+impl BlockDevice for SparseImage {
+    fn blocks(&self) -> u64 {
+        self.size / BLOCK as u64
+    }
+
+    fn read_only(&self) -> bool {
+        true
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8], _: Tag) -> Result<()> {
+        check("read", at, buf.len(), self.blocks())?;
+        self.fill(at.0 * BLOCK as u64, buf)
+            .map_err(|source| DeviceError::Io {
+                op: "read",
+                at,
+                source,
+            })
+    }
+
+    fn write(&self, _: Lba, _: &[u8], _: Tag) -> Result<()> {
+        Err(DeviceError::ReadOnly { op: "write" })
+    }
+
+    fn write_gather(&self, _: Lba, _: &[&[u8]], _: Tag) -> Result<()> {
+        Err(DeviceError::ReadOnly { op: "write" })
+    }
+
+    fn flush(&self, _: Tag) -> Result<()> {
+        Err(DeviceError::ReadOnly { op: "flush" })
+    }
+
+    fn discard(&self, _: Lba, _: u64, _: Tag) -> Result<()> {
+        Err(DeviceError::ReadOnly { op: "discard" })
+    }
+}
