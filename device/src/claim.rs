@@ -182,6 +182,15 @@ pub(crate) fn claim(path: &Path, file: &File, access: Access) -> Result<(), Open
     }
 }
 
+/// True if the kernel will refuse writes to the block device; opening it for writing may still succeed.
+pub(crate) fn is_frozen(meta: &Metadata) -> bool {
+    let (major, minor) = (
+        rustix::fs::major(meta.rdev()),
+        rustix::fs::minor(meta.rdev()),
+    );
+    fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|s| s.trim() == "1")
+}
+
 /// The loop device that stands on the file. One that is itself read-only does no harm to a reader.
 fn holding_loop(meta: &Metadata, access: Access) -> Option<PathBuf> {
     for entry in fs::read_dir("/sys/block").ok()?.flatten() {

@@ -13,7 +13,7 @@ use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
 use crate::bounds::{check, check_blocks, check_parts};
-use crate::claim::{check_kind, claim};
+use crate::claim::{check_kind, claim, is_frozen};
 use crate::stripes::Stripes;
 use crate::{BLOCK, BlockDevice, DeviceError, Lba, OpenError, Result, Tag};
 
@@ -64,6 +64,12 @@ impl FileDevice {
         let meta = fs::metadata(path).map_err(|e| failed("stat", e))?;
         check_kind(path, &meta)?;
         let write = access == Access::ReadWrite;
+        if write && meta.file_type().is_block_device() && is_frozen(&meta) {
+            return Err(OpenError::PermissionDenied {
+                path: path.to_owned(),
+                access,
+            });
+        }
         // Exclusive opening of a block device keeps mounts of other namespaces and swap away.
         let exclusive = if write && meta.file_type().is_block_device() {
             OFlags::EXCL

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use device::{
-    Access, BLOCK, BlockDevice, Counting, DeviceError, Faulty, FileDevice, Lba, Memory, Overlay,
-    PowerCut, Tag,
+    BLOCK, BlockDevice, Counting, DeviceError, Faulty, FileDevice, Lba, Memory, Overlay, PowerCut,
+    Tag,
 };
 use proptest::prelude::*;
 
