@@ -121,16 +121,31 @@ fn a_forbidden_image_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     made(&path, 1 << 20);
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
-    if fs::metadata(&path).unwrap().uid() == 0 {
-        eprintln!("skipped: modes do not stop root");
+    // Modes do not stop root; an immutable file does.
+    let root = fs::metadata(&path).unwrap().uid() == 0;
+    let immutable = |flag| {
+        Command::new("chattr")
+            .arg(flag)
+            .arg(&path)
+            .status()
+            .is_ok_and(|status| status.success())
+    };
+    if !root {
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
+    } else if !immutable("+i") {
+        eprintln!("skipped: neither modes nor chattr stop root here");
         return;
     }
-    assert!(matches!(
-        FileDevice::open(&path, Access::ReadWrite),
-        Err(OpenError::PermissionDenied { .. })
-    ));
-    FileDevice::open(&path, Access::ReadOnly).unwrap();
+    let writing = FileDevice::open(&path, Access::ReadWrite);
+    let reading = FileDevice::open(&path, Access::ReadOnly);
+    if root {
+        immutable("-i");
+    }
+    assert!(
+        matches!(writing, Err(OpenError::PermissionDenied { .. })),
+        "{writing:?}"
+    );
+    assert!(reading.is_ok(), "{reading:?}");
 }
 
 #[test]
