@@ -228,14 +228,17 @@ impl Checkpoint {
             want("cur_blkoff", next.into(), next < 512, "below 512")?;
             *head = LogHead { seg: SegNo(seg), next, threaded: raw.alloc_type[k] == 1 };
         }
+        // A read-only image has two logs, hot data and hot node; the others' fields are zero.
+        let ro = sb.features.contains(crate::superblock::Features::RO);
         for (i, a) in logs.iter().enumerate() {
-            let twice = logs[..i].iter().any(|b| b.seg == a.seg);
+            let twice = !ro && logs[..i].iter().any(|b| b.seg == a.seg);
             want("cur_segno", a.seg.0.into(), !twice, "a segment of its own for each log")?;
         }
         let start_sum = raw.cp_pack_start_sum.get();
         let ok = start_sum > sb.cp_payload && start_sum < pack_blocks;
         want("cp_pack_start_sum", start_sum.into(), ok, "past the payload and inside the pack")?;
-        let main_blocks = u64::from(sb.main_segs) * 512;
+        // Linux lets a read-only image, which needs no reserve, use every block.
+        let main_blocks = (u64::from(sb.main_segs) + u64::from(ro)) * 512;
         let (user, valid) = (raw.user_block_count.get(), raw.valid_block_count.get());
         want("user_block_count", user, user > 0 && user < main_blocks, "1..main blocks")?;
         want("valid_block_count", valid, valid <= user, "at most user_block_count")?;
@@ -245,7 +248,6 @@ impl Checkpoint {
         let inodes = raw.valid_inode_count.get();
         want("valid_inode_count", inodes.into(), inodes <= nodes, "at most valid_node_count")?;
         let (rsvd, over) = (raw.rsvd_segment_count.get(), raw.overprov_segment_count.get());
-        let ro = sb.features.contains(crate::superblock::Features::RO);
         let ok = over < sb.main_segs && (ro || over > 0);
         want("overprov_segment_count", over.into(), ok, "1..main segments")?;
         let ok = rsvd < sb.main_segs && (ro || rsvd > 0);

@@ -297,8 +297,9 @@ impl SuperBlock {
         want("segment_count_sit", sit_segs, ok, "even, and an entry for every main segment")?;
         let ok = nat_segs % 2 == 0 && nat_segs > 0;
         want("segment_count_nat", nat_segs, ok, "even and not 0")?;
-        want("segment_count_ssa", ssa_segs, ssa_segs * 512 >= main_segs,
-            "large enough for a block for every main segment")?;
+        // Read-only images are made without summaries.
+        let ok = ssa_segs * 512 >= main_segs || ssa_segs == 0 && features.contains(Features::RO);
+        want("segment_count_ssa", ssa_segs, ok, "large enough for a block for every main segment")?;
         let payload = r.cp_payload.get();
         want("cp_payload", payload.into(), payload < 512 - 8, "below 504")?;
         exact("node_ino", r.node_ino, 1, "1")?;
@@ -389,7 +390,7 @@ impl SuperBlock {
     pub fn nat_block(&self, n: u32, second: bool) -> BlockAddr {
         self.nat.plus((n / 512).saturating_mul(1024)).plus(n % 512 + if second { 512 } else { 0 })
     }
-    /// Where the summary of a main segment lies.
+    /// Where the summary of a main segment lies. Read-only images may have none (`ssa_segs` 0).
     pub fn ssa_block(&self, seg: SegNo) -> BlockAddr {
         self.ssa.plus(seg.0)
     }
