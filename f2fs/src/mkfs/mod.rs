@@ -24,6 +24,12 @@ pub use options::{COLD_EXTENSIONS, HOT_EXTENSIONS, Options};
 
 use tree::FirstTree;
 
+/// Every operation's reason: cause 14, making the file system.
+const TAG: Tag = Tag {
+    cause: 14,
+    owner: 0,
+};
+
 /// Bytes of zeroes written at once.
 const CHUNK: usize = 4 << 20;
 
@@ -61,7 +67,10 @@ pub fn format(
     let available = dev.blocks();
     let blocks = opts.blocks.unwrap_or(available);
     if blocks > available {
-        return Err(MkfsError::PastEnd { asked: blocks, available });
+        return Err(MkfsError::PastEnd {
+            asked: blocks,
+            available,
+        });
     }
     let geometry = Geometry::plan(blocks, opts)?;
     let uuid = match opts.uuid {
@@ -84,9 +93,9 @@ pub fn format(
         // From here until the new superblocks stand, the device is nobody's volume. What lies before
         // segment 0 may carry another file system's signature.
         out.zero(0, u64::from(BLOCKS_PER_SEG.min(sb.cp.0)))?;
-        dev.flush(Tag::default())?;
+        dev.flush(TAG)?;
         if opts.discard {
-            dev.discard(Lba(0), blocks, Tag::default())?;
+            dev.discard(Lba(0), blocks, TAG)?;
         }
         // A discard promises no zeroes.
         out.zero_tables(&sb, &first)?;
@@ -102,10 +111,10 @@ pub fn format(
         out.write_all(sb.cp.plus(*at), bits)?;
     }
     out.write_all(sb.cp.plus(BLOCKS_PER_SEG), &pack.second)?;
-    dev.flush(Tag::default())?;
+    dev.flush(TAG)?;
     out.write(BlockAddr(1), &sb_block)?;
     out.write(BlockAddr(0), &sb_block)?;
-    dev.flush(Tag::default())?;
+    dev.flush(TAG)?;
 
     Ok(Summary {
         uuid,
@@ -137,18 +146,21 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn write(&self, at: BlockAddr, block: &Block) -> Result<(), MkfsError> {
-        Ok(self.dev.write(Lba(at.0.into()), block, Tag::default())?)
+        Ok(self.dev.write(Lba(at.0.into()), block, TAG)?)
     }
 
     fn write_all(&self, at: BlockAddr, blocks: &[Block]) -> Result<(), MkfsError> {
-        Ok(self.dev.write(Lba(at.0.into()), blocks.as_flattened(), Tag::default())?)
+        Ok(self
+            .dev
+            .write(Lba(at.0.into()), blocks.as_flattened(), TAG)?)
     }
 
     fn zero(&self, mut at: u64, mut blocks: u64) -> Result<(), MkfsError> {
         let zeroes = vec![0; CHUNK.min(blocks as usize * BLOCK)];
         while blocks > 0 {
             let n = blocks.min((CHUNK / BLOCK) as u64);
-            self.dev.write(Lba(at), &zeroes[..n as usize * BLOCK], Tag::default())?;
+            self.dev
+                .write(Lba(at), &zeroes[..n as usize * BLOCK], TAG)?;
             at += n;
             blocks -= n;
         }
