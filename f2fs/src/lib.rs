@@ -1,8 +1,26 @@
 //! How does the log work?
 //!
 //! F2FS as Linux lays it out: six logs, node and segment tables, checkpoints, roll-forward.
+//! [`Volume`] is a mounted volume; it implements `vfs::FileSystem`. [`mkfs`] makes one, [`fsck`]
+//! checks one by a reading of its own.
 #![forbid(unsafe_code)]
 
+pub mod cause;
+pub mod checkpoint;
 pub mod compress;
+pub mod error;
+pub mod file;
 pub mod fsck;
+pub mod gc;
+pub mod inode;
 pub mod mkfs;
+pub mod mount;
+pub mod nat;
+pub mod node;
+pub mod recovery;
+pub mod segment;
+pub mod space;
+pub mod volume;
+
+pub use mount::MountError;
+pub use volume::{MountOptions, Volume};

@@ -14,12 +14,14 @@
 mod dir;
 mod inode;
 mod load;
+mod repair;
 mod report;
 mod sets;
 mod tables;
 mod walk;
 mod xattr;
 
+pub use repair::{Action, RepairError, Repaired, repair};
 pub use report::*;
 
 use device::{BlockDevice, DeviceError, Tag};

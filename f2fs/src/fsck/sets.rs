@@ -20,12 +20,6 @@ impl BlockSet {
         let map = self.segs.entry(seg.0).or_insert([0; MAP_BYTES]);
         bits::msb_put(map, usize::from(off), true)
     }
-    /// Takes a block out.
-    pub fn remove(&mut self, seg: SegNo, off: u16) {
-        if let Some(map) = self.segs.get_mut(&seg.0) {
-            bits::msb_put(map, usize::from(off), false);
-        }
-    }
     /// True if the block is in.
     pub fn has(&self, seg: SegNo, off: u16) -> bool {
         self.segs.get(&seg.0).is_some_and(|m| bits::msb_test(m, usize::from(off)))

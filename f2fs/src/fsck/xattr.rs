@@ -38,3 +38,19 @@ pub fn end(list: &[u8]) -> Result<usize, XattrFault> {
         at = next;
     }
 }
+
+/// Where the last entry of a list without an end begins.
+pub fn last_entry(list: &[u8]) -> usize {
+    let mut at = HEADER;
+    loop {
+        let Some(&[_, name_len, v0, v1]) = list.get(at..at + ENTRY).and_then(|b| b.first_chunk()) else {
+            return at.min(list.len());
+        };
+        let value = usize::from(u16::from_le_bytes([v0, v1]));
+        let next = at + (ENTRY + usize::from(name_len) + value).next_multiple_of(4);
+        if next + ENTRY > list.len() {
+            return at;
+        }
+        at = next;
+    }
+}

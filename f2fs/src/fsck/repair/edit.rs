@@ -1,0 +1,236 @@
+//! How is a volume changed in memory before anything is written?
+//!
+//! An [`Editor`] holds changed nodes, directory blocks, NAT entries and summaries above an image that
+//! stays as it is. Nothing is overwritten in place later either: changed blocks get new addresses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use format::inode::{Division, RawInode};
+use format::nat::NatEntry;
+use format::summary::Summary;
+use format::{Block, BlockAddr, Ino, Nid, SegNo, dentry, node};
+
+use crate::fsck::FsckError;
+use crate::fsck::load::Image;
+use crate::fsck::report::{Area, Slot};
+use crate::fsck::walk::Walked;
+
+/// Changes to one state of a volume.
+pub struct Editor<'i, 'd> {
+    pub img: &'i Image<'d>,
+    pub walked: &'i Walked,
+    /// Nodes changed.
+    pub nodes: BTreeMap<Nid, Box<Block>>,
+    /// NAT entries changed.
+    pub nat: BTreeMap<Nid, NatEntry>,
+    /// Directory blocks changed or made.
+    pub data: BTreeMap<(Ino, u64), Box<Block>>,
+    /// Slots that get a copy of a block that is someone else's.
+    pub copies: Vec<(Slot, BlockAddr)>,
+    /// The new orphan list.
+    pub orphans: Vec<Ino>,
+    /// Summary entries to set in segments that are no log's.
+    pub summaries: BTreeMap<SegNo, BTreeMap<u16, Summary>>,
+    /// Segments whose summary footer is to be set.
+    pub footers: BTreeSet<SegNo>,
+    /// Logs that must leave their segment.
+    pub leave: [bool; 6],
+    /// Blocks that are marked but were not reached stay marked: someone may yet claim them.
+    pub keep_marked: bool,
+}
+
+impl<'i, 'd> Editor<'i, 'd> {
+    /// No changes yet.
+    pub fn new(img: &'i Image<'d>, walked: &'i Walked, orphans: Vec<Ino>) -> Self {
+        Editor {
+            img,
+            walked,
+            nodes: BTreeMap::new(),
+            nat: BTreeMap::new(),
+            data: BTreeMap::new(),
+            copies: Vec::new(),
+            orphans,
+            summaries: BTreeMap::new(),
+            footers: BTreeSet::new(),
+            leave: [false; 6],
+            keep_marked: true,
+        }
+    }
+
+    /// The NAT entry as changed.
+    pub fn entry(&self, nid: Nid) -> Result<NatEntry, FsckError> {
+        match self.nat.get(&nid) {
+            Some(e) => Ok(*e),
+            None => self.img.nat(nid),
+        }
+    }
+
+    /// A node as changed, to look at. `None` if the NAT leads to no such node.
+    pub fn peek(&self, nid: Nid) -> Result<Option<Box<Block>>, FsckError> {
+        if let Some(b) = self.nodes.get(&nid) {
+            return Ok(Some(b.clone()));
+        }
+        let addr = self.entry(nid)?.addr;
+        if self.img.sb.locate(addr).is_none() {
+            return Ok(None);
+        }
+        let block = self.img.block(addr)?;
+        Ok((node::footer(&block).nid == nid).then_some(block))
+    }
+
+    /// A node to be changed.
+    pub fn node(&mut self, nid: Nid) -> Result<Option<&mut Block>, FsckError> {
+        if !self.nodes.contains_key(&nid) {
+            let Some(block) = self.peek(nid)? else { return Ok(None) };
+            self.nodes.insert(nid, block);
+        }
+        Ok(self.nodes.get_mut(&nid).map(|b| &mut **b))
+    }
+
+    /// Changes an inode; false if it is not there.
+    pub fn inode(&mut self, ino: Ino, change: impl FnOnce(&mut RawInode)) -> Result<bool, FsckError> {
+        Ok(match self.node(ino.nid())? {
+            Some(block) => {
+                change(RawInode::of_mut(block));
+                true
+            }
+            None => false,
+        })
+    }
+
+    /// How the words of an inode are divided; `None` if the inode is not there or unlawful.
+    pub fn division(&self, ino: Ino) -> Result<Option<Division>, FsckError> {
+        let features = self.img.sb.features;
+        Ok(self.peek(ino.nid())?.and_then(|b| RawInode::of(&b).divide(features).ok()))
+    }
+
+    /// Where the address of a file block is kept, and the address; `None` if a node on the way is
+    /// missing.
+    pub fn slot(&self, ino: Ino, index: u64) -> Result<Option<(Slot, BlockAddr)>, FsckError> {
+        let Some(block) = self.peek(ino.nid())? else { return Ok(None) };
+        let raw = RawInode::of(&block);
+        let Ok(division) = raw.divide(self.img.sb.features) else { return Ok(None) };
+        let Some(path) = node::path(index, division.direct_slots()) else { return Ok(None) };
+        if path.depth == 0 {
+            let slot = Slot { ino, nid: ino.nid(), index: path.slots[0] };
+            return Ok(Some((slot, raw.addr(division, path.slots[0]))));
+        }
+        let mut nid = raw.nid(path.slots[0] as usize);
+        for k in 1..=path.depth {
+            if nid.0 == 0 {
+                return Ok(None);
+            }
+            let Some(block) = self.peek(nid)? else { return Ok(None) };
+            let word = node::word(&block, path.slots[k] as usize);
+            if k == path.depth {
+                return Ok(Some((Slot { ino, nid, index: path.slots[k] }, BlockAddr(word))));
+            }
+            nid = Nid(word);
+        }
+        Ok(None)
+    }
+
+    /// Writes an address slot.
+    pub fn set_slot(&mut self, at: Slot, addr: BlockAddr) -> Result<(), FsckError> {
+        if at.nid == at.ino.nid() {
+            if let Some(division) = self.division(at.ino)? {
+                self.inode(at.ino, |raw| raw.set_addr(division, at.index, addr))?;
+            }
+        } else if let Some(block) = self.node(at.nid)? {
+            node::set_word(block, at.index as usize, addr.0);
+        }
+        Ok(())
+    }
+
+    /// Writes a node number: `i_nid` of an inode or a slot of an indirect node.
+    pub fn set_index(&mut self, at: Slot, nid: Nid) -> Result<(), FsckError> {
+        if at.nid == at.ino.nid() {
+            self.inode(at.ino, |raw| {
+                if let Some(n) = raw.i_nid.get_mut(at.index as usize) {
+                    *n = nid.0.into();
+                }
+            })?;
+        } else if let Some(block) = self.node(at.nid)? {
+            node::set_word(block, at.index as usize, nid.0);
+        }
+        Ok(())
+    }
+
+    /// The bytes of a dentry area as changed; `None` if it is not there.
+    pub fn area(&self, dir: Ino, area: Area) -> Result<Option<(dentry::Layout, Vec<u8>)>, FsckError> {
+        Ok(match area {
+            Area::Inline => match (self.peek(dir.nid())?, self.division(dir)?) {
+                (Some(block), Some(division)) => {
+                    let bytes = block[division.inline_area()].to_vec();
+                    Some((dentry::Layout::inline(bytes.len()), bytes))
+                }
+                _ => None,
+            },
+            Area::Block(index) => {
+                self.dir_block(dir, index)?.map(|b| (dentry::Layout::BLOCK, b.to_vec()))
+            }
+        })
+    }
+
+    fn dir_block(&self, dir: Ino, index: u64) -> Result<Option<Box<Block>>, FsckError> {
+        if let Some(b) = self.data.get(&(dir, index)) {
+            return Ok(Some(b.clone()));
+        }
+        match self.slot(dir, index)? {
+            Some((_, addr)) if self.img.sb.locate(addr).is_some() => self.img.block(addr).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Changes a dentry area; false if it is not there.
+    pub fn change_area(
+        &mut self,
+        dir: Ino,
+        area: Area,
+        change: impl FnOnce(&dentry::Layout, &mut [u8]),
+    ) -> Result<bool, FsckError> {
+        match area {
+            Area::Inline => {
+                let Some(division) = self.division(dir)? else { return Ok(false) };
+                let Some(block) = self.node(dir.nid())? else { return Ok(false) };
+                let bytes = &mut block[division.inline_area()];
+                change(&dentry::Layout::inline(bytes.len()), bytes);
+            }
+            Area::Block(index) => {
+                let Some(mut block) = self.dir_block(dir, index)? else { return Ok(false) };
+                change(&dentry::Layout::BLOCK, &mut block[..]);
+                self.data.insert((dir, index), block);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Forgets a node: its number becomes free under a new version.
+    pub fn drop_node(&mut self, nid: Nid) -> Result<(), FsckError> {
+        let version = self.entry(nid)?.version.wrapping_add(1);
+        self.nodes.remove(&nid);
+        self.nat.insert(nid, NatEntry { version, ino: Ino(0), addr: BlockAddr::NULL });
+        Ok(())
+    }
+
+    /// A node number nothing uses.
+    pub fn free_nid(&self) -> Result<Option<Nid>, FsckError> {
+        for n in 0..self.img.sb.nat_blocks() {
+            let live: BTreeSet<Nid> = self.img.nat_live(n)?.into_iter().map(|(nid, _)| nid).collect();
+            if live.len() >= format::nat::NAT_ENTRIES as usize {
+                continue;
+            }
+            let first = n * format::nat::NAT_ENTRIES;
+            let free = |nid: &Nid| {
+                nid.0 > 3
+                    && !live.contains(nid)
+                    && !self.nat.contains_key(nid)
+                    && !self.walked.nids.has(nid.0)
+            };
+            if let Some(nid) = (first..first + format::nat::NAT_ENTRIES).map(Nid).find(free) {
+                return Ok(Some(nid));
+            }
+        }
+        Ok(None)
+    }
+}

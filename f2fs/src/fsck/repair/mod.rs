@@ -1,0 +1,245 @@
+//! Can a damaged volume be made lawful again without losing data?
+//!
+//! Repair goes in rounds: check, mend the most basic kind of damage found, write a new checkpoint,
+//! check again. Each round leaves a volume that is no worse than before, wherever the power fails.
+//! What belongs together is brought together again where blocks say who owns them; what has lost its
+//! name goes to lost+found.
+//!
+//! Left out: fsynced data after the checkpoint. A volume that holds some is refused: mounting it
+//! replays them.
+
+mod commit;
+mod edit;
+mod files;
+mod names;
+mod plan;
+mod rescue;
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use device::{BlockDevice, Lba};
+use format::checkpoint::CpFlags;
+use format::superblock::OFFSET;
+use format::{BlockAddr, Ino, Nid};
+
+use super::report::{FindingKind as K, Name, Report, Slot};
+use super::{FsckError, Options, TAG, load, tables, walk};
+
+/// Something a repair did that a person may want to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+#[allow(missing_docs)] // the message says what the fields are
+pub enum Action {
+    /// A superblock copy was written anew from the other.
+    SuperblockRestored { copy: u8 },
+    /// A name that led nowhere was taken out.
+    EntryRemoved { dir: Ino, name: Name, ino: Ino },
+    /// A pointer that led nowhere was cleared: the file has a hole there.
+    PointerCleared { at: Slot },
+    /// A node was found again by its footer.
+    NodeFound { nid: Nid, addr: BlockAddr },
+    /// A data block was found again by its summary.
+    DataFound { at: Slot, addr: BlockAddr },
+    /// A block two files claimed was copied for the second.
+    BlockCopied { at: Slot, addr: BlockAddr },
+    /// A node of a file was put back into its tree.
+    NodeAttached { ino: Ino, nid: Nid },
+    /// An inode got its name back.
+    NameRestored { dir: Ino, name: Name, ino: Ino },
+    /// An inode without a name went to lost+found.
+    Adopted { ino: Ino },
+    /// A node that was nobody's was dropped.
+    NodeDropped { nid: Nid, ino: Ino },
+    /// One bit of an inode was turned back.
+    BitRestored { ino: Ino },
+    /// An inode's checksum was made to fit its contents.
+    ChecksumRenewed { ino: Ino },
+    /// Extended attributes past damage were dropped.
+    XattrsCut { ino: Ino },
+    /// An inode's field was set to what is counted.
+    Mended { finding: String },
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::SuperblockRestored { copy } => write!(f, "superblock copy {copy} restored"),
+            Action::EntryRemoved { dir, name, ino } => {
+                write!(f, "directory {dir}: {name} (inode {ino}) removed")
+            }
+            Action::PointerCleared { at } => write!(f, "{at}: cleared"),
+            Action::NodeFound { nid, addr } => write!(f, "node {nid} found again at {addr}"),
+            Action::DataFound { at, addr } => write!(f, "{at}: data found again at {addr}"),
+            Action::BlockCopied { at, addr } => write!(f, "{at}: got a copy of {addr}"),
+            Action::NodeAttached { ino, nid } => write!(f, "inode {ino}: node {nid} put back"),
+            Action::NameRestored { dir, name, ino } => {
+                write!(f, "directory {dir}: {name} leads to inode {ino} again")
+            }
+            Action::Adopted { ino } => write!(f, "inode {ino} put into lost+found"),
+            Action::NodeDropped { nid, ino } => write!(f, "node {nid} of inode {ino} dropped"),
+            Action::BitRestored { ino } => write!(f, "inode {ino}: one flipped bit turned back"),
+            Action::ChecksumRenewed { ino } => write!(f, "inode {ino}: checksum renewed"),
+            Action::XattrsCut { ino } => write!(f, "inode {ino}: damaged extended attributes cut off"),
+            Action::Mended { finding } => write!(f, "mended: {finding}"),
+        }
+    }
+}
+
+/// Why a repair stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepairError {
+    /// There is no volume to repair, or the device failed.
+    #[error(transparent)]
+    Fsck(#[from] FsckError),
+    /// The device takes no writes.
+    #[error("the device is read-only")]
+    ReadOnly,
+    /// Data that was fsynced after the checkpoint would be lost.
+    #[error("{nodes} node blocks wait for roll-forward: mount the volume first to replay them")]
+    NeedsRecovery {
+        /// Blocks in the chain.
+        nodes: u64,
+    },
+    /// A state of the volume that repair does not understand.
+    #[error("checkpoint flags {flags:?} are not understood by repair")]
+    Flags {
+        /// Those flags.
+        flags: CpFlags,
+    },
+    /// A finding there is no safe repair for.
+    #[error("no safe repair for: {finding}")]
+    NotRepairable {
+        /// That finding.
+        finding: Box<K>,
+    },
+    /// No free segment is left to write to.
+    #[error("no free segment is left to repair into")]
+    NoSpace,
+    /// lost+found cannot take more.
+    #[error("lost+found cannot take another name")]
+    LostFoundFull,
+    /// A directory's block lies where no node leads.
+    #[error("directory {dir}: a block has no node to be recorded in")]
+    DirectoryTooDeep {
+        /// The directory.
+        dir: Ino,
+    },
+    /// Rounds of repair did not lead to a clean volume.
+    #[error("{errors} errors are left after {rounds} rounds, the first: {first}")]
+    NotConverging {
+        /// Errors left.
+        errors: u64,
+        /// Rounds made.
+        rounds: u32,
+        /// One of them.
+        first: Box<K>,
+    },
+}
+
+/// What a repair did.
+#[derive(Debug, Clone)]
+pub struct Repaired {
+    /// The volume before.
+    pub before: Report,
+    /// The volume after: without errors.
+    pub after: Report,
+    /// What was done, in order.
+    pub actions: Vec<Action>,
+    /// Checkpoints written.
+    pub checkpoints: u32,
+}
+
+/// What lasts from round to round.
+#[derive(Default)]
+struct Session {
+    actions: Vec<Action>,
+    /// Names taken out because they led nowhere: their inodes may turn up.
+    lost_names: BTreeSet<(Ino, Vec<u8>)>,
+}
+
+/// Rounds without fewer errors after which repair gives up.
+const PATIENCE: u32 = 8;
+
+/// Repairs a volume. A clean one is not written to.
+///
+/// # Errors
+/// [`RepairError`]; the volume is then no worse than before, and rounds that were done stay done.
+pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, RepairError> {
+    let before = super::check(dev, options)?;
+    if !worth_writing(&before) {
+        return Ok(Repaired { after: before.clone(), before, actions: Vec::new(), checkpoints: 0 });
+    }
+    if dev.read_only() {
+        return Err(RepairError::ReadOnly);
+    }
+    if let Some(unknown) = before.findings.iter().find(|f| matches!(f.kind, K::UnknownFeatures { .. })) {
+        return Err(RepairError::NotRepairable { finding: Box::new(unknown.kind.clone()) });
+    }
+    let mut session = Session::default();
+    restore_superblock(dev, &before, &mut session)?;
+    let (mut rounds, mut best, mut stalled) = (0, u64::MAX, 0);
+    loop {
+        let mut report = Report::default();
+        let image = match load::Image::load(dev, &mut report)? {
+            Some(image) => image,
+            None => return Err(not_repairable(&report)),
+        };
+        let flags = image.cp.flags & (CpFlags::DISABLED | CpFlags::DISABLED_QUICK | CpFlags::RESIZEFS);
+        if !flags.is_empty() {
+            return Err(RepairError::Flags { flags });
+        }
+        let walked = walk::walk(&image, &mut report, options)?;
+        tables::compare(&image, &walked, &mut report)?;
+        report.version = image.cp.version;
+        report.clean_unmount = image.cp.flags.contains(CpFlags::UMOUNT);
+        report.counts = walked.counts;
+        if !worth_writing(&report) {
+            return Ok(Repaired { before, after: report, actions: session.actions, checkpoints: rounds });
+        }
+        let chain = image.chain()?.len() as u64;
+        if chain > 0 {
+            return Err(RepairError::NeedsRecovery { nodes: chain });
+        }
+        stalled = if report.errors < best { 0 } else { stalled + 1 };
+        best = best.min(report.errors);
+        if stalled > PATIENCE {
+            let first = report.errors().next().cloned().unwrap_or(K::NoCheckpoint);
+            return Err(RepairError::NotConverging { errors: report.errors, rounds, first: Box::new(first) });
+        }
+        let editor = plan::plan(&image, &walked, &report, &mut session)?;
+        commit::commit(editor)?;
+        rounds += 1;
+    }
+}
+
+/// Errors, or a copy that the next accident may need.
+fn worth_writing(report: &Report) -> bool {
+    let copy = |k: &K| {
+        matches!(k, K::PackBad { .. } | K::PackTorn { .. } | K::SuperblockCopiesDiffer { .. } | K::ErrorFlags { .. })
+    };
+    report.errors > 0 || report.findings.iter().any(|f| copy(&f.kind))
+}
+
+fn not_repairable(report: &Report) -> RepairError {
+    let finding = report.errors().last().cloned().unwrap_or(K::NoCheckpoint);
+    RepairError::NotRepairable { finding: Box::new(finding) }
+}
+
+fn restore_superblock(dev: &dyn BlockDevice, report: &Report, session: &mut Session) -> Result<(), RepairError> {
+    for finding in &report.findings {
+        let copy = match finding.kind {
+            K::SuperblockBad { copy, .. } => copy,
+            K::SuperblockCopiesDiffer { .. } => 1,
+            _ => continue,
+        };
+        let good = load::read_block(dev, BlockAddr(u32::from(1 - copy)))?;
+        let mut block = load::read_block(dev, BlockAddr(u32::from(copy)))?;
+        block[OFFSET..].copy_from_slice(&good[OFFSET..]);
+        dev.write(Lba(u64::from(copy)), &block[..], TAG).map_err(FsckError::from)?;
+        dev.flush(TAG).map_err(FsckError::from)?;
+        session.actions.push(Action::SuperblockRestored { copy });
+    }
+    Ok(())
+}
