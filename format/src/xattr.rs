@@ -18,7 +18,7 @@ pub const HEADER: usize = 24;
 pub const NAME_MAX: usize = 255;
 
 const ENTRY: usize = 4;
-/// The zero word that ends the list. Linux's reader wants it inside the area.
+/// The zero word that ends a list that does not fill its area.
 const TERMINATOR: usize = 4;
 const S: &str = "xattr list";
 
@@ -87,10 +87,11 @@ pub struct XattrRef<'a> {
     pub value: &'a [u8],
 }
 
-/// The longest value an inode with `inline` bytes of inline area can hold in an empty list
-/// (kernel `MAX_VALUE_LEN`, less the terminator).
+/// The longest value that name and list leave room for in an inode with `inline` bytes of inline
+/// area (kernel `MAX_VALUE_LEN`). Linux refuses a longer one, and one that does not fit beside what
+/// is there, with "argument list too long".
 pub fn max_value(inline: usize) -> usize {
-    capacity(inline, true).saturating_sub(HEADER + ENTRY + TERMINATOR)
+    capacity(inline, true) - HEADER - ENTRY
 }
 
 /// Bytes of the logical area with `inline` bytes in the inode, with or without an xattr node
@@ -135,8 +136,8 @@ pub fn entries(area: &[u8]) -> Result<Vec<XattrRef<'_>>, FormatError> {
     Ok(out)
 }
 
-/// Where the list ends: header, entries and terminator, in bytes from the area's start. Everything
-/// from there on must be zero (fsck checks it).
+/// Where the list ends: header, entries and, if there is room, terminator, in bytes from the area's
+/// start. Everything from there on must be zero (fsck checks it).
 pub fn used(area: &[u8]) -> Result<usize, FormatError> {
     let all = entries(area)?;
     let len = all.iter().map(|e| entry_len(e.name, e.value)).sum::<usize>();
@@ -149,13 +150,12 @@ pub fn get<'a>(area: &'a [u8], index: u8, name: &[u8]) -> Result<Option<&'a [u8]
     Ok(all.iter().find(|e| e.index == index && e.name == name).map(|e| e.value))
 }
 
-/// Bytes a list needs, with header and terminator.
+/// Bytes a list needs: header and entries. The end of the area ends a list as a terminator does.
 pub fn encoded_len(entries: &[(u8, &[u8], &[u8])]) -> usize {
-    HEADER + entries.iter().map(|(_, n, v)| entry_len(n, v)).sum::<usize>() + TERMINATOR
+    HEADER + entries.iter().map(|(_, n, v)| entry_len(n, v)).sum::<usize>()
 }
 
-/// An area of `capacity` bytes with these entries, padded with zeros. `None` if they do not fit with
-/// the terminator, or if an entry cannot be written at all (index 0, a name past 255 bytes, a value
+/// An area of `capacity` bytes with these entries, padded with zeros. `None` if they do not fit, or if an entry cannot be written at all (index 0, a name past 255 bytes, a value
 /// past 65535). No entries fit into any capacity: where there is no room for the header the area is
 /// all zero, which every reader takes as empty.
 pub fn encode(entries: &[(u8, &[u8], &[u8])], capacity: usize) -> Option<Vec<u8>> {
@@ -215,15 +215,16 @@ mod tests {
         assert_eq!(got, list);
         assert_eq!(get(&area, 1, b"a").unwrap(), Some(&b"value"[..]));
         assert_eq!(get(&area, 4, b"a").unwrap(), None);
-        assert_eq!(used(&area).unwrap(), encoded_len(&list));
+        assert_eq!(used(&area).unwrap(), encoded_len(&list) + TERMINATOR);
     }
 
     #[test]
     fn a_list_fits_exactly_or_not_at_all() {
         let list: [(u8, &[u8], &[u8]); 1] = [(1, b"abc", b"12345")];
         let need = encoded_len(&list);
-        assert_eq!(need, 24 + 12 + 4);
-        assert!(encode(&list, need).is_some());
+        assert_eq!(need, 24 + 12);
+        let area = encode(&list, need).unwrap();
+        assert_eq!((entries(&area).unwrap().len(), used(&area).unwrap()), (1, need));
         assert!(encode(&list, need - 1).is_none());
     }
 
