@@ -1,9 +1,119 @@
 //! Contents of files.
-use crate::error::Result;
+//!
+//! Writes gather in memory, one block a page, and reach the log when an fsync, a checkpoint, the
+//! clock or the limit says so. A block's room is reserved when it is first written, so what was
+//! accepted can be stored.
+//!
+//! * [`read`], [`write`]: bytes in and out of memory and log.
+//! * [`writeback`]: from memory to the log; [`temperature`]: to which one, or in place.
+//! * [`truncate`], [`allocate`]: size, holes, reservations. [`inline`]: contents inside the inode.
+//! * [`compressed`]: clusters Linux compressed, read only.
+
+pub mod allocate;
+pub mod compressed;
+pub mod inline;
+pub mod read;
+pub mod temperature;
+pub mod truncate;
+pub mod write;
+pub mod writeback;
+
+use std::sync::Arc;
+
+use format::BlockAddr;
+use format::inode::{Advise, InodeFlags};
+use format::superblock::Features;
+use vfs::FileKind;
+
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::node::cache::Node;
+use crate::node::map::{Lookup, set_addr_in};
 use crate::volume::Volume;
 
+/// Bytes in a block, as a file offset.
+pub(crate) const BLOCK: u64 = 4096;
+
 impl Volume {
-    pub(crate) fn flush_all_contents(&self) -> Result<()> {
+    /// The address of a file block.
+    pub(crate) fn addr_of(&self, node: &Arc<Node>, index: u64) -> Result<BlockAddr> {
+        match self.find(node, index)? {
+            Lookup::At(p) => Ok(p.addr(self, p.slot)),
+            Lookup::HoleUntil(_) => Ok(BlockAddr::NULL),
+        }
+    }
+
+    /// Reserves room for a file block that is a hole; nothing happens if it is not.
+    pub(crate) fn reserve(&self, node: &Arc<Node>, index: u64) -> Result<()> {
+        self.reserve_run(node, index, 1).map(drop)
+    }
+
+    /// Reserves room for the holes among `count` blocks, as many as one node holds; returns how many
+    /// blocks were looked at, at least one.
+    pub(crate) fn reserve_run(&self, node: &Arc<Node>, index: u64, count: u64) -> Result<u64> {
+        let p = self.make(node, index)?;
+        let n = p.run().min(count);
+        let mut taken = 0;
+        let mut out = Ok(n);
+        {
+            let mut bytes = p.node.write();
+            for k in 0..n as u32 {
+                if crate::node::map::addr_in(self, &p.node, &bytes, p.slot + k) != BlockAddr::NULL {
+                    continue;
+                }
+                if let Err(e) = self.space.take(1) {
+                    out = if k == 0 { Err(e) } else { Ok(k.into()) };
+                    break;
+                }
+                set_addr_in(self, &p.node, &mut bytes, p.slot + k, BlockAddr::NEW);
+                taken += 1;
+            }
+            if taken > 0 {
+                self.nodes.mark_dirty(&p.node);
+            }
+        }
+        self.add_blocks(node, taken);
+        out
+    }
+
+    /// Refuses what has no plain contents that could be changed.
+    pub(crate) fn check_plain(&self, inode: &Inode) -> Result<()> {
+        match inode.kind {
+            FileKind::Directory => return Err(vfs::Error::IsDirectory.into()),
+            FileKind::Regular | FileKind::Symlink => {}
+            _ => return Err(vfs::Error::Invalid("not a regular file").into()),
+        }
+        let (advise, flags) = inode.node.inode(|r| (r.advise(), r.flags()));
+        if advise.contains(Advise::ENCRYPT) {
+            return Err(vfs::Error::NoKey.into());
+        }
+        if advise.contains(Advise::VERITY) {
+            return Err(vfs::Error::NotPermitted("the file is sealed by fs-verity").into());
+        }
+        if flags.contains(InodeFlags::IMMUTABLE) {
+            return Err(vfs::Error::NotPermitted("the file is immutable").into());
+        }
+        if self.is_compressed(inode) {
+            return Err(vfs::Error::Unsupported("changing a compressed file".into()).into());
+        }
         Ok(())
+    }
+
+    /// True if a file's contents are in compressed clusters.
+    pub(crate) fn is_compressed(&self, inode: &Inode) -> bool {
+        self.has(Features::COMPRESSION)
+            && inode.kind == FileKind::Regular
+            && inode.node.inode(|r| r.flags().contains(InodeFlags::COMPRESS))
+    }
+
+    /// Largest size of a file, in bytes.
+    pub(crate) fn max_size(&self, inode: &Inode) -> Result<u64> {
+        let direct = inode.node.inode(|r| self.division(r))?.direct_slots();
+        Ok(format::node::max_blocks(direct) * BLOCK)
+    }
+
+    pub(crate) fn checked_end(&self, inode: &Inode, offset: u64, len: u64) -> Result<u64> {
+        let end = offset.checked_add(len).ok_or(vfs::Error::TooBig)?;
+        if end > self.max_size(inode)? { Err(Error::Fs(vfs::Error::TooBig)) } else { Ok(end) }
     }
 }

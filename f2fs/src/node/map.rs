@@ -45,7 +45,7 @@ impl Place {
     }
 }
 
-fn addr_in(vol: &Volume, node: &Node, bytes: &format::Block, slot: u32) -> BlockAddr {
+pub(crate) fn addr_in(vol: &Volume, node: &Node, bytes: &format::Block, slot: u32) -> BlockAddr {
     if node.nid == node.ino.nid() {
         let raw = RawInode::of(bytes);
         raw.divide(vol.sb.features).map_or(BlockAddr::NULL, |d| raw.addr(d, slot))

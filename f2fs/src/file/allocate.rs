@@ -1,0 +1,157 @@
+//! Holes and reservations: `fallocate`.
+
+use std::sync::Arc;
+
+use format::inode::Advise;
+use vfs::{Allocate, FileKind};
+
+use super::BLOCK;
+use crate::error::Result;
+use crate::inode::{Content, Inode, Touch, put_advise, touch};
+use crate::volume::Volume;
+
+impl Volume {
+    /// `fallocate`. If room runs out, what was reserved stays reserved and the size as it was.
+    pub(crate) fn fallocate_file(&self, inode: &Arc<Inode>, what: Allocate, offset: u64, len: u64) -> Result<()> {
+        if inode.kind != FileKind::Regular {
+            return Err(vfs::Error::Invalid("fallocate wants a regular file").into());
+        }
+        self.check_plain(inode)?;
+        if len == 0 {
+            return Err(vfs::Error::Invalid("fallocate of no bytes").into());
+        }
+        let end = self.checked_end(inode, offset, len)?;
+        let _change = self.begin()?;
+        let mut guard = inode.content.write();
+        let content = &mut *guard;
+        let size = inode.size();
+        self.leave_inline(inode, content)?;
+        match what {
+            Allocate::Reserve { keep_size } => {
+                self.reserve_range(inode, content, offset, end)?;
+                self.grow(inode, content, end, keep_size)?;
+            }
+            Allocate::PunchHole => self.punch(inode, content, offset, end)?,
+            Allocate::Zero { keep_size } => {
+                self.punch(inode, content, offset, end)?;
+                self.reserve_range(inode, content, offset, end)?;
+                self.grow(inode, content, end, keep_size)?;
+            }
+            Allocate::Collapse => {
+                aligned(offset, len)?;
+                if end >= size {
+                    return Err(vfs::Error::Invalid("a collapse must end before the end of the file").into());
+                }
+                self.shift_down(inode, content, offset, len, size)?;
+                self.truncate(inode, content, size - len)?;
+            }
+            Allocate::Insert => {
+                aligned(offset, len)?;
+                if offset >= size {
+                    return Err(vfs::Error::Invalid("an insert must begin before the end of the file").into());
+                }
+                let grown = self.checked_end(inode, size, len)?;
+                self.clear_tail(inode, content, size)?;
+                self.edit_inode(&inode.node, |r| r.i_size = grown.into());
+                self.shift_up(inode, content, offset, len, size)?;
+            }
+        }
+        let now = self.now();
+        self.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));
+        self.limit_dirty(inode, content)
+    }
+
+    fn grow(&self, inode: &Arc<Inode>, content: &mut Content, end: u64, keep: bool) -> Result<()> {
+        let size = inode.size();
+        if end > size && !keep {
+            self.clear_tail(inode, content, size)?;
+            self.edit_inode(&inode.node, |r| r.i_size = end.into());
+        } else if end > size {
+            self.edit_inode(&inode.node, |r| put_advise(r, Advise::KEEP_SIZE, true));
+        }
+        Ok(())
+    }
+
+    fn reserve_range(&self, inode: &Arc<Inode>, _content: &mut Content, from: u64, to: u64) -> Result<()> {
+        let (mut i, end) = (from / BLOCK, to.div_ceil(BLOCK));
+        while i < end {
+            i += self.reserve_run(&inode.node, i, end - i)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a byte range read as zeroes and gives its whole blocks back.
+    fn punch(&self, inode: &Arc<Inode>, content: &mut Content, from: u64, to: u64) -> Result<()> {
+        let (first, last) = (from.div_ceil(BLOCK), to / BLOCK);
+        if first > last {
+            // Inside one block.
+            return self.zero_part(inode, content, from / BLOCK, from % BLOCK, to % BLOCK);
+        }
+        if from % BLOCK != 0 {
+            self.zero_part(inode, content, from / BLOCK, from % BLOCK, BLOCK)?;
+        }
+        if to % BLOCK != 0 {
+            self.zero_part(inode, content, last, 0, to % BLOCK)?;
+        }
+        self.drop_pages(inode, content, first, last);
+        self.free_range(&inode.node, first, last)
+    }
+
+    fn drop_pages(&self, inode: &Arc<Inode>, content: &mut Content, first: u64, last: u64) {
+        let gone: Vec<u64> = content.pages.range(first..last.max(first)).map(|(i, _)| *i).collect();
+        for i in &gone {
+            content.pages.remove(i);
+        }
+        inode.lost_dirty(self, gone.len());
+    }
+
+    fn zero_part(&self, inode: &Arc<Inode>, content: &mut Content, index: u64, from: u64, to: u64) -> Result<()> {
+        let Some(mut page) = self.load_page(inode, content, index)? else { return Ok(()) };
+        page[from as usize..to as usize].fill(0);
+        if content.pages.insert(index, page).is_none() {
+            inode.gained_dirty(self, 1);
+        }
+        Ok(())
+    }
+
+    /// Copies block `from` over block `to`; a hole makes a hole.
+    fn move_block(&self, inode: &Arc<Inode>, content: &mut Content, from: u64, to: u64) -> Result<()> {
+        match self.load_page(inode, content, from)? {
+            None => {
+                self.drop_pages(inode, content, to, to + 1);
+                self.free_range(&inode.node, to, to + 1)
+            }
+            Some(page) => {
+                self.reserve(&inode.node, to)?;
+                if content.pages.insert(to, page).is_none() {
+                    inode.gained_dirty(self, 1);
+                }
+                self.limit_dirty(inode, content)
+            }
+        }
+    }
+
+    fn shift_down(&self, inode: &Arc<Inode>, content: &mut Content, offset: u64, len: u64, size: u64) -> Result<()> {
+        let by = len / BLOCK;
+        for to in offset / BLOCK..size.div_ceil(BLOCK) - by {
+            self.move_block(inode, content, to + by, to)?;
+        }
+        Ok(())
+    }
+
+    fn shift_up(&self, inode: &Arc<Inode>, content: &mut Content, offset: u64, len: u64, size: u64) -> Result<()> {
+        let (first, by) = (offset / BLOCK, len / BLOCK);
+        for from in (first..size.div_ceil(BLOCK)).rev() {
+            self.move_block(inode, content, from, from + by)?;
+        }
+        self.drop_pages(inode, content, first, first + by);
+        self.free_range(&inode.node, first, first + by)
+    }
+}
+
+fn aligned(offset: u64, len: u64) -> Result<()> {
+    if offset % BLOCK != 0 || len % BLOCK != 0 {
+        return Err(vfs::Error::Invalid("collapse and insert want multiples of 4096").into());
+    }
+    Ok(())
+}

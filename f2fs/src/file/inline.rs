@@ -1,0 +1,72 @@
+//! Contents that live inside the inode, and how they move out.
+
+use std::sync::Arc;
+
+use format::BlockAddr;
+use format::inode::{Inline, RawInode};
+
+use crate::error::Result;
+use crate::inode::{Content, Inode, put_inline};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Bytes of contents an inode can hold itself; `None` if its contents are in blocks.
+    pub(crate) fn inline_room(&self, inode: &Inode) -> Result<Option<u64>> {
+        inode.node.inode(|r| {
+            if !r.inline().contains(Inline::DATA) {
+                return Ok(None);
+            }
+            Ok(Some(self.division(r)?.inline_area().len() as u64))
+        })
+    }
+
+    /// Reads inline contents; bytes past the area read as zeroes.
+    pub(crate) fn read_inline(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let bytes = inode.node.read();
+        let area = &bytes[self.division(RawInode::of(&bytes))?.inline_area()];
+        let from = area.get(offset.min(area.len() as u64) as usize..).unwrap_or(&[]);
+        let n = from.len().min(buf.len());
+        buf[..n].copy_from_slice(&from[..n]);
+        buf[n..].fill(0);
+        Ok(())
+    }
+
+    /// Changes inline contents. The range lies inside the area.
+    pub(crate) fn write_inline(&self, inode: &Inode, offset: u64, data: &[u8]) -> Result<()> {
+        self.edit(&inode.node, |b| {
+            let area = self.division(RawInode::of(b))?.inline_area();
+            let at = area.start + offset as usize;
+            b[at..at + data.len()].copy_from_slice(data);
+            let any = b[area].iter().any(|&x| x != 0);
+            put_inline(RawInode::of_mut(b), Inline::DATA_EXIST, any);
+            Ok(())
+        })
+    }
+
+    /// Moves inline contents to a block (kept in memory, dirty). An empty file gets none.
+    pub(crate) fn leave_inline(&self, inode: &Arc<Inode>, content: &mut Content) -> Result<()> {
+        let Some(room) = self.inline_room(inode)? else { return Ok(()) };
+        let used = inode.size().min(room) as usize;
+        if used > 0 {
+            self.space.take(1)?;
+        }
+        let mut page = Box::new([0u8; 4096]);
+        self.read_inline(inode, 0, &mut page[..used])?;
+        self.edit(&inode.node, |b| -> Result<()> {
+            let area = self.division(RawInode::of(b))?.inline_area();
+            b[area].fill(0);
+            let r = RawInode::of_mut(b);
+            put_inline(r, Inline::DATA | Inline::DATA_EXIST, false);
+            if used > 0 {
+                let d = self.division(r)?;
+                r.set_addr(d, 0, BlockAddr::NEW);
+                r.i_blocks = (r.i_blocks.get() + 1).into();
+            }
+            Ok(())
+        })?;
+        if used > 0 && content.pages.insert(0, page).is_none() {
+            inode.gained_dirty(self, 1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! Bytes out of memory and log.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use device::Lba;
+use format::{Block, BlockAddr};
+use vfs::{FileKind, Seek};
+
+use super::BLOCK;
+use crate::cause::Cause;
+use crate::error::Result;
+use crate::inode::{Content, Inode};
+use crate::node::map::Lookup;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Reads at most `buf.len()` bytes; fewer only at the end of the file.
+    pub(crate) fn read_file(&self, inode: &Arc<Inode>, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        if inode.kind == FileKind::Directory {
+            return Err(vfs::Error::IsDirectory.into());
+        }
+        let content = inode.content.read();
+        let size = inode.size();
+        if offset >= size {
+            return Ok(0);
+        }
+        let n = (size - offset).min(buf.len() as u64) as usize;
+        let buf = &mut buf[..n];
+        if self.inline_room(inode)?.is_some() {
+            self.read_inline(inode, offset, buf)?;
+        } else if self.is_compressed(inode) {
+            self.read_compressed(inode, offset, buf)?;
+        } else {
+            self.read_steady(|| self.read_blocks(inode, &content, offset, buf))?;
+        }
+        Ok(n)
+    }
+
+    /// Runs a reading of mapped blocks until cleaning moved nothing meanwhile: an address looked up
+    /// before a move may point at a reused block afterwards.
+    pub(crate) fn read_steady<T>(&self, mut f: impl FnMut() -> Result<T>) -> Result<T> {
+        loop {
+            let before = self.moves.load(Ordering::Acquire);
+            let out = f();
+            if self.moves.load(Ordering::Acquire) == before {
+                return out;
+            }
+            // Cleaning cannot be waited for under an inode lock (checkpoints take inode locks). It
+            // ends by itself: a round of it moves a bounded number of blocks.
+            std::thread::yield_now();
+        }
+    }
+
+    fn read_blocks(&self, inode: &Inode, content: &Content, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = offset + done as u64;
+            let (index, inside) = (at / BLOCK, (at % BLOCK) as usize);
+            if let Some(page) = content.pages.get(&index) {
+                let n = (4096 - inside).min(buf.len() - done);
+                buf[done..done + n].copy_from_slice(&page[inside..inside + n]);
+                done += n;
+                continue;
+            }
+            // Blocks up to the next page in memory come from the device or are holes.
+            let last = (offset + buf.len() as u64 - 1) / BLOCK + 1;
+            let end = match content.pages.is_empty() {
+                true => last,
+                false => content.pages.range(index..last).next().map_or(last, |(i, _)| *i),
+            };
+            done += self.read_mapped(inode, index, end, inside, &mut buf[done..])?;
+        }
+        Ok(())
+    }
+
+    /// Reads blocks `[index, end)` starting `inside` bytes into the first; returns how many bytes of
+    /// `buf` were filled, at least one.
+    fn read_mapped(&self, inode: &Inode, index: u64, end: u64, inside: usize, buf: &mut [u8]) -> Result<usize> {
+        let place = match self.find(&inode.node, index)? {
+            Lookup::HoleUntil(next) => {
+                let blocks = next.min(end) - index;
+                let n = ((blocks * BLOCK) as usize - inside).min(buf.len());
+                buf[..n].fill(0);
+                return Ok(n);
+            }
+            Lookup::At(p) => p,
+        };
+        let first = place.addr(self, place.slot);
+        let most = place.run().min(end - index);
+        let mut run = 1;
+        {
+            let bytes = place.node.read();
+            while run < most {
+                let a = crate::node::map::addr_in(self, &place.node, &bytes, place.slot + run as u32);
+                let follows = if first.is_real() { a == first.plus(run as u32) } else { !a.is_real() };
+                if !follows {
+                    break;
+                }
+                run += 1;
+            }
+        }
+        let n = ((run * BLOCK) as usize - inside).min(buf.len());
+        if !first.is_real() {
+            buf[..n].fill(0);
+            return Ok(n);
+        }
+        self.check_data_addr(first.plus(run as u32 - 1), inode.ino, index)?;
+        self.check_data_addr(first, inode.ino, index)?;
+        let tag = Cause::UserData.of(inode.ino);
+        if inside == 0 && n >= 4096 {
+            let whole = n / 4096 * 4096;
+            self.dev.read(Lba(first.0.into()), &mut buf[..whole], tag)?;
+            return Ok(whole);
+        }
+        let block = self.read_block(first, tag)?;
+        let n = n.min(4096 - inside);
+        buf[..n].copy_from_slice(&block[inside..inside + n]);
+        Ok(n)
+    }
+
+    /// One block's contents: from memory, the device, or zeroes. `None` for a hole.
+    pub(crate) fn load_page(&self, inode: &Inode, content: &Content, index: u64) -> Result<Option<Box<Block>>> {
+        if let Some(p) = content.pages.get(&index) {
+            return Ok(Some(p.clone()));
+        }
+        self.load_stored(inode, index)
+    }
+
+    /// One block's contents as the device has them. `None` for a hole.
+    pub(crate) fn load_stored(&self, inode: &Inode, index: u64) -> Result<Option<Box<Block>>> {
+        self.read_steady(|| match self.addr_of(&inode.node, index)? {
+            BlockAddr::NULL => Ok(None),
+            a if !a.is_real() => Ok(Some(Box::new([0; 4096]))),
+            a => {
+                self.check_data_addr(a, inode.ino, index)?;
+                self.read_block(a, Cause::UserData.of(inode.ino)).map(Some)
+            }
+        })
+    }
+
+    /// `SEEK_DATA` and `SEEK_HOLE`. Reserved blocks that hold nothing are holes.
+    pub(crate) fn seek_file(&self, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
+        let content = inode.content.read();
+        let size = inode.size();
+        if offset >= size {
+            return Err(vfs::Error::PastEnd.into());
+        }
+        if self.inline_room(inode)?.is_some() || self.is_compressed(inode) || inode.kind != FileKind::Regular {
+            return Ok(if what == Seek::Data { offset } else { size });
+        }
+        let mut i = offset / BLOCK;
+        let end = size.div_ceil(BLOCK);
+        while i < end {
+            let (data, next) = if content.pages.contains_key(&i) {
+                (true, i + 1)
+            } else {
+                match self.find(&inode.node, i)? {
+                    Lookup::At(p) => (p.addr(self, p.slot).is_real(), i + 1),
+                    Lookup::HoleUntil(next) => {
+                        let page = content.pages.range(i..).next().map_or(next, |(k, _)| *k);
+                        (false, next.min(page))
+                    }
+                }
+            };
+            if data == (what == Seek::Data) {
+                return Ok(offset.max(i * BLOCK).min(size));
+            }
+            i = next;
+        }
+        match what {
+            Seek::Data => Err(vfs::Error::PastEnd.into()),
+            Seek::Hole => Ok(size),
+        }
+    }
+}

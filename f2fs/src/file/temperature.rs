@@ -1,0 +1,40 @@
+//! Which log a block goes to, and whether it may stay where it is.
+
+use format::inode::{Advise, RawInode};
+use format::sit::LogType;
+
+/// Why contents are written back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writeback {
+    /// The limit, the clock or a checkpoint.
+    Background,
+    /// An fsync of the file.
+    Fsync,
+}
+
+/// Writebacks of at most this many blocks are hot (kernel `DEF_MIN_HOT_BLOCKS`).
+const HOT_BLOCKS: usize = 16;
+/// An fsync of at most this many blocks overwrites in place (kernel `DEF_MIN_FSYNC_BLOCKS`).
+const IN_PLACE_BLOCKS: usize = 8;
+
+/// The log for data of an inode of which `dirty` blocks are written now (kernel
+/// `__get_segment_type_6`; write hints do not reach this file system).
+pub fn data_log(raw: &RawInode, dirty: usize) -> LogType {
+    let advise = raw.advise();
+    if advise.contains(Advise::COLD) {
+        LogType::ColdData
+    } else if advise.contains(Advise::HOT) || dirty <= HOT_BLOCKS {
+        LogType::HotData
+    } else {
+        LogType::WarmData
+    }
+}
+
+/// True if blocks that have a place keep it (kernel `should_update_inplace` under the default
+/// policy): cold files always, others in an fsync of few blocks. Directories never.
+pub fn in_place(raw: &RawInode, dirty: usize, why: Writeback) -> bool {
+    if crate::inode::is_dir(raw) {
+        return false;
+    }
+    raw.advise().contains(Advise::COLD) || (why == Writeback::Fsync && dirty <= IN_PLACE_BLOCKS)
+}

@@ -1,0 +1,179 @@
+//! Bytes into memory.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use format::BlockAddr;
+use format::inode::RawInode;
+use vfs::WriteFlags;
+
+use super::BLOCK;
+use crate::error::{Error, Result};
+use crate::inode::{Content, Inode, Touch, touch};
+use crate::node::map::Lookup;
+use crate::volume::Volume;
+
+/// Bytes taken under one guard, so that checkpoints need not wait long.
+const CHUNK: usize = 1 << 20;
+
+/// Clears suid, and sgid where the group may execute.
+pub(crate) fn kill_suid_sgid(r: &mut RawInode) {
+    let mode = r.i_mode.get();
+    let mut gone = 0o4000;
+    if mode & 0o010 != 0 {
+        gone |= 0o2000;
+    }
+    r.i_mode = (mode & !gone).into();
+}
+
+impl Volume {
+    /// Writes all of `data`, or as much as there is room for if that is not nothing.
+    pub(crate) fn write_file(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
+        self.check_plain(inode)?;
+        self.checked_end(inode, offset, data.len() as u64)?;
+        let mut done = 0;
+        while done < data.len() {
+            let n = CHUNK.min(data.len() - done);
+            let chunk = &data[done..done + n];
+            let _change = self.begin()?;
+            let mut content = inode.content.write();
+            let at = offset + done as u64;
+            match self.write_locked(inode, &mut content, at, chunk) {
+                Ok(n) => done += n,
+                Err(_) if done > 0 => break,
+                Err(e) => return Err(e),
+            }
+            let now = self.now();
+            self.edit_inode(&inode.node, |r| {
+                if !flags.contains(WriteFlags::FROM_CACHE) {
+                    touch(r, Touch::Modified, now);
+                }
+                if flags.contains(WriteFlags::KILL_SUID_SGID) {
+                    kill_suid_sgid(r);
+                }
+            });
+            self.limit_dirty(inode, &mut content)?;
+            if done % CHUNK != 0 && n == CHUNK {
+                break; // no room for the rest
+            }
+        }
+        self.counters.user_bytes.fetch_add(done as u64, Ordering::Relaxed);
+        Ok(done)
+    }
+
+    /// Writes into memory; the size grows, times stay. The caller holds `cp` shared and the inode's
+    /// lock exclusively.
+    pub(crate) fn write_locked(&self, inode: &Arc<Inode>, content: &mut Content, offset: u64, data: &[u8]) -> Result<usize> {
+        let end = self.checked_end(inode, offset, data.len() as u64)?;
+        let size = inode.size();
+        if let Some(room) = self.inline_room(inode)? {
+            if end <= room {
+                self.write_inline(inode, offset, data)?;
+                if end > size {
+                    self.edit_inode(&inode.node, |r| r.i_size = end.into());
+                }
+                return Ok(data.len());
+            }
+            self.leave_inline(inode, content)?;
+        }
+        if offset > size {
+            self.clear_tail(inode, content, size)?;
+        }
+        let (n, out) = self.write_pages(inode, content, offset, data, size);
+        if n > 0 && offset + n as u64 > size {
+            self.edit_inode(&inode.node, |r| r.i_size = (offset + n as u64).into());
+        }
+        match out {
+            Err(e) if n == 0 => Err(e),
+            Err(Error::Fs(vfs::Error::NoSpace)) | Ok(()) => Ok(n),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn write_pages(
+        &self,
+        inode: &Arc<Inode>,
+        content: &mut Content,
+        offset: u64,
+        data: &[u8],
+        size: u64,
+    ) -> (usize, Result<()>) {
+        let mut done = 0;
+        let mut fresh = 0;
+        let mut reserved_to = 0;
+        let out = loop {
+            if done == data.len() {
+                break Ok(());
+            }
+            let at = offset + done as u64;
+            let (index, inside) = (at / BLOCK, (at % BLOCK) as usize);
+            let n = (4096 - inside).min(data.len() - done);
+            let piece = &data[done..done + n];
+            if let Some(page) = content.pages.get_mut(&index) {
+                page[inside..inside + n].copy_from_slice(piece);
+                done += n;
+                continue;
+            }
+            if index >= reserved_to {
+                let want = (offset + data.len() as u64).div_ceil(BLOCK) - index;
+                match self.room_for(inode, index, want) {
+                    Ok(n) => reserved_to = index + n,
+                    Err(e) => break Err(e),
+                }
+            }
+            let page = if n == 4096 {
+                // OK to unwrap: `piece` is exactly one block long here.
+                Box::<format::Block>::new(piece.try_into().unwrap())
+            } else {
+                let old = if index * BLOCK < size { self.load_stored(inode, index) } else { Ok(None) };
+                match old {
+                    Ok(old) => {
+                        let mut p = old.unwrap_or_else(|| Box::new([0; 4096]));
+                        // Bytes past the end of the file may be anything on disk.
+                        let valid = size.saturating_sub(index * BLOCK).min(BLOCK) as usize;
+                        p[valid..].fill(0);
+                        p[inside..inside + n].copy_from_slice(piece);
+                        p
+                    }
+                    Err(e) => break Err(e),
+                }
+            };
+            content.pages.insert(index, page);
+            fresh += 1;
+            done += n;
+        };
+        inode.gained_dirty(self, fresh);
+        (done, out)
+    }
+
+    /// Makes sure blocks from `index` on have room; returns for how many, at least one.
+    fn room_for(&self, inode: &Arc<Inode>, index: u64, want: u64) -> Result<u64> {
+        // An overwrite needs none: look before changing anything.
+        if let Lookup::At(p) = self.find(&inode.node, index)?
+            && p.addr(self, p.slot) != BlockAddr::NULL
+        {
+            return Ok(1);
+        }
+        self.reserve_run(&inode.node, index, want)
+    }
+
+    /// Makes the rest of the block that holds byte `from` read as zeroes: a file is about to grow
+    /// past it, and what lies behind an end may be anything.
+    pub(crate) fn clear_tail(&self, inode: &Arc<Inode>, content: &mut Content, from: u64) -> Result<()> {
+        let (index, inside) = (from / BLOCK, (from % BLOCK) as usize);
+        if inside == 0 {
+            return Ok(());
+        }
+        if let Some(p) = content.pages.get_mut(&index) {
+            p[inside..].fill(0);
+            return Ok(());
+        }
+        let Some(mut p) = self.load_stored(inode, index)? else { return Ok(()) };
+        if p[inside..].iter().any(|&b| b != 0) {
+            p[inside..].fill(0);
+            content.pages.insert(index, p);
+            inode.gained_dirty(self, 1);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! From memory to the log.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use device::{Lba, Tag};
+use format::summary::Summary;
+use format::{Block, BlockAddr, Ino};
+use vfs::FileKind;
+
+use super::temperature::{Writeback, data_log, in_place};
+use crate::cause::Cause;
+use crate::error::Result;
+use crate::inode::{Content, Inode};
+use crate::node::map::{addr_in, set_addr_in};
+use crate::volume::Volume;
+
+/// Blocks gathered for one request: 1 MiB.
+const BATCH: usize = 256;
+
+/// Blocks on their way to consecutive addresses.
+struct Run<'p> {
+    start: BlockAddr,
+    parts: Vec<&'p [u8]>,
+}
+
+impl<'p> Run<'p> {
+    fn push(&mut self, vol: &Volume, addr: BlockAddr, block: &'p Block, tag: Tag) -> Result<()> {
+        let next = self.start.plus(self.parts.len() as u32);
+        if self.parts.len() >= BATCH || (!self.parts.is_empty() && next != addr) {
+            self.write(vol, tag)?;
+        }
+        if self.parts.is_empty() {
+            self.start = addr;
+        }
+        self.parts.push(block);
+        Ok(())
+    }
+    fn write(&mut self, vol: &Volume, tag: Tag) -> Result<()> {
+        if !self.parts.is_empty() {
+            vol.dev.write_gather(Lba(self.start.0.into()), &self.parts, tag)?;
+            self.parts.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Volume {
+    /// Writes an inode's dirty blocks to the log, or in place where policy says so. The caller holds
+    /// `cp` (either way) and the inode's lock exclusively. If it fails, the blocks stay dirty.
+    pub(crate) fn write_back(&self, inode: &Arc<Inode>, content: &mut Content, why: Writeback) -> Result<()> {
+        if inode.dirty.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        if inode.kind == FileKind::Directory {
+            let mut dirty: Vec<(u64, &Block)> =
+                content.dir.iter().filter(|(_, b)| b.dirty).map(|(i, b)| (*i, &*b.bytes)).collect();
+            dirty.sort_unstable_by_key(|(i, _)| *i);
+            self.write_blocks(inode, &dirty, why, Cause::Directory)?;
+            let n = dirty.len();
+            content.dir.values_mut().for_each(|b| b.dirty = false);
+            inode.lost_dirty(self, n);
+        } else {
+            let dirty: Vec<(u64, &Block)> = content.pages.iter().map(|(i, b)| (*i, &**b)).collect();
+            self.write_blocks(inode, &dirty, why, Cause::UserData)?;
+            let n = dirty.len();
+            content.pages.clear();
+            inode.lost_dirty(self, n);
+        }
+        Ok(())
+    }
+
+    fn write_blocks(&self, inode: &Inode, dirty: &[(u64, &Block)], why: Writeback, cause: Cause) -> Result<()> {
+        let (log, stay) =
+            inode.node.inode(|r| (data_log(r, dirty.len()), in_place(r, dirty.len(), why)));
+        let tag = cause.of(Ino(inode.ino.0));
+        let age = self.mounted_seconds();
+        let mut run = Run { start: BlockAddr::NULL, parts: Vec::new() };
+        let mut rest = dirty;
+        while let Some(&(first, _)) = rest.first() {
+            let place = self.make(&inode.node, first)?;
+            let covered = first + place.run();
+            let here = rest.partition_point(|(i, _)| *i < covered);
+            let (now, later) = rest.split_at(here);
+            rest = later;
+            let version = self.nat.get(place.node.nid)?.version;
+            let mut reserved = 0;
+            {
+                let mut bytes = place.node.write();
+                let mut seg = self.seg.lock();
+                for &(index, block) in now {
+                    let slot = place.slot + (index - first) as u32;
+                    let old = addr_in(self, &place.node, &bytes, slot);
+                    if stay && old.is_real() {
+                        self.check_data_addr(old, inode.ino, index)?;
+                        self.counters.in_place.fetch_add(1, Ordering::Relaxed);
+                        run.push(self, old, block, tag)?;
+                        continue;
+                    }
+                    if old == BlockAddr::NULL {
+                        self.space.take(1)?;
+                        reserved += 1;
+                    }
+                    let owner = Summary { nid: place.node.nid, version, slot: slot as u16 };
+                    let placed = seg.allocate(log, owner, old, age)?;
+                    set_addr_in(self, &place.node, &mut bytes, slot, placed.addr);
+                    self.nodes.mark_dirty(&place.node);
+                    run.push(self, placed.addr, block, tag)?;
+                }
+            }
+            self.add_blocks(&inode.node, reserved);
+        }
+        run.write(self, tag)
+    }
+
+    /// Writes back every inode with dirty contents. The caller holds `cp`, either way, and no inode
+    /// lock.
+    pub(crate) fn flush_all_contents(&self) -> Result<()> {
+        let dirty: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
+        for inode in dirty {
+            let mut content = inode.content.write();
+            self.write_back(&inode, &mut content, Writeback::Background)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what is in memory of an inode's contents, written or not.
+    pub(crate) fn drop_contents(&self, inode: &Arc<Inode>, content: &mut Content) {
+        let n = inode.dirty.load(Ordering::Acquire);
+        content.pages.clear();
+        self.dir_blocks.fetch_sub(content.dir.len() as u64, Ordering::Relaxed);
+        content.dir.clear();
+        inode.lost_dirty(self, n);
+    }
+
+    /// Makes room for more dirty contents: this inode's go out if there are too many, then others'
+    /// as far as nobody has them. The caller holds `cp` shared and the inode's lock exclusively.
+    pub(crate) fn limit_dirty(&self, inode: &Arc<Inode>, content: &mut Content) -> Result<()> {
+        let limit = self.options.dirty_limit as u64;
+        let over = || self.pressure.data.load(Ordering::Relaxed) > limit;
+        if !over() {
+            return Ok(());
+        }
+        self.write_back(inode, content, Writeback::Background)?;
+        while over() {
+            let others: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
+            let mut progress = false;
+            for other in others.iter().filter(|o| o.ino != inode.ino && o.kind != FileKind::Directory) {
+                // Waiting for another inode here could wait for a thread that waits for this one.
+                if let Some(mut c) = other.content.try_write() {
+                    self.write_back(other, &mut c, Writeback::Background)?;
+                    progress = true;
+                }
+                if !over() {
+                    break;
+                }
+            }
+            if !progress {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
