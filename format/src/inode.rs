@@ -5,7 +5,7 @@ use bitflags::bitflags;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::node::RawNodeFooter;
+use crate::node::{ADDRS_PER_BLOCK, RawNodeFooter, Shape};
 use crate::superblock::Features;
 use crate::{Block, BlockAddr, FormatError, Nid, crc};
 
@@ -273,6 +273,35 @@ impl RawInode {
             return Err(FormatError::field("inode", "i_inline_xattr_size", xattr, must));
         }
         Ok(Division { extra: words, xattr })
+    }
+
+    /// Blocks in a cluster of a compressed file, as a power of two; `None` if Linux does not take the
+    /// inode for a compressed file's (it must be a regular file with the flag and with room for the
+    /// field, on a volume with the feature).
+    pub fn log_cluster(&self, features: Features) -> Result<Option<u8>, FormatError> {
+        let compressed = features.contains(Features::COMPRESSION)
+            && self.flags().contains(InodeFlags::COMPRESS)
+            && self.i_mode.get() & 0o170_000 == 0o100_000
+            && self.extra_isize() >= extra_end::COMPRESS;
+        let Some(extra) = self.extra().filter(|_| compressed) else { return Ok(None) };
+        match extra.i_log_cluster_size {
+            log @ 2..=8 => Ok(Some(log)),
+            log => Err(FormatError::field("inode", "i_log_cluster_size", log, "2..=8")),
+        }
+    }
+
+    /// How many file blocks the inode and its direct nodes address (kernel `ADDRS_PER_INODE`,
+    /// `ADDRS_PER_BLOCK`): in a compressed file whole clusters only, so that none is cut in two.
+    #[inline]
+    pub fn shape(&self, features: Features) -> Result<Shape, FormatError> {
+        let direct_slots = self.divide(features)?.direct_slots();
+        Ok(match self.log_cluster(features)? {
+            None => Shape::plain(direct_slots),
+            Some(log) => {
+                let whole = |slots: u32| slots >> log << log;
+                Shape { direct_slots: whole(direct_slots), per_node: whole(ADDRS_PER_BLOCK) }
+            }
+        })
     }
 
     /// Address slot `slot` (past the extra attributes); a slot at or past

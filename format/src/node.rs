@@ -121,44 +121,119 @@ pub struct NodePath {
     pub offsets: [u32; 3],
 }
 
-/// Largest number of blocks a file can have, given the direct slots of its inode.
-pub fn max_blocks(direct_slots: u32) -> u64 {
-    let n = u64::from(ADDRS_PER_BLOCK);
-    u64::from(direct_slots) + 2 * n + 2 * n * n + n * n * n
+/// How many file blocks the inode and each direct node of one file address. Get a file's by
+/// [`crate::inode::RawInode::shape`]: compressed files use less of their nodes than others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Addresses in the inode.
+    pub direct_slots: u32,
+    /// Addresses in a direct node, at most [`ADDRS_PER_BLOCK`].
+    pub per_node: u32,
 }
 
-/// The way to file block `index`, for an inode with `direct_slots` addresses of its own.
-/// `None` past the double indirect limit.
+impl Shape {
+    /// A file that is not compressed, with `direct_slots` addresses in its inode.
+    #[inline]
+    pub fn plain(direct_slots: u32) -> Shape {
+        Shape { direct_slots, per_node: ADDRS_PER_BLOCK }
+    }
+
+    /// File blocks under one node `level` above the direct nodes (0: a direct node).
+    #[inline]
+    pub fn span(self, level: u32) -> u64 {
+        u64::from(self.per_node) * u64::from(NIDS_PER_BLOCK).pow(level.min(2))
+    }
+
+    /// Largest number of blocks such a file can have.
+    pub fn max_blocks(self) -> u64 {
+        u64::from(self.direct_slots) + 2 * self.span(0) + 2 * self.span(1) + self.span(2)
+    }
+
+    /// The way to file block `index`; `None` past the double indirect limit.
+    #[inline]
+    pub fn path(self, index: u64) -> Option<NodePath> {
+        let (n, per) = (u64::from(NIDS_PER_BLOCK), u64::from(self.per_node));
+        let p = |depth, slots, offsets| Some(NodePath { depth, slots, offsets });
+        let mut i = index;
+        if i < u64::from(self.direct_slots) {
+            return p(0, [i as u32, 0, 0, 0], [0; 3]);
+        }
+        i -= u64::from(self.direct_slots);
+        for k in 0..2u32 {
+            if i < per {
+                return p(1, [k, i as u32, 0, 0], [1 + k, 0, 0]);
+            }
+            i -= per;
+        }
+        for k in 0..2u32 {
+            if i < n * per {
+                let (d, s) = ((i / per) as u32, (i % per) as u32);
+                let at = 3 + k * (NIDS_PER_BLOCK + 1);
+                return p(2, [2 + k, d, s, 0], [at, at + 1 + d, 0]);
+            }
+            i -= n * per;
+        }
+        if i < n * n * per {
+            let (a, b, s) = ((i / (n * per)) as u32, (i / per % n) as u32, (i % per) as u32);
+            let at = 5 + 2 * NIDS_PER_BLOCK;
+            let ind = at + 1 + a * (NIDS_PER_BLOCK + 1);
+            return p(3, [4, a, b, s], [at, ind, ind + 1 + b]);
+        }
+        None
+    }
+
+    /// What the node at footer offset `offset` is.
+    pub fn kind_of(self, offset: u32) -> NodeKind {
+        let (n, per_node) = (u64::from(NIDS_PER_BLOCK), u64::from(self.per_node));
+        // The number of a direct node among all direct nodes of the file.
+        let direct = |number: u64| NodeKind::Direct { first: number * per_node };
+        let per = NIDS_PER_BLOCK + 1;
+        match offset {
+            XATTR_NODE_OFFSET => NodeKind::Xattr,
+            0 => NodeKind::Inode,
+            1 | 2 => direct(u64::from(offset - 1)),
+            _ => {
+                let o = offset - 3;
+                if o < 2 * per {
+                    let (k, d) = (o / per, o % per);
+                    return match d {
+                        0 => NodeKind::Indirect,
+                        d => direct(2 + u64::from(k) * n + u64::from(d - 1)),
+                    };
+                }
+                let o = o - 2 * per;
+                if o == 0 {
+                    return NodeKind::DoubleIndirect;
+                }
+                let (a, b) = ((o - 1) / per, (o - 1) % per);
+                if a >= NIDS_PER_BLOCK {
+                    return NodeKind::Nothing;
+                }
+                match b {
+                    0 => NodeKind::Indirect,
+                    b => direct(2 + 2 * n + u64::from(a) * n + u64::from(b - 1)),
+                }
+            }
+        }
+    }
+}
+
+/// Largest number of blocks a file that is not compressed can have, given the direct slots of its
+/// inode.
+pub fn max_blocks(direct_slots: u32) -> u64 {
+    Shape::plain(direct_slots).max_blocks()
+}
+
+/// The way to file block `index` of a file that is not compressed, whose inode has `direct_slots`
+/// addresses. `None` past the double indirect limit.
 #[inline]
 pub fn path(index: u64, direct_slots: u32) -> Option<NodePath> {
-    let n = u64::from(ADDRS_PER_BLOCK);
-    let p = |depth, slots, offsets| Some(NodePath { depth, slots, offsets });
-    let mut i = index;
-    if i < u64::from(direct_slots) {
-        return p(0, [i as u32, 0, 0, 0], [0; 3]);
-    }
-    i -= u64::from(direct_slots);
-    for k in 0..2u32 {
-        if i < n {
-            return p(1, [k, i as u32, 0, 0], [1 + k, 0, 0]);
-        }
-        i -= n;
-    }
-    for k in 0..2u32 {
-        if i < n * n {
-            let (d, s) = ((i / n) as u32, (i % n) as u32);
-            let at = 3 + k * (NIDS_PER_BLOCK + 1);
-            return p(2, [2 + k, d, s, 0], [at, at + 1 + d, 0]);
-        }
-        i -= n * n;
-    }
-    if i < n * n * n {
-        let (a, b, s) = ((i / (n * n)) as u32, (i / n % n) as u32, (i % n) as u32);
-        let at = 5 + 2 * NIDS_PER_BLOCK;
-        let ind = at + 1 + a * (NIDS_PER_BLOCK + 1);
-        return p(3, [4, a, b, s], [at, ind, ind + 1 + b]);
-    }
-    None
+    Shape::plain(direct_slots).path(index)
+}
+
+/// What the node at footer offset `offset` of a file that is not compressed is.
+pub fn kind_of(offset: u32) -> NodeKind {
+    Shape::plain(0).kind_of(offset)
 }
 
 /// What kind of node a footer offset names.
@@ -179,44 +254,6 @@ pub enum NodeKind {
     Xattr,
     /// No node has this offset.
     Nothing,
-}
-
-/// What the node at footer offset `offset` is.
-pub fn kind_of(offset: u32) -> NodeKind {
-    let n = u64::from(ADDRS_PER_BLOCK);
-    let per = NIDS_PER_BLOCK + 1;
-    match offset {
-        XATTR_NODE_OFFSET => NodeKind::Xattr,
-        0 => NodeKind::Inode,
-        1 | 2 => NodeKind::Direct { first: u64::from(offset - 1) * n },
-        _ => {
-            let o = offset - 3;
-            let base = 2 * n;
-            if o < 2 * per {
-                let (k, d) = (o / per, o % per);
-                return match d {
-                    0 => NodeKind::Indirect,
-                    d => NodeKind::Direct {
-                        first: base + u64::from(k) * n * n + u64::from(d - 1) * n,
-                    },
-                };
-            }
-            let o = o - 2 * per;
-            if o == 0 {
-                return NodeKind::DoubleIndirect;
-            }
-            let (a, b) = ((o - 1) / per, (o - 1) % per);
-            if a >= NIDS_PER_BLOCK {
-                return NodeKind::Nothing;
-            }
-            match b {
-                0 => NodeKind::Indirect,
-                b => NodeKind::Direct {
-                    first: base + 2 * n * n + u64::from(a) * n * n + u64::from(b - 1) * n,
-                },
-            }
-        }
-    }
 }
 
 #[cfg(test)]

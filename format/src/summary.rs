@@ -241,4 +241,16 @@ mod tests {
         assert_eq!(compact_blocks(439 + 584), 2);
         assert_eq!(compact_blocks(439 + 584 + 1), 3);
     }
+
+    #[test]
+    fn compact_summaries_leave_the_last_five_bytes_of_every_block_alone() {
+        let entries = |n: u32| (1..=n).map(|i| Summary { nid: Nid(i), version: 0xFF, slot: 0xFFFF });
+        let all: Vec<Summary> = entries(3 * 512).collect();
+        let blocks = encode_compact(&[0xFF; 507], &[0xFF; 507], all.clone().into_iter());
+        let (full, last) = blocks.split_at(2);
+        assert!(full.iter().all(|b| b[FOOTER..] == [0; 5] && b[FOOTER - 8..FOOTER].contains(&0xFF)));
+        assert_eq!(last[0][..4], (439u32 + 584 + 1).to_le_bytes());
+        let read: Vec<Summary> = (0..all.len()).map(|n| compact_get(&blocks, n).unwrap()).collect();
+        assert_eq!(read, all);
+    }
 }

@@ -2,8 +2,8 @@
 
 extern crate joulefs_format as format;
 
-use format::inode::{ADDRS_PER_INODE, Division, Inline, RawInode};
-use format::node::{self, NodeKind};
+use format::inode::{ADDRS_PER_INODE, Division, Inline, InodeFlags, RawInode};
+use format::node::{self, NodeKind, Shape};
 use format::superblock::Features;
 use format::{BLOCK, Block, BlockAddr};
 
@@ -160,5 +160,54 @@ fn every_node_offset_names_one_node_and_no_offset_past_the_tree_names_any() {
     assert_eq!(node::kind_of(node::XATTR_NODE_OFFSET), NodeKind::Xattr);
     for beyond in [last + 1, last + 2, node::XATTR_NODE_OFFSET - 1, u32::MAX] {
         assert_eq!(node::kind_of(beyond), NodeKind::Nothing);
+    }
+}
+
+#[test]
+fn nodes_of_compressed_files_hold_whole_clusters() {
+    let features = Features::EXTRA_ATTR | Features::COMPRESSION;
+    let compressed = |log: u8, mode: u16, extra: u16| {
+        let mut block = inode(Some(extra), 0, Inline::XATTR);
+        let raw = RawInode::of_mut(&mut block);
+        raw.i_mode = mode.into();
+        raw.i_flags = InodeFlags::COMPRESS.bits().into();
+        raw.extra_mut().unwrap().i_log_cluster_size = log;
+        block
+    };
+    for (log, direct_slots, per_node) in [(2, 864, 1016), (3, 864, 1016), (6, 832, 960), (8, 768, 768)] {
+        let block = compressed(log, 0o100_644, 36);
+        let shape = Shape { direct_slots, per_node };
+        assert_eq!(RawInode::of(&block).shape(features), Ok(shape));
+        assert_eq!(RawInode::of(&block).log_cluster(features), Ok(Some(log)));
+        // No cluster is cut in two by the end of a node.
+        let cluster = 1u64 << log;
+        for index in (0..10_000).chain(shape.max_blocks() - 5000..shape.max_blocks()) {
+            let (p, first) = (shape.path(index).unwrap(), shape.path(index - index % cluster).unwrap());
+            assert_eq!(p.offsets, first.offsets);
+            assert_eq!(u64::from(p.slots[p.depth]), u64::from(first.slots[p.depth]) + index % cluster);
+        }
+        assert_eq!(shape.path(shape.max_blocks()), None);
+    }
+    let plain = Ok(Shape::plain(864));
+    let directory = compressed(2, 0o040_755, 36);
+    assert_eq!(RawInode::of(&directory).shape(features), plain);
+    let file = compressed(2, 0o100_644, 36);
+    assert_eq!(RawInode::of(&file).shape(Features::EXTRA_ATTR), plain);
+    let short = compressed(2, 0o100_644, 24);
+    assert_eq!(RawInode::of(&short).shape(features), Ok(Shape::plain(867)));
+    for log in [0, 1, 9, 255] {
+        assert!(RawInode::of(&compressed(log, 0o100_644, 36)).shape(features).is_err());
+    }
+}
+
+#[test]
+fn every_offset_on_a_path_of_a_compressed_file_names_its_first_block() {
+    let shape = Shape { direct_slots: 864, per_node: 1016 };
+    for index in (864..shape.max_blocks()).step_by(1_000_003).chain(864..3_000_000) {
+        let p = shape.path(index).unwrap();
+        let NodeKind::Direct { first } = shape.kind_of(p.offsets[p.depth - 1]) else {
+            panic!("block {index}: {p:?}");
+        };
+        assert_eq!(864 + first + u64::from(p.slots[p.depth]), index);
     }
 }

@@ -254,6 +254,9 @@ pub fn inodes(bytes: &[u8]) {
         assert_eq!(inode::verify_checksum(features, 7, &sealed), Ok(()));
         let _ = inode::verify_checksum(features, 7, &b);
         let Ok(d) = raw.divide(features) else { continue };
+        if let Ok(shape) = raw.shape(features) {
+            assert!(shape.direct_slots <= d.direct_slots() && shape.path(shape.max_blocks()).is_none());
+        }
         assert!(d.inline_area().end <= d.xattr_area().start && d.xattr_area().end <= 4052);
         let mut again = b;
         for slot in (0..d.direct_slots()).chain(WILD) {
