@@ -51,9 +51,6 @@ pub struct MountOptions {
     pub checkpoint_after: Duration,
     /// Small files and directories live in their inodes (kernel `inline_data`, `inline_dentry`).
     pub inline: bool,
-    /// Threads that read data blocks past the end of a file's map and the like are corruption; set
-    /// to go on reading what is readable.
-    pub salvage: bool,
 }
 
 impl Default for MountOptions {
@@ -67,7 +64,6 @@ impl Default for MountOptions {
             writeback_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(60),
             inline: true,
-            salvage: false,
         }
     }
 }
@@ -172,6 +168,10 @@ impl Volume {
     pub(crate) fn begin(&self) -> Result<Change<'_>> {
         self.check_writable()?;
         self.balance()?;
+        if !self.nat.may_have_free() {
+            // Every free node number was freed since the last checkpoint, which makes them usable.
+            self.checkpoint(crate::checkpoint::Reason::Running)?;
+        }
         self.changed.store(true, Ordering::Release);
         Ok(Change { _cp: self.cp.read() })
     }

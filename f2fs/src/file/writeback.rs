@@ -85,30 +85,52 @@ impl Volume {
             rest = later;
             let version = self.nat.get(place.node.nid)?.version;
             let mut reserved = 0;
+            let mut placed = Vec::with_capacity(now.len());
+            let mut out = Ok(());
             {
                 let mut bytes = place.node.write();
                 let mut seg = self.seg.lock();
                 for &(index, block) in now {
                     let slot = place.slot + (index - first) as u32;
                     let old = addr_in(self, &place.node, &bytes, slot);
+                    if old.is_real() {
+                        out = self.check_data_addr(old, inode.ino, index);
+                    } else if old == BlockAddr::NULL {
+                        out = self.space.take(1);
+                        reserved += i64::from(out.is_ok());
+                    }
+                    if out.is_err() {
+                        break;
+                    }
                     if stay && old.is_real() {
-                        self.check_data_addr(old, inode.ino, index)?;
                         self.counters.in_place.fetch_add(1, Ordering::Relaxed);
-                        run.push(self, old, block, tag)?;
+                        placed.push((old, block));
                         continue;
                     }
-                    if old == BlockAddr::NULL {
-                        self.space.take(1)?;
-                        reserved += 1;
-                    }
                     let owner = Summary { nid: place.node.nid, version, slot: slot as u16 };
-                    let placed = seg.allocate(log, owner, old, age)?;
-                    set_addr_in(self, &place.node, &mut bytes, slot, placed.addr);
-                    self.nodes.mark_dirty(&place.node);
-                    run.push(self, placed.addr, block, tag)?;
+                    match seg.allocate(log, owner, old, age) {
+                        Ok(p) => {
+                            set_addr_in(self, &place.node, &mut bytes, slot, p.addr);
+                            placed.push((p.addr, block));
+                        }
+                        Err(e) => {
+                            out = Err(e);
+                            break;
+                        }
+                    }
                 }
+                self.nodes.mark_dirty(&place.node);
+            }
+            // The device is not waited for under a lock others need; nobody can see the new
+            // addresses before the inode's lock is given up.
+            for (addr, block) in placed {
+                run.push(self, addr, block, tag)?;
+            }
+            if out.is_err() {
+                run.write(self, tag)?;
             }
             self.add_blocks(&inode.node, reserved);
+            out?;
         }
         run.write(self, tag)
     }
