@@ -44,3 +44,31 @@ fn put(map: &mut [u8], i: usize, mask: u8, on: bool) -> bool {
 pub fn count(map: &[u8]) -> u32 {
     map.iter().map(|b| b.count_ones()).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_two_orders_count_from_the_two_ends_of_a_byte() {
+        let mut map = [0; 2];
+        assert!(!msb_put(&mut map, 1, true) && !msb_put(&mut map, 8, true));
+        assert_eq!(map, [0x40, 0x80]);
+        assert!(msb_test(&map, 1) && msb_test(&map, 8) && !msb_test(&map, 6));
+        assert!(msb_put(&mut map, 8, false));
+        assert!(!lsb_put(&mut map, 1, true) && !lsb_put(&mut map, 15, true));
+        assert_eq!(map, [0x42, 0x80]);
+        assert!(lsb_test(&map, 1) && lsb_test(&map, 6) && lsb_test(&map, 15) && !lsb_test(&map, 8));
+        assert_eq!(count(&map), 3);
+    }
+
+    #[test]
+    fn bits_past_the_end_are_clear_and_stay_so() {
+        let mut map = [0xFF; 2];
+        for i in [16, 17, usize::MAX] {
+            assert!(!msb_test(&map, i) && !lsb_test(&map, i));
+            assert!(!msb_put(&mut map, i, true) && !lsb_put(&mut map, i, false));
+        }
+        assert_eq!(map, [0xFF; 2]);
+    }
+}
