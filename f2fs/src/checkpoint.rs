@@ -151,6 +151,9 @@ impl Volume {
         pack.checkpoint = cp;
         let freed = seg.table.commit();
         self.changed.store(false, Ordering::Release);
+        self.untouched.store(false, Ordering::Release);
+        self.space.checkpointed();
+        self.keep_promises();
         self.last_checkpoint.store(self.monotonic_ms(), Ordering::Release);
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         if self.options.discard {

@@ -11,15 +11,18 @@ pub mod compress;
 pub mod error;
 pub mod file;
 pub mod fsck;
+pub mod fsync;
 pub mod gc;
 pub mod inode;
 pub mod mkfs;
 pub mod mount;
 pub mod nat;
+pub mod orphan;
 pub mod node;
 pub mod recovery;
 pub mod segment;
 pub mod space;
+pub mod tick;
 pub mod volume;
 
 pub use mount::MountError;

@@ -16,6 +16,8 @@ use parking_lot::{Mutex, RwLock};
 use crate::cause::Cause;
 use crate::checkpoint::PackState;
 use crate::error::{At, Error, Result};
+use crate::fsync::Promises;
+use crate::gc::Cleaner;
 use crate::inode::InodeTable;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
@@ -388,6 +390,9 @@ impl Volume {
             orphans: Mutex::new(orphans),
             renamed: Mutex::default(),
             node_io: Mutex::new(()),
+            promises: Promises::default(),
+            cleaner: Cleaner::new(),
+            untouched: AtomicBool::new(true),
             moves: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             changed: AtomicBool::new(false),

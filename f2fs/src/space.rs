@@ -10,6 +10,9 @@ pub struct Space {
     user: u64,
     max_nodes: i64,
     valid: AtomicU64,
+    /// `valid` at the last checkpoint, and blocks taken since.
+    checkpointed: AtomicU64,
+    taken: AtomicU64,
     nodes: AtomicI64,
     inodes: AtomicI64,
 }
@@ -21,6 +24,8 @@ impl Space {
             user,
             max_nodes: i64::from(max_nid) - 3,
             valid: AtomicU64::new(valid),
+            checkpointed: AtomicU64::new(valid),
+            taken: AtomicU64::new(0),
             nodes: AtomicI64::new(nodes.into()),
             inodes: AtomicI64::new(inodes.into()),
         }
@@ -49,6 +54,7 @@ impl Space {
             got = n.min(self.user.saturating_sub(v));
             Some(v + got)
         });
+        self.taken.fetch_add(got, Ordering::Relaxed);
         got
     }
     /// Takes `n` blocks or none.
@@ -57,8 +63,19 @@ impl Space {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
                 (v + n <= self.user).then_some(v + n)
             })
-            .map(drop)
-            .map_err(|_| Error::no_space())
+            .map_err(|_| Error::no_space())?;
+        self.taken.fetch_add(n, Ordering::Relaxed);
+        Ok(())
+    }
+    /// A checkpoint was written.
+    pub fn checkpointed(&self) {
+        self.checkpointed.store(self.valid_blocks(), Ordering::Relaxed);
+        self.taken.store(0, Ordering::Relaxed);
+    }
+    /// True if everything taken since the checkpoint fits beside everything that was in use then:
+    /// roll-forward adds without knowing what was freed (kernel `space_for_roll_forward`).
+    pub fn fits_roll_forward(&self) -> bool {
+        self.checkpointed.load(Ordering::Relaxed) + self.taken.load(Ordering::Relaxed) <= self.user
     }
     /// Gives `n` blocks back.
     pub fn give(&self, n: u64) {

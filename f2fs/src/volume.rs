@@ -26,6 +26,8 @@ use rustc_hash::FxHashSet;
 
 use crate::checkpoint::PackState;
 use crate::error::{Error, Result};
+use crate::fsync::Promises;
+use crate::gc::Cleaner;
 use crate::inode::InodeTable;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
@@ -106,6 +108,10 @@ pub struct Volume {
     /// Inodes renamed since their parent pointer was last vouched for.
     pub(crate) renamed: Mutex<FxHashSet<Ino>>,
     pub(crate) node_io: Mutex<()>,
+    pub(crate) promises: Promises,
+    pub(crate) cleaner: Cleaner,
+    /// Nothing was changed since the mount, and the checkpoint is one of an earlier mount.
+    pub(crate) untouched: AtomicBool,
     pub(crate) moves: AtomicU64,
     pub(crate) cp_ver: AtomicU64,
     pub(crate) failed: AtomicBool,

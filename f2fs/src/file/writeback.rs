@@ -52,6 +52,9 @@ impl Volume {
         if inode.dirty.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
+        if why == Writeback::Background {
+            self.promises.stray(inode.ino);
+        }
         if inode.kind == FileKind::Directory {
             let mut dirty: Vec<(u64, &Block)> =
                 content.dir.iter().filter(|(_, b)| b.dirty).map(|(i, b)| (*i, &*b.bytes)).collect();

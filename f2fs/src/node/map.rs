@@ -190,6 +190,9 @@ impl Volume {
         if entry.addr.is_real() {
             self.seg.lock().invalidate(entry.addr, self.mounted_seconds())?;
         }
+        if !is_inode {
+            self.promises.reshaped(node.ino);
+        }
         self.nodes.drop_node(node);
         self.nat.release(node.nid)?;
         self.space.give_node(is_inode);

@@ -50,7 +50,7 @@ pub fn log_of(bytes: &format::Block) -> LogType {
 }
 
 impl Volume {
-    /// Writes those of `nodes` that are dirty. The caller holds `cp` shared or exclusive.
+    /// Writes those of `nodes` that are dirty, or all with a mark for fsync. The caller holds `cp` shared or exclusive.
     pub(crate) fn write_nodes(&self, nodes: &[Arc<Node>], mark: Mark, cause: Cause) -> Result<()> {
         let _order = self.node_io.lock();
         let cp_ver = self.cp_ver();
@@ -59,7 +59,7 @@ impl Volume {
             std::array::from_fn(|_| Run { start: BlockAddr::NULL, bytes: Vec::new() });
         for node in nodes {
             let mut bytes = node.write();
-            if !node.is_dirty() {
+            if !node.is_dirty() && mark == Mark::Plain {
                 continue;
             }
             let log = log_of(&bytes);
@@ -87,6 +87,9 @@ impl Volume {
             }
             run.bytes.extend_from_slice(&bytes[..]);
             self.nodes.mark_clean(node);
+            if mark == Mark::Plain {
+                self.promises.stray(node.ino);
+            }
         }
         for run in &mut runs {
             let ino = nodes.last().map_or(format::Ino(0), |n| n.ino);

@@ -51,7 +51,7 @@ impl Segments {
 
     /// Closes a log's segment and finds it another: the next of the same section, a fresh section,
     /// or holes of a used segment when fresh ones are short (kernel `allocate_segment_by_default`).
-    pub(super) fn roll(&mut self, log: LogType) -> Result<()> {
+    pub(crate) fn roll(&mut self, log: LogType) -> Result<()> {
         self.close(log)?;
         let l = &self.logs[log.index()];
         let (old, fresh) = (l.seg, !l.threaded);

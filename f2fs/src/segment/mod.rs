@@ -141,6 +141,10 @@ impl Segments {
     pub fn adopt(&mut self, addr: BlockAddr, log: LogType, owner: Summary, age: u64) -> Result<()> {
         let (seg, off) = self.place(addr)?;
         self.table.adopt(seg, off, log, age)?;
+        if let Some(l) = self.logs.iter_mut().find(|l| l.seg == seg) {
+            format::summary::put(&mut l.summary, off.into(), owner);
+            return Ok(());
+        }
         let block = self.summaries.edit(&*self.dev, &self.sb, seg)?;
         format::summary::put(block, off.into(), owner);
         let kind = if log.is_node() { format::summary::SummaryKind::Node } else { format::summary::SummaryKind::Data };

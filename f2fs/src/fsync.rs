@@ -1,0 +1,192 @@
+//! What does fsync write?
+//!
+//! Of a regular file with one settled name, only its nodes: roll-forward replays them after a power
+//! cut. Everything else takes a checkpoint (kernel `need_do_checkpoint`, fsync mode posix), and so do
+//! two cases in which a replay would lose something: a new name while renames are not durable, and a
+//! file that lost nodes since the checkpoint.
+//!
+//! The order that makes a replay whole: data and nodes below the inode, then a flush, then the inode
+//! with the mark that makes it count, then a flush. Where only blocks already mapped were
+//! overwritten in place, the first flush is not needed.
+
+use std::sync::Arc;
+
+use format::inode::{Advise, InodeFlags};
+use format::node::{self, NodeKind};
+use format::{Ino, Nid};
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+use vfs::FileKind;
+
+use crate::cause::Cause;
+use crate::checkpoint::Reason;
+use crate::error::Result;
+use crate::file::temperature::{Writeback, in_place};
+use crate::inode::{Content, Inode, put_advise};
+use crate::node::cache::Node;
+use crate::node::write::Mark;
+use crate::volume::Volume;
+
+use std::sync::atomic::Ordering;
+
+/// What fsync must know of inodes since the last checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Promises {
+    /// Something of theirs was written that no fsync of theirs vouched for.
+    strays: Mutex<FxHashSet<Ino>>,
+    /// They lost nodes.
+    reshaped: Mutex<FxHashSet<Ino>>,
+    /// Inodes marked as of unknown parent whose parent and name are right and durable.
+    vouched: Mutex<FxHashSet<Ino>>,
+}
+
+/// Inodes vouched for that are remembered; the others' next fsyncs write checkpoints.
+const MOST_VOUCHED: usize = 1 << 16;
+
+impl Promises {
+    /// Contents or nodes of an inode were written without an fsync.
+    pub(crate) fn stray(&self, ino: Ino) {
+        self.strays.lock().insert(ino);
+    }
+    /// A node of an inode is gone.
+    pub(crate) fn reshaped(&self, ino: Ino) {
+        self.reshaped.lock().insert(ino);
+    }
+}
+
+impl Volume {
+    /// A checkpoint made everything durable.
+    pub(crate) fn keep_promises(&self) {
+        self.promises.strays.lock().clear();
+        self.promises.reshaped.lock().clear();
+        let settled = std::mem::take(&mut *self.renamed.lock());
+        let mut vouched = self.promises.vouched.lock();
+        if vouched.len() + settled.len() <= MOST_VOUCHED {
+            vouched.extend(settled);
+        }
+    }
+
+    /// Makes a file or directory durable. The caller holds no lock.
+    pub(crate) fn fsync_inode(&self, inode: &Arc<Inode>, _data_only: bool) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.check_writable()?;
+        if inode.kind == FileKind::Regular {
+            if self.is_settled(inode) {
+                // Blocks overwritten in place may still be on their way.
+                return Ok(self.dev.flush(Cause::FsyncNode.of(inode.ino))?);
+            }
+            let _change = self.begin()?;
+            let content = inode.content.write();
+            if self.nodes_suffice(inode)? {
+                let out = self.promise(inode, content);
+                if out.is_err() {
+                    self.promises.stray(inode.ino);
+                }
+                return out;
+            }
+        }
+        self.counters.slow_fsyncs.fetch_add(1, Ordering::Relaxed);
+        self.checkpoint(Reason::Running)
+    }
+
+    /// True if nothing of the inode changed since it was last made durable.
+    fn is_settled(&self, inode: &Inode) -> bool {
+        let since = self.nat.since_checkpoint(inode.ino.nid());
+        (since.checkpointed || since.fsynced)
+            && inode.dirty.load(Ordering::Acquire) == 0
+            && self.nodes.dirty_of(inode.ino).is_empty()
+            && !self.promises.strays.lock().contains(&inode.ino)
+    }
+
+    /// True if roll-forward can restore the inode from its nodes. May settle a pending doubt about
+    /// its parent.
+    fn nodes_suffice(&self, inode: &Arc<Inode>) -> Result<bool> {
+        let ino = inode.ino;
+        let (links, flags, advise, pino) =
+            inode.node.inode(|r| (r.i_links.get(), r.flags(), r.advise(), Nid(r.i_pino.get())));
+        if links != 1
+            || flags.contains(InodeFlags::COMPRESS)
+            || self.promises.reshaped.lock().contains(&ino)
+            || self.renamed.lock().contains(&ino)
+            || !self.space.fits_roll_forward()
+        {
+            return Ok(false);
+        }
+        let known_parent = pino.0 >= self.sb.root.0 && pino.0 < self.sb.max_nid();
+        if !known_parent || !self.nat.since_checkpoint(pino).checkpointed {
+            return Ok(false);
+        }
+        if self.needs_name(ino) && !self.renamed.lock().is_empty() {
+            // Replaying the name could displace a file whose own new name is not durable.
+            return Ok(false);
+        }
+        if advise.contains(Advise::LOST_PINO) {
+            if !self.promises.vouched.lock().remove(&ino) {
+                return Ok(false);
+            }
+            self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, false));
+        }
+        Ok(true)
+    }
+
+    /// True if no checkpoint and no fsync recorded the inode yet (kernel `need_dentry_mark`).
+    fn needs_name(&self, ino: Ino) -> bool {
+        let since = self.nat.since_checkpoint(ino.nid());
+        !since.checkpointed && !since.fsynced
+    }
+
+    /// Writes contents and nodes so that roll-forward finds them.
+    fn promise(
+        &self,
+        inode: &Arc<Inode>,
+        mut content: parking_lot::RwLockWriteGuard<'_, Content>,
+    ) -> Result<()> {
+        let ino = inode.ino;
+        let tag = Cause::FsyncNode.of(ino);
+        let mut in_order = !self.promises.strays.lock().contains(&ino) && self.stays_in_place(inode, &content)?;
+        self.write_back(inode, &mut content, Writeback::Fsync)?;
+        // Indirect nodes are not replayed: roll-forward makes them anew.
+        let below: Vec<Arc<Node>> = self
+            .nodes
+            .dirty_of(ino)
+            .into_iter()
+            .filter(|n| n.nid != ino.nid())
+            .filter(|n| {
+                let kind = node::kind_of(node::footer(&n.read()).offset);
+                matches!(kind, NodeKind::Direct { .. } | NodeKind::Xattr)
+            })
+            .collect();
+        if !below.is_empty() {
+            self.write_nodes(&below, Mark::Plain, Cause::FsyncNode)?;
+            in_order = false;
+        }
+        if !in_order {
+            self.dev.flush(tag)?;
+        }
+        let dentry = self.needs_name(ino);
+        self.write_nodes(&[inode.node.clone()], Mark::Fsync { dentry }, Cause::FsyncNode)?;
+        self.promises.strays.lock().remove(&ino);
+        drop(content);
+        self.dev.flush(tag)?;
+        self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// True if every dirty block will overwrite the place it has.
+    fn stays_in_place(&self, inode: &Arc<Inode>, content: &Content) -> Result<bool> {
+        if content.pages.is_empty() {
+            return Ok(true);
+        }
+        if !inode.node.inode(|r| in_place(r, content.pages.len(), Writeback::Fsync)) {
+            return Ok(false);
+        }
+        for index in content.pages.keys() {
+            if !self.addr_of(&inode.node, *index)?.is_real() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

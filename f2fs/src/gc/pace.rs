@@ -1,0 +1,158 @@
+//! When does cleaning run, and how much of it?
+//!
+//! Every change asks first ([`Volume::balance`]): are there free sections for what is dirty in
+//! memory, beyond the reserve? If not, a checkpoint frees what was emptied, and if that is not
+//! enough the emptiest sections are cleaned. A round does a bounded amount of work. Where cleaning
+//! cannot reach the goal (a small volume almost full is always below it), the next round waits until
+//! a section more has been used up, so that the cost is spread over the writes that cause it.
+
+use std::sync::atomic::Ordering;
+
+use format::addr::SecNo;
+
+use super::collect::Sections;
+use super::policy::greedy;
+use crate::cause::Cause;
+use crate::checkpoint::{PackState, Reason};
+use crate::error::Result;
+use crate::node::write::Mark;
+use crate::volume::Volume;
+
+/// Sections beyond the need that a round makes free (kernel `NR_GC_CHECKPOINT_SECS`).
+const AHEAD: u32 = 3;
+/// Sections one round cleans at most.
+const MOST_SECTIONS: usize = 128;
+/// Checkpoints one round writes at most.
+const MOST_CHECKPOINTS: usize = 8;
+/// Emptied segments waiting for a checkpoint at most (kernel `max_rec_prefree_segs`).
+const MOST_PREFREE: u32 = 4096;
+
+/// What a volume lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    Nothing,
+    /// Many emptied segments wait for a checkpoint.
+    Checkpoint,
+    /// Free sections.
+    Sections,
+}
+
+impl Volume {
+    /// Makes sure there is room before an operation begins. The caller holds no lock.
+    pub(crate) fn balance(&self) -> Result<()> {
+        if self.untouched.load(Ordering::Acquire) {
+            self.leave_clean_state()?;
+        }
+        if self.nodes.dirty_count() > self.dirty_nodes_limit() {
+            let _still = self.cp.read();
+            let dirty = self.nodes.dirty();
+            self.write_nodes(&dirty, Mark::Plain, Cause::Node)?;
+        }
+        match self.lack() {
+            Lack::Nothing => Ok(()),
+            Lack::Checkpoint => {
+                let mut pack = self.cp.write();
+                match self.lack() {
+                    Lack::Nothing => Ok(()),
+                    _ => self.checkpoint_locked(&mut pack, Reason::Running),
+                }
+            }
+            Lack::Sections => {
+                let mut pack = self.cp.write();
+                match self.lack() {
+                    Lack::Nothing => Ok(()),
+                    _ => self.reclaim(&mut pack),
+                }
+            }
+        }
+    }
+
+    /// The first change since the mount. Nodes written and lost before it may carry the version of
+    /// the checkpoint it finds; under a new one, roll-forward cannot take them for nodes of this
+    /// mount.
+    fn leave_clean_state(&self) -> Result<()> {
+        let mut pack = self.cp.write();
+        if self.untouched.load(Ordering::Acquire) {
+            self.checkpoint_locked(&mut pack, Reason::Running)?;
+            self.untouched.store(false, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Dirty nodes kept before they are written: half the cache, less on a small volume, where they
+    /// must find room in the log.
+    fn dirty_nodes_limit(&self) -> u64 {
+        (self.options.node_cache as u64 / 2).min(self.space.user_blocks() / 64).max(64)
+    }
+
+    fn lack(&self) -> Lack {
+        let seg = self.seg.lock();
+        if seg.short_of_space(0) {
+            if seg.table.free_sections() < self.cleaner.gave_up_at.load(Ordering::Relaxed) {
+                return Lack::Sections;
+            }
+        } else {
+            self.cleaner.gave_up_at.store(u32::MAX, Ordering::Relaxed);
+        }
+        // Kernel `excess_prefree_segs`; on a volume of few segments a checkpoint per segment would be
+        // many.
+        let most = (self.sb.main_segs / 20).clamp(4, MOST_PREFREE);
+        if seg.table.prefree_segments() > most { Lack::Checkpoint } else { Lack::Nothing }
+    }
+
+    /// One round of checkpoints and cleaning.
+    fn reclaim(&self, pack: &mut PackState) -> Result<()> {
+        // What is dirty needs room by itself; once it is written the need is the reserve alone.
+        self.checkpoint_locked(pack, Reason::Running)?;
+        let (start, reserved) = {
+            let seg = self.seg.lock();
+            (seg.table.free_sections(), seg.reserved_sections())
+        };
+        let goal = (reserved + AHEAD).min(start + AHEAD);
+        let mut cleaned = 0;
+        for _ in 0..MOST_CHECKPOINTS {
+            if !self.seg.lock().short_of_space(0) {
+                break;
+            }
+            let more = self.clean_some(goal, &mut cleaned)?;
+            self.checkpoint_locked(pack, Reason::Running)?;
+            if !more || self.seg.lock().table.free_sections() > goal {
+                break;
+            }
+        }
+        let seg = self.seg.lock();
+        let gave_up = if seg.short_of_space(0) { seg.table.free_sections() } else { u32::MAX };
+        // With the last section gone nothing smaller is left to wait for.
+        self.cleaner.gave_up_at.store(gave_up.max(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Cleans sections until more than `goal` are free or emptied, or room for copies runs low;
+    /// false if there is nothing more to clean.
+    fn clean_some(&self, goal: u32, cleaned: &mut usize) -> Result<bool> {
+        while *cleaned < MOST_SECTIONS {
+            {
+                let seg = self.seg.lock();
+                let free = seg.table.free_sections();
+                let emptied = seg.table.prefree_segments() / self.sb.segs_per_sec;
+                if free + emptied > goal || (emptied > 0 && free <= seg.reserved_sections() / 2) {
+                    return Ok(true);
+                }
+            }
+            let Some(victim) = self.greedy_victim() else { return Ok(false) };
+            self.clean_section(victim)?;
+            *cleaned += 1;
+        }
+        Ok(false)
+    }
+
+    /// Whom greedy cleans next; nobody if even the emptiest section yields next to nothing.
+    fn greedy_victim(&self) -> Option<SecNo> {
+        let hopeless = self.cleaner.hopeless.lock().clone();
+        let seg = self.seg.lock();
+        let full = self.sb.segs_per_sec * 512;
+        greedy::choose(&Sections { seg: &seg, hopeless: &hopeless })
+            .filter(|c| full - c.valid > full / 128)
+            .map(|c| c.section)
+    }
+}

@@ -1,0 +1,81 @@
+//! What happens by the clock, and at the end: writeback, checkpoints, `sync`, unmount.
+
+use std::sync::atomic::Ordering;
+
+use format::checkpoint::CpFlags;
+
+use crate::cause::Cause;
+use crate::checkpoint::Reason;
+use crate::error::Result;
+use crate::file::temperature::Writeback;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Does what is due: writes old dirty contents back, then a checkpoint.
+    pub(crate) fn tick_all(&self) -> Result<()> {
+        if self.check_writable().is_err() || !self.changed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let now = self.monotonic_ms();
+        let due = |last: u64, after: std::time::Duration| {
+            now.saturating_sub(last) >= after.as_millis() as u64
+        };
+        if due(self.last_checkpoint.load(Ordering::Acquire), self.options.checkpoint_after) {
+            return self.checkpoint(Reason::Running);
+        }
+        if due(self.last_writeback.load(Ordering::Acquire), self.options.writeback_after) {
+            self.last_writeback.store(now, Ordering::Release);
+            self.balance()?;
+            self.write_back_gently()?;
+        }
+        Ok(())
+    }
+
+    /// Writes every inode's dirty contents, letting others in between.
+    fn write_back_gently(&self) -> Result<()> {
+        let dirty: Vec<_> = self.inodes.dirty.lock().values().cloned().collect();
+        for inode in dirty {
+            let _still = self.cp.read();
+            let mut content = inode.content.write();
+            self.write_back(&inode, &mut content, Writeback::Background)?;
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable.
+    pub(crate) fn sync_all(&self) -> Result<()> {
+        if self.options.read_only || self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.check_writable()?;
+        if self.changed.load(Ordering::Acquire) {
+            self.balance()?;
+            // Contents first, without holding everybody off.
+            self.write_back_gently()?;
+            self.checkpoint(Reason::Running)
+        } else {
+            Ok(self.dev.flush(Cause::Checkpoint.tag())?)
+        }
+    }
+
+    /// Ends the volume's life: everything durable, the checkpoint marked clean. Does nothing the
+    /// second time, and writes nothing if the image is in that state already.
+    pub(crate) fn unmount_clean(&self) -> Result<()> {
+        let mut pack = self.cp.write();
+        if self.closed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if self.options.read_only {
+            self.closed.store(true, Ordering::Release);
+            return Ok(());
+        }
+        let clean = pack.checkpoint.flags.contains(CpFlags::UMOUNT);
+        let out = if clean && !self.changed.load(Ordering::Acquire) {
+            Ok(())
+        } else {
+            self.free_orphans().and_then(|()| self.checkpoint_locked(&mut pack, Reason::Unmount))
+        };
+        self.closed.store(true, Ordering::Release);
+        out
+    }
+}
