@@ -135,14 +135,6 @@ impl InodeTable {
     pub fn is_held(&self, ino: Ino) -> bool {
         self.refs[ino.0 as usize % SHARDS].lock().contains_key(&ino)
     }
-    /// Idle inodes with directory blocks, for giving memory back.
-    pub(crate) fn directories(&self) -> Vec<Arc<Inode>> {
-        let mut out = Vec::new();
-        for s in &self.shards {
-            out.extend(s.lock().iter().filter(|(_, i)| i.kind == FileKind::Directory).map(|(_, i)| i.clone()));
-        }
-        out
-    }
 }
 
 /// True for a directory's inode.

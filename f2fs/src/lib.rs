@@ -6,8 +6,11 @@
 #![forbid(unsafe_code)]
 
 pub mod cause;
+mod acl;
+mod attr;
 pub mod checkpoint;
 pub mod compress;
+pub mod dir;
 pub mod error;
 pub mod file;
 pub mod fsck;
@@ -16,6 +19,7 @@ pub mod gc;
 pub mod inode;
 pub mod mkfs;
 pub mod mount;
+pub mod names;
 pub mod nat;
 pub mod orphan;
 pub mod node;
@@ -23,7 +27,9 @@ pub mod recovery;
 pub mod segment;
 pub mod space;
 pub mod tick;
+mod vfs_impl;
 pub mod volume;
+mod xattr;
 
 pub use mount::MountError;
 pub use volume::{MountOptions, Volume};

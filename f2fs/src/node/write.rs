@@ -152,11 +152,4 @@ impl Volume {
     pub(crate) fn edit_inode<T>(&self, node: &Arc<Node>, f: impl FnOnce(&mut RawInode) -> T) -> T {
         self.edit(node, |b| f(RawInode::of_mut(b)))
     }
-
-    /// Marks an inode read from disk as changed in its block map: its remembered extent is void.
-    pub(crate) fn forget_extent(&self, node: &Arc<Node>) {
-        if node.inode(|r| r.i_ext[2].get() != 0) {
-            self.edit_inode(node, RawInode::forget_extent);
-        }
-    }
 }

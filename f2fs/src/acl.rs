@@ -1,0 +1,100 @@
+//! Access control lists: kept as attributes, agreeing with the mode.
+
+use std::sync::Arc;
+
+use format::acl::{self, Acl, Inherited};
+use format::xattr::index;
+use vfs::{FileKind, XattrFlags};
+
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::volume::Volume;
+
+impl Volume {
+    fn stored_acl(&self, inode: &Inode, index: u8) -> Result<Option<Acl>> {
+        match self.xattr(inode, index, b"")? {
+            None => Ok(None),
+            Some(bytes) => Acl::from_disk(&bytes)
+                .map(Some)
+                .map_err(|e| Error::corrupt(format_args!("inode {}: {e}", inode.ino))),
+        }
+    }
+
+    /// A list in the form users see.
+    pub(crate) fn acl_value(&self, inode: &Inode, index: u8) -> Result<Option<Vec<u8>>> {
+        Ok(self.stored_acl(inode, index)?.map(|a| a.to_wire()))
+    }
+
+    /// What a new inode takes from its directory.
+    pub(crate) fn inherited_acl(&self, dir: &Inode, kind: FileKind, perm: u16, umask: u16) -> Result<Inherited> {
+        let default = match kind {
+            FileKind::Symlink => None,
+            _ => self.stored_acl(dir, index::ACL_DEFAULT)?,
+        };
+        Ok(acl::inherit(default.as_ref(), kind.mode_bits() | perm & 0o7777, umask))
+    }
+
+    /// Stores what a new inode took: default list first, as Linux does.
+    pub(crate) fn store_inherited_acl(&self, inode: &Arc<Inode>, what: &Inherited) -> Result<()> {
+        let lists = [(index::ACL_DEFAULT, &what.default), (index::ACL_ACCESS, &what.access)];
+        for (index, list) in lists {
+            if let Some(list) = list {
+                self.put_xattr(inode, index, b"", Some(&list.to_disk()), XattrFlags::empty())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets or removes a list given in the users' form. An access list also sets the mode, and is
+    /// not kept where the mode says it all. The caller holds what `put_xattr` wants.
+    pub(crate) fn set_acl(&self, inode: &Arc<Inode>, index: u8, value: &[u8], flags: XattrFlags) -> Result<()> {
+        let is_default = index == index::ACL_DEFAULT;
+        if is_default && inode.kind != FileKind::Directory {
+            return Err(vfs::Error::NotPermitted("only directories have a default list").into());
+        }
+        if inode.kind == FileKind::Symlink {
+            return Err(vfs::Error::Unsupported("access lists of symlinks".into()).into());
+        }
+        let list = Acl::from_wire(value).map_err(|_| vfs::Error::Invalid("not an access control list"))?;
+        if list.entries.is_empty() {
+            return self.drop_acl(inode, index);
+        }
+        list.valid().map_err(|_| vfs::Error::Invalid("an access control list that breaks the rules"))?;
+        if is_default {
+            return self.put_xattr(inode, index, b"", Some(&list.to_disk()), XattrFlags::empty());
+        }
+        let (perm, minimal) = list.equivalent_mode();
+        let kill = flags.contains(XattrFlags::ACL_KILL_SGID);
+        self.edit_inode(&inode.node, |r| {
+            let mut mode = r.i_mode.get() & !0o777 | perm & 0o777;
+            if kill {
+                mode &= !0o2000;
+            }
+            r.i_mode = mode.into();
+        });
+        match minimal {
+            true => self.drop_acl(inode, index),
+            false => self.put_xattr(inode, index, b"", Some(&list.to_disk()), XattrFlags::empty()),
+        }
+    }
+
+    /// Removes a list; one that is not there is no error.
+    pub(crate) fn drop_acl(&self, inode: &Arc<Inode>, index: u8) -> Result<()> {
+        match self.put_xattr(inode, index, b"", None, XattrFlags::empty()) {
+            Err(Error::Fs(vfs::Error::NoAttribute)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// The mode changed: so does the access list.
+    pub(crate) fn chmod_acl(&self, inode: &Arc<Inode>, mode: u16) -> Result<()> {
+        if inode.kind == FileKind::Symlink {
+            return Ok(());
+        }
+        if let Some(mut list) = self.stored_acl(inode, index::ACL_ACCESS)? {
+            list.chmod(mode);
+            self.put_xattr(inode, index::ACL_ACCESS, b"", Some(&list.to_disk()), XattrFlags::empty())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,83 @@
+//! A directory's blocks in memory.
+
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use format::inode::{Inline, RawInode};
+use format::{Block, BlockAddr};
+
+use crate::cause::Cause;
+use crate::error::Result;
+use crate::inode::{Content, DirBlock, Inode};
+use crate::volume::Volume;
+
+impl Volume {
+    /// True if a directory's entries are in its inode.
+    pub(crate) fn is_inline_dir(&self, dir: &Inode) -> bool {
+        dir.node.inode(|r| r.inline().contains(Inline::DENTRY))
+    }
+
+    /// Where an inline directory lies in its inode block.
+    pub(crate) fn inline_dir_area(&self, raw: &RawInode) -> Result<std::ops::Range<usize>> {
+        Ok(self.division(raw)?.inline_area())
+    }
+
+    /// Brings a directory block into memory; `None` for a hole.
+    pub(crate) fn dir_block<'c>(&self, dir: &Inode, content: &'c mut Content, index: u64) -> Result<Option<&'c mut DirBlock>> {
+        if !content.dir.contains_key(&index) {
+            let bytes: Box<Block> = match self.addr_of(&dir.node, index)? {
+                BlockAddr::NULL => return Ok(None),
+                a if a.is_real() => {
+                    self.check_data_addr(a, dir.ino, index)?;
+                    self.read_steady(|| {
+                        let a = self.addr_of(&dir.node, index)?;
+                        self.read_block(a, Cause::Directory.of(dir.ino))
+                    })?
+                }
+                _ => Box::new([0; 4096]),
+            };
+            self.make_room(content);
+            self.dir_blocks.fetch_add(1, Ordering::Relaxed);
+            content.dir.insert(index, DirBlock { bytes, dirty: false });
+        }
+        Ok(content.dir.get_mut(&index))
+    }
+
+    /// Gives a new, empty block to a directory, reserved and dirty.
+    pub(crate) fn new_dir_block<'c>(&self, dir: &Arc<Inode>, content: &'c mut Content, index: u64) -> Result<&'c mut DirBlock> {
+        self.reserve(&dir.node, index)?;
+        let end = (index + 1) * 4096;
+        if dir.size() < end {
+            self.edit_inode(&dir.node, |r| r.i_size = end.into());
+        }
+        self.make_room(content);
+        match content.dir.entry(index) {
+            Entry::Occupied(e) => Ok(e.into_mut()),
+            Entry::Vacant(e) => {
+                self.dir_blocks.fetch_add(1, Ordering::Relaxed);
+                dir.gained_dirty(self, 1);
+                Ok(e.insert(DirBlock { bytes: Box::new([0; 4096]), dirty: true }))
+            }
+        }
+    }
+
+    /// Notes that a block in memory changed.
+    pub(crate) fn dirty_dir_block(&self, dir: &Arc<Inode>, content: &mut Content, index: u64) {
+        if let Some(b) = content.dir.get_mut(&index)
+            && !b.dirty
+        {
+            b.dirty = true;
+            dir.gained_dirty(self, 1);
+        }
+    }
+
+    /// Forgets this directory's clean blocks if directories hold too many.
+    fn make_room(&self, content: &mut Content) {
+        if self.dir_blocks.load(Ordering::Relaxed) >= self.options.dir_cache as u64 {
+            let before = content.dir.len();
+            content.dir.retain(|_, b| b.dirty);
+            self.dir_blocks.fetch_sub((before - content.dir.len()) as u64, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Finding, adding, removing and redirecting entries.
+
+use std::sync::Arc;
+
+use format::dentry::{self, Layout, MAX_DEPTH};
+use format::hash::name_hash;
+use format::inode::{Inline, InodeFlags, RawInode};
+use format::{Ino, dentry as area};
+use vfs::FileKind;
+
+use super::{kind_of, type_number};
+use crate::error::{Error, Result};
+use crate::inode::{Content, Inode, put_inline};
+use crate::volume::Volume;
+
+/// Where an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spot {
+    /// In the inode.
+    Inline {
+        /// First slot.
+        slot: usize,
+    },
+    /// In a block.
+    Block {
+        /// The directory's block.
+        index: u64,
+        /// First slot.
+        slot: usize,
+    },
+}
+
+/// An entry that was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Where it leads.
+    pub ino: Ino,
+    /// What it says it is.
+    pub kind: Option<FileKind>,
+    /// Where it is.
+    pub spot: Spot,
+}
+
+impl Volume {
+    fn found(&self, d: &area::Dentry<'_>, spot: Spot) -> Found {
+        Found { ino: Ino(d.ino), kind: kind_of(d.kind), spot }
+    }
+
+    /// Levels and `i_dir_level` of a directory, checked.
+    fn levels(&self, dir: &Inode) -> Result<(u32, u8)> {
+        let (depth, level) = dir.node.inode(|r| (r.i_current_depth.get(), r.i_dir_level));
+        if depth > MAX_DEPTH {
+            return Err(Error::corrupt(format_args!("directory {}: depth {depth} passes 63", dir.ino)));
+        }
+        Ok((depth, level))
+    }
+
+    /// Finds a name.
+    pub(crate) fn find_entry(&self, dir: &Inode, content: &mut Content, name: &[u8]) -> Result<Option<Found>> {
+        if name.len() > 255 {
+            return Err(vfs::Error::NameTooLong.into());
+        }
+        let hash = name_hash(name);
+        if self.is_inline_dir(dir) {
+            let bytes = dir.node.read();
+            let a = &bytes[self.inline_dir_area(RawInode::of(&bytes))?];
+            let d = area::find(&Layout::inline(a.len()), a, name, hash);
+            return Ok(d.map(|d| self.found(&d, Spot::Inline { slot: d.slot })));
+        }
+        if dir.node.inode(|r| r.flags().contains(InodeFlags::CASEFOLD)) {
+            return self.find_anywhere(dir, content, name);
+        }
+        let (depth, dir_level) = self.levels(dir)?;
+        let blocks = dir.size().div_ceil(4096);
+        for level in 0..depth {
+            for index in dentry::bucket(level, dir_level, hash) {
+                if index >= blocks {
+                    return Ok(None);
+                }
+                if let Some(b) = self.dir_block(dir, content, index)?
+                    && let Some(d) = area::find(&Layout::BLOCK, &b.bytes[..], name, hash)
+                {
+                    return Ok(Some(self.found(&d, Spot::Block { index, slot: d.slot })));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Finds a name by looking at every entry: names that fold case hash by rules unknown here.
+    fn find_anywhere(&self, dir: &Inode, content: &mut Content, name: &[u8]) -> Result<Option<Found>> {
+        for index in 0..dir.size().div_ceil(4096) {
+            if let Some(b) = self.dir_block(dir, content, index)?
+                && let Some(d) = area::entries(&Layout::BLOCK, &b.bytes[..], 0).find(|d| d.name == name)
+            {
+                return Ok(Some(self.found(&d, Spot::Block { index, slot: d.slot })));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Adds an entry. The name is not there yet.
+    pub(crate) fn insert_entry(&self, dir: &Arc<Inode>, content: &mut Content, name: &[u8], ino: Ino, kind: FileKind) -> Result<()> {
+        let hash = name_hash(name);
+        if self.is_inline_dir(dir) {
+            let done = self.edit(&dir.node, |b| -> Result<bool> {
+                let range = self.inline_dir_area(RawInode::of(b))?;
+                let a = &mut b[range];
+                let l = Layout::inline(a.len());
+                let slot = area::room(&l, a, area::slots_for(name.len()));
+                if let Some(slot) = slot {
+                    area::insert(&l, a, slot, name, hash, ino.0, type_number(kind));
+                }
+                Ok(slot.is_some())
+            })?;
+            if done {
+                return Ok(());
+            }
+            self.leave_inline_dir(dir, content)?;
+        }
+        self.insert_hashed(dir, content, name, hash, ino, type_number(kind))
+    }
+
+    fn insert_hashed(&self, dir: &Arc<Inode>, content: &mut Content, name: &[u8], hash: u32, ino: Ino, kind: u8) -> Result<()> {
+        let (depth, dir_level) = self.levels(dir)?;
+        let slots = area::slots_for(name.len());
+        for level in 0..MAX_DEPTH {
+            for index in dentry::bucket(level, dir_level, hash) {
+                let slot = match self.dir_block(dir, content, index)? {
+                    Some(b) => area::room(&Layout::BLOCK, &b.bytes[..], slots),
+                    None => Some(0),
+                };
+                let Some(slot) = slot else { continue };
+                let b = match content.dir.contains_key(&index) {
+                    true => content.dir.get_mut(&index),
+                    false => Some(self.new_dir_block(dir, content, index)?),
+                };
+                if let Some(b) = b {
+                    area::insert(&Layout::BLOCK, &mut b.bytes[..], slot, name, hash, ino.0, kind);
+                }
+                self.dirty_dir_block(dir, content, index);
+                if level >= depth {
+                    self.edit_inode(&dir.node, |r| r.i_current_depth = (level + 1).into());
+                }
+                return Ok(());
+            }
+        }
+        Err(Error::no_space())
+    }
+
+    /// Moves an inline directory's entries to blocks.
+    fn leave_inline_dir(&self, dir: &Arc<Inode>, content: &mut Content) -> Result<()> {
+        let before = **dir.node.read();
+        let range = self.inline_dir_area(RawInode::of(&before))?;
+        let old = before[range.clone()].to_vec();
+        let l = Layout::inline(old.len());
+        self.edit(&dir.node, |b| {
+            b[range].fill(0);
+            let r = RawInode::of_mut(b);
+            put_inline(r, Inline::DENTRY, false);
+            r.i_current_depth = 1.into();
+            r.i_size = 4096.into();
+        });
+        let out = area::entries(&l, &old, 0).try_for_each(|d| {
+            self.insert_hashed(dir, content, d.name, d.hash, Ino(d.ino), d.kind)
+        });
+        if out.is_err() {
+            // No room: back to how it was, so that nothing is half-done.
+            self.drop_contents(dir, content);
+            self.free_from(&dir.node, 0)?;
+            let blocks = RawInode::of(&before).i_blocks;
+            self.edit(&dir.node, |b| {
+                *b = before;
+                RawInode::of_mut(b).i_blocks = blocks;
+            });
+        }
+        out
+    }
+
+    /// Changes the bytes an entry lies in.
+    fn edit_area<T>(&self, dir: &Arc<Inode>, content: &mut Content, spot: Spot, f: impl FnOnce(&Layout, &mut [u8], usize) -> T) -> Result<T> {
+        match spot {
+            Spot::Inline { slot } => self.edit(&dir.node, |b| {
+                let range = self.inline_dir_area(RawInode::of(b))?;
+                let l = Layout::inline(range.len());
+                Ok(f(&l, &mut b[range], slot))
+            }),
+            Spot::Block { index, slot } => {
+                self.dirty_dir_block(dir, content, index);
+                let b = content.dir.get_mut(&index).ok_or_else(|| {
+                    Error::corrupt(format_args!("directory {}: block {index} left memory while in use", dir.ino))
+                })?;
+                Ok(f(&Layout::BLOCK, &mut b.bytes[..], slot))
+            }
+        }
+    }
+
+    /// Removes an entry found just now.
+    pub(crate) fn remove_entry(&self, dir: &Arc<Inode>, content: &mut Content, at: Spot) -> Result<()> {
+        self.edit_area(dir, content, at, area::remove)
+    }
+
+    /// Makes an entry found just now lead elsewhere.
+    pub(crate) fn redirect_entry(&self, dir: &Arc<Inode>, content: &mut Content, at: Spot, ino: Ino, kind: FileKind) -> Result<()> {
+        self.edit_area(dir, content, at, |l, a, slot| area::redirect(l, a, slot, ino.0, type_number(kind)))
+    }
+
+    /// True if a directory holds nothing but `.` and `..`.
+    pub(crate) fn is_empty_dir(&self, dir: &Inode, content: &mut Content) -> Result<bool> {
+        let only_dots = |l: &Layout, a: &[u8]| {
+            area::entries(l, a, 0).all(|d| d.name == b"." || d.name == b"..")
+        };
+        if self.is_inline_dir(dir) {
+            let bytes = dir.node.read();
+            let a = &bytes[self.inline_dir_area(RawInode::of(&bytes))?];
+            return Ok(only_dots(&Layout::inline(a.len()), a));
+        }
+        for index in 0..dir.size().div_ceil(4096) {
+            if let Some(b) = self.dir_block(dir, content, index)?
+                && !only_dots(&Layout::BLOCK, &b.bytes[..])
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,41 @@
+//! Directories: from a name to an inode number.
+//!
+//! * [`blocks`]: a directory's blocks in memory.
+//! * [`change`]: finding, adding, removing and redirecting entries.
+//! * [`list`]: walking all entries in a stable order.
+//!
+//! The caller holds the directory's lock: shared would do to look, but looking may bring blocks into
+//! memory, so everything here wants it exclusively.
+
+pub mod blocks;
+pub mod change;
+pub mod list;
+
+use vfs::FileKind;
+
+/// The type number a dentry records.
+pub fn type_number(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::Regular => 1,
+        FileKind::Directory => 2,
+        FileKind::CharDevice => 3,
+        FileKind::BlockDevice => 4,
+        FileKind::Fifo => 5,
+        FileKind::Socket => 6,
+        FileKind::Symlink => 7,
+    }
+}
+
+/// The kind a dentry's type number names.
+pub fn kind_of(number: u8) -> Option<FileKind> {
+    Some(match number {
+        1 => FileKind::Regular,
+        2 => FileKind::Directory,
+        3 => FileKind::CharDevice,
+        4 => FileKind::BlockDevice,
+        5 => FileKind::Fifo,
+        6 => FileKind::Socket,
+        7 => FileKind::Symlink,
+        _ => return None,
+    })
+}

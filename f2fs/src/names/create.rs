@@ -1,0 +1,273 @@
+//! New inodes and new names.
+
+use std::sync::Arc;
+
+use format::dentry::{self as area, Layout};
+use format::inode::{Advise, DEFAULT_INLINE_XATTR, EXTRA_FULL, Inline, InodeFlags, RawInode};
+use format::node::{self, Footer};
+use format::superblock::Features;
+use format::{Block, BlockAddr, Ino};
+use vfs::{Caller, DeviceNumber, Entry, FileKind};
+
+use super::check_name;
+use format::acl::Inherited;
+use crate::dir::type_number;
+use crate::error::Result;
+use crate::inode::{Content, Inode, Touch, put_inline, set_device_number, touch};
+use crate::volume::Volume;
+
+/// What a new inode is to be.
+pub(crate) struct Wish<'a> {
+    pub caller: Caller,
+    pub kind: FileKind,
+    pub perm: u16,
+    pub umask: u16,
+    pub rdev: DeviceNumber,
+    /// A symlink's target.
+    pub target: &'a [u8],
+}
+
+/// Flags children take from their directory (kernel `F2FS_FL_INHERITED`).
+const INHERITED: InodeFlags = InodeFlags::SYNC
+    .union(InodeFlags::NODUMP)
+    .union(InodeFlags::NOATIME)
+    .union(InodeFlags::DIRSYNC)
+    .union(InodeFlags::PROJINHERIT)
+    .union(InodeFlags::CASEFOLD)
+    .union(InodeFlags::COMPRESS)
+    .union(InodeFlags::NOCOMP);
+
+/// True if a suffix list names this file: `.ext` anywhere past the first character, in any case.
+fn has_extension(name: &[u8], list: &[Vec<u8>]) -> bool {
+    let lower = name.to_ascii_lowercase();
+    list.iter().filter(|e| !e.is_empty()).any(|e| {
+        lower.iter().enumerate().skip(1).any(|(i, &c)| c == b'.' && lower[i + 1..].starts_with(e))
+    })
+}
+
+impl Volume {
+    /// Makes an inode under a new name.
+    pub(crate) fn create(&self, parent: vfs::Ino, name: &[u8], wish: &Wish<'_>) -> Result<Entry> {
+        check_name(name)?;
+        if wish.target.len() >= 4096 {
+            return Err(vfs::Error::NameTooLong.into());
+        }
+        let _change = self.begin()?;
+        let dir = self.outer_dir(parent)?;
+        let mut guard = dir.content.write();
+        let content = &mut *guard;
+        self.check_dir_changes(&dir, true)?;
+        if self.find_entry(&dir, content, name)?.is_some() {
+            return Err(vfs::Error::Exists.into());
+        }
+        let inode = self.new_inode(&dir, Some(name), wish)?;
+        if let Err(e) = self.insert_entry(&dir, content, name, inode.ino, wish.kind) {
+            self.add_links(&inode, -2);
+            self.remove_inode(&inode)?;
+            return Err(e);
+        }
+        if wish.kind == FileKind::Directory {
+            self.add_links(&dir, 1);
+        }
+        self.touch_dir(&dir);
+        self.inodes.hold(inode.ino);
+        Ok(Entry { attr: self.attr(&inode)? })
+    }
+
+    /// Makes a regular file without a name.
+    pub(crate) fn create_nameless(&self, parent: vfs::Ino, wish: &Wish<'_>) -> Result<Entry> {
+        let _change = self.begin()?;
+        let dir = self.outer_dir(parent)?;
+        self.check_dir_changes(&dir, true)?;
+        let inode = self.new_inode(&dir, None, wish)?;
+        self.add_links(&inode, -1);
+        self.inodes.hold(inode.ino);
+        self.orphans.lock().insert(inode.ino);
+        Ok(Entry { attr: self.attr(&inode)? })
+    }
+
+    /// Makes an inode with one link (a directory: two); on failure nothing is left.
+    pub(crate) fn new_inode(&self, dir: &Arc<Inode>, name: Option<&[u8]>, wish: &Wish<'_>) -> Result<Arc<Inode>> {
+        let inherit = self.inherited_acl(dir, wish.kind, wish.perm, wish.umask)?;
+        self.space.take_node(true)?;
+        let nid = self.nat.reserve(None).inspect_err(|_| self.space.give_node(true))?;
+        let ino = nid.as_ino();
+        let mut bytes: Box<Block> = Box::new([0; 4096]);
+        self.fill_inode(&mut bytes, ino, dir, name, wish, &inherit);
+        let node = self.nodes.insert(nid, ino, bytes);
+        self.edit(&node, |_| ());
+        let inode = self.adopt_inode(ino, wish.kind, node);
+        let finish = || -> Result<()> {
+            let mut content = inode.content.write();
+            match wish.kind {
+                FileKind::Directory => self.first_entries(&inode, &mut content, dir.ino)?,
+                FileKind::Symlink => {
+                    let n = self.write_locked(&inode, &mut content, 0, wish.target)?;
+                    if n < wish.target.len() {
+                        return Err(vfs::Error::NoSpace.into());
+                    }
+                }
+                _ => {}
+            }
+            drop(content);
+            self.store_inherited_acl(&inode, &inherit)
+        };
+        if let Err(e) = finish() {
+            self.add_links(&inode, -2);
+            self.remove_inode(&inode)?;
+            return Err(e);
+        }
+        Ok(inode)
+    }
+
+    fn fill_inode(&self, bytes: &mut Block, ino: Ino, dir: &Inode, name: Option<&[u8]>, wish: &Wish<'_>, inherit: &Inherited) {
+        let now = self.now();
+        let (dir_mode, dir_gid, dir_flags, dir_project) = dir.node.inode(|p| {
+            let project = p.extra().filter(|_| p.extra_isize() >= 8).map_or(0, |e| e.i_projid.get());
+            (p.i_mode.get(), p.i_gid.get(), p.flags(), project)
+        });
+        let is_dir = wish.kind == FileKind::Directory;
+        let regular = wish.kind == FileKind::Regular;
+        let footer = Footer {
+            nid: ino.nid(),
+            ino,
+            cold: !is_dir,
+            fsync: false,
+            dentry: false,
+            offset: 0,
+            cp_ver: 0,
+            next: BlockAddr::NULL,
+        };
+        node::set_footer(bytes, &footer);
+        let r = RawInode::of_mut(bytes);
+        let mut mode = inherit.mode;
+        let gid = if dir_mode & 0o2000 != 0 {
+            if is_dir {
+                mode |= 0o2000;
+            }
+            dir_gid
+        } else {
+            wish.caller.gid
+        };
+        r.i_mode = mode.into();
+        r.i_uid = wish.caller.uid.into();
+        r.i_gid = gid.into();
+        r.i_links = if is_dir { 2 } else { 1 }.into();
+        r.i_blocks = 1.into();
+        touch(r, Touch::Modified, now);
+        r.i_atime = (now.secs as u64).into();
+        r.i_atime_nsec = now.nanos.into();
+        r.i_generation = self.next_generation().into();
+        r.i_pino = dir.ino.0.into();
+        if let Some(name) = name {
+            r.i_namelen = (name.len() as u32).into();
+            r.i_name[..name.len()].copy_from_slice(name);
+        }
+        let mut flags = dir_flags & INHERITED;
+        if !is_dir {
+            flags -= InodeFlags::DIRSYNC | InodeFlags::PROJINHERIT | InodeFlags::CASEFOLD;
+        }
+        // Nothing is compressed here: a new file must not claim to be.
+        flags -= InodeFlags::COMPRESS;
+        r.i_flags = flags.bits().into();
+        if is_dir {
+            r.i_current_depth = 1.into();
+        }
+        let mut inline = Inline::XATTR;
+        if self.has(Features::EXTRA_ATTR) {
+            inline |= Inline::EXTRA_ATTR;
+        }
+        if self.options.inline {
+            inline |= match wish.kind {
+                FileKind::Directory => Inline::DENTRY,
+                FileKind::Regular | FileKind::Symlink => Inline::DATA,
+                _ => Inline::empty(),
+            };
+        }
+        put_inline(r, inline, true);
+        if let Some(e) = r.extra_mut() {
+            e.i_extra_isize = EXTRA_FULL.into();
+        }
+        if self.has(Features::FLEXIBLE_INLINE_XATTR)
+            && let Some(e) = r.extra_mut()
+        {
+            e.i_inline_xattr_size = (DEFAULT_INLINE_XATTR as u16).into();
+        }
+        if let Some(e) = r.extra_mut() {
+            if self.has(Features::PRJQUOTA) && dir_flags.contains(InodeFlags::PROJINHERIT) {
+                e.i_projid = dir_project.into();
+            }
+            if self.has(Features::INODE_CRTIME) {
+                e.i_crtime = (now.secs as u64).into();
+                e.i_crtime_nsec = now.nanos.into();
+            }
+        }
+        if regular && let Some(name) = name {
+            if has_extension(name, &self.sb.cold_extensions) {
+                r.i_advise |= Advise::COLD.bits();
+            } else if has_extension(name, &self.sb.hot_extensions) {
+                r.i_advise |= Advise::HOT.bits();
+            }
+        }
+        if matches!(wish.kind, FileKind::CharDevice | FileKind::BlockDevice)
+            && let Ok(d) = self.division(r)
+        {
+            set_device_number(r, d, wish.rdev);
+        }
+    }
+
+    /// `.` and `..` of a new directory.
+    fn first_entries(&self, dir: &Arc<Inode>, content: &mut Content, parent: Ino) -> Result<()> {
+        let kind = type_number(FileKind::Directory);
+        let put = |l: &Layout, a: &mut [u8]| {
+            area::insert(l, a, 0, b".", 0, dir.ino.0, kind);
+            area::insert(l, a, 1, b"..", 0, parent.0, kind);
+        };
+        if self.is_inline_dir(dir) {
+            return self.edit(&dir.node, |b| {
+                let range = self.inline_dir_area(RawInode::of(b))?;
+                let l = Layout::inline(range.len());
+                put(&l, &mut b[range.clone()]);
+                RawInode::of_mut(b).i_size = (range.len() as u64).into();
+                Ok(())
+            });
+        }
+        let b = self.new_dir_block(dir, content, 0)?;
+        put(&Layout::BLOCK, &mut b.bytes[..]);
+        Ok(())
+    }
+
+    /// Another name for an inode.
+    pub(crate) fn link_inode(&self, ino: vfs::Ino, parent: vfs::Ino, name: &[u8]) -> Result<Entry> {
+        check_name(name)?;
+        let _change = self.begin()?;
+        let inode = self.outer(ino)?;
+        if inode.kind == FileKind::Directory {
+            return Err(vfs::Error::NotPermitted("directories have one name").into());
+        }
+        let dir = self.outer_dir(parent)?;
+        let mut content = dir.content.write();
+        self.check_dir_changes(&dir, true)?;
+        let flags = inode.node.inode(|r| r.flags());
+        if flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
+            return Err(vfs::Error::NotPermitted("the file is immutable or append-only").into());
+        }
+        if self.find_entry(&dir, &mut content, name)?.is_some() {
+            return Err(vfs::Error::Exists.into());
+        }
+        if inode.node.inode(|r| r.i_links.get()) == u32::MAX {
+            return Err(vfs::Error::TooManyLinks.into());
+        }
+        self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind)?;
+        let now = self.now();
+        if self.add_links(&inode, 1) == 1 {
+            // It had no name: this one is what roll-forward may restore.
+            self.orphans.lock().remove(&inode.ino);
+            self.set_place(&inode, dir.ino, name);
+        }
+        self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
+        self.touch_dir(&dir);
+        self.inodes.hold(inode.ino);
+        Ok(Entry { attr: self.attr(&inode)? })
+    }
+}

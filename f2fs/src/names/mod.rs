@@ -1,0 +1,94 @@
+//! Names: making, linking, removing and moving them.
+//!
+//! Every operation looks first, takes what it needs (room, numbers), and only then changes anything,
+//! so that an operation that fails leaves nothing behind.
+
+pub mod create;
+pub mod remove;
+pub mod rename;
+
+use std::sync::Arc;
+
+use format::Ino;
+use format::inode::InodeFlags;
+use format::superblock::Features;
+use vfs::FileKind;
+
+use crate::error::Result;
+use crate::inode::{Inode, Touch, touch};
+use crate::volume::Volume;
+
+/// Refuses what cannot be a new name.
+pub(crate) fn check_name(name: &[u8]) -> Result<()> {
+    if name.is_empty() || name == b"." || name == b".." {
+        return Err(vfs::Error::Invalid("not a name that can be given").into());
+    }
+    if name.contains(&b'/') || name.contains(&0) {
+        return Err(vfs::Error::Invalid("a name holds no slash and no NUL").into());
+    }
+    if name.len() > 255 {
+        return Err(vfs::Error::NameTooLong.into());
+    }
+    Ok(())
+}
+
+impl Volume {
+    /// An inode from outside's number.
+    pub(crate) fn outer(&self, ino: vfs::Ino) -> Result<Arc<Inode>> {
+        let n = u32::try_from(ino.0).map_err(|_| vfs::Error::NotFound)?;
+        self.inode(Ino(n))
+    }
+
+    /// A directory from outside's number.
+    pub(crate) fn outer_dir(&self, ino: vfs::Ino) -> Result<Arc<Inode>> {
+        let dir = self.outer(ino)?;
+        if dir.kind != FileKind::Directory {
+            return Err(vfs::Error::NotDirectory.into());
+        }
+        Ok(dir)
+    }
+
+    /// Refuses changes to a directory that takes none.
+    pub(crate) fn check_dir_changes(&self, dir: &Inode, adding: bool) -> Result<()> {
+        let (flags, advise, links) =
+            dir.node.inode(|r| (r.flags(), r.advise(), r.i_links.get()));
+        if links == 0 {
+            return Err(vfs::Error::NotFound.into());
+        }
+        if flags.contains(InodeFlags::IMMUTABLE) || (flags.contains(InodeFlags::APPEND) && !adding) {
+            return Err(vfs::Error::NotPermitted("the directory is immutable or append-only").into());
+        }
+        if advise.contains(format::inode::Advise::ENCRYPT) {
+            return Err(vfs::Error::NoKey.into());
+        }
+        if self.has(Features::CASEFOLD) && flags.contains(InodeFlags::CASEFOLD) {
+            return Err(vfs::Error::Unsupported("changing a directory that folds case".into()).into());
+        }
+        Ok(())
+    }
+
+    /// A directory's times after a change.
+    pub(crate) fn touch_dir(&self, dir: &Inode) {
+        let now = self.now();
+        self.edit_inode(&dir.node, |r| touch(r, Touch::Modified, now));
+    }
+
+    /// Changes a link count.
+    pub(crate) fn add_links(&self, inode: &Inode, delta: i32) -> u32 {
+        self.edit_inode(&inode.node, |r| {
+            let n = r.i_links.get().saturating_add_signed(delta);
+            r.i_links = n.into();
+            n
+        })
+    }
+
+    /// Records where an inode's name is now.
+    pub(crate) fn set_place(&self, inode: &Inode, parent: Ino, name: &[u8]) {
+        self.edit_inode(&inode.node, |r| {
+            r.i_pino = parent.0.into();
+            r.i_namelen = (name.len() as u32).into();
+            r.i_name.fill(0);
+            r.i_name[..name.len()].copy_from_slice(name);
+        });
+    }
+}

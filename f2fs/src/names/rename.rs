@@ -1,0 +1,208 @@
+//! Moving names.
+
+use std::sync::Arc;
+
+use format::Ino;
+use format::inode::Advise;
+use parking_lot::RwLockWriteGuard;
+use vfs::{Caller, DeviceNumber, FileKind, NewNode, RenameFlags};
+
+use super::check_name;
+use super::create::Wish;
+use crate::dir::change::Found;
+use crate::error::{Error, Result};
+use crate::inode::{Content, Inode, Touch, put_advise, touch};
+use crate::volume::Volume;
+
+/// The contents of one or two directories, locked in order of inode number.
+struct Locked<'d> {
+    first: RwLockWriteGuard<'d, Content>,
+    second: Option<RwLockWriteGuard<'d, Content>>,
+    swapped: bool,
+}
+
+impl<'d> Locked<'d> {
+    fn new(from: &'d Inode, to: &'d Inode) -> Self {
+        if from.ino == to.ino {
+            return Locked { first: from.content.write(), second: None, swapped: false };
+        }
+        let swapped = to.ino < from.ino;
+        let (a, b) = if swapped { (to, from) } else { (from, to) };
+        Locked { first: a.content.write(), second: Some(b.content.write()), swapped }
+    }
+    fn from(&mut self) -> &mut Content {
+        match &mut self.second {
+            Some(s) if self.swapped => s,
+            _ => &mut self.first,
+        }
+    }
+    fn to(&mut self) -> &mut Content {
+        match &mut self.second {
+            Some(s) if !self.swapped => s,
+            _ => &mut self.first,
+        }
+    }
+}
+
+impl Volume {
+    /// `renameat2`.
+    pub(crate) fn rename_name(&self, caller: Caller, from: (vfs::Ino, &[u8]), to: (vfs::Ino, &[u8]), flags: RenameFlags) -> Result<()> {
+        let exchange = flags.contains(RenameFlags::EXCHANGE);
+        let whiteout = flags.contains(RenameFlags::WHITEOUT);
+        if exchange && flags.intersects(RenameFlags::NO_REPLACE | RenameFlags::WHITEOUT) {
+            return Err(vfs::Error::Invalid("exchange goes with no other flag").into());
+        }
+        check_name(from.1)?;
+        check_name(to.1)?;
+        let _change = self.begin()?;
+        // One at a time: the shape of the tree must not change under the ancestor check.
+        let _names = self.names.lock();
+        let (from_dir, to_dir) = (self.outer_dir(from.0)?, self.outer_dir(to.0)?);
+        let (from_name, to_name) = (from.1, to.1);
+
+        // The tree above both names stands still from here on, but other names may come and go until
+        // the directories are locked; what is found under their locks is what counts.
+        let mut locked = Locked::new(&from_dir, &to_dir);
+        self.check_dir_changes(&from_dir, false)?;
+        self.check_dir_changes(&to_dir, true)?;
+        let source = self.find_entry(&from_dir, locked.from(), from_name)?.ok_or(vfs::Error::NotFound)?;
+        let target = self.find_entry(&to_dir, locked.to(), to_name)?;
+        let moving = self.named(source.ino, &from_dir, from_name)?;
+        self.check_removable(&moving)?;
+        let replaced = target.map(|t| self.named(t.ino, &to_dir, to_name)).transpose()?;
+        if flags.contains(RenameFlags::NO_REPLACE) && replaced.is_some() {
+            return Err(vfs::Error::Exists.into());
+        }
+        if exchange && replaced.is_none() {
+            return Err(vfs::Error::NotFound.into());
+        }
+        if replaced.as_ref().is_some_and(|r| r.ino == moving.ino) {
+            return Ok(()); // two names of one inode
+        }
+        let is_dir = |i: &Inode| i.kind == FileKind::Directory;
+        let across = from_dir.ino != to_dir.ino;
+        if across && is_dir(&moving) {
+            self.check_not_inside(&to_dir, moving.ino)?;
+        }
+        if let Some(r) = &replaced {
+            self.check_removable(r)?;
+            if exchange {
+                if across && is_dir(r) {
+                    self.check_not_inside(&from_dir, r.ino)?;
+                }
+            } else {
+                match (is_dir(&moving), is_dir(r)) {
+                    (true, false) => return Err(vfs::Error::NotDirectory.into()),
+                    (false, true) => return Err(vfs::Error::IsDirectory.into()),
+                    (true, true) if !self.is_empty_dir(r, &mut r.content.write())? => {
+                        return Err(vfs::Error::NotEmpty.into());
+                    }
+                    _ => {}
+                }
+            }
+        }
+
+        let white = if whiteout { Some(self.new_whiteout(caller, &from_dir)?) } else { None };
+        // The new name first: only it can run out of room.
+        match (&replaced, target) {
+            (Some(_), Some(t)) => {
+                self.redirect_entry(&to_dir, locked.to(), t.spot, moving.ino, moving.kind)?;
+            }
+            _ => {
+                if let Err(e) = self.insert_entry(&to_dir, locked.to(), to_name, moving.ino, moving.kind) {
+                    if let Some(w) = &white {
+                        self.add_links(w, -1);
+                        self.remove_inode(w)?;
+                    }
+                    return Err(e);
+                }
+            }
+        }
+        self.leave_old_name(&from_dir, &mut locked, from_name, &moving, replaced.as_ref().filter(|_| exchange), white.as_ref())?;
+
+        let now = self.now();
+        self.settle(&moving, &from_dir, &to_dir, to_name, now)?;
+        if let Some(r) = &replaced {
+            if exchange {
+                self.settle(r, &to_dir, &from_dir, from_name, now)?;
+                let net = i32::from(is_dir(&moving)) - i32::from(is_dir(r));
+                if across && net != 0 {
+                    self.add_links(&to_dir, net);
+                    self.add_links(&from_dir, -net);
+                }
+            } else {
+                if is_dir(r) {
+                    self.add_links(&to_dir, -1);
+                }
+                self.unlinked(r)?;
+            }
+        }
+        if across && is_dir(&moving) && !exchange {
+            self.add_links(&from_dir, -1);
+            self.add_links(&to_dir, 1);
+        }
+        self.touch_dir(&from_dir);
+        if across {
+            self.touch_dir(&to_dir);
+        }
+        Ok(())
+    }
+
+    /// What becomes of the old name: it goes, or leads to the exchanged inode or the whiteout.
+    fn leave_old_name(&self, dir: &Arc<Inode>, locked: &mut Locked<'_>, name: &[u8], moving: &Inode, exchanged: Option<&Arc<Inode>>, white: Option<&Arc<Inode>>) -> Result<()> {
+        // Adding the new name may have moved the entries of a directory that was inline.
+        let again = self.find_old(dir, locked, name, moving)?;
+        match exchanged.or(white) {
+            Some(i) => self.redirect_entry(dir, locked.from(), again.spot, i.ino, i.kind),
+            None => self.remove_entry(dir, locked.from(), again.spot),
+        }
+    }
+
+    fn find_old(&self, dir: &Arc<Inode>, locked: &mut Locked<'_>, name: &[u8], moving: &Inode) -> Result<Found> {
+        self.find_entry(dir, locked.from(), name)?.filter(|f| f.ino == moving.ino).ok_or_else(|| {
+            Error::corrupt(format_args!("directory {}: a name vanished while it was being moved", dir.ino))
+        })
+    }
+
+    /// An inode arrived under a new name: its place, its times, a directory's `..`.
+    fn settle(&self, inode: &Arc<Inode>, old: &Inode, new: &Inode, name: &[u8], now: device::clock::Time) -> Result<()> {
+        self.set_place(inode, new.ino, name);
+        self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
+        if inode.kind != FileKind::Directory {
+            // An fsync must not rely on roll-forward for a name it cannot move: it needs a checkpoint.
+            self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
+            self.renamed.lock().insert(inode.ino);
+        } else if old.ino != new.ino {
+            let mut content = inode.content.write();
+            let up = self.find_entry(inode, &mut content, b"..")?.ok_or_else(|| {
+                Error::corrupt(format_args!("directory {}: has no ..", inode.ino))
+            })?;
+            self.redirect_entry(inode, &mut content, up.spot, new.ino, FileKind::Directory)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses to move directory `moving` to a place below itself.
+    fn check_not_inside(&self, place: &Arc<Inode>, moving: Ino) -> Result<()> {
+        let mut at = place.ino;
+        // A tree deeper than there are node numbers has a loop.
+        for _ in 0..self.sb.max_nid() {
+            if at == moving {
+                return Err(vfs::Error::Invalid("a directory cannot move into itself").into());
+            }
+            if at == self.sb.root {
+                return Ok(());
+            }
+            // Directories keep their parent's number; renames, which change it, are held off.
+            at = self.inode(at)?.node.inode(|r| Ino(r.i_pino.get()));
+        }
+        Err(Error::corrupt(format_args!("directory {}: its parents form a loop", place.ino)))
+    }
+
+    /// The whiteout a rename leaves behind.
+    fn new_whiteout(&self, caller: Caller, dir: &Arc<Inode>) -> Result<Arc<Inode>> {
+        let new = NewNode { kind: FileKind::CharDevice, perm: 0, umask: 0, rdev: DeviceNumber::default() };
+        let wish = Wish { caller, kind: new.kind, perm: new.perm, umask: new.umask, rdev: new.rdev, target: b"" };
+        self.new_inode(dir, None, &wish)
+    }
+}

@@ -1,0 +1,242 @@
+//! The volume as a [`vfs::FileSystem`]: nothing but words into words.
+
+use vfs::{
+    Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileKind, FileSystem, Flow, Ino,
+    NewNode, RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
+};
+
+use format::xattr::{index, split_name};
+
+use crate::names::create::Wish;
+use crate::volume::Volume;
+
+/// An inode number of this volume; others name nothing.
+fn inner(ino: Ino) -> Option<format::Ino> {
+    u32::try_from(ino.0).ok().map(format::Ino)
+}
+
+fn attribute(name: &[u8]) -> Result<(u8, &[u8])> {
+    split_name(name).ok_or_else(|| {
+        Error::Unsupported(format!("attributes named {:?}", String::from_utf8_lossy(name)))
+    })
+}
+
+impl FileSystem for Volume {
+    fn root(&self) -> Ino {
+        Ino(self.sb.root.0.into())
+    }
+
+    fn statfs(&self) -> Result<StatFs> {
+        let user = self.space.user_blocks();
+        let free = user.saturating_sub(self.space.valid_blocks());
+        let numbers = u64::from(self.sb.max_nid()) - 3;
+        let files = numbers.min(user);
+        let files_free = numbers.saturating_sub(self.space.nodes().into()).min(free);
+        Ok(StatFs {
+            block_size: 4096,
+            blocks: user,
+            blocks_free: free,
+            blocks_available: free,
+            files,
+            files_free,
+            name_max: 255,
+        })
+    }
+
+    fn read_only(&self) -> bool {
+        self.options.read_only
+    }
+
+    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
+        let dir = self.outer_dir(parent)?;
+        let found = {
+            let mut content = dir.content.write();
+            self.find_entry(&dir, &mut content, name)?.ok_or(Error::NotFound)?
+        };
+        let inode = self.named(found.ino, &dir, name)?;
+        self.inodes.hold(inode.ino);
+        Ok(Entry { attr: self.attr(&inode)? })
+    }
+
+    fn forget(&self, ino: Ino, count: u64) {
+        if let Some(ino) = inner(ino)
+            && self.inodes.unhold(ino, count)
+            && let Err(e) = self.unreferenced(ino)
+        {
+            // Nobody waits for an answer; the inode stays an orphan, which the next mount frees.
+            log::warn!("inode {ino}: could not be freed: {e}");
+        }
+    }
+
+    fn getattr(&self, ino: Ino) -> Result<Attr> {
+        Ok(self.attr(&*self.outer(ino)?)?)
+    }
+
+    fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
+        Ok(self.set_attributes(&self.outer(ino)?, set)?)
+    }
+
+    fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        let inode = self.outer(ino)?;
+        if inode.kind != FileKind::Symlink {
+            return Err(Error::Invalid("not a symbolic link"));
+        }
+        let size = inode.size();
+        if size > 4096 {
+            return Err(Error::corrupt(format_args!("symlink {}: size {size} passes one block", inode.ino)));
+        }
+        let mut target = vec![0; size as usize];
+        let n = self.read_file(&inode, 0, &mut target)?;
+        target.truncate(n);
+        Ok(target)
+    }
+
+    fn mknod(&self, caller: Caller, parent: Ino, name: &[u8], new: &NewNode) -> Result<Entry> {
+        if matches!(new.kind, FileKind::Directory | FileKind::Symlink) {
+            return Err(Error::Invalid("mknod makes neither directories nor symlinks"));
+        }
+        let wish = Wish { caller, kind: new.kind, perm: new.perm, umask: new.umask, rdev: new.rdev, target: b"" };
+        Ok(self.create(parent, name, &wish)?)
+    }
+
+    fn mkdir(&self, caller: Caller, parent: Ino, name: &[u8], perm: u16, umask: u16) -> Result<Entry> {
+        let rdev = DeviceNumber::default();
+        let wish = Wish { caller, kind: FileKind::Directory, perm, umask, rdev, target: b"" };
+        Ok(self.create(parent, name, &wish)?)
+    }
+
+    fn symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Entry> {
+        if target.is_empty() {
+            return Err(Error::NotFound);
+        }
+        let rdev = DeviceNumber::default();
+        let wish = Wish { caller, kind: FileKind::Symlink, perm: 0o777, umask: 0, rdev, target };
+        Ok(self.create(parent, name, &wish)?)
+    }
+
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry> {
+        Ok(self.link_inode(ino, parent, name)?)
+    }
+
+    fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        Ok(self.remove_name(parent, name, false)?)
+    }
+
+    fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        Ok(self.remove_name(parent, name, true)?)
+    }
+
+    fn rename(&self, caller: Caller, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: RenameFlags) -> Result<()> {
+        Ok(self.rename_name(caller, from, to, flags)?)
+    }
+
+    fn tmpfile(&self, caller: Caller, parent: Ino, perm: u16, umask: u16) -> Result<Entry> {
+        let rdev = DeviceNumber::default();
+        let wish = Wish { caller, kind: FileKind::Regular, perm, umask, rdev, target: b"" };
+        Ok(self.create_nameless(parent, &wish)?)
+    }
+
+    fn open(&self, ino: Ino, truncate: bool) -> Result<()> {
+        let inode = self.outer(ino)?;
+        if truncate && inode.kind == FileKind::Regular {
+            self.set_size(&inode, 0)?;
+        }
+        self.inodes.open(inode.ino);
+        Ok(())
+    }
+
+    fn release(&self, ino: Ino) {
+        if let Some(ino) = inner(ino)
+            && self.inodes.close(ino)
+            && let Err(e) = self.unreferenced(ino)
+        {
+            log::warn!("inode {ino}: could not be freed: {e}");
+        }
+    }
+
+    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        Ok(self.read_file(&self.outer(ino)?, offset, buf)?)
+    }
+
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
+        Ok(self.write_file(&self.outer(ino)?, offset, data, flags)?)
+    }
+
+    fn fallocate(&self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()> {
+        Ok(self.fallocate_file(&self.outer(ino)?, what, offset, len)?)
+    }
+
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        Ok(self.seek_file(&self.outer(ino)?, offset, what)?)
+    }
+
+    fn readdir(&self, ino: Ino, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Result<()> {
+        Ok(self.list(&*self.outer_dir(ino)?, cookie, each)?)
+    }
+
+    fn fsync(&self, ino: Ino, data_only: bool) -> Result<()> {
+        Ok(self.fsync_inode(&self.outer(ino)?, data_only)?)
+    }
+
+    fn fsyncdir(&self, ino: Ino, data_only: bool) -> Result<()> {
+        Ok(self.fsync_inode(&self.outer_dir(ino)?, data_only)?)
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.sync_all()?)
+    }
+
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let inode = self.outer(ino)?;
+        let (index, rest) = attribute(name)?;
+        let _content = inode.content.read();
+        let value = match index {
+            index::ACL_ACCESS | index::ACL_DEFAULT => self.acl_value(&inode, index)?,
+            index::ADVISE => Some(vec![inode.node.inode(|r| r.i_advise)]),
+            _ => self.xattr(&inode, index, rest)?,
+        };
+        value.ok_or(Error::NoAttribute)
+    }
+
+    fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        let inode = self.outer(ino)?;
+        let _content = inode.content.read();
+        Ok(self.xattr_names(&inode)?)
+    }
+
+    fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
+        let inode = self.outer(ino)?;
+        let (index, rest) = attribute(name)?;
+        let _change = self.begin()?;
+        let _content = inode.content.write();
+        match index {
+            index::ACL_ACCESS | index::ACL_DEFAULT => self.set_acl(&inode, index, value, flags)?,
+            index::ADVISE => return Err(Error::NotPermitted("system.advise is the file system's own")),
+            _ => self.put_xattr(&inode, index, rest, Some(value), flags)?,
+        }
+        Ok(())
+    }
+
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        let inode = self.outer(ino)?;
+        let (index, rest) = attribute(name)?;
+        {
+            // Asked once for every file that is written: no change begins for nothing.
+            let _content = inode.content.read();
+            if self.xattr(&inode, index, rest)?.is_none() {
+                return Err(Error::NoAttribute);
+            }
+        }
+        let _change = self.begin()?;
+        let _content = inode.content.write();
+        Ok(self.put_xattr(&inode, index, rest, None, XattrFlags::empty())?)
+    }
+
+    fn tick(&self) -> Result<()> {
+        Ok(self.tick_all()?)
+    }
+
+    fn unmount(&self) -> Result<()> {
+        Ok(self.unmount_clean()?)
+    }
+}
