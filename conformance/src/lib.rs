@@ -3,6 +3,8 @@
 //! Judges from outside ([`oracle`]) and trees worth judging ([`zoo`]) for the system tests.
 #![forbid(unsafe_code)]
 
+pub mod bench;
+pub mod churn;
 pub mod memfs;
 pub mod oracle;
 pub mod zoo;

@@ -1,0 +1,46 @@
+//! How fast is it, beside what else there is?
+//!
+//! [`sides`] are the file systems that are compared, [`rows`] what is done to each through system
+//! calls, [`in_process`] what the core does without FUSE, [`report`] the tables. Every number is a
+//! median of several passes in which the sides take turns, for the machine's own speed drifts.
+//!
+//! Left out: latency distributions, and media that take their time: images lie in memory, so what
+//! is compared is software.
+
+pub mod in_process;
+pub mod report;
+pub mod rows;
+pub mod sides;
+
+use std::time::Duration;
+
+use device::{Clock, RealClock};
+
+/// Measures how long something takes.
+pub struct Stopwatch {
+    clock: RealClock,
+    since: Duration,
+}
+
+impl Stopwatch {
+    /// Starts now.
+    pub fn start() -> Self {
+        let clock = RealClock::new();
+        let since = clock.monotonic();
+        Stopwatch { clock, since }
+    }
+    /// The time since then.
+    pub fn elapsed(&self) -> Duration {
+        self.clock.monotonic().saturating_sub(self.since)
+    }
+}
+
+/// What went wrong, in words: a bench has nobody who could act on a type.
+pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// The middle value; of an even count the lower of both middle ones.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,152 @@
+//! How are the numbers shown, and how do they compare?
+
+use std::fmt::Write as _;
+
+use super::rows::Row;
+use super::sides::Side;
+use super::{in_process, median};
+
+/// The medians of every row for every side that could be measured.
+pub struct Comparison {
+    /// The sides, in the order of the columns.
+    pub sides: Vec<Side>,
+    /// Row name, unit, and one median for each side.
+    pub rows: Vec<(String, &'static str, Vec<f64>)>,
+}
+
+impl Comparison {
+    /// From the passes of each side.
+    pub fn of(passes: &[(Side, Vec<Vec<Row>>)]) -> Self {
+        let sides = passes.iter().map(|(side, _)| *side).collect();
+        let names: Vec<(String, &'static str)> = passes
+            .iter()
+            .flat_map(|(_, passes)| passes.first())
+            .next()
+            .map(|rows| rows.iter().map(|r| (r.name.clone(), r.unit)).collect())
+            .unwrap_or_default();
+        let rows = names
+            .into_iter()
+            .map(|(name, unit)| {
+                let of_side = |(_, passes): &(Side, Vec<Vec<Row>>)| {
+                    let values: Vec<f64> =
+                        passes.iter().flatten().filter(|r| r.name == name).map(|r| r.value).collect();
+                    median(&values)
+                };
+                let medians = passes.iter().map(of_side).collect();
+                (name, unit, medians)
+            })
+            .collect();
+        Comparison { sides, rows }
+    }
+
+    /// A Markdown table, readable as it is.
+    pub fn table(&self) -> String {
+        let at = |side| self.sides.iter().position(|s| *s == side);
+        let mut head = vec!["".to_owned(), "unit".to_owned()];
+        head.extend(self.sides.iter().map(|s| s.name().to_owned()));
+        let ratios: Vec<(usize, usize)> = [Side::MemFs, Side::Fuse2Fs]
+            .into_iter()
+            .filter_map(|other| at(Side::JouleFs).zip(at(other)))
+            .collect();
+        for (_, other) in &ratios {
+            head.push(format!("JouleFS / {}", self.sides[*other].name()));
+        }
+        let mut lines = vec![head];
+        for (name, unit, medians) in &self.rows {
+            let mut line = vec![name.clone(), (*unit).to_owned()];
+            line.extend(medians.iter().map(|v| shown(*v)));
+            line.extend(ratios.iter().map(|(a, b)| format!("{:.2}", medians[*a] / medians[*b])));
+            lines.push(line);
+        }
+        aligned(&lines)
+    }
+}
+
+/// A table of what was measured without FUSE.
+pub fn in_process_table(rows: &[in_process::Measured]) -> String {
+    let mut lines = vec![["", "measured", "unit", "aim"].map(String::from).to_vec()];
+    for row in rows {
+        lines.push(vec![row.name.clone(), shown(row.value), row.unit.into(), row.aim.into()]);
+    }
+    aligned(&lines)
+}
+
+fn shown(value: f64) -> String {
+    if !value.is_finite() {
+        return "-".into();
+    }
+    if value < 10.0 {
+        return format!("{value:.2}");
+    }
+    let digits = format!("{value:.0}");
+    let mut grouped = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+fn aligned(lines: &[Vec<String>]) -> String {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| {
+        lines.iter().filter_map(|l| l.get(c)).map(|t| t.chars().count()).max().unwrap_or(0).max(3)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for (n, line) in lines.iter().enumerate() {
+        for (c, w) in widths.iter().enumerate() {
+            let cell = line.get(c).map_or("", String::as_str);
+            let _ = if c == 0 { write!(text, "| {cell:<w$} ") } else { write!(text, "| {cell:>w$} ") };
+        }
+        text.push_str("|\n");
+        if n == 0 {
+            for (c, w) in widths.iter().enumerate() {
+                let dashes = "-".repeat(w + 1);
+                let _ = if c == 0 { write!(text, "|{dashes}-") } else { write!(text, "|{dashes}:") };
+            }
+            text.push_str("|\n");
+        }
+    }
+    text
+}
+
+/// The whole document.
+pub fn document(comparison: Option<&Comparison>, alone: &[in_process::Measured], passes: usize) -> String {
+    let mut text = format!(
+        "# Benchmarks\n\n\
+         Written by `make bench`; medians of {passes} passes in which the file systems take turns. \
+         {}\n\n",
+        machine()
+    );
+    if let Some(comparison) = comparison {
+        text += "## Mount against mount\n\n\
+            Every image lies in memory, so this compares software, not media. *In-memory FUSE* is a plain \
+            file system in memory behind the same FUSE adapter as JouleFS: what FUSE leaves possible. Writes \
+            end with an `fsync`, which is in the time; sequential reads start with an empty page cache. The \
+            clients share the work: 256 MiB of data, 10,000 files.\n\n";
+        text += &comparison.table();
+        text.push('\n');
+    }
+    if !alone.is_empty() {
+        text += "## The core alone\n\n\
+            Calls of the core in one thread, without FUSE, on a device in memory; the last rows on a sparse \
+            image file.\n\n";
+        text += &in_process_table(alone);
+    }
+    text
+}
+
+/// What it ran on.
+fn machine() -> String {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu
+        .lines()
+        .find_map(|l| l.strip_prefix("model name").and_then(|l| l.split_once(':')))
+        .map_or("an unnamed processor", |(_, name)| name.trim());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Machine: {model}, {cores} cores, Linux {}.", kernel.trim())
+}

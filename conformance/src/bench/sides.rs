@@ -1,0 +1,168 @@
+//! Which file systems are compared, and how is each mounted and unmounted?
+//!
+//! Every image is a fresh one in the same directory; every server in user space is a process of its
+//! own, as it is in use.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::{Access, FileDevice, RealClock};
+
+use super::{Outcome, Stopwatch};
+use crate::memfs::MemFs;
+
+/// Bytes of every image.
+const IMAGE: u64 = 3 << 30;
+
+/// One of the compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Ours.
+    JouleFs,
+    /// [`MemFs`] behind the same FUSE adapter: what FUSE leaves possible.
+    MemFs,
+    /// ext4 in user space, by e2fsprogs.
+    Fuse2Fs,
+    /// ext4 in the kernel, on a loop device.
+    Ext4,
+}
+
+impl Side {
+    /// All, in the order of the columns.
+    pub const ALL: [Side; 4] = [Side::JouleFs, Side::MemFs, Side::Fuse2Fs, Side::Ext4];
+
+    /// As the column is headed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::JouleFs => "JouleFS",
+            Side::MemFs => "in-memory FUSE",
+            Side::Fuse2Fs => "fuse2fs",
+            Side::Ext4 => "kernel ext4, loop",
+        }
+    }
+}
+
+/// A mounted side.
+pub struct Running {
+    /// Where it is mounted.
+    pub root: PathBuf,
+    server: Option<Child>,
+}
+
+fn run(program: &str, args: &[&str]) -> Outcome<()> {
+    let output = Command::new(program).args(args).stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(format!("{program} {}: {}: {said}", args.join(" "), output.status).into())
+}
+
+fn is_mounted(root: &Path) -> bool {
+    let shown = format!(" {} ", root.display());
+    std::fs::read_to_string("/proc/self/mounts").is_ok_and(|m| m.contains(&shown))
+}
+
+/// Makes an image in `dir` and mounts it.
+///
+/// # Errors
+/// If a program that is needed is missing or fails.
+pub fn start(side: Side, dir: &Path) -> Outcome<Running> {
+    let root = dir.join("mnt");
+    std::fs::create_dir_all(&root)?;
+    let image = dir.join("image");
+    let _ = std::fs::remove_file(&image);
+    std::fs::File::create(&image)?.set_len(IMAGE)?;
+    let (at, place) = (path(&image)?, path(&root)?);
+    let server = match side {
+        Side::JouleFs => {
+            let dev = FileDevice::open(&image, Access::ReadWrite)?;
+            let options = f2fs::mkfs::Options { assume_zeroed: true, ..f2fs::mkfs::Options::modern() };
+            f2fs::mkfs::format(&dev, &RealClock::new(), &options)?;
+            Some(serve_from_another_process(&["serve-joulefs", at, place])?)
+        }
+        Side::MemFs => Some(serve_from_another_process(&["serve-memfs", place])?),
+        Side::Fuse2Fs | Side::Ext4 => {
+            // Tables are made now, not by a thread in the background of the measurement.
+            let lazy = "lazy_itable_init=0,lazy_journal_init=0";
+            run("mkfs.ext4", &["-q", "-F", "-E", lazy, at])?;
+            if side == Side::Ext4 {
+                run("mount", &["-o", "loop", at, place])?;
+                None
+            } else {
+                let mut command = Command::new("fuse2fs");
+                command.args([at, place, "-f", "-o", "allow_other,default_permissions"]);
+                Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+            }
+        }
+    };
+    let mut running = Running { root, server };
+    let since = Stopwatch::start();
+    while !is_mounted(&running.root) {
+        let gone = running.server.as_mut().map(Child::try_wait).transpose()?.flatten();
+        if gone.is_some() || since.elapsed() > Duration::from_secs(20) {
+            return Err(format!("{} does not mount", side.name()).into());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(running)
+}
+
+fn path(path: &Path) -> Outcome<&str> {
+    path.to_str().ok_or_else(|| "a path that is no text".into())
+}
+
+fn serve_from_another_process(args: &[&str]) -> Outcome<Child> {
+    let own = std::env::current_exe()?;
+    Ok(Command::new(own).args(args).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?)
+}
+
+impl Running {
+    /// Unmounts, and waits until the server has written its last.
+    ///
+    /// # Errors
+    /// If it cannot be unmounted, or its server fails.
+    pub fn stop(mut self) -> Outcome<()> {
+        run("umount", &[path(&self.root)?])?;
+        if let Some(mut server) = self.server.take() {
+            let status = server.wait()?;
+            if !status.success() {
+                return Err(format!("the server ended with {status}").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Only after a failure: leave neither a mount nor a server behind.
+        if let Some(server) = &mut self.server {
+            let _ = Command::new("umount").arg("-l").arg(&self.root).status();
+            let _ = server.kill();
+            let _ = server.wait();
+        } else if is_mounted(&self.root) {
+            let _ = Command::new("umount").arg("-l").arg(&self.root).status();
+        }
+    }
+}
+
+/// What the server processes do.
+///
+/// # Errors
+/// If the image cannot be mounted.
+pub fn serve(args: &[String]) -> Outcome<()> {
+    let (fs, dir, name): (Arc<dyn vfs::FileSystem>, &str, &str) = match args {
+        [what, image, dir] if what == "serve-joulefs" => {
+            let dev = Arc::new(FileDevice::open(image, Access::ReadWrite)?);
+            let clock = Arc::new(RealClock::new());
+            (f2fs::Volume::mount(dev, clock, f2fs::MountOptions::default())?, dir, image)
+        }
+        [what, dir] if what == "serve-memfs" => (Arc::new(MemFs::new(IMAGE)), dir, "memfs"),
+        _ => return Err("not a server's arguments".into()),
+    };
+    let options = fuse::MountOptions { fsname: name.into(), ..fuse::MountOptions::default() };
+    Ok(fuse::run_until_unmounted(fs, Path::new(dir), &options, || {})?)
+}

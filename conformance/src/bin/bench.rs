@@ -1,0 +1,88 @@
+//! Measures JouleFS beside other file systems (see `conformance::bench`) and writes `docs/benchmarks.md`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use joulefs_conformance::bench::report::{Comparison, document};
+use joulefs_conformance::bench::sides::{Side, serve, start};
+use joulefs_conformance::bench::{Outcome, in_process, rows};
+
+const USAGE: &str = "usage: bench [--passes N] [--mounts-only | --core-only] [--no-large-image] [--output FILE]
+
+Compares JouleFS with other file systems on images in memory (needs root, fuse3, fuse2fs, e2fsprogs),
+measures the core alone, prints both tables and writes them to FILE (docs/benchmarks.md).";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let done = match args.first().map(String::as_str) {
+        Some("serve-joulefs" | "serve-memfs") => serve(&args),
+        Some("mount-once") => match args.get(1) {
+            Some(image) => in_process::mount_once(Path::new(image)),
+            None => Err(USAGE.into()),
+        },
+        _ => measure(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("bench: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(args: &[String]) -> Outcome<()> {
+    let mut passes = 3;
+    let (mut mounts, mut core, mut large) = (true, true, true);
+    let mut output = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--passes" => passes = args.next().ok_or(USAGE)?.parse().map_err(|_| USAGE)?,
+            "--mounts-only" => core = false,
+            "--core-only" => mounts = false,
+            "--no-large-image" => large = false,
+            "--output" => output = PathBuf::from(args.next().ok_or(USAGE)?),
+            _ => return Err(USAGE.into()),
+        }
+    }
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("joulefs-bench-");
+    let dir = builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir())?;
+    let comparison = if mounts { Some(compare(dir.path(), passes)?) } else { None };
+    if let Some(comparison) = &comparison {
+        println!("{}", comparison.table());
+    }
+    let mut alone = Vec::new();
+    if core {
+        eprintln!("the core alone");
+        alone = in_process::all(passes, large.then_some(dir.path()))?;
+        println!("{}", joulefs_conformance::bench::report::in_process_table(&alone));
+    }
+    std::fs::write(&output, document(comparison.as_ref(), &alone, passes))?;
+    eprintln!("written to {}", output.display());
+    Ok(())
+}
+
+fn compare(dir: &Path, passes: usize) -> Outcome<Comparison> {
+    let mut all: Vec<(Side, Vec<Vec<rows::Row>>)> =
+        Side::ALL.iter().map(|side| (*side, Vec::new())).collect();
+    for pass in 1..=passes {
+        for (side, done) in &mut all {
+            eprintln!("pass {pass} of {passes}: {}", side.name());
+            let measured = start(*side, dir).and_then(|running| {
+                let rows = rows::all(&running.root)?;
+                running.stop()?;
+                Ok(rows)
+            });
+            match measured {
+                Ok(rows) => done.push(rows),
+                // Loop devices and fuse2fs are not everywhere; without ourselves there is nothing to tell.
+                Err(e) if *side != Side::JouleFs => eprintln!("{}: {e}", side.name()),
+                Err(e) => return Err(format!("{}: {e}", side.name()).into()),
+            }
+        }
+    }
+    all.retain(|(_, done)| !done.is_empty());
+    Ok(Comparison::of(&all))
+}

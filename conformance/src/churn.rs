@@ -1,0 +1,175 @@
+//! What does a volume in long use go through? Rounds of deleting, overwriting, appending, renaming and
+//! making files, with the volume kept as full as is asked.
+//!
+//! A round is a pure function of the rounds before it, so each of several writers that take turns
+//! knows, without asking, what the others left. The operations are the zoo's ([`crate::zoo::ZooOp`]),
+//! to be done by system calls or in process.
+//!
+//! Left out: times, owners and attributes, which the zoo has.
+
+use std::collections::BTreeMap;
+
+use device::Rng;
+
+use crate::zoo::{RenameFlags, ZooOp};
+
+/// Directories that the files are spread over.
+const DIRECTORIES: u64 = 8;
+/// Longest file, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// The state after some rounds: every file and its size in bytes.
+struct Churn {
+    rng: Rng,
+    files: BTreeMap<Vec<u8>, u64>,
+    bytes: u64,
+    made: u64,
+    ops: Vec<ZooOp>,
+}
+
+/// The operations of round `round` (from 0), when every round leaves files of `budget` bytes together, counted
+/// in blocks of 4 KiB.
+pub fn round(seed: u64, budget: u64, round: u64) -> Vec<ZooOp> {
+    let mut churn = Churn {
+        rng: Rng::new(seed),
+        files: BTreeMap::new(),
+        bytes: 0,
+        made: 0,
+        ops: Vec::new(),
+    };
+    for d in 0..DIRECTORIES {
+        churn.ops.push(ZooOp::Mkdir { path: format!("d{d}").into_bytes(), perm: 0o755 });
+    }
+    for number in 0..=round {
+        if number > 0 {
+            churn.ops.clear();
+            churn.wear();
+        }
+        churn.fill_up(budget);
+    }
+    churn.ops
+}
+
+/// Bytes a file of `size` takes, with a share of its nodes.
+fn cost(size: u64) -> u64 {
+    size.div_ceil(4096) * 4096 + 4096 * (1 + size / (4096 * 900))
+}
+
+impl Churn {
+    fn below(&mut self, n: u64) -> u64 {
+        self.rng.below(n.max(1))
+    }
+
+    fn any_file(&mut self) -> Option<(Vec<u8>, u64)> {
+        let n = self.below(self.files.len() as u64);
+        let (path, size) = self.files.iter().nth(usize::try_from(n).ok()?)?;
+        Some((path.clone(), *size))
+    }
+
+    fn set(&mut self, path: Vec<u8>, size: u64) {
+        self.bytes += cost(size);
+        if let Some(old) = self.files.insert(path, size) {
+            self.bytes -= cost(old);
+        }
+    }
+
+    fn remove(&mut self, path: &[u8]) {
+        if let Some(old) = self.files.remove(path) {
+            self.bytes -= cost(old);
+        }
+    }
+
+    fn new_path(&mut self) -> Vec<u8> {
+        let n = self.made;
+        self.made += 1;
+        // Suffixes of the hot and the cold list, and none.
+        let suffix = ["", ".db", ".jpg", ".log"][(n % 4) as usize];
+        format!("d{}/f{n:06}{suffix}", self.below(DIRECTORIES)).into_bytes()
+    }
+
+    fn write(&mut self, path: &[u8], offset: u64, len: u64) {
+        let stream = self.rng.next_u64();
+        let len = usize::try_from(len).unwrap_or(0);
+        self.ops.push(ZooOp::Write { path: path.to_vec(), offset, len, stream });
+    }
+
+    /// A tenth of the files goes; of the others some are overwritten, cut, moved, synced.
+    fn wear(&mut self) {
+        for _ in 0..self.files.len() / 10 {
+            let Some((path, _)) = self.any_file() else { return };
+            self.remove(&path);
+            self.ops.push(ZooOp::Unlink { path });
+        }
+        for _ in 0..self.files.len() / 5 {
+            let Some((path, size)) = self.any_file() else { return };
+            match self.below(10) {
+                0 => {
+                    let size = self.below(size + 1);
+                    self.ops.push(ZooOp::Truncate { path: path.clone(), size });
+                    self.set(path, size);
+                }
+                1 => {
+                    let to = self.new_path();
+                    self.remove(&path);
+                    let flags = RenameFlags::empty();
+                    self.ops.push(ZooOp::Rename { from: path, to: to.clone(), flags });
+                    self.set(to, size);
+                }
+                2 => {
+                    if let Some((to, _)) = self.any_file().filter(|(to, _)| *to != path) {
+                        self.remove(&path);
+                        let flags = RenameFlags::empty();
+                        self.ops.push(ZooOp::Rename { from: path, to: to.clone(), flags });
+                        self.set(to, size);
+                    }
+                }
+                3 => self.ops.push(ZooOp::Fsync { path }),
+                _ => {
+                    let offset = self.below(size.max(1)) / 512 * 512;
+                    let len = (1 + self.below(40_000)).min(size - offset);
+                    self.write(&path, offset, len);
+                    if self.below(4) == 0 {
+                        self.ops.push(ZooOp::Fsync { path });
+                    }
+                }
+            }
+        }
+    }
+
+    fn fill_up(&mut self, budget: u64) {
+        loop {
+            let size = match self.below(10) {
+                0..5 => self.below(20_000),
+                5..9 => self.below(200_000),
+                _ => self.below(LONGEST),
+            };
+            if self.bytes + cost(size) > budget {
+                return;
+            }
+            let path = self.new_path();
+            self.ops.push(ZooOp::Create { path: path.clone(), perm: 0o644 });
+            self.write(&path, 0, size);
+            self.set(path, size);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memfs::MemFs;
+    use crate::zoo::in_process::perform;
+
+    #[test]
+    fn rounds_follow_one_another_and_keep_the_volume_full() {
+        let fs = MemFs::new(1 << 30);
+        for number in 0..5 {
+            let ops = round(3, 20 << 20, number);
+            assert!(ops.len() > 20, "{}", ops.len());
+            perform(&fs, &ops).expect("each round finds what the others left");
+            let free = vfs::FileSystem::statfs(&fs).expect("statfs").blocks_free;
+            let used = (1 << 30) - free * 4096;
+            assert!((15 << 20..=20 << 20).contains(&used), "{used}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What only a real mount can show: files without names, a full volume, locks, signals, clients at once.
+
+mod rig;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use device::{Access, FileDevice};
+use f2fs::mkfs::Options;
+use joulefs_conformance::oracle::tools::locate;
+use joulefs_conformance::oracle::tree::{Listing, assert_same, of_host, of_vfs};
+use joulefs_conformance::zoo::{self, Size, on_path, plan};
+use rig::*;
+use rustix::process::{Signal, getpid, kill_process};
+
+#[test]
+fn the_zoo_made_through_fuse_is_what_linux_finds() {
+    let mount = OnFuse::new(160, &Options::modern());
+    let root = mount.path("zoo");
+    fs::create_dir(&root).expect("a directory");
+    on_path::perform(&root, &plan(41, Size::Small)).expect("the zoo");
+    let through_fuse = of_host(&root, Listing::default()).expect("listed");
+    let (_work, image) = mount.end();
+    let run = kernel().run(&image, "treelist zoo >$OUT/tree").expect_ok();
+    run.assert_no_f2fs_complaints();
+    assert_same(("FUSE", &through_fuse), ("Linux", &printed(run.out(), "tree")));
+}
+
+#[test]
+fn a_file_without_a_name_lives_until_it_is_closed() {
+    let mount = OnFuse::new(64, &Options::default());
+    let free = || rustix::fs::statvfs(&mount.root).expect("statvfs").f_bfree;
+    let before = free();
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(mount.path("gone"))
+        .expect("created");
+    let mut data = vec![0; 8 << 20];
+    zoo::fill(1, 0, &mut data);
+    file.write_all(&data).expect("written");
+    file.sync_all().expect("synced");
+    fs::remove_file(mount.path("gone")).expect("removed");
+    file.sync_all().expect("a file without a name can be synced");
+    file.write_all(b"more").expect("written");
+    file.seek(SeekFrom::Start(0)).expect("back");
+    let mut found = Vec::new();
+    file.read_to_end(&mut found).expect("read");
+    assert!(found.starts_with(&data) && found.ends_with(b"more"));
+    assert_eq!(file.metadata().expect("stat").len(), data.len() as u64 + 4);
+    assert!(free() + 2000 < before);
+    drop(file);
+    // The kernel releases a file after close returned.
+    let mut patience = 1000;
+    while free() + 64 < before {
+        assert!(patience > 0, "{} of {before} blocks are free", free());
+        patience -= 1;
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    mount.end();
+}
+
+#[test]
+fn a_full_mount_says_so_and_can_be_emptied() {
+    let mount = OnFuse::new(64, &Options::default());
+    let data = vec![b'f'; 1 << 20];
+    for _ in 0..2 {
+        let mut files = 0;
+        let error = loop {
+            assert!(files < 100, "64 MiB hold 100 MiB");
+            let write = || -> std::io::Result<()> {
+                let mut file = File::create(mount.path(&format!("f{files}")))?;
+                file.write_all(&data)?;
+                file.sync_all()
+            };
+            match write() {
+                Ok(()) => files += 1,
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
+        assert!(files > 30, "only {files} MiB fit");
+        for i in 0..files {
+            assert!(fs::read(mount.path(&format!("f{i}"))).expect("read") == data, "file {i}");
+        }
+        for i in 0..=files {
+            match fs::remove_file(mount.path(&format!("f{i}"))) {
+                Err(e) if i < files || e.kind() != ErrorKind::NotFound => panic!("file {i}: {e}"),
+                _ => {}
+            }
+        }
+        File::open(&mount.root).expect("the root").sync_all().expect("synced");
+    }
+    mount.end();
+}
+
+#[test]
+fn a_mounted_image_cannot_be_mounted_again() {
+    let mount = OnFuse::new(64, &Options::default());
+    let again = FileDevice::open(&mount.image, Access::ReadWrite).err().expect("refused");
+    assert!(again.to_string().contains(mount.image.to_str().expect("plain")), "{again}");
+    let (_work, image) = mount.end();
+    drop(mount_rw(&image));
+}
+
+#[test]
+fn an_image_that_a_loop_device_holds_is_refused() {
+    let work = work_dir();
+    let image = work.path().join("volume.img");
+    format(&image, 64 * MIB, &Options::default());
+    let losetup = locate("losetup", "mount");
+    let attached = Command::new(&losetup).args(["-f", "--show"]).arg(&image).output().expect("losetup");
+    if !attached.status.success() {
+        println!("skipped: no loop device: {}", String::from_utf8_lossy(&attached.stderr).trim());
+        return;
+    }
+    let device = String::from_utf8_lossy(&attached.stdout).trim().to_owned();
+    let refused = FileDevice::open(&image, Access::ReadWrite).err();
+    let detached = Command::new(&losetup).arg("-d").arg(&device).status().expect("losetup");
+    assert!(detached.success());
+    let refused = refused.expect("an image that a loop device holds is refused");
+    assert!(refused.to_string().contains("loop"), "{refused}");
+}
+
+/// Signals reach every mount of this process that listens, so the tests that send some take turns.
+static SIGNALS: Mutex<()> = Mutex::new(());
+
+#[test]
+fn sigterm_leaves_a_clean_volume_with_everything_on_it() {
+    let _turn = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut mount = OnFuse::new(64, &Options::default());
+    mount.unmount_on_signals();
+    for i in 0..100 {
+        fs::write(mount.path(&format!("f{i}")), format!("text {i}")).expect("written");
+    }
+    kill_process(getpid(), Signal::TERM).expect("signalled");
+    let (_work, image) = mount.wait();
+    assert_clean(&image);
+    let tree = of_vfs(&*mount_ro(&image), Listing::default()).expect("listed");
+    assert_eq!(tree.lines().filter(|l| l.starts_with("/f")).count(), 100, "{tree}");
+}
+
+#[test]
+fn clients_at_once_do_not_disturb_each_other() {
+    let mount = OnFuse::new(256, &Options::default());
+    std::thread::scope(|scope| {
+        for client in 0..4_u64 {
+            let root = mount.path(&format!("c{client}"));
+            scope.spawn(move || {
+                fs::create_dir(&root).expect("a directory");
+                let shared = OpenOptions::new()
+                    .read(true)
+                    .write(true)
+                    .create(true)
+                    .truncate(false)
+                    .open(root.join("../shared"))
+                    .expect("opened");
+                let mut block = [0; 4096];
+                let mut found = [0; 4096];
+                for i in 0..400_u64 {
+                    // Each its own blocks of one file, and its own small files.
+                    let at = (i * 4 + client) * 4096;
+                    zoo::fill(client, at, &mut block);
+                    shared.write_all_at(&block, at).expect("written");
+                    let name = root.join(format!("f{i}"));
+                    fs::write(&name, &block[..(i * 7 % 4096) as usize]).expect("written");
+                    if i % 5 == 0 {
+                        fs::rename(&name, root.join(format!("r{i}"))).expect("renamed");
+                    } else if i % 7 == 0 {
+                        fs::remove_file(&name).expect("removed");
+                    }
+                    if i % 50 == 0 {
+                        shared.sync_data().expect("synced");
+                    }
+                }
+                for i in 0..400_u64 {
+                    let at = (i * 4 + client) * 4096;
+                    zoo::fill(client, at, &mut block);
+                    shared.read_exact_at(&mut found, at).expect("read");
+                    assert!(found == block, "client {client}, block {i}");
+                }
+            });
+        }
+    });
+    let seen = of_host(&mount.root, Listing::default()).expect("listed");
+    let (_work, image) = mount.end();
+    let after = of_vfs(&*mount_ro(&image), Listing::default()).expect("listed");
+    assert_same(("mounted", &seen), ("on the image", &after));
+}

@@ -1,0 +1,65 @@
+//! One volume, nearly full, written by turns by us and by Linux.
+
+mod rig;
+
+use f2fs::mkfs::Options;
+use joulefs_conformance::churn::round;
+use joulefs_conformance::oracle::tools::Mkfs;
+use joulefs_conformance::oracle::tree::assert_same;
+use joulefs_conformance::zoo::in_process;
+use rig::*;
+use vfs::FileSystem;
+
+/// Plays `rounds` rounds from a volume just made; each side lists what the other left before it goes on.
+fn play(image: &std::path::Path, seed: u64, rounds: u64) {
+    let room = {
+        let volume = mount_rw(image);
+        let fs = volume.statfs().expect("statfs");
+        unmount(volume);
+        fs.blocks_available * u64::from(fs.block_size)
+    };
+    let budget = room / 10 * 9;
+    let mut left: Option<String> = None;
+    for number in 0..rounds {
+        let now = if number % 2 == 0 {
+            let volume = mount_rw(image);
+            if let Some(left) = &left {
+                assert_same(("Linux", left), ("ours", &list(&volume)));
+            }
+            in_process::perform(&*volume, &round(seed, budget, number))
+                .unwrap_or_else(|e| panic!("round {number}: {e}"));
+            let now = list(&volume);
+            unmount(volume);
+            now
+        } else {
+            let script = format!(
+                "{TREELIST} >$OUT/before; churn . {seed} {budget} {number}; sync; {TREELIST} >$OUT/after"
+            );
+            let run = kernel().run(image, &script).expect_ok();
+            run.assert_no_f2fs_complaints();
+            let left = left.as_deref().unwrap_or_default();
+            assert_same(("ours", left), ("Linux", &printed(run.out(), "before")));
+            printed(run.out(), "after")
+        };
+        assert_clean(image);
+        left = Some(now);
+    }
+}
+
+#[test]
+fn twenty_rounds_by_turns_on_a_volume_nine_tenths_full() {
+    let rounds = if deep() { 200 } else { 20 };
+    let work = work_dir();
+    let image = work.path().join("volume.img");
+    format(&image, 200 * MIB, &Options::modern());
+    play(&image, 31, rounds);
+}
+
+#[test]
+fn a_few_rounds_on_a_volume_of_theirs_with_large_sections() {
+    let work = work_dir();
+    let image = work.path().join("volume.img");
+    let mkfs = Mkfs { segments_per_section: Some(2), ..Mkfs::default() };
+    mkfs.format(&image, 160 * MIB).expect("mkfs.f2fs formats");
+    play(&image, 32, 4);
+}

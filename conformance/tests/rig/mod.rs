@@ -1,0 +1,209 @@
+//! Images, volumes and mounts that the system tests need, and the verdict of both checkers on an image.
+// Each test program uses its part.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::{Access, BlockDevice, FileDevice, Memory, RealClock};
+use f2fs::fsck::Report;
+use f2fs::{MountError, MountOptions, Volume};
+use fuse::Mounted;
+use joulefs_conformance::oracle::kernel::Kernel;
+use joulefs_conformance::oracle::tools::{Mkfs, assert_fsck_clean, fsck};
+use joulefs_conformance::oracle::tree::{Listing, of_vfs};
+use tempfile::TempDir;
+use vfs::FileSystem;
+
+pub const MIB: u64 = 1 << 20;
+
+/// Whether the long variants are asked for.
+pub fn deep() -> bool {
+    std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1")
+}
+
+/// A directory for one test's images: in memory where there is room, for no test asks for a real disk.
+pub fn work_dir() -> TempDir {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("joulefs-test-");
+    let shm = Path::new("/dev/shm");
+    let roomy = rustix::fs::statvfs(shm)
+        .is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) > 4 << 30);
+    if roomy { builder.tempdir_in(shm) } else { builder.tempdir() }.expect("a temporary directory")
+}
+
+/// The kernel, with the programs that list, fill and churn a tree.
+pub fn kernel() -> Kernel {
+    Kernel::new()
+        .program("treelist", env!("CARGO_BIN_EXE_treelist"))
+        .program("zoo", env!("CARGO_BIN_EXE_zoo"))
+        .program("churn", env!("CARGO_BIN_EXE_churn"))
+}
+
+/// What two readers of one image must agree on.
+pub const TREELIST: &str = "treelist --directory-sizes --blocks .";
+
+/// The ways `mkfs.f2fs` is asked to format.
+pub fn their_formats() -> [(&'static str, Mkfs); 4] {
+    let modern = [
+        "extra_attr",
+        "inode_checksum",
+        "sb_checksum",
+        "flexible_inline_xattr",
+        "inode_crtime",
+        "lost_found",
+        "compression",
+    ];
+    [
+        ("default", Mkfs::default()),
+        ("modern", Mkfs::with_features(modern)),
+        ("quota", Mkfs::with_features(["extra_attr", "project_quota", "quota"])),
+        (
+            "two segments per section",
+            Mkfs { segments_per_section: Some(2), ..Mkfs::default() },
+        ),
+    ]
+}
+
+/// The text a run of the kernel left in its `$OUT`.
+pub fn printed(out: &Path, name: &str) -> String {
+    std::fs::read_to_string(out.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+}
+
+/// Mounts whatever device.
+pub fn mount_device(dev: Arc<dyn BlockDevice>, read_only: bool) -> Result<Arc<Volume>, MountError> {
+    let options = MountOptions { read_only, ..MountOptions::default() };
+    Volume::mount(dev, Arc::new(RealClock::new()), options)
+}
+
+/// Mounts an image file for reading and writing.
+#[track_caller]
+pub fn mount_rw(image: &Path) -> Arc<Volume> {
+    let dev = FileDevice::open(image, Access::ReadWrite).unwrap_or_else(|e| panic!("{e}"));
+    mount_device(Arc::new(dev), false).unwrap_or_else(|e| panic!("{}: {e}", image.display()))
+}
+
+/// Mounts an image file for reading alone.
+#[track_caller]
+pub fn mount_ro(image: &Path) -> Arc<Volume> {
+    let dev = device::open_image(image, Access::ReadOnly).unwrap_or_else(|e| panic!("{e}"));
+    mount_device(dev, true).unwrap_or_else(|e| panic!("{}: {e}", image.display()))
+}
+
+/// Everything two readers of one image must agree on.
+#[track_caller]
+pub fn list(volume: &Volume) -> String {
+    of_vfs(volume, Listing::of_one_image()).unwrap_or_else(|e| panic!("cannot list: {e}"))
+}
+
+/// The listing of an image in memory, mounted for reading.
+#[track_caller]
+pub fn list_memory(memory: Memory) -> String {
+    list(&mount_device(Arc::new(memory), true).unwrap_or_else(|e| panic!("{e}")))
+}
+
+/// Makes an image with our own mkfs.
+#[track_caller]
+pub fn format(image: &Path, bytes: u64, options: &f2fs::mkfs::Options) {
+    let dev = FileDevice::create(image, bytes).unwrap_or_else(|e| panic!("{e}"));
+    f2fs::mkfs::format(&dev, &RealClock::new(), options).unwrap_or_else(|e| panic!("{e}"));
+    dev.flush(device::Tag::default()).expect("flushed");
+}
+
+/// Our checker's report.
+#[track_caller]
+pub fn our_fsck(image: &Path) -> Report {
+    let dev = FileDevice::open(image, Access::ReadOnly).unwrap_or_else(|e| panic!("{e}"));
+    f2fs::fsck::check(&dev, &f2fs::fsck::Options::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Demands that an image is without fault for our checker and for `fsck.f2fs`, and was unmounted.
+#[track_caller]
+pub fn assert_clean(image: &Path) {
+    let report = our_fsck(image);
+    assert!(report.is_clean(), "our fsck on {}:\n{report}", image.display());
+    assert!(report.clean_unmount, "{}: not unmounted", image.display());
+    assert!(assert_fsck_clean(image).unmounted());
+}
+
+/// Demands that an image that was not unmounted is without fault for both checkers.
+#[track_caller]
+pub fn assert_sound(image: &Path) {
+    let report = our_fsck(image);
+    assert!(report.is_clean(), "our fsck on {}:\n{report}", image.display());
+    let verdict = fsck(image);
+    assert!(verdict.clean(), "fsck.f2fs on {}:\n{}", image.display(), verdict.output);
+}
+
+/// Unmounts a volume nobody else holds, so that its image is free.
+#[track_caller]
+pub fn unmount(volume: Arc<Volume>) {
+    volume.unmount().unwrap_or_else(|e| panic!("unmount: {e}"));
+    assert!(Arc::into_inner(volume).is_some(), "somebody still holds the volume");
+}
+
+/// A volume of ours on a real FUSE mount.
+pub struct OnFuse {
+    pub work: TempDir,
+    pub image: PathBuf,
+    pub root: PathBuf,
+    mounted: Mounted,
+}
+
+impl OnFuse {
+    /// Formats `mib` MiB as `options` say and mounts them.
+    pub fn new(mib: u64, options: &f2fs::mkfs::Options) -> Self {
+        let work = work_dir();
+        let image = work.path().join("volume.img");
+        format(&image, mib * MIB, options);
+        Self::mount(work, image)
+    }
+
+    /// Mounts an image.
+    pub fn mount(work: TempDir, image: PathBuf) -> Self {
+        let root = work.path().join("mnt");
+        if !root.is_dir() {
+            std::fs::create_dir(&root).expect("a directory to mount on");
+        }
+        let options = fuse::MountOptions {
+            fsname: image.to_str().expect("a plain path").to_owned(),
+            dev: true,
+            suid: true,
+            ..fuse::MountOptions::default()
+        };
+        let mounted =
+            fuse::mount(mount_rw(&image), &root, &options).unwrap_or_else(|e| panic!("{e}"));
+        OnFuse { work, image, root, mounted }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Makes SIGTERM, SIGINT and SIGHUP to this process unmount.
+    pub fn unmount_on_signals(&mut self) {
+        self.mounted.unmount_on_signals().expect("signals are heard");
+    }
+
+    /// Waits for an end that something else brings about.
+    pub fn wait(self) -> (TempDir, PathBuf) {
+        self.mounted.wait().unwrap_or_else(|e| panic!("{e}"));
+        (self.work, self.image)
+    }
+
+    /// Unmounts; both checkers must be content.
+    #[track_caller]
+    pub fn end(self) -> (TempDir, PathBuf) {
+        // A test beside this one that is just starting a program holds copies of all descriptors for
+        // a moment.
+        let mut tries = 0;
+        while let Err(e) = self.mounted.unmount() {
+            tries += 1;
+            assert!(tries < 1000, "{e}");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let (work, image) = self.wait();
+        assert_clean(&image);
+        (work, image)
+    }
+}

@@ -1,0 +1,323 @@
+//! Their writer, our reader: volumes by `mkfs.f2fs`, `sload.f2fs` and Linux read as Linux reads them.
+
+mod rig;
+
+use std::io::{Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::{Access, BlockDevice, FileDevice, Lba, Memory, Tag};
+use joulefs_conformance::oracle::kernel::Ending;
+use joulefs_conformance::oracle::tools::{Mkfs, Sload};
+use joulefs_conformance::oracle::tree::assert_same;
+use joulefs_conformance::zoo::{Size, on_path, plan};
+use rig::*;
+use sha2::{Digest, Sha256};
+use vfs::{FileKind, FileSystem};
+
+/// What Linux finds on an image it may not touch.
+fn listed_by_linux(image: &Path) -> String {
+    let script = format!("{TREELIST} >$OUT/tree");
+    let run = kernel().read_only().run(image, &script).expect_ok();
+    printed(run.out(), "tree")
+}
+
+#[test]
+fn what_sload_put_there_reads_as_linux_reads_it() {
+    let work = work_dir();
+    let tree = work.path().join("tree");
+    std::fs::create_dir(&tree).expect("a directory");
+    on_path::perform(&tree, &plan(11, Size::Small)).expect("the zoo on the host");
+    for (name, mkfs) in their_formats() {
+        let image = work.path().join("volume.img");
+        mkfs.format(&image, 160 * MIB).expect("mkfs.f2fs formats");
+        let sload = Sload { preserve_owner: true, ..Sload::default() };
+        sload.fill(&image, &tree).expect("sload.f2fs");
+        let ours = list(&mount_ro(&image));
+        assert!(ours.lines().count() > 1000, "{name}: {} lines", ours.lines().count());
+        assert_same((name, &ours), ("Linux", &listed_by_linux(&image)));
+    }
+}
+
+/// An image that Linux filled with the zoo, and what Linux says is on it.
+fn zoo_by_linux(dir: &Path, mkfs: &Mkfs, mib: u64, size: &str) -> (PathBuf, String) {
+    let image = dir.join("volume.img");
+    mkfs.format(&image, mib * MIB).expect("mkfs.f2fs formats");
+    // Listed by a second boot: what the first still holds in memory would hide what it wrote.
+    kernel().run(&image, &format!("zoo . 12 {size}")).expect_ok();
+    let linux = listed_by_linux(&image);
+    (image, linux)
+}
+
+#[test]
+fn what_linux_wrote_reads_as_linux_reads_it() {
+    for (name, mkfs) in their_formats() {
+        let work = work_dir();
+        let (image, linux) = zoo_by_linux(work.path(), &mkfs, 160, "small");
+        assert_same((name, &list(&mount_ro(&image))), ("Linux", &linux));
+        // Mounting for writing and doing nothing changes nothing anybody can see.
+        let volume = mount_rw(&image);
+        assert_same((name, &list(&volume)), ("Linux", &linux));
+        unmount(volume);
+        assert_clean(&image);
+        assert_same((name, &listed_by_linux(&image)), ("Linux before", &linux));
+    }
+}
+
+#[test]
+fn a_directory_of_fifty_thousand_names_reads_as_linux_reads_it() {
+    let work = work_dir();
+    let (image, linux) = zoo_by_linux(work.path(), &Mkfs::default(), 512, "full");
+    assert!(linux.lines().count() > 50_000);
+    assert_same(("ours", &list(&mount_ro(&image))), ("Linux", &linux));
+}
+
+/// Writes files until the power goes, and says of each, outside of the volume, when it is synced.
+const ACKNOWLEDGED: &str = r#"
+    mkdir old; i=0; while [ $i -lt 40 ]; do head -c $((i * 997)) /dev/zero | tr '\0' o >old/$i; i=$((i+1)); done
+    sync
+    i=0
+    while :; do
+        n=$((i % 40))
+        mkdir -p new/$n
+        { echo file $i; head -c $((i * 1313 % 150000)) /dev/zero | tr '\0' n; } >new/$n/$i
+        echo again $i >>old/$n
+        mv new/$n/$i new/$n/moved-$i
+        ln new/$n/moved-$i new/$n/link-$i
+        sync new/$n/moved-$i old/$n
+        echo never synced $i >lost-$i
+        [ $i -lt 3 ] || rm -f lost-$((i - 3))
+        mkdir $OUT/ack-$i
+        i=$((i+1))
+    done
+"#;
+
+#[test]
+fn what_linux_synced_before_a_cut_is_recovered_as_linux_recovers_it() {
+    let rounds = if deep() { 20 } else { 2 };
+    for round in 0..rounds {
+        let formats = their_formats();
+        let (name, mkfs) = &formats[round as usize % formats.len()];
+        let work = work_dir();
+        let image = work.path().join("volume.img");
+        mkfs.format(&image, 200 * MIB).expect("mkfs.f2fs formats");
+        let after = Duration::from_millis(1500 + 170 * round);
+        let cut = kernel().ending(Ending::CutAfter(after)).run(&image, ACKNOWLEDGED).expect_ok();
+        let acknowledged = (0..).take_while(|i| cut.out().join(format!("ack-{i}")).is_dir()).count();
+        assert!(acknowledged > 3, "{}", cut.describe());
+
+        let read_only = mount_ro(&image);
+        let before = std::fs::read(&image).expect("the image");
+        let recovered = list(&read_only);
+        for i in 0..acknowledged {
+            let path = format!("new/{}/moved-{i}", i % 40);
+            let content = read_path(&*read_only, &path);
+            let head = format!("file {i}\n");
+            let len = i * 1313 % 150_000;
+            assert!(
+                content.starts_with(head.as_bytes())
+                    && content.len() == head.len() + len
+                    && content[head.len()..].iter().all(|&b| b == b'n'),
+                "{name}: {path} was synced and is not as it was"
+            );
+        }
+        drop(read_only);
+        assert!(before == std::fs::read(&image).expect("the image"), "a read-only mount wrote");
+
+        // Linux on a copy, we on the original: both recover the same tree.
+        let copy = work.path().join("copy.img");
+        std::fs::copy(&image, &copy).expect("a copy");
+        kernel().run(&copy, "true").expect_ok();
+        assert_same((name, &recovered), ("Linux", &listed_by_linux(&copy)));
+        let volume = mount_rw(&image);
+        assert_same((name, &list(&volume)), ("read-only", &recovered));
+        unmount(volume);
+        assert_clean(&image);
+        assert_same(("Linux after our recovery", &listed_by_linux(&image)), ("ours", &recovered));
+    }
+}
+
+/// A file's content, by its path.
+fn read_path(fs: &dyn FileSystem, path: &str) -> Vec<u8> {
+    let mut ino = fs.root();
+    for name in path.split('/') {
+        let entry = fs.lookup(ino, name.as_bytes()).unwrap_or_else(|e| panic!("{path}: {e}"));
+        ino = entry.attr.ino;
+    }
+    let size = fs.getattr(ino).unwrap_or_else(|e| panic!("{path}: {e}")).size;
+    let mut content = vec![0; size as usize];
+    let n = fs.read(ino, 0, &mut content).unwrap_or_else(|e| panic!("{path}: {e}"));
+    content.truncate(n);
+    content
+}
+
+/// A volume with two checkpoints: the image, the tree at the first, the tree at the second.
+fn two_checkpoints(dir: &Path) -> (PathBuf, String, String) {
+    let image = dir.join("volume.img");
+    Mkfs::default().format(&image, 160 * MIB).expect("mkfs.f2fs formats");
+    let script = format!(
+        "zoo . 13 small; sync; {TREELIST} >$OUT/first; echo more >more; mv more evenmore; {TREELIST} >$OUT/second"
+    );
+    let run = kernel().run(&image, &script).expect_ok();
+    (image, printed(run.out(), "first"), printed(run.out(), "second"))
+}
+
+fn block(memory: &Memory, at: u64) -> Vec<u8> {
+    let mut bytes = vec![0; 4096];
+    memory.read(Lba(at), &mut bytes, Tag::default()).expect("read");
+    bytes
+}
+
+fn put(memory: &Memory, at: u64, bytes: &[u8]) {
+    memory.write(Lba(at), bytes, Tag::default()).expect("written");
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+#[test]
+fn either_superblock_and_either_pack_may_be_lost() {
+    let work = work_dir();
+    let (image, first, second) = two_checkpoints(work.path());
+    let whole = Memory::load(&image).expect("loaded");
+    assert_same(("ours", &list_memory(whole.fork())), ("Linux", &second));
+
+    for copy in [0, 1] {
+        let hurt = whole.fork();
+        put(&hurt, copy, &[0xa5; 4096]);
+        assert_same(("without a superblock", &list_memory(hurt)), ("Linux", &second));
+    }
+
+    // `cp_blkaddr` is at byte 80 of the superblock, which starts 1024 bytes into its block.
+    let cp = u64::from(word(&block(&whole, 0), 1024 + 80));
+    let packs = [cp, cp + 512];
+    let version = |at: u64| word(&block(&whole, at), 0);
+    let (older, newer) = if version(packs[0]) < version(packs[1]) { (packs[0], packs[1]) } else { (packs[1], packs[0]) };
+    let without_newer = whole.fork();
+    put(&without_newer, newer, &[0; 4096]);
+    assert_same(("older pack", &list_memory(without_newer)), ("Linux at its time", &first));
+    let without_older = whole.fork();
+    put(&without_older, older, &[0xff; 4096]);
+    assert_same(("newer pack", &list_memory(without_older)), ("Linux", &second));
+
+    // A pack whose tail did not make it counts as little as one without a head.
+    let torn = whole.fork();
+    let blocks = u64::from(word(&block(&whole, newer), 136));
+    assert!((3..512).contains(&blocks), "{blocks} blocks in a pack");
+    put(&torn, newer + blocks - 1, &[0; 4096]);
+    assert_same(("torn pack", &list_memory(torn)), ("Linux at its time", &first));
+
+    // Two packs of one version, as an interrupted repair leaves them.
+    let twins = whole.fork();
+    for i in 0..blocks {
+        put(&twins, older + i, &block(&whole, newer + i));
+    }
+    assert_same(("twins", &list_memory(twins)), ("Linux", &second));
+
+    let neither = whole.fork();
+    for at in packs {
+        put(&neither, at, &[0; 4096]);
+    }
+    let e = mount_device(Arc::new(neither), true).err().expect("nothing to mount");
+    assert!(matches!(e, f2fs::MountError::NoCheckpoint { .. }), "{e}");
+}
+
+/// Writes an image in Android's sparse format: runs of zero blocks are left out, runs of one word filled.
+fn write_simg(image: &Path, simg: &Path) -> std::io::Result<()> {
+    let bytes = std::fs::read(image)?;
+    let kind = |b: &[u8]| match b.chunks(4).all(|w| w == &b[..4]) {
+        true if b[..4] == [0; 4] => (0xcac3_u16, [0; 4]),
+        true => (0xcac2, [b[0], b[1], b[2], b[3]]),
+        false => (0xcac1, [0; 4]),
+    };
+    let mut chunks = Vec::new();
+    let mut count = 0_u32;
+    let blocks: Vec<&[u8]> = bytes.chunks(4096).collect();
+    for run in blocks.chunk_by(|a, b| kind(a) == kind(b)) {
+        let (tag, fill) = kind(run[0]);
+        let body: Vec<u8> = match tag {
+            0xcac1 => run.concat(),
+            0xcac2 => fill.to_vec(),
+            _ => Vec::new(),
+        };
+        chunks.write_all(&tag.to_le_bytes())?;
+        chunks.write_all(&[0; 2])?;
+        chunks.write_all(&(run.len() as u32).to_le_bytes())?;
+        chunks.write_all(&(12 + body.len() as u32).to_le_bytes())?;
+        chunks.write_all(&body)?;
+        count += 1;
+    }
+    let mut out = std::fs::File::create(simg)?;
+    out.write_all(&0xed26_ff3a_u32.to_le_bytes())?;
+    for half in [1_u16, 0, 28, 12] {
+        out.write_all(&half.to_le_bytes())?;
+    }
+    for n in [4096, blocks.len() as u32, count, 0] {
+        out.write_all(&n.to_le_bytes())?;
+    }
+    out.write_all(&chunks)
+}
+
+#[test]
+fn an_android_sparse_image_reads_as_the_image_it_stands_for() {
+    let work = work_dir();
+    let (image, linux) = zoo_by_linux(work.path(), &their_formats()[1].1, 160, "small");
+    let simg = work.path().join("volume.simg");
+    write_simg(&image, &simg).expect("a sparse image");
+    assert!(simg.metadata().expect("there").len() < image.metadata().expect("there").len());
+    assert_same(("ours", &list(&mount_ro(&simg))), ("Linux", &linux));
+    let refused = device::open_image(&simg, Access::ReadWrite).err().expect("refused");
+    assert!(refused.to_string().contains("simg2img"), "{refused}");
+}
+
+/// Every regular file below `ino`: path and SHA-256.
+fn hashes(fs: &dyn FileSystem, ino: vfs::Ino, path: &str, out: &mut Vec<(String, String)>) {
+    let mut names = Vec::new();
+    fs.readdir(ino, 0, &mut |e| {
+        names.push((String::from_utf8_lossy(e.name).into_owned(), e.kind));
+        vfs::Flow::Continue
+    })
+    .unwrap_or_else(|e| panic!("{path}: {e}"));
+    for (name, kind) in names.into_iter().filter(|(n, _)| n != "." && n != "..") {
+        let below = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+        let entry = fs.lookup(ino, name.as_bytes()).unwrap_or_else(|e| panic!("{below}: {e}"));
+        match kind {
+            FileKind::Directory => hashes(fs, entry.attr.ino, &below, out),
+            FileKind::Regular => {
+                let hash = Sha256::digest(read_path(fs, &below));
+                out.push((below, hash.iter().map(|b| format!("{b:02x}")).collect()));
+            }
+            _ => {}
+        }
+        fs.forget(entry.attr.ino, 1);
+    }
+}
+
+#[test]
+fn files_that_linux_compressed_read_as_linux_read_them() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures");
+    let work = work_dir();
+    let image = work.path().join("compressed.img");
+    let packed = std::fs::File::open(fixtures.join("compressed.img.zst")).expect("the fixture");
+    let mut bytes = Vec::new();
+    ruzstd::decoding::StreamingDecoder::new(packed)
+        .expect("zstd")
+        .read_to_end(&mut bytes)
+        .expect("its image");
+    std::fs::write(&image, bytes).expect("written");
+    let sums = std::fs::read_to_string(fixtures.join("compressed.sha256")).expect("the sums");
+    let expected: Vec<(&str, &str)> =
+        sums.lines().filter_map(|l| l.split_once("  ")).map(|(sum, path)| (path, sum)).collect();
+    assert!(expected.len() > 50);
+    let read_only = mount_ro(&image);
+    let volume_rw = FileDevice::open(&image, Access::ReadWrite).map(|_| ());
+    assert!(volume_rw.is_err(), "an image somebody reads is not written to");
+    let mut found = Vec::new();
+    hashes(&*read_only, read_only.root(), "", &mut found);
+    for (path, sum) in expected {
+        let ours = found.iter().find(|(p, _)| p == path).map(|(_, s)| s.as_str());
+        assert_eq!(ours, Some(sum), "{path}");
+    }
+}
