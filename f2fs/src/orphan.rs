@@ -1,12 +1,8 @@
 //! Inodes without a name: freed once nobody has them any more, at the latest by the next mount.
 
-use std::sync::Arc;
-
 use format::Ino;
-use format::inode::Inline;
 
 use crate::error::{Error, Result};
-use crate::inode::Inode;
 use crate::volume::Volume;
 
 impl Volume {
@@ -18,7 +14,7 @@ impl Volume {
                 Ok(inode) => {
                     let links = inode.node.inode(|r| r.i_links.get());
                     if links == 0 {
-                        self.free_orphan(&inode)?;
+                        self.remove_inode(&inode)?;
                     } else {
                         log::warn!("inode {ino}: on the list of orphans, but it has {links} links; kept");
                     }
@@ -30,30 +26,6 @@ impl Volume {
             }
             self.orphans.lock().remove(&ino);
         }
-        Ok(())
-    }
-
-    /// Frees an inode with all it has.
-    fn free_orphan(&self, inode: &Arc<Inode>) -> Result<()> {
-        {
-            let mut content = inode.content.write();
-            self.drop_contents(inode, &mut content);
-        }
-        let (mapped, xattr) = inode.node.inode(|r| {
-            use vfs::FileKind::{Directory, Regular, Symlink};
-            let mapped = matches!(inode.kind, Directory | Regular | Symlink)
-                && !r.inline().intersects(Inline::DATA | Inline::DENTRY);
-            (mapped, format::Nid(r.i_xattr_nid.get()))
-        });
-        if mapped {
-            self.free_from(&inode.node, 0)?;
-        }
-        if xattr.0 != 0 {
-            let node = self.node(xattr)?;
-            self.free_node(&node, false)?;
-        }
-        self.free_node(&inode.node, true)?;
-        self.inodes.drop_inode(inode.ino);
         Ok(())
     }
 }

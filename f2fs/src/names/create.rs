@@ -259,6 +259,8 @@ impl Volume {
             return Err(vfs::Error::TooManyLinks.into());
         }
         self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind)?;
+        // Its old name may be given to another file before this one is durable.
+        self.renamed.lock().insert(inode.ino);
         let now = self.now();
         if self.add_links(&inode, 1) == 1 {
             // It had no name: this one is what roll-forward may restore.

@@ -152,6 +152,40 @@ impl Segments {
         Ok(())
     }
 
+    /// Keeps a block that is not valid from being overwritten before the next checkpoint.
+    pub fn hold(&mut self, addr: BlockAddr) -> Result<()> {
+        let (seg, off) = self.place(addr)?;
+        if !self.table.is_valid(seg, off) {
+            self.table.hold(seg, off);
+        }
+        Ok(())
+    }
+
+    /// Lets a log with held blocks ahead of it in its segment fill the holes between them.
+    pub fn avoid_held(&mut self, log: LogType) -> Result<()> {
+        let l = &self.logs[log.index()];
+        let (seg, next) = (l.seg, l.next);
+        if (next..512).all(|off| self.table.next_hole(seg, off) == off) {
+            return Ok(());
+        }
+        let l = &mut self.logs[log.index()];
+        l.threaded = true;
+        l.next = self.table.next_hole(seg, next);
+        if l.is_full() { self.roll(log) } else { Ok(()) }
+    }
+
+    /// Who owns a block, as its segment's summary has it.
+    pub fn owner(&self, addr: BlockAddr) -> Result<Summary> {
+        let (seg, off) = self.place(addr)?;
+        Ok(match self.logs.iter().find(|l| l.seg == seg) {
+            Some(l) => format::summary::get(&l.summary, off.into()),
+            None => {
+                let block = self.summaries.load(&*self.dev, &self.sb, seg)?;
+                format::summary::get(&block, off.into())
+            }
+        })
+    }
+
     /// Segment and offset of a main-area block.
     pub fn place(&self, addr: BlockAddr) -> Result<(SegNo, u16)> {
         self.sb

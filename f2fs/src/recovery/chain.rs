@@ -1,0 +1,109 @@
+//! Which nodes were written since the checkpoint?
+//!
+//! The warm node log is a chain: it begins at the log's next free block, each node's footer names
+//! the next, and it ends at the first block that does not carry the checkpoint's version. A block
+//! that carries it but makes no sense (torn by the power cut) ends it too: whatever came after was
+//! not promised, since an fsync returns only when everything before it is whole.
+
+use format::checkpoint::{Checkpoint, CpFlags};
+use format::inode::{self, Inline, RawInode};
+use format::node::{self, ADDRS_PER_BLOCK, Footer, NodeKind};
+use format::sit::LogType;
+use format::superblock::Features;
+use format::{Block, BlockAddr, Ino, Nid};
+use rustc_hash::FxHashSet;
+
+use crate::error::Result;
+use crate::volume::Volume;
+
+/// One node of the chain.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Link {
+    pub(super) addr: BlockAddr,
+    pub(super) nid: Nid,
+    pub(super) ino: Ino,
+    pub(super) is_inode: bool,
+    pub(super) fsync: bool,
+    pub(super) dentry: bool,
+}
+
+/// True if a node was written under this checkpoint (kernel `is_recoverable_dnode`).
+fn is_of(cp: &Checkpoint, f: &Footer) -> bool {
+    if cp.flags.contains(CpFlags::NOCRC_RECOVERY) {
+        return f.cp_ver as u32 == cp.version as u32;
+    }
+    let crc = if cp.flags.contains(CpFlags::CRC_RECOVERY) { u64::from(cp.crc) << 32 } else { 0 };
+    f.cp_ver == cp.version | crc
+}
+
+/// The address slots of a node that maps file blocks, with their numbers; none for other nodes.
+pub(super) fn addresses(features: Features, block: &Block) -> Vec<(u32, BlockAddr)> {
+    match node::kind_of(node::footer(block).offset) {
+        NodeKind::Inode => {
+            let raw = RawInode::of(block);
+            if raw.inline().intersects(Inline::DATA | Inline::DENTRY) {
+                return Vec::new();
+            }
+            let Ok(d) = raw.divide(features) else { return Vec::new() };
+            (0..d.direct_slots()).map(|i| (i, raw.addr(d, i))).collect()
+        }
+        NodeKind::Direct { .. } => {
+            (0..ADDRS_PER_BLOCK).map(|i| (i, BlockAddr(node::word(block, i as usize)))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Volume {
+    /// The chain since the checkpoint.
+    pub(super) fn chain(&self) -> Result<Vec<Link>> {
+        let pack = self.cp.read();
+        let cp = &pack.checkpoint;
+        let mut at = {
+            let seg = self.seg.lock();
+            let log = &seg.logs[LogType::WarmNode.index()];
+            self.sb.seg_start(log.seg).plus(log.next.into())
+        };
+        let mut seen = FxHashSet::default();
+        let mut out = Vec::new();
+        while self.sb.locate(at).is_some() && seen.insert(at) {
+            if self.seg.lock().is_valid(at) {
+                break; // part of the checkpoint: nothing can have been written there since
+            }
+            let block = self.read_link(at)?;
+            let f = node::footer(&block);
+            if !is_of(cp, &f) {
+                break;
+            }
+            if !self.makes_sense(&block, &f) {
+                log::warn!("node {} at block {at}: torn; what was written after it is not replayed", f.nid);
+                break;
+            }
+            let is_inode = f.nid == f.ino.nid();
+            out.push(Link { addr: at, nid: f.nid, ino: f.ino, is_inode, fsync: f.fsync, dentry: f.dentry });
+            at = f.next;
+        }
+        Ok(out)
+    }
+
+    fn makes_sense(&self, block: &Block, f: &Footer) -> bool {
+        let max = self.sb.max_nid();
+        let numbers = (1..max).contains(&f.nid.0) && (1..max).contains(&f.ino.0);
+        let is_inode = f.nid == f.ino.nid();
+        let place = match node::kind_of(f.offset) {
+            NodeKind::Inode => {
+                is_inode
+                    && inode::verify_checksum(self.sb.features, self.checksum_seed, block).is_ok()
+                    && RawInode::of(block).divide(self.sb.features).is_ok()
+            }
+            NodeKind::Nothing => false,
+            _ => !is_inode,
+        };
+        numbers
+            && place
+            && (!f.fsync
+                || addresses(self.sb.features, block)
+                    .iter()
+                    .all(|(_, a)| !a.is_real() || self.sb.locate(*a).is_some()))
+    }
+}

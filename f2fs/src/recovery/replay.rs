@@ -1,0 +1,225 @@
+//! An inode and its contents from one node of the chain.
+//!
+//! Fields are copied, slots compared: where the chain has another address, the block it names is
+//! taken over where it lies, and the block the checkpoint had there is given up. Nodes are not taken
+//! over; they are changed in memory and written anew.
+
+use std::sync::Arc;
+
+use format::inode::{Advise, Inline, RawInode};
+use format::node::{self, FOOTER, NodeKind, XATTR_NODE_OFFSET};
+use format::sit::LogType;
+use format::summary::Summary;
+use format::{Block, BlockAddr, Nid};
+
+use super::chain::{Link, addresses};
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::node::map::{Lookup, Place, addr_in, set_addr_in};
+use crate::volume::Volume;
+
+const BLOCK: u64 = 4096;
+
+impl Volume {
+    /// An inode the checkpoint does not know: made with its number, empty.
+    pub(super) fn recover_new(&self, link: &Link, src: &Block) -> Result<()> {
+        self.nat.claim(link.nid, link.ino)?;
+        self.space.take_node(true)?;
+        let mut bytes = Box::new(*src);
+        {
+            let raw = RawInode::of_mut(&mut bytes);
+            let d = self.division(raw)?;
+            raw.i_size = 0.into();
+            raw.i_blocks = 1.into();
+            raw.i_links = 1.into();
+            raw.i_xattr_nid = 0.into();
+            raw.i_nid = [0.into(); 5];
+            raw.forget_extent();
+            raw.i_inline &= !(Inline::DATA | Inline::DATA_EXIST).bits();
+            for slot in 0..d.direct_slots() {
+                raw.set_addr(d, slot, BlockAddr::NULL);
+            }
+        }
+        let node = self.nodes.insert(link.nid, link.ino, bytes);
+        self.edit(&node, |_| ());
+        Ok(())
+    }
+
+    /// Brings an inode to the state one of its nodes in the chain records.
+    pub(super) fn replay_link(&self, inode: &Arc<Inode>, src: &Block) -> Result<()> {
+        let base = match node::kind_of(node::footer(src).offset) {
+            NodeKind::Inode => {
+                self.replay_inode(inode, src)?;
+                0
+            }
+            NodeKind::Xattr => return self.replay_xattr(inode, src),
+            NodeKind::Direct { first } => {
+                let direct = inode.node.inode(|r| self.division(r))?.direct_slots();
+                u64::from(direct) + first
+            }
+            _ => return Ok(()),
+        };
+        let slots = addresses(self.sb.features, src);
+        if !slots.is_empty() && !inode.node.inode(|r| r.inline().contains(Inline::DATA)) {
+            self.replay_slots(inode, base, &slots)?;
+        }
+        Ok(())
+    }
+
+    fn replay_inode(&self, inode: &Arc<Inode>, src: &Block) -> Result<()> {
+        let new = RawInode::of(src);
+        let d = self.division(new)?;
+        let (had, inline, size, xattr) = inode.node.inode(|r| {
+            Ok::<_, Error>((self.division(r)?, r.inline(), r.i_size.get(), Nid(r.i_xattr_nid.get())))
+        })?;
+        if had != d {
+            return Err(Error::corrupt(format_args!(
+                "inode {}: synced with its address words divided as {d:?}, the checkpoint has {had:?}",
+                inode.ino
+            )));
+        }
+        let (was_inline, is_inline) = (inline.contains(Inline::DATA), new.inline().contains(Inline::DATA));
+        let shrunk = new.i_size.get() < size && !new.advise().contains(Advise::KEEP_SIZE);
+        if !was_inline && is_inline {
+            self.free_from(&inode.node, 0)?;
+        } else if !was_inline && shrunk {
+            self.free_from(&inode.node, new.i_size.get().div_ceil(BLOCK))?;
+        }
+        if xattr.0 != 0 && new.i_xattr_nid.get() == 0 {
+            let node = self.node(xattr)?;
+            self.free_node(&node, false)?;
+            self.edit_inode(&inode.node, |r| {
+                r.i_xattr_nid = 0.into();
+                r.i_blocks = r.i_blocks.get().saturating_sub(1).into();
+            });
+        }
+        self.edit(&inode.node, |b| {
+            if is_inline {
+                b[d.inline_area()].copy_from_slice(&src[d.inline_area()]);
+            } else if was_inline {
+                b[d.inline_area()].fill(0);
+            }
+            b[d.xattr_area()].copy_from_slice(&src[d.xattr_area()]);
+            let r = RawInode::of_mut(b);
+            r.i_mode = new.i_mode;
+            r.i_advise = new.i_advise;
+            r.i_inline = new.i_inline;
+            r.i_uid = new.i_uid;
+            r.i_gid = new.i_gid;
+            r.i_size = new.i_size;
+            (r.i_atime, r.i_atime_nsec) = (new.i_atime, new.i_atime_nsec);
+            (r.i_ctime, r.i_ctime_nsec) = (new.i_ctime, new.i_ctime_nsec);
+            (r.i_mtime, r.i_mtime_nsec) = (new.i_mtime, new.i_mtime_nsec);
+            r.i_flags = new.i_flags;
+            r.i_current_depth = new.i_current_depth;
+            // Extra attributes are the first words of the address area.
+            let extra = d.extra as usize;
+            r.i_addr[..extra].copy_from_slice(&new.i_addr[..extra]);
+            r.forget_extent();
+        });
+        Ok(())
+    }
+
+    fn replay_xattr(&self, inode: &Arc<Inode>, src: &Block) -> Result<()> {
+        let nid = inode.node.inode(|r| Nid(r.i_xattr_nid.get()));
+        let node = if nid.0 == 0 {
+            let n = self.new_node(&inode.node, XATTR_NODE_OFFSET)?;
+            self.edit_inode(&inode.node, |r| r.i_xattr_nid = n.nid.0.into());
+            n
+        } else {
+            self.node(nid)?
+        };
+        self.edit(&node, |b| b[..FOOTER].copy_from_slice(&src[..FOOTER]));
+        Ok(())
+    }
+
+    /// Takes over the addresses one node records for the file blocks from `base` on.
+    fn replay_slots(&self, inode: &Arc<Inode>, base: u64, slots: &[(u32, BlockAddr)]) -> Result<()> {
+        let any = slots.iter().any(|(_, a)| *a != BlockAddr::NULL);
+        let place = match any {
+            true => self.make(&inode.node, base)?,
+            false => match self.find(&inode.node, base)? {
+                Lookup::At(p) => p,
+                Lookup::HoleUntil(_) => return Ok(()),
+            },
+        };
+        let keep_size = inode.node.inode(|r| r.advise().contains(Advise::KEEP_SIZE));
+        for &(slot, want) in slots {
+            if place.addr(self, slot) == want || want == BlockAddr::COMPRESS {
+                continue;
+            }
+            let end = (base + u64::from(slot) + 1) * BLOCK;
+            if want != BlockAddr::NULL && !keep_size && inode.size() <= end - BLOCK {
+                self.edit_inode(&inode.node, |r| r.i_size = end.into());
+            }
+            self.replay_slot(inode, &place, slot, want)?;
+        }
+        Ok(())
+    }
+
+    fn replay_slot(&self, inode: &Arc<Inode>, place: &Place, slot: u32, want: BlockAddr) -> Result<()> {
+        if want.is_real() && self.seg.lock().is_valid(want) {
+            // Another slot of an earlier node in the chain has it; a later one took it over.
+            self.evict(want)?;
+        }
+        let have = place.addr(self, slot);
+        let age = self.mounted_seconds();
+        if have.is_real() {
+            self.seg.lock().invalidate(have, age)?;
+        }
+        match (have == BlockAddr::NULL, want == BlockAddr::NULL) {
+            (true, false) => {
+                self.space.take(1)?;
+                self.add_blocks(&inode.node, 1);
+            }
+            (false, true) => {
+                self.space.give(1);
+                self.add_blocks(&inode.node, -1);
+            }
+            _ => {}
+        }
+        if want.is_real() {
+            let version = self.nat.get(place.node.nid)?.version;
+            let owner = Summary { nid: place.node.nid, version, slot: slot as u16 };
+            self.seg.lock().adopt(want, LogType::WarmData, owner, age)?;
+        }
+        self.set_slot(place, slot, want);
+        Ok(())
+    }
+
+    fn set_slot(&self, place: &Place, slot: u32, to: BlockAddr) {
+        let mut bytes = place.node.write();
+        set_addr_in(self, &place.node, &mut bytes, slot, to);
+        self.nodes.mark_dirty(&place.node);
+    }
+
+    /// Takes a block away from the slot that has it now (kernel `check_index_in_prev_nodes`).
+    fn evict(&self, addr: BlockAddr) -> Result<()> {
+        let owner = self.seg.lock().owner(addr)?;
+        let nobody = || {
+            Error::corrupt(format_args!(
+                "block {addr}: synced contents, but the segment table has it for node {} slot {}",
+                owner.nid, owner.slot
+            ))
+        };
+        let node = self.node(owner.nid).map_err(|e| match e {
+            Error::Device(_) => e,
+            _ => nobody(),
+        })?;
+        let slot = u32::from(owner.slot);
+        let here = {
+            let bytes = node.read();
+            addresses(self.sb.features, &bytes).get(slot as usize).is_some_and(|(_, a)| *a == addr)
+                && addr_in(self, &node, &bytes, slot) == addr
+        };
+        if !here {
+            return Err(nobody());
+        }
+        let holder = self.node(node.ino.nid())?;
+        self.set_slot(&Place { node, slot, slots: slot + 1 }, slot, BlockAddr::NULL);
+        self.seg.lock().invalidate(addr, self.mounted_seconds())?;
+        self.space.give(1);
+        self.add_blocks(&holder, -1);
+        Ok(())
+    }
+}
