@@ -1,0 +1,172 @@
+//! What fsync returned for is there after a power cut, at what it should cost.
+
+mod log_rig;
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use device::Loss;
+use joulefs_f2fs::mkfs::Options;
+use log_rig::*;
+use vfs::{FileSystem, RenameFlags};
+
+#[test]
+fn a_synced_new_file_has_its_name_and_contents_after_a_power_cut() {
+    for options in [Options::default(), Options::modern()] {
+        for len in [10, 5000, 3 << 20, 9 << 20] {
+            let dev = power_cut(&formatted(128, &options));
+            let vol = mount(dev.clone());
+            let data = pattern(1, len);
+            let ino = new_file(&vol, vol.root(), "kept");
+            write(&vol, ino, 0, &data);
+            let before = vol.counters.checkpoints.load(Relaxed);
+            vol.fsync(ino, false).unwrap();
+            assert_eq!(vol.counters.fast_fsyncs.load(Relaxed), 1, "{len} bytes");
+            assert_eq!(vol.counters.checkpoints.load(Relaxed), before);
+            let other = new_file(&vol, vol.root(), "lost");
+            write(&vol, other, 0, &data);
+            for loss in Loss::PLAIN {
+                recovered(&dev.image(loss), |vol| {
+                    let found = find(vol, "kept").expect("the synced file");
+                    assert!(read_all(vol, found) == data, "{len} bytes, {loss}");
+                });
+            }
+            assert_tools_clean(&dev.image(Loss::AllLost));
+        }
+    }
+}
+
+#[test]
+fn the_last_synced_state_of_a_file_is_what_comes_back() {
+    let dev = power_cut(&formatted(128, &Options::default()));
+    let vol = mount(dev.clone());
+    let ino = new_file(&vol, vol.root(), "f");
+    let mut model = pattern(2, 6 << 20);
+    write(&vol, ino, 0, &model);
+    vol.sync().unwrap();
+    let mut rng = device::Rng::new(3);
+    for round in 0..40u64 {
+        for _ in 0..rng.range(1..30) {
+            let at = rng.below(model.len() as u64 + 9000);
+            let data = pattern(round, rng.range(1..20_000) as usize);
+            write(&vol, ino, at, &data);
+            let (at, end) = (at as usize, at as usize + data.len());
+            model.resize(model.len().max(end), 0);
+            model[at..end].copy_from_slice(&data);
+        }
+        if round % 7 == 3 {
+            let size = rng.below(model.len() as u64);
+            let set = vfs::SetAttr { size: Some(size), ..Default::default() };
+            vol.setattr(ino, &set).unwrap();
+            model.truncate(size as usize);
+        }
+        vol.fsync(ino, round % 2 == 0).unwrap();
+        let image = dev.image(Loss::Random(round));
+        recovered(&image, |vol| {
+            assert!(read_all(vol, find(vol, "f").unwrap()) == model, "round {round}");
+        });
+    }
+    assert!(vol.counters.fast_fsyncs.load(Relaxed) > 20);
+}
+
+#[test]
+fn what_needs_a_checkpoint_gets_one() {
+    let dev = power_cut(&formatted(64, &Options::default()));
+    let vol = mount(dev.clone());
+    let root = vol.root();
+    let slow = || vol.counters.slow_fsyncs.load(Relaxed);
+    let f = new_file(&vol, root, "f");
+    vol.sync().unwrap();
+
+    vol.link(f, root, b"g").unwrap();
+    vol.fsync(f, false).unwrap();
+    assert_eq!(slow(), 1, "two names");
+
+    let d = vol.mkdir(ROOT, root, b"d", 0o755, 0).unwrap().attr.ino;
+    let inside = new_file(&vol, d, "inside");
+    vol.fsync(inside, false).unwrap();
+    assert_eq!(slow(), 2, "a directory no checkpoint knows");
+
+    vol.rename(ROOT, (d, b"inside"), (root, b"outside"), RenameFlags::empty()).unwrap();
+    vol.fsync(inside, false).unwrap();
+    assert_eq!(slow(), 3, "renamed");
+    write(&vol, inside, 0, b"settled again");
+    vol.fsync(inside, false).unwrap();
+    assert_eq!(slow(), 3, "its name is durable now");
+    recovered(&dev.image(Loss::AllLost), |vol| {
+        assert_eq!(read_all(vol, find(vol, "outside").unwrap()), b"settled again");
+        assert!(find(vol, "g").is_some());
+    });
+}
+
+#[test]
+fn a_new_file_under_the_old_name_of_a_renamed_one_costs_it_nothing() {
+    let dev = power_cut(&formatted(64, &Options::default()));
+    let vol = mount(dev.clone());
+    let root = vol.root();
+    for round in 0..3u8 {
+        let f = new_file(&vol, root, "tmp");
+        write(&vol, f, 0, &[round; 5000]);
+        vol.fsync(f, false).unwrap();
+        recovered(&dev.image(Loss::AllLost), |vol| {
+            assert_eq!(read_all(vol, find(vol, "tmp").expect("the new one")), [round; 5000]);
+            if round > 0 {
+                assert_eq!(read_all(vol, find(vol, "file").expect("the renamed one")), [round - 1; 5000]);
+            }
+        });
+        vol.rename(ROOT, (root, b"tmp"), (root, b"file"), RenameFlags::empty()).unwrap();
+    }
+}
+
+#[test]
+fn a_second_fsync_of_an_unchanged_file_writes_nothing() {
+    let dev = power_cut(&formatted(64, &Options::default()));
+    let vol = mount(dev.clone());
+    let f = new_file(&vol, vol.root(), "f");
+    write(&vol, f, 0, &[1; 9000]);
+    vol.fsync(f, false).unwrap();
+    let before = dev.write_count();
+    vol.fsync(f, false).unwrap();
+    assert_eq!(dev.write_count(), before);
+}
+
+#[test]
+fn a_deleted_file_synced_before_does_not_block_its_successor() {
+    let dev = power_cut(&formatted(64, &Options::default()));
+    let vol = mount(dev.clone());
+    let root = vol.root();
+    let a = new_file(&vol, root, "name");
+    write(&vol, a, 0, &[1; 9000]);
+    vol.fsync(a, false).unwrap();
+    vol.forget(a, 1);
+    vol.unlink(root, b"name").unwrap();
+    let b = new_file(&vol, root, "name");
+    write(&vol, b, 0, &[2; 100]);
+    vol.fsync(b, false).unwrap();
+    recovered(&dev.image(Loss::AllLost), |vol| {
+        assert_eq!(read_all(vol, find(vol, "name").unwrap()), [2; 100]);
+    });
+}
+
+#[test]
+fn extended_attributes_of_a_synced_file_come_back() {
+    for options in [Options::default(), Options::modern()] {
+        let dev = power_cut(&formatted(64, &options));
+        let vol = mount(dev.clone());
+        let f = new_file(&vol, vol.root(), "f");
+        vol.setxattr(f, b"user.small", b"1", vfs::XattrFlags::empty()).unwrap();
+        vol.setxattr(f, b"user.large", &[7; 2000], vfs::XattrFlags::empty()).unwrap();
+        vol.fsync(f, false).unwrap();
+        recovered(&dev.image(Loss::AllLost), |vol| {
+            let f = find(vol, "f").unwrap();
+            assert_eq!(vol.getxattr(f, b"user.small").unwrap(), b"1");
+            assert_eq!(vol.getxattr(f, b"user.large").unwrap(), [7; 2000]);
+        });
+        vol.removexattr(f, b"user.large").unwrap();
+        vol.fsync(f, false).unwrap();
+        recovered(&dev.image(Loss::AllLost), |vol| {
+            let f = find(vol, "f").unwrap();
+            assert_eq!(vol.getxattr(f, b"user.small").unwrap(), b"1");
+            assert!(vol.getxattr(f, b"user.large").is_err());
+        });
+    }
+}

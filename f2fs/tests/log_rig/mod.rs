@@ -1,0 +1,94 @@
+//! A mounted volume in memory, and its judges.
+#![allow(dead_code)] // each test takes what it needs
+
+use std::sync::Arc;
+
+use device::{BlockDevice, Memory, PowerCut, Time, VirtualClock};
+use joulefs_f2fs::mkfs::Options;
+use joulefs_f2fs::{MountOptions, Volume, fsck};
+use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
+
+pub const ROOT: Caller = Caller { uid: 0, gid: 0 };
+
+pub fn clock() -> Arc<VirtualClock> {
+    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
+}
+
+/// An empty volume of so many MiB.
+pub fn formatted(mib: u64, options: &Options) -> Memory {
+    let dev = Memory::new(mib * 256);
+    let options = Options { checkpoint_version: Some(7), uuid: Some([9; 16]), ..options.clone() };
+    joulefs_f2fs::mkfs::format(&dev, &*clock(), &options).unwrap();
+    dev
+}
+
+pub fn mount(dev: Arc<dyn BlockDevice>) -> Arc<Volume> {
+    Volume::mount(dev, clock(), MountOptions::default()).unwrap()
+}
+
+pub fn mount_copy(image: &Memory) -> Arc<Volume> {
+    mount(Arc::new(image.fork()))
+}
+
+pub fn new_file(vol: &Volume, parent: Ino, name: &str) -> Ino {
+    let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
+    vol.mknod(ROOT, parent, name.as_bytes(), &new).unwrap().attr.ino
+}
+
+pub fn write(vol: &Volume, ino: Ino, offset: u64, data: &[u8]) {
+    let n = vol.write(ino, offset, data, WriteFlags::empty()).unwrap();
+    assert_eq!(n, data.len(), "written short");
+}
+
+pub fn read_all(vol: &Volume, ino: Ino) -> Vec<u8> {
+    let size = vol.getattr(ino).unwrap().size as usize;
+    let mut out = vec![0; size];
+    assert_eq!(vol.read(ino, 0, &mut out).unwrap(), size);
+    out
+}
+
+pub fn find(vol: &Volume, name: &str) -> Option<Ino> {
+    match vol.lookup(vol.root(), name.as_bytes()) {
+        Ok(e) => Some(e.attr.ino),
+        Err(vfs::Error::NotFound) => None,
+        Err(e) => panic!("lookup of {name}: {e}"),
+    }
+}
+
+/// Bytes that differ by seed and place.
+pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut out = vec![0; len];
+    device::Rng::new(seed).fill(&mut out);
+    out
+}
+
+/// Our own checker finds nothing.
+pub fn assert_clean(dev: &dyn BlockDevice, when: &str) {
+    let report = fsck::check(dev, &fsck::Options::default()).unwrap();
+    let errors: Vec<_> = report.errors().take(10).collect();
+    assert!(report.is_clean(), "{when}: {errors:#?}");
+}
+
+/// `fsck.f2fs` finds nothing.
+pub fn assert_tools_clean(image: &Memory) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    image.save(&path).unwrap();
+    joulefs_conformance::oracle::tools::assert_fsck_clean(&path);
+}
+
+/// What a cut leaves is mounted, judged, looked at, and judged again after a clean end.
+pub fn recovered<T>(image: &Memory, look: impl FnOnce(&Volume) -> T) -> T {
+    assert_clean(image, "before recovery");
+    let dev = Arc::new(image.fork());
+    let vol = mount(dev.clone());
+    assert_clean(&*dev, "after recovery");
+    let out = look(&vol);
+    vol.unmount().unwrap();
+    assert_clean(&*dev, "after unmount");
+    out
+}
+
+pub fn power_cut(image: &Memory) -> Arc<PowerCut> {
+    Arc::new(PowerCut::new(image.fork()))
+}
