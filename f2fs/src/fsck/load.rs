@@ -1,4 +1,4 @@
-//! What do the superblock, the checkpoint and the tables say?
+//! What do the tables of a checkpoint say?
 //!
 //! Read straight from the device, nothing assumed to agree. Tables are read where they are asked for:
 //! an [`Image`] takes memory for the SIT of used segments and for bounded caches only.
@@ -7,253 +7,21 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use device::{BlockDevice, Lba};
-use format::checkpoint::{self, Checkpoint, CpFlags};
+use device::BlockDevice;
+use format::checkpoint::{Checkpoint, CpFlags};
 use format::nat::{self, NAT_ENTRIES, NatEntry};
 use format::sit::{self, LogType, SIT_ENTRIES};
-use format::summary::{self, Summary, SummaryKind};
-use format::superblock::{Features, RawSuperBlock, SuperBlock};
-use format::{BLOCK, BLOCKS_PER_SEG, Block, BlockAddr, Ino, Nid, SegNo, bits, node};
+use format::summary::{self, Summary};
+use format::superblock::SuperBlock;
+use format::{BLOCKS_PER_SEG, Block, BlockAddr, Ino, Nid, SegNo, bits, node};
 use rustc_hash::FxHashMap;
 
+use super::FsckError;
+use super::begin::{LogSummaries, checkpoint, log_summaries, pack_start, read_block, superblock};
 use super::report::{FindingKind as K, Pack, Report};
-use super::{FsckError, TAG};
 
 /// Blocks a cache of table blocks keeps (32 MiB) before it starts over.
 const CACHE: usize = 8192;
-
-/// Feature bits whose structures are understood.
-pub const KNOWN: Features = Features::ENCRYPT
-    .union(Features::ATOMIC_WRITE)
-    .union(Features::EXTRA_ATTR)
-    .union(Features::PRJQUOTA)
-    .union(Features::INODE_CHECKSUM)
-    .union(Features::FLEXIBLE_INLINE_XATTR)
-    .union(Features::QUOTA_INO)
-    .union(Features::INODE_CRTIME)
-    .union(Features::LOST_FOUND)
-    .union(Features::VERITY)
-    .union(Features::SB_CHKSUM)
-    .union(Features::CASEFOLD)
-    .union(Features::COMPRESSION);
-/// Feature bits that change what the structures mean in ways not understood.
-const REFUSED: Features = Features::BLKZONED
-    .union(Features::RO)
-    .union(Features::DEVICE_ALIAS)
-    .union(Features::PACKED_SSA);
-
-/// Reads one block.
-pub fn read_block(dev: &dyn BlockDevice, at: BlockAddr) -> Result<Box<Block>, FsckError> {
-    let mut b = Box::new([0; BLOCK]);
-    dev.read(Lba(u64::from(at.0)), &mut b[..], TAG)?;
-    Ok(b)
-}
-
-/// Both superblocks; the first lawful one counts, as for Linux.
-pub fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Result<SuperBlock, FsckError> {
-    if dev.blocks() < 2 {
-        return Err(FsckError::NotF2fs { first: None });
-    }
-    let blocks = [read_block(dev, BlockAddr(0))?, read_block(dev, BlockAddr(1))?];
-    let (sb, bad) = match (SuperBlock::check(&blocks[0]), SuperBlock::check(&blocks[1])) {
-        (Ok(a), Ok(_)) => {
-            let raw = |i: usize| &blocks[i][format::superblock::OFFSET..];
-            if let Some(offset) = raw(0).iter().zip(raw(1)).position(|(a, b)| a != b) {
-                report.add(K::SuperblockCopiesDiffer { offset });
-            }
-            (a, None)
-        }
-        (Ok(a), Err(error)) => (a, Some((1, error))),
-        (Err(error), Ok(b)) => (b, Some((0, error))),
-        (Err(error), Err(_)) => {
-            // A superblock that is F2FS's but of another shape is not a foreign device.
-            let ours = blocks.iter().any(|b| RawSuperBlock::of(b).magic.get() == format::superblock::MAGIC);
-            return Err(if ours {
-                FsckError::Superblock(error)
-            } else {
-                FsckError::NotF2fs { first: Some(error) }
-            });
-        }
-    };
-    if let Some((copy, error)) = bad {
-        report.add(K::SuperblockBad { copy, error });
-    }
-    let unknown = sb.features.difference(KNOWN);
-    if sb.devices > 1 {
-        return Err(FsckError::Unsupported { what: format!("a volume over {} devices", sb.devices) });
-    }
-    if sb.features.intersects(REFUSED) {
-        let names = sb.features.intersection(REFUSED).names().join(", ");
-        return Err(FsckError::Unsupported { what: format!("feature {names}") });
-    }
-    if !unknown.is_empty() {
-        report.add(K::UnknownFeatures { bits: unknown.bits() });
-    }
-    let needs = u64::from(sb.main.0) + u64::from(sb.main_segs) * u64::from(BLOCKS_PER_SEG);
-    if needs > dev.blocks() {
-        report.add(K::DeviceTooSmall { blocks: dev.blocks(), needs });
-    }
-    Ok(sb)
-}
-
-/// First block of a pack.
-pub fn pack_start(sb: &SuperBlock, pack: Pack) -> BlockAddr {
-    match pack {
-        Pack::First => sb.cp,
-        Pack::Second => sb.cp.plus(BLOCKS_PER_SEG),
-    }
-}
-
-/// Head and payload of a pack whose head and tail agree.
-fn pack(
-    dev: &dyn BlockDevice,
-    sb: &SuperBlock,
-    which: Pack,
-    report: &mut Report,
-) -> Result<Option<(u64, Vec<u8>)>, FsckError> {
-    let start = pack_start(sb, which);
-    let head = read_block(dev, start)?;
-    let parts = checkpoint::version(&head).and_then(|v| Ok((v, checkpoint::pack_blocks(&head)?)));
-    let (version, blocks) = match parts {
-        Ok(parts) => parts,
-        Err(error) => {
-            report.add(K::PackBad { pack: which, error });
-            return Ok(None);
-        }
-    };
-    let tail = read_block(dev, start.plus(blocks - 1))?;
-    match checkpoint::version(&tail) {
-        Ok(tail) if tail == version => {}
-        Ok(tail) => {
-            report.add(K::PackTorn { pack: which, head: version, tail });
-            return Ok(None);
-        }
-        Err(error) => {
-            report.add(K::PackBad { pack: which, error });
-            return Ok(None);
-        }
-    }
-    let mut bytes = head.to_vec();
-    for i in 1..=sb.cp_payload {
-        bytes.extend_from_slice(&read_block(dev, start.plus(i))?[..]);
-    }
-    Ok(Some((version, bytes)))
-}
-
-/// The checkpoint that counts: the newer of two whole packs, the first of equals.
-pub fn checkpoint(
-    dev: &dyn BlockDevice,
-    sb: &SuperBlock,
-    report: &mut Report,
-) -> Result<Option<(Pack, Checkpoint)>, FsckError> {
-    let first = pack(dev, sb, Pack::First, report)?;
-    let second = pack(dev, sb, Pack::Second, report)?;
-    let (which, bytes) = match (first, second) {
-        (Some(a), Some(b)) if b.0 > a.0 => (Pack::Second, b.1),
-        (Some(a), _) => (Pack::First, a.1),
-        (None, Some(b)) => (Pack::Second, b.1),
-        (None, None) => {
-            report.add(K::NoCheckpoint);
-            return Ok(None);
-        }
-    };
-    match Checkpoint::check(sb, &bytes) {
-        Ok(cp) => Ok(Some((which, cp))),
-        Err(error) => {
-            // The older pack is no way out: what it describes may be overwritten by now.
-            report.add(K::PackBad { pack: which, error });
-            report.add(K::NoCheckpoint);
-            Ok(None)
-        }
-    }
-}
-
-/// The summaries of the six logs as the checkpoint keeps them.
-pub struct LogSummaries {
-    /// Summary block per log; `None` where the pack has none (node logs, unclean shutdown).
-    pub blocks: [Option<Box<Block>>; 6],
-    /// Entries from here on say nothing (compact form leaves out what is not written).
-    pub known: [u16; 6],
-    /// NAT journal bytes.
-    pub nat_journal: Vec<u8>,
-    /// SIT journal bytes.
-    pub sit_journal: Vec<u8>,
-}
-
-/// True if the pack keeps the node logs' summaries.
-pub fn has_node_summaries(cp: &Checkpoint) -> bool {
-    cp.flags.intersects(CpFlags::UMOUNT | CpFlags::FASTBOOT)
-}
-
-fn log_summaries(
-    dev: &dyn BlockDevice,
-    start: BlockAddr,
-    cp: &Checkpoint,
-    report: &mut Report,
-) -> Result<LogSummaries, FsckError> {
-    let nodes = has_node_summaries(cp);
-    let tail = cp.pack_blocks - 1;
-    let mut out = LogSummaries {
-        blocks: [const { None }; 6],
-        known: [512; 6],
-        nat_journal: vec![0; summary::JOURNAL_BYTES],
-        sit_journal: vec![0; summary::JOURNAL_BYTES],
-    };
-    let at = |back: u32| tail.checked_sub(back).filter(|&i| i >= cp.start_sum);
-    if nodes {
-        for k in 3..6u32 {
-            match at(6 - k) {
-                Some(i) => out.blocks[k as usize] = Some(read_block(dev, start.plus(i))?),
-                None => report.add(K::SummariesShort),
-            }
-        }
-    }
-    if cp.flags.contains(CpFlags::COMPACT_SUM) {
-        let used = |k: usize| {
-            if cp.logs[k].threaded { 512 } else { usize::from(cp.logs[k].next) }
-        };
-        let entries: usize = (0..3).map(used).sum();
-        let mut blocks = Vec::new();
-        for i in 0..summary::compact_blocks(entries) as u32 {
-            let i = cp.start_sum + i;
-            if i >= tail {
-                report.add(K::SummariesShort);
-                break;
-            }
-            blocks.push(*read_block(dev, start.plus(i))?);
-        }
-        if let Some((nat, sit)) = summary::compact_journals(&blocks) {
-            out.nat_journal = nat.to_vec();
-            out.sit_journal = sit.to_vec();
-        }
-        let mut n = 0;
-        for k in 0..3 {
-            let mut block = Box::new([0; BLOCK]);
-            for i in 0..used(k) {
-                if let Some(s) = summary::compact_get(&blocks, n) {
-                    summary::put(&mut block, i, s);
-                }
-                n += 1;
-            }
-            summary::set_kind(&mut block, SummaryKind::Data);
-            out.known[k] = used(k) as u16;
-            out.blocks[k] = Some(block);
-        }
-    } else {
-        let base = if nodes { 6 } else { 3 };
-        for k in 0..3u32 {
-            match at(base - k) {
-                Some(i) => out.blocks[k as usize] = Some(read_block(dev, start.plus(i))?),
-                None => report.add(K::SummariesShort),
-            }
-        }
-        let journal = |k: usize| {
-            out.blocks[k].as_ref().map_or(vec![0; summary::JOURNAL_BYTES], |b| summary::journal(b).to_vec())
-        };
-        (out.nat_journal, out.sit_journal) = (journal(0), journal(2));
-    }
-    Ok(out)
-}
 
 /// A SIT entry taken as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -376,6 +144,13 @@ impl<'d> Image<'d> {
     /// The SIT entry of a segment.
     pub fn segment(&self, seg: SegNo) -> Segment {
         self.sit.get(&seg).copied().unwrap_or(Segment::EMPTY)
+    }
+
+    /// True if the SIT calls a block valid.
+    pub fn marked(&self, addr: BlockAddr) -> bool {
+        self.sb
+            .locate(addr)
+            .is_some_and(|(seg, off)| bits::msb_test(&self.segment(seg).map, usize::from(off)))
     }
 
     fn cached(&self, cache: &Cache, at: BlockAddr) -> Result<Rc<Block>, FsckError> {

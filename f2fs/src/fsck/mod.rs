@@ -11,6 +11,7 @@
 //! Left out: quota accounting inside quota files, and hashes of names that fold case or are
 //! encrypted.
 
+mod begin;
 mod dir;
 mod inode;
 mod load;
@@ -18,6 +19,7 @@ mod repair;
 mod report;
 mod sets;
 mod tables;
+mod terms;
 mod walk;
 mod xattr;
 

@@ -7,7 +7,8 @@ use format::nat::{NAT_ENTRIES, NatEntry};
 use format::sit::LogType;
 use format::{BLOCK, BLOCKS_PER_SEG, BlockAddr, Nid, SegNo};
 
-use super::load::{Image, log_type, pack_start};
+use super::begin::pack_start;
+use super::load::{Image, log_type};
 use super::report::{Class, FindingKind as K, Report, Total};
 use super::walk::Walked;
 use super::{FsckError, TAG};

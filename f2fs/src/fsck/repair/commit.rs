@@ -16,7 +16,8 @@ use format::{BLOCKS_PER_SEG, Block, BlockAddr, Nid, SegNo, bits, inode, orphan};
 
 use super::RepairError;
 use super::edit::Editor;
-use crate::fsck::load::{Image, log_type, pack_start, read_block};
+use crate::fsck::begin::{pack_start, read_block};
+use crate::fsck::load::{Image, log_type};
 use crate::fsck::report::{Class, Slot};
 use crate::fsck::tables::class;
 use crate::fsck::{FsckError, TAG};

@@ -1,18 +1,19 @@
-//! How is one broken pointer, one stray node, one wrong sum of a file mended?
+//! How is one broken pointer, name or sum of a file mended?
 
 use format::dentry;
 use format::hash::name_hash;
-use format::inode::{Advise, Inline, InodeFlags, RawInode};
+use format::inode::{Inline, RawInode};
 use format::nat::NatEntry;
-use format::node::{self, NodeKind, Footer};
-use format::{BLOCK, Block, BlockAddr, Ino, Nid, bits};
+use format::node::{self, Footer};
+use format::summary::Summary;
+use format::{BLOCK, BlockAddr, Ino, Nid, bits};
 
 use super::edit::Editor;
-use super::rescue::{Home, Strays, home};
+use super::rescue::Strays;
 use super::{Action, RepairError, Session};
 use crate::fsck::FsckError;
 use crate::fsck::report::{Area, DentryPlace, DotFault, FindingKind as K, Name, NodeFault, Referrer, Slot, XattrFault};
-use crate::fsck::walk::{DIR, kind_of};
+use crate::fsck::walk::DIR;
 use crate::fsck::xattr;
 
 type Done = Result<(), RepairError>;
@@ -84,6 +85,10 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, strays: &mut Stray
         }
         K::DentryHash { place, name, stored, .. } => mend_hash(e, *place, name, *stored)?,
         K::DentryBucket { place, name } => mend_bucket(e, session, *place, name)?,
+        K::DentryType { ino, stored: DIR, .. } if has_own_dot(e, *ino)? => {
+            e.inode(*ino, |raw| raw.i_mode = (raw.i_mode.get() & 0o7777 | mode_of(DIR)).into())?;
+        }
+        K::SummaryWrong { addr, is, .. } => restore_meant(e, session, strays, *addr, *is)?,
         K::DentryType { place, ino, is, .. } => {
             let (slot, ino, is) = (place.slot, ino.0, *is);
             e.change_area(place.dir, place.area, |l, bytes| dentry::redirect(l, bytes, slot, ino, is))?;
@@ -174,6 +179,37 @@ fn unusable(
         }
         Referrer::Root | Referrer::Quota(_) => refuse(kind),
     }
+}
+
+/// A pointer leads to a free block that is someone else's by its summary: if the block that was meant
+/// is still there, it counts.
+fn restore_meant(
+    e: &mut Editor<'_, '_>,
+    session: &mut Session,
+    strays: &mut Strays,
+    addr: BlockAddr,
+    is: Summary,
+) -> Done {
+    let at = Slot { ino: e.entry(is.nid)?.ino, nid: is.nid, index: is.slot.into() };
+    let Some(meant) = strays.data(at) else { return Ok(()) };
+    e.set_slot(at, meant)?;
+    if let Some((seg, off)) = e.img.sb.locate(addr)
+        && let Some(entries) = e.summaries.get_mut(&seg)
+    {
+        entries.remove(&off);
+    }
+    session.actions.push(Action::DataFound { at, addr: meant });
+    Ok(())
+}
+
+/// True if an inode that says it is no directory holds one: its first area begins with a `.` that
+/// leads to it.
+fn has_own_dot(e: &Editor<'_, '_>, ino: Ino) -> Result<bool, FsckError> {
+    let Some(block) = e.peek(ino.nid())? else { return Ok(false) };
+    let inline = RawInode::of(&block).inline().contains(Inline::DENTRY);
+    let area = if inline { Area::Inline } else { Area::Block(0) };
+    let Some((layout, bytes)) = e.area(ino, area)? else { return Ok(false) };
+    Ok(dentry::entries(&layout, &bytes, 0).any(|d| d.name == b"." && d.ino == ino.0))
 }
 
 /// True if the summary and the NAT vouch for a node whose footer says otherwise.
@@ -306,192 +342,6 @@ fn dots(e: &mut Editor<'_, '_>, kind: &K, dir: Ino, which: &str, fault: DotFault
         }
     })?;
     if placed { Ok(()) } else { refuse(kind) }
-}
-
-/// Finds a place for a node nothing leads to, or drops it.
-pub fn stray(e: &mut Editor<'_, '_>, session: &mut Session, nid: Nid, ino: Ino, addr: BlockAddr) -> Done {
-    let mut known = None;
-    if let Some((seg, off)) = e.img.sb.locate(addr)
-        && !e.walked.reached.has(seg, off)
-    {
-        let block = e.img.block(addr)?;
-        let f = node::footer(&block);
-        if f.nid == nid && (f.ino == ino || f.ino == nid.as_ino()) {
-            known = Some((f, block));
-        }
-    }
-    let Some((f, block)) = known else { return drop(e, session, nid, ino) };
-    if f.ino == nid.as_ino() {
-        return stray_inode(e, session, nid.as_ino(), &block);
-    }
-    if !e.walked.inodes.has(f.ino.0) {
-        // If its inode is a stray too, that one finds its place first.
-        let owner = e.entry(f.ino.nid())?;
-        let alive = match e.peek(f.ino.nid())? {
-            Some(b) => owner.addr != BlockAddr::NULL && node::footer(&b).ino == f.ino,
-            None => false,
-        };
-        return if alive { Ok(()) } else { drop(e, session, nid, ino) };
-    }
-    if attach(e, f, &block)? {
-        session.actions.push(Action::NodeAttached { ino: f.ino, nid });
-        return Ok(());
-    }
-    drop(e, session, nid, ino)
-}
-
-fn drop(e: &mut Editor<'_, '_>, session: &mut Session, nid: Nid, ino: Ino) -> Done {
-    e.drop_node(nid)?;
-    session.actions.push(Action::NodeDropped { nid, ino });
-    Ok(())
-}
-
-/// Puts a node back where its footer says, if that place is empty and inside the file.
-fn attach(e: &mut Editor<'_, '_>, f: Footer, block: &Block) -> Result<bool, FsckError> {
-    let Some(inode) = e.peek(f.ino.nid())? else { return Ok(false) };
-    let raw = RawInode::of(&inode);
-    let Ok(division) = raw.divide(e.img.sb.features) else { return Ok(false) };
-    if raw.inline().intersects(Inline::DATA | Inline::DENTRY) && f.offset != node::XATTR_NODE_OFFSET {
-        return Ok(false);
-    }
-    if let NodeKind::Direct { first } = node::kind_of(f.offset) {
-        let from = (u64::from(division.direct_slots()) + first).saturating_mul(BLOCK as u64);
-        if from >= raw.i_size.get() && raw.i_size.get() > 0 {
-            return Ok(false);
-        }
-    }
-    match home(f.offset) {
-        None => Ok(false),
-        Some(Home::Xattr) => {
-            let inline = if raw.inline().contains(Inline::XATTR) { division.xattr_area() } else { 0..0 };
-            let list = [&inode[inline], &block[..node::FOOTER]].concat();
-            let fits = raw.i_xattr_nid.get() == 0 && xattr::check(&list).is_ok();
-            if fits {
-                e.inode(f.ino, |raw| raw.i_xattr_nid = f.nid.0.into())?;
-            }
-            Ok(fits)
-        }
-        Some(Home::Inode(k)) => {
-            let free = raw.nid(k as usize).0 == 0;
-            if free {
-                e.set_index(Slot { ino: f.ino, nid: f.ino.nid(), index: k }, f.nid)?;
-            }
-            Ok(free)
-        }
-        Some(Home::Node { of, index }) => {
-            let Some(holder) = holder(e, raw, of)? else { return Ok(false) };
-            let Some(block) = e.peek(holder)? else { return Ok(false) };
-            let free = node::word(&block, index as usize) == 0;
-            if free {
-                e.set_index(Slot { ino: f.ino, nid: holder, index }, f.nid)?;
-            }
-            Ok(free)
-        }
-    }
-}
-
-/// The indirect node of a file at a footer offset.
-fn holder(e: &Editor<'_, '_>, raw: &RawInode, offset: u32) -> Result<Option<Nid>, FsckError> {
-    Ok(match home(offset) {
-        Some(Home::Inode(k)) => Some(raw.nid(k as usize)),
-        Some(Home::Node { of, index }) => match home(of) {
-            Some(Home::Inode(k)) => {
-                e.peek(raw.nid(k as usize))?.map(|b| Nid(node::word(&b, index as usize)))
-            }
-            _ => None,
-        },
-        _ => None,
-    }
-    .filter(|n| n.0 != 0))
-}
-
-fn stray_inode(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: &Block) -> Done {
-    let raw = RawInode::of(block);
-    let Some(kind) = kind_of(raw.i_mode.get()) else {
-        return drop(e, session, ino.nid(), ino);
-    };
-    if raw.i_links.get() == 0 {
-        // It was deleted while open: Linux frees it at the next mount.
-        e.orphans.push(ino);
-        return Ok(());
-    }
-    let (parent, name) = (Ino(raw.i_pino.get()), raw.name().to_vec());
-    if e.walked.dirs.has(parent.0) && !name.is_empty() && name != b"." && name != b".." {
-        let name_known = Name(name.clone());
-        let restored = Action::NameRestored { dir: parent, name: name_known, ino };
-        match e.find(parent, &name)? {
-            None if session.lost_names.contains(&(parent, name.clone())) => {
-                if plain_names(e, parent)? && e.insert(parent, &name, name_hash(&name), ino, kind)? {
-                    session.actions.push(restored);
-                    return Ok(());
-                }
-            }
-            Some(found) if found.ino != ino && is_misled(e, found.ino, parent, &name)? => {
-                let DentryPlace { dir, area, slot } = found.place;
-                e.change_area(dir, area, |l, b| dentry::redirect(l, b, slot, ino.0, kind))?;
-                session.actions.push(restored);
-                return Ok(());
-            }
-            _ => {}
-        }
-    }
-    if e.is_below_stray(ino, parent)? {
-        // A directory that is a stray itself leads here: it is put right first.
-        return Ok(());
-    }
-    e.adopt(ino, kind)?;
-    session.actions.push(Action::Adopted { ino });
-    Ok(())
-}
-
-/// True if a directory's hashes are of the bytes of its names.
-fn plain_names(e: &Editor<'_, '_>, dir: Ino) -> Result<bool, FsckError> {
-    Ok(e.peek(dir.nid())?.is_some_and(|b| {
-        let raw = RawInode::of(&b);
-        !raw.flags().contains(InodeFlags::CASEFOLD) && !raw.advise().contains(Advise::ENCRYPT)
-    }))
-}
-
-/// True if a name leads to an inode that knows itself under another name.
-fn is_misled(e: &Editor<'_, '_>, ino: Ino, parent: Ino, name: &[u8]) -> Result<bool, FsckError> {
-    Ok(e.peek(ino.nid())?.is_some_and(|b| {
-        let raw = RawInode::of(&b);
-        raw.i_pino.get() != parent.0 || raw.name() != name
-    }))
-}
-
-impl Editor<'_, '_> {
-    /// True if the parent an inode records is a stray directory that has an entry for it, and not
-    /// itself below this inode.
-    fn is_below_stray(&self, ino: Ino, parent: Ino) -> Result<bool, FsckError> {
-        if self.walked.inodes.has(parent.0) || parent == ino {
-            return Ok(false);
-        }
-        let mut above = parent;
-        // A ring of strays has no top: one of them must be taken.
-        for _ in 0..64 {
-            if above == ino {
-                return Ok(false);
-            }
-            match self.peek(above.nid())? {
-                Some(b) if kind_of(RawInode::of(&b).i_mode.get()) == Some(DIR) => {
-                    let next = Ino(RawInode::of(&b).i_pino.get());
-                    if self.walked.inodes.has(next.0) || next == above {
-                        break;
-                    }
-                    above = next;
-                }
-                _ => break,
-            }
-        }
-        for area in self.areas(parent)? {
-            let Some((layout, bytes)) = self.area(parent, area)? else { continue };
-            if dentry::entries(&layout, &bytes, 0).any(|d| d.ino == ino.0) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
 }
 
 /// Sets sums to what was counted.

@@ -14,6 +14,7 @@ mod files;
 mod names;
 mod plan;
 mod rescue;
+mod stray;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,7 +25,7 @@ use format::superblock::OFFSET;
 use format::{BlockAddr, Ino, Nid};
 
 use super::report::{FindingKind as K, Name, Report, Slot};
-use super::{FsckError, Options, TAG, load, tables, walk};
+use super::{FsckError, Options, TAG, begin, load, tables, walk};
 
 /// Something a repair did that a person may want to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -234,8 +235,8 @@ fn restore_superblock(dev: &dyn BlockDevice, report: &Report, session: &mut Sess
             K::SuperblockCopiesDiffer { .. } => 1,
             _ => continue,
         };
-        let good = load::read_block(dev, BlockAddr(u32::from(1 - copy)))?;
-        let mut block = load::read_block(dev, BlockAddr(u32::from(copy)))?;
+        let good = begin::read_block(dev, BlockAddr(u32::from(1 - copy)))?;
+        let mut block = begin::read_block(dev, BlockAddr(u32::from(copy)))?;
         block[OFFSET..].copy_from_slice(&good[OFFSET..]);
         dev.write(Lba(u64::from(copy)), &block[..], TAG).map_err(FsckError::from)?;
         dev.flush(TAG).map_err(FsckError::from)?;

@@ -31,8 +31,10 @@ enum Stage {
 /// Findings of one round: more wait for the next, so that memory stays bounded.
 const MOST: usize = 2000;
 
-fn stage(kind: &K) -> Stage {
+fn stage(img: &Image<'_>, kind: &K) -> Stage {
     match kind {
+        // A pointer to a block that the SIT calls free: perhaps not the block that was meant.
+        K::SummaryWrong { addr, .. } if !img.marked(*addr) => Stage::Pointers,
         K::InodeChecksum { .. } | K::InodeBad { .. } => Stage::Inodes,
         K::OrphanHasName { .. }
         | K::OrphanHasLinks { .. }
@@ -80,7 +82,7 @@ pub fn plan<'i, 'd>(
     let mut e = Editor::new(img, walked, orphans);
     let serious = |k: &K| k.severity() > Severity::Note;
     let all = || report.findings.iter().map(|f| &f.kind).filter(|k| serious(k));
-    let now = all().map(stage).min().unwrap_or(Stage::Tables);
+    let now = all().map(|k| stage(img, k)).min().unwrap_or(Stage::Tables);
     // Until everything found its place, blocks nothing leads to may still be someone's.
     e.keep_marked = now < Stage::Sums;
     tables(&mut e, all())?;
@@ -89,13 +91,13 @@ pub fn plan<'i, 'd>(
         _ => Strays::default(),
     };
     let mut taken = 0;
-    for kind in all().filter(|k| stage(k) == now) {
+    for kind in all().filter(|k| stage(img, k) == now) {
         match now {
             Stage::Inodes => inode_bytes(&mut e, session, kind)?,
             Stage::Pointers => super::files::pointer(&mut e, session, &mut strays, kind)?,
             Stage::Strays => {
                 if let K::Unreachable { nid, ino, addr } = *kind {
-                    super::files::stray(&mut e, session, nid, ino, addr)?;
+                    super::stray::stray(&mut e, session, nid, ino, addr)?;
                 }
             }
             Stage::Sums => super::files::sum(&mut e, session, kind)?,

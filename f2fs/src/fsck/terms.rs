@@ -1,0 +1,276 @@
+//! The words findings are made of: places, names, what can be wrong with a part.
+
+use std::fmt;
+
+use format::{BlockAddr, Ino, Nid};
+
+/// One of the two checkpoint packs, as people number them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pack {
+    /// At the start of the checkpoint area.
+    First,
+    /// 512 blocks on.
+    Second,
+}
+
+impl Pack {
+    /// The pack that is not this one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Pack::First => Pack::Second,
+            Pack::Second => Pack::First,
+        }
+    }
+}
+
+impl fmt::Display for Pack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Pack::First => "1",
+            Pack::Second => "2",
+        })
+    }
+}
+
+/// A file name as bytes; shown with everything unprintable escaped.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(pub Vec<u8>);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match std::str::from_utf8(&self.0) {
+            Ok(s) => write!(f, "{s:?}"),
+            Err(_) => write!(f, "\"{}\"", self.0.escape_ascii()),
+        }
+    }
+}
+
+/// Which dentry area of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Area {
+    /// Inside the inode.
+    Inline,
+    /// A block of the directory, by its index in the file.
+    Block(u64),
+}
+
+impl fmt::Display for Area {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Area::Inline => f.write_str("the inline area"),
+            Area::Block(b) => write!(f, "block {b}"),
+        }
+    }
+}
+
+/// One slot of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DentryPlace {
+    /// The directory.
+    pub dir: Ino,
+    /// The area in it.
+    pub area: Area,
+    /// The slot in the area.
+    pub slot: usize,
+}
+
+impl fmt::Display for DentryPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "directory {}, slot {} of {}", self.dir, self.slot, self.area)
+    }
+}
+
+/// One pointer in a node: an address slot of an inode or a direct node, or a node number in an inode
+/// or an indirect node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot {
+    /// The file.
+    pub ino: Ino,
+    /// The node that holds the pointer.
+    pub nid: Nid,
+    /// Which: for addresses the slot past extra attributes, for node numbers the index.
+    pub index: u32,
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "inode {}, node {}, slot {}", self.ino, self.nid, self.index)
+    }
+}
+
+/// Who points at a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Referrer {
+    /// A name.
+    Dentry {
+        /// Where the name stands.
+        place: DentryPlace,
+        /// The name.
+        name: Name,
+    },
+    /// `i_nid` of the inode (index 0..=4) or an indirect node's slot.
+    Index(Slot),
+    /// `i_xattr_nid`.
+    Xattr(Ino),
+    /// The superblock's root inode.
+    Root,
+    /// The superblock's quota inode number `0..=2`.
+    Quota(usize),
+    /// An entry of the checkpoint's orphan blocks.
+    Orphan,
+}
+
+impl fmt::Display for Referrer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Referrer::Dentry { place, name } => write!(f, "entry {name} ({place})"),
+            Referrer::Index(slot) => slot.fmt(f),
+            Referrer::Xattr(ino) => write!(f, "xattr node of inode {ino}"),
+            Referrer::Root => f.write_str("root"),
+            Referrer::Quota(k) => {
+                write!(f, "{} quota file", ["user", "group", "project"].get(*k).unwrap_or(&"?"))
+            }
+            Referrer::Orphan => f.write_str("orphan list"),
+        }
+    }
+}
+
+/// Why a node cannot be used through a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NodeFault {
+    /// No such number.
+    #[error("the number is outside the NAT")]
+    OutOfRange,
+    /// The NAT says the number is free.
+    #[error("the NAT has no block for it")]
+    Unmapped,
+    /// The NAT's address is no main block.
+    #[error("the NAT puts it at {addr}, outside the main area")]
+    Outside {
+        /// That address.
+        addr: BlockAddr,
+    },
+    /// The block says it is another node.
+    #[error("its block {addr} says it is node {stored}")]
+    FooterNid {
+        /// Where the node is.
+        addr: BlockAddr,
+        /// What the footer says.
+        stored: Nid,
+    },
+    /// The block says it belongs to another inode.
+    #[error("its block {addr} says it belongs to inode {stored}")]
+    FooterIno {
+        /// Where the node is.
+        addr: BlockAddr,
+        /// What the footer says.
+        stored: Ino,
+    },
+    /// It was reached before, by another way.
+    #[error("it is in use elsewhere")]
+    Twice,
+    /// The same block holds another node that was reached before.
+    #[error("its block {addr} is in use for something else")]
+    BlockTaken {
+        /// The block.
+        addr: BlockAddr,
+    },
+    /// It was to be a directory and is something else.
+    #[error("it is not a directory")]
+    NotADirectory,
+    /// It was to be an inode, and its type is none.
+    #[error("its mode {mode:#o} is of no file type")]
+    Mode {
+        /// `i_mode`.
+        mode: u16,
+    },
+}
+
+/// What a segment was seen to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Data blocks only.
+    Data,
+    /// Node blocks only.
+    Node,
+    /// Both, which no repair of a table can mend.
+    Both,
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Class::Data => "data",
+            Class::Node => "nodes",
+            Class::Both => "data and nodes",
+        })
+    }
+}
+
+/// A number of the checkpoint that must equal what is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Total {
+    /// `valid_block_count`.
+    ValidBlocks,
+    /// `valid_node_count`.
+    ValidNodes,
+    /// `valid_inode_count`.
+    ValidInodes,
+    /// `free_segment_count`.
+    FreeSegments,
+}
+
+impl fmt::Display for Total {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Total::ValidBlocks => "valid_block_count",
+            Total::ValidNodes => "valid_node_count",
+            Total::ValidInodes => "valid_inode_count",
+            Total::FreeSegments => "free_segment_count",
+        })
+    }
+}
+
+/// What is wrong with `.` or `..`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DotFault {
+    /// It is not there.
+    Missing,
+    /// It is there more than once.
+    Repeated,
+    /// It leads to another inode.
+    LeadsTo(Ino),
+}
+
+impl fmt::Display for DotFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DotFault::Missing => f.write_str("missing"),
+            DotFault::Repeated => f.write_str("there more than once"),
+            DotFault::LeadsTo(ino) => write!(f, "leading to inode {ino}"),
+        }
+    }
+}
+
+/// What is wrong with a list of extended attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum XattrFault {
+    /// An entry passes the end of the area.
+    #[error("the entry at byte {at} passes the end of the area ({size} bytes)")]
+    Overrun {
+        /// Offset in the joined list.
+        at: usize,
+        /// Size of the joined list.
+        size: usize,
+    },
+    /// No room is left for the terminating zero.
+    #[error("no terminating zero")]
+    Unterminated,
+    /// Bytes after the end are not zero.
+    #[error("stale bytes after the end at byte {at}")]
+    StaleTail {
+        /// Offset in the joined list of the end.
+        at: usize,
+    },
+}
