@@ -8,10 +8,13 @@
 //! Left out: times, owners and attributes, which the zoo has.
 
 use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
 
 use device::Rng;
 
-use crate::zoo::{RenameFlags, ZooOp};
+use crate::zoo::{RenameFlags, ZooOp, fill};
 
 /// Directories that the files are spread over.
 const DIRECTORIES: u64 = 8;
@@ -152,6 +155,47 @@ impl Churn {
             self.set(path, size);
         }
     }
+}
+
+/// What file `i` of [`acknowledge_forever`] holds.
+pub fn acknowledged_content(i: u64) -> Vec<u8> {
+    let mut content = vec![0; usize::try_from(i * 1313 % 150_000).unwrap_or(0)];
+    fill(i, 0, &mut content);
+    content
+}
+
+/// Writes files below `root` until the power goes. When file `i` is synced under its last name,
+/// `new/N/moved-i` with N = i % 40, and `old/N` with it, a directory `ack-i` is made in `told`. Between
+/// come changes nobody syncs.
+///
+/// # Errors
+/// The first operation that failed.
+pub fn acknowledge_forever(root: &Path, told: &Path) -> io::Result<()> {
+    fs::create_dir(root.join("old"))?;
+    fs::create_dir(root.join("new"))?;
+    for n in 0..40 {
+        fs::write(root.join(format!("old/{n}")), vec![b'o'; n * 997])?;
+        fs::create_dir(root.join(format!("new/{n}")))?;
+    }
+    File::open(root)?.sync_all()?;
+    rustix::fs::syncfs(File::open(root)?)?;
+    for i in 0.. {
+        let n = i % 40;
+        let at = |name: &str| root.join(format!("new/{n}/{name}-{i}"));
+        fs::write(at("made"), acknowledged_content(i))?;
+        let mut old = OpenOptions::new().append(true).open(root.join(format!("old/{n}")))?;
+        writeln!(old, "again {i}")?;
+        fs::rename(at("made"), at("moved"))?;
+        fs::hard_link(at("moved"), at("link"))?;
+        File::open(at("moved"))?.sync_all()?;
+        old.sync_data()?;
+        fs::write(root.join(format!("lost-{i}")), "never synced")?;
+        if i >= 3 {
+            fs::remove_file(root.join(format!("lost-{}", i - 3)))?;
+        }
+        fs::create_dir(told.join(format!("ack-{i}")))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

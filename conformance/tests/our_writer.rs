@@ -92,12 +92,11 @@ fn linux_recovers_what_we_synced_and_did_not_checkpoint() {
     perform(&*volume, &plan(23, Size::Small));
     volume.sync().expect("synced");
     // New files of every size class, old ones overwritten and appended to, renamed ones, a second name.
-    let mut expected = String::new();
     let mut contents = Vec::new();
     for i in 0..60_u64 {
         let name = format!("synced-{i}");
         let ino = create(&*volume, &name);
-        let len = usize::try_from(i * i * 997).expect("small");
+        let len = usize::try_from(i * i * 300).expect("small");
         let mut data = vec![0; len];
         zoo::fill(i, 0, &mut data);
         write(&*volume, ino, 0, &data);
@@ -113,9 +112,6 @@ fn linux_recovers_what_we_synced_and_did_not_checkpoint() {
         let lost = create(&*volume, &format!("unsynced-{i}"));
         write(&*volume, lost, 0, b"nobody asked for this");
         volume.forget(lost, 1);
-    }
-    for (name, data) in &contents {
-        expected.push_str(&format!("{}  ./{name}\n", blake3_16(data)));
     }
     assert!(volume.counters.fast_fsyncs.load(std::sync::atomic::Ordering::Relaxed) > 60);
     // Gone without a word: the last checkpoint is that of `sync`.
@@ -146,10 +142,6 @@ fn linux_recovers_what_we_synced_and_did_not_checkpoint() {
     unmount(volume);
     assert_same(("ours", &ours), ("Linux", &linux));
     assert_clean(&image);
-}
-
-fn blake3_16(data: &[u8]) -> String {
-    blake3::hash(data).to_hex()[..16].to_string()
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn play(image: &std::path::Path, seed: u64, rounds: u64) {
             now
         } else {
             let script = format!(
-                "{TREELIST} >$OUT/before; churn . {seed} {budget} {number}; sync; {TREELIST} >$OUT/after"
+                "{TREELIST} >$OUT/before; churn round . {seed} {budget} {number}; sync; {TREELIST} >$OUT/after"
             );
             let run = kernel().run(image, &script).expect_ok();
             run.assert_no_f2fs_complaints();

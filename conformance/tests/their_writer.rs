@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::{Access, BlockDevice, FileDevice, Lba, Memory, Tag};
+use joulefs_conformance::churn::acknowledged_content;
 use joulefs_conformance::oracle::kernel::Ending;
 use joulefs_conformance::oracle::tools::{Mkfs, Sload};
 use joulefs_conformance::oracle::tree::assert_same;
@@ -29,6 +30,9 @@ fn what_sload_put_there_reads_as_linux_reads_it() {
     let tree = work.path().join("tree");
     std::fs::create_dir(&tree).expect("a directory");
     on_path::perform(&tree, &plan(11, Size::Small)).expect("the zoo on the host");
+    // sload.f2fs 1.15 ends without a word at a socket, and writes the zeroes of holes until it is full.
+    std::fs::remove_dir_all(tree.join("sparse")).expect("removed");
+    std::fs::remove_file(tree.join("nodes/socket")).expect("removed");
     for (name, mkfs) in their_formats() {
         let image = work.path().join("volume.img");
         mkfs.format(&image, 160 * MIB).expect("mkfs.f2fs formats");
@@ -73,26 +77,6 @@ fn a_directory_of_fifty_thousand_names_reads_as_linux_reads_it() {
     assert_same(("ours", &list(&mount_ro(&image))), ("Linux", &linux));
 }
 
-/// Writes files until the power goes, and says of each, outside of the volume, when it is synced.
-const ACKNOWLEDGED: &str = r#"
-    mkdir old; i=0; while [ $i -lt 40 ]; do head -c $((i * 997)) /dev/zero | tr '\0' o >old/$i; i=$((i+1)); done
-    sync
-    i=0
-    while :; do
-        n=$((i % 40))
-        mkdir -p new/$n
-        { echo file $i; head -c $((i * 1313 % 150000)) /dev/zero | tr '\0' n; } >new/$n/$i
-        echo again $i >>old/$n
-        mv new/$n/$i new/$n/moved-$i
-        ln new/$n/moved-$i new/$n/link-$i
-        sync new/$n/moved-$i old/$n
-        echo never synced $i >lost-$i
-        [ $i -lt 3 ] || rm -f lost-$((i - 3))
-        mkdir $OUT/ack-$i
-        i=$((i+1))
-    done
-"#;
-
 #[test]
 fn what_linux_synced_before_a_cut_is_recovered_as_linux_recovers_it() {
     let rounds = if deep() { 20 } else { 2 };
@@ -102,9 +86,11 @@ fn what_linux_synced_before_a_cut_is_recovered_as_linux_recovers_it() {
         let work = work_dir();
         let image = work.path().join("volume.img");
         mkfs.format(&image, 200 * MIB).expect("mkfs.f2fs formats");
-        let after = Duration::from_millis(1500 + 170 * round);
-        let cut = kernel().ending(Ending::CutAfter(after)).run(&image, ACKNOWLEDGED).expect_ok();
-        let acknowledged = (0..).take_while(|i| cut.out().join(format!("ack-{i}")).is_dir()).count();
+        let after = Duration::from_millis(700 + 170 * round);
+        let cut = kernel().ending(Ending::CutAfter(after)).run(&image, "churn acknowledge . $OUT");
+        assert!(cut.ok(), "{}", cut.describe());
+        let acknowledged =
+            (0_u64..).find(|i| !cut.out().join(format!("ack-{i}")).is_dir()).unwrap_or(0);
         assert!(acknowledged > 3, "{}", cut.describe());
 
         let read_only = mount_ro(&image);
@@ -113,14 +99,11 @@ fn what_linux_synced_before_a_cut_is_recovered_as_linux_recovers_it() {
         for i in 0..acknowledged {
             let path = format!("new/{}/moved-{i}", i % 40);
             let content = read_path(&*read_only, &path);
-            let head = format!("file {i}\n");
-            let len = i * 1313 % 150_000;
-            assert!(
-                content.starts_with(head.as_bytes())
-                    && content.len() == head.len() + len
-                    && content[head.len()..].iter().all(|&b| b == b'n'),
-                "{name}: {path} was synced and is not as it was"
-            );
+            assert!(content == acknowledged_content(i), "{name}: {path} was synced and is not as it was");
+            let old = read_path(&*read_only, &format!("old/{}", i % 40));
+            let line = format!("again {i}\n");
+            let found = old.windows(line.len()).any(|w| w == line.as_bytes());
+            assert!(found, "{name}: old/{} was synced and lacks {line}", i % 40);
         }
         drop(read_only);
         assert!(before == std::fs::read(&image).expect("the image"), "a read-only mount wrote");

@@ -1,23 +1,36 @@
-//! Does one round of wear on a directory (see `conformance::churn`).
+//! Wears a directory: one round that others can follow, or without end until the power goes.
+//! See `conformance::churn`.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use joulefs_conformance::churn::round;
+use joulefs_conformance::churn::{acknowledge_forever, round};
 use joulefs_conformance::zoo::on_path;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let numbers: Option<Vec<u64>> = args.iter().skip(1).map(|a| a.parse().ok()).collect();
-    let (Some(root), Some([seed, budget, number])) = (args.first(), numbers.as_deref()) else {
-        eprintln!("usage: churn DIRECTORY SEED BYTES ROUND");
-        return ExitCode::from(2);
+    let done = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["acknowledge", root, told] => acknowledge_forever(Path::new(root), Path::new(told)),
+        ["round", root, seed, budget, number] => {
+            match [seed, budget, number].map(|n| n.parse::<u64>()) {
+                [Ok(seed), Ok(budget), Ok(number)] => {
+                    on_path::perform(Path::new(root), &round(seed, budget, number))
+                }
+                _ => return usage(),
+            }
+        }
+        _ => return usage(),
     };
-    match on_path::perform(Path::new(root), &round(*seed, *budget, *number)) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("churn: {e}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("usage: churn round DIRECTORY SEED BYTES ROUND | churn acknowledge DIRECTORY OUT");
+    ExitCode::from(2)
 }
