@@ -219,8 +219,7 @@ impl Volume {
                 uid: r.i_uid.get(),
                 gid: r.i_gid.get(),
                 size: r.i_size.get(),
-                // Linux does not count the inode's own block.
-                blocks512: r.i_blocks.get().saturating_sub(1).saturating_mul(8),
+                blocks512: shown_blocks(r, kind),
                 rdev,
                 atime: ts(r.i_atime.get(), r.i_atime_nsec.get()),
                 mtime: ts(r.i_mtime.get(), r.i_mtime_nsec.get()),
@@ -229,6 +228,17 @@ impl Volume {
             })
         })
     }
+}
+
+/// Blocks as Linux shows them: without the inode's own, with what lies inside it (kernel
+/// `f2fs_getattr`).
+fn shown_blocks(r: &RawInode, kind: FileKind) -> u64 {
+    let inside = match kind {
+        FileKind::Regular => r.inline().contains(Inline::DATA),
+        _ => r.inline().contains(Inline::DENTRY),
+    };
+    let inside = if inside { r.i_size.get().div_ceil(512) } else { 0 };
+    r.i_blocks.get().saturating_sub(1).saturating_mul(8).saturating_add(inside)
 }
 
 /// The device number of a device node: the first address word in the old 16-bit form, or the second

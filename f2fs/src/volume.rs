@@ -204,3 +204,49 @@ impl Volume {
         self.generation.fetch_add(1, Ordering::Relaxed) as u32
     }
 }
+
+/// What a volume says of itself.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// Inodes in use.
+    pub inodes: u32,
+    /// Nodes in use.
+    pub nodes: u32,
+    /// Segments without a valid block.
+    pub free_segments: u32,
+    /// Segments with valid and invalid blocks.
+    pub dirty_segments: u32,
+    /// Segments kept back for cleaning.
+    pub reserved_segments: u32,
+    /// Version of the checkpoint that counts.
+    pub checkpoint_version: u64,
+    /// True if that checkpoint was written by an unmount.
+    pub clean_unmount: bool,
+    /// The logs: type, segment, next block, whether it fills holes.
+    pub logs: Vec<(format::sit::LogType, u32, u16, bool)>,
+}
+
+impl Volume {
+    /// What the volume says of itself now.
+    pub fn state(&self) -> State {
+        let (checkpoint_version, clean_unmount) = {
+            let cp = &self.cp.read().checkpoint;
+            (cp.version, cp.flags.contains(format::checkpoint::CpFlags::UMOUNT))
+        };
+        let seg = self.seg.lock();
+        State {
+            inodes: self.space.inodes(),
+            nodes: self.space.nodes(),
+            free_segments: seg.table.free_segments(),
+            dirty_segments: seg.table.dirty_count(),
+            reserved_segments: seg.reserved_segs,
+            checkpoint_version,
+            clean_unmount,
+            logs: format::sit::LogType::ALL
+                .into_iter()
+                .zip(&seg.logs)
+                .map(|(t, l)| (t, l.seg.0, l.next, l.threaded))
+                .collect(),
+        }
+    }
+}

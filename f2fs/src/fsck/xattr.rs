@@ -1,4 +1,4 @@
-//! Is a list of extended attributes lawful: entries inside the area, a terminating zero, nothing after?
+//! Is a list of extended attributes lawful: entries inside the area, an end, nothing after?
 
 use super::report::XattrFault;
 
@@ -31,9 +31,12 @@ pub fn end(list: &[u8]) -> Result<usize, XattrFault> {
         }
         let value = usize::from(u16::from_le_bytes([v0, v1]));
         let next = at + (ENTRY + usize::from(name_len) + value).next_multiple_of(4);
-        // The terminating zero must still find room.
-        if next + ENTRY > size {
+        if next > size {
             return Err(XattrFault::Overrun { at, size });
+        }
+        // Linux lets a list fill its area to the last byte: the end of the area ends it too.
+        if next == size {
+            return Ok(size);
         }
         at = next;
     }
@@ -48,7 +51,7 @@ pub fn last_entry(list: &[u8]) -> usize {
         };
         let value = usize::from(u16::from_le_bytes([v0, v1]));
         let next = at + (ENTRY + usize::from(name_len) + value).next_multiple_of(4);
-        if next + ENTRY > list.len() {
+        if next > list.len() {
             return at;
         }
         at = next;

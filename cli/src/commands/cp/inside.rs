@@ -1,0 +1,193 @@
+//! An image as source and sink.
+
+use vfs::{FileKind, FileSystem, Ino, NewNode, Seek, SetAttr, SetTime, WriteFlags, XattrFlags, path};
+
+use super::{Item, Out, Reader, Sink, Source, Writer};
+use crate::commands::ls::names;
+use crate::commands::tree::caller;
+use crate::image::Image;
+
+/// A mounted image.
+pub struct Inside(pub Image);
+
+fn fail(at: &[u8]) -> impl Fn(vfs::Error) -> String {
+    move |e| format!("{} (in the image): {e}", String::from_utf8_lossy(at))
+}
+
+struct Open<'i> {
+    fs: &'i dyn FileSystem,
+    ino: Ino,
+    size: u64,
+    at: Vec<u8>,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.fs.release(self.ino);
+    }
+}
+
+impl Inside {
+    fn fs(&self) -> &dyn FileSystem {
+        &*self.0.vol
+    }
+    fn handle(&self, at: &[u8]) -> Out<Open<'_>> {
+        let found = path::walk(self.fs(), at).map_err(fail(at))?;
+        let size = self.fs().getattr(found.ino()).map_err(fail(at))?.size;
+        self.fs().open(found.ino(), false).map_err(fail(at))?;
+        Ok(Open { fs: self.fs(), ino: found.ino(), size, at: at.to_vec() })
+    }
+    fn give_way(&self, at: &[u8]) -> Out<()> {
+        let (dir, name) = path::walk_parent(self.fs(), at).map_err(fail(at))?;
+        match self.fs().unlink(dir.ino(), name) {
+            Ok(()) | Err(vfs::Error::NotFound) => Ok(()),
+            Err(e) => Err(fail(at)(e)),
+        }
+    }
+}
+
+impl Source for Inside {
+    fn item(&self, at: &[u8]) -> Out<Item> {
+        let fs = self.fs();
+        let found = path::walk(fs, at).map_err(fail(at))?;
+        let a = fs.getattr(found.ino()).map_err(fail(at))?;
+        let target = match a.kind {
+            FileKind::Symlink => fs.readlink(found.ino()).map_err(fail(at))?,
+            _ => Vec::new(),
+        };
+        let mut xattrs = Vec::new();
+        for name in fs.listxattr(found.ino()).map_err(fail(at))? {
+            let value = fs.getxattr(found.ino(), &name).map_err(fail(at))?;
+            xattrs.push((name, value));
+        }
+        Ok(Item {
+            kind: a.kind,
+            perm: a.perm,
+            uid: a.uid,
+            gid: a.gid,
+            size: a.size,
+            atime: a.atime,
+            mtime: a.mtime,
+            rdev: a.rdev,
+            identity: (a.nlink > 1 && a.kind != FileKind::Directory).then_some((0, a.ino.0)),
+            target,
+            xattrs,
+        })
+    }
+    fn names(&self, at: &[u8]) -> Out<Vec<Vec<u8>>> {
+        let found = path::walk(self.fs(), at).map_err(fail(at))?;
+        let mut out: Vec<_> =
+            names(self.fs(), found.ino()).map_err(fail(at))?.into_iter().map(|(n, ..)| n).collect();
+        out.sort();
+        Ok(out)
+    }
+    fn open<'s>(&'s self, at: &[u8]) -> Out<Box<dyn Reader + 's>> {
+        Ok(Box::new(self.handle(at)?))
+    }
+}
+
+impl Reader for Open<'_> {
+    fn next_data(&mut self, offset: u64) -> Out<Option<(u64, u64)>> {
+        match self.fs.seek(self.ino, offset, Seek::Data) {
+            Err(vfs::Error::PastEnd) => Ok(None),
+            Err(e) => Err(fail(&self.at)(e)),
+            Ok(start) => {
+                let end = self.fs.seek(self.ino, start, Seek::Hole).map_err(fail(&self.at))?;
+                Ok(Some((start, end)))
+            }
+        }
+    }
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Out<usize> {
+        self.fs.read(self.ino, offset, buf).map_err(fail(&self.at))
+    }
+}
+
+impl Writer for Open<'_> {
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> Out<()> {
+        let mut done = 0;
+        while done < data.len() {
+            let n = self
+                .fs
+                .write(self.ino, offset + done as u64, &data[done..], WriteFlags::empty())
+                .map_err(fail(&self.at))?;
+            done += n;
+        }
+        self.size = self.size.max(offset + data.len() as u64);
+        Ok(())
+    }
+    fn set_size(&mut self, size: u64) -> Out<()> {
+        if size == self.size {
+            return Ok(());
+        }
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        self.fs.setattr(self.ino, &set).map(drop).map_err(fail(&self.at))
+    }
+}
+
+impl Sink for Inside {
+    fn kind(&self, at: &[u8]) -> Out<Option<FileKind>> {
+        match path::walk(self.fs(), at) {
+            Ok(found) => Ok(Some(self.fs().getattr(found.ino()).map_err(fail(at))?.kind)),
+            Err(vfs::Error::NotFound) => Ok(None),
+            Err(e) => Err(fail(at)(e)),
+        }
+    }
+    fn make_directory(&self, at: &[u8]) -> Out<()> {
+        if self.kind(at)? == Some(FileKind::Directory) {
+            return Ok(());
+        }
+        let (dir, name) = path::walk_parent(self.fs(), at).map_err(fail(at))?;
+        let e = self.fs().mkdir(caller(), dir.ino(), name, 0o700, 0).map_err(fail(at))?;
+        self.fs().forget(e.attr.ino, 1);
+        Ok(())
+    }
+    fn make(&self, at: &[u8], item: &Item) -> Out<()> {
+        self.give_way(at)?;
+        let (dir, name) = path::walk_parent(self.fs(), at).map_err(fail(at))?;
+        let entry = match item.kind {
+            FileKind::Symlink => self.fs().symlink(caller(), dir.ino(), name, &item.target),
+            kind => {
+                let new = NewNode { kind, perm: 0o600, umask: 0, rdev: item.rdev };
+                self.fs().mknod(caller(), dir.ino(), name, &new)
+            }
+        };
+        self.fs().forget(entry.map_err(fail(at))?.attr.ino, 1);
+        Ok(())
+    }
+    fn link(&self, existing: &[u8], at: &[u8]) -> Out<()> {
+        self.give_way(at)?;
+        let found = path::walk(self.fs(), existing).map_err(fail(existing))?;
+        let (dir, name) = path::walk_parent(self.fs(), at).map_err(fail(at))?;
+        let e = self.fs().link(found.ino(), dir.ino(), name).map_err(fail(at))?;
+        self.fs().forget(e.attr.ino, 1);
+        Ok(())
+    }
+    fn open<'s>(&'s self, at: &[u8]) -> Out<Box<dyn Writer + 's>> {
+        Ok(Box::new(self.handle(at)?))
+    }
+    fn finish(&self, at: &[u8], item: &Item) -> Out<()> {
+        let fs = self.fs();
+        let found = path::walk(fs, at).map_err(fail(at))?;
+        let root = rustix::process::geteuid().is_root();
+        let owner = SetAttr {
+            perm: (item.kind != FileKind::Symlink).then_some(item.perm),
+            uid: root.then_some(item.uid),
+            gid: root.then_some(item.gid),
+            ..SetAttr::default()
+        };
+        fs.setattr(found.ino(), &owner).map_err(fail(at))?;
+        for (name, value) in &item.xattrs {
+            match fs.setxattr(found.ino(), name, value, XattrFlags::empty()) {
+                // Attributes F2FS has no place for are the host's own.
+                Err(vfs::Error::Unsupported(_)) => {}
+                other => other.map_err(fail(at))?,
+            }
+        }
+        let times = SetAttr {
+            atime: Some(SetTime::At(item.atime)),
+            mtime: Some(SetTime::At(item.mtime)),
+            ..SetAttr::default()
+        };
+        fs.setattr(found.ino(), &times).map(drop).map_err(fail(at))
+    }
+}

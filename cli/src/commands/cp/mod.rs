@@ -1,0 +1,269 @@
+//! `joulefs cp`: trees between the host and images, in any direction.
+//!
+//! One walk over a [`Source`] feeds one [`Sink`]; host and image are both, so there are no special
+//! directions.
+
+mod host;
+mod inside;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use indicatif::ProgressBar;
+use serde_json::json;
+use vfs::{DeviceNumber, FileKind, Timestamp};
+
+use crate::image::Image;
+use crate::place::Place;
+use crate::{Failure, output, progress};
+
+/// Copy files into, out of and between images.
+///
+/// Keeps kinds, modes, times to the nanosecond, extended attributes, access lists, hard links within
+/// one copy, device nodes and holes; owners too when run by root.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  joulefs cp -r photos disk.img:/\n  joulefs cp -r disk.img:/photos /tmp/out\n  \
+    joulefs cp a.img:/x b.img:/y")]
+pub struct Args {
+    /// What to copy: host paths or IMAGE:/path.
+    #[arg(required = true, value_parser = clap::value_parser!(Place))]
+    from: Vec<Place>,
+    /// Where to: a directory takes all in; otherwise it is the copy's name.
+    #[arg(value_parser = clap::value_parser!(Place))]
+    to: Place,
+    /// Directories with all they hold.
+    #[arg(short, long)]
+    recursive: bool,
+    /// Print what was written to the device, and why.
+    #[arg(long)]
+    stats: bool,
+}
+
+/// What is copied of a file beside its contents.
+#[derive(Debug, Clone)]
+pub struct Item {
+    kind: FileKind,
+    perm: u16,
+    uid: u32,
+    gid: u32,
+    size: u64,
+    atime: Timestamp,
+    mtime: Timestamp,
+    rdev: DeviceNumber,
+    /// Device and inode, if it has more names than one.
+    identity: Option<(u64, u64)>,
+    target: Vec<u8>,
+    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+type Out<T> = Result<T, String>;
+
+/// Contents being read.
+trait Reader {
+    /// The next stretch of data at or after `offset`; `None` if only holes are left.
+    fn next_data(&mut self, offset: u64) -> Out<Option<(u64, u64)>>;
+    /// Reads at most `buf.len()` bytes.
+    fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Out<usize>;
+}
+
+/// Contents being written.
+trait Writer {
+    /// Writes all of `data`.
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> Out<()>;
+    /// Gives the file its size.
+    fn set_size(&mut self, size: u64) -> Out<()>;
+}
+
+/// Where things come from. Paths are bytes with `/` between the names.
+trait Source {
+    fn item(&self, path: &[u8]) -> Out<Item>;
+    fn names(&self, path: &[u8]) -> Out<Vec<Vec<u8>>>;
+    fn open<'s>(&'s self, path: &[u8]) -> Out<Box<dyn Reader + 's>>;
+}
+
+/// Where things go.
+trait Sink {
+    fn kind(&self, path: &[u8]) -> Out<Option<FileKind>>;
+    /// Makes a directory; one that is there serves.
+    fn make_directory(&self, path: &[u8]) -> Out<()>;
+    /// Makes anything but a directory; what is there gives way.
+    fn make(&self, path: &[u8], item: &Item) -> Out<()>;
+    fn link(&self, existing: &[u8], path: &[u8]) -> Out<()>;
+    fn open<'s>(&'s self, path: &[u8]) -> Out<Box<dyn Writer + 's>>;
+    /// Gives a path its owner, mode, attributes and times, last of all.
+    fn finish(&self, path: &[u8], item: &Item) -> Out<()>;
+}
+
+struct Copy<'c> {
+    source: &'c dyn Source,
+    sink: &'c dyn Sink,
+    links: HashMap<(u64, u64), Vec<u8>>,
+    bar: &'c ProgressBar,
+    buf: Vec<u8>,
+    files: u64,
+    bytes: u64,
+}
+
+fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut out = dir.to_vec();
+    if !out.ends_with(b"/") {
+        out.push(b'/');
+    }
+    out.extend_from_slice(name);
+    out
+}
+
+fn base(path: &[u8]) -> Option<&[u8]> {
+    path.split(|&b| b == b'/').rfind(|p| !p.is_empty() && *p != b"." && *p != b"..")
+}
+
+fn volume_of(source: &dyn Source, path: &[u8], bar: &ProgressBar) -> Out<()> {
+    let item = source.item(path)?;
+    match item.kind {
+        FileKind::Directory => source.names(path)?.iter().try_for_each(|n| volume_of(source, &join(path, n), bar)),
+        FileKind::Regular => {
+            bar.inc_length(item.size);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Copy<'_> {
+    fn tree(&mut self, from: &[u8], to: &[u8]) -> Out<()> {
+        let item = self.source.item(from)?;
+        if item.kind == FileKind::Directory {
+            self.sink.make_directory(to)?;
+            for name in self.source.names(from)? {
+                self.tree(&join(from, &name), &join(to, &name))?;
+            }
+            self.files += 1;
+            return self.sink.finish(to, &item);
+        }
+        self.files += 1;
+        if let Some(first) = item.identity.and_then(|id| self.links.get(&id)) {
+            self.bar.inc(item.size);
+            return self.sink.link(first, to);
+        }
+        self.sink.make(to, &item)?;
+        if item.kind == FileKind::Regular {
+            self.contents(from, to, item.size)?;
+        }
+        if let Some(id) = item.identity {
+            self.links.insert(id, to.to_vec());
+        }
+        self.sink.finish(to, &item)
+    }
+
+    fn contents(&mut self, from: &[u8], to: &[u8], size: u64) -> Out<()> {
+        let mut reader = self.source.open(from)?;
+        let mut writer = self.sink.open(to)?;
+        let mut at = 0;
+        while at < size {
+            let Some((start, end)) = reader.next_data(at)? else { break };
+            self.bar.inc(start - at);
+            at = start;
+            while at < end.min(size) {
+                let want = (end.min(size) - at).min(self.buf.len() as u64) as usize;
+                let n = reader.read_at(at, &mut self.buf[..want])?;
+                if n == 0 {
+                    return writer.set_size(at); // it shrank meanwhile
+                }
+                writer.write_at(at, &self.buf[..n])?;
+                at += n as u64;
+                self.bytes += n as u64;
+                self.bar.inc(n as u64);
+                progress::show_if_slow(self.bar);
+            }
+        }
+        self.bar.inc(size - at.min(size));
+        writer.set_size(size)
+    }
+}
+
+/// The end of a copy, opened once for all sources.
+enum End {
+    Host(host::Host),
+    Inside(inside::Inside),
+}
+
+impl End {
+    fn open(place: &Place, write: bool) -> Out<(End, Vec<u8>)> {
+        use std::os::unix::ffi::OsStrExt;
+        Ok(match place {
+            Place::Host(p) => (End::Host(host::Host), p.as_os_str().as_bytes().to_vec()),
+            Place::Inside { image, path } => (End::Inside(inside::Inside(Image::open(image, write)?)), path.clone()),
+        })
+    }
+    fn source(&self) -> &dyn Source {
+        match self {
+            End::Host(h) => h,
+            End::Inside(i) => i,
+        }
+    }
+    fn sink(&self) -> &dyn Sink {
+        match self {
+            End::Host(h) => h,
+            End::Inside(i) => i,
+        }
+    }
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+    let image_of = |p: &Place| -> Option<PathBuf> {
+        match p {
+            Place::Inside { image, .. } => std::fs::canonicalize(image).ok(),
+            Place::Host(_) => None,
+        }
+    };
+    if let Some(target) = image_of(&args.to)
+        && args.from.iter().any(|f| image_of(f).as_ref() == Some(&target))
+    {
+        return Err(format!("{}: copying within one image is not done here; mount it and use cp", args.to.text()));
+    }
+    let (end, to) = End::open(&args.to, true)?;
+    let out = copy_all(args, &end, &to);
+    let mut statistics = None;
+    if let End::Inside(i) = &end {
+        i.0.close()?;
+        statistics = Some(i.0.statistics());
+    }
+    let (files, bytes) = out?;
+    if as_json {
+        let written = statistics.map(|s| s.json());
+        output::print(&json!({ "files": files, "bytes": bytes, "written": written }));
+    } else if let Some(s) = statistics.filter(|_| args.stats) {
+        println!("{}", s.table());
+    }
+    Ok(())
+}
+
+fn copy_all(args: &Args, end: &End, to: &[u8]) -> Out<(u64, u64)> {
+    let into_dir = end.sink().kind(to)? == Some(FileKind::Directory);
+    if args.from.len() > 1 && !into_dir {
+        return Err(format!("{}: not a directory, and there are several things to copy", args.to.text()));
+    }
+    let bar = progress::bytes(0, "copying");
+    let (mut files, mut bytes) = (0, 0);
+    for place in &args.from {
+        let (source_end, from) = End::open(place, false)?;
+        let source = source_end.source();
+        if source.item(&from)?.kind == FileKind::Directory && !args.recursive {
+            return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()));
+        }
+        volume_of(source, &from, &bar)?;
+        // A root has no name of its own: its contents go where they shall.
+        let target = match base(&from) {
+            Some(name) if into_dir => join(to, name),
+            _ => to.to_vec(),
+        };
+        let buf = vec![0; 1 << 20];
+        let mut copy = Copy { source, sink: end.sink(), links: HashMap::new(), bar: &bar, buf, files: 0, bytes: 0 };
+        copy.tree(&from, &target)?;
+        files += copy.files;
+        bytes += copy.bytes;
+    }
+    bar.finish_and_clear();
+    Ok((files, bytes))
+}

@@ -1,0 +1,75 @@
+//! `joulefs info`
+
+use std::path::PathBuf;
+
+use serde_json::json;
+use vfs::FileSystem;
+
+use crate::image::Image;
+use crate::{Failure, output};
+
+/// Say what a volume is and how full.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  joulefs info disk.img")]
+pub struct Args {
+    /// The image or block device.
+    image: PathBuf,
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+    let image = Image::open(&args.image, false)?;
+    let sb = image.vol.superblock();
+    let st = image.vol.statfs().map_err(|e| e.to_string())?;
+    let state = image.vol.state();
+    let uuid: String = sb.uuid.iter().map(|b| format!("{b:02x}")).collect();
+    if as_json {
+        output::print(&json!({
+            "image": args.image.display().to_string(),
+            "label": sb.label,
+            "uuid": uuid,
+            "features": sb.features.names(),
+            "bytes": sb.block_count * 4096,
+            "user_bytes": st.blocks * 4096,
+            "free_bytes": st.blocks_free * 4096,
+            "inodes": state.inodes,
+            "nodes": state.nodes,
+            "main_segments": sb.main_segs,
+            "segments_per_section": sb.segs_per_sec,
+            "free_segments": state.free_segments,
+            "dirty_segments": state.dirty_segments,
+            "reserved_segments": state.reserved_segments,
+            "checkpoint_version": state.checkpoint_version,
+            "clean_unmount": state.clean_unmount,
+            "logs": state.logs.iter().map(|l| json!({
+                "log": format!("{:?}", l.0), "segment": l.1, "next": l.2, "threaded": l.3,
+            })).collect::<Vec<_>>(),
+        }));
+        return Ok(());
+    }
+    let label = if sb.label.is_empty() { "none" } else { &sb.label };
+    println!("image              {}", args.image.display());
+    println!("label              {label}");
+    println!("uuid               {uuid}");
+    println!("features           {}", match sb.features.names() {
+        n if n.is_empty() => "none".to_owned(),
+        n => n.join(", "),
+    });
+    println!("size               {}", output::bytes(sb.block_count * 4096));
+    println!("for files          {}, {} free", output::bytes(st.blocks * 4096), output::bytes(st.blocks_free * 4096));
+    println!("inodes             {} ({} nodes)", state.inodes, state.nodes);
+    println!(
+        "segments           {} of 2 MiB: {} free, {} partly used, {} kept back",
+        sb.main_segs, state.free_segments, state.dirty_segments, state.reserved_segments
+    );
+    println!(
+        "checkpoint         version {}, {}",
+        state.checkpoint_version,
+        if state.clean_unmount { "written by an unmount" } else { "not unmounted cleanly" }
+    );
+    for (log, seg, next, threaded) in &state.logs {
+        let how = if *threaded { ", filling holes" } else { "" };
+        println!("log {:<14} segment {seg}, block {next}{how}", format!("{log:?}"));
+    }
+    Ok(())
+}

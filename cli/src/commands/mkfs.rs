@@ -1,0 +1,183 @@
+//! `joulefs mkfs`
+
+use std::path::PathBuf;
+
+use device::{Access, BlockDevice, FileDevice, RealClock};
+use f2fs::mkfs::{self, Options};
+use format::superblock::Features;
+use serde_json::json;
+
+use crate::{Failure, output};
+
+/// Make an F2FS volume in a file or on a block device.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  joulefs mkfs disk.img --size 8G\n  \
+    joulefs mkfs disk.img --size 512M --label photos --features modern\n  joulefs mkfs /dev/sdx")]
+pub struct Args {
+    /// File (made if missing) or block device.
+    image: PathBuf,
+    /// Size, e.g. 512M, 8G, 1T; needed for a file that does not exist yet.
+    #[arg(long, short)]
+    size: Option<String>,
+    /// Volume label.
+    #[arg(long, short, default_value = "")]
+    label: String,
+    /// Features by name, comma-separated (as mkfs.f2fs -O), or "modern" for those without a price:
+    /// extra_attr, inode_checksum, flexible_inline_xattr, inode_crtime, lost_found, sb_checksum.
+    #[arg(long, short = 'O', value_delimiter = ',')]
+    features: Vec<String>,
+    /// Percent of the volume kept back for cleaning; default: chosen for the size.
+    #[arg(long)]
+    overprovision: Option<f64>,
+    /// Segments (2 MiB) in a section, the unit of cleaning.
+    #[arg(long, default_value_t = 1)]
+    segs_per_sec: u32,
+    /// Identity, 32 hexadecimal digits with or without dashes; default: random.
+    #[arg(long)]
+    uuid: Option<String>,
+    /// Overwrite what is there.
+    #[arg(long, short)]
+    force: bool,
+}
+
+fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
+    let (number, shift) = match text.char_indices().last()? {
+        (i, 'k' | 'K') => (&text[..i], 10),
+        (i, 'm' | 'M') => (&text[..i], 20),
+        (i, 'g' | 'G') => (&text[..i], 30),
+        (i, 't' | 'T') => (&text[..i], 40),
+        _ => (text, 0),
+    };
+    let n: u64 = number.trim().parse().ok()?;
+    n.checked_mul(1 << shift)
+}
+
+fn parse_uuid(text: &str) -> Option<[u8; 16]> {
+    let digits: String = text.chars().filter(|c| *c != '-').collect();
+    let n = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
+    Some(n.to_be_bytes())
+}
+
+fn options(args: &Args) -> Result<Options, Failure> {
+    let mut options = Options::default();
+    for name in args.features.iter().filter(|n| !n.is_empty()) {
+        if name == "modern" {
+            options.features |= Options::modern().features;
+            continue;
+        }
+        let (bit, _) = Features::NAMES
+            .iter()
+            .find(|(_, n)| n == name || (name == "quota" && *n == "quota_ino"))
+            .ok_or_else(|| {
+                let all: Vec<_> = Features::NAMES.iter().map(|(_, n)| *n).collect();
+                format!("unknown feature {name:?}; known are: modern, quota, {}", all.join(", "))
+            })?;
+        options.features |= *bit;
+    }
+    options.label.clone_from(&args.label);
+    options.overprovision = args.overprovision;
+    options.segs_per_sec = args.segs_per_sec;
+    options.uuid = args
+        .uuid
+        .as_deref()
+        .map(|u| parse_uuid(u).ok_or_else(|| format!("--uuid {u}: not 32 hexadecimal digits")))
+        .transpose()?;
+    Ok(options)
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+    let mut options = options(args)?;
+    let path = &args.image;
+    let size = args
+        .size
+        .as_deref()
+        .map(|s| parse_size(s).ok_or_else(|| format!("--size {s}: not a size; write e.g. 512M or 8G")))
+        .transpose()?;
+    let there = std::fs::metadata(path).ok();
+    let empty = there.as_ref().is_some_and(|m| m.is_file() && m.len() == 0);
+    let dev = match (there, size) {
+        (Some(_), _) if !args.force && !empty => {
+            let dev = FileDevice::open(path, Access::ReadOnly).map_err(|e| e.to_string())?;
+            if !is_blank(&dev) {
+                return Err(format!("{}: holds data; give --force to overwrite it", path.display()));
+            }
+            drop(dev);
+            reopen(path, size, &mut options)?
+        }
+        (Some(_), _) => reopen(path, size, &mut options)?,
+        (None, Some(size)) => {
+            options.assume_zeroed = true;
+            FileDevice::create(path, size).map_err(|e| e.to_string())?
+        }
+        (None, None) => {
+            return Err(format!("{}: no such file; give --size to make one", path.display()));
+        }
+    };
+    let made = !path.exists() || options.assume_zeroed;
+    let summary = mkfs::format(&dev, &RealClock::new(), &options).map_err(|e| {
+        if made && options.assume_zeroed {
+            // Made for this volume only: nothing half-done stays.
+            let _ = std::fs::remove_file(path);
+        }
+        format!("{}: {e}", path.display())
+    })?;
+    let uuid: String = summary.uuid.iter().map(|b| format!("{b:02x}")).collect();
+    if as_json {
+        output::print(&json!({
+            "image": path.display().to_string(),
+            "uuid": uuid,
+            "features": summary.features.names(),
+            "bytes": dev.blocks() * 4096,
+            "user_bytes": summary.user_blocks * 4096,
+        }));
+    } else {
+        println!(
+            "{}: {} volume, {} for files, uuid {uuid}",
+            path.display(),
+            output::bytes(dev.blocks() * 4096),
+            output::bytes(summary.user_blocks * 4096)
+        );
+    }
+    Ok(())
+}
+
+fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Options) -> Result<FileDevice, Failure> {
+    let file = std::fs::metadata(path).is_ok_and(|m| m.is_file());
+    match size {
+        Some(size) if file => {
+            options.assume_zeroed = true;
+            FileDevice::create(path, size).map_err(|e| e.to_string())
+        }
+        Some(_) => Err(format!("{}: --size is for files; a device has its own", path.display())),
+        None => FileDevice::open(path, Access::ReadWrite).map_err(|e| e.to_string()),
+    }
+}
+
+/// True if the first MiB and the last block are all zero: nothing a format would destroy begins
+/// or ends there.
+fn is_blank(dev: &FileDevice) -> bool {
+    let tag = device::Tag::default();
+    let head = dev.blocks().min(256);
+    let mut bytes = vec![0; head as usize * 4096];
+    if dev.read(device::Lba(0), &mut bytes, tag).is_err() || bytes.iter().any(|&b| b != 0) {
+        return false;
+    }
+    let mut last = [0; 4096];
+    dev.blocks() == 0
+        || dev.read(device::Lba(dev.blocks() - 1), &mut last, tag).is_ok() && last.iter().all(|&b| b == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_1024() {
+        assert_eq!(parse_size("8G"), Some(8 << 30));
+        assert_eq!(parse_size("512MiB"), Some(512 << 20));
+        assert_eq!(parse_size("4096"), Some(4096));
+        assert_eq!(parse_size("much"), None);
+    }
+}

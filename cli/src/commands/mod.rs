@@ -1,0 +1,10 @@
+//! One file a subcommand (small relatives share one).
+
+pub mod cat;
+pub mod cp;
+pub mod fsck;
+pub mod info;
+pub mod ls;
+pub mod mkfs;
+pub mod mount;
+pub mod tree;

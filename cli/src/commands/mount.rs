@@ -1,0 +1,141 @@
+//! `joulefs mount` and `joulefs unmount`
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use f2fs::MountOptions;
+
+use crate::Failure;
+use crate::image::Image;
+
+/// Mount an image through FUSE.
+///
+/// Runs in the background unless -f is given. The mount ends by `joulefs unmount DIR`,
+/// `fusermount3 -u DIR`, or SIGINT or SIGTERM to the process, and always leaves a clean volume.
+/// `joulefs unmount` returns when the volume is closed; `umount` may return earlier.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n\n\
+    Options for -o: ro, allow_other, noatime, dev, suid, noexec, writeback=on|off,\n  \
+    discard=on|off, inline=on|off, threads=N, node_cache=MIB, dirty=MIB, dir_cache=MIB, stats=FILE")]
+pub struct Args {
+    /// The image or block device.
+    image: PathBuf,
+    /// Where it appears.
+    dir: PathBuf,
+    /// Stay in the foreground.
+    #[arg(short)]
+    foreground: bool,
+    /// Mount options, comma-separated.
+    #[arg(short, value_delimiter = ',')]
+    options: Vec<String>,
+    /// This process is the background part of another.
+    #[arg(long, hide = true)]
+    background: bool,
+}
+
+/// Unmount and wait until the volume is closed.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  joulefs unmount /mnt && fsck.f2fs --dry-run disk.img")]
+pub struct UnmountArgs {
+    /// Where it is mounted.
+    dir: PathBuf,
+    /// Seconds to wait for the last checkpoint.
+    #[arg(long, default_value_t = 60)]
+    wait: u64,
+}
+
+struct Parsed {
+    core: MountOptions,
+    fuse: fuse::MountOptions,
+    stats: Option<PathBuf>,
+}
+
+fn parse(args: &Args) -> Result<Parsed, Failure> {
+    let mut core = MountOptions::default();
+    let mut fuse = fuse::MountOptions::default();
+    let mut stats = None;
+    for option in args.options.iter().filter(|o| !o.is_empty()) {
+        let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
+        let on = || match value {
+            None | Some("on") => Ok(true),
+            Some("off") => Ok(false),
+            Some(v) => Err(format!("-o {name}={v}: on or off")),
+        };
+        let number = || {
+            value
+                .and_then(|v| v.parse::<usize>().ok())
+                .filter(|n| (1..=1 << 20).contains(n))
+                .ok_or_else(|| format!("-o {option}: write {name}=NUMBER, 1 or more"))
+        };
+        match name {
+            "ro" => core.read_only = true,
+            "rw" => core.read_only = false,
+            "allow_other" => fuse.allow_other = on()?,
+            "noatime" => fuse.noatime = true,
+            "dev" => fuse.dev = true,
+            "suid" => fuse.suid = true,
+            "noexec" => fuse.exec = false,
+            "writeback" => fuse.writeback = on()?,
+            "threads" => fuse.threads = number()?,
+            "discard" => core.discard = on()?,
+            "nodiscard" => core.discard = false,
+            "inline" => core.inline = on()?,
+            "node_cache" => core.node_cache = number()? * 256,
+            "dirty" => core.dirty_limit = number()? * 256,
+            "dir_cache" => core.dir_cache = number()? * 256,
+            "stats" => {
+                let file = value.ok_or("-o stats: write stats=FILE")?;
+                // The background part has another working directory.
+                stats = Some(std::path::absolute(file).map_err(|e| format!("-o stats={file}: {e}"))?);
+            }
+            _ => return Err(format!("unknown mount option {option:?}; see joulefs mount --help")),
+        }
+    }
+    fuse.read_only = core.read_only;
+    Ok(Parsed { core, fuse, stats })
+}
+
+/// Runs it.
+pub fn run(args: &Args, _json: bool) -> Result<(), Failure> {
+    let mut parsed = parse(args)?;
+    if !args.foreground && !args.background {
+        let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
+        let mut again = Command::new(me);
+        again.arg("mount").arg(&args.image).arg(&args.dir).arg("--background");
+        if !args.options.is_empty() {
+            again.arg("-o").arg(args.options.join(","));
+        }
+        return fuse::daemon::start(again).map(drop).map_err(|e| {
+            let text = e.to_string();
+            text.strip_prefix("joulefs: ").unwrap_or(&text).to_owned()
+        });
+    }
+    let path = std::fs::canonicalize(&args.image).map_err(|e| format!("{}: {e}", args.image.display()))?;
+    let dir = std::fs::canonicalize(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
+    parsed.fuse.fsname = path.display().to_string();
+    let image = Image::open_with(&path, parsed.core)?;
+    let ready = || {
+        if args.background
+            && let Err(e) = fuse::daemon::ready()
+        {
+            eprintln!("joulefs: cannot leave the terminal: {e}");
+        }
+    };
+    let out = fuse::run_until_unmounted(image.vol.clone(), &dir, &parsed.fuse, ready)
+        .map_err(|e| e.to_string());
+    // Whatever ended the mount, the volume is left clean; a second unmount does nothing.
+    let closed = image.close();
+    if let Some(file) = parsed.stats {
+        let text = format!("{:#}\n", image.statistics().json());
+        std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+    }
+    out.and(closed)
+}
+
+/// Runs `unmount`.
+pub fn unmount(args: &UnmountArgs) -> Result<(), Failure> {
+    fuse::unmount::unmount(&args.dir, "fuse.joulefs", Duration::from_secs(args.wait))
+        .map(drop)
+        .map_err(|e| e.to_string())
+}
