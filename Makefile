@@ -1,0 +1,35 @@
+# joulefs: `make demo` runs the main job, `make test` passes everything.
+export PATH := $(CURDIR)/target/tools/bin:$(HOME)/.cargo/bin:$(PATH)
+
+.PHONY: demo test deep bench tools suites fmt clippy clean
+
+demo: tools
+	cargo build --release -p joulefs-cli
+	scripts/demo
+
+# Debug-built logic with optimised code: see [profile.dev] in Cargo.toml.
+test: suites
+	cargo test --workspace
+
+# The long variants of the same judges: more seeds, more operations, more flips.
+deep: suites
+	JOULEFS_DEEP=1 cargo test --workspace --release
+
+# Mount against mount on one medium; writes docs/benchmarks.md.
+bench: tools
+	cargo run --release -p joulefs-conformance --bin bench
+
+tools:
+	@scripts/install-tools
+
+suites:
+	@scripts/install-tools suites
+
+fmt:
+	cargo fmt --all
+
+clippy:
+	cargo clippy --workspace --all-targets
+
+clean:
+	cargo clean
