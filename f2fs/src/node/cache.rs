@@ -85,12 +85,40 @@ impl NodeCache {
         self.shard(nid).lock().get(&nid).cloned()
     }
 
-    /// Puts a node read from the device into memory; if it is there already, that one counts.
+    /// Puts a new node into memory; if it is there already, that one counts.
     pub fn insert(&self, nid: Nid, ino: Ino, bytes: Box<Block>) -> Arc<Node> {
         let mut shard = self.shard(nid).lock();
-        if let Some(n) = shard.get(&nid) {
-            return n.clone();
+        match shard.get(&nid) {
+            Some(n) => n.clone(),
+            None => self.put(&mut shard, nid, ino, bytes),
         }
+    }
+
+    /// Puts a node read from the device into memory; if it is there already, that one counts.
+    /// `current` says whether the bytes are still the node's: since they were read it may have been
+    /// loaded, changed, written elsewhere and dropped again. Then nothing is put and `None` returned.
+    pub fn insert_read(
+        &self,
+        nid: Nid,
+        ino: Ino,
+        bytes: Box<Block>,
+        current: impl FnOnce() -> bool,
+    ) -> Option<Arc<Node>> {
+        let mut shard = self.shard(nid).lock();
+        if let Some(n) = shard.get(&nid) {
+            return Some(n.clone());
+        }
+        // Under the shard's lock: a node changes its place only while it is in memory.
+        current().then(|| self.put(&mut shard, nid, ino, bytes))
+    }
+
+    fn put(
+        &self,
+        shard: &mut LruCache<Nid, Arc<Node>, FxBuildHasher>,
+        nid: Nid,
+        ino: Ino,
+        bytes: Box<Block>,
+    ) -> Arc<Node> {
         let node = Arc::new(Node::new(nid, ino, bytes));
         shard.put(nid, node.clone());
         // Make room: look at a few of the oldest; those in use or dirty become young again.

@@ -111,11 +111,23 @@ impl Volume {
         if let Some(n) = self.nodes.get(nid) {
             return Ok(n);
         }
-        let entry = self.nat.get(nid)?;
-        self.load_node(nid, entry.addr)
+        loop {
+            let addr = self.nat.get(nid)?.addr;
+            let moved = || self.nat.get(nid).is_ok_and(|e| e.addr != addr);
+            match self.load_node(nid, addr, || self.nat.get(nid).is_ok_and(|e| e.addr == addr)) {
+                Ok(Some(n)) => return Ok(n),
+                // It was elsewhere before it was read: what was read is not it.
+                Ok(None) => {}
+                Err(_) if moved() => {}
+                Err(e) => return Err(e),
+            }
+            if let Some(n) = self.nodes.get(nid) {
+                return Ok(n);
+            }
+        }
     }
 
-    fn load_node(&self, nid: Nid, addr: BlockAddr) -> Result<Arc<Node>> {
+    fn load_node(&self, nid: Nid, addr: BlockAddr, current: impl FnOnce() -> bool) -> Result<Option<Arc<Node>>> {
         let corrupt = |what: String| crate::error::Error::corrupt(what);
         if addr == BlockAddr::NULL {
             return Err(vfs::Error::NotFound.into());
@@ -137,7 +149,7 @@ impl Volume {
                 .and_then(|()| RawInode::of(&bytes).divide(self.sb.features).map(drop))
                 .at(|| format!("inode {nid} at block {addr}"))?;
         }
-        Ok(self.nodes.insert(nid, ino, bytes))
+        Ok(self.nodes.insert_read(nid, ino, bytes, current))
     }
 
     /// Changes a node's bytes and marks it dirty.
