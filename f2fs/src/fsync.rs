@@ -7,15 +7,16 @@
 //!
 //! The order that makes a replay whole: data and nodes below the inode, then a flush, then the inode
 //! with the mark that makes it count, then a flush. Where only blocks already mapped were
-//! overwritten in place, the first flush is not needed.
+//! overwritten in place, the first flush is not needed, and `fdatasync` writes no inode.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use format::inode::{Advise, InodeFlags};
-use format::node::{self, NodeKind};
-use format::{Ino, Nid};
+use format::inode::{Advise, InodeFlags, RawInode, extra_end};
+use format::node::{self, Footer, NodeKind};
+use format::{Block, BlockAddr, Ino, Nid};
 use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use vfs::FileKind;
 
 use crate::cause::Cause;
@@ -27,8 +28,6 @@ use crate::node::cache::Node;
 use crate::node::write::Mark;
 use crate::volume::Volume;
 
-use std::sync::atomic::Ordering;
-
 /// What fsync must know of inodes since the last checkpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
@@ -36,12 +35,36 @@ pub(crate) struct Promises {
     strays: Mutex<FxHashSet<Ino>>,
     /// They lost nodes.
     reshaped: Mutex<FxHashSet<Ino>>,
+    /// What their inode blocks held, times aside, when an fsync last wrote them.
+    written: Mutex<FxHashMap<Ino, Box<Block>>>,
     /// Inodes marked as of unknown parent whose parent and name are right and durable.
     vouched: Mutex<FxHashSet<Ino>>,
 }
 
 /// Inodes vouched for that are remembered; the others' next fsyncs write checkpoints.
 const MOST_VOUCHED: usize = 1 << 16;
+/// Inode blocks remembered: 1 MiB.
+const MOST_WRITTEN: usize = 256;
+
+/// An inode block without what `fdatasync` may leave unwritten: times, and what every write of the
+/// block changes.
+fn without_times(node: &Node) -> Box<Block> {
+    let mut b = node.read().clone();
+    let footer = node::footer(&b);
+    node::set_footer(
+        &mut b,
+        &Footer { fsync: false, dentry: false, cp_ver: 0, next: BlockAddr::NULL, ..footer },
+    );
+    let r = RawInode::of_mut(&mut b);
+    (r.i_atime, r.i_atime_nsec) = (0.into(), 0.into());
+    (r.i_mtime, r.i_mtime_nsec) = (0.into(), 0.into());
+    (r.i_ctime, r.i_ctime_nsec) = (0.into(), 0.into());
+    let checksum = r.extra_isize() >= extra_end::CHECKSUM;
+    if let Some(e) = r.extra_mut().filter(|_| checksum) {
+        e.i_inode_checksum = 0.into();
+    }
+    b
+}
 
 impl Promises {
     /// Contents or nodes of an inode were written without an fsync.
@@ -59,6 +82,7 @@ impl Volume {
     pub(crate) fn keep_promises(&self) {
         self.promises.strays.lock().clear();
         self.promises.reshaped.lock().clear();
+        self.promises.written.lock().clear();
         let settled = std::mem::take(&mut *self.renamed.lock());
         let mut vouched = self.promises.vouched.lock();
         if vouched.len() + settled.len() <= MOST_VOUCHED {
@@ -67,7 +91,7 @@ impl Volume {
     }
 
     /// Makes a file or directory durable. The caller holds no lock.
-    pub(crate) fn fsync_inode(&self, inode: &Arc<Inode>, _data_only: bool) -> Result<()> {
+    pub(crate) fn fsync_inode(&self, inode: &Arc<Inode>, data_only: bool) -> Result<()> {
         if self.options.read_only {
             return Ok(());
         }
@@ -80,7 +104,7 @@ impl Volume {
             let _change = self.begin()?;
             let content = inode.content.write();
             if self.nodes_suffice(inode)? {
-                let out = self.promise(inode, content);
+                let out = self.promise(inode, content, data_only);
                 if out.is_err() {
                     self.promises.stray(inode.ino);
                 }
@@ -142,6 +166,7 @@ impl Volume {
         &self,
         inode: &Arc<Inode>,
         mut content: parking_lot::RwLockWriteGuard<'_, Content>,
+        data_only: bool,
     ) -> Result<()> {
         let ino = inode.ino;
         let tag = Cause::FsyncNode.of(ino);
@@ -162,12 +187,27 @@ impl Volume {
             self.write_nodes(&below, Mark::Plain, Cause::FsyncNode)?;
             in_order = false;
         }
+        let now = without_times(&inode.node);
+        if data_only && in_order && self.promises.written.lock().get(&ino) == Some(&now) {
+            // Only times changed beside blocks that kept their places.
+            drop(content);
+            self.dev.flush(tag)?;
+            self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
         if !in_order {
             self.dev.flush(tag)?;
         }
         let dentry = self.needs_name(ino);
         self.write_nodes(&[inode.node.clone()], Mark::Fsync { dentry }, Cause::FsyncNode)?;
         self.promises.strays.lock().remove(&ino);
+        {
+            let mut written = self.promises.written.lock();
+            if written.len() >= MOST_WRITTEN {
+                written.clear();
+            }
+            written.insert(ino, now);
+        }
         drop(content);
         self.dev.flush(tag)?;
         self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);

@@ -170,3 +170,24 @@ fn extended_attributes_of_a_synced_file_come_back() {
         });
     }
 }
+
+#[test]
+fn fdatasync_of_blocks_in_place_writes_them_and_nothing_else() {
+    let dev = power_cut(&formatted(64, &Options::default()));
+    let vol = mount(dev.clone());
+    let f = new_file(&vol, vol.root(), "db");
+    write(&vol, f, 0, &[0; 40_960]);
+    vol.fsync(f, false).unwrap();
+    for round in 1..20u8 {
+        let (writes, flushes) = (dev.write_count(), dev.flush_count());
+        write(&vol, f, 8192, &[round; 4096]);
+        vol.fsync(f, true).unwrap();
+        assert_eq!((dev.write_count() - writes, dev.flush_count() - flushes), (1, 1), "round {round}");
+    }
+    write(&vol, f, 40_960, b"longer");
+    vol.fsync(f, true).unwrap();
+    recovered(&dev.image(Loss::AllLost), |vol| {
+        let data = read_all(vol, find(vol, "db").unwrap());
+        assert!(data[8192..12_288] == [19; 4096] && data.ends_with(b"longer"));
+    });
+}
