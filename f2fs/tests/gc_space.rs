@@ -128,3 +128,74 @@ fn a_volume_that_is_full_says_so_and_takes_files_again_after_some_went() {
     assert_clean(&*dev, "after unmount");
     assert_tools_clean(&dev);
 }
+
+/// Small files made, grown, synced and removed on a volume that is mostly full.
+fn churn(options: &Options, mib: u64, ops: u64) {
+    let dev = Arc::new(formatted(mib, options));
+    let vol = mount(dev.clone());
+    let root = vol.root();
+    let mut rng = device::Rng::new(mib);
+    let mut files: Vec<(String, Ino, Vec<u8>)> = Vec::new();
+    let mut full = 0;
+    for n in 0..ops {
+        match rng.below(20) {
+            0..=6 => {
+                let name = format!("f{n}");
+                let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
+                match vol.mknod(ROOT, root, name.as_bytes(), &new) {
+                    Ok(e) => files.push((name, e.attr.ino, Vec::new())),
+                    Err(vfs::Error::NoSpace) => full += 1,
+                    Err(e) => panic!("operation {n}: {e}"),
+                }
+            }
+            _ if files.is_empty() => {}
+            7..=8 => {
+                let (name, ino, _) = files.swap_remove(rng.index(files.len()));
+                vol.unlink(root, name.as_bytes()).unwrap_or_else(|e| panic!("operation {n}: {e}"));
+                vol.forget(ino, 1);
+            }
+            9..=10 => {
+                let k = rng.index(files.len());
+                vol.fsync(files[k].1, n % 2 == 0).unwrap_or_else(|e| panic!("operation {n}: {e}"));
+            }
+            _ => {
+                let k = rng.index(files.len());
+                let (_, ino, have) = &mut files[k];
+                let at = rng.index(have.len() + 1);
+                let data = pattern(n, rng.range(1..60_000) as usize);
+                match vol.write(*ino, at as u64, &data, vfs::WriteFlags::empty()) {
+                    Ok(w) => {
+                        have.resize(have.len().max(at + w), 0);
+                        have[at..at + w].copy_from_slice(&data[..w]);
+                    }
+                    Err(vfs::Error::NoSpace) => full += 1,
+                    Err(e) => panic!("operation {n}: {e}"),
+                }
+            }
+        }
+        if full > 40 {
+            full = 0;
+            for _ in 0..files.len() / 20 {
+                let (name, ino, _) = files.swap_remove(rng.index(files.len()));
+                vol.unlink(root, name.as_bytes()).unwrap_or_else(|e| panic!("operation {n}: {e}"));
+                vol.forget(ino, 1);
+            }
+        }
+    }
+    for (name, ino, have) in &files {
+        assert!(read_all(&vol, *ino) == *have, "{name}");
+    }
+    vol.unmount().unwrap();
+    assert_clean(&*dev, "after unmount");
+    assert_tools_clean(&dev);
+}
+
+#[test]
+fn small_files_come_and_go_on_a_full_volume() {
+    churn(&Options::default(), 64, 40_000);
+}
+
+#[test]
+fn small_files_come_and_go_on_a_full_volume_of_large_sections() {
+    churn(&Options { segs_per_sec: 2, ..Options::modern() }, 160, 40_000);
+}
