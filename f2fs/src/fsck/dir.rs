@@ -120,8 +120,7 @@ impl Walk<'_, '_> {
             let from = Referrer::Dentry { place, name: name() };
             if let Some(kind) = self.arrive(ino, from, Some(dir))? {
                 state.subdirs += u32::from(kind == DIR);
-                // 0: known already, its type is checked at its first name.
-                if kind != 0 && kind != d.kind {
+                if kind != d.kind {
                     self.report.add(K::DentryType { place, name: name(), ino, stored: d.kind, is: kind });
                 }
             }

@@ -149,7 +149,8 @@ impl Walk<'_, '_> {
             }
             // A file with one link is not remembered: only now is it known to have two names.
             self.links.entry(ino).or_insert(Links { stored: 1, seen: 1 }).seen += 1;
-            return Ok(Some(0));
+            let block = self.img.block(self.img.nat(ino.nid())?.addr)?;
+            return Ok(kind_of(RawInode::of(&block).i_mode.get()));
         }
         let orphan = matches!(from, Referrer::Orphan);
         let named = matches!(from, Referrer::Dentry { .. });

@@ -151,6 +151,12 @@ fn unusable(
                 return Ok(());
             }
         }
+        // Its footer vouches for it: what else points there took a node for data.
+        NodeFault::BlockTaken { addr } => {
+            e.nodes.insert(nid, e.img.block(addr)?);
+            session.actions.push(Action::NodeFound { nid, addr });
+            return Ok(());
+        }
         NodeFault::Mode { .. } => {
             if let Some(kind) = kind_by_name(e, from)? {
                 e.inode(nid.as_ino(), |raw| {

@@ -4,11 +4,12 @@
 //! sums, all of it breaks the tables. So each round mends only the most basic stage that has findings.
 
 use format::inode::RawInode;
+use format::{BlockAddr, Nid};
 
 use super::edit::Editor;
 use super::rescue::{Strays, unflip};
 use super::{Action, RepairError, Session};
-use crate::fsck::load::Image;
+use crate::fsck::load::{Image, log_type};
 use crate::fsck::report::{Class, FindingKind as K, Report, Severity};
 use crate::fsck::tables::class;
 use crate::fsck::walk::Walked;
@@ -33,8 +34,7 @@ const MOST: usize = 2000;
 
 fn stage(img: &Image<'_>, kind: &K) -> Stage {
     match kind {
-        // A pointer to a block that the SIT calls free: perhaps not the block that was meant.
-        K::SummaryWrong { addr, .. } if !img.marked(*addr) => Stage::Pointers,
+        K::SummaryWrong { addr, is, .. } if is_doubtful(img, *addr, is.nid) => Stage::Pointers,
         K::InodeChecksum { .. } | K::InodeBad { .. } => Stage::Inodes,
         K::OrphanHasName { .. }
         | K::OrphanHasLinks { .. }
@@ -69,6 +69,15 @@ fn stage(img: &Image<'_>, kind: &K) -> Stage {
         | K::SymlinkEmpty { .. } => Stage::Sums,
         _ => Stage::Tables,
     }
+}
+
+/// True for a pointer to a block that the SIT calls free, or that is in a segment of nodes: perhaps it
+/// is not the block that was meant.
+fn is_doubtful(img: &Image<'_>, addr: BlockAddr, owner: Nid) -> bool {
+    let seg = img.sb.locate(addr).map(|(seg, _)| img.segment(seg));
+    let among_nodes = seg.and_then(|s| log_type(s.kind)).is_some_and(|l| l.is_node());
+    let is_data = img.nat(owner).is_ok_and(|e| e.addr != addr);
+    !img.marked(addr) || (among_nodes && is_data)
 }
 
 /// The changes of one round.
