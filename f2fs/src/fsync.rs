@@ -71,6 +71,10 @@ impl Promises {
     pub(crate) fn stray(&self, ino: Ino) {
         self.strays.lock().insert(ino);
     }
+    /// The name an inode records may not be its own any more.
+    pub(crate) fn doubt(&self, ino: Ino) {
+        self.vouched.lock().remove(&ino);
+    }
     /// A node of an inode is gone.
     pub(crate) fn reshaped(&self, ino: Ino) {
         self.reshaped.lock().insert(ino);

@@ -266,6 +266,8 @@ impl Volume {
             // It had no name: this one is what roll-forward may restore.
             self.orphans.lock().remove(&inode.ino);
             self.set_place(&inode, dir.ino, name);
+        } else {
+            self.doubt_place(&inode);
         }
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         self.touch_dir(&dir);

@@ -10,12 +10,12 @@ pub mod rename;
 use std::sync::Arc;
 
 use format::Ino;
-use format::inode::InodeFlags;
+use format::inode::{Advise, InodeFlags};
 use format::superblock::Features;
 use vfs::FileKind;
 
 use crate::error::Result;
-use crate::inode::{Inode, Touch, touch};
+use crate::inode::{Inode, Touch, put_advise, touch};
 use crate::volume::Volume;
 
 /// Refuses what cannot be a new name.
@@ -58,7 +58,7 @@ impl Volume {
         if flags.contains(InodeFlags::IMMUTABLE) || (flags.contains(InodeFlags::APPEND) && !adding) {
             return Err(vfs::Error::NotPermitted("the directory is immutable or append-only").into());
         }
-        if advise.contains(format::inode::Advise::ENCRYPT) {
+        if advise.contains(Advise::ENCRYPT) {
             return Err(vfs::Error::NoKey.into());
         }
         if self.has(Features::CASEFOLD) && flags.contains(InodeFlags::CASEFOLD) {
@@ -80,6 +80,14 @@ impl Volume {
             r.i_links = n.into();
             n
         })
+    }
+
+    /// An inode has, or had, several names: the one it records may be gone, so roll-forward must not
+    /// rely on it (kernel `file_lost_pino`).
+    pub(crate) fn doubt_place(&self, inode: &Inode) {
+        self.renamed.lock().remove(&inode.ino);
+        self.promises.doubt(inode.ino);
+        self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
     }
 
     /// Records where an inode's name is now.

@@ -68,6 +68,7 @@ impl Volume {
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         let left = if inode.kind == FileKind::Directory { self.add_links(inode, -2) } else { self.add_links(inode, -1) };
         if left > 0 {
+            self.doubt_place(inode);
             return Ok(());
         }
         self.orphans.lock().insert(inode.ino);
