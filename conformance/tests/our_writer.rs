@@ -27,7 +27,10 @@ fn our_formats() -> [(&'static str, Options); 4] {
 #[track_caller]
 fn assert_linux_finds(image: &Path, ours: &str) {
     let run = kernel().run(image, &format!("{TREELIST} >$OUT/tree")).expect_ok();
-    run.assert_no_f2fs_complaints();
+    // What the flag says that makes Linux and `fsck.f2fs` count usage anew.
+    let about_quota = |line: &&str| !line.contains("quota file may be corrupted, skip loading it");
+    let complaints: Vec<&str> = run.complaints().into_iter().filter(about_quota).collect();
+    assert!(complaints.is_empty(), "{complaints:?}\n{}", run.describe());
     assert_same(("ours", ours), ("Linux", &printed(run.out(), "tree")));
     assert_clean(image);
 }
@@ -140,6 +143,7 @@ fn linux_recovers_what_we_synced_and_did_not_checkpoint() {
         volume.forget(entry.attr.ino, 1);
     }
     unmount(volume);
+    let [ours, linux] = [&ours, &linux].map(|text| without_directory_times(text));
     assert_same(("ours", &ours), ("Linux", &linux));
     assert_clean(&image);
 }

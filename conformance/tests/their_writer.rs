@@ -30,14 +30,23 @@ fn what_sload_put_there_reads_as_linux_reads_it() {
     let tree = work.path().join("tree");
     std::fs::create_dir(&tree).expect("a directory");
     on_path::perform(&tree, &plan(11, Size::Small)).expect("the zoo on the host");
-    // sload.f2fs 1.15 ends without a word at a socket, and writes the zeroes of holes until it is full.
+    // sload.f2fs 1.15 ends without a word at a socket, writes the zeroes of holes until the volume is full,
+    // and counts one block for a symlink that takes two.
     std::fs::remove_dir_all(tree.join("sparse")).expect("removed");
     std::fs::remove_file(tree.join("nodes/socket")).expect("removed");
-    for (name, mkfs) in their_formats() {
+    for entry in std::fs::read_dir(tree.join("nodes")).expect("listed") {
+        let path = entry.expect("an entry").path();
+        if std::fs::read_link(&path).is_ok_and(|target| target.as_os_str().len() > 3000) {
+            std::fs::remove_file(path).expect("removed");
+        }
+    }
+    for (name, mut mkfs) in their_formats() {
+        // With flexible inline attributes version 1.15 puts addresses where attributes belong.
+        mkfs.features.retain(|feature| feature != "flexible_inline_xattr");
         let image = work.path().join("volume.img");
         mkfs.format(&image, 160 * MIB).expect("mkfs.f2fs formats");
         let sload = Sload { preserve_owner: true, ..Sload::default() };
-        sload.fill(&image, &tree).expect("sload.f2fs");
+        sload.fill(&image, &tree).unwrap_or_else(|e| panic!("{e}"));
         let ours = list(&mount_ro(&image));
         assert!(ours.lines().count() > 1000, "{name}: {} lines", ours.lines().count());
         assert_same((name, &ours), ("Linux", &listed_by_linux(&image)));
@@ -95,9 +104,9 @@ fn what_linux_synced_before_a_cut_is_recovered_as_linux_recovers_it() {
 
         let read_only = mount_ro(&image);
         let before = std::fs::read(&image).expect("the image");
-        let recovered = list(&read_only);
+        let recovered = without_directory_times(&list(&read_only));
         for i in 0..acknowledged {
-            let path = format!("new/{}/moved-{i}", i % 40);
+            let path = format!("new/{}/made-{i}", i % 40);
             let content = read_path(&*read_only, &path);
             assert!(content == acknowledged_content(i), "{name}: {path} was synced and is not as it was");
             let old = read_path(&*read_only, &format!("old/{}", i % 40));
@@ -112,12 +121,14 @@ fn what_linux_synced_before_a_cut_is_recovered_as_linux_recovers_it() {
         let copy = work.path().join("copy.img");
         std::fs::copy(&image, &copy).expect("a copy");
         kernel().run(&copy, "true").expect_ok();
-        assert_same((name, &recovered), ("Linux", &listed_by_linux(&copy)));
+        let linux = without_directory_times(&listed_by_linux(&copy));
+        assert_same((name, &recovered), ("Linux", &linux));
         let volume = mount_rw(&image);
-        assert_same((name, &list(&volume)), ("read-only", &recovered));
+        assert_same((name, &without_directory_times(&list(&volume))), ("read-only", &recovered));
         unmount(volume);
         assert_clean(&image);
-        assert_same(("Linux after our recovery", &listed_by_linux(&image)), ("ours", &recovered));
+        let linux = without_directory_times(&listed_by_linux(&image));
+        assert_same(("Linux after our recovery", &linux), ("ours", &recovered));
     }
 }
 
@@ -140,9 +151,10 @@ fn two_checkpoints(dir: &Path) -> (PathBuf, String, String) {
     let image = dir.join("volume.img");
     Mkfs::default().format(&image, 160 * MIB).expect("mkfs.f2fs formats");
     let script = format!(
-        "zoo . 13 small; sync; {TREELIST} >$OUT/first; echo more >more; mv more evenmore; {TREELIST} >$OUT/second"
+        "zoo . 13 small; sync; {TREELIST} >$OUT/first; echo more >more; mv more evenmore; sync; {TREELIST} >$OUT/second"
     );
-    let run = kernel().run(&image, &script).expect_ok();
+    // Cut, because Linux writes two checkpoints when it unmounts.
+    let run = kernel().ending(Ending::Cut).run(&image, &script).expect_ok();
     (image, printed(run.out(), "first"), printed(run.out(), "second"))
 }
 
@@ -173,8 +185,8 @@ fn either_superblock_and_either_pack_may_be_lost() {
         assert_same(("without a superblock", &list_memory(hurt)), ("Linux", &second));
     }
 
-    // `cp_blkaddr` is at byte 80 of the superblock, which starts 1024 bytes into its block.
-    let cp = u64::from(word(&block(&whole, 0), 1024 + 80));
+    // `cp_blkaddr` is at byte 76 of the superblock, which starts 1024 bytes into its block.
+    let cp = u64::from(word(&block(&whole, 0), 1024 + 76));
     let packs = [cp, cp + 512];
     let version = |at: u64| word(&block(&whole, at), 0);
     let (older, newer) = if version(packs[0]) < version(packs[1]) { (packs[0], packs[1]) } else { (packs[1], packs[0]) };
