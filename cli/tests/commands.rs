@@ -1,0 +1,197 @@
+//! What a person who types `joulefs` gets: files that come back as they went in, and one clear line
+//! when something cannot be done.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+struct Ran {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+fn joulefs(args: &[&str]) -> Ran {
+    let Output { status, stdout, stderr } =
+        Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap();
+    let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
+    Ran { code: status.code().unwrap_or(-1), out: text(stdout), err: text(stderr) }
+}
+
+fn done(args: &[&str]) -> String {
+    let r = joulefs(args);
+    assert_eq!(r.code, 0, "joulefs {args:?}: {}{}", r.out, r.err);
+    r.out
+}
+
+/// Fails with one line that holds every one of `words`.
+fn refused(args: &[&str], words: &[&str]) {
+    let r = joulefs(args);
+    assert!(r.code != 0, "joulefs {args:?} should fail: {}", r.out);
+    assert_eq!(r.err.trim_end().lines().count(), 1, "joulefs {args:?}: one line, not:\n{}", r.err);
+    for w in words {
+        assert!(r.err.contains(w), "joulefs {args:?}: no {w:?} in: {}", r.err);
+    }
+}
+
+struct Room {
+    dir: tempfile::TempDir,
+}
+
+impl Room {
+    fn new() -> Self {
+        Room { dir: tempfile::tempdir().unwrap() }
+    }
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+    fn text(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+    fn volume(&self) -> String {
+        let image = self.text("v.img");
+        done(&["mkfs", &image, "--size", "64M", "--features", "modern"]);
+        image
+    }
+}
+
+fn assert_fsck_clean(image: &str) {
+    done(&["fsck", image]);
+    let theirs = Command::new("fsck.f2fs").args(["--dry-run", image]).output();
+    let theirs = theirs.expect("fsck.f2fs is needed: install the Debian package f2fs-tools");
+    assert!(theirs.status.success(), "{}", String::from_utf8_lossy(&theirs.stdout));
+}
+
+fn same_file(a: &Path, b: &Path) {
+    let (x, y) = (fs::symlink_metadata(a).unwrap(), fs::symlink_metadata(b).unwrap());
+    assert_eq!(x.mode(), y.mode(), "{a:?}");
+    assert_eq!((x.mtime(), x.mtime_nsec()), (y.mtime(), y.mtime_nsec()), "{a:?}");
+    assert_eq!(x.nlink() > 1, y.nlink() > 1, "{a:?}");
+    if x.is_symlink() {
+        assert_eq!(fs::read_link(a).unwrap(), fs::read_link(b).unwrap());
+    } else if x.is_file() {
+        assert!(fs::read(a).unwrap() == fs::read(b).unwrap(), "{a:?}");
+    }
+}
+
+#[test]
+fn a_tree_that_goes_in_comes_out_the_same() {
+    let room = Room::new();
+    let tree = room.path("tree");
+    fs::create_dir_all(tree.join("sub/deep")).unwrap();
+    fs::write(tree.join("small"), b"hello").unwrap();
+    fs::write(tree.join("sub/large"), vec![0xA5; 3_000_001]).unwrap();
+    fs::write(tree.join("sub/deep/empty"), b"").unwrap();
+    fs::hard_link(tree.join("small"), tree.join("sub/linked")).unwrap();
+    symlink("../small", tree.join("sub/arrow")).unwrap();
+    fs::set_permissions(tree.join("small"), fs::Permissions::from_mode(0o640)).unwrap();
+    let sparse = fs::File::create(tree.join("sparse")).unwrap();
+    sparse.set_len(300 << 20).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&sparse, b"far", 200 << 20).unwrap();
+    drop(sparse);
+
+    let image = room.volume();
+    done(&["cp", "-r", &room.text("tree"), &format!("{image}:/")]);
+    assert_fsck_clean(&image);
+    done(&["cp", "-r", &format!("{image}:/tree"), &room.text("back")]);
+    for name in ["small", "sub/large", "sub/deep/empty", "sub/linked", "sub/arrow", "sparse", "sub"] {
+        same_file(&tree.join(name), &room.path("back").join(name));
+    }
+    let (a, b) = (room.path("back/small"), room.path("back/sub/linked"));
+    assert_eq!(fs::metadata(a).unwrap().ino(), fs::metadata(b).unwrap().ino());
+    let blocks = fs::metadata(room.path("back/sparse")).unwrap().blocks();
+    assert!(blocks < 1000, "the hole was filled: {blocks} sectors");
+}
+
+#[test]
+fn names_inside_an_image_are_made_moved_and_removed() {
+    let room = Room::new();
+    let image = room.volume();
+    let at = |p: &str| format!("{image}:{p}");
+    done(&["mkdir", "-p", &at("/a/b/c")]);
+    fs::write(room.path("f"), b"text\n").unwrap();
+    done(&["cp", &room.text("f"), &at("/a/b")]);
+    done(&["mv", &at("/a/b/f"), &at("/a/g")]);
+    assert_eq!(done(&["cat", &at("/a/g")]), "text\n");
+    assert_eq!(done(&["ls", &at("/a")]), "b\ng\n");
+    refused(&["rm", &at("/a")], &["/a", "directory"]);
+    refused(&["mkdir", &at("/a")], &["/a", "exists"]);
+    refused(&["cat", &at("/nothing")], &["/nothing", "no such file"]);
+    done(&["rm", "-r", &at("/a")]);
+    assert!(!done(&["ls", &at("/")]).contains('a'));
+    assert_fsck_clean(&image);
+}
+
+#[test]
+fn what_is_no_volume_is_refused_in_one_line() {
+    let room = Room::new();
+    fs::write(room.path("text"), vec![b'x'; 1 << 20]).unwrap();
+    fs::write(room.path("empty"), b"").unwrap();
+    for command in ["info", "fsck"] {
+        refused(&[command, &room.text("text")], &["text", "not an F2FS volume"]);
+        refused(&[command, &room.text("missing")], &["missing"]);
+        refused(&[command, &room.text("empty")], &["empty"]);
+        refused(&[command, &room.dir.path().display().to_string()], &["directory"]);
+    }
+    refused(&["ls", "/plain/path"], &["/plain/path", "IMAGE:/path"]);
+    refused(&["mkfs", &room.text("new.img")], &["--size"]);
+    refused(&["mkfs", &room.text("tiny.img"), "--size", "1M"], &["tiny.img"]);
+    assert!(!room.path("tiny.img").exists(), "a format that failed leaves no file");
+    refused(&["mkfs", &room.text("text")], &["text", "--force"]);
+}
+
+#[test]
+fn an_image_in_use_is_refused() {
+    let room = Room::new();
+    let image = room.volume();
+    let held = device::FileDevice::open(&image, device::Access::ReadWrite).unwrap();
+    refused(&["mkdir", &format!("{image}:/x")], &["v.img"]);
+    refused(&["mkfs", "--force", &image], &["v.img"]);
+    drop(held);
+    done(&["mkdir", &format!("{image}:/x")]);
+}
+
+#[test]
+fn machines_get_json() {
+    let room = Room::new();
+    let image = room.volume();
+    fs::write(room.path("f"), b"12345").unwrap();
+    let copied = done(&["--json", "cp", &room.text("f"), &format!("{image}:/f")]);
+    let v: serde_json::Value = serde_json::from_str(&copied).unwrap();
+    assert_eq!((v["files"].as_u64(), v["bytes"].as_u64()), (Some(1), Some(5)));
+    assert!(v["written"]["blocks_written_total"].as_u64().unwrap() > 0);
+    let list: serde_json::Value = serde_json::from_str(&done(&["ls", "--json", &format!("{image}:/")])).unwrap();
+    let f = list.as_array().unwrap().iter().find(|e| e["name"] == "f").unwrap();
+    assert_eq!(f["size"], 5);
+    let info: serde_json::Value = serde_json::from_str(&done(&["info", "--json", &image])).unwrap();
+    assert_eq!(info["clean_unmount"], true);
+    let fsck: serde_json::Value = serde_json::from_str(&done(&["fsck", "--json", &image])).unwrap();
+    assert_eq!(fsck["errors"], 0);
+    let r = joulefs(&["--json", "info", &room.text("missing")]);
+    assert_eq!(r.code, 1);
+    assert!(serde_json::from_str::<serde_json::Value>(&r.out).unwrap()["error"].is_string());
+}
+
+#[test]
+fn a_damaged_volume_is_found_and_repaired() {
+    use std::os::unix::fs::FileExt;
+    let room = Room::new();
+    let image = room.volume();
+    let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
+    file.write_all_at(&[0; 4096], 0).unwrap();
+    let r = joulefs(&["fsck", &image]);
+    assert_eq!(r.code, 4, "{}{}", r.out, r.err);
+    let r = joulefs(&["fsck", "--repair", &image]);
+    assert_eq!(r.code, 1, "{}{}", r.out, r.err);
+    assert_fsck_clean(&image);
+}
+
+#[test]
+fn every_command_explains_itself_with_an_example() {
+    for c in ["mkfs", "mount", "unmount", "fsck", "info", "ls", "cat", "cp", "rm", "mkdir", "mv"] {
+        let text = done(&[c, "--help"]);
+        assert!(text.contains("Example"), "{c}");
+        assert!(text.contains("Usage: joulefs"), "{c}");
+    }
+}
