@@ -263,14 +263,14 @@ fn a_cut_while_cleaning_loses_nothing() {
     let overwrite = |vol: &Volume, files: &[Ino]| -> vfs::Result<u64> {
         let mut rng = device::Rng::new(1);
         let mut done = 0;
-        for n in 0..3000u64 {
+        for n in 0..12_000u64 {
             // Every block keeps telling which file it is in.
             let k = rng.index(files.len());
             let at = rng.below(256) as usize * 4096;
             let data = &pattern(k as u64, 1 << 20)[at..at + 4096];
             vol.write(files[k], at as u64, data, WriteFlags::empty())?;
             done = n;
-            if n % 50 == 0 {
+            if n % 200 == 0 {
                 vol.fsync(files[k], false)?;
             }
         }
@@ -283,7 +283,7 @@ fn a_cut_while_cleaning_loses_nothing() {
     overwrite(&vol, &files).unwrap();
     assert!(vol.counters.foreground_gc.load(std::sync::atomic::Ordering::Relaxed) > 3);
     let writes = whole.write_count();
-    let step = ((writes - start) / 12).max(1) as usize;
+    let step = ((writes - start) / 5).max(1) as usize;
     for n in (start + 1..writes).step_by(step) {
         let dev = power_cut(&base);
         let vol = mount(dev.clone());

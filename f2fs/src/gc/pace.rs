@@ -2,13 +2,17 @@
 //!
 //! Every change asks first ([`Volume::balance`]): are there free sections for what is dirty in
 //! memory, beyond the reserve? If not, a checkpoint frees what was emptied, and if that is not
-//! enough the emptiest sections are cleaned. A round does a bounded amount of work. Where cleaning
-//! cannot reach the goal (a small volume almost full is always below it), the next round waits until
-//! a section more has been used up, so that the cost is spread over the writes that cause it.
+//! enough the emptiest sections are cleaned. A round does a bounded amount of work.
+//!
+//! A small volume almost full never has that many free sections, however well it is packed. What it
+//! could have at best ([`Room::best`]) limits the goal, so that holes are left to gather for a while
+//! instead of being squeezed out one by one. Where a round gains nothing, the next waits until a
+//! section more has been used up.
 
 use std::sync::atomic::Ordering;
 
 use format::addr::SecNo;
+use format::sit::LogType;
 
 use super::collect::Sections;
 use super::policy::greedy;
@@ -21,7 +25,7 @@ use crate::volume::Volume;
 /// Sections beyond the need that a round makes free (kernel `NR_GC_CHECKPOINT_SECS`).
 const AHEAD: u32 = 3;
 /// Sections one round cleans at most.
-const MOST_SECTIONS: usize = 128;
+const MOST_SECTIONS: usize = 48;
 /// Checkpoints one round writes at most.
 const MOST_CHECKPOINTS: usize = 8;
 /// Emptied segments waiting for a checkpoint at most (kernel `max_rec_prefree_segs`).
@@ -35,6 +39,24 @@ enum Lack {
     Checkpoint,
     /// Free sections.
     Sections,
+}
+
+/// Free sections: how many there are, should be, may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Room {
+    free: u32,
+    /// Cleaning begins when there are no more than this.
+    low: u32,
+    /// Cleaning ends when there are more than this.
+    goal: u32,
+}
+
+impl Room {
+    /// `best`: free sections if no hole were left anywhere. `need`: for what is dirty, with the
+    /// reserve. `reserve`: for what may be dirty before somebody asks again, with the reserve.
+    fn new(free: u32, best: u32, need: u32, reserve: u32) -> Room {
+        Room { free, low: need.min(best / 2), goal: (reserve + AHEAD).min(best / 4 * 3) }
+    }
 }
 
 impl Volume {
@@ -85,50 +107,58 @@ impl Volume {
         (self.options.node_cache as u64 / 2).min(self.space.user_blocks() / 64).max(64)
     }
 
-    fn lack(&self) -> Lack {
+    fn room(&self) -> Room {
+        let per = u64::from(self.sb.segs_per_sec) * 512;
+        let sections = |blocks: u64| blocks.div_ceil(per).min(u32::MAX.into()) as u32;
+        let used = sections(self.space.valid_blocks()) + LogType::ALL.len() as u32;
+        let best = self.sb.sections().saturating_sub(used);
+        let dirty = sections(self.options.dirty_limit as u64) + sections(self.dirty_nodes_limit());
         let seg = self.seg.lock();
-        if seg.short_of_space(0) {
-            if seg.table.free_sections() < self.cleaner.gave_up_at.load(Ordering::Relaxed) {
-                return Lack::Sections;
-            }
-        } else {
+        let reserve = seg.reserved_sections() + dirty;
+        Room::new(seg.table.free_sections(), best, seg.sections_needed(), reserve)
+    }
+
+    fn lack(&self) -> Lack {
+        let room = self.room();
+        if room.free > room.low {
             self.cleaner.gave_up_at.store(u32::MAX, Ordering::Relaxed);
+        } else if room.free < self.cleaner.gave_up_at.load(Ordering::Relaxed) {
+            return Lack::Sections;
         }
         // Kernel `excess_prefree_segs`; on a volume of few segments a checkpoint per segment would be
         // many.
         let most = (self.sb.main_segs / 20).clamp(4, MOST_PREFREE);
-        if seg.table.prefree_segments() > most { Lack::Checkpoint } else { Lack::Nothing }
+        let prefree = self.seg.lock().table.prefree_segments();
+        if prefree > most { Lack::Checkpoint } else { Lack::Nothing }
     }
 
     /// One round of checkpoints and cleaning.
     fn reclaim(&self, pack: &mut PackState) -> Result<()> {
         // What is dirty needs room by itself; once it is written the need is the reserve alone.
         self.checkpoint_locked(pack, Reason::Running)?;
-        let (start, reserved) = {
-            let seg = self.seg.lock();
-            (seg.table.free_sections(), seg.reserved_sections())
-        };
-        let goal = (reserved + AHEAD).min(start + AHEAD);
+        let start = self.room();
         let mut cleaned = 0;
         for _ in 0..MOST_CHECKPOINTS {
-            if !self.seg.lock().short_of_space(0) {
+            let room = self.room();
+            if room.free > room.goal || cleaned >= MOST_SECTIONS {
                 break;
             }
-            let more = self.clean_some(goal, &mut cleaned)?;
+            let more = self.clean_some(room.goal, &mut cleaned)?;
             self.checkpoint_locked(pack, Reason::Running)?;
-            if !more || self.seg.lock().table.free_sections() > goal {
+            if !more {
                 break;
             }
         }
-        let seg = self.seg.lock();
-        let gave_up = if seg.short_of_space(0) { seg.table.free_sections() } else { u32::MAX };
+        let end = self.room();
+        let gained = end.free > end.low || end.free > start.free;
         // With the last section gone nothing smaller is left to wait for.
-        self.cleaner.gave_up_at.store(gave_up.max(1), Ordering::Relaxed);
+        let gave_up = if gained { u32::MAX } else { end.free.max(1) };
+        self.cleaner.gave_up_at.store(gave_up, Ordering::Relaxed);
         Ok(())
     }
 
     /// Cleans sections until more than `goal` are free or emptied, or room for copies runs low;
-    /// false if there is nothing more to clean.
+    /// false if there is nothing more to clean. A bounded number in all.
     fn clean_some(&self, goal: u32, cleaned: &mut usize) -> Result<bool> {
         while *cleaned < MOST_SECTIONS {
             {
@@ -143,7 +173,7 @@ impl Volume {
             self.clean_section(victim)?;
             *cleaned += 1;
         }
-        Ok(false)
+        Ok(true)
     }
 
     /// Whom greedy cleans next; nobody if even the emptiest section yields next to nothing.

@@ -89,14 +89,15 @@ impl Segments {
         u64::from(self.table.free_sections()) <= nodes + 2 * dents + 2 * reserved
     }
 
-    /// Kernel `has_not_enough_free_secs`: cleaning must run before more is dirtied. Data held in
-    /// memory counts too, since a checkpoint here writes it.
-    pub fn short_of_space(&self, freed: u32) -> bool {
+    /// Free sections that what is dirty in memory needs, with the reserve (kernel
+    /// `has_not_enough_free_secs`). Contents of files count too, since a checkpoint here writes them.
+    pub fn sections_needed(&self) -> u32 {
         let per = self.blocks_per_section();
         let need = Pressure::sections(&self.pressure.nodes, per)
             + 2 * Pressure::sections(&self.pressure.dents, per)
+            + Pressure::sections(&self.pressure.data, per)
             + u64::from(self.reserved_sections());
-        u64::from(self.table.free_sections() + freed) <= need
+        need.min(u32::MAX.into()) as u32
     }
 
     /// Takes the next block of `log` for what `owner` describes; `old`, if real, becomes invalid.
