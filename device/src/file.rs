@@ -56,6 +56,14 @@ pub struct FileDevice {
     flush_failed: AtomicBool,
 }
 
+impl Drop for FileDevice {
+    fn drop(&mut self) {
+        // Closing is not enough: a process that another thread forked keeps a copy of the descriptor,
+        // and with it the lock, until it executes its program. Nobody is left to tell of a failure.
+        let _ = rustix::fs::flock(&self.file, rustix::fs::FlockOperation::Unlock);
+    }
+}
+
 impl FileDevice {
     /// Opens an existing image.
     pub fn open(path: impl AsRef<Path>, access: Access) -> std::result::Result<Self, OpenError> {
