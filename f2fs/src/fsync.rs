@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use format::inode::{Advise, InodeFlags, RawInode, extra_end};
 use format::node::{self, Footer, NodeKind};
 use format::{Block, BlockAddr, Ino, Nid};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustc_hash::{FxHashMap, FxHashSet};
 use vfs::FileKind;
 
@@ -27,6 +27,47 @@ use crate::inode::{Content, Inode, put_advise};
 use crate::node::cache::Node;
 use crate::node::write::Mark;
 use crate::volume::Volume;
+
+/// One flush for all who ask for one at the same time: a flush makes everything durable that was
+/// written before it began.
+#[derive(Debug, Default)]
+pub(crate) struct FlushGate {
+    state: Mutex<Flushes>,
+    ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Flushes {
+    begun: u64,
+    /// The latest that succeeded.
+    done: u64,
+    running: bool,
+}
+
+impl FlushGate {
+    /// Returns when everything written before the call is durable.
+    pub(crate) fn pass(&self, flush: impl Fn() -> Result<()>) -> Result<()> {
+        let mut s = self.state.lock();
+        let enough = s.begun + 1;
+        while s.done < enough {
+            if s.running {
+                self.ended.wait(&mut s);
+                continue;
+            }
+            s.begun += 1;
+            s.running = true;
+            let number = s.begun;
+            let out = parking_lot::MutexGuard::unlocked(&mut s, &flush);
+            s.running = false;
+            if out.is_ok() {
+                s.done = number;
+            }
+            self.ended.notify_all();
+            out?;
+        }
+        Ok(())
+    }
+}
 
 /// What fsync must know of inodes since the last checkpoint.
 #[derive(Debug, Default)]
@@ -103,7 +144,7 @@ impl Volume {
         if inode.kind == FileKind::Regular {
             if self.is_settled(inode) {
                 // Blocks overwritten in place may still be on their way.
-                return Ok(self.dev.flush(Cause::FsyncNode.of(inode.ino))?);
+                return self.flush_for(inode.ino);
             }
             let _change = self.begin()?;
             let content = inode.content.write();
@@ -173,7 +214,6 @@ impl Volume {
         data_only: bool,
     ) -> Result<()> {
         let ino = inode.ino;
-        let tag = Cause::FsyncNode.of(ino);
         let mut in_order = !self.promises.strays.lock().contains(&ino) && self.stays_in_place(inode, &content)?;
         self.write_back(inode, &mut content, Writeback::Fsync)?;
         // Indirect nodes are not replayed: roll-forward makes them anew.
@@ -195,12 +235,12 @@ impl Volume {
         if data_only && in_order && self.promises.written.lock().get(&ino) == Some(&now) {
             // Only times changed beside blocks that kept their places.
             drop(content);
-            self.dev.flush(tag)?;
+            self.flush_for(ino)?;
             self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         if !in_order {
-            self.dev.flush(tag)?;
+            self.flush_for(ino)?;
         }
         let dentry = self.needs_name(ino);
         self.write_nodes(&[inode.node.clone()], Mark::Fsync { dentry }, Cause::FsyncNode)?;
@@ -213,9 +253,13 @@ impl Volume {
             written.insert(ino, now);
         }
         drop(content);
-        self.dev.flush(tag)?;
+        self.flush_for(ino)?;
         self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn flush_for(&self, ino: Ino) -> Result<()> {
+        self.flushes.pass(|| Ok(self.dev.flush(Cause::FsyncNode.of(ino))?))
     }
 
     /// True if every dirty block will overwrite the place it has.
@@ -232,5 +276,52 @@ impl Volume {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn many_who_flush_at_once_share_flushes_that_began_after_they_asked() {
+        let gate = FlushGate::default();
+        let (clock, flushes) = (AtomicU64::new(0), AtomicU64::new(0));
+        let begun_last = AtomicU64::new(0);
+        std::thread::scope(|s| {
+            for _ in 0..8 {
+                s.spawn(|| {
+                    for _ in 0..20 {
+                        let asked = clock.fetch_add(1, Ordering::SeqCst);
+                        gate.pass(|| {
+                            let begun = clock.fetch_add(1, Ordering::SeqCst);
+                            std::thread::sleep(Duration::from_millis(1));
+                            flushes.fetch_add(1, Ordering::SeqCst);
+                            begun_last.fetch_max(begun, Ordering::SeqCst);
+                            Ok(())
+                        })
+                        .unwrap();
+                        assert!(begun_last.load(Ordering::SeqCst) > asked);
+                    }
+                });
+            }
+        });
+        assert!(flushes.load(Ordering::SeqCst) < 160, "nobody shared");
+    }
+
+    #[test]
+    fn a_failed_flush_satisfies_nobody() {
+        let gate = FlushGate::default();
+        assert!(gate.pass(|| Err(crate::error::Error::no_space())).is_err());
+        let ran = AtomicU64::new(0);
+        gate.pass(|| {
+            ran.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(ran.into_inner(), 1);
     }
 }

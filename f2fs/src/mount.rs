@@ -16,7 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::cause::Cause;
 use crate::checkpoint::PackState;
 use crate::error::{At, Error, Result};
-use crate::fsync::Promises;
+use crate::fsync::{FlushGate, Promises};
 use crate::gc::Cleaner;
 use crate::inode::InodeTable;
 use crate::nat::Nat;
@@ -391,6 +391,7 @@ impl Volume {
             renamed: Mutex::default(),
             node_io: Mutex::new(()),
             promises: Promises::default(),
+            flushes: FlushGate::default(),
             cleaner: Cleaner::new(),
             untouched: AtomicBool::new(true),
             moves: AtomicU64::new(0),

@@ -26,7 +26,7 @@ use rustc_hash::FxHashSet;
 
 use crate::checkpoint::PackState;
 use crate::error::{Error, Result};
-use crate::fsync::Promises;
+use crate::fsync::{FlushGate, Promises};
 use crate::gc::Cleaner;
 use crate::inode::InodeTable;
 use crate::nat::Nat;
@@ -109,6 +109,7 @@ pub struct Volume {
     pub(crate) renamed: Mutex<FxHashSet<Ino>>,
     pub(crate) node_io: Mutex<()>,
     pub(crate) promises: Promises,
+    pub(crate) flushes: FlushGate,
     pub(crate) cleaner: Cleaner,
     /// Nothing was changed since the mount, and the checkpoint is one of an earlier mount.
     pub(crate) untouched: AtomicBool,

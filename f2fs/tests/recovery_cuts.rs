@@ -283,7 +283,7 @@ fn a_cut_while_cleaning_loses_nothing() {
     overwrite(&vol, &files).unwrap();
     assert!(vol.counters.foreground_gc.load(std::sync::atomic::Ordering::Relaxed) > 3);
     let writes = whole.write_count();
-    let step = ((writes - start) / 5).max(1) as usize;
+    let step = ((writes - start) / 3).max(1) as usize;
     for n in (start + 1..writes).step_by(step) {
         let dev = power_cut(&base);
         let vol = mount(dev.clone());
