@@ -102,7 +102,7 @@ fn a_full_mount_says_so_and_can_be_emptied() {
 #[test]
 fn a_mounted_image_cannot_be_mounted_again() {
     let mount = OnFuse::new(64, &Options::default());
-    let again = FileDevice::open(&mount.image, Access::ReadWrite).err().expect("refused");
+    let again = FileDevice::open(&mount.image, Access::ReadWrite).expect_err("refused");
     assert!(again.to_string().contains(mount.image.to_str().expect("plain")), "{again}");
     let (_work, image) = mount.end();
     drop(mount_rw(&image));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use device::{Access, BlockDevice, FileDevice, Lba, Memory, Tag};
 use joulefs_conformance::churn::acknowledged_content;
 use joulefs_conformance::oracle::kernel::Ending;
-use joulefs_conformance::oracle::tools::{Mkfs, Sload};
+use joulefs_conformance::oracle::tools::{Mkfs, Sload, fsck};
 use joulefs_conformance::oracle::tree::assert_same;
 use joulefs_conformance::zoo::{Size, on_path, plan};
 use rig::*;
@@ -40,13 +40,17 @@ fn what_sload_put_there_reads_as_linux_reads_it() {
             std::fs::remove_file(path).expect("removed");
         }
     }
-    for (name, mut mkfs) in their_formats() {
+    let [default, modern, quota, _runs_out_of_room_with_large_sections] = their_formats();
+    for (name, mut mkfs) in [default, modern, quota] {
         // With flexible inline attributes version 1.15 puts addresses where attributes belong.
         mkfs.features.retain(|feature| feature != "flexible_inline_xattr");
         let image = work.path().join("volume.img");
         mkfs.format(&image, 160 * MIB).expect("mkfs.f2fs formats");
         let sload = Sload { preserve_owner: true, ..Sload::default() };
-        sload.fill(&image, &tree).unwrap_or_else(|e| panic!("{e}"));
+        // It forgets some inodes' checksums; its own check at the end mends them and has it fail. What
+        // counts is what it leaves.
+        let filled = sload.fill(&image, &tree);
+        assert!(filled.is_ok() || fsck(&image).clean(), "{filled:?}");
         let ours = list(&mount_ro(&image));
         assert!(ours.lines().count() > 1000, "{name}: {} lines", ours.lines().count());
         assert_same((name, &ours), ("Linux", &listed_by_linux(&image)));

@@ -86,6 +86,7 @@ pub fn without_directory_times(listing: &str) -> String {
 }
 
 /// Mounts whatever device.
+#[allow(clippy::result_large_err)]
 pub fn mount_device(dev: Arc<dyn BlockDevice>, read_only: bool) -> Result<Arc<Volume>, MountError> {
     let options = MountOptions { read_only, ..MountOptions::default() };
     Volume::mount(dev, Arc::new(RealClock::new()), options)
