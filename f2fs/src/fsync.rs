@@ -243,7 +243,7 @@ impl Volume {
             self.flush_for(ino)?;
         }
         let dentry = self.needs_name(ino);
-        self.write_nodes(&[inode.node.clone()], Mark::Fsync { dentry }, Cause::FsyncNode)?;
+        self.write_nodes(std::slice::from_ref(&inode.node), Mark::Fsync { dentry }, Cause::FsyncNode)?;
         self.promises.strays.lock().remove(&ino);
         {
             let mut written = self.promises.written.lock();
@@ -259,7 +259,13 @@ impl Volume {
     }
 
     fn flush_for(&self, ino: Ino) -> Result<()> {
-        self.flushes.pass(|| Ok(self.dev.flush(Cause::FsyncNode.of(ino))?))
+        self.flushes.pass(|| {
+            self.dev.flush(Cause::FsyncNode.of(ino)).map_err(|e| {
+                // Nobody knows what is lost; a flush that works later would not bring it back.
+                self.failed.store(true, Ordering::Release);
+                e.into()
+            })
+        })
     }
 
     /// True if every dirty block will overwrite the place it has.

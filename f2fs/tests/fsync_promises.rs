@@ -2,9 +2,10 @@
 
 mod log_rig;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use device::Loss;
+use device::{Fault, Faulty, Loss, Op};
 use joulefs_f2fs::mkfs::Options;
 use log_rig::*;
 use vfs::{FileSystem, RenameFlags};
@@ -190,4 +191,34 @@ fn fdatasync_of_blocks_in_place_writes_them_and_nothing_else() {
         let data = read_all(vol, find(vol, "db").unwrap());
         assert!(data[8192..12_288] == [19; 4096] && data.ends_with(b"longer"));
     });
+}
+
+#[test]
+fn an_fsync_that_failed_is_not_promised_later_either() {
+    let base = formatted(64, &Options::default());
+    for (op, later) in [(Op::Write, 0), (Op::Write, 1), (Op::Flush, 0), (Op::Flush, 1)] {
+        let faulty = Arc::new(Faulty::new(base.fork()));
+        let vol = mount(faulty.clone());
+        let f = new_file(&vol, vol.root(), "f");
+        write(&vol, f, 0, &[1; 9000]);
+        vol.sync().unwrap();
+        write(&vol, f, 20_480, &[2; 9000]);
+        let n = faulty.requests(op) + 1 + later;
+        faulty.add(Fault::Nth { op, requests: n..n + 1 });
+        assert!(vol.fsync(f, false).is_err(), "{op:?} {later}");
+        // The device works again. Either the second fsync makes good what the first could not, or it
+        // says that it cannot.
+        let again = vol.fsync(f, false);
+        let image = faulty.inner().fork();
+        recovered(&image, |vol| {
+            let data = read_all(vol, find(vol, "f").unwrap());
+            assert!(data[..9000] == [1; 9000]);
+            if again.is_ok() {
+                assert!(data[20_480..] == [2; 9000], "{op:?} {later}");
+            }
+        });
+        if op == Op::Flush {
+            assert!(again.is_err(), "nobody knows what a failed flush lost");
+        }
+    }
 }

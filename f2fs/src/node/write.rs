@@ -5,6 +5,7 @@
 //! from allocation to the device write, and whoever flushes afterwards has the whole chain durable.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use device::Lba;
 use format::inode::{self, RawInode};
@@ -53,10 +54,22 @@ impl Volume {
     /// Writes those of `nodes` that are dirty, or all with a mark for fsync. The caller holds `cp` shared or exclusive.
     pub(crate) fn write_nodes(&self, nodes: &[Arc<Node>], mark: Mark, cause: Cause) -> Result<()> {
         let _order = self.node_io.lock();
-        let cp_ver = self.cp_ver();
-        let age = self.mounted_seconds();
         let mut runs: [Run; 3] =
             std::array::from_fn(|_| Run { start: BlockAddr::NULL, bytes: Vec::new() });
+        let out = self.place_nodes(nodes, mark, cause, &mut runs);
+        // What was given a place reaches it even if there was no place for the rest.
+        let ino = nodes.last().map_or(format::Ino(0), |n| n.ino);
+        let wrote = runs.iter_mut().try_for_each(|run| self.write_run(run, cause, ino));
+        if wrote.is_err() || matches!(out, Err(crate::error::Error::Device(_))) {
+            // The NAT names places that hold nothing, and the chain has a gap.
+            self.failed.store(true, Ordering::Release);
+        }
+        out.and(wrote)
+    }
+
+    fn place_nodes(&self, nodes: &[Arc<Node>], mark: Mark, cause: Cause, runs: &mut [Run; 3]) -> Result<()> {
+        let cp_ver = self.cp_ver();
+        let age = self.mounted_seconds();
         for node in nodes {
             let mut bytes = node.write();
             if !node.is_dirty() && mark == Mark::Plain {
@@ -90,10 +103,6 @@ impl Volume {
             if mark == Mark::Plain {
                 self.promises.stray(node.ino);
             }
-        }
-        for run in &mut runs {
-            let ino = nodes.last().map_or(format::Ino(0), |n| n.ino);
-            self.write_run(run, cause, ino)?;
         }
         Ok(())
     }

@@ -3,7 +3,8 @@
 //! The warm node log is a chain: it begins at the log's next free block, each node's footer names
 //! the next, and it ends at the first block that does not carry the checkpoint's version. A block
 //! that carries it but makes no sense (torn by the power cut) ends it too: whatever came after was
-//! not promised, since an fsync returns only when everything before it is whole.
+//! not promised, since an fsync returns only when everything before it is whole. A torn inode is
+//! told by its checksum; on a volume without inode checksums only a torn start is noticed.
 
 use format::checkpoint::{Checkpoint, CpFlags};
 use format::inode::{self, Inline, RawInode};
@@ -12,6 +13,7 @@ use format::sit::LogType;
 use format::superblock::Features;
 use format::{Block, BlockAddr, Ino, Nid};
 use rustc_hash::FxHashSet;
+use vfs::FileKind;
 
 use crate::error::Result;
 use crate::volume::Volume;
@@ -95,6 +97,7 @@ impl Volume {
                 is_inode
                     && inode::verify_checksum(self.sb.features, self.checksum_seed, block).is_ok()
                     && RawInode::of(block).divide(self.sb.features).is_ok()
+                    && FileKind::from_mode(RawInode::of(block).i_mode.get()).is_some()
             }
             NodeKind::Nothing => false,
             _ => !is_inode,
