@@ -41,7 +41,10 @@ pub fn round(seed: u64, budget: u64, round: u64) -> Vec<ZooOp> {
         ops: Vec::new(),
     };
     for d in 0..DIRECTORIES {
-        churn.ops.push(ZooOp::Mkdir { path: format!("d{d}").into_bytes(), perm: 0o755 });
+        churn.ops.push(ZooOp::Mkdir {
+            path: format!("d{d}").into_bytes(),
+            perm: 0o755,
+        });
     }
     for number in 0..=round {
         if number > 0 {
@@ -93,36 +96,56 @@ impl Churn {
     fn write(&mut self, path: &[u8], offset: u64, len: u64) {
         let stream = self.rng.next_u64();
         let len = usize::try_from(len).unwrap_or(0);
-        self.ops.push(ZooOp::Write { path: path.to_vec(), offset, len, stream });
+        self.ops.push(ZooOp::Write {
+            path: path.to_vec(),
+            offset,
+            len,
+            stream,
+        });
     }
 
     /// A tenth of the files goes; of the others some are overwritten, cut, moved, synced.
     fn wear(&mut self) {
         for _ in 0..self.files.len() / 10 {
-            let Some((path, _)) = self.any_file() else { return };
+            let Some((path, _)) = self.any_file() else {
+                return;
+            };
             self.remove(&path);
             self.ops.push(ZooOp::Unlink { path });
         }
         for _ in 0..self.files.len() / 5 {
-            let Some((path, size)) = self.any_file() else { return };
+            let Some((path, size)) = self.any_file() else {
+                return;
+            };
             match self.below(10) {
                 0 => {
                     let size = self.below(size + 1);
-                    self.ops.push(ZooOp::Truncate { path: path.clone(), size });
+                    self.ops.push(ZooOp::Truncate {
+                        path: path.clone(),
+                        size,
+                    });
                     self.set(path, size);
                 }
                 1 => {
                     let to = self.new_path();
                     self.remove(&path);
                     let flags = RenameFlags::empty();
-                    self.ops.push(ZooOp::Rename { from: path, to: to.clone(), flags });
+                    self.ops.push(ZooOp::Rename {
+                        from: path,
+                        to: to.clone(),
+                        flags,
+                    });
                     self.set(to, size);
                 }
                 2 => {
                     if let Some((to, _)) = self.any_file().filter(|(to, _)| *to != path) {
                         self.remove(&path);
                         let flags = RenameFlags::empty();
-                        self.ops.push(ZooOp::Rename { from: path, to: to.clone(), flags });
+                        self.ops.push(ZooOp::Rename {
+                            from: path,
+                            to: to.clone(),
+                            flags,
+                        });
                         self.set(to, size);
                     }
                 }
@@ -150,7 +173,10 @@ impl Churn {
                 return;
             }
             let path = self.new_path();
-            self.ops.push(ZooOp::Create { path: path.clone(), perm: 0o644 });
+            self.ops.push(ZooOp::Create {
+                path: path.clone(),
+                perm: 0o644,
+            });
             self.write(&path, 0, size);
             self.set(path, size);
         }
@@ -183,7 +209,9 @@ pub fn acknowledge_forever(root: &Path, told: &Path) -> io::Result<()> {
         let n = i % 40;
         let at = |name: &str| root.join(format!("new/{n}/{name}-{i}"));
         fs::write(at("made"), acknowledged_content(i))?;
-        let mut old = OpenOptions::new().append(true).open(root.join(format!("old/{n}")))?;
+        let mut old = OpenOptions::new()
+            .append(true)
+            .open(root.join(format!("old/{n}")))?;
         writeln!(old, "again {i}")?;
         // A moved file and one with two names are made durable by a checkpoint, others by their nodes.
         if i % 8 == 3 {

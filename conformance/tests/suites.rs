@@ -11,9 +11,9 @@ use rig::*;
 
 /// Where a suite that `cargo install` brings is: in `PATH`, among cargo's programs, or below the workspace.
 fn suite(name: &str) -> PathBuf {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| {
-        std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo"))
-    });
+    let home = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/bin");
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -27,7 +27,10 @@ fn suite(name: &str) -> PathBuf {
 /// What a program printed, if it did what it was asked.
 #[track_caller]
 fn run(command: &mut Command) -> String {
-    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let text = format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -35,7 +38,11 @@ fn run(command: &mut Command) -> String {
     );
     let lines: Vec<&str> = text.lines().collect();
     let end = lines[lines.len().saturating_sub(80)..].join("\n");
-    assert!(output.status.success(), "{command:?}: {}\n{end}", output.status);
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{end}",
+        output.status
+    );
     text
 }
 
@@ -46,7 +53,10 @@ const EXCLUDED: [(&str, &str); 0] = [];
 fn pjdfstest_passes() {
     let mount = OnFuse::new(256, &Options::modern());
     let config = mount.work.path().join("pjdfstest.toml");
-    let excluded: Vec<String> = EXCLUDED.iter().map(|(name, _)| format!("{name:?}")).collect();
+    let excluded: Vec<String> = EXCLUDED
+        .iter()
+        .map(|(name, _)| format!("{name:?}"))
+        .collect();
     let text = format!(
         "[features]\nposix_fallocate = {{}}\nrename_ctime = {{}}\nutimensat = {{}}\nutime_now = {{}}\n\
          [settings]\nnaptime = 0.01\nallow_remount = false\nexpected_failures = [{}]\n\
@@ -63,9 +73,18 @@ fn pjdfstest_passes() {
         std::fs::set_permissions(dir, open).expect("permissions");
     }
     let mut command = Command::new(suite("pjdfstest"));
-    command.arg("-c").arg(&config).arg("-p").arg(&root).arg("-s").arg(other.path());
+    command
+        .arg("-c")
+        .arg(&config)
+        .arg("-p")
+        .arg(&root)
+        .arg("-s")
+        .arg(other.path());
     let text = run(&mut command);
-    let passed = text.lines().filter(|l| l.trim_end().ends_with(" ok")).count();
+    let passed = text
+        .lines()
+        .filter(|l| l.trim_end().ends_with(" ok"))
+        .count();
     assert!(passed > 300, "only {passed} tests passed:\n{text}");
     mount.end();
 }
@@ -92,11 +111,24 @@ fn fsx_finds_every_byte_where_it_was_put() {
             let mut command = Command::new(&program);
             let count = operations / seeds.len();
             command.args(["-N", &count.to_string(), "-S", &seed.to_string(), "-q"]);
-            command.arg("-f").arg(&config).arg("-P").arg(mount.work.path());
+            command
+                .arg("-f")
+                .arg(&config)
+                .arg("-P")
+                .arg(mount.work.path());
             command.arg(mount.path(&format!("fsx-{seed}")));
-            let log = std::fs::File::create(mount.work.path().join(format!("log-{seed}"))).expect("a log");
-            command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
-            (seed, command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}")))
+            let log = std::fs::File::create(mount.work.path().join(format!("log-{seed}")))
+                .expect("a log");
+            command
+                .stdin(Stdio::null())
+                .stdout(log.try_clone().expect("a log"))
+                .stderr(log);
+            (
+                seed,
+                command
+                    .spawn()
+                    .unwrap_or_else(|e| panic!("{command:?}: {e}")),
+            )
         })
         .collect();
     let mut failed = String::new();
@@ -116,7 +148,10 @@ fn fsx_finds_every_byte_where_it_was_put() {
 /// One process of `sqlite3` that does `script` on a database.
 fn sqlite(database: &Path, script: &str) -> Command {
     let mut command = Command::new(locate("sqlite3", "sqlite3"));
-    command.args(["-bail", "-cmd", ".timeout 60000"]).arg(database).arg(script);
+    command
+        .args(["-bail", "-cmd", ".timeout 60000"])
+        .arg(database)
+        .arg(script);
     command
 }
 
@@ -132,14 +167,18 @@ fn concurrent_databases(journal: &str) {
     let (writers, rows) = (4, if deep() { 2000 } else { 150 });
     let mut children: Vec<Child> = (0..writers)
         .map(|who| {
-            let mut script = format!("PRAGMA journal_mode={journal}; PRAGMA wal_autocheckpoint=50;\n");
+            let mut script =
+                format!("PRAGMA journal_mode={journal}; PRAGMA wal_autocheckpoint=50;\n");
             for n in 0..rows {
                 script += &format!(
                     "BEGIN IMMEDIATE; INSERT INTO t VALUES({who}, {n}, randomblob({}));\n",
                     n * 37 % 9000
                 );
                 if n % 3 == 2 {
-                    script += &format!("UPDATE t SET data = randomblob(500) WHERE who = {who} AND n = {};\n", n - 1);
+                    script += &format!(
+                        "UPDATE t SET data = randomblob(500) WHERE who = {who} AND n = {};\n",
+                        n - 1
+                    );
                 }
                 script += if n % 10 == 9 {
                     "SAVEPOINT s; DELETE FROM t WHERE n > 5; ROLLBACK TO s; COMMIT;\n"
@@ -157,11 +196,16 @@ fn concurrent_databases(journal: &str) {
     for child in children {
         let output = child.wait_with_output().expect("waited");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && said.is_empty(), "sqlite3: {}\n{said}", output.status);
+        assert!(
+            output.status.success() && said.is_empty(),
+            "sqlite3: {}\n{said}",
+            output.status
+        );
     }
     let judge = "PRAGMA integrity_check; SELECT who, count(*) FROM t GROUP BY who;";
-    let expected: String =
-        std::iter::once("ok\n".into()).chain((0..writers).map(|who| format!("{who}|{rows}\n"))).collect();
+    let expected: String = std::iter::once("ok\n".into())
+        .chain((0..writers).map(|who| format!("{who}|{rows}\n")))
+        .collect();
     assert_eq!(run(&mut sqlite(&database, judge)), expected);
     let (work, image) = mount.end();
     let mount = OnFuse::mount(work, image);
@@ -196,9 +240,23 @@ fn fio_reads_back_what_it_wrote() {
     let jobs = [
         ("sequential", vec!["--rw=write", "--bs=1m"]),
         ("random", vec!["--rw=randwrite", "--bs=4k", "--fsync=500"]),
-        ("odd", vec!["--rw=randwrite", "--bsrange=512-64k", "--bs_unaligned=1", "--norandommap=0"]),
-        ("direct", vec!["--rw=randrw", "--bs=8k", "--direct=1", "--loops=2"]),
-        ("two", vec!["--rw=randwrite", "--bs=16k", "--numjobs=2", "--size=24m"]),
+        (
+            "odd",
+            vec![
+                "--rw=randwrite",
+                "--bsrange=512-64k",
+                "--bs_unaligned=1",
+                "--norandommap=0",
+            ],
+        ),
+        (
+            "direct",
+            vec!["--rw=randrw", "--bs=8k", "--direct=1", "--loops=2"],
+        ),
+        (
+            "two",
+            vec!["--rw=randwrite", "--bs=16k", "--numjobs=2", "--size=24m"],
+        ),
     ];
     for (name, how) in jobs {
         let mut command = Command::new(&fio);
@@ -206,7 +264,13 @@ fn fio_reads_back_what_it_wrote() {
             .arg(format!("--name={name}"))
             .arg(format!("--directory={}", mount.root.display()))
             .arg(format!("--size={size}"))
-            .args(["--ioengine=psync", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--minimal"])
+            .args([
+                "--ioengine=psync",
+                "--verify=crc32c",
+                "--verify_fatal=1",
+                "--do_verify=1",
+                "--minimal",
+            ])
             .args(how)
             // Its state files belong beside the image, not into whatever directory this is.
             .current_dir(mount.work.path());

@@ -48,8 +48,14 @@ fn measure(args: &[String]) -> Outcome<()> {
     }
     let mut builder = tempfile::Builder::new();
     builder.prefix("joulefs-bench-");
-    let dir = builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir())?;
-    let comparison = if mounts { Some(compare(dir.path(), passes)?) } else { None };
+    let dir = builder
+        .tempdir_in("/dev/shm")
+        .or_else(|_| builder.tempdir())?;
+    let comparison = if mounts {
+        Some(compare(dir.path(), passes)?)
+    } else {
+        None
+    };
     if let Some(comparison) = &comparison {
         println!("{}", comparison.table());
     }
@@ -57,7 +63,10 @@ fn measure(args: &[String]) -> Outcome<()> {
     if core {
         eprintln!("the core alone");
         alone = in_process::all(passes, large.then_some(dir.path()))?;
-        println!("{}", joulefs_conformance::bench::report::in_process_table(&alone));
+        println!(
+            "{}",
+            joulefs_conformance::bench::report::in_process_table(&alone)
+        );
     }
     std::fs::write(&output, document(comparison.as_ref(), &alone, passes))?;
     eprintln!("written to {}", output.display());
