@@ -23,6 +23,8 @@ use crate::error::{Error, Result};
 
 /// Clean NAT blocks kept: 8 MiB, entries of 930,000 nodes.
 const CACHED_BLOCKS: usize = 2048;
+/// Dirty entries kept before a checkpoint is due: about 4 MiB.
+const MOST_DIRTY: usize = 1 << 16;
 
 #[derive(Debug, Clone, Copy)]
 struct Dirty {
@@ -165,10 +167,12 @@ impl Nat {
         Ok(())
     }
 
-    /// True if plenty of numbers may be free; false if a checkpoint must give freed ones back first.
-    pub fn may_have_free(&self) -> bool {
+    /// True if a checkpoint should come before more is changed: every free number was freed since the
+    /// last one, which makes them usable, or too many entries wait in memory.
+    pub fn wants_checkpoint(&self) -> bool {
         let s = self.state.lock();
-        !s.free.is_empty() || s.scanned < self.sb.nat_blocks() || s.freed.is_empty()
+        let exhausted = s.free.is_empty() && s.scanned >= self.sb.nat_blocks() && !s.freed.is_empty();
+        exhausted || s.dirty.len() > MOST_DIRTY
     }
 
     /// Recovery needs this very number; its version stays.

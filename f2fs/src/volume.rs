@@ -175,8 +175,7 @@ impl Volume {
     pub(crate) fn begin(&self) -> Result<Change<'_>> {
         self.check_writable()?;
         self.balance()?;
-        if !self.nat.may_have_free() {
-            // Every free node number was freed since the last checkpoint, which makes them usable.
+        if self.nat.wants_checkpoint() {
             self.checkpoint(crate::checkpoint::Reason::Running)?;
         }
         self.changed.store(true, Ordering::Release);
