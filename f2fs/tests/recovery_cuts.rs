@@ -333,3 +333,33 @@ fn a_renamed_file_has_one_of_its_names() {
         }
     }
 }
+
+#[test]
+fn a_torn_fsync_leaves_the_old_or_the_new_file_whole() {
+    let base = formatted(64, &Options::modern());
+    let (old, new) = (pattern(1, 50_000), [pattern(1, 50_000), pattern(2, 90_000)].concat());
+    let run = |dev: &Arc<PowerCut>, cut: Option<u64>| -> u64 {
+        let vol = mount(dev.clone());
+        let f = new_file(&vol, vol.root(), "f");
+        write(&vol, f, 0, &old);
+        vol.sync().unwrap();
+        write(&vol, f, 50_000, &new[50_000..]);
+        let start = dev.write_count();
+        if let Some(n) = cut {
+            dev.cut_after(start + n);
+        }
+        assert_eq!(vol.fsync(f, false).is_ok(), cut.is_none());
+        dev.write_count() - start
+    };
+    let mut seen = [0, 0];
+    for n in 1..=run(&power_cut(&base), None) {
+        let dev = power_cut(&base);
+        run(&dev, Some(n));
+        for seed in 0..25 {
+            let found = recovered(&dev.image(Loss::Random(seed)), |vol| read_all(vol, find(vol, "f").unwrap()));
+            assert!(found == old || found == new, "write {n}, seed {seed}: {} bytes", found.len());
+            seen[usize::from(found == new)] += 1;
+        }
+    }
+    assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+}
