@@ -16,7 +16,12 @@ use clap::{Parser, Subcommand};
 
 /// F2FS in user space: volumes that Linux mounts, without a kernel's help.
 #[derive(Parser)]
-#[command(name = "joulefs", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    name = "joulefs",
+    version,
+    propagate_version = true,
+    max_term_width = 100
+)]
 #[command(after_help = "Examples:\n  \
     joulefs mkfs disk.img --size 1G\n  \
     joulefs cp -r photos disk.img:/\n  \
@@ -56,15 +61,15 @@ fn main() -> ExitCode {
     let out = match cli.command {
         Command::Mkfs(a) => done(commands::mkfs::run(&a, json)),
         Command::Mount(a) => done(commands::mount::run(&a, json)),
-        Command::Unmount(a) => done(commands::mount::unmount(&a)),
+        Command::Unmount(a) => done(commands::mount::unmount(&a, json)),
         Command::Fsck(a) => return commands::fsck::run(&a, json),
         Command::Info(a) => done(commands::info::run(&a, json)),
         Command::Ls(a) => done(commands::ls::run(&a, json)),
         Command::Cat(a) => done(commands::cat::run(&a)),
         Command::Cp(a) => done(commands::cp::run(&a, json)),
-        Command::Rm(a) => done(commands::tree::rm(&a)),
-        Command::Mkdir(a) => done(commands::tree::mkdir(&a)),
-        Command::Mv(a) => done(commands::tree::mv(&a)),
+        Command::Rm(a) => done(commands::tree::rm(&a, json)),
+        Command::Mkdir(a) => done(commands::tree::mkdir(&a, json)),
+        Command::Mv(a) => done(commands::tree::mv(&a, json)),
     };
     match out {
         Ok(code) => code,

@@ -15,8 +15,20 @@ pub fn failure(text: &str, as_json: bool) {
 
 /// Prints a JSON value on standard output.
 pub fn print(value: &Value) {
-    // A reader that went away wants no more.
-    let _ = writeln!(std::io::stdout(), "{value:#}");
+    line(&format!("{value:#}"));
+}
+
+/// Prints a line on standard output. A reader that went away (`joulefs ls ... | head`) wants no more:
+/// the program goes on to leave volumes clean, in silence.
+pub fn line(text: &str) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Prints what was done, for machines only: people see it by there being no complaint.
+pub fn done(as_json: bool, what: &Value) {
+    if as_json {
+        print(what);
+    }
 }
 
 /// Bytes as people write them.

@@ -19,23 +19,36 @@ pub enum Place {
 }
 
 impl From<OsString> for Place {
-    /// The first `:/` parts image and path, unless the whole is a file of the host; `IMAGE:` alone
-    /// means its root.
+    /// The longest part before a `:` that is a file of the host is the image, unless the whole is one;
+    /// if none is, the first `:/` parts image and path. `IMAGE:` alone means its root.
     fn from(text: OsString) -> Self {
         let bytes = text.as_bytes();
         let host = || Place::Host(PathBuf::from(&text));
         if std::fs::symlink_metadata(&text).is_ok() {
             return host();
         }
-        let cut = bytes
-            .windows(2)
-            .position(|w| w == b":/")
-            .or_else(|| bytes.strip_suffix(b":").map(<[u8]>::len));
+        let is_image = |at: &usize| {
+            std::fs::metadata(OsStr::from_bytes(&bytes[..*at])).is_ok_and(|m| !m.is_dir())
+        };
+        let colons = || (1..bytes.len()).filter(|&i| bytes[i] == b':');
+        let cut = colons()
+            .rfind(is_image)
+            .or_else(|| colons().find(|&i| bytes.get(i + 1) == Some(&b'/')))
+            .or_else(|| bytes.strip_suffix(b":").map(<[u8]>::len).filter(|&n| n > 0));
         match cut {
-            Some(0) | None => host(),
+            None => host(),
             Some(at) => {
-                let path = if at + 1 < bytes.len() { bytes[at + 1..].to_vec() } else { b"/".to_vec() };
-                Place::Inside { image: PathBuf::from(OsStr::from_bytes(&bytes[..at])), path }
+                let after = &bytes[at + 1..];
+                let slash = if after.starts_with(b"/") {
+                    &b""[..]
+                } else {
+                    b"/"
+                };
+                let image = PathBuf::from(OsStr::from_bytes(&bytes[..at]));
+                Place::Inside {
+                    image,
+                    path: [slash, after].concat(),
+                }
             }
         }
     }
@@ -54,7 +67,11 @@ impl Place {
         match self {
             Place::Host(p) => p.display().to_string(),
             Place::Inside { image, path } => {
-                format!("{}:{}", image.display(), OsString::from_vec(path.clone()).display())
+                format!(
+                    "{}:{}",
+                    image.display(),
+                    OsString::from_vec(path.clone()).display()
+                )
             }
         }
     }
@@ -77,7 +94,42 @@ mod tests {
     #[test]
     fn a_colon_and_slash_part_image_and_path() {
         let p = Place::from(OsString::from("a/b.img:/x:/y"));
-        assert_eq!(p, Place::Inside { image: "a/b.img".into(), path: b"/x:/y".to_vec() });
-        assert_eq!(Place::from(OsString::from("/plain")), Place::Host("/plain".into()));
+        assert_eq!(
+            p,
+            Place::Inside {
+                image: "a/b.img".into(),
+                path: b"/x:/y".to_vec()
+            }
+        );
+        assert_eq!(
+            Place::from(OsString::from("/plain")),
+            Place::Host("/plain".into())
+        );
+        assert_eq!(
+            Place::from(OsString::from(":/x")),
+            Place::Host(":/x".into())
+        );
+        let root = Place::Inside {
+            image: "b.img".into(),
+            path: b"/".to_vec(),
+        };
+        assert_eq!(Place::from(OsString::from("b.img:")), root);
+    }
+
+    #[test]
+    fn an_image_that_exists_is_found_whatever_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let image = dir.path().join("a:").join("b:c.img");
+        std::fs::create_dir_all(image.parent().unwrap()).unwrap();
+        std::fs::write(&image, b"").unwrap();
+        let mut text = image.clone().into_os_string();
+        text.push(":x:/y");
+        assert_eq!(
+            Place::from(text),
+            Place::Inside {
+                image,
+                path: b"/x:/y".to_vec()
+            }
+        );
     }
 }

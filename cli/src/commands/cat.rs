@@ -36,7 +36,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             if n == 0 {
                 break;
             }
-            out.write_all(&buf[..n]).map_err(|e| format!("standard output: {e}"))?;
+            match out.write_all(&buf[..n]) {
+                // The reader has seen enough.
+                Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+                other => other.map_err(|e| format!("standard output: {e}"))?,
+            }
             offset += n as u64;
         }
     }

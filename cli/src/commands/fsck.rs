@@ -44,22 +44,25 @@ fn check(args: &Args, as_json: bool) -> Result<u8, String> {
         bar.set_position(done);
         progress::show_if_slow(&bar);
     };
-    let options = Options { progress: &progress };
+    let options = Options {
+        progress: &progress,
+    };
     let report = fsck::check(&*dev, &options).map_err(|e| format!("{path}: {e}"))?;
     bar.finish_and_clear();
     let errors = report.errors;
+    let mut actions = Vec::new();
     let (report, repaired) = if args.repair && errors > 0 {
-        let done = fsck::repair(&*dev, &options).map_err(|e| format!("{path}: cannot repair: {e}"))?;
-        if !as_json {
-            for line in &done.actions {
-                println!("repaired: {line}");
-            }
-        }
-        (fsck::check(&*dev, &options).map_err(|e| format!("{path}: {e}"))?, true)
+        let done =
+            fsck::repair(&*dev, &options).map_err(|e| format!("{path}: cannot repair: {e}"))?;
+        actions = done.actions.iter().map(ToString::to_string).collect();
+        (
+            fsck::check(&*dev, &options).map_err(|e| format!("{path}: {e}"))?,
+            true,
+        )
     } else {
         (report, false)
     };
-    print(&report, &path.to_string(), as_json);
+    print(&report, &actions, &path.to_string(), as_json);
     Ok(match (report.errors, repaired) {
         (0, false) => 0,
         (0, true) => 1,
@@ -67,12 +70,13 @@ fn check(args: &Args, as_json: bool) -> Result<u8, String> {
     })
 }
 
-fn print(report: &Report, path: &str, as_json: bool) {
+fn print(report: &Report, actions: &[String], path: &str, as_json: bool) {
     let counts = &report.counts;
     if as_json {
         let findings: Vec<_> = report.findings.iter().map(ToString::to_string).collect();
         output::print(&json!({
             "image": path,
+            "repaired": actions,
             "errors": report.errors,
             "findings": findings,
             "unlisted": report.unlisted,
@@ -87,15 +91,22 @@ fn print(report: &Report, path: &str, as_json: bool) {
         }));
         return;
     }
+    for action in actions {
+        output::line(&format!("repaired: {action}"));
+    }
     for f in &report.findings {
-        println!("{f}");
+        output::line(&format!("{f}"));
     }
     if report.unlisted > 0 {
-        println!("and {} more", report.unlisted);
+        output::line(&format!("and {} more", report.unlisted));
     }
-    let state = if report.errors == 0 { "clean".to_owned() } else { format!("{} errors", report.errors) };
-    println!(
+    let state = if report.errors == 0 {
+        "clean".to_owned()
+    } else {
+        format!("{} errors", report.errors)
+    };
+    output::line(&format!(
         "{path}: {state} ({} files, {} directories, {} blocks of which {} nodes)",
         counts.files, counts.dirs, counts.blocks, counts.nodes
-    );
+    ));
 }

@@ -53,8 +53,16 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let attr = fs.getattr(found.ino()).map_err(fail)?;
     let mut json_rows = Vec::new();
     if attr.kind != FileKind::Directory {
-        let name = at.rsplit(|&b| b == b'/').find(|p| !p.is_empty()).unwrap_or(at).to_vec();
-        let row = Row { name, attr: Ok(attr), target: fs.readlink(found.ino()).ok() };
+        let name = at
+            .rsplit(|&b| b == b'/')
+            .find(|p| !p.is_empty())
+            .unwrap_or(at)
+            .to_vec();
+        let row = Row {
+            name,
+            attr: Ok(attr),
+            target: fs.readlink(found.ino()).ok(),
+        };
         show(args, as_json, b"", &[row], &mut json_rows);
     } else {
         list(fs, args, as_json, found.ino(), at, &mut json_rows).map_err(fail)?;
@@ -65,14 +73,32 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn list(fs: &dyn FileSystem, args: &Args, as_json: bool, dir: Ino, at: &[u8], json_rows: &mut Vec<Value>) -> vfs::Result<()> {
+fn list(
+    fs: &dyn FileSystem,
+    args: &Args,
+    as_json: bool,
+    dir: Ino,
+    at: &[u8],
+    json_rows: &mut Vec<Value>,
+) -> vfs::Result<()> {
     let mut rows = Vec::new();
     for (name, ino, kind) in names(fs, dir)? {
         if !args.all && name.starts_with(b".") {
             continue;
         }
-        let target = if kind == FileKind::Symlink { fs.readlink(ino).ok() } else { None };
-        rows.push((Row { name, attr: fs.getattr(ino).map_err(|e| e.to_string()), target }, ino));
+        let target = if kind == FileKind::Symlink {
+            fs.readlink(ino).ok()
+        } else {
+            None
+        };
+        rows.push((
+            Row {
+                name,
+                attr: fs.getattr(ino).map_err(|e| e.to_string()),
+                target,
+            },
+            ino,
+        ));
     }
     rows.sort_by(|a, b| a.0.name.cmp(&b.0.name));
     let dirs: Vec<(Vec<u8>, Ino)> = rows
@@ -82,7 +108,7 @@ fn list(fs: &dyn FileSystem, args: &Args, as_json: bool, dir: Ino, at: &[u8], js
         .collect();
     let rows: Vec<Row> = rows.into_iter().map(|(r, _)| r).collect();
     if args.recursive && !as_json {
-        println!("{}:", String::from_utf8_lossy(at));
+        output::line(&format!("{}:", String::from_utf8_lossy(at)));
     }
     show(args, as_json, at, &rows, json_rows);
     if args.recursive {
@@ -93,7 +119,7 @@ fn list(fs: &dyn FileSystem, args: &Args, as_json: bool, dir: Ino, at: &[u8], js
             }
             below.extend_from_slice(&name);
             if !as_json {
-                println!();
+                output::line("");
             }
             list(fs, args, as_json, ino, &below, json_rows)?;
         }
@@ -102,7 +128,12 @@ fn list(fs: &dyn FileSystem, args: &Args, as_json: bool, dir: Ino, at: &[u8], js
 }
 
 fn show(args: &Args, as_json: bool, at: &[u8], rows: &[Row], json_rows: &mut Vec<Value>) {
-    let width = rows.iter().filter_map(|r| r.attr.as_ref().ok()).map(|a| a.size.to_string().len()).max().unwrap_or(1);
+    let width = rows
+        .iter()
+        .filter_map(|r| r.attr.as_ref().ok())
+        .map(|a| a.size.to_string().len())
+        .max()
+        .unwrap_or(1);
     for row in rows {
         let name = String::from_utf8_lossy(&row.name);
         if as_json {
@@ -110,20 +141,28 @@ fn show(args: &Args, as_json: bool, at: &[u8], rows: &[Row], json_rows: &mut Vec
         } else if args.long {
             match &row.attr {
                 Ok(a) => {
-                    let arrow = row.target.as_ref().map_or(String::new(), |t| format!(" -> {}", String::from_utf8_lossy(t)));
+                    let arrow = row.target.as_ref().map_or(String::new(), |t| {
+                        format!(" -> {}", String::from_utf8_lossy(t))
+                    });
                     let size = match a.kind {
-                        FileKind::CharDevice | FileKind::BlockDevice => format!("{},{}", a.rdev.major, a.rdev.minor),
+                        FileKind::CharDevice | FileKind::BlockDevice => {
+                            format!("{},{}", a.rdev.major, a.rdev.minor)
+                        }
                         _ => a.size.to_string(),
                     };
-                    println!(
+                    output::line(&format!(
                         "{} {:>3} {:>5} {:>5} {size:>width$} {} {name}{arrow}",
-                        mode_text(a), a.nlink, a.uid, a.gid, date(a.mtime.sec)
-                    );
+                        mode_text(a),
+                        a.nlink,
+                        a.uid,
+                        a.gid,
+                        date(a.mtime.sec)
+                    ));
                 }
-                Err(e) => println!("?????????? {name}: {e}"),
+                Err(e) => output::line(&format!("?????????? {name}: {e}")),
             }
         } else {
-            println!("{name}");
+            output::line(&format!("{name}"));
         }
     }
 }
@@ -192,7 +231,11 @@ fn date(secs: i64) -> String {
     let day = doy - (153 * mp + 2) / 5 + 1;
     let month = if mp < 10 { mp + 3 } else { mp - 9 };
     let year = yoe + era * 400 + i64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", of_day / 3600, of_day / 60 % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02} {:02}:{:02}",
+        of_day / 3600,
+        of_day / 60 % 60
+    )
 }
 
 #[cfg(test)]

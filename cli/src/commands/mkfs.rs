@@ -41,7 +41,10 @@ pub struct Args {
 }
 
 fn parse_size(text: &str) -> Option<u64> {
-    let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
+    let text = text
+        .trim()
+        .trim_end_matches(['B', 'b'])
+        .trim_end_matches('i');
     let (number, shift) = match text.char_indices().last()? {
         (i, 'k' | 'K') => (&text[..i], 10),
         (i, 'm' | 'M') => (&text[..i], 20),
@@ -55,7 +58,9 @@ fn parse_size(text: &str) -> Option<u64> {
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
-    let n = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
+    let n = u128::from_str_radix(&digits, 16)
+        .ok()
+        .filter(|_| digits.len() == 32)?;
     Some(n.to_be_bytes())
 }
 
@@ -71,7 +76,10 @@ fn options(args: &Args) -> Result<Options, Failure> {
             .find(|(_, n)| n == name || (name == "quota" && *n == "quota_ino"))
             .ok_or_else(|| {
                 let all: Vec<_> = Features::NAMES.iter().map(|(_, n)| *n).collect();
-                format!("unknown feature {name:?}; known are: modern, quota, {}", all.join(", "))
+                format!(
+                    "unknown feature {name:?}; known are: modern, quota, {}",
+                    all.join(", ")
+                )
             })?;
         options.features |= *bit;
     }
@@ -93,15 +101,21 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let size = args
         .size
         .as_deref()
-        .map(|s| parse_size(s).ok_or_else(|| format!("--size {s}: not a size; write e.g. 512M or 8G")))
+        .map(|s| {
+            parse_size(s).ok_or_else(|| format!("--size {s}: not a size; write e.g. 512M or 8G"))
+        })
         .transpose()?;
     let there = std::fs::metadata(path).ok();
+    let missing = there.is_none();
     let empty = there.as_ref().is_some_and(|m| m.is_file() && m.len() == 0);
     let dev = match (there, size) {
-        (Some(_), _) if !args.force && !empty => {
+        (Some(m), _) if !args.force && !empty => {
             let dev = FileDevice::open(path, Access::ReadOnly).map_err(|e| e.to_string())?;
-            if !is_blank(&dev) {
-                return Err(format!("{}: holds data; give --force to overwrite it", path.display()));
+            if !is_blank(&dev, m.is_file()) {
+                return Err(format!(
+                    "{}: holds data; give --force to overwrite it",
+                    path.display()
+                ));
             }
             drop(dev);
             reopen(path, size, &mut options)?
@@ -112,12 +126,14 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             FileDevice::create(path, size).map_err(|e| e.to_string())?
         }
         (None, None) => {
-            return Err(format!("{}: no such file; give --size to make one", path.display()));
+            return Err(format!(
+                "{}: no such file; give --size to make one",
+                path.display()
+            ));
         }
     };
-    let made = !path.exists() || options.assume_zeroed;
     let summary = mkfs::format(&dev, &RealClock::new(), &options).map_err(|e| {
-        if made && options.assume_zeroed {
+        if missing {
             // Made for this volume only: nothing half-done stays.
             let _ = std::fs::remove_file(path);
         }
@@ -133,12 +149,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             "user_bytes": summary.user_blocks * 4096,
         }));
     } else {
-        println!(
+        output::line(&format!(
             "{}: {} volume, {} for files, uuid {uuid}",
             path.display(),
             output::bytes(dev.blocks() * 4096),
             output::bytes(summary.user_blocks * 4096)
-        );
+        ));
     }
     Ok(())
 }
@@ -150,23 +166,30 @@ fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Options) -> Result<Fi
             options.assume_zeroed = true;
             FileDevice::create(path, size).map_err(|e| e.to_string())
         }
-        Some(_) => Err(format!("{}: --size is for files; a device has its own", path.display())),
+        Some(_) => Err(format!(
+            "{}: --size is for files; a device has its own",
+            path.display()
+        )),
         None => FileDevice::open(path, Access::ReadWrite).map_err(|e| e.to_string()),
     }
 }
 
-/// True if the first MiB and the last block are all zero: nothing a format would destroy begins
-/// or ends there.
-fn is_blank(dev: &FileDevice) -> bool {
-    let tag = device::Tag::default();
-    let head = dev.blocks().min(256);
-    let mut bytes = vec![0; head as usize * 4096];
-    if dev.read(device::Lba(0), &mut bytes, tag).is_err() || bytes.iter().any(|&b| b != 0) {
-        return false;
-    }
-    let mut last = [0; 4096];
-    dev.blocks() == 0
-        || dev.read(device::Lba(dev.blocks() - 1), &mut last, tag).is_ok() && last.iter().all(|&b| b == 0)
+/// True if a format would destroy nothing: a file is all zero, a block device (too large to be read
+/// whole) is zero where file systems and partition tables begin and end.
+fn is_blank(dev: &FileDevice, whole: bool) -> bool {
+    const STEP: u64 = 256;
+    let zero = |at: u64, blocks: u64| {
+        let mut bytes = vec![0; blocks as usize * 4096];
+        dev.read(device::Lba(at), &mut bytes, device::Tag::default())
+            .is_ok()
+            && bytes.iter().all(|&b| b == 0)
+    };
+    let blocks = dev.blocks();
+    let end = if whole { blocks } else { blocks.min(STEP) };
+    (0..end)
+        .step_by(STEP as usize)
+        .all(|at| zero(at, STEP.min(blocks - at)))
+        && (blocks == 0 || zero(blocks - 1, 1))
 }
 
 #[cfg(test)]

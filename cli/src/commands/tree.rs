@@ -3,9 +3,11 @@
 use vfs::{Caller, FileKind, FileSystem, Ino, RenameFlags, path};
 
 use super::ls::names;
-use crate::Failure;
+use serde_json::{Value, json};
+
 use crate::image::Image;
 use crate::place::Place;
+use crate::{Failure, output};
 
 /// Remove files inside an image.
 #[derive(clap::Args)]
@@ -53,16 +55,25 @@ pub struct MvArgs {
 }
 
 fn octal(text: &str) -> Result<u16, String> {
-    u16::from_str_radix(text, 8).ok().filter(|m| *m <= 0o7777).ok_or_else(|| "not an octal mode".into())
+    u16::from_str_radix(text, 8)
+        .ok()
+        .filter(|m| *m <= 0o7777)
+        .ok_or_else(|| "not an octal mode".into())
 }
 
 /// Who owns what these commands make.
 pub fn caller() -> Caller {
-    Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
+    Caller {
+        uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
+    }
 }
 
 /// Does something to each place, then leaves each image clean.
-fn each(places: &[Place], mut f: impl FnMut(&Image, &[u8]) -> vfs::Result<()>) -> Result<(), Failure> {
+fn each(
+    places: &[Place],
+    mut f: impl FnMut(&Image, &[u8]) -> vfs::Result<()>,
+) -> Result<(), Failure> {
     for place in places {
         let (image, at) = place.inside()?;
         let image = Image::open(image, true)?;
@@ -73,8 +84,12 @@ fn each(places: &[Place], mut f: impl FnMut(&Image, &[u8]) -> vfs::Result<()>) -
     Ok(())
 }
 
+fn texts(places: &[Place]) -> Vec<Value> {
+    places.iter().map(|p| json!(p.text())).collect()
+}
+
 /// Runs `rm`.
-pub fn rm(args: &RmArgs) -> Result<(), Failure> {
+pub fn rm(args: &RmArgs, as_json: bool) -> Result<(), Failure> {
     each(&args.places, |image, at| {
         let fs = &*image.vol;
         let out = path::walk_parent(fs, at).and_then(|(parent, name)| {
@@ -91,7 +106,9 @@ pub fn rm(args: &RmArgs) -> Result<(), Failure> {
             Err(vfs::Error::NotFound) if args.force => Ok(()),
             other => other,
         }
-    })
+    })?;
+    output::done(as_json, &json!({ "removed": texts(&args.places) }));
+    Ok(())
 }
 
 fn remove(fs: &dyn FileSystem, parent: Ino, name: &[u8], ino: Ino, dir: bool) -> vfs::Result<()> {
@@ -105,7 +122,7 @@ fn remove(fs: &dyn FileSystem, parent: Ino, name: &[u8], ino: Ino, dir: bool) ->
 }
 
 /// Runs `mkdir`.
-pub fn mkdir(args: &MkdirArgs) -> Result<(), Failure> {
+pub fn mkdir(args: &MkdirArgs, as_json: bool) -> Result<(), Failure> {
     each(&args.places, |image, at| {
         let fs = &*image.vol;
         let parts: Vec<&[u8]> = at.split(|&b| b == b'/').filter(|p| !p.is_empty()).collect();
@@ -113,7 +130,9 @@ pub fn mkdir(args: &MkdirArgs) -> Result<(), Failure> {
         for (i, part) in parts.iter().enumerate() {
             let last = i + 1 == parts.len();
             dir = match fs.lookup(dir, part) {
-                Ok(e) if e.attr.kind != FileKind::Directory => return Err(vfs::Error::NotDirectory),
+                Ok(e) if e.attr.kind != FileKind::Directory => {
+                    return Err(vfs::Error::NotDirectory);
+                }
                 Ok(_) if last && !args.parents => return Err(vfs::Error::Exists),
                 Ok(e) => e.attr.ino,
                 Err(vfs::Error::NotFound) if last || args.parents => {
@@ -124,31 +143,58 @@ pub fn mkdir(args: &MkdirArgs) -> Result<(), Failure> {
             };
         }
         Ok(())
-    })
+    })?;
+    output::done(as_json, &json!({ "made": texts(&args.places) }));
+    Ok(())
 }
 
 /// Runs `mv`.
-pub fn mv(args: &MvArgs) -> Result<(), Failure> {
+pub fn mv(args: &MvArgs, as_json: bool) -> Result<(), Failure> {
     let (image, from) = args.from.inside()?;
     let (other, to) = args.to.inside()?;
     if image != other {
-        return Err(format!("{}: another image; copy with joulefs cp and remove the original", args.to.text()));
+        return Err(format!(
+            "{}: another image; copy with joulefs cp and remove the original",
+            args.to.text()
+        ));
     }
     let image = Image::open(image, true)?;
     let fs = &*image.vol;
     let out = (|| {
         let (from_dir, from_name) = path::walk_parent(fs, from)?;
-        let flags = if args.no_clobber { RenameFlags::NO_REPLACE } else { RenameFlags::empty() };
-        let into = path::walk(fs, to).ok().filter(|f| fs.getattr(f.ino()).is_ok_and(|a| a.kind == FileKind::Directory));
+        let flags = if args.no_clobber {
+            RenameFlags::NO_REPLACE
+        } else {
+            RenameFlags::empty()
+        };
+        let into = path::walk(fs, to).ok().filter(|f| {
+            fs.getattr(f.ino())
+                .is_ok_and(|a| a.kind == FileKind::Directory)
+        });
         match into {
-            Some(dir) => fs.rename(caller(), (from_dir.ino(), from_name), (dir.ino(), from_name), flags),
+            Some(dir) => fs.rename(
+                caller(),
+                (from_dir.ino(), from_name),
+                (dir.ino(), from_name),
+                flags,
+            ),
             None => {
                 let (to_dir, to_name) = path::walk_parent(fs, to)?;
-                fs.rename(caller(), (from_dir.ino(), from_name), (to_dir.ino(), to_name), flags)
+                fs.rename(
+                    caller(),
+                    (from_dir.ino(), from_name),
+                    (to_dir.ino(), to_name),
+                    flags,
+                )
             }
         }
     })()
     .map_err(|e: vfs::Error| format!("{} to {}: {e}", args.from.text(), args.to.text()));
     image.close()?;
-    out
+    out?;
+    output::done(
+        as_json,
+        &json!({ "from": args.from.text(), "to": args.to.text() }),
+    );
+    Ok(())
 }

@@ -22,8 +22,10 @@ use crate::{Failure, output, progress};
 /// Keeps kinds, modes, times to the nanosecond, extended attributes, access lists, hard links within
 /// one copy, device nodes and holes; owners too when run by root.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  joulefs cp -r photos disk.img:/\n  joulefs cp -r disk.img:/photos /tmp/out\n  \
-    joulefs cp a.img:/x b.img:/y")]
+#[command(
+    after_help = "Examples:\n  joulefs cp -r photos disk.img:/\n  joulefs cp -r disk.img:/photos /tmp/out\n  \
+    joulefs cp a.img:/x b.img:/y"
+)]
 pub struct Args {
     /// What to copy: host paths or IMAGE:/path.
     #[arg(required = true, value_parser = clap::value_parser!(Place))]
@@ -52,6 +54,8 @@ pub struct Item {
     rdev: DeviceNumber,
     /// Device and inode, if it has more names than one.
     identity: Option<(u64, u64)>,
+    /// Device and inode on the host; `None` inside an image.
+    file: Option<(u64, u64)>,
     target: Vec<u8>,
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
@@ -114,14 +118,31 @@ fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 fn base(path: &[u8]) -> Option<&[u8]> {
-    path.split(|&b| b == b'/').rfind(|p| !p.is_empty() && *p != b"." && *p != b"..")
+    path.split(|&b| b == b'/')
+        .rfind(|p| !p.is_empty() && *p != b"." && *p != b"..")
 }
 
-fn volume_of(source: &dyn Source, path: &[u8], bar: &ProgressBar) -> Out<()> {
+/// Adds up what will be copied; refuses a tree that holds the image being written, which would grow
+/// while it is read.
+fn volume_of(
+    source: &dyn Source,
+    path: &[u8],
+    bar: &ProgressBar,
+    forbidden: Option<(u64, u64)>,
+) -> Out<()> {
     let item = source.item(path)?;
     match item.kind {
-        FileKind::Directory => source.names(path)?.iter().try_for_each(|n| volume_of(source, &join(path, n), bar)),
+        FileKind::Directory => source
+            .names(path)?
+            .iter()
+            .try_for_each(|n| volume_of(source, &join(path, n), bar, forbidden)),
         FileKind::Regular => {
+            if forbidden.is_some() && item.file == forbidden {
+                return Err(format!(
+                    "{}: is the image being written; move it elsewhere",
+                    String::from_utf8_lossy(path)
+                ));
+            }
             bar.inc_length(item.size);
             Ok(())
         }
@@ -160,7 +181,9 @@ impl Copy<'_> {
         let mut writer = self.sink.open(to)?;
         let mut at = 0;
         while at < size {
-            let Some((start, end)) = reader.next_data(at)? else { break };
+            let Some((start, end)) = reader.next_data(at)? else {
+                break;
+            };
             self.bar.inc(start - at);
             at = start;
             while at < end.min(size) {
@@ -191,8 +214,16 @@ impl End {
     fn open(place: &Place, write: bool) -> Out<(End, Vec<u8>)> {
         use std::os::unix::ffi::OsStrExt;
         Ok(match place {
+            // A symlink that a person names as target directory is meant; those found below are not.
+            Place::Host(p) if write && p.is_dir() => {
+                let real = std::fs::canonicalize(p).map_err(|e| format!("{}: {e}", p.display()))?;
+                (End::Host(host::Host), real.as_os_str().as_bytes().to_vec())
+            }
             Place::Host(p) => (End::Host(host::Host), p.as_os_str().as_bytes().to_vec()),
-            Place::Inside { image, path } => (End::Inside(inside::Inside(Image::open(image, write)?)), path.clone()),
+            Place::Inside { image, path } => (
+                End::Inside(inside::Inside(Image::open(image, write)?)),
+                path.clone(),
+            ),
         })
     }
     fn source(&self) -> &dyn Source {
@@ -211,6 +242,13 @@ impl End {
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+    let all = || args.from.iter().chain([&args.to]);
+    if all().all(|p| matches!(p, Place::Host(_))) {
+        return Err(format!(
+            "{}: no place inside an image is named; write IMAGE:/path",
+            args.to.text()
+        ));
+    }
     let image_of = |p: &Place| -> Option<PathBuf> {
         match p {
             Place::Inside { image, .. } => std::fs::canonicalize(image).ok(),
@@ -218,9 +256,15 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }
     };
     if let Some(target) = image_of(&args.to)
-        && args.from.iter().any(|f| image_of(f).as_ref() == Some(&target))
+        && args
+            .from
+            .iter()
+            .any(|f| image_of(f).as_ref() == Some(&target))
     {
-        return Err(format!("{}: copying within one image is not done here; mount it and use cp", args.to.text()));
+        return Err(format!(
+            "{}: copying within one image is not done here; mount it and use cp",
+            args.to.text()
+        ));
     }
     let (end, to) = End::open(&args.to, true)?;
     let out = copy_all(args, &end, &to);
@@ -234,7 +278,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let written = statistics.map(|s| s.json());
         output::print(&json!({ "files": files, "bytes": bytes, "written": written }));
     } else if let Some(s) = statistics.filter(|_| args.stats) {
-        println!("{}", s.table());
+        output::line(&format!("{}", s.table()));
     }
     Ok(())
 }
@@ -242,24 +286,45 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 fn copy_all(args: &Args, end: &End, to: &[u8]) -> Out<(u64, u64)> {
     let into_dir = end.sink().kind(to)? == Some(FileKind::Directory);
     if args.from.len() > 1 && !into_dir {
-        return Err(format!("{}: not a directory, and there are several things to copy", args.to.text()));
+        return Err(format!(
+            "{}: not a directory, and there are several things to copy",
+            args.to.text()
+        ));
     }
+    let forbidden = match &args.to {
+        Place::Inside { image, .. } => {
+            use std::os::unix::fs::MetadataExt;
+            std::fs::metadata(image).ok().map(|m| (m.dev(), m.ino()))
+        }
+        Place::Host(_) => None,
+    };
     let bar = progress::bytes(0, "copying");
     let (mut files, mut bytes) = (0, 0);
     for place in &args.from {
         let (source_end, from) = End::open(place, false)?;
         let source = source_end.source();
         if source.item(&from)?.kind == FileKind::Directory && !args.recursive {
-            return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()));
+            return Err(format!(
+                "{}: is a directory; give -r to copy it with all it holds",
+                place.text()
+            ));
         }
-        volume_of(source, &from, &bar)?;
+        volume_of(source, &from, &bar, forbidden)?;
         // A root has no name of its own: its contents go where they shall.
         let target = match base(&from) {
             Some(name) if into_dir => join(to, name),
             _ => to.to_vec(),
         };
         let buf = vec![0; 1 << 20];
-        let mut copy = Copy { source, sink: end.sink(), links: HashMap::new(), bar: &bar, buf, files: 0, bytes: 0 };
+        let mut copy = Copy {
+            source,
+            sink: end.sink(),
+            links: HashMap::new(),
+            bar: &bar,
+            buf,
+            files: 0,
+            bytes: 0,
+        };
         copy.tree(&from, &target)?;
         files += copy.files;
         bytes += copy.bytes;
