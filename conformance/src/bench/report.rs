@@ -148,7 +148,7 @@ pub fn document(
 ) -> String {
     let mut text = format!(
         "# Benchmarks\n\n\
-         Written by `make bench`; medians of {passes} passes in which the file systems take turns. \
+         Written by `make bench`; passes in which the file systems take turns: {passes}; medians. \
          {}\n\n",
         machine()
     );
@@ -179,5 +179,11 @@ fn machine() -> String {
         .map_or("an unnamed processor", |(_, name)| name.trim());
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("Machine: {model}, {cores} cores, Linux {}.", kernel.trim())
+    // The benches themselves keep about two processors busy.
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').nth(1).unwrap_or("unknown");
+    format!(
+        "Machine: {model}, {cores} cores, Linux {}; load average over the last five minutes: {load}.",
+        kernel.trim()
+    )
 }

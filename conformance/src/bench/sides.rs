@@ -87,6 +87,8 @@ pub fn start(side: Side, dir: &Path) -> Outcome<Running> {
                 ..f2fs::mkfs::Options::modern()
             };
             f2fs::mkfs::format(&dev, &RealClock::new(), &options)?;
+            // The server wants it for itself.
+            drop(dev);
             Some(serve_from_another_process(&["serve-joulefs", at, place])?)
         }
         Side::MemFs => Some(serve_from_another_process(&["serve-memfs", place])?),
