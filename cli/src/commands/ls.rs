@@ -65,7 +65,15 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         };
         show(args, as_json, b"", &[row], &mut json_rows);
     } else {
-        list(fs, args, as_json, found.ino(), at, &mut json_rows).map_err(fail)?;
+        list(
+            fs,
+            args,
+            as_json,
+            &mut vec![found.ino()],
+            at,
+            &mut json_rows,
+        )
+        .map_err(fail)?;
     }
     if as_json {
         output::print(&Value::Array(json_rows));
@@ -73,14 +81,19 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Lists the last directory of `above`, and those below it; the others are the way to it, so that a
+/// damaged one that contains itself is not followed for ever.
 fn list(
     fs: &dyn FileSystem,
     args: &Args,
     as_json: bool,
-    dir: Ino,
+    above: &mut Vec<Ino>,
     at: &[u8],
     json_rows: &mut Vec<Value>,
 ) -> vfs::Result<()> {
+    let Some(&dir) = above.last() else {
+        return Ok(());
+    };
     let mut rows = Vec::new();
     for (name, ino, kind) in names(fs, dir)? {
         if !args.all && name.starts_with(b".") {
@@ -121,7 +134,14 @@ fn list(
             if !as_json {
                 output::line("");
             }
-            list(fs, args, as_json, ino, &below, json_rows)?;
+            if above.contains(&ino) {
+                return Err(vfs::Error::Invalid(
+                    "a directory contains itself; run joulefs fsck",
+                ));
+            }
+            above.push(ino);
+            list(fs, args, as_json, above, &below, json_rows)?;
+            above.pop();
         }
     }
     Ok(())

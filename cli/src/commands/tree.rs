@@ -100,7 +100,7 @@ pub fn rm(args: &RmArgs, as_json: bool) -> Result<(), Failure> {
             }
             let ino = found.ino();
             drop(found);
-            remove(fs, parent.ino(), name, ino, dir)
+            remove(fs, parent.ino(), name, ino, dir, &mut Vec::new())
         });
         match out {
             Err(vfs::Error::NotFound) if args.force => Ok(()),
@@ -111,13 +111,36 @@ pub fn rm(args: &RmArgs, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn remove(fs: &dyn FileSystem, parent: Ino, name: &[u8], ino: Ino, dir: bool) -> vfs::Result<()> {
+/// Removes a name with all below it; `above` are the directories on the way, so that a damaged one that
+/// contains itself is not followed for ever.
+fn remove(
+    fs: &dyn FileSystem,
+    parent: Ino,
+    name: &[u8],
+    ino: Ino,
+    dir: bool,
+    above: &mut Vec<Ino>,
+) -> vfs::Result<()> {
     if !dir {
         return fs.unlink(parent, name);
     }
-    for (below, ino_below, kind) in names(fs, ino)? {
-        remove(fs, ino, &below, ino_below, kind == FileKind::Directory)?;
+    if above.contains(&ino) {
+        return Err(vfs::Error::Invalid(
+            "a directory contains itself; run joulefs fsck",
+        ));
     }
+    above.push(ino);
+    for (below, ino_below, kind) in names(fs, ino)? {
+        remove(
+            fs,
+            ino,
+            &below,
+            ino_below,
+            kind == FileKind::Directory,
+            above,
+        )?;
+    }
+    above.pop();
     fs.rmdir(parent, name)
 }
 

@@ -75,7 +75,7 @@ impl Source for Host {
                 minor: rustix::fs::minor(m.rdev()),
             },
             identity: (m.nlink() > 1 && kind != FileKind::Directory).then(|| (m.dev(), m.ino())),
-            file: Some((m.dev(), m.ino())),
+            file: (m.dev(), m.ino()),
             target,
             xattrs: xattrs(at),
         })

@@ -77,7 +77,7 @@ impl Source for Inside {
             mtime: a.mtime,
             rdev: a.rdev,
             identity: (a.nlink > 1 && a.kind != FileKind::Directory).then_some((0, a.ino.0)),
-            file: None,
+            file: (0, a.ino.0),
             target,
             xattrs,
         })

@@ -54,8 +54,8 @@ pub struct Item {
     rdev: DeviceNumber,
     /// Device and inode, if it has more names than one.
     identity: Option<(u64, u64)>,
-    /// Device and inode on the host; `None` inside an image.
-    file: Option<(u64, u64)>,
+    /// Device (0: the image) and inode.
+    file: (u64, u64),
     target: Vec<u8>,
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
@@ -122,31 +122,40 @@ fn base(path: &[u8]) -> Option<&[u8]> {
         .rfind(|p| !p.is_empty() && *p != b"." && *p != b"..")
 }
 
-/// Adds up what will be copied; refuses a tree that holds the image being written, which would grow
-/// while it is read.
-fn volume_of(
-    source: &dyn Source,
-    path: &[u8],
-    bar: &ProgressBar,
-    forbidden: Option<(u64, u64)>,
-) -> Out<()> {
-    let item = source.item(path)?;
-    match item.kind {
-        FileKind::Directory => source
-            .names(path)?
-            .iter()
-            .try_for_each(|n| volume_of(source, &join(path, n), bar, forbidden)),
-        FileKind::Regular => {
-            if forbidden.is_some() && item.file == forbidden {
-                return Err(format!(
-                    "{}: is the image being written; move it elsewhere",
-                    String::from_utf8_lossy(path)
-                ));
+/// Adds up what will be copied, and refuses trees without end: one that holds the image being written,
+/// which would grow while it is read, and a damaged one that contains itself.
+struct Survey<'s> {
+    source: &'s dyn Source,
+    bar: &'s ProgressBar,
+    written: Option<(u64, u64)>,
+    above: Vec<(u64, u64)>,
+}
+
+impl Survey<'_> {
+    fn of(&mut self, path: &[u8]) -> Out<()> {
+        let item = self.source.item(path)?;
+        let fail = |why| Err(format!("{}: {why}", String::from_utf8_lossy(path)));
+        match item.kind {
+            FileKind::Directory if self.above.contains(&item.file) => {
+                fail("this directory contains itself; run joulefs fsck")
             }
-            bar.inc_length(item.size);
-            Ok(())
+            FileKind::Directory => {
+                self.above.push(item.file);
+                for name in self.source.names(path)? {
+                    self.of(&join(path, &name))?;
+                }
+                self.above.pop();
+                Ok(())
+            }
+            FileKind::Regular if self.written == Some(item.file) => {
+                fail("is the image being written; move it elsewhere")
+            }
+            FileKind::Regular => {
+                self.bar.inc_length(item.size);
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        _ => Ok(()),
     }
 }
 
@@ -278,7 +287,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let written = statistics.map(|s| s.json());
         output::print(&json!({ "files": files, "bytes": bytes, "written": written }));
     } else if let Some(s) = statistics.filter(|_| args.stats) {
-        output::line(&format!("{}", s.table()));
+        output::line(&s.table());
     }
     Ok(())
 }
@@ -291,7 +300,7 @@ fn copy_all(args: &Args, end: &End, to: &[u8]) -> Out<(u64, u64)> {
             args.to.text()
         ));
     }
-    let forbidden = match &args.to {
+    let written = match &args.to {
         Place::Inside { image, .. } => {
             use std::os::unix::fs::MetadataExt;
             std::fs::metadata(image).ok().map(|m| (m.dev(), m.ino()))
@@ -309,7 +318,13 @@ fn copy_all(args: &Args, end: &End, to: &[u8]) -> Out<(u64, u64)> {
                 place.text()
             ));
         }
-        volume_of(source, &from, &bar, forbidden)?;
+        Survey {
+            source,
+            bar: &bar,
+            written,
+            above: Vec::new(),
+        }
+        .of(&from)?;
         // A root has no name of its own: its contents go where they shall.
         let target = match base(&from) {
             Some(name) if into_dir => join(to, name),
