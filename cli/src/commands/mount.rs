@@ -19,7 +19,7 @@ use crate::{Failure, output};
 #[command(
     after_help = "Example:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n\n\
     Options for -o: ro, allow_other, noatime, dev, suid, noexec, writeback=on|off,\n  \
-    discard=on|off, inline=on|off, threads=N, node_cache=MIB, dirty=MIB, dir_cache=MIB, stats=FILE"
+    discard=on|off, inline=on|off, threads=N, node_cache=MIB, dirty=MIB, dir_cache=MIB,\n  stats=FILE (what was written and why, at the end; JSON if FILE ends in .json)"
 )]
 pub struct Args {
     /// The image or block device.
@@ -148,7 +148,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     // Whatever ended the mount, the volume is left clean; a second unmount does nothing.
     let closed = image.close();
     if let Some(file) = parsed.stats {
-        let text = format!("{:#}\n", image.statistics().json());
+        let statistics = image.statistics();
+        let text = if file.extension().is_some_and(|e| e == "json") {
+            format!("{:#}\n", statistics.json())
+        } else {
+            statistics.table() + "\n"
+        };
         std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
     }
     out.and(closed)
