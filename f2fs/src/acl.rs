@@ -7,7 +7,7 @@ use format::xattr::index;
 use vfs::{FileKind, XattrFlags};
 
 use crate::error::{Error, Result};
-use crate::inode::Inode;
+use crate::inode::{Inode, Touch, touch};
 use crate::volume::Volume;
 
 impl Volume {
@@ -64,18 +64,22 @@ impl Volume {
             return self.put_xattr(inode, index, b"", Some(&list.to_disk()), XattrFlags::empty());
         }
         let (perm, minimal) = list.equivalent_mode();
+        // The list first: only it can run out of room.
+        match minimal {
+            true => self.drop_acl(inode, index),
+            false => self.put_xattr(inode, index, b"", Some(&list.to_disk()), XattrFlags::empty()),
+        }?;
         let kill = flags.contains(XattrFlags::ACL_KILL_SGID);
+        let now = self.now();
         self.edit_inode(&inode.node, |r| {
             let mut mode = r.i_mode.get() & !0o777 | perm & 0o777;
             if kill {
                 mode &= !0o2000;
             }
             r.i_mode = mode.into();
+            touch(r, Touch::Changed, now);
         });
-        match minimal {
-            true => self.drop_acl(inode, index),
-            false => self.put_xattr(inode, index, b"", Some(&list.to_disk()), XattrFlags::empty()),
-        }
+        Ok(())
     }
 
     /// Removes a list; one that is not there is no error.

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use format::inode::{Advise, Division, Inline, RawInode, extra_end};
 use format::{Block, Ino};
@@ -80,7 +80,15 @@ impl InodeTable {
     fn get(&self, ino: Ino) -> Option<Arc<Inode>> {
         self.shards[ino.0 as usize % SHARDS].lock().get(&ino).cloned()
     }
-    fn insert(&self, inode: Inode) -> Arc<Inode> {
+    /// Directories in use.
+    pub(crate) fn directories(&self) -> Vec<Arc<Inode>> {
+        let of = |s: &Mutex<LruCache<Ino, Arc<Inode>, FxBuildHasher>>| -> Vec<_> {
+            s.lock().iter().map(|(_, i)| i).filter(|i| i.kind == FileKind::Directory).cloned().collect()
+        };
+        self.shards.iter().flat_map(of).collect()
+    }
+    /// `dir_blocks` counts the directory blocks in memory; some may go with idle inodes.
+    fn insert(&self, inode: Inode, dir_blocks: &AtomicU64) -> Arc<Inode> {
         let ino = inode.ino;
         let mut shard = self.shards[ino.0 as usize % SHARDS].lock();
         if let Some(i) = shard.get(&ino) {
@@ -93,10 +101,13 @@ impl InodeTable {
             if shard.len() <= most {
                 break;
             }
-            if let Some((ino, old)) = shard.pop_lru()
-                && (Arc::strong_count(&old) > 1 || old.dirty.load(Ordering::Acquire) > 0)
-            {
-                shard.put(ino, old);
+            if let Some((ino, old)) = shard.pop_lru() {
+                if Arc::strong_count(&old) > 1 || old.dirty.load(Ordering::Acquire) > 0 {
+                    shard.put(ino, old);
+                } else {
+                    let gone = old.content.try_read().map_or(0, |c| c.dir.len());
+                    dir_blocks.fetch_sub(gone as u64, Ordering::Relaxed);
+                }
             }
         }
         inode
@@ -189,12 +200,12 @@ impl Volume {
         }
         let kind = FileKind::from_mode(mode)
             .ok_or_else(|| Error::corrupt(format_args!("inode {ino}: mode {mode:#o} names no kind of file")))?;
-        Ok(self.inodes.insert(Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) }))
+        Ok(self.inodes.insert(Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) }, &self.dir_blocks))
     }
 
     /// Puts a new inode, whose node is in memory, into use.
     pub(crate) fn adopt_inode(&self, ino: Ino, kind: FileKind, node: Arc<Node>) -> Arc<Inode> {
-        self.inodes.insert(Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) })
+        self.inodes.insert(Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) }, &self.dir_blocks)
     }
 
     /// What `stat` says.

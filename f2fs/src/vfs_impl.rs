@@ -49,13 +49,13 @@ impl FileSystem for Volume {
 
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
         let dir = self.outer_dir(parent)?;
-        let found = {
-            let mut content = dir.content.write();
-            self.find_entry(&dir, &mut content, name)?.ok_or(Error::NotFound)?
-        };
+        // Under the directory's lock: the name must not go before the reference is counted.
+        let mut content = dir.content.write();
+        let found = self.find_entry(&dir, &mut content, name)?.ok_or(Error::NotFound)?;
         let inode = self.named(found.ino, &dir, name)?;
+        let attr = self.attr(&inode)?;
         self.inodes.hold(inode.ino);
-        Ok(Entry { attr: self.attr(&inode)? })
+        Ok(Entry { attr })
     }
 
     fn forget(&self, ino: Ino, count: u64) {

@@ -72,12 +72,33 @@ impl Volume {
         }
     }
 
-    /// Forgets this directory's clean blocks if directories hold too many.
+    /// Forgets clean blocks if directories hold too many: other directories' first, as far as nobody
+    /// has them, then this one's. Looks only once every eighth of the limit, because what is dirty
+    /// stays.
     fn make_room(&self, content: &mut Content) {
-        if self.dir_blocks.load(Ordering::Relaxed) >= self.options.dir_cache as u64 {
-            let before = content.dir.len();
-            content.dir.retain(|_, b| b.dirty);
-            self.dir_blocks.fetch_sub((before - content.dir.len()) as u64, Ordering::Relaxed);
+        let limit = self.options.dir_cache as u64;
+        let held = || self.dir_blocks.load(Ordering::Relaxed);
+        if !held().checked_sub(limit).is_some_and(|over| over.is_multiple_of((limit / 8).max(1))) {
+            return;
         }
+        let enough = || held() <= limit / 2;
+        for other in self.inodes.directories() {
+            if enough() {
+                return;
+            }
+            // Waiting here could wait for a thread that waits for this directory.
+            if let Some(mut c) = other.content.try_write() {
+                self.forget_clean(&mut c);
+            }
+        }
+        if !enough() {
+            self.forget_clean(content);
+        }
+    }
+
+    fn forget_clean(&self, content: &mut Content) {
+        let before = content.dir.len();
+        content.dir.retain(|_, b| b.dirty);
+        self.dir_blocks.fetch_sub((before - content.dir.len()) as u64, Ordering::Relaxed);
     }
 }

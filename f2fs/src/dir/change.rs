@@ -161,9 +161,19 @@ impl Volume {
             r.i_current_depth = 1.into();
             r.i_size = 4096.into();
         });
-        let out = area::entries(&l, &old, 0).try_for_each(|d| {
-            self.insert_hashed(dir, content, d.name, d.hash, Ino(d.ino), d.kind)
-        });
+        let out = if RawInode::of(&before).i_dir_level == 0 {
+            // The first bucket takes every hash: entries keep their slots, so a listing under way
+            // misses none (kernel `f2fs_move_inline_dirents`).
+            self.new_dir_block(dir, content, 0).map(|b| {
+                for d in area::entries(&l, &old, 0) {
+                    area::insert(&Layout::BLOCK, &mut b.bytes[..], d.slot, d.name, d.hash, d.ino, d.kind);
+                }
+            })
+        } else {
+            area::entries(&l, &old, 0).try_for_each(|d| {
+                self.insert_hashed(dir, content, d.name, d.hash, Ino(d.ino), d.kind)
+            })
+        };
         if out.is_err() {
             // No room: back to how it was, so that nothing is half-done.
             self.drop_contents(dir, content);

@@ -31,6 +31,9 @@ impl Volume {
             _ => {}
         }
         self.check_removable(&victim)?;
+        if victim.ino == dir.ino {
+            return Err(crate::error::Error::corrupt(format_args!("directory {}: holds itself", dir.ino)));
+        }
         if directory && !self.is_empty_dir(&victim, &mut victim.content.write())? {
             return Err(vfs::Error::NotEmpty.into());
         }
@@ -73,9 +76,21 @@ impl Volume {
         }
         self.orphans.lock().insert(inode.ino);
         if !self.inodes.is_held(inode.ino) {
-            self.remove_inode(inode)?;
+            self.remove_orphan(inode)?;
         }
         Ok(())
+    }
+
+    /// Frees an orphan nobody refers to. The name's end and the last reference's end may both get
+    /// here at once: who takes it off the list frees it. The caller holds `cp` shared, so no
+    /// checkpoint sees the list without it.
+    fn remove_orphan(&self, inode: &Arc<Inode>) -> Result<()> {
+        if !self.orphans.lock().remove(&inode.ino) {
+            return Ok(());
+        }
+        self.remove_inode(inode).inspect_err(|_| {
+            self.orphans.lock().insert(inode.ino);
+        })
     }
 
     /// Frees an inode and all it has. The caller holds `cp` shared (or mounts) and no lock of this
@@ -118,7 +133,11 @@ impl Volume {
         if self.inodes.is_held(ino) || !self.orphans.lock().contains(&ino) {
             return Ok(());
         }
-        let inode = self.inode(ino)?;
-        self.remove_inode(&inode)
+        let inode = match self.inode(ino) {
+            // Freed meanwhile by who took its last name.
+            Err(crate::error::Error::Fs(vfs::Error::NotFound)) => return Ok(()),
+            other => other?,
+        };
+        self.remove_orphan(&inode)
     }
 }

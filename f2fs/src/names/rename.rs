@@ -64,11 +64,14 @@ impl Volume {
         // the directories are locked; what is found under their locks is what counts.
         let mut locked = Locked::new(&from_dir, &to_dir);
         self.check_dir_changes(&from_dir, false)?;
-        self.check_dir_changes(&to_dir, true)?;
         let source = self.find_entry(&from_dir, locked.from(), from_name)?.ok_or(vfs::Error::NotFound)?;
         let target = self.find_entry(&to_dir, locked.to(), to_name)?;
+        self.check_dir_changes(&to_dir, target.is_none())?;
         let moving = self.named(source.ino, &from_dir, from_name)?;
         self.check_removable(&moving)?;
+        if moving.ino == from_dir.ino {
+            return Err(Error::corrupt(format_args!("directory {}: holds itself", moving.ino)));
+        }
         let replaced = target.map(|t| self.named(t.ino, &to_dir, to_name)).transpose()?;
         if flags.contains(RenameFlags::NO_REPLACE) && replaced.is_some() {
             return Err(vfs::Error::Exists.into());
@@ -86,12 +89,17 @@ impl Volume {
         }
         if let Some(r) = &replaced {
             self.check_removable(r)?;
+            if r.ino == to_dir.ino {
+                return Err(Error::corrupt(format_args!("directory {}: holds itself", r.ino)));
+            }
             if exchange {
                 if across && is_dir(r) {
                     self.check_not_inside(&from_dir, r.ino)?;
                 }
             } else {
                 match (is_dir(&moving), is_dir(r)) {
+                    // The place the name comes from; its lock is held already.
+                    (_, true) if r.ino == from_dir.ino => return Err(vfs::Error::NotEmpty.into()),
                     (true, false) => return Err(vfs::Error::NotDirectory.into()),
                     (false, true) => return Err(vfs::Error::IsDirectory.into()),
                     (true, true) if !self.is_empty_dir(r, &mut r.content.write())? => {
@@ -102,7 +110,7 @@ impl Volume {
             }
         }
 
-        let white = if whiteout { Some(self.new_whiteout(caller, &from_dir)?) } else { None };
+        let white = if whiteout { Some(self.new_whiteout(caller, &from_dir, from_name)?) } else { None };
         // The new name first: only it can run out of room.
         match (&replaced, target) {
             (Some(_), Some(t)) => {
@@ -200,9 +208,9 @@ impl Volume {
     }
 
     /// The whiteout a rename leaves behind.
-    fn new_whiteout(&self, caller: Caller, dir: &Arc<Inode>) -> Result<Arc<Inode>> {
+    fn new_whiteout(&self, caller: Caller, dir: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
         let new = NewNode { kind: FileKind::CharDevice, perm: 0, umask: 0, rdev: DeviceNumber::default() };
         let wish = Wish { caller, kind: new.kind, perm: new.perm, umask: new.umask, rdev: new.rdev, target: b"" };
-        self.new_inode(dir, None, &wish)
+        self.new_inode(dir, Some(name), &wish)
     }
 }
