@@ -157,9 +157,14 @@ fn who_may_not_read_an_image_is_told_so() {
     let image = room.path().join("v.img");
     done(&["mkfs", image.to_str().unwrap(), "--size", "64M"]);
     fs::set_permissions(&image, fs::Permissions::from_mode(0o600)).unwrap();
-    // A copy: the build directory may be closed to others.
+    // A copy: the build directory may be closed to others. Made by another process: a descriptor of
+    // ours, open for writing, could live on in a child of another test, and keep it from running.
     let program = room.path().join("joulefs");
-    fs::copy(env!("CARGO_BIN_EXE_joulefs"), &program).unwrap();
+    let copied = Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_joulefs"))
+        .arg(&program)
+        .status();
+    assert!(copied.unwrap().success());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let out = Command::new(&program)
         .arg("info")
