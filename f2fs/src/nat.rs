@@ -225,11 +225,6 @@ impl Nat {
         s.free.front().map_or(s.scan * NAT_ENTRIES, |n| n.0).clamp(4, self.sb.max_nid() - 1)
     }
 
-    /// Blocks a checkpoint would write now.
-    pub fn dirty_entries(&self) -> usize {
-        self.state.lock().dirty.len()
-    }
-
     /// Writes every dirty entry: to the journal what fits there, the rest into the other copy of its
     /// block. Returns the journal and the bitmap for the checkpoint. The caller holds off everybody
     /// else; if this fails, the volume must not write another checkpoint.
