@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod churn;
+pub mod damage;
 pub mod memfs;
 pub mod oracle;
 pub mod zoo;
