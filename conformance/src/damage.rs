@@ -16,6 +16,9 @@ pub const BLOCKS: u64 = 16384;
 /// Every name starts with this, which tells blocks of names from blocks of contents.
 const NAME: &[u8] = b"entry_";
 
+/// Where a checkpoint's head and tail keep their checksum on a small volume.
+const SUM_AT: usize = BLOCK - 4;
+
 /// A clock that stands still.
 pub fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
@@ -152,12 +155,20 @@ impl Targets {
         let used: Vec<usize> = (0..BLOCK).filter(|i| bytes[*i] != 0).collect();
         let byte = if rng.chance(1, 3) { rng.index(BLOCK) } else { used.get(rng.index(used.len())).copied().unwrap_or(0) };
         let bit = rng.below(8);
+        let sum = |b: &format::Block| format::crc::crc32(format::crc::SEED, &b[..SUM_AT]).to_le_bytes();
+        let sealed = bytes[SUM_AT..] == sum(&bytes);
         bytes[byte] ^= 1 << bit;
+        // Half the checkpoint heads get a checksum that holds, or no damage would pass the door.
+        let forged = sealed && *kind == "checkpoint" && rng.chance(1, 2);
+        if forged {
+            let new = sum(&bytes);
+            bytes[SUM_AT..].copy_from_slice(&new);
+        }
         mem.write(Lba(at), &*bytes, Tag::default()).expect("a block of the image");
         // Half the superblocks are damaged alike in both copies, so that no good one is left to use.
         if *kind == "superblock" && rng.chance(1, 2) {
             mem.write(Lba(1 - at), &*bytes, Tag::default()).expect("a block of the image");
         }
-        format!("{kind} block {at}, byte {byte}, bit {bit}")
+        format!("{kind} block {at}, byte {byte}, bit {bit}{}", if forged { ", checksum forged" } else { "" })
     }
 }

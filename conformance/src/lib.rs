@@ -5,7 +5,9 @@
 
 pub mod bench;
 pub mod churn;
+pub mod crash;
 pub mod damage;
 pub mod memfs;
+pub mod model;
 pub mod oracle;
 pub mod zoo;

@@ -117,8 +117,8 @@ fn change(vol: &Volume) {
     let _ = vol.unmount();
 }
 
-/// Does everything with a damaged image.
-fn endure(image: &Memory) {
+/// Does everything with a damaged image. True if it could be mounted for writing.
+fn endure(image: &Memory) -> bool {
     let sealed = Arc::new(Sealed { below: image.fork(), touched: AtomicBool::new(false) });
     let options = MountOptions { read_only: true, ..MountOptions::default() };
     if let Ok(vol) = Volume::mount(sealed.clone(), clock(), options) {
@@ -126,22 +126,25 @@ fn endure(image: &Memory) {
         let _ = vol.unmount();
     }
     assert!(!sealed.touched.load(Relaxed), "a read-only mount wrote");
-    if let Ok(vol) = Volume::mount(Arc::new(image.fork()), clock(), MountOptions::default()) {
-        change(&vol);
+    let writable = Volume::mount(Arc::new(image.fork()), clock(), MountOptions::default());
+    if let Ok(vol) = &writable {
+        change(vol);
     }
     let _ = fsck::check(image, &fsck::Options::default());
+    writable.is_ok()
 }
 
-/// Runs a case; `Err` has the panic's message.
-fn case(image: &Memory) -> Result<(), String> {
+/// Runs a case: whether it could be mounted; `Err` has the panic's message.
+fn case(image: &Memory) -> Result<bool, String> {
     catch_unwind(AssertUnwindSafe(|| endure(image))).map_err(|p| {
         let text = p.downcast_ref::<String>().map(String::as_str);
         text.or(p.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_string()
     })
 }
 
-/// Runs `cases` of `make` in a thread of their own, watched. The names and messages of those that failed.
-fn watched<F>(cases: Vec<u64>, make: F) -> Vec<String>
+/// Runs `cases` of `make` in a thread of their own, watched. How many could be mounted for writing, and
+/// the names and messages of those that failed.
+fn watched<F>(cases: Vec<u64>, make: F) -> (usize, Vec<String>)
 where
     F: Fn(u64) -> (Memory, String) + Send + 'static,
 {
@@ -154,23 +157,25 @@ where
             }
         }
     });
-    let (mut failed, mut name) = (Vec::new(), String::new());
+    let (mut mounted, mut failed, mut name) = (0, Vec::new(), String::new());
     loop {
         match told.recv_timeout(PATIENCE) {
             Ok((next, None)) => name = next,
-            Ok((_, Some(Ok(())))) => {}
+            Ok((_, Some(Ok(writable)))) => mounted += usize::from(writable),
             Ok((_, Some(Err(what)))) => failed.push(format!("{name}: {what}")),
-            Err(mpsc::RecvTimeoutError::Disconnected) => return failed,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return (mounted, failed),
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 failed.push(format!("{name}: no end after {PATIENCE:?}"));
-                return failed;
+                return (mounted, failed);
             }
         }
     }
 }
 
-fn all_end_well(failed: Vec<String>) {
+/// Gives the number of cases that could be mounted for writing.
+fn all_end_well((mounted, failed): (usize, Vec<String>)) -> usize {
     assert!(failed.is_empty(), "{} cases failed:\n{}", failed.len(), failed.join("\n"));
+    mounted
 }
 
 fn flips(seed: u64, options: &mkfs::Options) {
@@ -186,11 +191,14 @@ fn flips(seed: u64, options: &mkfs::Options) {
     }
     let base = volume(options);
     let targets = Targets::of(&base);
-    all_end_well(watched(cases, move |n| {
+    let all = cases.len();
+    let mounted = all_end_well(watched(cases, move |n| {
         let image = base.fork();
         let place = targets.flip(&image, &mut Rng::new(seed << 32 | n));
         (image, format!("flip:{seed}:{n} ({place})"))
     }));
+    println!("{mounted} of {all} could be mounted for writing");
+    assert!(all < 100 || mounted > all / 2, "only {mounted} of {all} were damaged behind the mount");
 }
 
 #[test]

@@ -1,0 +1,275 @@
+//! What was done and promised so far, and whether what is found agrees.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use vfs::{FileKind, FileSystem, Flow, Ino};
+
+const BLOCK: usize = 4096;
+const SECTOR: usize = 512;
+
+/// Contents at one time; blocks shared with the versions before and after.
+#[derive(Debug, Clone, Default)]
+struct Version {
+    size: u64,
+    blocks: Vec<Arc<[u8]>>,
+}
+
+impl Version {
+    fn resize(&mut self, size: u64) {
+        if size < self.size {
+            self.blocks.truncate(size.div_ceil(BLOCK as u64) as usize);
+            let tail = size as usize % BLOCK;
+            if tail > 0 && let Some(last) = self.blocks.last_mut() {
+                let mut bytes = last.to_vec();
+                bytes[tail..].fill(0);
+                *last = bytes.into();
+            }
+        } else {
+            self.blocks.resize(size.div_ceil(BLOCK as u64) as usize, vec![0; BLOCK].into());
+        }
+        self.size = size;
+    }
+
+    fn write(&mut self, at: u64, data: &[u8]) {
+        let end = at + data.len() as u64;
+        if end > self.size {
+            self.resize(end);
+        }
+        let mut done = 0;
+        while done < data.len() {
+            let place = at as usize + done;
+            let (block, from) = (place / BLOCK, place % BLOCK);
+            let n = (BLOCK - from).min(data.len() - done);
+            let mut bytes = self.blocks[block].to_vec();
+            bytes[from..from + n].copy_from_slice(&data[done..done + n]);
+            self.blocks[block] = bytes.into();
+            done += n;
+        }
+    }
+
+    fn sector(&self, n: usize) -> &[u8] {
+        let per = BLOCK / SECTOR;
+        match self.blocks.get(n / per) {
+            Some(b) => &b[n % per * SECTOR..][..SECTOR],
+            None => &[0; SECTOR],
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Object {
+    ino: Ino,
+    directory: bool,
+    /// From the floor on; the last is now.
+    versions: Vec<Version>,
+    attributes: Vec<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// It was made durable, and has had a name at every time since.
+    durable: bool,
+    links: u32,
+}
+
+/// Everything done, and what was promised.
+#[derive(Debug, Default)]
+pub struct Record {
+    objects: Vec<Object>,
+    /// What each name led to, from its floor on: (directory, name) to objects.
+    names: BTreeMap<(usize, Vec<u8>), Vec<Option<usize>>>,
+}
+
+impl Record {
+    /// Nothing but the root, which is object 0.
+    pub fn new(root: Ino) -> Self {
+        let mut record = Record::default();
+        record.object(root, true);
+        record.objects[0].durable = true;
+        record
+    }
+
+    /// A new object without a name.
+    pub fn object(&mut self, ino: Ino, directory: bool) -> usize {
+        self.objects.push(Object {
+            ino,
+            directory,
+            versions: vec![Version::default()],
+            attributes: vec![BTreeMap::new()],
+            durable: false,
+            links: 0,
+        });
+        self.objects.len() - 1
+    }
+
+    /// Its inode number.
+    pub fn ino(&self, object: usize) -> Ino {
+        self.objects[object].ino
+    }
+
+    /// Its size.
+    pub fn size(&self, object: usize) -> u64 {
+        self.objects[object].versions.last().map_or(0, |v| v.size)
+    }
+
+    /// What a name leads to now.
+    pub fn get(&self, dir: usize, name: &[u8]) -> Option<usize> {
+        self.names.get(&(dir, name.to_vec())).and_then(|h| *h.last()?)
+    }
+
+    /// A name leads to something else from now on. Several at once, for a rename.
+    pub fn bind(&mut self, changes: &[(usize, &[u8], Option<usize>)]) {
+        for &(dir, name, to) in changes {
+            let history = self.names.entry((dir, name.to_vec())).or_insert_with(|| vec![None]);
+            let before = *history.last().unwrap_or(&None);
+            history.push(to);
+            if let Some(o) = to {
+                self.objects[o].links += 1;
+            }
+            if let Some(o) = before {
+                self.objects[o].links -= 1;
+            }
+        }
+        for object in &mut self.objects[1..] {
+            object.durable &= object.links > 0;
+        }
+    }
+
+    /// A file is written.
+    pub fn write(&mut self, object: usize, at: u64, data: &[u8]) {
+        self.change(object, |v| v.write(at, data));
+    }
+
+    /// A file is cut or extended.
+    pub fn resize(&mut self, object: usize, size: u64) {
+        self.change(object, |v| v.resize(size));
+    }
+
+    fn change(&mut self, object: usize, how: impl FnOnce(&mut Version)) {
+        let versions = &mut self.objects[object].versions;
+        let mut next = versions.last().cloned().unwrap_or_default();
+        how(&mut next);
+        versions.push(next);
+    }
+
+    /// An attribute is set.
+    pub fn set_attribute(&mut self, object: usize, name: &[u8], value: &[u8]) {
+        let all = &mut self.objects[object].attributes;
+        let mut next = all.last().cloned().unwrap_or_default();
+        next.insert(name.to_vec(), value.to_vec());
+        all.push(next);
+    }
+
+    /// A file was synced: its contents, and the names it has.
+    pub fn synced(&mut self, object: usize) {
+        let o = &mut self.objects[object];
+        o.versions.drain(..o.versions.len() - 1);
+        o.attributes.drain(..o.attributes.len() - 1);
+        o.durable = o.links > 0;
+        for history in self.names.values_mut().filter(|h| *h.last().unwrap_or(&None) == Some(object)) {
+            history.drain(..history.len() - 1);
+        }
+    }
+
+    /// A directory was synced.
+    pub fn synced_names(&mut self, dir: usize) {
+        for (_, history) in self.names.iter_mut().filter(|((d, _), _)| *d == dir) {
+            history.drain(..history.len() - 1);
+        }
+    }
+
+    /// Everything was synced.
+    pub fn synced_all(&mut self) {
+        for o in &mut self.objects {
+            o.versions.drain(..o.versions.len() - 1);
+            o.attributes.drain(..o.attributes.len() - 1);
+            o.durable = o.links > 0;
+        }
+        self.objects[0].durable = true;
+        for history in self.names.values_mut() {
+            history.drain(..history.len() - 1);
+        }
+    }
+
+    /// Whether what is found keeps every promise.
+    ///
+    /// # Errors
+    /// The first that is broken.
+    pub fn judge(&self, fs: &dyn FileSystem) -> Result<(), String> {
+        let mut waiting = vec![(0, fs.root())];
+        let mut reached = BTreeSet::from([0]);
+        while let Some((dir, ino)) = waiting.pop() {
+            let mut found = BTreeMap::new();
+            fs.readdir(ino, 0, &mut |e| {
+                if e.name != b"." && e.name != b".." && e.name != b"lost+found" {
+                    found.insert(e.name.to_vec(), e.ino);
+                }
+                Flow::Continue
+            })
+            .map_err(|e| format!("listing directory {dir}: {e}"))?;
+            for name in found.keys() {
+                if !self.names.contains_key(&(dir, name.clone())) {
+                    return Err(format!("a name nobody made: {:?}", String::from_utf8_lossy(name)));
+                }
+            }
+            for ((_, name), history) in self.names.range((dir, Vec::new())..(dir + 1, Vec::new())) {
+                let text = String::from_utf8_lossy(name);
+                let Some(ino) = found.get(name) else {
+                    if history.contains(&None) {
+                        continue;
+                    }
+                    return Err(format!("{text}: its name was durable and is gone"));
+                };
+                let candidates = history.iter().flatten().copied().collect::<BTreeSet<_>>();
+                let Some(object) = candidates.into_iter().rev().find(|o| self.objects[*o].ino == *ino) else {
+                    return Err(format!("{text}: leads to inode {}, which it never did since its floor", ino.0));
+                };
+                let e = fs.lookup(self.found_dir(dir), name).map_err(|e| format!("{text}: {e}"))?.attr;
+                if (e.kind == FileKind::Directory) != self.objects[object].directory {
+                    return Err(format!("{text}: is a {:?}", e.kind));
+                }
+                let first = reached.insert(object);
+                if e.kind == FileKind::Directory && first {
+                    waiting.push((object, *ino));
+                } else if e.kind == FileKind::Regular && first {
+                    self.judge_content(fs, object, e.size).map_err(|m| format!("{text}: {m}"))?;
+                }
+                fs.forget(*ino, 1);
+            }
+        }
+        for (i, object) in self.objects.iter().enumerate() {
+            if object.durable && !reached.contains(&i) {
+                return Err(format!("inode {} was durable and has no name any more", object.ino.0));
+            }
+        }
+        Ok(())
+    }
+
+    fn found_dir(&self, dir: usize) -> Ino {
+        self.objects[dir].ino
+    }
+
+    fn judge_content(&self, fs: &dyn FileSystem, object: usize, size: u64) -> Result<(), String> {
+        let o = &self.objects[object];
+        if !o.versions.iter().any(|v| v.size == size) {
+            let sizes: Vec<u64> = o.versions.iter().map(|v| v.size).collect();
+            return Err(format!("{size} bytes, allowed are {sizes:?}"));
+        }
+        let mut have = vec![0; size as usize];
+        let n = fs.read(o.ino, 0, &mut have).map_err(|e| format!("reading: {e}"))?;
+        if n as u64 != size {
+            return Err(format!("read {n} of {size} bytes"));
+        }
+        for (i, sector) in have.chunks(SECTOR).enumerate() {
+            if !o.versions.iter().any(|v| v.sector(i)[..sector.len()] == *sector) {
+                return Err(format!("bytes from {} are of none of {} versions", i * SECTOR, o.versions.len()));
+            }
+        }
+        let mut attributes = BTreeMap::new();
+        for name in fs.listxattr(o.ino).map_err(|e| format!("attributes: {e}"))? {
+            let value = fs.getxattr(o.ino, &name).map_err(|e| format!("attribute: {e}"))?;
+            attributes.insert(name, value);
+        }
+        if !o.attributes.contains(&attributes) {
+            return Err(format!("attributes are none of {} versions: {} found", o.attributes.len(), attributes.len()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,220 @@
+//! Runs a scenario into a cut, and what it left past its judges.
+
+use std::sync::Arc;
+
+use device::{BlockDevice, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
+use f2fs::{MountOptions, Volume, fsck, mkfs};
+use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, RenameFlags, SetAttr, WriteFlags, XattrFlags};
+
+use super::record::Record;
+use super::scenario::{Scenario, Step};
+
+const ME: Caller = Caller { uid: 0, gid: 0 };
+
+fn clock() -> Arc<VirtualClock> {
+    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
+}
+
+fn mount(dev: Arc<dyn BlockDevice>, clock: Arc<VirtualClock>) -> Result<Arc<Volume>, String> {
+    Volume::mount(dev, clock, MountOptions::default()).map_err(|e| format!("mount: {e}"))
+}
+
+struct Run<'a> {
+    vol: &'a Volume,
+    clock: &'a VirtualClock,
+    record: &'a mut Record,
+}
+
+impl Run<'_> {
+    fn dir(&self, path: &str) -> usize {
+        let names = path.split('/').filter(|n| !n.is_empty());
+        names.fold(0, |at, n| self.record.get(at, n.as_bytes()).unwrap_or_else(|| panic!("no {path} in the scenario")))
+    }
+
+    fn split<'p>(&self, path: &'p str) -> (usize, Ino, &'p [u8]) {
+        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let dir = self.dir(parent);
+        (dir, self.record.ino(dir), name.as_bytes())
+    }
+
+    fn made(&mut self, path: &str, e: vfs::Entry) {
+        self.vol.forget(e.attr.ino, 1);
+        let object = self.record.object(e.attr.ino, e.attr.kind == FileKind::Directory);
+        let (dir, _, name) = self.split(path);
+        self.record.bind(&[(dir, name, Some(object))]);
+    }
+
+    /// What changes is recorded before it is asked for: when the power goes it may be there or not.
+    fn step(&mut self, step: &Step) -> vfs::Result<()> {
+        let vol = self.vol;
+        match step {
+            // A name of a new inode cannot be known before; a creation writes nothing by itself that
+            // a later one would not write again, and a cut within it leaves a name to be found at most.
+            Step::Create(p) => {
+                let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
+                let (_, parent, name) = self.split(p);
+                let e = vol.mknod(ME, parent, name, &new)?;
+                self.made(p, e);
+            }
+            Step::Mkdir(p) => {
+                let (_, parent, name) = self.split(p);
+                let e = vol.mkdir(ME, parent, name, 0o700, 0)?;
+                self.made(p, e);
+            }
+            Step::Write(p, at, len, stream) => {
+                let object = self.dir(p);
+                let mut data = vec![0; *len];
+                Rng::new(*stream + 1).fill(&mut data);
+                self.record.write(object, *at, &data);
+                let n = vol.write(self.record.ino(object), *at, &data, WriteFlags::empty())?;
+                assert_eq!(n, data.len(), "a scenario fits its volume");
+            }
+            Step::Truncate(p, size) => {
+                let object = self.dir(p);
+                self.record.resize(object, *size);
+                vol.setattr(self.record.ino(object), &SetAttr { size: Some(*size), ..SetAttr::default() })?;
+            }
+            Step::Rename(a, b) => {
+                let (from, to, object) = (self.split(a), self.split(b), self.dir(a));
+                self.record.bind(&[(to.0, to.2, Some(object)), (from.0, from.2, None)]);
+                vol.rename(ME, (from.1, from.2), (to.1, to.2), RenameFlags::empty())?;
+            }
+            Step::Link(a, b) => {
+                let (object, to) = (self.dir(a), self.split(b));
+                self.record.bind(&[(to.0, to.2, Some(object))]);
+                let e = vol.link(self.record.ino(object), to.1, to.2)?;
+                vol.forget(e.attr.ino, 1);
+            }
+            Step::Unlink(p) | Step::Rmdir(p) => {
+                let (dir, parent, name) = self.split(p);
+                self.record.bind(&[(dir, name, None)]);
+                if matches!(step, Step::Unlink(_)) { vol.unlink(parent, name)? } else { vol.rmdir(parent, name)? }
+            }
+            Step::Setxattr(p, len) => {
+                let object = self.dir(p);
+                self.record.set_attribute(object, b"user.note", &vec![*len as u8; *len]);
+                vol.setxattr(self.record.ino(object), b"user.note", &vec![*len as u8; *len], XattrFlags::empty())?;
+            }
+            Step::Fsync(p) | Step::Fdatasync(p) => {
+                let object = self.dir(p);
+                vol.fsync(self.record.ino(object), matches!(step, Step::Fdatasync(_)))?;
+                self.record.synced(object);
+            }
+            Step::Fsyncdir(p) => {
+                let object = self.dir(p);
+                vol.fsyncdir(self.record.ino(object), false)?;
+                self.record.synced_names(object);
+            }
+            Step::Sync => {
+                vol.sync()?;
+                self.record.synced_all();
+            }
+            Step::Tick => {
+                self.clock.advance(std::time::Duration::from_secs(70));
+                vol.tick()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs steps until one fails.
+fn perform(vol: &Volume, clock: &VirtualClock, record: &mut Record, steps: &[Step]) -> vfs::Result<()> {
+    let mut run = Run { vol, clock, record };
+    steps.iter().try_for_each(|s| run.step(s))
+}
+
+/// A place for the power to go: before this write is answered, with this loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// Number of the write, from 1.
+    pub write: u64,
+    /// What becomes of what was not flushed.
+    pub loss: Loss,
+}
+
+/// A scenario ready to run: its image, and how many writes it makes.
+pub struct Plan<'s> {
+    scenario: &'s Scenario,
+    image: Memory,
+    /// Writes from the mount to the end.
+    pub writes: u64,
+}
+
+fn before(scenario: &Scenario) -> Result<(Memory, Record), String> {
+    let (dev, clock) = (Arc::new(Memory::new(64 * 256)), clock());
+    let options = mkfs::Options {
+        assume_zeroed: true,
+        checkpoint_version: Some(7),
+        uuid: Some([3; 16]),
+        ..mkfs::Options::default()
+    };
+    mkfs::format(&*dev, &*clock, &options).map_err(|e| e.to_string())?;
+    let vol = mount(dev.clone(), clock.clone())?;
+    let mut record = Record::new(vol.root());
+    perform(&vol, &clock, &mut record, &(scenario.before)()).map_err(|e| e.to_string())?;
+    vol.unmount().map_err(|e| e.to_string())?;
+    record.synced_all();
+    Ok((dev.fork(), record))
+}
+
+/// Makes the image and runs the scenario once to its end.
+///
+/// # Errors
+/// If the scenario fails without any cut.
+pub fn plan(scenario: &Scenario) -> Result<Plan<'_>, String> {
+    let (image, mut record) = before(scenario)?;
+    let (dev, clock) = (Arc::new(PowerCut::new(image.fork())), clock());
+    let vol = mount(dev.clone(), clock.clone())?;
+    perform(&vol, &clock, &mut record, &(scenario.during)()).map_err(|e| e.to_string())?;
+    record.judge(&*vol)?;
+    Ok(Plan { scenario, image, writes: dev.write_count() })
+}
+
+/// Runs into a cut; the device as it then is, and the record.
+///
+/// # Errors
+/// If making the image fails.
+pub fn surviving(plan: &Plan<'_>, write: u64) -> Result<(Arc<PowerCut>, Record), String> {
+    let (_, mut record) = before(plan.scenario)?;
+    let (dev, clock) = (Arc::new(PowerCut::new(plan.image.fork())), clock());
+    dev.cut_after(write);
+    if let Ok(vol) = mount(dev.clone(), clock.clone()) {
+        // It ends with the error of the cut, if it writes at all.
+        let _ = perform(&vol, &clock, &mut record, &(plan.scenario.during)());
+    }
+    Ok((dev, record))
+}
+
+fn clean(dev: &dyn BlockDevice, when: &str) -> Result<(), String> {
+    let report = fsck::check(dev, &fsck::Options::default()).map_err(|e| format!("{when}: {e}"))?;
+    if report.is_clean() {
+        return Ok(());
+    }
+    Err(format!("{when}: {:?}", report.errors().take(4).collect::<Vec<_>>()))
+}
+
+/// Recovers an image and judges it; returns the image after a clean unmount. `second` cuts the
+/// recovery too, at that write, and recovers again.
+///
+/// # Errors
+/// The first promise that was not kept.
+pub fn judge(image: &Memory, record: &Record, second: Option<Cut>) -> Result<Memory, String> {
+    if let Some(cut) = second {
+        let dev = Arc::new(PowerCut::new(image.fork()));
+        dev.cut_after(cut.write);
+        if let Ok(vol) = mount(dev.clone(), clock()) {
+            // Recovery wrote less than that: the power goes at the unmount.
+            let _ = vol.unmount();
+        }
+        return judge(&dev.image(cut.loss), record, None).map_err(|e| format!("cut in recovery at {}: {e}", cut.write));
+    }
+    clean(image, "before recovery")?;
+    let dev = Arc::new(image.fork());
+    let vol = mount(dev.clone(), clock())?;
+    clean(&*dev, "after recovery")?;
+    record.judge(&*vol)?;
+    vol.unmount().map_err(|e| format!("unmount: {e}"))?;
+    clean(&*dev, "after unmount")?;
+    Ok(dev.fork())
+}
