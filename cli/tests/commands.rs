@@ -404,3 +404,11 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         (Some(0), "")
     );
 }
+
+#[test]
+fn a_forced_format_of_an_impossible_size_leaves_the_file_as_it_was() {
+    let room = Room::new();
+    fs::write(room.path("kept"), b"precious").unwrap();
+    refused(&["mkfs", "--force", "--size", "1M", &room.text("kept")], &["kept"]);
+    assert_eq!(fs::read(room.path("kept")).unwrap(), b"precious");
+}

@@ -159,10 +159,19 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refuses options or a size of which no volume can be made.
+fn plan(path: &std::path::Path, size: u64, options: &Options) -> Result<(), Failure> {
+    let refuse = |e: mkfs::MkfsError| format!("{}: {e}", path.display());
+    options.check().map_err(refuse)?;
+    mkfs::Geometry::plan(size / 4096, options).map(drop).map_err(refuse)
+}
+
 fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Options) -> Result<FileDevice, Failure> {
     let file = std::fs::metadata(path).is_ok_and(|m| m.is_file());
     match size {
         Some(size) if file => {
+            // Emptying it for a volume that cannot be would lose what it holds for nothing.
+            plan(path, size, options)?;
             options.assume_zeroed = true;
             FileDevice::create(path, size).map_err(|e| e.to_string())
         }
