@@ -214,6 +214,22 @@ fn dots_that_are_missing_wrong_or_repeated_are_mended() {
 }
 
 #[test]
+fn dots_are_marked_as_directories() {
+    let v = volume(&[]);
+    let (at, slot, ino) = v.entry(v.ino("deep"), ".");
+    v.edit(at, |b| dentry::redirect(&B, b, slot, ino.0, 0x82));
+    v.finds_and_repairs(|k| matches!(k, K::DentryType { stored: 0x82, is: 2, .. }));
+}
+
+#[test]
+fn a_directory_that_remembers_another_parent_is_found() {
+    let v = volume(&[]);
+    let ino = v.ino("deep/er");
+    v.edit_inode(ino, |r| r.i_pino = 9.into());
+    v.finds_and_repairs(|k| matches!(k, K::DirParentWrong { ino: i, stored: Ino(9), .. } if *i == ino));
+}
+
+#[test]
 fn a_directory_too_short_or_too_flat_for_its_entries_is_found() {
     let v = volume(&[]);
     let dir = v.ino("many");

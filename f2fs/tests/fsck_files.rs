@@ -232,6 +232,15 @@ fn inline_flags_and_fields_that_contradict_the_file_are_found() {
 }
 
 #[test]
+fn extra_attributes_on_a_volume_without_them_are_a_flipped_flag() {
+    let v = volume(&[]);
+    let ino = v.ino("mid");
+    v.edit_inode(ino, |r| r.i_inline |= Inline::EXTRA_ATTR.bits());
+    v.finds_and_repairs(|k| matches!(k, K::InlineMisplaced { what: "attributes (extra)", .. }));
+    assert_eq!(v.check().counts, volume(&[]).check().counts);
+}
+
+#[test]
 fn a_symbolic_link_with_a_block_but_no_size_is_found() {
     let v = volume(&[]);
     let ino = v.ino("mid");

@@ -317,6 +317,13 @@ fn a_nat_entry_nothing_leads_to_is_dropped_if_nothing_is_there() {
 }
 
 #[test]
+fn node_zero_must_not_be_anywhere() {
+    let v = volume(&[]);
+    v.edit_nat(Nid(0), |e| e.addr = BlockAddr(4));
+    v.finds_and_repairs(|k| matches!(k, K::Unreachable { nid: Nid(0), addr: BlockAddr(4), .. }));
+}
+
+#[test]
 fn each_lie_of_a_sit_entry_is_found() {
     let v = volume(&[]);
     let data = v.sb.locate(v.addr(v.ino("mid"), 0)).unwrap().0;

@@ -104,6 +104,9 @@ impl Walk<'_, '_> {
             }
             let ino = Ino(d.ino);
             if let Some(k) = dot {
+                if d.kind != DIR {
+                    self.report.add(K::DentryType { place, name: name(), ino, stored: d.kind, is: DIR });
+                }
                 self.dot(dir, k, ino, state);
                 continue;
             }

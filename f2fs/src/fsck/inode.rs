@@ -83,7 +83,13 @@ impl Walk<'_, '_> {
             && ino != self.img.sb.root
             && (kind == DIR || raw.i_links.get() == 1)
         {
-            self.report.add(K::ParentWrong { ino, stored: Ino(raw.i_pino.get()), parent });
+            let stored = Ino(raw.i_pino.get());
+            // A file's parent matters to roll-forward only; a directory's must be where `..` leads.
+            self.report.add(if kind == DIR {
+                K::DirParentWrong { ino, stored, parent }
+            } else {
+                K::ParentWrong { ino, stored, parent }
+            });
         }
         let released = inline.contains(Inline::COMPRESS_RELEASED);
         let cluster = compressed(raw, features).map(|size| Cluster { size, released, at: None, saved: 0 });

@@ -184,7 +184,7 @@ impl<'d> Image<'d> {
         Ok(nat::get(&*self.nat_block(n)?, i))
     }
 
-    /// Entries of NAT block `n` that have an address, journal applied; 0, 1 and 2 left out.
+    /// Entries of NAT block `n` that have an address, journal applied; 1 and 2 left out.
     pub fn nat_live(&self, n: u32) -> Result<Vec<(Nid, NatEntry)>, FsckError> {
         let block = self.nat_block(n)?;
         let first = n * NAT_ENTRIES;
@@ -198,7 +198,7 @@ impl<'d> Image<'d> {
             let e = self.nat_journal.get(&nid).copied();
             (nid, e.unwrap_or_else(|| nat::get(&block, i as usize)))
         };
-        let live = |(nid, e): &(Nid, NatEntry)| nid.0 > 2 && e.addr != BlockAddr::NULL;
+        let live = |(nid, e): &(Nid, NatEntry)| !(1..=2).contains(&nid.0) && e.addr != BlockAddr::NULL;
         Ok((0..NAT_ENTRIES).map(entry).filter(live).collect())
     }
 

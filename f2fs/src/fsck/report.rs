@@ -149,6 +149,8 @@ pub enum FindingKind {
     SymlinkEmpty { ino: Ino },
     #[error("inode {ino}: i_pino is {stored}, its parent is {parent}")]
     ParentWrong { ino: Ino, stored: Ino, parent: Ino },
+    #[error("directory {ino}: i_pino is {stored}, its parent is {parent}")]
+    DirParentWrong { ino: Ino, stored: Ino, parent: Ino },
     #[error("inode {ino}: extended attributes: {fault}")]
     XattrBad { ino: Ino, fault: XattrFault },
 

@@ -135,7 +135,7 @@ pub fn nat_bits_blocks(nat_blocks: u32) -> u32 {
 
 /// Entries in use of a NAT block; number 0 counts as used.
 fn nat_used(img: &Image<'_>, n: u32) -> Result<u32, FsckError> {
-    let mut used = img.nat_live(n)?.len() as u32;
+    let mut used = img.nat_live(n)?.iter().filter(|(nid, _)| nid.0 != 0).count() as u32;
     if n == 0 {
         used += 1;
         for nid in [Nid(1), Nid(2)] {

@@ -59,7 +59,7 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, strays: &mut Stray
             let bit = match *what {
                 "directory" => Inline::DENTRY,
                 "data" => Inline::DATA,
-                _ => return refuse(kind),
+                _ => Inline::EXTRA_ATTR,
             };
             e.inode(*ino, |raw| raw.i_inline &= !bit.bits())?;
         }
@@ -367,7 +367,7 @@ pub fn sum(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Done {
         K::DirDepthWrong { ino, needs, .. } => {
             e.inode(ino, |raw| raw.i_current_depth = needs.clamp(1, dentry::MAX_DEPTH).into())?
         }
-        K::ParentWrong { ino, parent, .. } => e.inode(ino, |raw| raw.i_pino = parent.0.into())?,
+        K::ParentWrong { ino, parent, .. } | K::DirParentWrong { ino, parent, .. } => e.inode(ino, |raw| raw.i_pino = parent.0.into())?,
         K::SymlinkEmpty { ino } => {
             let target = match e.slot(ino, 0)? {
                 Some((_, addr)) if e.img.sb.locate(addr).is_some() => {

@@ -3,7 +3,8 @@
 //! Findings follow from each other: a flipped bit in an inode breaks its map, a broken map breaks the
 //! sums, all of it breaks the tables. So each round mends only the most basic stage that has findings.
 
-use format::inode::RawInode;
+use format::inode::{Inline, RawInode};
+use format::superblock::Features;
 use format::{BlockAddr, Nid};
 
 use super::edit::Editor;
@@ -66,6 +67,7 @@ fn stage(img: &Image<'_>, kind: &K) -> Stage {
         | K::DirSizeWrong { .. }
         | K::DirDepthWrong { .. }
         | K::ParentWrong { .. }
+        | K::DirParentWrong { .. }
         | K::SymlinkEmpty { .. } => Stage::Sums,
         _ => Stage::Tables,
     }
@@ -178,7 +180,14 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     }
     let Some(block) = e.peek(ino.nid())? else { return Ok(()) };
     let (img, features) = (e.img, e.img.sb.features);
-    let restored = unflip(img, &block);
+    let mut restored = unflip(img, &block);
+    if restored.is_none() && !features.contains(Features::EXTRA_ATTR) {
+        // No inode of such a volume has extra attributes: the flag is what was flipped.
+        let mut plain = block.clone();
+        let raw = RawInode::of_mut(&mut plain);
+        raw.i_inline &= !Inline::EXTRA_ATTR.bits();
+        restored = Some(plain);
+    }
     session.actions.push(match restored {
         Some(_) => Action::BitRestored { ino },
         None if RawInode::of(&block).divide(features).is_err() => {
