@@ -20,24 +20,14 @@ pub struct Image {
 
 /// Opens an image as a device.
 pub fn open_device(path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>, Failure> {
-    let access = if write {
-        Access::ReadWrite
-    } else {
-        Access::ReadOnly
-    };
+    let access = if write { Access::ReadWrite } else { Access::ReadOnly };
     open_image(path, access).map_err(|e| e.to_string())
 }
 
 impl Image {
     /// Mounts an image.
     pub fn open(path: &Path, write: bool) -> Result<Self, Failure> {
-        Self::open_with(
-            path,
-            MountOptions {
-                read_only: !write,
-                ..MountOptions::default()
-            },
-        )
+        Self::open_with(path, MountOptions { read_only: !write, ..MountOptions::default() })
     }
 
     /// Mounts an image with options.
@@ -59,23 +49,10 @@ impl Image {
         let written = counts
             .causes()
             .filter(|(_, c)| c.blocks_written > 0)
-            .map(|(n, c)| {
-                (
-                    Cause::from_number(n).map_or("other", Cause::text),
-                    c.blocks_written,
-                )
-            })
+            .map(|(n, c)| (Cause::from_number(n).map_or("other", Cause::text), c.blocks_written))
             .collect();
-        let user_bytes = self
-            .vol
-            .counters
-            .user_bytes
-            .load(std::sync::atomic::Ordering::Relaxed);
-        Statistics {
-            written,
-            user_bytes,
-            flushes: counts.total().flushes,
-        }
+        let user_bytes = self.vol.counters.user_bytes.load(std::sync::atomic::Ordering::Relaxed);
+        Statistics { written, user_bytes, flushes: counts.total().flushes }
     }
 }
 
@@ -100,19 +77,9 @@ impl Statistics {
         let total = self.total().max(1);
         for (cause, n) in &self.written {
             // Writing to a String cannot fail.
-            let _ = writeln!(
-                out,
-                "  {cause:<22} {n:>8}   {:>6.2}%",
-                *n as f64 * 100.0 / total as f64
-            );
+            let _ = writeln!(out, "  {cause:<22} {n:>8}   {:>6.2}%", *n as f64 * 100.0 / total as f64);
         }
-        let _ = writeln!(
-            out,
-            "  {:<22} {:>8}   in {} flushes",
-            "all",
-            self.total(),
-            self.flushes
-        );
+        let _ = writeln!(out, "  {:<22} {:>8}   in {} flushes", "all", self.total(), self.flushes);
         let _ = write!(out, "user wrote {}", crate::output::bytes(self.user_bytes));
         if let Some(a) = self.amplification() {
             let _ = write!(out, "; write amplification {a:.3}");
@@ -121,11 +88,8 @@ impl Statistics {
     }
     /// For machines.
     pub fn json(&self) -> Value {
-        let causes: serde_json::Map<String, Value> = self
-            .written
-            .iter()
-            .map(|(c, n)| ((*c).to_owned(), json!(n)))
-            .collect();
+        let causes: serde_json::Map<String, Value> =
+            self.written.iter().map(|(c, n)| ((*c).to_owned(), json!(n))).collect();
         json!({
             "blocks_written": causes,
             "blocks_written_total": self.total(),

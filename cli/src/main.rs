@@ -16,12 +16,7 @@ use clap::{Parser, Subcommand};
 
 /// F2FS in user space: volumes that Linux mounts, without a kernel's help.
 #[derive(Parser)]
-#[command(
-    name = "joulefs",
-    version,
-    propagate_version = true,
-    max_term_width = 100
-)]
+#[command(name = "joulefs", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Examples:\n  \
     joulefs mkfs disk.img --size 1G\n  \
     joulefs cp -r photos disk.img:/\n  \

@@ -27,9 +27,7 @@ impl From<OsString> for Place {
         if std::fs::symlink_metadata(&text).is_ok() {
             return host();
         }
-        let is_image = |at: &usize| {
-            std::fs::metadata(OsStr::from_bytes(&bytes[..*at])).is_ok_and(|m| !m.is_dir())
-        };
+        let is_image = |at: &usize| std::fs::metadata(OsStr::from_bytes(&bytes[..*at])).is_ok_and(|m| !m.is_dir());
         let colons = || (1..bytes.len()).filter(|&i| bytes[i] == b':');
         let cut = colons()
             .rfind(is_image)
@@ -39,16 +37,9 @@ impl From<OsString> for Place {
             None => host(),
             Some(at) => {
                 let after = &bytes[at + 1..];
-                let slash = if after.starts_with(b"/") {
-                    &b""[..]
-                } else {
-                    b"/"
-                };
+                let slash = if after.starts_with(b"/") { &b""[..] } else { b"/" };
                 let image = PathBuf::from(OsStr::from_bytes(&bytes[..at]));
-                Place::Inside {
-                    image,
-                    path: [slash, after].concat(),
-                }
+                Place::Inside { image, path: [slash, after].concat() }
             }
         }
     }
@@ -67,11 +58,7 @@ impl Place {
         match self {
             Place::Host(p) => p.display().to_string(),
             Place::Inside { image, path } => {
-                format!(
-                    "{}:{}",
-                    image.display(),
-                    OsString::from_vec(path.clone()).display()
-                )
+                format!("{}:{}", image.display(), OsString::from_vec(path.clone()).display())
             }
         }
     }
@@ -79,10 +66,9 @@ impl Place {
     pub fn inside(&self) -> Result<(&PathBuf, &[u8]), String> {
         match self {
             Place::Inside { image, path } => Ok((image, path)),
-            Place::Host(p) => Err(format!(
-                "{0}: not a place inside an image; write IMAGE:/path, e.g. {0}:/",
-                p.display()
-            )),
+            Place::Host(p) => {
+                Err(format!("{0}: not a place inside an image; write IMAGE:/path, e.g. {0}:/", p.display()))
+            }
         }
     }
 }
@@ -94,25 +80,10 @@ mod tests {
     #[test]
     fn a_colon_and_slash_part_image_and_path() {
         let p = Place::from(OsString::from("a/b.img:/x:/y"));
-        assert_eq!(
-            p,
-            Place::Inside {
-                image: "a/b.img".into(),
-                path: b"/x:/y".to_vec()
-            }
-        );
-        assert_eq!(
-            Place::from(OsString::from("/plain")),
-            Place::Host("/plain".into())
-        );
-        assert_eq!(
-            Place::from(OsString::from(":/x")),
-            Place::Host(":/x".into())
-        );
-        let root = Place::Inside {
-            image: "b.img".into(),
-            path: b"/".to_vec(),
-        };
+        assert_eq!(p, Place::Inside { image: "a/b.img".into(), path: b"/x:/y".to_vec() });
+        assert_eq!(Place::from(OsString::from("/plain")), Place::Host("/plain".into()));
+        assert_eq!(Place::from(OsString::from(":/x")), Place::Host(":/x".into()));
+        let root = Place::Inside { image: "b.img".into(), path: b"/".to_vec() };
         assert_eq!(Place::from(OsString::from("b.img:")), root);
     }
 
@@ -124,12 +95,6 @@ mod tests {
         std::fs::write(&image, b"").unwrap();
         let mut text = image.clone().into_os_string();
         text.push(":x:/y");
-        assert_eq!(
-            Place::from(text),
-            Place::Inside {
-                image,
-                path: b"/x:/y".to_vec()
-            }
-        );
+        assert_eq!(Place::from(text), Place::Inside { image, path: b"/x:/y".to_vec() });
     }
 }

@@ -6,11 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar over `bytes` bytes. Nothing is drawn in the first second, nor off a terminal.
 pub fn bytes(bytes: u64, what: &str) -> ProgressBar {
-    bar(
-        bytes,
-        what,
-        "{msg} [{bar:30}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}",
-    )
+    bar(bytes, what, "{msg} [{bar:30}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}")
 }
 
 /// A bar over `steps` steps.
@@ -21,11 +17,7 @@ pub fn steps(steps: u64, what: &str) -> ProgressBar {
 fn bar(len: u64, what: &str, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(len), ProgressDrawTarget::stderr_with_hz(10));
     // OK to unwrap: both templates above are constants that parse.
-    bar.set_style(
-        ProgressStyle::with_template(template)
-            .unwrap()
-            .progress_chars("=> "),
-    );
+    bar.set_style(ProgressStyle::with_template(template).unwrap().progress_chars("=> "));
     bar.set_message(what.to_owned());
     bar.set_draw_target(ProgressDrawTarget::hidden());
     bar

@@ -13,20 +13,9 @@ struct Ran {
 }
 
 fn joulefs(args: &[&str]) -> Ran {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = Command::new(env!("CARGO_BIN_EXE_joulefs"))
-        .args(args)
-        .output()
-        .unwrap();
+    let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap();
     let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
-    Ran {
-        code: status.code().unwrap_or(-1),
-        out: text(stdout),
-        err: text(stderr),
-    }
+    Ran { code: status.code().unwrap_or(-1), out: text(stdout), err: text(stderr) }
 }
 
 fn done(args: &[&str]) -> String {
@@ -39,18 +28,9 @@ fn done(args: &[&str]) -> String {
 fn refused(args: &[&str], words: &[&str]) {
     let r = joulefs(args);
     assert!(r.code != 0, "joulefs {args:?} should fail: {}", r.out);
-    assert_eq!(
-        r.err.trim_end().lines().count(),
-        1,
-        "joulefs {args:?}: one line, not:\n{}",
-        r.err
-    );
+    assert_eq!(r.err.trim_end().lines().count(), 1, "joulefs {args:?}: one line, not:\n{}", r.err);
     for w in words {
-        assert!(
-            r.err.contains(w),
-            "joulefs {args:?}: no {w:?} in: {}",
-            r.err
-        );
+        assert!(r.err.contains(w), "joulefs {args:?}: no {w:?} in: {}", r.err);
     }
 }
 
@@ -60,9 +40,7 @@ struct Room {
 
 impl Room {
     fn new() -> Self {
-        Room {
-            dir: tempfile::tempdir().unwrap(),
-        }
+        Room { dir: tempfile::tempdir().unwrap() }
     }
     fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
@@ -79,28 +57,15 @@ impl Room {
 
 fn assert_fsck_clean(image: &str) {
     done(&["fsck", image]);
-    let theirs = Command::new("fsck.f2fs")
-        .args(["--dry-run", image])
-        .output();
+    let theirs = Command::new("fsck.f2fs").args(["--dry-run", image]).output();
     let theirs = theirs.expect("fsck.f2fs is needed: install the Debian package f2fs-tools");
-    assert!(
-        theirs.status.success(),
-        "{}",
-        String::from_utf8_lossy(&theirs.stdout)
-    );
+    assert!(theirs.status.success(), "{}", String::from_utf8_lossy(&theirs.stdout));
 }
 
 fn same_file(a: &Path, b: &Path) {
-    let (x, y) = (
-        fs::symlink_metadata(a).unwrap(),
-        fs::symlink_metadata(b).unwrap(),
-    );
+    let (x, y) = (fs::symlink_metadata(a).unwrap(), fs::symlink_metadata(b).unwrap());
     assert_eq!(x.mode(), y.mode(), "{a:?}");
-    assert_eq!(
-        (x.mtime(), x.mtime_nsec()),
-        (y.mtime(), y.mtime_nsec()),
-        "{a:?}"
-    );
+    assert_eq!((x.mtime(), x.mtime_nsec()), (y.mtime(), y.mtime_nsec()), "{a:?}");
     assert_eq!(x.nlink() > 1, y.nlink() > 1, "{a:?}");
     if x.is_symlink() {
         assert_eq!(fs::read_link(a).unwrap(), fs::read_link(b).unwrap());
@@ -129,22 +94,11 @@ fn a_tree_that_goes_in_comes_out_the_same() {
     done(&["cp", "-r", &room.text("tree"), &format!("{image}:/")]);
     assert_fsck_clean(&image);
     done(&["cp", "-r", &format!("{image}:/tree"), &room.text("back")]);
-    for name in [
-        "small",
-        "sub/large",
-        "sub/deep/empty",
-        "sub/linked",
-        "sub/arrow",
-        "sparse",
-        "sub",
-    ] {
+    for name in ["small", "sub/large", "sub/deep/empty", "sub/linked", "sub/arrow", "sparse", "sub"] {
         same_file(&tree.join(name), &room.path("back").join(name));
     }
     let (a, b) = (room.path("back/small"), room.path("back/sub/linked"));
-    assert_eq!(
-        fs::metadata(a).unwrap().ino(),
-        fs::metadata(b).unwrap().ino()
-    );
+    assert_eq!(fs::metadata(a).unwrap().ino(), fs::metadata(b).unwrap().ino());
     let blocks = fs::metadata(room.path("back/sparse")).unwrap().blocks();
     assert!(blocks < 1000, "the hole was filled: {blocks} sectors");
 }
@@ -174,27 +128,15 @@ fn what_is_no_volume_is_refused_in_one_line() {
     fs::write(room.path("text"), vec![b'x'; 1 << 20]).unwrap();
     fs::write(room.path("empty"), b"").unwrap();
     for command in ["info", "fsck"] {
-        refused(
-            &[command, &room.text("text")],
-            &["text", "not an F2FS volume"],
-        );
+        refused(&[command, &room.text("text")], &["text", "not an F2FS volume"]);
         refused(&[command, &room.text("missing")], &["missing"]);
         refused(&[command, &room.text("empty")], &["empty"]);
-        refused(
-            &[command, &room.dir.path().display().to_string()],
-            &["directory"],
-        );
+        refused(&[command, &room.dir.path().display().to_string()], &["directory"]);
     }
     refused(&["ls", "/plain/path"], &["/plain/path", "IMAGE:/path"]);
     refused(&["mkfs", &room.text("new.img")], &["--size"]);
-    refused(
-        &["mkfs", &room.text("tiny.img"), "--size", "1M"],
-        &["tiny.img"],
-    );
-    assert!(
-        !room.path("tiny.img").exists(),
-        "a format that failed leaves no file"
-    );
+    refused(&["mkfs", &room.text("tiny.img"), "--size", "1M"], &["tiny.img"]);
+    assert!(!room.path("tiny.img").exists(), "a format that failed leaves no file");
     refused(&["mkfs", &room.text("text")], &["text", "--force"]);
 }
 
@@ -216,19 +158,10 @@ fn machines_get_json() {
     fs::write(room.path("f"), b"12345").unwrap();
     let copied = done(&["--json", "cp", &room.text("f"), &format!("{image}:/f")]);
     let v: serde_json::Value = serde_json::from_str(&copied).unwrap();
-    assert_eq!(
-        (v["files"].as_u64(), v["bytes"].as_u64()),
-        (Some(1), Some(5))
-    );
+    assert_eq!((v["files"].as_u64(), v["bytes"].as_u64()), (Some(1), Some(5)));
     assert!(v["written"]["blocks_written_total"].as_u64().unwrap() > 0);
-    let list: serde_json::Value =
-        serde_json::from_str(&done(&["ls", "--json", &format!("{image}:/")])).unwrap();
-    let f = list
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|e| e["name"] == "f")
-        .unwrap();
+    let list: serde_json::Value = serde_json::from_str(&done(&["ls", "--json", &format!("{image}:/")])).unwrap();
+    let f = list.as_array().unwrap().iter().find(|e| e["name"] == "f").unwrap();
     assert_eq!(f["size"], 5);
     let info: serde_json::Value = serde_json::from_str(&done(&["info", "--json", &image])).unwrap();
     assert_eq!(info["clean_unmount"], true);
@@ -255,9 +188,7 @@ fn a_damaged_volume_is_found_and_repaired() {
 
 #[test]
 fn every_command_explains_itself_with_an_example() {
-    for c in [
-        "mkfs", "mount", "unmount", "fsck", "info", "ls", "cat", "cp", "rm", "mkdir", "mv",
-    ] {
+    for c in ["mkfs", "mount", "unmount", "fsck", "info", "ls", "cat", "cp", "rm", "mkdir", "mv"] {
         let text = done(&[c, "--help"]);
         assert!(text.contains("Example"), "{c}");
         assert!(text.contains("Usage: joulefs"), "{c}");
@@ -269,32 +200,23 @@ fn what_a_file_carries_beside_its_contents_comes_back() {
     let room = Room::new();
     let file = room.path("f");
     fs::write(&file, b"x").unwrap();
-    let set = Command::new("setfattr")
-        .args(["-n", "user.colour", "-v", "blue"])
-        .arg(&file)
-        .output();
-    assert!(
-        set.expect("setfattr is needed: install the Debian package attr")
-            .status
-            .success()
-    );
+    let set = Command::new("setfattr").args(["-n", "user.colour", "-v", "blue"]).arg(&file).output();
+    assert!(set.expect("setfattr is needed: install the Debian package attr").status.success());
     fs::File::options()
         .write(true)
         .open(&file)
         .unwrap()
-        .set_times(fs::FileTimes::new().set_modified(
-            std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_007, 123_456_789),
-        ))
+        .set_times(
+            fs::FileTimes::new()
+                .set_modified(std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_007, 123_456_789)),
+        )
         .unwrap();
     let image = room.volume();
     done(&["cp", &room.text("f"), &format!("{image}:/")]);
     done(&["cp", &format!("{image}:/f"), &room.text("back")]);
     same_file(&file, &room.path("back"));
-    let get = Command::new("getfattr")
-        .args(["--only-values", "-n", "user.colour"])
-        .arg(room.path("back"))
-        .output()
-        .unwrap();
+    let get =
+        Command::new("getfattr").args(["--only-values", "-n", "user.colour"]).arg(room.path("back")).output().unwrap();
     assert_eq!(get.stdout, b"blue");
 }
 
@@ -303,19 +225,10 @@ fn a_copy_that_would_eat_its_own_tail_is_refused() {
     let room = Room::new();
     let image = room.volume();
     let here = room.dir.path().display().to_string();
-    refused(
-        &["cp", "-r", &here, &format!("{image}:/")],
-        &["v.img", "being written"],
-    );
-    refused(
-        &["cp", "-r", &here, &format!("{here}/copy")],
-        &["IMAGE:/path"],
-    );
+    refused(&["cp", "-r", &here, &format!("{image}:/")], &["v.img", "being written"]);
+    refused(&["cp", "-r", &here, &format!("{here}/copy")], &["IMAGE:/path"]);
     fs::create_dir(room.path("d")).unwrap();
-    refused(
-        &["cp", &room.text("d"), &format!("{image}:/")],
-        &["directory", "-r"],
-    );
+    refused(&["cp", &room.text("d"), &format!("{image}:/")], &["directory", "-r"]);
     assert_fsck_clean(&image);
 }
 
@@ -329,10 +242,7 @@ fn a_tree_is_not_written_through_a_symlink_that_lay_in_its_way() {
     fs::create_dir(room.path("elsewhere")).unwrap();
     fs::create_dir_all(room.path("out/tree")).unwrap();
     symlink(room.path("elsewhere"), room.path("out/tree/sub")).unwrap();
-    refused(
-        &["cp", "-r", &format!("{image}:/tree"), &room.text("out")],
-        &["sub"],
-    );
+    refused(&["cp", "-r", &format!("{image}:/tree"), &room.text("out")], &["sub"]);
     assert_eq!(fs::read_dir(room.path("elsewhere")).unwrap().count(), 0);
 }
 
@@ -343,14 +253,8 @@ fn a_format_that_cannot_be_done_or_was_not_asked_for_leaves_the_file() {
     let before = fs::read(&image).unwrap();
     refused(&["mkfs", &image], &["v.img", "--force"]);
     refused(&["mkfs", &image, "--size", "64M"], &["v.img", "--force"]);
-    refused(
-        &["mkfs", &image, "--force", "--size", "much"],
-        &["--size", "much"],
-    );
-    refused(
-        &["mkfs", &image, "--force", "--features", "teleport"],
-        &["teleport", "extra_attr"],
-    );
+    refused(&["mkfs", &image, "--force", "--size", "much"], &["--size", "much"]);
+    refused(&["mkfs", &image, "--force", "--features", "teleport"], &["teleport", "extra_attr"]);
     assert!(before == fs::read(&image).unwrap());
     // Data far from where file systems begin.
     let far = fs::File::create(room.path("far")).unwrap();
@@ -359,10 +263,7 @@ fn a_format_that_cannot_be_done_or_was_not_asked_for_leaves_the_file() {
     refused(&["mkfs", &room.text("far")], &["far", "--force"]);
     done(&["mkfs", &room.text("far"), "--force"]);
     // Blank: nothing to lose.
-    fs::File::create(room.path("blank"))
-        .unwrap()
-        .set_len(64 << 20)
-        .unwrap();
+    fs::File::create(room.path("blank")).unwrap().set_len(64 << 20).unwrap();
     done(&["mkfs", &room.text("blank")]);
     assert_fsck_clean(&room.text("blank"));
 }
@@ -381,11 +282,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
     let tree = room.path("tree");
     fs::create_dir(&tree).unwrap();
     for i in 0..3000 {
-        fs::write(
-            tree.join(format!("a-name-that-is-long-enough-to-fill-the-pipe-{i}")),
-            b"",
-        )
-        .unwrap();
+        fs::write(tree.join(format!("a-name-that-is-long-enough-to-fill-the-pipe-{i}")), b"").unwrap();
     }
     done(&["cp", "-r", &room.text("tree"), &format!("{image}:/")]);
     let mut child = Command::new(env!("CARGO_BIN_EXE_joulefs"))
@@ -396,13 +293,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         .unwrap();
     drop(child.stdout.take());
     let out = child.wait_with_output().unwrap();
-    assert_eq!(
-        (
-            out.status.code(),
-            String::from_utf8_lossy(&out.stderr).as_ref()
-        ),
-        (Some(0), "")
-    );
+    assert_eq!((out.status.code(), String::from_utf8_lossy(&out.stderr).as_ref()), (Some(0), ""));
 }
 
 #[test]

@@ -11,11 +11,7 @@ fn joulefs() -> Command {
 }
 
 fn text(out: &Output) -> String {
-    format!(
-        "{}{}",
-        String::from_utf8_lossy(&out.stdout),
-        String::from_utf8_lossy(&out.stderr)
-    )
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }
 
 fn run(args: &[&str]) -> Output {
@@ -33,15 +29,8 @@ fn refused(args: &[&str], words: &[&str]) {
     let out = run(args);
     let said = text(&out);
     assert_eq!(out.status.code(), Some(1), "joulefs {args:?}: {said}");
-    assert_eq!(
-        said.trim_end().lines().count(),
-        1,
-        "joulefs {args:?}: one line, not:\n{said}"
-    );
-    assert!(
-        words.iter().all(|w| said.contains(w)),
-        "joulefs {args:?}: no {words:?} in: {said}"
-    );
+    assert_eq!(said.trim_end().lines().count(), 1, "joulefs {args:?}: one line, not:\n{said}");
+    assert!(words.iter().all(|w| said.contains(w)), "joulefs {args:?}: no {words:?} in: {said}");
 }
 
 /// Unmounts when a test fails half-way.
@@ -62,13 +51,7 @@ fn a_mount_goes_to_the_background_and_unmount_leaves_a_clean_volume() {
     let (image, dir, stats) = (at("v.img"), at("mnt"), at("stats.json"));
     fs::create_dir(&dir).unwrap();
     done(&["mkfs", &image, "--size", "64M"]);
-    done(&[
-        "mount",
-        &image,
-        &dir,
-        "-o",
-        &format!("noatime,stats={stats}"),
-    ]);
+    done(&["mount", &image, &dir, "-o", &format!("noatime,stats={stats}")]);
     let _guard = Mounted(Path::new(&dir));
     fs::write(Path::new(&dir).join("f"), vec![7; 100_000]).unwrap();
 
@@ -82,8 +65,7 @@ fn a_mount_goes_to_the_background_and_unmount_leaves_a_clean_volume() {
     assert!(done(&["info", &image]).contains("written by an unmount"));
     done(&["fsck", &image]);
     assert!(done(&["ls", "-l", &format!("{image}:/f")]).contains("100000"));
-    let stats: serde_json::Value =
-        serde_json::from_str(&fs::read_to_string(stats).unwrap()).unwrap();
+    let stats: serde_json::Value = serde_json::from_str(&fs::read_to_string(stats).unwrap()).unwrap();
     assert_eq!(stats["user_bytes"], 100_000);
     assert!(stats["write_amplification"].as_f64().unwrap() >= 1.0);
     refused(&["unmount", &dir], &[&dir]);
@@ -96,17 +78,10 @@ fn sigterm_leaves_a_clean_volume() {
     let (image, dir) = (at("v.img"), at("mnt"));
     fs::create_dir(&dir).unwrap();
     done(&["mkfs", &image, "--size", "64M"]);
-    let mut mount = joulefs()
-        .args(["mount", "-f", &image, &dir])
-        .spawn()
-        .unwrap();
+    let mut mount = joulefs().args(["mount", "-f", &image, &dir]).spawn().unwrap();
     let _guard = Mounted(Path::new(&dir));
     let file = Path::new(&dir).join("f");
-    let mounted = || {
-        fs::read_to_string("/proc/self/mounts")
-            .unwrap()
-            .contains(&dir)
-    };
+    let mounted = || fs::read_to_string("/proc/self/mounts").unwrap().contains(&dir);
     for _ in 0..600 {
         if mounted() {
             break;
@@ -114,13 +89,7 @@ fn sigterm_leaves_a_clean_volume() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     fs::write(&file, b"kept").unwrap();
-    assert!(
-        Command::new("kill")
-            .arg(mount.id().to_string())
-            .status()
-            .unwrap()
-            .success()
-    );
+    assert!(Command::new("kill").arg(mount.id().to_string()).status().unwrap().success());
     mount.wait().unwrap();
     assert!(!mounted());
     assert!(done(&["info", &image]).contains("written by an unmount"));
@@ -135,10 +104,7 @@ fn a_mount_that_cannot_be_says_why_in_one_line() {
     fs::create_dir(&dir).unwrap();
     fs::write(at("junk"), vec![1; 1 << 20]).unwrap();
     done(&["mkfs", &image, "--size", "64M"]);
-    refused(
-        &["mount", &at("junk"), &dir],
-        &["junk", "not an F2FS volume"],
-    );
+    refused(&["mount", &at("junk"), &dir], &["junk", "not an F2FS volume"]);
     refused(&["mount", &at("missing"), &dir], &["missing"]);
     refused(&["mount", &image, &at("nowhere")], &["nowhere"]);
     refused(&["mount", &image, &dir, "-o", "warp"], &["warp"]);
@@ -160,23 +126,11 @@ fn who_may_not_read_an_image_is_told_so() {
     // A copy: the build directory may be closed to others. Made by another process: a descriptor of
     // ours, open for writing, could live on in a child of another test, and keep it from running.
     let program = room.path().join("joulefs");
-    let copied = Command::new("cp")
-        .arg(env!("CARGO_BIN_EXE_joulefs"))
-        .arg(&program)
-        .status();
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(&program).status();
     assert!(copied.unwrap().success());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-    let out = Command::new(&program)
-        .arg("info")
-        .arg(&image)
-        .uid(65534)
-        .gid(65534)
-        .output()
-        .unwrap();
+    let out = Command::new(&program).arg("info").arg(&image).uid(65534).gid(65534).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
     let said = text(&out);
-    assert!(
-        said.contains("v.img") && said.to_lowercase().contains("permission"),
-        "{said}"
-    );
+    assert!(said.contains("v.img") && said.to_lowercase().contains("permission"), "{said}");
 }

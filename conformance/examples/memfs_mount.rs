@@ -41,8 +41,6 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let fs = Arc::new(MemFs::new(bytes));
-    fuse::run_until_unmounted(fs, Path::new(&dir), &options, || {
-        println!("mounted on {dir}")
-    })?;
+    fuse::run_until_unmounted(fs, Path::new(&dir), &options, || println!("mounted on {dir}"))?;
     Ok(())
 }

@@ -33,18 +33,9 @@ struct Churn {
 /// The operations of round `round` (from 0), when every round leaves files of `budget` bytes together, counted
 /// in blocks of 4 KiB.
 pub fn round(seed: u64, budget: u64, round: u64) -> Vec<ZooOp> {
-    let mut churn = Churn {
-        rng: Rng::new(seed),
-        files: BTreeMap::new(),
-        bytes: 0,
-        made: 0,
-        ops: Vec::new(),
-    };
+    let mut churn = Churn { rng: Rng::new(seed), files: BTreeMap::new(), bytes: 0, made: 0, ops: Vec::new() };
     for d in 0..DIRECTORIES {
-        churn.ops.push(ZooOp::Mkdir {
-            path: format!("d{d}").into_bytes(),
-            perm: 0o755,
-        });
+        churn.ops.push(ZooOp::Mkdir { path: format!("d{d}").into_bytes(), perm: 0o755 });
     }
     for number in 0..=round {
         if number > 0 {
@@ -96,12 +87,7 @@ impl Churn {
     fn write(&mut self, path: &[u8], offset: u64, len: u64) {
         let stream = self.rng.next_u64();
         let len = usize::try_from(len).unwrap_or(0);
-        self.ops.push(ZooOp::Write {
-            path: path.to_vec(),
-            offset,
-            len,
-            stream,
-        });
+        self.ops.push(ZooOp::Write { path: path.to_vec(), offset, len, stream });
     }
 
     /// A tenth of the files goes; of the others some are overwritten, cut, moved, synced.
@@ -120,32 +106,21 @@ impl Churn {
             match self.below(10) {
                 0 => {
                     let size = self.below(size + 1);
-                    self.ops.push(ZooOp::Truncate {
-                        path: path.clone(),
-                        size,
-                    });
+                    self.ops.push(ZooOp::Truncate { path: path.clone(), size });
                     self.set(path, size);
                 }
                 1 => {
                     let to = self.new_path();
                     self.remove(&path);
                     let flags = RenameFlags::empty();
-                    self.ops.push(ZooOp::Rename {
-                        from: path,
-                        to: to.clone(),
-                        flags,
-                    });
+                    self.ops.push(ZooOp::Rename { from: path, to: to.clone(), flags });
                     self.set(to, size);
                 }
                 2 => {
                     if let Some((to, _)) = self.any_file().filter(|(to, _)| *to != path) {
                         self.remove(&path);
                         let flags = RenameFlags::empty();
-                        self.ops.push(ZooOp::Rename {
-                            from: path,
-                            to: to.clone(),
-                            flags,
-                        });
+                        self.ops.push(ZooOp::Rename { from: path, to: to.clone(), flags });
                         self.set(to, size);
                     }
                 }
@@ -173,10 +148,7 @@ impl Churn {
                 return;
             }
             let path = self.new_path();
-            self.ops.push(ZooOp::Create {
-                path: path.clone(),
-                perm: 0o644,
-            });
+            self.ops.push(ZooOp::Create { path: path.clone(), perm: 0o644 });
             self.write(&path, 0, size);
             self.set(path, size);
         }
@@ -209,9 +181,7 @@ pub fn acknowledge_forever(root: &Path, told: &Path) -> io::Result<()> {
         let n = i % 40;
         let at = |name: &str| root.join(format!("new/{n}/{name}-{i}"));
         fs::write(at("made"), acknowledged_content(i))?;
-        let mut old = OpenOptions::new()
-            .append(true)
-            .open(root.join(format!("old/{n}")))?;
+        let mut old = OpenOptions::new().append(true).open(root.join(format!("old/{n}")))?;
         writeln!(old, "again {i}")?;
         // A moved file and one with two names are made durable by a checkpoint, others by their nodes.
         if i % 8 == 3 {

@@ -25,12 +25,7 @@ pub fn clock() -> Arc<dyn Clock> {
 }
 
 fn file(vol: &Volume, dir: Ino, name: &str) -> vfs::Result<Ino> {
-    let new = NewNode {
-        kind: FileKind::Regular,
-        perm: 0o644,
-        umask: 0,
-        rdev: Default::default(),
-    };
+    let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: Default::default() };
     Ok(vol.mknod(Caller::default(), dir, name.as_bytes(), &new)?.attr.ino)
 }
 
@@ -153,7 +148,8 @@ impl Targets {
         let mut bytes = block(mem, at);
         // Mostly a byte that says something: a zero is often one nobody reads.
         let used: Vec<usize> = (0..BLOCK).filter(|i| bytes[*i] != 0).collect();
-        let byte = if rng.chance(1, 3) { rng.index(BLOCK) } else { used.get(rng.index(used.len())).copied().unwrap_or(0) };
+        let byte =
+            if rng.chance(1, 3) { rng.index(BLOCK) } else { used.get(rng.index(used.len())).copied().unwrap_or(0) };
         let bit = rng.below(8);
         let sum = |b: &format::Block| format::crc::crc32(format::crc::SEED, &b[..SUM_AT]).to_le_bytes();
         let sealed = bytes[SUM_AT..] == sum(&bytes);

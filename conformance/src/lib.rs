@@ -8,6 +8,5 @@ pub mod churn;
 pub mod crash;
 pub mod damage;
 pub mod memfs;
-pub mod model;
 pub mod oracle;
 pub mod zoo;

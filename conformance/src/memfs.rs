@@ -18,9 +18,8 @@ use device::{Clock, RealClock};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use vfs::{
-    Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileKind, FileSystem, Flow, Ino,
-    NewNode, RenameFlags, Result, Seek, SetAttr, SetTime, StatFs, Timestamp, WriteFlags,
-    XattrFlags,
+    Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileKind, FileSystem, Flow, Ino, NewNode,
+    RenameFlags, Result, Seek, SetAttr, SetTime, StatFs, Timestamp, WriteFlags, XattrFlags,
 };
 
 use content::{Content, Space};
@@ -66,12 +65,7 @@ impl MemFs {
             ended: AtomicBool::new(false),
         };
         let root = new(FileKind::Directory, 0o755, 0);
-        fs.new_node(
-            Caller::default(),
-            &root,
-            2,
-            Body::Directory(Directory::new(ROOT)),
-        );
+        fs.new_node(Caller::default(), &root, 2, Body::Directory(Directory::new(ROOT)));
         fs
     }
 
@@ -87,10 +81,7 @@ impl MemFs {
 
     fn now(&self) -> Timestamp {
         let now = self.clock.now();
-        Timestamp {
-            sec: now.secs,
-            nsec: now.nanos,
-        }
+        Timestamp { sec: now.secs, nsec: now.nanos }
     }
 
     fn shard(&self, ino: Ino) -> &RwLock<FxHashMap<u64, Arc<Node>>> {
@@ -98,11 +89,7 @@ impl MemFs {
     }
 
     fn find(&self, ino: Ino) -> Result<Arc<Node>> {
-        self.shard(ino)
-            .read()
-            .get(&ino.0)
-            .cloned()
-            .ok_or(Error::Stale)
+        self.shard(ino).read().get(&ino.0).cloned().ok_or(Error::Stale)
     }
 
     fn node(&self, ino: Ino) -> Result<Arc<Node>> {
@@ -157,11 +144,7 @@ impl MemFs {
         let dead = {
             let mut shard = self.shard(node.ino).write();
             let unused = node.references.load(Ordering::Acquire) == 0;
-            if unused && node.state.read().nlink == 0 {
-                shard.remove(&node.ino.0)
-            } else {
-                None
-            }
+            if unused && node.state.read().nlink == 0 { shard.remove(&node.ino.0) } else { None }
         };
         if let Some(node) = dead {
             self.live.fetch_sub(1, Ordering::Relaxed);
@@ -173,11 +156,8 @@ impl MemFs {
 
     fn unreference(&self, ino: Ino, count: u64) {
         let Ok(node) = self.find(ino) else { return };
-        let before = node
-            .references
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| {
-                Some(n.saturating_sub(count))
-            });
+        let before =
+            node.references.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| Some(n.saturating_sub(count)));
         if before.is_ok_and(|n| n <= count) {
             self.reap(&node);
         }
@@ -185,12 +165,7 @@ impl MemFs {
 }
 
 fn new(kind: FileKind, perm: u16, umask: u16) -> NewNode {
-    NewNode {
-        kind,
-        perm,
-        umask,
-        rdev: DeviceNumber::default(),
-    }
+    NewNode { kind, perm, umask, rdev: DeviceNumber::default() }
 }
 
 impl FileSystem for MemFs {
@@ -294,22 +269,9 @@ impl FileSystem for MemFs {
         self.make(caller, parent, name, new, body)
     }
 
-    fn mkdir(
-        &self,
-        caller: Caller,
-        parent: Ino,
-        name: &[u8],
-        perm: u16,
-        umask: u16,
-    ) -> Result<Entry> {
+    fn mkdir(&self, caller: Caller, parent: Ino, name: &[u8], perm: u16, umask: u16) -> Result<Entry> {
         let body = Body::Directory(Directory::new(parent));
-        self.make(
-            caller,
-            parent,
-            name,
-            &new(FileKind::Directory, perm, umask),
-            body,
-        )
+        self.make(caller, parent, name, &new(FileKind::Directory, perm, umask), body)
     }
 
     fn symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Entry> {
@@ -320,13 +282,7 @@ impl FileSystem for MemFs {
             return Err(Error::NameTooLong);
         }
         let body = Body::Symlink(target.to_vec());
-        self.make(
-            caller,
-            parent,
-            name,
-            &new(FileKind::Symlink, 0o777, 0),
-            body,
-        )
+        self.make(caller, parent, name, &new(FileKind::Symlink, 0o777, 0), body)
     }
 
     fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry> {
@@ -353,9 +309,7 @@ impl FileSystem for MemFs {
         state.nlink += 1;
         state.changed(self.now());
         node.references.fetch_add(1, Ordering::AcqRel);
-        Ok(Entry {
-            attr: node.attr_of(&state),
-        })
+        Ok(Entry { attr: node.attr_of(&state) })
     }
 
     fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
@@ -366,13 +320,7 @@ impl FileSystem for MemFs {
         self.remove(parent, name, true)
     }
 
-    fn rename(
-        &self,
-        caller: Caller,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
-        flags: RenameFlags,
-    ) -> Result<()> {
+    fn rename(&self, caller: Caller, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: RenameFlags) -> Result<()> {
         self.move_name(caller, from, to, flags)
     }
 
@@ -386,13 +334,7 @@ impl FileSystem for MemFs {
     fn open(&self, ino: Ino, truncate: bool) -> Result<()> {
         let node = self.node(ino)?;
         if truncate {
-            self.setattr(
-                ino,
-                &SetAttr {
-                    size: Some(0),
-                    ..SetAttr::default()
-                },
-            )?;
+            self.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() })?;
         }
         node.references.fetch_add(1, Ordering::AcqRel);
         Ok(())
@@ -420,10 +362,7 @@ impl FileSystem for MemFs {
     }
 
     fn fallocate(&self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()> {
-        let end = offset
-            .checked_add(len)
-            .filter(|&e| e <= i64::MAX as u64)
-            .ok_or(Error::TooBig)?;
+        let end = offset.checked_add(len).filter(|&e| e <= i64::MAX as u64).ok_or(Error::TooBig)?;
         let node = self.node(ino)?;
         let mut state = node.state.write();
         let content = state.file_mut()?;
@@ -452,31 +391,15 @@ impl FileSystem for MemFs {
         self.node(ino)?.state.read().file()?.seek(offset, what)
     }
 
-    fn readdir(
-        &self,
-        ino: Ino,
-        cookie: u64,
-        each: &mut dyn FnMut(DirEntry<'_>) -> Flow,
-    ) -> Result<()> {
+    fn readdir(&self, ino: Ino, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Result<()> {
         let node = self.node(ino)?;
         let state = node.state.read();
         let directory = state.directory()?;
-        let dots = [
-            (1, b".".as_slice(), ino),
-            (2, b"..".as_slice(), directory.parent),
-        ];
-        let dots = dots
-            .into_iter()
-            .map(|(at, name, ino)| (at, name, ino, FileKind::Directory));
+        let dots = [(1, b".".as_slice(), ino), (2, b"..".as_slice(), directory.parent)];
+        let dots = dots.into_iter().map(|(at, name, ino)| (at, name, ino, FileKind::Directory));
         let names = dots.chain(directory.from(FIRST.max(cookie.saturating_add(1))));
         for (position, name, ino, kind) in names.filter(|(position, ..)| *position > cookie) {
-            if each(DirEntry {
-                ino,
-                kind,
-                name,
-                next: position,
-            }) == Flow::Stop
-            {
+            if each(DirEntry { ino, kind, name, next: position }) == Flow::Stop {
                 break;
             }
         }
@@ -496,24 +419,11 @@ impl FileSystem for MemFs {
     }
 
     fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        self.node(ino)?
-            .state
-            .read()
-            .xattrs
-            .get(name)
-            .cloned()
-            .ok_or(Error::NoAttribute)
+        self.node(ino)?.state.read().xattrs.get(name).cloned().ok_or(Error::NoAttribute)
     }
 
     fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        Ok(self
-            .node(ino)?
-            .state
-            .read()
-            .xattrs
-            .keys()
-            .cloned()
-            .collect())
+        Ok(self.node(ino)?.state.read().xattrs.keys().cloned().collect())
     }
 
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {

@@ -26,10 +26,7 @@ fn the_zoo_made_through_fuse_is_what_linux_finds() {
     let (_work, image) = mount.end();
     let run = kernel().run(&image, "treelist zoo >$OUT/tree").expect_ok();
     run.assert_no_f2fs_complaints();
-    assert_same(
-        ("FUSE", &through_fuse),
-        ("Linux", &printed(run.out(), "tree")),
-    );
+    assert_same(("FUSE", &through_fuse), ("Linux", &printed(run.out(), "tree")));
 }
 
 #[test]
@@ -37,19 +34,14 @@ fn a_file_without_a_name_lives_until_it_is_closed() {
     let mount = OnFuse::new(64, &Options::default());
     let free = || rustix::fs::statvfs(&mount.root).expect("statvfs").f_bfree;
     let before = free();
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .open(mount.path("gone"))
-        .expect("created");
+    let mut file =
+        OpenOptions::new().read(true).write(true).create_new(true).open(mount.path("gone")).expect("created");
     let mut data = vec![0; 8 << 20];
     zoo::fill(1, 0, &mut data);
     file.write_all(&data).expect("written");
     file.sync_all().expect("synced");
     fs::remove_file(mount.path("gone")).expect("removed");
-    file.sync_all()
-        .expect("a file without a name can be synced");
+    file.sync_all().expect("a file without a name can be synced");
     file.write_all(b"more").expect("written");
     file.seek(SeekFrom::Start(0)).expect("back");
     let mut found = Vec::new();
@@ -90,10 +82,7 @@ fn a_full_mount_says_so_and_can_be_emptied() {
         assert_eq!(error.kind(), ErrorKind::StorageFull, "{error}");
         assert!(files + 3 >= room, "only {files} of {room} MiB fit");
         for i in 0..files {
-            assert!(
-                fs::read(mount.path(&format!("f{i}"))).expect("read") == data,
-                "file {i}"
-            );
+            assert!(fs::read(mount.path(&format!("f{i}"))).expect("read") == data, "file {i}");
         }
         for i in 0..=files {
             match fs::remove_file(mount.path(&format!("f{i}"))) {
@@ -101,10 +90,7 @@ fn a_full_mount_says_so_and_can_be_emptied() {
                 _ => {}
             }
         }
-        File::open(&mount.root)
-            .expect("the root")
-            .sync_all()
-            .expect("synced");
+        File::open(&mount.root).expect("the root").sync_all().expect("synced");
     }
     mount.end();
 }
@@ -113,12 +99,7 @@ fn a_full_mount_says_so_and_can_be_emptied() {
 fn a_mounted_image_cannot_be_mounted_again() {
     let mount = OnFuse::new(64, &Options::default());
     let again = FileDevice::open(&mount.image, Access::ReadWrite).expect_err("refused");
-    assert!(
-        again
-            .to_string()
-            .contains(mount.image.to_str().expect("plain")),
-        "{again}"
-    );
+    assert!(again.to_string().contains(mount.image.to_str().expect("plain")), "{again}");
     let (_work, image) = mount.end();
     drop(mount_rw(&image));
 }
@@ -129,25 +110,14 @@ fn an_image_that_a_loop_device_holds_is_refused() {
     let image = work.path().join("volume.img");
     format(&image, 64 * MIB, &Options::default());
     let losetup = locate("losetup", "mount");
-    let attached = Command::new(&losetup)
-        .args(["-f", "--show"])
-        .arg(&image)
-        .output()
-        .expect("losetup");
+    let attached = Command::new(&losetup).args(["-f", "--show"]).arg(&image).output().expect("losetup");
     if !attached.status.success() {
-        println!(
-            "skipped: no loop device: {}",
-            String::from_utf8_lossy(&attached.stderr).trim()
-        );
+        println!("skipped: no loop device: {}", String::from_utf8_lossy(&attached.stderr).trim());
         return;
     }
     let device = String::from_utf8_lossy(&attached.stdout).trim().to_owned();
     let refused = FileDevice::open(&image, Access::ReadWrite).err();
-    let detached = Command::new(&losetup)
-        .arg("-d")
-        .arg(&device)
-        .status()
-        .expect("losetup");
+    let detached = Command::new(&losetup).arg("-d").arg(&device).status().expect("losetup");
     assert!(detached.success());
     let refused = refused.expect("an image that a loop device holds is refused");
     assert!(refused.to_string().contains("loop"), "{refused}");
@@ -168,11 +138,7 @@ fn sigterm_leaves_a_clean_volume_with_everything_on_it() {
     let (_work, image) = mount.wait();
     assert_clean(&image);
     let tree = of_vfs(&*mount_ro(&image), Listing::default()).expect("listed");
-    assert_eq!(
-        tree.lines().filter(|l| l.starts_with("/f")).count(),
-        100,
-        "{tree}"
-    );
+    assert_eq!(tree.lines().filter(|l| l.starts_with("/f")).count(), 100, "{tree}");
 }
 
 #[test]

@@ -20,9 +20,7 @@ fn image(mib: u64, mkfs: &Mkfs) -> (tempfile::TempDir, PathBuf) {
 }
 
 fn kernel() -> Kernel {
-    Kernel::new()
-        .program("treelist", env!("CARGO_BIN_EXE_treelist"))
-        .program("zoo", env!("CARGO_BIN_EXE_zoo"))
+    Kernel::new().program("treelist", env!("CARGO_BIN_EXE_treelist")).program("zoo", env!("CARGO_BIN_EXE_zoo"))
 }
 
 fn listing(path: &Path) -> String {
@@ -32,12 +30,8 @@ fn listing(path: &Path) -> String {
 #[test]
 fn the_kernel_holds_the_zoo_and_every_judge_is_content() {
     let (dir, image) = image(160, &Mkfs::default());
-    let run = kernel()
-        .run(
-            &image,
-            "zoo . 1 small; treelist . >$OUT/in-kernel; cat /proc/mounts | grep $MNT",
-        )
-        .expect_ok();
+    let run =
+        kernel().run(&image, "zoo . 1 small; treelist . >$OUT/in-kernel; cat /proc/mounts | grep $MNT").expect_ok();
     run.assert_no_f2fs_complaints();
     assert!(run.stdout.contains("f2fs"), "{}", run.stdout);
     let verdict = assert_fsck_clean(&image);
@@ -56,13 +50,8 @@ fn the_kernel_holds_the_zoo_and_every_judge_is_content() {
 /// Without the lines about access lists that [`MemFs`] keeps more simply than Linux does: inherited ones, and
 /// one that says no more than the mode.
 fn without_fine_points_of_acls(listing: &str) -> String {
-    let fine =
-        |l: &&str| !l.starts_with("/acl/default/") && !l.starts_with("/acl/no-more-than-a-mode ");
-    listing
-        .lines()
-        .filter(fine)
-        .map(|l| format!("{l}\n"))
-        .collect()
+    let fine = |l: &&str| !l.starts_with("/acl/default/") && !l.starts_with("/acl/no-more-than-a-mode ");
+    listing.lines().filter(fine).map(|l| format!("{l}\n")).collect()
 }
 
 #[test]
@@ -74,10 +63,7 @@ fn the_zoo_in_process_is_the_zoo_by_system_calls() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     on_path::perform(dir.path(), &plan).expect("the zoo on the host");
     let on_host = of_host(dir.path(), Listing::default()).expect("a listing");
-    assert_same(
-        ("memory", &without_fine_points_of_acls(&in_memory)),
-        ("host", &without_fine_points_of_acls(&on_host)),
-    );
+    assert_same(("memory", &without_fine_points_of_acls(&in_memory)), ("host", &without_fine_points_of_acls(&on_host)));
 }
 
 #[test]
@@ -91,11 +77,7 @@ fn what_was_synced_before_a_cut_is_recovered_and_fsck_sees_no_clean_unmount() {
 
     let run = kernel().run(&image, "cat kept fsynced").expect_ok();
     assert_eq!(run.stdout, "old\nnew\nmore\n");
-    assert!(
-        run.log.iter().any(|l| l.text.contains("recover_")),
-        "{}",
-        run.describe()
-    );
+    assert!(run.log.iter().any(|l| l.text.contains("recover_")), "{}", run.describe());
     assert!(assert_fsck_clean(&image).unmounted());
 }
 
@@ -104,10 +86,7 @@ fn a_cut_in_the_middle_of_a_script_ends_it_there() {
     let (_dir, image) = image(64, &Mkfs::default());
     let script = "echo a >a; sync a; mkdir $OUT/acknowledged; sleep 60";
     let after = Duration::from_secs(1);
-    let run = kernel()
-        .ending(Ending::CutAfter(after))
-        .run(&image, script)
-        .expect_ok();
+    let run = kernel().ending(Ending::CutAfter(after)).run(&image, script).expect_ok();
     assert_eq!((run.ended, run.script), (Ended::Cut, None));
     assert!(run.out().join("acknowledged").is_dir());
     let run = kernel().run(&image, "cat a").expect_ok();
@@ -121,9 +100,7 @@ fn a_script_that_fails_or_hangs_and_an_image_that_is_none_are_not_ok() {
     assert!(!run.ok() && run.mounted && run.unmounted);
     assert_eq!((run.script, run.stdout.as_str()), (Some(1), ""));
 
-    let run = kernel()
-        .timeout(Duration::from_secs(5))
-        .run(&image, "sleep 1000");
+    let run = kernel().timeout(Duration::from_secs(5)).run(&image, "sleep 1000");
     assert_eq!((run.ok(), run.ended), (false, Ended::TimedOut));
 
     let zeroes = dir.path().join("zeroes");
@@ -137,10 +114,7 @@ fn a_script_that_fails_or_hangs_and_an_image_that_is_none_are_not_ok() {
 fn a_read_only_kernel_leaves_the_image_alone() {
     let (_dir, image) = image(64, &Mkfs::default());
     let before = std::fs::read(&image).expect("the image");
-    let run = kernel()
-        .read_only()
-        .run(&image, "ls; if touch x; then exit 1; fi")
-        .expect_ok();
+    let run = kernel().read_only().run(&image, "ls; if touch x; then exit 1; fi").expect_ok();
     run.assert_no_f2fs_complaints();
     assert!(before == std::fs::read(&image).expect("the image"));
 }
@@ -158,35 +132,19 @@ fn fsck_finds_fault_with_a_wrong_link_count_and_a_void_superblock() {
     // Every block that names the root in its footer (nid and ino 3), old copies too: its link count becomes 9.
     let root = [3_u32.to_le_bytes(), 3_u32.to_le_bytes()].concat();
     let mut bad = good.clone();
-    for block in bad
-        .chunks_mut(4096)
-        .filter(|block| block[4072..4080] == root)
-    {
+    for block in bad.chunks_mut(4096).filter(|block| block[4072..4080] == root) {
         block[12] = 9;
     }
     std::fs::write(&image, &bad).expect("the image");
     let verdict = fsck(&image);
-    assert!(
-        !verdict.clean() && verdict.output.exit == Some(4),
-        "{}",
-        verdict.output
-    );
-    assert!(
-        verdict.complaints.iter().any(|l| l.contains("i_links: 9")),
-        "{}",
-        verdict.output
-    );
+    assert!(!verdict.clean() && verdict.output.exit == Some(4), "{}", verdict.output);
+    assert!(verdict.complaints.iter().any(|l| l.contains("i_links: 9")), "{}", verdict.output);
 
     let mut bad = good;
     bad[1024..1028].fill(0);
     std::fs::write(&image, &bad).expect("the image");
     assert!(!fsck(&image).clean());
-    assert!(
-        tools::dump_inode(&image, 3)
-            .expect("dump.f2fs")
-            .text
-            .contains("i_links")
-    );
+    assert!(tools::dump_inode(&image, 3).expect("dump.f2fs").text.contains("i_links"));
 }
 
 #[test]
@@ -199,15 +157,10 @@ fn what_sload_puts_in_the_kernel_reads() {
     std::fs::write(tree.join("small"), "hello").expect("a file");
     Sload::default().fill(&image, &tree).expect("sload.f2fs");
     assert_fsck_clean(&image);
-    let run = kernel()
-        .run(&image, "treelist --ignore-times . >$OUT/tree; cat small")
-        .expect_ok();
+    let run = kernel().run(&image, "treelist --ignore-times . >$OUT/tree; cat small").expect_ok();
     run.assert_no_f2fs_complaints();
     assert_eq!(run.stdout, "hello");
-    let what = Listing {
-        ignore_times: true,
-        ..Listing::default()
-    };
+    let what = Listing { ignore_times: true, ..Listing::default() };
     let loaded = listing(&run.out().join("tree"));
     let (below, original) = (
         |text: &str| {
@@ -229,14 +182,7 @@ fn listings_tell_trees_apart() {
         std::fs::write(&a, vec![1; 10_000]).expect("a file");
         std::fs::hard_link(&a, &b).expect("a link");
         change(dir.path());
-        of_host(
-            dir.path(),
-            Listing {
-                ignore_times: true,
-                ..Listing::default()
-            },
-        )
-        .expect("listed")
+        of_host(dir.path(), Listing { ignore_times: true, ..Listing::default() }).expect("listed")
     };
     let plain = make(&|_| {});
     assert_eq!(plain, make(&|_| {}));
@@ -246,10 +192,7 @@ fn listings_tell_trees_apart() {
         std::fs::write(dir.join("a"), bytes).expect("a file");
     });
     let text = difference(("one", &plain), ("two", &changed), 9).expect("a difference");
-    assert!(
-        text.starts_with("1 paths differ") && text.contains("hash="),
-        "{text}"
-    );
+    assert!(text.starts_with("1 paths differ") && text.contains("hash="), "{text}");
     let unlinked = make(&|dir| std::fs::remove_file(dir.join("b")).expect("removed"));
     let text = difference(("one", &plain), ("two", &unlinked), 9).expect("a difference");
     assert!(text.contains("only one has it"), "{text}");
@@ -259,16 +202,10 @@ fn listings_tell_trees_apart() {
 fn a_second_image_is_there_and_mounting_can_be_left_to_the_script() {
     let (dir, first) = image(64, &Mkfs::default());
     let second = dir.path().join("second.img");
-    Mkfs::with_features(["extra_attr", "compression"])
-        .format(&second, 64 * MIB)
-        .expect("mkfs.f2fs");
+    Mkfs::with_features(["extra_attr", "compression"]).format(&second, 64 * MIB).expect("mkfs.f2fs");
     let script = "mkdir /tmp/two; mount -t f2fs /dev/ubdc /tmp/two; mount -t f2fs /dev/ubdb $MNT
         echo both | tee $MNT/f >/tmp/two/f; umount $MNT /tmp/two";
-    let run = kernel()
-        .without_mount()
-        .second_image(&second)
-        .run(&first, script)
-        .expect_ok();
+    let run = kernel().without_mount().second_image(&second).run(&first, script).expect_ok();
     run.assert_no_f2fs_complaints();
     for image in [&first, &second] {
         assert_fsck_clean(image);

@@ -18,29 +18,15 @@ fn our_formats() -> [(&'static str, Options); 4] {
     [
         ("default", Options::default()),
         ("modern", Options::modern()),
-        (
-            "quota",
-            Options {
-                features: quota,
-                ..Options::default()
-            },
-        ),
-        (
-            "two segments per section",
-            Options {
-                segs_per_sec: 2,
-                ..Options::default()
-            },
-        ),
+        ("quota", Options { features: quota, ..Options::default() }),
+        ("two segments per section", Options { segs_per_sec: 2, ..Options::default() }),
     ]
 }
 
 /// Linux finds this tree, and no fault.
 #[track_caller]
 fn assert_linux_finds(image: &Path, ours: &str) {
-    let run = kernel()
-        .run(image, &format!("{TREELIST} >$OUT/tree"))
-        .expect_ok();
+    let run = kernel().run(image, &format!("{TREELIST} >$OUT/tree")).expect_ok();
     // What the flag says that makes Linux and `fsck.f2fs` count usage anew.
     let about_quota = |line: &&str| !line.contains("quota file may be corrupted, skip loading it");
     let complaints: Vec<&str> = run.complaints().into_iter().filter(about_quota).collect();
@@ -76,14 +62,8 @@ fn linux_finds_the_zoo_we_wrote() {
 fn linux_finds_a_large_tree_we_wrote_on_a_volume_of_theirs() {
     let work = work_dir();
     let image = work.path().join("volume.img");
-    let (size, mib) = if deep() {
-        (Size::Full, 512)
-    } else {
-        (Size::Medium, 256)
-    };
-    Mkfs::default()
-        .format(&image, mib * MIB)
-        .expect("mkfs.f2fs formats");
+    let (size, mib) = if deep() { (Size::Full, 512) } else { (Size::Medium, 256) };
+    Mkfs::default().format(&image, mib * MIB).expect("mkfs.f2fs formats");
     let volume = mount_rw(&image);
     perform(&*volume, &plan(22, size));
     let ours = list(&volume);
@@ -95,21 +75,14 @@ fn linux_finds_a_large_tree_we_wrote_on_a_volume_of_theirs() {
 /// Makes a file with one reference, which is given back with the handle.
 #[track_caller]
 fn create(fs: &dyn FileSystem, name: &str) -> vfs::Ino {
-    let new = NewNode {
-        kind: FileKind::Regular,
-        perm: 0o644,
-        umask: 0,
-        rdev: vfs::DeviceNumber::default(),
-    };
+    let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber::default() };
     let entry = fs.mknod(Caller::default(), fs.root(), name.as_bytes(), &new);
     entry.unwrap_or_else(|e| panic!("{name}: {e}")).attr.ino
 }
 
 #[track_caller]
 fn write(fs: &dyn FileSystem, ino: vfs::Ino, offset: u64, data: &[u8]) {
-    let n = fs
-        .write(ino, offset, data, WriteFlags::empty())
-        .unwrap_or_else(|e| panic!("{e}"));
+    let n = fs.write(ino, offset, data, WriteFlags::empty()).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(n, data.len());
 }
 
@@ -143,27 +116,15 @@ fn linux_recovers_what_we_synced_and_did_not_checkpoint() {
         write(&*volume, lost, 0, b"nobody asked for this");
         volume.forget(lost, 1);
     }
-    assert!(
-        volume
-            .counters
-            .fast_fsyncs
-            .load(std::sync::atomic::Ordering::Relaxed)
-            > 60
-    );
+    assert!(volume.counters.fast_fsyncs.load(std::sync::atomic::Ordering::Relaxed) > 60);
     // Gone without a word: the last checkpoint is that of `sync`.
     assert!(Arc::into_inner(volume).is_some());
     assert!(!our_fsck(&image).clean_unmount);
 
     let copy = work.path().join("copy.img");
     std::fs::copy(&image, &copy).expect("a copy");
-    let run = kernel()
-        .run(&copy, &format!("{TREELIST} >$OUT/tree"))
-        .expect_ok();
-    assert!(
-        run.log.iter().any(|l| l.text.contains("recover_")),
-        "{}",
-        run.describe()
-    );
+    let run = kernel().run(&copy, &format!("{TREELIST} >$OUT/tree")).expect_ok();
+    assert!(run.log.iter().any(|l| l.text.contains("recover_")), "{}", run.describe());
     let linux = printed(run.out(), "tree");
     for (name, data) in &contents {
         let line = linux.lines().find(|l| l.starts_with(&format!("/{name} ")));
@@ -175,9 +136,7 @@ fn linux_recovers_what_we_synced_and_did_not_checkpoint() {
     let volume = mount_rw(&image);
     let ours = list(&volume);
     for (name, data) in &contents {
-        let entry = volume
-            .lookup(volume.root(), name.as_bytes())
-            .unwrap_or_else(|e| panic!("{name}: {e}"));
+        let entry = volume.lookup(volume.root(), name.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}"));
         let mut found = vec![0; data.len() + 1];
         let n = volume.read(entry.attr.ino, 0, &mut found).expect("read");
         assert!(found[..n] == data[..], "{name} is not as it was synced");
@@ -217,14 +176,7 @@ fn a_volume_nearly_full_is_overwritten_again_and_again() {
         }
         volume.fsync(ino, true).expect("synced");
     }
-    assert!(
-        volume
-            .counters
-            .moved_blocks
-            .load(std::sync::atomic::Ordering::Relaxed)
-            > 0
-            || passes < 2
-    );
+    assert!(volume.counters.moved_blocks.load(std::sync::atomic::Ordering::Relaxed) > 0 || passes < 2);
     let mut found = [0; 4096];
     for (n, stream) in streams.iter().enumerate() {
         let at = n as u64 * 4096;
@@ -251,12 +203,7 @@ fn a_full_volume_says_so_stays_sound_and_can_be_emptied() {
         let data = vec![b'f'; 300_000];
         let full = 'fill: loop {
             let name = format!("{round}-{}", names.len());
-            let new = NewNode {
-                kind: FileKind::Regular,
-                perm: 0o644,
-                umask: 0,
-                rdev: vfs::DeviceNumber::default(),
-            };
+            let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber::default() };
             let made = volume.mknod(Caller::default(), volume.root(), name.as_bytes(), &new);
             let ino = match made {
                 Ok(entry) => entry.attr.ino,
@@ -276,16 +223,11 @@ fn a_full_volume_says_so_stays_sound_and_can_be_emptied() {
         // What was taken must have room in the log too.
         volume.sync().expect("a full volume can be synced");
         for name in names {
-            volume
-                .unlink(volume.root(), name.as_bytes())
-                .unwrap_or_else(|e| panic!("{name}: {e}"));
+            volume.unlink(volume.root(), name.as_bytes()).unwrap_or_else(|e| panic!("{name}: {e}"));
         }
         volume.sync().expect("synced");
         let free = volume.statfs().expect("statfs").blocks_free;
-        assert!(
-            free + 64 >= empty,
-            "{free} of {empty} blocks are free again"
-        );
+        assert!(free + 64 >= empty, "{free} of {empty} blocks are free again");
     }
     let ours = list(&volume);
     unmount(volume);

@@ -59,10 +59,7 @@ fn twenty_rounds_by_turns_on_a_volume_nine_tenths_full() {
 fn a_few_rounds_on_a_volume_of_theirs_with_large_sections() {
     let work = work_dir();
     let image = work.path().join("volume.img");
-    let mkfs = Mkfs {
-        segments_per_section: Some(2),
-        ..Mkfs::default()
-    };
+    let mkfs = Mkfs { segments_per_section: Some(2), ..Mkfs::default() };
     mkfs.format(&image, 160 * MIB).expect("mkfs.f2fs formats");
     play(&image, 32, 4);
 }

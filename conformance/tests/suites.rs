@@ -4,6 +4,8 @@ mod rig;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use f2fs::mkfs::Options;
 use joulefs_conformance::oracle::tools::locate;
@@ -27,22 +29,11 @@ fn suite(name: &str) -> PathBuf {
 /// What a program printed, if it did what it was asked.
 #[track_caller]
 fn run(command: &mut Command) -> String {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    let text = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let lines: Vec<&str> = text.lines().collect();
     let end = lines[lines.len().saturating_sub(80)..].join("\n");
-    assert!(
-        output.status.success(),
-        "{command:?}: {}\n{end}",
-        output.status
-    );
+    assert!(output.status.success(), "{command:?}: {}\n{end}", output.status);
     text
 }
 
@@ -53,10 +44,7 @@ const EXCLUDED: [(&str, &str); 0] = [];
 fn pjdfstest_passes() {
     let mount = OnFuse::new(256, &Options::modern());
     let config = mount.work.path().join("pjdfstest.toml");
-    let excluded: Vec<String> = EXCLUDED
-        .iter()
-        .map(|(name, _)| format!("{name:?}"))
-        .collect();
+    let excluded: Vec<String> = EXCLUDED.iter().map(|(name, _)| format!("{name:?}")).collect();
     let text = format!(
         "[features]\nposix_fallocate = {{}}\nrename_ctime = {{}}\nutimensat = {{}}\nutime_now = {{}}\n\
          [settings]\nnaptime = 0.01\nallow_remount = false\nexpected_failures = [{}]\n\
@@ -73,18 +61,9 @@ fn pjdfstest_passes() {
         std::fs::set_permissions(dir, open).expect("permissions");
     }
     let mut command = Command::new(suite("pjdfstest"));
-    command
-        .arg("-c")
-        .arg(&config)
-        .arg("-p")
-        .arg(&root)
-        .arg("-s")
-        .arg(other.path());
+    command.arg("-c").arg(&config).arg("-p").arg(&root).arg("-s").arg(other.path());
     let text = run(&mut command);
-    let passed = text
-        .lines()
-        .filter(|l| l.trim_end().ends_with(" ok"))
-        .count();
+    let passed = text.lines().filter(|l| l.trim_end().ends_with(" ok")).count();
     assert!(passed > 300, "only {passed} tests passed:\n{text}");
     mount.end();
 }
@@ -104,45 +83,43 @@ fn fsx_finds_every_byte_where_it_was_put() {
     let mount = OnFuse::new(128, &Options::default());
     let config = mount.work.path().join("fsx.toml");
     std::fs::write(&config, FSX).expect("a configuration");
-    let operations = if deep() { 20_000_000 } else { 1_000_000 };
+    // Runs of 10,000 operations: the program leaves its mappings behind, and each later operation pays
+    // for all of them.
+    let runs: u64 = if deep() { 2000 } else { 100 };
     let program = suite("fsx");
-    let seeds = [1_u64, 2, 3, 4];
-    let children: Vec<(u64, Child)> = seeds
-        .into_iter()
-        .map(|seed| {
-            let mut command = Command::new(&program);
-            let count = operations / seeds.len();
-            command.args(["-N", &count.to_string(), "-S", &seed.to_string(), "-q"]);
-            command
-                .arg("-f")
-                .arg(&config)
-                .arg("-P")
-                .arg(mount.work.path());
-            command.arg(mount.path(&format!("fsx-{seed}")));
-            let log = std::fs::File::create(mount.work.path().join(format!("log-{seed}")))
-                .expect("a log");
-            command
-                .stdin(Stdio::null())
-                .stdout(log.try_clone().expect("a log"))
-                .stderr(log);
-            (
-                seed,
-                command
-                    .spawn()
-                    .unwrap_or_else(|e| panic!("{command:?}: {e}")),
-            )
-        })
-        .collect();
-    let mut failed = String::new();
-    for (seed, mut child) in children {
-        let status = child.wait().expect("waited");
-        if !status.success() {
-            let log = printed(mount.work.path(), &format!("log-{seed}"));
-            let lines: Vec<&str> = log.lines().collect();
-            let end = lines[lines.len().saturating_sub(30)..].join("\n");
-            failed.push_str(&format!("fsx -S {seed}: {status}\n{end}\n"));
+    let next = AtomicU64::new(1);
+    let failed = Mutex::new(String::new());
+    std::thread::scope(|scope| {
+        for worker in 0..3 {
+            let (next, failed, program, config) = (&next, &failed, &program, &config);
+            // Some runs find the file of the run before, others none.
+            let (file, records) = (mount.path(&format!("fsx-{worker}")), mount.work.path());
+            scope.spawn(move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed > runs {
+                        return;
+                    }
+                    let mut command = Command::new(program);
+                    command.args(["-q", "-N", "10000", "-S", &seed.to_string()]);
+                    command.arg("-f").arg(config).arg("-P").arg(records);
+                    if seed % 4 == 0 {
+                        let _ = std::fs::remove_file(&file);
+                    }
+                    let output = command.arg(&file).stdin(Stdio::null()).output();
+                    let output = output.unwrap_or_else(|e| panic!("{command:?}: {e}"));
+                    if !output.status.success() {
+                        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                        let lines: Vec<&str> = said.lines().collect();
+                        let end = lines[lines.len().saturating_sub(30)..].join("\n");
+                        let told = format!("fsx -S {seed}: {}\n{end}\n", output.status);
+                        failed.lock().expect("no panic while held").push_str(&told);
+                    }
+                }
+            });
         }
-    }
+    });
+    let failed = failed.into_inner().expect("no panic while held");
     assert!(failed.is_empty(), "{failed}");
     mount.end();
 }
@@ -150,10 +127,7 @@ fn fsx_finds_every_byte_where_it_was_put() {
 /// One process of `sqlite3` that does `script` on a database.
 fn sqlite(database: &Path, script: &str) -> Command {
     let mut command = Command::new(locate("sqlite3", "sqlite3"));
-    command
-        .args(["-bail", "-cmd", ".timeout 60000"])
-        .arg(database)
-        .arg(script);
+    command.args(["-bail", "-cmd", ".timeout 60000"]).arg(database).arg(script);
     command
 }
 
@@ -162,25 +136,18 @@ fn sqlite(database: &Path, script: &str) -> Command {
 fn concurrent_databases(journal: &str) {
     let mount = OnFuse::new(128, &Options::modern());
     let database = mount.path("some.db");
-    let start = format!(
-        "PRAGMA journal_mode={journal}; CREATE TABLE t(who INT, n INT, data BLOB, PRIMARY KEY(who, n));"
-    );
+    let start =
+        format!("PRAGMA journal_mode={journal}; CREATE TABLE t(who INT, n INT, data BLOB, PRIMARY KEY(who, n));");
     assert!(run(&mut sqlite(&database, &start)).contains(journal));
     let (writers, rows) = (4, if deep() { 2000 } else { 150 });
     let mut children: Vec<Child> = (0..writers)
         .map(|who| {
-            let mut script =
-                format!("PRAGMA journal_mode={journal}; PRAGMA wal_autocheckpoint=50;\n");
+            let mut script = format!("PRAGMA journal_mode={journal}; PRAGMA wal_autocheckpoint=50;\n");
             for n in 0..rows {
-                script += &format!(
-                    "BEGIN IMMEDIATE; INSERT INTO t VALUES({who}, {n}, randomblob({}));\n",
-                    n * 37 % 9000
-                );
+                script +=
+                    &format!("BEGIN IMMEDIATE; INSERT INTO t VALUES({who}, {n}, randomblob({}));\n", n * 37 % 9000);
                 if n % 3 == 2 {
-                    script += &format!(
-                        "UPDATE t SET data = randomblob(500) WHERE who = {who} AND n = {};\n",
-                        n - 1
-                    );
+                    script += &format!("UPDATE t SET data = randomblob(500) WHERE who = {who} AND n = {};\n", n - 1);
                 }
                 script += if n % 10 == 9 {
                     "SAVEPOINT s; DELETE FROM t WHERE n > 5; ROLLBACK TO s; COMMIT;\n"
@@ -198,16 +165,11 @@ fn concurrent_databases(journal: &str) {
     for child in children {
         let output = child.wait_with_output().expect("waited");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            output.status.success() && said.is_empty(),
-            "sqlite3: {}\n{said}",
-            output.status
-        );
+        assert!(output.status.success() && said.is_empty(), "sqlite3: {}\n{said}", output.status);
     }
     let judge = "PRAGMA integrity_check; SELECT who, count(*) FROM t GROUP BY who;";
-    let expected: String = std::iter::once("ok\n".into())
-        .chain((0..writers).map(|who| format!("{who}|{rows}\n")))
-        .collect();
+    let expected: String =
+        std::iter::once("ok\n".into()).chain((0..writers).map(|who| format!("{who}|{rows}\n"))).collect();
     assert_eq!(run(&mut sqlite(&database, judge)), expected);
     let (work, image) = mount.end();
     let mount = OnFuse::mount(work, image);
@@ -242,23 +204,9 @@ fn fio_reads_back_what_it_wrote() {
     let jobs = [
         ("sequential", vec!["--rw=write", "--bs=1m"]),
         ("random", vec!["--rw=randwrite", "--bs=4k", "--fsync=500"]),
-        (
-            "odd",
-            vec![
-                "--rw=randwrite",
-                "--bsrange=512-64k",
-                "--bs_unaligned=1",
-                "--norandommap=0",
-            ],
-        ),
-        (
-            "direct",
-            vec!["--rw=randrw", "--bs=8k", "--direct=1", "--loops=2"],
-        ),
-        (
-            "two",
-            vec!["--rw=randwrite", "--bs=16k", "--numjobs=2", "--size=24m"],
-        ),
+        ("odd", vec!["--rw=randwrite", "--bsrange=512-64k", "--bs_unaligned=1", "--norandommap=0"]),
+        ("direct", vec!["--rw=randrw", "--bs=8k", "--direct=1", "--loops=2"]),
+        ("two", vec!["--rw=randwrite", "--bs=16k", "--numjobs=2", "--size=24m"]),
     ];
     for (name, how) in jobs {
         let mut command = Command::new(&fio);
@@ -266,13 +214,7 @@ fn fio_reads_back_what_it_wrote() {
             .arg(format!("--name={name}"))
             .arg(format!("--directory={}", mount.root.display()))
             .arg(format!("--size={size}"))
-            .args([
-                "--ioengine=psync",
-                "--verify=crc32c",
-                "--verify_fatal=1",
-                "--do_verify=1",
-                "--minimal",
-            ])
+            .args(["--ioengine=psync", "--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--minimal"])
             .args(how)
             // Its state files belong beside the image, not into whatever directory this is.
             .current_dir(mount.work.path());

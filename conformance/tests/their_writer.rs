@@ -40,32 +40,19 @@ fn what_sload_put_there_reads_as_linux_reads_it() {
             std::fs::remove_file(path).expect("removed");
         }
     }
-    let [
-        default,
-        modern,
-        quota,
-        _runs_out_of_room_with_large_sections,
-    ] = their_formats();
+    let [default, modern, quota, _runs_out_of_room_with_large_sections] = their_formats();
     for (name, mut mkfs) in [default, modern, quota] {
         // With flexible inline attributes version 1.15 puts addresses where attributes belong.
-        mkfs.features
-            .retain(|feature| feature != "flexible_inline_xattr");
+        mkfs.features.retain(|feature| feature != "flexible_inline_xattr");
         let image = work.path().join("volume.img");
         mkfs.format(&image, 160 * MIB).expect("mkfs.f2fs formats");
-        let sload = Sload {
-            preserve_owner: true,
-            ..Sload::default()
-        };
+        let sload = Sload { preserve_owner: true, ..Sload::default() };
         // It forgets some inodes' checksums; its own check at the end mends them and has it fail. What
         // counts is what it leaves.
         let filled = sload.fill(&image, &tree);
         assert!(filled.is_ok() || fsck(&image).clean(), "{filled:?}");
         let ours = list(&mount_ro(&image));
-        assert!(
-            ours.lines().count() > 1000,
-            "{name}: {} lines",
-            ours.lines().count()
-        );
+        assert!(ours.lines().count() > 1000, "{name}: {} lines", ours.lines().count());
         assert_same((name, &ours), ("Linux", &listed_by_linux(&image)));
     }
 }
@@ -75,9 +62,7 @@ fn zoo_by_linux(dir: &Path, mkfs: &Mkfs, mib: u64, size: &str) -> (PathBuf, Stri
     let image = dir.join("volume.img");
     mkfs.format(&image, mib * MIB).expect("mkfs.f2fs formats");
     // Listed by a second boot: what the first still holds in memory would hide what it wrote.
-    kernel()
-        .run(&image, &format!("zoo . 12 {size}"))
-        .expect_ok();
+    kernel().run(&image, &format!("zoo . 12 {size}")).expect_ok();
     let linux = listed_by_linux(&image);
     (image, linux)
 }
@@ -115,13 +100,9 @@ fn what_linux_synced_before_a_cut_is_recovered_as_linux_recovers_it() {
         let image = work.path().join("volume.img");
         mkfs.format(&image, 200 * MIB).expect("mkfs.f2fs formats");
         let after = Duration::from_millis(700 + 170 * round);
-        let cut = kernel()
-            .ending(Ending::CutAfter(after))
-            .run(&image, "churn acknowledge . $OUT");
+        let cut = kernel().ending(Ending::CutAfter(after)).run(&image, "churn acknowledge . $OUT");
         assert!(cut.ok(), "{}", cut.describe());
-        let acknowledged = (0_u64..)
-            .find(|i| !cut.out().join(format!("ack-{i}")).is_dir())
-            .unwrap_or(0);
+        let acknowledged = (0_u64..).find(|i| !cut.out().join(format!("ack-{i}")).is_dir()).unwrap_or(0);
         assert!(acknowledged > 3, "{}", cut.describe());
 
         let read_only = mount_ro(&image);
@@ -130,20 +111,14 @@ fn what_linux_synced_before_a_cut_is_recovered_as_linux_recovers_it() {
         for i in 0..acknowledged {
             let path = format!("new/{}/made-{i}", i % 40);
             let content = read_path(&*read_only, &path);
-            assert!(
-                content == acknowledged_content(i),
-                "{name}: {path} was synced and is not as it was"
-            );
+            assert!(content == acknowledged_content(i), "{name}: {path} was synced and is not as it was");
             let old = read_path(&*read_only, &format!("old/{}", i % 40));
             let line = format!("again {i}\n");
             let found = old.windows(line.len()).any(|w| w == line.as_bytes());
             assert!(found, "{name}: old/{} was synced and lacks {line}", i % 40);
         }
         drop(read_only);
-        assert!(
-            before == std::fs::read(&image).expect("the image"),
-            "a read-only mount wrote"
-        );
+        assert!(before == std::fs::read(&image).expect("the image"), "a read-only mount wrote");
 
         // Linux on a copy, we on the original: both recover the same tree.
         let copy = work.path().join("copy.img");
@@ -152,10 +127,7 @@ fn what_linux_synced_before_a_cut_is_recovered_as_linux_recovers_it() {
         let linux = without_directory_times(&listed_by_linux(&copy));
         assert_same((name, &recovered), ("Linux", &linux));
         let volume = mount_rw(&image);
-        assert_same(
-            (name, &without_directory_times(&list(&volume))),
-            ("read-only", &recovered),
-        );
+        assert_same((name, &without_directory_times(&list(&volume))), ("read-only", &recovered));
         unmount(volume);
         assert_clean(&image);
         let linux = without_directory_times(&listed_by_linux(&image));
@@ -167,19 +139,12 @@ fn what_linux_synced_before_a_cut_is_recovered_as_linux_recovers_it() {
 fn read_path(fs: &dyn FileSystem, path: &str) -> Vec<u8> {
     let mut ino = fs.root();
     for name in path.split('/') {
-        let entry = fs
-            .lookup(ino, name.as_bytes())
-            .unwrap_or_else(|e| panic!("{path}: {e}"));
+        let entry = fs.lookup(ino, name.as_bytes()).unwrap_or_else(|e| panic!("{path}: {e}"));
         ino = entry.attr.ino;
     }
-    let size = fs
-        .getattr(ino)
-        .unwrap_or_else(|e| panic!("{path}: {e}"))
-        .size;
+    let size = fs.getattr(ino).unwrap_or_else(|e| panic!("{path}: {e}")).size;
     let mut content = vec![0; size as usize];
-    let n = fs
-        .read(ino, 0, &mut content)
-        .unwrap_or_else(|e| panic!("{path}: {e}"));
+    let n = fs.read(ino, 0, &mut content).unwrap_or_else(|e| panic!("{path}: {e}"));
     content.truncate(n);
     content
 }
@@ -187,36 +152,23 @@ fn read_path(fs: &dyn FileSystem, path: &str) -> Vec<u8> {
 /// A volume with two checkpoints: the image, the tree at the first, the tree at the second.
 fn two_checkpoints(dir: &Path) -> (PathBuf, String, String) {
     let image = dir.join("volume.img");
-    Mkfs::default()
-        .format(&image, 160 * MIB)
-        .expect("mkfs.f2fs formats");
+    Mkfs::default().format(&image, 160 * MIB).expect("mkfs.f2fs formats");
     let script = format!(
         "zoo . 13 small; sync; {TREELIST} >$OUT/first; echo more >more; mv more evenmore; sync; {TREELIST} >$OUT/second"
     );
     // Cut, because Linux writes two checkpoints when it unmounts.
-    let run = kernel()
-        .ending(Ending::Cut)
-        .run(&image, &script)
-        .expect_ok();
-    (
-        image,
-        printed(run.out(), "first"),
-        printed(run.out(), "second"),
-    )
+    let run = kernel().ending(Ending::Cut).run(&image, &script).expect_ok();
+    (image, printed(run.out(), "first"), printed(run.out(), "second"))
 }
 
 fn block(memory: &Memory, at: u64) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
-    memory
-        .read(Lba(at), &mut bytes, Tag::default())
-        .expect("read");
+    memory.read(Lba(at), &mut bytes, Tag::default()).expect("read");
     bytes
 }
 
 fn put(memory: &Memory, at: u64, bytes: &[u8]) {
-    memory
-        .write(Lba(at), bytes, Tag::default())
-        .expect("written");
+    memory.write(Lba(at), bytes, Tag::default()).expect("written");
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
@@ -233,43 +185,28 @@ fn either_superblock_and_either_pack_may_be_lost() {
     for copy in [0, 1] {
         let hurt = whole.fork();
         put(&hurt, copy, &[0xa5; 4096]);
-        assert_same(
-            ("without a superblock", &list_memory(hurt)),
-            ("Linux", &second),
-        );
+        assert_same(("without a superblock", &list_memory(hurt)), ("Linux", &second));
     }
 
     // `cp_blkaddr` is at byte 76 of the superblock, which starts 1024 bytes into its block.
     let cp = u64::from(word(&block(&whole, 0), 1024 + 76));
     let packs = [cp, cp + 512];
     let version = |at: u64| word(&block(&whole, at), 0);
-    let (older, newer) = if version(packs[0]) < version(packs[1]) {
-        (packs[0], packs[1])
-    } else {
-        (packs[1], packs[0])
-    };
+    let (older, newer) =
+        if version(packs[0]) < version(packs[1]) { (packs[0], packs[1]) } else { (packs[1], packs[0]) };
     let without_newer = whole.fork();
     put(&without_newer, newer, &[0; 4096]);
-    assert_same(
-        ("older pack", &list_memory(without_newer)),
-        ("Linux at its time", &first),
-    );
+    assert_same(("older pack", &list_memory(without_newer)), ("Linux at its time", &first));
     let without_older = whole.fork();
     put(&without_older, older, &[0xff; 4096]);
-    assert_same(
-        ("newer pack", &list_memory(without_older)),
-        ("Linux", &second),
-    );
+    assert_same(("newer pack", &list_memory(without_older)), ("Linux", &second));
 
     // A pack whose tail did not make it counts as little as one without a head.
     let torn = whole.fork();
     let blocks = u64::from(word(&block(&whole, newer), 136));
     assert!((3..512).contains(&blocks), "{blocks} blocks in a pack");
     put(&torn, newer + blocks - 1, &[0; 4096]);
-    assert_same(
-        ("torn pack", &list_memory(torn)),
-        ("Linux at its time", &first),
-    );
+    assert_same(("torn pack", &list_memory(torn)), ("Linux at its time", &first));
 
     // Two packs of one version, as an interrupted repair leaves them.
     let twins = whole.fork();
@@ -282,9 +219,7 @@ fn either_superblock_and_either_pack_may_be_lost() {
     for at in packs {
         put(&neither, at, &[0; 4096]);
     }
-    let e = mount_device(Arc::new(neither), true)
-        .err()
-        .expect("nothing to mount");
+    let e = mount_device(Arc::new(neither), true).err().expect("nothing to mount");
     assert!(matches!(e, f2fs::MountError::NoCheckpoint { .. }), "{e}");
 }
 
@@ -332,9 +267,7 @@ fn an_android_sparse_image_reads_as_the_image_it_stands_for() {
     write_simg(&image, &simg).expect("a sparse image");
     assert!(simg.metadata().expect("there").len() < image.metadata().expect("there").len());
     assert_same(("ours", &list(&mount_ro(&simg))), ("Linux", &linux));
-    let refused = device::open_image(&simg, Access::ReadWrite)
-        .err()
-        .expect("refused");
+    let refused = device::open_image(&simg, Access::ReadWrite).err().expect("refused");
     assert!(refused.to_string().contains("simg2img"), "{refused}");
 }
 
@@ -347,14 +280,8 @@ fn hashes(fs: &dyn FileSystem, ino: vfs::Ino, path: &str, out: &mut Vec<(String,
     })
     .unwrap_or_else(|e| panic!("{path}: {e}"));
     for (name, kind) in names.into_iter().filter(|(n, _)| n != "." && n != "..") {
-        let below = if path.is_empty() {
-            name.clone()
-        } else {
-            format!("{path}/{name}")
-        };
-        let entry = fs
-            .lookup(ino, name.as_bytes())
-            .unwrap_or_else(|e| panic!("{below}: {e}"));
+        let below = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+        let entry = fs.lookup(ino, name.as_bytes()).unwrap_or_else(|e| panic!("{below}: {e}"));
         match kind {
             FileKind::Directory => hashes(fs, entry.attr.ino, &below, out),
             FileKind::Regular => {
@@ -374,31 +301,19 @@ fn files_that_linux_compressed_read_as_linux_read_them() {
     let image = work.path().join("compressed.img");
     let packed = std::fs::File::open(fixtures.join("compressed.img.zst")).expect("the fixture");
     let mut bytes = Vec::new();
-    ruzstd::decoding::StreamingDecoder::new(packed)
-        .expect("zstd")
-        .read_to_end(&mut bytes)
-        .expect("its image");
+    ruzstd::decoding::StreamingDecoder::new(packed).expect("zstd").read_to_end(&mut bytes).expect("its image");
     std::fs::write(&image, bytes).expect("written");
     let sums = std::fs::read_to_string(fixtures.join("compressed.sha256")).expect("the sums");
-    let expected: Vec<(&str, &str)> = sums
-        .lines()
-        .filter_map(|l| l.split_once("  "))
-        .map(|(sum, path)| (path, sum))
-        .collect();
+    let expected: Vec<(&str, &str)> =
+        sums.lines().filter_map(|l| l.split_once("  ")).map(|(sum, path)| (path, sum)).collect();
     assert!(expected.len() > 50);
     let read_only = mount_ro(&image);
     let volume_rw = FileDevice::open(&image, Access::ReadWrite).map(|_| ());
-    assert!(
-        volume_rw.is_err(),
-        "an image somebody reads is not written to"
-    );
+    assert!(volume_rw.is_err(), "an image somebody reads is not written to");
     let mut found = Vec::new();
     hashes(&*read_only, read_only.root(), "", &mut found);
     for (path, sum) in expected {
-        let ours = found
-            .iter()
-            .find(|(p, _)| p == path)
-            .map(|(_, s)| s.as_str());
+        let ours = found.iter().find(|(p, _)| p == path).map(|(_, s)| s.as_str());
         assert_eq!(ours, Some(sum), "{path}");
     }
 }

@@ -8,12 +8,7 @@ use crate::{BLOCK, DeviceError, Lba, Result};
 pub(crate) fn check_blocks(op: &'static str, at: Lba, blocks: u64, size: u64) -> Result<()> {
     match at.0.checked_add(blocks) {
         Some(end) if end <= size => Ok(()),
-        _ => Err(DeviceError::OutOfRange {
-            op,
-            at,
-            blocks,
-            size,
-        }),
+        _ => Err(DeviceError::OutOfRange { op, at, blocks, size }),
     }
 }
 

@@ -110,25 +110,14 @@ pub enum OpenError {
 
 impl OpenError {
     /// The error for what the system says of opening or changing `path`.
-    pub(crate) fn from_io(
-        path: &Path,
-        access: Access,
-        action: &'static str,
-        source: io::Error,
-    ) -> Self {
+    pub(crate) fn from_io(path: &Path, access: Access, action: &'static str, source: io::Error) -> Self {
         let path = path.to_owned();
         match Errno::from_io_error(&source) {
             Some(Errno::NOENT | Errno::NOTDIR) => Self::NotFound { path },
-            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
-                Self::PermissionDenied { path, access }
-            }
+            Some(Errno::ACCESS | Errno::PERM | Errno::ROFS) => Self::PermissionDenied { path, access },
             Some(Errno::ISDIR) => Self::IsDirectory { path },
             Some(Errno::BUSY) => Self::InUse { path },
-            _ => Self::Io {
-                path,
-                action,
-                source,
-            },
+            _ => Self::Io { path, action, source },
         }
     }
 }
@@ -137,36 +126,24 @@ impl OpenError {
 pub(crate) fn check_kind(path: &Path, meta: &Metadata) -> Result<(), OpenError> {
     let kind = meta.file_type();
     if kind.is_dir() {
-        Err(OpenError::IsDirectory {
-            path: path.to_owned(),
-        })
+        Err(OpenError::IsDirectory { path: path.to_owned() })
     } else if kind.is_file() || kind.is_block_device() {
         Ok(())
     } else {
-        Err(OpenError::NotADisk {
-            path: path.to_owned(),
-        })
+        Err(OpenError::NotADisk { path: path.to_owned() })
     }
 }
 
 /// Claims an open image until `file` is closed: shared for reading, alone for writing.
 pub(crate) fn claim(path: &Path, file: &File, access: Access) -> Result<(), OpenError> {
-    let meta = file
-        .metadata()
-        .map_err(|e| OpenError::from_io(path, access, "stat", e))?;
+    let meta = file.metadata().map_err(|e| OpenError::from_io(path, access, "stat", e))?;
     if let Some(loop_device) = holding_loop(&meta, access) {
-        return Err(OpenError::HeldByLoop {
-            path: path.to_owned(),
-            loop_device,
-        });
+        return Err(OpenError::HeldByLoop { path: path.to_owned(), loop_device });
     }
     if meta.file_type().is_block_device()
         && let Some(at) = mount_point(&meta)
     {
-        return Err(OpenError::Mounted {
-            path: path.to_owned(),
-            at,
-        });
+        return Err(OpenError::Mounted { path: path.to_owned(), at });
     }
     let operation = match access {
         Access::ReadOnly => FlockOperation::NonBlockingLockShared,
@@ -174,20 +151,14 @@ pub(crate) fn claim(path: &Path, file: &File, access: Access) -> Result<(), Open
     };
     match rustix::fs::flock(file, operation) {
         Ok(()) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(OpenError::Locked {
-            path: path.to_owned(),
-            by: lock_holder(&meta),
-        }),
+        Err(Errno::WOULDBLOCK) => Err(OpenError::Locked { path: path.to_owned(), by: lock_holder(&meta) }),
         Err(e) => Err(OpenError::from_io(path, access, "lock", e.into())),
     }
 }
 
 /// True if the kernel will refuse writes to the block device; opening it for writing may still succeed.
 pub(crate) fn is_frozen(meta: &Metadata) -> bool {
-    let (major, minor) = (
-        rustix::fs::major(meta.rdev()),
-        rustix::fs::minor(meta.rdev()),
-    );
+    let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
     fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/ro")).is_ok_and(|s| s.trim() == "1")
 }
 
@@ -222,30 +193,20 @@ fn mount_point(meta: &Metadata) -> Option<String> {
     table.lines().find_map(|line| {
         let mut words = line.split(' ');
         let (source, at) = (words.next()?, words.next()?);
-        let source = fs::metadata(source)
-            .ok()
-            .filter(|_| source.starts_with('/'))?;
-        (source.file_type().is_block_device() && source.rdev() == meta.rdev())
-            .then(|| at.to_owned())
+        let source = fs::metadata(source).ok().filter(|_| source.starts_with('/'))?;
+        (source.file_type().is_block_device() && source.rdev() == meta.rdev()).then(|| at.to_owned())
     })
 }
 
 /// Who holds the lock, from /proc/locks: lines such as `1: FLOCK ADVISORY WRITE 708 00:1a:123 0 EOF`.
 fn lock_holder(meta: &Metadata) -> String {
     let dev = meta.dev();
-    let id = format!(
-        "{:02x}:{:02x}:{}",
-        rustix::fs::major(dev),
-        rustix::fs::minor(dev),
-        meta.ino()
-    );
+    let id = format!("{:02x}:{:02x}:{}", rustix::fs::major(dev), rustix::fs::minor(dev), meta.ino());
     let table = fs::read_to_string("/proc/locks").unwrap_or_default();
     let pid = table.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         match words[..] {
-            [_, "FLOCK", _, _, pid, at, ..] if at == id => {
-                pid.parse::<u32>().ok().filter(|pid| *pid != 0)
-            }
+            [_, "FLOCK", _, _, pid, at, ..] if at == id => pid.parse::<u32>().ok().filter(|pid| *pid != 0),
             _ => None,
         }
     });

@@ -21,10 +21,7 @@ pub struct Time {
 impl Time {
     /// From seconds and any number of nanoseconds, whole seconds among which are carried over.
     pub fn new(secs: i64, nanos: u32) -> Self {
-        Self {
-            secs: secs.saturating_add((nanos / NANOS).into()),
-            nanos: nanos % NANOS,
-        }
+        Self { secs: secs.saturating_add((nanos / NANOS).into()), nanos: nanos % NANOS }
     }
 
     /// This time later by `by`; the last representable second if that is too late.
@@ -37,19 +34,13 @@ impl Time {
 impl From<SystemTime> for Time {
     fn from(at: SystemTime) -> Self {
         match at.duration_since(SystemTime::UNIX_EPOCH) {
-            Ok(after) => Self {
-                secs: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
-                nanos: after.subsec_nanos(),
-            },
+            Ok(after) => Self { secs: i64::try_from(after.as_secs()).unwrap_or(i64::MAX), nanos: after.subsec_nanos() },
             Err(before) => {
                 let before = before.duration();
                 let secs = -i64::try_from(before.as_secs()).unwrap_or(i64::MAX);
                 match before.subsec_nanos() {
                     0 => Self { secs, nanos: 0 },
-                    n => Self {
-                        secs: secs.saturating_sub(1),
-                        nanos: NANOS - n,
-                    },
+                    n => Self { secs: secs.saturating_sub(1), nanos: NANOS - n },
                 }
             }
         }
@@ -83,9 +74,7 @@ impl RealClock {
     /// A clock whose monotonic time is zero now.
     #[allow(clippy::disallowed_methods)] // The one place that may read the host's clock.
     pub fn new() -> Self {
-        Self {
-            start: Instant::now(),
-        }
+        Self { start: Instant::now() }
     }
 }
 
@@ -115,9 +104,7 @@ pub struct VirtualClock {
 impl VirtualClock {
     /// Shows `now`; monotonic time is zero.
     pub fn new(now: Time) -> Self {
-        Self {
-            state: Mutex::new((now, Duration::ZERO)),
-        }
+        Self { state: Mutex::new((now, Duration::ZERO)) }
     }
 
     /// Moves both times forward.
@@ -150,42 +137,18 @@ mod tests {
     #[test]
     fn a_virtual_clock_moves_only_when_told() {
         let clock = VirtualClock::new(Time::new(100, 900_000_000));
-        assert_eq!(
-            clock.now(),
-            Time {
-                secs: 100,
-                nanos: 900_000_000
-            }
-        );
+        assert_eq!(clock.now(), Time { secs: 100, nanos: 900_000_000 });
         clock.advance(Duration::from_millis(200));
-        assert_eq!(
-            clock.now(),
-            Time {
-                secs: 101,
-                nanos: 100_000_000
-            }
-        );
+        assert_eq!(clock.now(), Time { secs: 101, nanos: 100_000_000 });
         clock.set(Time::new(5, 0));
-        assert_eq!(
-            (clock.now(), clock.monotonic()),
-            (Time::new(5, 0), Duration::from_millis(200))
-        );
+        assert_eq!((clock.now(), clock.monotonic()), (Time::new(5, 0), Duration::from_millis(200)));
     }
 
     #[test]
     fn times_before_1970_round_down() {
         let at = SystemTime::UNIX_EPOCH - Duration::from_millis(1);
-        assert_eq!(
-            Time::from(at),
-            Time {
-                secs: -1,
-                nanos: 999_000_000
-            }
-        );
-        assert_eq!(
-            Time::from(SystemTime::UNIX_EPOCH - Duration::from_secs(2)),
-            Time { secs: -2, nanos: 0 }
-        );
+        assert_eq!(Time::from(at), Time { secs: -1, nanos: 999_000_000 });
+        assert_eq!(Time::from(SystemTime::UNIX_EPOCH - Duration::from_secs(2)), Time { secs: -2, nanos: 0 });
     }
 
     #[test]

@@ -63,16 +63,12 @@ pub struct CountSnapshot {
 impl CountSnapshot {
     /// The sum over all causes.
     pub fn total(&self) -> Counts {
-        self.by_cause
-            .iter()
-            .fold(Counts::default(), |sum, c| sum + *c)
+        self.by_cause.iter().fold(Counts::default(), |sum, c| sum + *c)
     }
 
     /// The causes that did anything, in order.
     pub fn causes(&self) -> impl Iterator<Item = (u8, Counts)> + '_ {
-        (0..=u8::MAX)
-            .zip(self.by_cause.iter().copied())
-            .filter(|(_, c)| *c != Counts::default())
+        (0..=u8::MAX).zip(self.by_cause.iter().copied()).filter(|(_, c)| *c != Counts::default())
     }
 }
 
@@ -86,14 +82,7 @@ impl Index<u8> for CountSnapshot {
 impl Sub for &CountSnapshot {
     type Output = CountSnapshot;
     fn sub(self, o: Self) -> CountSnapshot {
-        CountSnapshot {
-            by_cause: self
-                .by_cause
-                .iter()
-                .zip(&o.by_cause)
-                .map(|(a, b)| *a - *b)
-                .collect(),
-        }
+        CountSnapshot { by_cause: self.by_cause.iter().zip(&o.by_cause).map(|(a, b)| *a - *b).collect() }
     }
 }
 
@@ -119,10 +108,7 @@ pub struct Counting<D> {
 impl<D> Counting<D> {
     /// Counts what goes through to `inner`.
     pub fn new(inner: D) -> Self {
-        Self {
-            inner,
-            slots: (0..=u8::MAX).map(|_| Slot::default()).collect(),
-        }
+        Self { inner, slots: (0..=u8::MAX).map(|_| Slot::default()).collect() }
     }
 
     /// The device below.
@@ -146,9 +132,7 @@ impl<D> Counting<D> {
             discards: s.discards.load(Relaxed),
             blocks_discarded: s.blocks_discarded.load(Relaxed),
         };
-        CountSnapshot {
-            by_cause: self.slots.iter().map(read).collect(),
-        }
+        CountSnapshot { by_cause: self.slots.iter().map(read).collect() }
     }
 
     fn slot(&self, tag: Tag) -> &Slot {
@@ -169,8 +153,7 @@ impl<D: BlockDevice> BlockDevice for Counting<D> {
         self.inner.read(at, buf, tag)?;
         let slot = self.slot(tag);
         slot.reads.fetch_add(1, Relaxed);
-        slot.blocks_read
-            .fetch_add((buf.len() / BLOCK) as u64, Relaxed);
+        slot.blocks_read.fetch_add((buf.len() / BLOCK) as u64, Relaxed);
         Ok(())
     }
 
@@ -178,8 +161,7 @@ impl<D: BlockDevice> BlockDevice for Counting<D> {
         self.inner.write(at, data, tag)?;
         let slot = self.slot(tag);
         slot.writes.fetch_add(1, Relaxed);
-        slot.blocks_written
-            .fetch_add((data.len() / BLOCK) as u64, Relaxed);
+        slot.blocks_written.fetch_add((data.len() / BLOCK) as u64, Relaxed);
         Ok(())
     }
 
@@ -187,10 +169,7 @@ impl<D: BlockDevice> BlockDevice for Counting<D> {
         self.inner.write_gather(at, parts, tag)?;
         let slot = self.slot(tag);
         slot.writes.fetch_add(1, Relaxed);
-        slot.blocks_written.fetch_add(
-            parts.iter().map(|p| (p.len() / BLOCK) as u64).sum(),
-            Relaxed,
-        );
+        slot.blocks_written.fetch_add(parts.iter().map(|p| (p.len() / BLOCK) as u64).sum(), Relaxed);
         Ok(())
     }
 

@@ -83,11 +83,7 @@ pub struct Faulty<D> {
 }
 
 fn failed(op: Op, at: Lba) -> DeviceError {
-    DeviceError::Io {
-        op: op.name(),
-        at,
-        source: Errno::IO.into(),
-    }
+    DeviceError::Io { op: op.name(), at, source: Errno::IO.into() }
 }
 
 fn flip(bytes: &mut [u8], bit: u64) {
@@ -101,11 +97,7 @@ fn flip(bytes: &mut [u8], bit: u64) {
 impl<D: BlockDevice> Faulty<D> {
     /// Without any fault yet.
     pub fn new(inner: D) -> Self {
-        Self {
-            inner,
-            faults: RwLock::default(),
-            counts: Default::default(),
-        }
+        Self { inner, faults: RwLock::default(), counts: Default::default() }
     }
 
     /// Adds a fault.
@@ -137,11 +129,7 @@ impl<D: BlockDevice> Faulty<D> {
     fn count(&self, op: Op, at: Lba) -> Result<u64> {
         let number = self.counts[op as usize].fetch_add(1, Relaxed) + 1;
         let fails = |f: &Fault| matches!(f, Fault::Nth { op: o, requests } if *o == op && requests.contains(&number));
-        if self.faults.read().iter().any(fails) {
-            Err(failed(op, at))
-        } else {
-            Ok(number)
-        }
+        if self.faults.read().iter().any(fails) { Err(failed(op, at)) } else { Ok(number) }
     }
 
     /// The first bad block in the range.
@@ -201,8 +189,7 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
         let number = self.count(Op::Write, at)?;
         if let Some(bad) = self.bad_place(Op::Write, at, blocks) {
             let stored = bad - at.0;
-            self.inner
-                .write(at, &parts.concat()[..stored as usize * BLOCK], tag)?;
+            self.inner.write(at, &parts.concat()[..stored as usize * BLOCK], tag)?;
             self.rewritten(at, stored);
             return Err(failed(Op::Write, Lba(bad)));
         }
@@ -215,11 +202,7 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
             }
         }
         if dropped {
-            return if self.read_only() {
-                Err(DeviceError::ReadOnly { op: "write" })
-            } else {
-                Ok(())
-            };
+            return if self.read_only() { Err(DeviceError::ReadOnly { op: "write" }) } else { Ok(()) };
         }
         if flips.is_empty() {
             self.inner.write_gather(at, parts, tag)?;

@@ -73,22 +73,11 @@ impl FileDevice {
         check_kind(path, &meta)?;
         let write = access == Access::ReadWrite;
         if write && meta.file_type().is_block_device() && is_frozen(&meta) {
-            return Err(OpenError::PermissionDenied {
-                path: path.to_owned(),
-                access,
-            });
+            return Err(OpenError::PermissionDenied { path: path.to_owned(), access });
         }
         // Exclusive opening of a block device keeps mounts of other namespaces and swap away.
-        let exclusive = if write && meta.file_type().is_block_device() {
-            OFlags::EXCL
-        } else {
-            OFlags::empty()
-        };
-        let opened = OpenOptions::new()
-            .read(true)
-            .write(write)
-            .custom_flags(exclusive.bits().cast_signed())
-            .open(path);
+        let exclusive = if write && meta.file_type().is_block_device() { OFlags::EXCL } else { OFlags::empty() };
+        let opened = OpenOptions::new().read(true).write(write).custom_flags(exclusive.bits().cast_signed()).open(path);
         let mut file = match opened {
             Ok(file) => file,
             // Busy: a reader's handle still tells who has it, the kernel only that someone has.
@@ -101,9 +90,7 @@ impl FileDevice {
             Err(e) => return Err(failed("open", e)),
         };
         claim(path, &file, access)?;
-        let bytes = file
-            .seek(SeekFrom::End(0))
-            .map_err(|e| failed("find the size", e))?;
+        let bytes = file.seek(SeekFrom::End(0)).map_err(|e| failed("find the size", e))?;
         Self::of(file, path, bytes, access)
     }
 
@@ -115,17 +102,12 @@ impl FileDevice {
         let access = Access::ReadWrite;
         let failed = |action, e| OpenError::from_io(path, access, action, e);
         if bytes < BLOCK as u64 {
-            return Err(OpenError::TooSmall {
-                path: path.to_owned(),
-                bytes,
-            });
+            return Err(OpenError::TooSmall { path: path.to_owned(), bytes });
         }
         if let Ok(meta) = fs::metadata(path) {
             check_kind(path, &meta)?;
             if !meta.is_file() {
-                return Err(OpenError::NotADisk {
-                    path: path.to_owned(),
-                });
+                return Err(OpenError::NotADisk { path: path.to_owned() });
             }
         }
         // Emptied only after it is claimed.
@@ -138,23 +120,14 @@ impl FileDevice {
             .map_err(|e| failed("create", e))?;
         claim(path, &file, access)?;
         file.set_len(0).map_err(|e| failed("empty", e))?;
-        file.set_len(bytes - bytes % BLOCK as u64)
-            .map_err(|e| failed("set the size", e))?;
+        file.set_len(bytes - bytes % BLOCK as u64).map_err(|e| failed("set the size", e))?;
         Self::of(file, path, bytes, access)
     }
 
-    fn of(
-        file: File,
-        path: &Path,
-        bytes: u64,
-        access: Access,
-    ) -> std::result::Result<Self, OpenError> {
+    fn of(file: File, path: &Path, bytes: u64, access: Access) -> std::result::Result<Self, OpenError> {
         let blocks = bytes / BLOCK as u64;
         if blocks == 0 {
-            return Err(OpenError::TooSmall {
-                path: path.to_owned(),
-                bytes,
-            });
+            return Err(OpenError::TooSmall { path: path.to_owned(), bytes });
         }
         Ok(Self {
             file,
@@ -223,24 +196,17 @@ impl BlockDevice for FileDevice {
         let blocks = check("read", at, buf.len(), self.blocks)?;
         if self.read_only() {
             // Nobody writes.
-            return self
-                .file
-                .read_exact_at(buf, offset(at))
-                .map_err(io_error("read", at));
+            return self.file.read_exact_at(buf, offset(at)).map_err(io_error("read", at));
         }
         let _guard = self.stripes.shared(at, blocks);
-        self.file
-            .read_exact_at(buf, offset(at))
-            .map_err(io_error("read", at))
+        self.file.read_exact_at(buf, offset(at)).map_err(io_error("read", at))
     }
 
     fn write(&self, at: Lba, data: &[u8], _: Tag) -> Result<()> {
         self.writable("write")?;
         let blocks = check("write", at, data.len(), self.blocks)?;
         let _guard = self.stripes.alone(at, blocks);
-        self.file
-            .write_all_at(data, offset(at))
-            .map_err(io_error("write", at))
+        self.file.write_all_at(data, offset(at)).map_err(io_error("write", at))
     }
 
     fn write_gather(&self, at: Lba, parts: &[&[u8]], _: Tag) -> Result<()> {
@@ -253,21 +219,12 @@ impl BlockDevice for FileDevice {
     fn flush(&self, _: Tag) -> Result<()> {
         self.writable("flush")?;
         if self.flush_failed.load(Relaxed) {
-            let source =
-                io::Error::other("an earlier flush failed; what was written before it may be lost");
-            return Err(DeviceError::Io {
-                op: "flush",
-                at: Lba(0),
-                source,
-            });
+            let source = io::Error::other("an earlier flush failed; what was written before it may be lost");
+            return Err(DeviceError::Io { op: "flush", at: Lba(0), source });
         }
         self.file.sync_data().map_err(|source| {
             self.flush_failed.store(true, Relaxed);
-            DeviceError::Io {
-                op: "flush",
-                at: Lba(0),
-                source,
-            }
+            DeviceError::Io { op: "flush", at: Lba(0), source }
         })
     }
 
@@ -286,11 +243,7 @@ impl BlockDevice for FileDevice {
                 self.no_holes.store(true, Relaxed);
                 Ok(())
             }
-            Err(e) => Err(DeviceError::Io {
-                op: "discard",
-                at,
-                source: e.into(),
-            }),
+            Err(e) => Err(DeviceError::Io { op: "discard", at, source: e.into() }),
         }
     }
 }

@@ -42,14 +42,8 @@ pub enum Loss {
 
 impl Loss {
     /// The choices that need no number.
-    pub const PLAIN: [Self; 6] = [
-        Self::AllKept,
-        Self::AllLost,
-        Self::OnlyLastKept,
-        Self::AllButLast,
-        Self::AllButFirst,
-        Self::Reversed,
-    ];
+    pub const PLAIN: [Self; 6] =
+        [Self::AllKept, Self::AllLost, Self::OnlyLastKept, Self::AllButLast, Self::AllButFirst, Self::Reversed];
 
     fn name(self) -> (&'static str, Option<u64>) {
         match self {
@@ -109,12 +103,7 @@ pub(crate) enum Request {
 
 /// The image that `loss` leaves of `durable` and the requests `since`; `dropped` blocks of
 /// `durable` were discarded before.
-pub(crate) fn compose(
-    durable: &Memory,
-    dropped: &BTreeSet<u64>,
-    since: &[Request],
-    loss: Loss,
-) -> Memory {
+pub(crate) fn compose(durable: &Memory, dropped: &BTreeSet<u64>, since: &[Request], loss: Loss) -> Memory {
     let image = Image(durable.fork());
     if let Loss::Random(seed) = loss {
         image.at_random(dropped, since, &mut Rng::new(seed));
@@ -199,9 +188,7 @@ impl Image {
         }
         for request in order {
             match request {
-                Request::Write { at, data } if rng.chance(torn, 8) => {
-                    self.tear_at_random(*at, data, rng)
-                }
+                Request::Write { at, data } if rng.chance(torn, 8) => self.tear_at_random(*at, data, rng),
                 Request::Discard { at, blocks } if rng.chance(torn, 8) => {
                     for (start, len) in self.0.allocated_runs(*at, *blocks) {
                         for block in (start..start + len).filter(|_| rng.chance(1, 2)) {
@@ -224,9 +211,7 @@ impl Image {
             2 => self.tear(at, data, |_| rng.chance(1, 2)),
             _ => {
                 let blocks: Vec<bool> = (0..data.len() / BLOCK).map(|_| rng.chance(1, 2)).collect();
-                self.tear(at, data, |i| {
-                    blocks.get(i / SECTORS).copied().unwrap_or(false)
-                });
+                self.tear(at, data, |i| blocks.get(i / SECTORS).copied().unwrap_or(false));
             }
         }
     }

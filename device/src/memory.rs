@@ -76,16 +76,9 @@ impl Memory {
     /// # Panics
     /// If `blocks` is over 2^36 (256 TiB).
     pub fn new(blocks: u64) -> Self {
-        assert!(
-            blocks <= MAX_BLOCKS,
-            "a memory device of {blocks} blocks: at most {MAX_BLOCKS}"
-        );
+        assert!(blocks <= MAX_BLOCKS, "a memory device of {blocks} blocks: at most {MAX_BLOCKS}");
         let middles = blocks.div_ceil(CHUNK_BLOCKS * FANOUT as u64) as usize;
-        Self {
-            blocks,
-            root: (0..middles).map(|_| OnceLock::new()).collect(),
-            allocated: AtomicU64::new(0),
-        }
+        Self { blocks, root: (0..middles).map(|_| OnceLock::new()).collect(), allocated: AtomicU64::new(0) }
     }
 
     /// The leaf of a chunk if its middle table exists.
@@ -95,8 +88,7 @@ impl Memory {
 
     /// The leaf of a chunk that is on the device, its middle table made if need be.
     fn leaf(&self, chunk: usize) -> &Leaf {
-        let middle = self.root[chunk / FANOUT]
-            .get_or_init(|| (0..FANOUT).map(|_| Leaf::new(None)).collect());
+        let middle = self.root[chunk / FANOUT].get_or_init(|| (0..FANOUT).map(|_| Leaf::new(None)).collect());
         &middle[chunk % FANOUT]
     }
 
@@ -108,9 +100,7 @@ impl Memory {
             let mut slot = self.leaf(chunk).write();
             match slot.as_mut() {
                 // A whole chunk that a fork shares is replaced; copying it first would be for nothing.
-                Some(shared) if len == CHUNK && Arc::strong_count(shared) > 1 => {
-                    *shared = Arc::from(head)
-                }
+                Some(shared) if len == CHUNK && Arc::strong_count(shared) > 1 => *shared = Arc::from(head),
                 Some(bytes) => Arc::make_mut(bytes)[from..from + len].copy_from_slice(head),
                 None => {
                     *slot = Some(if len == CHUNK {
@@ -139,12 +129,8 @@ impl Memory {
         let mut allocated = 0;
         for (from, to) in self.root.iter().zip(&copy.root) {
             let Some(middle) = from.get() else { continue };
-            let leaves: Middle = middle
-                .iter()
-                .map(|leaf| Leaf::new(leaf.read().clone()))
-                .collect();
-            allocated +=
-                leaves.iter().filter(|leaf| leaf.read().is_some()).count() as u64 * CHUNK as u64;
+            let leaves: Middle = middle.iter().map(|leaf| Leaf::new(leaf.read().clone())).collect();
+            allocated += leaves.iter().filter(|leaf| leaf.read().is_some()).count() as u64 * CHUNK as u64;
             // The cell is new and unshared, so it is empty.
             let _ = to.set(leaves);
         }
@@ -176,9 +162,7 @@ impl Memory {
             for i in 0..CHUNK_BLOCKS as usize {
                 if bytes(&a, i) != bytes(&b, i) {
                     let at = chunk as u64 * CHUNK_BLOCKS + i as u64;
-                    return (at < self.blocks.min(other.blocks))
-                        .then_some(Lba(at))
-                        .or(self.end_of_shorter(other));
+                    return (at < self.blocks.min(other.blocks)).then_some(Lba(at)).or(self.end_of_shorter(other));
                 }
             }
         }
@@ -196,11 +180,7 @@ impl Memory {
         let mut here = at.0;
         while here < end {
             let chunk = (here / CHUNK_BLOCKS) as usize;
-            let next = if self
-                .root
-                .get(chunk / FANOUT)
-                .is_some_and(|m| m.get().is_some())
-            {
+            let next = if self.root.get(chunk / FANOUT).is_some_and(|m| m.get().is_some()) {
                 let next = ((chunk as u64 + 1) * CHUNK_BLOCKS).min(end);
                 if self.peek(chunk).is_some_and(|leaf| leaf.read().is_some()) {
                     runs.push((here, next - here));
@@ -219,10 +199,7 @@ impl Memory {
         let file = File::open(path)?;
         let blocks = file.metadata()?.len() / BLOCK as u64;
         if blocks > MAX_BLOCKS {
-            return Err(io::Error::new(
-                io::ErrorKind::FileTooLarge,
-                "image over 256 TiB",
-            ));
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "image over 256 TiB"));
         }
         let memory = Self::new(blocks);
         let end = blocks * BLOCK as u64;
@@ -238,9 +215,7 @@ impl Memory {
                 Err(e) => return Err(e.into()),
             };
             at = data - data % CHUNK as u64;
-            let hole = rustix::fs::seek(&file, SeekFrom::Hole(data))
-                .unwrap_or(end)
-                .min(end);
+            let hole = rustix::fs::seek(&file, SeekFrom::Hole(data)).unwrap_or(end).min(end);
             while at < hole {
                 let len = (CHUNK as u64).min(end - at) as usize;
                 let bytes = &mut buf[..len];
@@ -260,10 +235,7 @@ impl Memory {
         let file = File::create(path)?;
         file.set_len(self.blocks * BLOCK as u64)?;
         for (at, blocks) in self.allocated_runs(Lba(0), self.blocks) {
-            let Some(bytes) = self
-                .peek((at / CHUNK_BLOCKS) as usize)
-                .and_then(|l| l.read().clone())
-            else {
+            let Some(bytes) = self.peek((at / CHUNK_BLOCKS) as usize).and_then(|l| l.read().clone()) else {
                 continue;
             };
             for (i, block) in bytes.chunks_exact(BLOCK).take(blocks as usize).enumerate() {
@@ -296,12 +268,7 @@ impl BlockDevice for Memory {
         for Piece { chunk, from, len } in pieces(at, rest.len()) {
             let (head, tail) = rest.split_at_mut(len);
             rest = tail;
-            match self
-                .peek(chunk)
-                .map(|leaf| leaf.read())
-                .as_ref()
-                .and_then(|slot| slot.as_ref())
-            {
+            match self.peek(chunk).map(|leaf| leaf.read()).as_ref().and_then(|slot| slot.as_ref()) {
                 Some(bytes) => head.copy_from_slice(&bytes[from..from + len]),
                 None => head.fill(0),
             }

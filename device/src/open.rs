@@ -11,19 +11,14 @@ use crate::{Access, BlockDevice, FileDevice, OpenError, SparseImage};
 
 /// Opens an image whatever it is: a plain file, a block device, or an Android sparse image (which
 /// can only be read: read-write access is [`OpenError::SparseReadOnly`]).
-pub fn open_image(
-    path: impl AsRef<Path>,
-    access: Access,
-) -> Result<Arc<dyn BlockDevice>, OpenError> {
+pub fn open_image(path: impl AsRef<Path>, access: Access) -> Result<Arc<dyn BlockDevice>, OpenError> {
     let path = path.as_ref();
     if !is_sparse(path, access)? {
         return Ok(Arc::new(FileDevice::open(path, access)?));
     }
     match access {
         Access::ReadOnly => Ok(Arc::new(SparseImage::open(path)?)),
-        Access::ReadWrite => Err(OpenError::SparseReadOnly {
-            path: path.to_owned(),
-        }),
+        Access::ReadWrite => Err(OpenError::SparseReadOnly { path: path.to_owned() }),
     }
 }
 
@@ -37,7 +32,6 @@ fn is_sparse(path: &Path, access: Access) -> Result<bool, OpenError> {
     }
     let file = File::open(path).map_err(|e| failed("open", e))?;
     let mut magic = [0; 4];
-    file.read_exact_at(&mut magic, 0)
-        .map_err(|e| failed("read the first bytes", e))?;
+    file.read_exact_at(&mut magic, 0).map_err(|e| failed("read the first bytes", e))?;
     Ok(u32::from_le_bytes(magic) == MAGIC)
 }

@@ -29,11 +29,7 @@ pub struct Overlay<D> {
 impl<D: BlockDevice> Overlay<D> {
     /// An overlay that holds nothing yet.
     pub fn new(below: D) -> Self {
-        Self {
-            below,
-            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
-            held: AtomicU64::new(0),
-        }
+        Self { below, shards: (0..SHARDS).map(|_| RwLock::default()).collect(), held: AtomicU64::new(0) }
     }
 
     /// The device below.
@@ -53,11 +49,8 @@ impl<D: BlockDevice> Overlay<D> {
 
     /// The blocks written here, in order.
     pub fn held(&self) -> Vec<Lba> {
-        let mut all: Vec<Lba> = self
-            .shards
-            .iter()
-            .flat_map(|s| s.read().keys().map(|k| Lba(*k)).collect::<Vec<_>>())
-            .collect();
+        let mut all: Vec<Lba> =
+            self.shards.iter().flat_map(|s| s.read().keys().map(|k| Lba(*k)).collect::<Vec<_>>()).collect();
         all.sort_unstable();
         all
     }

@@ -99,10 +99,7 @@ mod tests {
     fn a_seed_gives_the_same_numbers_forever() {
         // splitmix64 of 0 fills the state with the published e220a8397b1dcdaf, 6e789e6aa1b965f4,
         // 06c45d188009454f, f88bb8a8724c81ec; the first output is rotl(s1 * 5, 7) * 9.
-        let first = 0x6e78_9e6a_a1b9_65f4_u64
-            .wrapping_mul(5)
-            .rotate_left(7)
-            .wrapping_mul(9);
+        let first = 0x6e78_9e6a_a1b9_65f4_u64.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
         assert_eq!(Rng::new(0).next_u64(), first);
         let mut rng = Rng::new(7);
         let numbers: Vec<u64> = (0..4).map(|_| rng.below(1000)).collect();

@@ -142,17 +142,11 @@ pub struct SparseImage {
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
-    bytes
-        .get(at..at + 2)
-        .and_then(|b| b.try_into().ok())
-        .map_or(0, u16::from_le_bytes)
+    bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_le_bytes)
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes
-        .get(at..at + 4)
-        .and_then(|b| b.try_into().ok())
-        .map_or(0, u32::from_le_bytes)
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
 /// Reads `N` bytes that belong to `what`.
@@ -165,9 +159,7 @@ fn bytes_at<const N: usize>(
     let mut bytes = [0; N];
     match file.read_exact_at(&mut bytes, at) {
         Ok(()) => Ok(bytes),
-        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
-            Err(SparseError::Truncated { what, end })
-        }
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Err(SparseError::Truncated { what, end }),
         Err(source) => Err(SparseError::Io { at, source }),
     }
 }
@@ -182,11 +174,7 @@ struct Table {
 impl Table {
     fn push(&mut self, start: u64, content: Content) {
         // Neighbours of the same filling are one run.
-        if self
-            .runs
-            .last()
-            .is_none_or(|last| last.content != content || matches!(content, Content::Raw(_)))
-        {
+        if self.runs.last().is_none_or(|last| last.content != content || matches!(content, Content::Raw(_))) {
             self.runs.push(Run { start, content });
         }
     }
@@ -198,30 +186,18 @@ impl SparseImage {
         let path = path.as_ref();
         let access = Access::ReadOnly;
         let failed = |action, e| OpenError::from_io(path, access, action, e);
-        check_kind(
-            path,
-            &std::fs::metadata(path).map_err(|e| failed("stat", e))?,
-        )?;
+        check_kind(path, &std::fs::metadata(path).map_err(|e| failed("stat", e))?)?;
         let file = File::open(path).map_err(|e| failed("open", e))?;
         claim(path, &file, access)?;
-        let image = Self::parse(file).map_err(|source| OpenError::Sparse {
-            path: path.to_owned(),
-            source,
-        })?;
+        let image = Self::parse(file).map_err(|source| OpenError::Sparse { path: path.to_owned(), source })?;
         if image.blocks() == 0 {
-            return Err(OpenError::TooSmall {
-                path: path.to_owned(),
-                bytes: image.size,
-            });
+            return Err(OpenError::TooSmall { path: path.to_owned(), bytes: image.size });
         }
         Ok(image)
     }
 
     fn parse(file: File) -> std::result::Result<Self, SparseError> {
-        let end = file
-            .metadata()
-            .map_err(|source| SparseError::Io { at: 0, source })?
-            .len();
+        let end = file.metadata().map_err(|source| SparseError::Io { at: 0, source })?.len();
         let header: [u8; HEADER as usize] = bytes_at(&file, 0, end, "the header")?;
         let magic = u32_at(&header, 0);
         if magic != MAGIC {
@@ -231,13 +207,7 @@ impl SparseImage {
         if major != 1 {
             return Err(SparseError::Version { major });
         }
-        let refuse = |field, value: u64, wanted| {
-            Err(SparseError::Header {
-                field,
-                value,
-                wanted,
-            })
-        };
+        let refuse = |field, value: u64, wanted| Err(SparseError::Header { field, value, wanted });
         let (header_size, chunk_header) = (u16_at(&header, 8), u16_at(&header, 10));
         if header_size < HEADER {
             return refuse("header size", header_size.into(), "28 or more");
@@ -256,30 +226,13 @@ impl SparseImage {
         let (block, mut at, mut done) = (u64::from(block), u64::from(header_size), 0u64);
         let mut table = Table::default();
         for chunk in 0..chunks {
-            done += read_chunk(
-                &file,
-                end,
-                &mut at,
-                chunk_header,
-                block,
-                done,
-                chunk,
-                &mut table,
-            )?;
+            done += read_chunk(&file, end, &mut at, chunk_header, block, done, chunk, &mut table)?;
             if done > blocks.into() {
-                return Err(SparseError::BlockCount {
-                    chunk,
-                    found: done,
-                    wanted: blocks,
-                });
+                return Err(SparseError::BlockCount { chunk, found: done, wanted: blocks });
             }
         }
         if done != u64::from(blocks) {
-            return Err(SparseError::BlockCount {
-                chunk: chunks,
-                found: done,
-                wanted: blocks,
-            });
+            return Err(SparseError::BlockCount { chunk: chunks, found: done, wanted: blocks });
         }
         // Both factors are below 2^32.
         let size = done * block;
@@ -287,12 +240,7 @@ impl SparseImage {
         if checksum != 0 {
             table.checksums.push((size, checksum));
         }
-        Ok(Self {
-            file,
-            runs: table.runs,
-            checksums: table.checksums,
-            size,
-        })
+        Ok(Self { file, runs: table.runs, checksums: table.checksums, size })
     }
 
     /// Reads everything and compares with the checksums recorded in the file, if any.
@@ -303,18 +251,13 @@ impl SparseImage {
         for &(bytes, recorded) in &self.checksums {
             while at < bytes {
                 let len = (bytes - at).min(buf.len() as u64) as usize;
-                self.fill(at, &mut buf[..len])
-                    .map_err(|source| SparseError::Io { at, source })?;
+                self.fill(at, &mut buf[..len]).map_err(|source| SparseError::Io { at, source })?;
                 crc.update(&buf[..len]);
                 at += len as u64;
             }
             let found = crc.clone().finalize();
             if found != recorded {
-                return Err(SparseError::Checksum {
-                    bytes,
-                    found,
-                    recorded,
-                });
+                return Err(SparseError::Checksum { bytes, found, recorded });
             }
         }
         Ok(())
@@ -322,10 +265,7 @@ impl SparseImage {
 
     /// Fills `buf` with the expanded image from byte `at`, both inside it.
     fn fill(&self, mut at: u64, mut buf: &mut [u8]) -> io::Result<()> {
-        let mut index = self
-            .runs
-            .partition_point(|run| run.start <= at)
-            .saturating_sub(1);
+        let mut index = self.runs.partition_point(|run| run.start <= at).saturating_sub(1);
         while !buf.is_empty() {
             let Some(run) = self.runs.get(index) else {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -339,8 +279,7 @@ impl SparseImage {
                 Content::Raw(from) => self.file.read_exact_at(here, from + inside)?,
                 Content::Fill(word) => {
                     // Runs start at multiples of 4, and so do requests.
-                    here.chunks_mut(4)
-                        .for_each(|b| b.copy_from_slice(&word[..b.len()]));
+                    here.chunks_mut(4).for_each(|b| b.copy_from_slice(&word[..b.len()]));
                 }
             }
             buf = rest;
@@ -364,11 +303,7 @@ fn read_chunk(
 ) -> std::result::Result<u64, SparseError> {
     let here = *at;
     let header: [u8; CHUNK_HEADER as usize] = bytes_at(file, here, end, "a chunk")?;
-    let (kind, blocks, found) = (
-        u16_at(&header, 0),
-        u64::from(u32_at(&header, 4)),
-        u64::from(u32_at(&header, 8)),
-    );
+    let (kind, blocks, found) = (u16_at(&header, 0), u64::from(u32_at(&header, 4)), u64::from(u32_at(&header, 8)));
     let data = here + u64::from(chunk_header);
     let (start, bytes) = (done * block, blocks * block);
     let payload = match kind {
@@ -376,27 +311,15 @@ fn read_chunk(
         FILL | CRC32 => 4,
         DONT_CARE => 0,
         _ => {
-            return Err(SparseError::ChunkType {
-                chunk,
-                at: here,
-                kind,
-            });
+            return Err(SparseError::ChunkType { chunk, at: here, kind });
         }
     };
     let needed = payload.saturating_add(chunk_header.into());
     if found != needed {
-        return Err(SparseError::ChunkSize {
-            chunk,
-            at: here,
-            found,
-            needed,
-        });
+        return Err(SparseError::ChunkSize { chunk, at: here, found, needed });
     }
     if data.checked_add(payload).is_none_or(|after| after > end) {
-        return Err(SparseError::Truncated {
-            what: "a chunk",
-            end,
-        });
+        return Err(SparseError::Truncated { what: "a chunk", end });
     }
     *at = data + payload;
     match kind {
@@ -424,12 +347,7 @@ impl BlockDevice for SparseImage {
 
     fn read(&self, at: Lba, buf: &mut [u8], _: Tag) -> Result<()> {
         check("read", at, buf.len(), self.blocks())?;
-        self.fill(at.0 * BLOCK as u64, buf)
-            .map_err(|source| DeviceError::Io {
-                op: "read",
-                at,
-                source,
-            })
+        self.fill(at.0 * BLOCK as u64, buf).map_err(|source| DeviceError::Io { op: "read", at, source })
     }
 
     fn write(&self, _: Lba, _: &[u8], _: Tag) -> Result<()> {

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use device::{
-    BLOCK, BlockDevice, Counting, DeviceError, Faulty, FileDevice, Lba, Memory, Overlay, PowerCut,
-    Tag,
-};
+use device::{BLOCK, BlockDevice, Counting, DeviceError, Faulty, FileDevice, Lba, Memory, Overlay, PowerCut, Tag};
 use proptest::prelude::*;
 
 /// More than one memory chunk and not a multiple of it.
@@ -40,9 +37,7 @@ fn pattern(block: u64, stamp: u8) -> Vec<u8> {
     if stamp == 0 {
         return vec![0; BLOCK];
     }
-    (0..BLOCK)
-        .map(|i| stamp ^ (block as u8).wrapping_mul(31) ^ (i / 512) as u8)
-        .collect()
+    (0..BLOCK).map(|i| stamp ^ (block as u8).wrapping_mul(31) ^ (i / 512) as u8).collect()
 }
 
 /// The stamps a block may show: one if written, all it ever held and zeroes if discarded.
@@ -78,10 +73,7 @@ fn data(at: u64, blocks: u64, stamp: u8) -> Vec<u8> {
 }
 
 fn agrees(result: &device::Result<()>, fits: bool) -> bool {
-    matches!(
-        (result, fits),
-        (Ok(()), true) | (Err(DeviceError::OutOfRange { .. }), false)
-    )
+    matches!((result, fits), (Ok(()), true) | (Err(DeviceError::OutOfRange { .. }), false))
 }
 
 fn keeps_the_contract(device: &impl BlockDevice, steps: &[Step]) -> Result<(), TestCaseError> {
@@ -93,31 +85,16 @@ fn keeps_the_contract(device: &impl BlockDevice, steps: &[Step]) -> Result<(), T
             Step::Read { at, blocks } => {
                 let mut buf = vec![0xEE; *blocks as usize * BLOCK];
                 let result = device.read(Lba(*at), &mut buf, TAG);
-                prop_assert!(
-                    agrees(&result, model.fits(*at, *blocks)),
-                    "{:?}: {:?}",
-                    step,
-                    result
-                );
+                prop_assert!(agrees(&result, model.fits(*at, *blocks)), "{:?}: {:?}", step, result);
                 if result.is_ok() {
                     for (block, bytes) in (*at..).zip(buf.chunks(BLOCK)) {
-                        prop_assert!(
-                            model.allows(block, bytes),
-                            "{:?}: block {} is wrong",
-                            step,
-                            block
-                        );
+                        prop_assert!(model.allows(block, bytes), "{:?}: block {} is wrong", step, block);
                     }
                 }
             }
             Step::Write { at, blocks, stamp } => {
                 let result = device.write(Lba(*at), &data(*at, *blocks, *stamp), TAG);
-                prop_assert!(
-                    agrees(&result, model.fits(*at, *blocks)),
-                    "{:?}: {:?}",
-                    step,
-                    result
-                );
+                prop_assert!(agrees(&result, model.fits(*at, *blocks)), "{:?}: {:?}", step, result);
                 if result.is_ok() {
                     model.write(*at, *blocks, *stamp);
                 }
@@ -133,24 +110,14 @@ fn keeps_the_contract(device: &impl BlockDevice, steps: &[Step]) -> Result<(), T
                     rest = tail;
                 }
                 let result = device.write_gather(Lba(*at), &slices, TAG);
-                prop_assert!(
-                    agrees(&result, model.fits(*at, blocks)),
-                    "{:?}: {:?}",
-                    step,
-                    result
-                );
+                prop_assert!(agrees(&result, model.fits(*at, blocks)), "{:?}: {:?}", step, result);
                 if result.is_ok() {
                     model.write(*at, blocks, *stamp);
                 }
             }
             Step::Discard { at, blocks } => {
                 let result = device.discard(Lba(*at), *blocks, TAG);
-                prop_assert!(
-                    agrees(&result, model.fits(*at, *blocks)),
-                    "{:?}: {:?}",
-                    step,
-                    result
-                );
+                prop_assert!(agrees(&result, model.fits(*at, *blocks)), "{:?}: {:?}", step, result);
                 if result.is_ok() {
                     for (_, discarded) in &mut model.0[*at as usize..(*at + *blocks) as usize] {
                         *discarded = true;
@@ -163,11 +130,7 @@ fn keeps_the_contract(device: &impl BlockDevice, steps: &[Step]) -> Result<(), T
     let mut all = vec![0xEE; BLOCKS as usize * BLOCK];
     device.read(Lba(0), &mut all, TAG).unwrap();
     for (block, bytes) in (0..).zip(all.chunks(BLOCK)) {
-        prop_assert!(
-            model.allows(block, bytes),
-            "at the end: block {} is wrong",
-            block
-        );
+        prop_assert!(model.allows(block, bytes), "at the end: block {} is wrong", block);
     }
     Ok(())
 }
@@ -220,9 +183,7 @@ fn a_buffer_that_is_not_whole_blocks_is_refused_and_changes_nothing() {
     fn check(device: &impl BlockDevice) {
         let odd = vec![1u8; BLOCK + 512];
         let whole = vec![1u8; BLOCK];
-        let misaligned = |r: device::Result<()>| {
-            assert!(matches!(r, Err(DeviceError::Misaligned { .. })), "{r:?}")
-        };
+        let misaligned = |r: device::Result<()>| assert!(matches!(r, Err(DeviceError::Misaligned { .. })), "{r:?}");
         misaligned(device.write(Lba(0), &odd, TAG));
         misaligned(device.write_gather(Lba(0), &[&whole, &odd], TAG));
         misaligned(device.read(Lba(0), &mut odd.clone(), TAG));
@@ -231,10 +192,7 @@ fn a_buffer_that_is_not_whole_blocks_is_refused_and_changes_nothing() {
         assert!(now.iter().all(|b| *b == 0));
         let past = device.discard(Lba(u64::MAX), 2, TAG);
         assert!(matches!(past, Err(DeviceError::OutOfRange { .. })));
-        assert!(matches!(
-            device.read(Lba(u64::MAX), &mut now, TAG),
-            Err(DeviceError::OutOfRange { .. })
-        ));
+        assert!(matches!(device.read(Lba(u64::MAX), &mut now, TAG), Err(DeviceError::OutOfRange { .. })));
     }
     check(&Memory::new(BLOCKS));
     check(&Counting::new(Memory::new(BLOCKS)));
@@ -262,12 +220,7 @@ fn a_block_is_never_seen_half_written() {
                     let mut buf = vec![0; 4 * BLOCK];
                     device.read(Lba(14), &mut buf, TAG).unwrap();
                     for block in buf.chunks(BLOCK) {
-                        assert!(
-                            block.iter().all(|b| *b == block[0]),
-                            "torn: {} and {}",
-                            block[0],
-                            block[BLOCK - 1]
-                        );
+                        assert!(block.iter().all(|b| *b == block[0]), "torn: {} and {}", block[0], block[BLOCK - 1]);
                     }
                 }
             });
@@ -282,18 +235,10 @@ fn a_block_is_never_seen_half_written() {
 #[test]
 fn counts_are_kept_by_cause() {
     let device = Counting::new(Memory::new(BLOCKS));
-    let (a, b) = (
-        Tag { cause: 1, owner: 5 },
-        Tag {
-            cause: 255,
-            owner: 0,
-        },
-    );
+    let (a, b) = (Tag { cause: 1, owner: 5 }, Tag { cause: 255, owner: 0 });
     device.write(Lba(0), &[1; 3 * BLOCK], a).unwrap();
     let earlier = device.snapshot();
-    device
-        .write_gather(Lba(0), &[&[1; BLOCK], &[2; 2 * BLOCK]], a)
-        .unwrap();
+    device.write_gather(Lba(0), &[&[1; BLOCK], &[2; 2 * BLOCK]], a).unwrap();
     device.read(Lba(0), &mut [0; BLOCK], b).unwrap();
     device.flush(b).unwrap();
     device.discard(Lba(1), 7, b).unwrap();
@@ -302,17 +247,7 @@ fn counts_are_kept_by_cause() {
     assert_eq!((now[1].writes, now[1].blocks_written), (2, 6));
     let between = &now - &earlier;
     assert_eq!((between[1].writes, between[1].blocks_written), (1, 3));
-    assert_eq!(
-        (
-            between[255].reads,
-            between[255].flushes,
-            between[255].blocks_discarded
-        ),
-        (1, 1, 7)
-    );
-    assert_eq!(
-        between.causes().map(|(cause, _)| cause).collect::<Vec<_>>(),
-        [1, 255]
-    );
+    assert_eq!((between[255].reads, between[255].flushes, between[255].blocks_discarded), (1, 1, 7));
+    assert_eq!(between.causes().map(|(cause, _)| cause).collect::<Vec<_>>(), [1, 255]);
     assert_eq!(between.total().writes, 1);
 }

@@ -10,16 +10,12 @@ const TAG: Tag = Tag { cause: 0, owner: 0 };
 fn a_tebibyte_costs_nothing_until_written() {
     let memory = Memory::new((1 << 40) / BLOCK as u64);
     assert_eq!(memory.allocated_bytes(), 0);
-    memory
-        .write(Lba(memory.blocks() - 1), &[7; BLOCK], TAG)
-        .unwrap();
+    memory.write(Lba(memory.blocks() - 1), &[7; BLOCK], TAG).unwrap();
     memory.write(Lba(0), &[7; BLOCK], TAG).unwrap();
     assert_eq!(memory.allocated_bytes(), 2 * 65536);
     memory.discard(Lba(0), memory.blocks(), TAG).unwrap();
     let mut buf = [1; BLOCK];
-    memory
-        .read(Lba(memory.blocks() - 1), &mut buf, TAG)
-        .unwrap();
+    memory.read(Lba(memory.blocks() - 1), &mut buf, TAG).unwrap();
     assert_eq!(buf, [0; BLOCK]);
     assert_eq!(memory.allocated_bytes(), 0);
 }
@@ -60,11 +56,7 @@ fn a_saved_image_loads_the_same_and_stays_sparse() {
     memory.save(&path).unwrap();
     let meta = std::fs::metadata(&path).unwrap();
     assert_eq!(meta.len(), 50_000 * 4096);
-    assert!(
-        meta.blocks() * 512 < 4 << 20,
-        "{} bytes on disk",
-        meta.blocks() * 512
-    );
+    assert!(meta.blocks() * 512 < 4 << 20, "{} bytes on disk", meta.blocks() * 512);
     let loaded = Memory::load(&path).unwrap();
     assert_eq!(loaded.first_difference(&memory), None);
     assert!(loaded.allocated_bytes() <= memory.allocated_bytes());

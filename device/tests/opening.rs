@@ -27,29 +27,16 @@ fn a_writer_is_alone_and_readers_share() {
     locked(open(Access::ReadWrite));
     locked(open(Access::ReadOnly));
     locked(FileDevice::create(&path, 4096));
-    assert_eq!(
-        fs::metadata(&path).unwrap().len(),
-        1 << 20,
-        "a refused creation emptied the file"
-    );
+    assert_eq!(fs::metadata(&path).unwrap().len(), 1 << 20, "a refused creation emptied the file");
     drop(writer);
-    let (_a, _b) = (
-        open(Access::ReadOnly).unwrap(),
-        open(Access::ReadOnly).unwrap(),
-    );
+    let (_a, _b) = (open(Access::ReadOnly).unwrap(), open(Access::ReadOnly).unwrap());
     locked(open(Access::ReadWrite));
 }
 
 /// A process that holds the lock until its input ends.
 fn lock_elsewhere(path: &Path) -> Child {
     let mut child = Command::new("flock")
-        .args([
-            "--no-fork".as_ref(),
-            path.as_os_str(),
-            "sh".as_ref(),
-            "-c".as_ref(),
-            "echo; read x".as_ref(),
-        ])
+        .args(["--no-fork".as_ref(), path.as_os_str(), "sh".as_ref(), "-c".as_ref(), "echo; read x".as_ref()])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -65,17 +52,9 @@ fn the_refusal_names_the_process_that_has_it() {
     let path = dir.path().join("image");
     made(&path, 1 << 20);
     let mut child = lock_elsewhere(&path);
-    let refusal = FileDevice::open(&path, Access::ReadWrite)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        refusal.contains(&format!("process {}", child.id())) || refusal.contains("another process"),
-        "{refusal}"
-    );
-    assert!(
-        !refusal.contains('\n') && refusal.contains("image"),
-        "{refusal}"
-    );
+    let refusal = FileDevice::open(&path, Access::ReadWrite).unwrap_err().to_string();
+    assert!(refusal.contains(&format!("process {}", child.id())) || refusal.contains("another process"), "{refusal}");
+    assert!(!refusal.contains('\n') && refusal.contains("image"), "{refusal}");
     drop(child.stdin.take());
     child.wait().unwrap();
     FileDevice::open(&path, Access::ReadWrite).unwrap();
@@ -85,35 +64,17 @@ fn the_refusal_names_the_process_that_has_it() {
 fn what_is_no_image_is_refused_by_kind() {
     let dir = tempfile::tempdir().unwrap();
     let open = |path: &Path| open_image(path, Access::ReadOnly).map(|_| ()).unwrap_err();
-    assert!(matches!(
-        open(&dir.path().join("nothing")),
-        OpenError::NotFound { .. }
-    ));
+    assert!(matches!(open(&dir.path().join("nothing")), OpenError::NotFound { .. }));
     assert!(matches!(open(dir.path()), OpenError::IsDirectory { .. }));
-    assert!(matches!(
-        open(Path::new("/dev/null")),
-        OpenError::NotADisk { .. }
-    ));
+    assert!(matches!(open(Path::new("/dev/null")), OpenError::NotADisk { .. }));
     let small = dir.path().join("small");
     made(&small, 4095);
-    assert!(matches!(
-        open(&small),
-        OpenError::TooSmall { bytes: 4095, .. }
-    ));
+    assert!(matches!(open(&small), OpenError::TooSmall { bytes: 4095, .. }));
     made(&small, 3);
     assert!(matches!(open(&small), OpenError::TooSmall { bytes: 3, .. }));
-    assert!(matches!(
-        open(&small.join("below")),
-        OpenError::NotFound { .. }
-    ));
-    assert!(matches!(
-        FileDevice::create(dir.path(), 1 << 20),
-        Err(OpenError::IsDirectory { .. })
-    ));
-    assert!(matches!(
-        FileDevice::create(small, 100),
-        Err(OpenError::TooSmall { bytes: 100, .. })
-    ));
+    assert!(matches!(open(&small.join("below")), OpenError::NotFound { .. }));
+    assert!(matches!(FileDevice::create(dir.path(), 1 << 20), Err(OpenError::IsDirectory { .. })));
+    assert!(matches!(FileDevice::create(small, 100), Err(OpenError::TooSmall { bytes: 100, .. })));
 }
 
 #[test]
@@ -123,13 +84,7 @@ fn a_forbidden_image_is_refused() {
     made(&path, 1 << 20);
     // Modes do not stop root; an immutable file does.
     let root = fs::metadata(&path).unwrap().uid() == 0;
-    let immutable = |flag| {
-        Command::new("chattr")
-            .arg(flag)
-            .arg(&path)
-            .status()
-            .is_ok_and(|status| status.success())
-    };
+    let immutable = |flag| Command::new("chattr").arg(flag).arg(&path).status().is_ok_and(|status| status.success());
     if !root {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
     } else if !immutable("+i") {
@@ -141,10 +96,7 @@ fn a_forbidden_image_is_refused() {
     if root {
         immutable("-i");
     }
-    assert!(
-        matches!(writing, Err(OpenError::PermissionDenied { .. })),
-        "{writing:?}"
-    );
+    assert!(matches!(writing, Err(OpenError::PermissionDenied { .. })), "{writing:?}");
     assert!(reading.is_ok(), "{reading:?}");
 }
 
@@ -172,11 +124,7 @@ fn discarding_gives_the_space_back() {
     device.discard(Lba(16), 512, TAG).unwrap();
     let meta = fs::metadata(&path).unwrap();
     assert_eq!(meta.len(), 4 << 20);
-    assert!(
-        meta.blocks() + 3000 < before,
-        "{} of {before} sectors left",
-        meta.blocks()
-    );
+    assert!(meta.blocks() + 3000 < before, "{} of {before} sectors left", meta.blocks());
 }
 
 #[test]
@@ -202,11 +150,7 @@ impl Loop {
         if read_only {
             command.arg("-r");
         }
-        let out = command
-            .arg(path)
-            .output()
-            .ok()
-            .filter(|out| out.status.success())?;
+        let out = command.arg(path).output().ok().filter(|out| out.status.success())?;
         Some(Self(String::from_utf8(out.stdout).ok()?.trim().to_owned()))
     }
 }
@@ -229,11 +173,7 @@ fn an_image_under_a_loop_device_is_refused_and_the_loop_device_itself_is_not() {
     // By another name too: the file is what counts.
     let link = dir.path().join("other name");
     fs::hard_link(&path, &link).unwrap();
-    for (name, access) in [
-        (&path, Access::ReadWrite),
-        (&path, Access::ReadOnly),
-        (&link, Access::ReadWrite),
-    ] {
+    for (name, access) in [(&path, Access::ReadWrite), (&path, Access::ReadOnly), (&link, Access::ReadWrite)] {
         match FileDevice::open(name, access) {
             Err(e @ OpenError::HeldByLoop { .. }) => {
                 assert!(e.to_string().contains(&held.0), "{e}")
@@ -246,23 +186,14 @@ fn an_image_under_a_loop_device_is_refused_and_the_loop_device_itself_is_not() {
     device.write(Lba(255), &[5; BLOCK], TAG).unwrap();
     device.flush(TAG).unwrap();
     device.discard(Lba(0), 16, TAG).unwrap();
-    assert!(matches!(
-        FileDevice::open(&held.0, Access::ReadWrite),
-        Err(OpenError::Locked { .. })
-    ));
+    assert!(matches!(FileDevice::open(&held.0, Access::ReadWrite), Err(OpenError::Locked { .. })));
     drop(device);
     drop(held);
     assert_eq!(fs::read(&path).unwrap()[255 * BLOCK..], [5; BLOCK]);
     let frozen = Loop::on(&path, true).unwrap();
     FileDevice::open(&path, Access::ReadOnly).unwrap();
-    assert!(matches!(
-        FileDevice::open(&path, Access::ReadWrite),
-        Err(OpenError::HeldByLoop { .. })
-    ));
-    assert!(matches!(
-        FileDevice::open(&frozen.0, Access::ReadWrite),
-        Err(OpenError::PermissionDenied { .. })
-    ));
+    assert!(matches!(FileDevice::open(&path, Access::ReadWrite), Err(OpenError::HeldByLoop { .. })));
+    assert!(matches!(FileDevice::open(&frozen.0, Access::ReadWrite), Err(OpenError::PermissionDenied { .. })));
 }
 
 #[test]
@@ -276,20 +207,13 @@ fn a_mounted_block_device_is_refused() {
         return;
     };
     let ran = |command: &mut Command| {
-        command
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     };
-    if !ran(Command::new("mkfs.ext4").args(["-q", &held.0]))
-        || !ran(Command::new("mount").arg(&held.0).arg(&at))
-    {
+    if !ran(Command::new("mkfs.ext4").args(["-q", &held.0])) || !ran(Command::new("mount").arg(&held.0).arg(&at)) {
         eprintln!("skipped: cannot mount here");
         return;
     }
-    let refusals = [Access::ReadWrite, Access::ReadOnly]
-        .map(|access| FileDevice::open(&held.0, access).unwrap_err());
+    let refusals = [Access::ReadWrite, Access::ReadOnly].map(|access| FileDevice::open(&held.0, access).unwrap_err());
     assert!(ran(Command::new("umount").arg(&at)));
     for refusal in refusals {
         assert!(matches!(refusal, OpenError::Mounted { .. }), "{refusal}");

@@ -3,9 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use device::{
-    Access, BLOCK, BlockDevice, Lba, OpenError, Rng, SparseError, SparseImage, Tag, open_image,
-};
+use device::{Access, BLOCK, BlockDevice, Lba, OpenError, Rng, SparseError, SparseImage, Tag, open_image};
 use tempfile::TempDir;
 
 const TAG: Tag = Tag { cause: 0, owner: 0 };
@@ -55,10 +53,7 @@ fn sample(block: u32, units: u32, spoil_crc: u32) -> (Vec<u8>, Vec<u8>) {
         chunk(0xCAC3, 5 * units, &[]),
         chunk(0xCAC1, units, &b),
     ];
-    (
-        image(block, 11 * units, crc32fast::hash(&expanded), &chunks),
-        expanded,
-    )
+    (image(block, 11 * units, crc32fast::hash(&expanded), &chunks), expanded)
 }
 
 fn stored(bytes: &[u8]) -> (TempDir, PathBuf) {
@@ -103,18 +98,13 @@ fn a_wrong_checksum_is_found() {
     let (bytes, _) = sample(4096, 1, 1);
     let (_dir, path) = stored(&bytes);
     let found = SparseImage::open(&path).unwrap().verify();
-    assert!(
-        matches!(found, Err(SparseError::Checksum { bytes: 20480, .. })),
-        "{found:?}"
-    );
+    assert!(matches!(found, Err(SparseError::Checksum { bytes: 20480, .. })), "{found:?}");
 }
 
 #[test]
 fn writing_a_sparse_image_is_refused_with_the_way_out() {
     let (_dir, path) = stored(&sample(4096, 1, 0).0);
-    let Err(error) = open_image(&path, Access::ReadWrite) else {
-        panic!("opened")
-    };
+    let Err(error) = open_image(&path, Access::ReadWrite) else { panic!("opened") };
     assert!(error.to_string().contains("simg2img"), "{error}");
 }
 
@@ -127,98 +117,23 @@ fn broken_headers_are_refused_by_name() {
         bad
     };
     assert!(matches!(refused(&with(0, &[0])), SparseError::Magic { .. }));
-    assert!(matches!(
-        refused(&with(4, &[2])),
-        SparseError::Version { major: 2 }
-    ));
-    assert!(matches!(
-        refused(&with(8, &[27])),
-        SparseError::Header {
-            field: "header size",
-            ..
-        }
-    ));
-    assert!(matches!(
-        refused(&with(10, &[11])),
-        SparseError::Header {
-            field: "chunk header size",
-            ..
-        }
-    ));
-    assert!(matches!(
-        refused(&with(12, &[0, 0])),
-        SparseError::Header {
-            field: "block size",
-            value: 0,
-            ..
-        }
-    ));
-    assert!(matches!(
-        refused(&with(12, &[2])),
-        SparseError::Header {
-            field: "block size",
-            ..
-        }
-    ));
-    assert!(matches!(
-        refused(&with(16, &[10])),
-        SparseError::BlockCount { found: 11, .. }
-    ));
-    assert!(matches!(
-        refused(&with(16, &[12])),
-        SparseError::BlockCount {
-            found: 11,
-            wanted: 12,
-            ..
-        }
-    ));
-    assert!(matches!(
-        refused(&with(20, &[0xFF; 4])),
-        SparseError::Header {
-            field: "chunk count",
-            ..
-        }
-    ));
-    assert!(matches!(
-        refused(&with(20, &[9])),
-        SparseError::Truncated {
-            what: "a chunk",
-            ..
-        }
-    ));
-    assert!(matches!(
-        refused(&with(28, &[0])),
-        SparseError::ChunkType {
-            chunk: 0,
-            at: 28,
-            ..
-        }
-    ));
-    assert!(matches!(
-        refused(&with(32, &[0xFF; 4])),
-        SparseError::ChunkSize { chunk: 0, .. }
-    ));
-    assert!(matches!(
-        refused(&with(36, &[1])),
-        SparseError::ChunkSize { chunk: 0, .. }
-    ));
-    assert!(matches!(
-        refused(&good[..20]),
-        SparseError::Truncated {
-            what: "the header",
-            ..
-        }
-    ));
-    assert!(matches!(
-        refused(&good[..good.len() - 1]),
-        SparseError::Truncated { .. }
-    ));
+    assert!(matches!(refused(&with(4, &[2])), SparseError::Version { major: 2 }));
+    assert!(matches!(refused(&with(8, &[27])), SparseError::Header { field: "header size", .. }));
+    assert!(matches!(refused(&with(10, &[11])), SparseError::Header { field: "chunk header size", .. }));
+    assert!(matches!(refused(&with(12, &[0, 0])), SparseError::Header { field: "block size", value: 0, .. }));
+    assert!(matches!(refused(&with(12, &[2])), SparseError::Header { field: "block size", .. }));
+    assert!(matches!(refused(&with(16, &[10])), SparseError::BlockCount { found: 11, .. }));
+    assert!(matches!(refused(&with(16, &[12])), SparseError::BlockCount { found: 11, wanted: 12, .. }));
+    assert!(matches!(refused(&with(20, &[0xFF; 4])), SparseError::Header { field: "chunk count", .. }));
+    assert!(matches!(refused(&with(20, &[9])), SparseError::Truncated { what: "a chunk", .. }));
+    assert!(matches!(refused(&with(28, &[0])), SparseError::ChunkType { chunk: 0, at: 28, .. }));
+    assert!(matches!(refused(&with(32, &[0xFF; 4])), SparseError::ChunkSize { chunk: 0, .. }));
+    assert!(matches!(refused(&with(36, &[1])), SparseError::ChunkSize { chunk: 0, .. }));
+    assert!(matches!(refused(&good[..20]), SparseError::Truncated { what: "the header", .. }));
+    assert!(matches!(refused(&good[..good.len() - 1]), SparseError::Truncated { .. }));
     let none = image(4096, 0, 0, &[]);
     let (_dir, path) = stored(&none);
-    assert!(matches!(
-        SparseImage::open(&path),
-        Err(OpenError::TooSmall { .. })
-    ));
+    assert!(matches!(SparseImage::open(&path), Err(OpenError::TooSmall { .. })));
 }
 
 #[test]
@@ -228,9 +143,7 @@ fn an_image_of_the_largest_sizes_costs_no_memory() {
     let (_dir, path) = stored(&bytes);
     let device = SparseImage::open(&path).unwrap();
     let mut buf = [1; BLOCK];
-    device
-        .read(Lba(device.blocks() - 1), &mut buf, TAG)
-        .unwrap();
+    device.read(Lba(device.blocks() - 1), &mut buf, TAG).unwrap();
     assert_eq!(buf, [0; BLOCK]);
 }
 
@@ -241,11 +154,7 @@ fn damaged_images_never_break_the_reader() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     // Where the structures are; the rest is data.
-    let headers: Vec<usize> = (0..40)
-        .chain(8232..8300)
-        .chain(8300..good.len())
-        .filter(|i| *i < good.len())
-        .collect();
+    let headers: Vec<usize> = (0..40).chain(8232..8300).chain(8300..good.len()).filter(|i| *i < good.len()).collect();
     let (mut opened, mut closed) = (0, 0);
     for _ in 0..4000 {
         let mut bad = good.clone();
@@ -267,8 +176,5 @@ fn damaged_images_never_break_the_reader() {
             Err(_) => closed += 1,
         }
     }
-    assert!(
-        opened > 100 && closed > 100,
-        "{opened} opened, {closed} refused"
-    );
+    assert!(opened > 100 && closed > 100, "{opened} opened, {closed} refused");
 }

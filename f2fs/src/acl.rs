@@ -14,9 +14,9 @@ impl Volume {
     fn stored_acl(&self, inode: &Inode, index: u8) -> Result<Option<Acl>> {
         match self.xattr(inode, index, b"")? {
             None => Ok(None),
-            Some(bytes) => Acl::from_disk(&bytes)
-                .map(Some)
-                .map_err(|e| Error::corrupt(format_args!("inode {}: {e}", inode.ino))),
+            Some(bytes) => {
+                Acl::from_disk(&bytes).map(Some).map_err(|e| Error::corrupt(format_args!("inode {}: {e}", inode.ino)))
+            }
         }
     }
 

@@ -13,9 +13,7 @@ use std::sync::atomic::Ordering;
 use device::Lba;
 use format::checkpoint::{Checkpoint, CpFlags, LogHead};
 use format::sit::{self, LogType, RawSitEntry, SIT_ENTRIES};
-use format::summary::{
-    self, JOURNAL_BYTES, SIT_JOURNAL, compact_blocks, encode_compact, encode_sit_journal,
-};
+use format::summary::{self, JOURNAL_BYTES, SIT_JOURNAL, compact_blocks, encode_compact, encode_sit_journal};
 use format::superblock::Features;
 use format::{BLOCK, Block, SegNo, bits, orphan};
 
@@ -227,20 +225,12 @@ impl Volume {
 }
 
 /// The data logs' summary blocks, and whether they are compact (kernel: if two blocks suffice).
-fn data_summaries(
-    seg: &mut Segments,
-    nat: &[u8; JOURNAL_BYTES],
-    sit: &[u8; JOURNAL_BYTES],
-) -> (Vec<Block>, bool) {
-    let counts: Vec<usize> =
-        seg.logs[..3].iter().map(|l| if l.threaded { 512 } else { l.next.into() }).collect();
+fn data_summaries(seg: &mut Segments, nat: &[u8; JOURNAL_BYTES], sit: &[u8; JOURNAL_BYTES]) -> (Vec<Block>, bool) {
+    let counts: Vec<usize> = seg.logs[..3].iter().map(|l| if l.threaded { 512 } else { l.next.into() }).collect();
     let total = counts.iter().sum();
     if compact_blocks(total) < 3 {
-        let entries: Vec<_> = seg.logs[..3]
-            .iter()
-            .zip(&counts)
-            .flat_map(|(l, n)| (0..*n).map(|i| summary::get(&l.summary, i)))
-            .collect();
+        let entries: Vec<_> =
+            seg.logs[..3].iter().zip(&counts).flat_map(|(l, n)| (0..*n).map(|i| summary::get(&l.summary, i))).collect();
         return (encode_compact(nat, sit, entries.into_iter()), true);
     }
     let blocks = seg.logs[..3]

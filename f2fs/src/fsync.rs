@@ -92,10 +92,7 @@ const MOST_WRITTEN: usize = 256;
 fn without_times(node: &Node) -> Box<Block> {
     let mut b = node.read().clone();
     let footer = node::footer(&b);
-    node::set_footer(
-        &mut b,
-        &Footer { fsync: false, dentry: false, cp_ver: 0, next: BlockAddr::NULL, ..footer },
-    );
+    node::set_footer(&mut b, &Footer { fsync: false, dentry: false, cp_ver: 0, next: BlockAddr::NULL, ..footer });
     let r = RawInode::of_mut(&mut b);
     (r.i_atime, r.i_atime_nsec) = (0.into(), 0.into());
     (r.i_mtime, r.i_mtime_nsec) = (0.into(), 0.into());

@@ -200,12 +200,16 @@ impl Volume {
         }
         let kind = FileKind::from_mode(mode)
             .ok_or_else(|| Error::corrupt(format_args!("inode {ino}: mode {mode:#o} names no kind of file")))?;
-        Ok(self.inodes.insert(Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) }, &self.dir_blocks))
+        Ok(self.inodes.insert(
+            Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) },
+            &self.dir_blocks,
+        ))
     }
 
     /// Puts a new inode, whose node is in memory, into use.
     pub(crate) fn adopt_inode(&self, ino: Ino, kind: FileKind, node: Arc<Node>) -> Arc<Inode> {
-        self.inodes.insert(Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) }, &self.dir_blocks)
+        self.inodes
+            .insert(Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) }, &self.dir_blocks)
     }
 
     /// What `stat` says.

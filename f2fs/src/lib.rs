@@ -5,9 +5,9 @@
 //! checks one by a reading of its own.
 #![forbid(unsafe_code)]
 
-pub mod cause;
 mod acl;
 mod attr;
+pub mod cause;
 pub mod checkpoint;
 pub mod compress;
 pub mod dir;
@@ -21,8 +21,8 @@ pub mod mkfs;
 pub mod mount;
 pub mod names;
 pub mod nat;
-pub mod orphan;
 pub mod node;
+pub mod orphan;
 pub mod recovery;
 pub mod segment;
 pub mod space;

@@ -41,7 +41,9 @@ pub enum MountError {
         second: FormatError,
     },
     /// The device is smaller than the volume.
-    #[error("image is cut short: the volume has {volume} blocks, the image {image}; restore the missing end or copy the image again")]
+    #[error(
+        "image is cut short: the volume has {volume} blocks, the image {image}; restore the missing end or copy the image again"
+    )]
     CutShort {
         /// Blocks the superblock claims.
         volume: u64,
@@ -145,9 +147,7 @@ pub(crate) fn choose_pack(
         (Ok(a), Ok(b)) if b.0.version > a.0.version => Ok((b.0, b.1, true)),
         (Ok(a), _) => Ok((a.0, a.1, false)),
         (Err(_), Ok(b)) => Ok((b.0, b.1, true)),
-        (Err(a), Err(b)) => {
-            Err(MountError::NoCheckpoint { first: a.to_string(), second: b.to_string() })
-        }
+        (Err(a), Err(b)) => Err(MountError::NoCheckpoint { first: a.to_string(), second: b.to_string() }),
     }
 }
 
@@ -200,7 +200,12 @@ fn pack_summaries(cp: &Checkpoint, pack: &[Block]) -> Result<PackSummaries> {
 }
 
 /// A node log's summary from the footers of its segment's blocks: an unclean pack has none.
-fn rebuild_node_summary(dev: &dyn BlockDevice, sb: &SuperBlock, table: &SegmentTable, seg: SegNo) -> Result<Box<Block>> {
+fn rebuild_node_summary(
+    dev: &dyn BlockDevice,
+    sb: &SuperBlock,
+    table: &SegmentTable,
+    seg: SegNo,
+) -> Result<Box<Block>> {
     let mut bytes = vec![0u8; 512 * BLOCK];
     dev.read(Lba(sb.seg_start(seg).0.into()), &mut bytes, Cause::Recovery.tag())?;
     let mut out: Box<Block> = Box::new([0; BLOCK]);
@@ -240,8 +245,7 @@ fn load_segments(
                 if journal.contains_key(&seg) || block[i as usize * 74..][..74] == zero {
                     continue;
                 }
-                let e = SitEntry::check(&sit::get(block, i as usize))
-                    .at(|| format!("segment {seg}"))?;
+                let e = SitEntry::check(&sit::get(block, i as usize)).at(|| format!("segment {seg}"))?;
                 table.load(seg, &e);
             }
         }
@@ -303,8 +307,7 @@ impl Volume {
         // Recovery writes; on an image that takes no writes it happens in memory.
         let wanted_read_only = options.read_only;
         let overlay = wanted_read_only && unwritable.is_empty();
-        let dev: Arc<dyn BlockDevice> =
-            if overlay { Arc::new(device::Overlay::new(dev)) } else { dev };
+        let dev: Arc<dyn BlockDevice> = if overlay { Arc::new(device::Overlay::new(dev)) } else { dev };
         options.read_only = wanted_read_only && !overlay;
 
         let mut vol = Self::assemble(dev, clock, options, sb, cp, pack, second)?;
@@ -333,8 +336,7 @@ impl Volume {
         let mut table = load_segments(&*dev, &sb, &cp, &sit_journal)?;
         let mut logs = Vec::with_capacity(6);
         let PackSummaries { data, node, .. } = sums;
-        let kbytes_written =
-            node.as_ref().map_or(0, |n| summary::kbytes_written(summary::journal(&n[0])));
+        let kbytes_written = node.as_ref().map_or(0, |n| summary::kbytes_written(summary::journal(&n[0])));
         let mut node = node.map(|n| n.into_iter());
         let mut data = data.into_iter();
         for log in LogType::ALL {

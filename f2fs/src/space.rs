@@ -60,9 +60,7 @@ impl Space {
     /// Takes `n` blocks or none.
     pub fn take(&self, n: u64) -> Result<()> {
         self.valid
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
-                (v + n <= self.user).then_some(v + n)
-            })
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| (v + n <= self.user).then_some(v + n))
             .map_err(|_| Error::no_space())?;
         self.taken.fetch_add(n, Ordering::Relaxed);
         Ok(())
@@ -80,9 +78,7 @@ impl Space {
     /// Gives `n` blocks back.
     pub fn give(&self, n: u64) {
         // Saturating: a count too low on disk must not wrap.
-        let _ = self.valid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
-            Some(v.saturating_sub(n))
-        });
+        let _ = self.valid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| Some(v.saturating_sub(n)));
     }
     /// Takes a block for a node.
     pub fn take_node(&self, inode: bool) -> Result<()> {

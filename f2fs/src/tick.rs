@@ -17,9 +17,7 @@ impl Volume {
             return Ok(());
         }
         let now = self.monotonic_ms();
-        let due = |last: u64, after: std::time::Duration| {
-            now.saturating_sub(last) >= after.as_millis() as u64
-        };
+        let due = |last: u64, after: std::time::Duration| now.saturating_sub(last) >= after.as_millis() as u64;
         if due(self.last_checkpoint.load(Ordering::Acquire), self.options.checkpoint_after) {
             return self.checkpoint(Reason::Running);
         }

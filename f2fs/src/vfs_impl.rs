@@ -1,8 +1,8 @@
 //! The volume as a [`vfs::FileSystem`]: nothing but words into words.
 
 use vfs::{
-    Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileKind, FileSystem, Flow, Ino,
-    NewNode, RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileKind, FileSystem, Flow, Ino, NewNode,
+    RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 use format::xattr::{index, split_name};
@@ -16,9 +16,7 @@ fn inner(ino: Ino) -> Option<format::Ino> {
 }
 
 fn attribute(name: &[u8]) -> Result<(u8, &[u8])> {
-    split_name(name).ok_or_else(|| {
-        Error::Unsupported(format!("attributes named {:?}", String::from_utf8_lossy(name)))
-    })
+    split_name(name).ok_or_else(|| Error::Unsupported(format!("attributes named {:?}", String::from_utf8_lossy(name))))
 }
 
 impl FileSystem for Volume {

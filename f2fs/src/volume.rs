@@ -166,7 +166,10 @@ impl Volume {
         }
         if self.failed.load(Ordering::Acquire) {
             // A checkpoint failed half-way: memory and medium disagree.
-            return Err(vfs::Error::device("an earlier write failed; the volume takes no changes until it is mounted again").into());
+            return Err(vfs::Error::device(
+                "an earlier write failed; the volume takes no changes until it is mounted again",
+            )
+            .into());
         }
         Ok(())
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use format::Nid;
 use format::inode::{Inline, RawInode};
 use format::node::XATTR_NODE_OFFSET;
 use format::xattr::{self, NODE_BYTES};
-use format::Nid;
 use vfs::XattrFlags;
 
 use crate::error::{At, Error, Result};
@@ -22,7 +22,8 @@ impl Volume {
         let n = self.node(nid)?;
         if n.ino != inode.ino {
             return Err(Error::corrupt(format_args!(
-                "inode {}: its xattr node {nid} belongs to inode {}", inode.ino, n.ino
+                "inode {}: its xattr node {nid} belongs to inode {}",
+                inode.ino, n.ino
             )));
         }
         Ok(Some(n))
@@ -60,7 +61,14 @@ impl Volume {
     }
 
     /// Sets or removes an entry. The caller holds `cp` shared and the inode's lock exclusively.
-    pub(crate) fn put_xattr(&self, inode: &Arc<Inode>, index: u8, name: &[u8], value: Option<&[u8]>, flags: XattrFlags) -> Result<()> {
+    pub(crate) fn put_xattr(
+        &self,
+        inode: &Arc<Inode>,
+        index: u8,
+        name: &[u8],
+        value: Option<&[u8]>,
+        flags: XattrFlags,
+    ) -> Result<()> {
         let (area, inline) = self.xattr_area(inode)?;
         let place = || format!("inode {}", inode.ino);
         let old = xattr::get(&area, index, name).at(place)?;

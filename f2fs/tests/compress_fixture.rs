@@ -18,9 +18,7 @@ const REGULAR: u16 = 0o100_000;
 const TYPE: u16 = 0o170_000;
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../conformance/fixtures")
-        .join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/fixtures").join(name)
 }
 
 struct Image {
@@ -34,50 +32,25 @@ impl Image {
     fn open() -> Self {
         let packed = std::fs::read(fixture("compressed.img.zst")).expect("the fixture");
         let mut bytes = vec![0; 56 << 20];
-        let n = ruzstd::decoding::FrameDecoder::new()
-            .decode_all(&packed, &mut bytes)
-            .expect("its image");
+        let n = ruzstd::decoding::FrameDecoder::new().decode_all(&packed, &mut bytes).expect("its image");
         assert_eq!(n, bytes.len());
-        let at = |addr: u32| {
-            *bytes[addr as usize * BLOCK..]
-                .first_chunk::<BLOCK>()
-                .expect("a block")
-        };
+        let at = |addr: u32| *bytes[addr as usize * BLOCK..].first_chunk::<BLOCK>().expect("a block");
         let sb = SuperBlock::check(&at(0)).expect("a superblock");
-        let packs =
-            [sb.cp.0, sb.cp.0 + 512].map(|start| (start, Checkpoint::check(&sb, &at(start))));
-        let newest = packs
-            .into_iter()
-            .filter_map(|(start, cp)| cp.ok().map(|cp| (start, cp)));
-        let (start, cp) = newest
-            .max_by_key(|(_, cp)| cp.version)
-            .expect("a checkpoint");
+        let packs = [sb.cp.0, sb.cp.0 + 512].map(|start| (start, Checkpoint::check(&sb, &at(start))));
+        let newest = packs.into_iter().filter_map(|(start, cp)| cp.ok().map(|cp| (start, cp)));
+        let (start, cp) = newest.max_by_key(|(_, cp)| cp.version).expect("a checkpoint");
         assert!(pack_blocks(&at(start)).is_ok());
         // Compact or not, the node table's journal comes with the first summary block.
         let sums = at(start + cp.start_sum);
         let compact = cp.flags.contains(format::checkpoint::CpFlags::COMPACT_SUM);
-        let journal = if compact {
-            &sums[..summary::JOURNAL_BYTES]
-        } else {
-            summary::journal(&sums)
-        };
+        let journal = if compact { &sums[..summary::JOURNAL_BYTES] } else { summary::journal(&sums) };
         let journal = summary::nat_journal(journal).expect("a journal");
-        let journal = journal
-            .into_iter()
-            .map(|(nid, e)| (nid.0, e.addr))
-            .collect();
-        Image {
-            bytes,
-            sb,
-            cp,
-            journal,
-        }
+        let journal = journal.into_iter().map(|(nid, e)| (nid.0, e.addr)).collect();
+        Image { bytes, sb, cp, journal }
     }
 
     fn block(&self, addr: BlockAddr) -> Block {
-        *self.bytes[addr.0 as usize * BLOCK..]
-            .first_chunk()
-            .expect("a block")
+        *self.bytes[addr.0 as usize * BLOCK..].first_chunk().expect("a block")
     }
 
     fn node(&self, nid: Nid) -> Block {
@@ -106,10 +79,7 @@ impl Image {
                 out.extend((0..whole).map(|i| BlockAddr(node::word(&direct, i))));
             }
         }
-        assert!(
-            out.len() as u64 >= blocks,
-            "the fixture has no larger files"
-        );
+        assert!(out.len() as u64 >= blocks, "the fixture has no larger files");
         out.truncate(blocks.next_multiple_of(cluster.into()) as usize);
         out
     }
@@ -119,41 +89,26 @@ impl Image {
         let raw = RawInode::of(block);
         let size = raw.i_size.get() as usize;
         if raw.inline().contains(format::inode::Inline::DATA) {
-            let area = raw
-                .divide(self.sb.features)
-                .expect("a lawful inode")
-                .inline_area();
+            let area = raw.divide(self.sb.features).expect("a lawful inode").inline_area();
             return (block[area][..size].to_vec(), 0);
         }
-        let method = raw
-            .flags()
-            .contains(InodeFlags::COMPRESS)
-            .then(|| method(raw));
+        let method = raw.flags().contains(InodeFlags::COMPRESS).then(|| method(raw));
         let cluster = method.map_or(1, Method::cluster_blocks);
         let (mut out, mut compressed) = (Vec::new(), 0);
-        for slots in self
-            .addresses(raw, cluster, size.div_ceil(BLOCK) as u64)
-            .chunks(cluster as usize)
-        {
+        for slots in self.addresses(raw, cluster, size.div_ceil(BLOCK) as u64).chunks(cluster as usize) {
             if let (Some(method), &BlockAddr::COMPRESS) = (method, &slots[0]) {
                 let mut blocks = Vec::new();
                 for addr in slots[1..].iter().take_while(|a| a.is_real()) {
                     blocks.extend(self.block(*addr));
                 }
                 let mut plain = vec![0; method.cluster_bytes()];
-                method
-                    .decompress(&blocks, &mut plain)
-                    .expect("Linux wrote it");
+                method.decompress(&blocks, &mut plain).expect("Linux wrote it");
                 out.extend(plain);
                 compressed += 1;
                 continue;
             }
             for addr in slots {
-                out.extend(if addr.is_real() {
-                    self.block(*addr)
-                } else {
-                    [0; BLOCK]
-                });
+                out.extend(if addr.is_real() { self.block(*addr) } else { [0; BLOCK] });
             }
         }
         out.truncate(size);
@@ -172,15 +127,11 @@ impl Image {
                     areas.push((dentry::Layout::inline(area.len()), area));
                 } else {
                     let blocks = (raw.i_size.get() as usize).div_ceil(BLOCK) as u32;
-                    let addrs = (0..blocks)
-                        .map(|i| raw.addr(division, i))
-                        .filter(|a| a.is_real());
+                    let addrs = (0..blocks).map(|i| raw.addr(division, i)).filter(|a| a.is_real());
                     areas.extend(addrs.map(|a| (dentry::Layout::BLOCK, self.block(a).to_vec())));
                 }
                 for (layout, area) in &areas {
-                    for d in dentry::entries(layout, area, 0)
-                        .filter(|d| d.name != b"." && d.name != b"..")
-                    {
+                    for d in dentry::entries(layout, area, 0).filter(|d| d.name != b"." && d.name != b"..") {
                         let name = std::str::from_utf8(d.name).expect("plain names");
                         self.walk(Nid(d.ino), &format!("{path}{name}/"), found);
                     }
@@ -211,48 +162,24 @@ fn every_file_reads_as_linux_read_it() {
     let mut beyond_the_inode = 0;
     for line in sums.lines() {
         let (sum, name) = line.split_once("  ").expect("sum, name");
-        let block = files
-            .remove(name)
-            .unwrap_or_else(|| panic!("{name} is missing"));
+        let block = files.remove(name).unwrap_or_else(|| panic!("{name} is missing"));
         let (contents, compressed) = image.read(&block);
-        let have: String = Sha256::digest(&contents)
-            .iter()
-            .map(|b| format!("{b:02x}"))
-            .collect();
-        assert_eq!(
-            have,
-            sum,
-            "{name}, {} bytes, {compressed} compressed clusters",
-            contents.len()
-        );
+        let have: String = Sha256::digest(&contents).iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(have, sum, "{name}, {} bytes, {compressed} compressed clusters", contents.len());
         if compressed > 0 {
             let raw = RawInode::of(&block);
             let m = method(raw);
             seen.insert((m.algorithm as u8, m.checksum));
             sizes.insert(m.log_cluster_size);
-            released += usize::from(
-                raw.inline()
-                    .contains(format::inode::Inline::COMPRESS_RELEASED),
-            );
+            released += usize::from(raw.inline().contains(format::inode::Inline::COMPRESS_RELEASED));
             beyond_the_inode += usize::from(raw.nid(1).0 != 0);
         }
     }
-    assert_eq!(
-        files.keys().collect::<Vec<_>>(),
-        Vec::<&String>::new(),
-        "files without a sum"
-    );
+    assert_eq!(files.keys().collect::<Vec<_>>(), Vec::<&String>::new(), "files without a sum");
     // The image keeps what it was made for: all algorithms, with and without checksums.
     assert_eq!(
         seen.into_iter().collect::<Vec<_>>(),
-        [
-            (0, false),
-            (1, false),
-            (1, true),
-            (2, false),
-            (2, true),
-            (3, false)
-        ]
+        [(0, false), (1, false), (1, true), (2, false), (2, true), (3, false)]
     );
     assert_eq!(sizes.into_iter().collect::<Vec<_>>(), [2, 3, 5, 6]);
     assert_eq!((released, beyond_the_inode), (6, 3));

@@ -4,12 +4,8 @@ use device::Rng;
 use format::crc;
 use joulefs_f2fs::compress::{Algorithm, CompressError, Method};
 
-const ALGORITHMS: [(u8, Algorithm); 4] = [
-    (0, Algorithm::Lzo),
-    (1, Algorithm::Lz4),
-    (2, Algorithm::Zstd),
-    (3, Algorithm::LzoRle),
-];
+const ALGORITHMS: [(u8, Algorithm); 4] =
+    [(0, Algorithm::Lzo), (1, Algorithm::Lz4), (2, Algorithm::Zstd), (3, Algorithm::LzoRle)];
 
 fn method(algorithm: u8, log: u8) -> Method {
     Method::of_inode(algorithm, log, 1).expect("a lawful method")
@@ -21,10 +17,7 @@ fn compress(algorithm: u8, data: &[u8]) -> Vec<u8> {
         0 | 3 => lzokay_native::compress(data).expect("lzo compresses"),
         1 => lz4_flex::block::compress(data),
         _ => {
-            let mut frame = ruzstd::encoding::compress_to_vec(
-                data,
-                ruzstd::encoding::CompressionLevel::Fastest,
-            );
+            let mut frame = ruzstd::encoding::compress_to_vec(data, ruzstd::encoding::CompressionLevel::Fastest);
             // This compressor always asks for the same window. No copy reaches back farther than the
             // data, so the window may be that small, rounded up to a power of two.
             assert_eq!(frame[4] & 0x20, 0, "a frame with a window");
@@ -66,10 +59,7 @@ fn clusters_of_every_size_and_algorithm_are_read() {
     for log in 2..=8 {
         for (number, algorithm) in ALGORITHMS {
             let m = method(number, log);
-            assert_eq!(
-                (m.algorithm, m.cluster_blocks(), m.checksum),
-                (algorithm, 1 << log, true)
-            );
+            assert_eq!((m.algorithm, m.cluster_blocks(), m.checksum), (algorithm, 1 << log, true));
             let data = contents(&mut rng, m.cluster_bytes());
             let mut out = vec![1; data.len()];
             m.decompress(&blocks(&compress(number, &data)), &mut out)
@@ -91,45 +81,21 @@ fn headers_are_checked() {
         m.decompress(&bytes, &mut out)
     };
     assert_eq!(with(&|_| ()), Ok(()));
-    assert!(matches!(
-        with(&|b| b[4] ^= 1),
-        Err(CompressError::Checksum { .. })
-    ));
-    assert!(matches!(
-        with(&|b| b[30] ^= 1),
-        Err(CompressError::Checksum { .. })
-    ));
-    assert!(matches!(
-        with(&|b| b[..4].fill(0)),
-        Err(CompressError::Length { clen: 0, .. })
-    ));
-    assert!(matches!(
-        with(&|b| b[..4].fill(0xFF)),
-        Err(CompressError::Length { clen: u32::MAX, .. })
-    ));
-    assert!(matches!(
-        with(&|b| b.truncate(23)),
-        Err(CompressError::Length { room: 0, .. })
-    ));
-    assert!(matches!(
-        with(&|b| b.clear()),
-        Err(CompressError::Length { .. })
-    ));
+    assert!(matches!(with(&|b| b[4] ^= 1), Err(CompressError::Checksum { .. })));
+    assert!(matches!(with(&|b| b[30] ^= 1), Err(CompressError::Checksum { .. })));
+    assert!(matches!(with(&|b| b[..4].fill(0)), Err(CompressError::Length { clen: 0, .. })));
+    assert!(matches!(with(&|b| b[..4].fill(0xFF)), Err(CompressError::Length { clen: u32::MAX, .. })));
+    assert!(matches!(with(&|b| b.truncate(23)), Err(CompressError::Length { room: 0, .. })));
+    assert!(matches!(with(&|b| b.clear()), Err(CompressError::Length { .. })));
     // Reserved words and padding mean nothing.
     assert_eq!(with(&|b| b[8..24].fill(0xFF)), Ok(()));
     assert_eq!(with(&|b| b.extend([7; 4096])), Ok(()));
 
-    let trusting = Method {
-        checksum: false,
-        ..m
-    };
+    let trusting = Method { checksum: false, ..m };
     let mut bytes = good.clone();
     bytes[4] ^= 1;
     assert_eq!(trusting.decompress(&bytes, &mut out), Ok(()));
-    assert!(matches!(
-        m.decompress(&good, &mut out[1..]),
-        Err(CompressError::Room { .. })
-    ));
+    assert!(matches!(m.decompress(&good, &mut out[1..]), Err(CompressError::Room { .. })));
 }
 
 #[test]
@@ -138,8 +104,7 @@ fn a_stream_must_hold_exactly_a_cluster() {
         let m = method(number, 3);
         let data = contents(&mut Rng::new(4), m.cluster_bytes() + 1);
         let mut out = vec![0; m.cluster_bytes()];
-        let mut said =
-            |bytes: usize| m.decompress(&blocks(&compress(number, &data[..bytes])), &mut out);
+        let mut said = |bytes: usize| m.decompress(&blocks(&compress(number, &data[..bytes])), &mut out);
         assert_eq!(said(data.len() - 1), Ok(()), "{algorithm:?}");
         assert!(
             matches!(said(data.len() - 2), Err(CompressError::Incomplete { have, need }) if have + 1 == need),
@@ -152,14 +117,8 @@ fn a_stream_must_hold_exactly_a_cluster() {
 #[test]
 fn methods_that_linux_does_not_make_are_refused() {
     assert_eq!(Method::of_inode(4, 2, 0), Err(CompressError::Algorithm(4)));
-    assert_eq!(
-        Method::of_inode(0, 1, 0),
-        Err(CompressError::ClusterSize(1))
-    );
-    assert_eq!(
-        Method::of_inode(0, 9, 0),
-        Err(CompressError::ClusterSize(9))
-    );
+    assert_eq!(Method::of_inode(0, 1, 0), Err(CompressError::ClusterSize(1)));
+    assert_eq!(Method::of_inode(0, 9, 0), Err(CompressError::ClusterSize(9)));
     // The upper half of the flag is a level.
     let m = Method::of_inode(2, 8, 0x0300).expect("lawful");
     assert!(!m.checksum);
@@ -170,18 +129,13 @@ fn no_bytes_at_all_do_harm() {
     let mut rng = Rng::new(5);
     for round in 0..12_000u32 {
         let (number, _) = ALGORITHMS[round as usize % 4];
-        let m = Method {
-            checksum: false,
-            ..method(number, 2)
-        };
+        let m = Method { checksum: false, ..method(number, 2) };
         let stream = if round % 3 == 0 {
             // Noise, behind whatever a decoder wants to see first.
             let mut s = vec![0; rng.range(1..3000) as usize];
             rng.fill(&mut s);
             match number {
-                2 => s
-                    .splice(..0, [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x20])
-                    .for_each(drop),
+                2 => s.splice(..0, [0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x20]).for_each(drop),
                 3 => s.splice(..0, [17, 1]).for_each(drop),
                 _ => {}
             }

@@ -22,9 +22,8 @@ fn a_name_that_leads_nowhere_is_removed_and_reported() {
     let dir = v.ino("many");
     let (at, slot, ino) = v.entry(dir, "file_number_7");
     v.edit(at, |b| dentry::redirect(&B, b, slot, 60_000, 1));
-    let done = v.finds_and_repairs(|k| {
-        matches!(k, K::NodeUnusable { nid: Nid(60_000), fault: NodeFault::Unmapped, .. })
-    });
+    let done =
+        v.finds_and_repairs(|k| matches!(k, K::NodeUnusable { nid: Nid(60_000), fault: NodeFault::Unmapped, .. }));
     let name = Name(b"file_number_7".to_vec());
     assert!(done.actions.contains(&Action::EntryRemoved { dir, name: name.clone(), ino: Ino(60_000) }));
     // Its inode still knows where it belongs.

@@ -35,21 +35,23 @@ fn each_way_a_node_may_be_unusable_is_told_apart() {
         change(&v, nid);
         v.finds_and_repairs(|k| matches!(k, K::NodeUnusable { fault: f, .. } if fault(*f)));
     };
-    wrong(&|v, nid| v.edit_nat(nid, |e| e.addr = BlockAddr(7)), &|f| {
-        f == NodeFault::Outside { addr: BlockAddr(7) }
-    });
+    wrong(&|v, nid| v.edit_nat(nid, |e| e.addr = BlockAddr(7)), &|f| f == NodeFault::Outside { addr: BlockAddr(7) });
     wrong(
-        &|v, nid| v.edit_node(nid, |b| {
-            let f = node::footer(b);
-            node::set_footer(b, &Footer { nid: Nid(f.nid.0 ^ 64), ..f });
-        }),
+        &|v, nid| {
+            v.edit_node(nid, |b| {
+                let f = node::footer(b);
+                node::set_footer(b, &Footer { nid: Nid(f.nid.0 ^ 64), ..f });
+            })
+        },
         &|f| matches!(f, NodeFault::FooterNid { .. }),
     );
     wrong(
-        &|v, nid| v.edit_node(nid, |b| {
-            let f = node::footer(b);
-            node::set_footer(b, &Footer { ino: Ino(f.ino.0 ^ 64), ..f });
-        }),
+        &|v, nid| {
+            v.edit_node(nid, |b| {
+                let f = node::footer(b);
+                node::set_footer(b, &Footer { ino: Ino(f.ino.0 ^ 64), ..f });
+            })
+        },
         &|f| matches!(f, NodeFault::FooterIno { .. }),
     );
     let to = |f: fn(&Volume, Nid) -> Nid| {
@@ -94,9 +96,9 @@ fn an_inode_block_that_a_file_claims_as_data_stays_an_inode() {
     let addr = v.nat(tiny.nid()).addr;
     let division = v.division(mid);
     v.edit_inode(mid, |raw| raw.set_addr(division, 0, addr));
-    v.finds_and_repairs(|k| {
-        matches!(k, K::NodeUnusable { fault: NodeFault::BlockTaken { .. }, nid, .. } if *nid == tiny.nid())
-    });
+    v.finds_and_repairs(
+        |k| matches!(k, K::NodeUnusable { fault: NodeFault::BlockTaken { .. }, nid, .. } if *nid == tiny.nid()),
+    );
     assert_eq!(v.check().counts, volume(&[]).check().counts);
     let v = Volume::of(v.dev);
     assert!(v.read(v.addr(mid, 0)) == bytes, "the file has its block again");
@@ -130,7 +132,9 @@ fn an_address_outside_the_main_area_is_replaced_by_the_block_that_was_meant() {
     let meant = BlockAddr(node::word(&v.node(nid), 10));
     v.edit_node(nid, |b| node::set_word(b, 10, 0x8000_0000 | meant.0));
     let done = v.finds_and_repairs(|k| matches!(k, K::AddrOutside { at, .. } if at.nid == nid && at.index == 10));
-    assert!(done.actions.iter().any(|a| matches!(a, Action::DataFound { addr, at } if *addr == meant && at.ino == ino)));
+    assert!(
+        done.actions.iter().any(|a| matches!(a, Action::DataFound { addr, at } if *addr == meant && at.ino == ino))
+    );
 }
 
 #[test]

@@ -139,10 +139,7 @@ fn without_a_valid_checkpoint_there_is_nothing_to_check_or_repair() {
         v.edit(pack, |b| b[200] ^= 4);
     }
     v.finds(|k| matches!(k, K::NoCheckpoint));
-    assert!(matches!(
-        fsck::repair(&v.dev, &fsck::Options::default()),
-        Err(RepairError::NotRepairable { .. })
-    ));
+    assert!(matches!(fsck::repair(&v.dev, &fsck::Options::default()), Err(RepairError::NotRepairable { .. })));
 }
 
 #[test]
@@ -303,7 +300,9 @@ fn a_nat_entry_of_the_wrong_inode_is_found() {
     let v = volume(&[]);
     let ino = v.ino("mid");
     v.edit_nat(ino.nid(), |e| e.ino = Ino(77));
-    v.finds_and_repairs(|k| matches!(k, K::NatInoWrong { nid, stored: Ino(77), is } if *nid == ino.nid() && *is == ino));
+    v.finds_and_repairs(
+        |k| matches!(k, K::NatInoWrong { nid, stored: Ino(77), is } if *nid == ino.nid() && *is == ino),
+    );
 }
 
 #[test]
@@ -337,9 +336,9 @@ fn each_lie_of_a_sit_entry_is_found() {
     let v = volume(&[]);
     let node = v.sb.locate(v.nat(v.ino("mid").nid()).addr).unwrap().0;
     v.edit_sit(node, |e| e.vblocks = (e.vblocks.get() & 0x3FF).into());
-    v.finds_and_repairs(|k| {
-        matches!(k, K::SitClassWrong { segment, stored: LogType::HotData, holds: Class::Node } if *segment == node)
-    });
+    v.finds_and_repairs(
+        |k| matches!(k, K::SitClassWrong { segment, stored: LogType::HotData, holds: Class::Node } if *segment == node),
+    );
 
     let v = volume(&[]);
     let (seg, off) = v.sb.locate(v.addr(v.ino("mid"), 3)).unwrap();
@@ -396,7 +395,9 @@ fn summaries_that_name_another_owner_are_found() {
     let v = volume(&[]);
     let seg = v.sb.locate(at).unwrap().0;
     v.edit(v.sb.ssa_block(seg), |b| b[4091] = 1);
-    v.finds_and_repairs(|k| matches!(k, K::SummaryKindWrong { segment, stored: 1, holds: Class::Data } if *segment == seg));
+    v.finds_and_repairs(
+        |k| matches!(k, K::SummaryKindWrong { segment, stored: 1, holds: Class::Data } if *segment == seg),
+    );
 }
 
 #[test]

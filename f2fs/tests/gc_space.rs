@@ -61,7 +61,11 @@ fn random_overwrites_of_a_volume_95_percent_full_never_end() {
 #[test]
 fn random_overwrites_of_the_smallest_volume_never_end() {
     let (dev, vol) = overwritten_at_random(64, 90, 6);
-    println!("checkpoints {}, cleaned {}", vol.counters.checkpoints.load(Relaxed), vol.counters.foreground_gc.load(Relaxed));
+    println!(
+        "checkpoints {}, cleaned {}",
+        vol.counters.checkpoints.load(Relaxed),
+        vol.counters.foreground_gc.load(Relaxed)
+    );
     vol.unmount().unwrap();
     assert_clean(&*dev, "after unmount");
     assert_tools_clean(&dev);

@@ -23,10 +23,7 @@ fn linux_fills(bytes: u64, opts: &Options) {
     let image = dir.path().join("ours.img");
     {
         let dev = FileDevice::create(&image, bytes).expect("an image file");
-        let opts = Options {
-            assume_zeroed: true,
-            ..opts.clone()
-        };
+        let opts = Options { assume_zeroed: true, ..opts.clone() };
         mkfs::format(&dev, &RealClock::new(), &opts).expect("a volume");
     }
     // Segments of a large volume fill much of the kernel's memory; quotas need modules before the mount.
@@ -36,11 +33,7 @@ fn linux_fills(bytes: u64, opts: &Options) {
          {WORK}
          cd /; umount $MNT"
     );
-    let run = Kernel::new()
-        .memory_mib(1536)
-        .without_mount()
-        .run(&image, &script)
-        .expect_ok();
+    let run = Kernel::new().memory_mib(1536).without_mount().run(&image, &script).expect_ok();
     run.assert_no_f2fs_complaints();
     assert_fsck_clean(&image);
 }
@@ -57,23 +50,14 @@ fn linux_fills_a_modern_volume() {
 
 #[test]
 fn linux_fills_a_volume_with_quota_files() {
-    let features =
-        Options::modern().features | Features::PRJQUOTA | Features::QUOTA_INO | Features::VERITY;
-    let opts = Options {
-        features,
-        root_owner: (1000, 70_000),
-        ..Options::default()
-    };
+    let features = Options::modern().features | Features::PRJQUOTA | Features::QUOTA_INO | Features::VERITY;
+    let opts = Options { features, root_owner: (1000, 70_000), ..Options::default() };
     linux_fills(64 * MIB, &opts);
 }
 
 #[test]
 fn linux_fills_a_volume_of_large_sections() {
-    let opts = Options {
-        segs_per_sec: 4,
-        secs_per_zone: 2,
-        ..Options::default()
-    };
+    let opts = Options { segs_per_sec: 4, secs_per_zone: 2, ..Options::default() };
     linux_fills(512 * MIB, &opts);
 }
 
@@ -84,11 +68,5 @@ fn linux_fills_a_volume_whose_bitmaps_pass_the_checkpoint_block() {
 
 #[test]
 fn linux_fills_a_volume_with_a_large_nat_bitmap() {
-    linux_fills(
-        1 << 40,
-        &Options {
-            large_nat_bitmap: true,
-            ..Options::default()
-        },
-    );
+    linux_fills(1 << 40, &Options { large_nat_bitmap: true, ..Options::default() });
 }

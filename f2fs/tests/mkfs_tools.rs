@@ -31,34 +31,18 @@ const VERSION: u32 = 1_804_289_383;
 fn ours(path: &Path, bytes: u64, opts: &Options) -> Result<Summary, MkfsError> {
     let dev = FileDevice::create(path, bytes).expect("an image file");
     let clock = VirtualClock::new(Time::new(1000, 0));
-    let fixed = Options {
-        uuid: Some(UUID),
-        checkpoint_version: Some(VERSION),
-        assume_zeroed: true,
-        ..opts.clone()
-    };
+    let fixed = Options { uuid: Some(UUID), checkpoint_version: Some(VERSION), assume_zeroed: true, ..opts.clone() };
     f2fs::mkfs::format(&dev, &clock, &fixed)
 }
 
 /// The same choices as arguments of `mkfs.f2fs`.
 fn arguments(opts: &Options) -> Mkfs {
-    let mut extra: Vec<String> = [
-        "-q",
-        "-r",
-        "-T",
-        "1000",
-        "-U",
-        "00112233-4455-6677-8899-aabbccddeeff",
-    ]
-    .map(Into::into)
-    .to_vec();
+    let mut extra: Vec<String> =
+        ["-q", "-r", "-T", "1000", "-U", "00112233-4455-6677-8899-aabbccddeeff"].map(Into::into).to_vec();
     if opts.large_nat_bitmap {
         extra.push("-i".into());
     }
-    extra.extend([
-        "-R".into(),
-        format!("{}:{}", opts.root_owner.0, opts.root_owner.1),
-    ]);
+    extra.extend(["-R".into(), format!("{}:{}", opts.root_owner.0, opts.root_owner.1)]);
     Mkfs {
         features: opts
             .features
@@ -76,25 +60,19 @@ fn arguments(opts: &Options) -> Mkfs {
 
 fn read(file: &File, at: u64) -> Block {
     let mut block = [0; BLOCK];
-    file.read_exact_at(&mut block, at * BLOCK as u64)
-        .expect("the image is that long");
+    file.read_exact_at(&mut block, at * BLOCK as u64).expect("the image is that long");
     block
 }
 
 /// Blocks worth comparing: all of a small volume; of a large one what a format can touch.
 fn places(sb: &SuperBlock, logs: &[u32]) -> Vec<u64> {
-    let end = sb
-        .block_count
-        .min(u64::from(sb.main.0) + u64::from(sb.main_segs) * 512);
+    let end = sb.block_count.min(u64::from(sb.main.0) + u64::from(sb.main_segs) * 512);
     if end < 1 << 15 {
         return (0..end).collect();
     }
     let head = |at: u32, n: u32| u64::from(at)..u64::from(at) + u64::from(n);
     let mut out: Vec<u64> = (0..4).chain(head(sb.cp.0, 1024)).collect();
-    for at in [sb.sit.0, sb.nat.0, sb.ssa.0]
-        .into_iter()
-        .chain(logs.iter().copied())
-    {
+    for at in [sb.sit.0, sb.nat.0, sb.ssa.0].into_iter().chain(logs.iter().copied()) {
         out.extend(head(at, 16));
     }
     out
@@ -111,10 +89,7 @@ fn mask(at: u64, block: &mut Block, sb: &SuperBlock, opts: &Options, logs: &[u32
         block[(4 + quota_files) * 9..(5 + quota_files) * 9].fill(0);
     }
     let hot_data = u64::from(logs[LogType::HotData.index()]);
-    if has(Features::QUOTA_INO)
-        && opts.root_owner != (0, 0)
-        && (1..5).contains(&(at.wrapping_sub(hot_data)))
-    {
+    if has(Features::QUOTA_INO) && opts.root_owner != (0, 0) && (1..5).contains(&(at.wrapping_sub(hot_data))) {
         block.fill(0);
     }
     let hot_node = u64::from(logs[LogType::HotNode.index()]);
@@ -135,10 +110,7 @@ fn assert_same(bytes: u64, opts: &Options) {
         (Err(_), Err(MkfsError::TooSmall { .. })) => return,
         (t, o) => panic!("{what}: mkfs.f2fs: {t:?}, we: {o:?}"),
     };
-    let (a, b) = (
-        File::open(&a).expect("theirs"),
-        File::open(dir.path().join("ours.img")).expect("ours"),
-    );
+    let (a, b) = (File::open(&a).expect("theirs"), File::open(dir.path().join("ours.img")).expect("ours"));
     let sb = SuperBlock::check(&read(&b, 0)).expect("a lawful superblock");
     let logs = summary.geometry.logs.map(|s| sb.seg_start(s).0);
     for at in places(&sb, &logs) {
@@ -146,20 +118,14 @@ fn assert_same(bytes: u64, opts: &Options) {
         mask(at, &mut x, &sb, opts, &logs);
         mask(at, &mut y, &sb, opts, &logs);
         if let Some(i) = (0..BLOCK).find(|&i| x[i] != y[i]) {
-            panic!(
-                "{what}: block {at} byte {i}: mkfs.f2fs {:#x}, we {:#x}",
-                x[i], y[i]
-            );
+            panic!("{what}: block {at} byte {i}: mkfs.f2fs {:#x}, we {:#x}", x[i], y[i]);
         }
     }
 }
 
 fn with(features: &[Features]) -> Options {
     let features = features.iter().fold(Features::empty(), |a, b| a | *b);
-    Options {
-        features,
-        ..Options::default()
-    }
+    Options { features, ..Options::default() }
 }
 
 fn everything() -> Options {
@@ -176,9 +142,7 @@ fn everything() -> Options {
 
 #[test]
 fn plain_volumes_of_every_size_are_the_same() {
-    let mib = (40..=256)
-        .step_by(6)
-        .chain([51, 52, 53, 511, 512, 513, 518, 520, 777, 1024, 1500, 4000]);
+    let mib = (40..=256).step_by(6).chain([51, 52, 53, 511, 512, 513, 518, 520, 777, 1024, 1500, 4000]);
     let gib = [16, 30, 64, 100, 256, 1024, 3000, 4096, 8192, 15 << 10];
     for bytes in mib.map(|m| m * MIB).chain(gib.map(|g| g * GIB)) {
         assert_same(bytes, &Options::default());
@@ -189,15 +153,8 @@ fn plain_volumes_of_every_size_are_the_same() {
 fn volumes_with_large_sections_and_zones_are_the_same() {
     for (segs_per_sec, secs_per_zone) in [(2, 1), (3, 1), (4, 1), (8, 1), (1, 2), (2, 3)] {
         for zones in [10, 15, 20, 22, 27, 30, 60, 128, 130, 131, 250] {
-            let opts = Options {
-                segs_per_sec,
-                secs_per_zone,
-                ..Options::default()
-            };
-            assert_same(
-                zones * 2 * MIB * u64::from(segs_per_sec * secs_per_zone),
-                &opts,
-            );
+            let opts = Options { segs_per_sec, secs_per_zone, ..Options::default() };
+            assert_same(zones * 2 * MIB * u64::from(segs_per_sec * secs_per_zone), &opts);
         }
     }
 }
@@ -206,10 +163,7 @@ fn volumes_with_large_sections_and_zones_are_the_same() {
 fn volumes_with_a_given_overprovision_are_the_same() {
     for percent in [5.0, 7.5, 20.0, 60.0, 95.0] {
         for mib in [46, 48, 50, 64, 100, 1024] {
-            let opts = Options {
-                overprovision: Some(percent),
-                ..Options::default()
-            };
+            let opts = Options { overprovision: Some(percent), ..Options::default() };
             assert_same(mib * MIB, &opts);
         }
     }
@@ -218,13 +172,7 @@ fn volumes_with_a_given_overprovision_are_the_same() {
 #[test]
 fn volumes_with_a_large_nat_bitmap_are_the_same() {
     for mib in [64, 1024, 100 << 10, 1 << 20] {
-        assert_same(
-            mib * MIB,
-            &Options {
-                large_nat_bitmap: true,
-                ..Options::default()
-            },
-        );
+        assert_same(mib * MIB, &Options { large_nat_bitmap: true, ..Options::default() });
     }
 }
 
@@ -244,10 +192,7 @@ fn volumes_with_each_feature_are_the_same() {
         with(&[Features::SB_CHKSUM]),
         with(&[Features::VERITY]),
         with(&[Features::ENCRYPT]),
-        Options {
-            root_owner: (5, 70_000),
-            ..with(&[Features::QUOTA_INO, Features::LOST_FOUND])
-        },
+        Options { root_owner: (5, 70_000), ..with(&[Features::QUOTA_INO, Features::LOST_FOUND]) },
         Options::modern(),
         everything(),
     ] {
@@ -259,14 +204,8 @@ fn volumes_with_each_feature_are_the_same() {
 fn fsck_finds_nothing_in_volumes_from_48_mib_to_16_tib() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let image = dir.path().join("ours.img");
-    let tight = Options {
-        overprovision: Some(95.0),
-        ..Options::default()
-    };
-    let owned = Options {
-        root_owner: (1000, 4_000_000_000),
-        ..everything()
-    };
+    let tight = Options { overprovision: Some(95.0), ..Options::default() };
+    let owned = Options { root_owner: (1000, 4_000_000_000), ..everything() };
     for (bytes, opts) in [
         (48 * MIB, tight),
         (52 * MIB, Options::default()),

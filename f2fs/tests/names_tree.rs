@@ -10,9 +10,7 @@ use joulefs_conformance::zoo::{Size, in_process, plan};
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use log_rig::*;
-use vfs::{
-    DirEntry, Error, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, XattrFlags,
-};
+use vfs::{DirEntry, Error, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, XattrFlags};
 
 fn volume(mib: u64) -> (Arc<Memory>, Arc<Volume>) {
     let dev = Arc::new(formatted(mib, &Options::default()));

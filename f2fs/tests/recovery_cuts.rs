@@ -36,12 +36,8 @@ impl<'v> Workload<'v> {
     }
     fn create(&mut self, name: &str) -> vfs::Result<()> {
         self.touched(name);
-        let new = vfs::NewNode {
-            kind: vfs::FileKind::Regular,
-            perm: 0o600,
-            umask: 0,
-            rdev: vfs::DeviceNumber::default(),
-        };
+        let new =
+            vfs::NewNode { kind: vfs::FileKind::Regular, perm: 0o600, umask: 0, rdev: vfs::DeviceNumber::default() };
         let e = self.vol.mknod(ROOT, self.vol.root(), name.as_bytes(), &new)?;
         self.files.insert(name.into(), (e.attr.ino, Vec::new()));
         Ok(())

@@ -171,10 +171,7 @@ pub fn pack_blocks(head: &Block) -> Result<u32, FormatError> {
 }
 
 /// Byte ranges of the SIT and NAT bitmaps in a head block followed by its payload blocks.
-fn bitmap_ranges(
-    sb: &SuperBlock,
-    flags: CpFlags,
-) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+fn bitmap_ranges(sb: &SuperBlock, flags: CpFlags) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
     let (sit, nat) = (sb.sit_bitmap_bytes(), sb.nat_bitmap_bytes());
     let (sit_at, nat_at) = if flags.contains(CpFlags::LARGE_NAT_BITMAP) {
         (BITMAPS + 4 + nat, BITMAPS + 4)
@@ -202,12 +199,19 @@ impl Checkpoint {
         let want = |field, value: u64, ok: bool, must| {
             if ok { Ok(()) } else { Err(FormatError::Field { structure: S, field, value, must }) }
         };
-        let (sit_len, nat_len) =
-            (raw.sit_ver_bitmap_bytesize.get(), raw.nat_ver_bitmap_bytesize.get());
-        want("sit_ver_bitmap_bytesize", sit_len.into(), sit_len as usize == sb.sit_bitmap_bytes(),
-            "one bit for every SIT block")?;
-        want("nat_ver_bitmap_bytesize", nat_len.into(), nat_len as usize == sb.nat_bitmap_bytes(),
-            "one bit for every NAT block")?;
+        let (sit_len, nat_len) = (raw.sit_ver_bitmap_bytesize.get(), raw.nat_ver_bitmap_bytesize.get());
+        want(
+            "sit_ver_bitmap_bytesize",
+            sit_len.into(),
+            sit_len as usize == sb.sit_bitmap_bytes(),
+            "one bit for every SIT block",
+        )?;
+        want(
+            "nat_ver_bitmap_bytesize",
+            nat_len.into(),
+            nat_len as usize == sb.nat_bitmap_bytes(),
+            "one bit for every NAT block",
+        )?;
         let (sit, nat) = bitmap_ranges(sb, flags);
         let sum_at = raw.checksum_offset.get() as usize;
         let large = flags.contains(CpFlags::LARGE_NAT_BITMAP);

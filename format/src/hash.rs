@@ -7,12 +7,8 @@ fn tea(state: &mut [u32; 2], key: [u32; 4]) {
     let mut sum = 0u32;
     for _ in 0..16 {
         sum = sum.wrapping_add(DELTA);
-        x = x.wrapping_add(
-            (y << 4).wrapping_add(key[0]) ^ y.wrapping_add(sum) ^ (y >> 5).wrapping_add(key[1]),
-        );
-        y = y.wrapping_add(
-            (x << 4).wrapping_add(key[2]) ^ x.wrapping_add(sum) ^ (x >> 5).wrapping_add(key[3]),
-        );
+        x = x.wrapping_add((y << 4).wrapping_add(key[0]) ^ y.wrapping_add(sum) ^ (y >> 5).wrapping_add(key[1]));
+        y = y.wrapping_add((x << 4).wrapping_add(key[2]) ^ x.wrapping_add(sum) ^ (x >> 5).wrapping_add(key[3]));
     }
     state[0] = state[0].wrapping_add(x);
     state[1] = state[1].wrapping_add(y);

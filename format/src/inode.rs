@@ -257,8 +257,7 @@ impl RawInode {
             let must = "a multiple of 4 from 4 to 36";
             return Err(FormatError::field("inode", "i_extra_isize", extra, must));
         }
-        let flexible = features.contains(Features::FLEXIBLE_INLINE_XATTR)
-            && inline.contains(Inline::EXTRA_ATTR);
+        let flexible = features.contains(Features::FLEXIBLE_INLINE_XATTR) && inline.contains(Inline::EXTRA_ATTR);
         let xattr = if flexible {
             // The size counts whether or not the XATTR bit is set, as in the kernel.
             self.extra().map_or(0, |e| u32::from(e.i_inline_xattr_size.get()))

@@ -69,11 +69,7 @@ impl NatBits {
     /// Maps in which every block has `usage`.
     pub fn new(sb: &SuperBlock, usage: Usage) -> Self {
         let map = |on| vec![if on { 0xFF } else { 0 }; sb.nat_bitmap_bytes()];
-        NatBits {
-            nat_blocks: sb.nat_blocks(),
-            full: map(usage == Usage::Full),
-            empty: map(usage == Usage::Empty),
-        }
+        NatBits { nat_blocks: sb.nat_blocks(), full: map(usage == Usage::Full), empty: map(usage == Usage::Empty) }
     }
 
     /// Checks bits as read from the device ([`blocks`] blocks): long enough, of the checkpoint with

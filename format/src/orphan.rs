@@ -32,10 +32,7 @@ pub fn parse(block: &Block) -> Result<Vec<Ino>, FormatError> {
     // OK to unwrap: a block is exactly the structure's size and any bytes are valid for it.
     let raw = RawOrphanBlock::ref_from_bytes(block).unwrap();
     let n = raw.entry_count.get();
-    let inos = raw
-        .ino
-        .get(..n as usize)
-        .ok_or(FormatError::field("orphan block", "entry_count", n, "at most 1020"))?;
+    let inos = raw.ino.get(..n as usize).ok_or(FormatError::field("orphan block", "entry_count", n, "at most 1020"))?;
     Ok(inos.iter().map(|i| Ino(i.get())).collect())
 }
 

@@ -85,8 +85,8 @@ impl SitEntry {
     pub fn check(raw: &RawSitEntry) -> Result<Self, FormatError> {
         let v = raw.vblocks.get();
         let valid = v & 0x3FF;
-        let log = LogType::from_number((v >> 10) as u8)
-            .ok_or(FormatError::field("SIT entry", "type", v >> 10, "0..=5"))?;
+        let log =
+            LogType::from_number((v >> 10) as u8).ok_or(FormatError::field("SIT entry", "type", v >> 10, "0..=5"))?;
         if valid > 512 {
             return Err(FormatError::field("SIT entry", "vblocks", valid, "at most 512"));
         }

@@ -113,8 +113,7 @@ pub fn journal_mut(block: &mut Block) -> &mut [u8] {
 }
 
 fn count(journal: &[u8], most: usize, field: &'static str) -> Result<usize, FormatError> {
-    let (&[a, b], true) = (journal.first_chunk::<2>().unwrap_or(&[0; 2]), journal.len() >= JOURNAL_BYTES)
-    else {
+    let (&[a, b], true) = (journal.first_chunk::<2>().unwrap_or(&[0; 2]), journal.len() >= JOURNAL_BYTES) else {
         return Err(FormatError::Short { structure: "journal", have: journal.len(), need: JOURNAL_BYTES });
     };
     let n = u16::from_le_bytes([a, b]);
@@ -189,11 +188,7 @@ pub fn set_kbytes_written(journal: &mut [u8], kbytes: u64) {
 fn compact_position(n: usize) -> (usize, usize) {
     const FIRST: usize = (FOOTER - 2 * JOURNAL_BYTES) / ENTRY; // 439
     const REST: usize = FOOTER / ENTRY; // 584
-    if n < FIRST {
-        (0, 2 * JOURNAL_BYTES + n * ENTRY)
-    } else {
-        (1 + (n - FIRST) / REST, (n - FIRST) % REST * ENTRY)
-    }
+    if n < FIRST { (0, 2 * JOURNAL_BYTES + n * ENTRY) } else { (1 + (n - FIRST) / REST, (n - FIRST) % REST * ENTRY) }
 }
 
 /// Blocks that compact summaries of `entries` entries take.

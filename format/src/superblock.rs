@@ -241,9 +241,8 @@ impl SuperBlock {
         let want = |field, value: u64, ok: bool, must| {
             if ok { Ok(()) } else { Err(FormatError::Field { structure: S, field, value, must }) }
         };
-        let exact = |field, value: U32, must_be: u32, must| {
-            want(field, value.get().into(), value.get() == must_be, must)
-        };
+        let exact =
+            |field, value: U32, must_be: u32, must| want(field, value.get().into(), value.get() == must_be, must);
         exact("magic", r.magic, MAGIC, "0xf2f52010")?;
         let features = Features::from_bits_retain(r.feature.get());
         if features.contains(Features::SB_CHKSUM) {
@@ -275,8 +274,7 @@ impl SuperBlock {
 
         let area = |field, at: U32, before: u64, segs: u64| {
             let end = before + segs * u64::from(BLOCKS_PER_SEG);
-            want(field, at.get().into(), u64::from(at.get()) == end, "the end of the area before it")
-                .map(|()| end)
+            want(field, at.get().into(), u64::from(at.get()) == end, "the end of the area before it").map(|()| end)
         };
         let segment0 = u64::from(r.segment0_blkaddr.get());
         want("segment0_blkaddr", segment0, segment0 >= 2, "past both superblocks")?;
@@ -290,8 +288,12 @@ impl SuperBlock {
         let ssa = area("ssa_blkaddr", r.ssa_blkaddr, nat, nat_segs)?;
         let main = area("main_blkaddr", r.main_blkaddr, ssa, ssa_segs)?;
         let end = main + main_segs * 512;
-        want("segment_count_main", main_segs, end <= segment0 + segs * 512 && end <= blocks,
-            "small enough to end inside the volume")?;
+        want(
+            "segment_count_main",
+            main_segs,
+            end <= segment0 + segs * 512 && end <= blocks,
+            "small enough to end inside the volume",
+        )?;
         let sit_blocks = sit_segs / 2 * 512;
         let ok = sit_segs % 2 == 0 && sit_blocks * 55 >= main_segs;
         want("segment_count_sit", sit_segs, ok, "even, and an entry for every main segment")?;
@@ -306,14 +308,17 @@ impl SuperBlock {
         exact("meta_ino", r.meta_ino, 2, "2")?;
         exact("root_ino", r.root_ino, 3, "3")?;
         let (cold, hot) = (r.extension_count.get() as usize, usize::from(r.hot_ext_count));
-        want("extension_count", cold as u64, cold.saturating_add(hot) <= MAX_EXTENSIONS,
-            "at most 64 with hot_ext_count")?;
+        want(
+            "extension_count",
+            cold as u64,
+            cold.saturating_add(hot) <= MAX_EXTENSIONS,
+            "at most 64 with hot_ext_count",
+        )?;
 
         let ext = |range: std::ops::Range<usize>| -> Vec<Vec<u8>> {
             r.extension_list[range].iter().map(|e| trim_nul(e).to_ascii_lowercase()).collect()
         };
-        let name: Vec<u16> =
-            r.volume_name.iter().map(|c| c.get()).take_while(|&c| c != 0).collect();
+        let name: Vec<u16> = r.volume_name.iter().map(|c| c.get()).take_while(|&c| c != 0).collect();
         Ok(SuperBlock {
             features,
             block_count: blocks,

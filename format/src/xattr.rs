@@ -208,8 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_encoded_is_read_back_in_order() {
-        let list: [(u8, &[u8], &[u8]); 3] =
-            [(1, b"a", b"value"), (2, b"", &[7; 28]), (6, b"selinux", b"")];
+        let list: [(u8, &[u8], &[u8]); 3] = [(1, b"a", b"value"), (2, b"", &[7; 28]), (6, b"selinux", b"")];
         let area = encode(&list, 200).unwrap();
         let got: Vec<_> = entries(&area).unwrap().iter().map(|e| (e.index, e.name, e.value)).collect();
         assert_eq!(got, list);

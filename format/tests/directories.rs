@@ -12,10 +12,18 @@ use proptest::test_runner::RngSeed;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Insert { name: Vec<u8>, ino: u32, kind: u8 },
+    Insert {
+        name: Vec<u8>,
+        ino: u32,
+        kind: u8,
+    },
     /// Removes the n-th name there is.
     Remove(usize),
-    Redirect { nth: usize, ino: u32, kind: u8 },
+    Redirect {
+        nth: usize,
+        ino: u32,
+        kind: u8,
+    },
 }
 
 fn names() -> impl Strategy<Value = Vec<u8>> {
@@ -39,8 +47,7 @@ fn first_run(l: &Layout, area: &[u8], n: usize) -> Option<usize> {
 }
 
 fn check(l: &Layout, area: &[u8], model: &BTreeMap<Vec<u8>, (u32, u8)>) {
-    let listed: BTreeMap<_, _> =
-        dentry::entries(l, area, 0).map(|d| (d.name.to_vec(), (d.ino, d.kind))).collect();
+    let listed: BTreeMap<_, _> = dentry::entries(l, area, 0).map(|d| (d.name.to_vec(), (d.ino, d.kind))).collect();
     assert_eq!(listed, *model);
     let used: usize = model.keys().map(|n| dentry::slots_for(n.len())).sum();
     assert_eq!(bits::count(&area[..l.bitmap_len()]) as usize, used);

@@ -5,12 +5,12 @@ extern crate joulefs_format as format;
 mod image;
 
 use format::checkpoint::{Checkpoint, CpFlags};
+use format::dentry::{self, Layout};
 use format::inode::{self, Inline, RawInode};
 use format::nat_bits::{self, NatBits, Usage};
-use format::superblock::{Features, SuperBlock};
-use format::dentry::{self, Layout};
 use format::sit::{self, LogType, SitEntry};
 use format::summary::{self, Summary, SummaryKind};
+use format::superblock::{Features, SuperBlock};
 use format::{BLOCK, Block, BlockAddr, Nid, SegNo, bits, hash, nat, node};
 use image::{Image, Images};
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,8 +39,7 @@ fn both_superblocks_are_stored_again_bit_for_bit() {
 fn both_checkpoints_of_every_volume_are_encoded_again_bit_for_bit() {
     for image in images() {
         for (at, cp) in image.packs() {
-            let head: Vec<u8> =
-                (0..=image.sb.cp_payload).flat_map(|i| image.block(at.plus(i))).collect();
+            let head: Vec<u8> = (0..=image.sb.cp_payload).flat_map(|i| image.block(at.plus(i))).collect();
             assert!(cp.clone().encode(&image.sb) == head, "{}, pack at {at}", image.name);
             let tail = image.block(at.plus(cp.pack_blocks - 1));
             assert!(tail[..] == head[..BLOCK], "{}: the tail is the head again", image.name);
@@ -83,14 +82,12 @@ fn summaries_and_journals_of_every_pack_are_encoded_again_bit_for_bit() {
                 assert_eq!(SitEntry::check(entry).unwrap().to_raw(), *entry);
             }
 
-            let sums: Vec<Block> =
-                (cp.start_sum..cp.pack_blocks - 1).map(|i| image.block(at.plus(i))).collect();
+            let sums: Vec<Block> = (cp.start_sum..cp.pack_blocks - 1).map(|i| image.block(at.plus(i))).collect();
             let data: usize = LogType::ALL[..3].iter().map(|&log| entries_of(&cp, log)).sum();
             let nodes = if cp.flags.contains(CpFlags::COMPACT_SUM) {
                 compact += 1;
                 let blocks = summary::compact_blocks(data);
-                let entries: Vec<Summary> =
-                    (0..data).map(|n| summary::compact_get(&sums, n).unwrap()).collect();
+                let entries: Vec<Summary> = (0..data).map(|n| summary::compact_get(&sums, n).unwrap()).collect();
                 let ours = summary::encode_compact(&nat, &sit, entries.into_iter());
                 assert!(ours == sums[..blocks], "{}: compact summaries", image.name);
                 blocks
@@ -246,8 +243,7 @@ fn every_valid_block_is_owned_as_its_summary_says() {
     for image in images().iter().filter(|i| !i.sb.features.contains(Features::RO)) {
         let (sb, nodes) = (&image.sb, image.nodes());
         let (_, journal) = image.journals(image.pack, &image.cp);
-        let journal: BTreeMap<SegNo, sit::RawSitEntry> =
-            summary::sit_journal(&journal).unwrap().into_iter().collect();
+        let journal: BTreeMap<SegNo, sit::RawSitEntry> = summary::sit_journal(&journal).unwrap().into_iter().collect();
         let mut valid = 0;
         for seg in (0..sb.main_segs).map(SegNo) {
             let n = seg.0 / sit::SIT_ENTRIES;
@@ -297,8 +293,7 @@ fn nat_bits_say_what_the_table_holds_and_are_encoded_again_bit_for_bit() {
         seen += 1;
         let sb = &image.sb;
         let at = image.pack.plus(nat_bits::offset(sb.nat_blocks()).unwrap());
-        let stored: Vec<Block> =
-            (0..nat_bits::blocks(sb.nat_blocks())).map(|i| image.block(at.plus(i))).collect();
+        let stored: Vec<Block> = (0..nat_bits::blocks(sb.nat_blocks())).map(|i| image.block(at.plus(i))).collect();
         let tag = nat_bits::tag(image.cp.version, image.cp.crc);
         let read = NatBits::check(sb, tag, stored.as_flattened()).unwrap();
         assert!(read.encode(tag) == stored, "{}", image.name);

@@ -11,8 +11,7 @@ const INLINE: usize = 200;
 
 /// The inline xattr area whose beginning is given in hexadecimal.
 fn area(hex: &str) -> Vec<u8> {
-    let mut out: Vec<u8> =
-        (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
+    let mut out: Vec<u8> = (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
     out.resize(INLINE, 0);
     out
 }
@@ -20,14 +19,17 @@ fn area(hex: &str) -> Vec<u8> {
 const HEADER: &str = "1120f5f2010000000000000000000000000000000000000000";
 
 fn file() -> Vec<u8> {
-    area(&[
-        &HEADER[..48],
-        "01030300666f6f62617200",
-        "0004020e00743161206c6f6e6765722076616c7565",
-        "01050000656d707479000000",
-        "02002c000100000001000600020001000700000002000600e8030000040004000800040032000000100007002000",
-        "04",
-    ].concat())
+    area(
+        &[
+            &HEADER[..48],
+            "01030300666f6f62617200",
+            "0004020e00743161206c6f6e6765722076616c7565",
+            "01050000656d707479000000",
+            "02002c000100000001000600020001000700000002000600e8030000040004000800040032000000100007002000",
+            "04",
+        ]
+        .concat(),
+    )
 }
 
 const DEFAULT_ACL: &str = "010000000100070002000700e80300000400050008000500320000001000070020000500";
@@ -38,10 +40,7 @@ fn a_list_of_linux_is_read_and_encoded_again_bit_for_bit() {
     let area = file();
     let read = xattr::entries(&area).unwrap();
     let full: Vec<_> = read.iter().map(|e| xattr::full_name(e.index, e.name).unwrap()).collect();
-    assert_eq!(
-        full,
-        [&b"user.foo"[..], b"trusted.t1", b"user.empty", b"system.posix_acl_access"].map(<[u8]>::to_vec)
-    );
+    assert_eq!(full, [&b"user.foo"[..], b"trusted.t1", b"user.empty", b"system.posix_acl_access"].map(<[u8]>::to_vec));
     assert_eq!(read[1].value, b"a longer value");
     assert_eq!(read[2].value, b"");
     let again: Vec<_> = read.iter().map(|e| (e.index, e.name, e.value)).collect();

@@ -126,8 +126,7 @@ fn the_three_places_of_the_version_bitmaps_are_read_as_written() {
     let mut beside = plain.clone();
     beside.start_sum = 2;
     // Plain: SIT, NAT. Large: checksum, NAT, SIT. Payload: NAT here, SIT in the next block.
-    for (sb, mut cp, sit_at, nat_at) in
-        [(&sb, plain, 192, 256), (&sb, large, 260, 196), (&payload, beside, 4096, 192)]
+    for (sb, mut cp, sit_at, nat_at) in [(&sb, plain, 192, 256), (&sb, large, 260, 196), (&payload, beside, 4096, 192)]
     {
         let bytes = cp.encode(sb);
         assert_eq!(bytes[sit_at..sit_at + 64], cp.sit_bitmap);
@@ -158,9 +157,7 @@ fn journals_hold_38_nodes_or_6_segments_and_claim_no_more() {
     let nats: Vec<_> = (0..39).map(nat).collect();
     let journal = summary::encode_nat_journal(&nats);
     assert_eq!(summary::nat_journal(&journal).unwrap(), nats[..38]);
-    let sit = |i: u32| {
-        (SegNo(i), RawSitEntry { vblocks: 0.into(), valid_map: [0; 64], mtime: u64::from(i).into() })
-    };
+    let sit = |i: u32| (SegNo(i), RawSitEntry { vblocks: 0.into(), valid_map: [0; 64], mtime: u64::from(i).into() });
     let sits: Vec<_> = (0..7).map(sit).collect();
     let journal = summary::encode_sit_journal(&sits);
     assert_eq!(summary::sit_journal(&journal).unwrap(), sits[..6]);

@@ -11,12 +11,7 @@ const ACCESS_ACL: &[u8] = b"system.posix_acl_access";
 const SGID: u16 = 0o2000;
 
 /// Whether this `setxattr` must also clear sgid.
-pub(crate) fn drops_sgid(
-    fs: &dyn FileSystem,
-    req: &Request,
-    ino: Ino,
-    name: &[u8],
-) -> Result<bool> {
+pub(crate) fn drops_sgid(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u8]) -> Result<bool> {
     if name != ACCESS_ACL || req.uid() == 0 {
         return Ok(false);
     }
@@ -42,8 +37,7 @@ mod tests {
 
     #[test]
     fn supplementary_groups_are_read_from_the_task_status() {
-        let status =
-            "Name:\tx\nUid:\t5\t5\t5\t5\nGid:\t6\t6\t6\t6\nGroups:\t4 24 100 \nNStgid:\t7\n";
+        let status = "Name:\tx\nUid:\t5\t5\t5\t5\nGid:\t6\t6\t6\t6\nGroups:\t4 24 100 \nNStgid:\t7\n";
         assert!(listed(status, 24));
         assert!(!listed(status, 2));
         assert!(!listed(status, 6));

@@ -19,11 +19,10 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation,
-    INodeNo, IoctlFlags, KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier,
-    ReplyAttr, ReplyBmap, ReplyCreate, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty,
-    ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen, ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr,
-    Request, TimeOrNow,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation, INodeNo, IoctlFlags,
+    KernelConfig, LockOwner, OpenFlags, PollEvents, PollFlags, PollNotifier, ReplyAttr, ReplyBmap, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyIoctl, ReplyLseek, ReplyOpen,
+    ReplyPoll, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
 };
 use vfs::{Error, FileKind, NewNode, RenameFlags, Seek, SetAttr, WriteFlags, XattrFlags};
 
@@ -50,9 +49,7 @@ impl fuser::Filesystem for Adapter {
         let parent = self.ino(parent);
         match self.fs.lookup(parent, name.as_bytes()) {
             // Number 0 tells the kernel to remember that there is no such name.
-            Err(Error::NotFound) => {
-                reply.entry(&TTL, &bare(INodeNo(0), FileKind::Regular, 0), Generation(0))
-            }
+            Err(Error::NotFound) => reply.entry(&TTL, &bare(INodeNo(0), FileKind::Regular, 0), Generation(0)),
             result => self.reply_entry("lookup", parent, result, reply),
         }
     }
@@ -107,9 +104,7 @@ impl fuser::Filesystem for Adapter {
             crtime: None,
             kill_suid_sgid: false,
         };
-        let result = self
-            .truncating_or_owning(req, ino, &mut set)
-            .and_then(|()| self.fs.setattr(ino, &set));
+        let result = self.truncating_or_owning(req, ino, &mut set).and_then(|()| self.fs.setattr(ino, &set));
         match result {
             Ok(attr) => reply.attr(&TTL, &self.numbers.attr(&attr)),
             Err(error) => reply.error(failed("setattr", ino, &error)),
@@ -124,36 +119,16 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    fn mknod(
-        &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        rdev: u32,
-        reply: ReplyEntry,
-    ) {
+    fn mknod(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
         let parent = self.ino(parent);
         let result = new_node(mode, umask, rdev).and_then(|new| self.make(req, parent, name, &new));
         self.reply_entry("mknod", parent, result, reply);
     }
 
-    fn mkdir(
-        &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        reply: ReplyEntry,
-    ) {
+    fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
         let parent = self.ino(parent);
         let (mode, umask) = (perm(mode), perm(umask));
-        let result = self.room.with(|| {
-            self.fs
-                .mkdir(caller(req), parent, name.as_bytes(), mode, umask)
-        });
+        let result = self.room.with(|| self.fs.mkdir(caller(req), parent, name.as_bytes(), mode, umask));
         self.reply_entry("mkdir", parent, result, reply);
     }
 
@@ -171,20 +146,10 @@ impl fuser::Filesystem for Adapter {
         reply_empty("rmdir", parent, result, reply);
     }
 
-    fn symlink(
-        &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        target: &Path,
-        reply: ReplyEntry,
-    ) {
+    fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
         let parent = self.ino(parent);
         let target = target.as_os_str().as_bytes();
-        let result = self.room.with(|| {
-            self.fs
-                .symlink(caller(req), parent, name.as_bytes(), target)
-        });
+        let result = self.room.with(|| self.fs.symlink(caller(req), parent, name.as_bytes(), target));
         self.reply_entry("symlink", parent, result, reply);
     }
 
@@ -199,13 +164,11 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let (parent, to_parent) = (self.ino(parent), self.ino(to_parent));
-        let result = RenameFlags::from_bits(flags.bits())
-            .ok_or(Error::Invalid("unknown rename flag"))
-            .and_then(|flags| {
+        let result =
+            RenameFlags::from_bits(flags.bits()).ok_or(Error::Invalid("unknown rename flag")).and_then(|flags| {
                 let from = (parent, name.as_bytes());
                 let to = (to_parent, to_name.as_bytes());
-                self.room
-                    .with(|| self.fs.rename(caller(req), from, to, flags))
+                self.room.with(|| self.fs.rename(caller(req), from, to, flags))
             });
         self.room.removed();
         reply_empty("rename", parent, result, reply);
@@ -213,29 +176,13 @@ impl fuser::Filesystem for Adapter {
 
     fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (ino, parent) = (self.ino(ino), self.ino(parent));
-        let result = self
-            .room
-            .with(|| self.fs.link(ino, parent, name.as_bytes()));
+        let result = self.room.with(|| self.fs.link(ino, parent, name.as_bytes()));
         self.reply_entry("link", parent, result, reply);
     }
 
-    fn create(
-        &self,
-        req: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        umask: u32,
-        _: i32,
-        reply: ReplyCreate,
-    ) {
+    fn create(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, _: i32, reply: ReplyCreate) {
         let parent = self.ino(parent);
-        let new = NewNode {
-            kind: FileKind::Regular,
-            perm: perm(mode),
-            umask: perm(umask),
-            rdev: unpack(0),
-        };
+        let new = NewNode { kind: FileKind::Regular, perm: perm(mode), umask: perm(umask), rdev: unpack(0) };
         let made = self.make(req, parent, name, &new).and_then(|entry| {
             if !self.agreed.no_open {
                 self.fs.open(entry.attr.ino, false).inspect_err(|_| {
@@ -262,10 +209,7 @@ impl fuser::Filesystem for Adapter {
         }
         let ino = self.ino(ino);
         match self.fs.open(ino, false) {
-            Ok(()) => reply.opened(
-                FileHandle(0),
-                FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
-            ),
+            Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
             Err(error) => reply.error(failed("open", ino, &error)),
         }
     }
@@ -332,16 +276,12 @@ impl fuser::Filesystem for Adapter {
         let from_cache = write_flags.contains(fuser::WriteFlags::FUSE_WRITE_CACHE);
         let mut flags = WriteFlags::empty();
         flags.set(WriteFlags::FROM_CACHE, from_cache);
-        flags.set(
-            WriteFlags::KILL_SUID_SGID,
-            write_flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID),
-        );
+        flags.set(WriteFlags::KILL_SUID_SGID, write_flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID));
         // O_SYNC contains O_DSYNC. A page from the cache is synced by the kernel's own fsync.
         let sync = !from_cache && open_flags.0 & libc::O_DSYNC != 0;
         let result = self.store(ino, offset, data, flags).and_then(|length| {
             if sync {
-                self.fs
-                    .fsync(ino, open_flags.0 & libc::O_SYNC != libc::O_SYNC)?;
+                self.fs.fsync(ino, open_flags.0 & libc::O_SYNC != libc::O_SYNC)?;
             }
             Ok(length)
         });
@@ -360,20 +300,10 @@ impl fuser::Filesystem for Adapter {
         if self.agreed.no_opendir {
             return reply.error(Errno::ENOSYS);
         }
-        reply.opened(
-            FileHandle(0),
-            FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR,
-        );
+        reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR);
     }
 
-    fn readdir(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectory,
-    ) {
+    fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let ino = self.ino(ino);
         match listing::plain(&*self.fs, self.numbers, ino, offset, &mut reply) {
             Ok(()) => reply.ok(),
@@ -381,38 +311,16 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    fn readdirplus(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        offset: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
+    fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let ino = self.ino(ino);
-        let result = listing::with_attributes(
-            &*self.fs,
-            self.numbers,
-            &self.ungranted,
-            ino,
-            offset,
-            TTL,
-            &mut reply,
-        );
+        let result = listing::with_attributes(&*self.fs, self.numbers, &self.ungranted, ino, offset, TTL, &mut reply);
         match result {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(failed("readdir", ino, &error)),
         }
     }
 
-    fn fsyncdir(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        data_only: bool,
-        reply: ReplyEmpty,
-    ) {
+    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
         let ino = self.ino(ino);
         reply_empty("fsyncdir", ino, self.fs.fsyncdir(ino, data_only), reply);
     }
@@ -433,16 +341,7 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    fn setxattr(
-        &self,
-        req: &Request,
-        ino: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _: u32,
-        reply: ReplyEmpty,
-    ) {
+    fn setxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
         let ino = self.ino(ino);
         let name = name.as_bytes();
         let mut how = XattrFlags::empty();
@@ -473,10 +372,7 @@ impl fuser::Filesystem for Adapter {
         let result = self.fs.listxattr(ino).map(|names| {
             let mut list = Vec::new();
             // As xattr(7) says, names of the trusted class are shown to the privileged only.
-            for name in names
-                .iter()
-                .filter(|n| privileged || !n.starts_with(b"trusted."))
-            {
+            for name in names.iter().filter(|n| privileged || !n.starts_with(b"trusted.")) {
                 list.extend_from_slice(name);
                 list.push(0);
             }
@@ -487,12 +383,7 @@ impl fuser::Filesystem for Adapter {
 
     fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let ino = self.ino(ino);
-        reply_empty(
-            "removexattr",
-            ino,
-            self.fs.removexattr(ino, name.as_bytes()),
-            reply,
-        );
+        reply_empty("removexattr", ino, self.fs.removexattr(ino, name.as_bytes()), reply);
     }
 
     fn fallocate(
@@ -506,22 +397,11 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let ino = self.ino(ino);
-        let result = allocate(mode).and_then(|what| {
-            self.room
-                .with(|| self.fs.fallocate(ino, what, offset, length))
-        });
+        let result = allocate(mode).and_then(|what| self.room.with(|| self.fs.fallocate(ino, what, offset, length)));
         reply_empty("fallocate", ino, result, reply);
     }
 
-    fn lseek(
-        &self,
-        _: &Request,
-        ino: INodeNo,
-        _: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
+    fn lseek(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         let ino = self.ino(ino);
         let what = match whence {
             libc::SEEK_DATA => Seek::Data,
@@ -531,12 +411,7 @@ impl fuser::Filesystem for Adapter {
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(Errno::ENXIO);
         };
-        let job = SeekJob {
-            ino,
-            offset,
-            what,
-            reply,
-        };
+        let job = SeekJob { ino, offset, what, reply };
         match &self.seeker {
             // The thread ends only after this sender.
             Some(seeker) => drop(seeker.send(job)),

@@ -95,22 +95,13 @@ pub(crate) fn pack(rdev: DeviceNumber) -> u32 {
 
 /// The inverse of [`pack`].
 pub(crate) fn unpack(rdev: u32) -> DeviceNumber {
-    DeviceNumber {
-        major: (rdev >> 8) & 0xfff,
-        minor: (rdev & 0xff) | ((rdev >> 12) & 0xfff00),
-    }
+    DeviceNumber { major: (rdev >> 8) & 0xfff, minor: (rdev & 0xff) | ((rdev >> 12) & 0xfff00) }
 }
 
 fn to_system(time: Timestamp) -> SystemTime {
     let seconds = Duration::from_secs(time.sec.unsigned_abs());
-    let whole = if time.sec >= 0 {
-        UNIX_EPOCH.checked_add(seconds)
-    } else {
-        UNIX_EPOCH.checked_sub(seconds)
-    };
-    whole
-        .and_then(|t| t.checked_add(Duration::from_nanos(u64::from(time.nsec))))
-        .unwrap_or(UNIX_EPOCH)
+    let whole = if time.sec >= 0 { UNIX_EPOCH.checked_add(seconds) } else { UNIX_EPOCH.checked_sub(seconds) };
+    whole.and_then(|t| t.checked_add(Duration::from_nanos(u64::from(time.nsec)))).unwrap_or(UNIX_EPOCH)
 }
 
 /// What the kernel sent, from what `fuser` made of it.
@@ -120,16 +111,10 @@ fn to_system(time: Timestamp) -> SystemTime {
 /// nanoseconds are below a second, so this undoes it exactly.
 pub(crate) fn from_system(time: SystemTime) -> Timestamp {
     match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => Timestamp {
-            sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX),
-            nsec: after.subsec_nanos(),
-        },
+        Ok(after) => Timestamp { sec: i64::try_from(after.as_secs()).unwrap_or(i64::MAX), nsec: after.subsec_nanos() },
         Err(error) => {
             let before = error.duration();
-            Timestamp {
-                sec: i64::try_from(before.as_secs()).map_or(i64::MIN, |s| -s),
-                nsec: before.subsec_nanos(),
-            }
+            Timestamp { sec: i64::try_from(before.as_secs()).map_or(i64::MIN, |s| -s), nsec: before.subsec_nanos() }
         }
     }
 }
@@ -160,25 +145,12 @@ mod tests {
 
     #[test]
     fn device_numbers_survive_packing_and_match_the_kernel() {
-        for (major, minor) in [
-            (0, 0),
-            (1, 3),
-            (8, 255),
-            (8, 256),
-            (0xfff, 0xfffff),
-            (259, 0x12345),
-        ] {
+        for (major, minor) in [(0, 0), (1, 3), (8, 255), (8, 256), (0xfff, 0xfffff), (259, 0x12345)] {
             let rdev = DeviceNumber { major, minor };
             assert_eq!(unpack(pack(rdev)), rdev);
         }
         assert_eq!(pack(DeviceNumber { major: 1, minor: 3 }), 0x103);
-        assert_eq!(
-            pack(DeviceNumber {
-                major: 8,
-                minor: 0x100
-            }),
-            0x0010_0800
-        );
+        assert_eq!(pack(DeviceNumber { major: 8, minor: 0x100 }), 0x0010_0800);
     }
 
     #[test]
@@ -192,25 +164,16 @@ mod tests {
     #[test]
     fn a_time_before_1970_is_written_forward_and_read_as_fuser_decodes_it() {
         // -1.5 s is (-2 s, 500 ms): written, it is 1.5 s before the epoch.
-        let time = Timestamp {
-            sec: -2,
-            nsec: 500_000_000,
-        };
+        let time = Timestamp { sec: -2, nsec: 500_000_000 };
         assert_eq!(to_system(time), UNIX_EPOCH - Duration::from_millis(1500));
         // Read, fuser hands us epoch - 2 s - 500 ms.
-        assert_eq!(
-            from_system(UNIX_EPOCH - Duration::new(2, 500_000_000)),
-            time
-        );
+        assert_eq!(from_system(UNIX_EPOCH - Duration::new(2, 500_000_000)), time);
     }
 
     #[test]
     fn times_out_of_range_do_not_panic() {
         for sec in [i64::MIN, i64::MAX] {
-            to_system(Timestamp {
-                sec,
-                nsec: 999_999_999,
-            });
+            to_system(Timestamp { sec, nsec: 999_999_999 });
         }
     }
 }

@@ -80,21 +80,9 @@ mod tests {
     #[test]
     fn capabilities_are_known_dropped_and_found_again() {
         let fs = MemFs::new(1 << 20);
-        let new = NewNode {
-            kind: FileKind::Regular,
-            perm: 0o644,
-            umask: 0,
-            rdev: DeviceNumber::default(),
-        };
-        let ino = fs
-            .mknod(Caller::default(), fs.root(), b"f", &new)
-            .unwrap()
-            .attr
-            .ino;
-        let set = || {
-            fs.setxattr(ino, NAME, b"value", XattrFlags::empty())
-                .unwrap()
-        };
+        let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
+        let ino = fs.mknod(Caller::default(), fs.root(), b"f", &new).unwrap().attr.ino;
+        let set = || fs.setxattr(ino, NAME, b"value", XattrFlags::empty()).unwrap();
         let capabilities = Capabilities::default();
         set();
         assert_eq!(capabilities.get(&fs, ino).unwrap(), b"value");

@@ -44,23 +44,17 @@ fn message(status: ExitStatus, text: &str) -> String {
 
 /// Starts `command` and returns its process id once it has called [`ready`].
 pub fn start(mut command: Command) -> Result<u32, DaemonError> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::other("no pipes to the background process").into());
     };
     // Read beside, so that neither pipe can fill up and stop the child.
-    let text = thread::Builder::new()
-        .name("daemon-errors".to_owned())
-        .spawn(move || {
-            let mut text = Vec::new();
-            let mut stderr = stderr;
-            let _ = stderr.read_to_end(&mut text);
-            String::from_utf8_lossy(&text).trim().to_owned()
-        })?;
+    let text = thread::Builder::new().name("daemon-errors".to_owned()).spawn(move || {
+        let mut text = Vec::new();
+        let mut stderr = stderr;
+        let _ = stderr.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).trim().to_owned()
+    })?;
     for line in BufReader::new(stdout).lines() {
         if line? == READY {
             return Ok(child.id());
@@ -80,10 +74,7 @@ pub fn ready() -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{READY}")?;
     stdout.flush()?;
-    let null = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")?;
+    let null = OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
@@ -102,10 +93,7 @@ mod tests {
 
     #[test]
     fn a_child_that_says_ready_is_left_running() {
-        let id = start(shell(&format!(
-            "echo other words; echo '{READY}'; exec sleep 0.2"
-        )))
-        .unwrap();
+        let id = start(shell(&format!("echo other words; echo '{READY}'; exec sleep 0.2"))).unwrap();
         assert!(std::path::Path::new(&format!("/proc/{id}")).exists());
     }
 
@@ -113,18 +101,13 @@ mod tests {
     fn a_child_that_fails_first_hands_over_its_message() {
         let error = start(shell("echo image.f2fs: no such file >&2; exit 3")).unwrap_err();
         assert_eq!(error.to_string(), "image.f2fs: no such file");
-        let DaemonError::Failed { status, .. } = error else {
-            panic!("{error:?}")
-        };
+        let DaemonError::Failed { status, .. } = error else { panic!("{error:?}") };
         assert_eq!(status.code(), Some(3));
     }
 
     #[test]
     fn a_child_that_dies_silently_is_still_an_error() {
         let error = start(shell("kill -9 $$")).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the background process was killed by signal 9"
-        );
+        assert_eq!(error.to_string(), "the background process was killed by signal 9");
     }
 }

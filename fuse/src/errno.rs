@@ -93,11 +93,7 @@ mod tests {
 
     #[test]
     fn only_a_broken_image_or_device_is_a_fault() {
-        let faults: Vec<_> = table()
-            .into_iter()
-            .filter(|(e, _)| is_fault(e))
-            .map(|(_, n)| n)
-            .collect();
+        let faults: Vec<_> = table().into_iter().filter(|(e, _)| is_fault(e)).map(|(_, n)| n).collect();
         assert_eq!(faults, [117, 5]);
     }
 }

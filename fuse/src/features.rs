@@ -49,10 +49,8 @@ pub(crate) fn negotiate(config: &mut KernelConfig, writeback: bool) -> Agreed {
     if writeback {
         want(InitFlags::FUSE_WRITEBACK_CACHE);
     }
-    let agreed = Agreed {
-        no_open: want(InitFlags::FUSE_NO_OPEN_SUPPORT),
-        no_opendir: want(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
-    };
+    let agreed =
+        Agreed { no_open: want(InitFlags::FUSE_NO_OPEN_SUPPORT), no_opendir: want(InitFlags::FUSE_NO_OPENDIR_SUPPORT) };
     // Both only fail for values out of range; fuser's limits are 16 MiB and not zero.
     let _ = config.set_max_write(MAX_WRITE);
     let _ = config.set_max_background(MAX_BACKGROUND);

@@ -28,12 +28,8 @@ pub(crate) fn plain(
     reply: &mut ReplyDirectory,
 ) -> Result<()> {
     fs.readdir(ino, cookie, &mut |entry| {
-        let full = reply.add(
-            numbers.to_fuse(entry.ino),
-            entry.next,
-            file_type(entry.kind),
-            OsStr::from_bytes(entry.name),
-        );
+        let full =
+            reply.add(numbers.to_fuse(entry.ino), entry.next, file_type(entry.kind), OsStr::from_bytes(entry.name));
         if full { Flow::Stop } else { Flow::Continue }
     })
 }
@@ -100,12 +96,7 @@ pub(crate) fn with_attributes(
             if names.len() == STEP {
                 return Flow::Stop;
             }
-            names.push(Name {
-                ino: entry.ino,
-                kind: entry.kind,
-                name: entry.name.to_vec(),
-                next: entry.next,
-            });
+            names.push(Name { ino: entry.ino, kind: entry.kind, name: entry.name.to_vec(), next: entry.next });
             Flow::Continue
         });
         match listed {

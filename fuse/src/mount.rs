@@ -80,37 +80,13 @@ impl MountOptions {
             // As a kernel option of its own: fuser passes `Subtype` only to fusermount3.
             MountOption::CUSTOM(format!("subtype={}", self.subtype)),
             MountOption::DefaultPermissions,
-            if read_only {
-                MountOption::RO
-            } else {
-                MountOption::RW
-            },
-            if self.dev {
-                MountOption::Dev
-            } else {
-                MountOption::NoDev
-            },
-            if self.suid {
-                MountOption::Suid
-            } else {
-                MountOption::NoSuid
-            },
-            if self.exec {
-                MountOption::Exec
-            } else {
-                MountOption::NoExec
-            },
-            if self.noatime {
-                MountOption::NoAtime
-            } else {
-                MountOption::Atime
-            },
+            if read_only { MountOption::RO } else { MountOption::RW },
+            if self.dev { MountOption::Dev } else { MountOption::NoDev },
+            if self.suid { MountOption::Suid } else { MountOption::NoSuid },
+            if self.exec { MountOption::Exec } else { MountOption::NoExec },
+            if self.noatime { MountOption::NoAtime } else { MountOption::Atime },
         ];
-        config.acl = if self.allow_other {
-            SessionACL::All
-        } else {
-            SessionACL::Owner
-        };
+        config.acl = if self.allow_other { SessionACL::All } else { SessionACL::Owner };
         config.n_threads = Some(self.threads.max(1));
         config.clone_fd = self.threads > 1;
         config
@@ -119,11 +95,7 @@ impl MountOptions {
 
 /// `fusermount3` takes options separated by commas, with `\` to quote; mount(2) takes the name as it is.
 fn escape(name: &str) -> String {
-    if rustix::process::geteuid().is_root() {
-        name.to_owned()
-    } else {
-        name.replace('\\', "\\\\").replace(',', "\\,")
-    }
+    if rustix::process::geteuid().is_root() { name.to_owned() } else { name.replace('\\', "\\\\").replace(',', "\\,") }
 }
 
 /// Why there is no mount, or why it ended badly.
@@ -151,9 +123,7 @@ pub enum MountError {
         dir: PathBuf,
     },
     /// The kernel has no FUSE here.
-    #[error(
-        "/dev/fuse: {error}; FUSE is needed to mount (load the fuse module, or give the container the device)"
-    )]
+    #[error("/dev/fuse: {error}; FUSE is needed to mount (load the fuse module, or give the container the device)")]
     NoFuse {
         /// Why the device cannot be opened.
         error: io::Error,
@@ -208,11 +178,7 @@ pub struct Mounted {
 ///
 /// # Errors
 /// `fs` is not unmounted if this fails; that stays with the caller.
-pub fn mount(
-    fs: Arc<dyn FileSystem>,
-    dir: &Path,
-    options: &MountOptions,
-) -> Result<Mounted, MountError> {
+pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Result<Mounted, MountError> {
     let bad = |error: io::Error| {
         let dir = dir.to_owned();
         match error.raw_os_error() {
@@ -221,9 +187,7 @@ pub fn mount(
         }
     };
     if !dir.metadata().map_err(bad)?.is_dir() {
-        return Err(MountError::NotADirectory {
-            dir: dir.to_owned(),
-        });
+        return Err(MountError::NotADirectory { dir: dir.to_owned() });
     }
     let dir = dir.canonicalize().map_err(bad)?;
     // fusermount3 opens the device itself, so an ordinary user need not be able to.
@@ -234,10 +198,8 @@ pub fn mount(
     let start = |error| MountError::Start { error };
     let notices = Arc::new(Notices::default());
     let adapter = Adapter::new(fs.clone(), options.writeback, notices.clone()).map_err(start)?;
-    let session = Session::new(adapter, &dir, &config).map_err(|error| MountError::Refused {
-        dir: dir.clone(),
-        error,
-    })?;
+    let session =
+        Session::new(adapter, &dir, &config).map_err(|error| MountError::Refused { dir: dir.clone(), error })?;
     let device = match unmount::mounted_at(&dir) {
         Ok(Some(mount)) => mount.device,
         Ok(None) => (0, 0),
@@ -270,27 +232,22 @@ pub fn mount(
 }
 
 /// Offers `fs` a turn of background work every [`TICK`] until the returned sender is dropped.
-fn tick(
-    fs: Arc<dyn FileSystem>,
-    notices: Arc<Notices>,
-) -> io::Result<(Sender<()>, JoinHandle<()>)> {
+fn tick(fs: Arc<dyn FileSystem>, notices: Arc<Notices>) -> io::Result<(Sender<()>, JoinHandle<()>)> {
     let (stop, stopped) = mpsc::channel::<()>();
-    let thread = thread::Builder::new()
-        .name("fuse-tick".to_owned())
-        .spawn(move || {
-            let mut last = None;
-            while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-                notices.refresh();
-                let error = fs.tick().err();
-                // A lasting fault would otherwise fill the log at one line a second.
-                if let Some(error) = &error
-                    && last.as_ref() != Some(error)
-                {
-                    log::error!("background work: {error}");
-                }
-                last = error;
+    let thread = thread::Builder::new().name("fuse-tick".to_owned()).spawn(move || {
+        let mut last = None;
+        while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
+            notices.refresh();
+            let error = fs.tick().err();
+            // A lasting fault would otherwise fill the log at one line a second.
+            if let Some(error) = &error
+                && last.as_ref() != Some(error)
+            {
+                log::error!("background work: {error}");
             }
-        })?;
+            last = error;
+        }
+    })?;
     Ok((stop, thread))
 }
 
@@ -367,9 +324,7 @@ impl Mounted {
             let event = if asked {
                 self.events.recv_timeout(GRACE)
             } else {
-                self.events
-                    .recv()
-                    .map_err(|_| RecvTimeoutError::Disconnected)
+                self.events.recv().map_err(|_| RecvTimeoutError::Disconnected)
             };
             match event {
                 Ok(Event::Ended(result)) => {
@@ -382,11 +337,7 @@ impl Mounted {
                     log::info!("signal {signal}: unmounting {}", self.dir.display());
                     asked = true;
                     if self.detach(false).is_err() {
-                        log::warn!(
-                            "{} is in use; {} s to close its files",
-                            self.dir.display(),
-                            GRACE.as_secs()
-                        );
+                        log::warn!("{} is in use; {} s to close its files", self.dir.display(), GRACE.as_secs());
                         if let Err(error) = self.detach(true) {
                             log::error!("{}: cannot unmount: {error}", self.dir.display());
                         }

@@ -44,10 +44,7 @@ impl Notices {
     pub(crate) fn written_back(&self, ino: INodeNo) {
         let shard = &self.stale[(ino.0 % SHARDS as u64) as usize];
         // A set of numbers is whole after every statement, whoever panicked.
-        shard
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(ino.0);
+        shard.lock().unwrap_or_else(PoisonError::into_inner).insert(ino.0);
     }
 
     /// Declares the attributes of all files noted since the last call stale. Must not be called by a
@@ -67,9 +64,7 @@ impl Notices {
 
     /// Makes the kernel write back what it holds of a file from `offset` on.
     fn write_back(&self, ino: INodeNo, offset: i64) -> io::Result<()> {
-        self.notifier
-            .get()
-            .map_or(Ok(()), |n| n.inval_inode(ino, offset, 0))
+        self.notifier.get().map_or(Ok(()), |n| n.inval_inode(ino, offset, 0))
     }
 }
 
@@ -82,24 +77,18 @@ pub(crate) struct SeekJob {
 }
 
 /// Starts the thread that answers seeks; it ends when the sender is dropped.
-pub(crate) fn seeker(
-    fs: Arc<dyn FileSystem>,
-    numbers: Numbers,
-    notices: Arc<Notices>,
-) -> io::Result<Sender<SeekJob>> {
+pub(crate) fn seeker(fs: Arc<dyn FileSystem>, numbers: Numbers, notices: Arc<Notices>) -> io::Result<Sender<SeekJob>> {
     let (sender, jobs) = mpsc::channel::<SeekJob>();
-    thread::Builder::new()
-        .name("fuse-seek".to_owned())
-        .spawn(move || {
-            for job in jobs {
-                let written = i64::try_from(job.offset)
-                    .map_err(io::Error::other)
-                    .and_then(|offset| notices.write_back(numbers.to_fuse(job.ino), offset));
-                match written {
-                    Ok(()) => answer_seek(&*fs, job),
-                    Err(error) => job.reply.error(error.into()),
-                }
+    thread::Builder::new().name("fuse-seek".to_owned()).spawn(move || {
+        for job in jobs {
+            let written = i64::try_from(job.offset)
+                .map_err(io::Error::other)
+                .and_then(|offset| notices.write_back(numbers.to_fuse(job.ino), offset));
+            match written {
+                Ok(()) => answer_seek(&*fs, job),
+                Err(error) => job.reply.error(error.into()),
             }
-        })?;
+        }
+    })?;
     Ok(sender)
 }

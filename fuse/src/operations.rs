@@ -11,9 +11,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use fuser::{Errno, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
-use vfs::{
-    Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags,
-};
+use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
 
 use crate::attr::{Numbers, unpack};
 use crate::capability::Capabilities;
@@ -43,17 +41,9 @@ pub(crate) struct Adapter {
 }
 
 impl Adapter {
-    pub(crate) fn new(
-        fs: Arc<dyn FileSystem>,
-        writeback: bool,
-        notices: Arc<Notices>,
-    ) -> io::Result<Self> {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, writeback: bool, notices: Arc<Notices>) -> io::Result<Self> {
         let numbers = Numbers::new(fs.root());
-        let seeker = if writeback {
-            Some(notices::seeker(fs.clone(), numbers, notices.clone())?)
-        } else {
-            None
-        };
+        let seeker = if writeback { Some(notices::seeker(fs.clone(), numbers, notices.clone())?) } else { None };
         Ok(Adapter {
             fs,
             numbers,
@@ -71,30 +61,16 @@ impl Adapter {
         self.numbers.to_vfs(ino)
     }
 
-    pub(crate) fn reply_entry(
-        &self,
-        what: &str,
-        ino: Ino,
-        result: Result<Entry>,
-        reply: ReplyEntry,
-    ) {
+    pub(crate) fn reply_entry(&self, what: &str, ino: Ino, result: Result<Entry>, reply: ReplyEntry) {
         match result {
-            Ok(entry) => reply.entry(
-                &TTL,
-                &self.numbers.attr(&entry.attr),
-                Generation(u64::from(entry.attr.generation)),
-            ),
+            Ok(entry) => {
+                reply.entry(&TTL, &self.numbers.attr(&entry.attr), Generation(u64::from(entry.attr.generation)))
+            }
             Err(error) => reply.error(failed(what, ino, &error)),
         }
     }
 
-    pub(crate) fn make(
-        &self,
-        req: &Request,
-        parent: Ino,
-        name: &OsStr,
-        new: &NewNode,
-    ) -> Result<Entry> {
+    pub(crate) fn make(&self, req: &Request, parent: Ino, name: &OsStr, new: &NewNode) -> Result<Entry> {
         let make = || self.fs.mknod(caller(req), parent, name.as_bytes(), new);
         let entry = self.room.with(make)?;
         self.capabilities.bare(entry.attr.ino);
@@ -103,13 +79,7 @@ impl Adapter {
 
     /// Writes all of `data`, or for a program's own write as much as there is room for. The kernel's
     /// cache does not look at how much of a page was taken: there it is all or an error.
-    pub(crate) fn store(
-        &self,
-        ino: Ino,
-        offset: u64,
-        data: &[u8],
-        flags: WriteFlags,
-    ) -> Result<usize> {
+    pub(crate) fn store(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         self.capabilities.drop_from(&*self.fs, ino)?;
         let from_cache = flags.contains(WriteFlags::FROM_CACHE);
         let mut done = 0;
@@ -131,12 +101,7 @@ impl Adapter {
     }
 
     /// What goes with a truncation and with a change of owner: file capabilities go, suid and sgid may.
-    pub(crate) fn truncating_or_owning(
-        &self,
-        req: &Request,
-        ino: Ino,
-        set: &mut SetAttr,
-    ) -> Result<()> {
+    pub(crate) fn truncating_or_owning(&self, req: &Request, ino: Ino, set: &mut SetAttr) -> Result<()> {
         let owning = set.uid.is_some() || set.gid.is_some();
         if !owning && set.size.is_none() {
             return Ok(());
@@ -144,11 +109,7 @@ impl Adapter {
         self.capabilities.drop_from(&*self.fs, ino)?;
         // The kernel says which truncations are by somebody privileged (`FATTR_KILL_SUIDGID`), but
         // fuser 0.18 does not pass that on; the super-user is the one who is.
-        set.kill_suid_sgid = if owning {
-            self.fs.getattr(ino)?.kind != FileKind::Directory
-        } else {
-            req.uid() != 0
-        };
+        set.kill_suid_sgid = if owning { self.fs.getattr(ino)?.kind != FileKind::Directory } else { req.uid() != 0 };
         Ok(())
     }
 }
@@ -168,13 +129,7 @@ pub(crate) fn reply_empty(what: &str, ino: Ino, result: Result<()>, reply: Reply
     }
 }
 
-pub(crate) fn reply_xattr(
-    what: &str,
-    ino: Ino,
-    result: Result<Vec<u8>>,
-    size: u32,
-    reply: ReplyXattr,
-) {
+pub(crate) fn reply_xattr(what: &str, ino: Ino, result: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
     match result {
         Ok(value) => match u32::try_from(value.len()) {
             Ok(length) if size == 0 => reply.size(length),
@@ -187,9 +142,8 @@ pub(crate) fn reply_xattr(
 
 /// Answers `SEEK_DATA` and `SEEK_HOLE` from what the file system knows now.
 pub(crate) fn answer_seek(fs: &dyn FileSystem, job: SeekJob) {
-    let found = fs
-        .seek(job.ino, job.offset, job.what)
-        .and_then(|found| i64::try_from(found).map_err(|_| Error::PastEnd));
+    let found =
+        fs.seek(job.ino, job.offset, job.what).and_then(|found| i64::try_from(found).map_err(|_| Error::PastEnd));
     match found {
         Ok(offset) => job.reply.offset(offset),
         Err(error) => job.reply.error(failed("lseek", job.ino, &error)),
@@ -197,10 +151,7 @@ pub(crate) fn answer_seek(fs: &dyn FileSystem, job: SeekJob) {
 }
 
 pub(crate) fn caller(req: &Request) -> Caller {
-    Caller {
-        uid: req.uid(),
-        gid: req.gid(),
-    }
+    Caller { uid: req.uid(), gid: req.gid() }
 }
 
 /// The low 12 bits: permissions, suid, sgid, sticky.
@@ -214,12 +165,7 @@ pub(crate) fn new_node(mode: u32, umask: u32, rdev: u32) -> Result<NewNode> {
         0 => FileKind::Regular,
         bits => FileKind::from_mode(bits).ok_or(Error::Invalid("mode names no kind of file"))?,
     };
-    Ok(NewNode {
-        kind,
-        perm: perm(mode),
-        umask: perm(umask),
-        rdev: unpack(rdev),
-    })
+    Ok(NewNode { kind, perm: perm(mode), umask: perm(umask), rdev: unpack(rdev) })
 }
 
 pub(crate) fn allocate(mode: i32) -> Result<Allocate> {

@@ -75,11 +75,7 @@ mod tests {
         let mut tries = 0;
         let result = room.with(|| {
             tries += 1;
-            if tries < 3 {
-                Err(Error::NoSpace)
-            } else {
-                Ok(tries)
-            }
+            if tries < 3 { Err(Error::NoSpace) } else { Ok(tries) }
         });
         assert_eq!(result, Ok(3));
         let mut tries = 0;

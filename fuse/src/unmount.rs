@@ -71,10 +71,7 @@ pub struct MountedAt {
 
 /// Every mount this process can see, oldest first.
 pub fn mounts() -> io::Result<Vec<MountedAt>> {
-    Ok(fs::read("/proc/self/mountinfo")?
-        .split(|&b| b == b'\n')
-        .filter_map(parse)
-        .collect())
+    Ok(fs::read("/proc/self/mountinfo")?.split(|&b| b == b'\n').filter_map(parse).collect())
 }
 
 /// The topmost mount at exactly `dir`, if any.
@@ -91,12 +88,7 @@ fn parse(line: &[u8]) -> Option<MountedAt> {
     let mut fields = fields.skip_while(|f| *f != b"-").skip(1);
     let kind = String::from_utf8(fields.next()?.to_vec()).ok()?;
     let source = unescape(fields.next()?);
-    Some(MountedAt {
-        dir,
-        kind,
-        source,
-        device,
-    })
+    Some(MountedAt { dir, kind, source, device })
 }
 
 /// Undoes the kernel's `\ooo` for blanks, newlines and backslashes.
@@ -105,15 +97,7 @@ fn unescape(field: &[u8]) -> PathBuf {
     let mut rest = field;
     while let Some((&byte, tail)) = rest.split_first() {
         match (byte, tail) {
-            (
-                b'\\',
-                [
-                    a @ b'0'..=b'3',
-                    b @ b'0'..=b'7',
-                    c @ b'0'..=b'7',
-                    after @ ..,
-                ],
-            ) => {
+            (b'\\', [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', after @ ..]) => {
                 plain.push(((a - b'0') << 6) | ((b - b'0') << 3) | (c - b'0'));
                 rest = after;
             }
@@ -139,11 +123,7 @@ pub(crate) fn detach(dir: &Path, lazy: bool) -> io::Result<()> {
 
 fn by_fusermount(dir: &Path, lazy: bool) -> io::Result<()> {
     let mut command = Command::new("fusermount3");
-    command
-        .arg("-u")
-        .args(lazy.then_some("-z"))
-        .arg("--")
-        .arg(dir);
+    command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(dir);
     let output = command.stdin(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(());
@@ -157,14 +137,11 @@ fn by_fusermount(dir: &Path, lazy: bool) -> io::Result<()> {
 
 /// The directory's one name. A mount whose process died cannot be entered, but its parent can.
 fn absolute(dir: &Path) -> io::Result<PathBuf> {
-    dir.canonicalize()
-        .or_else(|error| match (dir.parent(), dir.file_name()) {
-            (Some(parent), Some(name)) if parent.as_os_str().is_empty() => {
-                Ok(std::env::current_dir()?.join(name))
-            }
-            (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
-            _ => Err(error),
-        })
+    dir.canonicalize().or_else(|error| match (dir.parent(), dir.file_name()) {
+        (Some(parent), Some(name)) if parent.as_os_str().is_empty() => Ok(std::env::current_dir()?.join(name)),
+        (Some(parent), Some(name)) => Ok(parent.canonicalize()?.join(name)),
+        _ => Err(error),
+    })
 }
 
 /// Ends the mount of `kind` (as `fuse.joulefs`) at `dir` and waits until its process has written the
@@ -172,32 +149,21 @@ fn absolute(dir: &Path) -> io::Result<PathBuf> {
 ///
 /// Returns what was mounted. A source that is not a file is not waited for: there is no image.
 pub fn unmount(dir: &Path, kind: &str, patience: Duration) -> Result<MountedAt, UnmountError> {
-    let refused = |error| UnmountError::Refused {
-        dir: dir.to_owned(),
-        error,
-    };
+    let refused = |error| UnmountError::Refused { dir: dir.to_owned(), error };
     let absolute = absolute(dir).map_err(refused)?;
     let mount = mounted_at(&absolute)
         .map_err(refused)?
         .filter(|m| m.kind == kind)
-        .ok_or_else(|| UnmountError::NotMounted {
-            dir: dir.to_owned(),
-            kind: kind.to_owned(),
-        })?;
+        .ok_or_else(|| UnmountError::NotMounted { dir: dir.to_owned(), kind: kind.to_owned() })?;
     detach(&absolute, false).map_err(|error| {
         if error.raw_os_error() == Some(libc::EBUSY) {
-            UnmountError::Busy {
-                dir: dir.to_owned(),
-            }
+            UnmountError::Busy { dir: dir.to_owned() }
         } else {
             refused(error)
         }
     })?;
     match wait_released(&mount.source, patience) {
-        Ok(false) => Err(UnmountError::StillWriting {
-            image: mount.source,
-            seconds: patience.as_secs(),
-        }),
+        Ok(false) => Err(UnmountError::StillWriting { image: mount.source, seconds: patience.as_secs() }),
         Ok(true) | Err(_) => Ok(mount),
     }
 }
@@ -208,10 +174,7 @@ pub fn unmount(dir: &Path, kind: &str, patience: Duration) -> Result<MountedAt, 
 /// If `image` cannot be opened, so that nothing can be said about its lock.
 pub fn wait_released(image: &Path, patience: Duration) -> io::Result<bool> {
     if image.as_os_str().as_bytes().first() != Some(&b'/') {
-        return Err(io::Error::new(
-            io::ErrorKind::NotFound,
-            "not the path of an image",
-        ));
+        return Err(io::Error::new(io::ErrorKind::NotFound, "not the path of an image"));
     }
     let file = File::open(image)?;
     let mut rounds = patience.as_nanos() / ROUND.as_nanos();
@@ -235,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_line_of_mountinfo_is_understood_with_blanks_and_optional_fields() {
-        let line = b"36 35 0:42 / /mnt/a\\040b\\134c rw,noatime master:1 shared:2 - fuse.joulefs /img\\0401 rw,user_id=0";
+        let line =
+            b"36 35 0:42 / /mnt/a\\040b\\134c rw,noatime master:1 shared:2 - fuse.joulefs /img\\0401 rw,user_id=0";
         let mount = parse(line).unwrap();
         assert_eq!(mount.dir, Path::new("/mnt/a b\\c"));
         assert_eq!(mount.kind, "fuse.joulefs");

@@ -34,9 +34,7 @@ fn serve_for_the_other_tests() {
 
 fn serving(dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command
-        .args(["--exact", "serve_for_the_other_tests", "--nocapture"])
-        .env(DIR, dir);
+    command.args(["--exact", "serve_for_the_other_tests", "--nocapture"]).env(DIR, dir);
     command
 }
 
@@ -47,11 +45,7 @@ fn the_parent_returns_when_the_mount_can_be_used_and_the_child_lives_on() {
     }
     let dir = tempfile::tempdir().unwrap();
     let id = start(serving(dir.path())).unwrap();
-    assert!(
-        mounted_at(&dir.path().canonicalize().unwrap())
-            .unwrap()
-            .is_some()
-    );
+    assert!(mounted_at(&dir.path().canonicalize().unwrap()).unwrap().is_some());
     fs::write(dir.path().join("file"), "text").unwrap();
     let process = Path::new("/proc").join(id.to_string());
     // Away from our directory and terminal, with nothing of ours open.
@@ -72,12 +66,7 @@ fn the_parent_returns_when_the_mount_can_be_used_and_the_child_lives_on() {
 #[test]
 fn a_mount_that_fails_in_the_background_fails_in_the_foreground() {
     let error = start(serving(Path::new("/no/such/place"))).unwrap_err();
-    let DaemonError::Failed { status, text } = error else {
-        panic!("{error}")
-    };
+    let DaemonError::Failed { status, text } = error else { panic!("{error}") };
     assert_eq!(status.code(), Some(7));
-    assert_eq!(
-        text,
-        "/no/such/place: No such file or directory (os error 2)"
-    );
+    assert_eq!(text, "/no/such/place: No such file or directory (os error 2)");
 }

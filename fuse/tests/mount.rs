@@ -38,10 +38,7 @@ fn fusermount_ends_the_mount_and_the_file_system_is_told() {
         return;
     };
     fs::write(m.path("a"), "text").unwrap();
-    let status = Command::new("fusermount3")
-        .arg("-u")
-        .arg(m.dir.path())
-        .status();
+    let status = Command::new("fusermount3").arg("-u").arg(m.dir.path()).status();
     let Ok(status) = status else {
         println!("skipped: fusermount3 is missing (package fuse3)");
         return;
@@ -62,10 +59,7 @@ fn a_signal_ends_the_mount() {
         kill_process(getpid(), signal).unwrap();
         m.mounted.wait().unwrap();
         assert!(m.fs.ended());
-        assert_eq!(
-            mounted_at(&m.dir.path().canonicalize().unwrap()).unwrap(),
-            None
-        );
+        assert_eq!(mounted_at(&m.dir.path().canonicalize().unwrap()).unwrap(), None);
     }
 }
 
@@ -77,10 +71,7 @@ fn a_mount_in_use_survives_an_unmount_and_yields_to_two_signals() {
     };
     m.mounted.unmount_on_signals().unwrap();
     let open = File::create(m.path("open")).unwrap();
-    assert_eq!(
-        m.mounted.unmount().unwrap_err().raw_os_error(),
-        Some(libc::EBUSY)
-    );
+    assert_eq!(m.mounted.unmount().unwrap_err().raw_os_error(), Some(libc::EBUSY));
     let error = unmount(m.dir.path(), "fuse.memfs", Duration::ZERO).unwrap_err();
     assert!(matches!(error, UnmountError::Busy { .. }), "{error}");
     kill_process(getpid(), Signal::TERM).unwrap();
@@ -148,10 +139,7 @@ fn unmounting_waits_until_the_image_is_released() {
     });
     unmount(dir.path(), "fuse.memfs", Duration::from_secs(30)).unwrap();
     assert!(fs.ended());
-    let free = rustix::fs::flock(
-        image.as_file(),
-        rustix::fs::FlockOperation::NonBlockingLockExclusive,
-    );
+    let free = rustix::fs::flock(image.as_file(), rustix::fs::FlockOperation::NonBlockingLockExclusive);
     assert_eq!(free, Ok(()));
     server.join().unwrap();
 }
@@ -181,17 +169,10 @@ fn a_bad_place_to_mount_on_is_named() {
     let fs = Arc::new(MemFs::new(1 << 20));
     let file = tempfile::NamedTempFile::new().unwrap();
     let options = options(true);
-    let error = joulefs_fuse::mount(fs.clone(), file.path(), &options)
-        .err()
-        .unwrap();
+    let error = joulefs_fuse::mount(fs.clone(), file.path(), &options).err().unwrap();
     assert!(matches!(error, MountError::NotADirectory { .. }), "{error}");
-    let error = joulefs_fuse::mount(fs, Path::new("/no/such/place"), &options)
-        .err()
-        .unwrap();
-    assert_eq!(
-        error.to_string(),
-        "/no/such/place: No such file or directory (os error 2)"
-    );
+    let error = joulefs_fuse::mount(fs, Path::new("/no/such/place"), &options).err().unwrap();
+    assert_eq!(error.to_string(), "/no/such/place: No such file or directory (os error 2)");
 }
 
 #[test]

@@ -40,11 +40,7 @@ fn what_is_written_is_read_back_at_every_size_and_offset() {
             assert_eq!(fs::metadata(&path).unwrap().len(), size as u64);
             assert!(fs::read(&path).unwrap() == pattern[..size], "{size} bytes");
         }
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(m.path("file"))
-            .unwrap();
+        let file = OpenOptions::new().read(true).write(true).open(m.path("file")).unwrap();
         file.write_all_at(b"xyz", 1_048_575).unwrap();
         file.sync_all().unwrap();
         let mut back = [0; 5];
@@ -96,22 +92,14 @@ fn a_directory_of_a_thousand_lists_each_name_once_with_its_kind() {
                 2
             };
             let name = entry.file_name().into_string().unwrap();
-            assert_eq!(
-                entry.metadata().unwrap().ino(),
-                std::os::unix::fs::DirEntryExt::ino(&entry)
-            );
+            assert_eq!(entry.metadata().unwrap().ino(), std::os::unix::fs::DirEntryExt::ino(&entry));
             assert_eq!(listed.insert(name, kind), None);
         }
         assert_eq!(listed, expected);
         // While it is emptied, too, each name comes once.
         for entry in fs::read_dir(m.dir.path()).unwrap() {
             let path = entry.unwrap().path();
-            if path.is_dir() {
-                fs::remove_dir(path)
-            } else {
-                fs::remove_file(path)
-            }
-            .unwrap();
+            if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) }.unwrap();
         }
         assert_eq!(fs::read_dir(m.dir.path()).unwrap().count(), 0);
     });
@@ -121,12 +109,7 @@ fn a_directory_of_a_thousand_lists_each_name_once_with_its_kind() {
 fn an_unlinked_file_lives_until_its_last_handle_is_closed() {
     both(|m| {
         let free = m.fs.statfs().unwrap().blocks_free;
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .open(m.path("gone"))
-            .unwrap();
+        let mut file = OpenOptions::new().read(true).write(true).create_new(true).open(m.path("gone")).unwrap();
         file.write_all(&[5; 1 << 20]).unwrap();
         file.sync_all().unwrap();
         fs::remove_file(m.path("gone")).unwrap();
@@ -164,9 +147,7 @@ fn links_and_renames_are_seen_at_once_through_every_name() {
         assert_eq!(number(fs::metadata(m.path("a"))), Some(libc::ENOENT));
 
         fs::write(m.path("c"), "c").unwrap();
-        let rename = |from: &str, to: &str, flags| {
-            rustix::fs::renameat_with(CWD, m.path(from), CWD, m.path(to), flags)
-        };
+        let rename = |from: &str, to: &str, flags| rustix::fs::renameat_with(CWD, m.path(from), CWD, m.path(to), flags);
         assert_eq!(rename("b", "c", RenameFlags::NOREPLACE), Err(Errno::EXIST));
         rename("b", "c", RenameFlags::EXCHANGE).unwrap();
         assert_eq!(fs::read(m.path("b")).unwrap(), b"c");
@@ -188,28 +169,13 @@ fn errors_arrive_as_the_numbers_programs_know() {
         assert_eq!(number(fs::create_dir(m.path("dir"))), Some(libc::EEXIST));
         assert_eq!(number(fs::remove_dir(m.path("dir"))), Some(libc::ENOTEMPTY));
         assert_eq!(number(fs::remove_file(m.path("dir"))), Some(libc::EISDIR));
-        assert_eq!(
-            number(fs::read_dir(m.path("dir/file"))),
-            Some(libc::ENOTDIR)
-        );
+        assert_eq!(number(fs::read_dir(m.path("dir/file"))), Some(libc::ENOTDIR));
         assert_eq!(number(File::open(m.path("none"))), Some(libc::ENOENT));
-        assert_eq!(
-            number(File::open(m.path(&"n".repeat(256)))),
-            Some(libc::ENAMETOOLONG)
-        );
-        assert_eq!(
-            number(fs::rename(m.path("dir"), m.path("dir/in"))),
-            Some(libc::EINVAL)
-        );
-        assert_eq!(
-            number(fs::hard_link(m.path("dir"), m.path("d"))),
-            Some(libc::EPERM)
-        );
+        assert_eq!(number(File::open(m.path(&"n".repeat(256)))), Some(libc::ENAMETOOLONG));
+        assert_eq!(number(fs::rename(m.path("dir"), m.path("dir/in"))), Some(libc::EINVAL));
+        assert_eq!(number(fs::hard_link(m.path("dir"), m.path("d"))), Some(libc::EPERM));
         let temporary = rustix::fs::OFlags::TMPFILE | rustix::fs::OFlags::RDWR;
-        assert_eq!(
-            rustix::fs::open(m.dir.path(), temporary, Mode::RUSR).err(),
-            Some(Errno::OPNOTSUPP)
-        );
+        assert_eq!(rustix::fs::open(m.dir.path(), temporary, Mode::RUSR).err(), Some(Errno::OPNOTSUPP));
     });
 }
 
@@ -222,17 +188,13 @@ fn times_before_1970_and_far_after_keep_their_nanoseconds() {
             UNIX_EPOCH - Duration::new(3_000_000_000, 1),
             UNIX_EPOCH + Duration::new(20_000_000_000, 999_999_999),
         ] {
-            file.set_times(FileTimes::new().set_accessed(time).set_modified(time))
-                .unwrap();
+            file.set_times(FileTimes::new().set_accessed(time).set_modified(time)).unwrap();
             let attr = m.fs.lookup(m.fs.root(), b"file").unwrap().attr;
             m.fs.forget(attr.ino, 1);
             let metadata = fs::metadata(m.path("file")).unwrap();
             assert_eq!(metadata.modified().unwrap(), time);
             assert_eq!(metadata.accessed().unwrap(), time);
-            assert_eq!(
-                (attr.mtime.sec, i64::from(attr.mtime.nsec)),
-                (metadata.mtime(), metadata.mtime_nsec())
-            );
+            assert_eq!((attr.mtime.sec, i64::from(attr.mtime.nsec)), (metadata.mtime(), metadata.mtime_nsec()));
         }
     });
 }
@@ -241,13 +203,7 @@ fn times_before_1970_and_far_after_keep_their_nanoseconds() {
 fn a_device_node_keeps_its_numbers_and_the_umask_is_obeyed() {
     both(|m| {
         let device = rustix::fs::makedev(259, 0x12345);
-        let made = rustix::fs::mknodat(
-            CWD,
-            m.path("node"),
-            FileType::BlockDevice,
-            Mode::RUSR,
-            device,
-        );
+        let made = rustix::fs::mknodat(CWD, m.path("node"), FileType::BlockDevice, Mode::RUSR, device);
         if made == Err(Errno::PERM) {
             println!("skipped: only root makes device nodes");
             return;
@@ -255,17 +211,10 @@ fn a_device_node_keeps_its_numbers_and_the_umask_is_obeyed() {
         made.unwrap();
         assert_eq!(fs::metadata(m.path("node")).unwrap().rdev(), device);
         let script = "umask 027; mkdir d; echo > f; mkfifo p";
-        let status = Command::new("sh")
-            .args(["-c", script])
-            .current_dir(m.dir.path())
-            .status();
+        let status = Command::new("sh").args(["-c", script]).current_dir(m.dir.path()).status();
         assert!(status.unwrap().success());
         for (name, mode) in [("d", 0o750), ("f", 0o640), ("p", 0o640)] {
-            assert_eq!(
-                fs::metadata(m.path(name)).unwrap().mode() & 0o7777,
-                mode,
-                "{name}"
-            );
+            assert_eq!(fs::metadata(m.path(name)).unwrap().mode() & 0o7777, mode, "{name}");
         }
     });
 }
@@ -285,11 +234,7 @@ fn somebody_unprivileged_who_writes_takes_suid_and_sgid_away() {
         };
         let nobody = |script: &str| {
             let mut command = Command::new("sh");
-            command
-                .args(["-c", script])
-                .current_dir(m.dir.path())
-                .uid(65534)
-                .gid(65534);
+            command.args(["-c", script]).current_dir(m.dir.path()).uid(65534).gid(65534);
             assert!(command.status().unwrap().success(), "{script}");
         };
         fresh("written");
@@ -353,10 +298,7 @@ fn a_write_takes_file_capabilities_away() {
             }
             assert_eq!(rustix::fs::getxattr(&path, NAME, &mut [0; 64]), Ok(20));
             fs::write(&path, "other").unwrap();
-            assert_eq!(
-                rustix::fs::getxattr(&path, NAME, &mut [0; 64]),
-                Err(Errno::NODATA)
-            );
+            assert_eq!(rustix::fs::getxattr(&path, NAME, &mut [0; 64]), Err(Errno::NODATA));
         }
     });
 }
@@ -375,12 +317,7 @@ fn holes_are_made_and_found() {
         assert_eq!(rustix::fs::seek(&file, Hole(2 << 20)), Ok(3 << 20));
         assert_eq!(rustix::fs::seek(&file, Data(3 << 20)), Err(Errno::NXIO));
         let back = fs::read(m.path("file")).unwrap();
-        assert!(
-            back[..1 << 20]
-                .iter()
-                .chain(&back[2 << 20..])
-                .all(|&b| b == 9)
-        );
+        assert!(back[..1 << 20].iter().chain(&back[2 << 20..]).all(|&b| b == 9));
         assert!(back[1 << 20..2 << 20].iter().all(|&b| b == 0));
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 4 << 20, 4096).unwrap();
         assert_eq!(file.metadata().unwrap().len(), (4 << 20) + 4096);
@@ -409,10 +346,7 @@ fn data_the_kernel_has_not_written_back_yet_is_no_hole() {
                     let file = File::create_new(path).unwrap();
                     for round in 1..20_u64 {
                         file.write_all_at(&[1; 4096], round << 20).unwrap();
-                        assert_eq!(
-                            rustix::fs::seek(&file, Data((round << 20) - 1)),
-                            Ok(round << 20)
-                        );
+                        assert_eq!(rustix::fs::seek(&file, Data((round << 20) - 1)), Ok(round << 20));
                     }
                 });
             }
@@ -441,12 +375,7 @@ fn the_blocks_of_a_file_that_stays_open_become_known() {
 fn a_name_whose_inode_cannot_be_read_is_still_listed() {
     both(|m| {
         // Made behind the kernel's back, so that it knows none of them.
-        let new = NewNode {
-            kind: FileKind::Regular,
-            perm: 0o644,
-            umask: 0,
-            rdev: DeviceNumber::default(),
-        };
+        let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
         let [_, ino, _] = [b"a", b"b", b"c"].map(|name| {
             let entry = m.fs.mknod(Caller::default(), m.fs.root(), name, &new);
             entry.unwrap().attr.ino

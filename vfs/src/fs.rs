@@ -1,8 +1,8 @@
 //! The [`FileSystem`] trait.
 
 use crate::{
-    Allocate, Attr, Caller, DirEntry, Entry, Flow, Ino, NewNode, RenameFlags, Result, Seek,
-    SetAttr, StatFs, WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, DirEntry, Entry, Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr, StatFs,
+    WriteFlags, XattrFlags,
 };
 
 /// A mounted volume. Every method takes `&self` and may be called from many threads.
@@ -39,8 +39,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Makes a regular file, device node, fifo or socket. Takes a reference.
     fn mknod(&self, caller: Caller, parent: Ino, name: &[u8], new: &NewNode) -> Result<Entry>;
     /// Makes a directory. Takes a reference.
-    fn mkdir(&self, caller: Caller, parent: Ino, name: &[u8], perm: u16, umask: u16)
-    -> Result<Entry>;
+    fn mkdir(&self, caller: Caller, parent: Ino, name: &[u8], perm: u16, umask: u16) -> Result<Entry>;
     /// Makes a symlink. Takes a reference.
     fn symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Entry>;
     /// Makes another name for an inode. Takes a reference.
@@ -50,13 +49,7 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Removes an empty directory.
     fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()>;
     /// Moves a name.
-    fn rename(
-        &self,
-        caller: Caller,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
-        flags: RenameFlags,
-    ) -> Result<()>;
+    fn rename(&self, caller: Caller, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: RenameFlags) -> Result<()>;
     /// Makes a regular file with no name yet (`O_TMPFILE`) in `parent`'s volume. Takes a reference.
     fn tmpfile(&self, caller: Caller, parent: Ino, perm: u16, umask: u16) -> Result<Entry>;
 
@@ -75,12 +68,7 @@ pub trait FileSystem: Send + Sync + 'static {
 
     /// Lists names after `cookie` (0 from the start), with `.` and `..`. The order is stable while
     /// the directory does not change; a name that stays is listed exactly once.
-    fn readdir(
-        &self,
-        ino: Ino,
-        cookie: u64,
-        each: &mut dyn FnMut(DirEntry<'_>) -> Flow,
-    ) -> Result<()>;
+    fn readdir(&self, ino: Ino, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Result<()>;
 
     /// Makes a file's contents (and, unless `data_only`, everything about it) durable.
     fn fsync(&self, ino: Ino, data_only: bool) -> Result<()>;

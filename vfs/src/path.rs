@@ -35,10 +35,7 @@ pub fn walk<'a, F: FileSystem + ?Sized>(fs: &'a F, path: &[u8]) -> Result<Found<
 }
 
 /// Splits a path into its parent, walked to, and its last component.
-pub fn walk_parent<'a, 'p, F: FileSystem + ?Sized>(
-    fs: &'a F,
-    path: &'p [u8],
-) -> Result<(Found<'a, F>, &'p [u8])> {
+pub fn walk_parent<'a, 'p, F: FileSystem + ?Sized>(fs: &'a F, path: &'p [u8]) -> Result<(Found<'a, F>, &'p [u8])> {
     let end = path.iter().rposition(|&b| b != b'/').map_or(0, |i| i + 1);
     let path = &path[..end];
     if path.is_empty() {

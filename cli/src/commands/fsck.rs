@@ -44,21 +44,15 @@ fn check(args: &Args, as_json: bool) -> Result<u8, String> {
         bar.set_position(done);
         progress::show_if_slow(&bar);
     };
-    let options = Options {
-        progress: &progress,
-    };
+    let options = Options { progress: &progress };
     let report = fsck::check(&*dev, &options).map_err(|e| format!("{path}: {e}"))?;
     bar.finish_and_clear();
     let errors = report.errors;
     let mut actions = Vec::new();
     let (report, repaired) = if args.repair && errors > 0 {
-        let done =
-            fsck::repair(&*dev, &options).map_err(|e| format!("{path}: cannot repair: {e}"))?;
+        let done = fsck::repair(&*dev, &options).map_err(|e| format!("{path}: cannot repair: {e}"))?;
         actions = done.actions.iter().map(ToString::to_string).collect();
-        (
-            fsck::check(&*dev, &options).map_err(|e| format!("{path}: {e}"))?,
-            true,
-        )
+        (fsck::check(&*dev, &options).map_err(|e| format!("{path}: {e}"))?, true)
     } else {
         (report, false)
     };
@@ -100,11 +94,7 @@ fn print(report: &Report, actions: &[String], path: &str, as_json: bool) {
     if report.unlisted > 0 {
         output::line(&format!("and {} more", report.unlisted));
     }
-    let state = if report.errors == 0 {
-        "clean".to_owned()
-    } else {
-        format!("{} errors", report.errors)
-    };
+    let state = if report.errors == 0 { "clean".to_owned() } else { format!("{} errors", report.errors) };
     output::line(&format!(
         "{path}: {state} ({} files, {} directories, {} blocks of which {} nodes)",
         counts.files, counts.dirs, counts.blocks, counts.nodes

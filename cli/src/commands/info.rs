@@ -47,11 +47,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }));
         return Ok(());
     }
-    let label = if sb.label.is_empty() {
-        "none"
-    } else {
-        &sb.label
-    };
+    let label = if sb.label.is_empty() { "none" } else { &sb.label };
     output::line(&format!("image              {}", args.image.display()));
     output::line(&format!("label              {label}"));
     output::line(&format!("uuid               {uuid}"));
@@ -62,19 +58,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             n => n.join(", "),
         }
     ));
-    output::line(&format!(
-        "size               {}",
-        output::bytes(sb.block_count * 4096)
-    ));
+    output::line(&format!("size               {}", output::bytes(sb.block_count * 4096)));
     output::line(&format!(
         "for files          {}, {} free",
         output::bytes(st.blocks * 4096),
         output::bytes(st.blocks_free * 4096)
     ));
-    output::line(&format!(
-        "inodes             {} ({} nodes)",
-        state.inodes, state.nodes
-    ));
+    output::line(&format!("inodes             {} ({} nodes)", state.inodes, state.nodes));
     output::line(&format!(
         "segments           {} of 2 MiB: {} free, {} partly used, {} kept back",
         sb.main_segs, state.free_segments, state.dirty_segments, state.reserved_segments
@@ -82,18 +72,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     output::line(&format!(
         "checkpoint         version {}, {}",
         state.checkpoint_version,
-        if state.clean_unmount {
-            "written by an unmount"
-        } else {
-            "not unmounted cleanly"
-        }
+        if state.clean_unmount { "written by an unmount" } else { "not unmounted cleanly" }
     ));
     for (log, seg, next, threaded) in &state.logs {
         let how = if *threaded { ", filling holes" } else { "" };
-        output::line(&format!(
-            "log {:<14} segment {seg}, block {next}{how}",
-            format!("{log:?}")
-        ));
+        output::line(&format!("log {:<14} segment {seg}, block {next}{how}", format!("{log:?}")));
     }
     Ok(())
 }

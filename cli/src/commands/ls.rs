@@ -53,27 +53,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let attr = fs.getattr(found.ino()).map_err(fail)?;
     let mut json_rows = Vec::new();
     if attr.kind != FileKind::Directory {
-        let name = at
-            .rsplit(|&b| b == b'/')
-            .find(|p| !p.is_empty())
-            .unwrap_or(at)
-            .to_vec();
-        let row = Row {
-            name,
-            attr: Ok(attr),
-            target: fs.readlink(found.ino()).ok(),
-        };
+        let name = at.rsplit(|&b| b == b'/').find(|p| !p.is_empty()).unwrap_or(at).to_vec();
+        let row = Row { name, attr: Ok(attr), target: fs.readlink(found.ino()).ok() };
         show(args, as_json, b"", &[row], &mut json_rows);
     } else {
-        list(
-            fs,
-            args,
-            as_json,
-            &mut vec![found.ino()],
-            at,
-            &mut json_rows,
-        )
-        .map_err(fail)?;
+        list(fs, args, as_json, &mut vec![found.ino()], at, &mut json_rows).map_err(fail)?;
     }
     if as_json {
         output::print(&Value::Array(json_rows));
@@ -99,19 +83,8 @@ fn list(
         if !args.all && name.starts_with(b".") {
             continue;
         }
-        let target = if kind == FileKind::Symlink {
-            fs.readlink(ino).ok()
-        } else {
-            None
-        };
-        rows.push((
-            Row {
-                name,
-                attr: fs.getattr(ino).map_err(|e| e.to_string()),
-                target,
-            },
-            ino,
-        ));
+        let target = if kind == FileKind::Symlink { fs.readlink(ino).ok() } else { None };
+        rows.push((Row { name, attr: fs.getattr(ino).map_err(|e| e.to_string()), target }, ino));
     }
     rows.sort_by(|a, b| a.0.name.cmp(&b.0.name));
     let dirs: Vec<(Vec<u8>, Ino)> = rows
@@ -135,9 +108,7 @@ fn list(
                 output::line("");
             }
             if above.contains(&ino) {
-                return Err(vfs::Error::Invalid(
-                    "a directory contains itself; run joulefs fsck",
-                ));
+                return Err(vfs::Error::Invalid("a directory contains itself; run joulefs fsck"));
             }
             above.push(ino);
             list(fs, args, as_json, above, &below, json_rows)?;
@@ -148,12 +119,7 @@ fn list(
 }
 
 fn show(args: &Args, as_json: bool, at: &[u8], rows: &[Row], json_rows: &mut Vec<Value>) {
-    let width = rows
-        .iter()
-        .filter_map(|r| r.attr.as_ref().ok())
-        .map(|a| a.size.to_string().len())
-        .max()
-        .unwrap_or(1);
+    let width = rows.iter().filter_map(|r| r.attr.as_ref().ok()).map(|a| a.size.to_string().len()).max().unwrap_or(1);
     for row in rows {
         let name = String::from_utf8_lossy(&row.name);
         if as_json {
@@ -161,9 +127,8 @@ fn show(args: &Args, as_json: bool, at: &[u8], rows: &[Row], json_rows: &mut Vec
         } else if args.long {
             match &row.attr {
                 Ok(a) => {
-                    let arrow = row.target.as_ref().map_or(String::new(), |t| {
-                        format!(" -> {}", String::from_utf8_lossy(t))
-                    });
+                    let arrow =
+                        row.target.as_ref().map_or(String::new(), |t| format!(" -> {}", String::from_utf8_lossy(t)));
                     let size = match a.kind {
                         FileKind::CharDevice | FileKind::BlockDevice => {
                             format!("{},{}", a.rdev.major, a.rdev.minor)
@@ -251,11 +216,7 @@ fn date(secs: i64) -> String {
     let day = doy - (153 * mp + 2) / 5 + 1;
     let month = if mp < 10 { mp + 3 } else { mp - 9 };
     let year = yoe + era * 400 + i64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02}",
-        of_day / 3600,
-        of_day / 60 % 60
-    )
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}", of_day / 3600, of_day / 60 % 60)
 }
 
 #[cfg(test)]

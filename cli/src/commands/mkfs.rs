@@ -41,10 +41,7 @@ pub struct Args {
 }
 
 fn parse_size(text: &str) -> Option<u64> {
-    let text = text
-        .trim()
-        .trim_end_matches(['B', 'b'])
-        .trim_end_matches('i');
+    let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
     let (number, shift) = match text.char_indices().last()? {
         (i, 'k' | 'K') => (&text[..i], 10),
         (i, 'm' | 'M') => (&text[..i], 20),
@@ -58,9 +55,7 @@ fn parse_size(text: &str) -> Option<u64> {
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
-    let n = u128::from_str_radix(&digits, 16)
-        .ok()
-        .filter(|_| digits.len() == 32)?;
+    let n = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
     Some(n.to_be_bytes())
 }
 
@@ -76,10 +71,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
             .find(|(_, n)| n == name || (name == "quota" && *n == "quota_ino"))
             .ok_or_else(|| {
                 let all: Vec<_> = Features::NAMES.iter().map(|(_, n)| *n).collect();
-                format!(
-                    "unknown feature {name:?}; known are: modern, quota, {}",
-                    all.join(", ")
-                )
+                format!("unknown feature {name:?}; known are: modern, quota, {}", all.join(", "))
             })?;
         options.features |= *bit;
     }
@@ -101,9 +93,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let size = args
         .size
         .as_deref()
-        .map(|s| {
-            parse_size(s).ok_or_else(|| format!("--size {s}: not a size; write e.g. 512M or 8G"))
-        })
+        .map(|s| parse_size(s).ok_or_else(|| format!("--size {s}: not a size; write e.g. 512M or 8G")))
         .transpose()?;
     let there = std::fs::metadata(path).ok();
     let missing = there.is_none();
@@ -112,10 +102,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         (Some(m), _) if !args.force && !empty => {
             let dev = FileDevice::open(path, Access::ReadOnly).map_err(|e| e.to_string())?;
             if !is_blank(&dev, m.is_file()) {
-                return Err(format!(
-                    "{}: holds data; give --force to overwrite it",
-                    path.display()
-                ));
+                return Err(format!("{}: holds data; give --force to overwrite it", path.display()));
             }
             drop(dev);
             reopen(path, size, &mut options)?
@@ -126,10 +113,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             FileDevice::create(path, size).map_err(|e| e.to_string())?
         }
         (None, None) => {
-            return Err(format!(
-                "{}: no such file; give --size to make one",
-                path.display()
-            ));
+            return Err(format!("{}: no such file; give --size to make one", path.display()));
         }
     };
     let summary = mkfs::format(&dev, &RealClock::new(), &options).map_err(|e| {
@@ -175,10 +159,7 @@ fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Options) -> Result<Fi
             options.assume_zeroed = true;
             FileDevice::create(path, size).map_err(|e| e.to_string())
         }
-        Some(_) => Err(format!(
-            "{}: --size is for files; a device has its own",
-            path.display()
-        )),
+        Some(_) => Err(format!("{}: --size is for files; a device has its own", path.display())),
         None => FileDevice::open(path, Access::ReadWrite).map_err(|e| e.to_string()),
     }
 }
@@ -189,16 +170,11 @@ fn is_blank(dev: &FileDevice, whole: bool) -> bool {
     const STEP: u64 = 256;
     let zero = |at: u64, blocks: u64| {
         let mut bytes = vec![0; blocks as usize * 4096];
-        dev.read(device::Lba(at), &mut bytes, device::Tag::default())
-            .is_ok()
-            && bytes.iter().all(|&b| b == 0)
+        dev.read(device::Lba(at), &mut bytes, device::Tag::default()).is_ok() && bytes.iter().all(|&b| b == 0)
     };
     let blocks = dev.blocks();
     let end = if whole { blocks } else { blocks.min(STEP) };
-    (0..end)
-        .step_by(STEP as usize)
-        .all(|at| zero(at, STEP.min(blocks - at)))
-        && (blocks == 0 || zero(blocks - 1, 1))
+    (0..end).step_by(STEP as usize).all(|at| zero(at, STEP.min(blocks - at))) && (blocks == 0 || zero(blocks - 1, 1))
 }
 
 #[cfg(test)]

@@ -16,11 +16,9 @@ use crate::{Failure, output};
 /// `fusermount3 -u DIR`, or SIGINT or SIGTERM to the process, and always leaves a clean volume.
 /// `joulefs unmount` returns when the volume is closed; `umount` may return earlier.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Example:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n\n\
+#[command(after_help = "Example:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n\n\
     Options for -o: ro, allow_other, noatime, dev, suid, noexec, writeback=on|off,\n  \
-    discard=on|off, inline=on|off, threads=N, node_cache=MIB, dirty=MIB, dir_cache=MIB,\n  stats=FILE (what was written and why, at the end; JSON if FILE ends in .json)"
-)]
+    discard=on|off, inline=on|off, threads=N, node_cache=MIB, dirty=MIB, dir_cache=MIB,\n  stats=FILE (what was written and why, at the end; JSON if FILE ends in .json)")]
 pub struct Args {
     /// The image or block device.
     image: PathBuf,
@@ -59,9 +57,7 @@ fn parse(args: &Args) -> Result<Parsed, Failure> {
     let mut fuse = fuse::MountOptions::default();
     let mut stats = None;
     for option in args.options.iter().filter(|o| !o.is_empty()) {
-        let (name, value) = option
-            .split_once('=')
-            .map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
+        let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
         let on = || match value {
             None | Some("on") => Ok(true),
             Some("off") => Ok(false),
@@ -92,13 +88,10 @@ fn parse(args: &Args) -> Result<Parsed, Failure> {
             "stats" => {
                 let file = value.ok_or("-o stats: write stats=FILE")?;
                 // The background part has another working directory.
-                stats =
-                    Some(std::path::absolute(file).map_err(|e| format!("-o stats={file}: {e}"))?);
+                stats = Some(std::path::absolute(file).map_err(|e| format!("-o stats={file}: {e}"))?);
             }
             _ => {
-                return Err(format!(
-                    "unknown mount option {option:?}; see joulefs mount --help"
-                ));
+                return Err(format!("unknown mount option {option:?}; see joulefs mount --help"));
             }
         }
     }
@@ -112,11 +105,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if !args.foreground && !args.background {
         let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
         let mut again = Command::new(me);
-        again
-            .arg("mount")
-            .arg(&args.image)
-            .arg(&args.dir)
-            .arg("--background");
+        again.arg("mount").arg(&args.image).arg(&args.dir).arg("--background");
         if !args.options.is_empty() {
             again.arg("-o").arg(args.options.join(","));
         }
@@ -124,16 +113,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             let text = e.to_string();
             text.strip_prefix("joulefs: ").unwrap_or(&text).to_owned()
         })?;
-        output::done(
-            as_json,
-            &json!({ "mounted": args.dir.display().to_string(), "process": pid }),
-        );
+        output::done(as_json, &json!({ "mounted": args.dir.display().to_string(), "process": pid }));
         return Ok(());
     }
-    let path =
-        std::fs::canonicalize(&args.image).map_err(|e| format!("{}: {e}", args.image.display()))?;
-    let dir =
-        std::fs::canonicalize(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
+    let path = std::fs::canonicalize(&args.image).map_err(|e| format!("{}: {e}", args.image.display()))?;
+    let dir = std::fs::canonicalize(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
     parsed.fuse.fsname = path.display().to_string();
     let image = Image::open_with(&path, parsed.core)?;
     let ready = || {
@@ -143,8 +127,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             eprintln!("joulefs: cannot leave the terminal: {e}");
         }
     };
-    let out = fuse::run_until_unmounted(image.vol.clone(), &dir, &parsed.fuse, ready)
-        .map_err(|e| e.to_string());
+    let out = fuse::run_until_unmounted(image.vol.clone(), &dir, &parsed.fuse, ready).map_err(|e| e.to_string());
     // Whatever ended the mount, the volume is left clean; a second unmount does nothing.
     let closed = image.close();
     if let Some(file) = parsed.stats {
@@ -161,11 +144,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 
 /// Runs `unmount`.
 pub fn unmount(args: &UnmountArgs, as_json: bool) -> Result<(), Failure> {
-    fuse::unmount::unmount(&args.dir, "fuse.joulefs", Duration::from_secs(args.wait))
-        .map_err(|e| e.to_string())?;
-    output::done(
-        as_json,
-        &json!({ "unmounted": args.dir.display().to_string() }),
-    );
+    fuse::unmount::unmount(&args.dir, "fuse.joulefs", Duration::from_secs(args.wait)).map_err(|e| e.to_string())?;
+    output::done(as_json, &json!({ "unmounted": args.dir.display().to_string() }));
     Ok(())
 }

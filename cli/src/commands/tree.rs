@@ -55,25 +55,16 @@ pub struct MvArgs {
 }
 
 fn octal(text: &str) -> Result<u16, String> {
-    u16::from_str_radix(text, 8)
-        .ok()
-        .filter(|m| *m <= 0o7777)
-        .ok_or_else(|| "not an octal mode".into())
+    u16::from_str_radix(text, 8).ok().filter(|m| *m <= 0o7777).ok_or_else(|| "not an octal mode".into())
 }
 
 /// Who owns what these commands make.
 pub fn caller() -> Caller {
-    Caller {
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-    }
+    Caller { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() }
 }
 
 /// Does something to each place, then leaves each image clean.
-fn each(
-    places: &[Place],
-    mut f: impl FnMut(&Image, &[u8]) -> vfs::Result<()>,
-) -> Result<(), Failure> {
+fn each(places: &[Place], mut f: impl FnMut(&Image, &[u8]) -> vfs::Result<()>) -> Result<(), Failure> {
     for place in places {
         let (image, at) = place.inside()?;
         let image = Image::open(image, true)?;
@@ -113,32 +104,16 @@ pub fn rm(args: &RmArgs, as_json: bool) -> Result<(), Failure> {
 
 /// Removes a name with all below it; `above` are the directories on the way, so that a damaged one that
 /// contains itself is not followed for ever.
-fn remove(
-    fs: &dyn FileSystem,
-    parent: Ino,
-    name: &[u8],
-    ino: Ino,
-    dir: bool,
-    above: &mut Vec<Ino>,
-) -> vfs::Result<()> {
+fn remove(fs: &dyn FileSystem, parent: Ino, name: &[u8], ino: Ino, dir: bool, above: &mut Vec<Ino>) -> vfs::Result<()> {
     if !dir {
         return fs.unlink(parent, name);
     }
     if above.contains(&ino) {
-        return Err(vfs::Error::Invalid(
-            "a directory contains itself; run joulefs fsck",
-        ));
+        return Err(vfs::Error::Invalid("a directory contains itself; run joulefs fsck"));
     }
     above.push(ino);
     for (below, ino_below, kind) in names(fs, ino)? {
-        remove(
-            fs,
-            ino,
-            &below,
-            ino_below,
-            kind == FileKind::Directory,
-            above,
-        )?;
+        remove(fs, ino, &below, ino_below, kind == FileKind::Directory, above)?;
     }
     above.pop();
     fs.rmdir(parent, name)
@@ -176,48 +151,25 @@ pub fn mv(args: &MvArgs, as_json: bool) -> Result<(), Failure> {
     let (image, from) = args.from.inside()?;
     let (other, to) = args.to.inside()?;
     if image != other {
-        return Err(format!(
-            "{}: another image; copy with joulefs cp and remove the original",
-            args.to.text()
-        ));
+        return Err(format!("{}: another image; copy with joulefs cp and remove the original", args.to.text()));
     }
     let image = Image::open(image, true)?;
     let fs = &*image.vol;
     let out = (|| {
         let (from_dir, from_name) = path::walk_parent(fs, from)?;
-        let flags = if args.no_clobber {
-            RenameFlags::NO_REPLACE
-        } else {
-            RenameFlags::empty()
-        };
-        let into = path::walk(fs, to).ok().filter(|f| {
-            fs.getattr(f.ino())
-                .is_ok_and(|a| a.kind == FileKind::Directory)
-        });
+        let flags = if args.no_clobber { RenameFlags::NO_REPLACE } else { RenameFlags::empty() };
+        let into = path::walk(fs, to).ok().filter(|f| fs.getattr(f.ino()).is_ok_and(|a| a.kind == FileKind::Directory));
         match into {
-            Some(dir) => fs.rename(
-                caller(),
-                (from_dir.ino(), from_name),
-                (dir.ino(), from_name),
-                flags,
-            ),
+            Some(dir) => fs.rename(caller(), (from_dir.ino(), from_name), (dir.ino(), from_name), flags),
             None => {
                 let (to_dir, to_name) = path::walk_parent(fs, to)?;
-                fs.rename(
-                    caller(),
-                    (from_dir.ino(), from_name),
-                    (to_dir.ino(), to_name),
-                    flags,
-                )
+                fs.rename(caller(), (from_dir.ino(), from_name), (to_dir.ino(), to_name), flags)
             }
         }
     })()
     .map_err(|e: vfs::Error| format!("{} to {}: {e}", args.from.text(), args.to.text()));
     image.close()?;
     out?;
-    output::done(
-        as_json,
-        &json!({ "from": args.from.text(), "to": args.to.text() }),
-    );
+    output::done(as_json, &json!({ "from": args.from.text(), "to": args.to.text() }));
     Ok(())
 }

@@ -28,12 +28,8 @@ impl Comparison {
             .into_iter()
             .map(|(name, unit)| {
                 let of_side = |(_, passes): &(Side, Vec<Vec<Row>>)| {
-                    let values: Vec<f64> = passes
-                        .iter()
-                        .flatten()
-                        .filter(|r| r.name == name)
-                        .map(|r| r.value)
-                        .collect();
+                    let values: Vec<f64> =
+                        passes.iter().flatten().filter(|r| r.name == name).map(|r| r.value).collect();
                     median(&values)
                 };
                 let medians = passes.iter().map(of_side).collect();
@@ -48,10 +44,8 @@ impl Comparison {
         let at = |side| self.sides.iter().position(|s| *s == side);
         let mut head = vec!["".to_owned(), "unit".to_owned()];
         head.extend(self.sides.iter().map(|s| s.name().to_owned()));
-        let ratios: Vec<(usize, usize)> = [Side::MemFs, Side::Fuse2Fs]
-            .into_iter()
-            .filter_map(|other| at(Side::JouleFs).zip(at(other)))
-            .collect();
+        let ratios: Vec<(usize, usize)> =
+            [Side::MemFs, Side::Fuse2Fs].into_iter().filter_map(|other| at(Side::JouleFs).zip(at(other))).collect();
         for (_, other) in &ratios {
             head.push(format!("JouleFS / {}", self.sides[*other].name()));
         }
@@ -59,11 +53,7 @@ impl Comparison {
         for (name, unit, medians) in &self.rows {
             let mut line = vec![name.clone(), (*unit).to_owned()];
             line.extend(medians.iter().map(|v| shown(*v)));
-            line.extend(
-                ratios
-                    .iter()
-                    .map(|(a, b)| format!("{:.2}", medians[*a] / medians[*b])),
-            );
+            line.extend(ratios.iter().map(|(a, b)| format!("{:.2}", medians[*a] / medians[*b])));
             lines.push(line);
         }
         aligned(&lines)
@@ -74,12 +64,7 @@ impl Comparison {
 pub fn in_process_table(rows: &[in_process::Measured]) -> String {
     let mut lines = vec![["", "measured", "unit", "aim"].map(String::from).to_vec()];
     for row in rows {
-        lines.push(vec![
-            row.name.clone(),
-            shown(row.value),
-            row.unit.into(),
-            row.aim.into(),
-        ]);
+        lines.push(vec![row.name.clone(), shown(row.value), row.unit.into(), row.aim.into()]);
     }
     aligned(&lines)
 }
@@ -104,35 +89,19 @@ fn shown(value: f64) -> String {
 
 fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |c: usize| {
-        lines
-            .iter()
-            .filter_map(|l| l.get(c))
-            .map(|t| t.chars().count())
-            .max()
-            .unwrap_or(0)
-            .max(3)
-    };
+    let width = |c: usize| lines.iter().filter_map(|l| l.get(c)).map(|t| t.chars().count()).max().unwrap_or(0).max(3);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
     for (n, line) in lines.iter().enumerate() {
         for (c, w) in widths.iter().enumerate() {
             let cell = line.get(c).map_or("", String::as_str);
-            let _ = if c == 0 {
-                write!(text, "| {cell:<w$} ")
-            } else {
-                write!(text, "| {cell:>w$} ")
-            };
+            let _ = if c == 0 { write!(text, "| {cell:<w$} ") } else { write!(text, "| {cell:>w$} ") };
         }
         text.push_str("|\n");
         if n == 0 {
             for (c, w) in widths.iter().enumerate() {
                 let dashes = "-".repeat(w + 1);
-                let _ = if c == 0 {
-                    write!(text, "|{dashes}-")
-                } else {
-                    write!(text, "|{dashes}:")
-                };
+                let _ = if c == 0 { write!(text, "|{dashes}-") } else { write!(text, "|{dashes}:") };
             }
             text.push_str("|\n");
         }
@@ -141,11 +110,7 @@ fn aligned(lines: &[Vec<String>]) -> String {
 }
 
 /// The whole document.
-pub fn document(
-    comparison: Option<&Comparison>,
-    alone: &[in_process::Measured],
-    passes: usize,
-) -> String {
+pub fn document(comparison: Option<&Comparison>, alone: &[in_process::Measured], passes: usize) -> String {
     let mut text = format!(
         "# Benchmarks\n\n\
          Written by `make bench`; passes in which the file systems take turns: {passes}; medians. \

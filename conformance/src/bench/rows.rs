@@ -61,10 +61,8 @@ const KINDS: [&str; 9] = [
 ];
 
 fn order(name: &str) -> (usize, usize) {
-    let kind = KINDS
-        .iter()
-        .position(|k| name.strip_prefix(k).is_some_and(|r| r.starts_with(" (")))
-        .unwrap_or(KINDS.len());
+    let kind =
+        KINDS.iter().position(|k| name.strip_prefix(k).is_some_and(|r| r.starts_with(" ("))).unwrap_or(KINDS.len());
     (kind, name.len())
 }
 
@@ -84,9 +82,7 @@ fn timed(clients: u64, work: impl Fn(u64) -> io::Result<()> + Sync) -> io::Resul
         start.wait();
         let since = Stopwatch::start();
         for thread in threads {
-            thread
-                .join()
-                .map_err(|_| io::Error::other("a client panicked"))??;
+            thread.join().map_err(|_| io::Error::other("a client panicked"))??;
         }
         Ok(since.elapsed().as_secs_f64())
     })
@@ -113,9 +109,7 @@ fn data(dir: &Path, clients: u64, rows: &mut Vec<Row>) -> io::Result<()> {
     };
     let seconds = timed(clients, |client| {
         let file = File::create(file(client))?;
-        let block: Vec<u8> = (0..1 << 20)
-            .map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8)
-            .collect();
+        let block: Vec<u8> = (0..1 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         for at in (0..each).step_by(1 << 20) {
             file.write_all_at(&block, at)?;
         }
@@ -140,10 +134,7 @@ fn data(dir: &Path, clients: u64, rows: &mut Vec<Row>) -> io::Result<()> {
     let reads = RANDOM / clients;
     let seconds = timed(clients, |client| {
         let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
-        let file = OpenOptions::new()
-            .read(true)
-            .custom_flags(direct)
-            .open(file(client))?;
+        let file = OpenOptions::new().read(true).custom_flags(direct).open(file(client))?;
         let mut rng = Rng::new(client);
         with_aligned(4096, |block| {
             for _ in 0..reads {
@@ -197,9 +188,7 @@ fn names(dir: &Path, clients: u64, rows: &mut Vec<Row>) -> io::Result<()> {
         (8, &|c, i| fs::remove_file(path(c, 'r', i))),
     ];
     for (kind, work) in kinds {
-        let seconds = timed(clients, |client| {
-            (0..each).try_for_each(|i| work(client, i))
-        })?;
+        let seconds = timed(clients, |client| (0..each).try_for_each(|i| work(client, i)))?;
         rows.push(Row {
             name: format!("{} ({})", KINDS[kind], plural(clients)),
             value: (each * clients) as f64 / seconds,
@@ -210,9 +199,5 @@ fn names(dir: &Path, clients: u64, rows: &mut Vec<Row>) -> io::Result<()> {
 }
 
 fn plural(clients: u64) -> String {
-    if clients == 1 {
-        "1 client".into()
-    } else {
-        format!("{clients} clients")
-    }
+    if clients == 1 { "1 client".into() } else { format!("{clients} clients") }
 }

@@ -52,10 +52,7 @@ pub struct Running {
 }
 
 fn run(program: &str, args: &[&str]) -> Outcome<()> {
-    let output = Command::new(program)
-        .args(args)
-        .stdin(Stdio::null())
-        .output()?;
+    let output = Command::new(program).args(args).stdin(Stdio::null()).output()?;
     if output.status.success() {
         return Ok(());
     }
@@ -82,10 +79,7 @@ pub fn start(side: Side, dir: &Path) -> Outcome<Running> {
     let server = match side {
         Side::JouleFs => {
             let dev = FileDevice::open(&image, Access::ReadWrite)?;
-            let options = f2fs::mkfs::Options {
-                assume_zeroed: true,
-                ..f2fs::mkfs::Options::modern()
-            };
+            let options = f2fs::mkfs::Options { assume_zeroed: true, ..f2fs::mkfs::Options::modern() };
             f2fs::mkfs::format(&dev, &RealClock::new(), &options)?;
             // The server wants it for itself.
             drop(dev);
@@ -102,25 +96,14 @@ pub fn start(side: Side, dir: &Path) -> Outcome<Running> {
             } else {
                 let mut command = Command::new("fuse2fs");
                 command.args([at, place, "-f", "-o", "allow_other,default_permissions"]);
-                Some(
-                    command
-                        .stdin(Stdio::null())
-                        .stdout(Stdio::null())
-                        .stderr(Stdio::null())
-                        .spawn()?,
-                )
+                Some(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
             }
         }
     };
     let mut running = Running { root, server };
     let since = Stopwatch::start();
     while !is_mounted(&running.root) {
-        let gone = running
-            .server
-            .as_mut()
-            .map(Child::try_wait)
-            .transpose()?
-            .flatten();
+        let gone = running.server.as_mut().map(Child::try_wait).transpose()?.flatten();
         if gone.is_some() || since.elapsed() > Duration::from_secs(20) {
             return Err(format!("{} does not mount", side.name()).into());
         }
@@ -135,11 +118,7 @@ fn path(path: &Path) -> Outcome<&str> {
 
 fn serve_from_another_process(args: &[&str]) -> Outcome<Child> {
     let own = std::env::current_exe()?;
-    Ok(Command::new(own)
-        .args(args)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()?)
+    Ok(Command::new(own).args(args).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?)
 }
 
 impl Running {
@@ -181,23 +160,11 @@ pub fn serve(args: &[String]) -> Outcome<()> {
         [what, image, dir] if what == "serve-joulefs" => {
             let dev = Arc::new(FileDevice::open(image, Access::ReadWrite)?);
             let clock = Arc::new(RealClock::new());
-            (
-                f2fs::Volume::mount(dev, clock, f2fs::MountOptions::default())?,
-                dir,
-                image,
-            )
+            (f2fs::Volume::mount(dev, clock, f2fs::MountOptions::default())?, dir, image)
         }
         [what, dir] if what == "serve-memfs" => (Arc::new(MemFs::new(IMAGE)), dir, "memfs"),
         _ => return Err("not a server's arguments".into()),
     };
-    let options = fuse::MountOptions {
-        fsname: name.into(),
-        ..fuse::MountOptions::default()
-    };
-    Ok(fuse::run_until_unmounted(
-        fs,
-        Path::new(dir),
-        &options,
-        || {},
-    )?)
+    let options = fuse::MountOptions { fsname: name.into(), ..fuse::MountOptions::default() };
+    Ok(fuse::run_until_unmounted(fs, Path::new(dir), &options, || {})?)
 }

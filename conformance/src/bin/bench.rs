@@ -48,14 +48,8 @@ fn measure(args: &[String]) -> Outcome<()> {
     }
     let mut builder = tempfile::Builder::new();
     builder.prefix("joulefs-bench-");
-    let dir = builder
-        .tempdir_in("/dev/shm")
-        .or_else(|_| builder.tempdir())?;
-    let comparison = if mounts {
-        Some(compare(dir.path(), passes)?)
-    } else {
-        None
-    };
+    let dir = builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir())?;
+    let comparison = if mounts { Some(compare(dir.path(), passes)?) } else { None };
     if let Some(comparison) = &comparison {
         println!("{}", comparison.table());
     }
@@ -63,10 +57,7 @@ fn measure(args: &[String]) -> Outcome<()> {
     if core {
         eprintln!("the core alone");
         alone = in_process::all(passes, large.then_some(dir.path()))?;
-        println!(
-            "{}",
-            joulefs_conformance::bench::report::in_process_table(&alone)
-        );
+        println!("{}", joulefs_conformance::bench::report::in_process_table(&alone));
     }
     std::fs::write(&output, document(comparison.as_ref(), &alone, passes))?;
     eprintln!("written to {}", output.display());
@@ -74,8 +65,7 @@ fn measure(args: &[String]) -> Outcome<()> {
 }
 
 fn compare(dir: &Path, passes: usize) -> Outcome<Comparison> {
-    let mut all: Vec<(Side, Vec<Vec<rows::Row>>)> =
-        Side::ALL.iter().map(|side| (*side, Vec::new())).collect();
+    let mut all: Vec<(Side, Vec<Vec<rows::Row>>)> = Side::ALL.iter().map(|side| (*side, Vec::new())).collect();
     for pass in 1..=passes {
         for (side, done) in &mut all {
             eprintln!("pass {pass} of {passes}: {}", side.name());

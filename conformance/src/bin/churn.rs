@@ -11,14 +11,10 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let done = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["acknowledge", root, told] => acknowledge_forever(Path::new(root), Path::new(told)),
-        ["round", root, seed, budget, number] => {
-            match [seed, budget, number].map(|n| n.parse::<u64>()) {
-                [Ok(seed), Ok(budget), Ok(number)] => {
-                    on_path::perform(Path::new(root), &round(seed, budget, number))
-                }
-                _ => return usage(),
-            }
-        }
+        ["round", root, seed, budget, number] => match [seed, budget, number].map(|n| n.parse::<u64>()) {
+            [Ok(seed), Ok(budget), Ok(number)] => on_path::perform(Path::new(root), &round(seed, budget, number)),
+            _ => return usage(),
+        },
         _ => return usage(),
     };
     match done {

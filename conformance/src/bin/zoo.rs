@@ -8,11 +8,7 @@ use joulefs_conformance::zoo::{Size, on_path, plan};
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let parsed = match args.as_slice() {
-        [root, seed, size] => seed
-            .parse()
-            .ok()
-            .zip(Size::from_name(size))
-            .map(|p| (root, p)),
+        [root, seed, size] => seed.parse().ok().zip(Size::from_name(size)).map(|p| (root, p)),
         _ => None,
     };
     let Some((root, (seed, size))) = parsed else {

@@ -22,11 +22,7 @@ fn tag(entry: &[u8]) -> u16 {
 fn entries(acl: &[u8]) -> Result<&[u8]> {
     let bad = Error::Invalid("malformed ACL");
     match acl.split_first_chunk::<HEADER>() {
-        Some((header, entries))
-            if u32::from_le_bytes(*header) == VERSION && entries.len() % ENTRY == 0 =>
-        {
-            Ok(entries)
-        }
+        Some((header, entries)) if u32::from_le_bytes(*header) == VERSION && entries.len() % ENTRY == 0 => Ok(entries),
         _ => Err(bad),
     }
 }

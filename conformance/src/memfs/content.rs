@@ -18,17 +18,13 @@ pub(super) struct Space {
 
 impl Space {
     pub(super) fn new(bytes: u64) -> Self {
-        Space {
-            pages: bytes / PAGE,
-            taken: AtomicU64::new(0),
-        }
+        Space { pages: bytes / PAGE, taken: AtomicU64::new(0) }
     }
     pub(super) fn pages(&self) -> u64 {
         self.pages
     }
     pub(super) fn free(&self) -> u64 {
-        self.pages
-            .saturating_sub(self.taken.load(Ordering::Relaxed))
+        self.pages.saturating_sub(self.taken.load(Ordering::Relaxed))
     }
     fn take(&self, pages: u64) -> Result<()> {
         if pages == 0 {
@@ -172,10 +168,7 @@ impl Content {
             .filter_map(|(&index, chunk)| {
                 let start = index * CHUNK as u64;
                 let skip = offset.saturating_sub(start) as usize;
-                chunk
-                    .get(skip..)
-                    .filter(|c| !c.is_empty())
-                    .map(|c| (start + skip as u64, c.to_vec()))
+                chunk.get(skip..).filter(|c| !c.is_empty()).map(|c| (start + skip as u64, c.to_vec()))
             })
             .collect()
     }
@@ -205,12 +198,7 @@ impl Content {
         Ok(())
     }
 
-    fn put_back(
-        &mut self,
-        space: &Space,
-        pieces: Vec<(u64, Vec<u8>)>,
-        place: impl Fn(u64) -> u64,
-    ) -> Result<()> {
+    fn put_back(&mut self, space: &Space, pieces: Vec<(u64, Vec<u8>)>, place: impl Fn(u64) -> u64) -> Result<()> {
         for (at, bytes) in pieces {
             self.write(space, place(at), &bytes)?;
         }
@@ -316,10 +304,7 @@ mod tests {
             assert!(back[..model.len()] == model, "step {step}");
             assert_eq!(space.pages() - space.free(), content.pages, "step {step}");
             if let Ok(data) = content.seek(0, Seek::Data) {
-                assert!(
-                    model[..data as usize].iter().all(|&b| b == 0),
-                    "step {step}"
-                );
+                assert!(model[..data as usize].iter().all(|&b| b == 0), "step {step}");
             } else {
                 assert!(model.iter().all(|&b| b == 0), "step {step}");
             }

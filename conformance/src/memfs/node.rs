@@ -22,12 +22,7 @@ pub(super) const FIRST: u64 = 3;
 
 impl Directory {
     pub(super) fn new(parent: Ino) -> Self {
-        Directory {
-            by_name: BTreeMap::new(),
-            by_position: BTreeMap::new(),
-            next: FIRST,
-            parent,
-        }
+        Directory { by_name: BTreeMap::new(), by_position: BTreeMap::new(), next: FIRST, parent }
     }
     pub(super) fn get(&self, name: &[u8]) -> Option<Ino> {
         self.by_name.get(name).map(|&(_, ino)| ino)
@@ -40,8 +35,7 @@ impl Directory {
         let position = self.next;
         self.next += 1;
         self.by_name.insert(name.to_vec(), (position, ino));
-        self.by_position
-            .insert(position, (name.to_vec(), ino, kind));
+        self.by_position.insert(position, (name.to_vec(), ino, kind));
     }
     pub(super) fn remove(&mut self, name: &[u8]) {
         if let Some((position, _)) = self.by_name.remove(name) {

@@ -4,23 +4,14 @@
 
 use std::sync::Arc;
 
-use vfs::{
-    Caller, DeviceNumber, Entry, Error, FileKind, FileSystem, Ino, NewNode, RenameFlags, Result,
-};
+use vfs::{Caller, DeviceNumber, Entry, Error, FileKind, FileSystem, Ino, NewNode, RenameFlags, Result};
 
 use super::node::{Body, Node};
 use super::{MemFs, NAME_MAX, ROOT};
 
 impl MemFs {
     /// Makes an inode and its name. Takes a reference.
-    pub(super) fn make(
-        &self,
-        caller: Caller,
-        parent: Ino,
-        name: &[u8],
-        new: &NewNode,
-        body: Body,
-    ) -> Result<Entry> {
+    pub(super) fn make(&self, caller: Caller, parent: Ino, name: &[u8], new: &NewNode, body: Body) -> Result<Entry> {
         check_name(name)?;
         let _tree = self.tree.lock();
         let parent = self.node(parent)?;
@@ -41,10 +32,7 @@ impl MemFs {
         if inherits && is_dir {
             new.perm |= 0o2000;
         }
-        let owner = Caller {
-            uid: caller.uid,
-            gid: if inherits { parent_gid } else { caller.gid },
-        };
+        let owner = Caller { uid: caller.uid, gid: if inherits { parent_gid } else { caller.gid } };
         let node = self.new_node(owner, &new, if is_dir { 2 } else { 1 }, body);
         let mut state = parent.state.write();
         state.directory_mut()?.insert(name, node.ino, new.kind);
@@ -58,11 +46,7 @@ impl MemFs {
     fn drop_link(&self, node: &Node) {
         {
             let mut state = node.state.write();
-            state.nlink = if node.kind == FileKind::Directory {
-                0
-            } else {
-                state.nlink.saturating_sub(1)
-            };
+            state.nlink = if node.kind == FileKind::Directory { 0 } else { state.nlink.saturating_sub(1) };
             state.changed(self.now());
         }
         self.reap(node);
@@ -92,12 +76,7 @@ impl MemFs {
     }
 
     pub(super) fn child(&self, parent: &Node, name: &[u8]) -> Result<Arc<Node>> {
-        let ino = parent
-            .state
-            .read()
-            .directory()?
-            .get(name)
-            .ok_or(Error::NotFound)?;
+        let ino = parent.state.read().directory()?.get(name).ok_or(Error::NotFound)?;
         self.node(ino)
     }
 
@@ -185,10 +164,7 @@ impl MemFs {
             if target.ino == node.ino {
                 return Ok(());
             }
-            match (
-                node.kind == FileKind::Directory,
-                target.kind == FileKind::Directory,
-            ) {
+            match (node.kind == FileKind::Directory, target.kind == FileKind::Directory) {
                 (true, false) => return Err(Error::NotDirectory),
                 (false, true) => return Err(Error::IsDirectory),
                 (true, true) if !target.state.read().directory()?.is_empty() => {
@@ -204,12 +180,7 @@ impl MemFs {
         }
         drop(tree);
         if flags.contains(RenameFlags::WHITEOUT) {
-            let new = NewNode {
-                kind: FileKind::CharDevice,
-                perm: 0,
-                umask: 0,
-                rdev: DeviceNumber::default(),
-            };
+            let new = NewNode { kind: FileKind::CharDevice, perm: 0, umask: 0, rdev: DeviceNumber::default() };
             let entry = self.mknod(caller, from_ino, from_name, &new)?;
             self.forget(entry.attr.ino, 1);
         }
@@ -222,9 +193,7 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
         [] => Err(Error::NotFound),
         b"." | b".." => Err(Error::Invalid("a name made of dots")),
         _ if name.len() > NAME_MAX => Err(Error::NameTooLong),
-        _ if name.iter().any(|b| matches!(b, b'/' | 0)) => {
-            Err(Error::Invalid("a slash or a zero in a name"))
-        }
+        _ if name.iter().any(|b| matches!(b, b'/' | 0)) => Err(Error::Invalid("a slash or a zero in a name")),
         _ => Ok(()),
     }
 }

@@ -132,9 +132,7 @@ impl Kernel {
             Path::new("/usr/lib/uml/modules").is_dir(),
             "the modules of linux.uml are missing: apt-get install user-mode-linux"
         );
-        let started = self
-            .prepare(image, script)
-            .and_then(|out| Ok((self.command(&linux, out.path())?.spawn()?, out)));
+        let started = self.prepare(image, script).and_then(|out| Ok((self.command(&linux, out.path())?.spawn()?, out)));
         let (mut child, out) = match started {
             Ok(started) => started,
             Err(e) => panic!("cannot start {}: {e}", linux.display()),
@@ -184,10 +182,7 @@ impl Kernel {
             ""
         };
         let (mount, unmount) = if self.mount {
-            (
-                format!("mount -t {} -o {options} /dev/ubdb /tmp/m", self.fs_type),
-                "umount /tmp/m",
-            )
+            (format!("mount -t {} -o {options} /dev/ubdb /tmp/m", self.fs_type), "umount /tmp/m")
         } else {
             (String::from("true"), "true")
         };
@@ -232,14 +227,7 @@ impl Kernel {
         let mut command = Command::new(linux);
         command
             .arg(format!("mem={}M", self.memory_mib))
-            .args([
-                "root=/dev/root",
-                "rootfstype=hostfs",
-                "rootflags=/",
-                "ro",
-                "quiet",
-                "noreboot",
-            ])
+            .args(["root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "noreboot"])
             .args(["con=null", "con0=null,fd:1", "panic=1"])
             .arg(format!("uml_dir={}/", dir.join("uml").display()))
             .arg(format!("init={}", dir.join("init").display()))
@@ -286,10 +274,7 @@ impl Kernel {
 }
 
 fn kill_group(child: &mut Child) {
-    if let Some(pid) = i32::try_from(child.id())
-        .ok()
-        .and_then(rustix::process::Pid::from_raw)
-    {
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
         // Fails only if nobody is left, which is what is wanted.
         let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
     }
@@ -305,18 +290,9 @@ fn memory_directory(mib: u32) -> io::Result<PathBuf> {
                 && fs.f_bavail.saturating_mul(fs.f_frsize) >= need
         })
     };
-    [
-        PathBuf::from("/dev/shm"),
-        std::env::temp_dir(),
-        PathBuf::from("/var/tmp"),
-    ]
-    .into_iter()
-    .find(fits)
-    .ok_or_else(|| {
-        io::Error::other(format!(
-            "none of /dev/shm, $TMPDIR and /var/tmp is mounted exec with {mib} MiB free"
-        ))
-    })
+    [PathBuf::from("/dev/shm"), std::env::temp_dir(), PathBuf::from("/var/tmp")].into_iter().find(fits).ok_or_else(
+        || io::Error::other(format!("none of /dev/shm, $TMPDIR and /var/tmp is mounted exec with {mib} MiB free")),
+    )
 }
 
 /// How a run really ended.
@@ -391,9 +367,7 @@ impl KernelRun {
     pub fn ok(&self) -> bool {
         self.mounted
             && match self.ending {
-                Ending::Unmount => {
-                    self.script == Some(0) && self.unmounted && self.ended == Ended::Halted
-                }
+                Ending::Unmount => self.script == Some(0) && self.unmounted && self.ended == Ended::Halted,
                 Ending::Cut => matches!(self.script, Some(0) | None) && self.ended == Ended::Cut,
                 Ending::CutAfter(_) => self.ended == Ended::Cut,
             }
@@ -401,25 +375,15 @@ impl KernelRun {
 
     /// What the kernel's log says about F2FS, oldest first, without times.
     pub fn f2fs_log(&self) -> Vec<&LogLine> {
-        self.log
-            .iter()
-            .filter(|line| line.text.contains("F2FS-fs"))
-            .collect()
+        self.log.iter().filter(|line| line.text.contains("F2FS-fs")).collect()
     }
 
     /// Lines of log and console in which the kernel finds fault: F2FS warnings and errors, I/O errors, oopses.
     pub fn complaints(&self) -> Vec<&str> {
         let trouble = |text: &str| {
-            [
-                "WARNING: ",
-                "BUG: ",
-                "Kernel panic",
-                "I/O error",
-                "blocked for more than",
-                "Oops",
-            ]
-            .iter()
-            .any(|mark| text.contains(mark))
+            ["WARNING: ", "BUG: ", "Kernel panic", "I/O error", "blocked for more than", "Oops"]
+                .iter()
+                .any(|mark| text.contains(mark))
         };
         let logged = self
             .log
@@ -447,12 +411,7 @@ impl KernelRun {
     #[track_caller]
     pub fn assert_no_f2fs_complaints(&self) {
         let complaints = self.complaints();
-        assert!(
-            complaints.is_empty(),
-            "the kernel complains:\n{}\n{}",
-            complaints.join("\n"),
-            self.describe()
-        );
+        assert!(complaints.is_empty(), "the kernel complains:\n{}\n{}", complaints.join("\n"), self.describe());
     }
 
     /// The run in words: what failed, the script's output, the last of the logs.
@@ -482,9 +441,6 @@ impl KernelRun {
 fn log_line(line: &str) -> Option<LogLine> {
     let (level, rest) = line.strip_prefix('<')?.split_once('>')?;
     let level = u8::try_from(level.parse::<u32>().ok()? & 7).ok()?;
-    let text = rest
-        .split_once("] ")
-        .map_or(rest, |(_, text)| text)
-        .to_string();
+    let text = rest.split_once("] ").map_or(rest, |(_, text)| text).to_string();
     Some(LogLine { level, text })
 }

@@ -50,11 +50,7 @@ impl fmt::Display for Output {
 
 impl Output {
     fn must_succeed(self) -> Result<Self, ToolError> {
-        if self.exit == Some(0) {
-            Ok(self)
-        } else {
-            Err(ToolError::Failed(self))
-        }
+        if self.exit == Some(0) { Ok(self) } else { Err(ToolError::Failed(self)) }
     }
 }
 
@@ -84,16 +80,10 @@ where
         .map(|part| part.to_string_lossy().into_owned())
         .collect::<Vec<_>>()
         .join(" ");
-    let output = command
-        .output()
-        .unwrap_or_else(|e| panic!("cannot start `{shown}`: {e}"));
+    let output = command.output().unwrap_or_else(|e| panic!("cannot start `{shown}`: {e}"));
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.push_str(&String::from_utf8_lossy(&output.stderr));
-    Output {
-        command: shown,
-        exit: output.status.code(),
-        text,
-    }
+    Output { command: shown, exit: output.status.code(), text }
 }
 
 /// How `mkfs.f2fs` is to format. The default is what `mkfs.f2fs -f IMAGE` does.
@@ -116,10 +106,7 @@ pub struct Mkfs {
 impl Mkfs {
     /// Default formatting with these features.
     pub fn with_features<I: IntoIterator<Item = S>, S: Into<String>>(features: I) -> Self {
-        Mkfs {
-            features: features.into_iter().map(Into::into).collect(),
-            ..Mkfs::default()
-        }
+        Mkfs { features: features.into_iter().map(Into::into).collect(), ..Mkfs::default() }
     }
 
     /// Makes `image` a sparse file of `bytes` bytes (existing contents are discarded) and formats it.
@@ -127,26 +114,15 @@ impl Mkfs {
     /// # Errors
     /// If the file cannot be made, or `mkfs.f2fs` refuses (the least it takes is 52 MiB).
     pub fn format(&self, image: &Path, bytes: u64) -> Result<Output, ToolError> {
-        let told = |e: io::Error| ToolError::Image {
-            path: image.into(),
-            reason: e.to_string(),
-        };
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(image)
-            .map_err(told)?;
+        let told = |e: io::Error| ToolError::Image { path: image.into(), reason: e.to_string() };
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(image).map_err(told)?;
         file.set_len(bytes).map_err(told)?;
         drop(file);
         let mut args: Vec<String> = vec!["-f".into()];
         if !self.features.is_empty() {
             args.extend(["-O".into(), self.features.join(",")]);
         }
-        let numbers = [
-            ("-s", self.segments_per_section),
-            ("-z", self.sections_per_zone),
-        ];
+        let numbers = [("-s", self.segments_per_section), ("-z", self.sections_per_zone)];
         for (flag, value) in numbers {
             if let Some(value) = value {
                 args.extend([flag.into(), value.to_string()]);
@@ -220,12 +196,7 @@ impl Fsck {
 /// Runs `fsck.f2fs --dry-run` on an image.
 pub fn fsck(image: &Path) -> Fsck {
     let output = run("fsck.f2fs", [OsStr::new("--dry-run"), image.as_os_str()]);
-    let complaints = output
-        .text
-        .lines()
-        .filter(|l| complains(l))
-        .map(String::from)
-        .collect();
+    let complaints = output.text.lines().filter(|l| complains(l)).map(String::from).collect();
     let checkpoint_state = output
         .text
         .lines()
@@ -233,26 +204,13 @@ pub fn fsck(image: &Path) -> Fsck {
         .and_then(|state| state.split_once(':'))
         .map(|(_, names)| names.split_whitespace().map(String::from).collect())
         .unwrap_or_default();
-    Fsck {
-        output,
-        complaints,
-        checkpoint_state,
-    }
+    Fsck { output, complaints, checkpoint_state }
 }
 
 /// Whether a line of `fsck.f2fs` finds fault. A line about fixing SIT types is printed by every run, and that
 /// one of the two checkpoint packs is void is the normal state after a checkpoint that was cut.
 fn complains(line: &str) -> bool {
-    [
-        "[Fail",
-        "ASSERT",
-        "[FIX]",
-        "[ERROR]",
-        "Error:",
-        "Can't find a valid",
-    ]
-    .iter()
-    .any(|mark| line.contains(mark))
+    ["[Fail", "ASSERT", "[FIX]", "[ERROR]", "Error:", "Can't find a valid"].iter().any(|mark| line.contains(mark))
 }
 
 /// Demands that `fsck.f2fs --dry-run` has nothing to say against the image.

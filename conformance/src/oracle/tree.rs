@@ -31,11 +31,7 @@ pub struct Listing {
 impl Listing {
     /// Everything: for two readers of one image.
     pub fn of_one_image() -> Self {
-        Listing {
-            directory_sizes: true,
-            blocks: true,
-            ignore_times: false,
-        }
+        Listing { directory_sizes: true, blocks: true, ignore_times: false }
     }
 }
 
@@ -74,11 +70,7 @@ struct Writer {
 
 impl Writer {
     fn new(what: Listing) -> Self {
-        Writer {
-            what,
-            text: String::new(),
-            first_names: BTreeMap::new(),
-        }
+        Writer { what, text: String::new(), first_names: BTreeMap::new() }
     }
 
     /// Whether an inode with several names was written already, so that its contents need no second look.
@@ -107,10 +99,7 @@ impl Writer {
         if !self.what.ignore_times {
             let _ = write!(self.text, " mtime={}.{:09}", node.mtime.0, node.mtime.1);
         }
-        if matches!(
-            node.kind,
-            vfs::FileKind::CharDevice | vfs::FileKind::BlockDevice
-        ) {
+        if matches!(node.kind, vfs::FileKind::CharDevice | vfs::FileKind::BlockDevice) {
             let _ = write!(self.text, " rdev={}:{}", node.rdev.0, node.rdev.1);
         }
         if let Some(target) = &node.target {
@@ -164,11 +153,7 @@ fn escaped(bytes: &[u8]) -> String {
 /// Short values in hex, long ones as length and hash.
 fn shown_value(value: &[u8]) -> String {
     if value.len() > 64 {
-        return format!(
-            "{}-bytes:{}",
-            value.len(),
-            &blake3::hash(value).to_hex()[..32]
-        );
+        return format!("{}-bytes:{}", value.len(), &blake3::hash(value).to_hex()[..32]);
     }
     value.iter().fold(String::from("0x"), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
@@ -212,15 +197,9 @@ pub fn difference(left: (&str, &str), right: (&str, &str), most: usize) -> Optio
             .collect()
     };
     let (a, b) = (by_path(left), by_path(right));
-    let paths = a
-        .keys()
-        .chain(b.keys())
-        .collect::<std::collections::BTreeSet<_>>();
-    let mut differing: Vec<(&String, Option<&String>, Option<&String>)> = paths
-        .into_iter()
-        .map(|path| (path, a.get(path), b.get(path)))
-        .filter(|(_, x, y)| x != y)
-        .collect();
+    let paths = a.keys().chain(b.keys()).collect::<std::collections::BTreeSet<_>>();
+    let mut differing: Vec<(&String, Option<&String>, Option<&String>)> =
+        paths.into_iter().map(|path| (path, a.get(path), b.get(path))).filter(|(_, x, y)| x != y).collect();
     let total = differing.len();
     differing.truncate(most);
     let mut text = format!("{total} paths differ between {left_name} and {right_name}:\n");
@@ -228,15 +207,10 @@ pub fn difference(left: (&str, &str), right: (&str, &str), most: usize) -> Optio
         let _ = writeln!(text, "{path}");
         match (x, y) {
             (Some(x), Some(y)) => {
-                let words =
-                    |line: &str| -> Vec<String> { line.split(' ').map(String::from).collect() };
+                let words = |line: &str| -> Vec<String> { line.split(' ').map(String::from).collect() };
                 let (x, y) = (words(x), words(y));
                 let only = |mine: &[String], other: &[String]| {
-                    let kept: Vec<&str> = mine
-                        .iter()
-                        .filter(|w| !other.contains(w))
-                        .map(String::as_str)
-                        .collect();
+                    let kept: Vec<&str> = mine.iter().filter(|w| !other.contains(w)).map(String::as_str).collect();
                     kept.join(" ")
                 };
                 let _ = writeln!(text, "    {left_name}: {}", only(&x, &y));

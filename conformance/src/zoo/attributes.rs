@@ -11,9 +11,7 @@ pub(super) fn extended(plan: &mut Plan) {
         bytes
     };
     // 200 bytes are kept in the inode; the rest goes to a node of its own, of 4072 bytes.
-    for len in [
-        0, 1, 3, 4, 100, 150, 160, 170, 176, 177, 200, 255, 256, 1000, 3000, 3500,
-    ] {
+    for len in [0, 1, 3, 4, 100, 150, 160, 170, 176, 177, 200, 255, 256, 1000, 3000, 3500] {
         let path = format!("xattr/value-{len}").into_bytes();
         plan.file(&path, 100);
         plan.set_xattr(&path, "user.v", &value(len, 1));
@@ -24,10 +22,7 @@ pub(super) fn extended(plan: &mut Plan) {
         plan.set_xattr(path, &format!("user.number-{n}"), &value(n, 2));
     }
     for n in (0..60).step_by(3) {
-        plan.op(ZooOp::RemoveXattr {
-            path: path.to_vec(),
-            name: format!("user.number-{n}"),
-        });
+        plan.op(ZooOp::RemoveXattr { path: path.to_vec(), name: format!("user.number-{n}") });
     }
     for n in (1..60).step_by(3) {
         plan.set_xattr(path, &format!("user.number-{n}"), &value(60 - n, 3));
@@ -35,10 +30,7 @@ pub(super) fn extended(plan: &mut Plan) {
     let path = b"xattr/none-left";
     plan.create(path);
     plan.set_xattr(path, "user.big", &value(2000, 4));
-    plan.op(ZooOp::RemoveXattr {
-        path: path.to_vec(),
-        name: "user.big".into(),
-    });
+    plan.op(ZooOp::RemoveXattr { path: path.to_vec(), name: "user.big".into() });
     let path = b"xattr/long-name";
     plan.create(path);
     plan.set_xattr(path, &format!("user.{}", "n".repeat(250)), b"long");
@@ -96,27 +88,15 @@ pub(super) fn access_lists(plan: &mut Plan) {
     let path = b"acl/then-chmod";
     plan.file(path, 10);
     plan.set_xattr(path, "system.posix_acl_access", &list);
-    plan.op(ZooOp::Chmod {
-        path: path.to_vec(),
-        perm: 0o640,
-    });
+    plan.op(ZooOp::Chmod { path: path.to_vec(), perm: 0o640 });
     let path = b"acl/no-more-than-a-mode";
     plan.file(path, 10);
-    let small = acl(&[
-        (OWNER, 6, NO_ID),
-        (OWNING_GROUP, 4, NO_ID),
-        (OTHERS, 0, NO_ID),
-    ]);
+    let small = acl(&[(OWNER, 6, NO_ID), (OWNING_GROUP, 4, NO_ID), (OTHERS, 0, NO_ID)]);
     plan.set_xattr(path, "system.posix_acl_access", &small);
     let path = b"acl/default";
     plan.mkdir(path);
-    let default = acl(&[
-        (OWNER, 7, NO_ID),
-        (USER, 5, 1000),
-        (OWNING_GROUP, 5, NO_ID),
-        (MASK, 5, NO_ID),
-        (OTHERS, 1, NO_ID),
-    ]);
+    let default =
+        acl(&[(OWNER, 7, NO_ID), (USER, 5, 1000), (OWNING_GROUP, 5, NO_ID), (MASK, 5, NO_ID), (OTHERS, 1, NO_ID)]);
     plan.set_xattr(path, "system.posix_acl_default", &default);
     plan.create(b"acl/default/file-that-inherits");
     plan.mkdir(b"acl/default/directory-that-inherits");
@@ -131,27 +111,15 @@ pub(super) fn modes_and_owners(plan: &mut Plan) {
         let directory = format!("modes/directory-{perm:o}").into_bytes();
         plan.mkdir(&directory);
         for path in [file, directory] {
-            plan.op(ZooOp::Chown {
-                path: path.clone(),
-                uid: 1000,
-                gid: 100,
-            });
+            plan.op(ZooOp::Chown { path: path.clone(), uid: 1000, gid: 100 });
             plan.op(ZooOp::Chmod { path, perm });
         }
     }
     plan.symlink(b"modes/symlink", b"file-777");
-    plan.op(ZooOp::Chown {
-        path: b"modes/symlink".to_vec(),
-        uid: 7,
-        gid: 8,
-    });
+    plan.op(ZooOp::Chown { path: b"modes/symlink".to_vec(), uid: 7, gid: 8 });
     let path = b"modes/large-ids".to_vec();
     plan.file(&path, 1);
-    plan.op(ZooOp::Chown {
-        path,
-        uid: 0xffff_fffe,
-        gid: 0x8000_0001,
-    });
+    plan.op(ZooOp::Chown { path, uid: 0xffff_fffe, gid: 0x8000_0001 });
     // What is made in a set-group-id directory belongs to its group; directories hand the bit on.
     plan.file(b"modes/directory-2755/file", 1);
     plan.mkdir(b"modes/directory-2755/directory");

@@ -45,12 +45,7 @@ pub(super) fn every_mapping(plan: &mut Plan, size: Size) {
     for len in [100, 20_000] {
         let path = name(dir, format_args!("reserved-{len}"));
         plan.create(&path);
-        plan.op(ZooOp::Reserve {
-            path,
-            offset: 0,
-            len,
-            keep_size: false,
-        });
+        plan.op(ZooOp::Reserve { path, offset: 0, len, keep_size: false });
     }
 }
 
@@ -82,10 +77,7 @@ pub(super) fn sparse(plan: &mut Plan) {
     }
     let path = name(dir, "only-a-size");
     plan.create(&path);
-    plan.op(ZooOp::Truncate {
-        path,
-        size: 1 << 40,
-    });
+    plan.op(ZooOp::Truncate { path, size: 1 << 40 });
     let path = name(dir, "hole-first");
     plan.create(&path);
     plan.write(&path, 1_000_000, 10);
@@ -96,12 +88,7 @@ pub(super) fn sparse(plan: &mut Plan) {
     }
     let path = name(dir, "reserved-beyond-the-end");
     plan.file(&path, 10);
-    plan.op(ZooOp::Reserve {
-        path,
-        offset: 0,
-        len: 1 << 20,
-        keep_size: true,
-    });
+    plan.op(ZooOp::Reserve { path, offset: 0, len: 1 << 20, keep_size: true });
 }
 
 pub(super) fn rewritten(plan: &mut Plan) {
@@ -109,17 +96,11 @@ pub(super) fn rewritten(plan: &mut Plan) {
     plan.mkdir(dir.as_bytes());
     let path = name(dir, "shorter-then-longer");
     plan.file(&path, 3 * 4096);
-    plan.op(ZooOp::Truncate {
-        path: path.clone(),
-        size: 5000,
-    });
+    plan.op(ZooOp::Truncate { path: path.clone(), size: 5000 });
     plan.op(ZooOp::Truncate { path, size: 20_000 });
     let path = name(dir, "inline-shorter-then-longer");
     plan.file(&path, 3000);
-    plan.op(ZooOp::Truncate {
-        path: path.clone(),
-        size: 7,
-    });
+    plan.op(ZooOp::Truncate { path: path.clone(), size: 7 });
     plan.op(ZooOp::Truncate { path, size: 2000 });
     let path = name(dir, "grew-out-of-the-inode");
     plan.file(&path, 1000);
@@ -129,25 +110,14 @@ pub(super) fn rewritten(plan: &mut Plan) {
     for block in [0, 900, 2000, 3000, 4000, 5000] {
         plan.write(&path, block * BLOCK, 4096);
     }
-    plan.op(ZooOp::Truncate {
-        path,
-        size: 3000 * BLOCK + 17,
-    });
+    plan.op(ZooOp::Truncate { path, size: 3000 * BLOCK + 17 });
     let path = name(dir, "cut-to-nothing");
     plan.file(&path, 300_000);
     plan.op(ZooOp::Truncate { path, size: 0 });
     let path = name(dir, "punched");
     plan.file(&path, 200_000);
-    plan.op(ZooOp::PunchHole {
-        path: path.clone(),
-        offset: 5000,
-        len: 90_000,
-    });
-    plan.op(ZooOp::PunchHole {
-        path,
-        offset: 190_000,
-        len: 90_000,
-    });
+    plan.op(ZooOp::PunchHole { path: path.clone(), offset: 5000, len: 90_000 });
+    plan.op(ZooOp::PunchHole { path, offset: 190_000, len: 90_000 });
     let path = name(dir, "overwritten-in-the-middle");
     plan.file(&path, 100_000);
     plan.op(ZooOp::Fsync { path: path.clone() });

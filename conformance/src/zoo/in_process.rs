@@ -2,8 +2,8 @@
 
 use vfs::path::{walk, walk_parent};
 use vfs::{
-    Allocate, Caller, DeviceNumber, Entry, FileKind, FileSystem, NewNode, Result, SetAttr, SetTime,
-    Timestamp, WriteFlags, XattrFlags,
+    Allocate, Caller, DeviceNumber, Entry, FileKind, FileSystem, NewNode, Result, SetAttr, SetTime, Timestamp,
+    WriteFlags, XattrFlags,
 };
 
 use super::{ZooOp, fill};
@@ -32,120 +32,46 @@ fn one<F: FileSystem + ?Sized>(fs: &F, op: &ZooOp) -> Result<()> {
     match op {
         ZooOp::Mkdir { path, perm } => {
             let (parent, name) = walk_parent(fs, path)?;
-            fs.mkdir(ROOT, parent.ino(), name, *perm, 0)
-                .map(drop_reference)
+            fs.mkdir(ROOT, parent.ino(), name, *perm, 0).map(drop_reference)
         }
         ZooOp::Create { path, perm } => {
             let (parent, name) = walk_parent(fs, path)?;
             let rdev = DeviceNumber::default();
-            let new = NewNode {
-                kind: FileKind::Regular,
-                perm: *perm,
-                umask: 0,
-                rdev,
-            };
+            let new = NewNode { kind: FileKind::Regular, perm: *perm, umask: 0, rdev };
             fs.mknod(ROOT, parent.ino(), name, &new).map(drop_reference)
         }
-        ZooOp::Mknod {
-            path,
-            kind,
-            perm,
-            major,
-            minor,
-        } => {
+        ZooOp::Mknod { path, kind, perm, major, minor } => {
             let (parent, name) = walk_parent(fs, path)?;
-            let rdev = DeviceNumber {
-                major: *major,
-                minor: *minor,
-            };
-            let new = NewNode {
-                kind: *kind,
-                perm: *perm,
-                umask: 0,
-                rdev,
-            };
+            let rdev = DeviceNumber { major: *major, minor: *minor };
+            let new = NewNode { kind: *kind, perm: *perm, umask: 0, rdev };
             fs.mknod(ROOT, parent.ino(), name, &new).map(drop_reference)
         }
         ZooOp::Symlink { path, target } => {
             let (parent, name) = walk_parent(fs, path)?;
-            fs.symlink(ROOT, parent.ino(), name, target)
-                .map(drop_reference)
+            fs.symlink(ROOT, parent.ino(), name, target).map(drop_reference)
         }
         ZooOp::Link { from, to } => {
             let from = walk(fs, from)?;
             let (parent, name) = walk_parent(fs, to)?;
             fs.link(from.ino(), parent.ino(), name).map(drop_reference)
         }
-        ZooOp::Write {
-            path,
-            offset,
-            len,
-            stream,
-        } => write(fs, path, (*offset, *len), *stream),
-        ZooOp::Truncate { path, size } => set(
-            fs,
-            path,
-            &SetAttr {
-                size: Some(*size),
-                ..SetAttr::default()
-            },
-        ),
-        ZooOp::Reserve {
-            path,
-            offset,
-            len,
-            keep_size,
-        } => regular(
-            path,
-            (
-                Allocate::Reserve {
-                    keep_size: *keep_size,
-                },
-                *offset,
-                *len,
-            ),
-        ),
-        ZooOp::PunchHole { path, offset, len } => {
-            regular(path, (Allocate::PunchHole, *offset, *len))
+        ZooOp::Write { path, offset, len, stream } => write(fs, path, (*offset, *len), *stream),
+        ZooOp::Truncate { path, size } => set(fs, path, &SetAttr { size: Some(*size), ..SetAttr::default() }),
+        ZooOp::Reserve { path, offset, len, keep_size } => {
+            regular(path, (Allocate::Reserve { keep_size: *keep_size }, *offset, *len))
         }
-        ZooOp::SetXattr { path, name, value } => fs.setxattr(
-            walk(fs, path)?.ino(),
-            name.as_bytes(),
-            value,
-            XattrFlags::empty(),
-        ),
+        ZooOp::PunchHole { path, offset, len } => regular(path, (Allocate::PunchHole, *offset, *len)),
+        ZooOp::SetXattr { path, name, value } => {
+            fs.setxattr(walk(fs, path)?.ino(), name.as_bytes(), value, XattrFlags::empty())
+        }
         ZooOp::RemoveXattr { path, name } => fs.removexattr(walk(fs, path)?.ino(), name.as_bytes()),
-        ZooOp::Chown { path, uid, gid } => set(
-            fs,
-            path,
-            &SetAttr {
-                uid: Some(*uid),
-                gid: Some(*gid),
-                ..SetAttr::default()
-            },
-        ),
-        ZooOp::Chmod { path, perm } => set(
-            fs,
-            path,
-            &SetAttr {
-                perm: Some(*perm),
-                ..SetAttr::default()
-            },
-        ),
+        ZooOp::Chown { path, uid, gid } => {
+            set(fs, path, &SetAttr { uid: Some(*uid), gid: Some(*gid), ..SetAttr::default() })
+        }
+        ZooOp::Chmod { path, perm } => set(fs, path, &SetAttr { perm: Some(*perm), ..SetAttr::default() }),
         ZooOp::SetTimes { path, sec, nsec } => {
-            let time = Some(SetTime::At(Timestamp {
-                sec: *sec,
-                nsec: *nsec,
-            }));
-            set(
-                fs,
-                path,
-                &SetAttr {
-                    atime: time,
-                    mtime: time,
-                    ..SetAttr::default()
-                },
-            )
+            let time = Some(SetTime::At(Timestamp { sec: *sec, nsec: *nsec }));
+            set(fs, path, &SetAttr { atime: time, mtime: time, ..SetAttr::default() })
         }
         ZooOp::Rename { from, to, flags } => {
             let (from, old) = walk_parent(fs, from)?;
@@ -168,11 +94,7 @@ fn set<F: FileSystem + ?Sized>(fs: &F, path: &[u8], set: &SetAttr) -> Result<()>
     fs.setattr(walk(fs, path)?.ino(), set).map(|_| ())
 }
 
-fn allocated<F: FileSystem + ?Sized>(
-    fs: &F,
-    path: &[u8],
-    (what, offset, len): (Allocate, u64, u64),
-) -> Result<()> {
+fn allocated<F: FileSystem + ?Sized>(fs: &F, path: &[u8], (what, offset, len): (Allocate, u64, u64)) -> Result<()> {
     let file = walk(fs, path)?;
     fs.open(file.ino(), false)?;
     let result = fs.fallocate(file.ino(), what, offset, len);
@@ -180,12 +102,7 @@ fn allocated<F: FileSystem + ?Sized>(
     result
 }
 
-fn write<F: FileSystem + ?Sized>(
-    fs: &F,
-    path: &[u8],
-    (offset, len): (u64, usize),
-    stream: u64,
-) -> Result<()> {
+fn write<F: FileSystem + ?Sized>(fs: &F, path: &[u8], (offset, len): (u64, usize), stream: u64) -> Result<()> {
     let file = walk(fs, path)?;
     fs.open(file.ino(), false)?;
     let mut buffer = vec![0; len.min(1 << 20)];
@@ -194,12 +111,7 @@ fn write<F: FileSystem + ?Sized>(
     while done < len && result.is_ok() {
         let now = (len - done).min(buffer.len());
         fill(stream, offset + done as u64, &mut buffer[..now]);
-        match fs.write(
-            file.ino(),
-            offset + done as u64,
-            &buffer[..now],
-            WriteFlags::empty(),
-        ) {
+        match fs.write(file.ino(), offset + done as u64, &buffer[..now], WriteFlags::empty()) {
             Ok(0) => result = Err(vfs::Error::NoSpace),
             Ok(written) => done += written,
             Err(e) => result = Err(e),

@@ -25,9 +25,7 @@ pub(super) fn directories(plan: &mut Plan, size: Size) {
         let wild: Vec<u8> = (0..len).map(|i| i.wrapping_mul(37) | 0x81).collect();
         plan.create(&[b"names/long/".as_slice(), &wild].concat());
     }
-    for odd in [
-        "...", "..a", " ", "\n", "\\", "-rf", "ä", "Ä", "文件", "a=b", "*",
-    ] {
+    for odd in ["...", "..a", " ", "\n", "\\", "-rf", "ä", "Ä", "文件", "a=b", "*"] {
         plan.create(format!("names/long/{odd}").as_bytes());
     }
     let mut deep = b"names/deep".to_vec();
@@ -64,30 +62,20 @@ pub(super) fn directories(plan: &mut Plan, size: Size) {
     plan.create(b"names/thinned/0");
     let count = size.big_directory() / 2;
     for entry in 1..count {
-        plan.link(
-            b"names/thinned/0",
-            format!("names/thinned/{entry}").as_bytes(),
-        );
+        plan.link(b"names/thinned/0", format!("names/thinned/{entry}").as_bytes());
     }
     for entry in (1..count).filter(|entry| entry % 17 != 0) {
         plan.unlink(format!("names/thinned/{entry}").as_bytes());
     }
     for entry in 0..20 {
-        plan.link(
-            b"names/thinned/0",
-            format!("names/thinned/again-{entry}").as_bytes(),
-        );
+        plan.link(b"names/thinned/0", format!("names/thinned/again-{entry}").as_bytes());
     }
 }
 
 pub(super) fn links_and_nodes(plan: &mut Plan) {
     plan.mkdir(b"nodes");
-    for len in [
-        1_usize, 10, 59, 60, 255, 3451, 3452, 3464, 3487, 3488, 3489, 3688, 4000, 4095,
-    ] {
-        let target: Vec<u8> = (0..len)
-            .map(|i| if i % 50 == 49 { b'/' } else { b'x' })
-            .collect();
+    for len in [1_usize, 10, 59, 60, 255, 3451, 3452, 3464, 3487, 3488, 3489, 3688, 4000, 4095] {
+        let target: Vec<u8> = (0..len).map(|i| if i % 50 == 49 { b'/' } else { b'x' }).collect();
         plan.symlink(format!("nodes/symlink-{len}").as_bytes(), &target);
     }
     plan.symlink(b"nodes/dangling", b"nowhere/at all");
@@ -95,34 +83,17 @@ pub(super) fn links_and_nodes(plan: &mut Plan) {
     plan.link(b"nodes/symlink-60", b"nodes/second-name-of-a-symlink");
     plan.mknod(b"nodes/fifo", FileKind::Fifo, (0, 0));
     plan.mknod(b"nodes/socket", FileKind::Socket, (0, 0));
-    let numbers = [
-        (1, 3),
-        (0, 0),
-        (255, 255),
-        (256, 256),
-        (4095, 1_048_575),
-        (8, 65_536),
-    ];
+    let numbers = [(1, 3), (0, 0), (255, 255), (256, 256), (4095, 1_048_575), (8, 65_536)];
     for (major, minor) in numbers {
         let end = format!("{major}-{minor}");
-        plan.mknod(
-            format!("nodes/char-{end}").as_bytes(),
-            FileKind::CharDevice,
-            (major, minor),
-        );
-        plan.mknod(
-            format!("nodes/block-{end}").as_bytes(),
-            FileKind::BlockDevice,
-            (major, minor),
-        );
+        plan.mknod(format!("nodes/char-{end}").as_bytes(), FileKind::CharDevice, (major, minor));
+        plan.mknod(format!("nodes/block-{end}").as_bytes(), FileKind::BlockDevice, (major, minor));
     }
     plan.link(b"nodes/fifo", b"nodes/second-name-of-a-fifo");
     plan.file(b"nodes/three-names", 5000);
     plan.link(b"nodes/three-names", b"nodes/three-names-2");
     plan.link(b"nodes/three-names", b"names/three-names-3");
-    plan.op(ZooOp::Fsync {
-        path: b"nodes/three-names-2".to_vec(),
-    });
+    plan.op(ZooOp::Fsync { path: b"nodes/three-names-2".to_vec() });
     plan.write(b"names/three-names-3", 4000, 2000);
 }
 
@@ -136,31 +107,17 @@ pub(super) fn moved_and_deleted(plan: &mut Plan) {
         plan.file(format!("moved/a/{file}").as_bytes(), 10 + file * 300);
     }
     for file in 0..10 {
-        plan.rename(
-            format!("moved/a/{file}").as_bytes(),
-            format!("moved/b/was-{file}").as_bytes(),
-            plain,
-        );
+        plan.rename(format!("moved/a/{file}").as_bytes(), format!("moved/b/was-{file}").as_bytes(), plain);
     }
     // Over another file, which is gone then.
     plan.rename(b"moved/a/10", b"moved/a/11", plain);
     // Over one name of a file with two.
     plan.link(b"moved/a/12", b"moved/b/twelve");
     plan.rename(b"moved/a/13", b"moved/a/12", plain);
-    plan.rename(
-        b"moved/a/14",
-        b"moved/a/renamed-in-place",
-        RenameFlags::NO_REPLACE,
-    );
+    plan.rename(b"moved/a/14", b"moved/a/renamed-in-place", RenameFlags::NO_REPLACE);
     plan.rename(b"moved/a/15", b"moved/b/was-3", RenameFlags::EXCHANGE);
-    plan.rename(
-        b"moved/a/16",
-        b"moved/b/left-a-whiteout",
-        RenameFlags::WHITEOUT,
-    );
-    plan.op(ZooOp::Fsync {
-        path: b"moved/b/was-4".to_vec(),
-    });
+    plan.rename(b"moved/a/16", b"moved/b/left-a-whiteout", RenameFlags::WHITEOUT);
+    plan.op(ZooOp::Fsync { path: b"moved/b/was-4".to_vec() });
     // Directories: to another parent (`..` changes), over an empty one, exchanged with a file.
     plan.mkdir(b"moved/c/below");
     plan.file(b"moved/c/below/file", 100);

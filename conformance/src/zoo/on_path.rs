@@ -7,9 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{
-    AtFlags, CWD, Dev, FallocateFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags,
-};
+use rustix::fs::{AtFlags, CWD, Dev, FallocateFlags, FileType, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 
 use super::{FileKind, RenameFlags, ZooOp, fill};
 
@@ -30,33 +28,16 @@ pub fn perform(root: &Path, ops: &[ZooOp]) -> io::Result<()> {
 }
 
 fn one(root: &Path, op: &ZooOp) -> io::Result<()> {
-    let at = |path: &[u8]| -> PathBuf {
-        if path.is_empty() {
-            root.into()
-        } else {
-            root.join(OsStr::from_bytes(path))
-        }
-    };
+    let at =
+        |path: &[u8]| -> PathBuf { if path.is_empty() { root.into() } else { root.join(OsStr::from_bytes(path)) } };
     let mode = |perm: &u16| Mode::from_raw_mode(u32::from(*perm));
     match op {
         ZooOp::Mkdir { path, perm } => rustix::fs::mkdir(at(path), mode(perm))?,
         ZooOp::Create { path, perm } => {
             rustix::fs::mknodat(CWD, at(path), FileType::RegularFile, mode(perm), 0)?;
         }
-        ZooOp::Mknod {
-            path,
-            kind,
-            perm,
-            major,
-            minor,
-        } => {
-            rustix::fs::mknodat(
-                CWD,
-                at(path),
-                type_of(*kind),
-                mode(perm),
-                device(*major, *minor),
-            )?;
+        ZooOp::Mknod { path, kind, perm, major, minor } => {
+            rustix::fs::mknodat(CWD, at(path), type_of(*kind), mode(perm), device(*major, *minor))?;
         }
         ZooOp::Symlink { path, target } => {
             rustix::fs::symlink(OsStr::from_bytes(target), at(path))?;
@@ -64,27 +45,13 @@ fn one(root: &Path, op: &ZooOp) -> io::Result<()> {
         ZooOp::Link { from, to } => {
             rustix::fs::linkat(CWD, at(from), CWD, at(to), AtFlags::empty())?;
         }
-        ZooOp::Write {
-            path,
-            offset,
-            len,
-            stream,
-        } => {
+        ZooOp::Write { path, offset, len, stream } => {
             let file = writable(&at(path))?;
             write(&file, (*offset, *len), *stream)?;
         }
         ZooOp::Truncate { path, size } => writable(&at(path))?.set_len(*size)?,
-        ZooOp::Reserve {
-            path,
-            offset,
-            len,
-            keep_size,
-        } => {
-            let flags = if *keep_size {
-                FallocateFlags::KEEP_SIZE
-            } else {
-                FallocateFlags::empty()
-            };
+        ZooOp::Reserve { path, offset, len, keep_size } => {
+            let flags = if *keep_size { FallocateFlags::KEEP_SIZE } else { FallocateFlags::empty() };
             rustix::fs::fallocate(writable(&at(path))?, flags, *offset, *len)?;
         }
         ZooOp::PunchHole { path, offset, len } => {
@@ -99,24 +66,12 @@ fn one(root: &Path, op: &ZooOp) -> io::Result<()> {
         }
         ZooOp::Chown { path, uid, gid } => {
             let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));
-            rustix::fs::chownat(
-                CWD,
-                at(path),
-                Some(uid),
-                Some(gid),
-                AtFlags::SYMLINK_NOFOLLOW,
-            )?;
+            rustix::fs::chownat(CWD, at(path), Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
         }
         ZooOp::Chmod { path, perm } => rustix::fs::chmod(at(path), mode(perm))?,
         ZooOp::SetTimes { path, sec, nsec } => {
-            let time = Timespec {
-                tv_sec: *sec,
-                tv_nsec: i64::from(*nsec),
-            };
-            let times = Timestamps {
-                last_access: time,
-                last_modification: time,
-            };
+            let time = Timespec { tv_sec: *sec, tv_nsec: i64::from(*nsec) };
+            let times = Timestamps { last_access: time, last_modification: time };
             rustix::fs::utimensat(CWD, at(path), &times, AtFlags::SYMLINK_NOFOLLOW)?;
         }
         ZooOp::Rename { from, to, flags } => {

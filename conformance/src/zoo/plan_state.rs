@@ -16,13 +16,7 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(seed: u64) -> Self {
-        Plan {
-            ops: Vec::new(),
-            paths: BTreeMap::new(),
-            state: mixed(seed),
-            streams: 0,
-            seed,
-        }
+        Plan { ops: Vec::new(), paths: BTreeMap::new(), state: mixed(seed), streams: 0, seed }
     }
 
     /// A number below `bound`.
@@ -41,58 +35,35 @@ impl Plan {
 
     pub(super) fn mkdir(&mut self, path: &[u8]) {
         self.paths.insert(path.to_vec(), FileKind::Directory);
-        self.op(ZooOp::Mkdir {
-            path: path.to_vec(),
-            perm: 0o755,
-        });
+        self.op(ZooOp::Mkdir { path: path.to_vec(), perm: 0o755 });
     }
 
     pub(super) fn create(&mut self, path: &[u8]) {
         self.paths.insert(path.to_vec(), FileKind::Regular);
-        self.op(ZooOp::Create {
-            path: path.to_vec(),
-            perm: 0o644,
-        });
+        self.op(ZooOp::Create { path: path.to_vec(), perm: 0o644 });
     }
 
     pub(super) fn mknod(&mut self, path: &[u8], kind: FileKind, (major, minor): (u32, u32)) {
         self.paths.insert(path.to_vec(), kind);
-        self.op(ZooOp::Mknod {
-            path: path.to_vec(),
-            kind,
-            perm: 0o640,
-            major,
-            minor,
-        });
+        self.op(ZooOp::Mknod { path: path.to_vec(), kind, perm: 0o640, major, minor });
     }
 
     pub(super) fn symlink(&mut self, path: &[u8], target: &[u8]) {
         self.paths.insert(path.to_vec(), FileKind::Symlink);
-        self.op(ZooOp::Symlink {
-            path: path.to_vec(),
-            target: target.to_vec(),
-        });
+        self.op(ZooOp::Symlink { path: path.to_vec(), target: target.to_vec() });
     }
 
     pub(super) fn link(&mut self, from: &[u8], to: &[u8]) {
         let kind = self.paths.get(from).copied().unwrap_or(FileKind::Regular);
         self.paths.insert(to.to_vec(), kind);
-        self.op(ZooOp::Link {
-            from: from.to_vec(),
-            to: to.to_vec(),
-        });
+        self.op(ZooOp::Link { from: from.to_vec(), to: to.to_vec() });
     }
 
     /// Writes bytes no other write has.
     pub(super) fn write(&mut self, path: &[u8], offset: u64, len: usize) {
         self.streams += 1;
         let stream = mixed(self.seed ^ self.streams << 20);
-        self.op(ZooOp::Write {
-            path: path.to_vec(),
-            offset,
-            len,
-            stream,
-        });
+        self.op(ZooOp::Write { path: path.to_vec(), offset, len, stream });
     }
 
     /// A file with `len` bytes.
@@ -104,25 +75,17 @@ impl Plan {
     }
 
     pub(super) fn set_xattr(&mut self, path: &[u8], name: &str, value: &[u8]) {
-        self.op(ZooOp::SetXattr {
-            path: path.to_vec(),
-            name: name.into(),
-            value: value.into(),
-        });
+        self.op(ZooOp::SetXattr { path: path.to_vec(), name: name.into(), value: value.into() });
     }
 
     pub(super) fn unlink(&mut self, path: &[u8]) {
         self.paths.remove(path);
-        self.op(ZooOp::Unlink {
-            path: path.to_vec(),
-        });
+        self.op(ZooOp::Unlink { path: path.to_vec() });
     }
 
     pub(super) fn rmdir(&mut self, path: &[u8]) {
         self.paths.remove(path);
-        self.op(ZooOp::Rmdir {
-            path: path.to_vec(),
-        });
+        self.op(ZooOp::Rmdir { path: path.to_vec() });
     }
 
     pub(super) fn rename(&mut self, from: &[u8], to: &[u8], flags: RenameFlags) {
@@ -134,11 +97,7 @@ impl Plan {
         } else if flags.contains(RenameFlags::WHITEOUT) {
             self.paths.insert(from.to_vec(), FileKind::CharDevice);
         }
-        self.op(ZooOp::Rename {
-            from: from.to_vec(),
-            to: to.to_vec(),
-            flags,
-        });
+        self.op(ZooOp::Rename { from: from.to_vec(), to: to.to_vec(), flags });
     }
 
     /// Removes a path and all below it; the keys that are left are relative to it.
@@ -166,10 +125,7 @@ impl Plan {
     pub(super) fn finish(mut self) -> Vec<ZooOp> {
         let mut paths: Vec<Vec<u8>> = self.paths.keys().cloned().collect();
         paths.push(Vec::new());
-        self.op(ZooOp::Chmod {
-            path: Vec::new(),
-            perm: 0o755,
-        });
+        self.op(ZooOp::Chmod { path: Vec::new(), perm: 0o755 });
         for path in paths {
             let (sec, nsec) = match self.below(16) {
                 // Before 1970, the year 2038's limit of 32 bits and beyond it, 2106's and beyond.

@@ -27,14 +27,8 @@ pub fn work_dir() -> TempDir {
     let mut builder = tempfile::Builder::new();
     builder.prefix("joulefs-test-");
     let shm = Path::new("/dev/shm");
-    let roomy =
-        rustix::fs::statvfs(shm).is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) > 4 << 30);
-    if roomy {
-        builder.tempdir_in(shm)
-    } else {
-        builder.tempdir()
-    }
-    .expect("a temporary directory")
+    let roomy = rustix::fs::statvfs(shm).is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) > 4 << 30);
+    if roomy { builder.tempdir_in(shm) } else { builder.tempdir() }.expect("a temporary directory")
 }
 
 /// The kernel, with the programs that list, fill and churn a tree.
@@ -62,17 +56,8 @@ pub fn their_formats() -> [(&'static str, Mkfs); 4] {
     [
         ("default", Mkfs::default()),
         ("modern", Mkfs::with_features(modern)),
-        (
-            "quota",
-            Mkfs::with_features(["extra_attr", "project_quota", "quota"]),
-        ),
-        (
-            "two segments per section",
-            Mkfs {
-                segments_per_section: Some(2),
-                ..Mkfs::default()
-            },
-        ),
+        ("quota", Mkfs::with_features(["extra_attr", "project_quota", "quota"])),
+        ("two segments per section", Mkfs { segments_per_section: Some(2), ..Mkfs::default() }),
     ]
 }
 
@@ -99,10 +84,7 @@ pub fn without_directory_times(listing: &str) -> String {
 /// Mounts whatever device.
 #[allow(clippy::result_large_err)]
 pub fn mount_device(dev: Arc<dyn BlockDevice>, read_only: bool) -> Result<Arc<Volume>, MountError> {
-    let options = MountOptions {
-        read_only,
-        ..MountOptions::default()
-    };
+    let options = MountOptions { read_only, ..MountOptions::default() };
     Volume::mount(dev, Arc::new(RealClock::new()), options)
 }
 
@@ -151,41 +133,23 @@ pub fn our_fsck(image: &Path) -> Report {
 #[track_caller]
 pub fn assert_clean(image: &Path) {
     let report = our_fsck(image);
-    assert!(
-        report.is_clean(),
-        "our fsck on {}:\n{report}",
-        image.display()
-    );
+    assert!(report.is_clean(), "our fsck on {}:\n{report}", image.display());
     assert!(report.clean_unmount, "{}: not unmounted", image.display());
     let verdict = fsck(image);
-    if !verdict
-        .checkpoint_state
-        .iter()
-        .any(|flag| flag == "quota_need_fsck")
-    {
+    if !verdict.checkpoint_state.iter().any(|flag| flag == "quota_need_fsck") {
         assert!(assert_fsck_clean(image).unmounted());
         return;
     }
     // Usage is to be counted anew. `fsck.f2fs` does that even in a dry run, where it trips over its own
     // unwritten changes, so what counts is a run on a copy that may write, and what it finds afterwards.
-    let other = verdict
-        .complaints
-        .iter()
-        .find(|line| !line.contains("quotaio_tree"));
+    let other = verdict.complaints.iter().find(|line| !line.contains("quotaio_tree"));
     assert!(other.is_none() && verdict.unmounted(), "{}", verdict.output);
     let copy = image.with_extension("quota");
     std::fs::copy(image, &copy).expect("a copy");
-    let mended = std::process::Command::new(locate("fsck.f2fs", "f2fs-tools"))
-        .arg("-f")
-        .arg(&copy)
-        .output()
-        .expect("fsck.f2fs");
+    let mended =
+        std::process::Command::new(locate("fsck.f2fs", "f2fs-tools")).arg("-f").arg(&copy).output().expect("fsck.f2fs");
     let said = String::from_utf8_lossy(&mended.stdout);
-    assert!(
-        !said.contains("[Fail"),
-        "fsck.f2fs on {}:\n{said}",
-        image.display()
-    );
+    assert!(!said.contains("[Fail"), "fsck.f2fs on {}:\n{said}", image.display());
     assert_fsck_clean(&copy);
     std::fs::remove_file(&copy).expect("removed");
 }
@@ -194,28 +158,16 @@ pub fn assert_clean(image: &Path) {
 #[track_caller]
 pub fn assert_sound(image: &Path) {
     let report = our_fsck(image);
-    assert!(
-        report.is_clean(),
-        "our fsck on {}:\n{report}",
-        image.display()
-    );
+    assert!(report.is_clean(), "our fsck on {}:\n{report}", image.display());
     let verdict = fsck(image);
-    assert!(
-        verdict.clean(),
-        "fsck.f2fs on {}:\n{}",
-        image.display(),
-        verdict.output
-    );
+    assert!(verdict.clean(), "fsck.f2fs on {}:\n{}", image.display(), verdict.output);
 }
 
 /// Unmounts a volume nobody else holds, so that its image is free.
 #[track_caller]
 pub fn unmount(volume: Arc<Volume>) {
     volume.unmount().unwrap_or_else(|e| panic!("unmount: {e}"));
-    assert!(
-        Arc::into_inner(volume).is_some(),
-        "somebody still holds the volume"
-    );
+    assert!(Arc::into_inner(volume).is_some(), "somebody still holds the volume");
 }
 
 /// A volume of ours on a real FUSE mount.
@@ -247,14 +199,8 @@ impl OnFuse {
             suid: true,
             ..fuse::MountOptions::default()
         };
-        let mounted =
-            fuse::mount(mount_rw(&image), &root, &options).unwrap_or_else(|e| panic!("{e}"));
-        OnFuse {
-            work,
-            image,
-            root,
-            mounted,
-        }
+        let mounted = fuse::mount(mount_rw(&image), &root, &options).unwrap_or_else(|e| panic!("{e}"));
+        OnFuse { work, image, root, mounted }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -263,9 +209,7 @@ impl OnFuse {
 
     /// Makes SIGTERM, SIGINT and SIGHUP to this process unmount.
     pub fn unmount_on_signals(&mut self) {
-        self.mounted
-            .unmount_on_signals()
-            .expect("signals are heard");
+        self.mounted.unmount_on_signals().expect("signals are heard");
     }
 
     /// Waits for an end that something else brings about.

@@ -49,10 +49,7 @@ impl<'a> Input<'a> {
     }
 
     fn take(&mut self, n: usize) -> Result<&'a [u8], LzoError> {
-        let (head, rest) = self
-            .bytes
-            .split_at_checked(n)
-            .ok_or(LzoError::InputOverrun)?;
+        let (head, rest) = self.bytes.split_at_checked(n).ok_or(LzoError::InputOverrun)?;
         self.bytes = rest;
         Ok(head)
     }
@@ -86,10 +83,7 @@ impl Output<'_> {
     /// The next `n` bytes to be written.
     fn room(&mut self, n: usize) -> Result<&mut [u8], LzoError> {
         let end = self.len.checked_add(n).ok_or(LzoError::OutputOverrun)?;
-        let room = self
-            .bytes
-            .get_mut(self.len..end)
-            .ok_or(LzoError::OutputOverrun)?;
+        let room = self.bytes.get_mut(self.len..end).ok_or(LzoError::OutputOverrun)?;
         self.len = end;
         Ok(room)
     }
@@ -137,12 +131,7 @@ pub(super) fn decompress(stream: &[u8], out: &mut [u8]) -> Result<usize, LzoErro
     // How many literals the last instruction copied: 0 to 3, or 4 for more. It decides what
     // instructions below 16 mean.
     let mut literals = 0;
-    if let Some(n) = input
-        .bytes
-        .first()
-        .and_then(|b| b.checked_sub(VERSION_MARK))
-        .filter(|n| *n > 0)
-    {
+    if let Some(n) = input.bytes.first().and_then(|b| b.checked_sub(VERSION_MARK)).filter(|n| *n > 0) {
         input.byte()?;
         out.literals(&mut input, n.into())?;
         literals = n.min(4);
@@ -158,11 +147,7 @@ pub(super) fn decompress(stream: &[u8], out: &mut [u8]) -> Result<usize, LzoErro
             }
             (0..=15, _) => {
                 let d = usize::from(op >> 2) + (usize::from(input.byte()?) << 2);
-                if literals == 4 {
-                    (d + 2049, 3, op & 3)
-                } else {
-                    (d + 1, 2, op & 3)
-                }
+                if literals == 4 { (d + 2049, 3, op & 3) } else { (d + 1, 2, op & 3) }
             }
             (16..=31, _) => {
                 // Tested before the length is read: a long length's bytes may look like this, and
@@ -241,28 +226,16 @@ mod tests {
         assert_eq!(decode(&[&[17, 1][..], &body].concat(), 100), Ok(want));
         // In version 0 it is a copy from 49151 back.
         assert_eq!(decode(&body, 100), Err(LzoError::LookBehind));
-        assert_eq!(
-            decode(&[&[17, 0][..], &body].concat(), 100),
-            Err(LzoError::LookBehind)
-        );
-        assert_eq!(
-            decode(&[&[17, 2][..], &body].concat(), 100),
-            Err(LzoError::Version(2))
-        );
+        assert_eq!(decode(&[&[17, 0][..], &body].concat(), 100), Err(LzoError::LookBehind));
+        assert_eq!(decode(&[&[17, 2][..], &body].concat(), 100), Err(LzoError::Version(2)));
     }
 
     #[test]
     fn short_copies_mean_different_things_after_few_and_many_literals() {
         // Three literals, then "copy 2 from 3 back".
-        assert_eq!(
-            decode(&[20, 1, 2, 3, 8, 0, 0x11, 0, 0], 9),
-            Ok(vec![1, 2, 3, 1, 2])
-        );
+        assert_eq!(decode(&[20, 1, 2, 3, 8, 0, 0x11, 0, 0], 9), Ok(vec![1, 2, 3, 1, 2]));
         // After four or more literals the same bytes reach 2049 further.
-        assert_eq!(
-            decode(&[21, 1, 2, 3, 4, 8, 0, 0x11, 0, 0], 9),
-            Err(LzoError::LookBehind)
-        );
+        assert_eq!(decode(&[21, 1, 2, 3, 4, 8, 0, 0x11, 0, 0], 9), Err(LzoError::LookBehind));
     }
 
     #[test]

@@ -114,11 +114,7 @@ impl Method {
     ///
     /// # Errors
     /// [`CompressError::Algorithm`], [`CompressError::ClusterSize`].
-    pub fn of_inode(
-        algorithm: u8,
-        log_cluster_size: u8,
-        compress_flag: u16,
-    ) -> Result<Self, CompressError> {
+    pub fn of_inode(algorithm: u8, log_cluster_size: u8, compress_flag: u16) -> Result<Self, CompressError> {
         let algorithm = match algorithm {
             0 => Algorithm::Lzo,
             1 => Algorithm::Lz4,
@@ -129,11 +125,7 @@ impl Method {
         if !(MIN_LOG..=MAX_LOG).contains(&log_cluster_size) {
             return Err(CompressError::ClusterSize(log_cluster_size));
         }
-        Ok(Method {
-            algorithm,
-            log_cluster_size,
-            checksum: compress_flag & CHECKSUM != 0,
-        })
+        Ok(Method { algorithm, log_cluster_size, checksum: compress_flag & CHECKSUM != 0 })
     }
 
     /// Blocks in a cluster, 4..=256.
@@ -154,53 +146,28 @@ impl Method {
     pub fn decompress(self, cluster: &[u8], out: &mut [u8]) -> Result<(), CompressError> {
         let need = self.cluster_bytes();
         if out.len() != need {
-            return Err(CompressError::Room {
-                have: out.len(),
-                need,
-            });
+            return Err(CompressError::Room { have: out.len(), need });
         }
         let stream = self.stream(cluster)?;
         let have = match self.algorithm {
             // Linux decodes both dialects by the stream's own mark, whatever the inode says.
             Algorithm::Lzo | Algorithm::LzoRle => lzo::decompress(stream, out)?,
-            Algorithm::Lz4 => lz4_flex::block::decompress_into(stream, out).map_err(|e| {
-                CompressError::Stream {
-                    algorithm: "lz4",
-                    reason: e.to_string(),
-                }
-            })?,
+            Algorithm::Lz4 => lz4_flex::block::decompress_into(stream, out)
+                .map_err(|e| CompressError::Stream { algorithm: "lz4", reason: e.to_string() })?,
             Algorithm::Zstd => {
-                zstd::decompress(stream, out).map_err(|reason| CompressError::Stream {
-                    algorithm: "zstd",
-                    reason,
-                })?
+                zstd::decompress(stream, out).map_err(|reason| CompressError::Stream { algorithm: "zstd", reason })?
             }
         };
-        if have == need {
-            Ok(())
-        } else {
-            Err(CompressError::Incomplete { have, need })
-        }
+        if have == need { Ok(()) } else { Err(CompressError::Incomplete { have, need }) }
     }
 
     /// The stream behind the header, checked.
     fn stream(self, cluster: &[u8]) -> Result<&[u8], CompressError> {
         let (header, rest) = cluster.split_at_checked(HEADER).unwrap_or((&[], &[]));
-        let word = |at: usize| {
-            header
-                .get(at..at + 4)
-                .and_then(|b| b.try_into().ok())
-                .map_or(0, u32::from_le_bytes)
-        };
+        let word = |at: usize| header.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes);
         let clen = word(0);
-        let stream = usize::try_from(clen)
-            .ok()
-            .and_then(|n| rest.get(..n))
-            .filter(|s| !s.is_empty());
-        let stream = stream.ok_or(CompressError::Length {
-            clen,
-            room: rest.len(),
-        })?;
+        let stream = usize::try_from(clen).ok().and_then(|n| rest.get(..n)).filter(|s| !s.is_empty());
+        let stream = stream.ok_or(CompressError::Length { clen, room: rest.len() })?;
         if self.checksum {
             let (stored, computed) = (word(4), crc::crc32(crc::SEED, stream));
             if stored != computed {

@@ -21,21 +21,13 @@ pub(super) fn decompress(stream: &[u8], out: &mut [u8]) -> Result<usize, String>
     while !decoder.is_finished() {
         // A step decodes at most this and a block more, before it is drained down to the window.
         let step = BlockDecodingStrategy::UptoBytes(room);
-        decoder
-            .decode_blocks(&mut input, step)
-            .map_err(|e| e.to_string())?;
-        filled += decoder
-            .read(&mut out[filled..])
-            .map_err(|e| e.to_string())?;
+        decoder.decode_blocks(&mut input, step).map_err(|e| e.to_string())?;
+        filled += decoder.read(&mut out[filled..]).map_err(|e| e.to_string())?;
         if decoder.can_collect() > 0 {
             return Err("holds more than a cluster".into());
         }
     }
-    if input.is_empty() {
-        Ok(filled)
-    } else {
-        Err("has bytes after its end".into())
-    }
+    if input.is_empty() { Ok(filled) } else { Err("has bytes after its end".into()) }
 }
 
 /// Bytes of window that a frame's header asks for.

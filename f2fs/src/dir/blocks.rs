@@ -24,7 +24,12 @@ impl Volume {
     }
 
     /// Brings a directory block into memory; `None` for a hole.
-    pub(crate) fn dir_block<'c>(&self, dir: &Inode, content: &'c mut Content, index: u64) -> Result<Option<&'c mut DirBlock>> {
+    pub(crate) fn dir_block<'c>(
+        &self,
+        dir: &Inode,
+        content: &'c mut Content,
+        index: u64,
+    ) -> Result<Option<&'c mut DirBlock>> {
         if !content.dir.contains_key(&index) {
             let bytes: Box<Block> = match self.addr_of(&dir.node, index)? {
                 BlockAddr::NULL => return Ok(None),
@@ -45,7 +50,12 @@ impl Volume {
     }
 
     /// Gives a new, empty block to a directory, reserved and dirty.
-    pub(crate) fn new_dir_block<'c>(&self, dir: &Arc<Inode>, content: &'c mut Content, index: u64) -> Result<&'c mut DirBlock> {
+    pub(crate) fn new_dir_block<'c>(
+        &self,
+        dir: &Arc<Inode>,
+        content: &'c mut Content,
+        index: u64,
+    ) -> Result<&'c mut DirBlock> {
         self.reserve(&dir.node, index)?;
         let end = (index + 1) * 4096;
         if dir.size() < end {

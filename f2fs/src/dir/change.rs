@@ -100,7 +100,14 @@ impl Volume {
     }
 
     /// Adds an entry. The name is not there yet.
-    pub(crate) fn insert_entry(&self, dir: &Arc<Inode>, content: &mut Content, name: &[u8], ino: Ino, kind: FileKind) -> Result<()> {
+    pub(crate) fn insert_entry(
+        &self,
+        dir: &Arc<Inode>,
+        content: &mut Content,
+        name: &[u8],
+        ino: Ino,
+        kind: FileKind,
+    ) -> Result<()> {
         let hash = name_hash(name);
         if self.is_inline_dir(dir) {
             let done = self.edit(&dir.node, |b| -> Result<bool> {
@@ -121,7 +128,15 @@ impl Volume {
         self.insert_hashed(dir, content, name, hash, ino, type_number(kind))
     }
 
-    fn insert_hashed(&self, dir: &Arc<Inode>, content: &mut Content, name: &[u8], hash: u32, ino: Ino, kind: u8) -> Result<()> {
+    fn insert_hashed(
+        &self,
+        dir: &Arc<Inode>,
+        content: &mut Content,
+        name: &[u8],
+        hash: u32,
+        ino: Ino,
+        kind: u8,
+    ) -> Result<()> {
         let (depth, dir_level) = self.levels(dir)?;
         let slots = area::slots_for(name.len());
         for level in 0..MAX_DEPTH {
@@ -170,9 +185,8 @@ impl Volume {
                 }
             })
         } else {
-            area::entries(&l, &old, 0).try_for_each(|d| {
-                self.insert_hashed(dir, content, d.name, d.hash, Ino(d.ino), d.kind)
-            })
+            area::entries(&l, &old, 0)
+                .try_for_each(|d| self.insert_hashed(dir, content, d.name, d.hash, Ino(d.ino), d.kind))
         };
         if out.is_err() {
             // No room: back to how it was, so that nothing is half-done.
@@ -188,7 +202,13 @@ impl Volume {
     }
 
     /// Changes the bytes an entry lies in.
-    fn edit_area<T>(&self, dir: &Arc<Inode>, content: &mut Content, spot: Spot, f: impl FnOnce(&Layout, &mut [u8], usize) -> T) -> Result<T> {
+    fn edit_area<T>(
+        &self,
+        dir: &Arc<Inode>,
+        content: &mut Content,
+        spot: Spot,
+        f: impl FnOnce(&Layout, &mut [u8], usize) -> T,
+    ) -> Result<T> {
         match spot {
             Spot::Inline { slot } => self.edit(&dir.node, |b| {
                 let range = self.inline_dir_area(RawInode::of(b))?;
@@ -211,15 +231,20 @@ impl Volume {
     }
 
     /// Makes an entry found just now lead elsewhere.
-    pub(crate) fn redirect_entry(&self, dir: &Arc<Inode>, content: &mut Content, at: Spot, ino: Ino, kind: FileKind) -> Result<()> {
+    pub(crate) fn redirect_entry(
+        &self,
+        dir: &Arc<Inode>,
+        content: &mut Content,
+        at: Spot,
+        ino: Ino,
+        kind: FileKind,
+    ) -> Result<()> {
         self.edit_area(dir, content, at, |l, a, slot| area::redirect(l, a, slot, ino.0, type_number(kind)))
     }
 
     /// True if a directory holds nothing but `.` and `..`.
     pub(crate) fn is_empty_dir(&self, dir: &Inode, content: &mut Content) -> Result<bool> {
-        let only_dots = |l: &Layout, a: &[u8]| {
-            area::entries(l, a, 0).all(|d| d.name == b"." || d.name == b"..")
-        };
+        let only_dots = |l: &Layout, a: &[u8]| area::entries(l, a, 0).all(|d| d.name == b"." || d.name == b"..");
         if self.is_inline_dir(dir) {
             let bytes = dir.node.read();
             let a = &bytes[self.inline_dir_area(RawInode::of(&bytes))?];

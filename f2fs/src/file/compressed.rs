@@ -29,16 +29,18 @@ impl Volume {
     pub(crate) fn read_compressed(&self, inode: &Inode, offset: u64, buf: &mut [u8]) -> Result<()> {
         let (direct, parameters) = inode.node.inode(|r| {
             let direct = self.division(r)?.direct_slots();
-            let p = r.extra().filter(|_| r.extra_isize() >= extra_end::COMPRESS).map(|e| {
-                (e.i_compress_algorithm, e.i_log_cluster_size, e.i_compress_flag.get())
-            });
+            let p = r
+                .extra()
+                .filter(|_| r.extra_isize() >= extra_end::COMPRESS)
+                .map(|e| (e.i_compress_algorithm, e.i_log_cluster_size, e.i_compress_flag.get()));
             Ok::<_, Error>((direct, p))
         })?;
         let ino = inode.ino;
-        let (algorithm, log, flag) = parameters
-            .ok_or_else(|| Error::corrupt(format_args!("inode {ino}: compressed, but without compression attributes")))?;
-        let method = Method::of_inode(algorithm, log, flag)
-            .map_err(|e| Error::corrupt(format_args!("inode {ino}: {e}")))?;
+        let (algorithm, log, flag) = parameters.ok_or_else(|| {
+            Error::corrupt(format_args!("inode {ino}: compressed, but without compression attributes"))
+        })?;
+        let method =
+            Method::of_inode(algorithm, log, flag).map_err(|e| Error::corrupt(format_args!("inode {ino}: {e}")))?;
         let n = method.cluster_blocks() as u64;
         let mut plain = vec![0u8; method.cluster_bytes()];
         let mut done = 0;
@@ -54,11 +56,18 @@ impl Volume {
         Ok(())
     }
 
-    fn read_cluster(&self, inode: &Inode, method: &Method, first: u64, direct: u32, n: u64, out: &mut [u8]) -> Result<()> {
+    fn read_cluster(
+        &self,
+        inode: &Inode,
+        method: &Method,
+        first: u64,
+        direct: u32,
+        n: u64,
+        out: &mut [u8],
+    ) -> Result<()> {
         let tag = Cause::UserData.of(inode.ino);
-        let addrs = (0..n)
-            .map(|k| self.addr_of(&inode.node, slot_index(first + k, direct, n)))
-            .collect::<Result<Vec<_>>>()?;
+        let addrs =
+            (0..n).map(|k| self.addr_of(&inode.node, slot_index(first + k, direct, n))).collect::<Result<Vec<_>>>()?;
         if addrs[0] != BlockAddr::COMPRESS {
             for (addr, page) in addrs.iter().zip(out.chunks_exact_mut(4096)) {
                 if addr.is_real() {

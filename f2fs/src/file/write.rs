@@ -63,7 +63,13 @@ impl Volume {
 
     /// Writes into memory; the size grows, times stay. The caller holds `cp` shared and the inode's
     /// lock exclusively.
-    pub(crate) fn write_locked(&self, inode: &Arc<Inode>, content: &mut Content, offset: u64, data: &[u8]) -> Result<usize> {
+    pub(crate) fn write_locked(
+        &self,
+        inode: &Arc<Inode>,
+        content: &mut Content,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
         let end = self.checked_end(inode, offset, data.len() as u64)?;
         let size = inode.size();
         if let Some(room) = self.inline_room(inode)? {

@@ -74,8 +74,7 @@ impl Volume {
     }
 
     fn write_blocks(&self, inode: &Inode, dirty: &[(u64, &Block)], why: Writeback, cause: Cause) -> Result<()> {
-        let (log, stay) =
-            inode.node.inode(|r| (data_log(r, dirty.len()), in_place(r, dirty.len(), why)));
+        let (log, stay) = inode.node.inode(|r| (data_log(r, dirty.len()), in_place(r, dirty.len(), why)));
         let tag = cause.of(Ino(inode.ino.0));
         let age = self.mounted_seconds();
         let mut run = Run { start: BlockAddr::NULL, parts: Vec::new() };

@@ -24,10 +24,8 @@ pub const KNOWN: Features = Features::ENCRYPT
     .union(Features::CASEFOLD)
     .union(Features::COMPRESSION);
 /// Feature bits that change what the structures mean in ways not understood.
-const REFUSED: Features = Features::BLKZONED
-    .union(Features::RO)
-    .union(Features::DEVICE_ALIAS)
-    .union(Features::PACKED_SSA);
+const REFUSED: Features =
+    Features::BLKZONED.union(Features::RO).union(Features::DEVICE_ALIAS).union(Features::PACKED_SSA);
 
 /// Reads one block.
 pub fn read_block(dev: &dyn BlockDevice, at: BlockAddr) -> Result<Box<Block>, FsckError> {
@@ -55,11 +53,7 @@ pub fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Result<SuperBlo
         (Err(error), Err(_)) => {
             // A superblock that is F2FS's but of another shape is not a foreign device.
             let ours = blocks.iter().any(|b| RawSuperBlock::of(b).magic.get() == format::superblock::MAGIC);
-            return Err(if ours {
-                FsckError::Superblock(error)
-            } else {
-                FsckError::NotF2fs { first: Some(error) }
-            });
+            return Err(if ours { FsckError::Superblock(error) } else { FsckError::NotF2fs { first: Some(error) } });
         }
     };
     if let Some((copy, error)) = bad {
@@ -235,9 +229,8 @@ pub fn log_summaries(
                 None => report.add(K::SummariesShort),
             }
         }
-        let journal = |k: usize| {
-            out.blocks[k].as_ref().map_or(vec![0; summary::JOURNAL_BYTES], |b| summary::journal(b).to_vec())
-        };
+        let journal =
+            |k: usize| out.blocks[k].as_ref().map_or(vec![0; summary::JOURNAL_BYTES], |b| summary::journal(b).to_vec());
         (out.nat_journal, out.sit_journal) = (journal(0), journal(2));
     }
     Ok(out)

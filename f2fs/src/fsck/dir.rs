@@ -1,11 +1,11 @@
 //! Is one directory lawful: slots, hashes, buckets, `.` and `..`, links?
 
+use format::Ino;
 use format::bits;
 use format::dentry::{self, Layout};
 use format::hash::name_hash;
 use format::inode::{Advise, Inline, InodeFlags, RawInode};
 use format::superblock::Features;
-use format::Ino;
 use rustc_hash::FxHashSet;
 
 use super::FsckError;
@@ -34,8 +34,7 @@ const DOTS: [&str; 2] = [".", ".."];
 impl DirState {
     /// For a directory whose parent is known unless it is an orphan.
     pub fn new(raw: &RawInode, features: Features, parent: Option<Ino>) -> Self {
-        let casefold =
-            features.contains(Features::CASEFOLD) && raw.flags().contains(InodeFlags::CASEFOLD);
+        let casefold = features.contains(Features::CASEFOLD) && raw.flags().contains(InodeFlags::CASEFOLD);
         DirState {
             parent,
             dir_level: raw.i_dir_level,

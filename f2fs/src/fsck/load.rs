@@ -148,9 +148,7 @@ impl<'d> Image<'d> {
 
     /// True if the SIT calls a block valid.
     pub fn marked(&self, addr: BlockAddr) -> bool {
-        self.sb
-            .locate(addr)
-            .is_some_and(|(seg, off)| bits::msb_test(&self.segment(seg).map, usize::from(off)))
+        self.sb.locate(addr).is_some_and(|(seg, off)| bits::msb_test(&self.segment(seg).map, usize::from(off)))
     }
 
     fn cached(&self, cache: &Cache, at: BlockAddr) -> Result<Rc<Block>, FsckError> {

@@ -180,13 +180,9 @@ impl FindingKind {
     pub fn severity(&self) -> Severity {
         use FindingKind as K;
         match self {
-            K::NeedsRecovery { .. } | K::HashesUnchecked { .. } | K::UnknownFeatures { .. } => {
-                Severity::Note
-            }
+            K::NeedsRecovery { .. } | K::HashesUnchecked { .. } | K::UnknownFeatures { .. } => Severity::Note,
             // A pack may be torn by a power cut at the wrong moment: the other one is there for it.
-            K::PackBad { .. } | K::PackTorn { .. } | K::SuperblockCopiesDiffer { .. } => {
-                Severity::Warning
-            }
+            K::PackBad { .. } | K::PackTorn { .. } | K::SuperblockCopiesDiffer { .. } => Severity::Warning,
             K::ErrorFlags { .. } | K::ParentWrong { .. } => Severity::Warning,
             _ => Severity::Error,
         }

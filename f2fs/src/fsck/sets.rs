@@ -43,8 +43,7 @@ pub struct NumberSet {
 impl NumberSet {
     /// Adds a number; true if it was in already.
     pub fn add(&mut self, n: u32) -> bool {
-        let chunk =
-            self.chunks.entry(n / CHUNK_BITS).or_insert_with(|| Box::new([0; CHUNK_WORDS]));
+        let chunk = self.chunks.entry(n / CHUNK_BITS).or_insert_with(|| Box::new([0; CHUNK_WORDS]));
         let (word, bit) = ((n % CHUNK_BITS / 64) as usize, 1u64 << (n % 64));
         let was = chunk[word] & bit != 0;
         chunk[word] |= bit;
@@ -53,8 +52,6 @@ impl NumberSet {
     }
     /// True if the number is in.
     pub fn has(&self, n: u32) -> bool {
-        self.chunks
-            .get(&(n / CHUNK_BITS))
-            .is_some_and(|c| c[(n % CHUNK_BITS / 64) as usize] & (1 << (n % 64)) != 0)
+        self.chunks.get(&(n / CHUNK_BITS)).is_some_and(|c| c[(n % CHUNK_BITS / 64) as usize] & (1 << (n % 64)) != 0)
     }
 }

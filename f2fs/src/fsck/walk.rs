@@ -58,21 +58,10 @@ pub struct Walk<'i, 'd> {
 
 /// Walks the whole volume.
 pub fn walk(img: &Image<'_>, report: &mut Report, options: &Options<'_>) -> Result<Walked, FsckError> {
-    let mut w = Walk {
-        img,
-        report,
-        options,
-        seen: Walked::default(),
-        links: BTreeMap::new(),
-        waiting: Vec::new(),
-    };
+    let mut w = Walk { img, report, options, seen: Walked::default(), links: BTreeMap::new(), waiting: Vec::new() };
     let root = img.sb.root;
     if w.arrive(root, Referrer::Root, Some(root))?.is_some_and(|kind| kind != DIR) {
-        w.report.add(K::NodeUnusable {
-            nid: root.nid(),
-            from: Referrer::Root,
-            fault: NodeFault::NotADirectory,
-        });
+        w.report.add(K::NodeUnusable { nid: root.nid(), from: Referrer::Root, fault: NodeFault::NotADirectory });
     }
     w.drain()?;
     for (k, ino) in img.sb.quota_inos.into_iter().enumerate() {
@@ -127,12 +116,7 @@ impl Walk<'_, '_> {
 
     /// Follows a reference to an inode: its dentry type number, or `None` if it cannot be used.
     /// A file is checked at once, a directory waits.
-    pub(super) fn arrive(
-        &mut self,
-        ino: Ino,
-        from: Referrer,
-        parent: Option<Ino>,
-    ) -> Result<Option<u8>, FsckError> {
+    pub(super) fn arrive(&mut self, ino: Ino, from: Referrer, parent: Option<Ino>) -> Result<Option<u8>, FsckError> {
         if self.seen.inodes.has(ino.0) {
             if self.seen.dirs.has(ino.0) {
                 match from {

@@ -19,9 +19,7 @@ pub enum MkfsError {
         minimum: u64,
     },
     /// No device is large enough for these options.
-    #[error(
-        "no volume has room for {reserve}: choose another overprovisioning or smaller sections"
-    )]
+    #[error("no volume has room for {reserve}: choose another overprovisioning or smaller sections")]
     Impossible {
         /// What takes too much.
         reserve: &'static str,

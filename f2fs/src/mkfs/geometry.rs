@@ -90,11 +90,7 @@ impl Geometry {
         } else {
             let beside = sit_bitmap <= BITMAP_ROOM - ONE_NAT_SEGMENT;
             let room = BITMAP_ROOM - if beside { sit_bitmap } else { 0 };
-            let payload = if beside {
-                0
-            } else {
-                sit_bitmap.div_ceil(BLOCK as u64)
-            };
+            let payload = if beside { 0 } else { sit_bitmap.div_ceil(BLOCK as u64) };
             (u64::from(nat_wanted).min(room * 8 / seg), payload)
         };
         let nat = u32::try_from(nat).ok()?;
@@ -128,8 +124,7 @@ impl Geometry {
             overprov_segs,
             logs,
         };
-        let fits =
-            user > 0 && last < main_segs && opts.secs_per_zone <= main_segs / opts.segs_per_sec;
+        let fits = user > 0 && last < main_segs && opts.secs_per_zone <= main_segs / opts.segs_per_sec;
         fits.then_some(geometry)
     }
 
@@ -151,11 +146,7 @@ fn reserve(main_segs: u32, opts: &Options) -> Option<(f64, u32)> {
     let percent = match opts.overprovision {
         Some(p) => p,
         None => {
-            let (start, end, step) = if main_segs < 256 {
-                (10.0, 95.0, 5.0)
-            } else {
-                (0.01, 10.0, 0.01)
-            };
+            let (start, end, step) = if main_segs < 256 { (10.0, 95.0, 5.0) } else { (0.01, 10.0, 0.01) };
             let (mut best, mut most, mut candidate) = (None, 0.0, start);
             while candidate <= end {
                 let r = reserved(candidate, opts.segs_per_sec);
@@ -185,8 +176,7 @@ fn log_starts(zones: u32, per_zone: u32) -> [SegNo; LOGS as usize] {
 
 /// Finds the smallest size that works, zone by zone.
 fn too_small(blocks: u64, opts: &Options) -> MkfsError {
-    let zone =
-        u64::from(opts.segs_per_sec) * u64::from(opts.secs_per_zone) * u64::from(BLOCKS_PER_SEG);
+    let zone = u64::from(opts.segs_per_sec) * u64::from(opts.secs_per_zone) * u64::from(BLOCKS_PER_SEG);
     let mut low = blocks / zone;
     let mut step = 1;
     let works = |zones: u64| Geometry::try_plan(zones * zone, opts).is_some();
@@ -195,9 +185,7 @@ fn too_small(blocks: u64, opts: &Options) -> MkfsError {
         low += step;
         step *= 2;
         if (low + step) * zone > MAX_BLOCKS {
-            return MkfsError::Impossible {
-                reserve: "the reserve these options ask for",
-            };
+            return MkfsError::Impossible { reserve: "the reserve these options ask for" };
         }
     }
     let mut high = low + step;
@@ -205,10 +193,7 @@ fn too_small(blocks: u64, opts: &Options) -> MkfsError {
         let mid = low + (high - low) / 2;
         if works(mid) { high = mid } else { low = mid }
     }
-    MkfsError::TooSmall {
-        blocks,
-        minimum: high * zone,
-    }
+    MkfsError::TooSmall { blocks, minimum: high * zone }
 }
 
 /// Bytes of extra attributes of every inode of a volume: up to the last field its features need.
@@ -221,9 +206,6 @@ pub(super) fn extra_isize(features: Features) -> u16 {
         (Features::PRJQUOTA, extra_end::PROJID),
         (Features::EXTRA_ATTR, extra_end::INLINE_XATTR_SIZE),
     ];
-    let bytes = end
-        .iter()
-        .find(|(bit, _)| features.contains(*bit))
-        .map_or(0, |(_, end)| *end);
+    let bytes = end.iter().find(|(bit, _)| features.contains(*bit)).map_or(0, |(_, end)| *end);
     bytes as u16
 }

@@ -25,10 +25,7 @@ pub use options::{COLD_EXTENSIONS, HOT_EXTENSIONS, Options};
 use tree::FirstTree;
 
 /// Every operation's reason: cause 14, making the file system.
-const TAG: Tag = Tag {
-    cause: 14,
-    owner: 0,
-};
+const TAG: Tag = Tag { cause: 14, owner: 0 };
 
 /// Bytes of zeroes written at once.
 const CHUNK: usize = 4 << 20;
@@ -58,19 +55,12 @@ pub struct Summary {
 /// # Errors
 /// [`MkfsError`] names the option, the feature or the size that does not fit, before anything is
 /// written; [`MkfsError::Device`] if the device fails.
-pub fn format(
-    dev: &dyn BlockDevice,
-    clock: &dyn Clock,
-    opts: &Options,
-) -> Result<Summary, MkfsError> {
+pub fn format(dev: &dyn BlockDevice, clock: &dyn Clock, opts: &Options) -> Result<Summary, MkfsError> {
     opts.check()?;
     let available = dev.blocks();
     let blocks = opts.blocks.unwrap_or(available);
     if blocks > available {
-        return Err(MkfsError::PastEnd {
-            asked: blocks,
-            available,
-        });
+        return Err(MkfsError::PastEnd { asked: blocks, available });
     }
     let geometry = Geometry::plan(blocks, opts)?;
     let uuid = match opts.uuid {
@@ -150,17 +140,14 @@ impl Writer<'_> {
     }
 
     fn write_all(&self, at: BlockAddr, blocks: &[Block]) -> Result<(), MkfsError> {
-        Ok(self
-            .dev
-            .write(Lba(at.0.into()), blocks.as_flattened(), TAG)?)
+        Ok(self.dev.write(Lba(at.0.into()), blocks.as_flattened(), TAG)?)
     }
 
     fn zero(&self, mut at: u64, mut blocks: u64) -> Result<(), MkfsError> {
         let zeroes = vec![0; CHUNK.min(blocks as usize * BLOCK)];
         while blocks > 0 {
             let n = blocks.min((CHUNK / BLOCK) as u64);
-            self.dev
-                .write(Lba(at), &zeroes[..n as usize * BLOCK], TAG)?;
+            self.dev.write(Lba(at), &zeroes[..n as usize * BLOCK], TAG)?;
             at += n;
             blocks -= n;
         }

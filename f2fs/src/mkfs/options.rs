@@ -7,9 +7,9 @@ use super::MkfsError;
 /// Suffixes whose files go to the cold log: media, archives, programs (the list of `mkfs.f2fs` 1.15).
 /// The first four are prefixes of suffixes, as the kernel matches without an end.
 pub const COLD_EXTENSIONS: [&str; 36] = [
-    "mp", "wm", "og", "jp", "avi", "m4v", "m4p", "mkv", "mov", "webm", "wav", "m4a", "3gp", "opus",
-    "flac", "gif", "png", "svg", "webp", "jar", "deb", "iso", "gz", "xz", "zst", "pdf", "pyc",
-    "ttc", "ttf", "exe", "apk", "cnt", "exo", "odex", "vdex", "so",
+    "mp", "wm", "og", "jp", "avi", "m4v", "m4p", "mkv", "mov", "webm", "wav", "m4a", "3gp", "opus", "flac", "gif",
+    "png", "svg", "webp", "jar", "deb", "iso", "gz", "xz", "zst", "pdf", "pyc", "ttc", "ttf", "exe", "apk", "cnt",
+    "exo", "odex", "vdex", "so",
 ];
 
 /// Suffixes whose files go to the hot log: databases and disk images (same source).
@@ -118,59 +118,28 @@ impl Options {
     /// [`MkfsError::Needs`], [`MkfsError::Unsupported`] or [`MkfsError::Option`].
     pub fn check(&self) -> Result<(), MkfsError> {
         self.check_features()?;
-        let option = |option, value: String, must| {
-            Err(MkfsError::Option {
-                option,
-                value,
-                must,
-            })
-        };
+        let option = |option, value: String, must| Err(MkfsError::Option { option, value, must });
         let label = self.label.encode_utf16().count();
         if label >= LABEL_LEN || self.label.contains('\0') {
-            return option(
-                "label",
-                format!("{label} UTF-16 units"),
-                "at most 511, none of them zero",
-            );
+            return option("label", format!("{label} UTF-16 units"), "at most 511, none of them zero");
         }
         if let Some(p) = self.overprovision
             && !(p.is_finite() && p > 0.0 && p < 100.0)
         {
-            return option(
-                "overprovision",
-                p.to_string(),
-                "above 0 and below 100 percent",
-            );
+            return option("overprovision", p.to_string(), "above 0 and below 100 percent");
         }
         // The product is a length in segments, and a volume has 2^23 of them.
         let zone = u64::from(self.segs_per_sec) * u64::from(self.secs_per_zone);
         if zone == 0 || zone > 1 << 20 {
-            return option(
-                "segs_per_sec * secs_per_zone",
-                zone.to_string(),
-                "1..=1048576",
-            );
+            return option("segs_per_sec * secs_per_zone", zone.to_string(), "1..=1048576");
         }
         let listed = self.cold_extensions.len() + self.hot_extensions.len();
         if listed > MAX_EXTENSIONS || self.hot_extensions.len() > 255 {
-            return option(
-                "extensions",
-                listed.to_string(),
-                "at most 64, cold and hot together",
-            );
+            return option("extensions", listed.to_string(), "at most 64, cold and hot together");
         }
         let bad = |e: &&String| e.is_empty() || e.len() >= EXTENSION_LEN || e.contains('\0');
-        if let Some(e) = self
-            .cold_extensions
-            .iter()
-            .chain(&self.hot_extensions)
-            .find(bad)
-        {
-            return option(
-                "extension",
-                format!("{e:?}"),
-                "1..=7 bytes, none of them zero",
-            );
+        if let Some(e) = self.cold_extensions.iter().chain(&self.hot_extensions).find(bad) {
+            return option("extension", format!("{e:?}"), "1..=7 bytes, none of them zero");
         }
         Ok(())
     }
@@ -178,21 +147,12 @@ impl Options {
     /// The bits the superblock gets.
     pub(super) fn volume_features(&self) -> Features {
         let implied = self.features.contains(Features::PRJQUOTA);
-        self.features
-            | if implied {
-                Features::QUOTA_INO
-            } else {
-                Features::empty()
-            }
+        self.features | if implied { Features::QUOTA_INO } else { Features::empty() }
     }
 
     fn check_features(&self) -> Result<(), MkfsError> {
-        let name = |f: Features| {
-            Features::NAMES
-                .iter()
-                .find(|(bit, _)| f.contains(*bit))
-                .map_or("?", |(_, name)| *name)
-        };
+        let name =
+            |f: Features| Features::NAMES.iter().find(|(bit, _)| f.contains(*bit)).map_or("?", |(_, name)| *name);
         let strange = self.features.difference(MAKEABLE);
         if let Some(feature) = strange.names().into_iter().next() {
             let reason = match feature.as_str() {
@@ -207,10 +167,7 @@ impl Options {
         }
         let hungry = self.features.intersection(NEED_EXTRA_ATTR);
         if !hungry.is_empty() && !self.features.contains(Features::EXTRA_ATTR) {
-            return Err(MkfsError::Needs {
-                feature: name(hungry),
-                needs: "extra_attr",
-            });
+            return Err(MkfsError::Needs { feature: name(hungry), needs: "extra_attr" });
         }
         Ok(())
     }

@@ -53,10 +53,7 @@ pub(super) fn fresh_file(kind: Kind, id: u32, inodes: u64, bytes: u64) -> Vec<Bl
     // Tree block 1 is the root; each leads to the next by one byte of the id.
     for (level, byte) in id.to_be_bytes().into_iter().enumerate() {
         let block = level + 1;
-        put(
-            block * QUOTA_BLOCK + usize::from(byte) * 4,
-            &(block as u32 + 1).to_le_bytes(),
-        );
+        put(block * QUOTA_BLOCK + usize::from(byte) * 4, &(block as u32 + 1).to_le_bytes());
     }
     let leaf = LEAF * QUOTA_BLOCK;
     put(leaf + 8, &1u16.to_le_bytes());

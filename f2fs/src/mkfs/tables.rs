@@ -88,13 +88,7 @@ pub(super) struct Packs {
     pub second: Vec<Block>,
 }
 
-pub(super) fn pack(
-    sb: &SuperBlock,
-    g: &Geometry,
-    opts: &Options,
-    first: &FirstTree,
-    version: u64,
-) -> Packs {
+pub(super) fn pack(sb: &SuperBlock, g: &Geometry, opts: &Options, first: &FirstTree, version: u64) -> Packs {
     let (nodes, data) = (first.nat.len() as u32, first.data.len() as u32);
     // Head, payload, one block of data summaries, three of node summaries, tail.
     let pack_blocks = 6 + sb.cp_payload;
@@ -105,11 +99,7 @@ pub(super) fn pack(
     flags.set(CpFlags::NAT_BITS, bits_fit);
     flags.set(CpFlags::TRIMMED, opts.discard || opts.assume_zeroed);
     flags.set(CpFlags::LARGE_NAT_BITMAP, opts.large_nat_bitmap);
-    let mut logs = g.logs.map(|seg| LogHead {
-        seg,
-        next: 0,
-        threaded: false,
-    });
+    let mut logs = g.logs.map(|seg| LogHead { seg, next: 0, threaded: false });
     logs[LogType::HotNode.index()].next = nodes as u16;
     logs[LogType::HotData.index()].next = data as u16;
     let mut checkpoint = Checkpoint {
@@ -132,10 +122,7 @@ pub(super) fn pack(
         crc: 0,
     };
 
-    let mut older = Checkpoint {
-        version: 0,
-        ..checkpoint.clone()
-    };
+    let mut older = Checkpoint { version: 0, ..checkpoint.clone() };
     let payload = older.encode(sb);
     let mut second = blocks_of(&payload);
     let tail = second[0];
@@ -153,20 +140,10 @@ pub(super) fn pack(
     pack.push(tail);
 
     let nat_bits = bits_fit.then(|| {
-        let bits = nat_bits(
-            sb,
-            first,
-            u64::from(checkpoint.crc) << 32 | version,
-            bits_blocks as usize,
-        );
+        let bits = nat_bits(sb, first, u64::from(checkpoint.crc) << 32 | version, bits_blocks as usize);
         (BLOCKS_PER_SEG - bits_blocks, bits)
     });
-    Packs {
-        checkpoint,
-        first: pack,
-        nat_bits,
-        second,
-    }
+    Packs { checkpoint, first: pack, nat_bits, second }
 }
 
 fn blocks_of(bytes: &[u8]) -> Vec<Block> {
@@ -186,20 +163,9 @@ fn sit_entries(g: &Geometry, nodes: u32, data: u32) -> Vec<(SegNo, RawSitEntry)>
         for i in 0..usize::from(valid) {
             bits::msb_put(&mut map, i, true);
         }
-        (
-            g.logs[log.index()],
-            SitEntry {
-                log,
-                valid,
-                map,
-                mtime: 0,
-            }
-            .to_raw(),
-        )
+        (g.logs[log.index()], SitEntry { log, valid, map, mtime: 0 }.to_raw())
     };
-    [HotNode, WarmNode, ColdNode, HotData, WarmData, ColdData]
-        .map(entry)
-        .to_vec()
+    [HotNode, WarmNode, ColdNode, HotData, WarmData, ColdData].map(entry).to_vec()
 }
 
 /// Summaries of the hot, warm and cold node logs: only the first has blocks.
@@ -209,15 +175,7 @@ fn node_summaries(first: &FirstTree) -> [Block; 3] {
         summary::set_kind(block, SummaryKind::Node);
     }
     for (i, (nid, _)) in first.nat.iter().enumerate() {
-        summary::put(
-            &mut blocks[0],
-            i,
-            summary::Summary {
-                nid: *nid,
-                version: 0,
-                slot: 0,
-            },
-        );
+        summary::put(&mut blocks[0], i, summary::Summary { nid: *nid, version: 0, slot: 0 });
     }
     blocks
 }

@@ -34,10 +34,7 @@ pub(super) struct FirstTree {
 /// Numbers of the hidden quota inodes (user, group, project; 0 for none), and the first one free.
 /// [`Features::QUOTA_INO`] asks for the first two, [`Features::PRJQUOTA`] for the third.
 pub(super) fn quota_inos(asked: Features) -> ([u32; 3], u32) {
-    let (owners, project) = (
-        asked.contains(Features::QUOTA_INO),
-        asked.contains(Features::PRJQUOTA),
-    );
+    let (owners, project) = (asked.contains(Features::QUOTA_INO), asked.contains(Features::PRJQUOTA));
     let mut next = 4;
     let inos = [owners, owners, project].map(|wanted| {
         let ino = if wanted { next } else { 0 };
@@ -74,28 +71,18 @@ impl FirstTree {
             first,
         };
         let (quota_inos, next) = quota_inos(opts.features);
-        let lost_found = sb
-            .features
-            .contains(Features::LOST_FOUND)
-            .then_some(Ino(next));
+        let lost_found = sb.features.contains(Features::LOST_FOUND).then_some(Ino(next));
         let root = directory_block(sb.root, sb.root, lost_found);
         let subdirectories = u32::from(lost_found.is_some());
         g.directory(sb.root, 0o755, 2 + subdirectories, &[root], None);
         let (inodes, bytes) = (1 + u64::from(subdirectories), BLOCK as u64);
-        for (kind, ino) in Kind::ALL
-            .into_iter()
-            .zip(quota_inos)
-            .filter(|(_, ino)| *ino != 0)
-        {
+        for (kind, ino) in Kind::ALL.into_iter().zip(quota_inos).filter(|(_, ino)| *ino != 0) {
             let id = match kind {
                 Kind::User => opts.root_owner.0,
                 Kind::Group => opts.root_owner.1,
                 Kind::Project => 0,
             };
-            g.quota_file(
-                Ino(ino),
-                &quota::fresh_file(kind, id, inodes, inodes * bytes),
-            );
+            g.quota_file(Ino(ino), &quota::fresh_file(kind, id, inodes, inodes * bytes));
         }
         if let Some(ino) = lost_found {
             let block = directory_block(ino, sb.root, None);
@@ -108,16 +95,7 @@ impl FirstTree {
     pub(super) fn nat_blocks(&self) -> Vec<(u32, Block)> {
         // The two inodes that stand for the node table and the metadata have no block of their own;
         // address 1 marks them as taken.
-        let hidden = [1, 2].map(|n| {
-            (
-                Nid(n),
-                NatEntry {
-                    version: 0,
-                    ino: Ino(n),
-                    addr: BlockAddr(1),
-                },
-            )
-        });
+        let hidden = [1, 2].map(|n| (Nid(n), NatEntry { version: 0, ino: Ino(n), addr: BlockAddr(1) }));
         let mut out: Vec<(u32, Block)> = Vec::new();
         for (nid, entry) in hidden.iter().chain(&self.nat) {
             let (n, slot) = nat::position(*nid);
@@ -138,14 +116,7 @@ impl FirstTree {
 }
 
 impl Growing<'_> {
-    fn directory(
-        &mut self,
-        ino: Ino,
-        mode: u16,
-        links: u32,
-        blocks: &[Block],
-        name: Option<(Ino, &[u8])>,
-    ) {
+    fn directory(&mut self, ino: Ino, mode: u16, links: u32, blocks: &[Block], name: Option<(Ino, &[u8])>) {
         let crtime = Some(self.now);
         let mut block = self.inode(0o040_000 | mode, links, blocks, crtime, ino);
         let raw = RawInode::of_mut(&mut block);
@@ -169,14 +140,7 @@ impl Growing<'_> {
     }
 
     /// An inode whose contents are the next `blocks` of the hot data log.
-    fn inode(
-        &self,
-        mode: u16,
-        links: u32,
-        blocks: &[Block],
-        crtime: Option<u64>,
-        ino: Ino,
-    ) -> Block {
+    fn inode(&self, mode: u16, links: u32, blocks: &[Block], crtime: Option<u64>, ino: Ino) -> Block {
         let mut block = [0; BLOCK];
         let features = self.sb.features;
         let raw = RawInode::of_mut(&mut block);
@@ -218,28 +182,13 @@ impl Growing<'_> {
     }
 
     fn place(&mut self, ino: Ino, mut block: Block, contents: &[Block]) {
-        inode::seal(
-            self.sb.features,
-            inode::checksum_seed(&self.sb.uuid),
-            &mut block,
-        );
+        inode::seal(self.sb.features, inode::checksum_seed(&self.sb.uuid), &mut block);
         let first = &mut self.first;
-        first.nat.push((
-            ino.nid(),
-            NatEntry {
-                version: 0,
-                ino,
-                addr: self.nodes_at,
-            },
-        ));
+        first.nat.push((ino.nid(), NatEntry { version: 0, ino, addr: self.nodes_at }));
         first.blocks.push((self.nodes_at, block));
         self.nodes_at = self.nodes_at.plus(1);
         for (slot, data) in contents.iter().enumerate() {
-            first.data.push(Summary {
-                nid: ino.nid(),
-                version: 0,
-                slot: slot as u16,
-            });
+            first.data.push(Summary { nid: ino.nid(), version: 0, slot: slot as u16 });
             first.blocks.push((self.data_at, *data));
             self.data_at = self.data_at.plus(1);
         }
@@ -250,23 +199,11 @@ impl Growing<'_> {
 fn directory_block(own: Ino, parent: Ino, lost_found: Option<Ino>) -> Block {
     let layout = dentry::Layout::BLOCK;
     let mut block = [0; BLOCK];
-    let entries = [
-        (&b"."[..], Some(own)),
-        (b"..", Some(parent)),
-        (LOST_FOUND, lost_found),
-    ];
+    let entries = [(&b"."[..], Some(own)), (b"..", Some(parent)), (LOST_FOUND, lost_found)];
     let mut slot = 0;
     for (name, ino) in entries {
         if let Some(ino) = ino {
-            dentry::insert(
-                &layout,
-                &mut block,
-                slot,
-                name,
-                hash::name_hash(name),
-                ino.0,
-                DIRECTORY,
-            );
+            dentry::insert(&layout, &mut block, slot, name, hash::name_hash(name), ino.0, DIRECTORY);
             slot += dentry::slots_for(name.len());
         }
     }

@@ -10,11 +10,11 @@ use format::{Block, BlockAddr, Ino};
 use vfs::{Caller, DeviceNumber, Entry, FileKind};
 
 use super::check_name;
-use format::acl::Inherited;
 use crate::dir::type_number;
 use crate::error::Result;
 use crate::inode::{Content, Inode, Touch, put_inline, set_device_number, touch};
 use crate::volume::Volume;
+use format::acl::Inherited;
 
 /// What a new inode is to be.
 pub(crate) struct Wish<'a> {
@@ -40,9 +40,9 @@ const INHERITED: InodeFlags = InodeFlags::SYNC
 /// True if a suffix list names this file: `.ext` anywhere past the first character, in any case.
 fn has_extension(name: &[u8], list: &[Vec<u8>]) -> bool {
     let lower = name.to_ascii_lowercase();
-    list.iter().filter(|e| !e.is_empty()).any(|e| {
-        lower.iter().enumerate().skip(1).any(|(i, &c)| c == b'.' && lower[i + 1..].starts_with(e))
-    })
+    list.iter()
+        .filter(|e| !e.is_empty())
+        .any(|e| lower.iter().enumerate().skip(1).any(|(i, &c)| c == b'.' && lower[i + 1..].starts_with(e)))
 }
 
 impl Volume {
@@ -120,7 +120,15 @@ impl Volume {
         Ok(inode)
     }
 
-    fn fill_inode(&self, bytes: &mut Block, ino: Ino, dir: &Inode, name: Option<&[u8]>, wish: &Wish<'_>, inherit: &Inherited) {
+    fn fill_inode(
+        &self,
+        bytes: &mut Block,
+        ino: Ino,
+        dir: &Inode,
+        name: Option<&[u8]>,
+        wish: &Wish<'_>,
+        inherit: &Inherited,
+    ) {
         let now = self.now();
         let (dir_mode, dir_gid, dir_flags, dir_project) = dir.node.inode(|p| {
             let project = p.extra().filter(|_| p.extra_isize() >= 8).map_or(0, |e| e.i_projid.get());

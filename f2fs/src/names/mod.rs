@@ -50,8 +50,7 @@ impl Volume {
 
     /// Refuses changes to a directory that takes none.
     pub(crate) fn check_dir_changes(&self, dir: &Inode, adding: bool) -> Result<()> {
-        let (flags, advise, links) =
-            dir.node.inode(|r| (r.flags(), r.advise(), r.i_links.get()));
+        let (flags, advise, links) = dir.node.inode(|r| (r.flags(), r.advise(), r.i_links.get()));
         if links == 0 {
             return Err(vfs::Error::NotFound.into());
         }

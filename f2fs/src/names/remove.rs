@@ -69,7 +69,8 @@ impl Volume {
     pub(crate) fn unlinked(&self, inode: &Arc<Inode>) -> Result<()> {
         let now = self.now();
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
-        let left = if inode.kind == FileKind::Directory { self.add_links(inode, -2) } else { self.add_links(inode, -1) };
+        let left =
+            if inode.kind == FileKind::Directory { self.add_links(inode, -2) } else { self.add_links(inode, -1) };
         if left > 0 {
             self.doubt_place(inode);
             return Ok(());

@@ -46,7 +46,13 @@ impl<'d> Locked<'d> {
 
 impl Volume {
     /// `renameat2`.
-    pub(crate) fn rename_name(&self, caller: Caller, from: (vfs::Ino, &[u8]), to: (vfs::Ino, &[u8]), flags: RenameFlags) -> Result<()> {
+    pub(crate) fn rename_name(
+        &self,
+        caller: Caller,
+        from: (vfs::Ino, &[u8]),
+        to: (vfs::Ino, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<()> {
         let exchange = flags.contains(RenameFlags::EXCHANGE);
         let whiteout = flags.contains(RenameFlags::WHITEOUT);
         if exchange && flags.intersects(RenameFlags::NO_REPLACE | RenameFlags::WHITEOUT) {
@@ -84,22 +90,24 @@ impl Volume {
         }
         let is_dir = |i: &Inode| i.kind == FileKind::Directory;
         let across = from_dir.ino != to_dir.ino;
-        if across && is_dir(&moving) {
-            self.check_not_inside(&to_dir, moving.ino)?;
+        let into_itself = || Err(vfs::Error::Invalid("a directory cannot move into itself").into());
+        if across && is_dir(&moving) && self.is_inside(&to_dir, moving.ino)? {
+            return into_itself();
         }
         if let Some(r) = &replaced {
             self.check_removable(r)?;
             if r.ino == to_dir.ino {
                 return Err(Error::corrupt(format_args!("directory {}: holds itself", r.ino)));
             }
+            // Also keeps the lock below from being taken twice: the place a name comes from is held already.
+            let holds_source = across && is_dir(r) && self.is_inside(&from_dir, r.ino)?;
             if exchange {
-                if across && is_dir(r) {
-                    self.check_not_inside(&from_dir, r.ino)?;
+                if holds_source {
+                    return into_itself();
                 }
             } else {
                 match (is_dir(&moving), is_dir(r)) {
-                    // The place the name comes from; its lock is held already.
-                    (_, true) if r.ino == from_dir.ino => return Err(vfs::Error::NotEmpty.into()),
+                    _ if holds_source => return Err(vfs::Error::NotEmpty.into()),
                     (true, false) => return Err(vfs::Error::NotDirectory.into()),
                     (false, true) => return Err(vfs::Error::IsDirectory.into()),
                     (true, true) if !self.is_empty_dir(r, &mut r.content.write())? => {
@@ -126,7 +134,14 @@ impl Volume {
                 }
             }
         }
-        self.leave_old_name(&from_dir, &mut locked, from_name, &moving, replaced.as_ref().filter(|_| exchange), white.as_ref())?;
+        self.leave_old_name(
+            &from_dir,
+            &mut locked,
+            from_name,
+            &moving,
+            replaced.as_ref().filter(|_| exchange),
+            white.as_ref(),
+        )?;
 
         let now = self.now();
         self.settle(&moving, &from_dir, &to_dir, to_name, now)?;
@@ -157,7 +172,15 @@ impl Volume {
     }
 
     /// What becomes of the old name: it goes, or leads to the exchanged inode or the whiteout.
-    fn leave_old_name(&self, dir: &Arc<Inode>, locked: &mut Locked<'_>, name: &[u8], moving: &Inode, exchanged: Option<&Arc<Inode>>, white: Option<&Arc<Inode>>) -> Result<()> {
+    fn leave_old_name(
+        &self,
+        dir: &Arc<Inode>,
+        locked: &mut Locked<'_>,
+        name: &[u8],
+        moving: &Inode,
+        exchanged: Option<&Arc<Inode>>,
+        white: Option<&Arc<Inode>>,
+    ) -> Result<()> {
         // Adding the new name may have moved the entries of a directory that was inline.
         let again = self.find_old(dir, locked, name, moving)?;
         match exchanged.or(white) {
@@ -173,7 +196,14 @@ impl Volume {
     }
 
     /// An inode arrived under a new name: its place, its times, a directory's `..`.
-    fn settle(&self, inode: &Arc<Inode>, old: &Inode, new: &Inode, name: &[u8], now: device::clock::Time) -> Result<()> {
+    fn settle(
+        &self,
+        inode: &Arc<Inode>,
+        old: &Inode,
+        new: &Inode,
+        name: &[u8],
+        now: device::clock::Time,
+    ) -> Result<()> {
         self.set_place(inode, new.ino, name);
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         if inode.kind != FileKind::Directory {
@@ -182,24 +212,24 @@ impl Volume {
             self.renamed.lock().insert(inode.ino);
         } else if old.ino != new.ino {
             let mut content = inode.content.write();
-            let up = self.find_entry(inode, &mut content, b"..")?.ok_or_else(|| {
-                Error::corrupt(format_args!("directory {}: has no ..", inode.ino))
-            })?;
+            let up = self
+                .find_entry(inode, &mut content, b"..")?
+                .ok_or_else(|| Error::corrupt(format_args!("directory {}: has no ..", inode.ino)))?;
             self.redirect_entry(inode, &mut content, up.spot, new.ino, FileKind::Directory)?;
         }
         Ok(())
     }
 
-    /// Refuses to move directory `moving` to a place below itself.
-    fn check_not_inside(&self, place: &Arc<Inode>, moving: Ino) -> Result<()> {
+    /// Is the place `dir` itself or below it?
+    fn is_inside(&self, place: &Arc<Inode>, dir: Ino) -> Result<bool> {
         let mut at = place.ino;
         // A tree deeper than there are node numbers has a loop.
         for _ in 0..self.sb.max_nid() {
-            if at == moving {
-                return Err(vfs::Error::Invalid("a directory cannot move into itself").into());
+            if at == dir {
+                return Ok(true);
             }
             if at == self.sb.root {
-                return Ok(());
+                return Ok(false);
             }
             // Directories keep their parent's number; renames, which change it, are held off.
             at = self.inode(at)?.node.inode(|r| Ino(r.i_pino.get()));

@@ -55,13 +55,7 @@ pub(crate) fn addr_in(vol: &Volume, node: &Node, bytes: &format::Block, slot: u3
 }
 
 /// Changes an address slot in a node's bytes.
-pub(crate) fn set_addr_in(
-    vol: &Volume,
-    node: &Node,
-    bytes: &mut format::Block,
-    slot: u32,
-    to: BlockAddr,
-) {
+pub(crate) fn set_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
     if node.nid == node.ino.nid() {
         let raw = RawInode::of_mut(bytes);
         if let Ok(d) = raw.divide(vol.sb.features) {
@@ -167,16 +161,8 @@ impl Volume {
         let nid = self.nat.reserve(Some(inode.ino)).inspect_err(|_| self.space.give_node(false))?;
         let mut bytes = Box::new([0; 4096]);
         let cold = !inode.inode(|r| crate::inode::is_dir(r));
-        let f = Footer {
-            nid,
-            ino: inode.ino,
-            cold,
-            fsync: false,
-            dentry: false,
-            offset,
-            cp_ver: 0,
-            next: BlockAddr::NULL,
-        };
+        let f =
+            Footer { nid, ino: inode.ino, cold, fsync: false, dentry: false, offset, cp_ver: 0, next: BlockAddr::NULL };
         node::set_footer(&mut bytes, &f);
         let n = self.nodes.insert(nid, inode.ino, bytes);
         self.edit(&n, |_| ());

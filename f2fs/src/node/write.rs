@@ -54,8 +54,7 @@ impl Volume {
     /// Writes those of `nodes` that are dirty, or all with a mark for fsync. The caller holds `cp` shared or exclusive.
     pub(crate) fn write_nodes(&self, nodes: &[Arc<Node>], mark: Mark, cause: Cause) -> Result<()> {
         let _order = self.node_io.lock();
-        let mut runs: [Run; 3] =
-            std::array::from_fn(|_| Run { start: BlockAddr::NULL, bytes: Vec::new() });
+        let mut runs: [Run; 3] = std::array::from_fn(|_| Run { start: BlockAddr::NULL, bytes: Vec::new() });
         let out = self.place_nodes(nodes, mark, cause, &mut runs);
         // What was given a place reaches it even if there was no place for the rest.
         let ino = nodes.last().map_or(format::Ino(0), |n| n.ino);

@@ -105,8 +105,6 @@ impl Volume {
         numbers
             && place
             && (!f.fsync
-                || addresses(self.sb.features, block)
-                    .iter()
-                    .all(|(_, a)| !a.is_real() || self.sb.locate(*a).is_some()))
+                || addresses(self.sb.features, block).iter().all(|(_, a)| !a.is_real() || self.sb.locate(*a).is_some()))
     }
 }

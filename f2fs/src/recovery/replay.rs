@@ -69,9 +69,9 @@ impl Volume {
     fn replay_inode(&self, inode: &Arc<Inode>, src: &Block) -> Result<()> {
         let new = RawInode::of(src);
         let d = self.division(new)?;
-        let (had, inline, size, xattr) = inode.node.inode(|r| {
-            Ok::<_, Error>((self.division(r)?, r.inline(), r.i_size.get(), Nid(r.i_xattr_nid.get())))
-        })?;
+        let (had, inline, size, xattr) = inode
+            .node
+            .inode(|r| Ok::<_, Error>((self.division(r)?, r.inline(), r.i_size.get(), Nid(r.i_xattr_nid.get()))))?;
         if had != d {
             return Err(Error::corrupt(format_args!(
                 "inode {}: synced with its address words divided as {d:?}, the checkpoint has {had:?}",

@@ -102,13 +102,7 @@ impl Segments {
 
     /// Takes the next block of `log` for what `owner` describes; `old`, if real, becomes invalid.
     /// `age` is the time the block's contents date from, in seconds of mounted time.
-    pub fn allocate(
-        &mut self,
-        log: LogType,
-        owner: Summary,
-        old: BlockAddr,
-        age: u64,
-    ) -> Result<Placed> {
+    pub fn allocate(&mut self, log: LogType, owner: Summary, old: BlockAddr, age: u64) -> Result<Placed> {
         if self.logs[log.index()].is_full() {
             self.roll(log)?;
         }
@@ -189,9 +183,7 @@ impl Segments {
 
     /// Segment and offset of a main-area block.
     pub fn place(&self, addr: BlockAddr) -> Result<(SegNo, u16)> {
-        self.sb
-            .locate(addr)
-            .ok_or_else(|| Error::corrupt(format_args!("block {addr} is outside the main area")))
+        self.sb.locate(addr).ok_or_else(|| Error::corrupt(format_args!("block {addr} is outside the main area")))
     }
 
     /// True if `addr` is valid in the segment table.

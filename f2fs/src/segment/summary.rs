@@ -41,13 +41,7 @@ impl PendingSummaries {
     }
 
     /// Replaces the summary of `seg`; writes all of them if many have gathered.
-    pub fn store(
-        &mut self,
-        dev: &Arc<dyn BlockDevice>,
-        sb: &SuperBlock,
-        seg: SegNo,
-        block: Box<Block>,
-    ) -> Result<()> {
+    pub fn store(&mut self, dev: &Arc<dyn BlockDevice>, sb: &SuperBlock, seg: SegNo, block: Box<Block>) -> Result<()> {
         self.blocks.insert(seg, block);
         if self.blocks.len() > MOST {
             self.write_all(&**dev, sb)?;

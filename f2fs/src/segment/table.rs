@@ -145,8 +145,7 @@ impl SegmentTable {
     pub fn load(&mut self, seg: SegNo, e: &SitEntry) {
         let s = &mut self.segs[seg.0 as usize];
         (s.valid, s.held, s.log, s.mtime) = (e.valid, e.valid, e.log, e.mtime);
-        s.maps = (e.valid != 0 && e.valid != 512)
-            .then(|| Box::new(Maps { valid: e.map, held: e.map }));
+        s.maps = (e.valid != 0 && e.valid != 512).then(|| Box::new(Maps { valid: e.map, held: e.map }));
         let used = e.valid != 0;
         self.put_free(seg, !used);
         self.dirty.put(seg.0, used && e.valid < 512);
@@ -208,9 +207,7 @@ impl SegmentTable {
         s.age(age);
         let m = s.maps();
         if bits::msb_put(&mut m.valid, off.into(), true) {
-            return Err(Error::corrupt(format_args!(
-                "segment {seg}, block {off}: handed out twice (log {log:?})"
-            )));
+            return Err(Error::corrupt(format_args!("segment {seg}, block {off}: handed out twice (log {log:?})")));
         }
         if !bits::msb_put(&mut m.held, off.into(), true) {
             s.held += 1;

@@ -179,9 +179,7 @@ impl Volume {
         assert!(!RawInode::of(&self.node(dir.nid())).inline().contains(Inline::DENTRY));
         for (_, addr) in self.dir_blocks(dir) {
             let block = self.read(addr);
-            if let Some(d) =
-                dentry::entries(&dentry::Layout::BLOCK, &block, 0).find(|d| d.name == name.as_bytes())
-            {
+            if let Some(d) = dentry::entries(&dentry::Layout::BLOCK, &block, 0).find(|d| d.name == name.as_bytes()) {
                 return (addr, d.slot, Ino(d.ino));
             }
         }
@@ -257,8 +255,8 @@ impl Volume {
     /// Demands a repair after which neither we nor fsck.f2fs find anything.
     #[track_caller]
     pub fn repairs(&self) -> Repaired {
-        let done = fsck::repair(&self.dev, &fsck::Options::default())
-            .unwrap_or_else(|e| panic!("{e}\n{}", self.check()));
+        let done =
+            fsck::repair(&self.dev, &fsck::Options::default()).unwrap_or_else(|e| panic!("{e}\n{}", self.check()));
         let after = self.check();
         assert!(after.is_clean(), "{after}");
         let dir = tempfile::tempdir().unwrap();

@@ -341,8 +341,7 @@ pub fn orphans(bytes: &[u8]) {
         assert!(inos.len() <= orphan::ORPHANS_PER_BLOCK);
     }
     let inos: Vec<Ino> = bytes.as_chunks().0.iter().map(|b| Ino(u32::from_le_bytes(*b))).collect();
-    let read: Vec<Ino> =
-        orphan::encode(&inos).iter().flat_map(|b| orphan::parse(b).expect("ours")).collect();
+    let read: Vec<Ino> = orphan::encode(&inos).iter().flat_map(|b| orphan::parse(b).expect("ours")).collect();
     assert_eq!(read, inos);
 }
 
@@ -360,8 +359,7 @@ pub fn xattrs(bytes: &[u8]) {
         for e in &entries {
             assert!(xattr::get(area, e.index, e.name).expect("readable").is_some());
         }
-        let Some(set) = xattr::set(area, 1, b"x", Some(b"value"), area.len() + 64).expect("readable")
-        else {
+        let Some(set) = xattr::set(area, 1, b"x", Some(b"value"), area.len() + 64).expect("readable") else {
             assert!(entries.iter().any(|e| e.index == 0), "only lawless entries do not fit");
             continue;
         };

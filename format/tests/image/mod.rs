@@ -128,8 +128,7 @@ impl Image {
             Checkpoint::check(&sb, &bytes).unwrap()
         });
         let [first, second] = checked;
-        let (cp, pack) =
-            if second.version > first.version { (second, packs[1]) } else { (first, packs[0]) };
+        let (cp, pack) = if second.version > first.version { (second, packs[1]) } else { (first, packs[0]) };
         Image { name, file, sb, cp, pack }
     }
 

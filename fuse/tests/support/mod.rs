@@ -27,12 +27,7 @@ pub fn can_mount() -> bool {
 }
 
 pub fn options(writeback: bool) -> MountOptions {
-    MountOptions {
-        subtype: "memfs".to_owned(),
-        writeback,
-        suid: true,
-        ..MountOptions::default()
-    }
+    MountOptions { subtype: "memfs".to_owned(), writeback, suid: true, ..MountOptions::default() }
 }
 
 /// Mounts an empty file system with room for `bytes`.

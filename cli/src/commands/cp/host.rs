@@ -47,13 +47,9 @@ fn xattrs(at: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
 impl Source for Host {
     fn item(&self, at: &[u8]) -> Out<Item> {
         let m = fs::symlink_metadata(path(at)).map_err(fail(at))?;
-        let kind =
-            FileKind::from_mode(m.mode() as u16).ok_or_else(|| fail(at)("of no known kind"))?;
+        let kind = FileKind::from_mode(m.mode() as u16).ok_or_else(|| fail(at)("of no known kind"))?;
         let target = match kind {
-            FileKind::Symlink => fs::read_link(path(at))
-                .map_err(fail(at))?
-                .into_os_string()
-                .into_vec(),
+            FileKind::Symlink => fs::read_link(path(at)).map_err(fail(at))?.into_os_string().into_vec(),
             _ => Vec::new(),
         };
         Ok(Item {
@@ -62,18 +58,9 @@ impl Source for Host {
             uid: m.uid(),
             gid: m.gid(),
             size: m.size(),
-            atime: Timestamp {
-                sec: m.atime(),
-                nsec: m.atime_nsec() as u32,
-            },
-            mtime: Timestamp {
-                sec: m.mtime(),
-                nsec: m.mtime_nsec() as u32,
-            },
-            rdev: DeviceNumber {
-                major: rustix::fs::major(m.rdev()),
-                minor: rustix::fs::minor(m.rdev()),
-            },
+            atime: Timestamp { sec: m.atime(), nsec: m.atime_nsec() as u32 },
+            mtime: Timestamp { sec: m.mtime(), nsec: m.mtime_nsec() as u32 },
+            rdev: DeviceNumber { major: rustix::fs::major(m.rdev()), minor: rustix::fs::minor(m.rdev()) },
             identity: (m.nlink() > 1 && kind != FileKind::Directory).then(|| (m.dev(), m.ino())),
             file: (m.dev(), m.ino()),
             target,
@@ -89,10 +76,7 @@ impl Source for Host {
         Ok(out)
     }
     fn open<'s>(&'s self, at: &[u8]) -> Out<Box<dyn Reader + 's>> {
-        Ok(Box::new(Open {
-            file: File::open(path(at)).map_err(fail(at))?,
-            at: at.to_vec(),
-        }))
+        Ok(Box::new(Open { file: File::open(path(at)).map_err(fail(at))?, at: at.to_vec() }))
     }
 }
 
@@ -109,8 +93,7 @@ impl Reader for Open {
             Err(rustix::io::Errno::INVAL) => Ok(Some((offset, u64::MAX))),
             Err(e) => Err(fail(&self.at)(e)),
             Ok(start) => {
-                let end =
-                    rustix::fs::seek(&self.file, SeekFrom::Hole(start)).map_err(fail(&self.at))?;
+                let end = rustix::fs::seek(&self.file, SeekFrom::Hole(start)).map_err(fail(&self.at))?;
                 Ok(Some((start, end)))
             }
         }
@@ -141,8 +124,7 @@ impl Sink for Host {
         match fs::create_dir(path(at)) {
             // Not through a symlink: it may lead out of the tree that is being written.
             Err(e)
-                if e.kind() == ErrorKind::AlreadyExists
-                    && fs::symlink_metadata(path(at)).is_ok_and(|m| m.is_dir()) =>
+                if e.kind() == ErrorKind::AlreadyExists && fs::symlink_metadata(path(at)).is_ok_and(|m| m.is_dir()) =>
             {
                 Ok(())
             }
@@ -154,22 +136,16 @@ impl Sink for Host {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(fail(at)(e)),
             _ => {}
         }
-        let node = |kind, dev| {
-            rustix::fs::mknodat(CWD, path(at), kind, Mode::from_raw_mode(0o600), dev)
-                .map_err(fail(at))
-        };
+        let node =
+            |kind, dev| rustix::fs::mknodat(CWD, path(at), kind, Mode::from_raw_mode(0o600), dev).map_err(fail(at));
         let dev = rustix::fs::makedev(item.rdev.major, item.rdev.minor);
         use rustix::fs::FileType as T;
         match item.kind {
-            FileKind::Regular => OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .open(path(at))
-                .map(drop)
-                .map_err(fail(at)),
+            FileKind::Regular => {
+                OpenOptions::new().write(true).create_new(true).open(path(at)).map(drop).map_err(fail(at))
+            }
             FileKind::Symlink => {
-                std::os::unix::fs::symlink(OsStr::from_bytes(&item.target), path(at))
-                    .map_err(fail(at))
+                std::os::unix::fs::symlink(OsStr::from_bytes(&item.target), path(at)).map_err(fail(at))
             }
             FileKind::Fifo => node(T::Fifo, 0),
             FileKind::Socket => node(T::Socket, 0),
@@ -186,31 +162,19 @@ impl Sink for Host {
         fs::hard_link(path(existing), path(at)).map_err(fail(at))
     }
     fn open<'s>(&'s self, at: &[u8]) -> Out<Box<dyn Writer + 's>> {
-        let file = OpenOptions::new()
-            .write(true)
-            .open(path(at))
-            .map_err(fail(at))?;
-        Ok(Box::new(Open {
-            file,
-            at: at.to_vec(),
-        }))
+        let file = OpenOptions::new().write(true).open(path(at)).map_err(fail(at))?;
+        Ok(Box::new(Open { file, at: at.to_vec() }))
     }
     fn finish(&self, at: &[u8], item: &Item) -> Out<()> {
         if is_root() {
-            std::os::unix::fs::lchown(path(at), Some(item.uid), Some(item.gid))
-                .map_err(fail(at))?;
+            std::os::unix::fs::lchown(path(at), Some(item.uid), Some(item.gid)).map_err(fail(at))?;
         }
         if item.kind != FileKind::Symlink {
             let mode = Mode::from_raw_mode(item.perm.into());
             rustix::fs::chmodat(CWD, path(at), mode, AtFlags::empty()).map_err(fail(at))?;
         }
         for (name, value) in &item.xattrs {
-            let out = rustix::fs::lsetxattr(
-                path(at),
-                OsStr::from_bytes(name),
-                value,
-                XattrFlags::empty(),
-            );
+            let out = rustix::fs::lsetxattr(path(at), OsStr::from_bytes(name), value, XattrFlags::empty());
             match out {
                 // Others' attributes, or a file system without them: the copy goes on.
                 Err(rustix::io::Errno::OPNOTSUPP) => {}
@@ -218,14 +182,8 @@ impl Sink for Host {
                 other => other.map_err(fail(at))?,
             }
         }
-        let time = |t: Timestamp| rustix::fs::Timespec {
-            tv_sec: t.sec,
-            tv_nsec: t.nsec.into(),
-        };
-        let times = rustix::fs::Timestamps {
-            last_access: time(item.atime),
-            last_modification: time(item.mtime),
-        };
+        let time = |t: Timestamp| rustix::fs::Timespec { tv_sec: t.sec, tv_nsec: t.nsec.into() };
+        let times = rustix::fs::Timestamps { last_access: time(item.atime), last_modification: time(item.mtime) };
         rustix::fs::utimensat(CWD, path(at), &times, AtFlags::SYMLINK_NOFOLLOW).map_err(fail(at))
     }
 }

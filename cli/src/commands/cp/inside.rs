@@ -1,8 +1,6 @@
 //! An image as source and sink.
 
-use vfs::{
-    FileKind, FileSystem, Ino, NewNode, Seek, SetAttr, SetTime, WriteFlags, XattrFlags, path,
-};
+use vfs::{FileKind, FileSystem, Ino, NewNode, Seek, SetAttr, SetTime, WriteFlags, XattrFlags, path};
 
 use super::{Item, Out, Reader, Sink, Source, Writer};
 use crate::commands::ls::names;
@@ -37,12 +35,7 @@ impl Inside {
         let found = path::walk(self.fs(), at).map_err(fail(at))?;
         let size = self.fs().getattr(found.ino()).map_err(fail(at))?.size;
         self.fs().open(found.ino(), false).map_err(fail(at))?;
-        Ok(Open {
-            fs: self.fs(),
-            ino: found.ino(),
-            size,
-            at: at.to_vec(),
-        })
+        Ok(Open { fs: self.fs(), ino: found.ino(), size, at: at.to_vec() })
     }
     fn give_way(&self, at: &[u8]) -> Out<()> {
         let (dir, name) = path::walk_parent(self.fs(), at).map_err(fail(at))?;
@@ -84,11 +77,7 @@ impl Source for Inside {
     }
     fn names(&self, at: &[u8]) -> Out<Vec<Vec<u8>>> {
         let found = path::walk(self.fs(), at).map_err(fail(at))?;
-        let mut out: Vec<_> = names(self.fs(), found.ino())
-            .map_err(fail(at))?
-            .into_iter()
-            .map(|(n, ..)| n)
-            .collect();
+        let mut out: Vec<_> = names(self.fs(), found.ino()).map_err(fail(at))?.into_iter().map(|(n, ..)| n).collect();
         out.sort();
         Ok(out)
     }
@@ -103,10 +92,7 @@ impl Reader for Open<'_> {
             Err(vfs::Error::PastEnd) => Ok(None),
             Err(e) => Err(fail(&self.at)(e)),
             Ok(start) => {
-                let end = self
-                    .fs
-                    .seek(self.ino, start, Seek::Hole)
-                    .map_err(fail(&self.at))?;
+                let end = self.fs.seek(self.ino, start, Seek::Hole).map_err(fail(&self.at))?;
                 Ok(Some((start, end)))
             }
         }
@@ -122,12 +108,7 @@ impl Writer for Open<'_> {
         while done < data.len() {
             let n = self
                 .fs
-                .write(
-                    self.ino,
-                    offset + done as u64,
-                    &data[done..],
-                    WriteFlags::empty(),
-                )
+                .write(self.ino, offset + done as u64, &data[done..], WriteFlags::empty())
                 .map_err(fail(&self.at))?;
             done += n;
         }
@@ -138,14 +119,8 @@ impl Writer for Open<'_> {
         if size == self.size {
             return Ok(());
         }
-        let set = SetAttr {
-            size: Some(size),
-            ..SetAttr::default()
-        };
-        self.fs
-            .setattr(self.ino, &set)
-            .map(drop)
-            .map_err(fail(&self.at))
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        self.fs.setattr(self.ino, &set).map(drop).map_err(fail(&self.at))
     }
 }
 
@@ -162,10 +137,7 @@ impl Sink for Inside {
             return Ok(());
         }
         let (dir, name) = path::walk_parent(self.fs(), at).map_err(fail(at))?;
-        let e = self
-            .fs()
-            .mkdir(caller(), dir.ino(), name, 0o700, 0)
-            .map_err(fail(at))?;
+        let e = self.fs().mkdir(caller(), dir.ino(), name, 0o700, 0).map_err(fail(at))?;
         self.fs().forget(e.attr.ino, 1);
         Ok(())
     }
@@ -175,12 +147,7 @@ impl Sink for Inside {
         let entry = match item.kind {
             FileKind::Symlink => self.fs().symlink(caller(), dir.ino(), name, &item.target),
             kind => {
-                let new = NewNode {
-                    kind,
-                    perm: 0o600,
-                    umask: 0,
-                    rdev: item.rdev,
-                };
+                let new = NewNode { kind, perm: 0o600, umask: 0, rdev: item.rdev };
                 self.fs().mknod(caller(), dir.ino(), name, &new)
             }
         };
@@ -191,10 +158,7 @@ impl Sink for Inside {
         self.give_way(at)?;
         let found = path::walk(self.fs(), existing).map_err(fail(existing))?;
         let (dir, name) = path::walk_parent(self.fs(), at).map_err(fail(at))?;
-        let e = self
-            .fs()
-            .link(found.ino(), dir.ino(), name)
-            .map_err(fail(at))?;
+        let e = self.fs().link(found.ino(), dir.ino(), name).map_err(fail(at))?;
         self.fs().forget(e.attr.ino, 1);
         Ok(())
     }

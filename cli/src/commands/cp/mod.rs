@@ -22,10 +22,8 @@ use crate::{Failure, output, progress};
 /// Keeps kinds, modes, times to the nanosecond, extended attributes, access lists, hard links within
 /// one copy, device nodes and holes; owners too when run by root.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Examples:\n  joulefs cp -r photos disk.img:/\n  joulefs cp -r disk.img:/photos /tmp/out\n  \
-    joulefs cp a.img:/x b.img:/y"
-)]
+#[command(after_help = "Examples:\n  joulefs cp -r photos disk.img:/\n  joulefs cp -r disk.img:/photos /tmp/out\n  \
+    joulefs cp a.img:/x b.img:/y")]
 pub struct Args {
     /// What to copy: host paths or IMAGE:/path.
     #[arg(required = true, value_parser = clap::value_parser!(Place))]
@@ -118,8 +116,7 @@ fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
 }
 
 fn base(path: &[u8]) -> Option<&[u8]> {
-    path.split(|&b| b == b'/')
-        .rfind(|p| !p.is_empty() && *p != b"." && *p != b"..")
+    path.split(|&b| b == b'/').rfind(|p| !p.is_empty() && *p != b"." && *p != b"..")
 }
 
 /// Adds up what will be copied, and refuses trees without end: one that holds the image being written,
@@ -229,10 +226,7 @@ impl End {
                 (End::Host(host::Host), real.as_os_str().as_bytes().to_vec())
             }
             Place::Host(p) => (End::Host(host::Host), p.as_os_str().as_bytes().to_vec()),
-            Place::Inside { image, path } => (
-                End::Inside(inside::Inside(Image::open(image, write)?)),
-                path.clone(),
-            ),
+            Place::Inside { image, path } => (End::Inside(inside::Inside(Image::open(image, write)?)), path.clone()),
         })
     }
     fn source(&self) -> &dyn Source {
@@ -253,10 +247,7 @@ impl End {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let all = || args.from.iter().chain([&args.to]);
     if all().all(|p| matches!(p, Place::Host(_))) {
-        return Err(format!(
-            "{}: no place inside an image is named; write IMAGE:/path",
-            args.to.text()
-        ));
+        return Err(format!("{}: no place inside an image is named; write IMAGE:/path", args.to.text()));
     }
     let image_of = |p: &Place| -> Option<PathBuf> {
         match p {
@@ -265,15 +256,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }
     };
     if let Some(target) = image_of(&args.to)
-        && args
-            .from
-            .iter()
-            .any(|f| image_of(f).as_ref() == Some(&target))
+        && args.from.iter().any(|f| image_of(f).as_ref() == Some(&target))
     {
-        return Err(format!(
-            "{}: copying within one image is not done here; mount it and use cp",
-            args.to.text()
-        ));
+        return Err(format!("{}: copying within one image is not done here; mount it and use cp", args.to.text()));
     }
     let (end, to) = End::open(&args.to, true)?;
     let out = copy_all(args, &end, &to);
@@ -295,10 +280,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 fn copy_all(args: &Args, end: &End, to: &[u8]) -> Out<(u64, u64)> {
     let into_dir = end.sink().kind(to)? == Some(FileKind::Directory);
     if args.from.len() > 1 && !into_dir {
-        return Err(format!(
-            "{}: not a directory, and there are several things to copy",
-            args.to.text()
-        ));
+        return Err(format!("{}: not a directory, and there are several things to copy", args.to.text()));
     }
     let written = match &args.to {
         Place::Inside { image, .. } => {
@@ -313,33 +295,16 @@ fn copy_all(args: &Args, end: &End, to: &[u8]) -> Out<(u64, u64)> {
         let (source_end, from) = End::open(place, false)?;
         let source = source_end.source();
         if source.item(&from)?.kind == FileKind::Directory && !args.recursive {
-            return Err(format!(
-                "{}: is a directory; give -r to copy it with all it holds",
-                place.text()
-            ));
+            return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()));
         }
-        Survey {
-            source,
-            bar: &bar,
-            written,
-            above: Vec::new(),
-        }
-        .of(&from)?;
+        Survey { source, bar: &bar, written, above: Vec::new() }.of(&from)?;
         // A root has no name of its own: its contents go where they shall.
         let target = match base(&from) {
             Some(name) if into_dir => join(to, name),
             _ => to.to_vec(),
         };
         let buf = vec![0; 1 << 20];
-        let mut copy = Copy {
-            source,
-            sink: end.sink(),
-            links: HashMap::new(),
-            bar: &bar,
-            buf,
-            files: 0,
-            bytes: 0,
-        };
+        let mut copy = Copy { source, sink: end.sink(), links: HashMap::new(), bar: &bar, buf, files: 0, bytes: 0 };
         copy.tree(&from, &target)?;
         files += copy.files;
         bytes += copy.bytes;

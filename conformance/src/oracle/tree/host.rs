@@ -41,14 +41,8 @@ fn visit(writer: &mut Writer, at: &Path, shown: &[u8]) -> io::Result<()> {
         nlink: meta.nlink(),
         size: meta.len(),
         blocks512: meta.blocks(),
-        mtime: (
-            meta.mtime(),
-            u32::try_from(meta.mtime_nsec()).unwrap_or(u32::MAX),
-        ),
-        rdev: (
-            rustix::fs::major(meta.rdev()),
-            rustix::fs::minor(meta.rdev()),
-        ),
+        mtime: (meta.mtime(), u32::try_from(meta.mtime_nsec()).unwrap_or(u32::MAX)),
+        rdev: (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev())),
         target,
         hash,
         xattrs: xattrs_of(at)?,
@@ -58,11 +52,7 @@ fn visit(writer: &mut Writer, at: &Path, shown: &[u8]) -> io::Result<()> {
         return Ok(());
     }
     let mut names = std::fs::read_dir(at)
-        .and_then(|entries| {
-            entries
-                .map(|e| Ok(e?.file_name().into_vec()))
-                .collect::<io::Result<Vec<_>>>()
-        })
+        .and_then(|entries| entries.map(|e| Ok(e?.file_name().into_vec())).collect::<io::Result<Vec<_>>>())
         .map_err(|e| told("readdir", at, e))?;
     names.sort_unstable();
     for name in names {

@@ -16,22 +16,14 @@ pub fn of_vfs<F: FileSystem + ?Sized>(fs: &F, what: Listing) -> Result<String, S
     Ok(writer.text)
 }
 
-fn visit<F: FileSystem + ?Sized>(
-    writer: &mut Writer,
-    fs: &F,
-    ino: Ino,
-    shown: &[u8],
-) -> Result<(), String> {
-    let told = |operation: &str, e: vfs::Error| {
-        format!("{operation} {}: {e}", String::from_utf8_lossy(shown))
-    };
+fn visit<F: FileSystem + ?Sized>(writer: &mut Writer, fs: &F, ino: Ino, shown: &[u8]) -> Result<(), String> {
+    let told = |operation: &str, e: vfs::Error| format!("{operation} {}: {e}", String::from_utf8_lossy(shown));
     let attr = fs.getattr(ino).map_err(|e| told("getattr", e))?;
     let hash = (attr.kind == FileKind::Regular && !writer.seen(ino.0))
         .then(|| hash_of(fs, ino, attr.size).map_err(|e| told("read", e)))
         .transpose()?;
-    let target = (attr.kind == FileKind::Symlink)
-        .then(|| fs.readlink(ino).map_err(|e| told("readlink", e)))
-        .transpose()?;
+    let target =
+        (attr.kind == FileKind::Symlink).then(|| fs.readlink(ino).map_err(|e| told("readlink", e))).transpose()?;
     let mut xattrs = BTreeMap::new();
     for name in fs.listxattr(ino).map_err(|e| told("listxattr", e))? {
         let value = fs.getxattr(ino, &name).map_err(|e| told("getxattr", e))?;
@@ -70,9 +62,7 @@ fn visit<F: FileSystem + ?Sized>(
             below.push(b'/');
         }
         below.extend_from_slice(&name);
-        let entry = fs
-            .lookup(ino, &name)
-            .map_err(|e| format!("lookup {}: {e}", String::from_utf8_lossy(&below)))?;
+        let entry = fs.lookup(ino, &name).map_err(|e| format!("lookup {}: {e}", String::from_utf8_lossy(&below)))?;
         let visited = visit(writer, fs, entry.attr.ino, &below);
         fs.forget(entry.attr.ino, 1);
         visited?;

@@ -141,8 +141,7 @@ pub fn commit(mut e: Editor<'_, '_>) -> Result<(), RepairError> {
         let old = e.entry(nid)?;
         let addr = room.take(img, Class::Node, Summary { nid, version: 0, slot: 0 })?;
         let f = node::footer(&block);
-        let footer =
-            Footer { fsync: false, dentry: false, cp_ver: img.cp.version, next: addr.plus(1), ..f };
+        let footer = Footer { fsync: false, dentry: false, cp_ver: img.cp.version, next: addr.plus(1), ..f };
         node::set_footer(&mut block, &footer);
         if footer.nid == footer.ino.nid() {
             inode::seal(img.sb.features, img.seed, &mut block);

@@ -166,9 +166,7 @@ impl<'i, 'd> Editor<'i, 'd> {
                 }
                 _ => None,
             },
-            Area::Block(index) => {
-                self.dir_block(dir, index)?.map(|b| (dentry::Layout::BLOCK, b.to_vec()))
-            }
+            Area::Block(index) => self.dir_block(dir, index)?.map(|b| (dentry::Layout::BLOCK, b.to_vec())),
         })
     }
 
@@ -222,10 +220,7 @@ impl<'i, 'd> Editor<'i, 'd> {
             }
             let first = n * format::nat::NAT_ENTRIES;
             let free = |nid: &Nid| {
-                nid.0 > 3
-                    && !live.contains(nid)
-                    && !self.nat.contains_key(nid)
-                    && !self.walked.nids.has(nid.0)
+                nid.0 > 3 && !live.contains(nid) && !self.nat.contains_key(nid) && !self.walked.nids.has(nid.0)
             };
             if let Some(nid) = (first..first + format::nat::NAT_ENTRIES).map(Nid).find(free) {
                 return Ok(Some(nid));

@@ -283,7 +283,9 @@ fn cut_xattrs(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, fault: Xa
     if let Some(block) = e.node(ino.nid())? {
         block[inline].copy_from_slice(here);
     }
-    if outside.is_some() && let Some(node) = e.node(nid)? {
+    if outside.is_some()
+        && let Some(node) = e.node(nid)?
+    {
         node[..node::FOOTER].copy_from_slice(there);
     }
     Ok(())
@@ -334,8 +336,7 @@ fn dots(e: &mut Editor<'_, '_>, kind: &K, dir: Ino, which: &str, fault: DotFault
     let name = which.as_bytes();
     let mut placed = true;
     e.change_area(dir, area, |l, bytes| {
-        let slots: Vec<usize> =
-            dentry::entries(l, bytes, 0).filter(|d| d.name == name).map(|d| d.slot).collect();
+        let slots: Vec<usize> = dentry::entries(l, bytes, 0).filter(|d| d.name == name).map(|d| d.slot).collect();
         match slots.split_first() {
             Some((first, more)) => {
                 dentry::redirect(l, bytes, *first, to.0, DIR);
@@ -367,7 +368,9 @@ pub fn sum(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Done {
         K::DirDepthWrong { ino, needs, .. } => {
             e.inode(ino, |raw| raw.i_current_depth = needs.clamp(1, dentry::MAX_DEPTH).into())?
         }
-        K::ParentWrong { ino, parent, .. } | K::DirParentWrong { ino, parent, .. } => e.inode(ino, |raw| raw.i_pino = parent.0.into())?,
+        K::ParentWrong { ino, parent, .. } | K::DirParentWrong { ino, parent, .. } => {
+            e.inode(ino, |raw| raw.i_pino = parent.0.into())?
+        }
         K::SymlinkEmpty { ino } => {
             let target = match e.slot(ino, 0)? {
                 Some((_, addr)) if e.img.sb.locate(addr).is_some() => {

@@ -106,9 +106,7 @@ fn holder(e: &Editor<'_, '_>, raw: &RawInode, offset: u32) -> Result<Option<Nid>
     Ok(match home(offset) {
         Some(Home::Inode(k)) => Some(raw.nid(k as usize)),
         Some(Home::Node { of, index }) => match home(of) {
-            Some(Home::Inode(k)) => {
-                e.peek(raw.nid(k as usize))?.map(|b| Nid(node::word(&b, index as usize)))
-            }
+            Some(Home::Inode(k)) => e.peek(raw.nid(k as usize))?.map(|b| Nid(node::word(&b, index as usize))),
             _ => None,
         },
         _ => None,

@@ -75,14 +75,18 @@ impl Bytes {
                     self.size = self.size.max(end);
                 }
             }
-            Allocate::Collapse if !aligned || end >= self.size => return Err(Error::Invalid("collapse")),
+            Allocate::Collapse if !aligned || end >= self.size => {
+                return Err(Error::Invalid("collapse"));
+            }
             Allocate::Collapse => {
                 self.zero(offset, end);
                 let move_down = |n| if n * BLOCK >= end { n - by } else { n };
                 self.blocks = mem::take(&mut self.blocks).into_iter().map(|(n, b)| (move_down(n), b)).collect();
                 self.size -= len;
             }
-            Allocate::Insert if !aligned || offset >= self.size => return Err(Error::Invalid("insert")),
+            Allocate::Insert if !aligned || offset >= self.size => {
+                return Err(Error::Invalid("insert"));
+            }
             Allocate::Insert => {
                 let move_up = |n| if n * BLOCK >= offset { n + by } else { n };
                 self.blocks = mem::take(&mut self.blocks).into_iter().map(|(n, b)| (move_up(n), b)).collect();
@@ -264,7 +268,10 @@ impl Plain {
         }
         if let Some(t) = target {
             match (exchange, is_dir(moving), is_dir(t)) {
-                (true, _, true) if self.inside(from.0, t) => return Err(Error::Invalid("into itself")),
+                (true, _, true) if self.inside(from.0, t) => {
+                    return Err(Error::Invalid("into itself"));
+                }
+                (false, ..) if self.inside(from.0, t) => return Err(Error::NotEmpty),
                 (false, true, false) => return Err(Error::NotDirectory),
                 (false, false, true) => return Err(Error::IsDirectory),
                 (false, true, true) if !self.names(t)?.is_empty() => return Err(Error::NotEmpty),

@@ -1,0 +1,191 @@
+//! A volume and the plainest tree there is, side by side, however the volume is made.
+//!
+//! The tree shares no code with anything else here; the Linux rules it follows are written down once
+//! more in it. Inodes without a name are compared too, for as long as somebody holds them.
+
+mod op;
+mod plain;
+mod run;
+
+use std::sync::Arc;
+
+use device::{Memory, RealClock, Rng};
+use f2fs::mkfs::{self, Options};
+use f2fs::{MountOptions, Volume, fsck};
+use proptest::prelude::*;
+use proptest::test_runner::{FileFailurePersistence, TestRunner};
+use vfs::{Allocate, Caller, Error, FileKind, FileSystem, NewNode, WriteFlags};
+
+use crate::op::{Dir, Name, Op, Which};
+use crate::run::Lockstep;
+
+const BLOCK: u64 = 4096;
+
+/// Where files change shape: the inline area, a page, the inode's own blocks (923, less an attribute
+/// area and extra fields), the two direct nodes' 1018, the indirect and double indirect ones.
+const EDGES: [u64; 13] = [
+    0,
+    3400,
+    3488,
+    3692,
+    BLOCK,
+    3 * BLOCK,
+    864 * BLOCK,
+    873 * BLOCK,
+    923 * BLOCK,
+    1891 * BLOCK,
+    (873 + 2 * 1018) * BLOCK,
+    (923 + 2 * 1018) * BLOCK,
+    (923 + 2 * 1018 + 2 * 1018 * 1018) * BLOCK,
+];
+
+fn offset() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => 0u64..40_000,
+        3 => (prop::sample::select(&EDGES[..]), -60i64..60).prop_map(|(e, d)| e.saturating_add_signed(d)),
+        1 => (0u64..12).prop_map(|n| n * BLOCK),
+    ]
+}
+
+fn which() -> impl Strategy<Value = Which> {
+    any::<u8>().prop_map(Which)
+}
+fn dir() -> impl Strategy<Value = Dir> {
+    any::<u8>().prop_map(Dir)
+}
+fn name() -> impl Strategy<Value = Name> {
+    any::<u8>().prop_map(Name)
+}
+
+fn allocate() -> impl Strategy<Value = Op> {
+    let soft = prop_oneof![
+        any::<bool>().prop_map(|keep_size| Allocate::Reserve { keep_size }),
+        any::<bool>().prop_map(|keep_size| Allocate::Zero { keep_size }),
+        Just(Allocate::PunchHole),
+    ];
+    let shift = prop_oneof![Just(Allocate::Collapse), Just(Allocate::Insert)];
+    let odd = prop::bool::weighted(0.1).prop_map(u64::from);
+    prop_oneof![
+        (which(), soft, offset(), 0u64..30_000).prop_map(|(w, a, o, l)| Op::Allocate(w, a, o, l)),
+        (which(), shift, 0u64..8, 0u64..5, odd).prop_map(|(w, a, o, l, odd)| Op::Allocate(
+            w,
+            a,
+            o * BLOCK + odd,
+            l * BLOCK
+        )),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    use FileKind::{BlockDevice, CharDevice, Fifo, Regular, Socket};
+    let kind = prop::sample::select(&[Regular, Regular, Regular, Regular, Fifo, Socket, CharDevice, BlockDevice][..]);
+    let flags = prop_oneof![3 => Just(0u32), 4 => 0u32..8];
+    prop_oneof![
+        8 => (dir(), name(), kind, any::<u16>()).prop_map(|(d, n, k, p)| Op::Create(d, n, k, p)),
+        4 => (dir(), name(), any::<u16>()).prop_map(|(d, n, p)| Op::Mkdir(d, n, p)),
+        2 => (dir(), name(), 0u16..4200).prop_map(|(d, n, l)| Op::Symlink(d, n, l)),
+        2 => (which(), dir(), name()).prop_map(|(w, d, n)| Op::Link(w, d, n)),
+        3 => (dir(), name()).prop_map(|(d, n)| Op::Unlink(d, n)),
+        2 => (dir(), name()).prop_map(|(d, n)| Op::Rmdir(d, n)),
+        6 => (dir(), name(), dir(), name(), flags).prop_map(|(a, b, c, e, f)| Op::Rename(a, b, c, e, f)),
+        12 => (which(), offset(), 1u32..20_000, any::<u8>()).prop_map(|(w, o, l, t)| Op::Write(w, o, l, t)),
+        4 => (which(), offset()).prop_map(|(w, o)| Op::Truncate(w, o)),
+        6 => allocate(),
+        4 => (which(), offset(), 0u32..30_000).prop_map(|(w, o, l)| Op::Read(w, o, l)),
+        2 => (which(), offset()).prop_map(|(w, o)| Op::Seek(w, o)),
+        4 => (which(), any::<u8>(), any::<u16>()).prop_map(|(w, n, l)| Op::SetAttribute(w, n, l)),
+        2 => (which(), any::<u8>()).prop_map(|(w, n)| Op::RemoveAttribute(w, n)),
+        2 => (which(), any::<u16>()).prop_map(|(w, p)| Op::Chmod(w, p)),
+        3 => (which(), any::<bool>()).prop_map(|(w, d)| Op::Fsync(w, d)),
+        1 => Just(Op::Sync),
+        1 => Just(Op::Tick),
+        2 => dir().prop_map(Op::List),
+        1 => Just(Op::Remount),
+    ]
+}
+
+fn lockstep(mib: u64, options: &Options, mount: &MountOptions) {
+    let deep = std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1");
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: if deep { 20_000 } else { 800 },
+        max_shrink_iters: 3000,
+        failure_persistence: Some(Box::new(FileFailurePersistence::Direct("proptest-regressions/lockstep.txt"))),
+        ..ProptestConfig::default()
+    });
+    let judge = |ops: Vec<Op>| {
+        let both = Lockstep::new(mib, options, mount.clone()).map_err(TestCaseError::fail)?;
+        both.run(&ops).map_err(TestCaseError::fail)
+    };
+    if let Err(e) = runner.run(&prop::collection::vec(op(), 1..150), judge) {
+        panic!("{e}");
+    }
+}
+
+#[test]
+fn a_plain_volume_answers_as_the_model() {
+    lockstep(64, &Options::default(), &MountOptions::default());
+}
+
+#[test]
+fn a_modern_volume_answers_as_the_model() {
+    lockstep(64, &Options::modern(), &MountOptions::default());
+}
+
+#[test]
+fn sections_of_two_segments_answer_as_the_model() {
+    lockstep(128, &Options { segs_per_sec: 2, ..Options::default() }, &MountOptions::default());
+}
+
+#[test]
+fn a_volume_without_inline_contents_answers_as_the_model() {
+    let mount = MountOptions { inline: false, dirty_limit: 16, ..MountOptions::default() };
+    lockstep(64, &Options::modern(), &mount);
+}
+
+/// Writes files at random until the volume is full, deletes them, mounts anew.
+fn fill_and_empty(options: &Options, mount: &MountOptions) {
+    let (dev, clock) = (Arc::new(Memory::new(64 * 256)), Arc::new(RealClock::default()));
+    mkfs::format(&*dev, &*clock, options).expect("a volume");
+    let mounted = || Volume::mount(dev.clone(), clock.clone(), mount.clone()).expect("mounts");
+    let mut volume = mounted();
+    let empty = volume.statfs().expect("statfs").blocks_free;
+    for round in 0..6 {
+        let (root, mut rng) = (volume.root(), Rng::new(round));
+        let node = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: Default::default() };
+        let inos: Vec<_> = (0..8u8)
+            .map(|n| volume.mknod(Caller::default(), root, &[b'a' + n], &node).expect("a file").attr.ino)
+            .collect();
+        let mut written = 0;
+        let full = loop {
+            let (ino, at) = (inos[rng.below(8) as usize], rng.below(1800) * 4096);
+            let data = vec![round as u8; 1 + rng.below(600_000) as usize];
+            match volume.write(ino, at, &data, WriteFlags::empty()) {
+                Ok(_) => written += 1,
+                Err(e) => break e,
+            }
+            assert!(written < 5000, "64 MiB never fill");
+            if written % 50 == 0 {
+                volume.sync().expect("sync");
+            }
+        };
+        assert_eq!(full, Error::NoSpace, "round {round}, after {written} writes");
+        volume.sync().expect("a full volume still syncs");
+        for (n, ino) in inos.into_iter().enumerate() {
+            volume.unlink(root, &[b'a' + n as u8]).expect("deleting always works");
+            volume.forget(ino, 1);
+        }
+        volume.unmount().expect("unmounts");
+        let report = fsck::check(&*dev, &fsck::Options::default()).expect("checks");
+        assert!(report.is_clean(), "round {round}: {:?}", report.findings);
+        volume = mounted();
+        let free = volume.statfs().expect("statfs").blocks_free;
+        assert!(free + 8 >= empty, "round {round}: {free} blocks free of {empty}");
+    }
+}
+
+#[test]
+fn a_volume_filled_and_emptied_again_and_again_stays_what_it_is() {
+    fill_and_empty(&Options::default(), &MountOptions::default());
+    fill_and_empty(&Options::modern(), &MountOptions::default());
+    fill_and_empty(&Options::default(), &MountOptions { inline: false, dirty_limit: 4, ..MountOptions::default() });
+}
