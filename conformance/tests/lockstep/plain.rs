@@ -63,7 +63,7 @@ impl Bytes {
     /// `fallocate`.
     pub fn allocate(&mut self, what: Allocate, offset: u64, len: u64) -> Result<()> {
         let (end, by) = (offset + len, len / BLOCK);
-        let aligned = offset % BLOCK == 0 && len % BLOCK == 0;
+        let aligned = offset.is_multiple_of(BLOCK) && len.is_multiple_of(BLOCK);
         match what {
             _ if len == 0 => return Err(Error::Invalid("no bytes")),
             Allocate::Reserve { keep_size: true } => {}

@@ -87,10 +87,10 @@ impl Volume {
             // Inside one block.
             return self.zero_part(inode, content, from / BLOCK, from % BLOCK, to % BLOCK);
         }
-        if from % BLOCK != 0 {
+        if !from.is_multiple_of(BLOCK) {
             self.zero_part(inode, content, from / BLOCK, from % BLOCK, BLOCK)?;
         }
-        if to % BLOCK != 0 {
+        if !to.is_multiple_of(BLOCK) {
             self.zero_part(inode, content, last, 0, to % BLOCK)?;
         }
         self.drop_pages(inode, content, first, last);
@@ -150,7 +150,7 @@ impl Volume {
 }
 
 fn aligned(offset: u64, len: u64) -> Result<()> {
-    if offset % BLOCK != 0 || len % BLOCK != 0 {
+    if !offset.is_multiple_of(BLOCK) || !len.is_multiple_of(BLOCK) {
         return Err(vfs::Error::Invalid("collapse and insert want multiples of 4096").into());
     }
     Ok(())

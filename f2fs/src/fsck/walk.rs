@@ -270,7 +270,7 @@ impl Walk<'_, '_> {
     /// Counts a block, written or reserved.
     pub(super) fn count_block(&mut self) {
         self.seen.counts.blocks += 1;
-        if self.seen.counts.blocks % 1024 == 0 {
+        if self.seen.counts.blocks.is_multiple_of(1024) {
             (self.options.progress)(self.seen.counts.blocks, self.img.cp.valid_blocks);
         }
     }

@@ -160,7 +160,7 @@ impl Volume {
         self.space.take_node(false)?;
         let nid = self.nat.reserve(Some(inode.ino)).inspect_err(|_| self.space.give_node(false))?;
         let mut bytes = Box::new([0; 4096]);
-        let cold = !inode.inode(|r| crate::inode::is_dir(r));
+        let cold = !inode.inode(crate::inode::is_dir);
         let f =
             Footer { nid, ino: inode.ino, cold, fsync: false, dentry: false, offset, cp_ver: 0, next: BlockAddr::NULL };
         node::set_footer(&mut bytes, &f);

@@ -292,7 +292,7 @@ impl SegmentTable {
     /// The segment after `seg`, if it is in the same section and free.
     pub fn next_in_section(&self, seg: SegNo) -> Option<SegNo> {
         let next = seg.0 + 1;
-        (next % self.per_section != 0 && self.free.has(next)).then_some(SegNo(next))
+        (!next.is_multiple_of(self.per_section) && self.free.has(next)).then_some(SegNo(next))
     }
     /// First segment of a free section after the one of `hint`, wrapping around.
     pub fn free_section_after(&self, hint: SegNo) -> Option<SegNo> {

@@ -141,8 +141,8 @@ fn unusable(
         return Ok(());
     }
     match fault {
-        NodeFault::FooterNid { addr, .. } | NodeFault::FooterIno { addr, .. } => {
-            if footer_is_at_fault(e, nid, owner, addr, fault)? {
+        NodeFault::FooterNid { addr, .. } | NodeFault::FooterIno { addr, .. }
+            if footer_is_at_fault(e, nid, owner, addr, fault)? => {
                 let mut block = e.img.block(addr)?;
                 let f = node::footer(&block);
                 node::set_footer(&mut block, &Footer { nid, ino: owner, ..f });
@@ -150,7 +150,6 @@ fn unusable(
                 session.actions.push(Action::NodeFound { nid, addr });
                 return Ok(());
             }
-        }
         // Its footer vouches for it: what else points there took a node for data.
         NodeFault::BlockTaken { addr } => {
             e.nodes.insert(nid, e.img.block(addr)?);
