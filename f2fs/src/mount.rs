@@ -36,9 +36,9 @@ pub enum MountError {
     #[error("not an F2FS volume ({first}; copy: {second})")]
     NotF2fs {
         /// What is wrong with the copy in block 0.
-        first: FormatError,
+        first: Box<FormatError>,
         /// What is wrong with the copy in block 1.
-        second: FormatError,
+        second: Box<FormatError>,
     },
     /// The device is smaller than the volume.
     #[error(
@@ -116,7 +116,7 @@ pub fn read_superblock(dev: &dyn BlockDevice) -> std::result::Result<SuperBlock,
     dev.read(Lba(0), &mut block, Cause::Superblock.tag())?;
     SuperBlock::check(&block).or_else(|first| {
         dev.read(Lba(1), &mut block, Cause::Superblock.tag())?;
-        SuperBlock::check(&block).map_err(|second| MountError::NotF2fs { first, second })
+        SuperBlock::check(&block).map_err(|second| MountError::NotF2fs { first: Box::new(first), second: Box::new(second) })
     })
 }
 

@@ -4,8 +4,9 @@ mod log_rig;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use device::clock::{Clock, RealClock};
 use joulefs_f2fs::mkfs::Options;
 use log_rig::*;
 use vfs::{FileSystem, WriteFlags};
@@ -42,7 +43,8 @@ fn readers_never_see_blocks_of_other_files_while_cleaning_moves_them() {
         .collect();
     vol.sync().unwrap();
     let stop = AtomicBool::new(false);
-    let end = Instant::now() + Duration::from_secs(4);
+    let clock = RealClock::default();
+    let end = clock.monotonic() + Duration::from_secs(4);
     std::thread::scope(|s| {
         for t in 0..3u64 {
             let (vol, files, stop) = (&vol, &files, &stop);
@@ -86,7 +88,7 @@ fn readers_never_see_blocks_of_other_files_while_cleaning_moves_them() {
                 vol.forget(f, 1);
             }
         });
-        while Instant::now() < end {
+        while clock.monotonic() < end {
             std::thread::sleep(Duration::from_millis(20));
         }
         stop.store(true, Relaxed);
