@@ -32,3 +32,14 @@ pub(crate) fn check_parts(op: &'static str, at: Lba, parts: &[&[u8]], size: u64)
     check_blocks(op, at, blocks, size)?;
     Ok(blocks)
 }
+
+/// Checks the two ranges of a remap.
+pub(crate) fn check_remap(from: Lba, to: Lba, blocks: u64, size: u64) -> Result<()> {
+    check_blocks("remap", from, blocks, size)?;
+    check_blocks("remap", to, blocks, size)?;
+    // Ranges that overlap have no meaning as an exchange.
+    if from.0.abs_diff(to.0) < blocks {
+        return Err(DeviceError::OutOfRange { op: "remap onto itself", at: to, blocks, size });
+    }
+    Ok(())
+}

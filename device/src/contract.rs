@@ -1,6 +1,7 @@
 //! The device contract.
 
-use crate::Result;
+use crate::model::Remap;
+use crate::{DeviceError, Result};
 
 /// Bytes in a block, the unit of every operation.
 pub const BLOCK: usize = 4096;
@@ -57,6 +58,12 @@ pub trait BlockDevice: Send + Sync + 'static {
     fn flush(&self, tag: Tag) -> Result<()>;
     /// Says that `blocks` blocks from `at` hold nothing of use.
     fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()>;
+    /// Changes which data lies where by changing the device's map (Ji HotStorage'16, section 6); volatile
+    /// until the next flush like a write, and whole or not at all. The two ranges must not overlap. Most
+    /// devices have no such command: [`DeviceError::Unsupported`].
+    fn remap(&self, _from: Lba, _to: Lba, _blocks: u64, _how: Remap, _tag: Tag) -> Result<()> {
+        Err(DeviceError::Unsupported { op: "remap" })
+    }
 }
 
 impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
@@ -80,5 +87,8 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     }
     fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()> {
         (**self).discard(at, blocks, tag)
+    }
+    fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> Result<()> {
+        (**self).remap(from, to, blocks, how, tag)
     }
 }

@@ -37,6 +37,12 @@ pub enum DeviceError {
         /// The operation's name.
         op: &'static str,
     },
+    /// The device has no such command.
+    #[error("{op} refused: the device has no such command")]
+    Unsupported {
+        /// The operation's name.
+        op: &'static str,
+    },
     /// The power is off: every operation after a simulated cut fails with this.
     #[error("{op} refused: power is cut")]
     PowerCut {

@@ -3,7 +3,8 @@
 //! [`BlockDevice`] is a contract about failure; backings ([`Memory`], [`FileDevice`], [`SparseImage`])
 //! keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`]) and the test device [`PowerCut`] add
 //! powers a plain device knows nothing of. [`open_image`] picks the backing for a file.
-//! Time and chance for everything above come from [`clock`] and [`rng`].
+//! A simulated device is a [`model`] of its inside under the same contract; what it costs is counted in
+//! [`energy`]. Time and chance for everything above come from [`clock`] and [`rng`].
 //!
 //! Left out on purpose: any meaning of a block's bytes, and any meaning of a [`Tag`].
 #![forbid(unsafe_code)]
@@ -13,11 +14,13 @@ mod claim;
 pub mod clock;
 mod contract;
 mod counting;
+pub mod energy;
 mod error;
 mod fault;
 mod file;
 mod loss;
 mod memory;
+pub mod model;
 mod open;
 mod overlay;
 mod power_cut;

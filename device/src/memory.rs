@@ -16,7 +16,8 @@ use parking_lot::RwLock;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
-use crate::bounds::{check, check_blocks, check_parts};
+use crate::bounds::{check, check_blocks, check_parts, check_remap};
+use crate::model::Remap;
 use crate::{BLOCK, BlockDevice, Lba, Result, Tag};
 
 /// Bytes in a chunk. Small enough that a lone 4 KiB write costs little, large enough that a
@@ -314,5 +315,23 @@ impl BlockDevice for Memory {
             }
         }
         Ok(())
+    }
+
+    fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> Result<()> {
+        check_remap(from, to, blocks, self.blocks)?;
+        let (mut a, mut b) = ([0; BLOCK], [0; BLOCK]);
+        for i in 0..blocks {
+            let (x, y) = (Lba(from.0 + i), Lba(to.0 + i));
+            self.read(x, &mut a, tag)?;
+            if how == Remap::Exchange {
+                self.read(y, &mut b, tag)?;
+                self.store(x, &b);
+            }
+            self.store(y, &a);
+        }
+        match how {
+            Remap::Exchange => Ok(()),
+            Remap::Move => self.discard(from, blocks, tag),
+        }
     }
 }

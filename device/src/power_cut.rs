@@ -107,11 +107,7 @@ impl PowerCut {
     }
 
     fn powered(&self, op: &'static str) -> Result<()> {
-        if self.is_cut() {
-            Err(DeviceError::PowerCut { op })
-        } else {
-            Ok(())
-        }
+        if self.is_cut() { Err(DeviceError::PowerCut { op }) } else { Ok(()) }
     }
 }
 
@@ -158,10 +154,7 @@ impl BlockDevice for PowerCut {
         self.powered("write")?;
         check_parts("write", at, parts, self.blocks())?;
         journal.writes += 1;
-        journal.since.push(Request::Write {
-            at,
-            data: parts.concat().into(),
-        });
+        journal.since.push(Request::Write { at, data: parts.concat().into() });
         if journal.cut_at.is_some_and(|n| journal.writes >= n) {
             self.off.store(true, Relaxed);
             return Err(DeviceError::PowerCut { op: "write" });

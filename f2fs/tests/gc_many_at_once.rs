@@ -44,7 +44,8 @@ fn readers_never_see_blocks_of_other_files_while_cleaning_moves_them() {
     vol.sync().unwrap();
     let stop = AtomicBool::new(false);
     let clock = RealClock::default();
-    let end = clock.monotonic() + Duration::from_secs(4);
+    // As much cleaning as matters, however slow or busy the machine; far too long is a failure.
+    let end = clock.monotonic() + Duration::from_secs(120);
     std::thread::scope(|s| {
         for t in 0..3u64 {
             let (vol, files, stop) = (&vol, &files, &stop);
@@ -88,12 +89,16 @@ fn readers_never_see_blocks_of_other_files_while_cleaning_moves_them() {
                 vol.forget(f, 1);
             }
         });
-        while clock.monotonic() < end {
+        while clock.monotonic() < end && vol.counters.foreground_gc.load(Relaxed) < 5 {
             std::thread::sleep(Duration::from_millis(20));
         }
         stop.store(true, Relaxed);
     });
-    assert!(vol.counters.foreground_gc.load(Relaxed) > 0, "nothing was cleaned");
+    assert!(
+        vol.counters.foreground_gc.load(Relaxed) >= 5,
+        "cleaned {} times",
+        vol.counters.foreground_gc.load(Relaxed)
+    );
     vol.unmount().unwrap();
     assert_clean(&*dev, "after unmount");
     assert_tools_clean(&dev);

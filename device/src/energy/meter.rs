@@ -1,0 +1,90 @@
+//! The only place where joules are counted.
+
+use parking_lot::Mutex;
+
+use super::ledger::{Ledger, Operation};
+use super::profile::Host;
+use super::units::{Energy, Nanos, Part, Power};
+use crate::{BLOCK, Tag};
+
+/// The cost of one operation while it is being put together.
+#[derive(Debug, Default)]
+pub struct Bill {
+    amounts: Vec<(Part, Energy)>,
+}
+
+impl Bill {
+    /// Adds an amount.
+    pub fn add(&mut self, part: Part, energy: Energy) {
+        match self.amounts.iter_mut().find(|(p, _)| *p == part) {
+            Some((_, e)) => *e += energy,
+            None => self.amounts.push((part, energy)),
+        }
+    }
+    /// Adds a power over a time.
+    pub fn add_power(&mut self, part: Part, power: Power, time: Nanos) {
+        self.add(part, power.over(time));
+    }
+    /// Its sum.
+    pub fn total(&self) -> Energy {
+        self.amounts.iter().map(|(_, e)| *e).sum()
+    }
+    /// What it holds, each part once.
+    pub fn amounts(&self) -> &[(Part, Energy)] {
+        &self.amounts
+    }
+    /// Empties it for the next operation.
+    pub fn clear(&mut self) {
+        self.amounts.clear();
+    }
+}
+
+/// Adds host and board to what the device spends, and writes it down.
+///
+/// May be shared: the file system announces work to the meter its device books on.
+#[derive(Debug)]
+pub struct Meter {
+    host: Host,
+    ledger: Mutex<Ledger>,
+}
+
+impl Meter {
+    /// A meter with nothing on it and the host's prices.
+    pub fn new(host: Host) -> Self {
+        Meter { host, ledger: Mutex::default() }
+    }
+
+    /// Books a request: the device's `bill`, and the host's share for `blocks` blocks and a wait of `took`.
+    pub fn request(&self, operation: Operation, tag: Tag, blocks: u64, took: Nanos, bill: &mut Bill) {
+        let (h, bytes) = (&self.host, blocks.saturating_mul(BLOCK as u64));
+        bill.add(Part::CpuRequest, h.cpu_request);
+        if bytes > 0 && matches!(operation, Operation::Read | Operation::Write) {
+            bill.add(Part::CpuBytes, h.cpu_byte.of(bytes));
+            bill.add(Part::Dram, h.dram_byte.of(bytes));
+        }
+        self.time(operation, tag, took, bill);
+    }
+
+    /// Books time that passed: the device's `bill` for it, and the board's.
+    pub fn time(&self, operation: Operation, tag: Tag, took: Nanos, bill: &mut Bill) {
+        let board = if operation == Operation::Idle { self.host.board_idle } else { self.host.board };
+        bill.add_power(Part::Board, board, took);
+        self.ledger.lock().book(operation, tag, &bill.amounts);
+    }
+
+    /// Books computation that keeps the processor busy for `busy`: compressing a page, looking for a victim.
+    pub fn work(&self, tag: Tag, busy: Nanos) {
+        let amounts = [(Part::CpuWork, self.host.cpu_busy.over(busy)), (Part::Board, self.host.board.over(busy))];
+        self.ledger.lock().book(Operation::Work, tag, &amounts);
+    }
+
+    /// What is on it now.
+    pub fn ledger(&self) -> Ledger {
+        self.ledger.lock().clone()
+    }
+
+    /// The host's prices.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+}

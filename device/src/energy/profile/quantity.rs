@@ -1,0 +1,154 @@
+//! Numbers that say where they come from.
+
+use serde::{Deserialize, Serialize};
+
+use crate::energy::units::{Energy, Nanos, Power};
+
+/// How far a number can be trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// Measured, in the source named.
+    Measured,
+    /// A vendor's statement or data sheet.
+    Vendor,
+    /// The default of a simulator.
+    Simulator,
+    /// Computed from measured or vendor's numbers.
+    Derived,
+    /// Fitted to measured rows.
+    Fitted,
+    /// Chosen here, since no source gives it.
+    Assumed,
+}
+
+/// Energy for each byte, in femtojoules, so that prices of a few hundred picojoules keep four digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PerByte(pub u64);
+
+impl PerByte {
+    /// The price of so many bytes; the part of a picojoule is dropped.
+    pub fn of(self, bytes: u64) -> Energy {
+        Energy(u64::try_from(u128::from(self.0) * u128::from(bytes) / 1000).unwrap_or(u64::MAX))
+    }
+}
+
+/// Time for each byte, in femtoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct TimePerByte(pub u64);
+
+impl TimePerByte {
+    /// The time of so many bytes; the part of a nanosecond is dropped.
+    pub fn of(self, bytes: u64) -> Nanos {
+        Nanos(u64::try_from(u128::from(self.0) * u128::from(bytes) / 1_000_000).unwrap_or(u64::MAX))
+    }
+}
+
+/// A kind of number a profile may hold, and the units it may be written in.
+pub trait Unit: Sized + Copy {
+    /// Units and what one of each is in the type's own smallest unit.
+    const UNITS: &'static [(&'static str, f64)];
+    /// From the smallest unit.
+    fn from_smallest(n: f64) -> Self;
+    /// In the smallest unit.
+    fn smallest(self) -> f64;
+}
+
+macro_rules! unit {
+    ($t:ty, $int:ty, $($name:literal = $factor:expr),* $(,)?) => {
+        impl Unit for $t {
+            const UNITS: &'static [(&'static str, f64)] = &[$(($name, $factor)),*];
+            fn from_smallest(n: f64) -> Self {
+                Self(n.round() as $int)
+            }
+            fn smallest(self) -> f64 {
+                self.0 as f64
+            }
+        }
+    };
+}
+
+const MIB: f64 = 1_048_576.0;
+unit!(Energy, u64, "pJ" = 1.0, "nJ" = 1e3, "uJ" = 1e6, "mJ" = 1e9, "J" = 1e12);
+unit!(Power, u64, "uW" = 1.0, "mW" = 1e3, "W" = 1e6);
+unit!(Nanos, u64, "ns" = 1.0, "us" = 1e3, "ms" = 1e6, "s" = 1e9);
+unit!(PerByte, u64, "fJ/B" = 1.0, "pJ/B" = 1e3, "uJ/KB" = 1e9 / 1024.0, "mJ/MB" = 1e12 / MIB);
+unit!(TimePerByte, u64, "fs/B" = 1.0, "ns/B" = 1e6, "ms/MB" = 1e12 / MIB);
+
+impl Unit for u64 {
+    const UNITS: &'static [(&'static str, f64)] =
+        &[("", 1.0), ("B", 1.0), ("KiB", 1024.0), ("MiB", MIB), ("GiB", 1024.0 * MIB), ("rpm", 1.0)];
+    fn from_smallest(n: f64) -> Self {
+        n.round() as u64
+    }
+    fn smallest(self) -> f64 {
+        self as f64
+    }
+}
+
+impl Unit for f64 {
+    const UNITS: &'static [(&'static str, f64)] = &[("", 1.0), ("%", 0.01)];
+    fn from_smallest(n: f64) -> Self {
+        n
+    }
+    fn smallest(self) -> f64 {
+        self
+    }
+}
+
+/// As it stands in a file: `{ value = 24.3, unit = "uJ", confidence = "fitted", source = "..." }`.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    value: f64,
+    #[serde(default)]
+    unit: String,
+    confidence: Confidence,
+    source: String,
+}
+
+/// A number with its unit, source and confidence.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written", bound = "")]
+pub struct Quantity<T: Unit> {
+    /// The number.
+    pub value: T,
+    /// The unit it was written in.
+    pub unit: String,
+    /// How far it can be trusted.
+    pub confidence: Confidence,
+    /// Where it comes from.
+    pub source: String,
+}
+
+impl<T: Unit> Quantity<T> {
+    /// The number in the unit it was written in.
+    pub fn as_written(&self) -> f64 {
+        let factor = T::UNITS.iter().find(|(n, _)| *n == self.unit).map_or(1.0, |(_, f)| *f);
+        self.value.smallest() / factor
+    }
+}
+
+impl<T: Unit> TryFrom<Written> for Quantity<T> {
+    type Error = String;
+    fn try_from(w: Written) -> Result<Self, String> {
+        let Some((_, factor)) = T::UNITS.iter().find(|(n, _)| *n == w.unit) else {
+            let known: Vec<_> = T::UNITS.iter().map(|(n, _)| format!("{n:?}")).collect();
+            return Err(format!("unit {:?} is none of {}", w.unit, known.join(", ")));
+        };
+        let smallest = w.value * factor;
+        if !(0.0..1.8e19).contains(&smallest) {
+            return Err(format!("{} {} is negative, too large or no number", w.value, w.unit));
+        }
+        if w.source.trim().is_empty() {
+            return Err("source is empty: every number says where it comes from".into());
+        }
+        Ok(Quantity { value: T::from_smallest(smallest), unit: w.unit, confidence: w.confidence, source: w.source })
+    }
+}
+
+impl<T: Unit> From<Quantity<T>> for Written {
+    fn from(q: Quantity<T>) -> Written {
+        Written { value: q.as_written(), unit: q.unit, confidence: q.confidence, source: q.source }
+    }
+}

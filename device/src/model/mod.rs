@@ -1,0 +1,82 @@
+//! What does a request do inside a device, how long does it take and what does the device spend?
+//!
+//! A [`Model`] knows neither contents nor clocks: it is told when a request arrives and says when it is
+//! done. [`Simulated`] puts one under the [`BlockDevice`](crate::BlockDevice) contract, with contents, a
+//! meter and a clock.
+
+mod simulated;
+
+pub use simulated::{Pace, Simulated};
+
+use serde::Serialize;
+
+use crate::energy::{Bill, Nanos};
+use crate::{Lba, Tag};
+
+/// What is asked of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// Read so many blocks.
+    Read {
+        /// The first.
+        at: Lba,
+        /// How many.
+        blocks: u64,
+    },
+    /// Write so many blocks.
+    Write {
+        /// The first.
+        at: Lba,
+        /// How many.
+        blocks: u64,
+    },
+    /// Make everything written durable.
+    Flush,
+    /// Forget so many blocks.
+    Discard {
+        /// The first.
+        at: Lba,
+        /// How many.
+        blocks: u64,
+    },
+    /// Change which data lies where, without moving it.
+    Remap {
+        /// One place.
+        from: Lba,
+        /// The other; the two do not overlap.
+        to: Lba,
+        /// How many blocks.
+        blocks: u64,
+        /// What becomes of the two.
+        how: Remap,
+    },
+}
+
+/// What a remap does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Remap {
+    /// The two ranges change places.
+    Exchange,
+    /// The data at the first is afterwards at the second, whose own is gone; the first is discarded.
+    Move,
+}
+
+/// The inside of a device. Not shared: who shares one locks it.
+///
+/// Requests are within the device and arrive in order of time; a later one may be done earlier. A model
+/// is deterministic: the same requests at the same times give the same answers and bills.
+pub trait Model: Send {
+    /// Size in blocks.
+    fn blocks(&self) -> u64;
+    /// Serves a request that arrives at `now` and says when it is done. What the device spends between
+    /// the request before and the end of this one and is caused by it, goes on `bill`.
+    fn serve(&mut self, now: Nanos, ask: Ask, tag: Tag, bill: &mut Bill) -> Nanos;
+    /// Time has come to `now` and nothing was asked: puts what waiting cost since the last call on `bill`.
+    fn wait(&mut self, now: Nanos, bill: &mut Bill);
+    /// The power is cut at `now` and comes back: what was not durable is gone. Returns the blocks whose
+    /// last write is lost, in order.
+    fn cut(&mut self, now: Nanos) -> Vec<Lba>;
+    /// What happened inside so far, by name, in a fixed order.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+}

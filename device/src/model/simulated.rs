@@ -1,0 +1,162 @@
+//! A model with contents, a meter and a clock: a device like any other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::{Ask, Model, Remap};
+use crate::bounds::check_remap;
+use crate::clock::{Clock, RealClock, VirtualClock};
+use crate::energy::{Bill, Ledger, Meter, Nanos, Operation};
+use crate::{BLOCK, BlockDevice, Lba, Result, Tag};
+
+/// How a simulated device's time passes.
+#[derive(Debug, Clone)]
+pub enum Pace {
+    /// A request moves the clock to its end.
+    Virtual(Arc<VirtualClock>),
+    /// A request takes as long as the device it stands for would take.
+    Paced(Arc<RealClock>),
+    /// Requests arrive when they arrive and are answered at once; the device's time runs by the host's
+    /// clock, or ahead of it while requests pile up.
+    Unpaced(Arc<RealClock>),
+}
+
+impl Pace {
+    fn now(&self) -> Nanos {
+        Nanos::of(match self {
+            Pace::Virtual(c) => c.monotonic(),
+            Pace::Paced(c) | Pace::Unpaced(c) => c.monotonic(),
+        })
+    }
+}
+
+struct State {
+    model: Box<dyn Model>,
+    bill: Bill,
+    /// The moment up to which everything is on the meter.
+    booked: Nanos,
+}
+
+/// A simulated device.
+///
+/// One request is served at a time, in the order of arrival at its lock. Contents are kept by `contents`
+/// and are there as soon as the call returns; [`PowerCut`](crate::PowerCut) adds loss.
+pub struct Simulated<D> {
+    contents: D,
+    state: Mutex<State>,
+    meter: Arc<Meter>,
+    pace: Pace,
+}
+
+impl<D: BlockDevice> Simulated<D> {
+    /// A device of `contents`' size; the model must not be smaller.
+    ///
+    /// # Panics
+    /// If the model is smaller than the contents.
+    pub fn new(contents: D, model: Box<dyn Model>, meter: Arc<Meter>, pace: Pace) -> Self {
+        assert!(model.blocks() >= contents.blocks(), "a model smaller than its contents");
+        let booked = pace.now();
+        Simulated { contents, state: Mutex::new(State { model, bill: Bill::default(), booked }), meter, pace }
+    }
+
+    /// The meter it books on.
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.meter
+    }
+
+    /// The contents.
+    pub fn contents(&self) -> &D {
+        &self.contents
+    }
+
+    /// The model's counters.
+    pub fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.state.lock().model.counters()
+    }
+
+    /// Everything spent up to now, waiting included.
+    pub fn ledger(&self) -> Ledger {
+        let state = &mut *self.state.lock();
+        self.wait(state, self.pace.now());
+        self.meter.ledger()
+    }
+
+    /// Books the time from the last booking to `now`.
+    fn wait(&self, state: &mut State, now: Nanos) {
+        let idle = now.since(state.booked);
+        if idle == Nanos(0) {
+            return;
+        }
+        state.bill.clear();
+        state.model.wait(now, &mut state.bill);
+        self.meter.time(Operation::Idle, Tag::default(), idle, &mut state.bill);
+        state.booked = now;
+    }
+
+    fn ask(&self, operation: Operation, ask: Ask, blocks: u64, tag: Tag) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        // While requests pile up the device's time runs ahead of the host's.
+        let now = self.pace.now().max(state.booked);
+        self.wait(state, now);
+        state.bill.clear();
+        let done = state.model.serve(now, ask, tag, &mut state.bill).max(now);
+        self.meter.request(operation, tag, blocks, done.since(now), &mut state.bill);
+        state.booked = done;
+        match &self.pace {
+            Pace::Virtual(c) => c.advance(done.since(now).duration()),
+            Pace::Unpaced(_) => {}
+            Pace::Paced(c) => {
+                drop(guard);
+                let left = done.duration().saturating_sub(c.monotonic());
+                if left > Duration::ZERO {
+                    std::thread::sleep(left);
+                }
+            }
+        }
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Simulated<D> {
+    fn blocks(&self) -> u64 {
+        self.contents.blocks()
+    }
+    fn read_only(&self) -> bool {
+        self.contents.read_only()
+    }
+    fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> Result<()> {
+        self.contents.read(at, buf, tag)?;
+        let blocks = (buf.len() / BLOCK) as u64;
+        self.ask(Operation::Read, Ask::Read { at, blocks }, blocks, tag);
+        Ok(())
+    }
+    fn write(&self, at: Lba, data: &[u8], tag: Tag) -> Result<()> {
+        self.contents.write(at, data, tag)?;
+        let blocks = (data.len() / BLOCK) as u64;
+        self.ask(Operation::Write, Ask::Write { at, blocks }, blocks, tag);
+        Ok(())
+    }
+    fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> Result<()> {
+        self.contents.write_gather(at, parts, tag)?;
+        let blocks = parts.iter().map(|p| (p.len() / BLOCK) as u64).sum();
+        self.ask(Operation::Write, Ask::Write { at, blocks }, blocks, tag);
+        Ok(())
+    }
+    fn flush(&self, tag: Tag) -> Result<()> {
+        self.ask(Operation::Flush, Ask::Flush, 0, tag);
+        self.contents.flush(tag)
+    }
+    fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()> {
+        self.contents.discard(at, blocks, tag)?;
+        self.ask(Operation::Discard, Ask::Discard { at, blocks }, blocks, tag);
+        Ok(())
+    }
+    fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> Result<()> {
+        check_remap(from, to, blocks, self.blocks())?;
+        self.contents.remap(from, to, blocks, how, tag)?;
+        self.ask(Operation::Remap, Ask::Remap { from, to, blocks, how }, blocks, tag);
+        Ok(())
+    }
+}
