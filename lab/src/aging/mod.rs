@@ -1,0 +1,1 @@
+//! How does a volume get the state a measurement wants it in?
