@@ -1,8 +1,8 @@
 //! What does a block operation do, and what may a power cut leave of it?
 //!
-//! [`BlockDevice`] is a contract about failure; backings ([`Memory`], [`FileDevice`], [`SparseImage`])
-//! keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`]) and the test device [`PowerCut`] add
-//! powers a plain device knows nothing of. [`open_image`] picks the backing for a file.
+//! [`BlockDevice`] is a contract about failure; backings ([`Memory`], [`Fingerprint`], [`FileDevice`],
+//! [`SparseImage`]) keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`]) and the test device
+//! [`PowerCut`] add powers a plain device knows nothing of. [`open_image`] picks the backing for a file.
 //! A simulated device is a [`model`] of its inside under the same contract; what it costs is counted in
 //! [`energy`]. Time and chance for everything above come from [`clock`] and [`rng`].
 //!
@@ -18,6 +18,7 @@ pub mod energy;
 mod error;
 mod fault;
 mod file;
+mod fingerprint;
 mod loss;
 mod memory;
 pub mod model;
@@ -35,6 +36,7 @@ pub use counting::{CountSnapshot, Counting, Counts};
 pub use error::{DeviceError, Result};
 pub use fault::{Fault, Faulty, Op};
 pub use file::{Access, FileDevice};
+pub use fingerprint::{Fingerprint, Held, Origin, generate};
 pub use loss::{Loss, SECTOR, UnknownLoss};
 pub use memory::Memory;
 pub use open::open_image;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use device::{BLOCK, BlockDevice, Counting, DeviceError, Faulty, FileDevice, Lba, Memory, Overlay, PowerCut, Tag};
+use device::{
+    BLOCK, BlockDevice, Counting, DeviceError, Faulty, FileDevice, Fingerprint, Lba, Memory, Overlay, PowerCut, Tag,
+};
 use proptest::prelude::*;
 
 /// More than one memory chunk and not a multiple of it.
@@ -144,6 +146,11 @@ proptest! {
     }
 
     #[test]
+    fn a_fingerprint_device_keeps_the_contract(steps in steps()) {
+        keeps_the_contract(&Fingerprint::new(BLOCKS), &steps)?;
+    }
+
+    #[test]
     fn a_file_keeps_the_contract(steps in steps()) {
         let dir = tempfile::tempdir().unwrap();
         // Half a block more than whole ones.
@@ -195,6 +202,7 @@ fn a_buffer_that_is_not_whole_blocks_is_refused_and_changes_nothing() {
         assert!(matches!(device.read(Lba(u64::MAX), &mut now, TAG), Err(DeviceError::OutOfRange { .. })));
     }
     check(&Memory::new(BLOCKS));
+    check(&Fingerprint::new(BLOCKS));
     check(&Counting::new(Memory::new(BLOCKS)));
     check(&Overlay::new(Memory::new(BLOCKS)));
     check(&Faulty::new(Memory::new(BLOCKS)));
@@ -227,6 +235,7 @@ fn a_block_is_never_seen_half_written() {
         });
     }
     check(&Memory::new(BLOCKS));
+    check(&Fingerprint::new(BLOCKS));
     check(&Overlay::new(Memory::new(BLOCKS)));
     let dir = tempfile::tempdir().unwrap();
     check(&FileDevice::create(dir.path().join("image"), BLOCKS * 4096).unwrap());

@@ -1,0 +1,136 @@
+//! Which contents can be told by a few bytes?
+//!
+//! A generated block is a function of a seed and an index. Its layout, integers little-endian:
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 0..4 | `JfG1` |
+//! | 4..8 | index |
+//! | 8..16 | seed |
+//! | 16..4096 | words 2 to 511 of the stream |
+//!
+//! The stream is eight xorshift64 generators (Marsaglia, 2003; shifts 13, 7, 17) in turn: word `8 r + j`
+//! is the state of generator `j` after `r + 1` steps. Generator `j` starts from the splitmix64 output
+//! function of `seed + G * (8 * index + j + 1)` with its lowest bit set, `G` being `0x9e3779b97f4a7c15`;
+//! sums and products modulo 2^64. To a compressor it is noise.
+
+use crate::BLOCK;
+
+const MAGIC: [u8; 4] = *b"JfG1";
+/// Bytes that tell where a block comes from.
+const HEAD: usize = 16;
+/// Generators side by side.
+const LANES: usize = 8;
+/// 2^64 over the golden ratio.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What a generated block is a function of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// Chosen by whoever generates: one for each version of each file, say.
+    pub seed: u64,
+    /// Which block of the seed's sequence; block of a file, say.
+    pub index: u32,
+}
+
+/// The output function of splitmix64 (Steele, Lea and Flood, OOPSLA'14).
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+impl Origin {
+    /// The origin `blocks` blocks later in the same sequence.
+    pub fn later(self, blocks: u32) -> Self {
+        Origin { seed: self.seed, index: self.index.wrapping_add(blocks) }
+    }
+
+    /// The block.
+    pub fn block(self) -> [u8; BLOCK] {
+        let first = GOLDEN.wrapping_mul(u64::from(self.index) * LANES as u64);
+        let mut lanes: [u64; LANES] = std::array::from_fn(|j| {
+            let step = first.wrapping_add(GOLDEN.wrapping_mul(j as u64 + 1));
+            mix(self.seed.wrapping_add(step)) | 1
+        });
+        let mut block = [0; BLOCK];
+        for row in block.as_chunks_mut::<{ LANES * 8 }>().0 {
+            for x in &mut lanes {
+                *x ^= *x << 13;
+                *x ^= *x >> 7;
+                *x ^= *x << 17;
+            }
+            for (word, x) in row.as_chunks_mut::<8>().0.iter_mut().zip(lanes) {
+                *word = x.to_le_bytes();
+            }
+        }
+        block[..4].copy_from_slice(&MAGIC);
+        block[4..8].copy_from_slice(&self.index.to_le_bytes());
+        block[8..HEAD].copy_from_slice(&self.seed.to_le_bytes());
+        block
+    }
+
+    /// The origin of a block, if it is a generated one to its last byte.
+    pub fn of(block: &[u8; BLOCK]) -> Option<Self> {
+        let (head, _) = block.split_first_chunk::<HEAD>()?;
+        if head[..4] != MAGIC {
+            return None;
+        }
+        let head = u128::from_le_bytes(*head);
+        let origin = Origin { seed: (head >> 64) as u64, index: (head >> 32) as u32 };
+        (origin.block() == *block).then_some(origin)
+    }
+}
+
+/// Fills `bytes`, block after block, with the sequence of `seed` from block `first` on. A part of a block
+/// at the end gets the beginning of that block.
+pub fn generate(seed: u64, first: u32, bytes: &mut [u8]) {
+    let start = Origin { seed, index: first };
+    for (n, part) in bytes.chunks_mut(BLOCK).enumerate() {
+        part.copy_from_slice(&start.later(n as u32).block()[..part.len()]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_generated_block_is_what_its_description_says() {
+        let origin = Origin { seed: 7, index: 3 };
+        let block = origin.block();
+        assert_eq!(&block[..16], b"JfG1\x03\0\0\0\x07\0\0\0\0\0\0\0");
+        // Word 8 * 5 + 2, by the description.
+        let mut x = mix(7u64.wrapping_add(GOLDEN.wrapping_mul(8 * 3 + 2 + 1))) | 1;
+        for _ in 0..6 {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+        }
+        assert_eq!(block[8 * 42..8 * 43], x.to_le_bytes());
+        // splitmix64's first number from state 0, as published.
+        assert_eq!(mix(GOLDEN), 0xe220_a839_7b1d_cdaf);
+    }
+
+    #[test]
+    fn a_generated_block_is_known_again_and_one_with_a_changed_bit_is_not() {
+        for origin in [Origin { seed: 0, index: 0 }, Origin { seed: u64::MAX, index: u32::MAX }] {
+            let block = origin.block();
+            assert_eq!(Origin::of(&block), Some(origin));
+            for bit in [0, 4 * 8, 8 * 8 + 1, 16 * 8, 2048 * 8, 4095 * 8 + 7] {
+                let mut changed = block;
+                changed[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(Origin::of(&changed), None, "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn sequences_continue_across_calls_and_end_anywhere() {
+        let mut whole = vec![0; 3 * BLOCK];
+        generate(9, 5, &mut whole);
+        let mut rest = vec![0; BLOCK + 100];
+        generate(9, 6, &mut rest);
+        assert_eq!(rest, whole[BLOCK..2 * BLOCK + 100]);
+    }
+}
