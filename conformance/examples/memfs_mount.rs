@@ -36,7 +36,7 @@ fn serve() -> Result<(), Box<dyn std::error::Error>> {
         match argument.split_once('=').ok_or(USAGE)? {
             ("bytes", n) => bytes = n.parse()?,
             ("threads", n) => options.threads = n.parse()?,
-            ("writeback", yes) => options.writeback = yes != "no",
+            ("writeback", "no") => options.caching = fuse::Caching::Through,
             _ => return Err(USAGE.into()),
         }
     }

@@ -9,7 +9,7 @@
 //! `FUSE_NO_OPENDIR_SUPPORT`): it then sends neither `OPEN` nor `RELEASE`, which saves two requests
 //! for each use of a file. A file that is unlinked while open stays alive all the same, because the
 //! kernel keeps its inode, and with it a `vfs` reference, until the last handle is closed. `O_TRUNC`
-//! arrives as a truncation.
+//! arrives as a truncation. Files that are live are opened, and told of `O_TRUNC` there.
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -29,7 +29,7 @@ use vfs::{Error, FileKind, NewNode, RenameFlags, Seek, SetAttr, WriteFlags, Xatt
 use crate::attr::{bare, from_system, set_time, unpack};
 use crate::notices::SeekJob;
 use crate::operations::{
-    Adapter, TTL, allocate, answer_seek, caller, failed, new_node, perm, reply_empty, reply_xattr,
+    Adapter, allocate, answer_seek, caller, failed, new_node, perm, reply_empty, reply_xattr,
 };
 use crate::{acl, capability, features, listing};
 
@@ -41,7 +41,7 @@ thread_local! {
 
 impl fuser::Filesystem for Adapter {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        self.agreed = features::negotiate(config, self.writeback);
+        self.agreed = features::negotiate(config, self.caching);
         Ok(())
     }
 
@@ -49,7 +49,7 @@ impl fuser::Filesystem for Adapter {
         let parent = self.ino(parent);
         match self.fs.lookup(parent, name.as_bytes()) {
             // Number 0 tells the kernel to remember that there is no such name.
-            Err(Error::NotFound) => reply.entry(&TTL, &bare(INodeNo(0), FileKind::Regular, 0), Generation(0)),
+            Err(Error::NotFound) => reply.entry(&self.ttl, &bare(INodeNo(0), FileKind::Regular, 0), Generation(0)),
             result => self.reply_entry("lookup", parent, result, reply),
         }
     }
@@ -69,7 +69,7 @@ impl fuser::Filesystem for Adapter {
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let ino = self.ino(ino);
         match self.fs.getattr(ino) {
-            Ok(attr) => reply.attr(&TTL, &self.numbers.attr(&attr)),
+            Ok(attr) => reply.attr(&self.ttl, &self.numbers.attr(&attr)),
             Err(error) => reply.error(failed("getattr", ino, &error)),
         }
     }
@@ -106,7 +106,7 @@ impl fuser::Filesystem for Adapter {
         };
         let result = self.truncating_or_owning(req, ino, &mut set).and_then(|()| self.fs.setattr(ino, &set));
         match result {
-            Ok(attr) => reply.attr(&TTL, &self.numbers.attr(&attr)),
+            Ok(attr) => reply.attr(&self.ttl, &self.numbers.attr(&attr)),
             Err(error) => reply.error(failed("setattr", ino, &error)),
         }
     }
@@ -193,23 +193,24 @@ impl fuser::Filesystem for Adapter {
         });
         match made {
             Ok(entry) => reply.created(
-                &TTL,
+                &self.ttl,
                 &self.numbers.attr(&entry.attr),
                 Generation(u64::from(entry.attr.generation)),
                 FileHandle(0),
-                FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
+                self.caching.of_open(),
             ),
             Err(error) => reply.error(failed("create", parent, &error)),
         }
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         if self.agreed.no_open {
             return reply.error(Errno::ENOSYS);
         }
         let ino = self.ino(ino);
-        match self.fs.open(ino, false) {
-            Ok(()) => reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH),
+        let truncate = self.agreed.truncating_open && flags.0 & libc::O_TRUNC != 0;
+        match self.fs.open(ino, truncate) {
+            Ok(()) => reply.opened(FileHandle(0), self.caching.of_open()),
             Err(error) => reply.error(failed("open", ino, &error)),
         }
     }
@@ -313,7 +314,7 @@ impl fuser::Filesystem for Adapter {
 
     fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let ino = self.ino(ino);
-        let result = listing::with_attributes(&*self.fs, self.numbers, &self.ungranted, ino, offset, TTL, &mut reply);
+        let result = listing::with_attributes(&*self.fs, self.numbers, &self.ungranted, ino, offset, self.ttl, &mut reply);
         match result {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(failed("readdir", ino, &error)),

@@ -1,6 +1,6 @@
 //! Which features of the protocol are asked for?
 
-use fuser::{InitFlags, KernelConfig};
+use fuser::{FopenFlags, InitFlags, KernelConfig};
 
 /// Largest write request. The kernel's own limit is 256 pages (`fs.fuse.max_pages_limit`).
 const MAX_WRITE: u32 = 1 << 20;
@@ -27,6 +27,32 @@ const WANTED: [InitFlags; 15] = [
     InitFlags::FUSE_SPLICE_MOVE,
 ];
 
+/// What the kernel may keep of files' contents and attributes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Caching {
+    /// Contents are read and written through its cache; writes arrive at once.
+    Through,
+    /// It may also collect writes, and owns the times of regular files. Much faster for small writes;
+    /// the file system sees them late and merged.
+    #[default]
+    Writeback,
+    /// Nothing: files change without its doing. Every read, write and question about attributes arrives
+    /// as it was asked.
+    Live,
+}
+
+impl Caching {
+    /// What an opened file is allowed.
+    pub(crate) fn of_open(self) -> FopenFlags {
+        match self {
+            Caching::Through | Caching::Writeback => FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH,
+            Caching::Live => {
+                FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES | FopenFlags::FOPEN_NOFLUSH
+            }
+        }
+    }
+}
+
 /// What the kernel agreed to, as far as answers depend on it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Agreed {
@@ -34,10 +60,12 @@ pub(crate) struct Agreed {
     pub(crate) no_open: bool,
     /// The same for `OPENDIR`.
     pub(crate) no_opendir: bool,
+    /// `O_TRUNC` comes with the `OPEN`, not as a truncation before it.
+    pub(crate) truncating_open: bool,
 }
 
 /// Asks for everything useful that the kernel offers.
-pub(crate) fn negotiate(config: &mut KernelConfig, writeback: bool) -> Agreed {
+pub(crate) fn negotiate(config: &mut KernelConfig, caching: Caching) -> Agreed {
     let offered = config.capabilities();
     let mut want = |flag: InitFlags| {
         // Only refused if it is not offered.
@@ -46,11 +74,19 @@ pub(crate) fn negotiate(config: &mut KernelConfig, writeback: bool) -> Agreed {
     for flag in WANTED {
         want(flag);
     }
-    if writeback {
+    if caching == Caching::Writeback {
         want(InitFlags::FUSE_WRITEBACK_CACHE);
     }
-    let agreed =
-        Agreed { no_open: want(InitFlags::FUSE_NO_OPEN_SUPPORT), no_opendir: want(InitFlags::FUSE_NO_OPENDIR_SUPPORT) };
+    let agreed = if caching == Caching::Live {
+        want(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
+        Agreed { truncating_open: want(InitFlags::FUSE_ATOMIC_O_TRUNC), ..Agreed::default() }
+    } else {
+        Agreed {
+            no_open: want(InitFlags::FUSE_NO_OPEN_SUPPORT),
+            no_opendir: want(InitFlags::FUSE_NO_OPENDIR_SUPPORT),
+            truncating_open: false,
+        }
+    };
     // Both only fail for values out of range; fuser's limits are 16 MiB and not zero.
     let _ = config.set_max_write(MAX_WRITE);
     let _ = config.set_max_background(MAX_BACKGROUND);

@@ -2,7 +2,7 @@
 //!
 //! [`mount`](fn@mount) serves any file system through `/dev/fuse`: `adapter` turns FUSE requests into
 //! `vfs` calls, [`errno`] is the only table from errors to error numbers, [`mount`](mod@mount) holds a
-//! mount from its beginning to its last checkpoint, [`unmount`] ends one from outside, [`daemon`] puts
+//! mount from its beginning to its last checkpoint, [`gauge`] shows a metered device as a file, [`unmount`] ends one from outside, [`daemon`] puts
 //! one in the background.
 //!
 //! # What a FUSE mount cannot do
@@ -26,6 +26,7 @@ mod capability;
 pub mod daemon;
 pub mod errno;
 mod features;
+pub mod gauge;
 mod listing;
 pub mod mount;
 mod notices;
@@ -33,4 +34,5 @@ mod operations;
 mod room;
 pub mod unmount;
 
+pub use features::Caching;
 pub use mount::{MountError, MountOptions, Mounted, mount, run_until_unmounted};

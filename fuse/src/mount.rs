@@ -16,6 +16,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use vfs::FileSystem;
 
+use crate::features::Caching;
 use crate::notices::Notices;
 use crate::operations::Adapter;
 use crate::unmount;
@@ -42,9 +43,8 @@ pub struct MountOptions {
     pub fsname: String,
     /// What the kernel shows after `fuse.` as the type.
     pub subtype: String,
-    /// Let the kernel collect writes in its page cache and own the times of regular files. Much faster
-    /// for small writes; the file system then sees writes late and merged.
-    pub writeback: bool,
+    /// What the kernel may keep of files.
+    pub caching: Caching,
     /// Let device nodes work.
     pub dev: bool,
     /// Let suid and sgid programs work as such.
@@ -63,7 +63,7 @@ impl Default for MountOptions {
             threads: 2,
             fsname: "joulefs".to_owned(),
             subtype: "joulefs".to_owned(),
-            writeback: true,
+            caching: Caching::default(),
             dev: false,
             suid: false,
             exec: true,
@@ -197,7 +197,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Res
     let config = options.config(options.read_only || fs.read_only());
     let start = |error| MountError::Start { error };
     let notices = Arc::new(Notices::default());
-    let adapter = Adapter::new(fs.clone(), options.writeback, notices.clone()).map_err(start)?;
+    let adapter = Adapter::new(fs.clone(), options.caching, notices.clone()).map_err(start)?;
     let session =
         Session::new(adapter, &dir, &config).map_err(|error| MountError::Refused { dir: dir.clone(), error })?;
     let device = match unmount::mounted_at(&dir) {

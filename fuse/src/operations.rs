@@ -16,21 +16,23 @@ use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Re
 use crate::attr::{Numbers, unpack};
 use crate::capability::Capabilities;
 use crate::errno;
-use crate::features::Agreed;
+use crate::features::{Agreed, Caching};
 use crate::listing::Ungranted;
 use crate::notices::{self, Notices, SeekJob};
 use crate::room::Room;
 
-/// How long the kernel may believe a name or an attribute without asking. The kernel is the only one
-/// who changes a mounted volume, so this is "as long as it likes"; a day, to keep its timer
-/// arithmetic far from any limit.
-pub(crate) const TTL: Duration = Duration::from_secs(24 * 3600);
+/// How long the kernel may believe a name or an attribute of a volume without asking. The kernel is the
+/// only one who changes it, so this is "as long as it likes"; a day, to keep its timer arithmetic far from
+/// any limit.
+const FOREVER: Duration = Duration::from_secs(24 * 3600);
 
 /// Serves one file system.
 pub(crate) struct Adapter {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) numbers: Numbers,
-    pub(crate) writeback: bool,
+    pub(crate) caching: Caching,
+    /// How long the kernel may believe a name or an attribute.
+    pub(crate) ttl: Duration,
     pub(crate) agreed: Agreed,
     pub(crate) capabilities: Capabilities,
     pub(crate) ungranted: Ungranted,
@@ -41,13 +43,18 @@ pub(crate) struct Adapter {
 }
 
 impl Adapter {
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, writeback: bool, notices: Arc<Notices>) -> io::Result<Self> {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, caching: Caching, notices: Arc<Notices>) -> io::Result<Self> {
         let numbers = Numbers::new(fs.root());
-        let seeker = if writeback { Some(notices::seeker(fs.clone(), numbers, notices.clone())?) } else { None };
+        let seeker = match caching {
+            Caching::Writeback => Some(notices::seeker(fs.clone(), numbers, notices.clone())?),
+            Caching::Through | Caching::Live => None,
+        };
+        let ttl = if caching == Caching::Live { Duration::ZERO } else { FOREVER };
         Ok(Adapter {
             fs,
             numbers,
-            writeback,
+            caching,
+            ttl,
             agreed: Agreed::default(),
             capabilities: Capabilities::default(),
             ungranted: Ungranted::default(),
@@ -64,7 +71,7 @@ impl Adapter {
     pub(crate) fn reply_entry(&self, what: &str, ino: Ino, result: Result<Entry>, reply: ReplyEntry) {
         match result {
             Ok(entry) => {
-                reply.entry(&TTL, &self.numbers.attr(&entry.attr), Generation(u64::from(entry.attr.generation)))
+                reply.entry(&self.ttl, &self.numbers.attr(&entry.attr), Generation(u64::from(entry.attr.generation)))
             }
             Err(error) => reply.error(failed(what, ino, &error)),
         }

@@ -77,7 +77,7 @@ fn parse(args: &Args) -> Result<Parsed, Failure> {
             "dev" => fuse.dev = true,
             "suid" => fuse.suid = true,
             "noexec" => fuse.exec = false,
-            "writeback" => fuse.writeback = on()?,
+            "writeback" => fuse.caching = if on()? { fuse::Caching::Writeback } else { fuse::Caching::Through },
             "threads" => fuse.threads = number()?,
             "discard" => core.discard = on()?,
             "nodiscard" => core.discard = false,

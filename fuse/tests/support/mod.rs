@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conformance::memfs::MemFs;
-use joulefs_fuse::{MountOptions, Mounted};
+use joulefs_fuse::{Caching, MountOptions, Mounted};
 use tempfile::TempDir;
 use vfs::FileSystem;
 
@@ -27,7 +27,8 @@ pub fn can_mount() -> bool {
 }
 
 pub fn options(writeback: bool) -> MountOptions {
-    MountOptions { subtype: "memfs".to_owned(), writeback, suid: true, ..MountOptions::default() }
+    let caching = if writeback { Caching::Writeback } else { Caching::Through };
+    MountOptions { subtype: "memfs".to_owned(), caching, suid: true, ..MountOptions::default() }
 }
 
 /// Mounts an empty file system with room for `bytes`.

@@ -1,0 +1,289 @@
+//! How do bytes at any offset become whole blocks of a device?
+
+use std::sync::Arc;
+
+use device::energy::Operation;
+use device::{BLOCK, BlockDevice, DeviceError, Lba, Tag};
+use parking_lot::RwLock;
+use vfs::{Error, Result};
+
+use super::report::cause;
+
+const BLOCK64: u64 = BLOCK as u64;
+
+/// Zeroes written at once.
+const PIECE: u64 = 1 << 20;
+
+/// The blocks of a device as one run of bytes.
+///
+/// What is not whole blocks is read, changed and written, as a host would do it; both requests are the
+/// device's and cost.
+pub(super) struct Disk {
+    io: Arc<dyn BlockDevice>,
+    contents: Arc<dyn BlockDevice>,
+    discards_read_zero: bool,
+    /// Held alone while a part of a block is exchanged, so that nobody writes the rest meanwhile, and
+    /// while everything must stand still.
+    gate: RwLock<()>,
+}
+
+/// The cause is the kind of operation, so that the ledger's causes are a table of operations.
+fn tag(operation: Operation) -> Tag {
+    Tag { cause: cause(operation), owner: 0 }
+}
+
+fn failed(error: DeviceError) -> Error {
+    match error {
+        DeviceError::ReadOnly { .. } => Error::ReadOnly,
+        other => Error::device(other),
+    }
+}
+
+fn whole(offset: u64, len: usize) -> bool {
+    offset.is_multiple_of(BLOCK64) && len.is_multiple_of(BLOCK)
+}
+
+impl Disk {
+    pub(super) fn new(io: Arc<dyn BlockDevice>, contents: Arc<dyn BlockDevice>, discards_read_zero: bool) -> Self {
+        Disk { io, contents, discards_read_zero, gate: RwLock::new(()) }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.io.blocks().saturating_mul(BLOCK64)
+    }
+
+    /// Does something while no request is under way.
+    pub(super) fn still<T>(&self, f: impl FnOnce() -> T) -> T {
+        let _alone = self.gate.write();
+        f()
+    }
+
+    /// Whether a range is inside.
+    pub(super) fn check(&self, offset: u64, len: u64) -> Result<()> {
+        if offset.checked_add(len).is_some_and(|end| end <= self.bytes()) { Ok(()) } else { Err(Error::NoSpace) }
+    }
+
+    /// Reads; fewer bytes than asked for only at the end.
+    pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let left = self.bytes().saturating_sub(offset);
+        let n = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
+        if n == 0 {
+            return Ok(0);
+        }
+        let _shared = self.gate.read();
+        let (at, buf) = (Lba(offset / BLOCK64), &mut buf[..n]);
+        if whole(offset, n) {
+            self.io.read(at, buf, tag(Operation::Read)).map_err(failed)?;
+        } else {
+            let skip = (offset % BLOCK64) as usize;
+            let mut blocks = vec![0; (skip + n).next_multiple_of(BLOCK)];
+            self.io.read(at, &mut blocks, tag(Operation::Read)).map_err(failed)?;
+            buf.copy_from_slice(&blocks[skip..skip + n]);
+        }
+        Ok(n)
+    }
+
+    /// Writes; fewer bytes than given only at the end.
+    pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<usize> {
+        let left = self.bytes().saturating_sub(offset);
+        let n = usize::try_from(left).map_or(data.len(), |left| left.min(data.len()));
+        if n == 0 {
+            return if data.is_empty() { Ok(0) } else { Err(Error::NoSpace) };
+        }
+        let (at, data) = (Lba(offset / BLOCK64), &data[..n]);
+        if whole(offset, n) {
+            let _shared = self.gate.read();
+            self.io.write(at, data, tag(Operation::Write)).map_err(failed)?;
+            return Ok(n);
+        }
+        let _alone = self.gate.write();
+        let skip = (offset % BLOCK64) as usize;
+        let mut blocks = vec![0; (skip + n).next_multiple_of(BLOCK)];
+        let last = blocks.len() - BLOCK;
+        if skip > 0 || n < BLOCK {
+            self.io.read(at, &mut blocks[..BLOCK], tag(Operation::Read)).map_err(failed)?;
+        }
+        if last > 0 && !(skip + n).is_multiple_of(BLOCK) {
+            let end = Lba(at.0 + (last / BLOCK) as u64);
+            self.io.read(end, &mut blocks[last..], tag(Operation::Read)).map_err(failed)?;
+        }
+        blocks[skip..skip + n].copy_from_slice(data);
+        self.io.write(at, &blocks, tag(Operation::Write)).map_err(failed)?;
+        Ok(n)
+    }
+
+    /// Makes everything written durable.
+    pub(super) fn flush(&self) -> Result<()> {
+        let _shared = self.gate.read();
+        self.io.flush(tag(Operation::Flush)).map_err(failed)
+    }
+
+    /// Makes the contents durable without asking the device for it.
+    pub(super) fn keep(&self) -> Result<()> {
+        if self.contents.read_only() {
+            return Ok(());
+        }
+        self.contents.flush(Tag::default()).map_err(failed)
+    }
+
+    /// Discards the whole blocks of a range and writes zeroes over the rest of it; all of it then reads
+    /// as zeroes. What lies past the end is left out, as with a hole in a file.
+    pub(super) fn discard(&self, offset: u64, len: u64) -> Result<()> {
+        let end = offset.saturating_add(len).min(self.bytes());
+        if offset >= end {
+            return Ok(());
+        }
+        let (first, past) = (offset.div_ceil(BLOCK64), end / BLOCK64);
+        if first >= past {
+            return self.zero(offset, end - offset);
+        }
+        let (from, to) = (first * BLOCK64, past * BLOCK64);
+        self.zero(offset, from - offset)?;
+        self.zero(to, end - to)?;
+        let _alone = self.gate.write();
+        self.io.discard(Lba(first), past - first, tag(Operation::Discard)).map_err(failed)?;
+        if !self.discards_read_zero {
+            for_pieces(from, to - from, |at, zeroes| self.contents.write(Lba(at / BLOCK64), zeroes, Tag::default()))?;
+        }
+        Ok(())
+    }
+
+    /// Writes zeroes.
+    pub(super) fn zero(&self, offset: u64, len: u64) -> Result<()> {
+        self.check(offset, len)?;
+        // Pieces end at whole pieces of the device, so that all but the first and the last are whole blocks.
+        let (mut at, end) = (offset, offset + len);
+        let zeroes = vec![0; PIECE.min(len) as usize];
+        while at < end {
+            let next = (at / PIECE * PIECE + PIECE).min(end);
+            self.write(at, &zeroes[..(next - at) as usize])?;
+            at = next;
+        }
+        Ok(())
+    }
+}
+
+/// Calls for every piece of a range of whole blocks.
+fn for_pieces(from: u64, len: u64, mut each: impl FnMut(u64, &[u8]) -> device::Result<()>) -> Result<()> {
+    let zeroes = vec![0; PIECE.min(len) as usize];
+    let end = from + len;
+    let mut at = from;
+    while at < end {
+        let n = PIECE.min(end - at);
+        each(at, &zeroes[..n as usize]).map_err(failed)?;
+        at += n;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use device::rng::Rng;
+    use device::{Counting, Memory};
+
+    const BYTES: u64 = 64 * BLOCK64;
+
+    fn disk() -> (Disk, Arc<Counting<Memory>>) {
+        let io = Arc::new(Counting::new(Memory::new(BYTES / BLOCK64)));
+        (Disk::new(io.clone(), io.clone(), true), io)
+    }
+
+    #[test]
+    fn any_reads_writes_holes_and_zeroes_act_as_on_a_vector() {
+        let (disk, _) = disk();
+        let mut model = vec![0u8; BYTES as usize];
+        let mut rng = Rng::new(1);
+        for step in 0..4000u32 {
+            let at = rng.below(BYTES);
+            let len = rng.below((BYTES - at).min(5 * BLOCK64)) + 1;
+            let len = len.min(BYTES - at);
+            let range = at as usize..(at + len) as usize;
+            match rng.below(4) {
+                0 => {
+                    let data = vec![step as u8; len as usize];
+                    assert_eq!(disk.write(at, &data), Ok(data.len()));
+                    model[range].fill(step as u8);
+                }
+                1 => {
+                    disk.discard(at, len).unwrap();
+                    model[range].fill(0);
+                }
+                2 => {
+                    disk.zero(at, len).unwrap();
+                    model[range].fill(0);
+                }
+                _ => {
+                    let mut buf = vec![1; len as usize];
+                    assert_eq!(disk.read(at, &mut buf), Ok(buf.len()));
+                    assert_eq!(buf, model[range], "step {step}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whole_blocks_are_one_request_and_parts_are_read_first() {
+        let (disk, io) = disk();
+        let requests = |f: &dyn Fn()| {
+            let before = io.snapshot().total();
+            f();
+            let c = io.snapshot().total() - before;
+            (c.reads, c.blocks_read, c.writes, c.blocks_written)
+        };
+        assert_eq!(requests(&|| drop(disk.write(BLOCK64, &[1; 8 * BLOCK]))), (0, 0, 1, 8));
+        assert_eq!(requests(&|| drop(disk.write(100, &[1; 10]))), (1, 1, 1, 1));
+        assert_eq!(requests(&|| drop(disk.write(100, &[1; 2 * BLOCK]))), (2, 2, 1, 3));
+        assert_eq!(requests(&|| drop(disk.write(0, &[1; BLOCK + 1]))), (1, 1, 1, 2));
+        assert_eq!(requests(&|| drop(disk.write(BLOCK64 - 1, &[1; BLOCK + 1]))), (1, 1, 1, 2));
+        assert_eq!(requests(&|| drop(disk.read(5, &mut [0; BLOCK]))), (1, 2, 0, 0));
+    }
+
+    #[test]
+    fn the_end_is_the_end() {
+        let (disk, _) = disk();
+        assert_eq!(disk.write(BYTES - 1, b"abc"), Ok(1));
+        assert_eq!(disk.write(BYTES, b"a"), Err(Error::NoSpace));
+        assert_eq!(disk.write(u64::MAX, b"a"), Err(Error::NoSpace));
+        assert_eq!(disk.read(BYTES, &mut [0]), Ok(0));
+        assert_eq!(disk.read(u64::MAX, &mut [0]), Ok(0));
+        let mut buf = [0; 4];
+        assert_eq!((disk.read(BYTES - 1, &mut buf), buf[0]), (Ok(1), b'a'));
+        assert_eq!(disk.zero(BYTES - 1, 2), Err(Error::NoSpace));
+        assert_eq!(disk.discard(BYTES - 1, u64::MAX), Ok(()));
+        assert_eq!(disk.discard(u64::MAX, u64::MAX), Ok(()));
+        assert_eq!((disk.read(BYTES - 1, &mut buf), buf[0]), (Ok(1), 0));
+    }
+
+    #[test]
+    fn a_hole_reads_as_zeroes_though_the_contents_keep_what_is_discarded() {
+        /// A backing on a host that cannot punch holes.
+        struct Keeps(Memory);
+        impl BlockDevice for Keeps {
+            fn blocks(&self) -> u64 {
+                self.0.blocks()
+            }
+            fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
+                self.0.read(at, buf, tag)
+            }
+            fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
+                self.0.write(at, data, tag)
+            }
+            fn flush(&self, _: Tag) -> device::Result<()> {
+                Ok(())
+            }
+            fn discard(&self, _: Lba, _: u64, _: Tag) -> device::Result<()> {
+                Ok(())
+            }
+        }
+        let io = Arc::new(Keeps(Memory::new(BYTES / BLOCK64)));
+        let disk = Disk::new(io.clone(), io, false);
+        disk.write(0, &[7; 4 * BLOCK]).unwrap();
+        disk.discard(10, 2 * BLOCK64).unwrap();
+        let mut buf = [0; 4 * BLOCK];
+        disk.read(0, &mut buf).unwrap();
+        assert!(buf[..10].iter().all(|b| *b == 7));
+        assert!(buf[10..10 + 2 * BLOCK].iter().all(|b| *b == 0));
+        assert!(buf[10 + 2 * BLOCK..].iter().all(|b| *b == 7));
+    }
+}

@@ -1,0 +1,370 @@
+//! How does a simulated device become a file that any kernel can put any file system on?
+//!
+//! [`Gauge`] is a file system of two files. `disk` is the device: its size is fixed, every read and write
+//! arrives as it was asked ([`Caching::Live`](crate::Caching::Live)), fsync is a flush, punching a hole a
+//! discard. `ledger.json` is what was spent so far. Each time its name is looked up it is made anew, with
+//! an inode of its own, so whoever opened it reads one moment from beginning to end.
+//!
+//! As with a block device, `O_TRUNC` leaves the disk as it is (`cp image disk` works), while truncating to
+//! another size is an error.
+
+mod disk;
+mod report;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use device::clock::{Clock, RealClock};
+use device::energy::Meter;
+use device::energy::profile::Profile;
+use device::model::{Model, Pace, Simulated};
+use device::{BLOCK, BlockDevice};
+use parking_lot::Mutex;
+use vfs::{
+    Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileKind, FileSystem, Flow, Ino, NewNode,
+    RenameFlags, Result, Seek, SetAttr, StatFs, Timestamp, WriteFlags, XattrFlags,
+};
+
+use disk::Disk;
+pub use report::{Report, Row};
+use watch::{Watch, Watched};
+
+const ROOT: Ino = Ino(1);
+const DISK: Ino = Ino(2);
+/// The number listings show for the ledger; those that are looked up have numbers after it.
+const LEDGER: Ino = Ino(3);
+
+/// The names, with their number and kind, in the order they are listed in.
+const NAMES: [(&[u8], Ino, FileKind); 4] = [
+    (b".", ROOT, FileKind::Directory),
+    (b"..", ROOT, FileKind::Directory),
+    (b"disk", DISK, FileKind::Regular),
+    (b"ledger.json", LEDGER, FileKind::Regular),
+];
+
+const NOTHING_ELSE: Error = Error::NotPermitted("a metered device has a disk and a ledger, nothing else");
+
+/// How long requests take on the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speed {
+    /// As fast as the host can; the device's time runs ahead of it.
+    Unpaced,
+    /// As long as the device would take.
+    Paced,
+}
+
+/// What stands under the file.
+pub struct Setup {
+    /// Where the contents are kept.
+    pub contents: Arc<dyn BlockDevice>,
+    /// Whether blocks the contents were told to discard read as zeroes. If not, they are overwritten:
+    /// who punches a hole in a file relies on it.
+    pub discards_read_zero: bool,
+    /// What the device does inside.
+    pub model: Box<dyn Model>,
+    /// The prices, and the name to show.
+    pub profile: Profile,
+    /// How long requests take.
+    pub speed: Speed,
+}
+
+/// One moment's ledger, as somebody reads it.
+struct Page {
+    text: Arc<[u8]>,
+    references: u64,
+}
+
+#[derive(Default)]
+struct Pages {
+    last: u64,
+    open: BTreeMap<u64, Page>,
+}
+
+/// A metered device as a file system of two files.
+pub struct Gauge {
+    disk: Disk,
+    device: Arc<Simulated<Arc<dyn BlockDevice>>>,
+    watch: Arc<Watch>,
+    profile: Profile,
+    speed: Speed,
+    made: Timestamp,
+    owner: (u32, u32),
+    pages: Mutex<Pages>,
+}
+
+impl Gauge {
+    /// A device with nothing on its ledger.
+    ///
+    /// # Panics
+    /// If the model is smaller than the contents.
+    pub fn new(setup: Setup) -> Self {
+        Self::with(setup, |device| device)
+    }
+
+    /// The same, with something between the file and the device: `decorate` gets the device and returns
+    /// what requests go to.
+    ///
+    /// # Panics
+    /// If the model is smaller than the contents.
+    pub fn with(setup: Setup, decorate: impl FnOnce(Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice>) -> Self {
+        let clock = Arc::new(RealClock::new());
+        let now = clock.now();
+        let pace = match setup.speed {
+            Speed::Unpaced => Pace::Unpaced(clock),
+            Speed::Paced => Pace::Paced(clock),
+        };
+        let watch = Arc::new(Watch::default());
+        let meter = Arc::new(Meter::new(setup.profile.host.prices()));
+        let model = Box::new(Watched::new(setup.model, watch.clone()));
+        let device = Arc::new(Simulated::new(setup.contents.clone(), model, meter, pace));
+        Gauge {
+            disk: Disk::new(decorate(device.clone()), setup.contents, setup.discards_read_zero),
+            device,
+            watch,
+            profile: setup.profile,
+            speed: setup.speed,
+            made: Timestamp { sec: now.secs, nsec: now.nanos },
+            owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
+            pages: Mutex::default(),
+        }
+    }
+
+    /// Everything spent up to now, as one moment: no request is half in it.
+    pub fn report(&self) -> Report {
+        self.disk.still(|| {
+            let ledger = self.device.ledger();
+            self.watch.sample(&ledger);
+            Report {
+                profile: self.profile.name.clone(),
+                paced: self.speed == Speed::Paced,
+                blocks: self.device.blocks(),
+                ledger,
+                times: self.watch.times(),
+                counters: self.device.counters(),
+                timeline: self.watch.timeline(),
+            }
+        })
+    }
+
+    fn attr(&self, ino: Ino, kind: FileKind, perm: u16, size: u64) -> Attr {
+        Attr {
+            ino,
+            generation: 0,
+            kind,
+            perm,
+            nlink: if kind == FileKind::Directory { 2 } else { 1 },
+            uid: self.owner.0,
+            gid: self.owner.1,
+            size,
+            blocks512: size.div_ceil(512),
+            rdev: DeviceNumber::default(),
+            atime: self.made,
+            mtime: self.made,
+            ctime: self.made,
+            crtime: None,
+        }
+    }
+
+    fn disk_attr(&self) -> Attr {
+        let perm = if self.device.read_only() { 0o400 } else { 0o600 };
+        self.attr(DISK, FileKind::Regular, perm, self.disk.bytes())
+    }
+
+    /// A page of the ledger that shows now.
+    fn new_page(&self) -> Attr {
+        let text: Arc<[u8]> = format!("{:#}\n", self.report().json()).into_bytes().into();
+        let size = text.len() as u64;
+        let mut pages = self.pages.lock();
+        pages.last += 1;
+        let ino = Ino(LEDGER.0 + pages.last);
+        pages.open.insert(ino.0, Page { text, references: 1 });
+        self.attr(ino, FileKind::Regular, 0o444, size)
+    }
+
+    fn page(&self, ino: Ino) -> Result<Arc<[u8]>> {
+        self.pages.lock().open.get(&ino.0).map(|p| p.text.clone()).ok_or(Error::Stale)
+    }
+
+    fn on_disk(&self, ino: Ino) -> Result<()> {
+        match ino {
+            DISK => Ok(()),
+            ROOT => Err(Error::IsDirectory),
+            _ => Err(Error::NotPermitted("the ledger is written by the device")),
+        }
+    }
+}
+
+impl FileSystem for Gauge {
+    fn root(&self) -> Ino {
+        ROOT
+    }
+    fn statfs(&self) -> Result<StatFs> {
+        Ok(StatFs {
+            block_size: BLOCK as u32,
+            blocks: self.device.blocks(),
+            blocks_free: 0,
+            blocks_available: 0,
+            files: 2,
+            files_free: 0,
+            name_max: 255,
+        })
+    }
+    fn read_only(&self) -> bool {
+        self.device.read_only()
+    }
+
+    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
+        if parent != ROOT {
+            return Err(Error::NotDirectory);
+        }
+        let attr = match NAMES.iter().find(|(n, ..)| *n == name).ok_or(Error::NotFound)?.1 {
+            ROOT => self.getattr(ROOT)?,
+            DISK => self.disk_attr(),
+            _ => self.new_page(),
+        };
+        Ok(Entry { attr })
+    }
+    fn forget(&self, ino: Ino, count: u64) {
+        let mut pages = self.pages.lock();
+        if let Some(page) = pages.open.get_mut(&ino.0) {
+            page.references = page.references.saturating_sub(count);
+            if page.references == 0 {
+                pages.open.remove(&ino.0);
+            }
+        }
+    }
+    fn getattr(&self, ino: Ino) -> Result<Attr> {
+        Ok(match ino {
+            ROOT => self.attr(ROOT, FileKind::Directory, 0o755, 0),
+            DISK => self.disk_attr(),
+            _ => self.attr(ino, FileKind::Regular, 0o444, self.page(ino)?.len() as u64),
+        })
+    }
+    fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
+        match set.size {
+            Some(size) if ino != DISK || size != self.disk.bytes() => {
+                Err(Error::Invalid("a metered device's size is fixed"))
+            }
+            _ if set.perm.is_some() || set.uid.is_some() || set.gid.is_some() => Err(NOTHING_ELSE),
+            // Times are those of the device's making, whoever touches it.
+            _ => self.getattr(ino),
+        }
+    }
+    fn readlink(&self, _: Ino) -> Result<Vec<u8>> {
+        Err(Error::Invalid("not a symlink"))
+    }
+
+    fn mknod(&self, _: Caller, _: Ino, _: &[u8], _: &NewNode) -> Result<Entry> {
+        Err(NOTHING_ELSE)
+    }
+    fn mkdir(&self, _: Caller, _: Ino, _: &[u8], _: u16, _: u16) -> Result<Entry> {
+        Err(NOTHING_ELSE)
+    }
+    fn symlink(&self, _: Caller, _: Ino, _: &[u8], _: &[u8]) -> Result<Entry> {
+        Err(NOTHING_ELSE)
+    }
+    fn link(&self, _: Ino, _: Ino, _: &[u8]) -> Result<Entry> {
+        Err(NOTHING_ELSE)
+    }
+    fn unlink(&self, _: Ino, _: &[u8]) -> Result<()> {
+        Err(NOTHING_ELSE)
+    }
+    fn rmdir(&self, _: Ino, _: &[u8]) -> Result<()> {
+        Err(NOTHING_ELSE)
+    }
+    fn rename(&self, _: Caller, _: (Ino, &[u8]), _: (Ino, &[u8]), _: RenameFlags) -> Result<()> {
+        Err(NOTHING_ELSE)
+    }
+    fn tmpfile(&self, _: Caller, _: Ino, _: u16, _: u16) -> Result<Entry> {
+        Err(NOTHING_ELSE)
+    }
+
+    fn open(&self, ino: Ino, truncate: bool) -> Result<()> {
+        match ino {
+            ROOT | DISK => Ok(()),
+            _ if truncate => self.on_disk(ino),
+            _ => self.page(ino).map(drop),
+        }
+    }
+    fn release(&self, _: Ino) {}
+    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        match ino {
+            ROOT => Err(Error::IsDirectory),
+            DISK => self.disk.read(offset, buf),
+            _ => {
+                let text = self.page(ino)?;
+                let rest = usize::try_from(offset).ok().and_then(|at| text.get(at..)).unwrap_or_default();
+                let n = rest.len().min(buf.len());
+                buf[..n].copy_from_slice(&rest[..n]);
+                Ok(n)
+            }
+        }
+    }
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], _: WriteFlags) -> Result<usize> {
+        self.on_disk(ino)?;
+        self.disk.write(offset, data)
+    }
+    fn fallocate(&self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.on_disk(ino)?;
+        match what {
+            Allocate::PunchHole => self.disk.discard(offset, len),
+            Allocate::Zero { .. } => self.disk.zero(offset, len),
+            // All of it is there already.
+            Allocate::Reserve { .. } => self.disk.check(offset, len),
+            Allocate::Collapse | Allocate::Insert => Err(Error::Unsupported("a device's blocks do not move".into())),
+        }
+    }
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        let size = self.getattr(ino)?.size;
+        match what {
+            _ if offset >= size => Err(Error::PastEnd),
+            Seek::Data => Ok(offset),
+            Seek::Hole => Ok(size),
+        }
+    }
+
+    fn readdir(&self, ino: Ino, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Result<()> {
+        if ino != ROOT {
+            return Err(Error::NotDirectory);
+        }
+        for (next, (name, ino, kind)) in (1..).zip(NAMES) {
+            if next > cookie && each(DirEntry { ino, kind, name, next }) == Flow::Stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn fsync(&self, ino: Ino, _: bool) -> Result<()> {
+        if ino == DISK { self.disk.flush() } else { Ok(()) }
+    }
+    fn fsyncdir(&self, _: Ino, _: bool) -> Result<()> {
+        Ok(())
+    }
+    fn sync(&self) -> Result<()> {
+        self.disk.flush()
+    }
+
+    fn getxattr(&self, _: Ino, _: &[u8]) -> Result<Vec<u8>> {
+        Err(Error::NoAttribute)
+    }
+    fn listxattr(&self, _: Ino) -> Result<Vec<Vec<u8>>> {
+        Ok(Vec::new())
+    }
+    fn setxattr(&self, _: Ino, _: &[u8], _: &[u8], _: XattrFlags) -> Result<()> {
+        Err(Error::Unsupported("attributes of a metered device".into()))
+    }
+    fn removexattr(&self, _: Ino, _: &[u8]) -> Result<()> {
+        Err(Error::NoAttribute)
+    }
+
+    fn tick(&self) -> Result<()> {
+        self.watch.sample(&self.device.ledger());
+        Ok(())
+    }
+    fn unmount(&self) -> Result<()> {
+        // What the device's users did not flush is kept all the same, at no joule: they are gone, the image stays.
+        self.disk.keep()
+    }
+}

@@ -1,0 +1,120 @@
+//! What was spent, by whom and for what, as a person and a machine read it.
+
+use device::BLOCK;
+use device::energy::{Component, Energy, Ledger, Operation, Part};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::watch::{Sample, Times};
+
+/// The [`Tag::cause`](device::Tag::cause) a kind of operation is booked under. Time in which nothing is
+/// asked has no cause, 0.
+pub(super) fn cause(operation: Operation) -> u8 {
+    match operation {
+        Operation::Idle => 0,
+        Operation::Read => 1,
+        Operation::Write => 2,
+        Operation::Flush => 3,
+        Operation::Discard => 4,
+        Operation::Remap => 5,
+        Operation::Work => 6,
+    }
+}
+
+/// One moment's ledger of a metered device.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The profile's name.
+    pub profile: String,
+    /// Whether requests take as long as the device would.
+    pub paced: bool,
+    /// The device's size.
+    pub blocks: u64,
+    /// What was spent. Causes are kinds of operations.
+    pub ledger: Ledger,
+    /// The device's time.
+    pub times: Times,
+    /// What happened inside.
+    pub counters: Vec<(&'static str, u64)>,
+    /// What had been spent by some moments, oldest first.
+    pub timeline: Vec<Sample>,
+}
+
+/// A kind of operation and all it cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// The kind.
+    pub operation: Operation,
+    /// How many.
+    pub count: u64,
+    /// What they cost, in the order of [`Component::ALL`].
+    pub energy: [Energy; Component::ALL.len()],
+}
+
+/// The name a serialized unit variant has.
+fn key(of: impl Serialize) -> String {
+    match serde_json::to_value(of) {
+        Ok(Value::String(s)) => s,
+        // Unit variants are strings.
+        _ => String::new(),
+    }
+}
+
+fn components(energy: [Energy; Component::ALL.len()]) -> Value {
+    Component::ALL.iter().zip(energy).map(|(c, e)| (key(c), json!(e.0))).collect::<Map<_, _>>().into()
+}
+
+impl Report {
+    /// The kinds of operations that happened.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        Operation::ALL.into_iter().filter_map(|operation| {
+            let count = self.ledger.operation(operation).operations;
+            let energy = Component::ALL.map(|c| self.ledger.component_of(c, cause(operation)));
+            (count > 0).then_some(Row { operation, count, energy })
+        })
+    }
+
+    /// For machines. Energies are whole picojoules, times whole nanoseconds of the device.
+    pub fn json(&self) -> Value {
+        let ledger = &self.ledger;
+        let by_component = Component::ALL.map(|c| ledger.component(c));
+        let parts: Map<String, Value> = Part::ALL
+            .iter()
+            .filter(|p| ledger.part(**p) != Energy::ZERO)
+            .map(|p| (key(p), json!(ledger.part(*p).0)))
+            .collect();
+        let operations: Map<String, Value> = self
+            .rows()
+            .map(|row| {
+                let work = self.times.work[row.operation as usize];
+                let value = json!({
+                    "count": row.count,
+                    "bytes": work.blocks.saturating_mul(BLOCK as u64),
+                    "time_ns": work.busy.0,
+                    "pj": ledger.operation(row.operation).energy.0,
+                    "components_pj": components(row.energy),
+                });
+                (key(row.operation), value)
+            })
+            .collect();
+        let line: Vec<Value> = self
+            .timeline
+            .iter()
+            .map(|(at, energy)| json!({ "at_ns": at.0, "components_pj": components(*energy) }))
+            .collect();
+        let counters: Map<String, Value> = self.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
+        json!({
+            "profile": self.profile,
+            "paced": self.paced,
+            "bytes": self.blocks.saturating_mul(BLOCK as u64),
+            "time_ns": self.times.elapsed.0,
+            "joules": ledger.total().joules(),
+            "total_pj": ledger.total().0,
+            "components_pj": components(by_component),
+            "parts_pj": parts,
+            "operations": operations,
+            "model": counters,
+            "timeline": line,
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! How busy was the device, and what was spent when?
+
+use std::sync::Arc;
+
+use device::energy::{Bill, Component, Energy, Ledger, Nanos, Operation};
+use device::model::{Ask, Model};
+use device::{Lba, Tag};
+use parking_lot::Mutex;
+
+/// Samples kept. When there are more, every second one goes: a line over any time at half the resolution.
+const SAMPLES: usize = 512;
+
+/// What one kind of operation asked of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Blocks.
+    pub blocks: u64,
+    /// The time the device took.
+    pub busy: Nanos,
+}
+
+/// The device's time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Times {
+    /// From the first moment to the end of the last request or wait.
+    pub elapsed: Nanos,
+    /// By kind of operation, in the order of [`Operation::ALL`].
+    pub work: [Work; Operation::ALL.len()],
+}
+
+/// What each component had spent by a moment, in the order of [`Component::ALL`].
+pub type Sample = (Nanos, [Energy; Component::ALL.len()]);
+
+#[derive(Default)]
+struct Line {
+    samples: Vec<Sample>,
+    /// Samples that passed since the last one kept, and how many pass for each one kept.
+    passed: u64,
+    stride: u64,
+}
+
+/// Watches a model from outside.
+#[derive(Default)]
+pub(super) struct Watch {
+    times: Mutex<Times>,
+    line: Mutex<Line>,
+}
+
+impl Watch {
+    pub(super) fn times(&self) -> Times {
+        self.times.lock().clone()
+    }
+
+    /// Takes a point of the line over time, if it is time for one.
+    pub(super) fn sample(&self, ledger: &Ledger) {
+        let at = self.times.lock().elapsed;
+        let line = &mut *self.line.lock();
+        line.passed += 1;
+        if line.passed < line.stride || line.samples.last().is_some_and(|(last, _)| *last >= at) {
+            return;
+        }
+        line.passed = 0;
+        line.samples.push((at, Component::ALL.map(|c| ledger.component(c))));
+        if line.samples.len() > SAMPLES {
+            let mut keep = false;
+            line.samples.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            line.stride = (line.stride * 2).max(2);
+        }
+    }
+
+    pub(super) fn timeline(&self) -> Vec<Sample> {
+        self.line.lock().samples.clone()
+    }
+}
+
+/// A model whose times are written down.
+pub(super) struct Watched {
+    inner: Box<dyn Model>,
+    watch: Arc<Watch>,
+}
+
+impl Watched {
+    pub(super) fn new(inner: Box<dyn Model>, watch: Arc<Watch>) -> Self {
+        Watched { inner, watch }
+    }
+}
+
+impl Model for Watched {
+    fn blocks(&self) -> u64 {
+        self.inner.blocks()
+    }
+    fn serve(&mut self, now: Nanos, ask: Ask, tag: Tag, bill: &mut Bill) -> Nanos {
+        let done = self.inner.serve(now, ask, tag, bill);
+        let (operation, blocks) = match ask {
+            Ask::Read { blocks, .. } => (Operation::Read, blocks),
+            Ask::Write { blocks, .. } => (Operation::Write, blocks),
+            Ask::Flush => (Operation::Flush, 0),
+            Ask::Discard { blocks, .. } => (Operation::Discard, blocks),
+            Ask::Remap { blocks, .. } => (Operation::Remap, blocks),
+        };
+        let times = &mut *self.watch.times.lock();
+        let work = &mut times.work[operation as usize];
+        work.blocks += blocks;
+        work.busy += done.since(now);
+        times.elapsed = times.elapsed.max(done);
+        done
+    }
+    fn wait(&mut self, now: Nanos, bill: &mut Bill) {
+        self.inner.wait(now, bill);
+        let times = &mut *self.watch.times.lock();
+        times.work[Operation::Idle as usize].busy += now.since(times.elapsed);
+        times.elapsed = times.elapsed.max(now);
+    }
+    fn cut(&mut self, now: Nanos) -> Vec<Lba> {
+        self.inner.cut(now)
+    }
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        self.inner.counters()
+    }
+}
