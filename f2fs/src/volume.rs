@@ -3,9 +3,9 @@
 //! # Locking order
 //! 1. `cp`: shared by every operation that changes something, exclusive for checkpoint and cleaning.
 //!    Readers do not take it.
-//! 2. `names`: exclusive for renames that move a directory.
-//! 3. Inode locks ([`crate::inode::Inode::content`]): parent before child; two directories in order
-//!    of inode number.
+//! 2. `names`: renames between directories, one at a time.
+//! 3. Inode locks ([`crate::inode::Inode::content`]): parent before child; of two directories the one
+//!    above the other first, unrelated ones (only under `names`) in order of inode number.
 //! 4. `node_io`: order of node writes.
 //! 5. Node bytes, inode before its nodes, parent before child.
 //! 6. Leaves, never two at once: NAT, segments, orphans, caches.
@@ -60,7 +60,7 @@ impl Default for MountOptions {
         MountOptions {
             read_only: false,
             discard: true,
-            node_cache: 8192,
+            node_cache: 16_384,
             dirty_limit: 8192,
             dir_cache: 4096,
             writeback_after: Duration::from_secs(5),
