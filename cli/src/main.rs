@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod fragments;
 mod image;
 mod output;
 mod place;

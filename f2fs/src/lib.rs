@@ -13,6 +13,7 @@ pub mod compress;
 pub mod dir;
 pub mod error;
 pub mod file;
+pub mod fragments;
 pub mod fsck;
 pub mod fsync;
 pub mod gc;
@@ -31,5 +32,6 @@ mod vfs_impl;
 pub mod volume;
 mod xattr;
 
+pub use fragments::FreeFragments;
 pub use mount::MountError;
 pub use volume::{MountOptions, Volume};

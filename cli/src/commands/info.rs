@@ -6,7 +6,7 @@ use serde_json::json;
 use vfs::FileSystem;
 
 use crate::image::Image;
-use crate::{Failure, output};
+use crate::{Failure, fragments, output};
 
 /// Say what a volume is and how full.
 #[derive(clap::Args)]
@@ -22,6 +22,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let sb = image.vol.superblock();
     let st = image.vol.statfs().map_err(|e| e.to_string())?;
     let state = image.vol.state();
+    let free = image.vol.free_fragments();
     let uuid: String = sb.uuid.iter().map(|b| format!("{b:02x}")).collect();
     if as_json {
         output::print(&json!({
@@ -44,6 +45,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             "logs": state.logs.iter().map(|l| json!({
                 "log": format!("{:?}", l.0), "segment": l.1, "next": l.2, "threaded": l.3,
             })).collect::<Vec<_>>(),
+            "free_fragments": fragments::json(&free),
         }));
         return Ok(());
     }
@@ -77,6 +79,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     for (log, seg, next, threaded) in &state.logs {
         let how = if *threaded { ", filling holes" } else { "" };
         output::line(&format!("log {:<14} segment {seg}, block {next}{how}", format!("{log:?}")));
+    }
+    output::line(&format!("free space         in {} pieces:", free.total()));
+    for row in fragments::table(&free) {
+        output::line(&row);
     }
     Ok(())
 }

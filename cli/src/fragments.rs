@@ -1,0 +1,36 @@
+//! How the pieces of free space are shown.
+
+use f2fs::FreeFragments;
+use f2fs::fragments::LEVELS;
+use serde_json::{Value, json};
+
+use crate::output;
+
+/// For machines: pieces and bytes, L1 first.
+pub fn json(free: &FreeFragments) -> Value {
+    json!({
+        "count": free.count,
+        "bytes": free.blocks.map(|b| b * 4096),
+        "total": free.total(),
+        "small": free.small().0,
+        "small_bytes": free.small().1 * 4096,
+    })
+}
+
+/// What level `n` holds: pieces up to so many bytes.
+fn upto(level: usize) -> String {
+    match 4096u64 << level {
+        _ if level == LEVELS - 1 => "above".to_owned(),
+        bytes => output::bytes(bytes),
+    }
+}
+
+/// For people: a row for each level.
+pub fn table(free: &FreeFragments) -> Vec<String> {
+    (0..LEVELS)
+        .map(|n| {
+            let bytes = output::bytes(free.blocks[n] * 4096);
+            format!("  {} {:>9}   {:>10} pieces   {bytes:>12}", FreeFragments::name(n), upto(n), free.count[n])
+        })
+        .collect()
+}

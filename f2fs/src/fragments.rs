@@ -1,0 +1,154 @@
+//! In how many pieces is the free space?
+//!
+//! A piece is a run of neighbouring blocks of the main area none of which is valid in the segment table,
+//! as long as it goes: across segments and sections, ahead of the logs, emptied segments that wait for a
+//! checkpoint included. Pieces are sorted into the nine sizes of FAGC TACO'23, Table 3.
+//!
+//! Left out: what a piece costs whoever writes into it, and the factor f of a single segment.
+
+use format::SegNo;
+
+use crate::segment::table::SegmentTable;
+use crate::volume::Volume;
+
+/// Number of sizes.
+pub const LEVELS: usize = 9;
+
+/// Free space by size of piece. Level `n` (counted from 0: L1 is level 0) has the pieces of more than
+/// `2^(n-1)` and at most `2^n` blocks, so L1 those of 4 KiB, L2 of 8 KiB, L3 of up to 16 KiB and so on to L8
+/// of up to 512 KiB; the last, L9, has all that are larger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FreeFragments {
+    /// Pieces.
+    pub count: [u64; LEVELS],
+    /// Blocks in them.
+    pub blocks: [u64; LEVELS],
+}
+
+impl FreeFragments {
+    /// The level of a piece of `blocks` blocks.
+    pub fn level(blocks: u64) -> usize {
+        (blocks.max(1).next_power_of_two().trailing_zeros() as usize).min(LEVELS - 1)
+    }
+    /// Level `n` as people call it: `L1` to `L9`.
+    pub fn name(level: usize) -> String {
+        format!("L{}", level + 1)
+    }
+    /// All pieces.
+    pub fn total(&self) -> u64 {
+        self.count.iter().sum()
+    }
+    /// All blocks in them.
+    pub fn total_blocks(&self) -> u64 {
+        self.blocks.iter().sum()
+    }
+    /// Pieces of at most 128 KiB and the blocks in them: what the paper calls fragments (section 5.1; it counts
+    /// those of exactly 128 KiB as large enough, which Table 3 does not tell apart).
+    pub fn small(&self) -> (u64, u64) {
+        (self.count[..6].iter().sum(), self.blocks[..6].iter().sum())
+    }
+
+    fn add(&mut self, run: u64) {
+        if run > 0 {
+            let level = Self::level(run);
+            self.count[level] += 1;
+            self.blocks[level] += run;
+        }
+    }
+
+    /// Counts the pieces of a main area of `segments` segments.
+    pub(crate) fn of(table: &SegmentTable, segments: u32) -> Self {
+        let mut out = FreeFragments::default();
+        let mut run = 0;
+        for n in 0..segments {
+            let valid = table.segment(SegNo(n)).valid;
+            match valid {
+                0 => run += 512,
+                512 => out.add(std::mem::take(&mut run)),
+                _ => {
+                    for word in table.valid_map(SegNo(n)).as_chunks::<8>().0 {
+                        out.scan(u64::from_be_bytes(*word), &mut run);
+                    }
+                }
+            }
+        }
+        out.add(run);
+        out
+    }
+
+    /// Goes on with 64 blocks, the first in the highest bit; `run` is the piece they find open and leave open.
+    fn scan(&mut self, mut word: u64, run: &mut u64) {
+        let mut left = 64;
+        while left > 0 {
+            let free = word.leading_zeros().min(left);
+            *run += u64::from(free);
+            left -= free;
+            if left == 0 {
+                return;
+            }
+            self.add(std::mem::take(run));
+            word <<= free;
+            let used = word.leading_ones().min(left);
+            left -= used;
+            word = word.checked_shl(used).unwrap_or(0);
+        }
+    }
+}
+
+impl Volume {
+    /// The pieces free space is in now.
+    pub fn free_fragments(&self) -> FreeFragments {
+        FreeFragments::of(&self.seg.lock().table, self.sb.main_segs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use format::sit::LogType;
+
+    #[test]
+    fn levels_are_those_of_the_paper() {
+        // Upper bounds in KiB of Table 3.
+        for (level, kib) in [4, 8, 16, 32, 64, 128, 256, 512].into_iter().enumerate() {
+            assert_eq!(FreeFragments::level(kib / 4), level);
+            assert_eq!(FreeFragments::level(kib / 4 + 1), level + 1);
+        }
+        assert_eq!(FreeFragments::level(1 << 30), 8);
+    }
+
+    /// The pieces by looking at one block after another.
+    fn plainly(table: &SegmentTable, segments: u32) -> FreeFragments {
+        let mut out = FreeFragments::default();
+        let mut run = 0;
+        for n in 0..segments * 512 {
+            if table.is_valid(SegNo(n / 512), (n % 512) as u16) {
+                out.add(std::mem::take(&mut run));
+            } else {
+                run += 1;
+            }
+        }
+        out.add(run);
+        out
+    }
+
+    #[test]
+    fn pieces_reach_across_segments_and_end_at_valid_blocks() {
+        let mut table = SegmentTable::new(6, 1);
+        let mut rng = device::Rng::new(4);
+        for seg in [0, 2, 3, 5] {
+            table.take(SegNo(seg), LogType::WarmData);
+            for off in 0..512 {
+                // Segment 3 is full, the others have runs of all lengths.
+                if seg == 3 || rng.chance(1, 1 + u64::from(off) / 16) {
+                    table.set_valid(SegNo(seg), off, LogType::WarmData, 1).unwrap();
+                }
+            }
+        }
+        let found = FreeFragments::of(&table, 6);
+        assert_eq!(found, plainly(&table, 6));
+        assert_eq!(found.total_blocks(), (0..6).map(|n| 512 - u64::from(table.segment(SegNo(n)).valid)).sum::<u64>());
+        assert!(found.total() > 100 && found.count[8] >= 2, "{found:?}");
+        assert_eq!(FreeFragments::of(&SegmentTable::new(6, 1), 6).count, [0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    }
+}
