@@ -51,7 +51,7 @@ fn with_sync(names: &[&str], mut steps: Vec<Step>) -> Vec<Step> {
 
 /// All of them.
 pub const SCENARIOS: &[Scenario] = &[
-    Scenario { name: "create", before: nothing, during: || files(30, 3000) },
+    Scenario { name: "create", before: nothing, during: || files(30, 3000).into_iter().chain([Sync]).collect() },
     Scenario {
         name: "create-fsync",
         before: nothing,
