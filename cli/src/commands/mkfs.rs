@@ -12,7 +12,7 @@ use crate::{Failure, output};
 /// Make an F2FS volume in a file or on a block device.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs mkfs disk.img --size 8G\n  \
-    joulefs mkfs disk.img --size 512M --label photos --features modern\n  joulefs mkfs /dev/sdx")]
+    joulefs mkfs disk.img --size 512M --label photos --features modern,quota\n  joulefs mkfs /dev/sdx")]
 pub struct Args {
     /// File (made if missing) or block device.
     image: PathBuf,
@@ -22,9 +22,10 @@ pub struct Args {
     /// Volume label.
     #[arg(long, short, default_value = "")]
     label: String,
-    /// Features by name, comma-separated (as mkfs.f2fs -O), or "modern" for those without a price:
-    /// extra_attr, inode_checksum, flexible_inline_xattr, inode_crtime, lost_found, sb_checksum.
-    #[arg(long, short = 'O', value_delimiter = ',')]
+    /// Features by name, comma-separated (as mkfs.f2fs -O); "modern" stands for those without a price
+    /// (extra_attr, inode_checksum, flexible_inline_xattr, inode_crtime, lost_found, sb_checksum), "none"
+    /// for none, which the oldest kernels mount.
+    #[arg(long, short = 'O', value_delimiter = ',', default_value = "modern")]
     features: Vec<String>,
     /// Percent of the volume kept back for cleaning; default: chosen for the size.
     #[arg(long)]
@@ -40,7 +41,8 @@ pub struct Args {
     force: bool,
 }
 
-fn parse_size(text: &str) -> Option<u64> {
+/// Bytes from what a person writes (`512M`, `8G`); `None` if that is no size.
+pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
     let (number, shift) = match text.char_indices().last()? {
         (i, 'k' | 'K') => (&text[..i], 10),
@@ -61,7 +63,7 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
 
 fn options(args: &Args) -> Result<Options, Failure> {
     let mut options = Options::default();
-    for name in args.features.iter().filter(|n| !n.is_empty()) {
+    for name in args.features.iter().filter(|n| !n.is_empty() && *n != "none") {
         if name == "modern" {
             options.features |= Options::modern().features;
             continue;
@@ -71,7 +73,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
             .find(|(_, n)| n == name || (name == "quota" && *n == "quota_ino"))
             .ok_or_else(|| {
                 let all: Vec<_> = Features::NAMES.iter().map(|(_, n)| *n).collect();
-                format!("unknown feature {name:?}; known are: modern, quota, {}", all.join(", "))
+                format!("unknown feature {name:?}; known are: modern, none, quota, {}", all.join(", "))
             })?;
         options.features |= *bit;
     }
