@@ -1,0 +1,352 @@
+//! The files a recipe made: making, changing and deleting one.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use device::clock::{Clock, VirtualClock};
+use device::{BLOCK, Rng, generate};
+use f2fs::Volume;
+use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
+
+use super::AgeError;
+use super::recipe::{Order, Sizes};
+use super::run::Done;
+
+/// Bytes handed over at once.
+const CHUNK: usize = 1 << 20;
+/// Files in a directory, before another is begun.
+const PER_DIRECTORY: u32 = 1000;
+/// Files up to so many bytes keep their size, larger ones are rounded up to whole blocks: a generated block
+/// takes next to no memory, a piece of one as much as it has bytes. Smaller ones lie inside their inodes.
+const SMALL: u64 = 3400;
+/// What any operation takes besides the time its bytes need.
+const PER_OPERATION: Duration = Duration::from_micros(50);
+
+/// A file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct File {
+    /// Its place in the order of making, within the set.
+    pub number: u32,
+    ino: u32,
+    /// Index of its suffix.
+    suffix: u16,
+    gone: bool,
+    pub bytes: u64,
+}
+
+/// A directory of files.
+pub(super) struct Set {
+    name: String,
+    dir: Ino,
+    /// Directories of [`PER_DIRECTORY`] files each.
+    below: Vec<Ino>,
+    suffixes: Vec<Option<String>>,
+    made: u32,
+    /// In the order of making; some may be gone.
+    files: Vec<File>,
+    gone: usize,
+}
+
+impl Set {
+    /// Files that are there, in the order they were made.
+    pub fn files(&self) -> impl Iterator<Item = &File> {
+        self.files.iter().filter(|f| !f.gone)
+    }
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.files.len() - self.gone
+    }
+    /// One of them, each as likely as any other.
+    fn any(&self, rng: &mut Rng) -> Option<File> {
+        if self.len() == 0 {
+            return None;
+        }
+        // At most half are gone.
+        loop {
+            let file = self.files[rng.index(self.files.len())];
+            if !file.gone {
+                return Some(file);
+            }
+        }
+    }
+    /// A file by its number.
+    fn find(&self, number: u32) -> Option<usize> {
+        self.files.binary_search_by_key(&number, |f| f.number).ok().filter(|&n| !self.files[n].gone)
+    }
+    fn file_name(&self, file: &File) -> String {
+        match self.suffixes.get(usize::from(file.suffix)) {
+            Some(Some(suffix)) => format!("{:07}.{suffix}", file.number),
+            _ => format!("{:07}", file.number),
+        }
+    }
+}
+
+/// What a new file is to be.
+#[derive(Clone, Copy)]
+pub(super) struct Wish<'a> {
+    pub suffix: Option<&'a str>,
+    pub bytes: u64,
+    pub order: Order,
+    pub sync: bool,
+}
+
+/// Everything made so far, and the volume it is on.
+pub(super) struct Files<'v> {
+    pub vol: &'v Volume,
+    clock: &'v VirtualClock,
+    /// Nanoseconds a byte takes, as a fraction of a second; `None` if the device moves the clock.
+    pub rate: Option<u64>,
+    pub rng: Rng,
+    sets: BTreeMap<String, Set>,
+    /// Seeds handed out.
+    contents: u64,
+    seed: u64,
+    buf: Vec<u8>,
+    pub done: Done,
+}
+
+impl<'v> Files<'v> {
+    pub fn new(vol: &'v Volume, clock: &'v VirtualClock, seed: u64) -> Self {
+        Files {
+            vol,
+            clock,
+            rate: None,
+            rng: Rng::new(seed),
+            sets: BTreeMap::new(),
+            contents: 0,
+            seed,
+            buf: vec![0; CHUNK],
+            done: Done::default(),
+        }
+    }
+
+    /// Bytes files may still take.
+    pub fn free(&self) -> Result<u64, AgeError> {
+        let st = self.vol.statfs().map_err(|source| AgeError::Fs { what: "statfs".into(), source })?;
+        Ok(st.blocks_free * BLOCK as u64)
+    }
+
+    /// A set by name, empty if nothing was made in it.
+    pub fn set(&self, name: &str) -> Option<&Set> {
+        self.sets.get(name)
+    }
+
+    /// Lets time pass.
+    pub fn wait(&mut self, by: Duration) -> Result<(), AgeError> {
+        self.clock.advance(by);
+        self.vol.tick().map_err(|source| AgeError::Fs { what: "background work".into(), source })
+    }
+
+    /// Seconds since the clock was made.
+    pub fn now(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    /// Lets the time pass that writing so many bytes takes.
+    fn took(&mut self, bytes: u64) -> Result<(), AgeError> {
+        match self.rate {
+            Some(rate) => {
+                let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
+                self.wait(PER_OPERATION + Duration::from_nanos(nanos as u64))
+            }
+            None => self.wait(Duration::ZERO),
+        }
+    }
+
+    /// A seed no contents had before.
+    fn fresh_seed(&mut self) -> u64 {
+        self.contents += 1;
+        self.seed.rotate_left(32) ^ self.contents
+    }
+
+    /// A size, in proportion `scale`.
+    pub fn draw_size(&mut self, sizes: &Sizes, scale: f64) -> u64 {
+        let bytes = match sizes {
+            Sizes::Fixed(n) => n.0 as f64,
+            Sizes::Spread(s) => {
+                let x = s.median.0 as f64 * (s.sigma * normal(&mut self.rng)).exp();
+                x.clamp(s.min.0 as f64, s.max.0 as f64)
+            }
+        };
+        whole((bytes * scale) as u64)
+    }
+
+    fn set_or_new(&mut self, name: &str) -> Result<&mut Set, AgeError> {
+        if !self.sets.contains_key(name) {
+            let dir = directory(self.vol, self.vol.root(), name)?;
+            let set = Set {
+                name: name.to_owned(),
+                dir,
+                below: Vec::new(),
+                suffixes: Vec::new(),
+                made: 0,
+                files: Vec::new(),
+                gone: 0,
+            };
+            self.sets.insert(name.to_owned(), set);
+        }
+        // OK to unwrap: inserted above if it was missing.
+        Ok(self.sets.get_mut(name).unwrap())
+    }
+
+    /// Makes a file; returns its number.
+    pub fn make(&mut self, set_name: &str, wish: Wish<'_>) -> Result<u32, AgeError> {
+        let vol = self.vol;
+        let set = self.set_or_new(set_name)?;
+        let number = set.made;
+        set.made += 1;
+        let suffix = wish.suffix.map(str::to_owned);
+        let index = set.suffixes.iter().position(|s| *s == suffix).unwrap_or_else(|| {
+            set.suffixes.push(suffix);
+            set.suffixes.len() - 1
+        });
+        let below = (number / PER_DIRECTORY) as usize;
+        if below == set.below.len() {
+            let dir = directory(vol, set.dir, &format!("{below:04}"))?;
+            set.below.push(dir);
+        }
+        let dir = set.below[below];
+        let mut file = File { number, ino: 0, suffix: index as u16, gone: false, bytes: wish.bytes };
+        let name = set.file_name(&file);
+        let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
+        let what = || format!("making {set_name}/{below:04}/{name}");
+        let made = vol.mknod(Caller::default(), dir, name.as_bytes(), &new);
+        let ino = made.map_err(|source| AgeError::Fs { what: what(), source })?.attr.ino;
+        file.ino = ino.0 as u32;
+        set.files.push(file);
+        let out = self.fill(ino, wish).map_err(|e| e.during(what));
+        vol.forget(ino, 1);
+        out?;
+        self.done.files_made += 1;
+        Ok(number)
+    }
+
+    fn fill(&mut self, ino: Ino, wish: Wish<'_>) -> Result<(), AgeError> {
+        let seed = self.fresh_seed();
+        match wish.order {
+            Order::Sequential => {
+                let mut at = 0;
+                while at < wish.bytes {
+                    let n = (wish.bytes - at).min(CHUNK as u64);
+                    self.put(ino, seed, at, n)?;
+                    at += n;
+                }
+            }
+            Order::Random => {
+                let mut blocks: Vec<u32> = (0..wish.bytes.div_ceil(BLOCK as u64) as u32).collect();
+                self.rng.shuffle(&mut blocks);
+                for block in blocks {
+                    let at = u64::from(block) * BLOCK as u64;
+                    self.put(ino, seed, at, (wish.bytes - at).min(BLOCK as u64))?;
+                }
+            }
+        }
+        self.synced(ino, wish.sync)
+    }
+
+    fn synced(&self, ino: Ino, sync: bool) -> Result<(), AgeError> {
+        let out = if sync { self.vol.fsync(ino, false) } else { Ok(()) };
+        out.map_err(|source| AgeError::Fs { what: "fsync".into(), source })
+    }
+
+    /// Writes a whole number of generated blocks, or the beginning of one; `at` is a block's start.
+    fn put(&mut self, ino: Ino, seed: u64, at: u64, bytes: u64) -> Result<(), AgeError> {
+        let buf = &mut self.buf[..bytes as usize];
+        generate(seed, (at / BLOCK as u64) as u32, buf);
+        let mut done = 0;
+        while done < buf.len() {
+            let n = self.vol.write(ino, at + done as u64, &buf[done..], WriteFlags::empty());
+            let n = n.map_err(|source| AgeError::Fs { what: "writing".into(), source })?;
+            if n == 0 {
+                return Err(AgeError::Fs { what: "writing".into(), source: vfs::Error::NoSpace });
+            }
+            done += n;
+        }
+        self.done.bytes_written += bytes;
+        self.took(bytes)
+    }
+
+    /// Changes `piece` bytes of a random file of the set: at its end, or where something is. Returns the bytes
+    /// changed, 0 if there are no files.
+    pub fn change(&mut self, set_name: &str, piece: u64, append: bool, sync: bool) -> Result<u64, AgeError> {
+        let rng = &mut self.rng;
+        let Some(file) = self.sets.get(set_name).and_then(|s| s.any(rng)) else { return Ok(0) };
+        let ino = Ino(file.ino.into());
+        let (blocks, piece) = (file.bytes / BLOCK as u64, piece.div_ceil(BLOCK as u64));
+        // A file inside its inode grows out of it.
+        let (at, n) = match append || blocks == 0 {
+            true => (file.bytes.div_ceil(BLOCK as u64), piece),
+            false => (rng.below(blocks.saturating_sub(piece) + 1), piece.min(blocks)),
+        };
+        let seed = self.fresh_seed();
+        let (mut at, end) = (at * BLOCK as u64, (at + n) * BLOCK as u64);
+        while at < end {
+            let n = (end - at).min(CHUNK as u64);
+            self.put(ino, seed, at, n).map_err(|e| e.during(|| format!("changing {set_name}/{}", file.number)))?;
+            at += n;
+        }
+        self.synced(ino, sync)?;
+        if let Some(set) = self.sets.get_mut(set_name)
+            && let Some(i) = set.find(file.number)
+        {
+            set.files[i].bytes = set.files[i].bytes.max(end);
+        }
+        Ok(n * BLOCK as u64)
+    }
+
+    /// Deletes a file; false if it is gone already.
+    pub fn delete(&mut self, set_name: &str, number: u32) -> Result<bool, AgeError> {
+        let Some(set) = self.sets.get_mut(set_name) else { return Ok(false) };
+        let Some(i) = set.find(number) else { return Ok(false) };
+        let name = set.file_name(&set.files[i]);
+        let dir = set.below[(number / PER_DIRECTORY) as usize];
+        let out = self.vol.unlink(dir, name.as_bytes());
+        out.map_err(|source| AgeError::Fs { what: format!("deleting {}/{name}", set.name), source })?;
+        set.files[i].gone = true;
+        set.gone += 1;
+        if set.gone * 2 > set.files.len() {
+            set.files.retain(|f| !f.gone);
+            set.gone = 0;
+        }
+        self.done.files_deleted += 1;
+        self.took(0)?;
+        Ok(true)
+    }
+
+    /// Makes everything durable.
+    pub fn sync(&self) -> Result<(), AgeError> {
+        self.vol.sync().map_err(|source| AgeError::Fs { what: "sync".into(), source })
+    }
+}
+
+impl Drop for Files<'_> {
+    fn drop(&mut self) {
+        for set in self.sets.values() {
+            set.below.iter().chain([&set.dir]).for_each(|&dir| self.vol.forget(dir, 1));
+        }
+    }
+}
+
+/// The directory of this name, made if it is not there. Holds one reference.
+fn directory(vol: &Volume, parent: Ino, name: &str) -> Result<Ino, AgeError> {
+    let made = match vol.lookup(parent, name.as_bytes()) {
+        Err(vfs::Error::NotFound) => vol.mkdir(Caller::default(), parent, name.as_bytes(), 0o755, 0),
+        found => found,
+    };
+    Ok(made.map_err(|source| AgeError::Fs { what: format!("making directory {name}"), source })?.attr.ino)
+}
+
+/// Rounded up to what is kept in few bytes.
+pub(super) fn whole(bytes: u64) -> u64 {
+    match bytes {
+        0 => 1,
+        1..=SMALL => bytes,
+        _ => bytes.div_ceil(BLOCK as u64) * BLOCK as u64,
+    }
+}
+
+/// A standard normal number: twelve even ones and the central limit theorem, exact enough within three
+/// standard deviations.
+pub(super) fn normal(rng: &mut Rng) -> f64 {
+    (0..12).map(|_| rng.unit()).sum::<f64>() - 6.0
+}

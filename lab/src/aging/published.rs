@@ -1,0 +1,32 @@
+//! What was counted in the three states by those who named them.
+
+use f2fs::FreeFragments;
+
+/// A ratio of two states' numbers of pieces of free space.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// The state above the line.
+    pub of: &'static str,
+    /// The state below the line.
+    pub to: &'static str,
+    /// A level (0 for L1), or all of them.
+    pub level: Option<usize>,
+    /// As published.
+    pub published: f64,
+}
+
+/// FAGC TACO'23, section 3: the text to Fig. 2.
+pub const RATIOS: [Ratio; 4] = [
+    Ratio { of: "full", to: "pristine", level: None, published: 2.01 },
+    Ratio { of: "full-fragmented", to: "full", level: None, published: 87.02 },
+    Ratio { of: "full-fragmented", to: "full", level: Some(0), published: 98.81 },
+    Ratio { of: "full-fragmented", to: "full", level: Some(1), published: 306.82 },
+];
+
+impl Ratio {
+    /// The ratio of two counts; `None` if there is nothing below the line.
+    pub fn ours(&self, of: &FreeFragments, to: &FreeFragments) -> Option<f64> {
+        let number = |f: &FreeFragments| self.level.map_or(f.total(), |n| f.count[n]);
+        (number(to) > 0).then(|| number(of) as f64 / number(to) as f64)
+    }
+}

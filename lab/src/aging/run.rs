@@ -1,0 +1,278 @@
+//! Carrying a recipe's steps out.
+
+use std::time::Duration;
+
+use device::BLOCK;
+use device::clock::VirtualClock;
+use f2fs::Volume;
+use vfs::FileSystem;
+
+use super::AgeError;
+use super::amount::Amount;
+use super::files::{Files, Wish};
+use super::recipe::{Delete, Recipe, Rewrite, Sizes, Step, Write};
+
+/// Data blocks a direct node maps.
+const PER_NODE: u64 = 1018;
+
+/// What was done to a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Done {
+    /// Files made.
+    pub files_made: u64,
+    /// Files deleted.
+    pub files_deleted: u64,
+    /// Bytes written to files.
+    pub bytes_written: u64,
+    /// Virtual time it took.
+    pub took: Duration,
+}
+
+/// How far a step is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub what: String,
+    /// So much of it is done.
+    pub done: u64,
+    /// How much there is, in the same unit.
+    pub total: u64,
+}
+
+/// Ages one mounted volume.
+pub struct Ager<'v> {
+    pub(super) files: Files<'v>,
+    device_bytes: u64,
+    user_bytes: u64,
+    own_time: bool,
+}
+
+pub(super) type Report<'r> = &'r mut dyn FnMut(&Progress);
+
+impl<'v> Ager<'v> {
+    /// Ages `vol`, whose clock is `clock`, with everything drawn from `seed`. Time passes at the recipe's rate.
+    pub fn new(vol: &'v Volume, clock: &'v VirtualClock, seed: u64) -> Self {
+        let device_bytes = vol.superblock().block_count * BLOCK as u64;
+        let user_bytes = vol.statfs().map_or(0, |st| st.blocks * BLOCK as u64);
+        Ager { files: Files::new(vol, clock, seed), device_bytes, user_bytes, own_time: true }
+    }
+
+    /// The device under the volume moves the clock itself.
+    #[must_use]
+    pub fn on_the_devices_time(mut self) -> Self {
+        self.own_time = false;
+        self
+    }
+
+    /// Carries out recipes, one after the other.
+    pub fn all(&mut self, chain: &[Recipe], report: Report<'_>) -> Result<Done, AgeError> {
+        chain.iter().try_for_each(|r| self.one(r, report))?;
+        Ok(self.files.done)
+    }
+
+    /// Carries out one recipe, not those it comes after.
+    pub fn one(&mut self, recipe: &Recipe, report: Report<'_>) -> Result<(), AgeError> {
+        let began = self.files.now();
+        self.files.rate = self.own_time.then_some(recipe.rate.0);
+        let scale = self.device_bytes as f64 / recipe.reference.0 as f64;
+        for (n, step) in recipe.steps.iter().enumerate() {
+            let mut steps = Steps {
+                ager: self,
+                scale,
+                what: format!("{} {}/{}: {}", recipe.name, n + 1, recipe.steps.len(), step.describe()),
+                report,
+            };
+            let out = match step {
+                Step::Write(w) => steps.write(w),
+                Step::Delete(d) => steps.delete(d),
+                Step::Rewrite(r) => steps.rewrite(r),
+                Step::Live(l) => steps.live(l),
+            };
+            out.map_err(|e| e.during(|| format!("recipe {}, step {}", recipe.name, n + 1)))?;
+            self.files.sync()?;
+        }
+        self.files.done.took += self.files.now().saturating_sub(began);
+        Ok(())
+    }
+}
+
+impl AgeError {
+    /// Says when it happened.
+    pub(super) fn during(self, when: impl FnOnce() -> String) -> Self {
+        match self {
+            AgeError::Fs { what, source } => AgeError::Fs { what: format!("{}: {what}", when()), source },
+            other => other,
+        }
+    }
+}
+
+/// When a step of writing ends.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    /// After so many files.
+    Files(u64),
+    /// After so many bytes.
+    Written(u64),
+    /// When no more than this is free.
+    Free(u64),
+}
+
+/// The steps of one recipe on one volume.
+pub(super) struct Steps<'s, 'v, 'r> {
+    pub(super) ager: &'s mut Ager<'v>,
+    /// Size of the device by the recipe's reference.
+    pub(super) scale: f64,
+    what: String,
+    report: Report<'r>,
+}
+
+impl Steps<'_, '_, '_> {
+    /// Bytes an amount stands for here.
+    pub(super) fn bytes(&self, amount: Amount) -> u64 {
+        match amount {
+            Amount::Bytes(n) => (n as f64 * self.scale) as u64,
+            Amount::Percent(p) => (self.ager.user_bytes as f64 * p / 100.0) as u64,
+        }
+    }
+
+    pub(super) fn capacity(&self) -> u64 {
+        self.ager.user_bytes
+    }
+
+    pub(super) fn progress(&mut self, done: u64, total: u64) {
+        (self.report)(&Progress { what: self.what.clone(), done: done.min(total), total });
+    }
+
+    fn write(&mut self, w: &Write) -> Result<(), AgeError> {
+        let size_scale = if w.scale_size { self.scale } else { 1.0 };
+        let count_scale = if w.scale_count { self.scale } else { 1.0 };
+        let end = match (w.count, w.total, w.free) {
+            (Some(n), ..) => End::Files((n as f64 * count_scale).round() as u64),
+            (_, Some(a), _) => End::Written(self.bytes(a)),
+            (.., free) => End::Free(free.map_or(0, |a| self.bytes(a))),
+        };
+        let begin = self.ager.files.free()?;
+        let (mut made, mut written) = (0, 0);
+        loop {
+            let (done, all) = match end {
+                End::Files(n) => (made, n),
+                End::Written(n) => (written, n),
+                End::Free(target) => (begin.saturating_sub(self.ager.files.free()?), begin.saturating_sub(target)),
+            };
+            self.progress(done, all);
+            if done >= all {
+                return Ok(());
+            }
+            let Some(bytes) = self.make(end, &w.set, w.suffix.as_deref(), &w.size, size_scale, w)? else {
+                return Ok(());
+            };
+            made += 1;
+            written += bytes;
+            for _ in 0..w.then.as_ref().map_or(0, |o| o.count) {
+                let Some(o) = &w.then else { break };
+                match self.make(end, &o.set, o.suffix.as_deref(), &o.size, 1.0, w)? {
+                    Some(bytes) => written += bytes,
+                    None => return Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Makes a file, cut to fit where free space is the end; `None` if none fits any more.
+    fn make(
+        &mut self,
+        end: End,
+        set: &str,
+        suffix: Option<&str>,
+        sizes: &Sizes,
+        scale: f64,
+        w: &Write,
+    ) -> Result<Option<u64>, AgeError> {
+        let mut bytes = self.ager.files.draw_size(sizes, scale);
+        if let End::Free(target) = end {
+            let room = self.ager.files.free()?.saturating_sub(target);
+            match fitting(room / BLOCK as u64) {
+                Some(fits) => bytes = bytes.min(fits * BLOCK as u64),
+                None => return Ok(None),
+            }
+        }
+        self.ager.files.make(set, Wish { suffix, bytes, order: w.order, sync: w.sync })?;
+        Ok(Some(bytes))
+    }
+
+    fn delete(&mut self, d: &Delete) -> Result<(), AgeError> {
+        let target = d.free.map(|a| self.bytes(a));
+        let files = &mut self.ager.files;
+        let free = files.free()?;
+        let Some(set) = files.set(&d.set).filter(|s| s.len() > 0) else { return Ok(()) };
+        let mut numbers: Vec<u32> = set.files().map(|f| f.number).collect();
+        let there = numbers.len() as f64;
+        // What all of them hold, inodes included.
+        let held: u64 = set.files().map(|f| f.bytes.div_ceil(BLOCK as u64) + 1).sum::<u64>() * BLOCK as u64;
+        let interval = match (d.every, target) {
+            (Some(n), _) => n as f64,
+            (None, target) => {
+                let missing = target.unwrap_or(0).saturating_sub(free);
+                (held as f64 / missing.max(1) as f64).clamp(1.0, there)
+            }
+        };
+        if d.random {
+            files.rng.shuffle(&mut numbers);
+        }
+        let end = (there / interval) as u64;
+        for n in 0..end {
+            if n.is_multiple_of(64) {
+                self.progress(n, end);
+            }
+            let files = &mut self.ager.files;
+            if let Some(target) = target
+                && files.free()? >= target
+            {
+                return Ok(());
+            }
+            // The last of each interval.
+            let at = ((n + 1) as f64 * interval) as usize - 1;
+            files.delete(&d.set, numbers[at.min(numbers.len() - 1)])?;
+        }
+        Ok(())
+    }
+
+    fn rewrite(&mut self, r: &Rewrite) -> Result<(), AgeError> {
+        let total = self.bytes(r.total);
+        let mut done = 0;
+        while done < total {
+            self.progress(done, total);
+            match self.ager.files.change(&r.set, r.piece.0, false, r.sync)? {
+                0 => return Ok(()),
+                n => done += n,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The largest file, in blocks, that fits into so many with its nodes and a directory block; `None` if none.
+fn fitting(room: u64) -> Option<u64> {
+    let rest = room.checked_sub(2)?;
+    let nodes = rest / PER_NODE + rest / (PER_NODE * PER_NODE) * 2 + if rest > 900 { 3 } else { 0 };
+    rest.checked_sub(nodes).filter(|&n| n > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_fills_the_rest_leaves_room_for_its_nodes() {
+        assert_eq!(fitting(2), None);
+        assert_eq!(fitting(3), Some(1));
+        for room in [500, 950, 5000, 3_000_000] {
+            let n = fitting(room).unwrap();
+            // 923 blocks in the inode, then direct nodes, their indirect nodes and one above.
+            let direct = n.saturating_sub(923).div_ceil(PER_NODE);
+            let nodes = 1 + direct + direct.saturating_sub(2).div_ceil(PER_NODE) + u64::from(direct > 2 * PER_NODE);
+            assert!(n + nodes < room, "{room}: {n} and {nodes}");
+            assert!(n + nodes + 16 > room, "{room}: {n} and {nodes}");
+        }
+    }
+}
