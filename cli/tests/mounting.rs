@@ -89,7 +89,7 @@ fn sigterm_leaves_a_clean_volume() {
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
     fs::write(&file, b"kept").unwrap();
-    assert!(Command::new("kill").arg(mount.id().to_string()).status().unwrap().success());
+    assert!(Command::new("sh").args(["-c", &format!("kill {}", mount.id())]).status().unwrap().success());
     mount.wait().unwrap();
     assert!(!mounted());
     assert!(done(&["info", &image]).contains("written by an unmount"));
