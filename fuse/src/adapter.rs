@@ -28,9 +28,7 @@ use vfs::{Error, FileKind, NewNode, RenameFlags, Seek, SetAttr, WriteFlags, Xatt
 
 use crate::attr::{bare, from_system, set_time, unpack};
 use crate::notices::SeekJob;
-use crate::operations::{
-    Adapter, allocate, answer_seek, caller, failed, new_node, perm, reply_empty, reply_xattr,
-};
+use crate::operations::{Adapter, allocate, answer_seek, caller, failed, new_node, perm, reply_empty, reply_xattr};
 use crate::{acl, capability, features, listing};
 
 thread_local! {
@@ -314,7 +312,8 @@ impl fuser::Filesystem for Adapter {
 
     fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let ino = self.ino(ino);
-        let result = listing::with_attributes(&*self.fs, self.numbers, &self.ungranted, ino, offset, self.ttl, &mut reply);
+        let result =
+            listing::with_attributes(&*self.fs, self.numbers, &self.ungranted, ino, offset, self.ttl, &mut reply);
         match result {
             Ok(()) => reply.ok(),
             Err(error) => reply.error(failed("readdir", ino, &error)),

@@ -1,0 +1,9 @@
+//! Requests to a block device.
+
+mod event;
+mod recorder;
+mod replay;
+
+pub use event::{Event, Events, Request};
+pub use recorder::Recorder;
+pub use replay::{Replayed, replay};

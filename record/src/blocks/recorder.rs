@@ -1,0 +1,112 @@
+//! A device that writes down what passes.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use device::clock::Clock;
+use device::model::Remap;
+use device::{BLOCK, BlockDevice, Lba, Result, Tag};
+use parking_lot::Mutex;
+
+use super::event::{Before, Event, Request};
+use crate::field::put_number;
+use crate::{Kind, Writer};
+
+struct Out {
+    writer: Writer,
+    before: Before,
+}
+
+/// A decorator that records every request, failed ones too, when it is done.
+///
+/// A recording that cannot be written stops and says so at [`finish`](Self::finish); the device goes on.
+pub struct Recorder<D> {
+    inner: D,
+    clock: Arc<dyn Clock>,
+    began: u64,
+    out: Mutex<Out>,
+}
+
+impl<D: BlockDevice> Recorder<D> {
+    /// Records to `out` what goes to `inner`, by this clock: for a device in virtual time, the device's.
+    pub fn new(inner: D, out: impl Write + Send + 'static, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let mut subject = Vec::new();
+        put_number(&mut subject, inner.blocks());
+        let writer = Writer::new(Box::new(out), Kind::Blocks, &subject)?;
+        let began = nanos(&*clock);
+        Ok(Recorder { inner, clock, began, out: Mutex::new(Out { writer, before: Before::default() }) })
+    }
+
+    /// The device below.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// Ends the recording, and says how many requests are in it; the device goes on unrecorded. Dropping
+    /// does the same in silence.
+    ///
+    /// # Errors
+    /// The first failure to write since the beginning.
+    pub fn finish(&self) -> io::Result<u64> {
+        let out = &mut self.out.lock().writer;
+        out.finish()?;
+        Ok(out.records())
+    }
+
+    fn note<T>(&self, tag: Tag, request: impl FnOnce() -> Request, ask: impl FnOnce() -> Result<T>) -> Result<T> {
+        let start = nanos(&*self.clock);
+        let answer = ask();
+        let took = nanos(&*self.clock).saturating_sub(start);
+        let (arrival, failed) = (start.saturating_sub(self.began), answer.is_err());
+        let event = Event { arrival, took, tag, request: request(), failed };
+        let Out { writer, before } = &mut *self.out.lock();
+        writer.add(|bytes, first| {
+            if first {
+                *before = Before::default();
+            }
+            event.put(bytes, before);
+        });
+        answer
+    }
+}
+
+fn nanos(clock: &dyn Clock) -> u64 {
+    u64::try_from(clock.monotonic().as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl<D: BlockDevice> BlockDevice for Recorder<D> {
+    fn blocks(&self) -> u64 {
+        self.inner.blocks()
+    }
+    fn read_only(&self) -> bool {
+        self.inner.read_only()
+    }
+    fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> Result<()> {
+        let blocks = (buf.len() / BLOCK) as u64;
+        self.note(tag, || Request::Read { at, blocks }, || self.inner.read(at, buf, tag))
+    }
+    fn write(&self, at: Lba, data: &[u8], tag: Tag) -> Result<()> {
+        let blocks = (data.len() / BLOCK) as u64;
+        let request = || Request::Write { at, blocks, fingerprint: crc32fast::hash(data) };
+        self.note(tag, request, || self.inner.write(at, data, tag))
+    }
+    fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> Result<()> {
+        let request = || {
+            let mut crc = crc32fast::Hasher::new();
+            parts.iter().for_each(|p| crc.update(p));
+            let blocks = parts.iter().map(|p| (p.len() / BLOCK) as u64).sum();
+            Request::Write { at, blocks, fingerprint: crc.finalize() }
+        };
+        self.note(tag, request, || self.inner.write_gather(at, parts, tag))
+    }
+    fn flush(&self, tag: Tag) -> Result<()> {
+        self.note(tag, || Request::Flush, || self.inner.flush(tag))
+    }
+    fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()> {
+        self.note(tag, || Request::Discard { at, blocks }, || self.inner.discard(at, blocks, tag))
+    }
+    fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> Result<()> {
+        let request = || Request::Remap { from, to, blocks, how };
+        self.note(tag, request, || self.inner.remap(from, to, blocks, how, tag))
+    }
+}

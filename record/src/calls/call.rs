@@ -1,0 +1,155 @@
+//! What a file system can be asked, as values.
+
+use vfs::{Allocate, Caller, Ino, NewNode, RenameFlags, Seek, SetAttr, WriteFlags, XattrFlags};
+
+use crate::field::{Broken, Field, Input};
+
+/// Contents that were written: whole where their meaning matters, else only told apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Contents {
+    /// The bytes themselves.
+    Given(Vec<u8>),
+    /// So many bytes.
+    Of {
+        /// How many.
+        len: u64,
+        /// Their CRC-32: equal contents have equal ones.
+        fingerprint: u32,
+    },
+}
+
+impl Contents {
+    /// Length and fingerprint.
+    pub fn of(bytes: &[u8]) -> Self {
+        Contents::Of { len: bytes.len() as u64, fingerprint: crc32fast::hash(bytes) }
+    }
+    /// How many bytes.
+    pub fn len(&self) -> u64 {
+        match self {
+            Contents::Given(bytes) => bytes.len() as u64,
+            Contents::Of { len, .. } => *len,
+        }
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Field for Contents {
+    fn put(&self, out: &mut Vec<u8>) {
+        match self {
+            Contents::Given(bytes) => {
+                true.put(out);
+                bytes.put(out);
+            }
+            Contents::Of { len, fingerprint } => {
+                false.put(out);
+                len.put(out);
+                out.extend_from_slice(&fingerprint.to_le_bytes());
+            }
+        }
+    }
+    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
+        if bool::get(input)? {
+            return Vec::get(input).map(Contents::Given);
+        }
+        let len = u64::get(input)?;
+        let mut fingerprint = [0; 4];
+        fingerprint.copy_from_slice(input.bytes(4)?);
+        Ok(Contents::Of { len, fingerprint: u32::from_le_bytes(fingerprint) })
+    }
+}
+
+macro_rules! calls {
+    ($($code:literal $(#[$doc:meta])* $name:ident { $($field:ident: $t:ty),* },)*) => {
+        /// One method of [`vfs::FileSystem`] with its arguments. What its answer is, see
+        /// [`Event::answer`](super::Event::answer).
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum Call {
+            $($(#[$doc])* $name { $(#[doc = "As the method's."] $field: $t),* },)*
+        }
+        impl Call {
+            /// The method's number in a recording.
+            pub(super) fn code(&self) -> u8 {
+                match self { $(Call::$name { .. } => $code,)* }
+            }
+            /// The method's name.
+            pub fn name(&self) -> &'static str {
+                match self { $(Call::$name { .. } => stringify!($name),)* }
+            }
+            pub(super) fn put(&self, out: &mut Vec<u8>) {
+                match self { $(Call::$name { $($field),* } => { $($field.put(out);)* let _ = &out; })* }
+            }
+            pub(super) fn get(code: u8, input: &mut Input<'_>) -> Result<Self, Broken> {
+                match code {
+                    $($code => Ok(Call::$name { $($field: Field::get(input)?),* }),)*
+                    _ => Err("an unknown call"),
+                }
+            }
+        }
+    };
+}
+
+calls! {
+    0 /// `lookup`; answers the inode.
+        Lookup { parent: Ino, name: Vec<u8> },
+    1 /// `forget`.
+        Forget { ino: Ino, count: u64 },
+    2 /// `getattr`; answers the size.
+        Getattr { ino: Ino },
+    3 /// `setattr`; answers the size.
+        Setattr { ino: Ino, set: SetAttr },
+    4 /// `readlink`; answers the length.
+        Readlink { ino: Ino },
+    5 /// `mknod`; answers the inode.
+        Mknod { caller: Caller, parent: Ino, name: Vec<u8>, new: NewNode },
+    6 /// `mkdir`; answers the inode.
+        Mkdir { caller: Caller, parent: Ino, name: Vec<u8>, perm: u16, umask: u16 },
+    7 /// `symlink`; answers the inode.
+        Symlink { caller: Caller, parent: Ino, name: Vec<u8>, target: Vec<u8> },
+    8 /// `link`; answers the inode.
+        Link { ino: Ino, parent: Ino, name: Vec<u8> },
+    9 /// `unlink`.
+        Unlink { parent: Ino, name: Vec<u8> },
+    10 /// `rmdir`.
+        Rmdir { parent: Ino, name: Vec<u8> },
+    11 /// `rename`.
+        Rename { caller: Caller, parent: Ino, name: Vec<u8>, to_parent: Ino, to_name: Vec<u8>, flags: RenameFlags },
+    12 /// `tmpfile`; answers the inode.
+        Tmpfile { caller: Caller, parent: Ino, perm: u16, umask: u16 },
+    13 /// `open`.
+        Open { ino: Ino, truncate: bool },
+    14 /// `release`.
+        Release { ino: Ino },
+    15 /// `read`; answers how much was read.
+        Read { ino: Ino, offset: u64, len: u64 },
+    16 /// `write`; answers how much was written.
+        Write { ino: Ino, offset: u64, contents: Contents, flags: WriteFlags },
+    17 /// `fallocate`.
+        Fallocate { ino: Ino, what: Allocate, offset: u64, len: u64 },
+    18 /// `seek`; answers the offset.
+        Seek { ino: Ino, offset: u64, what: Seek },
+    19 /// `readdir`, and how many names its caller took; answers the cookie after the last of them.
+        Readdir { ino: Ino, cookie: u64, names: u64 },
+    20 /// `fsync`.
+        Fsync { ino: Ino, data_only: bool },
+    21 /// `fsyncdir`.
+        Fsyncdir { ino: Ino, data_only: bool },
+    22 /// `sync`.
+        Sync {},
+    23 /// `getxattr`; answers the length.
+        Getxattr { ino: Ino, name: Vec<u8> },
+    24 /// `listxattr`; answers how many.
+        Listxattr { ino: Ino },
+    25 /// `setxattr`.
+        Setxattr { ino: Ino, name: Vec<u8>, value: Contents, flags: XattrFlags },
+    26 /// `removexattr`.
+        Removexattr { ino: Ino, name: Vec<u8> },
+    27 /// `statfs`.
+        Statfs {},
+    28 /// `tick`.
+        Tick {},
+    29 /// `unmount`.
+        Unmount {},
+}

@@ -1,0 +1,128 @@
+//! One call in a recording.
+
+use vfs::{Error, Ino};
+
+use super::call::Call;
+use crate::field::{Broken, Field, Input, put_number, put_signed, step, stepped};
+use crate::{Kind, Reader, RecordError};
+
+macro_rules! failures {
+    ($($code:literal $name:ident: $pattern:pat,)*) => {
+        /// Why a call failed: the name of the [`vfs::Error`], without its text.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(missing_docs)] // As the variants of vfs::Error.
+        pub enum Failure { $($name,)* /** None of the others. */ Other }
+        impl Failure {
+            /// That of an error.
+            pub fn of(error: &Error) -> Self {
+                match error { $($pattern => Failure::$name,)* _ => Failure::Other }
+            }
+            fn code(self) -> u8 {
+                match self { $(Failure::$name => $code,)* Failure::Other => 0 }
+            }
+            fn from_code(code: u8) -> Result<Self, Broken> {
+                match code {
+                    $($code => Ok(Failure::$name),)*
+                    0 => Ok(Failure::Other),
+                    _ => Err("an unknown failure"),
+                }
+            }
+        }
+    };
+}
+
+failures! {
+    1 NotFound: Error::NotFound,
+    2 Exists: Error::Exists,
+    3 NotDirectory: Error::NotDirectory,
+    4 IsDirectory: Error::IsDirectory,
+    5 NotEmpty: Error::NotEmpty,
+    6 NameTooLong: Error::NameTooLong,
+    7 Invalid: Error::Invalid(_),
+    8 NotPermitted: Error::NotPermitted(_),
+    9 TooManyLinks: Error::TooManyLinks,
+    10 TooBig: Error::TooBig,
+    11 NoAttribute: Error::NoAttribute,
+    12 Range: Error::Range,
+    13 PastEnd: Error::PastEnd,
+    14 Busy: Error::Busy(_),
+    15 Stale: Error::Stale,
+    16 Unsupported: Error::Unsupported(_),
+    17 ReadOnly: Error::ReadOnly,
+    18 NoKey: Error::NoKey,
+    19 NoSpace: Error::NoSpace,
+    20 Corrupt: Error::Corrupt(_),
+    21 Device: Error::Device(_),
+}
+
+/// A call, when it came and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Nanoseconds from the beginning of the recording.
+    pub arrival: u64,
+    /// Nanoseconds until it returned.
+    pub took: u64,
+    /// What was asked.
+    pub call: Call,
+    /// The number the call answers (see [`Call`]), 0 where it answers none, or why it failed.
+    pub answer: Result<u64, Failure>,
+}
+
+const FAILED: u8 = 1 << 7;
+
+impl Event {
+    pub(super) fn put(&self, out: &mut Vec<u8>, before: &mut u64) {
+        out.push(self.call.code() | if self.answer.is_err() { FAILED } else { 0 });
+        put_signed(out, step(*before, self.arrival));
+        *before = self.arrival;
+        put_number(out, self.took);
+        self.call.put(out);
+        match self.answer {
+            Ok(n) => put_number(out, n),
+            Err(failure) => out.push(failure.code()),
+        }
+    }
+
+    pub(super) fn get(input: &mut Input<'_>, before: &mut u64) -> Result<Self, Broken> {
+        let head = input.byte()?;
+        let arrival = stepped(*before, input.signed()?);
+        *before = arrival;
+        let took = input.number()?;
+        let call = Call::get(head & !FAILED, input)?;
+        let answer = if head & FAILED == 0 { Ok(input.number()?) } else { Err(Failure::from_code(input.byte()?)?) };
+        Ok(Event { arrival, took, call, answer })
+    }
+}
+
+/// The calls of a recording, in the order in which they returned.
+pub struct Events {
+    reader: Reader,
+    before: u64,
+    root: Ino,
+}
+
+impl Events {
+    /// Those of an opened recording.
+    pub fn new(reader: Reader) -> Result<Self, RecordError> {
+        let root = reader.subject(Kind::Calls, Ino::get)?;
+        Ok(Events { reader, before: 0, root })
+    }
+
+    /// The root's number in the file system that was recorded.
+    pub fn root(&self) -> Ino {
+        self.root
+    }
+}
+
+impl Iterator for Events {
+    type Item = Result<Event, RecordError>;
+    fn next(&mut self) -> Option<Self::Item> {
+        let before = &mut self.before;
+        self.reader.next(|input, first| {
+            if first {
+                *before = 0;
+            }
+            Event::get(input, before)
+        })
+    }
+}

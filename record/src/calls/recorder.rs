@@ -1,0 +1,238 @@
+//! A file system that writes down what it is asked.
+
+use std::cell::Cell;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use device::clock::Clock;
+use parking_lot::Mutex;
+use vfs::{
+    Allocate, Attr, Caller, DirEntry, Entry, FileSystem, Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr,
+    StatFs, WriteFlags, XattrFlags,
+};
+
+use super::call::{Call, Contents};
+use super::event::{Event, Failure};
+use crate::field::put_number;
+use crate::{Kind, Writer};
+
+struct Out {
+    writer: Writer,
+    before: u64,
+}
+
+/// A decorator that records every call, failed ones too, when it returns.
+///
+/// Values of attributes are recorded as contents are, but for those the system gives a meaning to (access
+/// lists, capabilities): these are recorded whole. A recording that cannot be written stops and says so at
+/// [`finish`](Self::finish); the file system goes on.
+pub struct Recorder<F: ?Sized> {
+    inner: Arc<F>,
+    clock: Arc<dyn Clock>,
+    began: u64,
+    out: Mutex<Out>,
+}
+
+impl<F: FileSystem + ?Sized> Recorder<F> {
+    /// Records to `out` what `inner` is asked, by this clock: in virtual time, that one.
+    pub fn new(inner: Arc<F>, out: impl Write + Send + 'static, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let mut subject = Vec::new();
+        put_number(&mut subject, inner.root().0);
+        let writer = Writer::new(Box::new(out), Kind::Calls, &subject)?;
+        let began = nanos(&*clock);
+        Ok(Recorder { inner, clock, began, out: Mutex::new(Out { writer, before: 0 }) })
+    }
+
+    /// The file system below.
+    pub fn inner(&self) -> &F {
+        &self.inner
+    }
+
+    /// Ends the recording, and says how many calls are in it; the file system goes on unrecorded. Dropping
+    /// does the same in silence.
+    ///
+    /// # Errors
+    /// The first failure to write since the beginning.
+    pub fn finish(&self) -> io::Result<u64> {
+        let out = &mut self.out.lock().writer;
+        out.finish()?;
+        Ok(out.records())
+    }
+
+    /// Asks, and writes down what `call` says was asked and `number` says was answered.
+    fn note<T>(
+        &self,
+        ask: impl FnOnce() -> Result<T>,
+        call: impl FnOnce() -> Call,
+        number: impl FnOnce(&T) -> u64,
+    ) -> Result<T> {
+        let start = nanos(&*self.clock);
+        let answer = ask();
+        let took = nanos(&*self.clock).saturating_sub(start);
+        let arrival = start.saturating_sub(self.began);
+        let event = Event { arrival, took, call: call(), answer: answer.as_ref().map(number).map_err(Failure::of) };
+        let Out { writer, before } = &mut *self.out.lock();
+        writer.add(|bytes, first| {
+            if first {
+                *before = 0;
+            }
+            event.put(bytes, before);
+        });
+        answer
+    }
+
+    fn entry(&self, ask: impl FnOnce() -> Result<Entry>, call: impl FnOnce() -> Call) -> Result<Entry> {
+        self.note(ask, call, |entry| entry.attr.ino.0)
+    }
+
+    fn attr(&self, ask: impl FnOnce() -> Result<Attr>, call: impl FnOnce() -> Call) -> Result<Attr> {
+        self.note(ask, call, |attr| attr.size)
+    }
+
+    fn plain<T>(&self, ask: impl FnOnce() -> Result<T>, call: impl FnOnce() -> Call) -> Result<T> {
+        self.note(ask, call, |_| 0)
+    }
+
+    fn silent(&self, ask: impl FnOnce(), call: impl FnOnce() -> Call) {
+        let asked: Result<()> = self.plain(
+            || {
+                ask();
+                Ok(())
+            },
+            call,
+        );
+        // It cannot fail.
+        drop(asked);
+    }
+}
+
+fn nanos(clock: &dyn Clock) -> u64 {
+    u64::try_from(clock.monotonic().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Attributes under `user.` and `trusted.` mean nothing to the system.
+fn value(name: &[u8], value: &[u8]) -> Contents {
+    let meaningless = name.starts_with(b"user.") || name.starts_with(b"trusted.");
+    if meaningless { Contents::of(value) } else { Contents::Given(value.to_vec()) }
+}
+
+impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
+    fn root(&self) -> Ino {
+        self.inner.root()
+    }
+    fn read_only(&self) -> bool {
+        self.inner.read_only()
+    }
+    fn statfs(&self) -> Result<StatFs> {
+        self.plain(|| self.inner.statfs(), || Call::Statfs {})
+    }
+    fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
+        self.entry(|| self.inner.lookup(parent, name), || Call::Lookup { parent, name: name.into() })
+    }
+    fn forget(&self, ino: Ino, count: u64) {
+        self.silent(|| self.inner.forget(ino, count), || Call::Forget { ino, count });
+    }
+    fn getattr(&self, ino: Ino) -> Result<Attr> {
+        self.attr(|| self.inner.getattr(ino), || Call::Getattr { ino })
+    }
+    fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
+        self.attr(|| self.inner.setattr(ino, set), || Call::Setattr { ino, set: *set })
+    }
+    fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
+        self.note(|| self.inner.readlink(ino), || Call::Readlink { ino }, |target| target.len() as u64)
+    }
+    fn mknod(&self, caller: Caller, parent: Ino, name: &[u8], new: &NewNode) -> Result<Entry> {
+        let call = || Call::Mknod { caller, parent, name: name.into(), new: *new };
+        self.entry(|| self.inner.mknod(caller, parent, name, new), call)
+    }
+    fn mkdir(&self, caller: Caller, parent: Ino, name: &[u8], perm: u16, umask: u16) -> Result<Entry> {
+        let call = || Call::Mkdir { caller, parent, name: name.into(), perm, umask };
+        self.entry(|| self.inner.mkdir(caller, parent, name, perm, umask), call)
+    }
+    fn symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Entry> {
+        let call = || Call::Symlink { caller, parent, name: name.into(), target: target.into() };
+        self.entry(|| self.inner.symlink(caller, parent, name, target), call)
+    }
+    fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry> {
+        self.entry(|| self.inner.link(ino, parent, name), || Call::Link { ino, parent, name: name.into() })
+    }
+    fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        self.plain(|| self.inner.unlink(parent, name), || Call::Unlink { parent, name: name.into() })
+    }
+    fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        self.plain(|| self.inner.rmdir(parent, name), || Call::Rmdir { parent, name: name.into() })
+    }
+    fn rename(&self, caller: Caller, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: RenameFlags) -> Result<()> {
+        let (parent, to_parent) = (from.0, to.0);
+        let call = || Call::Rename { caller, parent, name: from.1.into(), to_parent, to_name: to.1.into(), flags };
+        self.plain(|| self.inner.rename(caller, from, to, flags), call)
+    }
+    fn tmpfile(&self, caller: Caller, parent: Ino, perm: u16, umask: u16) -> Result<Entry> {
+        let call = || Call::Tmpfile { caller, parent, perm, umask };
+        self.entry(|| self.inner.tmpfile(caller, parent, perm, umask), call)
+    }
+    fn open(&self, ino: Ino, truncate: bool) -> Result<()> {
+        self.plain(|| self.inner.open(ino, truncate), || Call::Open { ino, truncate })
+    }
+    fn release(&self, ino: Ino) {
+        self.silent(|| self.inner.release(ino), || Call::Release { ino });
+    }
+    fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        let len = buf.len() as u64;
+        self.note(|| self.inner.read(ino, offset, buf), || Call::Read { ino, offset, len }, |n| *n as u64)
+    }
+    fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
+        let call = || Call::Write { ino, offset, contents: Contents::of(data), flags };
+        self.note(|| self.inner.write(ino, offset, data, flags), call, |n| *n as u64)
+    }
+    fn fallocate(&self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.plain(|| self.inner.fallocate(ino, what, offset, len), || Call::Fallocate { ino, what, offset, len })
+    }
+    fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+        self.note(|| self.inner.seek(ino, offset, what), || Call::Seek { ino, offset, what }, |n| *n)
+    }
+    fn readdir(&self, ino: Ino, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Result<()> {
+        let (names, last) = (Cell::new(0), Cell::new(cookie));
+        let list = || {
+            self.inner.readdir(ino, cookie, &mut |entry| {
+                let next = entry.next;
+                let flow = each(entry);
+                if flow == Flow::Continue {
+                    names.set(names.get() + 1);
+                    last.set(next);
+                }
+                flow
+            })
+        };
+        self.note(list, || Call::Readdir { ino, cookie, names: names.get() }, |()| last.get())
+    }
+    fn fsync(&self, ino: Ino, data_only: bool) -> Result<()> {
+        self.plain(|| self.inner.fsync(ino, data_only), || Call::Fsync { ino, data_only })
+    }
+    fn fsyncdir(&self, ino: Ino, data_only: bool) -> Result<()> {
+        self.plain(|| self.inner.fsyncdir(ino, data_only), || Call::Fsyncdir { ino, data_only })
+    }
+    fn sync(&self) -> Result<()> {
+        self.plain(|| self.inner.sync(), || Call::Sync {})
+    }
+    fn getxattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let call = || Call::Getxattr { ino, name: name.into() };
+        self.note(|| self.inner.getxattr(ino, name), call, |value| value.len() as u64)
+    }
+    fn listxattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.note(|| self.inner.listxattr(ino), || Call::Listxattr { ino }, |names| names.len() as u64)
+    }
+    fn setxattr(&self, ino: Ino, name: &[u8], bytes: &[u8], flags: XattrFlags) -> Result<()> {
+        let call = || Call::Setxattr { ino, name: name.into(), value: value(name, bytes), flags };
+        self.plain(|| self.inner.setxattr(ino, name, bytes, flags), call)
+    }
+    fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
+        self.plain(|| self.inner.removexattr(ino, name), || Call::Removexattr { ino, name: name.into() })
+    }
+    fn tick(&self) -> Result<()> {
+        self.plain(|| self.inner.tick(), || Call::Tick {})
+    }
+    fn unmount(&self) -> Result<()> {
+        self.plain(|| self.inner.unmount(), || Call::Unmount {})
+    }
+}

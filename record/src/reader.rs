@@ -1,0 +1,193 @@
+//! How is a recording read, however it was damaged?
+
+use std::io::{self, Read};
+
+use crate::field::{Broken, Input};
+use crate::writer::checksum;
+use crate::{CHUNK_HEAD, Kind, MAGIC, MAX_CHUNK, MAX_SUBJECT, RecordError, VERSION};
+
+/// Bytes before the subject: magic, version, kind, length.
+const HEAD: usize = 16;
+
+/// Reads a recording chunk by chunk; holds one. What it is of is known once it is open; the records are
+/// read by [`blocks::Events`](crate::blocks::Events) or [`calls::Events`](crate::calls::Events).
+pub struct Reader {
+    input: Box<dyn Read + Send>,
+    kind: Kind,
+    subject: Vec<u8>,
+    /// Where the next byte of `input` lies in the recording.
+    at: u64,
+    /// The chunk with its head.
+    chunk: Vec<u8>,
+    /// The next byte of it to decode.
+    next: usize,
+    left: u32,
+    records: u64,
+    ended: bool,
+}
+
+impl Reader {
+    /// Reads the beginning.
+    pub fn new(input: impl Read + Send + 'static) -> Result<Self, RecordError> {
+        let mut input: Box<dyn Read + Send> = Box::new(input);
+        let mut head = vec![0; HEAD];
+        let got = fill(&mut input, &mut head, 0)?;
+        if head[..8] != MAGIC {
+            return Err(RecordError::NotARecording);
+        }
+        let cut = |at| RecordError::CutShort { at, records: 0 };
+        let damaged = |at, what| RecordError::Damaged { at, what, records: 0 };
+        if got < HEAD {
+            return Err(cut(got as u64));
+        }
+        let version = u16::from_le_bytes([head[8], head[9]]);
+        if version != VERSION {
+            return Err(RecordError::Version { found: version, known: VERSION });
+        }
+        let length = u32::from_le_bytes([head[12], head[13], head[14], head[15]]);
+        if length > MAX_SUBJECT {
+            return Err(damaged(12, "the subject's length"));
+        }
+        let length = length as usize;
+        head.resize(HEAD + length + 4, 0);
+        let got = HEAD + fill(&mut input, &mut head[HEAD..], HEAD as u64)?;
+        if got < head.len() {
+            return Err(cut(got as u64));
+        }
+        let crc = head.split_off(HEAD + length);
+        if crc != crc32fast::hash(&head).to_le_bytes() {
+            return Err(damaged(0, "the checksum of the beginning"));
+        }
+        let kind = u16::from_le_bytes([head[10], head[11]]);
+        let kind = Kind::from_number(kind).ok_or(damaged(10, "the kind of recording"))?;
+        let subject = head.split_off(HEAD);
+        let at = got as u64;
+        Ok(Reader { input, kind, subject, at, chunk: Vec::new(), next: 0, left: 0, records: 0, ended: false })
+    }
+
+    /// What it is a recording of.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// What the writer said of its subject, if the recording is of this kind.
+    pub(crate) fn subject<T>(
+        &self,
+        asked: Kind,
+        decode: impl FnOnce(&mut Input<'_>) -> Result<T, Broken>,
+    ) -> Result<T, RecordError> {
+        if self.kind != asked {
+            return Err(RecordError::Kind { found: self.kind, asked });
+        }
+        let mut input = Input::new(&self.subject);
+        let damaged = |what| RecordError::Damaged { at: HEAD as u64, what, records: 0 };
+        let subject = decode(&mut input).map_err(damaged)?;
+        if input.left() > 0 { Err(damaged("more about the subject than there is to say")) } else { Ok(subject) }
+    }
+
+    /// The next record, decoded by `decode`, which is told whether it is the first of its chunk. After an
+    /// error there is nothing more.
+    pub(crate) fn next<T>(
+        &mut self,
+        decode: impl FnOnce(&mut Input<'_>, bool) -> Result<T, Broken>,
+    ) -> Option<Result<T, RecordError>> {
+        if self.left == 0 {
+            match self.next_chunk() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(e) => {
+                    self.ended = true;
+                    return Some(Err(e));
+                }
+            }
+        }
+        let mut input = Input::new(&self.chunk[self.next..]);
+        let first = self.next == CHUNK_HEAD;
+        let decoded = decode(&mut input, first);
+        let here = self.chunk.len() - input.left();
+        match decoded {
+            Ok(record) => {
+                self.next = here;
+                self.left -= 1;
+                self.records += 1;
+                Some(Ok(record))
+            }
+            Err(what) => {
+                self.ended = true;
+                self.left = 0;
+                Some(Err(self.damaged(here, what)))
+            }
+        }
+    }
+
+    fn damaged(&self, in_chunk: usize, what: Broken) -> RecordError {
+        let start = self.at - self.chunk.len() as u64;
+        RecordError::Damaged { at: start + in_chunk as u64, what, records: self.records }
+    }
+
+    /// Reads the next chunk; false after the last.
+    fn next_chunk(&mut self) -> Result<bool, RecordError> {
+        if self.ended {
+            return Ok(false);
+        }
+        if self.next < self.chunk.len() {
+            return Err(self.damaged(self.next, "bytes after the chunk's last record"));
+        }
+        self.chunk.clear();
+        self.take(CHUNK_HEAD)?;
+        let word = |i: usize| u32::from_le_bytes([0, 1, 2, 3].map(|k| self.chunk[i + k]));
+        let (length, records, crc) = (word(0), word(4), word(16));
+        let first = u64::from(word(8)) | u64::from(word(12)) << 32;
+        if length > MAX_CHUNK {
+            return Err(self.damaged(0, "a chunk's length"));
+        }
+        self.take(length as usize)?;
+        if checksum(&self.chunk) != crc {
+            return Err(self.damaged(16, "a chunk's checksum"));
+        }
+        if first != self.records {
+            return Err(self.damaged(8, "a chunk is missing or there twice"));
+        }
+        self.next = CHUNK_HEAD;
+        self.left = records;
+        if records > 0 {
+            return Ok(true);
+        }
+        if length > 0 {
+            return Err(self.damaged(4, "a chunk with bytes and no records"));
+        }
+        self.ended = true;
+        let end = self.at;
+        let mut more = [0];
+        match fill(&mut self.input, &mut more, end)? {
+            0 => Ok(false),
+            _ => Err(RecordError::Damaged { at: end, what: "bytes after the end", records: self.records }),
+        }
+    }
+
+    /// Appends `n` bytes to the chunk.
+    fn take(&mut self, n: usize) -> Result<(), RecordError> {
+        let from = self.chunk.len();
+        self.chunk.resize(from + n, 0);
+        let got = fill(&mut self.input, &mut self.chunk[from..], self.at)?;
+        self.at += got as u64;
+        if got < n {
+            return Err(RecordError::CutShort { at: self.at, records: self.records });
+        }
+        Ok(())
+    }
+}
+
+/// Reads until `buf` is full or there is no more; says how much it was.
+fn fill(input: &mut dyn Read, buf: &mut [u8], at: u64) -> Result<usize, RecordError> {
+    let mut got = 0;
+    while got < buf.len() {
+        match input.read(&mut buf[got..]) {
+            Ok(0) => break,
+            Ok(n) => got += n.min(buf.len() - got),
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(source) => return Err(RecordError::Io { at: at + got as u64, source }),
+        }
+    }
+    Ok(got)
+}

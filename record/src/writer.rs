@@ -1,0 +1,106 @@
+//! How does a recording get into a file while it is made?
+
+use std::io::{self, Write};
+
+use crate::{CHUNK_HEAD, Kind, MAGIC, VERSION};
+
+/// A chunk is written once it has so many bytes.
+const FULL: usize = 48 << 10;
+
+/// Writes a recording as it comes; holds at most one chunk.
+pub struct Writer {
+    out: Box<dyn Write + Send>,
+    chunk: Vec<u8>,
+    in_chunk: u32,
+    records: u64,
+    /// Why nothing is written any more.
+    failed: Option<io::Error>,
+    ended: bool,
+}
+
+impl Writer {
+    /// Begins a recording of a subject; what `subject` says is the business of the kind.
+    pub(crate) fn new(mut out: Box<dyn Write + Send>, kind: Kind, subject: &[u8]) -> io::Result<Self> {
+        let mut head = Vec::with_capacity(20 + subject.len());
+        head.extend_from_slice(&MAGIC);
+        head.extend_from_slice(&VERSION.to_le_bytes());
+        head.extend_from_slice(&kind.number().to_le_bytes());
+        // Subjects are a few numbers.
+        head.extend_from_slice(&(subject.len() as u32).to_le_bytes());
+        head.extend_from_slice(subject);
+        let crc = crc32fast::hash(&head);
+        head.extend_from_slice(&crc.to_le_bytes());
+        out.write_all(&head)?;
+        let chunk = vec![0; CHUNK_HEAD];
+        Ok(Writer { out, chunk, in_chunk: 0, records: 0, failed: None, ended: false })
+    }
+
+    /// Adds a record, written by `record` to the end of what it is given. It is told whether it is the
+    /// first of its chunk, where nothing may refer to the record before.
+    pub(crate) fn add(&mut self, record: impl FnOnce(&mut Vec<u8>, bool)) {
+        if self.failed.is_some() || self.ended {
+            return;
+        }
+        record(&mut self.chunk, self.in_chunk == 0);
+        self.in_chunk += 1;
+        self.records += 1;
+        if self.chunk.len() >= FULL {
+            self.write_chunk();
+        }
+    }
+
+    /// How many records there are.
+    pub(crate) fn records(&self) -> u64 {
+        self.records
+    }
+
+    fn write_chunk(&mut self) {
+        let length = (self.chunk.len() - CHUNK_HEAD) as u32;
+        let first = self.records - u64::from(self.in_chunk);
+        self.chunk[0..4].copy_from_slice(&length.to_le_bytes());
+        self.chunk[4..8].copy_from_slice(&self.in_chunk.to_le_bytes());
+        self.chunk[8..16].copy_from_slice(&first.to_le_bytes());
+        let crc = checksum(&self.chunk);
+        self.chunk[16..20].copy_from_slice(&crc.to_le_bytes());
+        if let Err(e) = self.out.write_all(&self.chunk) {
+            self.failed = Some(e);
+        }
+        self.chunk.truncate(CHUNK_HEAD);
+        self.in_chunk = 0;
+    }
+
+    /// Writes the end; more records are ignored. The first failure since the beginning is reported here.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
+        if !self.ended {
+            if self.in_chunk > 0 && self.failed.is_none() {
+                self.write_chunk();
+            }
+            if self.failed.is_none() {
+                self.write_chunk();
+            }
+            self.ended = true;
+            if self.failed.is_none() {
+                self.failed = self.out.flush().err();
+            }
+        }
+        match self.failed.take() {
+            Some(e) => Err(e),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Nobody is left to tell; a recording without its end says so itself.
+        let _ = self.finish();
+    }
+}
+
+/// Over a chunk but for the place of the checksum.
+pub(crate) fn checksum(chunk: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&chunk[..CHUNK_HEAD - 4]);
+    crc.update(&chunk[CHUNK_HEAD..]);
+    crc.finalize()
+}

@@ -1,0 +1,216 @@
+//! Calls to a file system, recorded, read and made again on others.
+
+mod sink;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conformance::memfs::MemFs;
+use conformance::oracle::tree::{Listing, assert_same, of_vfs};
+use conformance::zoo::{Size, in_process, plan};
+use device::clock::{Clock, Time, VirtualClock};
+use device::{Counting, Memory};
+use f2fs::{MountOptions, Volume, mkfs};
+use record::Tempo;
+use record::calls::{Call, Contents, Divergence, Event, Events, Failure, Recorder, Replayed, replay};
+use sink::Sink;
+use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, SetAttr, WriteFlags, XattrFlags};
+
+fn clock() -> Arc<VirtualClock> {
+    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
+}
+
+fn on(fs: &dyn FileSystem, sink: &Sink) -> Replayed {
+    let events = Events::new(sink.reader()).expect("a recording of a file system");
+    let (done, whole) = replay(events.root(), events, fs, &Tempo::BackToBack, |_| {});
+    whole.expect("whole");
+    done
+}
+
+fn volume() -> Arc<Volume> {
+    let (dev, clock) = (Arc::new(Counting::new(Memory::new(64 << 8))), clock());
+    mkfs::format(&dev, &*clock, &mkfs::Options::modern()).expect("formats");
+    let volume = Volume::mount(dev, clock, MountOptions::default()).expect("mounts");
+    // As empty as memory is.
+    volume.rmdir(volume.root(), b"lost+found").expect("made with the volume");
+    volume
+}
+
+fn listing(fs: &dyn FileSystem) -> String {
+    of_vfs(fs, Listing { ignore_times: true, ..Listing::default() }).expect("a listing")
+}
+
+/// Without what contents generated in place of others change.
+fn without_contents(listing: &str) -> String {
+    let word = |w: &&str| !w.starts_with("hash=") && !w.starts_with("user.") && !w.starts_with("trusted.");
+    listing.lines().map(|l| l.split(' ').filter(word).collect::<Vec<_>>().join(" ") + "\n").collect()
+}
+
+fn regular() -> NewNode {
+    NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() }
+}
+
+#[test]
+fn the_zoo_replayed_is_the_same_tree_with_other_contents() {
+    let sink = Sink::default();
+    let fs = Recorder::new(Arc::new(MemFs::new(1 << 40)), sink.clone(), clock()).expect("memory is never full");
+    in_process::perform(&fs, &plan(3, Size::Small)).expect("the zoo in memory");
+    fs.finish().expect("memory is never full");
+    let original = listing(fs.inner());
+
+    let memory = MemFs::new(1 << 40);
+    let done = on(&memory, &sink);
+    assert_eq!((done.diverged, done.left_out), (0, 0), "{done:?}");
+    assert!(done.calls > 1000 && done.written > 1 << 20, "{done:?}");
+    let again = listing(&memory);
+    assert_same(("recorded", &without_contents(&original)), ("replayed", &without_contents(&again)));
+    assert_ne!(original, again, "contents are not recorded");
+    let third = MemFs::new(1 << 40);
+    on(&third, &sink);
+    assert_same(("replayed", &again), ("replayed again", &listing(&third)));
+}
+
+#[test]
+fn a_recording_of_one_file_system_runs_on_another_that_numbers_inodes_otherwise() {
+    let sink = Sink::default();
+    let fs = Recorder::new(volume(), sink.clone(), clock()).expect("memory is never full");
+    let root = fs.root();
+    let mut kept = Vec::new();
+    for round in 0..40u8 {
+        let dir = fs.mkdir(Caller::default(), root, &[b'd', b'0' + round], 0o755, 0).expect("made").attr.ino;
+        let file = fs.mknod(Caller::default(), dir, b"file", &regular()).expect("made").attr.ino;
+        fs.write(file, u64::from(round) * 1000, &vec![round; 5000], WriteFlags::empty()).expect("room");
+        fs.symlink(Caller::default(), dir, b"to", b"file").expect("made");
+        fs.link(file, root, &[b'l', b'0' + round]).expect("linked");
+        if round % 3 == 0 {
+            // Its number is free again once it is forgotten.
+            fs.unlink(dir, b"file").expect("there");
+            fs.unlink(root, &[b'l', b'0' + round]).expect("there");
+        }
+        fs.fsync(file, false).expect("durable");
+        fs.forget(file, 2);
+        kept.push(dir);
+    }
+    assert_eq!(fs.lookup(root, b"nothing").map(drop), Err(vfs::Error::NotFound));
+    let mut names = 0;
+    let mut cookie = 0;
+    // In parts of seven, as a program with a small buffer would.
+    loop {
+        let mut taken = 0;
+        fs.readdir(root, cookie, &mut |entry| {
+            if taken == 7 {
+                return Flow::Stop;
+            }
+            taken += 1;
+            cookie = entry.next;
+            Flow::Continue
+        })
+        .expect("a listing");
+        names += taken;
+        if taken < 7 {
+            break;
+        }
+    }
+    assert!(names > 60);
+    fs.setattr(kept[1], &SetAttr { perm: Some(0o700), ..SetAttr::default() }).expect("changed");
+    fs.finish().expect("memory is never full");
+    let original = listing(fs.inner());
+
+    let memory = MemFs::new(1 << 30);
+    let done = on(&memory, &sink);
+    assert_eq!((done.diverged, done.left_out), (0, 0), "{done:?}");
+    assert_same(
+        ("recorded on F2FS", &without_contents(&original)),
+        ("replayed in memory", &without_contents(&listing(&memory))),
+    );
+    let other = volume();
+    let done = on(&*other, &sink);
+    assert_eq!((done.diverged, done.left_out), (0, 0), "{done:?}");
+    assert_same(("replayed in memory", &listing(&memory)), ("replayed on F2FS", &listing(&*other)));
+    other.unmount().expect("clean");
+}
+
+#[test]
+fn calls_are_read_as_they_were_made() {
+    let (sink, clock) = (Sink::default(), clock());
+    let fs = Recorder::new(Arc::new(MemFs::new(1 << 20)), sink.clone(), clock.clone()).expect("memory is never full");
+    let root = fs.root();
+    clock.advance(Duration::from_millis(5));
+    let ino = fs.mknod(Caller { uid: 7, gid: 8 }, root, b"\xff\0bad".split_at(1).0, &regular()).expect("made").attr.ino;
+    clock.advance(Duration::from_millis(1));
+    fs.write(root, 1 << 40, b"abc", WriteFlags::FROM_CACHE).expect_err("a directory");
+    fs.setxattr(ino, b"user.x", b"value", XattrFlags::CREATE).expect("room");
+    fs.setxattr(ino, b"security.capability", b"whole", XattrFlags::empty()).expect("room");
+    fs.tick().expect("nothing to do");
+    drop(fs);
+    let events: Vec<Event> = Events::new(sink.reader()).expect("of a file system").map(|e| e.expect("whole")).collect();
+    let value = Contents::of(b"value");
+    let expected = [
+        (
+            5_000_000,
+            Call::Mknod { caller: Caller { uid: 7, gid: 8 }, parent: root, name: vec![0xff], new: regular() },
+            Ok(ino.0),
+        ),
+        (
+            6_000_000,
+            Call::Write { ino: root, offset: 1 << 40, contents: Contents::of(b"abc"), flags: WriteFlags::FROM_CACHE },
+            Err(Failure::IsDirectory),
+        ),
+        (6_000_000, Call::Setxattr { ino, name: b"user.x".to_vec(), value, flags: XattrFlags::CREATE }, Ok(0)),
+        (
+            6_000_000,
+            Call::Setxattr {
+                ino,
+                name: b"security.capability".to_vec(),
+                value: Contents::Given(b"whole".to_vec()),
+                flags: XattrFlags::empty(),
+            },
+            Ok(0),
+        ),
+        (6_000_000, Call::Tick {}, Ok(0)),
+    ];
+    let expected: Vec<Event> = expected.map(|(arrival, call, answer)| Event { arrival, took: 0, call, answer }).into();
+    assert_eq!(events, expected);
+}
+
+#[test]
+fn what_ends_otherwise_is_counted_and_what_has_no_inode_left_out() {
+    let sink = Sink::default();
+    let inner = Arc::new(MemFs::new(1 << 20));
+    let before = inner.mknod(Caller::default(), inner.root(), b"before", &regular()).expect("made").attr.ino;
+    let fs = Recorder::new(inner, sink.clone(), clock()).expect("memory is never full");
+    let root = fs.root();
+    fs.getattr(before).expect("there");
+    fs.lookup(root, b"before").expect("there");
+    let new = fs.mknod(Caller::default(), root, b"new", &regular()).expect("made").attr.ino;
+    fs.write(new, 0, &[1; 4096], WriteFlags::empty()).expect("room");
+    drop(fs);
+
+    let other = MemFs::new(1 << 20);
+    other.mknod(Caller::default(), other.root(), b"new", &regular()).expect("made");
+    let done = on(&other, &sink);
+    assert_eq!((done.calls, done.left_out, done.diverged), (2, 2, 2));
+    let first = Divergence { record: 1, call: "Lookup", then: Ok(before.0), now: Err(Failure::NotFound) };
+    assert_eq!(done.first_divergence, Some(first));
+}
+
+#[test]
+fn references_are_given_back_and_gaps_kept() {
+    let (sink, clock) = (Sink::default(), clock());
+    let fs = Recorder::new(Arc::new(MemFs::new(1 << 20)), sink.clone(), clock.clone()).expect("memory is never full");
+    let root = fs.root();
+    let ino = fs.mknod(Caller::default(), root, b"a", &regular()).expect("made").attr.ino;
+    clock.advance(Duration::from_secs(3));
+    fs.lookup(root, b"a").expect("there");
+    fs.forget(ino, 1);
+    drop(fs);
+    let (other, later) = (MemFs::new(1 << 20), self::clock());
+    let events = Events::new(sink.reader()).expect("a recording of a file system");
+    let (done, whole) = replay(events.root(), events, &other, &Tempo::Virtual(later.clone()), |_| {});
+    whole.expect("whole");
+    assert_eq!(done.span, 3_000_000_000);
+    assert_eq!(later.monotonic(), Duration::from_secs(3));
+    let Ok(found) = other.lookup(other.root(), b"a") else { panic!("a is there") };
+    assert_eq!(other.references(found.attr.ino), Ok(1));
+    assert_ne!(found.attr.ino, Ino(0));
+}

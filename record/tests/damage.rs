@@ -1,0 +1,173 @@
+//! Whatever happened to a recording, reading it ends in an answer that says where.
+
+mod drivers;
+mod sink;
+
+use std::io::Cursor;
+use std::sync::Arc;
+
+use device::clock::{Time, VirtualClock};
+use device::rng::Rng;
+use device::{BLOCK, BlockDevice, Lba, Memory, Tag};
+use record::blocks::{Events, Recorder};
+use record::{Reader, RecordError, calls};
+use sink::Sink;
+use vfs::FileSystem;
+
+/// A recording of `n` requests and, if there are thousands, several chunks.
+fn recording(n: u64) -> Vec<u8> {
+    let sink = Sink::default();
+    let clock = Arc::new(VirtualClock::new(Time::default()));
+    let dev = Recorder::new(Memory::new(1 << 10), sink.clone(), clock).expect("memory is never full");
+    let mut rng = Rng::new(1);
+    for _ in 0..n {
+        dev.write(Lba(rng.below(1 << 10)), &[2; BLOCK], Tag { cause: 1, owner: rng.below(1 << 40) }).expect("inside");
+    }
+    drop(dev);
+    sink.bytes()
+}
+
+fn calls_recording() -> Vec<u8> {
+    let sink = Sink::default();
+    let clock = Arc::new(VirtualClock::new(Time::default()));
+    let fs = Arc::new(conformance::memfs::MemFs::new(1 << 20));
+    let fs = calls::Recorder::new(fs, sink.clone(), clock).expect("memory is never full");
+    let dir = fs.mkdir(vfs::Caller::default(), fs.root(), b"dir", 0o755, 0).expect("made").attr.ino;
+    let _ = fs.mkdir(vfs::Caller::default(), fs.root(), b"dir", 0o755, 0);
+    let _ = fs.setxattr(dir, b"user.a", b"value", vfs::XattrFlags::CREATE);
+    let _ = fs.setattr(dir, &vfs::SetAttr { atime: Some(vfs::SetTime::Now), ..Default::default() });
+    let _ = fs.rename(vfs::Caller::default(), (fs.root(), b"dir"), (fs.root(), b"d"), vfs::RenameFlags::empty());
+    drop(fs);
+    sink.bytes()
+}
+
+/// How many records are read, and the error after them.
+fn read(bytes: &[u8]) -> (u64, Option<RecordError>) {
+    let events = match Reader::new(Cursor::new(bytes.to_vec())).and_then(Events::new) {
+        Ok(events) => events,
+        Err(error) => return (0, Some(error)),
+    };
+    let (mut whole, mut failed) = (0, None);
+    for event in events {
+        assert!(failed.is_none(), "nothing comes after an error");
+        match event {
+            Ok(_) => whole += 1,
+            Err(error) => failed = Some(error),
+        }
+    }
+    (whole, failed)
+}
+
+#[test]
+fn every_changed_byte_is_found_and_no_record_is_made_up() {
+    let good = recording(300);
+    assert!(read(&good).1.is_none());
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        let (whole, error) = read(&bad);
+        let error = error.unwrap_or_else(|| panic!("byte {at} was changed and nobody noticed"));
+        // The chunk is checked before its records are handed out.
+        assert!(whole == 0 || whole == 300, "byte {at}: {whole} records, {error}");
+        if let RecordError::Damaged { at: place, .. } | RecordError::CutShort { at: place, .. } = error {
+            assert!(place <= good.len() as u64, "byte {at}: {error}");
+        }
+    }
+}
+
+#[test]
+fn wherever_a_recording_stops_what_is_whole_is_read_and_the_place_named() {
+    let good = recording(12_000);
+    let mut rng = Rng::new(2);
+    let mut most = 0;
+    for at in (0..300).chain((0..200).map(|_| rng.below(good.len() as u64) as usize)) {
+        let (whole, error) = read(&good[..at]);
+        match error.unwrap_or_else(|| panic!("{at} bytes are not all")) {
+            RecordError::CutShort { at: place, records } => assert_eq!((place, records), (at as u64, whole)),
+            RecordError::NotARecording => assert!(at < 8),
+            other => panic!("{at} bytes: {other}"),
+        }
+        most = most.max(whole);
+    }
+    assert!(most > 5_000, "there are several chunks");
+    let mut longer = good.clone();
+    longer.push(0);
+    let (whole, error) = read(&longer);
+    let error = error.expect("a byte too many").to_string();
+    assert_eq!((whole, error.contains(&format!("byte {}", good.len()))), (12_000, true), "{error}");
+}
+
+#[test]
+fn a_chunk_that_is_gone_or_there_twice_is_noticed() {
+    let good = recording(12_000);
+    // Chunks one after the other: the length is in the first four bytes, the head takes twenty.
+    let mut chunks = Vec::new();
+    let mut at = 16 + 2 + 4;
+    while at < good.len() {
+        let length = 20 + u32::from_le_bytes(good[at..at + 4].try_into().expect("four bytes")) as usize;
+        chunks.push(&good[at..at + length]);
+        at += length;
+    }
+    assert!(chunks.len() >= 4 && at == good.len());
+    let head = &good[..22];
+    let join = |chunks: &[&[u8]]| [head, &chunks.concat()].concat();
+    assert!(read(&join(&chunks)).1.is_none());
+    for bad in [
+        [&chunks[..1], &chunks[2..]].concat(),
+        [&chunks[..2], &chunks[1..]].concat(),
+        chunks[1..].to_vec(),
+        [&chunks[1..2], &chunks[..1], &chunks[2..]].concat(),
+    ] {
+        let error = read(&join(&bad)).1.expect("noticed");
+        assert!(matches!(error, RecordError::Damaged { .. }), "{error}");
+    }
+}
+
+#[test]
+fn other_files_are_told_from_recordings() {
+    for bytes in [&b""[..], b"Joule", b"an ext4 volume, perhaps", &[0; 4096]] {
+        assert!(matches!(read(bytes).1, Some(RecordError::NotARecording)), "{bytes:?}");
+    }
+    let mut later = recording(1);
+    later[8] = 2;
+    assert!(matches!(read(&later).1, Some(RecordError::Version { found: 2, .. })));
+}
+
+#[test]
+fn any_bytes_end_in_an_answer() {
+    let mut rng = Rng::new(3);
+    for good in [recording(40), calls_recording()] {
+        drivers::recordings(&good);
+        for _ in 0..3_000 {
+            let mut bad = good.clone();
+            for _ in 0..=rng.below(4) {
+                let at = rng.index(bad.len());
+                bad[at] = rng.next_u64() as u8;
+            }
+            drivers::recordings(&sealed(bad));
+        }
+    }
+}
+
+/// With right checksums, so that decoding is reached: what a hostile writer could do.
+fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let subject = u32::from_le_bytes(bytes[12..16].try_into().expect("four bytes")) as usize;
+    let mut at = 16 + subject;
+    if at + 24 > bytes.len() {
+        return bytes;
+    }
+    let crc = crc32fast::hash(&bytes[..at]);
+    bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+    at += 4;
+    while at + 20 <= bytes.len() {
+        let length = u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes")) as usize;
+        let Some(end) = (at + 20).checked_add(length).filter(|end| *end <= bytes.len()) else { break };
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&bytes[at..at + 16]);
+        crc.update(&bytes[at + 20..end]);
+        let crc = crc.finalize();
+        bytes[at + 16..at + 20].copy_from_slice(&crc.to_le_bytes());
+        at = end;
+    }
+    bytes
+}

@@ -1,0 +1,47 @@
+//! A file in memory that can be looked at after it was written.
+// Each test program uses its part.
+#![allow(dead_code)]
+
+use std::io::{self, Cursor, Write};
+use std::sync::{Arc, Mutex};
+
+use record::Reader;
+
+#[derive(Clone, Default)]
+pub struct Sink(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panics in it").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Sink {
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.lock().expect("nobody panics in it").clone()
+    }
+    pub fn reader(&self) -> Reader {
+        Reader::new(Cursor::new(self.bytes())).expect("a recording")
+    }
+}
+
+/// Takes so many bytes and then is full.
+pub struct Full(pub usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0 == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let n = bytes.len().min(self.0);
+        self.0 -= n;
+        Ok(n)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
