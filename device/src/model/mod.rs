@@ -4,6 +4,7 @@
 //! done. [`Simulated`] puts one under the [`BlockDevice`](crate::BlockDevice) contract, with contents, a
 //! meter and a clock.
 
+pub mod disk;
 mod simulated;
 
 pub use simulated::{Pace, Simulated};
@@ -77,6 +78,10 @@ pub trait Model: Send {
     /// The power is cut at `now` and comes back: what was not durable is gone. Returns the blocks whose
     /// last write is lost, in order.
     fn cut(&mut self, now: Nanos) -> Vec<Lba>;
+    /// False if it has no such command as [`Ask::Remap`], which is then never asked.
+    fn remaps(&self) -> bool {
+        true
+    }
     /// What happened inside so far, by name, in a fixed order.
     fn counters(&self) -> Vec<(&'static str, u64)>;
 }

@@ -9,7 +9,7 @@ use super::{Ask, Model, Remap};
 use crate::bounds::check_remap;
 use crate::clock::{Clock, RealClock, VirtualClock};
 use crate::energy::{Bill, Ledger, Meter, Nanos, Operation};
-use crate::{BLOCK, BlockDevice, Lba, Result, Tag};
+use crate::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag};
 
 /// How a simulated device's time passes.
 #[derive(Debug, Clone)]
@@ -155,6 +155,9 @@ impl<D: BlockDevice> BlockDevice for Simulated<D> {
     }
     fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> Result<()> {
         check_remap(from, to, blocks, self.blocks())?;
+        if !self.state.lock().model.remaps() {
+            return Err(DeviceError::Unsupported { op: "remap" });
+        }
         self.contents.remap(from, to, blocks, how, tag)?;
         self.ask(Operation::Remap, Ask::Remap { from, to, blocks, how }, blocks, tag);
         Ok(())

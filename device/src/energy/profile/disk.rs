@@ -29,6 +29,8 @@ pub struct DiskSpec {
     pub request: Quantity<Nanos>,
     /// Bytes read ahead and kept.
     pub buffer: Quantity<u64>,
+    /// Bytes written that may wait for the platter; 0: a write is done when it is on the platter.
+    pub write_cache: Quantity<u64>,
     /// Power while the arm moves.
     pub seek_power: Quantity<Power>,
     /// Power while waiting for the platter to turn.

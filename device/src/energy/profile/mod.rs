@@ -83,9 +83,9 @@ pub struct Anchor {
 #[serde(tag = "kind", rename_all = "lowercase")]
 pub enum DeviceSpec {
     /// Flash behind a translation layer.
-    Flash(FlashSpec),
+    Flash(Box<FlashSpec>),
     /// A disk.
-    Disk(DiskSpec),
+    Disk(Box<DiskSpec>),
 }
 
 /// A device's file.
