@@ -134,6 +134,20 @@ impl Field for Vec<u8> {
     }
 }
 
+impl Field for String {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_text(out, self);
+    }
+    fn get(input: &mut Input<'_>) -> Result<Self, Broken> {
+        String::from_utf8(Vec::get(input)?).map_err(|_| "a text that is no UTF-8")
+    }
+}
+
+pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+    put_number(out, text.len() as u64);
+    out.extend_from_slice(text.as_bytes());
+}
+
 impl<T: Field> Field for Option<T> {
     fn put(&self, out: &mut Vec<u8>) {
         self.is_some().put(out);

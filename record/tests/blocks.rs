@@ -14,6 +14,7 @@ use record::{RecordError, Tempo};
 use sink::{Full, Sink};
 
 const BLOCKS: u64 = 1 << 12;
+const CAUSES: &[(u8, &str)] = &[(0, "zero"), (2, "two")];
 
 fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Time::default()))
@@ -22,7 +23,7 @@ fn clock() -> Arc<VirtualClock> {
 /// Random requests, some of which fail, each at its time; what a reader must find.
 fn record(requests: u64) -> (Sink, Vec<Event>) {
     let (sink, clock) = (Sink::default(), clock());
-    let dev = Recorder::new(Memory::new(BLOCKS), sink.clone(), clock.clone()).expect("memory is never full");
+    let dev = Recorder::new(Memory::new(BLOCKS), sink.clone(), clock.clone(), CAUSES).expect("memory is never full");
     let mut rng = Rng::new(5);
     let mut expected = Vec::new();
     let mut next = 0;
@@ -68,6 +69,7 @@ fn what_was_asked_is_what_is_read() {
     let (sink, expected) = record(20_000);
     let events = Events::new(sink.reader()).expect("a recording of a device");
     assert_eq!(events.blocks(), BLOCKS);
+    assert_eq!(events.causes().iter().map(|(n, t)| (*n, t.as_str())).collect::<Vec<_>>(), CAUSES);
     let read: Vec<Event> = events.map(|e| e.expect("whole")).collect();
     assert_eq!(read.len(), expected.len());
     for (n, (read, expected)) in read.iter().zip(&expected).enumerate() {
@@ -84,7 +86,7 @@ fn a_replay_makes_the_same_requests_at_the_same_times() {
     let made = expected.iter().filter(|e| !e.failed).count() as u64;
     let (again, clock) = (Sink::default(), clock());
     clock.advance(Duration::from_secs(9));
-    let dev = Recorder::new(Memory::new(BLOCKS), again.clone(), clock.clone()).expect("memory is never full");
+    let dev = Recorder::new(Memory::new(BLOCKS), again.clone(), clock.clone(), CAUSES).expect("memory is never full");
     let events = Events::new(sink.reader()).expect("a recording of a device");
     let (done, whole) = replay(events, &dev, &Tempo::Virtual(clock), |_, failure| assert!(failure.is_none()));
     whole.expect("whole");
@@ -114,7 +116,7 @@ fn a_replay_makes_the_same_requests_at_the_same_times() {
 #[test]
 fn a_long_request_is_made_in_parts_of_one_sequence() {
     let sink = Sink::default();
-    let dev = Recorder::new(Memory::new(BLOCKS), sink.clone(), clock()).expect("memory is never full");
+    let dev = Recorder::new(Memory::new(BLOCKS), sink.clone(), clock(), CAUSES).expect("memory is never full");
     let data = vec![1; 600 * BLOCK];
     dev.write(Lba(10), &data, Tag::default()).expect("inside");
     dev.write(Lba(0), &[], Tag::default()).expect("nothing is inside");
@@ -147,7 +149,7 @@ fn a_smaller_device_fails_where_it_ends_and_the_replay_goes_on() {
 
 #[test]
 fn a_full_disk_ends_the_recording_and_not_the_device() {
-    let dev = Recorder::new(Memory::new(BLOCKS), Full(100), clock()).expect("there is room for the beginning");
+    let dev = Recorder::new(Memory::new(BLOCKS), Full(100), clock(), CAUSES).expect("there is room for the beginning");
     for n in 0..100_000 {
         dev.write(Lba(n % BLOCKS), &[1; BLOCK], Tag::default()).expect("the device is not full");
     }

@@ -18,7 +18,7 @@ use vfs::FileSystem;
 fn recording(n: u64) -> Vec<u8> {
     let sink = Sink::default();
     let clock = Arc::new(VirtualClock::new(Time::default()));
-    let dev = Recorder::new(Memory::new(1 << 10), sink.clone(), clock).expect("memory is never full");
+    let dev = Recorder::new(Memory::new(1 << 10), sink.clone(), clock, &[]).expect("memory is never full");
     let mut rng = Rng::new(1);
     for _ in 0..n {
         dev.write(Lba(rng.below(1 << 10)), &[2; BLOCK], Tag { cause: 1, owner: rng.below(1 << 40) }).expect("inside");
@@ -102,14 +102,14 @@ fn a_chunk_that_is_gone_or_there_twice_is_noticed() {
     let good = recording(12_000);
     // Chunks one after the other: the length is in the first four bytes, the head takes twenty.
     let mut chunks = Vec::new();
-    let mut at = 16 + 2 + 4;
+    let mut at = 16 + 3 + 4;
     while at < good.len() {
         let length = 20 + u32::from_le_bytes(good[at..at + 4].try_into().expect("four bytes")) as usize;
         chunks.push(&good[at..at + length]);
         at += length;
     }
     assert!(chunks.len() >= 4 && at == good.len());
-    let head = &good[..22];
+    let head = &good[..23];
     let join = |chunks: &[&[u8]]| [head, &chunks.concat()].concat();
     assert!(read(&join(&chunks)).1.is_none());
     for bad in [

@@ -27,7 +27,7 @@ use vfs::{
 };
 
 use disk::Disk;
-pub use report::{Report, Row};
+pub use report::{CAUSES, Report, Row};
 use watch::{Watch, Watched};
 
 const ROOT: Ino = Ino(1);

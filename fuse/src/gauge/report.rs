@@ -21,6 +21,10 @@ pub(super) fn cause(operation: Operation) -> u8 {
     }
 }
 
+/// What the causes of a metered device's requests mean, for who records them.
+pub const CAUSES: &[(u8, &str)] =
+    &[(0, "idle"), (1, "read"), (2, "write"), (3, "flush"), (4, "discard"), (5, "remap"), (6, "work")];
+
 /// One moment's ledger of a metered device.
 #[derive(Debug, Clone)]
 pub struct Report {
@@ -116,5 +120,18 @@ impl Report {
             "model": counters,
             "timeline": line,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_a_cause_of_its_own_and_its_name() {
+        let mut named: Vec<(u8, String)> = Operation::ALL.iter().map(|o| (cause(*o), key(o))).collect();
+        named.sort();
+        let named: Vec<(u8, &str)> = named.iter().map(|(n, t)| (*n, t.as_str())).collect();
+        assert_eq!(named, CAUSES);
     }
 }

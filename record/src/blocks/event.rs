@@ -1,5 +1,7 @@
 //! One request in a recording.
 
+use std::collections::BTreeMap;
+
 use device::model::Remap;
 use device::{Lba, Tag};
 
@@ -165,18 +167,30 @@ pub struct Events {
     reader: Reader,
     before: Before,
     blocks: u64,
+    causes: BTreeMap<u8, String>,
 }
 
 impl Events {
     /// Those of an opened recording.
     pub fn new(reader: Reader) -> Result<Self, RecordError> {
-        let blocks = reader.subject(Kind::Blocks, u64::get)?;
-        Ok(Events { reader, before: Before::default(), blocks })
+        let (blocks, causes) = reader.subject(Kind::Blocks, |input| {
+            let (blocks, mut causes) = (u64::get(input)?, BTreeMap::new());
+            for _ in 0..u64::get(input)? {
+                causes.insert(input.byte()?, String::get(input)?);
+            }
+            Ok((blocks, causes))
+        })?;
+        Ok(Events { reader, before: Before::default(), blocks, causes })
     }
 
     /// Size of the device that was recorded, in blocks.
     pub fn blocks(&self) -> u64 {
         self.blocks
+    }
+
+    /// What the numbers of [`Tag::cause`] mean, as far as whoever recorded said.
+    pub fn causes(&self) -> &BTreeMap<u8, String> {
+        &self.causes
     }
 }
 

@@ -9,7 +9,7 @@ use device::{BLOCK, BlockDevice, Lba, Result, Tag};
 use parking_lot::Mutex;
 
 use super::event::{Before, Event, Request};
-use crate::field::put_number;
+use crate::field::{put_number, put_text};
 use crate::{Kind, Writer};
 
 struct Out {
@@ -29,9 +29,20 @@ pub struct Recorder<D> {
 
 impl<D: BlockDevice> Recorder<D> {
     /// Records to `out` what goes to `inner`, by this clock: for a device in virtual time, the device's.
-    pub fn new(inner: D, out: impl Write + Send + 'static, clock: Arc<dyn Clock>) -> io::Result<Self> {
+    /// `causes` says what the numbers of [`Tag::cause`] mean, for those who read the recording.
+    pub fn new(
+        inner: D,
+        out: impl Write + Send + 'static,
+        clock: Arc<dyn Clock>,
+        causes: &[(u8, &str)],
+    ) -> io::Result<Self> {
         let mut subject = Vec::new();
         put_number(&mut subject, inner.blocks());
+        put_number(&mut subject, causes.len() as u64);
+        for (number, name) in causes {
+            subject.push(*number);
+            put_text(&mut subject, name);
+        }
         let writer = Writer::new(Box::new(out), Kind::Blocks, &subject)?;
         let began = nanos(&*clock);
         Ok(Recorder { inner, clock, began, out: Mutex::new(Out { writer, before: Before::default() }) })

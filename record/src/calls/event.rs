@@ -99,18 +99,24 @@ pub struct Events {
     reader: Reader,
     before: u64,
     root: Ino,
+    bytes: u64,
 }
 
 impl Events {
     /// Those of an opened recording.
     pub fn new(reader: Reader) -> Result<Self, RecordError> {
-        let root = reader.subject(Kind::Calls, Ino::get)?;
-        Ok(Events { reader, before: 0, root })
+        let (root, bytes) = reader.subject(Kind::Calls, |input| Ok((Ino::get(input)?, u64::get(input)?)))?;
+        Ok(Events { reader, before: 0, root, bytes })
     }
 
     /// The root's number in the file system that was recorded.
     pub fn root(&self) -> Ino {
         self.root
+    }
+
+    /// Room for files in the file system that was recorded, used and free; 0 if it did not say.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 

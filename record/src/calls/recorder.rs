@@ -38,6 +38,8 @@ impl<F: FileSystem + ?Sized> Recorder<F> {
     pub fn new(inner: Arc<F>, out: impl Write + Send + 'static, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let mut subject = Vec::new();
         put_number(&mut subject, inner.root().0);
+        let bytes = inner.statfs().map_or(0, |s| s.blocks.saturating_mul(s.block_size.into()));
+        put_number(&mut subject, bytes);
         let writer = Writer::new(Box::new(out), Kind::Calls, &subject)?;
         let began = nanos(&*clock);
         Ok(Recorder { inner, clock, began, out: Mutex::new(Out { writer, before: 0 }) })
