@@ -34,3 +34,17 @@ pub fn table(free: &FreeFragments) -> Vec<String> {
         })
         .collect()
 }
+
+/// For people: the pieces of several states, a column each.
+pub fn side_by_side(states: &[(&str, FreeFragments)]) -> Vec<String> {
+    let row = |head: &str, cells: &mut dyn Iterator<Item = String>| {
+        cells.fold(format!("  {head:<14}"), |line, cell| format!("{line} {cell:>16}"))
+    };
+    let mut out = vec![row("", &mut states.iter().map(|(name, _)| (*name).to_owned()))];
+    for n in 0..LEVELS {
+        let head = format!("{} {:>10}", FreeFragments::name(n), upto(n));
+        out.push(row(&head, &mut states.iter().map(|(_, f)| f.count[n].to_string())));
+    }
+    out.push(row("all", &mut states.iter().map(|(_, f)| f.total().to_string())));
+    out
+}

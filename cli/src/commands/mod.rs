@@ -1,5 +1,6 @@
 //! One file a subcommand (small relatives share one).
 
+pub mod age;
 pub mod cat;
 pub mod cp;
 pub mod fsck;

@@ -24,6 +24,10 @@ pub const RATIOS: [Ratio; 4] = [
 ];
 
 impl Ratio {
+    /// Which pieces: `L1` to `L9`, or `all`.
+    pub fn level_name(&self) -> String {
+        self.level.map_or("all".to_owned(), FreeFragments::name)
+    }
     /// The ratio of two counts; `None` if there is nothing below the line.
     pub fn ours(&self, of: &FreeFragments, to: &FreeFragments) -> Option<f64> {
         let number = |f: &FreeFragments| self.level.map_or(f.total(), |n| f.count[n]);

@@ -1,0 +1,324 @@
+//! `joulefs age`
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use device::{Access, BLOCK, BlockDevice, FileDevice, Fingerprint};
+use f2fs::{FreeFragments, MountError, MountOptions, Volume};
+use indicatif::ProgressBar;
+use lab::aging::published::RATIOS;
+use lab::aging::recipe::BUILT_IN;
+use lab::aging::{self, Ager, Done, Progress, Recipe};
+use serde_json::{Value, json};
+use vfs::{FileSystem, Flow};
+
+use super::mkfs::parse_size;
+use crate::{Failure, fragments, output, progress};
+
+/// Bring a volume into a state: full, fragmented, or as a year of use leaves it.
+///
+/// Time is virtual, contents are generated; the same recipe, size and seed give the same bytes. Without
+/// IMAGE the volume is aged in memory, whatever its size, and only the report is left.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  joulefs age disk.img --recipe full-fragmented --size 1G\n  \
+    joulefs age --recipe phone-year --size 64G\n  joulefs age disk.img --recipe mine.toml --seed 7\n  \
+    joulefs age --compare --size 16G\n  joulefs age --list")]
+pub struct Args {
+    /// File or block device; made if missing. An empty volume is aged as it is.
+    image: Option<PathBuf>,
+    /// A recipe that comes with the program (see --list) or a TOML file.
+    #[arg(long, short, required_unless_present_any = ["compare", "list"])]
+    recipe: Option<String>,
+    /// Size of a volume that does not exist yet, e.g. 1G; 220G is the papers' phone.
+    #[arg(long, short)]
+    size: Option<String>,
+    /// What everything random is drawn from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Format what is there, even if it holds files or other data.
+    #[arg(long, short, requires = "image")]
+    force: bool,
+    /// Age three volumes in memory, pristine, full and full-fragmented, and put their pieces of free space
+    /// beside the published ratios.
+    #[arg(long, conflicts_with_all = ["image", "recipe"])]
+    compare: bool,
+    /// List the recipes that come with the program.
+    #[arg(long)]
+    list: bool,
+}
+
+/// An aged volume.
+struct Aged {
+    recipe: String,
+    bytes: u64,
+    user_bytes: u64,
+    free_bytes: u64,
+    done: Done,
+    free: FreeFragments,
+    /// Memory the contents take, of a volume in memory.
+    held: Option<u64>,
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+    if args.list {
+        return list(as_json);
+    }
+    let size = args.size.as_deref();
+    let size = size.map(|s| parse_size(s).ok_or_else(|| format!("--size {s}: not a size; write e.g. 512M or 8G")));
+    let size = size.transpose()?;
+    if args.compare {
+        return compare(size.unwrap_or(16 << 30), args.seed, as_json);
+    }
+    let Some(recipe) = &args.recipe else { return Err("give --recipe".into()) };
+    let chain = Recipe::chain(recipe).map_err(|e| one_line(&e.to_string()))?;
+    let aged = match &args.image {
+        Some(path) => on_image(path, size, &chain, args)?,
+        None => in_memory(size.ok_or("give an image, or --size to age in memory")?, &chain, args.seed)?,
+    };
+    match as_json {
+        true => output::print(&aged.json(args)),
+        false => aged.print(args),
+    }
+    Ok(())
+}
+
+/// Errors are one line: a parser's drawing of the place is folded.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn list(as_json: bool) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for (name, _) in BUILT_IN {
+        all.extend(Recipe::chain(name).map_err(|e| e.to_string())?.pop());
+    }
+    if as_json {
+        let rows = all.iter().map(|r| json!({ "name": r.name, "summary": r.summary, "source": r.source.trim() }));
+        output::print(&rows.collect());
+        return Ok(());
+    }
+    for recipe in all {
+        output::line(&format!("{}: {}", recipe.name, recipe.summary));
+        recipe.source.trim().lines().for_each(|l| output::line(&format!("    {l}")));
+    }
+    Ok(())
+}
+
+/// Carries the recipes out on a mounted volume.
+fn carry_out(vol: &Volume, clock: &device::VirtualClock, chain: &[Recipe], seed: u64) -> Result<Done, Failure> {
+    let bar = progress::steps(1, "aging");
+    let mut shown = String::new();
+    let mut report = |p: &Progress| show(&bar, &mut shown, p);
+    let done = Ager::new(vol, clock, seed).all(chain, &mut report).map_err(|e| e.to_string());
+    bar.finish_and_clear();
+    done
+}
+
+fn show(bar: &ProgressBar, shown: &mut String, p: &Progress) {
+    if *shown != p.what {
+        shown.clone_from(&p.what);
+        bar.set_message(p.what.clone());
+        bar.reset_eta();
+    }
+    bar.set_length(p.total);
+    bar.set_position(p.done);
+    progress::show_if_slow(bar);
+}
+
+fn measure(vol: &Volume, chain: &[Recipe], done: Done) -> Result<Aged, Failure> {
+    let st = vol.statfs().map_err(|e| e.to_string())?;
+    Ok(Aged {
+        recipe: chain.last().map_or_else(String::new, |r| r.name.clone()),
+        bytes: vol.superblock().block_count * BLOCK as u64,
+        user_bytes: st.blocks * BLOCK as u64,
+        free_bytes: st.blocks_free * BLOCK as u64,
+        done,
+        free: vol.free_fragments(),
+        held: None,
+    })
+}
+
+fn in_memory(bytes: u64, chain: &[Recipe], seed: u64) -> Result<Aged, Failure> {
+    let blocks = bytes / BLOCK as u64;
+    if blocks > f2fs::mkfs::MAX_BLOCKS {
+        return Err(format!("{}: larger than F2FS can be", output::bytes(bytes)));
+    }
+    let dev = Arc::new(Fingerprint::new(blocks));
+    let clock = aging::clock();
+    aging::format(&*dev, &*clock, seed, true).map_err(|e| e.to_string())?;
+    let vol = Volume::mount(dev.clone(), clock.clone(), MountOptions::default()).map_err(|e| e.to_string())?;
+    let done = carry_out(&vol, &clock, chain, seed)?;
+    let aged = measure(&vol, chain, done)?;
+    Ok(Aged { held: Some(dev.held().bytes), ..aged })
+}
+
+fn on_image(path: &Path, size: Option<u64>, chain: &[Recipe], args: &Args) -> Result<Aged, Failure> {
+    let name = path.display();
+    let clock = aging::clock();
+    let dev = match (std::fs::metadata(path), size) {
+        (Err(_), None) => return Err(format!("{name}: no such file; give --size to make one")),
+        (Err(_), Some(size)) => {
+            let dev = FileDevice::create(path, size).map_err(|e| e.to_string())?;
+            aging::format(&dev, &*clock, args.seed, true).map_err(|e| {
+                // Made for this volume only: nothing half-done stays.
+                let _ = std::fs::remove_file(path);
+                format!("{name}: {e}")
+            })?;
+            dev
+        }
+        (Ok(there), size) => existing(path, &there, size, &*clock, args)?,
+    };
+    let vol = Volume::mount(Arc::new(dev), clock.clone(), MountOptions::default());
+    let vol = vol.map_err(|e| format!("{name}: {e}"))?;
+    let done = carry_out(&vol, &clock, chain, args.seed).map_err(|e| format!("{name}: {e}"))?;
+    let aged = measure(&vol, chain, done)?;
+    vol.unmount().map_err(|e| format!("{name}: {e}"))?;
+    Ok(aged)
+}
+
+/// What is on an existing file or device.
+enum There {
+    EmptyVolume,
+    Files,
+    Blank,
+    Data,
+}
+
+fn look(dev: Arc<FileDevice>) -> There {
+    match Volume::mount(dev.clone(), aging::clock(), MountOptions { read_only: true, ..MountOptions::default() }) {
+        Ok(vol) => {
+            let mut empty = true;
+            let listed = vol.readdir(vol.root(), 0, &mut |e| {
+                empty &= matches!(e.name, b"." | b".." | b"lost+found");
+                Flow::Continue
+            });
+            if empty && listed.is_ok() { There::EmptyVolume } else { There::Files }
+        }
+        Err(MountError::NotF2fs { .. } | MountError::CutShort { .. }) => {
+            let mut bytes = vec![0; 1 << 20];
+            let step = (bytes.len() / BLOCK) as u64;
+            let blank = (0..dev.blocks()).step_by(step as usize).all(|at| {
+                let part = &mut bytes[..step.min(dev.blocks() - at) as usize * BLOCK];
+                dev.read(device::Lba(at), part, device::Tag::default()).is_ok() && part.iter().all(|b| *b == 0)
+            });
+            if blank { There::Blank } else { There::Data }
+        }
+        Err(_) => There::Data,
+    }
+}
+
+/// Opens what is there, formatted if it is blank or --force was given.
+fn existing(
+    path: &Path,
+    meta: &std::fs::Metadata,
+    size: Option<u64>,
+    clock: &device::VirtualClock,
+    args: &Args,
+) -> Result<FileDevice, Failure> {
+    let name = path.display();
+    let open = |access| FileDevice::open(path, access).map_err(|e| e.to_string());
+    let empty_file = meta.is_file() && meta.len() == 0;
+    let there = match args.force || empty_file {
+        true => There::Blank,
+        false => look(Arc::new(open(Access::ReadOnly)?)),
+    };
+    let other_size = size.filter(|&s| s / BLOCK as u64 != meta.len() / BLOCK as u64);
+    match there {
+        There::Files => Err(format!("{name}: the volume holds files; give --force to format it")),
+        There::Data => Err(format!("{name}: holds data; give --force to format it")),
+        There::EmptyVolume if meta.is_file() && other_size.is_some() => {
+            Err(format!("{name}: holds a volume of another size; give --force to format it anew"))
+        }
+        There::EmptyVolume => open(Access::ReadWrite),
+        There::Blank => {
+            let dev = match size {
+                Some(size) if meta.is_file() => FileDevice::create(path, size).map_err(|e| e.to_string())?,
+                Some(_) => return Err(format!("{name}: --size is for files; a device has its own")),
+                None => open(Access::ReadWrite)?,
+            };
+            let zeroed = meta.is_file() && size.is_some();
+            aging::format(&dev, clock, args.seed, zeroed).map_err(|e| format!("{name}: {e}"))?;
+            Ok(dev)
+        }
+    }
+}
+
+impl Aged {
+    fn json(&self, args: &Args) -> Value {
+        json!({
+            "image": args.image.as_ref().map(|p| p.display().to_string()),
+            "recipe": self.recipe,
+            "seed": args.seed,
+            "bytes": self.bytes,
+            "user_bytes": self.user_bytes,
+            "free_bytes": self.free_bytes,
+            "files_made": self.done.files_made,
+            "files_deleted": self.done.files_deleted,
+            "bytes_written": self.done.bytes_written,
+            "virtual_seconds": self.done.took.as_secs_f64(),
+            "memory_bytes": self.held,
+            "free_fragments": fragments::json(&self.free),
+        })
+    }
+
+    fn print(&self, args: &Args) {
+        let place = args.image.as_ref().map_or("in memory".to_owned(), |p| p.display().to_string());
+        let d = &self.done;
+        output::line(&format!(
+            "{place}: {} of {}, seed {}: {} of {} free for files",
+            self.recipe,
+            output::bytes(self.bytes),
+            args.seed,
+            output::bytes(self.free_bytes),
+            output::bytes(self.user_bytes)
+        ));
+        output::line(&format!(
+            "{} files made, {} deleted, {} written in {} of virtual time",
+            d.files_made,
+            d.files_deleted,
+            output::bytes(d.bytes_written),
+            indicatif::HumanDuration(d.took)
+        ));
+        if let Some(held) = self.held {
+            output::line(&format!("contents took {} of memory", output::bytes(held)));
+        }
+        output::line(&format!("free space in {} pieces:", self.free.total()));
+        fragments::table(&self.free).iter().for_each(|row| output::line(row));
+    }
+}
+
+fn compare(bytes: u64, seed: u64, as_json: bool) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for name in ["pristine", "full", "full-fragmented"] {
+        let chain = Recipe::chain(name).map_err(|e| e.to_string())?;
+        all.push(in_memory(bytes, &chain, seed)?);
+    }
+    let of = |name: &str| all.iter().find(|a| a.recipe == name).map(|a| a.free).unwrap_or_default();
+    let ratios = RATIOS.map(|r| (r, r.ours(&of(r.of), &of(r.to))));
+    if as_json {
+        let states = all.iter().map(|a| (a.recipe.clone(), fragments::json(&a.free)));
+        let ratios = ratios.iter().map(|(r, ours)| {
+            json!({ "of": r.of, "to": r.to, "level": r.level_name(), "published": r.published, "ours": ours })
+        });
+        output::print(&json!({
+            "bytes": bytes,
+            "seed": seed,
+            "states": states.collect::<serde_json::Map<_, _>>(),
+            "ratios": ratios.collect::<Vec<_>>(),
+        }));
+        return Ok(());
+    }
+    output::line(&format!("pieces of free space on {}, seed {seed}:", output::bytes(bytes)));
+    fragments::side_by_side(&all.iter().map(|a| (&*a.recipe, a.free)).collect::<Vec<_>>())
+        .iter()
+        .for_each(|row| output::line(row));
+    output::line("ratios                                  published       ours");
+    for (r, ours) in ratios {
+        let ours = ours.map_or("none".to_owned(), |x| format!("{x:.2}"));
+        let what = format!("{} : {}, {}", r.of, r.to, r.level_name());
+        output::line(&format!("  {what:<36} {:>10.2} {ours:>10}", r.published));
+    }
+    Ok(())
+}
