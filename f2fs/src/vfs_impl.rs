@@ -47,13 +47,16 @@ impl FileSystem for Volume {
 
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
         let dir = self.outer_dir(parent)?;
-        // Under the directory's lock: the name must not go before the reference is counted.
+        // Under the directory's lock: the name must not go before the reference is counted. Shared is
+        // enough unless a block must be loaded.
+        let content = dir.content.read();
+        if let Some(found) = self.find_in_memory(&dir, &content, name)? {
+            return Ok(self.found_entry(&dir, name, found)?);
+        }
+        drop(content);
         let mut content = dir.content.write();
-        let found = self.find_entry(&dir, &mut content, name)?.ok_or(Error::NotFound)?;
-        let inode = self.named(found.ino, &dir, name)?;
-        let attr = self.attr(&inode)?;
-        self.inodes.hold(inode.ino);
-        Ok(Entry { attr })
+        let found = self.find_entry(&dir, &mut content, name)?;
+        Ok(self.found_entry(&dir, name, found)?)
     }
 
     fn forget(&self, ino: Ino, count: u64) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use format::dentry::{self, Layout, MAX_DEPTH};
 use format::hash::name_hash;
 use format::inode::{Inline, InodeFlags, RawInode};
-use format::{Ino, dentry as area};
+use format::{Block, BlockAddr, Ino, dentry as area};
 use vfs::FileKind;
 
 use super::{kind_of, type_number};
@@ -41,6 +41,20 @@ pub struct Found {
     pub spot: Spot,
 }
 
+/// What looking at one place gave.
+enum Look {
+    Here(Found),
+    NotHere,
+    /// Its block would have to be loaded first.
+    NotInMemory,
+}
+
+impl From<Option<Found>> for Look {
+    fn from(found: Option<Found>) -> Self {
+        found.map_or(Look::NotHere, Look::Here)
+    }
+}
+
 impl Volume {
     fn found(&self, d: &area::Dentry<'_>, spot: Spot) -> Found {
         Found { ino: Ino(d.ino), kind: kind_of(d.kind), spot }
@@ -55,8 +69,14 @@ impl Volume {
         Ok((depth, level))
     }
 
-    /// Finds a name.
-    pub(crate) fn find_entry(&self, dir: &Inode, content: &mut Content, name: &[u8]) -> Result<Option<Found>> {
+    /// Goes through the places a name can be at, in order, until `look` says to stop. `look` gets a
+    /// block's index and what to search its bytes with.
+    fn search(
+        &self,
+        dir: &Inode,
+        name: &[u8],
+        mut look: impl FnMut(u64, &dyn Fn(&Block) -> Option<Found>) -> Result<Look>,
+    ) -> Result<Look> {
         if name.len() > 255 {
             return Err(vfs::Error::NameTooLong.into());
         }
@@ -65,41 +85,84 @@ impl Volume {
             let bytes = dir.node.read();
             let a = &bytes[self.inline_dir_area(RawInode::of(&bytes))?];
             let d = area::find(&Layout::inline(a.len()), a, name, hash);
-            return Ok(d.map(|d| self.found(&d, Spot::Inline { slot: d.slot })));
+            return Ok(d.map(|d| self.found(&d, Spot::Inline { slot: d.slot })).into());
         }
+        let at = |index: u64, d: area::Dentry<'_>| self.found(&d, Spot::Block { index, slot: d.slot });
+        let blocks = dir.size().div_ceil(4096);
         if dir.node.inode(|r| r.flags().contains(InodeFlags::CASEFOLD)) {
-            return self.find_anywhere(dir, content, name);
+            // Names that fold case hash by rules unknown here: every entry is looked at.
+            for index in 0..blocks {
+                let find =
+                    |b: &Block| area::entries(&Layout::BLOCK, b, 0).find(|d| d.name == name).map(|d| at(index, d));
+                match look(index, &find)? {
+                    Look::NotHere => {}
+                    other => return Ok(other),
+                }
+            }
+            return Ok(Look::NotHere);
         }
         let (depth, dir_level) = self.levels(dir)?;
-        let blocks = dir.size().div_ceil(4096);
         for level in 0..depth {
             for index in dentry::bucket(level, dir_level, hash) {
                 if index >= blocks {
-                    return Ok(None);
+                    return Ok(Look::NotHere);
                 }
-                if let Some(b) = self.dir_block(dir, content, index)?
-                    && let Some(d) = area::find(&Layout::BLOCK, &b.bytes[..], name, hash)
-                {
-                    return Ok(Some(self.found(&d, Spot::Block { index, slot: d.slot })));
+                let find = |b: &Block| area::find(&Layout::BLOCK, b, name, hash).map(|d| at(index, d));
+                match look(index, &find)? {
+                    Look::NotHere => {}
+                    other => return Ok(other),
                 }
             }
         }
-        Ok(None)
+        Ok(Look::NotHere)
     }
 
-    /// Finds a name by looking at every entry: names that fold case hash by rules unknown here.
-    fn find_anywhere(&self, dir: &Inode, content: &mut Content, name: &[u8]) -> Result<Option<Found>> {
-        for index in 0..dir.size().div_ceil(4096) {
-            if let Some(b) = self.dir_block(dir, content, index)?
-                && let Some(d) = area::entries(&Layout::BLOCK, &b.bytes[..], 0).find(|d| d.name == name)
-            {
-                return Ok(Some(self.found(&d, Spot::Block { index, slot: d.slot })));
+    /// Finds a name.
+    pub(crate) fn find_entry(&self, dir: &Inode, content: &mut Content, name: &[u8]) -> Result<Option<Found>> {
+        let out = self.search(dir, name, |index, find| {
+            Ok(self.dir_block(dir, content, index)?.and_then(|b| find(&b.bytes)).into())
+        })?;
+        Ok(if let Look::Here(found) = out { Some(found) } else { None })
+    }
+
+    /// Finds a name with nothing but what is in memory; `None` if that does not tell.
+    pub(crate) fn find_in_memory(&self, dir: &Inode, content: &Content, name: &[u8]) -> Result<Option<Option<Found>>> {
+        let out = self.search(dir, name, |index, find| {
+            Ok(match content.dir.get(&index) {
+                Some(b) => find(&b.bytes).into(),
+                None if self.addr_of(&dir.node, index)? == BlockAddr::NULL => Look::NotHere,
+                None => Look::NotInMemory,
+            })
+        })?;
+        Ok(match out {
+            Look::Here(found) => Some(Some(found)),
+            Look::NotHere => Some(None),
+            Look::NotInMemory => None,
+        })
+    }
+
+    /// Finds a name, or a place on the way where it fits: the first block in memory with room.
+    pub(crate) fn find_or_room(
+        &self,
+        dir: &Inode,
+        content: &mut Content,
+        name: &[u8],
+    ) -> Result<(Option<Found>, Option<Spot>)> {
+        let slots = area::slots_for(name.len());
+        let mut room = None;
+        let out = self.search(dir, name, |index, find| {
+            let Some(b) = self.dir_block(dir, content, index)? else { return Ok(Look::NotHere) };
+            let found = find(&b.bytes);
+            if found.is_none() && room.is_none() {
+                room = area::room(&Layout::BLOCK, &b.bytes[..], slots).map(|slot| Spot::Block { index, slot });
             }
-        }
-        Ok(None)
+            Ok(found.into())
+        })?;
+        Ok((if let Look::Here(found) = out { Some(found) } else { None }, room))
     }
 
-    /// Adds an entry. The name is not there yet.
+    /// Adds an entry. The name is not there yet; `room` is where [`Self::find_or_room`] said it fits,
+    /// under the same lock.
     pub(crate) fn insert_entry(
         &self,
         dir: &Arc<Inode>,
@@ -107,8 +170,17 @@ impl Volume {
         name: &[u8],
         ino: Ino,
         kind: FileKind,
+        room: Option<Spot>,
     ) -> Result<()> {
         let hash = name_hash(name);
+        // The block may have left memory since.
+        if let Some(Spot::Block { index, slot }) = room
+            && let Some(b) = content.dir.get_mut(&index)
+        {
+            area::insert(&Layout::BLOCK, &mut b.bytes[..], slot, name, hash, ino.0, type_number(kind));
+            self.dirty_dir_block(dir, content, index);
+            return Ok(());
+        }
         if self.is_inline_dir(dir) {
             let done = self.edit(&dir.node, |b| -> Result<bool> {
                 let range = self.inline_dir_area(RawInode::of(b))?;

@@ -57,11 +57,12 @@ impl Volume {
         let mut guard = dir.content.write();
         let content = &mut *guard;
         self.check_dir_changes(&dir, true)?;
-        if self.find_entry(&dir, content, name)?.is_some() {
+        let (found, room) = self.find_or_room(&dir, content, name)?;
+        if found.is_some() {
             return Err(vfs::Error::Exists.into());
         }
         let inode = self.new_inode(&dir, Some(name), wish)?;
-        if let Err(e) = self.insert_entry(&dir, content, name, inode.ino, wish.kind) {
+        if let Err(e) = self.insert_entry(&dir, content, name, inode.ino, wish.kind, room) {
             self.add_links(&inode, -2);
             self.remove_inode(&inode)?;
             return Err(e);
@@ -260,13 +261,14 @@ impl Volume {
         if flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
             return Err(vfs::Error::NotPermitted("the file is immutable or append-only").into());
         }
-        if self.find_entry(&dir, &mut content, name)?.is_some() {
+        let (found, room) = self.find_or_room(&dir, &mut content, name)?;
+        if found.is_some() {
             return Err(vfs::Error::Exists.into());
         }
         if inode.node.inode(|r| r.i_links.get()) == u32::MAX {
             return Err(vfs::Error::TooManyLinks.into());
         }
-        self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind)?;
+        self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, room)?;
         // Its old name may be given to another file before this one is durable.
         self.renamed.lock().insert(inode.ino);
         let now = self.now();

@@ -14,6 +14,7 @@ use format::inode::{Advise, InodeFlags};
 use format::superblock::Features;
 use vfs::FileKind;
 
+use crate::dir::change::Found;
 use crate::error::Result;
 use crate::inode::{Inode, Touch, put_advise, touch};
 use crate::volume::Volume;
@@ -46,6 +47,14 @@ impl Volume {
             return Err(vfs::Error::NotDirectory.into());
         }
         Ok(dir)
+    }
+
+    /// Answers a lookup, with a reference. The caller holds the directory's lock.
+    pub(crate) fn found_entry(&self, dir: &Inode, name: &[u8], found: Option<Found>) -> Result<vfs::Entry> {
+        let inode = self.named(found.ok_or(vfs::Error::NotFound)?.ino, dir, name)?;
+        let attr = self.attr(&inode)?;
+        self.inodes.hold(inode.ino);
+        Ok(vfs::Entry { attr })
     }
 
     /// Refuses changes to a directory that takes none.

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, Touch, put_advise, touch};
 use crate::volume::Volume;
 
-/// The contents of one or two directories, locked in order of inode number.
+/// The contents of one or two directories, locked.
 struct Locked<'d> {
     first: RwLockWriteGuard<'d, Content>,
     second: Option<RwLockWriteGuard<'d, Content>>,
@@ -22,11 +22,11 @@ struct Locked<'d> {
 }
 
 impl<'d> Locked<'d> {
-    fn new(from: &'d Inode, to: &'d Inode) -> Self {
+    /// `swapped`: `to` first.
+    fn new(from: &'d Inode, to: &'d Inode, swapped: bool) -> Self {
         if from.ino == to.ino {
             return Locked { first: from.content.write(), second: None, swapped: false };
         }
-        let swapped = to.ino < from.ino;
         let (a, b) = if swapped { (to, from) } else { (from, to) };
         Locked { first: a.content.write(), second: Some(b.content.write()), swapped }
     }
@@ -61,14 +61,15 @@ impl Volume {
         check_name(from.1)?;
         check_name(to.1)?;
         let _change = self.begin()?;
-        // One at a time: the shape of the tree must not change under the ancestor check.
-        let _names = self.names.lock();
+        // Between directories one at a time: the shape of the tree must not change under the ancestor
+        // check. Within one directory nothing gets another parent.
+        let _names = (from.0 != to.0).then(|| self.names.lock());
         let (from_dir, to_dir) = (self.outer_dir(from.0)?, self.outer_dir(to.0)?);
         let (from_name, to_name) = (from.1, to.1);
 
         // The tree above both names stands still from here on, but other names may come and go until
         // the directories are locked; what is found under their locks is what counts.
-        let mut locked = Locked::new(&from_dir, &to_dir);
+        let mut locked = Locked::new(&from_dir, &to_dir, self.goes_first(&to_dir, &from_dir));
         self.check_dir_changes(&from_dir, false)?;
         let source = self.find_entry(&from_dir, locked.from(), from_name)?.ok_or(vfs::Error::NotFound)?;
         let target = self.find_entry(&to_dir, locked.to(), to_name)?;
@@ -125,7 +126,7 @@ impl Volume {
                 self.redirect_entry(&to_dir, locked.to(), t.spot, moving.ino, moving.kind)?;
             }
             _ => {
-                if let Err(e) = self.insert_entry(&to_dir, locked.to(), to_name, moving.ino, moving.kind) {
+                if let Err(e) = self.insert_entry(&to_dir, locked.to(), to_name, moving.ino, moving.kind, None) {
                     if let Some(w) = &white {
                         self.add_links(w, -1);
                         self.remove_inode(w)?;
@@ -218,6 +219,14 @@ impl Volume {
             self.redirect_entry(inode, &mut content, up.spot, new.ino, FileKind::Directory)?;
         }
         Ok(())
+    }
+
+    /// True if directory `a` is locked before `b`: whoever removes a directory locks parent before
+    /// child, so the one above comes first; unrelated ones are ordered by number.
+    fn goes_first(&self, a: &Arc<Inode>, b: &Arc<Inode>) -> bool {
+        // Parents that lead nowhere relate nothing.
+        let inside = |place: &Arc<Inode>, dir: Ino| self.is_inside(place, dir).unwrap_or(false);
+        a.ino != b.ino && (inside(b, a.ino) || (!inside(a, b.ino) && a.ino < b.ino))
     }
 
     /// Is the place `dir` itself or below it?

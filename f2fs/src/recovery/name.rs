@@ -37,7 +37,7 @@ impl Volume {
                 drop(content);
                 self.unlinked(&old)?;
             }
-            None => self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind)?,
+            None => self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, None)?,
         }
         Ok(true)
     }
