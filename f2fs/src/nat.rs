@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use device::{BlockDevice, Lba};
 use format::nat::{self, NAT_ENTRIES, NatEntry};
@@ -53,6 +54,8 @@ pub struct Nat {
     dev: Arc<dyn BlockDevice>,
     sb: Arc<SuperBlock>,
     state: Mutex<State>,
+    /// [`Self::wants_checkpoint`] as of the last change.
+    wants_checkpoint: AtomicBool,
 }
 
 /// What fsync must know of an inode's history since the last checkpoint.
@@ -85,7 +88,7 @@ impl Nat {
             scanned: 0,
             freed: Vec::new(),
         };
-        Nat { dev, sb, state: Mutex::new(state) }
+        Nat { dev, sb, state: Mutex::new(state), wants_checkpoint: AtomicBool::new(false) }
     }
 
     fn check(&self, nid: Nid) -> Result<()> {
@@ -128,9 +131,15 @@ impl Nat {
     /// [`Self::release`] or [`Self::moved`].
     pub fn reserve(&self, owner: Option<Ino>) -> Result<Nid> {
         let mut s = self.state.lock();
+        let out = self.take_free(&mut s, owner);
+        self.note_want(&s);
+        out
+    }
+
+    fn take_free(&self, s: &mut State, owner: Option<Ino>) -> Result<Nid> {
         loop {
             if let Some(nid) = s.free.pop_front() {
-                let old = self.lookup(&mut s, nid)?;
+                let old = self.lookup(s, nid)?;
                 if old.addr != BlockAddr::NULL {
                     continue; // taken by recovery since it was found
                 }
@@ -142,7 +151,7 @@ impl Nat {
             if s.scanned >= self.sb.nat_blocks() {
                 return Err(Error::no_space());
             }
-            self.scan(&mut s)?;
+            self.scan(s)?;
         }
     }
 
@@ -170,9 +179,13 @@ impl Nat {
     /// True if a checkpoint should come before more is changed: every free number was freed since the
     /// last one, which makes them usable, or too many entries wait in memory.
     pub fn wants_checkpoint(&self) -> bool {
-        let s = self.state.lock();
+        self.wants_checkpoint.load(Ordering::Relaxed)
+    }
+
+    /// Call it after every change of what it looks at.
+    fn note_want(&self, s: &State) {
         let exhausted = s.free.is_empty() && s.scanned >= self.sb.nat_blocks() && !s.freed.is_empty();
-        exhausted || s.dirty.len() > MOST_DIRTY
+        self.wants_checkpoint.store(exhausted || s.dirty.len() > MOST_DIRTY, Ordering::Relaxed);
     }
 
     /// Recovery needs this very number; its version stays.
@@ -182,6 +195,7 @@ impl Nat {
         let old = self.lookup(&mut s, nid)?;
         let entry = NatEntry { version: old.version, ino: owner, addr: BlockAddr::NEW };
         s.dirty.insert(nid, Dirty { entry, checkpointed: false, fsynced: false });
+        self.note_want(&s);
         Ok(())
     }
 
@@ -197,6 +211,7 @@ impl Nat {
         let mut entry = self.lookup(s, nid)?;
         entry.addr = addr;
         s.dirty.insert(nid, Dirty { entry, checkpointed: true, fsynced: fsync });
+        self.note_want(s);
         Ok(())
     }
 
@@ -208,6 +223,7 @@ impl Nat {
         let entry = NatEntry { version: e.version.wrapping_add(1), ino: e.ino, addr: BlockAddr::NULL };
         s.dirty.insert(nid, Dirty { entry, checkpointed: false, fsynced: false });
         s.freed.push(nid);
+        self.note_want(&s);
         Ok(())
     }
 
@@ -269,6 +285,7 @@ impl Nat {
         s.dirty.retain(|_, d| d.entry.addr == BlockAddr::NEW);
         let freed = std::mem::take(&mut s.freed);
         s.free.extend(freed);
+        self.note_want(s);
         let mut journal: Vec<(Nid, NatEntry)> = s.journal.iter().map(|(n, e)| (*n, *e)).collect();
         journal.sort_by_key(|(n, _)| *n);
         Ok((encode_nat_journal(&journal), s.bitmap.clone()))
