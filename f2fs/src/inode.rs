@@ -22,7 +22,7 @@ use crate::volume::Volume;
 
 const SHARDS: usize = 16;
 /// Idle inodes kept.
-const CACHED: usize = 16_384;
+const CACHED: usize = 8192;
 
 /// A directory block in memory.
 pub struct DirBlock {

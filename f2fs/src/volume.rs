@@ -60,7 +60,7 @@ impl Default for MountOptions {
         MountOptions {
             read_only: false,
             discard: true,
-            node_cache: 16_384,
+            node_cache: 8192,
             dirty_limit: 8192,
             dir_cache: 4096,
             writeback_after: Duration::from_secs(5),
