@@ -17,7 +17,7 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use fuser::{INodeNo, Notifier, ReplyLseek};
+use fuser::{Errno, INodeNo, Notifier, ReplyLseek};
 use rustc_hash::FxHashSet;
 use vfs::{FileSystem, Ino, Seek};
 
@@ -79,14 +79,17 @@ pub(crate) struct SeekJob {
 /// Starts the thread that answers seeks; it ends when the sender is dropped.
 pub(crate) fn seeker(fs: Arc<dyn FileSystem>, numbers: Numbers, notices: Arc<Notices>) -> io::Result<Sender<SeekJob>> {
     let (sender, jobs) = mpsc::channel::<SeekJob>();
+    // Nobody waits for this thread: it must not keep a file system, and its device, past the mount's end.
+    let fs = Arc::downgrade(&fs);
     thread::Builder::new().name("fuse-seek".to_owned()).spawn(move || {
         for job in jobs {
             let written = i64::try_from(job.offset)
                 .map_err(io::Error::other)
                 .and_then(|offset| notices.write_back(numbers.to_fuse(job.ino), offset));
-            match written {
-                Ok(()) => answer_seek(&*fs, job),
-                Err(error) => job.reply.error(error.into()),
+            match (written, fs.upgrade()) {
+                (Ok(()), Some(fs)) => answer_seek(&*fs, job),
+                (Ok(()), None) => job.reply.error(Errno::ENOTCONN),
+                (Err(error), _) => job.reply.error(error.into()),
             }
         }
     })?;
