@@ -249,6 +249,8 @@ impl Plain {
     pub fn rename(&mut self, from: (usize, &[u8]), to: (usize, &[u8]), flags: RenameFlags) -> Result<Option<usize>> {
         Self::check_flags(flags)?;
         let exchange = flags.contains(RenameFlags::EXCHANGE);
+        // Both ways lead to directories before anything is looked up in them.
+        self.names(from.0).and(self.names(to.0))?;
         self.changeable(from.0)?;
         self.changeable(to.0)?;
         let moving = *self.names(from.0)?.get(from.1).ok_or(Error::NotFound)?;
