@@ -140,7 +140,7 @@ impl Chunk {
     /// Writes block `n` out.
     pub(super) fn read(&self, n: usize, block: &mut [u8; BLOCK]) {
         if self.generated >> n & 1 != 0 {
-            *block = self.origin(n).block();
+            self.origin(n).fill(block);
         } else if self.other >> n & 1 != 0 {
             self.others[rank(self.other, n)].put(block);
         } else {

@@ -46,28 +46,37 @@ impl Origin {
         Origin { seed: self.seed, index: self.index.wrapping_add(blocks) }
     }
 
-    /// The block.
-    pub fn block(self) -> [u8; BLOCK] {
+    /// The generators at their start.
+    fn lanes(self) -> Lanes {
         let first = GOLDEN.wrapping_mul(u64::from(self.index) * LANES as u64);
-        let mut lanes: [u64; LANES] = std::array::from_fn(|j| {
+        Lanes(std::array::from_fn(|j| {
             let step = first.wrapping_add(GOLDEN.wrapping_mul(j as u64 + 1));
             mix(self.seed.wrapping_add(step)) | 1
-        });
+        }))
+    }
+
+    /// The bytes that tell where a block comes from.
+    fn head(self) -> [u8; HEAD] {
+        let word = u128::from(self.seed) << 64 | u128::from(self.index) << 32 | u128::from(u32::from_le_bytes(MAGIC));
+        word.to_le_bytes()
+    }
+
+    /// The block.
+    pub fn block(self) -> [u8; BLOCK] {
         let mut block = [0; BLOCK];
-        for row in block.as_chunks_mut::<{ LANES * 8 }>().0 {
-            for x in &mut lanes {
-                *x ^= *x << 13;
-                *x ^= *x >> 7;
-                *x ^= *x << 17;
-            }
-            for (word, x) in row.as_chunks_mut::<8>().0.iter_mut().zip(lanes) {
+        self.fill(&mut block);
+        block
+    }
+
+    /// Puts the block into `block`.
+    pub fn fill(self, block: &mut [u8; BLOCK]) {
+        let mut lanes = self.lanes();
+        for row in block.as_chunks_mut::<ROW>().0 {
+            for (word, x) in row.as_chunks_mut::<8>().0.iter_mut().zip(lanes.step()) {
                 *word = x.to_le_bytes();
             }
         }
-        block[..4].copy_from_slice(&MAGIC);
-        block[4..8].copy_from_slice(&self.index.to_le_bytes());
-        block[8..HEAD].copy_from_slice(&self.seed.to_le_bytes());
-        block
+        block[..HEAD].copy_from_slice(&self.head());
     }
 
     /// The origin of a block, if it is a generated one to its last byte.
@@ -76,18 +85,56 @@ impl Origin {
         if head[..4] != MAGIC {
             return None;
         }
-        let head = u128::from_le_bytes(*head);
-        let origin = Origin { seed: (head >> 64) as u64, index: (head >> 32) as u32 };
-        (origin.block() == *block).then_some(origin)
+        let word = u128::from_le_bytes(*head);
+        let origin = Origin { seed: (word >> 64) as u64, index: (word >> 32) as u32 };
+        let mut lanes = origin.lanes();
+        // Bits that differ, by lane, apart for the first row, whose first words are the head.
+        let mut rows = block.as_chunks::<ROW>().0.iter();
+        let mut wrong = differences(rows.next()?, lanes.step());
+        (wrong[0], wrong[1]) = (0, 0);
+        for row in rows {
+            for (all, here) in wrong.iter_mut().zip(differences(row, lanes.step())) {
+                *all |= here;
+            }
+        }
+        (wrong == [0; LANES]).then_some(origin)
     }
+}
+
+/// Bytes the generators give in one step.
+const ROW: usize = LANES * 8;
+
+/// The generators' states.
+struct Lanes([u64; LANES]);
+
+impl Lanes {
+    fn step(&mut self) -> [u64; LANES] {
+        for x in &mut self.0 {
+            *x ^= *x << 13;
+            *x ^= *x >> 7;
+            *x ^= *x << 17;
+        }
+        self.0
+    }
+}
+
+/// In which bits a row is not what it should be.
+fn differences(row: &[u8; ROW], should: [u64; LANES]) -> [u64; LANES] {
+    let words = row.as_chunks::<8>().0;
+    std::array::from_fn(|j| u64::from_le_bytes(words[j]) ^ should[j])
 }
 
 /// Fills `bytes`, block after block, with the sequence of `seed` from block `first` on. A part of a block
 /// at the end gets the beginning of that block.
 pub fn generate(seed: u64, first: u32, bytes: &mut [u8]) {
-    let start = Origin { seed, index: first };
-    for (n, part) in bytes.chunks_mut(BLOCK).enumerate() {
-        part.copy_from_slice(&start.later(n as u32).block()[..part.len()]);
+    let mut origin = Origin { seed, index: first };
+    let (blocks, part) = bytes.as_chunks_mut::<BLOCK>();
+    for block in blocks {
+        origin.fill(block);
+        origin = origin.later(1);
+    }
+    if !part.is_empty() {
+        part.copy_from_slice(&origin.block()[..part.len()]);
     }
 }
 
