@@ -210,8 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn the_root_is_mounted_somehow() {
-        assert!(mounted_at(Path::new("/")).unwrap().is_some());
+    fn proc_is_mounted_somewhere_known() {
+        assert!(mounted_at(Path::new("/proc")).unwrap().is_some());
     }
 
     #[test]
