@@ -1,0 +1,50 @@
+//! An aged volume is a volume: Linux mounts it and finds every file, `fsck.f2fs` finds no fault.
+
+mod rig;
+
+use std::sync::Arc;
+
+use device::Fingerprint;
+use f2fs::MountOptions;
+use joulefs_conformance::oracle::tree::assert_same;
+use lab::aging::{self, Recipe};
+use rig::*;
+use vfs::FileSystem;
+
+/// Ages a volume in memory and saves it as an image.
+fn aged(recipe: &str, bytes: u64, image: &std::path::Path) -> String {
+    let dev = Arc::new(Fingerprint::new(bytes / 4096));
+    let chain = Recipe::chain(recipe).expect("a built-in recipe");
+    let volume = aging::prepare(dev.clone(), aging::clock(), MountOptions::default(), &chain, 11);
+    let volume = volume.unwrap_or_else(|e| panic!("{recipe}: {e}"));
+    let tree = list(&volume);
+    volume.unmount().expect("unmounts");
+    dev.save(image).expect("is saved");
+    tree
+}
+
+#[test]
+fn linux_mounts_an_aged_volume_and_finds_every_byte() {
+    let recipes: &[&str] =
+        if deep() { &["full-fragmented", "phone-year", "full", "large-and-small"] } else { &["full-fragmented"] };
+    for recipe in recipes {
+        let work = work_dir();
+        let image = work.path().join("volume.img");
+        let ours = aged(recipe, 1024 * MIB, &image);
+        assert_clean(&image);
+        let run = kernel().run(&image, &format!("{TREELIST} >$OUT/tree")).expect_ok();
+        assert!(run.complaints().is_empty(), "{recipe}: {:?}\n{}", run.complaints(), run.describe());
+        assert_same(("ours", &ours), ("Linux", &printed(run.out(), "tree")));
+        assert_clean(&image);
+    }
+}
+
+#[test]
+fn every_recipe_satisfies_their_fsck() {
+    for (recipe, _) in aging::recipe::BUILT_IN {
+        let work = work_dir();
+        let image = work.path().join("volume.img");
+        aged(recipe, 512 * MIB, &image);
+        assert_clean(&image);
+    }
+}
