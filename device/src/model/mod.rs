@@ -5,6 +5,7 @@
 //! meter and a clock.
 
 pub mod disk;
+pub mod flash;
 mod simulated;
 
 pub use simulated::{Pace, Simulated};

@@ -57,6 +57,9 @@ pub struct MapSpec {
 pub struct LinkSpec {
     /// What each request takes before its first byte moves.
     pub request: Quantity<Nanos>,
+    /// The same for a write, if it differs: what takes a read from flash does not delay it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write_request: Option<Quantity<Nanos>>,
     /// What each request costs the device.
     pub request_energy: Quantity<Energy>,
     /// A byte to the host.
@@ -158,6 +161,7 @@ impl FlashSpec {
         [&mut n.erase, &mut self.map.access, &mut self.link.request, &mut self.flush].into_iter().for_each(longer);
         [&mut n.transfer, &mut self.link.read, &mut self.link.write].into_iter().for_each(slower);
         weaker(&mut self.ready);
+        self.link.write_request.iter_mut().for_each(longer);
         for i in &mut self.idle {
             [&mut i.after, &mut i.wake].into_iter().for_each(longer);
             weaker(&mut i.power);

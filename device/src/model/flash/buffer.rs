@@ -1,0 +1,198 @@
+//! What was written and is not yet on flash?
+//!
+//! Written blocks wait in slots until a row is full, and stay there until it is programmed. Writing a
+//! block again while it waits takes no second slot.
+
+use rustc_hash::FxHashMap;
+
+const NONE: u32 = u32::MAX;
+
+/// A block that was written.
+#[derive(Debug, Clone, Copy)]
+pub struct Slot {
+    /// Which.
+    pub block: u32,
+    /// The number of the write.
+    pub generation: u64,
+    /// Given to a die.
+    issued: bool,
+    /// Overtaken by a newer write that was programmed before it, or discarded.
+    dead: bool,
+    /// The slot of an older write of the same block that is being programmed, and that write's number.
+    older: (u32, u64),
+}
+
+/// Blocks being programmed together.
+#[derive(Debug, Default)]
+pub struct Row {
+    /// The unit of the first.
+    pub unit: u32,
+    /// Their slots.
+    pub slots: Vec<u32>,
+}
+
+/// What happens to a written block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// It took a slot.
+    Slot,
+    /// It took the place of an older write that still waited.
+    Absorbed,
+    /// There is no room.
+    Full,
+}
+
+/// The slots.
+#[derive(Debug)]
+pub struct Buffer {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// The newest slot of a block.
+    newest: FxHashMap<u32, u32>,
+    /// Slots not yet given to a die, oldest first.
+    waiting: Vec<u32>,
+    rows: Vec<Row>,
+    free_rows: Vec<u32>,
+}
+
+impl Buffer {
+    /// Room for so many blocks.
+    pub fn new(room: u32) -> Self {
+        let slot = Slot { block: 0, generation: 0, issued: false, dead: false, older: (NONE, 0) };
+        Buffer {
+            slots: vec![slot; room as usize],
+            free: (0..room).rev().collect(),
+            newest: FxHashMap::default(),
+            waiting: Vec::new(),
+            rows: Vec::new(),
+            free_rows: Vec::new(),
+        }
+    }
+    /// True if nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+    /// True if it has no room.
+    pub fn is_full(&self) -> bool {
+        self.free.is_empty()
+    }
+    /// True if a read of this block is answered from it.
+    pub fn holds(&self, block: u32) -> bool {
+        self.newest.contains_key(&block)
+    }
+    /// Which write of a block it holds.
+    pub fn generation(&self, block: u32) -> Option<u64> {
+        self.newest.get(&block).map(|s| self.slots[*s as usize].generation)
+    }
+    /// Blocks in a range that a read finds here, in order.
+    pub fn within(&self, from: u64, to: u64) -> Vec<u32> {
+        if self.newest.is_empty() {
+            return Vec::new();
+        }
+        let mut found: Vec<u32> = match (to - from) < self.newest.len() as u64 {
+            true => (from..to).map(|b| b as u32).filter(|b| self.holds(*b)).collect(),
+            false => self.newest.keys().copied().filter(|b| (from..to).contains(&u64::from(*b))).collect(),
+        };
+        found.sort_unstable();
+        found
+    }
+    /// Slots not yet given to a die.
+    pub fn waiting(&self) -> u32 {
+        self.waiting.len() as u32
+    }
+
+    /// Takes a written block in.
+    pub fn take(&mut self, block: u32, generation: u64) -> Taken {
+        let before = self.newest.get(&block).copied();
+        if let Some(old) = before {
+            let s = &mut self.slots[old as usize];
+            if !s.issued {
+                s.generation = generation;
+                return Taken::Absorbed;
+            }
+        }
+        let Some(slot) = self.free.pop() else { return Taken::Full };
+        let older = before.map_or((NONE, 0), |o| (o, self.slots[o as usize].generation));
+        self.slots[slot as usize] = Slot { block, generation, issued: false, dead: false, older };
+        self.newest.insert(block, slot);
+        self.waiting.push(slot);
+        Taken::Slot
+    }
+
+    /// Takes the oldest waiting blocks, at most `count`, as a row that is programmed from `unit` on.
+    pub fn issue(&mut self, count: u32, unit: u32) -> u32 {
+        let row = self.free_rows.pop().unwrap_or_else(|| {
+            self.rows.push(Row::default());
+            self.rows.len() as u32 - 1
+        });
+        let r = &mut self.rows[row as usize];
+        r.unit = unit;
+        r.slots.clear();
+        r.slots.extend(self.waiting.drain(..(count as usize).min(self.waiting.len())));
+        for s in &r.slots {
+            self.slots[*s as usize].issued = true;
+        }
+        row
+    }
+    /// A row.
+    pub fn row(&self, row: u32) -> &Row {
+        &self.rows[row as usize]
+    }
+    /// A slot.
+    pub fn slot(&self, slot: u32) -> Slot {
+        self.slots[slot as usize]
+    }
+
+    /// A row is programmed: calls `counts` with each block and unit of it that is the newest on flash.
+    pub fn programmed(&mut self, row: u32, mut counts: impl FnMut(u32, u32)) {
+        let Row { unit, slots } = std::mem::take(&mut self.rows[row as usize]);
+        for (at, &slot) in (unit..).zip(&slots) {
+            let s = self.slots[slot as usize];
+            if !s.dead {
+                counts(s.block, at);
+                self.kill_older(s.older);
+            }
+            if self.newest.get(&s.block) == Some(&slot) {
+                self.newest.remove(&s.block);
+            }
+            self.slots[slot as usize].dead = true;
+            self.free.push(slot);
+        }
+        self.rows[row as usize].slots = slots;
+        self.free_rows.push(row);
+    }
+
+    /// Marks older writes of a block as overtaken, as far as they are still being programmed.
+    fn kill_older(&mut self, mut older: (u32, u64)) {
+        while older.0 != NONE {
+            let s = &mut self.slots[older.0 as usize];
+            // A slot that was freed and taken again holds another write.
+            if s.generation != older.1 || s.dead {
+                return;
+            }
+            s.dead = true;
+            older = s.older;
+        }
+    }
+
+    /// A block is discarded; true if a write of it was still waiting and is not programmed any more.
+    pub fn discard(&mut self, block: u32) -> bool {
+        let Some(slot) = self.newest.remove(&block) else { return false };
+        let s = self.slots[slot as usize];
+        self.kill_older((slot, s.generation));
+        if s.issued {
+            return false;
+        }
+        self.waiting.retain(|w| *w != slot);
+        self.free.push(slot);
+        true
+    }
+
+    /// The power was cut: everything in it is gone. Says which blocks, in order.
+    pub fn lose(&mut self) -> Vec<u32> {
+        let mut lost: Vec<u32> = self.newest.drain().map(|(b, _)| b).collect();
+        lost.sort_unstable();
+        *self = Buffer::new(self.slots.len() as u32);
+        lost
+    }
+}

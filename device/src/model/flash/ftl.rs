@@ -1,0 +1,302 @@
+//! How does what the host wrote get to flash?
+//!
+//! Waiting blocks become a row when there are enough (a page for each plane), which goes to the die that
+//! is free first. The map changes when a row is programmed: until then reads are answered from the buffer
+//! and the unit written before still counts, so that cleaning cannot erase it too early.
+
+use super::Flash;
+use super::buffer::Taken;
+use super::dies::OWN;
+use super::map::ENTRIES;
+use super::nand::Misuse;
+use crate::energy::{Bill, Nanos, Part};
+use crate::model::Remap;
+
+/// Changes that wait for the journal before it is written without a flush; bounds the memory they take.
+const JOURNAL: usize = 1 << 18;
+/// Entries of the journal (a range and where it went) in a page as large as a translation page.
+const JOURNAL_ENTRIES: u64 = 256;
+
+pub(super) const NONE: u32 = u32::MAX;
+
+/// What a block of flash is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    Erased,
+    /// Being filled by the host or by cleaning.
+    Open,
+    Closed,
+}
+
+/// Which blocks are erased, and which are being filled.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    pub uses: Vec<Use>,
+    /// Erased blocks of each die.
+    pub erased: Vec<Vec<u32>>,
+    /// The block of each die the host's rows go to.
+    pub host: Vec<u32>,
+    /// The block of each die that cleaning fills.
+    pub copy: Vec<u32>,
+    /// Units of a block that are being programmed with what the host wrote.
+    pub pending: Vec<u32>,
+    /// The same by die.
+    pub pending_on: Vec<u32>,
+    /// Cleanings of a die since wear was last levelled.
+    pub cleanings: Vec<u32>,
+}
+
+impl Blocks {
+    /// All erased.
+    pub fn new(dies: u32, on_die: u32) -> Self {
+        let (dies_n, all) = (dies as usize, (dies * on_die) as usize);
+        Blocks {
+            uses: vec![Use::Erased; all],
+            erased: (0..dies).map(|d| (d * on_die..(d + 1) * on_die).rev().collect()).collect(),
+            host: vec![NONE; dies_n],
+            copy: vec![NONE; dies_n],
+            pending: vec![0; all],
+            pending_on: vec![0; dies_n],
+            cleanings: vec![0; dies_n],
+        }
+    }
+}
+
+impl Flash {
+    /// Lets time come to `until`: rows that are programmed leave the buffer.
+    pub(super) fn run(&mut self, until: Nanos) {
+        self.dies.run(until);
+        self.commit();
+    }
+
+    /// Takes rows that are programmed out of the buffer, and changes the map.
+    pub(super) fn commit(&mut self) {
+        while let Some(row) = self.dies.done.pop() {
+            let r = self.buffer.row(row);
+            let (block, count) = (self.geometry.block_of(r.unit), r.slots.len() as u32);
+            self.blocks.pending[block as usize] -= count;
+            self.blocks.pending_on[self.geometry.die_of(block) as usize] -= count;
+            let table = &mut self.table;
+            self.buffer.programmed(row, |block, unit| table.set(block, unit));
+        }
+    }
+
+    /// Lets time come to the next end of some work; false if there is none.
+    pub(super) fn step(&mut self, at: &mut Nanos) -> bool {
+        let Some(next) = self.dies.next() else { return false };
+        *at = next.max(*at);
+        self.run(*at);
+        true
+    }
+
+    /// Looks into the map, or changes it; says when that is possible.
+    pub(super) fn map(&mut self, page: u32, change: bool, at: Nanos, bill: &mut Bill) -> Nanos {
+        let access = self.map.touch(page, change);
+        if let Some(out) = access.written {
+            self.counts.map_writes += 1;
+            bill.add(Part::FlashMap, self.prices.map_energy);
+            self.dies.push(out % self.geometry.dies, at, Nanos(0), self.times.program[0], OWN);
+        }
+        if !access.fetched {
+            return at;
+        }
+        self.counts.map_reads += 1;
+        bill.add(Part::FlashMap, self.prices.map_energy);
+        self.dies.read(page % self.geometry.dies, at, self.prices.map, Nanos(0))
+    }
+
+    /// Takes a written block into the buffer at `at`, or as soon as there is room; says when.
+    pub(super) fn accept(&mut self, block: u32, mut at: Nanos, bill: &mut Bill) -> Nanos {
+        self.generation += 1;
+        loop {
+            match self.buffer.take(block, self.generation) {
+                Taken::Absorbed => {
+                    self.counts.absorbed += 1;
+                    return at;
+                }
+                Taken::Slot => {
+                    // Who writes a block pays for programming it, whoever fills the row.
+                    match self.paid_ahead {
+                        0 => bill.add(Part::FlashProgram, self.prices.unit_program),
+                        _ => self.paid_ahead -= 1,
+                    }
+                    if self.buffer.waiting() >= self.row {
+                        self.issue(at, false, bill);
+                    }
+                    return at;
+                }
+                Taken::Full => {
+                    self.counts.stalls += 1;
+                    while self.buffer.is_full() && self.step(&mut at) {}
+                }
+            }
+        }
+    }
+
+    /// Gives dies what waits in full rows, or everything if `all`.
+    pub(super) fn issue(&mut self, at: Nanos, all: bool, bill: &mut Bill) {
+        let (g, mut at) = (self.geometry, at);
+        while self.buffer.waiting() >= self.row || all && self.buffer.waiting() > 0 {
+            let die = self.least_busy(&mut at);
+            let (block, page) = self.open(die, &mut at, bill);
+            let room = (g.planes - page % g.planes) * g.page_units;
+            let count = self.buffer.waiting().min(self.row).min(room);
+            let pages = count.div_ceil(g.page_units);
+            let padding = pages * g.page_units - count;
+            let unit = g.unit(block, page);
+            let right = self.nand.program(block, page, pages);
+            self.check(right);
+            let row = self.buffer.issue(count, unit);
+            let mut ready = at;
+            let mut last = NONE;
+            for i in 0..count {
+                let slot = self.buffer.slot(self.buffer.row(row).slots[i as usize]);
+                self.table.stamp(unit + i, slot.generation);
+                let map_page = (u64::from(slot.block) / ENTRIES) as u32;
+                if std::mem::replace(&mut last, map_page) != map_page {
+                    ready = ready.max(self.map(map_page, true, at, bill));
+                }
+            }
+            self.blocks.pending[block as usize] += count;
+            self.blocks.pending_on[die as usize] += count;
+            self.counts.programmed += u64::from(count);
+            self.counts.padding += u64::from(padding);
+            if padding > 0 {
+                bill.add(Part::FlashProgram, self.prices.unit_program.times(u64::from(padding)));
+            }
+            let transfer = self.times.transfer.times(u64::from(pages * g.page_units));
+            let busy = self.times.program[g.bit(g.row_of(unit), self.times.program.len())];
+            self.dies.push(die, ready, transfer, busy, row);
+        }
+    }
+
+    /// The die that would come to a new row first, of those that may hold one more.
+    fn least_busy(&mut self, at: &mut Nanos) -> u32 {
+        loop {
+            let within = |d: &u32| {
+                let held = self.table.on_die(*d) + self.blocks.pending_on[*d as usize];
+                held + self.geometry.row_units() <= self.geometry.limit
+            };
+            let best = (0..self.geometry.dies).filter(within).min_by_key(|d| self.dies.load(*d, *at));
+            // All dies together hold the host's data and a row each; what is more than that is being
+            // overwritten by rows under way.
+            match best {
+                Some(die) => return die,
+                None => assert!(self.step(at), "dies hold more than the host wrote"),
+            }
+        }
+    }
+
+    /// The block and page of a die where the host's next row begins.
+    fn open(&mut self, die: u32, at: &mut Nanos, bill: &mut Bill) -> (u32, u32) {
+        let d = die as usize;
+        let block = self.blocks.host[d];
+        if block != NONE && self.nand.programmed(block) < self.geometry.block_pages() {
+            return (block, self.nand.programmed(block));
+        }
+        if block != NONE {
+            self.blocks.uses[block as usize] = Use::Closed;
+            self.blocks.host[d] = NONE;
+        }
+        self.make_room(die, at, bill);
+        // What the host writes is likely to be overwritten: it goes where there was least wear.
+        let block = self.take_erased(die, false);
+        self.blocks.host[d] = block;
+        (block, 0)
+    }
+
+    /// Takes an erased block of a die, the most or the least worn.
+    pub(super) fn take_erased(&mut self, die: u32, most: bool) -> u32 {
+        let erased = &mut self.blocks.erased[die as usize];
+        let wear = |i: &usize| (self.nand.erases(erased[*i]), erased[*i]);
+        let best = if most { (0..erased.len()).max_by_key(wear) } else { (0..erased.len()).min_by_key(wear) };
+        let block = erased.swap_remove(best.expect("cleaning left an erased block"));
+        self.blocks.uses[block as usize] = Use::Open;
+        block
+    }
+
+    /// Programs everything in the buffer; says when that is done.
+    pub(super) fn settle(&mut self, mut at: Nanos, bill: &mut Bill) -> Nanos {
+        self.issue(at, true, bill);
+        while !self.buffer.is_empty() && self.step(&mut at) {}
+        at
+    }
+
+    /// Writes down discards and remaps, so that they are durable; says when that is done.
+    pub(super) fn write_journal(&mut self, at: Nanos, bill: &mut Bill) -> Nanos {
+        let (entries, changes) = self.table.unwritten();
+        if entries == 0 && changes == 0 {
+            return at;
+        }
+        self.table.written();
+        let pages = entries.div_ceil(JOURNAL_ENTRIES).max(1);
+        self.counts.journal += pages;
+        bill.add(Part::FlashMap, self.prices.map_energy.times(pages));
+        let die = (0..self.geometry.dies).min_by_key(|d| self.dies.load(*d, at)).unwrap_or(0);
+        self.dies.read(die, at, self.times.program[0].times(pages), Nanos(0))
+    }
+
+    /// Forgets blocks; says when that is done.
+    pub(super) fn discard(&mut self, from: u64, blocks: u64, at: Nanos, bill: &mut Bill) -> Nanos {
+        let (to, mut done, mut changed) = (from + blocks, at, false);
+        for block in self.buffer.within(from, to) {
+            changed = true;
+            self.paid_ahead += u64::from(self.buffer.discard(block));
+        }
+        for page in from / ENTRIES..to.div_ceil(ENTRIES) {
+            let (first, last) = ((page * ENTRIES).max(from), ((page + 1) * ENTRIES).min(to));
+            if self.table.mapped(page as u32) == 0 {
+                continue;
+            }
+            changed = true;
+            if last - first == ENTRIES.min(self.table.blocks() - page * ENTRIES) {
+                self.map.drop(page as u32);
+            } else {
+                done = done.max(self.map(page as u32, true, at, bill));
+            }
+            for block in first..last {
+                self.table.forget(block as u32);
+            }
+            if self.table.unwritten().1 > JOURNAL {
+                done = done.max(self.write_journal(at, bill));
+            }
+        }
+        if changed {
+            self.table.note();
+        }
+        done
+    }
+
+    /// Changes which data lies where; says when that is done.
+    pub(super) fn remap(&mut self, pair: [u64; 2], blocks: u64, how: Remap, at: Nanos, bill: &mut Bill) -> Nanos {
+        let mut at = at;
+        // A unit's out-of-band area names the block it was programmed for: what is not programmed is first.
+        if pair.iter().any(|from| !self.buffer.within(*from, from + blocks).is_empty()) {
+            at = self.settle(at, bill);
+        }
+        if self.table.unwritten().1 > JOURNAL {
+            at = self.write_journal(at, bill);
+        }
+        let mut done = at;
+        for from in pair {
+            for page in from / ENTRIES..(from + blocks).div_ceil(ENTRIES) {
+                done = done.max(self.map(page as u32, true, at, bill));
+            }
+        }
+        let [from, to] = pair;
+        for i in 0..blocks {
+            match how {
+                Remap::Exchange => self.table.exchange((from + i) as u32, (to + i) as u32),
+                Remap::Move => self.table.move_to((from + i) as u32, (to + i) as u32),
+            }
+        }
+        self.table.note();
+        done
+    }
+
+    /// An error of this layer, not of the host: counted, and stops a test.
+    pub(super) fn check(&mut self, right: Result<(), Misuse>) {
+        debug_assert_eq!(right, Ok(()));
+        self.counts.misuses += u64::from(right.is_err());
+    }
+}

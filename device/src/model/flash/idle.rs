@@ -1,0 +1,78 @@
+//! How deep is the device asleep, what does that cost, and what does waking?
+//!
+//! Time without a request and without work of the device's own counts. The energy of entering and leaving
+//! a state is paid by the request that wakes the device; only the deepest state that was reached is paid.
+//! Bytes in the write buffer are kept in every state.
+
+use crate::energy::profile::flash::IdleSpec;
+use crate::energy::{Bill, Energy, Nanos, Part, Power};
+
+#[derive(Debug)]
+struct State {
+    after: Nanos,
+    power: Power,
+    wake: Nanos,
+    energy: Energy,
+}
+
+/// Waiting.
+#[derive(Debug)]
+pub struct Idle {
+    ready: Power,
+    states: Vec<State>,
+    /// Everything is paid up to here.
+    paid: Nanos,
+    /// Times it was woken.
+    pub wakes: u64,
+}
+
+impl Idle {
+    /// Awake at the start of time.
+    pub fn new(ready: Power, states: &[IdleSpec]) -> Self {
+        let state = |s: &IdleSpec| State {
+            after: s.after.value,
+            power: s.power.value,
+            wake: s.wake.value,
+            energy: s.wake_energy.value,
+        };
+        Idle { ready, states: states.iter().map(state).collect(), paid: Nanos(0), wakes: 0 }
+    }
+
+    /// Pays for waiting until `until`; `rest` is when the device had nothing more to do.
+    pub fn pay(&mut self, until: Nanos, rest: Nanos, bill: &mut Bill) {
+        if until <= self.paid {
+            return;
+        }
+        let ends = |i: usize| self.states.get(i).map_or(Nanos(u64::MAX), |s| Nanos(rest.0.saturating_add(s.after.0)));
+        let mut paid = self.paid;
+        let mut pay = |part, power: Power, to: Nanos| {
+            if to > paid {
+                bill.add_power(part, power, to.since(paid));
+                paid = to;
+            }
+        };
+        pay(Part::Idle, self.ready, until.min(ends(0)));
+        for (i, s) in self.states.iter().enumerate() {
+            pay(Part::Sleep, s.power, until.min(ends(i + 1)));
+        }
+        self.paid = until;
+    }
+
+    /// A request comes at `now`: says when the device is awake.
+    pub fn wake(&mut self, now: Nanos, rest: Nanos, bill: &mut Bill) -> Nanos {
+        let slept = now.since(rest);
+        match self.states.iter().rfind(|s| s.after <= slept && now > rest) {
+            None => now,
+            Some(s) => {
+                bill.add(Part::Sleep, s.energy);
+                self.wakes += 1;
+                now + s.wake
+            }
+        }
+    }
+
+    /// Time up to `until` was a request's and is paid by its prices.
+    pub fn busy(&mut self, until: Nanos) {
+        self.paid = self.paid.max(until);
+    }
+}

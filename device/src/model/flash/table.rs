@@ -1,0 +1,200 @@
+//! Which unit of flash holds which block of the host, and what is a power cut to undo?
+//!
+//! The map and its reverse are dense arrays that cost memory only where they were used. A change that
+//! leaves no mark on flash (a discard, a remap) is durable once the journal is written; until then what
+//! it replaced is remembered, and no block is erased (see [`super::clean`]).
+
+use super::map::ENTRIES;
+use super::nand::Geometry;
+
+/// An entry that was changed without programming anything.
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    block: u32,
+    was: u32,
+    is: u32,
+    /// False if what is lost by undoing it was given up by the host.
+    written: bool,
+}
+
+/// The map. Units are counted from 1 in its arrays, so that memory never used means "nowhere".
+#[derive(Debug)]
+pub struct Table {
+    geometry: Geometry,
+    /// By block of the host.
+    map: Vec<u32>,
+    /// By unit.
+    reverse: Vec<u32>,
+    /// A bit for each unit: what it holds counts.
+    valid: Vec<u64>,
+    /// Units that count, by flash block.
+    live: Vec<u32>,
+    /// Units that count, by die.
+    on_die: Vec<u32>,
+    /// Blocks of the host that are somewhere, by translation page.
+    mapped: Vec<u32>,
+    journal: Vec<Change>,
+    /// What was asked and stands in the journal.
+    entries: u64,
+    /// Which write of the host a unit holds; only kept on demand.
+    generations: Option<Vec<u64>>,
+}
+
+impl Table {
+    /// A map that maps nothing.
+    pub fn new(geometry: Geometry, blocks: u64, generations: bool) -> Self {
+        let units = geometry.units() as usize;
+        Table {
+            geometry,
+            map: vec![0; blocks as usize],
+            reverse: vec![0; units],
+            valid: vec![0; units.div_ceil(64)],
+            live: vec![0; geometry.all_blocks() as usize],
+            on_die: vec![0; geometry.dies as usize],
+            mapped: vec![0; blocks.div_ceil(ENTRIES) as usize],
+            journal: Vec::new(),
+            entries: 0,
+            generations: generations.then(|| vec![0; units]),
+        }
+    }
+    /// Blocks of the host.
+    pub fn blocks(&self) -> u64 {
+        self.map.len() as u64
+    }
+    /// Where a block is.
+    pub fn unit(&self, block: u32) -> Option<u32> {
+        self.map[block as usize].checked_sub(1)
+    }
+    /// The block a unit holds, if what it holds counts.
+    pub fn block(&self, unit: u32) -> Option<u32> {
+        let counts = self.valid[unit as usize / 64] >> (unit % 64) & 1 == 1;
+        counts.then(|| self.reverse[unit as usize])
+    }
+    /// Units that count in a flash block.
+    pub fn live(&self, block: u32) -> u32 {
+        self.live[block as usize]
+    }
+    /// Units that count on a die.
+    pub fn on_die(&self, die: u32) -> u32 {
+        self.on_die[die as usize]
+    }
+    /// Blocks mapped by a translation page.
+    pub fn mapped(&self, page: u32) -> u32 {
+        self.mapped[page as usize]
+    }
+    /// Which write of the host a unit holds.
+    pub fn generation(&self, unit: u32) -> Option<u64> {
+        self.generations.as_ref().map(|g| g[unit as usize])
+    }
+    /// Notes which write a unit is programmed with.
+    pub fn stamp(&mut self, unit: u32, generation: u64) {
+        if let Some(g) = &mut self.generations {
+            g[unit as usize] = generation;
+        }
+    }
+
+    fn invalidate(&mut self, unit: u32) {
+        self.valid[unit as usize / 64] &= !(1 << (unit % 64));
+        let block = self.geometry.block_of(unit);
+        self.live[block as usize] -= 1;
+        self.on_die[self.geometry.die_of(block) as usize] -= 1;
+    }
+    fn validate(&mut self, unit: u32, block: u32) {
+        self.reverse[unit as usize] = block;
+        self.valid[unit as usize / 64] |= 1 << (unit % 64);
+        let at = self.geometry.block_of(unit);
+        self.live[at as usize] += 1;
+        self.on_die[self.geometry.die_of(at) as usize] += 1;
+    }
+
+    /// A block is at a unit from now on, and where it was no more.
+    pub fn set(&mut self, block: u32, unit: u32) {
+        match std::mem::replace(&mut self.map[block as usize], unit + 1) {
+            0 => self.mapped[(u64::from(block) / ENTRIES) as usize] += 1,
+            was => self.invalidate(was - 1),
+        }
+        self.validate(unit, block);
+    }
+
+    /// A block moves from unit to unit.
+    pub fn relocate(&mut self, block: u32, from: u32, to: u32) {
+        if let Some(g) = &mut self.generations {
+            g[to as usize] = g[from as usize];
+        }
+        self.set(block, to);
+    }
+
+    fn change(&mut self, block: u32, is: u32, written: bool) {
+        let was = std::mem::replace(&mut self.map[block as usize], is);
+        let mapped = &mut self.mapped[(u64::from(block) / ENTRIES) as usize];
+        *mapped = *mapped + u32::from(is != 0) - u32::from(was != 0);
+        self.journal.push(Change { block, was, is, written });
+        if is != 0 {
+            self.reverse[is as usize - 1] = block;
+        }
+    }
+
+    /// A block is nowhere from now on, once the journal is written.
+    pub fn forget(&mut self, block: u32) {
+        if let Some(unit) = self.unit(block) {
+            self.invalidate(unit);
+            self.change(block, 0, false);
+        }
+    }
+
+    /// Two blocks change places, once the journal is written.
+    pub fn exchange(&mut self, a: u32, b: u32) {
+        let (at_a, at_b) = (self.map[a as usize], self.map[b as usize]);
+        self.change(a, at_b, true);
+        self.change(b, at_a, true);
+    }
+
+    /// What is at `from` is at `to` instead, once the journal is written.
+    pub fn move_to(&mut self, from: u32, to: u32) {
+        if let Some(unit) = self.unit(to) {
+            self.invalidate(unit);
+        }
+        let is = self.map[from as usize];
+        self.change(to, is, true);
+        self.change(from, 0, false);
+    }
+
+    /// Something was asked that stands in the journal.
+    pub fn note(&mut self) {
+        self.entries += 1;
+    }
+    /// Entries the journal would be written with, and changes it has to undo until then.
+    pub fn unwritten(&self) -> (u64, usize) {
+        (self.entries, self.journal.len())
+    }
+    /// The journal is written: its changes are durable.
+    pub fn written(&mut self) {
+        self.journal.clear();
+        self.entries = 0;
+    }
+
+    /// The power was cut: undoes the journal and builds everything anew from what is on flash. Blocks
+    /// that a remap gave new contents and that have the old ones again are added to `lost`.
+    pub fn restart(&mut self, lost: &mut Vec<u32>) {
+        for c in std::mem::take(&mut self.journal).into_iter().rev() {
+            // What was programmed after the change is newer than what the change replaced.
+            if self.map[c.block as usize] == c.is {
+                self.map[c.block as usize] = c.was;
+                if c.written && c.was != c.is {
+                    lost.push(c.block);
+                }
+            }
+        }
+        self.entries = 0;
+        self.valid.fill(0);
+        self.live.fill(0);
+        self.on_die.fill(0);
+        self.mapped.fill(0);
+        for block in 0..self.map.len() {
+            if let Some(unit) = self.map[block].checked_sub(1) {
+                self.mapped[(block as u64 / ENTRIES) as usize] += 1;
+                self.validate(unit, block as u32);
+            }
+        }
+    }
+}
