@@ -12,8 +12,36 @@ pub use simulated::{Pace, Simulated};
 
 use serde::Serialize;
 
+use crate::energy::profile::{DeviceSpec, Profile};
 use crate::energy::{Bill, Nanos};
 use crate::{Lba, Tag};
+
+/// A device that cannot be simulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a device of {blocks} blocks is too large to simulate: at most {most}")]
+pub struct TooLarge {
+    /// Blocks asked for.
+    pub blocks: u64,
+    /// Blocks there may be.
+    pub most: u64,
+}
+
+/// The device of a profile, with so many blocks.
+pub fn build(profile: &Profile, blocks: u64) -> Result<Box<dyn Model>, TooLarge> {
+    // Flash counts its blocks of data, spare included, in 32 bits.
+    let spare = match &profile.device {
+        DeviceSpec::Flash(spec) => spec.nand.spare.value,
+        DeviceSpec::Disk(_) => 0.0,
+    };
+    let most = (f64::from(1_u32 << 31) / (1.0 + spare)) as u64;
+    if blocks > most {
+        return Err(TooLarge { blocks, most });
+    }
+    Ok(match &profile.device {
+        DeviceSpec::Flash(spec) => Box::new(flash::Flash::new(spec, blocks)),
+        DeviceSpec::Disk(spec) => Box::new(disk::Disk::new(spec, blocks)),
+    })
+}
 
 /// What is asked of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
