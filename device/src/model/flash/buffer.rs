@@ -188,6 +188,12 @@ impl Buffer {
         true
     }
 
+    /// Units that are being programmed.
+    pub fn in_flight(&self) -> Vec<u32> {
+        let rows = self.rows.iter().zip(0..).filter(|(_, i)| !self.free_rows.contains(i));
+        rows.flat_map(|(r, _)| (r.unit..).take(r.slots.len())).collect()
+    }
+
     /// The power was cut: everything in it is gone. Says which blocks, in order.
     pub fn lose(&mut self) -> Vec<u32> {
         let mut lost: Vec<u32> = self.newest.drain().map(|(b, _)| b).collect();

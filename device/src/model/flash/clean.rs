@@ -102,6 +102,7 @@ impl Flash {
         }
         debug_assert_eq!(self.table.live(victim), 0, "block {victim} erased with data in it");
         self.nand.erase(victim);
+        self.table.erased(victim);
         self.dies.push(die, at, Nanos(0), self.times.erase, OWN);
         self.blocks.uses[victim as usize] = Use::Erased;
         self.blocks.erased[die as usize].push(victim);

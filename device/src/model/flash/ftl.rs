@@ -151,7 +151,7 @@ impl Flash {
             let mut last = NONE;
             for i in 0..count {
                 let slot = self.buffer.slot(self.buffer.row(row).slots[i as usize]);
-                self.table.stamp(unit + i, slot.generation);
+                self.table.stamp(unit + i, slot.block, slot.generation);
                 let map_page = (u64::from(slot.block) / ENTRIES) as u32;
                 if std::mem::replace(&mut last, map_page) != map_page {
                     ready = ready.max(self.map(map_page, true, at, bill));

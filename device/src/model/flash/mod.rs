@@ -30,7 +30,7 @@ mod prices;
 mod table;
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use self::buffer::Buffer;
 use self::dies::Dies;
@@ -167,6 +167,17 @@ impl Flash {
     pub fn generation(&self, at: Lba) -> Option<u64> {
         let block = at.0 as u32;
         self.buffer.generation(block).or_else(|| self.table.generation(self.table.unit(block)?))
+    }
+
+    /// The newest write of each block that the out-of-band areas know of, if the device keeps them: what a
+    /// map would be built from that was lost, were it not for discards and remaps.
+    pub fn scan(&self) -> BTreeMap<Lba, u64> {
+        self.table.scan().into_iter().map(|(block, write)| (Lba(block.into()), write)).collect()
+    }
+
+    /// Compares what the device keeps twice; says what differs. Takes long.
+    pub fn audit(&self) -> Result<(), String> {
+        self.table.audit()
     }
 
     /// How worn the flash is.
@@ -330,6 +341,9 @@ impl Model for Flash {
         self.dies.stop(now);
         self.blocks.pending.fill(0);
         self.blocks.pending_on.fill(0);
+        for torn in self.buffer.in_flight() {
+            self.table.stamp(torn, 0, 0);
+        }
         let mut lost = self.buffer.lose();
         self.table.restart(&mut lost);
         let table = &self.table;

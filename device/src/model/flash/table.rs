@@ -4,6 +4,8 @@
 //! leaves no mark on flash (a discard, a remap) is durable once the journal is written; until then what
 //! it replaced is remembered, and no block is erased (see [`super::clean`]).
 
+use std::collections::BTreeMap;
+
 use super::map::ENTRIES;
 use super::nand::Geometry;
 
@@ -86,10 +88,47 @@ impl Table {
     pub fn generation(&self, unit: u32) -> Option<u64> {
         self.generations.as_ref().map(|g| g[unit as usize])
     }
-    /// Notes which write a unit is programmed with.
-    pub fn stamp(&mut self, unit: u32, generation: u64) {
+    /// Notes in a unit's out-of-band area which write of which block it is programmed with; 0 for none.
+    pub fn stamp(&mut self, unit: u32, block: u32, generation: u64) {
         if let Some(g) = &mut self.generations {
             g[unit as usize] = generation;
+            self.reverse[unit as usize] = block;
+        }
+    }
+    /// A block of flash is erased, out-of-band areas too.
+    pub fn erased(&mut self, block: u32) {
+        if let Some(g) = &mut self.generations {
+            let first = self.geometry.unit(block, 0) as usize;
+            g[first..first + self.geometry.block_units() as usize].fill(0);
+        }
+    }
+    /// What the out-of-band areas say: the newest write of each block that is on flash.
+    pub fn scan(&self) -> BTreeMap<u32, u64> {
+        let mut newest = BTreeMap::new();
+        for (unit, generation) in self.generations.iter().flatten().enumerate().filter(|(_, g)| **g > 0) {
+            let held = newest.entry(self.reverse[unit]).or_insert(0);
+            *held = (*held).max(*generation);
+        }
+        newest
+    }
+    /// Compares what is kept twice; says what differs.
+    pub fn audit(&self) -> Result<(), String> {
+        let (mut live, mut on_die) = (vec![0; self.live.len()], vec![0; self.on_die.len()]);
+        let mut mapped = vec![0; self.mapped.len()];
+        for block in 0..self.map.len() as u32 {
+            let Some(unit) = self.unit(block) else { continue };
+            if self.block(unit) != Some(block) {
+                return Err(format!("block {block} is at unit {unit}, which holds {:?}", self.block(unit)));
+            }
+            let at = self.geometry.block_of(unit);
+            live[at as usize] += 1;
+            on_die[self.geometry.die_of(at) as usize] += 1;
+            mapped[(u64::from(block) / ENTRIES) as usize] += 1;
+        }
+        let valid = self.valid.iter().map(|w| w.count_ones()).sum::<u32>();
+        match live == self.live && on_die == self.on_die && mapped == self.mapped && valid == mapped.iter().sum() {
+            true => Ok(()),
+            false => Err("counts of what is valid are wrong".into()),
         }
     }
 
@@ -180,7 +219,7 @@ impl Table {
             // What was programmed after the change is newer than what the change replaced.
             if self.map[c.block as usize] == c.is {
                 self.map[c.block as usize] = c.was;
-                if c.written && c.was != c.is {
+                if c.written {
                     lost.push(c.block);
                 }
             }
