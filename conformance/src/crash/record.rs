@@ -20,7 +20,9 @@ impl Version {
         if size < self.size {
             self.blocks.truncate(size.div_ceil(BLOCK as u64) as usize);
             let tail = size as usize % BLOCK;
-            if tail > 0 && let Some(last) = self.blocks.last_mut() {
+            if tail > 0
+                && let Some(last) = self.blocks.last_mut()
+            {
                 let mut bytes = last.to_vec();
                 bytes[tail..].fill(0);
                 *last = bytes.into();
@@ -57,7 +59,7 @@ impl Version {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Object {
     ino: Ino,
     directory: bool,
@@ -70,7 +72,7 @@ struct Object {
 }
 
 /// Everything done, and what was promised.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Record {
     objects: Vec<Object>,
     /// What each name led to, from its floor on: (directory, name) to objects.

@@ -136,7 +136,9 @@ pub struct Cut {
 /// A scenario ready to run: its image, and how many writes it makes.
 pub struct Plan<'s> {
     scenario: &'s Scenario,
+    /// What is there before.
     image: Memory,
+    record: Record,
     /// Writes from the mount to the end.
     pub writes: u64,
 }
@@ -165,27 +167,25 @@ fn before(scenario: &Scenario) -> Result<(Memory, Record), String> {
 /// # Errors
 /// If the scenario fails without any cut.
 pub fn plan(scenario: &Scenario) -> Result<Plan<'_>, String> {
-    let (image, mut record) = before(scenario)?;
+    let (image, record) = before(scenario)?;
     let (dev, clock) = (Arc::new(PowerCut::new(image.fork())), clock());
     let vol = mount(dev.clone(), clock.clone())?;
-    perform(&vol, &clock, &mut record, &(scenario.during)()).map_err(|e| e.to_string())?;
-    record.judge(&*vol)?;
-    Ok(Plan { scenario, image, writes: dev.write_count() })
+    let mut to_the_end = record.clone();
+    perform(&vol, &clock, &mut to_the_end, &(scenario.during)()).map_err(|e| e.to_string())?;
+    to_the_end.judge(&*vol)?;
+    Ok(Plan { scenario, image, record, writes: dev.write_count() })
 }
 
 /// Runs into a cut; the device as it then is, and the record.
-///
-/// # Errors
-/// If making the image fails.
-pub fn surviving(plan: &Plan<'_>, write: u64) -> Result<(Arc<PowerCut>, Record), String> {
-    let (_, mut record) = before(plan.scenario)?;
+pub fn surviving(plan: &Plan<'_>, write: u64) -> (Arc<PowerCut>, Record) {
+    let mut record = plan.record.clone();
     let (dev, clock) = (Arc::new(PowerCut::new(plan.image.fork())), clock());
     dev.cut_after(write);
     if let Ok(vol) = mount(dev.clone(), clock.clone()) {
         // It ends with the error of the cut, if it writes at all.
         let _ = perform(&vol, &clock, &mut record, &(plan.scenario.during)());
     }
-    Ok((dev, record))
+    (dev, record)
 }
 
 fn clean(dev: &dyn BlockDevice, when: &str) -> Result<(), String> {
