@@ -8,6 +8,7 @@
 
 mod ledger;
 mod meter;
+pub mod fit;
 pub mod profile;
 mod units;
 

@@ -1,0 +1,219 @@
+//! A profile with the fitted numbers in it.
+//!
+//! The model adds its own share to both energy and time: flash pages are sensed and programmed, the map is
+//! looked up. The link's numbers are what is left of the fitted ones once the model, run with the
+//! profile's other numbers, has taken its share; they are found by running it. Times get their scale from
+//! the profile's anchor, which is how long a random read of 4 KB takes.
+
+use toml_edit::{DocumentMut, Item, value};
+
+use super::FitError;
+use super::parameters::Parameters;
+use super::probe::{Probe, probe};
+use crate::energy::profile::{DeviceSpec, FlashSpec, Profile, ProfileError, Unit};
+use crate::energy::{Energy, Nanos};
+
+/// Megabytes of the file the model is run with: far more than a buffer, and less than the map covers.
+const FILE: u64 = 64;
+/// Requests in a megabyte of 4 KB each.
+const RANDOM: f64 = 256.0;
+
+/// What the four workloads should come to: milliseconds and millijoules a megabyte.
+struct Aim {
+    /// Time of a megabyte read and of a request, ms.
+    pass: f64,
+    request: f64,
+    p: Parameters,
+}
+
+impl Aim {
+    fn read(&self, requests: f64) -> f64 {
+        self.pass + self.request * requests
+    }
+    fn write(&self, requests: f64) -> f64 {
+        self.pass * self.p.write_time() + self.request * requests
+    }
+    fn energy(&self, requests: f64) -> f64 {
+        self.p.storage_byte() + self.p.storage_request() * requests
+    }
+}
+
+/// The link's numbers, in ms and mJ.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    request: f64,
+    write_request: f64,
+    read: f64,
+    write: f64,
+    request_energy: f64,
+    read_energy: f64,
+    write_energy: f64,
+}
+
+/// `base`, the text of a profile, with the fitted numbers in place of its own, each saying it was fitted to
+/// `sources`. What the fit does not determine stays as it is, comments and order too. `anchor` replaces the
+/// base's own.
+pub fn calibrate(
+    base: &str,
+    from: &str,
+    p: &Parameters,
+    sources: &str,
+    anchor: Option<Nanos>,
+) -> Result<String, FitError> {
+    let profile = Profile::parse(base, from)?;
+    let name = profile.name.clone();
+    let not_flash = || FitError::NotFlash(name.clone());
+    let own_anchor = profile.anchor.as_ref().ok_or_else(not_flash)?.time.value;
+    let DeviceSpec::Flash(spec) = &profile.device else { return Err(not_flash()) };
+
+    let pass = own_anchor.0 as f64 / 1e6 / (1.0 / RANDOM + p.request_time());
+    let aim = Aim { pass, request: pass * p.request_time(), p: *p };
+    let link = settle(spec, &aim)?;
+
+    let source = if sources.is_empty() { "fitted".to_owned() } else { format!("fit to {sources}") };
+    let why = |text: &str| format!("{source}{text}");
+    let plain = why("");
+    let left = why(", less the model's own share");
+    let scaled = why(", at this anchor");
+    let timed = why(", at this anchor, less the model's own share");
+    let mut document: DocumentMut = base.parse().map_err(|e: toml_edit::TomlError| malformed(from, e.to_string()))?;
+    let mut set =
+        |path: &[&str], amount: f64, unit: &str, source: &str| put(&mut document, path, amount, unit, source, from);
+    set(&["host", "cpu_request"], p.cpu_request() * 1e3, "uJ", &plain)?;
+    set(&["host", "cpu_byte"], p.cpu_byte(), "mJ/MB", &plain)?;
+    set(&["host", "dram_byte"], p.dram_byte(), "mJ/MB", &plain)?;
+    set(&["host", "board"], p.board() / pass * 1e3, "mW", &scaled)?;
+    set(&["device", "map", "access_energy"], p.storage_request() * 1e3, "uJ", &why(": the price of a request"))?;
+    set(&["device", "flush_energy"], p.storage_request() * 1e3, "uJ", &why(": the price of a request"))?;
+    set(&["device", "link", "request"], link.request * 1e3, "us", &timed)?;
+    set(&["device", "link", "write_request"], link.write_request * 1e3, "us", &timed)?;
+    set(&["device", "link", "read"], link.read, "ms/MB", &timed)?;
+    set(&["device", "link", "write"], link.write, "ms/MB", &timed)?;
+    set(&["device", "link", "request_energy"], link.request_energy * 1e3, "uJ", &left)?;
+    set(&["device", "link", "read_energy"], link.read_energy, "mJ/MB", &left)?;
+    set(&["device", "link", "write_energy"], link.write_energy, "mJ/MB", &left)?;
+    let text = document.to_string();
+    let fitted = Profile::parse(&text, from)?;
+    let Some(anchor) = anchor else { return Ok(text) };
+    let scaled = toml::Value::try_from(fitted.anchored(anchor)).map_err(|e| malformed(from, e.to_string()))?;
+    take_values(document.as_item_mut(), &scaled);
+    Ok(document.to_string())
+}
+
+/// Finds the link's numbers with which the model comes to `aim`.
+fn settle(spec: &FlashSpec, aim: &Aim) -> Result<Link, FitError> {
+    let mut bare = spec.clone();
+    let link = &mut bare.link;
+    (link.request_energy.value, link.read_energy.value.0, link.write_energy.value.0) = (Energy::ZERO, 0, 0);
+    // Energies do not depend on times: what the flash takes is the same with any link.
+    let own = probe(&bare, FILE);
+    let by_request = (own.random_read.mj - own.sequential_read.mj + own.random_write.mj - own.sequential_write.mj)
+        / (2.0 * (RANDOM - 1.0));
+    let request_energy = aim.p.storage_request() - by_request;
+    let mut out = Link {
+        request: aim.request,
+        write_request: aim.request,
+        read: aim.read(0.0),
+        write: aim.write(0.0),
+        request_energy,
+        read_energy: aim.energy(1.0) - request_energy - own.sequential_read.mj,
+        write_energy: aim.energy(1.0) - request_energy - own.sequential_write.mj,
+    };
+    for (what, flash, left) in [
+        ("energy of a request", by_request, out.request_energy),
+        ("energy of a megabyte read", own.sequential_read.mj, out.read_energy),
+        ("energy of a megabyte written", own.sequential_write.mj, out.write_energy),
+    ] {
+        if left <= 0.0 {
+            return Err(FitError::NothingLeft { what, flash, left: left + flash, unit: "mJ" });
+        }
+    }
+    for _ in 0..8 {
+        bare.link.request.value = nanos(out.request);
+        bare.link.read.value = Unit::from_smallest(out.read * ms_per_mb());
+        bare.link.write.value = Unit::from_smallest(out.write * ms_per_mb());
+        let mut write_request = bare.link.request.clone();
+        write_request.value = nanos(out.write_request);
+        bare.link.write_request = Some(write_request);
+        let Probe { sequential_read, sequential_write, random_read, random_write } = probe(&bare, FILE);
+        let by_request = |sequential: f64, random: f64| (random - sequential) / (RANDOM - 1.0);
+        let late = [
+            ("time of a read request", by_request(sequential_read.ms, random_read.ms) - aim.request, &mut out.request),
+            (
+                "time of a write request",
+                by_request(sequential_write.ms, random_write.ms) - aim.request,
+                &mut out.write_request,
+            ),
+            ("time of a megabyte read", sequential_read.ms - aim.read(1.0), &mut out.read),
+            ("time of a megabyte written", sequential_write.ms - aim.write(1.0), &mut out.write),
+        ];
+        for (what, late, number) in late {
+            if late >= *number {
+                return Err(FitError::NothingLeft { what, flash: late, left: *number, unit: "ms" });
+            }
+            *number -= late;
+        }
+    }
+    Ok(out)
+}
+
+fn ms_per_mb() -> f64 {
+    1e12 / f64::from(1 << 20)
+}
+
+fn nanos(ms: f64) -> Nanos {
+    Nanos((ms * 1e6).round() as u64)
+}
+
+/// Sets every number that differs from `other`'s, in its place.
+fn take_values(item: &mut Item, other: &toml::Value) {
+    if let (Some(number), Some(other)) = (item.get("value").and_then(Item::as_value), other.get("value")) {
+        let own = number.as_float().or_else(|| number.as_integer().map(|n| n as f64));
+        if let (Some(own), Some(other)) = (own, other.as_float())
+            && (own - other).abs() > own.abs() * 1e-9
+        {
+            item["value"] = value(digits(other));
+        }
+        return;
+    }
+    if let (Some(table), Some(other)) = (item.as_table_like_mut(), other.as_table()) {
+        for (key, inner) in table.iter_mut() {
+            if let Some(other) = other.get(key.get()) {
+                take_values(inner, other);
+            }
+        }
+    }
+}
+
+fn malformed(from: &str, message: String) -> ProfileError {
+    ProfileError::Malformed { from: from.into(), message }
+}
+
+/// Sets a number to four digits, in its place.
+fn put(
+    document: &mut DocumentMut,
+    path: &[&str],
+    amount: f64,
+    unit: &str,
+    source: &str,
+    from: &str,
+) -> Result<(), FitError> {
+    let missing = || malformed(from, format!("{} is no table", path.join(".")));
+    let (last, tables) = path.split_last().ok_or_else(missing)?;
+    let mut table = document.as_table_mut();
+    for name in tables {
+        table = table.get_mut(name).and_then(Item::as_table_mut).ok_or_else(missing)?;
+    }
+    let mut number = toml_edit::InlineTable::new();
+    number.insert("value", digits(amount).into());
+    number.insert("unit", unit.into());
+    number.insert("confidence", "fitted".into());
+    number.insert("source", source.into());
+    table[*last] = value(number);
+    Ok(())
+}
+
+/// Rounded to four digits.
+fn digits(amount: f64) -> f64 {
+    format!("{amount:.3e}").parse().unwrap_or(amount)
+}

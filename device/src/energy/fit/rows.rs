@@ -1,0 +1,169 @@
+//! Measured workloads, one a line.
+//!
+//! CSV with a header; lines that begin with `#` are for people. Columns: `workload` (its name), `mb_read`,
+//! `mb_written` (of 1,048,576 bytes), `read_requests`, `write_requests`, `map_accesses` (pages of the device's
+//! map that had to be fetched); energies in millijoules `total`, `cpu`, `storage`, `rest` (DRAM and board),
+//! each a number, a share of the total such as `17.91%`, or empty if not measured; `times` and `as_long_as`
+//! (so many times as long as the row of that name); `source`. Columns that are absent are empty.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::FitError;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    workload: String,
+    #[serde(default)]
+    mb_read: f64,
+    #[serde(default)]
+    mb_written: f64,
+    #[serde(default)]
+    read_requests: f64,
+    #[serde(default)]
+    write_requests: f64,
+    #[serde(default)]
+    map_accesses: f64,
+    #[serde(default)]
+    total: Option<f64>,
+    #[serde(default)]
+    cpu: String,
+    #[serde(default)]
+    storage: String,
+    #[serde(default)]
+    rest: String,
+    #[serde(default)]
+    times: Option<f64>,
+    #[serde(default)]
+    as_long_as: String,
+    #[serde(default)]
+    source: String,
+}
+
+/// Energies in millijoules, where they were measured.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Measured {
+    /// The processor's.
+    pub cpu: Option<f64>,
+    /// The storage device's.
+    pub storage: Option<f64>,
+    /// DRAM's and the board's together; what the others leave of the total if not given.
+    pub rest: Option<f64>,
+    /// Everything; the sum of the three if not given.
+    pub total: Option<f64>,
+}
+
+/// A measured workload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Its name.
+    pub workload: String,
+    /// Megabytes read.
+    pub mb_read: f64,
+    /// Megabytes written.
+    pub mb_written: f64,
+    /// Requests of both kinds.
+    pub requests: f64,
+    /// Pages of the device's map fetched.
+    pub map_accesses: f64,
+    /// What was measured.
+    pub measured: Measured,
+    /// It takes so many times as long as the row of that number.
+    pub times: Option<(f64, usize)>,
+    /// Where it comes from.
+    pub source: String,
+}
+
+/// The rows of a file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rows {
+    /// Them.
+    pub rows: Vec<Row>,
+}
+
+impl Rows {
+    /// From a file.
+    pub fn read(path: &Path) -> Result<Self, FitError> {
+        let unreadable = |source| FitError::Unreadable { path: path.into(), source };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// From its text; `from` is named in errors.
+    pub fn parse(text: &str, from: &str) -> Result<Self, FitError> {
+        let malformed = |message: String| FitError::Malformed { from: from.into(), message };
+        let mut reader =
+            csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(text.as_bytes());
+        let written: Vec<Written> =
+            reader.deserialize().collect::<Result<_, _>>().map_err(|e| malformed(e.to_string()))?;
+        let rows = written.iter().map(|w| row(w, &written).map_err(|e| malformed(format!("{}: {e}", w.workload))));
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        if rows.is_empty() {
+            return Err(malformed("no rows".into()));
+        }
+        Ok(Rows { rows })
+    }
+
+    /// Where they come from, each source once.
+    pub fn sources(&self) -> String {
+        let mut sources: Vec<&str> = self.rows.iter().map(|r| r.source.as_str()).filter(|s| !s.is_empty()).collect();
+        sources.dedup();
+        sources.join("; ")
+    }
+}
+
+fn row(w: &Written, all: &[Written]) -> Result<Row, String> {
+    let counters = [w.mb_read, w.mb_written, w.read_requests, w.write_requests, w.map_accesses];
+    if counters.iter().any(|n| !n.is_finite() || *n < 0.0) || w.mb_read + w.mb_written <= 0.0 {
+        return Err("counters must be numbers of at least 0, and some data read or written".into());
+    }
+    if w.read_requests + w.write_requests <= 0.0 {
+        return Err("no requests".into());
+    }
+    let total = w.total.map(|t| positive(t, "total")).transpose()?;
+    let [cpu, storage, rest] = [("cpu", &w.cpu), ("storage", &w.storage), ("rest", &w.rest)]
+        .map(|(name, cell)| amount(cell, total).and_then(|a| a.map(|a| positive(a, name)).transpose()));
+    let mut measured = Measured { cpu: cpu?, storage: storage?, rest: rest?, total };
+    match measured {
+        Measured { cpu: Some(c), storage: Some(s), rest: None, total: Some(t) } => {
+            measured.rest = Some(positive(t - c - s, "rest, what cpu and storage leave of the total,")?);
+        }
+        Measured { cpu: Some(c), storage: Some(s), rest: Some(r), total: None } => measured.total = Some(c + s + r),
+        _ => {}
+    }
+    let times = match (w.times, w.as_long_as.as_str()) {
+        (None, "") => None,
+        (Some(t), other) => {
+            let as_long = all.iter().position(|o| o.workload == other);
+            let as_long = as_long.ok_or_else(|| format!("as_long_as names {other:?}, which is no row"))?;
+            Some((positive(t, "times")?, as_long))
+        }
+        (None, _) => return Err("as_long_as without times".into()),
+    };
+    Ok(Row {
+        workload: w.workload.clone(),
+        mb_read: w.mb_read,
+        mb_written: w.mb_written,
+        requests: w.read_requests + w.write_requests,
+        map_accesses: w.map_accesses,
+        measured,
+        times,
+        source: w.source.clone(),
+    })
+}
+
+fn positive(n: f64, name: &str) -> Result<f64, String> {
+    if n.is_finite() && n > 0.0 { Ok(n) } else { Err(format!("{name} is {n}, not a number above 0")) }
+}
+
+fn amount(cell: &str, total: Option<f64>) -> Result<Option<f64>, String> {
+    let number = |text: &str| text.trim().parse::<f64>().map_err(|_| format!("{cell:?} is no number"));
+    match (cell.strip_suffix('%'), total) {
+        _ if cell.is_empty() => Ok(None),
+        (Some(share), Some(total)) => Ok(Some(number(share)? / 100.0 * total)),
+        (Some(_), None) => Err(format!("{cell} of a total that is not given")),
+        (None, _) => number(cell).map(Some),
+    }
+}

@@ -1,0 +1,240 @@
+//! Least squares on the logarithms, so that a few percent weigh the same in every number.
+
+use levenberg_marquardt::{LeastSquaresProblem, LevenbergMarquardt};
+use nalgebra::storage::Owned;
+use nalgebra::{Const, Dyn, OMatrix, OVector};
+
+use super::FitError;
+use super::parameters::{Guess, N, Parameters};
+use super::rows::{Row, Rows};
+
+/// What was measured of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quality {
+    /// The processor's energy.
+    Cpu,
+    /// The device's.
+    Storage,
+    /// DRAM's and the board's.
+    Rest,
+    /// Everything's.
+    Total,
+    /// How many times as long as another row.
+    Times,
+}
+
+impl Quality {
+    /// What a person reads.
+    pub fn text(self) -> &'static str {
+        match self {
+            Quality::Cpu => "CPU, mJ",
+            Quality::Storage => "storage, mJ",
+            Quality::Rest => "rest, mJ",
+            Quality::Total => "total, mJ",
+            Quality::Times => "time, ratio",
+        }
+    }
+}
+
+/// A measured number beside what the parameters make of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison {
+    /// The row.
+    pub workload: String,
+    /// Which number.
+    pub quality: Quality,
+    /// As measured.
+    pub measured: f64,
+    /// As computed.
+    pub computed: f64,
+}
+
+impl Comparison {
+    /// By how many percent the computed number is larger.
+    pub fn percent(&self) -> f64 {
+        100.0 * (self.computed / self.measured - 1.0)
+    }
+}
+
+/// Parameters and how well they explain the rows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fit {
+    /// Their values.
+    pub parameters: Parameters,
+    /// How far off each may be: one standard error in percent. Not known if there are no more numbers than
+    /// parameters.
+    pub errors: Option<[f64; N]>,
+    /// Every measured number, fitted ones and totals.
+    pub comparisons: Vec<Comparison>,
+    /// Root mean square of the fitted numbers' differences, in percent.
+    pub rms: f64,
+    /// How many numbers were fitted.
+    pub numbers: usize,
+}
+
+impl Fit {
+    /// Fits all eight parameters. Totals are compared, and fitted only where the components were not measured.
+    pub fn new(rows: &Rows) -> Result<Self, FitError> {
+        let data = data(&rows.rows, true);
+        if data.len() < N {
+            return Err(FitError::TooFew { numbers: data.len() });
+        }
+        let start = start(&rows.rows);
+        let (problem, report) = LevenbergMarquardt::new().with_patience(500).minimize(Problem {
+            rows: &rows.rows,
+            data: &data,
+            logs: OVector::from_iterator_generic(Const::<N>, Const::<1>, start.0.iter().map(|v| v.ln())),
+        });
+        if !report.termination.was_successful() {
+            return Err(FitError::NoMinimum(format!("{:?}", report.termination)));
+        }
+        let lost = || FitError::NoMinimum("a prediction that is no number".into());
+        let residuals = problem.residuals().ok_or_else(lost)?;
+        let slopes = problem.jacobian().ok_or_else(lost)?;
+        let errors = errors(&slopes, residuals.norm_squared(), data.len())?;
+        let parameters = problem.values();
+        let comparisons = compare(&parameters, rows);
+        let squares: f64 =
+            data.iter().map(|d| (d.guess(&parameters, &rows.rows).value / d.measured - 1.0).powi(2)).sum();
+        let rms = 100.0 * (squares / data.len() as f64).sqrt();
+        Ok(Fit { parameters, errors, comparisons, rms, numbers: data.len() })
+    }
+
+    /// What the parameters make of rows they were not fitted to.
+    pub fn predict(&self, rows: &Rows) -> Vec<Comparison> {
+        compare(&self.parameters, rows)
+    }
+}
+
+struct Datum {
+    row: usize,
+    quality: Quality,
+    measured: f64,
+}
+
+impl Datum {
+    fn guess(&self, p: &Parameters, rows: &[Row]) -> Guess {
+        let row = &rows[self.row];
+        match self.quality {
+            Quality::Cpu => p.cpu_of(row),
+            Quality::Storage => p.storage_of(row),
+            Quality::Rest => p.rest_of(row),
+            Quality::Total => p.total_of(row),
+            Quality::Times => {
+                let other = row.times.map_or(row, |(_, other)| &rows[other]);
+                let (a, b) = (p.time_of(row), p.time_of(other));
+                let mut slope = [0.0; N];
+                for (s, (a_slope, b_slope)) in slope.iter_mut().zip(a.slope.iter().zip(b.slope)) {
+                    *s = (a_slope - a.value / b.value * b_slope) / b.value;
+                }
+                Guess { value: a.value / b.value, slope }
+            }
+        }
+    }
+}
+
+/// The measured numbers, row by row; `to_fit` leaves out totals that follow from components.
+fn data(rows: &[Row], to_fit: bool) -> Vec<Datum> {
+    let mut out = Vec::new();
+    for (row, r) in rows.iter().enumerate() {
+        let m = r.measured;
+        let components = m.cpu.is_some() && m.storage.is_some() && m.rest.is_some();
+        let total = m.total.filter(|_| !(to_fit && components));
+        for (quality, measured) in [
+            (Quality::Cpu, m.cpu),
+            (Quality::Storage, m.storage),
+            (Quality::Rest, m.rest),
+            (Quality::Total, total),
+            (Quality::Times, r.times.map(|t| t.0)),
+        ] {
+            out.extend(measured.map(|measured| Datum { row, quality, measured }));
+        }
+    }
+    out
+}
+
+fn compare(p: &Parameters, rows: &Rows) -> Vec<Comparison> {
+    let comparison = |d: Datum| Comparison {
+        workload: rows.rows[d.row].workload.clone(),
+        quality: d.quality,
+        measured: d.measured,
+        computed: d.guess(p, &rows.rows).value,
+    };
+    data(&rows.rows, false).into_iter().map(comparison).collect()
+}
+
+/// The usual start, with its energies at the scale of those measured.
+fn start(rows: &[Row]) -> Parameters {
+    let usual = Parameters::START;
+    let energies: Vec<f64> = data(rows, true)
+        .iter()
+        .filter(|d| d.quality != Quality::Times)
+        .map(|d| (d.measured / d.guess(&usual, rows).value).ln())
+        .collect();
+    usual.dearer((energies.iter().sum::<f64>() / energies.len().max(1) as f64).exp())
+}
+
+/// Standard errors in percent, from the residuals and their slopes; refuses parameters that could be anything.
+fn errors(slopes: &OMatrix<f64, Dyn, Const<N>>, squares: f64, numbers: usize) -> Result<Option<[f64; N]>, FitError> {
+    let normal = slopes.tr_mul(slopes);
+    let eigen = normal.symmetric_eigen();
+    let largest = eigen.eigenvalues.iter().copied().fold(0.0, f64::max);
+    for (value, vector) in eigen.eigenvalues.iter().zip(eigen.eigenvectors.column_iter()) {
+        if *value <= largest * 1e-9 {
+            let names = Parameters::ALL.iter().zip(vector.iter()).filter(|(_, v)| v.abs() > 0.2);
+            let names: Vec<_> = names.map(|(p, _)| p.name).collect();
+            return Err(FitError::Undetermined(names.join(" and ")));
+        }
+    }
+    let Some(free) = numbers.checked_sub(N).filter(|f| *f > 0) else { return Ok(None) };
+    let mut out = [0.0; N];
+    for (i, error) in out.iter_mut().enumerate() {
+        let columns = eigen.eigenvalues.iter().zip(eigen.eigenvectors.column_iter());
+        let variance: f64 = columns.map(|(value, vector)| vector[i] * vector[i] / value).sum();
+        *error = 100.0 * (variance * squares / free as f64).sqrt();
+    }
+    Ok(Some(out))
+}
+
+struct Problem<'a> {
+    rows: &'a [Row],
+    data: &'a [Datum],
+    /// Logarithms, which keeps every parameter above 0.
+    logs: OVector<f64, Const<N>>,
+}
+
+impl Problem<'_> {
+    fn values(&self) -> Parameters {
+        Parameters(std::array::from_fn(|i| self.logs[i].exp()))
+    }
+}
+
+impl LeastSquaresProblem<f64, Dyn, Const<N>> for Problem<'_> {
+    type ResidualStorage = Owned<f64, Dyn>;
+    type JacobianStorage = Owned<f64, Dyn, Const<N>>;
+    type ParameterStorage = Owned<f64, Const<N>>;
+
+    fn set_params(&mut self, x: &OVector<f64, Const<N>>) {
+        self.logs.copy_from(x);
+    }
+    fn params(&self) -> OVector<f64, Const<N>> {
+        self.logs
+    }
+    fn residuals(&self) -> Option<OVector<f64, Dyn>> {
+        let p = self.values();
+        let ln = |d: &Datum| (d.guess(&p, self.rows).value / d.measured).ln();
+        let out = OVector::<f64, Dyn>::from_iterator(self.data.len(), self.data.iter().map(ln));
+        out.iter().all(|r| r.is_finite()).then_some(out)
+    }
+    fn jacobian(&self) -> Option<OMatrix<f64, Dyn, Const<N>>> {
+        let p = self.values();
+        let mut out = OMatrix::<f64, Dyn, Const<N>>::zeros(self.data.len());
+        for (row, d) in self.data.iter().enumerate() {
+            let guess = d.guess(&p, self.rows);
+            for i in 0..N {
+                out[(row, i)] = guess.slope[i] * p.0[i] / guess.value;
+            }
+        }
+        out.iter().all(|r| r.is_finite()).then_some(out)
+    }
+}
