@@ -1,6 +1,18 @@
 //! Which state is a volume in when it is measured, and what comes out beside what was published?
 //!
 //! * [`aging`]: brings a volume into a state: full, fragmented, or as months of use leave it.
+//! * [`plan`]: what is run; [`experiments`]: the kinds of work a plan may name.
+//! * [`bench`]: device, meter, clock and volume; [`host`]: how large requests are.
+//! * [`run`]: the variants, in parallel; [`result`]: what came out; [`compare`]: the papers' numbers beside it.
+//! * [`report`]: one page of all results, with plots.
 #![forbid(unsafe_code)]
 
 pub mod aging;
+pub mod bench;
+pub mod compare;
+pub mod experiments;
+pub mod host;
+pub mod plan;
+pub mod report;
+pub mod result;
+pub mod run;

@@ -5,6 +5,7 @@ pub mod cat;
 pub mod cp;
 pub mod fsck;
 pub mod info;
+pub mod lab;
 pub mod ls;
 pub mod mkfs;
 pub mod mount;

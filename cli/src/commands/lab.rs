@@ -1,0 +1,215 @@
+//! `joulefs lab`
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use lab::plan::{Changes, Experiment, SHIPPED};
+use lab::result::Outcome;
+use serde_json::json;
+
+use crate::{output, progress};
+
+/// Repeat the papers' measurements and compare.
+///
+/// An experiment is a plan, the published numbers and a README that says what is claimed. Everything runs
+/// on simulated devices in virtual time: the same seed gives the same result, to the last picojoule.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  joulefs lab list\n  joulefs lab run --quick fagc-fig4\n  \
+    joulefs lab run nexus-sqlite --set rows=1000000\n  joulefs lab report")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// List the experiments there are.
+    List,
+    /// Run experiments and print the papers' numbers beside ours.
+    Run(RunArgs),
+    /// Write one HTML page of all results, with plots.
+    Report(ReportArgs),
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// Experiments by name, or by the path of a directory with README.md, plan.toml and paper.csv.
+    #[arg(required_unless_present = "all")]
+    names: Vec<String>,
+    /// Run all that are shipped.
+    #[arg(long, conflicts_with = "names")]
+    all: bool,
+    /// Run small: minutes become seconds, and numbers may suffer.
+    #[arg(long)]
+    quick: bool,
+    /// Run on another device: a shipped profile's name or a profile file.
+    #[arg(long)]
+    profile: Option<String>,
+    /// Run with this seed instead of the plan's.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Run only this variant; may be given more than once.
+    #[arg(long)]
+    variant: Vec<String>,
+    /// Change a parameter of the plan; may be given more than once.
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
+    /// Variants run at once; as many as there are processors without.
+    #[arg(long)]
+    threads: Option<NonZeroUsize>,
+    /// Write results below this directory.
+    #[arg(long, default_value = "results")]
+    results: PathBuf,
+}
+
+#[derive(clap::Args)]
+struct ReportArgs {
+    /// Read results below this directory.
+    #[arg(long, default_value = "results")]
+    results: PathBuf,
+    /// Write the page here; `report.html` among the results without.
+    #[arg(long)]
+    output: Option<PathBuf>,
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<(), String> {
+    match &args.command {
+        Command::List => list(as_json),
+        Command::Run(a) => run_all(a, as_json),
+        Command::Report(a) => report(a, as_json),
+    }
+}
+
+fn list(as_json: bool) -> Result<(), String> {
+    let all: Vec<Experiment> =
+        SHIPPED.iter().map(|(n, _)| Experiment::find(n)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+    if as_json {
+        let rows: Vec<_> = all
+            .iter()
+            .map(|e| {
+                json!({
+                    "name": e.name,
+                    "title": e.plan.title,
+                    "claim": e.claim(),
+                    "profile": e.plan.profile,
+                    "variants": e.plan.variant.iter().map(|v| &v.name).collect::<Vec<_>>(),
+                    "published": e.paper.len(),
+                })
+            })
+            .collect();
+        output::print(&json!(rows));
+        return Ok(());
+    }
+    let width = all.iter().map(|e| e.name.len()).max().unwrap_or(0);
+    for e in &all {
+        output::line(&format!("{:width$}  {}", e.name, e.plan.title));
+    }
+    Ok(())
+}
+
+fn changes(args: &RunArgs) -> Result<Changes, String> {
+    let mut parameters = toml::Table::new();
+    for set in &args.set {
+        let (name, value) = set.split_once('=').ok_or_else(|| format!("--set {set}: not NAME=VALUE"))?;
+        // What is no number, truth value or list is a word.
+        let line = format!("v = {value}");
+        let parsed = line.parse::<toml::Table>().ok().and_then(|mut t| t.remove("v"));
+        parameters.insert(name.into(), parsed.unwrap_or_else(|| value.into()));
+    }
+    Ok(Changes {
+        quick: args.quick,
+        profile: args.profile.clone(),
+        seed: args.seed,
+        parameters,
+        variants: args.variant.clone(),
+    })
+}
+
+fn run_all(args: &RunArgs, as_json: bool) -> Result<(), String> {
+    let changes = changes(args)?;
+    let names: Vec<&str> = match args.all {
+        true => SHIPPED.iter().map(|(n, _)| *n).collect(),
+        false => args.names.iter().map(String::as_str).collect(),
+    };
+    let experiments: Vec<Experiment> =
+        names.into_iter().map(Experiment::find).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+    let threads = args.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
+    let mut outcomes = Vec::new();
+    for experiment in &experiments {
+        let bar = progress::steps(1000, &experiment.name);
+        let tell = |share: f64| {
+            bar.set_position((share * 1000.0) as u64);
+            progress::show_if_slow(&bar);
+        };
+        let outcome = lab::run::run(experiment, &changes, threads, &tell).map_err(|e| e.to_string())?;
+        bar.finish_and_clear();
+        let file = store(&outcome, &args.results)?;
+        if !as_json {
+            show(&outcome, &file);
+        }
+        outcomes.push(json!({ "file": file, "outcome": outcome }));
+    }
+    if as_json {
+        output::print(&json!(outcomes));
+    }
+    Ok(())
+}
+
+fn store(outcome: &Outcome, results: &Path) -> Result<PathBuf, String> {
+    let dir = results.join(&outcome.experiment);
+    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", dir.display());
+    std::fs::create_dir_all(&dir).map_err(|e| failed(&e))?;
+    let file = dir.join(outcome.file_name());
+    let text = serde_json::to_string_pretty(outcome).map_err(|e| failed(&e))?;
+    std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+    Ok(file)
+}
+
+fn show(outcome: &Outcome, file: &Path) {
+    output::line(&format!("{}: {}", outcome.experiment, outcome.title));
+    let mut rows = vec![["", "paper", "here", "difference", "where"].map(str::to_owned)];
+    rows.extend(outcome.compared.iter().map(|c| {
+        [c.claim.quantity.clone(), c.paper_text(), c.ours_text(), c.difference_text(), c.claim.place.clone()]
+    }));
+    table(&rows);
+    let mut rows = vec![["variant", "phase", "energy", "CPU", "DRAM", "storage", "board", "time"].map(str::to_owned)];
+    for (v, p) in outcome.phases() {
+        let of = |c| p.component(c).to_string();
+        let [cpu, dram, storage, board] = device::energy::Component::ALL.map(of);
+        let time = format!("{:.3} s", p.took.0 as f64 / 1e9);
+        rows.push([v.name.clone(), p.name.clone(), p.total().to_string(), cpu, dram, storage, board, time]);
+    }
+    output::line("");
+    table(&rows);
+    output::line(&format!("\nresults: {}\n", file.display()));
+}
+
+/// Columns as wide as their widest cell; numbers, which are what stands right of the names, to the right.
+fn table<const N: usize>(rows: &[[String; N]]) {
+    let names = if N == 5 { [0, 4].as_slice() } else { &[0, 1] };
+    let width = |i: usize| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
+    for row in rows {
+        let cells = row.iter().enumerate().map(|(i, cell)| match names.contains(&i) {
+            true => format!("{cell:0$}", widths[i]),
+            false => format!("{cell:>0$}", widths[i]),
+        });
+        output::line(cells.collect::<Vec<_>>().join("  ").trim_end());
+    }
+}
+
+fn report(args: &ReportArgs, as_json: bool) -> Result<(), String> {
+    let page = args.output.clone().unwrap_or_else(|| args.results.join("report.html"));
+    let outcomes = lab::report::load(&args.results).map_err(|e| e.to_string())?;
+    if outcomes.is_empty() {
+        return Err(format!("no results below {}: run `joulefs lab run` first", args.results.display()));
+    }
+    let text = lab::report::html(&outcomes).map_err(|e| e.to_string())?;
+    std::fs::write(&page, text).map_err(|e| format!("{}: {e}", page.display()))?;
+    match as_json {
+        true => output::print(&json!({ "report": page, "experiments": outcomes.len() })),
+        false => output::line(&format!("report: {}", page.display())),
+    }
+    Ok(())
+}

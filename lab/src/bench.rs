@@ -1,0 +1,227 @@
+//! What stands on the table: a device with its meter and clock, a volume on it, and how a stretch of
+//! work on it is measured.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use device::clock::Clock;
+use device::energy::profile::Profile;
+use device::energy::{Component, Ledger, Meter, Nanos};
+use device::model::{self, Pace, Simulated};
+use device::{BLOCK, BlockDevice, CountSnapshot, Counting, Fingerprint, VirtualClock};
+use f2fs::{FreeFragments, MountOptions, Volume};
+use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode};
+
+use crate::aging::{self, Ager, Recipe};
+use crate::host::Host;
+use crate::result::{Histogram, Phase, Raw, Sample};
+use crate::run::{LabError, Progress};
+
+type Metered = Simulated<Arc<dyn BlockDevice>>;
+type Stack = Host<Counting<Arc<Metered>>>;
+
+/// Moments kept of how a phase's energy adds up.
+const SAMPLES: u64 = 64;
+
+/// A simulated device with a clock of its own and, once formatted, a volume.
+pub struct Bench {
+    clock: Arc<VirtualClock>,
+    device: Arc<Metered>,
+    counting: Arc<Stack>,
+    options: MountOptions,
+    volume: Option<Arc<Volume>>,
+}
+
+/// Everything counted up to a moment.
+struct Reading {
+    ledger: Ledger,
+    counts: CountSnapshot,
+    counters: Vec<(&'static str, u64)>,
+    at: Nanos,
+}
+
+/// Told of every step of a measured stretch of work.
+pub struct Recorder<'a> {
+    bench: &'a Bench,
+    from: &'a Reading,
+    steps: u64,
+    done: u64,
+    timeline: Vec<Sample>,
+    progress: &'a Progress<'a>,
+}
+
+impl Bench {
+    /// A device of a profile, of so many blocks, whose contents are made by
+    /// [`generate`](device::generate) or else take the memory they take.
+    pub fn new(profile: &Profile, blocks: u64) -> Result<Self, LabError> {
+        let clock = aging::clock();
+        let model = model::build(profile, blocks).map_err(|e| LabError::Parameters(e.to_string()))?;
+        let meter = Arc::new(Meter::new(profile.host.prices()));
+        let contents: Arc<dyn BlockDevice> = Arc::new(Fingerprint::new(blocks));
+        let device = Arc::new(Simulated::new(contents, model, meter, Pace::Virtual(clock.clone())));
+        let counting = Arc::new(Host::new(Counting::new(device.clone())));
+        Ok(Bench { clock, device, counting, options: MountOptions::default(), volume: None })
+    }
+
+    /// The device as a file system sees it.
+    pub fn device(&self) -> Arc<dyn BlockDevice> {
+        self.counting.clone()
+    }
+
+    /// The clock everything runs by.
+    pub fn clock(&self) -> &Arc<VirtualClock> {
+        &self.clock
+    }
+
+    /// From now on requests of file contents are of at most so many blocks.
+    pub fn cut_requests_at(&self, blocks: Option<u64>) {
+        self.counting.cut_at(blocks);
+    }
+
+    /// Makes a volume and mounts it; `seed` gives it its identity.
+    pub fn format(&mut self, seed: u64, options: MountOptions) -> Result<(), LabError> {
+        aging::format(&*self.counting, &*self.clock, seed, true)?;
+        self.options = options;
+        self.mount()
+    }
+
+    /// Brings the volume into the state of a recipe and measures what that took. The device ages with it:
+    /// everything is written through it, and it says how long that takes.
+    pub fn age(&self, recipe: &str, seed: u64, progress: &Progress<'_>) -> Result<(Phase, Histogram), LabError> {
+        let chain = Recipe::chain(recipe)?;
+        let volume = self.volume()?;
+        let mut phase = self.measure("aging", 1, progress, |_| {
+            let mut ager = Ager::new(volume, &self.clock, seed).on_the_devices_time();
+            let mut written = 0;
+            for (n, recipe) in chain.iter().enumerate() {
+                let part = progress.part(n, chain.len());
+                let steps = recipe.steps.len();
+                let (mut step, mut last) = (0, String::new());
+                let done = ager.all(std::slice::from_ref(recipe), &mut |p| {
+                    if p.what != last {
+                        step += usize::from(!last.is_empty());
+                        last.clone_from(&p.what);
+                    }
+                    part.part(step, steps).at(p.done as f64 / p.total.max(1) as f64);
+                })?;
+                written = done.bytes_written;
+            }
+            Ok(written)
+        })?;
+        volume.sync()?;
+        let free = volume.free_fragments();
+        phase.note("free_pieces", free.total() as f64, "pieces");
+        for (level, count) in free.count.iter().enumerate() {
+            phase.note(&format!("free_pieces_{}", FreeFragments::name(level)), *count as f64, "pieces");
+        }
+        let bars = free.count.iter().enumerate().map(|(level, n)| (FreeFragments::name(level), *n));
+        let histogram = Histogram {
+            name: "pieces of free space by size (L1 is 4 KB, each level twice the one before, L9 over 512 KB)".into(),
+            unit: "pieces".into(),
+            bars: bars.collect(),
+        };
+        Ok((phase, histogram))
+    }
+
+    fn mount(&mut self) -> Result<(), LabError> {
+        self.volume = Some(Volume::mount(self.counting.clone(), self.clock.clone(), self.options.clone())?);
+        Ok(())
+    }
+
+    /// Unmounts and mounts: nothing is in memory afterwards, as after the phone was restarted.
+    pub fn restart(&mut self) -> Result<(), LabError> {
+        if let Some(volume) = self.volume.take() {
+            volume.unmount()?;
+        }
+        self.mount()
+    }
+
+    /// The volume.
+    pub fn volume(&self) -> Result<&Arc<Volume>, LabError> {
+        self.volume.as_ref().ok_or(LabError::NoVolume)
+    }
+
+    /// The file of a name in the root, made if it is not there. It is referred to until the next restart.
+    pub fn file(&self, name: &str) -> Result<Ino, LabError> {
+        let fs = self.volume()?;
+        match fs.lookup(fs.root(), name.as_bytes()) {
+            Ok(entry) => Ok(entry.attr.ino),
+            Err(vfs::Error::NotFound) => {
+                let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
+                Ok(fs.mknod(Caller::default(), fs.root(), name.as_bytes(), &new)?.attr.ino)
+            }
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn read(&self) -> Reading {
+        Reading {
+            ledger: self.device.ledger(),
+            counts: self.counting.inner().snapshot(),
+            counters: self.device.counters(),
+            at: Nanos::of(self.clock.monotonic()),
+        }
+    }
+
+    /// Measures `work`, which takes about so many `steps` and returns the bytes it asked for or gave.
+    /// What it did is on the phase, whatever memory still keeps back: work that means to pay for its
+    /// writes makes them durable.
+    pub fn measure(
+        &self,
+        name: &str,
+        steps: u64,
+        progress: &Progress<'_>,
+        work: impl FnOnce(&mut Recorder<'_>) -> Result<u64, LabError>,
+    ) -> Result<Phase, LabError> {
+        let from = self.read();
+        let mut recorder = Recorder { bench: self, from: &from, steps, done: 0, timeline: Vec::new(), progress };
+        let bytes = work(&mut recorder)?;
+        recorder.sample();
+        let timeline = recorder.timeline;
+        let to = self.read();
+        let earlier: BTreeMap<_, _> = from.counters.iter().copied().collect();
+        let counters = to.counters.iter().map(|(n, v)| {
+            let before = earlier.get(n).copied().unwrap_or(0);
+            ((*n).to_owned(), v.saturating_sub(before))
+        });
+        let raw = Raw {
+            ledger: &to.ledger.since(&from.ledger),
+            counts: &(&to.counts - &from.counts),
+            counters: counters.collect(),
+            took: to.at.since(from.at),
+            timeline,
+        };
+        Ok(Phase::new(name, bytes, raw))
+    }
+}
+
+impl Recorder<'_> {
+    /// One step is done: what is due by the clock is done too, and now and then the meter is read.
+    pub fn step(&mut self) -> Result<(), LabError> {
+        if let Some(volume) = &self.bench.volume {
+            volume.tick()?;
+        }
+        self.done += 1;
+        let every = (self.steps / SAMPLES).max(1);
+        if self.done.is_multiple_of(every) {
+            self.sample();
+            self.progress.at(self.done as f64 / self.steps.max(1) as f64);
+        }
+        Ok(())
+    }
+
+    fn sample(&mut self) {
+        let at = Nanos::of(self.bench.clock.monotonic()).since(self.from.at);
+        if self.timeline.last().is_some_and(|s| s.at == at) {
+            return;
+        }
+        let ledger = self.bench.device.ledger();
+        let spent = Component::ALL.map(|c| ledger.component(c) - self.from.ledger.component(c));
+        self.timeline.push(Sample { at, spent });
+    }
+}
+
+/// Blocks in so many mebibytes.
+pub fn blocks_of_mib(mib: u64) -> u64 {
+    mib.saturating_mul((1 << 20) / BLOCK as u64)
+}

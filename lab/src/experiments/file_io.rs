@@ -1,0 +1,178 @@
+//! Reading and writing one file in order or at random, phase after phase, on a volume in a given state.
+//!
+//! The volume is mounted anew before every phase: nothing is in memory, as after the phone was restarted.
+//! What a phase writes it pays for: a phase of writes ends with an fsync.
+
+use device::{BLOCK, Rng, generate};
+use f2fs::MountOptions;
+use serde::Deserialize;
+use vfs::{FileSystem, Ino, WriteFlags};
+
+use super::{Measured, parameters};
+use crate::bench::{Bench, blocks_of_mib};
+use crate::plan::Job;
+use crate::result::Phase;
+use crate::run::{LabError, Progress};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Mebibytes of the volume.
+    volume_mib: u64,
+    /// The recipe that brings it into its state; a new volume without.
+    #[serde(default)]
+    state: Option<String>,
+    /// Mebibytes of the file.
+    file_mib: u64,
+    /// What is done with it, in this order.
+    phase: Vec<PhaseSpec>,
+    /// No phase moves more than so many mebibytes.
+    #[serde(default)]
+    limit_mib: Option<u64>,
+    /// Clean nodes kept in memory, in blocks; the file system's own choice without.
+    #[serde(default)]
+    node_cache: Option<usize>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PhaseSpec {
+    name: String,
+    #[serde(rename = "do")]
+    what: What,
+    order: Order,
+    /// Kibibytes of one call.
+    io_kib: u64,
+    /// Mebibytes moved; the whole file without.
+    #[serde(default)]
+    total_mib: Option<u64>,
+    /// Whether an fsync follows every write, or only the last.
+    #[serde(default)]
+    fsync_each: bool,
+    /// Calls reach the device as they are, one request each (`O_DIRECT`), not joined in memory.
+    #[serde(default)]
+    direct: bool,
+}
+
+impl PhaseSpec {
+    /// Bytes it moves in a file of `size`.
+    fn moves(&self, p: &Parameters, size: u64) -> u64 {
+        let bytes = |mib: u64| mib.saturating_mul(1 << 20);
+        self.total_mib.map_or(size, bytes).min(p.limit_mib.map_or(u64::MAX, bytes))
+    }
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum What {
+    Read,
+    Write,
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    Sequential,
+    Random,
+}
+
+const FILE: &str = "measured";
+
+/// Measures every phase.
+pub(super) fn run(
+    profile: &device::energy::profile::Profile,
+    job: &Job,
+    progress: &Progress<'_>,
+) -> Result<Measured, LabError> {
+    let p: Parameters = parameters(job)?;
+    let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
+    let mut options = MountOptions::default();
+    if let Some(blocks) = p.node_cache {
+        options.node_cache = blocks;
+    }
+    bench.format(job.seed, options)?;
+    let parts = p.phase.len() + usize::from(p.state.is_some());
+    let mut phases = Vec::new();
+    let mut histograms = Vec::new();
+    if let Some(recipe) = &p.state {
+        let (phase, histogram) = bench.age(recipe, job.seed, &progress.part(0, parts))?;
+        phases.push(phase);
+        histograms.push(histogram);
+    }
+    let mut rng = Rng::new(job.seed);
+    let size = blocks_of_mib(p.file_mib) * BLOCK as u64;
+    // Where the first phase does not write all of it, there must be something before.
+    let whole = |f: &PhaseSpec| f.what == What::Write && f.moves(&p, size) >= size;
+    if !p.phase.first().is_some_and(whole) {
+        let ino = bench.file(FILE)?;
+        write_all(&bench, ino, size, job.seed)?;
+    }
+    for (n, spec) in p.phase.iter().enumerate() {
+        bench.restart()?;
+        bench.cut_requests_at(spec.direct.then_some(spec.io_kib * 1024 / BLOCK as u64));
+        let mut rng = rng.split();
+        phases.push(one(&bench, spec, &p, size, job.seed, &mut rng, &progress.part(parts - p.phase.len() + n, parts))?);
+        bench.cut_requests_at(None);
+    }
+    Ok((phases, histograms))
+}
+
+/// Writes a file whole, in order, and makes it durable.
+fn write_all(bench: &Bench, ino: Ino, size: u64, seed: u64) -> Result<(), LabError> {
+    let fs = bench.volume()?;
+    let mut piece = vec![0; 1 << 20];
+    for at in (0..size).step_by(piece.len()) {
+        generate(seed, (at / BLOCK as u64) as u32, &mut piece);
+        fs.write(ino, at, &piece, WriteFlags::empty())?;
+    }
+    Ok(fs.fsync(ino, false)?)
+}
+
+fn one(
+    bench: &Bench,
+    spec: &PhaseSpec,
+    p: &Parameters,
+    size: u64,
+    seed: u64,
+    rng: &mut Rng,
+    progress: &Progress<'_>,
+) -> Result<Phase, LabError> {
+    let io = spec.io_kib * 1024;
+    if io == 0 || !io.is_multiple_of(BLOCK as u64) || !size.is_multiple_of(io) {
+        return Err(LabError::Parameters(format!(
+            "phase {}: a file of {} MiB cannot be done in calls of {} KiB, whole blocks each",
+            spec.name, p.file_mib, spec.io_kib
+        )));
+    }
+    let (calls, places) = (spec.moves(p, size) / io, size / io);
+    // Every place once before any a second time, as fio does it.
+    let mut order: Vec<u64> = (0..places).collect();
+    if spec.order == Order::Random {
+        rng.shuffle(&mut order);
+    }
+    let fs = bench.volume()?;
+    let ino = bench.file(FILE)?;
+    let mut buf = vec![0; io as usize];
+    bench.measure(&spec.name, calls, progress, |recorder| {
+        for place in order.iter().cycle().take(calls as usize) {
+            let at = place * io;
+            match spec.what {
+                What::Read => {
+                    fs.read(ino, at, &mut buf)?;
+                }
+                What::Write => {
+                    generate(seed, (at / BLOCK as u64) as u32, &mut buf);
+                    fs.write(ino, at, &buf, WriteFlags::empty())?;
+                    if spec.fsync_each {
+                        fs.fsync(ino, true)?;
+                    }
+                }
+            }
+            recorder.step()?;
+        }
+        if spec.what == What::Write {
+            fs.fsync(ino, false)?;
+        }
+        Ok(calls * io)
+    })
+}

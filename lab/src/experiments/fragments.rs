@@ -1,0 +1,155 @@
+//! Reading files in order that lie in pieces of different sizes.
+//!
+//! A file is put in pieces by being written piece by piece in random order, each followed by a piece of one of
+//! several other files, each made durable before the next: on the device no two of its pieces are neighbours
+//! but by chance.
+
+use device::{BLOCK, Rng, generate};
+use f2fs::MountOptions;
+use serde::Deserialize;
+use vfs::{FileSystem, Ino, Seek, WriteFlags};
+
+use super::{Measured, parameters};
+use crate::bench::{Bench, blocks_of_mib};
+use crate::plan::Job;
+use crate::result::Phase;
+use crate::run::{LabError, Progress};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Mebibytes of the volume.
+    volume_mib: u64,
+    /// The recipe that brings it into its state; a new volume without.
+    #[serde(default)]
+    state: Option<String>,
+    /// Mebibytes of each file.
+    file_mib: u64,
+    /// Other files written meanwhile.
+    others: u64,
+    /// Kibibytes of a piece; one file is measured for each, and one written in order.
+    pieces_kib: Vec<u64>,
+    /// Kibibytes of one call of the reader.
+    io_kib: u64,
+}
+
+/// Measures the reading of every file.
+pub(super) fn run(
+    profile: &device::energy::profile::Profile,
+    job: &Job,
+    progress: &Progress<'_>,
+) -> Result<Measured, LabError> {
+    let p: Parameters = parameters(job)?;
+    let size = blocks_of_mib(p.file_mib) * BLOCK as u64;
+    if let Some(kib) = p.pieces_kib.iter().find(|kib| **kib == 0 || !(*kib * 1024).is_multiple_of(BLOCK as u64)) {
+        return Err(LabError::Parameters(format!("pieces_kib: {kib} is not whole blocks of 4 KiB")));
+    }
+    if p.io_kib == 0 {
+        return Err(LabError::Parameters("io_kib is 0".into()));
+    }
+    let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
+    bench.format(job.seed, MountOptions::default())?;
+    let parts = p.pieces_kib.len() + 1 + usize::from(p.state.is_some());
+    let (mut phases, mut histograms) = (Vec::new(), Vec::new());
+    if let Some(recipe) = &p.state {
+        let (phase, histogram) = bench.age(recipe, job.seed, &progress.part(0, parts))?;
+        phases.push(phase);
+        histograms.push(histogram);
+    }
+    let mut rng = Rng::new(job.seed);
+    let whole = [None];
+    let layouts = whole.into_iter().chain(p.pieces_kib.iter().copied().map(Some));
+    for (n, layout) in layouts.enumerate() {
+        let name = layout.map_or_else(|| "contiguous".into(), |kib| format!("pieces-{kib}k"));
+        let ino = bench.file(&name)?;
+        match layout {
+            None => in_order(&bench, ino, size, job.seed)?,
+            Some(kib) => in_pieces(&bench, ino, size, kib * 1024, p.others, job.seed, &mut rng)?,
+        }
+        bench.restart()?;
+        let mut phase =
+            read(&bench, &name, size, p.io_kib * 1024, &progress.part(parts - p.pieces_kib.len() - 1 + n, parts))?;
+        // Requests for contents tell in how many pieces the file really lies.
+        let contents = phase.traffic.iter().filter(|t| t.cause == f2fs::cause::Cause::UserData as u8);
+        let requests: u64 = contents.map(|t| t.reads).sum();
+        phase.note("mean_request", size as f64 / 1024.0 / requests as f64, "KB");
+        phases.push(phase);
+        // It and the others make room for the next ones.
+        remove(&bench, std::iter::once(name).chain((0..p.others).map(other)))?;
+    }
+    Ok((phases, histograms))
+}
+
+fn in_order(bench: &Bench, ino: Ino, size: u64, seed: u64) -> Result<(), LabError> {
+    let fs = bench.volume()?;
+    let mut piece = vec![0; 1 << 20];
+    for at in (0..size).step_by(piece.len()) {
+        generate(seed, (at / BLOCK as u64) as u32, &mut piece);
+        fs.write(ino, at, &piece, WriteFlags::empty())?;
+    }
+    Ok(fs.fsync(ino, false)?)
+}
+
+fn other(n: u64) -> String {
+    format!("other-{n}")
+}
+
+fn in_pieces(
+    bench: &Bench,
+    ino: Ino,
+    size: u64,
+    piece: u64,
+    others: u64,
+    seed: u64,
+    rng: &mut Rng,
+) -> Result<(), LabError> {
+    let fs = bench.volume()?;
+    let others: Vec<Ino> = (0..others).map(|n| bench.file(&other(n))).collect::<Result<_, _>>()?;
+    let mut buf = vec![0; piece as usize];
+    let mut put = |ino: Ino, at: u64| -> Result<(), LabError> {
+        let buf = &mut buf[..piece.min(size - at) as usize];
+        generate(seed ^ ino.0, (at / BLOCK as u64) as u32, buf);
+        fs.write(ino, at, buf, WriteFlags::empty())?;
+        Ok(fs.fsync(ino, true)?)
+    };
+    let mut places: Vec<u64> = (0..size).step_by(piece as usize).collect();
+    rng.shuffle(&mut places);
+    // The other files' pieces come in an order of their own, one of each file after the other.
+    let mut elsewhere = places.clone();
+    rng.shuffle(&mut elsewhere);
+    for (n, (at, beside)) in places.iter().zip(&elsewhere).enumerate() {
+        put(ino, *at)?;
+        if !others.is_empty() {
+            put(others[n % others.len()], *beside)?;
+        }
+    }
+    Ok(fs.fsync(ino, false)?)
+}
+
+fn remove(bench: &Bench, names: impl Iterator<Item = String>) -> Result<(), LabError> {
+    let fs = bench.volume()?;
+    for name in names {
+        match fs.unlink(fs.root(), name.as_bytes()) {
+            Ok(()) | Err(vfs::Error::NotFound) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Ok(fs.sync()?)
+}
+
+fn read(bench: &Bench, name: &str, size: u64, io: u64, progress: &Progress<'_>) -> Result<Phase, LabError> {
+    let fs = bench.volume()?;
+    let ino = bench.file(name)?;
+    // A hole would be read for nothing.
+    if fs.seek(ino, 0, Seek::Hole)? != size {
+        return Err(LabError::Parameters(format!("{name} was not written whole")));
+    }
+    let mut buf = vec![0; io as usize];
+    bench.measure(name, size.div_ceil(io), progress, |recorder| {
+        for at in (0..size).step_by(io as usize) {
+            fs.read(ino, at, &mut buf)?;
+            recorder.step()?;
+        }
+        Ok(size)
+    })
+}

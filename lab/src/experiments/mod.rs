@@ -1,0 +1,32 @@
+//! The kinds of work a plan may name: one file each.
+
+mod disk_modes;
+mod file_io;
+mod fragments;
+mod sqlite;
+mod sqlite_disk;
+
+use device::energy::profile::Profile;
+use serde::de::DeserializeOwned;
+
+use crate::plan::{Job, Kind};
+use crate::result::{Histogram, Phase};
+use crate::run::{LabError, Progress};
+
+/// What a kind of work measures: phases, and distributions beside them.
+pub type Measured = (Vec<Phase>, Vec<Histogram>);
+
+/// Runs a job on a device of this profile.
+pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    match kind {
+        Kind::FileIo => file_io::run(profile, job, progress),
+        Kind::Fragments => fragments::run(profile, job, progress),
+        Kind::Sqlite => sqlite::run(profile, job, progress),
+        Kind::DiskModes => disk_modes::run(profile, job, progress),
+    }
+}
+
+/// A job's parameters as its kind of work wants them.
+fn parameters<P: DeserializeOwned>(job: &Job) -> Result<P, LabError> {
+    P::deserialize(toml::Value::Table(job.parameters.clone())).map_err(|e| LabError::Parameters(e.to_string()))
+}

@@ -1,0 +1,186 @@
+//! A database's transactions: inserts, updates and deletes of one row each, on a table with rows in it.
+//!
+//! SQLite itself, on our file system through [`sqlite_disk`](super::sqlite_disk).
+
+use std::sync::Arc;
+
+use device::{BLOCK, Rng};
+use f2fs::MountOptions;
+use rusqlite::{Connection, OpenFlags, params};
+use serde::Deserialize;
+use vfs::FileSystem;
+
+use super::sqlite_disk::Registered;
+use super::{Measured, parameters};
+use crate::bench::{Bench, Recorder, blocks_of_mib};
+use crate::plan::Job;
+use crate::run::{LabError, Progress};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Mebibytes of the volume; 0: as many as the table needs, twice over.
+    volume_mib: u64,
+    /// Rows in the table before anything is measured.
+    rows: u64,
+    /// Transactions of each kind.
+    transactions: u64,
+    /// Bytes of a row's record.
+    record: u64,
+    /// SQLite's journal.
+    journal_mode: Journal,
+    /// SQLite's promise.
+    synchronous: Synchronous,
+    /// Kibibytes SQLite keeps of the database.
+    cache_kib: u64,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum Journal {
+    Wal,
+    Delete,
+    Truncate,
+    Persist,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum Synchronous {
+    Off,
+    Normal,
+    Full,
+}
+
+impl Journal {
+    fn word(self) -> &'static str {
+        match self {
+            Journal::Wal => "wal",
+            Journal::Delete => "delete",
+            Journal::Truncate => "truncate",
+            Journal::Persist => "persist",
+        }
+    }
+}
+
+impl Synchronous {
+    fn word(self) -> &'static str {
+        match self {
+            Synchronous::Off => "off",
+            Synchronous::Normal => "normal",
+            Synchronous::Full => "full",
+        }
+    }
+}
+
+/// Rows inserted in one transaction while the table is filled.
+const BATCH: u64 = 1000;
+
+/// Measures inserts, then updates, then deletes.
+pub(super) fn run(
+    profile: &device::energy::profile::Profile,
+    job: &Job,
+    progress: &Progress<'_>,
+) -> Result<Measured, LabError> {
+    let p: Parameters = parameters(job)?;
+    // A record of a page's size takes an overflow page and a good part of a leaf.
+    let table = (p.rows + p.transactions) * (p.record.next_multiple_of(BLOCK as u64) + BLOCK as u64);
+    let volume = if p.volume_mib > 0 { blocks_of_mib(p.volume_mib) } else { (2 * table / BLOCK as u64).max(1 << 16) };
+    let mut bench = Bench::new(profile, volume)?;
+    bench.format(job.seed, MountOptions::default())?;
+    let mut rng = Rng::new(job.seed);
+    let fill = progress.part(0, 4);
+    {
+        let session = Session::open(&bench, &p, job.seed)?;
+        let db = &session.db;
+        db.execute_batch("CREATE TABLE records (id INTEGER PRIMARY KEY, record BLOB NOT NULL)")?;
+        let mut record = vec![0; p.record as usize];
+        for first in (0..p.rows).step_by(BATCH as usize) {
+            db.execute_batch("BEGIN")?;
+            for id in first..(first + BATCH).min(p.rows) {
+                insert(db, id, &mut record, &mut rng)?;
+            }
+            db.execute_batch("COMMIT")?;
+            bench.volume()?.tick()?;
+            fill.at(first as f64 / p.rows as f64);
+        }
+    }
+    let mut phases = Vec::new();
+    for (n, kind) in ["insert", "update", "delete"].into_iter().enumerate() {
+        bench.restart()?;
+        let session = Session::open(&bench, &p, job.seed)?;
+        let db = &session.db;
+        // Every row at most once: what is deleted is there.
+        let mut ids: Vec<u64> = (0..p.rows).collect();
+        rng.shuffle(&mut ids);
+        let transactions = if kind == "insert" { p.transactions } else { p.transactions.min(p.rows) };
+        let mut record = vec![0; p.record as usize];
+        let syncs = session.disk.syncs();
+        let mut phase =
+            bench.measure(kind, transactions, &progress.part(n + 1, 4), |recorder: &mut Recorder<'_>| {
+                for i in 0..transactions {
+                    match kind {
+                        "insert" => insert(db, p.rows + i, &mut record, &mut rng)?,
+                        "update" => {
+                            rng.fill(&mut record);
+                            let mut update = db.prepare_cached("UPDATE records SET record = ?2 WHERE id = ?1")?;
+                            expect_one(update.execute(params![ids[i as usize] as i64, record])?)?;
+                        }
+                        _ => {
+                            let mut delete = db.prepare_cached("DELETE FROM records WHERE id = ?1")?;
+                            expect_one(delete.execute(params![ids[i as usize] as i64])?)?;
+                        }
+                    }
+                    recorder.step()?;
+                }
+                // What the log and the caches still keep back is this phase's too.
+                bench.volume()?.sync()?;
+                Ok(transactions * p.record)
+            })?;
+        let millijoules = phase.total().millijoules() / transactions as f64;
+        phase.note("energy_per_transaction", millijoules, "mJ/txn");
+        phase.note("fsyncs_per_transaction", (session.disk.syncs() - syncs) as f64 / transactions as f64, "1/txn");
+        let per = |blocks: &str| phase.measures.get(blocks).map_or(0.0, |m| m.value * 1024.0) / transactions as f64;
+        let (written, read) = (per("written"), per("read"));
+        phase.note("written_per_transaction", written, "KB/txn");
+        phase.note("read_per_transaction", read, "KB/txn");
+        phases.push(phase);
+    }
+    Ok((phases, Vec::new()))
+}
+
+/// A connection and its disk, which ends after it.
+struct Session {
+    db: Connection,
+    disk: Registered,
+}
+
+impl Session {
+    fn open(bench: &Bench, p: &Parameters, seed: u64) -> Result<Self, LabError> {
+        let volume: Arc<dyn FileSystem> = bench.volume()?.clone();
+        let disk = Registered::new(volume, seed)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags_and_vfs("records.db", flags, disk.name())?;
+        // One process has the database to itself, so that the index of the log is in its memory: SQLite's way
+        // without shared memory, which is not written to the device either way.
+        db.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(()))?;
+        let wanted = p.journal_mode.word();
+        let mode: String = db.pragma_update_and_check(None, "journal_mode", wanted, |r| r.get(0))?;
+        if mode != wanted {
+            return Err(LabError::Parameters(format!("journal_mode: SQLite chose {mode} for {wanted}")));
+        }
+        db.pragma_update(None, "synchronous", p.synchronous.word())?;
+        db.pragma_update(None, "cache_size", -(p.cache_kib as i64))?;
+        Ok(Session { db, disk })
+    }
+}
+
+fn insert(db: &Connection, id: u64, record: &mut [u8], rng: &mut Rng) -> Result<(), LabError> {
+    rng.fill(record);
+    let mut insert = db.prepare_cached("INSERT INTO records (id, record) VALUES (?1, ?2)")?;
+    expect_one(insert.execute(params![id as i64, &*record])?)
+}
+
+fn expect_one(rows: usize) -> Result<(), LabError> {
+    if rows == 1 { Ok(()) } else { Err(rusqlite::Error::StatementChangedRows(rows).into()) }
+}

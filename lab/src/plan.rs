@@ -1,0 +1,279 @@
+//! What is run, on which device, in which variants?
+//!
+//! An experiment is a directory of three files: `README.md` says what is claimed, `plan.toml` what is
+//! run, `paper.csv` what was published. The shipped ones are built in; any other is named by its path.
+//!
+//! A plan names a *kind* of work ([`crate::experiments`]) and its parameters; nothing in it is a result.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use crate::compare::Claim;
+
+/// `plan.toml`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// One line for people.
+    pub title: String,
+    /// The kind of work.
+    pub kind: Kind,
+    /// The device's profile.
+    pub profile: String,
+    /// Every variant runs once with each.
+    #[serde(default = "one_seed")]
+    pub seeds: Vec<u64>,
+    /// What the kind of work asks for.
+    #[serde(default)]
+    pub parameters: Table,
+    /// What replaces parameters in a quick run: the same work, smaller.
+    #[serde(default)]
+    pub quick: Table,
+    /// The variants; without any there is one, called `plain`.
+    #[serde(default)]
+    pub variant: Vec<Variant>,
+}
+
+fn one_seed() -> Vec<u64> {
+    vec![1]
+}
+
+/// What differs from the plan's own parameters.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Variant {
+    /// What it is called in results.
+    pub name: String,
+    /// Another device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// The parameters that differ.
+    #[serde(flatten)]
+    pub parameters: Table,
+}
+
+/// The kinds of work there are code for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Reading and writing one file in order or at random.
+    FileIo,
+    /// Reading files that lie in pieces of different sizes.
+    Fragments,
+    /// A database's transactions.
+    Sqlite,
+    /// A bare disk's motions, one by one.
+    DiskModes,
+}
+
+/// A plan's variant, ready to run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// The variant's name.
+    pub variant: String,
+    /// The device's profile.
+    pub profile: String,
+    /// The seed of everything random.
+    pub seed: u64,
+    /// Everything the kind of work asks for.
+    pub parameters: Table,
+}
+
+/// What a user changes in a plan.
+#[derive(Debug, Clone, Default)]
+pub struct Changes {
+    /// Run small.
+    pub quick: bool,
+    /// On this device.
+    pub profile: Option<String>,
+    /// With this seed only.
+    pub seed: Option<u64>,
+    /// With these parameters, whatever plan and variants say.
+    pub parameters: Table,
+    /// Only variants of these names; all if empty.
+    pub variants: Vec<String>,
+}
+
+/// An experiment: what is claimed, what is run, what was published.
+#[derive(Debug, Clone)]
+pub struct Experiment {
+    /// Its directory's name.
+    pub name: String,
+    /// What it claims, for people.
+    pub readme: String,
+    /// What is run.
+    pub plan: Plan,
+    /// What was published.
+    pub paper: Vec<Claim>,
+}
+
+/// An experiment that cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// Neither shipped nor a directory.
+    #[error("no experiment {name:?}: shipped are {known}; or give the path of an experiment's directory")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
+    /// A file of it cannot be read.
+    #[error("{}: {source}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A file of it is not what it should be.
+    #[error("experiment {experiment}: {file}: {message}")]
+    Malformed {
+        /// The experiment.
+        experiment: String,
+        /// The file.
+        file: &'static str,
+        /// What and where.
+        message: String,
+    },
+    /// A variant asked for that the plan does not have.
+    #[error("experiment {experiment} has no variant {variant:?}: it has {known}")]
+    NoVariant {
+        /// The experiment.
+        experiment: String,
+        /// What was asked for.
+        variant: String,
+        /// Those there are.
+        known: String,
+    },
+}
+
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, [
+            include_str!(concat!("../../experiments/", $name, "/README.md")),
+            include_str!(concat!("../../experiments/", $name, "/plan.toml")),
+            include_str!(concat!("../../experiments/", $name, "/paper.csv")),
+        ])),*]
+    };
+}
+
+/// Names of the shipped experiments, with the texts of README, plan and paper.
+pub const SHIPPED: &[(&str, [&str; 3])] =
+    shipped!["fagc-fig4", "fagc-fig5", "microdrive-table31"];
+
+impl Experiment {
+    /// A shipped experiment by name, or any by the path of its directory (what has a slash).
+    pub fn find(name: &str) -> Result<Self, PlanError> {
+        if let Some((_, [readme, plan, paper])) = SHIPPED.iter().find(|(n, _)| *n == name) {
+            return Self::parse(name, readme, plan, paper);
+        }
+        let dir = Path::new(name);
+        if !name.contains('/') {
+            let known: Vec<_> = SHIPPED.iter().map(|(n, _)| *n).collect();
+            return Err(PlanError::Unknown { name: name.into(), known: known.join(", ") });
+        }
+        let read = |file: &str| {
+            let path = dir.join(file);
+            std::fs::read_to_string(&path).map_err(|source| PlanError::Unreadable { path, source })
+        };
+        let label = dir.file_name().map_or_else(|| name.to_owned(), |n| n.to_string_lossy().into_owned());
+        Self::parse(&label, &read("README.md")?, &read("plan.toml")?, &read("paper.csv")?)
+    }
+
+    /// From the texts of its files.
+    pub fn parse(name: &str, readme: &str, plan: &str, paper: &str) -> Result<Self, PlanError> {
+        let malformed = |file, message: String| PlanError::Malformed { experiment: name.into(), file, message };
+        let plan: Plan = toml::from_str(plan).map_err(|e| malformed("plan.toml", e.to_string()))?;
+        if plan.seeds.is_empty() {
+            return Err(malformed("plan.toml", "seeds is empty".into()));
+        }
+        let paper = Claim::parse_all(paper).map_err(|m| malformed("paper.csv", m))?;
+        Ok(Experiment { name: name.into(), readme: readme.into(), plan, paper })
+    }
+
+    /// The first line of text of the README after its heading.
+    pub fn claim(&self) -> &str {
+        self.readme.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#')).unwrap_or("")
+    }
+
+    /// The plan's variants with every seed, in order.
+    pub fn jobs(&self, changes: &Changes) -> Result<Vec<Job>, PlanError> {
+        let plain = [Variant { name: "plain".into(), profile: None, parameters: Table::new() }];
+        let variants = if self.plan.variant.is_empty() { &plain[..] } else { &self.plan.variant };
+        if let Some(name) = changes.variants.iter().find(|n| variants.iter().all(|v| v.name != **n)) {
+            let known: Vec<_> = variants.iter().map(|v| v.name.as_str()).collect();
+            return Err(PlanError::NoVariant {
+                experiment: self.name.clone(),
+                variant: name.clone(),
+                known: known.join(", "),
+            });
+        }
+        let seeds = changes.seed.map_or_else(|| self.plan.seeds.clone(), |s| vec![s]);
+        let chosen = variants.iter().filter(|v| changes.variants.is_empty() || changes.variants.contains(&v.name));
+        let job = |v: &Variant, seed| {
+            let mut parameters = self.plan.parameters.clone();
+            parameters.extend(v.parameters.clone());
+            if changes.quick {
+                parameters.extend(self.plan.quick.clone());
+            }
+            parameters.extend(changes.parameters.clone());
+            let profile = changes.profile.as_ref().or(v.profile.as_ref()).unwrap_or(&self.plan.profile);
+            Job { variant: v.name.clone(), profile: profile.clone(), seed, parameters }
+        };
+        Ok(chosen.flat_map(|v| seeds.iter().map(move |s| (v, *s))).map(|(v, s)| job(v, s)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: &str = "title = \"t\"\nkind = \"disk-modes\"\nprofile = \"p\"\nseeds = [1, 2]\n\
+        [parameters]\nn = 5\nm = 1\n[quick]\nn = 2\n\
+        [[variant]]\nname = \"a\"\n[[variant]]\nname = \"b\"\nprofile = \"q\"\nm = 7\n";
+
+    fn experiment() -> Experiment {
+        Experiment::parse("x", "# x\n\nThe claim.\n", PLAN, "").unwrap()
+    }
+
+    #[test]
+    fn variants_override_the_plan_and_a_quick_run_overrides_both() {
+        let jobs = experiment().jobs(&Changes { quick: true, ..Changes::default() }).unwrap();
+        assert_eq!(jobs.len(), 4, "two variants, two seeds");
+        assert_eq!((jobs[3].variant.as_str(), jobs[3].profile.as_str(), jobs[3].seed), ("b", "q", 2));
+        assert_eq!(jobs[3].parameters, "n = 2\nm = 7".parse().unwrap());
+        assert_eq!(jobs[0].parameters, "n = 2\nm = 1".parse().unwrap());
+    }
+
+    #[test]
+    fn a_user_has_the_last_word() {
+        let changes = Changes {
+            profile: Some("mine".into()),
+            seed: Some(9),
+            parameters: "m = 3".parse().unwrap(),
+            variants: vec!["b".into()],
+            quick: false,
+        };
+        let jobs = experiment().jobs(&changes).unwrap();
+        assert_eq!(jobs.len(), 1);
+        assert_eq!((jobs[0].profile.as_str(), jobs[0].seed), ("mine", 9));
+        assert_eq!(jobs[0].parameters, "n = 5\nm = 3".parse().unwrap());
+    }
+
+    #[test]
+    fn what_is_not_there_is_named_with_what_is() {
+        let e = experiment().jobs(&Changes { variants: vec!["c".into()], ..Changes::default() }).unwrap_err();
+        assert_eq!(e.to_string(), "experiment x has no variant \"c\": it has a, b");
+        assert!(Experiment::find("nothing").unwrap_err().to_string().contains("microdrive-table31"));
+        let e = Experiment::parse("x", "", "title = 3", "").unwrap_err().to_string();
+        assert!(e.starts_with("experiment x: plan.toml:"), "{e}");
+    }
+
+    #[test]
+    fn the_claim_is_the_first_line_of_text() {
+        assert_eq!(experiment().claim(), "The claim.");
+    }
+}

@@ -1,0 +1,211 @@
+//! The page's plots.
+
+use device::energy::Component;
+use plotters::coord::ranged1d::SegmentValue;
+use plotters::prelude::*;
+
+use super::ReportError;
+use super::page::name_of;
+use crate::result::{Histogram, Outcome, Phase, cause_text};
+
+const WIDTH: u32 = 980;
+/// Room for the names of bars, in pixels.
+const NAMES: u32 = 230;
+/// Colours that stay apart for the colour-blind (Okabe and Ito).
+const COLORS: [RGBColor; 8] = [
+    RGBColor(0, 114, 178),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(213, 94, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(240, 228, 66),
+    RGBColor(120, 120, 120),
+];
+const FONT: (&str, u32) = ("sans-serif", 14);
+
+/// One bar of several pieces.
+struct Bar {
+    name: String,
+    /// Which kind, and how long.
+    pieces: Vec<(usize, f64)>,
+}
+
+/// Energy of each phase by component.
+pub(super) fn by_component(o: &Outcome) -> Result<String, ReportError> {
+    let bars =
+        bars(o, |p| Component::ALL.iter().enumerate().map(|(i, c)| (i, p.component(*c).millijoules())).collect());
+    stacked("energy by component", &bars, &Component::ALL.map(Component::text))
+}
+
+/// Energy of each phase by cause, the smaller causes together.
+pub(super) fn by_cause(o: &Outcome) -> Result<String, ReportError> {
+    let mut causes: Vec<u8> = o.phases().flat_map(|(_, p)| p.spent.iter().map(|s| s.cause)).collect();
+    causes.sort_unstable();
+    causes.dedup();
+    let share = |p: &Phase, c: u8| p.cause(c).0 as f64 / p.total().0.max(1) as f64;
+    let largest = |c: &u8| o.phases().map(|(_, p)| share(p, *c)).fold(0.0, f64::max);
+    // Stable, so that equals stay in the order of causes.
+    causes.sort_by(|a, b| largest(b).total_cmp(&largest(a)));
+    let named = causes.len().min(if causes.len() > COLORS.len() { COLORS.len() - 1 } else { COLORS.len() });
+    let mut names: Vec<_> = causes.iter().take(named).map(|c| cause_text(*c)).collect();
+    if causes.len() > named {
+        names.push("the rest");
+    }
+    let bars = bars(o, |p| causes.iter().enumerate().map(|(i, c)| (i.min(named), p.cause(*c).millijoules())).collect());
+    stacked("energy by cause", &bars, &names)
+}
+
+fn bars(o: &Outcome, pieces: impl Fn(&Phase) -> Vec<(usize, f64)>) -> Vec<Bar> {
+    o.phases()
+        .filter(|(_, p)| p.total().0 > 0)
+        .map(|(v, p)| {
+            let megabytes = p.bytes as f64 / 1_048_576.0;
+            let scale = if p.bytes > 0 { 1.0 / megabytes } else { 1.0 };
+            let name = match o.variants.len() {
+                1 => p.name.clone(),
+                _ => format!("{}, {}", name_of(o, v), p.name),
+            };
+            let name = if p.bytes > 0 { name } else { format!("{name} (mJ)") };
+            Bar { name, pieces: pieces(p).into_iter().map(|(k, e)| (k, e * scale)).collect() }
+        })
+        .collect()
+}
+
+/// Draws on a sheet of this height and gives back the SVG.
+fn sheet<E: std::fmt::Display>(
+    what: &str,
+    height: u32,
+    draw: impl FnOnce(&DrawingArea<SVGBackend<'_>, plotters::coord::Shift>) -> Result<(), E>,
+) -> Result<String, ReportError> {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+        let failed = |message: String| ReportError::Plot { what: what.into(), message };
+        draw(&area).map_err(|e| failed(e.to_string()))?;
+        area.present().map_err(|e| failed(e.to_string()))?;
+    }
+    Ok(svg)
+}
+
+fn stacked(what: &str, bars: &[Bar], kinds: &[&str]) -> Result<String, ReportError> {
+    let total = |b: &Bar| b.pieces.iter().map(|(_, e)| e).sum::<f64>();
+    let most = bars.iter().map(total).fold(0.0, f64::max).max(f64::MIN_POSITIVE) * 1.04;
+    let count = bars.len();
+    if count == 0 {
+        return Ok(String::new());
+    }
+    let height = 110 + 34 * count as u32;
+    sheet(what, height, |area| {
+        let (plot, legend) = area.split_vertically(height - 40);
+        let mut chart = ChartBuilder::on(&plot)
+            .x_label_area_size(45)
+            .y_label_area_size(NAMES)
+            .margin_right(20)
+            .margin_top(5)
+            .build_cartesian_2d(0.0..most, (0..count - 1).into_segmented())?;
+        chart
+            .configure_mesh()
+            .disable_y_mesh()
+            .light_line_style(TRANSPARENT)
+            .y_labels(count)
+            .label_style(FONT)
+            // The first bar stands on top.
+            .y_label_formatter(&|y| match y {
+                SegmentValue::CenterOf(i) if *i < count => bars[count - 1 - i].name.clone(),
+                _ => String::new(),
+            })
+            .x_desc("mJ for each MB read or written")
+            .draw()?;
+        for (i, bar) in bars.iter().rev().enumerate() {
+            let mut from = 0.0;
+            for (kind, length) in &bar.pieces {
+                let corners = [(from, SegmentValue::Exact(i)), (from + length, SegmentValue::Exact(i + 1))];
+                let mut piece = Rectangle::new(corners, COLORS[kind % COLORS.len()].filled());
+                piece.set_margin(5, 5, 0, 0);
+                chart.draw_series([piece])?;
+                from += length;
+            }
+        }
+        legend_line(&legend, kinds, NAMES)
+    })
+}
+
+type Sheet<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
+type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
+
+/// The colours and what they stand for, in a line.
+fn legend_line<'a>(area: &Sheet<'a>, kinds: &[&str], from: u32) -> Drawn<'a> {
+    let mut x = from as i32;
+    for (i, kind) in kinds.iter().enumerate() {
+        area.draw(&Rectangle::new([(x, 12), (x + 14, 26)], COLORS[i % COLORS.len()].filled()))?;
+        area.draw(&Text::new((*kind).to_owned(), (x + 19, 12), FONT.into_font()))?;
+        x += 36 + 7 * kind.chars().count() as i32;
+    }
+    Ok(())
+}
+
+/// How many there are of each class, on a logarithmic scale.
+pub(super) fn histogram(variant: &str, h: &Histogram) -> Result<String, ReportError> {
+    let count = h.bars.len();
+    let most = h.bars.iter().map(|(_, n)| *n).max().unwrap_or(0).max(1) as f64 * 1.5;
+    if count == 0 {
+        return Ok(String::new());
+    }
+    sheet(&h.name, 280, |area| {
+        let mut chart = ChartBuilder::on(area)
+            .caption(format!("{}: {variant}", h.name), ("sans-serif", 16))
+            .x_label_area_size(30)
+            .y_label_area_size(70)
+            .margin_right(20)
+            .build_cartesian_2d((0..count - 1).into_segmented(), (0.5..most.max(2.0)).log_scale())?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .x_labels(count)
+            .label_style(FONT)
+            .x_label_formatter(&|x| match x {
+                SegmentValue::CenterOf(i) if *i < count => h.bars[*i].0.clone(),
+                _ => String::new(),
+            })
+            .y_label_formatter(&|y| format!("{y:.0}"))
+            .y_desc(&h.unit)
+            .draw()?;
+        for (i, (_, n)) in h.bars.iter().enumerate().filter(|(_, (_, n))| *n > 0) {
+            let corners = [(SegmentValue::Exact(i), 0.5), (SegmentValue::Exact(i + 1), *n as f64)];
+            let mut bar = Rectangle::new(corners, COLORS[0].filled());
+            bar.set_margin(0, 0, 8, 8);
+            chart.draw_series([bar])?;
+        }
+        Ok::<(), DrawingAreaErrorKind<std::io::Error>>(())
+    })
+}
+
+/// How a phase's energy added up.
+pub(super) fn over_time(name: &str, p: &Phase) -> Result<String, ReportError> {
+    let end = p.timeline.last().map_or(1.0, |s| s.at.0 as f64 / 1e9).max(1e-9);
+    let most = Component::ALL.iter().map(|c| p.component(*c).millijoules()).fold(0.0, f64::max).max(1e-9) * 1.05;
+    sheet(name, 300, |area| {
+        let (plot, legend) = area.split_vertically(262);
+        let mut chart = ChartBuilder::on(&plot)
+            .caption(name, ("sans-serif", 16))
+            .x_label_area_size(45)
+            .y_label_area_size(80)
+            .margin_right(20)
+            .build_cartesian_2d(0.0..end, 0.0..most)?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .label_style(FONT)
+            .x_desc("seconds")
+            .y_desc("mJ so far")
+            .draw()?;
+        for (i, c) in Component::ALL.iter().enumerate() {
+            let points = p.timeline.iter().map(|s| (s.at.0 as f64 / 1e9, s.spent[*c as usize].millijoules()));
+            let line = std::iter::once((0.0, 0.0)).chain(points);
+            chart.draw_series(LineSeries::new(line, COLORS[i].stroke_width(2)))?;
+        }
+        legend_line(&legend, &Component::ALL.map(Component::text), 80)
+    })
+}

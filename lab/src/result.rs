@@ -1,0 +1,291 @@
+//! What came out: for each variant and phase what was spent, by whom and for what, and how long it took.
+//!
+//! Results hold whole picojoules and nanoseconds, and nothing of the machine or the moment they were
+//! made: the same plan, profile, seed and version give the same file, byte for byte.
+
+use std::collections::BTreeMap;
+
+use device::energy::{Component, Energy, Ledger, Nanos, Operation, Part};
+use device::{BLOCK, CountSnapshot};
+use f2fs::cause::Cause;
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use crate::compare::Comparison;
+
+/// One run of an experiment.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The experiment.
+    pub experiment: String,
+    /// Its title.
+    pub title: String,
+    /// The version of the program.
+    pub version: String,
+    /// Whether it ran small.
+    pub quick: bool,
+    /// What came out, in the plan's order.
+    pub variants: Vec<VariantResult>,
+    /// The paper's numbers and ours.
+    #[serde(default)]
+    pub compared: Vec<Comparison>,
+}
+
+/// What came out of one variant with one seed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct VariantResult {
+    /// Its name.
+    pub name: String,
+    /// The device's profile.
+    pub profile: String,
+    /// What was random came from it.
+    pub seed: u64,
+    /// What it ran with.
+    pub parameters: Table,
+    /// What was measured, in order.
+    pub phases: Vec<Phase>,
+    /// Distributions: free space, extents.
+    #[serde(default)]
+    pub histograms: Vec<Histogram>,
+}
+
+/// Counts by class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Histogram {
+    /// Of what.
+    pub name: String,
+    /// What is counted.
+    pub unit: String,
+    /// Classes and counts, in order.
+    pub bars: Vec<(String, u64)>,
+}
+
+/// A number with its unit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measure {
+    /// The number.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+}
+
+/// What a part spent for a cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spending {
+    /// Why.
+    pub cause: u8,
+    /// Who.
+    pub part: Part,
+    /// How much.
+    pub energy: Energy,
+}
+
+/// What a kind of operation cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OperationCost {
+    /// The kind.
+    pub operation: Operation,
+    /// How many.
+    pub count: u64,
+    /// How much, all together.
+    pub energy: Energy,
+}
+
+/// Blocks that went over the link for a cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Why.
+    pub cause: u8,
+    /// Requests that read.
+    pub reads: u64,
+    /// Requests that wrote.
+    pub writes: u64,
+    /// Blocks read.
+    pub blocks_read: u64,
+    /// Blocks written.
+    pub blocks_written: u64,
+}
+
+/// What was spent up to a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Since the phase began.
+    pub at: Nanos,
+    /// By component, in the order of [`Component::ALL`].
+    pub spent: [Energy; Component::ALL.len()],
+}
+
+/// One measured stretch of work.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Phase {
+    /// Its name.
+    pub name: String,
+    /// Bytes the work asked for or gave.
+    pub bytes: u64,
+    /// How long it took.
+    pub took: Nanos,
+    /// What was spent, by cause and part; nothing else was.
+    pub spent: Vec<Spending>,
+    /// The same by kind of operation.
+    pub operations: Vec<OperationCost>,
+    /// The same by inode: those that cost most, the rest under 0 with what belongs to none.
+    pub owners: Vec<(u64, Energy)>,
+    /// What went over the link.
+    pub traffic: Vec<Traffic>,
+    /// What happened inside the device.
+    pub counters: BTreeMap<String, u64>,
+    /// How it added up over time.
+    pub timeline: Vec<Sample>,
+    /// The numbers papers give, by name.
+    pub measures: BTreeMap<String, Measure>,
+}
+
+/// Owners named in a result; the others are added up.
+const OWNERS: usize = 10;
+
+/// A phase's raw numbers.
+#[derive(Debug)]
+pub struct Raw<'a> {
+    /// What was spent.
+    pub ledger: &'a Ledger,
+    /// What was asked of the device.
+    pub counts: &'a CountSnapshot,
+    /// What happened inside it.
+    pub counters: BTreeMap<String, u64>,
+    /// How long it took.
+    pub took: Nanos,
+    /// How it added up.
+    pub timeline: Vec<Sample>,
+}
+
+impl Phase {
+    /// Puts a phase together; `bytes` is what the work asked for or gave.
+    pub fn new(name: &str, bytes: u64, raw: Raw<'_>) -> Self {
+        let ledger = raw.ledger;
+        let parts = |cause| Part::ALL.iter().map(move |part| (cause, *part));
+        let spent = ledger.causes().flat_map(parts).filter_map(|(cause, part)| {
+            let energy = ledger.of(part, cause);
+            (energy != Energy::ZERO).then_some(Spending { cause, part, energy })
+        });
+        let operations = Operation::ALL.into_iter().filter_map(|operation| {
+            let s = ledger.operation(operation);
+            (s.operations > 0).then_some(OperationCost { operation, count: s.operations, energy: s.energy })
+        });
+        let traffic = raw.counts.causes().map(|(cause, c)| Traffic {
+            cause,
+            reads: c.reads,
+            writes: c.writes,
+            blocks_read: c.blocks_read,
+            blocks_written: c.blocks_written,
+        });
+        let mut phase = Phase {
+            name: name.into(),
+            bytes,
+            took: raw.took,
+            spent: spent.collect(),
+            operations: operations.collect(),
+            owners: dearest(ledger),
+            traffic: traffic.collect(),
+            counters: raw.counters,
+            timeline: raw.timeline,
+            measures: BTreeMap::new(),
+        };
+        phase.derive();
+        phase
+    }
+
+    /// Everything it cost.
+    pub fn total(&self) -> Energy {
+        self.spent.iter().map(|s| s.energy).sum()
+    }
+
+    /// What a component spent.
+    pub fn component(&self, c: Component) -> Energy {
+        self.spent.iter().filter(|s| s.part.component() == c).map(|s| s.energy).sum()
+    }
+
+    /// What was spent for a cause.
+    pub fn cause(&self, cause: u8) -> Energy {
+        self.spent.iter().filter(|s| s.cause == cause).map(|s| s.energy).sum()
+    }
+
+    /// Notes a number.
+    pub fn note(&mut self, name: &str, value: f64, unit: &str) {
+        if value.is_finite() {
+            self.measures.insert(name.into(), Measure { value, unit: unit.into() });
+        }
+    }
+
+    /// The numbers every phase has. A megabyte is 2^20 bytes and a kilobyte 2^10, as in the profiles.
+    fn derive(&mut self) {
+        const MB: f64 = 1_048_576.0;
+        let total = self.total();
+        let megabytes = self.bytes as f64 / MB;
+        let seconds = self.took.0 as f64 / 1e9;
+        let blocks = |f: fn(&Traffic) -> u64, t: &[Traffic]| t.iter().map(f).sum::<u64>() as f64 * BLOCK as f64 / MB;
+        let (read, written) = (blocks(|t| t.blocks_read, &self.traffic), blocks(|t| t.blocks_written, &self.traffic));
+        let requests: u64 = self.traffic.iter().map(|t| t.reads + t.writes).sum();
+        self.note("energy", total.millijoules(), "mJ");
+        self.note("energy_per_mb", total.millijoules() / megabytes, "mJ/MB");
+        self.note("energy_per_kb", total.millijoules() * 1e3 / (megabytes * 1024.0), "uJ/KB");
+        self.note("time", seconds, "s");
+        self.note("time_per_mb", seconds * 1e3 / megabytes, "ms/MB");
+        self.note("power", total.millijoules() / seconds, "mW");
+        self.note("read", read, "MB");
+        self.note("written", written, "MB");
+        self.note("read_amplification", read / megabytes, "x");
+        self.note("write_amplification", written / megabytes, "x");
+        self.note("requests_per_mb", requests as f64 / megabytes, "1/MB");
+        for c in Component::ALL {
+            let (name, energy) = (c.text().to_lowercase(), self.component(c));
+            self.note(&format!("energy_{name}"), energy.millijoules(), "mJ");
+            self.note(&format!("energy_per_mb_{name}"), energy.millijoules() / megabytes, "mJ/MB");
+            self.note(&format!("power_{name}"), energy.millijoules() / seconds, "mW");
+            self.note(&format!("share_{name}"), 100.0 * energy.joules() / total.joules(), "%");
+        }
+    }
+}
+
+fn dearest(ledger: &Ledger) -> Vec<(u64, Energy)> {
+    let total = |by: [Energy; Component::ALL.len()]| by.into_iter().sum::<Energy>();
+    let mut named: Vec<_> = ledger.owners().into_iter().map(|(o, by)| (o, total(by))).collect();
+    let mut rest: Energy = named.extract_if(.., |(o, _)| *o == 0).map(|(_, e)| e).sum();
+    // Stable: the same cost stays in order of inode.
+    named.sort_by_key(|(_, e)| std::cmp::Reverse(*e));
+    rest += named.drain(OWNERS.min(named.len())..).map(|(_, e)| e).sum();
+    if rest != Energy::ZERO {
+        named.push((0, rest));
+    }
+    named
+}
+
+/// A cause as people read it.
+pub fn cause_text(cause: u8) -> &'static str {
+    Cause::from_number(cause).map_or("unknown", Cause::text)
+}
+
+impl Outcome {
+    /// Every phase with its variant.
+    pub fn phases(&self) -> impl Iterator<Item = (&VariantResult, &Phase)> {
+        self.variants.iter().flat_map(|v| v.phases.iter().map(move |p| (v, p)))
+    }
+
+    /// What its file is called: the profiles and seeds that made it.
+    pub fn file_name(&self) -> String {
+        let mut profiles: Vec<_> = self.variants.iter().map(|v| file_stem(&v.profile)).collect();
+        let mut seeds: Vec<_> = self.variants.iter().map(|v| v.seed).collect();
+        profiles.sort();
+        profiles.dedup();
+        seeds.sort_unstable();
+        seeds.dedup();
+        let seeds: Vec<_> = seeds.iter().map(ToString::to_string).collect();
+        let quick = if self.quick { ".quick" } else { "" };
+        format!("{}.seed-{}{quick}.json", profiles.join("+"), seeds.join("+"))
+    }
+}
+
+fn file_stem(profile: &str) -> String {
+    std::path::Path::new(profile)
+        .file_name()
+        .map_or_else(|| profile.to_owned(), |n| n.to_string_lossy().trim_end_matches(".toml").to_owned())
+}

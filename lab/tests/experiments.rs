@@ -1,0 +1,126 @@
+//! Every shipped experiment parses, runs small, repeats to the last picojoule, and its accounts agree.
+
+use std::num::NonZeroUsize;
+
+use device::energy::Energy;
+use lab::plan::{Changes, Experiment, SHIPPED};
+use lab::result::Outcome;
+
+fn run(name: &str, threads: usize) -> Outcome {
+    let changes = Changes { quick: true, ..Changes::default() };
+    let threads = NonZeroUsize::new(threads).unwrap();
+    lab::run::run(&Experiment::find(name).unwrap(), &changes, threads, &|_| ()).unwrap()
+}
+
+/// Runs it twice, and looks at what came out.
+fn runs_and_repeats(name: &str) -> Outcome {
+    let outcome = run(name, 2);
+    let text = serde_json::to_string_pretty(&outcome).unwrap();
+    assert!(serde_json::to_string_pretty(&run(name, 1)).unwrap() == text, "{name}: a second run differs");
+    let back: Outcome = serde_json::from_str(&text).unwrap();
+    assert_eq!(back.file_name(), outcome.file_name());
+    for (v, p) in outcome.phases() {
+        let what = format!("{name}, {}, {}", v.name, p.name);
+        let by_operation: Energy = p.operations.iter().map(|o| o.energy).sum();
+        let by_owner: Energy = p.owners.iter().map(|(_, e)| *e).sum();
+        assert_eq!(p.total(), by_operation, "{what}: by operation");
+        assert_eq!(p.total(), by_owner, "{what}: by owner");
+        if let Some(last) = p.timeline.last() {
+            let over_time: Energy = last.spent.into_iter().sum();
+            assert_eq!(p.total(), over_time, "{what}: over time");
+            assert_eq!(p.took, last.at, "{what}: time");
+        }
+    }
+    for c in &outcome.compared {
+        assert!(c.ours.is_some(), "{name}: nothing was measured for {:?}", c.claim.quantity);
+    }
+    outcome
+}
+
+#[test]
+fn every_directory_of_experiments_is_shipped_and_parses() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../experiments");
+    let mut found: Vec<String> =
+        std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    found.sort();
+    let mut shipped: Vec<_> = SHIPPED.iter().map(|(n, _)| (*n).to_owned()).collect();
+    shipped.sort();
+    assert_eq!(found, shipped);
+    for name in &found {
+        let e = Experiment::find(name).unwrap();
+        assert!(!e.claim().is_empty(), "{name}: README.md claims nothing");
+        for section in ["## How it is run", "## What it takes", "## What to expect"] {
+            assert!(e.readme.contains(section), "{name}: README.md has no {section:?}");
+        }
+        assert!(!e.paper.is_empty(), "{name}: paper.csv has no number");
+        assert!(!e.jobs(&Changes::default()).unwrap().is_empty());
+        let by_path = Experiment::find(&format!("{dir}/{name}")).unwrap();
+        assert_eq!((by_path.plan, by_path.paper), (e.plan, e.paper), "{name}: the shipped one is another");
+    }
+}
+
+#[test]
+fn microdrive_table31_runs_and_repeats() {
+    let outcome = runs_and_repeats("microdrive-table31");
+    for c in &outcome.compared {
+        let d = c.difference().unwrap();
+        assert!(d.abs() < 5.0, "{}: {}", c.claim.quantity, c.difference_text());
+    }
+}
+
+#[test]
+fn fagc_fig4_runs_and_repeats() {
+    runs_and_repeats("fagc-fig4");
+}
+
+#[test]
+fn fagc_fig5_runs_and_repeats() {
+    let outcome = runs_and_repeats("fagc-fig5");
+    for v in &outcome.variants {
+        let pieces: Vec<f64> =
+            v.phases.iter().filter_map(|p| p.measures.get("mean_request")).map(|m| m.value).collect();
+        assert!(pieces[1..].is_sorted() && pieces[0] > pieces[1], "{}: files do not lie in pieces: {pieces:?}", v.name);
+    }
+}
+
+#[test]
+fn another_seed_gives_another_result() {
+    let experiment = Experiment::find("microdrive-table31").unwrap();
+    let run = |seed| {
+        let changes = Changes { quick: true, seed: Some(seed), ..Changes::default() };
+        lab::run::run(&experiment, &changes, NonZeroUsize::MIN, &|_| ()).unwrap()
+    };
+    let (a, b) = (run(1), run(2));
+    assert_ne!(a.variants[0].phases, b.variants[0].phases);
+    assert_ne!(a.file_name(), b.file_name());
+}
+
+#[test]
+fn a_failure_names_experiment_variant_and_seed() {
+    let experiment = Experiment::find("fagc-fig4").unwrap();
+    let changes = Changes { parameters: "file_mib = \"many\"".parse().unwrap(), ..Changes::default() };
+    let e = lab::run::run(&experiment, &changes, NonZeroUsize::MIN, &|_| ()).unwrap_err().to_string();
+    assert!(e.starts_with("fagc-fig4, variant ") && e.contains("seed 1: parameters:"), "{e}");
+}
+
+#[test]
+fn a_report_stands_alone() {
+    let outcomes = [run("fagc-fig4", 2), run("microdrive-table31", 2)];
+    let page = lab::report::html(&outcomes).unwrap();
+    assert_eq!(page.matches("<h2").count(), 2);
+    assert!(page.matches("<svg").count() >= 6, "no plots");
+    let outside = ["src=", "@import", "url(", "<link", "<script"];
+    let found: Vec<_> = outside.into_iter().filter(|o| page.contains(o)).collect();
+    assert!(found.is_empty(), "the page fetches: {found:?}");
+}
+
+#[test]
+fn a_report_of_a_directory_names_the_file_that_is_no_result() {
+    let dir = tempfile::tempdir().unwrap();
+    let results = dir.path().join("fagc-fig4");
+    std::fs::create_dir(&results).unwrap();
+    assert!(lab::report::load(dir.path()).unwrap().is_empty());
+    std::fs::write(results.join("x.json"), "{}").unwrap();
+    let e = lab::report::load(dir.path()).unwrap_err().to_string();
+    assert!(e.contains("x.json: not a result"), "{e}");
+}
