@@ -146,8 +146,13 @@ fn files_keep_what_was_synced() {
 }
 
 #[test]
+fn files_of_any_shape_keep_what_was_synced() {
+    survive(&["large-file", "holes", "nameless"], Tools::BeforeAndAfter);
+}
+
+#[test]
 fn names_are_old_or_new() {
-    survive(&["rename-over", "link-unlink", "directories", "many-files"], Tools::BeforeAndAfter);
+    survive(&["rename-over", "exchange", "link-unlink", "directories", "many-files"], Tools::BeforeAndAfter);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use vfs::{FileKind, FileSystem, Flow, Ino};
+use vfs::{Allocate, FileKind, FileSystem, Flow, Ino};
 
 const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
@@ -47,6 +47,35 @@ impl Version {
             bytes[from..from + n].copy_from_slice(&data[done..done + n]);
             self.blocks[block] = bytes.into();
             done += n;
+        }
+    }
+
+    fn allocate(&mut self, what: Allocate, at: u64, len: u64) {
+        let end = at + len;
+        match what {
+            Allocate::Reserve { keep_size } | Allocate::Zero { keep_size } if !keep_size && end > self.size => {
+                self.resize(end);
+            }
+            _ => {}
+        }
+        let blocks = at as usize / BLOCK..end as usize / BLOCK;
+        match what {
+            Allocate::Reserve { .. } => {}
+            Allocate::PunchHole | Allocate::Zero { .. } => {
+                let end = end.min(self.size);
+                if at < end {
+                    self.write(at, &vec![0; (end - at) as usize]);
+                }
+            }
+            Allocate::Collapse => {
+                self.blocks.drain(blocks);
+                self.size -= len;
+            }
+            Allocate::Insert => {
+                let zeroes: Arc<[u8]> = vec![0; BLOCK].into();
+                self.blocks.splice(blocks.start..blocks.start, blocks.map(|_| zeroes.clone()));
+                self.size += len;
+            }
         }
     }
 
@@ -142,6 +171,11 @@ impl Record {
     /// A file is cut or extended.
     pub fn resize(&mut self, object: usize, size: u64) {
         self.change(object, |v| v.resize(size));
+    }
+
+    /// Holes, reservations, blocks moved.
+    pub fn allocate(&mut self, object: usize, what: Allocate, at: u64, len: u64) {
+        self.change(object, |v| v.allocate(what, at, len));
     }
 
     fn change(&mut self, object: usize, how: impl FnOnce(&mut Version)) {

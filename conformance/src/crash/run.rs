@@ -69,6 +69,29 @@ impl Run<'_> {
                 let n = vol.write(self.record.ino(object), *at, &data, WriteFlags::empty())?;
                 assert_eq!(n, data.len(), "a scenario fits its volume");
             }
+            Step::Appear(p, len, stream, sync) => {
+                let (_, parent, _) = self.split(p);
+                let e = vol.tmpfile(ME, parent, 0o600, 0)?;
+                let object = self.record.object(e.attr.ino, false);
+                let mut data = vec![0; *len];
+                Rng::new(*stream + 1).fill(&mut data);
+                self.record.write(object, 0, &data);
+                let n = vol.write(e.attr.ino, 0, &data, WriteFlags::empty())?;
+                assert_eq!(n, data.len(), "a scenario fits its volume");
+                if *sync {
+                    vol.fsync(e.attr.ino, false)?;
+                    self.record.synced(object);
+                }
+                let (dir, parent, name) = self.split(p);
+                self.record.bind(&[(dir, name, Some(object))]);
+                vol.link(e.attr.ino, parent, name)?;
+                vol.forget(e.attr.ino, 2);
+            }
+            Step::Fallocate(p, what, at, len) => {
+                let object = self.dir(p);
+                self.record.allocate(object, *what, *at, *len);
+                vol.fallocate(self.record.ino(object), *what, *at, *len)?;
+            }
             Step::Truncate(p, size) => {
                 let object = self.dir(p);
                 self.record.resize(object, *size);
@@ -78,6 +101,12 @@ impl Run<'_> {
                 let (from, to, object) = (self.split(a), self.split(b), self.dir(a));
                 self.record.bind(&[(to.0, to.2, Some(object)), (from.0, from.2, None)]);
                 vol.rename(ME, (from.1, from.2), (to.1, to.2), RenameFlags::empty())?;
+            }
+            Step::Exchange(a, b) => {
+                let (one, other) = (self.split(a), self.split(b));
+                let (first, second) = (self.dir(a), self.dir(b));
+                self.record.bind(&[(one.0, one.2, Some(second)), (other.0, other.2, Some(first))]);
+                vol.rename(ME, (one.1, one.2), (other.1, other.2), RenameFlags::EXCHANGE)?;
             }
             Step::Link(a, b) => {
                 let (object, to) = (self.dir(a), self.split(b));

@@ -1,17 +1,22 @@
 //! What goes on when the power goes.
 
 use device::Rng;
+use vfs::Allocate;
 
 /// One thing done. Paths have `/` between names.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)] // the fields say it
 pub enum Step {
     Create(String),
+    /// A file without a name, so many bytes of this stream, synced or not, then its name.
+    Appear(String, usize, u64, bool),
     Mkdir(String),
     /// At a byte, so many bytes of this stream.
     Write(String, u64, usize, u64),
     Truncate(String, u64),
+    Fallocate(String, Allocate, u64, u64),
     Rename(String, String),
+    Exchange(String, String),
     Link(String, String),
     Unlink(String),
     Rmdir(String),
@@ -132,6 +137,97 @@ pub const SCENARIOS: &[Scenario] = &[
                     steps
                 })
                 .collect()
+        },
+    },
+    Scenario {
+        name: "large-file",
+        before: || files(1, 100_000),
+        during: || {
+            let f = || "f0".to_string();
+            let mut steps = Vec::new();
+            // Past the inode's own addresses, over both direct nodes, into an indirect one.
+            let places = [3_600_000u64, 3_500_000, 7_900_000, 12_000_000, 16_500_000, 3_604_000, 12_004_000];
+            for (i, at) in places.into_iter().enumerate() {
+                let sync = if i % 2 == 0 { Fsync(f()) } else { Fdatasync(f()) };
+                steps.extend([Write(f(), at, 9000 + i * 4000, i as u64), sync]);
+            }
+            for (i, size) in [14_000_000u64, 7_899_000, 3_601_000, 50_000].into_iter().enumerate() {
+                steps.extend([Truncate(f(), size), Write(f(), size + 1_000_000, 5000, i as u64)]);
+                if i % 2 == 1 {
+                    steps.push(Sync);
+                }
+                steps.extend([Write(f(), size / 2, 5000, i as u64 + 10), Fsync(f())]);
+            }
+            steps
+        },
+    },
+    Scenario {
+        name: "holes",
+        before: || files(2, 200_000),
+        during: || {
+            let whats = [
+                (Allocate::PunchHole, 10_000, 30_000),
+                (Allocate::Reserve { keep_size: false }, 190_000, 50_000),
+                (Allocate::Collapse, 8192, 20_480),
+                (Allocate::Zero { keep_size: false }, 100_000, 130_000),
+                (Allocate::Insert, 12_288, 16_384),
+                (Allocate::Reserve { keep_size: true }, 200_000, 200_000),
+                (Allocate::PunchHole, 0, 100_000),
+            ];
+            let mut steps = Vec::new();
+            for (i, (what, at, len)) in whats.into_iter().cycle().take(14).enumerate() {
+                let f = format!("f{}", i % 2);
+                steps.push(Fallocate(f.clone(), what, at, len));
+                match i % 5 {
+                    0 | 3 => steps.push(Fsync(f)),
+                    1 => steps.extend([Write(f.clone(), at, 6000, i as u64), Fsync(f)]),
+                    2 => steps.push(Fdatasync(f)),
+                    _ => steps.push(Write(f, at + 5000, 3000, i as u64)),
+                }
+            }
+            steps
+        },
+    },
+    Scenario {
+        name: "exchange",
+        before: || {
+            let dirs = [Mkdir("d".into()), Mkdir("e".into())];
+            files(4, 7000).into_iter().chain(dirs).collect()
+        },
+        during: || {
+            let mut steps = Vec::new();
+            for i in 0..6u64 {
+                let (f, g) = (format!("f{}", i % 4), format!("f{}", (i + 1) % 4));
+                steps.extend([Write(f.clone(), 0, 5000, i), Exchange(f.clone(), g.clone())]);
+                if i % 2 == 0 {
+                    steps.push(Fsync(f.clone()));
+                }
+                let away = format!("{}/x", if i % 2 == 0 { "d" } else { "e" });
+                steps.extend([Rename(g.clone(), away.clone()), Create(g.clone()), Write(g.clone(), 0, 4000, i)]);
+                steps.push(Fsync(if i % 3 == 0 { away } else { g }));
+                if i % 3 == 2 {
+                    steps.extend([Exchange("d".into(), "e".into()), Fsyncdir("d".into())]);
+                }
+            }
+            steps
+        },
+    },
+    Scenario {
+        name: "nameless",
+        before: nothing,
+        during: || {
+            let mut steps = Vec::new();
+            for i in 0..8usize {
+                let f = format!("f{}", i % 5);
+                if i >= 5 {
+                    steps.push(Unlink(f.clone()));
+                }
+                steps.push(Appear(f.clone(), i * 1500, i as u64, i % 2 == 0));
+                if i % 3 != 1 {
+                    steps.push(Fsync(f));
+                }
+            }
+            steps
         },
     },
     Scenario {
