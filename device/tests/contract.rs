@@ -2,8 +2,14 @@
 
 use std::sync::Arc;
 
+use device::energy::Meter;
+use device::energy::profile::{DeviceSpec, Profile, SHIPPED};
+use device::model::disk::Disk;
+use device::model::flash::Flash;
+use device::model::{self, Pace, Remap, Simulated};
 use device::{
     BLOCK, BlockDevice, Counting, DeviceError, Faulty, FileDevice, Fingerprint, Lba, Memory, Overlay, PowerCut, Tag,
+    Time, VirtualClock,
 };
 use proptest::prelude::*;
 
@@ -137,6 +143,20 @@ fn keeps_the_contract(device: &impl BlockDevice, steps: &[Step]) -> Result<(), T
     Ok(())
 }
 
+/// A simulated device of every shipped profile.
+fn simulated() -> impl Iterator<Item = Simulated<Memory>> {
+    SHIPPED.iter().map(|(name, text)| {
+        let profile = Profile::parse(text, name).unwrap_or_else(|e| panic!("{e}"));
+        let model: Box<dyn model::Model> = match &profile.device {
+            DeviceSpec::Flash(spec) => Box::new(Flash::new(spec, BLOCKS)),
+            DeviceSpec::Disk(spec) => Box::new(Disk::new(spec, BLOCKS)),
+        };
+        let meter = Arc::new(Meter::new(profile.host.prices()));
+        let pace = Pace::Virtual(Arc::new(VirtualClock::new(Time::default())));
+        Simulated::new(Memory::new(BLOCKS), model, meter, pace)
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -165,6 +185,13 @@ proptest! {
         keeps_the_contract(&Faulty::new(Memory::new(BLOCKS)), &steps)?;
         keeps_the_contract(&PowerCut::new(Memory::new(BLOCKS)), &steps)?;
         keeps_the_contract(&(Arc::new(Memory::new(BLOCKS)) as Arc<dyn BlockDevice>), &steps)?;
+    }
+
+    #[test]
+    fn a_simulated_device_keeps_the_contract(steps in steps()) {
+        for device in simulated() {
+            keeps_the_contract(&device, &steps)?;
+        }
     }
 
     #[test]
@@ -207,6 +234,7 @@ fn a_buffer_that_is_not_whole_blocks_is_refused_and_changes_nothing() {
     check(&Overlay::new(Memory::new(BLOCKS)));
     check(&Faulty::new(Memory::new(BLOCKS)));
     check(&PowerCut::new(Memory::new(BLOCKS)));
+    simulated().for_each(|device| check(&device));
     let dir = tempfile::tempdir().unwrap();
     check(&FileDevice::create(dir.path().join("image"), BLOCKS * 4096).unwrap());
 }
@@ -237,8 +265,41 @@ fn a_block_is_never_seen_half_written() {
     check(&Memory::new(BLOCKS));
     check(&Fingerprint::new(BLOCKS));
     check(&Overlay::new(Memory::new(BLOCKS)));
+    simulated().for_each(|device| check(&device));
     let dir = tempfile::tempdir().unwrap();
     check(&FileDevice::create(dir.path().join("image"), BLOCKS * 4096).unwrap());
+}
+
+/// What every block holds, as one number each.
+fn stamps(device: &impl BlockDevice) -> Vec<u8> {
+    let mut all = vec![0xEE; BLOCKS as usize * BLOCK];
+    device.read(Lba(0), &mut all, TAG).unwrap();
+    all.chunks(BLOCK).map(|b| b[0]).collect()
+}
+
+#[test]
+fn a_remap_changes_places_or_moves_and_refuses_what_overlaps() {
+    for device in simulated() {
+        for at in 0..20 {
+            device.write(Lba(at), &[at as u8 + 1; BLOCK], TAG).unwrap();
+        }
+        let before = stamps(&device);
+        let outside = device.remap(Lba(0), Lba(BLOCKS - 1), 2, Remap::Move, TAG);
+        assert!(matches!(outside, Err(DeviceError::OutOfRange { .. })), "{outside:?}");
+        let overlapping = device.remap(Lba(3), Lba(5), 3, Remap::Exchange, TAG);
+        assert!(overlapping.is_err());
+        match device.remap(Lba(2), Lba(30), 5, Remap::Move, TAG) {
+            // A disk has no map to change.
+            Err(DeviceError::Unsupported { .. }) => assert_eq!(stamps(&device), before),
+            result => {
+                result.unwrap();
+                device.remap(Lba(10), Lba(31), 2, Remap::Exchange, TAG).unwrap();
+                let after = stamps(&device);
+                assert_eq!(after[30..35], [3, 11, 12, 6, 7]);
+                assert_eq!(after[10..12], [4, 5]);
+            }
+        }
+    }
 }
 
 #[test]

@@ -319,7 +319,9 @@ fn a_remap_copies_nothing() {
 
 #[test]
 fn a_discard_counts_once_it_is_flushed_and_makes_cleaning_cheap() {
-    let mut pair = Pair::new(&small(2, 2, 8192), BLOCKS);
+    let mut spec = small(2, 2, 8192);
+    spec.nand.endurance.value = 1_000_000;
+    let mut pair = Pair::new(&spec, BLOCKS);
     pair.write(0, BLOCKS);
     pair.ask(Ask::Flush);
     pair.ask(Ask::Discard { at: Lba(0), blocks: BLOCKS });

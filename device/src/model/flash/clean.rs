@@ -1,8 +1,8 @@
 //! Which block is cleaned when erased ones run short, and where does what counts in it go?
 //!
-//! Greedy: of the blocks of a die, the one in which least counts, cleaned onto the same die. Now and then
-//! the least worn block instead, if others are worn much more: what lies in it is never overwritten, and
-//! goes to the most worn block. Cleaning happens when the host needs a block and only then.
+//! Greedy: of the blocks of a die, the one in which least counts, cleaned onto the same die. Now and then,
+//! if blocks are worn very differently, the contents of the least worn block, which seldom change, go into
+//! the most worn one. Cleaning happens when the host needs a block and only then.
 //!
 //! Everything cleaning does to a die waits in that die's queue in order, so that a block is erased after
 //! its contents are programmed elsewhere; the map is changed at once, since both copies are alike and a
@@ -18,56 +18,67 @@ const KEPT: usize = 2;
 /// Cleanings of a die between two that level wear.
 const LEVELLING: u32 = 8;
 
+/// Blocks of a die that can be cleaned.
+struct Found {
+    /// Units that count, and the block where they are least.
+    emptiest: (u32, u32),
+    /// Erases, and the block with most in which nothing is parked.
+    worn: (u32, u32),
+    /// Erases, and the block with least.
+    unworn: (u32, u32),
+}
+
 impl Flash {
     /// Cleans a die until the host may take an erased block of it.
     pub(super) fn make_room(&mut self, die: u32, at: &mut Nanos, bill: &mut Bill) {
         while self.blocks.erased[die as usize].len() < KEPT {
-            let victim = loop {
-                if let Some(victim) = self.victim(die) {
-                    break victim;
+            let found = loop {
+                if let Some(found) = self.look(die) {
+                    break found;
                 }
                 // Everything there is to gain is in blocks that are still being programmed.
                 assert!(self.step(at), "die {die} has nothing to clean");
             };
             self.write_journal(*at, bill);
-            self.clean(die, victim, *at, bill);
-        }
-    }
-
-    /// The block to clean.
-    fn victim(&mut self, die: u32) -> Option<u32> {
-        let first = die * self.geometry.blocks;
-        let (mut greedy, mut coldest, mut wear) = (None, None, 0);
-        for block in first..first + self.geometry.blocks {
-            let erases = self.nand.erases(block);
-            wear = wear.max(erases);
-            let b = block as usize;
-            if self.blocks.uses[b] != Use::Closed || self.blocks.pending[b] > 0 {
+            let cleanings = &mut self.blocks.cleanings[die as usize];
+            *cleanings += 1;
+            if *cleanings <= LEVELLING || found.worn.0 <= found.unworn.0 + self.wear_spread {
+                self.clean(die, found.emptiest.1, None, *at, bill);
                 continue;
             }
-            let live = self.table.live(block);
-            if live < self.geometry.block_units() && greedy.is_none_or(|(l, _)| live < l) {
-                greedy = Some((live, block));
-            }
-            if coldest.is_none_or(|(e, _)| erases < e) {
-                coldest = Some((erases, block));
-            }
-        }
-        let (_, greedy) = greedy?;
-        let cleanings = &mut self.blocks.cleanings[die as usize];
-        *cleanings += 1;
-        match coldest {
-            Some((e, cold)) if *cleanings > LEVELLING && wear > e + self.wear_spread => {
-                *cleanings = 0;
-                self.counts.levelled += 1;
-                Some(cold)
-            }
-            _ => Some(greedy),
+            *cleanings = 0;
+            self.counts.levelled += 1;
+            let (_, worn) = found.worn;
+            self.clean(die, worn, None, *at, bill);
+            self.blocks.erased[die as usize].retain(|b| *b != worn);
+            self.clean(die, found.unworn.1, Some(worn), *at, bill);
+            self.blocks.uses[worn as usize] = Use::Parked;
         }
     }
 
-    /// Copies what counts in a block, and erases it.
-    fn clean(&mut self, die: u32, victim: u32, at: Nanos, bill: &mut Bill) {
+    /// Looks at the blocks of a die that can be cleaned; none if none would give room.
+    fn look(&self, die: u32) -> Option<Found> {
+        let first = die * self.geometry.blocks;
+        let mut found: Option<Found> = None;
+        for block in first..first + self.geometry.blocks {
+            let b = block as usize;
+            let closed = self.blocks.uses[b] == Use::Closed;
+            if !closed && self.blocks.uses[b] != Use::Parked || self.blocks.pending[b] > 0 {
+                continue;
+            }
+            let (live, wear) = ((self.table.live(block), block), (self.nand.erases(block), block));
+            let f = found.get_or_insert(Found { emptiest: live, worn: (0, NONE), unworn: wear });
+            f.emptiest = f.emptiest.min(live);
+            f.unworn = f.unworn.min(wear);
+            if closed {
+                f.worn = f.worn.max(wear);
+            }
+        }
+        found.filter(|f| f.emptiest.0 < self.geometry.block_units())
+    }
+
+    /// Copies what counts in a block, into a certain erased one if given, and erases it.
+    fn clean(&mut self, die: u32, victim: u32, into: Option<u32>, at: Nanos, bill: &mut Bill) {
         let g = self.geometry;
         let mut moving = std::mem::take(&mut self.moving);
         let first = g.unit(victim, 0);
@@ -84,7 +95,10 @@ impl Flash {
         let mut programmed = 0;
         let mut rest = &moving[..];
         while !rest.is_empty() {
-            let (block, page) = self.copy_block(die);
+            let (block, page) = match into {
+                Some(block) => (block, self.nand.programmed(block)),
+                None => self.copy_block(die),
+            };
             let room = (g.planes - page % g.planes) * g.page_units;
             let (now, later) = rest.split_at((room as usize).min(rest.len()));
             let pages = (now.len() as u32).div_ceil(g.page_units);
@@ -138,8 +152,7 @@ impl Flash {
         if block != NONE {
             self.blocks.uses[block as usize] = Use::Closed;
         }
-        // What survived a cleaning is likely to stay: it goes where there was most wear.
-        let block = self.take_erased(die, true);
+        let block = self.take_erased(die);
         self.blocks.copy[die as usize] = block;
         (block, 0)
     }

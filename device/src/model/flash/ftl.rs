@@ -26,6 +26,8 @@ pub(super) enum Use {
     /// Being filled by the host or by cleaning.
     Open,
     Closed,
+    /// Closed, and filled with what seldom changes because it was worn.
+    Parked,
 }
 
 /// Which blocks are erased, and which are being filled.
@@ -199,18 +201,16 @@ impl Flash {
             self.blocks.host[d] = NONE;
         }
         self.make_room(die, at, bill);
-        // What the host writes is likely to be overwritten: it goes where there was least wear.
-        let block = self.take_erased(die, false);
+        let block = self.take_erased(die);
         self.blocks.host[d] = block;
         (block, 0)
     }
 
-    /// Takes an erased block of a die, the most or the least worn.
-    pub(super) fn take_erased(&mut self, die: u32, most: bool) -> u32 {
+    /// Takes the least worn erased block of a die.
+    pub(super) fn take_erased(&mut self, die: u32) -> u32 {
         let erased = &mut self.blocks.erased[die as usize];
-        let wear = |i: &usize| (self.nand.erases(erased[*i]), erased[*i]);
-        let best = if most { (0..erased.len()).max_by_key(wear) } else { (0..erased.len()).min_by_key(wear) };
-        let block = erased.swap_remove(best.expect("cleaning left an erased block"));
+        let least = (0..erased.len()).min_by_key(|i| (self.nand.erases(erased[*i]), erased[*i]));
+        let block = erased.swap_remove(least.expect("cleaning left an erased block"));
         self.blocks.uses[block as usize] = Use::Open;
         block
     }

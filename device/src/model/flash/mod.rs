@@ -162,6 +162,11 @@ impl Flash {
         }
     }
 
+    /// Its chips.
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
     /// Which write of the host, counting written blocks from 1, a read of this block would find; none if
     /// none, or if the device does not keep it.
     pub fn generation(&self, at: Lba) -> Option<u64> {
@@ -317,12 +322,18 @@ impl Model for Flash {
             Ask::Discard { at, blocks } => {
                 self.counts.discards += 1;
                 bill.add(Part::Controller, self.prices.request_energy);
-                self.discard(at.0, blocks, request, bill)
+                match blocks {
+                    0 => request,
+                    _ => self.discard(at.0, blocks, request, bill),
+                }
             }
             Ask::Remap { from, to, blocks, how } => {
                 self.counts.remaps += 1;
                 bill.add(Part::Controller, self.prices.request_energy);
-                self.remap([from.0, to.0], blocks, how, request, bill)
+                match blocks {
+                    0 => request,
+                    _ => self.remap([from.0, to.0], blocks, how, request, bill),
+                }
             }
         };
         self.queue.push(Reverse(done));
