@@ -7,9 +7,11 @@
 mod commands;
 mod fragments;
 mod image;
+mod joules;
 mod output;
 mod place;
 mod progress;
+mod recording;
 
 use std::process::ExitCode;
 
@@ -37,6 +39,9 @@ enum Command {
     Mkfs(commands::mkfs::Args),
     Mount(commands::mount::Args),
     Unmount(commands::mount::UnmountArgs),
+    Device(commands::device::Args),
+    Replay(commands::replay::Args),
+    Energy(commands::energy::Args),
     Fsck(commands::fsck::Args),
     Age(commands::age::Args),
     Info(commands::info::Args),
@@ -60,6 +65,9 @@ fn main() -> ExitCode {
         Command::Mkfs(a) => done(commands::mkfs::run(&a, json)),
         Command::Mount(a) => done(commands::mount::run(&a, json)),
         Command::Unmount(a) => done(commands::mount::unmount(&a, json)),
+        Command::Device(a) => done(commands::device::run(&a, json)),
+        Command::Replay(a) => done(commands::replay::run(&a, json)),
+        Command::Energy(a) => done(commands::energy::run(&a, json)),
         Command::Fsck(a) => return commands::fsck::run(&a, json),
         Command::Age(a) => done(commands::age::run(&a, json)),
         Command::Info(a) => done(commands::info::run(&a, json)),

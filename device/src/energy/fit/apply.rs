@@ -5,11 +5,11 @@
 //! profile's other numbers, has taken its share; they are found by running it. Times get their scale from
 //! the profile's anchor, which is how long a random read of 4 KB takes.
 
-use toml_edit::{DocumentMut, Item, value};
+use toml_edit::{DocumentMut, Item, TableLike, value};
 
 use super::FitError;
 use super::parameters::Parameters;
-use super::probe::{Probe, probe};
+use super::probe::probe;
 use crate::energy::profile::{DeviceSpec, FlashSpec, Profile, ProfileError, Unit};
 use crate::energy::{Energy, Nanos};
 
@@ -100,52 +100,31 @@ pub fn calibrate(
     Ok(document.to_string())
 }
 
-/// Finds the link's numbers with which the model comes to `aim`.
+/// Finds the link's numbers with which the model comes to `aim`: times first, since what the flash does, and
+/// so its energy, may depend on them.
 fn settle(spec: &FlashSpec, aim: &Aim) -> Result<Link, FitError> {
     let mut bare = spec.clone();
+    bare.map.access_energy.value = Energy::from_joules(aim.p.storage_request() / 1e3);
     let link = &mut bare.link;
     (link.request_energy.value, link.read_energy.value.0, link.write_energy.value.0) = (Energy::ZERO, 0, 0);
-    // Energies do not depend on times: what the flash takes is the same with any link.
-    let own = probe(&bare, FILE);
-    let by_request = (own.random_read.mj - own.sequential_read.mj + own.random_write.mj - own.sequential_write.mj)
-        / (2.0 * (RANDOM - 1.0));
-    let request_energy = aim.p.storage_request() - by_request;
-    let mut out = Link {
-        request: aim.request,
-        write_request: aim.request,
-        read: aim.read(0.0),
-        write: aim.write(0.0),
-        request_energy,
-        read_energy: aim.energy(1.0) - request_energy - own.sequential_read.mj,
-        write_energy: aim.energy(1.0) - request_energy - own.sequential_write.mj,
-    };
-    for (what, flash, left) in [
-        ("energy of a request", by_request, out.request_energy),
-        ("energy of a megabyte read", own.sequential_read.mj, out.read_energy),
-        ("energy of a megabyte written", own.sequential_write.mj, out.write_energy),
-    ] {
-        if left <= 0.0 {
-            return Err(FitError::NothingLeft { what, flash, left: left + flash, unit: "mJ" });
-        }
-    }
+    let [mut request, mut write_request, mut read, mut write] =
+        [aim.request, aim.request, aim.read(0.0), aim.write(0.0)];
+    let by_request = |sequential: f64, random: f64| (random - sequential) / (RANDOM - 1.0);
+    let mut own = None;
     for _ in 0..8 {
-        bare.link.request.value = nanos(out.request);
-        bare.link.read.value = Unit::from_smallest(out.read * ms_per_mb());
-        bare.link.write.value = Unit::from_smallest(out.write * ms_per_mb());
-        let mut write_request = bare.link.request.clone();
-        write_request.value = nanos(out.write_request);
-        bare.link.write_request = Some(write_request);
-        let Probe { sequential_read, sequential_write, random_read, random_write } = probe(&bare, FILE);
-        let by_request = |sequential: f64, random: f64| (random - sequential) / (RANDOM - 1.0);
+        bare.link.request.value = nanos(request);
+        bare.link.read.value = Unit::from_smallest(read * ms_per_mb());
+        bare.link.write.value = Unit::from_smallest(write * ms_per_mb());
+        let mut for_writes = bare.link.request.clone();
+        for_writes.value = nanos(write_request);
+        bare.link.write_request = Some(for_writes);
+        let p = own.insert(probe(&bare, FILE));
+        let (reads, writes) = (p.sequential_read.ms, p.sequential_write.ms);
         let late = [
-            ("time of a read request", by_request(sequential_read.ms, random_read.ms) - aim.request, &mut out.request),
-            (
-                "time of a write request",
-                by_request(sequential_write.ms, random_write.ms) - aim.request,
-                &mut out.write_request,
-            ),
-            ("time of a megabyte read", sequential_read.ms - aim.read(1.0), &mut out.read),
-            ("time of a megabyte written", sequential_write.ms - aim.write(1.0), &mut out.write),
+            ("time of a read request", by_request(reads, p.random_read.ms) - aim.request, &mut request),
+            ("time of a write request", by_request(writes, p.random_write.ms) - aim.request, &mut write_request),
+            ("time of a megabyte read", reads - aim.read(1.0), &mut read),
+            ("time of a megabyte written", writes - aim.write(1.0), &mut write),
         ];
         for (what, late, number) in late {
             if late >= *number {
@@ -154,7 +133,23 @@ fn settle(spec: &FlashSpec, aim: &Aim) -> Result<Link, FitError> {
             *number -= late;
         }
     }
-    Ok(out)
+    let own = own.unwrap_or_else(|| probe(&bare, FILE));
+    let (reads, writes) = (own.sequential_read.mj, own.sequential_write.mj);
+    // One price for requests of both kinds: what is left on the mean of the two.
+    let taken = (by_request(reads, own.random_read.mj) + by_request(writes, own.random_write.mj)) / 2.0;
+    let request_energy = aim.p.storage_request() - taken;
+    let read_energy = aim.energy(1.0) - request_energy - reads;
+    let write_energy = aim.energy(1.0) - request_energy - writes;
+    for (what, flash, left) in [
+        ("energy of a request", taken, request_energy),
+        ("energy of a megabyte read", reads, read_energy),
+        ("energy of a megabyte written", writes, write_energy),
+    ] {
+        if left <= 0.0 {
+            return Err(FitError::NothingLeft { what, flash, left: left + flash, unit: "mJ" });
+        }
+    }
+    Ok(Link { request, write_request, read, write, request_energy, read_energy, write_energy })
 }
 
 fn ms_per_mb() -> f64 {
@@ -167,20 +162,32 @@ fn nanos(ms: f64) -> Nanos {
 
 /// Sets every number that differs from `other`'s, in its place.
 fn take_values(item: &mut Item, other: &toml::Value) {
-    if let (Some(number), Some(other)) = (item.get("value").and_then(Item::as_value), other.get("value")) {
+    if let Some(table) = item.as_table_like_mut() {
+        take_table(table, other);
+    } else if let Some(array) = item.as_array_mut() {
+        for (inner, other) in array.iter_mut().zip(other.as_array().into_iter().flatten()) {
+            if let Some(table) = inner.as_inline_table_mut() {
+                take_table(table, other);
+            }
+        }
+    } else if let Some(tables) = item.as_array_of_tables_mut() {
+        for (table, other) in tables.iter_mut().zip(other.as_array().into_iter().flatten()) {
+            take_table(table, other);
+        }
+    }
+}
+
+fn take_table(table: &mut dyn TableLike, other: &toml::Value) {
+    if let (Some(number), Some(other)) = (table.get_mut("value"), other.get("value").and_then(toml::Value::as_float)) {
         let own = number.as_float().or_else(|| number.as_integer().map(|n| n as f64));
-        if let (Some(own), Some(other)) = (own, other.as_float())
-            && (own - other).abs() > own.abs() * 1e-9
-        {
-            item["value"] = value(digits(other));
+        if own.is_some_and(|own| (own - other).abs() > own.abs() * 1e-9) {
+            *number = value(digits(other));
         }
         return;
     }
-    if let (Some(table), Some(other)) = (item.as_table_like_mut(), other.as_table()) {
-        for (key, inner) in table.iter_mut() {
-            if let Some(other) = other.get(key.get()) {
-                take_values(inner, other);
-            }
+    for (key, inner) in table.iter_mut() {
+        if let Some(other) = other.get(key.get()) {
+            take_values(inner, other);
         }
     }
 }

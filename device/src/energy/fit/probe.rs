@@ -54,7 +54,7 @@ impl Bench {
 /// and written once in each workload.
 pub fn probe(spec: &FlashSpec, mb: u64) -> Probe {
     let blocks = mb * MB;
-    let mut bench = Bench { device: Flash::new(spec, blocks * 4), now: Nanos(0) };
+    let mut bench = Bench { device: Flash::new(spec, blocks * 16), now: Nanos(0) };
     let mut places: Vec<u64> = (0..blocks).collect();
     let mut rng = Rng::new(1);
     for i in (1..places.len()).rev() {

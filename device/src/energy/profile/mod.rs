@@ -153,8 +153,13 @@ pub const SHIPPED: &[(&str, &str)] = shipped!["kirin9000-ufs31", "microdrive", "
 impl Profile {
     /// A shipped profile by name, or any by path (what has a slash or ends in `.toml`).
     pub fn find(name: &str) -> Result<Self, ProfileError> {
+        Self::parse(&Self::text(name)?, name)
+    }
+
+    /// The text [`find`](Self::find) would read.
+    pub fn text(name: &str) -> Result<String, ProfileError> {
         if let Some((_, text)) = SHIPPED.iter().find(|(n, _)| *n == name) {
-            return Self::parse(text, name);
+            return Ok((*text).into());
         }
         let path = Path::new(name);
         if !name.contains('/') && path.extension().is_none_or(|e| e != "toml") {
@@ -162,7 +167,15 @@ impl Profile {
             return Err(ProfileError::Unknown { name: name.into(), known: known.join(", ") });
         }
         let unreadable = |source| ProfileError::Unreadable { path: path.into(), source };
-        Self::parse(&std::fs::read_to_string(path).map_err(unreadable)?, name)
+        std::fs::read_to_string(path).map_err(unreadable)
+    }
+
+    /// What kind of device it is, in a word.
+    pub fn kind(&self) -> &'static str {
+        match self.device {
+            DeviceSpec::Flash(_) => "flash",
+            DeviceSpec::Disk(_) => "disk",
+        }
     }
 
     /// From its text; `from` is named in errors.
