@@ -32,7 +32,17 @@ impl Image {
 
     /// Mounts an image with options.
     pub fn open_with(path: &Path, options: MountOptions) -> Result<Self, Failure> {
-        let dev = Arc::new(Counting::new(open_device(path, !options.read_only)?));
+        Self::open_through(path, options, Ok)
+    }
+
+    /// Mounts an image with options, and with something between the volume and the image: `through` gets
+    /// the image's device and returns what the volume is to use.
+    pub fn open_through(
+        path: &Path,
+        options: MountOptions,
+        through: impl FnOnce(Arc<dyn BlockDevice>) -> Result<Arc<dyn BlockDevice>, Failure>,
+    ) -> Result<Self, Failure> {
+        let dev = Arc::new(Counting::new(through(open_device(path, !options.read_only)?)?));
         let vol = Volume::mount(dev.clone(), Arc::new(RealClock::new()), options)
             .map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Image { vol, dev })

@@ -2,12 +2,16 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use f2fs::MountOptions;
+use f2fs::cause::Cause;
 use serde_json::json;
+use vfs::FileSystem;
 
 use crate::image::Image;
+use crate::recording::Recording;
 use crate::{Failure, output};
 
 /// Mount an image through FUSE.
@@ -24,6 +28,12 @@ pub struct Args {
     image: PathBuf,
     /// Where it appears.
     dir: PathBuf,
+    /// Record every call to the file system to this file, for `joulefs replay`.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Record every request to the image to this file, for `joulefs replay`.
+    #[arg(long, value_name = "FILE")]
+    record_device: Option<PathBuf>,
     /// Stay in the foreground.
     #[arg(short)]
     foreground: bool,
@@ -109,6 +119,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         if !args.options.is_empty() {
             again.arg("-o").arg(args.options.join(","));
         }
+        for (option, file) in [("--record", &args.record), ("--record-device", &args.record_device)] {
+            if let Some(file) = file {
+                again.arg(option).arg(file);
+            }
+        }
         let pid = fuse::daemon::start(again).map_err(|e| {
             let text = e.to_string();
             text.strip_prefix("joulefs: ").unwrap_or(&text).to_owned()
@@ -119,7 +134,22 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let path = std::fs::canonicalize(&args.image).map_err(|e| format!("{}: {e}", args.image.display()))?;
     let dir = std::fs::canonicalize(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
     parsed.fuse.fsname = path.display().to_string();
-    let image = Image::open_with(&path, parsed.core)?;
+    let recording = |file: &Option<PathBuf>| file.as_deref().map(Recording::create).transpose();
+    let (calls, requests) = (recording(&args.record)?, recording(&args.record_device)?);
+    let mut ends = Vec::new();
+    let image = Image::open_through(&path, parsed.core, |device| {
+        let Some(recording) = requests else { return Ok(device) };
+        let causes: Vec<(u8, &str)> = Cause::ALL.iter().map(|c| (*c as u8, c.text())).collect();
+        let (device, end) = recording.of_device(device, &causes)?;
+        ends.push(end);
+        Ok(device)
+    })?;
+    let mut served: Arc<dyn FileSystem> = image.vol.clone();
+    if let Some(recording) = calls {
+        let (recorder, end) = recording.of_calls(served)?;
+        served = recorder;
+        ends.push(end);
+    }
     let ready = || {
         if args.background
             && let Err(e) = fuse::daemon::ready()
@@ -127,7 +157,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             eprintln!("joulefs: cannot leave the terminal: {e}");
         }
     };
-    let out = fuse::run_until_unmounted(image.vol.clone(), &dir, &parsed.fuse, ready).map_err(|e| e.to_string());
+    let out = fuse::run_until_unmounted(served, &dir, &parsed.fuse, ready).map_err(|e| e.to_string());
     // Whatever ended the mount, the volume is left clean; a second unmount does nothing.
     let closed = image.close();
     if let Some(file) = parsed.stats {
@@ -139,7 +169,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         };
         std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
     }
-    out.and(closed)
+    ends.into_iter().fold(out.and(closed), |out, end| out.and(end.finish()))
 }
 
 /// Runs `unmount`.

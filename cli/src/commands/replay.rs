@@ -1,0 +1,287 @@
+//! `joulefs replay`
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use device::clock::{Clock, RealClock, VirtualClock};
+use device::energy::profile::Profile;
+use device::energy::{Component, Ledger, Meter, Operation};
+use device::model::{self, Pace, Simulated};
+use device::{Access, BlockDevice, Fingerprint, Overlay, open_image};
+use f2fs::cause::Cause;
+use f2fs::{MountOptions, Volume, mkfs};
+use record::{Kind, Reader, RecordError, Tempo, blocks, calls};
+use serde_json::{Value, json};
+use vfs::FileSystem;
+
+use super::mkfs::parse_size;
+use crate::joules::{self, Line};
+use crate::{Failure, output};
+
+/// Make the requests or calls of a recording once more, on a simulated device, and say what they cost.
+///
+/// A recording of a device (`joulefs device --record`, `joulefs mount --record-device`) is replayed on a
+/// device of the profile. A recording of a file system (`joulefs mount --record`) is replayed on a new
+/// F2FS volume on such a device, or on what an image holds, which stays as it is. Contents were not
+/// recorded: generated ones of the same length are written.
+///
+/// Time is virtual unless --paced is given: what was recorded in an hour takes as long as computing it.
+/// Requests come when they came, or later if the device is not done with those before.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  joulefs replay work.rec --profile oneplus8t-ufs31\n  \
+    joulefs replay work.rec --profile my-phone.toml --back-to-back --json\n  \
+    joulefs replay calls.rec --profile kirin9000-ufs31 --image before.img")]
+pub struct Args {
+    /// The recording.
+    file: PathBuf,
+    /// The device: the name of a shipped profile, or the path of a profile file.
+    #[arg(long, short, default_value = "kirin9000-ufs31")]
+    profile: String,
+    /// The device's size; default: that of the recorded one, or room for what the volume had.
+    #[arg(long, short)]
+    size: Option<String>,
+    /// What the volume holds at the beginning; for recordings of a file system.
+    #[arg(long, conflicts_with = "size")]
+    image: Option<PathBuf>,
+    /// Take as long as it would take.
+    #[arg(long)]
+    paced: bool,
+    /// Leave out the pauses between requests.
+    #[arg(long)]
+    back_to_back: bool,
+}
+
+/// A device to replay on, with its clock.
+struct Target {
+    device: Arc<Simulated<Arc<dyn BlockDevice>>>,
+    clock: Arc<dyn Clock>,
+    tempo: Tempo,
+}
+
+/// What came of a replay.
+struct Outcome {
+    ledger: Ledger,
+    /// What the causes mean.
+    names: Box<dyn Fn(u8) -> String>,
+    json: Value,
+    text: String,
+    /// Seconds recorded, and taken by the simulated device.
+    recorded: u64,
+    took: u64,
+    counters: Vec<(&'static str, u64)>,
+    whole: Result<(), RecordError>,
+}
+
+fn target(args: &Args, profile: &Profile, contents: Arc<dyn BlockDevice>) -> Result<Target, Failure> {
+    let model = model::build(profile, contents.blocks()).map_err(|e| e.to_string())?;
+    let meter = Arc::new(Meter::new(profile.host.prices()));
+    let (pace, clock, tempo): (_, Arc<dyn Clock>, _) = if args.paced {
+        let clock = Arc::new(RealClock::new());
+        (Pace::Paced(clock.clone()), clock.clone(), Tempo::Real(clock))
+    } else {
+        let clock = Arc::new(VirtualClock::new(RealClock::new().now()));
+        (Pace::Virtual(clock.clone()), clock.clone(), Tempo::Virtual(clock))
+    };
+    let tempo = if args.back_to_back { Tempo::BackToBack } else { tempo };
+    Ok(Target { device: Arc::new(Simulated::new(contents, model, meter, pace)), clock, tempo })
+}
+
+fn nanos(clock: &dyn Clock) -> u64 {
+    u64::try_from(clock.monotonic().as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+    let named = |e: &dyn std::fmt::Display| format!("{}: {e}", args.file.display());
+    let profile = Profile::find(&args.profile).map_err(|e| e.to_string())?;
+    let size = match &args.size {
+        None => None,
+        Some(text) => Some(parse_size(text).ok_or_else(|| format!("--size {text}: not a size; write e.g. 8G"))?),
+    };
+    let file = File::open(&args.file).map_err(|e| named(&e))?;
+    let reader = Reader::new(BufReader::new(file)).map_err(|e| named(&e))?;
+    let outcome = match reader.kind() {
+        Kind::Blocks if args.image.is_some() => {
+            return Err(named(&"a recording of a device, whose contents do not matter: --image is for file systems"));
+        }
+        Kind::Blocks => of_blocks(args, &profile, size, blocks::Events::new(reader).map_err(|e| named(&e))?)?,
+        Kind::Calls => of_calls(args, &profile, size, calls::Events::new(reader).map_err(|e| named(&e))?)?,
+    };
+    print(&profile, &outcome, as_json);
+    match outcome.whole {
+        // What was interrupted is still what happened until then.
+        Err(e @ RecordError::CutShort { .. }) => {
+            if !as_json {
+                eprintln!("joulefs: {}", named(&e));
+            }
+            Ok(())
+        }
+        other => other.map_err(|e| named(&e)),
+    }
+}
+
+fn of_blocks(args: &Args, profile: &Profile, size: Option<u64>, events: blocks::Events) -> Result<Outcome, Failure> {
+    let count = size.map_or(events.blocks(), |bytes| bytes / 4096);
+    let contents = Arc::new(Fingerprint::new(in_memory(count)?));
+    let Target { device, clock, tempo } = target(args, profile, contents)?;
+    let causes = events.causes().clone();
+    let (start, mut first) = (nanos(&*clock), None);
+    let (done, whole) = blocks::replay(events, &*device, &tempo, |event, failure| {
+        if let Some(e) = failure {
+            first.get_or_insert_with(|| format!("{:?}: {e}", event.request));
+        }
+    });
+    let mut text = format!("{} requests", done.requests);
+    if done.left_out > 0 {
+        text += &format!(", {} left out that had failed", done.left_out);
+    }
+    if let Some(first) = &first {
+        text += &format!(", {} failed; the first: {first}", done.failed);
+    }
+    Ok(Outcome {
+        ledger: device.ledger(),
+        names: Box::new(move |n| causes.get(&n).cloned().unwrap_or_else(|| format!("cause {n}"))),
+        json: json!({
+            "of": "blocks",
+            "requests": done.requests,
+            "left_out": done.left_out,
+            "failed": done.failed,
+            "first_failure": first,
+        }),
+        text,
+        recorded: done.span,
+        took: nanos(&*clock) - start,
+        counters: device.counters(),
+        whole,
+    })
+}
+
+fn of_calls(args: &Args, profile: &Profile, size: Option<u64>, events: calls::Events) -> Result<Outcome, Failure> {
+    let contents: Arc<dyn BlockDevice> = match &args.image {
+        Some(path) => Arc::new(Overlay::new(open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?)),
+        None => {
+            // A volume keeps back a part of its device, the larger the smaller it is.
+            let bytes = size.unwrap_or(events.bytes().saturating_add(events.bytes() / 8).saturating_add(64 << 20));
+            Arc::new(Fingerprint::new(in_memory(bytes / 4096)?))
+        }
+    };
+    let Target { device, clock, tempo } = target(args, profile, contents)?;
+    if args.image.is_none() {
+        let options = mkfs::Options { assume_zeroed: true, ..mkfs::Options::default() };
+        mkfs::format(&device, &*clock, &options).map_err(|e| format!("cannot make a volume: {e}"))?;
+    }
+    let volume = Volume::mount(device.clone(), clock.clone(), MountOptions::default())
+        .map_err(|e| format!("cannot mount: {e}"))?;
+    let (before, start) = (device.ledger(), nanos(&*clock));
+    let (done, whole) = calls::replay(events.root(), events, &*volume, &tempo, |_| {});
+    volume.unmount().map_err(|e| e.to_string())?;
+    let mut text = format!(
+        "{} calls, {} written, {} read",
+        done.calls,
+        output::bytes(done.written),
+        output::bytes(done.read)
+    );
+    if done.left_out > 0 {
+        text += &format!("; {} left out for inodes that are not there", done.left_out);
+    }
+    let first = done.first_divergence.map(|d| {
+        format!("{} (record {}) then {}, now {}", d.call, d.record, answer(&d.then), answer(&d.now))
+    });
+    if let Some(first) = &first {
+        text += &format!("; {} ended otherwise than when recorded; the first: {first}", done.diverged);
+    }
+    let name = |n| match Cause::from_number(n) {
+        Some(Cause::Other) => "waiting, other".to_owned(),
+        Some(cause) => cause.text().to_owned(),
+        None => format!("cause {n}"),
+    };
+    Ok(Outcome {
+        ledger: device.ledger().since(&before),
+        names: Box::new(name),
+        json: json!({
+            "of": "calls",
+            "calls": done.calls,
+            "left_out": done.left_out,
+            "diverged": done.diverged,
+            "first_divergence": first,
+            "bytes_written": done.written,
+            "bytes_read": done.read,
+        }),
+        text,
+        recorded: done.span,
+        took: nanos(&*clock) - start,
+        counters: device.counters(),
+        whole,
+    })
+}
+
+/// Blocks that memory can stand for.
+fn in_memory(blocks: u64) -> Result<u64, Failure> {
+    if (1..=1 << 36).contains(&blocks) {
+        Ok(blocks)
+    } else {
+        Err(format!("a device of {blocks} blocks of 4096 bytes: choose a size from 4K to 256T with --size"))
+    }
+}
+
+fn answer(answer: &Result<u64, calls::Failure>) -> String {
+    match answer {
+        Ok(n) => format!("{n}"),
+        Err(failure) => format!("{failure:?}"),
+    }
+}
+
+fn print(profile: &Profile, outcome: &Outcome, as_json: bool) {
+    let ledger = &outcome.ledger;
+    let row = |cause| Line {
+        name: (outcome.names)(cause),
+        count: None,
+        energy: Component::ALL.map(|c| ledger.component_of(c, cause)),
+    };
+    let by_cause: Vec<Line> = ledger.causes().map(row).collect();
+    if as_json {
+        let operations: serde_json::Map<String, Value> = Operation::ALL
+            .into_iter()
+            .map(|o| (o, ledger.operation(o)))
+            .filter(|(_, spent)| spent.operations > 0)
+            .map(|(o, s)| (format!("{o:?}").to_lowercase(), json!({ "count": s.operations, "pj": s.energy.0 })))
+            .collect();
+        let counters: serde_json::Map<String, Value> =
+            outcome.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
+        let whole = outcome.whole.as_ref().err().map(ToString::to_string);
+        output::print(&json!({
+            "profile": profile.name,
+            "replay": outcome.json,
+            "damage": whole,
+            "recorded_ns": outcome.recorded,
+            "time_ns": outcome.took,
+            "total_pj": ledger.total().0,
+            "joules": ledger.total().joules(),
+            "causes": joules::json(&by_cause),
+            "operations": operations,
+            "model": counters,
+        }));
+        return;
+    }
+    output::line(&format!(
+        "{}: {} in {} (recorded in {})\n{}\n\n{}",
+        profile.name,
+        ledger.total(),
+        joules::time(outcome.took),
+        joules::time(outcome.recorded),
+        outcome.text,
+        joules::table("cause", &by_cause),
+    ));
+    let operations: Vec<String> = Operation::ALL
+        .into_iter()
+        .map(|o| (o, ledger.operation(o)))
+        .filter(|(_, spent)| spent.operations > 0)
+        .map(|(o, s)| format!("{:<10} {:>10}  {:>10}", format!("{o:?}").to_lowercase(), s.operations, s.energy.to_string()))
+        .collect();
+    output::line(&format!("\n{:<10} {:>10}  {:>10}\n{}", "operation", "count", "energy", operations.join("\n")));
+    for (name, n) in outcome.counters.iter().filter(|(_, n)| *n > 0) {
+        output::line(&format!("{name:<24} {n:>12}"));
+    }
+}

@@ -1,0 +1,94 @@
+//! How energy is printed: rows of what cost, columns of who spent.
+
+use device::energy::{Component, Energy};
+use serde_json::{Map, Value, json};
+
+/// One row of a table of joules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// What cost.
+    pub name: String,
+    /// How often, where that is known.
+    pub count: Option<u64>,
+    /// What it cost, in the order of [`Component::ALL`].
+    pub energy: [Energy; Component::ALL.len()],
+}
+
+impl Line {
+    fn total(&self) -> Energy {
+        self.energy.iter().copied().sum()
+    }
+}
+
+/// A table for people: `what` over the names, a column for each component, a last row of sums.
+pub fn table(what: &str, lines: &[Line]) -> String {
+    let mut energy = [Energy::ZERO; Component::ALL.len()];
+    for line in lines {
+        energy.iter_mut().zip(line.energy).for_each(|(sum, e)| *sum += e);
+    }
+    let counts = lines.iter().map(|l| l.count).sum::<Option<u64>>();
+    let all = Line { name: "all".into(), count: counts, energy };
+    let width = lines.iter().map(|l| l.name.chars().count()).max().unwrap_or(0).max(what.len());
+    let counted = lines.iter().any(|l| l.count.is_some());
+    let mut out = format!("{what:<width$}");
+    if counted {
+        out += &format!("  {:>9}", "count");
+    }
+    for c in Component::ALL {
+        out += &format!("  {:>10}", c.text());
+    }
+    out += &format!("  {:>10}", "all");
+    for line in lines.iter().chain([&all]) {
+        out += &format!("\n{:<width$}", line.name);
+        if counted {
+            out += &format!("  {:>9}", line.count.map_or(String::new(), |n| n.to_string()));
+        }
+        for e in line.energy.into_iter().chain([line.total()]) {
+            out += &format!("  {:>10}", e.to_string());
+        }
+    }
+    out
+}
+
+/// The same for machines, in picojoules, by name.
+pub fn json(lines: &[Line]) -> Value {
+    let row = |line: &Line| {
+        let mut row: Map<String, Value> = Component::ALL
+            .iter()
+            .zip(line.energy)
+            .map(|(c, e)| (format!("{}_pj", c.text().to_lowercase()), json!(e.0)))
+            .collect();
+        row.insert("pj".into(), json!(line.total().0));
+        if let Some(n) = line.count {
+            row.insert("count".into(), json!(n));
+        }
+        (line.name.clone(), Value::Object(row))
+    };
+    lines.iter().map(row).collect::<Map<_, _>>().into()
+}
+
+/// A time for people, from nanoseconds.
+pub fn time(nanos: u64) -> String {
+    match nanos {
+        0..1_000_000 => format!("{:.1} us", nanos as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", nanos as f64 / 1e6),
+        _ => format!("{:.3} s", nanos as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_row_is_the_sum_and_columns_are_as_wide_as_they_must() {
+        let line = |name: &str, n, e: [u64; 4]| Line { name: name.into(), count: Some(n), energy: e.map(Energy) };
+        let lines = [line("read", 2, [1, 2, 3, 4]), line("a long name", 1, [1_000_000, 0, 0, 500])];
+        let table = table("operation", &lines);
+        let rows: Vec<&str> = table.lines().collect();
+        assert_eq!(rows.len(), 4);
+        assert!(rows.iter().all(|r| r.chars().count() == rows[0].chars().count()), "{table}");
+        let words: Vec<&str> = rows[3].split_whitespace().collect();
+        assert_eq!(words, ["all", "3", "1.00", "uJ", "2.00", "pJ", "3.00", "pJ", "504.00", "pJ", "1.00", "uJ"]);
+    }
+}
