@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::clock::{Clock, VirtualClock};
 use device::energy::fit::{Comparison, Fit, FitError, Parameters, Quality, Rows, calibrate};
-use device::energy::profile::{Confidence, DeviceSpec, Profile};
+use device::energy::profile::{Confidence, Profile};
 use device::energy::{Component, Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
 use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag};
@@ -218,18 +218,4 @@ fn a_profile_that_these_numbers_do_not_describe_is_refused() {
     assert!(matches!(fitted(&slow, None), Err(FitError::NothingLeft { .. })));
     let dear = SHIPPED.replace("read_energy = { value = 0.3,", "read_energy = { value = 3,");
     assert!(matches!(fitted(&dear, None), Err(FitError::NothingLeft { .. })));
-}
-
-#[test]
-fn every_shipped_profile_parses_and_fits_in_its_size() {
-    for (name, text) in device::energy::profile::SHIPPED {
-        let profile = Profile::parse(text, name).unwrap();
-        assert_eq!(profile.name, *name);
-        let size = match &profile.device {
-            DeviceSpec::Flash(f) => f.size.value,
-            DeviceSpec::Disk(d) => d.size.value,
-        };
-        assert!(size >= 1 << 30, "{name}");
-        assert!(model::build(&profile, 1 << 12).is_ok());
-    }
 }

@@ -148,7 +148,8 @@ macro_rules! shipped {
 }
 
 /// Names and texts of the shipped profiles.
-pub const SHIPPED: &[(&str, &str)] = shipped!["kirin9000-ufs31", "microdrive", "laptop-disk-4200"];
+pub const SHIPPED: &[(&str, &str)] =
+    shipped!["kirin9000-ufs31", "oneplus8t-ufs31", "galaxy-nexus-emmc", "microdrive", "laptop-disk-4200",];
 
 impl Profile {
     /// A shipped profile by name, or any by path (what has a slash or ends in `.toml`).
