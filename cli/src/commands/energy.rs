@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use device::energy::Nanos;
 use device::energy::fit::{Comparison, Fit, Parameters, Quality, Rows, calibrate};
-use device::energy::profile::{Profile, SHIPPED, Unit};
+use device::energy::profile::{DeviceSpec, Profile, SHIPPED, Unit};
+use device::model::disk::break_even;
 use serde_json::{Value, json};
 use toml_edit::{DocumentMut, Item};
 
@@ -137,6 +138,13 @@ fn show(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
     }
     if let Some(anchor) = &profile.anchor {
         output::line(&format!("{:<15}time of {}; other times are in proportion to it", "anchor", anchor.what));
+    }
+    if let DeviceSpec::Disk(disk) = &profile.device {
+        let pays = match break_even(disk) {
+            Some(t) => format!("after {:.2} s without a request", t.duration().as_secs_f64()),
+            None => "never: standing saves no power".into(),
+        };
+        output::line(&format!("{:<15}standing still and spinning up again pays {pays}", "break-even"));
     }
     // The file itself, for its order and its digits.
     let file: DocumentMut = text.parse().map_err(|e| format!("{}: {e}", args.profile))?;

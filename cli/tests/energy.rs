@@ -1,0 +1,125 @@
+//! What a person who types `joulefs energy` gets: profiles, where their numbers come from, and a fit.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn joulefs(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
+}
+
+#[track_caller]
+fn done(args: &[&str]) -> String {
+    let out = joulefs(args);
+    assert!(out.status.success(), "joulefs {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+    String::from_utf8(out.stdout).unwrap()
+}
+
+#[track_caller]
+fn refused(args: &[&str], words: &[&str]) {
+    let out = joulefs(args);
+    let err = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "joulefs {args:?}: {err}");
+    assert_eq!(err.trim_end().lines().count(), 1, "joulefs {args:?}: one line, not:\n{err}");
+    for w in words {
+        assert!(err.contains(w), "joulefs {args:?}: no {w:?} in: {err}");
+    }
+}
+
+fn profiles() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiles")
+}
+
+fn calibration(name: &str) -> String {
+    profiles().join("calibration").join(name).display().to_string()
+}
+
+#[test]
+fn every_profile_in_the_repository_is_shipped_and_listed() {
+    let machines: Value = serde_json::from_str(&done(&["energy", "profiles", "--json"])).unwrap();
+    let mut listed: Vec<&str> = machines.as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap()).collect();
+    listed.sort_unstable();
+    let files = std::fs::read_dir(profiles()).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap());
+    let mut files: Vec<String> = files.filter_map(|f| f.strip_suffix(".toml").map(str::to_owned)).collect();
+    files.sort_unstable();
+    assert_eq!(listed, files);
+    assert_eq!(done(&["energy", "profiles"]).lines().count(), files.len());
+}
+
+#[test]
+fn every_number_is_shown_with_its_source_and_confidence() {
+    for file in std::fs::read_dir(profiles()).unwrap().map(|f| f.unwrap().path()) {
+        if file.extension().is_none_or(|e| e != "toml") {
+            continue;
+        }
+        let shown = done(&["energy", "show", file.to_str().unwrap()]);
+        let words = ["measured", "vendor", "simulator", "derived", "fitted", "assumed"];
+        let (_, table) = shown.split_once("\n\n").unwrap();
+        for row in table.lines() {
+            assert!(words.iter().any(|w| row.contains(&format!("  {w}"))), "{row}");
+        }
+        let numbers = std::fs::read_to_string(&file).unwrap().matches("confidence = ").count();
+        assert_eq!(table.lines().count(), numbers, "{}", file.display());
+    }
+    let microdrive = done(&["energy", "show", "microdrive"]);
+    assert!(microdrive.contains("pays after 2.35 s"), "{microdrive}");
+    let row = microdrive.lines().find(|l| l.starts_with("device.seek_power ")).unwrap();
+    assert!(row.contains("637 mW") && row.contains("measured") && row.contains("Table 3.1"), "{row}");
+}
+
+#[test]
+fn the_shipped_profile_comes_out_of_the_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("fitted.toml");
+    let text = done(&["energy", "fit", &calibration("kirin9000.csv"), "-o", out.to_str().unwrap()]);
+    for parameter in ["cpu_byte", "cpu_request", "storage_byte", "storage_request", "board", "dram_byte"] {
+        assert!(text.lines().any(|l| l.starts_with(parameter)), "{parameter} in:\n{text}");
+    }
+    let fitted = std::fs::read_to_string(out).unwrap();
+    assert_eq!(fitted, std::fs::read_to_string(profiles().join("kirin9000-ufs31.toml")).unwrap());
+}
+
+#[test]
+fn what_was_held_out_is_printed_beside_what_was_measured() {
+    let args = ["energy", "fit", &calibration("kirin9000.csv"), "--predict", &calibration("kirin9000-held-out.csv")];
+    let people = done(&args);
+    assert!(people.contains("fragmented file      total, mJ        8.580"), "{people}");
+    let machines: Value = serde_json::from_str(&done(&[&args[..], &["--json"]].concat())).unwrap();
+    assert_eq!(machines["numbers"], 14);
+    let rows = machines["predicted"][0]["rows"].as_array().unwrap();
+    for (workload, measured) in [("background cleaning", 102.79), ("foreground cleaning", 438.95)] {
+        let row = rows.iter().find(|r| r["workload"] == workload).unwrap();
+        assert_eq!(row["measured"], measured);
+        assert!(row["difference_percent"].as_f64().unwrap() < -50.0, "{row}");
+    }
+}
+
+#[test]
+fn another_anchor_is_written_into_the_profile() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("fast.toml");
+    let out = out.to_str().unwrap();
+    done(&["energy", "fit", &calibration("kirin9000.csv"), "--anchor", "100us", "-o", out]);
+    let shown = done(&["energy", "show", out]);
+    let row = shown.lines().find(|l| l.starts_with("anchor.time ")).unwrap();
+    assert!(row.contains("100") && row.contains("us"), "{row}");
+    for wrong in ["100", "us", "100 parsecs", "0us"] {
+        let status = joulefs(&["energy", "fit", &calibration("kirin9000.csv"), "--anchor", wrong]).status;
+        assert_eq!(status.code(), Some(2), "{wrong}");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_in_one_line() {
+    refused(&["energy", "show", "pdp11"], &["pdp11", "microdrive"]);
+    refused(&["energy", "fit", "/nowhere/rows.csv"], &["/nowhere/rows.csv"]);
+    let dir = tempfile::tempdir().unwrap();
+    let rows = dir.path().join("rows.csv");
+    std::fs::write(&rows, "workload,mb_read,read_requests,total\na,1,1,much\n").unwrap();
+    refused(&["energy", "fit", rows.to_str().unwrap()], &["rows.csv", "line: 2"]);
+    let out = dir.path().join("out.toml");
+    let args = ["energy", "fit", &calibration("kirin9000.csv"), "--profile", "microdrive", "-o", out.to_str().unwrap()];
+    refused(&args, &["microdrive is not a flash device"]);
+    assert!(!out.exists());
+}
