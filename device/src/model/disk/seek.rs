@@ -24,7 +24,7 @@ impl Curve {
     pub fn new(spec: &DiskSpec, tracks: u64) -> Self {
         let [track, average, full] = [&spec.seek_track, &spec.seek_average, &spec.seek_full].map(|q| q.value.0 as f64);
         let third = (average - track / 5.0 - full * 4.0 / 27.0) * 135.0 / 88.0;
-        Curve { tracks: tracks.max(2) as f64, track, third: third.clamp(track, full), full }
+        Curve { tracks: tracks.max(2) as f64, track, third: third.min(full).max(track), full }
     }
 
     /// The time of moving over so many tracks.
