@@ -31,6 +31,7 @@ impl BlockDevice for Nothing {
     }
 }
 
+#[allow(clippy::disallowed_methods)] // It is the host's time that is measured.
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let profile = Profile::find("kirin9000-ufs31")?;
     let DeviceSpec::Flash(spec) = &profile.device else { return Err("not a flash device".into()) };

@@ -306,6 +306,27 @@ fn an_unflushed_remap_is_undone_whole_and_a_flushed_one_stays() {
 }
 
 #[test]
+fn what_an_unflushed_remap_replaced_is_not_erased_before_the_remap_is_durable() {
+    for how in [Remap::Exchange, Remap::Move] {
+        let (mut pair, mut rng) = (Pair::new(&small(2, 1, 4096), BLOCKS), Rng::new(31));
+        pair.write(0, BLOCKS);
+        pair.ask(Ask::Flush);
+        for round in 0..20 {
+            for i in 0..20 {
+                pair.ask(Ask::Remap { from: Lba(40 * i), to: Lba(1000 + 40 * i), blocks: 9, how });
+            }
+            let cleanings = pair.counter("cleanings");
+            while pair.counter("cleanings") < cleanings + 4 * (round % 7) {
+                pair.write(2000 + rng.below(500), 1);
+            }
+            pair.cut(rng.below(1_000_000)).unwrap_or_else(|e| panic!("round {round}: {e}"));
+            pair.write(0, BLOCKS);
+            pair.ask(Ask::Flush);
+        }
+    }
+}
+
+#[test]
 fn a_remap_copies_nothing() {
     let mut pair = Pair::new(&small(2, 2, 8192), BLOCKS);
     pair.write(0, 1000);
