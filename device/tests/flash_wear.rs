@@ -106,9 +106,11 @@ fn blocks_wear_alike_though_most_data_never_changes() {
         (chip.flash.wear(), chip.counter("wear_levellings"))
     };
     let (levelled, times) = wear(1000);
-    assert!(times > 0 && levelled.most - levelled.least <= 10 + 4, "{levelled:?}");
+    // A hundredth of the endurance; and levelling gets to a block after nine cleanings for each of the die,
+    // in which blocks wear by nine on the average.
+    assert!(times > 0 && levelled.most - levelled.least <= 10 + 9, "{levelled:?}");
     let (left, times) = wear(1_000_000);
-    assert!(times == 0 && left.most - left.least > 30, "{left:?}");
+    assert!(times == 0 && left.least == 0 && left.most > 80, "{left:?}");
 }
 
 #[test]
