@@ -84,6 +84,20 @@ fn fagc_fig5_runs_and_repeats() {
 }
 
 #[test]
+fn nexus_fileops_runs_and_repeats() {
+    runs_and_repeats("nexus-fileops");
+}
+
+#[test]
+fn nexus_sqlite_runs_and_repeats() {
+    let outcome = runs_and_repeats("nexus-sqlite");
+    let (_, insert) = outcome.phases().find(|(_, p)| p.name == "insert").unwrap();
+    // Without fsync for every transaction (WAL, NORMAL), but with the whole record written at least once.
+    assert!(insert.measures["written_per_transaction"].value > 4.0);
+    assert!(insert.measures["fsyncs_per_transaction"].value < 0.5);
+}
+
+#[test]
 fn another_seed_gives_another_result() {
     let experiment = Experiment::find("microdrive-table31").unwrap();
     let run = |seed| {

@@ -1,0 +1,160 @@
+//! The experiment `nexus-fileops` on the host kernel's own file systems, over a metered device that takes its
+//! time: ext4, and F2FS where the kernel has it. The volume is mounted anew for each phase, with nothing in
+//! memory; what mounting and unmounting alone cost is measured first and taken off.
+//!
+//! Not part of `joulefs lab`, for it needs root (loop devices), fio and minutes of real time, and does not
+//! repeat to the picojoule.
+//!
+//!     cargo run -p joulefs-conformance --example kernel_fileops -- galaxy-nexus-emmc
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+use device::energy::profile::Profile;
+use device::energy::{Energy, Ledger, Operation};
+use device::{Memory, model};
+use fuse::gauge::{Gauge, Setup, Speed};
+use fuse::{Caching, MountOptions};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// Mebibytes of the device, of the file, and of what is read and written at random.
+const DEVICE: u64 = 1024;
+const FILE: u64 = 128;
+const RANDOM: u64 = 10;
+
+/// What fio is asked to do.
+const PHASES: [(&str, &str, u64); 4] = [
+    ("sequential-write", "--rw=write --bs=512k --fsync=1", FILE),
+    ("random-write", "--rw=randwrite --bs=4k --fsync=1", RANDOM),
+    ("sequential-read", "--rw=read --bs=512k", FILE),
+    ("random-read", "--rw=randread --bs=4k", RANDOM),
+];
+
+/// Spent, read and written.
+#[derive(Clone, Copy)]
+struct Reading {
+    energy: Energy,
+    read: u64,
+    written: u64,
+    requests: u64,
+    flushes: u64,
+}
+
+fn reading(gauge: &Gauge) -> Reading {
+    let report = gauge.report();
+    let ledger: &Ledger = &report.ledger;
+    // Time nobody asked anything in is not the work's.
+    let idle = ledger.operation(Operation::Idle).energy;
+    let blocks = |o: Operation| report.times.work[o as usize].blocks * 4096;
+    let count = |o: Operation| ledger.operation(o).operations;
+    Reading {
+        energy: ledger.total() - idle,
+        read: blocks(Operation::Read),
+        written: blocks(Operation::Write),
+        requests: count(Operation::Read) + count(Operation::Write),
+        flushes: count(Operation::Flush),
+    }
+}
+
+/// Runs a program and gives back what it printed; its complaint if it fails.
+fn tell(program: &str, args: &[&str]) -> Outcome<String> {
+    let out = Command::new(program).args(args).output().map_err(|e| format!("{program}: {e}"))?;
+    match out.status.success() {
+        true => Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned()),
+        false => Err(format!("{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr)).into()),
+    }
+}
+
+/// Mounts, runs, unmounts, and says what that took.
+fn mounted(gauge: &Gauge, disk: &Path, at: &Path, fs: &str, work: &[&str]) -> Outcome<Reading> {
+    let disk = disk.to_str().ok_or("a path that is no text")?;
+    let at = at.to_str().ok_or("a path that is no text")?;
+    let before = reading(gauge);
+    let device = tell("losetup", &["--find", "--show", "--direct-io=on", disk])?;
+    let done = tell("mount", &["-t", fs, &device, at]).and_then(|_| {
+        // What was written before is not read from memory.
+        std::fs::write("/proc/sys/vm/drop_caches", "3")?;
+        let done = work.split_first().map_or(Ok(String::new()), |(program, args)| tell(program, args));
+        tell("umount", &[at])?;
+        done
+    });
+    tell("losetup", &["--detach", &device])?;
+    done?;
+    let after = reading(gauge);
+    Ok(Reading {
+        energy: after.energy - before.energy,
+        read: after.read - before.read,
+        written: after.written - before.written,
+        requests: after.requests - before.requests,
+        flushes: after.flushes - before.flushes,
+    })
+}
+
+fn measure(profile: &Profile, fs: &str, mkfs: &[&str]) -> Outcome<()> {
+    let blocks = DEVICE << 8;
+    let gauge = Arc::new(Gauge::new(Setup {
+        contents: Arc::new(Memory::new(blocks)),
+        discards_read_zero: true,
+        model: model::build(profile, blocks)?,
+        profile: profile.clone(),
+        speed: Speed::Paced,
+    }));
+    let dir = tempfile::tempdir()?;
+    let options = MountOptions { caching: Caching::Live, ..MountOptions::default() };
+    let shown = fuse::mount(gauge.clone(), dir.path(), &options)?;
+    let disk = dir.path().join("disk");
+    let name = disk.to_str().ok_or("a path that is no text")?;
+    tell(mkfs[0], &[&mkfs[1..], &[name]].concat())?;
+    let at = tempfile::tempdir()?;
+    mounted(&gauge, &disk, at.path(), fs, &[])?;
+    let alone = mounted(&gauge, &disk, at.path(), fs, &[])?;
+    let file = format!("--filename={}/file", at.path().display());
+    let size = format!("--size={FILE}m");
+    for (name, how, mib) in PHASES {
+        let (name_is, moves) = (format!("--name={name}"), format!("--io_size={mib}m"));
+        let mut fio = vec!["fio", &name_is, &file, &size, &moves, "--ioengine=psync", "--randseed=1"];
+        fio.extend(["--fallocate=none", "--invalidate=0", "--minimal"]);
+        fio.extend(how.split(' '));
+        let r = mounted(&gauge, &disk, at.path(), fs, &fio)?;
+        let kilobytes = (mib * 1024) as f64;
+        let moved = |b: u64, less: u64| b.saturating_sub(less) as f64 / 1_048_576.0;
+        println!(
+            "| {fs} | {name} | {:.1} | {:.2} | {:.2} | {} | {} |",
+            (r.energy - alone.energy).millijoules() * 1e3 / kilobytes,
+            moved(r.read, alone.read) / mib as f64,
+            moved(r.written, alone.written) / mib as f64,
+            r.requests.saturating_sub(alone.requests),
+            r.flushes.saturating_sub(alone.flushes),
+        );
+    }
+    shown.unmount()?;
+    shown.wait()?;
+    Ok(())
+}
+
+fn run() -> Outcome<()> {
+    let name = std::env::args().nth(1).unwrap_or_else(|| "galaxy-nexus-emmc".into());
+    let profile = Profile::find(&name)?;
+    println!("| file system | phase | uJ/KB | read for each MB | written for each MB | requests | flushes |");
+    println!("|---|---|---|---|---|---|---|");
+    let known = std::fs::read_to_string("/proc/filesystems")?;
+    for (fs, mkfs) in [("ext4", ["mkfs.ext4", "-q", "-F"]), ("f2fs", ["mkfs.f2fs", "-q", "-f"])] {
+        match known.split_whitespace().any(|k| k == fs) {
+            true => measure(&profile, fs, &mkfs)?,
+            false => eprintln!("kernel_fileops: this kernel has no {fs}"),
+        }
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("kernel_fileops: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
