@@ -158,9 +158,12 @@ impl NodeCache {
         self.shard(node.nid).lock().pop(&node.nid);
     }
 
-    /// Every dirty node, in order of inode and number within each shard.
+    /// Every dirty node, in order of number: as Linux writes them (the index of the node mapping), so that
+    /// neighbours in time of making are neighbours in the log.
     pub fn dirty(&self) -> Vec<Arc<Node>> {
-        self.dirty.iter().flat_map(|s| s.lock().values().cloned().collect::<Vec<_>>()).collect()
+        let mut all: Vec<_> = self.dirty.iter().flat_map(|s| s.lock().values().cloned().collect::<Vec<_>>()).collect();
+        all.sort_unstable_by_key(|n| n.nid);
+        all
     }
 
     /// The dirty nodes of one inode.
