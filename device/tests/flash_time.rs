@@ -110,6 +110,24 @@ fn a_write_waits_for_room_in_the_buffer() {
 }
 
 #[test]
+fn a_read_overtakes_writes_that_wait_for_a_die() {
+    let mut spec = *phone();
+    spec.nand.channels.value = 1;
+    spec.nand.dies.value = 1;
+    let mut one = One::filled(&spec, 256 * MIB, 16 * MIB);
+    let alone = one.read(4000, 1);
+    let mut bill = Bill::default();
+    let ask = Ask::Write { at: Lba(0), blocks: 4 * spec.buffer.value / 4096 };
+    let written = one.flash.serve(one.now, ask, Tag::default(), &mut bill).since(one.now);
+    one.now += Nanos(written.0 / 10);
+    let link = spec.link.write.value.of(4 * spec.buffer.value);
+    let longest = spec.nand.program.iter().map(|q| q.value).max().unwrap_or_default();
+    let took = one.read(5000, 1);
+    assert!(written > link, "{written:?}");
+    assert!(took <= alone + link + longest, "{took:?}, alone {alone:?}, the write {written:?}");
+}
+
+#[test]
 fn a_sleeping_device_wakes_and_its_sleep_costs_what_it_should() {
     use device::energy::{Energy, Power};
     let mut spec = *phone();

@@ -291,13 +291,14 @@ impl Flash {
         if blocks == 0 {
             return start + self.prices.write_request;
         }
-        let mut taken = begin;
+        let (mut came, mut taken) = (begin, begin);
         for i in 0..blocks {
-            let came = begin + self.prices.write.of((i + 1) * BLOCK as u64);
+            came = begin + self.prices.write.of((i + 1) * BLOCK as u64);
             self.run(came);
             taken = self.accept((at + i) as u32, came.max(taken), bill);
         }
-        self.link = taken;
+        // The device asks for bytes when it has room: one that waits for room leaves the link to others.
+        self.link = came;
         taken
     }
 }
