@@ -22,6 +22,8 @@ const COLORS: [RGBColor; 8] = [
     RGBColor(240, 228, 66),
     RGBColor(120, 120, 120),
 ];
+/// Pixels of a line of a legend.
+const LINE: u32 = 22;
 const FONT: (&str, u32) = ("sans-serif", 14);
 
 /// One bar of several pieces.
@@ -95,9 +97,10 @@ fn stacked(what: &str, bars: &[Bar], kinds: &[&str]) -> Result<String, ReportErr
     if count == 0 {
         return Ok(String::new());
     }
-    let height = 110 + 34 * count as u32;
+    let plot_height = 70 + 34 * count as u32;
+    let height = plot_height + legend_height(kinds, NAMES);
     sheet(what, height, |area| {
-        let (plot, legend) = area.split_vertically(height - 40);
+        let (plot, legend) = area.split_vertically(plot_height);
         let mut chart = ChartBuilder::on(&plot)
             .x_label_area_size(45)
             .y_label_area_size(NAMES)
@@ -127,20 +130,38 @@ fn stacked(what: &str, bars: &[Bar], kinds: &[&str]) -> Result<String, ReportErr
                 from += length;
             }
         }
-        legend_line(&legend, kinds, NAMES)
+        draw_legend(&legend, kinds, NAMES)
     })
 }
 
 type Sheet<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
 
-/// The colours and what they stand for, in a line.
-fn legend_line<'a>(area: &Sheet<'a>, kinds: &[&str], from: u32) -> Drawn<'a> {
-    let mut x = from as i32;
-    for (i, kind) in kinds.iter().enumerate() {
-        area.draw(&Rectangle::new([(x, 12), (x + 14, 26)], COLORS[i % COLORS.len()].filled()))?;
-        area.draw(&Text::new((*kind).to_owned(), (x + 19, 12), FONT.into_font()))?;
-        x += 36 + 7 * kind.chars().count() as i32;
+/// Where each kind stands in a legend that begins `from` pixels from the left: lines break at the sheet's end.
+fn legend_places(kinds: &[&str], from: u32) -> Vec<(i32, i32)> {
+    let (mut x, mut y) = (from as i32, 12);
+    let place = |kind: &&str| {
+        let width = 36 + 7 * kind.chars().count() as i32;
+        if x + width > WIDTH as i32 {
+            (x, y) = (from as i32, y + LINE as i32);
+        }
+        let here = (x, y);
+        x += width;
+        here
+    };
+    kinds.iter().map(place).collect()
+}
+
+/// Pixels a legend is high.
+fn legend_height(kinds: &[&str], from: u32) -> u32 {
+    legend_places(kinds, from).last().map_or(0, |(_, y)| *y as u32 + LINE + 6)
+}
+
+/// The colours and what they stand for.
+fn draw_legend<'a>(area: &Sheet<'a>, kinds: &[&str], from: u32) -> Drawn<'a> {
+    for (i, (kind, (x, y))) in kinds.iter().zip(legend_places(kinds, from)).enumerate() {
+        area.draw(&Rectangle::new([(x, y), (x + 14, y + 14)], COLORS[i % COLORS.len()].filled()))?;
+        area.draw(&Text::new((*kind).to_owned(), (x + 19, y), FONT.into_font()))?;
     }
     Ok(())
 }
@@ -186,7 +207,8 @@ pub(super) fn histogram(variant: &str, h: &Histogram) -> Result<String, ReportEr
 pub(super) fn over_time(name: &str, p: &Phase) -> Result<String, ReportError> {
     let end = p.timeline.last().map_or(1.0, |s| s.at.0 as f64 / 1e9).max(1e-9);
     let most = Component::ALL.iter().map(|c| p.component(*c).millijoules()).fold(0.0, f64::max).max(1e-9) * 1.05;
-    sheet(name, 300, |area| {
+    let names = Component::ALL.map(Component::text);
+    sheet(name, 262 + legend_height(&names, 80), |area| {
         let (plot, legend) = area.split_vertically(262);
         let mut chart = ChartBuilder::on(&plot)
             .caption(name, ("sans-serif", 16))
@@ -206,6 +228,6 @@ pub(super) fn over_time(name: &str, p: &Phase) -> Result<String, ReportError> {
             let line = std::iter::once((0.0, 0.0)).chain(points);
             chart.draw_series(LineSeries::new(line, COLORS[i].stroke_width(2)))?;
         }
-        legend_line(&legend, &Component::ALL.map(Component::text), 80)
+        draw_legend(&legend, &names, 80)
     })
 }
