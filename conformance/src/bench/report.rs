@@ -139,7 +139,12 @@ fn aligned(lines: &[Vec<String>]) -> String {
 }
 
 /// The whole document.
-pub fn document(comparison: Option<&Comparison>, alone: &[in_process::Measured], passes: usize) -> String {
+pub fn document(
+    comparison: Option<&Comparison>,
+    alone: &[in_process::Measured],
+    simulated: &[in_process::Measured],
+    passes: usize,
+) -> String {
     let mut text = format!(
         "# Benchmarks\n\n\
          Written by `make bench`; passes in which the file systems take turns: {passes}; medians, and \
@@ -164,6 +169,12 @@ pub fn document(comparison: Option<&Comparison>, alone: &[in_process::Measured],
             Calls of the core in one thread, without FUSE, on a device in memory; the last rows on a sparse \
             image file.\n\n";
         text += &in_process_table(alone);
+    }
+    if !simulated.is_empty() {
+        text += "\n## The simulated flash\n\n\
+            Requests of 4 KiB to the phone's 256 GiB (`kirin9000-ufs31`), with translation layer and meter, on one \
+            thread, in virtual time.\n\n";
+        text += &in_process_table(simulated);
     }
     text
 }

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use joulefs_conformance::bench::report::{Comparison, document};
+use joulefs_conformance::bench::report::{Comparison, document, in_process_table};
 use joulefs_conformance::bench::sides::{Side, serve, start};
-use joulefs_conformance::bench::{Outcome, in_process, rows};
+use joulefs_conformance::bench::{Outcome, in_process, metered, rows};
 
 const USAGE: &str = "usage: bench [--passes N] [--mounts-only | --core-only] [--no-large-image] [--output FILE]
 
@@ -53,13 +53,16 @@ fn measure(args: &[String]) -> Outcome<()> {
     if let Some(comparison) = &comparison {
         println!("{}", comparison.table());
     }
-    let mut alone = Vec::new();
+    let (mut alone, mut simulated) = (Vec::new(), Vec::new());
     if core {
         eprintln!("the core alone");
         alone = in_process::all(passes, large.then_some(dir.path()))?;
-        println!("{}", joulefs_conformance::bench::report::in_process_table(&alone));
+        println!("{}", in_process_table(&alone));
+        eprintln!("the simulated flash");
+        simulated = metered::all(passes)?;
+        println!("{}", in_process_table(&simulated));
     }
-    std::fs::write(&output, document(comparison.as_ref(), &alone, passes))?;
+    std::fs::write(&output, document(comparison.as_ref(), &alone, &simulated, passes))?;
     eprintln!("written to {}", output.display());
     Ok(())
 }
