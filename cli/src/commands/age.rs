@@ -168,7 +168,7 @@ fn on_image(path: &Path, size: Option<u64>, chain: &[Recipe], args: &Args) -> Re
             })?;
             dev
         }
-        (Ok(there), size) => existing(path, &there, size, &*clock, args)?,
+        (Ok(there), size) => existing(path, &there, size, &clock, args)?,
     };
     let vol = Volume::mount(Arc::new(dev), clock.clone(), MountOptions::default());
     let vol = vol.map_err(|e| format!("{name}: {e}"))?;
