@@ -154,7 +154,7 @@ fn clients_at_once_do_not_disturb_each_other() {
                     .write(true)
                     .create(true)
                     .truncate(false)
-                    .open(root.join("../shared"))
+                    .open(root.join("../of-all"))
                     .expect("opened");
                 let mut block = [0; 4096];
                 let mut found = [0; 4096];
