@@ -1,8 +1,8 @@
 //! Profiles say where their numbers come from; every joule is in every account.
 
+use device::Tag;
 use device::energy::profile::{Profile, ProfileError, SHIPPED};
 use device::energy::{Bill, Component, Energy, Meter, Nanos, Operation, Part};
-use device::Tag;
 
 #[test]
 fn every_shipped_profile_is_read_and_survives_being_written() {

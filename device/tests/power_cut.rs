@@ -16,12 +16,7 @@ fn block(memory: &Memory, at: u64) -> Vec<u8> {
 /// The first byte of each sector, each of one value all through.
 fn sectors(memory: &Memory, at: u64) -> Vec<u8> {
     let values: Vec<u8> = block(memory, at).chunks(SECTOR).map(|s| s[0]).collect();
-    assert!(
-        block(memory, at)
-            .chunks(SECTOR)
-            .zip(&values)
-            .all(|(s, v)| s.iter().all(|b| b == v))
-    );
+    assert!(block(memory, at).chunks(SECTOR).zip(&values).all(|(s, v)| s.iter().all(|b| b == v)));
     values
 }
 
@@ -107,17 +102,13 @@ fn everything_fails_once_the_power_is_off() {
     let device = PowerCut::new(Memory::new(8));
     device.cut_after(2);
     write(&device, 0, 1);
-    let off =
-        |r: device::Result<()>| assert!(matches!(r, Err(DeviceError::PowerCut { .. })), "{r:?}");
+    let off = |r: device::Result<()>| assert!(matches!(r, Err(DeviceError::PowerCut { .. })), "{r:?}");
     off(device.write(Lba(1), &[2; BLOCK], TAG));
     off(device.write(Lba(1), &[2; BLOCK], TAG));
     off(device.read(Lba(0), &mut [0; BLOCK], TAG));
     off(device.flush(TAG));
     off(device.discard(Lba(0), 1, TAG));
-    assert_eq!(
-        (device.write_count(), device.is_cut(), device.unflushed()),
-        (2, true, 2)
-    );
+    assert_eq!((device.write_count(), device.is_cut(), device.unflushed()), (2, true, 2));
 }
 
 #[test]
@@ -162,10 +153,7 @@ fn each_named_loss_leaves_what_it_says() {
     assert_eq!(left(Loss::AllButFirst), [0, 2, 3, 9]);
     assert_eq!(left(Loss::FirstKept(2)), [1, 2, 0, 9]);
     assert_eq!(left(Loss::AllBut(1)), [1, 0, 3, 9]);
-    assert_eq!(
-        sectors(&device.image(Loss::LastTorn(3)), 2),
-        [3, 3, 3, 0, 0, 0, 0, 0]
-    );
+    assert_eq!(sectors(&device.image(Loss::LastTorn(3)), 2), [3, 3, 3, 0, 0, 0, 0, 0]);
     assert!(device.survivors(11).same_as(&device.survivors(11)));
 }
 
@@ -175,9 +163,7 @@ fn a_flushed_discard_may_still_show_the_old_bytes() {
     write(&device, 3, 5);
     device.discard(Lba(3), 1, TAG).unwrap();
     device.flush(TAG).unwrap();
-    let found: BTreeSet<u8> = (0..50)
-        .map(|seed| block(&device.survivors(seed), 3)[0])
-        .collect();
+    let found: BTreeSet<u8> = (0..50).map(|seed| block(&device.survivors(seed), 3)[0]).collect();
     assert_eq!(found, BTreeSet::from([0, 5]));
     write(&device, 3, 6);
     device.flush(TAG).unwrap();
@@ -199,12 +185,7 @@ fn a_cut_that_is_looked_at_twice_starts_again_from_its_image() {
 fn losses_are_read_back_from_their_names() {
     let mut rng = Rng::new(4);
     let n = rng.next_u64();
-    let with = [
-        Loss::FirstKept(n),
-        Loss::AllBut(n),
-        Loss::LastTorn(n),
-        Loss::Random(n),
-    ];
+    let with = [Loss::FirstKept(n), Loss::AllBut(n), Loss::LastTorn(n), Loss::Random(n)];
     for loss in Loss::PLAIN.into_iter().chain(with) {
         assert_eq!(loss.to_string().parse(), Ok(loss));
     }

@@ -116,7 +116,8 @@ pub fn read_superblock(dev: &dyn BlockDevice) -> std::result::Result<SuperBlock,
     dev.read(Lba(0), &mut block, Cause::Superblock.tag())?;
     SuperBlock::check(&block).or_else(|first| {
         dev.read(Lba(1), &mut block, Cause::Superblock.tag())?;
-        SuperBlock::check(&block).map_err(|second| MountError::NotF2fs { first: Box::new(first), second: Box::new(second) })
+        SuperBlock::check(&block)
+            .map_err(|second| MountError::NotF2fs { first: Box::new(first), second: Box::new(second) })
     })
 }
 

@@ -107,7 +107,9 @@ fn backing(args: &Args) -> Result<Backing, Failure> {
     };
     let contents: Arc<dyn BlockDevice> = match size {
         Some(bytes) if fresh => Arc::new(FileDevice::create(path, bytes).map_err(|e| e.to_string())?),
-        None if fresh => return Err(format!("{}: no contents yet; its size is needed, e.g. --size 8G", path.display())),
+        None if fresh => {
+            return Err(format!("{}: no contents yet; its size is needed, e.g. --size 8G", path.display()));
+        }
         _ => open_image(path, Access::ReadWrite).map_err(|e| e.to_string())?,
     };
     let bytes = contents.blocks().saturating_mul(4096);

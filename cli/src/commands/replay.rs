@@ -177,18 +177,14 @@ fn of_calls(args: &Args, profile: &Profile, size: Option<u64>, events: calls::Ev
     let (before, start) = (device.ledger(), nanos(&*clock));
     let (done, whole) = calls::replay(events.root(), events, &*volume, &tempo, |_| {});
     volume.unmount().map_err(|e| e.to_string())?;
-    let mut text = format!(
-        "{} calls, {} written, {} read",
-        done.calls,
-        output::bytes(done.written),
-        output::bytes(done.read)
-    );
+    let mut text =
+        format!("{} calls, {} written, {} read", done.calls, output::bytes(done.written), output::bytes(done.read));
     if done.left_out > 0 {
         text += &format!("; {} left out for inodes that are not there", done.left_out);
     }
-    let first = done.first_divergence.map(|d| {
-        format!("{} (record {}) then {}, now {}", d.call, d.record, answer(&d.then), answer(&d.now))
-    });
+    let first = done
+        .first_divergence
+        .map(|d| format!("{} (record {}) then {}, now {}", d.call, d.record, answer(&d.then), answer(&d.now)));
     if let Some(first) = &first {
         text += &format!("; {} ended otherwise than when recorded; the first: {first}", done.diverged);
     }
@@ -278,7 +274,9 @@ fn print(profile: &Profile, outcome: &Outcome, as_json: bool) {
         .into_iter()
         .map(|o| (o, ledger.operation(o)))
         .filter(|(_, spent)| spent.operations > 0)
-        .map(|(o, s)| format!("{:<10} {:>10}  {:>10}", format!("{o:?}").to_lowercase(), s.operations, s.energy.to_string()))
+        .map(|(o, s)| {
+            format!("{:<10} {:>10}  {:>10}", format!("{o:?}").to_lowercase(), s.operations, s.energy.to_string())
+        })
         .collect();
     output::line(&format!("\n{:<10} {:>10}  {:>10}\n{}", "operation", "count", "energy", operations.join("\n")));
     for (name, n) in outcome.counters.iter().filter(|(_, n)| *n > 0) {

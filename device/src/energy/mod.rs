@@ -6,9 +6,9 @@
 //!
 //! Left out: how long things take and what a device does inside ([`crate::model`]).
 
+pub mod fit;
 mod ledger;
 mod meter;
-pub mod fit;
 pub mod profile;
 mod units;
 

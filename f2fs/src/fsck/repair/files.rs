@@ -142,14 +142,15 @@ fn unusable(
     }
     match fault {
         NodeFault::FooterNid { addr, .. } | NodeFault::FooterIno { addr, .. }
-            if footer_is_at_fault(e, nid, owner, addr, fault)? => {
-                let mut block = e.img.block(addr)?;
-                let f = node::footer(&block);
-                node::set_footer(&mut block, &Footer { nid, ino: owner, ..f });
-                e.nodes.insert(nid, block);
-                session.actions.push(Action::NodeFound { nid, addr });
-                return Ok(());
-            }
+            if footer_is_at_fault(e, nid, owner, addr, fault)? =>
+        {
+            let mut block = e.img.block(addr)?;
+            let f = node::footer(&block);
+            node::set_footer(&mut block, &Footer { nid, ino: owner, ..f });
+            e.nodes.insert(nid, block);
+            session.actions.push(Action::NodeFound { nid, addr });
+            return Ok(());
+        }
         // Its footer vouches for it: what else points there took a node for data.
         NodeFault::BlockTaken { addr } => {
             e.nodes.insert(nid, e.img.block(addr)?);

@@ -130,10 +130,12 @@ fn stray_inode(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: &
         let restored = Action::NameRestored { dir: parent, name: name_known, ino };
         match e.find(parent, &name)? {
             None if session.lost_names.contains(&(parent, name.clone()))
-                && plain_names(e, parent)? && e.insert(parent, &name, name_hash(&name), ino, kind)? => {
-                    session.actions.push(restored);
-                    return Ok(());
-                }
+                && plain_names(e, parent)?
+                && e.insert(parent, &name, name_hash(&name), ino, kind)? =>
+            {
+                session.actions.push(restored);
+                return Ok(());
+            }
             Some(found) if found.ino != ino && is_misled(e, found.ino, parent, &name)? => {
                 let DentryPlace { dir, area, slot } = found.place;
                 e.change_area(dir, area, |l, b| dentry::redirect(l, b, slot, ino.0, kind))?;
