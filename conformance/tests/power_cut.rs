@@ -66,8 +66,9 @@ fn at_write(scenario: &Scenario, plan: &Plan<'_>, write: u64, losses: &[Loss], t
         }
         failures.extend(verdict.err().map(|e| format!("{name}: {e}")));
         if (write + i as u64).is_multiple_of(7) || losses.len() == 1 {
-            for second in 1..4 {
-                let cut = Cut { write: second, loss: Loss::Random(second) };
+            for second in 1..6 {
+                let loss = if second % 2 == 0 { Loss::AllKept } else { Loss::Random(write * 31 + second) };
+                let cut = Cut { write: second, loss };
                 failures.extend(judge(&image, &record, Some(cut)).err().map(|e| format!("{name}: {e}")));
             }
         }
@@ -118,7 +119,7 @@ fn survive(names: &[&str], tools: Tools) {
             continue;
         }
         let (scenario, plan) = ready(name);
-        let writes = sample(plan.writes, if deep() { 2000 } else { 150 });
+        let writes = sample(plan.writes, if deep() { 2000 } else { 100 });
         println!("{name}: {} of {} writes", writes.len(), plan.writes);
         let next = AtomicUsize::new(0);
         let found = std::thread::scope(|scope| {
@@ -147,7 +148,7 @@ fn files_keep_what_was_synced() {
 
 #[test]
 fn files_of_any_shape_keep_what_was_synced() {
-    survive(&["large-file", "holes", "nameless"], Tools::BeforeAndAfter);
+    survive(&["large-file", "late-fsync", "holes", "nameless"], Tools::BeforeAndAfter);
 }
 
 #[test]

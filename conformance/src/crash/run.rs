@@ -138,8 +138,8 @@ impl Run<'_> {
                 vol.sync()?;
                 self.record.synced_all();
             }
-            Step::Tick => {
-                self.clock.advance(std::time::Duration::from_secs(70));
+            Step::Tick(seconds) => {
+                self.clock.advance(std::time::Duration::from_secs(*seconds));
                 vol.tick()?;
             }
         }

@@ -25,7 +25,8 @@ pub enum Step {
     Fdatasync(String),
     Fsyncdir(String),
     Sync,
-    Tick,
+    /// Time passes, in seconds, and what is due happens.
+    Tick(u64),
 }
 
 /// A scenario: what is there, durable, before, and what is done while the power may go.
@@ -158,7 +159,27 @@ pub const SCENARIOS: &[Scenario] = &[
                 }
                 steps.extend([Write(f(), size / 2, 5000, i as u64 + 10), Fsync(f())]);
             }
+            // Cut and grown again since the checkpoint: what lies between is a hole.
+            for i in 0..3 {
+                let grow = Write(f(), 10_000_000 + i * 1_000_000, 4000, i);
+                let fill = Write(f(), 4_000_000, 3_000_000, i + 20);
+                steps.extend([fill, grow.clone(), Sync, Truncate(f(), 3_000_000 + i), grow, Fsync(f())]);
+            }
             steps
+        },
+    },
+    Scenario {
+        name: "late-fsync",
+        before: || files(3, 40_000),
+        during: || {
+            // Contents went out before anybody asked for them to be durable.
+            (0..9u64)
+                .flat_map(|i| {
+                    let f = format!("f{}", i % 3);
+                    let write = Write(f.clone(), i * 9000 % 50_000, 20_000, i);
+                    [write, Tick(6), if i % 2 == 0 { Fsync(f) } else { Fdatasync(f) }]
+                })
+                .collect()
         },
     },
     Scenario {
@@ -247,6 +268,12 @@ pub const SCENARIOS: &[Scenario] = &[
                 }
             }
             steps.push(Sync);
+            // The name a new file was made under is gone when it is synced.
+            for i in 0..4 {
+                let (f, g) = (format!("new{i}"), format!("other{i}"));
+                steps.extend([Create(f.clone()), Write(f.clone(), 0, 5000, i), Link(f.clone(), g.clone())]);
+                steps.extend([Unlink(f), Fsync(g)]);
+            }
             steps
         },
     },
@@ -307,7 +334,7 @@ pub const SCENARIOS: &[Scenario] = &[
             for i in 0..8u64 {
                 let f = format!("f{}", i % 4);
                 steps.extend([Write(f.clone(), i * 20_000, 30_000, i), Create(format!("new{i}")), Sync]);
-                steps.extend([Unlink(format!("new{i}")), Truncate(f, 100_000 + i * 1000), Tick]);
+                steps.extend([Unlink(format!("new{i}")), Truncate(f, 100_000 + i * 1000), Tick(70)]);
             }
             steps
         },
