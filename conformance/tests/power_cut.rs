@@ -81,6 +81,7 @@ fn replay() -> Option<(String, u64, Loss)> {
     let asked = std::env::var("JOULEFS_REPLAY").ok()?;
     let parse = || {
         let (name, rest) = asked.split_once(':')?;
+        SCENARIOS.iter().find(|s| s.name == name)?;
         let (write, loss) = rest.split_once(':')?;
         Some((name.to_owned(), write.parse().ok()?, loss.parse().ok()?))
     };
