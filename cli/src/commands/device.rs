@@ -39,7 +39,7 @@ use crate::{Failure, output};
     umount /mnt/fs && cat /mnt/dev/ledger.json && joulefs unmount /mnt/dev\n\n\
   Where there are no loop devices (in most containers):\n  \
     fuse2fs -o fakeroot /mnt/dev/disk /mnt/fs          ext4 in user space\n  \
-    linux.uml ubdb=/mnt/dev/disk ...                   a whole kernel as a process\n  \
+    linux.uml ubdb=/mnt/dev/disk ...                   a kernel as a process (6.1 keeps flushes)\n  \
     qemu-system-x86_64 -drive file=/mnt/dev/disk,format=raw,cache=none,discard=unmap ...\n  \
     joulefs mkfs /mnt/dev/disk && joulefs mount /mnt/dev/disk /mnt/fs")]
 pub struct Args {
