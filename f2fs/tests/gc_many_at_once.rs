@@ -1,17 +1,104 @@
-//! Readers, writers, syncs and cleaning at the same time.
+//! Readers, writers, syncs and cleaning at the same time: a fixed amount of work, whatever the time it
+//! takes, enough that segments are cleaned and written again while somebody reads in them.
 
 mod log_rig;
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use device::clock::{Clock, RealClock};
+use device::{BlockDevice, Lba, Memory, Tag};
+use joulefs_f2fs::Volume;
+use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::mkfs::Options;
 use log_rig::*;
-use vfs::{FileSystem, WriteFlags};
+use parking_lot::{Condvar, Mutex};
+use vfs::{FileSystem, Ino, WriteFlags};
 
+/// Blocks of a file.
 const BLOCKS: u64 = 256;
+/// How much of the volume the files fill.
+const PERCENT: u64 = 95;
+/// How often the writers together overwrite as many blocks as the volume has. An fsync overwrites a few
+/// of them in place; holes can be filled once a checkpoint knows of them, and checkpoints are few; all
+/// else uses up free segments, of which there are a quarter of the volume, so that cleaning must make
+/// new ones again and again, whoever comes first.
+const TIMES: u64 = 3;
+const WRITERS: u64 = 3;
+/// Most of them wait until the end, for blocks that cleaning leaves alone.
+const SLOW_READERS: u64 = 64;
+/// Every so many files is written once and then only read.
+const STILL: usize = 5;
+
+thread_local! {
+    /// The next read of contents by this thread is overtaken.
+    static SLOW: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A device on which a read can take so long that its block is given to another owner meanwhile.
+struct Overtaking {
+    inner: Arc<Memory>,
+    /// Blocks that somebody waits to read, until they are written again. `None`: nobody waits any more.
+    awaited: Mutex<Option<BTreeSet<u64>>>,
+    written: Condvar,
+    overtaken: AtomicU64,
+}
+
+impl Overtaking {
+    fn new(inner: Arc<Memory>) -> Arc<Self> {
+        let awaited = Mutex::new(Some(BTreeSet::new()));
+        Arc::new(Overtaking { inner, awaited, written: Condvar::new(), overtaken: AtomicU64::new(0) })
+    }
+
+    fn wait_for_another_owner(&self, at: Lba) {
+        let mut awaited = self.awaited.lock();
+        if let Some(blocks) = &mut *awaited {
+            blocks.insert(at.0);
+        }
+        while awaited.as_ref().is_some_and(|blocks| blocks.contains(&at.0)) {
+            self.written.wait(&mut awaited);
+        }
+        if awaited.is_some() {
+            self.overtaken.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn stop_waiting(&self) {
+        *self.awaited.lock() = None;
+        self.written.notify_all();
+    }
+}
+
+impl BlockDevice for Overtaking {
+    fn blocks(&self) -> u64 {
+        self.inner.blocks()
+    }
+    fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
+        if tag.cause == Cause::UserData.tag().cause && SLOW.replace(false) {
+            self.wait_for_another_owner(at);
+        }
+        self.inner.read(at, buf, tag)
+    }
+    fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
+        self.inner.write(at, data, tag)?;
+        if let Some(blocks) = &mut *self.awaited.lock() {
+            let range = at.0..at.0 + data.len() as u64 / 4096;
+            let gone: Vec<u64> = blocks.range(range).copied().collect();
+            gone.iter().for_each(|b| _ = blocks.remove(b));
+            if !gone.is_empty() {
+                self.written.notify_all();
+            }
+        }
+        Ok(())
+    }
+    fn flush(&self, tag: Tag) -> device::Result<()> {
+        self.inner.flush(tag)
+    }
+    fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> device::Result<()> {
+        self.inner.discard(at, blocks, tag)
+    }
+}
 
 /// A block that tells where it belongs and how often it was written.
 fn block(file: usize, index: u64, round: u64) -> Vec<u8> {
@@ -28,81 +115,90 @@ fn check(file: usize, index: u64, b: &[u8]) {
     assert!(b == block(file, index, word(2)), "file {file}, block {index}: mixed");
 }
 
+fn read_and_check(vol: &Volume, ino: Ino, file: usize, index: u64, buf: &mut [u8]) {
+    assert_eq!(vol.read(ino, index * 4096, buf).unwrap(), buf.len());
+    for (n, b) in buf.chunks(4096).enumerate() {
+        check(file, index + n as u64, b);
+    }
+}
+
 #[test]
 fn readers_never_see_blocks_of_other_files_while_cleaning_moves_them() {
-    let dev = Arc::new(formatted(64, &Options::default()));
+    let image = Arc::new(formatted(192, &Options::default()));
+    let dev = Overtaking::new(image.clone());
     let vol = mount(dev.clone());
-    let files: Vec<_> = (0..13usize)
-        .map(|k| {
-            let f = new_file(&vol, vol.root(), &format!("f{k}"));
-            for i in 0..BLOCKS {
-                write(&vol, f, i * 4096, &block(k, i, 0));
-            }
-            f
-        })
-        .collect();
+    let space = vol.statfs().unwrap();
+    let many = (space.blocks * PERCENT / 100 - (space.blocks - space.blocks_free)) / (BLOCKS + 1);
+    let files: Vec<_> = (0..many).map(|k| new_file(&vol, vol.root(), &format!("f{k}"))).collect();
+    // Block by block, so that every segment holds some of most files.
+    for i in 0..BLOCKS {
+        for (k, f) in files.iter().enumerate() {
+            write(&vol, *f, i * 4096, &block(k, i, 0));
+        }
+    }
     vol.sync().unwrap();
+    let (still, changing): (Vec<usize>, Vec<usize>) = (0..files.len()).partition(|k| k % STILL == 0);
     let stop = AtomicBool::new(false);
-    let clock = RealClock::default();
-    // As much cleaning as matters, however slow or busy the machine; far too long is a failure.
-    let end = clock.monotonic() + Duration::from_secs(120);
     std::thread::scope(|s| {
-        for t in 0..3u64 {
-            let (vol, files, stop) = (&vol, &files, &stop);
-            s.spawn(move || {
+        let mut writers = Vec::new();
+        for t in 0..WRITERS {
+            let (vol, files, stop, changing) = (&vol, &files, &stop, &changing);
+            writers.push(s.spawn(move || {
                 let mut rng = device::Rng::new(t);
-                let mut round = 0;
-                while !stop.load(Relaxed) {
-                    round += 1;
-                    let (k, i) = (rng.index(files.len()), rng.below(BLOCKS));
+                let rounds = space.blocks * TIMES / WRITERS;
+                for round in 1..=rounds {
+                    let (k, i) = (changing[rng.index(changing.len())], rng.below(BLOCKS));
                     vol.write(files[k], i * 4096, &block(k, i, round), WriteFlags::empty()).unwrap();
                     if rng.chance(1, 40) {
                         vol.fsync(files[k], rng.chance(1, 2)).unwrap();
                     }
+                    if rng.chance(1, 40) {
+                        vol.tick().unwrap();
+                        let name = format!("t{t}");
+                        let f = new_file(vol, vol.root(), &name);
+                        write(vol, f, 0, &pattern(round, 20_000));
+                        vol.unlink(vol.root(), name.as_bytes()).unwrap();
+                        vol.forget(f, 1);
+                    }
+                    if t == 0 && round % (rounds / 4) == 0 {
+                        vol.sync().unwrap();
+                    }
                 }
-            });
+            }));
             s.spawn(move || {
                 let mut rng = device::Rng::new(100 + t);
                 let mut buf = vec![0; 8 * 4096];
                 while !stop.load(Relaxed) {
-                    let (k, i) = (rng.index(files.len()), rng.below(BLOCKS - 8));
-                    assert_eq!(vol.read(files[k], i * 4096, &mut buf).unwrap(), buf.len());
-                    for (n, b) in buf.chunks(4096).enumerate() {
-                        check(k, i + n as u64, b);
-                    }
+                    let (k, i) = (changing[rng.index(changing.len())], rng.below(BLOCKS - 8));
+                    read_and_check(vol, files[k], k, i, &mut buf);
                 }
             });
         }
-        let (vol, stop) = (&vol, &stop);
-        s.spawn(move || {
-            let mut n = 0;
-            while !stop.load(Relaxed) {
-                n += 1;
-                vol.tick().unwrap();
-                if n % 20 == 0 {
-                    vol.sync().unwrap();
+        for t in 0..SLOW_READERS {
+            let (vol, files, stop, still) = (&vol, &files, &stop, &still);
+            s.spawn(move || {
+                let mut rng = device::Rng::new(200 + t);
+                let mut buf = vec![0; 8 * 4096];
+                while !stop.load(Relaxed) {
+                    let (k, i) = (still[rng.index(still.len())], rng.below(BLOCKS - 8));
+                    SLOW.set(true);
+                    read_and_check(vol, files[k], k, i, &mut buf);
                 }
-                let name = format!("t{n}");
-                let f = new_file(vol, vol.root(), &name);
-                write(vol, f, 0, &pattern(n, 20_000));
-                vol.unlink(vol.root(), name.as_bytes()).unwrap();
-                vol.forget(f, 1);
-            }
-        });
-        while clock.monotonic() < end && vol.counters.foreground_gc.load(Relaxed) < 5 {
-            std::thread::sleep(Duration::from_millis(20));
+            });
         }
+        let ended: Vec<_> = writers.into_iter().map(|w| w.join()).collect();
         stop.store(true, Relaxed);
+        dev.stop_waiting();
+        ended.into_iter().for_each(|w| w.unwrap());
     });
-    assert!(
-        vol.counters.foreground_gc.load(Relaxed) >= 5,
-        "cleaned {} times",
-        vol.counters.foreground_gc.load(Relaxed)
-    );
+    let cleaned = vol.counters.foreground_gc.load(Relaxed);
+    assert!(cleaned >= 5, "cleaned {cleaned} times");
+    let overtaken = dev.overtaken.load(Relaxed);
+    assert!(overtaken > 0, "no block went to another owner while it was read");
     vol.unmount().unwrap();
-    assert_clean(&*dev, "after unmount");
-    assert_tools_clean(&dev);
-    let vol = mount(dev);
+    assert_clean(&*image, "after unmount");
+    assert_tools_clean(&image);
+    let vol = mount(image);
     for k in 0..files.len() {
         let data = read_all(&vol, find(&vol, &format!("f{k}")).unwrap());
         data.chunks(4096).enumerate().for_each(|(i, b)| check(k, i as u64, b));
