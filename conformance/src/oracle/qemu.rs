@@ -1,0 +1,322 @@
+//! What does Linux's F2FS do inside, and why?
+//!
+//! [`Machine::run`] boots Debian's own kernel in an emulator, with images as its disks, and runs a shell
+//! script as process 1. Unlike the kernel that runs as a process ([`super::kernel`]) this one has
+//! tracepoints and the file system's statistics; it takes seven seconds to boot instead of two, and sees
+//! nothing of the host but the programs and disks it is given.
+//!
+//! The script has busybox's applets, the modules for disks and F2FS loaded, `/proc`, `/sys`, tracefs
+//! and debugfs mounted, the images as `/dev/vda`, `/dev/vdb`... in the order given. What it prints is
+//! [`MachineRun::output`], byte for byte, so it may print binary data.
+//!
+//! Left out: hardware acceleration, which not every machine that runs tests has, and power cuts.
+
+pub mod cleaning;
+mod initramfs;
+mod segments;
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use super::tools::locate;
+
+/// Modules that are wanted, before those they depend on.
+const MODULES: [&str; 4] = ["virtio_pci", "virtio_blk", "crc32_generic", "f2fs"];
+/// How often the host looks whether the guest is done.
+const POLL: Duration = Duration::from_millis(20);
+/// What follows the script's output, and then its exit code.
+const END: &[u8] = b"\n@@end-of-output ";
+
+/// A kernel as its Debian package unpacks: `boot/vmlinuz-*` and `lib/modules/*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KernelPackage {
+    image: PathBuf,
+    modules: PathBuf,
+    release: String,
+}
+
+/// What is not there to boot a kernel with.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Missing {
+    /// No kernel in the directory.
+    #[error("no kernel in {0}: run `scripts/install-tools kernel`")]
+    Kernel(PathBuf),
+    /// A program of the host.
+    #[error("`{program}` is not installed: apt-get install {package}")]
+    Program {
+        /// The program.
+        program: &'static str,
+        /// The Debian package that brings it.
+        package: &'static str,
+    },
+}
+
+impl KernelPackage {
+    /// The kernel that `scripts/install-tools kernel` unpacked, or the one in `$JOULEFS_KERNEL`.
+    ///
+    /// # Errors
+    /// [`Missing::Kernel`] if there is none.
+    pub fn installed() -> Result<Self, Missing> {
+        let place = std::env::var_os("JOULEFS_KERNEL")
+            .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/kernel"), PathBuf::from);
+        Self::unpacked_in(&place)
+    }
+
+    /// The kernel unpacked in `dir`: the first by name if there are several.
+    ///
+    /// # Errors
+    /// [`Missing::Kernel`] if there is none.
+    pub fn unpacked_in(dir: &Path) -> Result<Self, Missing> {
+        let mut releases: Vec<String> = fs::read_dir(dir.join("lib/modules"))
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .collect();
+        releases.sort();
+        releases
+            .into_iter()
+            .map(|release| KernelPackage {
+                image: dir.join(format!("boot/vmlinuz-{release}")),
+                modules: dir.join(format!("lib/modules/{release}/kernel")),
+                release,
+            })
+            .find(|package| package.image.is_file() && package.modules.is_dir())
+            .ok_or_else(|| Missing::Kernel(dir.into()))
+    }
+
+    /// What `uname -r` says inside.
+    pub fn release(&self) -> &str {
+        &self.release
+    }
+}
+
+/// How to boot. [`run`](Machine::run) as often as you like.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    kernel: KernelPackage,
+    memory_mib: u32,
+    disks: Vec<PathBuf>,
+    programs: Vec<PathBuf>,
+    output_mib: u64,
+    timeout: Duration,
+}
+
+impl Machine {
+    /// 768 MiB of memory, no disks, half an hour at most.
+    ///
+    /// # Errors
+    /// Names what the host lacks.
+    pub fn new(kernel: KernelPackage) -> Result<Self, Missing> {
+        let needed = [
+            ("qemu-system-x86_64", "qemu-system-x86"),
+            ("busybox", "busybox-static"),
+            ("perl", "perl-base"),
+            ("modinfo", "kmod"),
+        ];
+        for (program, package) in needed {
+            let found =
+                ["/usr/bin", "/usr/sbin", "/bin", "/sbin"].iter().any(|dir| Path::new(dir).join(program).is_file());
+            if !found {
+                return Err(Missing::Program { program, package });
+            }
+        }
+        Ok(Machine {
+            kernel,
+            memory_mib: 768,
+            disks: Vec::new(),
+            programs: vec![locate("perl", "perl-base")],
+            output_mib: 4096,
+            timeout: Duration::from_secs(1800),
+        })
+    }
+    /// The next disk.
+    pub fn disk(mut self, image: &Path) -> Self {
+        self.disks.push(image.into());
+        self
+    }
+    /// A program of the host that the script may call by its name; it comes with its libraries. `perl` is there.
+    pub fn program(mut self, path: impl Into<PathBuf>) -> Self {
+        self.programs.push(path.into());
+        self
+    }
+    /// When to give up and end the machine.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Boots, runs `script` by `sh -eu`, powers off.
+    ///
+    /// # Errors
+    /// What the host cannot do. What goes wrong inside is for the result to say.
+    pub fn run(&self, script: &str) -> io::Result<MachineRun> {
+        let work = tempfile::Builder::new().prefix("joulefs-qemu-").tempdir()?;
+        let initrd = work.path().join("initrd");
+        fs::write(&initrd, self.initramfs(script)?)?;
+        let output = work.path().join("output");
+        File::create(&output)?.set_len(self.output_mib << 20)?;
+        let console = work.path().join("console");
+        let mut child = self.command(&initrd, &output, &console)?.spawn()?;
+        let timed_out = !self.supervise(&mut child)?;
+        let (output, status) = take_output(&output)?;
+        let console = String::from_utf8_lossy(&fs::read(&console)?).into_owned();
+        Ok(MachineRun { output, status, timed_out, console })
+    }
+
+    /// Everything the guest starts from.
+    fn initramfs(&self, script: &str) -> io::Result<Vec<u8>> {
+        let mut archive = initramfs::Archive::default();
+        for dir in ["bin", "sbin", "usr", "usr/bin", "usr/sbin", "lib", "lib64", "proc", "sys", "dev", "tmp", "mnt"] {
+            archive.directory(dir);
+        }
+        archive.program("bin/busybox", &fs::read(locate("busybox", "busybox-static"))?);
+        for path in &self.programs {
+            let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+            archive.program(&format!("bin/{name}"), &fs::read(path)?);
+            for library in initramfs::libraries(path)? {
+                archive.program(&library.to_string_lossy(), &fs::read(&library)?);
+            }
+        }
+        let mut insert = String::new();
+        for (n, module) in initramfs::modules(&self.kernel.modules, &MODULES)?.iter().enumerate() {
+            archive.file(&format!("lib/{n}.ko"), &fs::read(module)?);
+            insert.push_str(&format!("insmod /lib/{n}.ko\n"));
+        }
+        archive.file("script", script.as_bytes());
+        archive.program("init", self.init(&insert).as_bytes());
+        Ok(archive.finish())
+    }
+
+    /// The script that runs as process 1; its own words go to the console.
+    fn init(&self, insert: &str) -> String {
+        let out = char::from(b'a' + u8::try_from(self.disks.len()).unwrap_or(25).min(25));
+        let end = String::from_utf8_lossy(END).replace('\n', "\\n");
+        format!(
+            "#!/bin/busybox sh\n\
+             export PATH=/bin:/sbin:/usr/bin:/usr/sbin HOME=/tmp LC_ALL=C\n\
+             /bin/busybox --install -s\n\
+             mount -t proc proc /proc\n\
+             mount -t sysfs sys /sys\n\
+             mount -t devtmpfs dev /dev\n\
+             {insert}\
+             mount -t tracefs trace /sys/kernel/tracing\n\
+             mount -t debugfs debug /sys/kernel/debug\n\
+             cd /tmp\n\
+             {{\n\
+             sh -eu /script </dev/null 2>&1\n\
+             printf '{end}%d\\n' $?\n\
+             }} >/dev/vd{out}\n\
+             sync\n\
+             poweroff -f\n"
+        )
+    }
+
+    fn command(&self, initrd: &Path, output: &Path, console: &Path) -> io::Result<Command> {
+        let mut command = Command::new(locate("qemu-system-x86_64", "qemu-system-x86"));
+        command
+            .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-m", &self.memory_mib.to_string()])
+            .args(["-nographic", "-no-reboot", "-nic", "none"])
+            .arg("-kernel")
+            .arg(&self.kernel.image)
+            .arg("-initrd")
+            .arg(initrd)
+            .args(["-append", "console=ttyS0 panic=1 quiet"]);
+        for disk in self.disks.iter().map(PathBuf::as_path).chain([output]) {
+            let disk = disk.canonicalize()?;
+            // A comma in an option's value is written twice.
+            let file = disk.display().to_string().replace(',', ",,");
+            command.args(["-drive", &format!("file={file},if=virtio,format=raw,cache=unsafe")]);
+        }
+        let console = File::create(console)?;
+        command.stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console);
+        Ok(command)
+    }
+
+    /// Waits for the machine's end; false if it had to be ended.
+    fn supervise(&self, child: &mut Child) -> io::Result<bool> {
+        let mut waited = Duration::ZERO;
+        while child.try_wait()?.is_none() {
+            if waited >= self.timeout {
+                child.kill()?;
+                child.wait()?;
+                return Ok(false);
+            }
+            sleep(POLL);
+            waited += POLL;
+        }
+        Ok(true)
+    }
+}
+
+/// The output up to its end mark, and the exit code behind that. Without a mark: all that is not zero at the end.
+fn take_output(path: &Path) -> io::Result<(Vec<u8>, Option<i32>)> {
+    let mut file = File::open(path)?;
+    let mut bytes = Vec::new();
+    let mut piece = vec![0; 1 << 20];
+    loop {
+        let n = file.read(&mut piece)?;
+        let before = bytes.len().saturating_sub(END.len() + 16);
+        bytes.extend_from_slice(&piece[..n]);
+        if let Some(at) = find(&bytes[before..], END).map(|at| before + at) {
+            let rest = String::from_utf8_lossy(&bytes[at + END.len()..]);
+            let status = rest.split('\n').next().and_then(|code| code.parse().ok());
+            bytes.truncate(at);
+            return Ok((bytes, status));
+        }
+        // A megabyte of zeroes is past the end of what was printed.
+        if n == 0 || piece[..n].iter().all(|&b| b == 0) {
+            let used = bytes.iter().rposition(|&b| b != 0).map_or(0, |at| at + 1);
+            bytes.truncate(used);
+            return Ok((bytes, None));
+        }
+    }
+}
+
+fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
+    haystack.windows(needle.len()).position(|window| window == needle)
+}
+
+/// What happened inside.
+#[derive(Debug, Clone)]
+pub struct MachineRun {
+    /// What the script printed, to both outputs.
+    pub output: Vec<u8>,
+    /// The script's exit code; `None` if it did not get to its end.
+    pub status: Option<i32>,
+    /// Whether the machine was ended because it took too long.
+    pub timed_out: bool,
+    /// The console: what the firmware and the kernel said.
+    pub console: String,
+}
+
+impl MachineRun {
+    /// Whether the script ran to its end and was successful.
+    pub fn ok(&self) -> bool {
+        self.status == Some(0) && !self.timed_out
+    }
+
+    /// Lines of the console in which the kernel finds fault.
+    pub fn complaints(&self) -> Vec<&str> {
+        let marks = ["WARNING: ", "BUG: ", "Kernel panic", "I/O error", "blocked for more than", "Oops", "F2FS-fs"];
+        self.console.lines().filter(|line| marks.iter().any(|mark| line.contains(mark))).collect()
+    }
+
+    /// The run in words: how it ended, the last of what was said.
+    pub fn describe(&self) -> String {
+        let tail = |text: &str| {
+            let lines: Vec<&str> = text.lines().collect();
+            lines[lines.len().saturating_sub(40)..].join("\n")
+        };
+        format!(
+            "script {:?}, timed out {}\n---- script's output ----\n{}\n---- console ----\n{}",
+            self.status,
+            self.timed_out,
+            tail(&String::from_utf8_lossy(&self.output)),
+            tail(&self.console)
+        )
+    }
+}

@@ -1,0 +1,347 @@
+//! How does the kernel choose segments on an image, step by step?
+//!
+//! [`record`] runs a script in a [`Machine`] whose first disk is the image, and makes a
+//! [`Fixture`] of what it prints. The script is a shell script that calls these functions:
+//!
+//! * `mnt OPTIONS`, `umnt`: a recording is one or more mounts. `background_gc=off` leaves cleaning to the script.
+//! * `knob NAME VALUE`: sets a file below `/sys/fs/f2fs/vda`.
+//! * `clean background|foreground`: one round of cleaning.
+//! * `fill NAME MIB`, `files NAME COUNT`, `wear SEED COUNT`: writes, so that logs need segments.
+//! * `state`: a checkpoint, and the segment table it has.
+//!
+//! Left out: which scripts are worth recording.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use format::BLOCK;
+use format::checkpoint::Checkpoint;
+use format::sit::LogType;
+
+use super::segments::{Window, superblock};
+use super::{KernelPackage, Machine, MachineRun, Missing};
+use crate::oracle::victims::{Fixture, Gc, Mount, Policy, Purpose, Round, Shape, State, Step, Victim};
+
+const GUEST: &str = include_str!("guest.sh");
+
+/// Why there is no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The host lacks something.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// The host cannot do something.
+    #[error("{what}: {source}")]
+    Host {
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The image is no volume.
+    #[error("the image: {0}")]
+    Image(String),
+    /// The script failed, or the kernel found fault.
+    #[error("the script failed\n{0}")]
+    Script(String),
+    /// What the guest printed is not what its functions print.
+    #[error("the guest's output, byte {at}: {reason}")]
+    Output {
+        /// Where.
+        at: usize,
+        /// What is wrong there.
+        reason: String,
+    },
+}
+
+/// Runs `script` on the image, which it changes, and takes down what the kernel chose. `about` goes to the head of
+/// the recording.
+///
+/// # Errors
+/// [`RecordError`] says what went wrong; a recording is whole or not there.
+pub fn record(kernel: KernelPackage, image: &Path, about: &[String], script: &str) -> Result<Fixture, RecordError> {
+    let host = |what| move |source| RecordError::Host { what, source };
+    let file = File::open(image).map_err(host("opening the image"))?;
+    let sb = superblock(|at| {
+        let mut block = [0; BLOCK];
+        file.read_exact_at(&mut block, u64::from(at.0) * BLOCK as u64).map(|()| block)
+    })
+    .map_err(RecordError::Image)?;
+    let window = Window::of(&sb);
+    let ranges: Vec<String> = window.ranges().iter().map(|(at, n)| format!("{at} {n}")).collect();
+    let whole = format!("WINDOW='{}'\n{GUEST}\n{script}", ranges.join(" "));
+    let run = Machine::new(kernel)?.disk(image).run(&whole).map_err(host("running the emulator"))?;
+    if !run.ok() || !run.complaints().is_empty() {
+        return Err(RecordError::Script(format!("{}\n{}", run.complaints().join("\n"), run.describe())));
+    }
+    let mut taker =
+        Taker { window, rest: &run.output, per_section: sb.segs_per_sec, volume: None, kernel: String::new() };
+    let mounts = taker.mounts().map_err(|reason| taker.fault(&run, reason))?;
+    let Some(volume) = taker.volume else { return Err(taker.fault(&run, "nothing was mounted".into())) };
+    Ok(Fixture { about: about.to_vec(), kernel: taker.kernel, volume, mounts })
+}
+
+/// The guest's output, as far as it is not read yet.
+struct Taker<'o> {
+    window: Window,
+    rest: &'o [u8],
+    per_section: u32,
+    volume: Option<Shape>,
+    kernel: String,
+}
+
+impl<'o> Taker<'o> {
+    fn fault(&self, run: &MachineRun, reason: String) -> RecordError {
+        RecordError::Output { at: run.output.len() - self.rest.len(), reason }
+    }
+
+    fn line(&mut self) -> Option<&'o str> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let end = self.rest.iter().position(|&b| b == b'\n').unwrap_or(self.rest.len());
+        let line = &self.rest[..end];
+        self.rest = &self.rest[(end + 1).min(self.rest.len())..];
+        Some(std::str::from_utf8(line).unwrap_or("not text"))
+    }
+
+    /// Lines up to the next one that begins with `@@`, which stays.
+    fn plain(&mut self) -> Vec<&'o str> {
+        let mut lines = Vec::new();
+        while !self.rest.starts_with(b"@@") {
+            let Some(line) = self.line() else { break };
+            lines.push(line);
+        }
+        lines
+    }
+
+    fn expect(&mut self, word: &str) -> Result<&'o str, String> {
+        let line = self.line().ok_or_else(|| format!("no `{word}`"))?;
+        let rest = line.strip_prefix(word).ok_or_else(|| format!("`{line}` instead of `{word}`"))?;
+        Ok(rest.trim_start())
+    }
+
+    /// The segment table, printed by the guest's `table`.
+    fn table(&mut self) -> Result<State, String> {
+        let uptime = number(self.expect("@@table")?)?;
+        let len = self.window.blocks() as usize * BLOCK;
+        let bytes = self.rest.get(..len).ok_or("a table cut short")?;
+        let (cp, mut state) = self.window.read(bytes)?;
+        self.rest = &self.rest[len..];
+        state.uptime = uptime;
+        self.volume = Some(self.shape(&cp, &state));
+        Ok(state)
+    }
+
+    fn shape(&self, cp: &Checkpoint, state: &State) -> Shape {
+        Shape {
+            main_segments: state.segments.len() as u32,
+            segments_per_section: self.per_section,
+            reserved: cp.reserved_segs,
+            overprovision: cp.overprov_segs,
+            user_blocks: cp.user_blocks,
+        }
+    }
+
+    fn mounts(&mut self) -> Result<Vec<Mount>, String> {
+        self.kernel = self.expect("@@kernel")?.to_owned();
+        let mut mounts: Vec<Mount> = Vec::new();
+        while let Some(line) = self.line() {
+            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+            if word == "@@mount" {
+                mounts.push(self.mount(rest)?);
+                continue;
+            }
+            let mount = mounts.last_mut().ok_or_else(|| format!("`{line}` before any mount"))?;
+            let step = match word {
+                "@@set" => {
+                    let (knob, value) = rest.split_once(' ').ok_or("`@@set` wants a knob and a value")?;
+                    Step::Set { knob: knob.to_owned(), value: number(value)? }
+                }
+                "@@do" => Step::Do(rest.to_owned()),
+                "@@failed" => Step::Failed(rest.to_owned()),
+                "@@state" => Step::State(Box::new(self.later_state()?)),
+                "@@unmounted" => continue,
+                _ => match traced(line)? {
+                    Some(step) => step,
+                    None => continue,
+                },
+            };
+            mount.steps.push(step);
+        }
+        Ok(mounts)
+    }
+
+    fn mount(&mut self, options: &str) -> Result<Mount, String> {
+        let state = self.table()?;
+        let numbers = self.expect("@@mounted")?.split_whitespace().map(number).collect::<Result<Vec<u64>, _>>()?;
+        let [before, after, mounted] = numbers[..] else { return Err("`@@mounted` wants three numbers".into()) };
+        let mut knobs = Vec::new();
+        while self.rest.starts_with(b"@@knob ") {
+            let (name, value) = self.expect("@@knob")?.split_once(' ').ok_or("`@@knob` wants a name and a value")?;
+            knobs.push((name.to_owned(), number(value)?));
+        }
+        Ok(Mount { options: options.to_owned(), uptime: (before, after), mounted, knobs, state, steps: Vec::new() })
+    }
+
+    /// What the guest's `state` prints.
+    fn later_state(&mut self) -> Result<State, String> {
+        let mut state = self.table()?;
+        self.expect("@@logs")?;
+        for line in self.plain() {
+            let mut words = line.split(':').nth(1).unwrap_or("").split_whitespace();
+            // -1 stands for none.
+            let segment = words.next().and_then(|word| word.parse().ok());
+            match line.contains("ATGC") {
+                true => state.atgc_log = segment,
+                false => state.pinned_log = segment,
+            }
+        }
+        self.expect("@@marked")?;
+        // Ten sections a line behind the number of the first.
+        let flags = self.plain().into_iter().flat_map(|line| line.split_whitespace().skip(1));
+        state.marked = flags.zip(0..).filter(|(flag, _)| *flag == "1").map(|(_, n)| n).collect();
+        self.expect("@@state-ends")?;
+        Ok(state)
+    }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
+    text.trim().parse().map_err(|_| format!("`{text}` is no number that fits"))
+}
+
+/// A tracepoint's line; `None` for an empty one.
+fn traced(line: &str) -> Result<Option<Step>, String> {
+    let strange = || format!("`{line}` is no tracepoint's");
+    if line.trim().is_empty() {
+        return Ok(None);
+    }
+    let event = line.find(": f2fs_").ok_or_else(strange)?;
+    let at = microseconds(line[..event].split_whitespace().last().unwrap_or(""))?;
+    let (name, rest) = line[event + 2..].split_once(": ").ok_or_else(strange)?;
+    Ok(Some(match name {
+        "f2fs_get_victim" => Step::Victim(victim(at, rest).ok_or_else(strange)?),
+        "f2fs_gc_begin" => Step::Begin(round(at, rest)),
+        "f2fs_gc_end" => Step::End(round(at, rest)),
+        _ => return Err(strange()),
+    }))
+}
+
+/// `SECONDS.SIX_DIGITS`.
+fn microseconds(text: &str) -> Result<u64, String> {
+    let (seconds, fraction) = text.split_once('.').ok_or_else(|| format!("`{text}` is no time"))?;
+    Ok(number::<u64>(seconds)? * 1_000_000 + number::<u64>(fraction)?)
+}
+
+/// The fields of a line: `name = value`, `name:value`, with commas between but inside parentheses.
+fn fields(text: &str) -> Vec<(&str, &str)> {
+    let mut depth = 0;
+    text.split(|c| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0
+    })
+    .filter_map(|field| field.split_once(" = ").or_else(|| field.split_once(':')))
+    .map(|(name, value)| (name.trim(), value.trim()))
+    .collect()
+}
+
+fn victim(at: u64, text: &str) -> Option<Victim> {
+    let fields = fields(text);
+    let get = |name: &str| fields.iter().find(|(n, _)| *n == name).map(|&(_, value)| value);
+    let count = |name: &str| get(name)?.parse::<u32>().ok();
+    let policy = get("policy")?.trim_matches(['(', ')']);
+    let [gc, purpose, policy] = policy.split(", ").collect::<Vec<_>>()[..] else { return None };
+    Some(Victim {
+        at,
+        log: match get("type")? {
+            "Hot DATA" => Some(LogType::HotData),
+            "Warm DATA" => Some(LogType::WarmData),
+            "Cold DATA" => Some(LogType::ColdData),
+            "Hot NODE" => Some(LogType::HotNode),
+            "Warm NODE" => Some(LogType::WarmNode),
+            "Cold NODE" => Some(LogType::ColdNode),
+            "No TYPE" => None,
+            _ => return None,
+        },
+        gc: match gc {
+            "Background GC" => Gc::Background,
+            "Foreground GC" => Gc::Foreground,
+            _ => return None,
+        },
+        purpose: match purpose {
+            "LFS-mode" => Purpose::Clean,
+            "SSR-mode" => Purpose::Fill,
+            "AT_SSR-mode" => Purpose::FillByAge,
+            _ => return None,
+        },
+        policy: match policy {
+            "Greedy" => Policy::Greedy,
+            "Cost-Benefit" => Policy::CostBenefit,
+            "Age-threshold" => Policy::AgeThreshold,
+            _ => return None,
+        },
+        segment: count("victim")?,
+        cost: count("cost")?,
+        unit: count("ofs_unit")?,
+        at_section: count("pre_victim_secno"),
+        prefree: count("prefree")?,
+        free: count("free")?,
+    })
+}
+
+/// All numbers of a line; `gc_type` is one too, 0 in the background and 1 in the foreground.
+fn round(at: u64, text: &str) -> Round {
+    let value = |name: &str, text: &str| match (name, text) {
+        ("gc_type", "Background GC") => Some(0),
+        ("gc_type", "Foreground GC") => Some(1),
+        _ => text.parse().ok(),
+    };
+    let counters = fields(text).into_iter().filter_map(|(name, text)| Some((name.to_owned(), value(name, text)?)));
+    Round { at, counters: counters.collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tracepoints_line_is_understood() {
+        let line = "            perl-128     [000] .....     3.685871: f2fs_get_victim: dev = (254,0), type = No TYPE, \
+                    policy = (Background GC, LFS-mode, Cost-Benefit), victim = 37, cost = 4294961695, ofs_unit = 1, \
+                    pre_victim_secno = -1, prefree = 2, free = 210";
+        let Ok(Some(Step::Victim(victim))) = traced(line) else { panic!("{:?}", traced(line)) };
+        let want = Victim {
+            at: 3_685_871,
+            log: None,
+            gc: Gc::Background,
+            purpose: Purpose::Clean,
+            policy: Policy::CostBenefit,
+            segment: 37,
+            cost: 4_294_961_695,
+            unit: 1,
+            at_section: None,
+            prefree: 2,
+            free: 210,
+        };
+        assert_eq!(victim, want);
+    }
+
+    #[test]
+    fn a_rounds_counters_keep_their_names() {
+        let line = "  perl-129  [000] .....  13.000042: f2fs_gc_begin: dev = (254,0), gc_type = Foreground GC, \
+                    no_background_GC = -1, nr_free_secs = 0, nodes = 7, free_sec:210, free_seg:211, rsv_seg:28";
+        let Ok(Some(Step::Begin(round))) = traced(line) else { panic!("{:?}", traced(line)) };
+        let named = |name: &str| round.counters.iter().find(|(n, _)| n == name).map(|(_, value)| *value);
+        assert_eq!(round.at, 13_000_042);
+        assert_eq!(
+            ["gc_type", "no_background_GC", "nodes", "free_sec", "free_seg", "rsv_seg"].map(named),
+            [1, -1, 7, 210, 211, 28].map(Some)
+        );
+        assert_eq!(named("dev"), None);
+    }
+}

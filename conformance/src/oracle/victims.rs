@@ -1,0 +1,254 @@
+//! Which segments did Linux choose, and what did it choose from?
+//!
+//! A [`Fixture`] is a recording of the kernel's F2FS at work on one image: states of the segment table, and
+//! between them the kernel's own account of every choice (its tracepoints `f2fs_get_victim`,
+//! `f2fs_gc_begin` and `f2fs_gc_end`). `conformance/fixtures/gc/README.md` describes the text form,
+//! which [`Fixture::parse`] reads and `Display` writes.
+//!
+//! Left out: what the right choice would have been.
+
+mod text;
+
+use format::sit::{LogType, MAP_BYTES};
+
+pub use text::Malformed;
+
+/// One image, mounted one or more times.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fixture {
+    /// How it was made, in lines of text.
+    pub about: Vec<String>,
+    /// What `uname -r` and `uname -v` said.
+    pub kernel: String,
+    /// The volume.
+    pub volume: Shape,
+    /// Every time it was mounted, oldest first.
+    pub mounts: Vec<Mount>,
+}
+
+/// What never changes about a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Segments of the main area.
+    pub main_segments: u32,
+    /// Segments in a section.
+    pub segments_per_section: u32,
+    /// Segments kept back for cleaning (`rsvd_segment_count`).
+    pub reserved: u32,
+    /// Segments users never get (`overprov_segment_count`).
+    pub overprovision: u32,
+    /// Blocks users may fill.
+    pub user_blocks: u64,
+}
+
+/// From one mount to the unmount.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// As given to `mount -o`.
+    pub options: String,
+    /// Time since the kernel's start just before and just after the mount, in hundredths of a second.
+    pub uptime: (u64, u64),
+    /// The kernel's note of when it mounted, in seconds since its start (`mounted_time_sec`).
+    pub mounted: u64,
+    /// The file system's knobs below `/sys/fs/f2fs` right after mounting.
+    pub knobs: Vec<(String, u64)>,
+    /// The volume as it lay on the disk when it was mounted.
+    pub state: State,
+    /// What happened then, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One thing that happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// A knob was set.
+    Set {
+        /// Its name below `/sys/fs/f2fs/DISK`.
+        knob: String,
+        /// To what.
+        value: u64,
+    },
+    /// Something was asked of the file system; what it did follows.
+    Do(String),
+    /// It failed.
+    Failed(String),
+    /// A checkpoint was written and this is what it says.
+    State(Box<State>),
+    /// A collection began.
+    Begin(Round),
+    /// A segment was chosen.
+    Victim(Victim),
+    /// A collection ended.
+    End(Round),
+}
+
+/// The segment table as a checkpoint has it, with what else decides about choices. Nothing has been written
+/// since: every segment's valid blocks are also those of the checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct State {
+    /// Time since the kernel's start, in hundredths of a second.
+    pub uptime: u64,
+    /// Seconds of mounted time, as the checkpoint has it.
+    pub elapsed: u64,
+    /// Blocks in use.
+    pub valid_blocks: u64,
+    /// The six logs, indexed by [`LogType`].
+    pub logs: [LogState; 6],
+    /// The segment of the log for what age-threshold cleaning moves, which is in no checkpoint.
+    pub atgc_log: Option<u32>,
+    /// The segment of the log for pinned files, which is in no checkpoint either.
+    pub pinned_log: Option<u32>,
+    /// Sections that background cleaning has chosen and not yet emptied.
+    pub marked: Vec<u32>,
+    /// Every segment of the main area.
+    pub segments: Vec<Segment>,
+}
+
+/// Where a log stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogState {
+    /// Its segment.
+    pub segment: u32,
+    /// Its next block.
+    pub next: u16,
+    /// True if it fills holes.
+    pub threaded: bool,
+}
+
+/// One entry of the SIT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// Which log wrote it.
+    pub log: LogType,
+    /// Valid blocks, 0..=512.
+    pub valid: u16,
+    /// Seconds of mounted time.
+    pub mtime: u64,
+    /// One bit a block, most significant first.
+    pub map: [u8; MAP_BYTES],
+}
+
+impl Segment {
+    /// A segment never written to.
+    pub const UNUSED: Segment = Segment { log: LogType::HotData, valid: 0, mtime: 0, map: [0; MAP_BYTES] };
+}
+
+/// Who asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gc {
+    /// Cleaning in the background, or a log in search of a segment.
+    Background,
+    /// Cleaning because space is short or it was asked for synchronously.
+    Foreground,
+}
+
+/// What the segment is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be cleaned (the kernel's `LFS`).
+    Clean,
+    /// To be filled by a log (`SSR`).
+    Fill,
+    /// To be filled with what age-threshold cleaning moves (`AT_SSR`).
+    FillByAge,
+}
+
+/// What was compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// Valid blocks.
+    Greedy,
+    /// Age and valid blocks, multiplied.
+    CostBenefit,
+    /// Age and valid blocks, added, among the oldest.
+    AgeThreshold,
+}
+
+/// One `f2fs_get_victim`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Victim {
+    /// Time since the kernel's start, in microseconds.
+    pub at: u64,
+    /// The temperature searched; `None` for cleaning, which takes any.
+    pub log: Option<LogType>,
+    /// Who asked.
+    pub gc: Gc,
+    /// What for.
+    pub purpose: Purpose,
+    /// What was compared.
+    pub policy: Policy,
+    /// The segment with the least cost: of a section, the one that was looked at.
+    pub segment: u32,
+    /// Its cost.
+    pub cost: u32,
+    /// Segments looked at together.
+    pub unit: u32,
+    /// The section that foreground cleaning is at (`cur_victim_sec`); for a foreground choice already this one.
+    pub at_section: Option<u32>,
+    /// Segments that the next checkpoint frees.
+    pub prefree: u32,
+    /// Free segments.
+    pub free: u32,
+}
+
+/// One `f2fs_gc_begin` or `f2fs_gc_end`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Round {
+    /// Time since the kernel's start, in microseconds.
+    pub at: u64,
+    /// Name and number of each counter, in the kernel's order and by the kernel's names.
+    pub counters: Vec<(String, i64)>,
+}
+
+/// A choice about which everything is known: the first since a state was taken.
+#[derive(Debug, Clone, Copy)]
+pub struct FirstChoice<'f> {
+    /// The mount it belongs to.
+    pub mount: &'f Mount,
+    /// The state it was made from.
+    pub state: &'f State,
+    /// What was asked for and set since the mount, up to the choice.
+    pub before: &'f [Step],
+    /// The choice.
+    pub victim: &'f Victim,
+}
+
+impl Fixture {
+    /// Of every mount the first choice. Nothing was remembered from earlier ones: no place where the last search
+    /// ended, no section marked.
+    pub fn first_choices(&self) -> impl Iterator<Item = FirstChoice<'_>> {
+        self.mounts.iter().filter_map(|mount| {
+            let chosen = |(n, step): (usize, &'_ Step)| match step {
+                Step::Victim(_) => Some(n),
+                _ => None,
+            };
+            let at = mount.steps.iter().enumerate().find_map(chosen)?;
+            let Step::Victim(victim) = &mount.steps[at] else { return None };
+            let states = mount.steps[..at].iter().rev();
+            let state = states.filter_map(|step| if let Step::State(s) = step { Some(&**s) } else { None }).next();
+            Some(FirstChoice { mount, state: state.unwrap_or(&mount.state), before: &mount.steps[..at], victim })
+        })
+    }
+}
+
+impl Mount {
+    /// A knob's value right after mounting.
+    pub fn knob(&self, name: &str) -> Option<u64> {
+        self.knobs.iter().find(|(knob, _)| knob == name).map(|&(_, value)| value)
+    }
+    /// The mounted time at `uptime` seconds since the kernel's start (the kernel's `get_mtime`).
+    pub fn time(&self, uptime: u64) -> u64 {
+        self.state.elapsed + uptime.saturating_sub(self.mounted)
+    }
+}
+
+impl FirstChoice<'_> {
+    /// A knob's value when the choice was made.
+    pub fn knob(&self, name: &str) -> Option<u64> {
+        let set = |step: &Step| match step {
+            Step::Set { knob, value } if knob == name => Some(*value),
+            _ => None,
+        };
+        self.before.iter().rev().find_map(set).or_else(|| self.mount.knob(name))
+    }
+}
