@@ -90,6 +90,15 @@ impl Volume {
         }
     }
 
+    /// What removing a list that is not there answers: it is gone, as in Linux, where a missing
+    /// attribute of any other kind is an error. Symlinks have none.
+    pub(crate) fn has_no_acl(&self, inode: &Inode) -> Result<()> {
+        match inode.kind {
+            FileKind::Symlink => Err(vfs::Error::Unsupported("access lists of symlinks".into()).into()),
+            _ => Ok(()),
+        }
+    }
+
     /// The mode changed: so does the access list.
     pub(crate) fn chmod_acl(&self, inode: &Arc<Inode>, mode: u16) -> Result<()> {
         if inode.kind == FileKind::Symlink {

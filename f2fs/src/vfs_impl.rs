@@ -225,12 +225,19 @@ impl FileSystem for Volume {
             // Asked once for every file that is written: no change begins for nothing.
             let _content = inode.content.read();
             if self.xattr(&inode, index, rest)?.is_none() {
-                return Err(Error::NoAttribute);
+                return match index {
+                    index::ACL_ACCESS | index::ACL_DEFAULT => Ok(self.has_no_acl(&inode)?),
+                    _ => Err(Error::NoAttribute),
+                };
             }
         }
         let _change = self.begin()?;
         let _content = inode.content.write();
-        Ok(self.put_xattr(&inode, index, rest, None, XattrFlags::empty())?)
+        match index {
+            index::ACL_ACCESS | index::ACL_DEFAULT => self.drop_acl(&inode, index)?,
+            _ => self.put_xattr(&inode, index, rest, None, XattrFlags::empty())?,
+        }
+        Ok(())
     }
 
     fn tick(&self) -> Result<()> {
