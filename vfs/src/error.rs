@@ -34,6 +34,9 @@ pub enum Error {
     /// The object forbids this to everybody (immutable, append-only).
     #[error("operation not permitted: {0}")]
     NotPermitted(&'static str),
+    /// The directory takes only what belongs to its own project.
+    #[error("belongs to another project than the directory")]
+    OtherProject,
     /// The link count would pass the format's limit.
     #[error("too many links")]
     TooManyLinks,

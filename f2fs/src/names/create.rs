@@ -131,10 +131,8 @@ impl Volume {
         inherit: &Inherited,
     ) {
         let now = self.now();
-        let (dir_mode, dir_gid, dir_flags, dir_project) = dir.node.inode(|p| {
-            let project = p.extra().filter(|_| p.extra_isize() >= 8).map_or(0, |e| e.i_projid.get());
-            (p.i_mode.get(), p.i_gid.get(), p.flags(), project)
-        });
+        let (dir_mode, dir_gid, dir_flags) = dir.node.inode(|p| (p.i_mode.get(), p.i_gid.get(), p.flags()));
+        let dir_project = self.project(dir);
         let is_dir = wish.kind == FileKind::Directory;
         let regular = wish.kind == FileKind::Regular;
         let footer = Footer {
@@ -268,6 +266,7 @@ impl Volume {
         if inode.node.inode(|r| r.i_links.get()) == u32::MAX {
             return Err(vfs::Error::TooManyLinks.into());
         }
+        self.check_project(&inode, &dir)?;
         self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, room)?;
         // Its old name may be given to another file before this one is durable.
         self.renamed.lock().insert(inode.ino);

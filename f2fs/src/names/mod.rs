@@ -10,7 +10,7 @@ pub mod rename;
 use std::sync::Arc;
 
 use format::Ino;
-use format::inode::{Advise, InodeFlags};
+use format::inode::{Advise, InodeFlags, extra_end};
 use format::superblock::Features;
 use vfs::FileKind;
 
@@ -73,6 +73,27 @@ impl Volume {
             return Err(vfs::Error::Unsupported("changing a directory that folds case".into()).into());
         }
         Ok(())
+    }
+
+    /// The project an inode belongs to, 0 where none is kept.
+    pub(crate) fn project(&self, inode: &Inode) -> u32 {
+        if !self.has(Features::PRJQUOTA) {
+            return 0;
+        }
+        inode.node.inode(|r| {
+            let kept = r.extra_isize() >= extra_end::PROJID;
+            r.extra().filter(|_| kept).map_or(0, |e| e.i_projid.get())
+        })
+    }
+
+    /// Refuses a name for what belongs to another project, in a directory whose children take its own
+    /// (kernel `FI_PROJ_INHERIT`).
+    pub(crate) fn check_project(&self, inode: &Inode, dir: &Inode) -> Result<()> {
+        let takes_own = dir.node.inode(|r| r.flags().contains(InodeFlags::PROJINHERIT));
+        match takes_own && self.project(dir) != self.project(inode) {
+            true => Err(vfs::Error::OtherProject.into()),
+            false => Ok(()),
+        }
     }
 
     /// A directory's times after a change.

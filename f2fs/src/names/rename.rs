@@ -111,12 +111,17 @@ impl Volume {
                     _ if holds_source => return Err(vfs::Error::NotEmpty.into()),
                     (true, false) => return Err(vfs::Error::NotDirectory.into()),
                     (false, true) => return Err(vfs::Error::IsDirectory.into()),
-                    (true, true) if !self.is_empty_dir(r, &mut r.content.write())? => {
-                        return Err(vfs::Error::NotEmpty.into());
-                    }
                     _ => {}
                 }
             }
+        }
+        self.check_project(&moving, &to_dir)?;
+        match &replaced {
+            Some(r) if exchange => self.check_project(r, &from_dir)?,
+            Some(r) if is_dir(r) && !self.is_empty_dir(r, &mut r.content.write())? => {
+                return Err(vfs::Error::NotEmpty.into());
+            }
+            _ => {}
         }
 
         let white = if whiteout { Some(self.new_whiteout(caller, &from_dir, from_name)?) } else { None };

@@ -53,6 +53,7 @@ failures! {
     19 NoSpace: Error::NoSpace,
     20 Corrupt: Error::Corrupt(_),
     21 Device: Error::Device(_),
+    22 OtherProject: Error::OtherProject,
 }
 
 /// A call, when it came and how it ended.
