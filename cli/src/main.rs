@@ -10,6 +10,7 @@ mod image;
 mod joules;
 mod output;
 mod place;
+mod power;
 mod progress;
 mod recording;
 
@@ -39,6 +40,7 @@ enum Command {
     Mkfs(commands::mkfs::Args),
     Mount(commands::mount::Args),
     Unmount(commands::mount::UnmountArgs),
+    Ctl(commands::ctl::Args),
     Device(commands::device::Args),
     Replay(commands::replay::Args),
     Energy(commands::energy::Args),
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::Mkfs(a) => done(commands::mkfs::run(&a, json)),
         Command::Mount(a) => done(commands::mount::run(&a, json)),
         Command::Unmount(a) => done(commands::mount::unmount(&a, json)),
+        Command::Ctl(a) => done(commands::ctl::run(&a, json)),
         Command::Device(a) => done(commands::device::run(&a, json)),
         Command::Replay(a) => done(commands::replay::run(&a, json)),
         Command::Energy(a) => done(commands::energy::run(&a, json)),

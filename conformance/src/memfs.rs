@@ -13,6 +13,7 @@ mod tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use device::{Clock, RealClock};
 use parking_lot::{Mutex, RwLock};
@@ -456,9 +457,9 @@ impl FileSystem for MemFs {
         Ok(())
     }
 
-    fn tick(&self) -> Result<()> {
+    fn tick(&self) -> Result<Duration> {
         self.ticks.fetch_add(1, Ordering::Relaxed);
-        Ok(())
+        Ok(Duration::from_secs(1))
     }
 
     fn unmount(&self) -> Result<()> {

@@ -81,6 +81,7 @@ impl Volume {
         let (nat_journal, nat_bitmap) = self.nat.flush()?;
         let mut seg = self.seg.lock();
         let seg = &mut *seg;
+        seg.save_moved()?;
         let mut cp = pack.checkpoint.clone();
         let sit_journal = self.flush_sit(seg, &mut cp.sit_bitmap, &mut pack.sit_journal)?;
         seg.summaries.write_all(&*self.dev, &self.sb)?;

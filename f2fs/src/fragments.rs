@@ -4,10 +4,15 @@
 //! as long as it goes: across segments and sections, ahead of the logs, emptied segments that wait for a
 //! checkpoint included. Pieces are sorted into the nine sizes of FAGC TACO'23, Table 3.
 //!
-//! Left out: what a piece costs whoever writes into it, and the factor f of a single segment.
+//! The segment table counts the pieces inside segments as blocks change; only those that touch a
+//! segment's edge are put together when somebody asks, so asking costs a look at each segment.
+//!
+//! Left out: what a piece costs whoever writes into it, and the factor f of a single segment
+//! (`segment::fragmentation`).
 
 use format::SegNo;
 
+use crate::segment::fragmentation;
 use crate::segment::table::SegmentTable;
 use crate::volume::Volume;
 
@@ -23,7 +28,13 @@ pub struct FreeFragments {
     pub count: [u64; LEVELS],
     /// Blocks in them.
     pub blocks: [u64; LEVELS],
+    /// Blocks by the classes of Table 5, see [`CLASSES`].
+    pub capacity: [u64; CLASSES.len()],
 }
+
+/// The classes of FAGC TACO'23, Table 5: each begins at so many blocks and ends where the next begins (0,
+/// 128 KiB, 1 MiB, 2 MiB).
+pub const CLASSES: [u64; 4] = [0, 32, 256, 512];
 
 impl FreeFragments {
     /// The level of a piece of `blocks` blocks.
@@ -48,50 +59,42 @@ impl FreeFragments {
         (self.count[..6].iter().sum(), self.blocks[..6].iter().sum())
     }
 
-    fn add(&mut self, run: u64) {
+    /// Counts a piece.
+    pub(crate) fn add(&mut self, run: u64) {
+        self.change(run, |n, by| *n += by);
+    }
+    /// Forgets a piece that was counted.
+    pub(crate) fn remove(&mut self, run: u64) {
+        self.change(run, |n, by| *n -= by);
+    }
+    fn change(&mut self, run: u64, by: impl Fn(&mut u64, u64)) {
         if run > 0 {
             let level = Self::level(run);
-            self.count[level] += 1;
-            self.blocks[level] += run;
+            by(&mut self.count[level], 1);
+            by(&mut self.blocks[level], run);
+            let class = CLASSES.iter().rposition(|&from| run >= from).unwrap_or(0);
+            by(&mut self.capacity[class], run);
         }
     }
 
-    /// Counts the pieces of a main area of `segments` segments.
+    /// The pieces of the whole main area.
     pub(crate) fn of(table: &SegmentTable, segments: u32) -> Self {
-        let mut out = FreeFragments::default();
+        let mut out = *table.inner_fragments();
         let mut run = 0;
         for n in 0..segments {
-            let valid = table.segment(SegNo(n)).valid;
-            match valid {
+            match table.segment(SegNo(n)).valid {
                 0 => run += 512,
                 512 => out.add(std::mem::take(&mut run)),
                 _ => {
-                    for word in table.valid_map(SegNo(n)).as_chunks::<8>().0 {
-                        out.scan(u64::from_be_bytes(*word), &mut run);
-                    }
+                    // OK to take full for none: with a valid block there is an edge.
+                    let (lead, trail) = fragmentation::edges(table.map(SegNo(n))).unwrap_or((512, 0));
+                    out.add(run + u64::from(lead));
+                    run = trail.into();
                 }
             }
         }
         out.add(run);
         out
-    }
-
-    /// Goes on with 64 blocks, the first in the highest bit; `run` is the piece they find open and leave open.
-    fn scan(&mut self, mut word: u64, run: &mut u64) {
-        let mut left = 64;
-        while left > 0 {
-            let free = word.leading_zeros().min(left);
-            *run += u64::from(free);
-            left -= free;
-            if left == 0 {
-                return;
-            }
-            self.add(std::mem::take(run));
-            word <<= free;
-            let used = word.leading_ones().min(left);
-            left -= used;
-            word = word.checked_shl(used).unwrap_or(0);
-        }
     }
 }
 
@@ -149,6 +152,7 @@ mod tests {
         assert_eq!(found, plainly(&table, 6));
         assert_eq!(found.total_blocks(), (0..6).map(|n| 512 - u64::from(table.segment(SegNo(n)).valid)).sum::<u64>());
         assert!(found.total() > 100 && found.count[8] >= 2, "{found:?}");
-        assert_eq!(FreeFragments::of(&SegmentTable::new(6, 1), 6).count, [0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        let none = FreeFragments::of(&SegmentTable::new(6, 1), 6);
+        assert_eq!((none.count, none.capacity), ([0, 0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 6 * 512]));
     }
 }

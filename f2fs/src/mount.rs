@@ -18,11 +18,12 @@ use crate::checkpoint::PackState;
 use crate::error::{At, Error, Result};
 use crate::fsync::{FlushGate, Promises};
 use crate::gc::Cleaner;
+use crate::gc::background::Pacer;
+use crate::gc::chooser::Chooser;
 use crate::inode::InodeTable;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::segment::log::Log;
-use crate::segment::summary::PendingSummaries;
 use crate::segment::table::SegmentTable;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
@@ -356,18 +357,12 @@ impl Volume {
         let pressure = Arc::new(Pressure::default());
         // Contents kept in memory must find room in the log: on a small volume keep less.
         options.dirty_limit = options.dirty_limit.min(cp.user_blocks as usize / 32).max(16);
-        let segments = Segments {
-            sb: sb.clone(),
-            dev: dev.clone(),
-            table,
-            logs,
-            summaries: PendingSummaries::default(),
-            reserved_segs: cp.reserved_segs,
-            victim: None,
-            pressure: pressure.clone(),
-        };
-        let nat = Nat::new(dev.clone(), sb.clone(), cp.nat_bitmap.clone(), nat_journal, cp.next_free_nid);
         let monotonic = clock.monotonic();
+        let chooser = Chooser::new(&sb, &table, cp.elapsed, &options.gc);
+        let segments =
+            Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
+        let overprov_segs = cp.overprov_segs;
+        let nat = Nat::new(dev.clone(), sb.clone(), cp.nat_bitmap.clone(), nat_journal, cp.next_free_nid);
         let now = clock.now();
         let ms = monotonic.as_millis() as u64;
         Ok(Volume {
@@ -380,6 +375,9 @@ impl Volume {
             last_checkpoint: AtomicU64::new(ms),
             last_writeback: AtomicU64::new(ms),
             generation: AtomicU64::new(now.secs as u64 ^ u64::from(now.nanos)),
+            cleaner: Cleaner::new(Pacer::new(&options.gc, monotonic)),
+            gc: Mutex::new(options.gc),
+            overprov_segs,
             dev,
             sb,
             clock,
@@ -395,7 +393,7 @@ impl Volume {
             node_io: Mutex::new(()),
             promises: Promises::default(),
             flushes: FlushGate::default(),
-            cleaner: Cleaner::new(),
+            used: AtomicBool::new(false),
             untouched: AtomicBool::new(true),
             moves: AtomicU64::new(0),
             failed: AtomicBool::new(false),

@@ -1,6 +1,7 @@
 //! What happens by the clock, and at the end: writeback, checkpoints, `sync`, unmount.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use format::checkpoint::CpFlags;
 
@@ -11,9 +12,19 @@ use crate::file::temperature::Writeback;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Does what is due: writes old dirty contents back, then a checkpoint.
-    pub(crate) fn tick_all(&self) -> Result<()> {
-        if self.check_writable().is_err() || !self.changed.load(Ordering::Acquire) {
+    /// Does what is due: writes old dirty contents back, a checkpoint, cleaning. Says when to come
+    /// again: a second later at most.
+    pub(crate) fn tick_all(&self) -> Result<Duration> {
+        const AT_MOST: Duration = Duration::from_secs(1);
+        if self.check_writable().is_err() {
+            return Ok(AT_MOST);
+        }
+        self.write_if_due()?;
+        Ok(self.clean_if_due()?.min(AT_MOST))
+    }
+
+    fn write_if_due(&self) -> Result<()> {
+        if !self.changed.load(Ordering::Acquire) {
             return Ok(());
         }
         let now = self.monotonic_ms();

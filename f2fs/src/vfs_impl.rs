@@ -1,5 +1,7 @@
 //! The volume as a [`vfs::FileSystem`]: nothing but words into words.
 
+use std::time::Duration;
+
 use vfs::{
     Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileKind, FileSystem, Flow, Ino, NewNode,
     RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
@@ -46,6 +48,7 @@ impl FileSystem for Volume {
     }
 
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
+        self.note_use();
         let dir = self.outer_dir(parent)?;
         // Under the directory's lock: the name must not go before the reference is counted. Shared is
         // enough unless a block must be loaded.
@@ -70,6 +73,7 @@ impl FileSystem for Volume {
     }
 
     fn getattr(&self, ino: Ino) -> Result<Attr> {
+        self.note_use();
         Ok(self.attr(&*self.outer(ino)?)?)
     }
 
@@ -156,6 +160,7 @@ impl FileSystem for Volume {
     }
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
+        self.note_use();
         Ok(self.read_file(&self.outer(ino)?, offset, buf)?)
     }
 
@@ -172,6 +177,7 @@ impl FileSystem for Volume {
     }
 
     fn readdir(&self, ino: Ino, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Result<()> {
+        self.note_use();
         Ok(self.list(&*self.outer_dir(ino)?, cookie, each)?)
     }
 
@@ -240,8 +246,16 @@ impl FileSystem for Volume {
         Ok(())
     }
 
-    fn tick(&self) -> Result<()> {
+    fn tick(&self) -> Result<Duration> {
         Ok(self.tick_all()?)
+    }
+
+    fn report(&self) -> Vec<(String, String)> {
+        Volume::report(self)
+    }
+
+    fn tune(&self, name: &str, value: &str) -> std::result::Result<(), String> {
+        Volume::tune(self, name, value)
     }
 
     fn unmount(&self) -> Result<()> {

@@ -53,6 +53,8 @@ pub struct MountOptions {
     pub checkpoint_after: Duration,
     /// Small files and directories live in their inodes (kernel `inline_data`, `inline_dentry`).
     pub inline: bool,
+    /// Cleaning ahead of time.
+    pub gc: crate::gc::background::Settings,
 }
 
 impl Default for MountOptions {
@@ -66,6 +68,7 @@ impl Default for MountOptions {
             writeback_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(60),
             inline: true,
+            gc: crate::gc::background::Settings::default(),
         }
     }
 }
@@ -77,8 +80,22 @@ pub struct Counters {
     pub checkpoints: AtomicU64,
     /// Sections cleaned because space ran out.
     pub foreground_gc: AtomicU64,
-    /// Blocks moved by cleaning.
-    pub moved_blocks: AtomicU64,
+    /// Sections cleaned ahead of time.
+    pub background_gc: AtomicU64,
+    /// Times the background looked and found nothing worth cleaning.
+    pub nothing_to_clean: AtomicU64,
+    /// Cleaned sections of file contents and directories.
+    pub data_victims: AtomicU64,
+    /// Cleaned sections of nodes.
+    pub node_victims: AtomicU64,
+    /// Blocks moved because space ran out.
+    pub moved_foreground: AtomicU64,
+    /// Blocks moved ahead of time.
+    pub moved_background: AtomicU64,
+    /// Moved blocks, of either kind, that went into holes of used segments.
+    pub moved_threaded: AtomicU64,
+    /// The longest time cleaning in the background held changes off at a stretch, in microseconds.
+    pub longest_pause: AtomicU64,
     /// Bytes users wrote.
     pub user_bytes: AtomicU64,
     /// Blocks overwritten in place.
@@ -87,6 +104,31 @@ pub struct Counters {
     pub fast_fsyncs: AtomicU64,
     /// fsyncs that needed a checkpoint.
     pub slow_fsyncs: AtomicU64,
+}
+
+impl Counters {
+    /// Sections cleaned, for whatever reason.
+    pub fn sections_cleaned(&self) -> u64 {
+        self.foreground_gc.load(Ordering::Relaxed) + self.background_gc.load(Ordering::Relaxed)
+    }
+    /// Blocks moved by cleaning, for whatever reason.
+    pub fn moved_blocks(&self) -> u64 {
+        self.moved_foreground.load(Ordering::Relaxed) + self.moved_background.load(Ordering::Relaxed)
+    }
+    pub(crate) fn cleaned(&self, foreground: bool, of_nodes: bool) {
+        let when = if foreground { &self.foreground_gc } else { &self.background_gc };
+        when.fetch_add(1, Ordering::Relaxed);
+        let what = if of_nodes { &self.node_victims } else { &self.data_victims };
+        what.fetch_add(1, Ordering::Relaxed);
+    }
+    pub(crate) fn moved(&self, foreground: bool, blocks: u64, threaded: u64) {
+        let when = if foreground { &self.moved_foreground } else { &self.moved_background };
+        when.fetch_add(blocks, Ordering::Relaxed);
+        self.moved_threaded.fetch_add(threaded, Ordering::Relaxed);
+    }
+    pub(crate) fn held_off(&self, pause: Duration) {
+        self.longest_pause.fetch_max(pause.as_micros() as u64, Ordering::Relaxed);
+    }
 }
 
 /// A mounted volume.
@@ -111,6 +153,12 @@ pub struct Volume {
     pub(crate) promises: Promises,
     pub(crate) flushes: FlushGate,
     pub(crate) cleaner: Cleaner,
+    /// How cleaning is set now.
+    pub(crate) gc: Mutex<crate::gc::background::Settings>,
+    /// Segments beyond what users may fill, from the checkpoint.
+    pub(crate) overprov_segs: u32,
+    /// Somebody asked something of the volume since the background last looked.
+    pub(crate) used: AtomicBool,
     /// Nothing was changed since the mount, and the checkpoint is one of an earlier mount.
     pub(crate) untouched: AtomicBool,
     pub(crate) moves: AtomicU64,
@@ -177,6 +225,7 @@ impl Volume {
     /// Begins a change: makes sure there is room to finish it, then holds checkpoints off.
     pub(crate) fn begin(&self) -> Result<Change<'_>> {
         self.check_writable()?;
+        self.note_use();
         self.balance()?;
         if self.nat.wants_checkpoint() {
             self.checkpoint(crate::checkpoint::Reason::Running)?;

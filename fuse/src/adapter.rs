@@ -29,7 +29,7 @@ use vfs::{Error, FileKind, NewNode, RenameFlags, Seek, SetAttr, WriteFlags, Xatt
 use crate::attr::{bare, from_system, set_time, unpack};
 use crate::notices::SeekJob;
 use crate::operations::{Adapter, allocate, answer_seek, caller, failed, new_node, perm, reply_empty, reply_xattr};
-use crate::{acl, capability, features, listing};
+use crate::{acl, capability, control, features, listing};
 
 thread_local! {
     /// Where a serving thread reads file contents to before it sends them: one buffer per thread,
@@ -344,6 +344,9 @@ impl fuser::Filesystem for Adapter {
     fn setxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
         let ino = self.ino(ino);
         let name = name.as_bytes();
+        if let Some(result) = control::write(&*self.fs, req, ino, name, value) {
+            return reply_empty("setxattr", ino, result, reply);
+        }
         let mut how = XattrFlags::empty();
         how.set(XattrFlags::CREATE, flags & libc::XATTR_CREATE != 0);
         how.set(XattrFlags::REPLACE, flags & libc::XATTR_REPLACE != 0);
@@ -359,6 +362,9 @@ impl fuser::Filesystem for Adapter {
 
     fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let ino = self.ino(ino);
+        if let Some(result) = control::read(&*self.fs, ino, name.as_bytes()) {
+            return reply_xattr("getxattr", ino, result, size, reply);
+        }
         let result = match name.as_bytes() {
             capability::NAME => self.capabilities.get(&*self.fs, ino),
             name => self.fs.getxattr(ino, name),

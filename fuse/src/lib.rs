@@ -23,6 +23,7 @@ mod acl;
 mod adapter;
 mod attr;
 mod capability;
+pub mod control;
 pub mod daemon;
 pub mod errno;
 mod features;

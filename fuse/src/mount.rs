@@ -21,8 +21,9 @@ use crate::notices::Notices;
 use crate::operations::Adapter;
 use crate::unmount;
 
-/// How often background work is offered a turn ([`FileSystem::tick`]).
+/// Background work is offered a turn ([`FileSystem::tick`]) at least and at most this often.
 const TICK: Duration = Duration::from_secs(1);
+const TICK_AT_LEAST: Duration = Duration::from_millis(1);
 
 /// How long users of a busy mount get to close their files after a signal.
 const GRACE: Duration = Duration::from_secs(5);
@@ -231,14 +232,23 @@ pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Res
     Ok(mounted)
 }
 
-/// Offers `fs` a turn of background work every [`TICK`] until the returned sender is dropped.
+/// Offers `fs` turns of background work as often as it wants, at least every [`TICK`], until the returned sender is dropped.
 fn tick(fs: Arc<dyn FileSystem>, notices: Arc<Notices>) -> io::Result<(Sender<()>, JoinHandle<()>)> {
     let (stop, stopped) = mpsc::channel::<()>();
     let thread = thread::Builder::new().name("fuse-tick".to_owned()).spawn(move || {
         let mut last = None;
-        while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
-            notices.refresh();
-            let error = fs.tick().err();
+        let (mut wait, mut waited) = (TICK, Duration::ZERO);
+        while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+            waited += wait;
+            if waited >= TICK {
+                notices.refresh();
+                waited = Duration::ZERO;
+            }
+            let (next, error) = match fs.tick() {
+                Ok(next) => (next, None),
+                Err(error) => (TICK, Some(error)),
+            };
+            wait = next.clamp(TICK_AT_LEAST, TICK);
             // A lasting fault would otherwise fill the log at one line a second.
             if let Some(error) = &error
                 && last.as_ref() != Some(error)

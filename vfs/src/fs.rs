@@ -1,5 +1,7 @@
 //! The [`FileSystem`] trait.
 
+use std::time::Duration;
+
 use crate::{
     Allocate, Attr, Caller, DirEntry, Entry, Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr, StatFs,
     WriteFlags, XattrFlags,
@@ -86,9 +88,19 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Removes an attribute.
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()>;
 
-    /// Does background work that is due (writeback, checkpoint, cleaning, discard). A mount calls
-    /// this about once a second from a thread of its own; a simulation whenever it likes.
-    fn tick(&self) -> Result<()>;
+    /// Does background work that is due (writeback, checkpoint, cleaning, discard), and says after how
+    /// long there may be more. A mount calls this from a thread of its own; a simulation whenever it
+    /// likes.
+    fn tick(&self) -> Result<Duration>;
+    /// Counters and settings of the running file system, as name and value, in the order people read
+    /// them. Empty if it has none.
+    fn report(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
+    /// Changes a setting of the running file system. The error completes the sentence "NAME ...".
+    fn tune(&self, _name: &str, _value: &str) -> std::result::Result<(), String> {
+        Err("is no setting of this file system".to_owned())
+    }
     /// Ends the volume's life in a clean state. Later calls fail or do nothing.
     fn unmount(&self) -> Result<()>;
 }

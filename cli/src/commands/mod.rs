@@ -3,6 +3,7 @@
 pub mod age;
 pub mod cat;
 pub mod cp;
+pub mod ctl;
 pub mod device;
 pub mod energy;
 pub mod fsck;

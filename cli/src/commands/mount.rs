@@ -12,7 +12,7 @@ use vfs::FileSystem;
 
 use crate::image::Image;
 use crate::recording::Recording;
-use crate::{Failure, output};
+use crate::{Failure, output, power};
 
 /// Mount an image through FUSE.
 ///
@@ -22,7 +22,9 @@ use crate::{Failure, output};
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n\n\
     Options for -o: ro, allow_other, noatime, dev, suid, noexec, writeback=on|off,\n  \
-    discard=on|off, inline=on|off, threads=N, node_cache=MIB, dirty=MIB, dir_cache=MIB,\n  stats=FILE (what was written and why, at the end; JSON if FILE ends in .json)")]
+    discard=on|off, inline=on|off, threads=N, node_cache=MIB, dirty=MIB, dir_cache=MIB,\n  \
+    gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule (who chooses what is cleaned; default cost-benefit),\n  \
+    background_gc=on|off, power=battery|powered|auto (default battery; auto: as the system says),\n  stats=FILE (what was written and why, at the end; JSON if FILE ends in .json)")]
 pub struct Args {
     /// The image or block device.
     image: PathBuf,
@@ -60,12 +62,15 @@ struct Parsed {
     core: MountOptions,
     fuse: fuse::MountOptions,
     stats: Option<PathBuf>,
+    /// The system says where the power comes from.
+    power_auto: bool,
 }
 
 fn parse(args: &Args) -> Result<Parsed, Failure> {
     let mut core = MountOptions::default();
     let mut fuse = fuse::MountOptions::default();
     let mut stats = None;
+    let mut power_auto = false;
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
         let on = || match value {
@@ -100,13 +105,21 @@ fn parse(args: &Args) -> Result<Parsed, Failure> {
                 // The background part has another working directory.
                 stats = Some(std::path::absolute(file).map_err(|e| format!("-o stats={file}: {e}"))?);
             }
+            "power" if value == Some("auto") => power_auto = true,
+            "gc" | "power" | "background_gc" => {
+                core.gc.set(name, value.unwrap_or_default()).map_err(|why| format!("-o {option}: {name} {why}"))?;
+                power_auto &= name != "power";
+            }
             _ => {
                 return Err(format!("unknown mount option {option:?}; see joulefs mount --help"));
             }
         }
     }
     fuse.read_only = core.read_only;
-    Ok(Parsed { core, fuse, stats })
+    if power_auto {
+        core.gc.power = power::now();
+    }
+    Ok(Parsed { core, fuse, stats, power_auto })
 }
 
 /// Runs it.
@@ -157,7 +170,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             eprintln!("joulefs: cannot leave the terminal: {e}");
         }
     };
+    let watch = parsed.power_auto.then(|| power::Watch::start(served.clone()));
     let out = fuse::run_until_unmounted(served, &dir, &parsed.fuse, ready).map_err(|e| e.to_string());
+    drop(watch);
     // Whatever ended the mount, the volume is left clean; a second unmount does nothing.
     let closed = image.close();
     if let Some(file) = parsed.stats {

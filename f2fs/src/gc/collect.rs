@@ -3,6 +3,9 @@
 //! The summary says who owns a block; the owner decides whether that is still so. A block valid in
 //! the segment table whose owner does not point at it is damage: it stays, and the section is not
 //! chosen again. Addresses change without inode locks; `Volume::moves` tells readers.
+//!
+//! A section is emptied in steps ([`Work`]), so that whoever cleans in the background can let others
+//! in between. Where a step ends nothing is half done: some blocks have moved, the others have not.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,49 +18,66 @@ use format::sit::LogType;
 use format::summary::{self, Summary};
 use format::{BLOCK, Block, BlockAddr, SegNo, bits};
 
-use super::policy::{Candidate, View};
 use crate::cause::Cause;
 use crate::error::{Error, Result};
 use crate::node::cache::Node;
 use crate::node::map::{addr_in, set_addr_in};
 use crate::node::write::Mark;
-use crate::segment::Segments;
 use crate::volume::Volume;
+
+/// For whom is cleaned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// Somebody waits for space.
+    Foreground,
+    /// Nobody does.
+    Background,
+}
+
+/// Where data goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Into {
+    /// To the end of the cold log.
+    ColdLog,
+    /// Into the log of moved blocks: holes of segments of similar age.
+    SimilarAge,
+}
+
+/// A section being emptied.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Work {
+    pub(super) section: SecNo,
+    pub(super) when: When,
+    pub(super) into: Into,
+    /// The next block to look at, counted from the section's start.
+    next: u32,
+    /// Every valid block so far had an owner.
+    clean: bool,
+}
+
+impl Work {
+    pub(super) fn new(section: SecNo, when: When, into: Into) -> Work {
+        Work { section, when, into, next: 0, clean: true }
+    }
+    fn data_cause(&self) -> Cause {
+        match self.when {
+            When::Foreground => Cause::ForegroundGcData,
+            When::Background => Cause::BackgroundGcData,
+        }
+    }
+    fn node_cause(&self) -> Cause {
+        match self.when {
+            When::Foreground => Cause::ForegroundGcNode,
+            When::Background => Cause::BackgroundGcNode,
+        }
+    }
+}
 
 /// A data block that moves: where it is, and the slot that says so.
 struct Live {
     from: BlockAddr,
     node: Arc<Node>,
     slot: u16,
-}
-
-/// Sections as a policy sees them.
-pub(super) struct Sections<'s> {
-    pub(super) seg: &'s Segments,
-    pub(super) hopeless: &'s rustc_hash::FxHashSet<SecNo>,
-}
-
-impl View for Sections<'_> {
-    fn candidates(&self, each: &mut dyn FnMut(Candidate)) {
-        let (sb, table) = (&self.seg.sb, &self.seg.table);
-        let full = sb.segs_per_sec * 512;
-        let logs = self.seg.logs.each_ref().map(|l| sb.section_of(l.seg));
-        let mut last = None;
-        for seg in table.dirty_segments() {
-            let section = sb.section_of(seg);
-            if last == Some(section) {
-                continue;
-            }
-            last = Some(section);
-            if logs.contains(&section) || self.hopeless.contains(&section) {
-                continue;
-            }
-            let valid = table.section(section).map(|s| u32::from(table.segment(s).valid)).sum();
-            if valid < full {
-                each(Candidate { section, valid });
-            }
-        }
-    }
 }
 
 /// Address slots in a node that maps file blocks; `None` for other nodes.
@@ -76,49 +96,70 @@ fn slots_of(vol: &Volume, bytes: &Block) -> Option<u32> {
 }
 
 impl Volume {
-    /// Empties a section as far as its blocks have owners. The caller holds `cp` exclusive. Running
-    /// out of room ends it early; that is no error.
-    pub(super) fn clean_section(&self, section: SecNo) -> Result<()> {
-        let segs: Vec<SegNo> = {
-            let mut seg = self.seg.lock();
-            let segs: Vec<SegNo> = seg.table.section(section).collect();
-            seg.victim = segs.first().copied();
-            segs
-        };
-        let out = segs.into_iter().try_fold(true, |clean, s| Ok(self.clean_segment(s)? && clean));
-        self.seg.lock().victim = None;
-        self.counters.foreground_gc.fetch_add(1, Ordering::Relaxed);
-        match out {
-            Ok(clean) => {
-                if !clean {
-                    log::warn!("section {section}: holds valid blocks nobody owns; run joulefs fsck");
-                    self.cleaner.hopeless.lock().insert(section);
-                }
-                Ok(())
-            }
-            Err(Error::Fs(vfs::Error::NoSpace)) => Ok(()),
-            Err(e) => Err(e),
-        }
+    /// Begins to empty a section: no log may thread into it until [`Volume::clean_step`] is done.
+    pub(super) fn begin_cleaning(&self, work: Work) -> Work {
+        let mut seg = self.seg.lock();
+        let first = seg.table.section(work.section).next();
+        seg.set_victim(first);
+        work
     }
 
-    /// Empties a segment; false if some valid blocks have no owner.
-    fn clean_segment(&self, s: SegNo) -> Result<bool> {
-        let (map, is_node, owners) = {
+    /// Moves at most `most` blocks of a section, fewer at a segment's end. The caller holds `cp`
+    /// exclusive. `None` when the section is done; running out of room ends it early, which is no error.
+    pub(super) fn clean_step(&self, mut work: Work, most: usize) -> Result<Option<Work>> {
+        let done = match self.clean_blocks(&mut work, most) {
+            Ok(()) => work.next >= self.sb.segs_per_sec * 512,
+            Err(Error::Fs(vfs::Error::NoSpace)) => true,
+            Err(e) => {
+                self.seg.lock().set_victim(None);
+                return Err(e);
+            }
+        };
+        if !done {
+            return Ok(Some(work));
+        }
+        let mut seg = self.seg.lock();
+        seg.set_victim(None);
+        let of_nodes = seg.table.section(work.section).next().is_some_and(|s| seg.table.segment(s).log.is_node());
+        if !work.clean {
+            log::warn!("section {}: holds valid blocks nobody owns; run joulefs fsck", work.section);
+            seg.chooser.give_up(work.section);
+            let segs: Vec<SegNo> = seg.table.section(work.section).collect();
+            segs.into_iter().for_each(|s| seg.table.touch(s));
+        }
+        drop(seg);
+        self.counters.cleaned(work.when == When::Foreground, of_nodes);
+        Ok(None)
+    }
+
+    /// Moves the valid blocks among the next ones of a section's segment.
+    fn clean_blocks(&self, work: &mut Work, most: usize) -> Result<()> {
+        let s = SegNo(work.section.0 * self.sb.segs_per_sec + work.next / 512);
+        let off = (work.next % 512) as u16;
+        let (valid, is_node, owners) = {
             let seg = self.seg.lock();
             let of = seg.table.segment(s);
             if of.valid == 0 || seg.table.is_log(s) {
-                return Ok(true);
+                work.next = (work.next / 512 + 1) * 512;
+                return Ok(());
             }
-            (seg.table.valid_map(s), of.log.is_node(), seg.summaries.load(&*self.dev, &self.sb, s)?)
+            let map = seg.table.map(s);
+            let valid: Vec<u16> = (off..512).filter(|&o| bits::msb_test(map, o.into())).take(most).collect();
+            (valid, of.log.is_node(), seg.summaries.load(&*self.dev, &self.sb, s)?)
         };
         let start = self.sb.seg_start(s);
-        let valid = (0..512u16)
-            .filter(|&off| bits::msb_test(&map, off.into()))
-            .map(|off| (start.plus(off.into()), summary::get(&owners, off.into())));
-        if is_node { self.move_nodes(valid) } else { self.move_data(valid) }
+        let blocks = valid.iter().map(|&o| (start.plus(o.into()), summary::get(&owners, o.into())));
+        let clean = if is_node { self.move_nodes(*work, blocks)? } else { self.move_data(*work, blocks)? };
+        work.clean &= clean;
+        // A full batch may have more behind it in this segment.
+        work.next = match valid.last() {
+            Some(&last) if valid.len() == most => work.next - u32::from(off) + u32::from(last) + 1,
+            _ => (work.next / 512 + 1) * 512,
+        };
+        Ok(())
     }
 
-    fn move_nodes(&self, valid: impl Iterator<Item = (BlockAddr, Summary)>) -> Result<bool> {
+    fn move_nodes(&self, work: Work, valid: impl Iterator<Item = (BlockAddr, Summary)>) -> Result<bool> {
         let mut clean = true;
         let mut live = Vec::new();
         for (addr, owner) in valid {
@@ -132,12 +173,12 @@ impl Volume {
                 _ => clean = false,
             }
         }
-        self.write_nodes(&live, Mark::Plain, Cause::ForegroundGcNode)?;
-        self.counters.moved_blocks.fetch_add(live.len() as u64, Ordering::Relaxed);
+        self.write_nodes(&live, Mark::Plain, work.node_cause())?;
+        self.counters.moved(work.when == When::Foreground, live.len() as u64, 0);
         Ok(clean)
     }
 
-    fn move_data(&self, valid: impl Iterator<Item = (BlockAddr, Summary)>) -> Result<bool> {
+    fn move_data(&self, work: Work, valid: impl Iterator<Item = (BlockAddr, Summary)>) -> Result<bool> {
         let mut clean = true;
         let mut live: Vec<Live> = Vec::new();
         for (from, owner) in valid {
@@ -159,16 +200,16 @@ impl Volume {
                 false => clean = false,
             }
         }
-        self.copy(&live)?;
+        self.copy(work, &live)?;
         Ok(clean)
     }
 
-    /// Copies blocks to the cold log, then turns their owners' slots.
-    fn copy(&self, live: &[Live]) -> Result<()> {
+    /// Copies blocks, then turns their owners' slots.
+    fn copy(&self, work: Work, live: &[Live]) -> Result<()> {
         let mut bytes = vec![[0u8; BLOCK]; live.len()];
         let mut done = 0;
         for run in live.chunk_by(|a, b| a.from.plus(1) == b.from) {
-            let tag = Cause::ForegroundGcData.of(run[0].node.ino);
+            let tag = work.data_cause().of(run[0].node.ino);
             let into = bytes[done..done + run.len()].as_flattened_mut();
             self.dev.read(Lba(run[0].from.0.into()), into, tag)?;
             done += run.len();
@@ -180,12 +221,20 @@ impl Volume {
         }
         let age = self.mounted_seconds();
         let mut to = Vec::with_capacity(live.len());
+        let mut threaded = 0;
         let mut out = Ok(());
         {
             let mut seg = self.seg.lock();
             for (l, owner) in live.iter().zip(owners) {
-                match seg.allocate(LogType::ColdData, owner, l.from, age) {
-                    Ok(p) => to.push(p.addr),
+                let placed = match work.into {
+                    Into::ColdLog => seg.allocate(LogType::ColdData, owner, l.from, age),
+                    Into::SimilarAge => seg.allocate_moved(owner, l.from),
+                };
+                match placed {
+                    Ok(p) => {
+                        threaded += u64::from(seg.is_threaded(p.addr));
+                        to.push(p.addr);
+                    }
                     Err(e) => {
                         out = Err(e);
                         break;
@@ -195,7 +244,7 @@ impl Volume {
         }
         let mut done = 0;
         for run in to.chunk_by(|a, b| a.plus(1) == *b) {
-            let tag = Cause::ForegroundGcData.of(live[done].node.ino);
+            let tag = work.data_cause().of(live[done].node.ino);
             self.dev.write(Lba(run[0].0.into()), bytes[done..done + run.len()].as_flattened(), tag)?;
             done += run.len();
         }
@@ -206,7 +255,7 @@ impl Volume {
         }
         // The old places stay readable until the checkpoint that follows.
         self.moves.fetch_add(1, Ordering::AcqRel);
-        self.counters.moved_blocks.fetch_add(to.len() as u64, Ordering::Relaxed);
+        self.counters.moved(work.when == When::Foreground, to.len() as u64, threaded);
         out
     }
 }

@@ -1,31 +1,40 @@
 //! Cleaning: making free sections out of used ones.
 //!
 //! * [`policy`]: whom to clean; pure functions of a read-only view.
+//! * [`chooser`]: the view of a mounted volume, and what the policies remember.
 //! * `collect`: moving the valid blocks of one section elsewhere.
-//! * `pace`: when cleaning runs, and how much of it.
+//! * `pace`: when cleaning must run because space is short, and how much of it.
+//! * [`background`]: when it runs ahead of time.
+//! * [`control`]: the knobs and counters of a mounted volume.
 
+pub mod background;
+pub mod chooser;
 mod collect;
+pub mod control;
 mod pace;
 pub mod policy;
 
 use std::sync::atomic::AtomicU32;
 
-use format::addr::SecNo;
 use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
+
+use background::Pacer;
+use collect::Work;
 
 /// What cleaning remembers from round to round.
 #[derive(Debug)]
 pub(crate) struct Cleaner {
-    /// Sections with valid blocks nobody owns: they cannot be emptied, so they are not chosen again.
-    hopeless: Mutex<FxHashSet<SecNo>>,
     /// Free sections when cleaning last gained nothing more; another round waits until there are
     /// fewer. `u32::MAX` after a round that reached its goal.
     gave_up_at: AtomicU32,
+    /// The section the background is emptying.
+    begun: Mutex<Option<Work>>,
+    /// When the background cleans next.
+    pacer: Mutex<Pacer>,
 }
 
 impl Cleaner {
-    pub(crate) fn new() -> Self {
-        Cleaner { hopeless: Mutex::default(), gave_up_at: AtomicU32::new(u32::MAX) }
+    pub(crate) fn new(pacer: Pacer) -> Self {
+        Cleaner { gave_up_at: AtomicU32::new(u32::MAX), begun: Mutex::default(), pacer: Mutex::new(pacer) }
     }
 }

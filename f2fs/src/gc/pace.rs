@@ -14,12 +14,13 @@ use std::sync::atomic::Ordering;
 use format::addr::SecNo;
 use format::sit::LogType;
 
-use super::collect::Sections;
-use super::policy::greedy;
+use super::collect::{Into, When, Work};
 use crate::cause::Cause;
 use crate::checkpoint::{PackState, Reason};
 use crate::error::Result;
+use crate::gc::chooser::Hurry;
 use crate::node::write::Mark;
+use crate::segment::Segments;
 use crate::volume::Volume;
 
 /// Sections beyond the need that a round makes free (kernel `NR_GC_CHECKPOINT_SECS`).
@@ -169,20 +170,30 @@ impl Volume {
                     return Ok(true);
                 }
             }
-            let Some(victim) = self.greedy_victim() else { return Ok(false) };
-            self.clean_section(victim)?;
+            // What the background began is finished first (kernel `check_bg_victims`).
+            let mut work = match self.cleaner.begun.lock().take() {
+                Some(begun) => Some(begun),
+                None => self.worst_section().map(|v| self.begin_cleaning(Work::new(v, When::Foreground, Into::ColdLog))),
+            };
+            if work.is_none() {
+                return Ok(false);
+            }
+            while let Some(w) = work {
+                work = self.clean_step(w, 512)?;
+            }
             *cleaned += 1;
         }
         Ok(true)
     }
 
-    /// Whom greedy cleans next; nobody if even the emptiest section yields next to nothing.
-    fn greedy_victim(&self) -> Option<SecNo> {
-        let hopeless = self.cleaner.hopeless.lock().clone();
-        let seg = self.seg.lock();
+    /// Whom to clean when space is short; nobody if even the best section yields next to nothing.
+    fn worst_section(&self) -> Option<SecNo> {
+        let now = self.mounted_seconds();
+        let mut seg = self.seg.lock();
         let full = self.sb.segs_per_sec * 512;
-        greedy::choose(&Sections { seg: &seg, hopeless: &hopeless })
+        let Segments { table, chooser, .. } = &mut *seg;
+        chooser.victim(table, Hurry::Foreground, now)
             .filter(|c| full - c.valid > full / 128)
-            .map(|c| c.section)
+            .map(|c| self.sb.section_of(c.seg))
     }
 }

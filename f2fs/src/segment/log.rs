@@ -31,7 +31,7 @@ impl Log {
 
 /// Which temperatures a log may thread into, nearest first (kernel `get_ssr_segment`): its own, then
 /// hot looks towards cold, warm and cold look towards hot.
-fn threading_order(log: LogType) -> impl Iterator<Item = LogType> {
+pub(super) fn threading_order(log: LogType) -> impl Iterator<Item = LogType> {
     let base = if log.is_node() { 3 } else { 0 };
     let own = log.index();
     let reverse = own - base != 0;
@@ -97,11 +97,11 @@ impl Segments {
         self.logs[log.index()] = Log { seg, next, threaded, summary };
     }
 
-    /// Starts filling the holes of the emptiest used segment of a fitting temperature. The holes are
-    /// those free both now and at the last checkpoint.
+    /// Starts filling the holes of a used segment of a fitting temperature. The holes are those free
+    /// both now and at the last checkpoint.
     fn thread(&mut self, log: LogType) -> Result<bool> {
         for kind in threading_order(log) {
-            let Some(seg) = self.threading_victim(kind) else { continue };
+            let Some(seg) = self.chooser.threading(&mut self.table, kind) else { continue };
             let summary = self.summaries.load(&*self.dev, &self.sb, seg)?;
             let next = self.table.next_hole(seg, 0);
             self.table.take_threaded(seg, log);
@@ -109,26 +109,6 @@ impl Segments {
             return Ok(true);
         }
         Ok(false)
-    }
-
-    /// The used segment of one temperature with the fewest blocks held by the last checkpoint;
-    /// the first of equals (kernel `get_ssr_cost`).
-    fn threading_victim(&self, kind: LogType) -> Option<SegNo> {
-        let mut best: Option<(u16, SegNo)> = None;
-        let sections = self.logs.each_ref().map(|l| self.sb.section_of(l.seg));
-        let victim = self.victim.map(|v| self.sb.section_of(v));
-        for seg in self.table.dirty_segments() {
-            let s = self.table.segment(seg);
-            if s.log != kind || s.held >= best.map_or(512, |b| b.0) {
-                continue;
-            }
-            let section = self.sb.section_of(seg);
-            if sections.contains(&section) || victim == Some(section) {
-                continue;
-            }
-            best = Some((s.held, seg));
-        }
-        best.map(|b| b.1)
     }
 }
 

@@ -2,13 +2,18 @@
 //!
 //! * [`table`]: valid maps, counts, ages; which segments are free, dirty, about to be free.
 //! * [`log`]: the six logs and how one finds its next segment.
+//! * [`migration`]: where blocks go that cleaning moves by age.
+//! * [`fragmentation`]: the factor f of a segment.
 //! * [`summary`]: who owns each block of a segment, kept until it reaches the device.
 //!
 //! One mutex guards all of it ([`Segments`] is what lies inside); it is held for the bookkeeping of
 //! one block or a run of blocks, and for the rare reading of a summary when a log starts threading.
 //! Left out on purpose: writing the blocks themselves, and whom to clean (`gc`).
 
+pub mod fragmentation;
+pub mod index;
 pub mod log;
+pub mod migration;
 pub mod summary;
 pub mod table;
 
@@ -22,6 +27,7 @@ use format::superblock::SuperBlock;
 use format::{BlockAddr, SegNo};
 
 use crate::error::{Error, Result};
+use crate::gc::chooser::Chooser;
 use log::Log;
 use summary::PendingSummaries;
 use table::SegmentTable;
@@ -64,12 +70,36 @@ pub struct Segments {
     pub summaries: PendingSummaries,
     /// Segments kept back, from the checkpoint.
     pub reserved_segs: u32,
-    /// Segments being cleaned now: no log may thread into them.
-    pub victim: Option<SegNo>,
+    /// The log of blocks that cleaning moves by age, while there is one.
+    pub(crate) moved: Option<Log>,
+    /// First segment of the section being cleaned now: no log may thread into it.
+    victim: Option<SegNo>,
+    /// Whom to clean and where to thread.
+    pub(crate) chooser: Chooser,
     pub(crate) pressure: Arc<Pressure>,
 }
 
 impl Segments {
+    /// The segments of a volume that is being mounted.
+    pub(crate) fn new(
+        dev: Arc<dyn BlockDevice>,
+        sb: Arc<SuperBlock>,
+        table: SegmentTable,
+        logs: [Log; 6],
+        reserved_segs: u32,
+        pressure: Arc<Pressure>,
+        chooser: Chooser,
+    ) -> Segments {
+        let summaries = PendingSummaries::default();
+        Segments { sb, dev, table, logs, summaries, reserved_segs, moved: None, victim: None, chooser, pressure }
+    }
+
+    /// True if the block was put into a hole of a used segment by the log of moved blocks.
+    pub(crate) fn is_threaded(&self, addr: BlockAddr) -> bool {
+        let seg = self.sb.locate(addr).map(|p| p.0);
+        self.moved.as_ref().is_some_and(|l| l.threaded && Some(l.seg) == seg)
+    }
+
     /// Sections kept back for cleaning.
     pub fn reserved_sections(&self) -> u32 {
         self.reserved_segs.div_ceil(self.sb.segs_per_sec)
@@ -129,14 +159,14 @@ impl Segments {
     /// Marks a block of the main area as no longer valid.
     pub fn invalidate(&mut self, addr: BlockAddr, age: u64) -> Result<()> {
         let (seg, off) = self.place(addr)?;
-        self.table.clear_valid(seg, off, age)
+        self.table.clear_valid(seg, off, Some(age))
     }
 
     /// Marks a block valid where it is: roll-forward found it there.
     pub fn adopt(&mut self, addr: BlockAddr, log: LogType, owner: Summary, age: u64) -> Result<()> {
         let (seg, off) = self.place(addr)?;
         self.table.adopt(seg, off, log, age)?;
-        if let Some(l) = self.logs.iter_mut().find(|l| l.seg == seg) {
+        if let Some(l) = self.logs.iter_mut().chain(&mut self.moved).find(|l| l.seg == seg) {
             format::summary::put(&mut l.summary, off.into(), owner);
             return Ok(());
         }
@@ -172,13 +202,27 @@ impl Segments {
     /// Who owns a block, as its segment's summary has it.
     pub fn owner(&self, addr: BlockAddr) -> Result<Summary> {
         let (seg, off) = self.place(addr)?;
-        Ok(match self.logs.iter().find(|l| l.seg == seg) {
+        Ok(match self.logs.iter().chain(&self.moved).find(|l| l.seg == seg) {
             Some(l) => format::summary::get(&l.summary, off.into()),
             None => {
                 let block = self.summaries.load(&*self.dev, &self.sb, seg)?;
                 format::summary::get(&block, off.into())
             }
         })
+    }
+
+    /// First segment of the section being cleaned now.
+    pub(crate) fn victim(&self) -> Option<SegNo> {
+        self.victim
+    }
+    /// Keeps logs out of a section while it is cleaned, and lets them in again.
+    pub(crate) fn set_victim(&mut self, victim: Option<SegNo>) {
+        for first in [self.victim, victim].into_iter().flatten() {
+            let section = self.sb.section_of(first);
+            self.table.section(section).for_each(|s| self.table.touch(s));
+        }
+        self.victim = victim;
+        self.chooser.victim = victim.map(|v| self.sb.section_of(v));
     }
 
     /// Segment and offset of a main-area block.

@@ -11,7 +11,9 @@ use format::addr::SecNo;
 use format::bits;
 use format::sit::{LogType, MAP_BYTES, SitEntry};
 
+use super::fragmentation::{self, Fragmentation};
 use crate::error::{Error, Result};
+use crate::fragments::FreeFragments;
 
 /// The two maps of a segment that is neither empty nor full nor uniform.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +33,10 @@ pub struct Segment {
     pub log: LogType,
     in_log: bool,
     changed: bool,
+    /// Noted for [`SegmentTable::take_touched`].
+    touched: bool,
+    /// How fragmented its free space is.
+    pub fragmentation: Fragmentation,
     /// Mean age of its blocks, in seconds of mounted time.
     pub mtime: u64,
     /// `None` if both maps are all zero or both all one.
@@ -42,9 +48,12 @@ impl Segment {
         let fill = if self.valid == 512 { 0xFF } else { 0 };
         self.maps.get_or_insert_with(|| Box::new(Maps { valid: [fill; 64], held: [fill; 64] }))
     }
-    fn map(&self) -> [u8; MAP_BYTES] {
-        let uniform = if self.valid == 512 { 0xFF } else { 0 };
-        self.maps.as_ref().map_or([uniform; 64], |m| m.valid)
+    fn map(&self) -> &[u8; MAP_BYTES] {
+        match &self.maps {
+            Some(m) => &m.valid,
+            None if self.valid == 512 => &[0xFF; MAP_BYTES],
+            None => &[0; MAP_BYTES],
+        }
     }
     fn compact(&mut self) {
         if let Some(m) = &mut self.maps {
@@ -63,7 +72,7 @@ impl Segment {
     }
     /// The entry as the SIT records it.
     pub fn to_entry(&self) -> SitEntry {
-        SitEntry { log: self.log, valid: self.valid, map: self.map(), mtime: self.mtime }
+        SitEntry { log: self.log, valid: self.valid, map: *self.map(), mtime: self.mtime }
     }
 }
 
@@ -109,6 +118,15 @@ impl WordSet {
     }
 }
 
+/// True if a valid block stands before the `free` free ones that end at block `off`.
+fn bounded_left(off: u16, free: u32) -> bool {
+    u32::from(off) > free
+}
+/// True if a valid block stands behind the `free` free ones that begin after block `off`.
+fn bounded_right(off: u16, free: u32) -> bool {
+    u32::from(off) + free < 511
+}
+
 /// All segments of the main area.
 pub struct SegmentTable {
     segs: Vec<Segment>,
@@ -119,6 +137,11 @@ pub struct SegmentTable {
     dirty: WordSet,
     prefree: WordSet,
     changed: BTreeSet<SegNo>,
+    /// Pieces of free space with a valid block of the same segment on either side.
+    inner: FreeFragments,
+    /// Segments whose numbers changed since somebody took the list; kept once somebody wants it.
+    touched: Vec<SegNo>,
+    watched: bool,
 }
 
 impl SegmentTable {
@@ -134,6 +157,9 @@ impl SegmentTable {
             dirty: WordSet::new(main_segs),
             prefree: WordSet::new(main_segs),
             changed: BTreeSet::new(),
+            inner: FreeFragments::default(),
+            touched: Vec::new(),
+            watched: false,
         };
         for i in 0..main_segs {
             t.put_free(SegNo(i), true);
@@ -146,6 +172,14 @@ impl SegmentTable {
         let s = &mut self.segs[seg.0 as usize];
         (s.valid, s.held, s.log, s.mtime) = (e.valid, e.valid, e.log, e.mtime);
         s.maps = (e.valid != 0 && e.valid != 512).then(|| Box::new(Maps { valid: e.map, held: e.map }));
+        if s.maps.is_some() {
+            s.fragmentation = Fragmentation::scan(&e.map);
+            fragmentation::each_run(&e.map, |start, run| {
+                if start > 0 && start + run < 512 {
+                    self.inner.add(run.into());
+                }
+            });
+        }
         let used = e.valid != 0;
         self.put_free(seg, !used);
         self.dirty.put(seg.0, used && e.valid < 512);
@@ -171,6 +205,10 @@ impl SegmentTable {
     pub fn dirty_segments(&self) -> impl Iterator<Item = SegNo> {
         self.dirty.iter().map(SegNo)
     }
+    /// True if the segment is one of them.
+    pub fn is_dirty(&self, seg: SegNo) -> bool {
+        self.dirty.has(seg.0)
+    }
     /// How many there are.
     pub fn dirty_count(&self) -> u32 {
         self.dirty.len
@@ -188,8 +226,24 @@ impl SegmentTable {
         }
     }
     /// The valid map, most significant bit first.
-    pub fn valid_map(&self, seg: SegNo) -> [u8; MAP_BYTES] {
+    pub fn map(&self, seg: SegNo) -> &[u8; MAP_BYTES] {
         self.segs[seg.0 as usize].map()
+    }
+    /// Pieces of free space that lie inside a segment between valid blocks.
+    pub(crate) fn inner_fragments(&self) -> &FreeFragments {
+        &self.inner
+    }
+    /// The segments whose numbers changed since the last call, each once, in no order; every segment
+    /// with valid blocks the first time.
+    pub fn take_touched(&mut self) -> Vec<SegNo> {
+        if !std::mem::replace(&mut self.watched, true) {
+            return (0..self.segs.len() as u32).map(SegNo).filter(|&s| self.segment(s).valid > 0).collect();
+        }
+        let out = std::mem::take(&mut self.touched);
+        for &seg in &out {
+            self.segs[seg.0 as usize].touched = false;
+        }
+        out
     }
     /// The first block from `from` on that is not held; 512 if none.
     pub fn next_hole(&self, seg: SegNo, from: u16) -> u16 {
@@ -206,27 +260,56 @@ impl SegmentTable {
         let s = &mut self.segs[seg.0 as usize];
         s.age(age);
         let m = s.maps();
+        let (before, after) = fragmentation::around(&m.valid, off);
         if bits::msb_put(&mut m.valid, off.into(), true) {
             return Err(Error::corrupt(format_args!("segment {seg}, block {off}: handed out twice (log {log:?})")));
         }
         if !bits::msb_put(&mut m.held, off.into(), true) {
             s.held += 1;
         }
+        s.fragmentation.split(before, after);
         s.valid += 1;
+        let left = bounded_left(off, before);
+        let right = bounded_right(off, after);
+        if left && right {
+            self.inner.remove(u64::from(before + 1 + after));
+        }
+        if left {
+            self.inner.add(before.into());
+        }
+        if right {
+            self.inner.add(after.into());
+        }
         self.note_change(seg);
         Ok(())
     }
 
-    /// Block `off` lost its owner.
-    pub fn clear_valid(&mut self, seg: SegNo, off: u16, age: u64) -> Result<()> {
+    /// Block `off` lost its owner, at `age` if that shall count for the segment's age.
+    pub fn clear_valid(&mut self, seg: SegNo, off: u16, age: Option<u64>) -> Result<()> {
         let s = &mut self.segs[seg.0 as usize];
-        s.age(age);
-        if !bits::msb_put(&mut s.maps().valid, off.into(), false) {
+        if let Some(age) = age {
+            s.age(age);
+        }
+        let m = s.maps();
+        let (before, after) = fragmentation::around(&m.valid, off);
+        if !bits::msb_put(&mut m.valid, off.into(), false) {
             return Err(Error::corrupt(format_args!(
                 "segment {seg}, block {off}: given up but not valid in the segment table"
             )));
         }
+        s.fragmentation.join(before, after);
         s.valid -= 1;
+        let left = bounded_left(off, before);
+        let right = bounded_right(off, after);
+        if left {
+            self.inner.remove(before.into());
+        }
+        if right {
+            self.inner.remove(after.into());
+        }
+        if left && right {
+            self.inner.add(u64::from(before + 1 + after));
+        }
         self.note_change(seg);
         self.relocate(seg);
         Ok(())
@@ -317,6 +400,7 @@ impl SegmentTable {
             let s = &mut self.segs[seg.0 as usize];
             s.changed = false;
             s.compact();
+            self.touch(seg);
         }
         let freed: Vec<SegNo> = self.prefree.iter().map(SegNo).collect();
         for &seg in &freed {
@@ -326,7 +410,17 @@ impl SegmentTable {
         freed
     }
 
+    /// Puts a segment on the list of [`SegmentTable::take_touched`].
+    pub(crate) fn touch(&mut self, seg: SegNo) {
+        let s = &mut self.segs[seg.0 as usize];
+        if self.watched && !s.touched {
+            s.touched = true;
+            self.touched.push(seg);
+        }
+    }
+
     fn note_change(&mut self, seg: SegNo) {
+        self.touch(seg);
         let s = &mut self.segs[seg.0 as usize];
         if !s.changed {
             s.changed = true;
@@ -369,7 +463,7 @@ mod tests {
             t.set_valid(SegNo(2), off, LogType::WarmData, 1).unwrap();
         }
         t.release_log(SegNo(2));
-        t.clear_valid(SegNo(2), 1, 1).unwrap();
+        t.clear_valid(SegNo(2), 1, Some(1)).unwrap();
         assert_eq!(t.next_hole(SegNo(2), 0), 4);
         t.commit();
         assert_eq!(t.next_hole(SegNo(2), 0), 1);
@@ -381,7 +475,7 @@ mod tests {
         t.take(SegNo(0), LogType::WarmData);
         t.set_valid(SegNo(0), 0, LogType::WarmData, 1).unwrap();
         t.release_log(SegNo(0));
-        t.clear_valid(SegNo(0), 0, 1).unwrap();
+        t.clear_valid(SegNo(0), 0, Some(1)).unwrap();
         assert_eq!((t.free_segments(), t.free_sections()), (7, 3));
         assert_eq!(t.commit(), [SegNo(0)]);
         assert_eq!((t.free_segments(), t.free_sections()), (8, 4));

@@ -14,6 +14,7 @@ mod watch;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use device::clock::{Clock, RealClock};
 use device::energy::Meter;
@@ -359,9 +360,9 @@ impl FileSystem for Gauge {
         Err(Error::NoAttribute)
     }
 
-    fn tick(&self) -> Result<()> {
+    fn tick(&self) -> Result<Duration> {
         self.watch.sample(&self.device.ledger());
-        Ok(())
+        Ok(Duration::from_secs(1))
     }
     fn unmount(&self) -> Result<()> {
         // What the device's users did not flush is kept all the same, at no joule: they are gone, the image stays.

@@ -134,7 +134,7 @@ impl<'v> Files<'v> {
     /// Lets time pass.
     pub fn wait(&mut self, by: Duration) -> Result<(), AgeError> {
         self.clock.advance(by);
-        self.vol.tick().map_err(|source| AgeError::Fs { what: "background work".into(), source })
+        self.vol.tick().map(|_| ()).map_err(|source| AgeError::Fs { what: "background work".into(), source })
     }
 
     /// Seconds since the clock was made.

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use device::clock::Clock;
 use parking_lot::Mutex;
@@ -231,8 +232,14 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         self.plain(|| self.inner.removexattr(ino, name), || Call::Removexattr { ino, name: name.into() })
     }
-    fn tick(&self) -> Result<()> {
+    fn tick(&self) -> Result<Duration> {
         self.plain(|| self.inner.tick(), || Call::Tick {})
+    }
+    fn report(&self) -> Vec<(String, String)> {
+        self.inner.report()
+    }
+    fn tune(&self, name: &str, value: &str) -> std::result::Result<(), String> {
+        self.inner.tune(name, value)
     }
     fn unmount(&self) -> Result<()> {
         self.plain(|| self.inner.unmount(), || Call::Unmount {})

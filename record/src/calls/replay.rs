@@ -251,7 +251,7 @@ impl State<'_> {
             }
             Call::Removexattr { ino, name } => none(fs.removexattr(self.ino(*ino)?, name)),
             Call::Statfs {} => fs.statfs().map(|_| 0),
-            Call::Tick {} => none(fs.tick()),
+            Call::Tick {} => none(fs.tick().map(|_| ())),
             Call::Unmount {} => {
                 self.unmounted = true;
                 none(fs.unmount())

@@ -1,0 +1,89 @@
+//! `joulefs ctl`
+
+use std::path::{Path, PathBuf};
+
+use f2fs::gc::control::{KNOBS, check};
+use rustix::fs::XattrFlags;
+use serde_json::{Map, Value, json};
+
+use crate::{Failure, output};
+
+/// Show and change how a mounted volume cleans.
+///
+/// Without settings, or with `stat`, prints counters and settings. Changing takes root, or the user who
+/// mounted. A change lasts until the volume is unmounted.
+#[derive(clap::Args)]
+#[command(after_help = after_help())]
+pub struct Args {
+    /// Where the volume is mounted.
+    dir: PathBuf,
+    /// `stat`, or settings to change, as NAME=VALUE.
+    #[arg(value_name = "stat|NAME=VALUE")]
+    what: Vec<String>,
+}
+
+fn after_help() -> String {
+    let mut text = "Example:\n  joulefs ctl /mnt gc=fagc gc_urgent=1\n  joulefs ctl /mnt stat\n\nSettings:\n".to_owned();
+    for (name, values, meaning) in KNOBS {
+        text += &format!("  {name}={values}\n        {meaning}\n");
+    }
+    text
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+    let wanted: Vec<&String> = args.what.iter().filter(|w| *w != "stat").collect();
+    let mut settings = Vec::new();
+    for text in &wanted {
+        let (name, value) = text
+            .split_once('=')
+            .ok_or_else(|| format!("{text:?}: write NAME=VALUE, or stat; see joulefs ctl --help"))?;
+        check(name, value).map_err(|why| format!("{name} {why}"))?;
+        settings.push((name, value));
+    }
+    // Before anything is changed: is this a mount at all?
+    let before = report(&args.dir)?;
+    for (name, value) in &settings {
+        let text = format!("{name}={value}");
+        let name = fuse::control::SETTING;
+        rustix::fs::setxattr(&args.dir, name, text.as_bytes(), XattrFlags::empty()).map_err(|e| {
+            let dir = args.dir.display();
+            match e {
+                rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => {
+                    format!("{dir}: {text}: only root and the user who mounted may change settings")
+                }
+                _ => format!("{dir}: {text}: {e}"),
+            }
+        })?;
+    }
+    let now = if settings.is_empty() { before } else { report(&args.dir)? };
+    let shown: Vec<_> = match wanted.len() == args.what.len() && !wanted.is_empty() {
+        true => now.into_iter().filter(|(n, _)| settings.iter().any(|s| s.0 == n)).collect(),
+        false => now,
+    };
+    if as_json {
+        let map: Map<String, Value> = shown.into_iter().map(|(n, v)| (n, number_or_text(v))).collect();
+        output::print(&json!(map));
+    } else {
+        for (name, value) in shown {
+            println!("{name:<26} {value}");
+        }
+    }
+    Ok(())
+}
+
+fn number_or_text(value: String) -> Value {
+    value.parse::<u64>().map_or(Value::String(value), Value::from)
+}
+
+fn report(dir: &Path) -> Result<Vec<(String, String)>, Failure> {
+    let mut bytes = vec![0; 64 * 1024];
+    let n = rustix::fs::getxattr(dir, fuse::control::REPORT, &mut bytes[..]).map_err(|e| match e {
+        rustix::io::Errno::NODATA | rustix::io::Errno::OPNOTSUPP => {
+            format!("{}: not the directory of a mounted volume of this program", dir.display())
+        }
+        e => format!("{}: {e}", dir.display()),
+    })?;
+    let text = String::from_utf8_lossy(&bytes[..n]);
+    Ok(text.lines().filter_map(|l| l.split_once(' ')).map(|(n, v)| (n.to_owned(), v.to_owned())).collect())
+}

@@ -1,0 +1,176 @@
+//! The knobs and counters of a mounted volume, by the names users of the kernel's F2FS know.
+//!
+//! Left out on purpose: how they reach a mounted volume (the `fuse` crate) and how they are printed.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::background::{Intervals, Settings, Urgency};
+use super::policy::{Policy, Power};
+use crate::volume::Volume;
+
+/// What a volume can be told while it is mounted: name, values, meaning.
+pub const KNOBS: &[(&str, &str, &str)] = &[
+    ("gc", Policy::NAMES_TEXT, "who chooses what is cleaned in the background"),
+    ("background_gc", "on|off", "whether anything is"),
+    ("gc_urgent", "0-3", "0: when idle; 1: now, greedily; 2: also while busy; 3: now, by cost and benefit"),
+    ("gc_urgent_sleep_time", "milliseconds", "between sections when told to hurry"),
+    ("gc_min_sleep_time", "milliseconds", "between sections at least"),
+    ("gc_max_sleep_time", "milliseconds", "between sections at most"),
+    ("gc_no_gc_sleep_time", "milliseconds", "after nothing was found to clean"),
+    ("gc_idle_interval", "milliseconds", "without a request until a volume counts as idle"),
+    ("gc_step_blocks", "1-512", "blocks moved before others are let in"),
+    ("atgc_age_threshold", "seconds", "age from which ATGC and FAGC clean"),
+    ("max_victim_search", "segments", "looked at for one choice in the background"),
+    ("power", "battery|powered", "where the power comes from"),
+];
+
+impl Settings {
+    /// Sets one of [`KNOBS`] that is no tuning of a policy. The error completes the sentence "NAME ...".
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let ms = |v: &str| whole(v).map(Duration::from_millis);
+        let Intervals { urgent, min, max, none, idle } = &mut self.intervals;
+        match name {
+            "gc" => self.policy = Policy::parse(value)?,
+            "background_gc" => {
+                self.on = match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err("is on or off".to_owned()),
+                }
+            }
+            "gc_urgent" => {
+                self.urgency = match value {
+                    "0" => Urgency::Normal,
+                    "1" => Urgency::High,
+                    "2" => Urgency::Low,
+                    "3" => Urgency::Mid,
+                    _ => return Err("is 0, 1, 2 or 3".to_owned()),
+                }
+            }
+            "gc_urgent_sleep_time" => *urgent = ms(value)?,
+            "gc_min_sleep_time" => *min = ms(value)?,
+            "gc_max_sleep_time" => *max = ms(value)?,
+            "gc_no_gc_sleep_time" => *none = ms(value)?,
+            "gc_idle_interval" => *idle = ms(value)?,
+            "gc_step_blocks" => {
+                self.step_blocks = whole(value)
+                    .ok()
+                    .filter(|n| (1..=512).contains(n))
+                    .ok_or_else(|| "is a number from 1 to 512".to_owned())? as usize;
+            }
+            "power" => self.power = Power::parse(value)?,
+            _ => return Err(unknown()),
+        }
+        Ok(())
+    }
+}
+
+fn whole(value: &str) -> Result<u64, String> {
+    value.parse().map_err(|_| "is a whole number".to_owned())
+}
+
+fn unknown() -> String {
+    let names: Vec<&str> = KNOBS.iter().map(|k| k.0).collect();
+    format!("is no setting of a mounted volume; there are {}", names.join(", "))
+}
+
+/// Whether a setting of [`KNOBS`] may have this value. The error completes the sentence "NAME ...".
+pub fn check(name: &str, value: &str) -> Result<(), String> {
+    match name {
+        "atgc_age_threshold" => whole(value).map(|_| ()),
+        "max_victim_search" => small(value).map(|_| ()),
+        _ => Settings::default().set(name, value),
+    }
+}
+
+fn small(value: &str) -> Result<u32, String> {
+    whole(value).and_then(|n| u32::try_from(n).map_err(|_| "is too large".to_owned()))
+}
+
+impl Volume {
+    /// Changes a setting of [`KNOBS`]. The error says what the value must be.
+    pub fn tune(&self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "atgc_age_threshold" => self.seg.lock().chooser.tuning.age_threshold = whole(value)?,
+            "max_victim_search" => {
+                let limit = small(value)?;
+                self.seg.lock().chooser.tuning.max_victim_search = limit;
+            }
+            _ => {
+                let mut settings = *self.gc.lock();
+                settings.set(name, value)?;
+                self.set_cleaning(settings);
+            }
+        }
+        Ok(())
+    }
+
+    /// Cleans by other settings from now on.
+    pub fn set_cleaning(&self, settings: Settings) {
+        *self.gc.lock() = settings;
+        self.seg.lock().chooser.set(settings.policy, settings.power);
+        self.cleaner.pacer.lock().adjust(&settings, self.clock.monotonic());
+    }
+
+    /// The settings in force.
+    pub fn cleaning(&self) -> Settings {
+        *self.gc.lock()
+    }
+
+    /// Counters and settings as name and value, in the order people read them.
+    pub fn report(&self) -> Vec<(String, String)> {
+        let s = self.cleaning();
+        let c = &self.counters;
+        let n = |c: &std::sync::atomic::AtomicU64| c.load(Ordering::Relaxed).to_string();
+        let ms = |d: Duration| d.as_millis().to_string();
+        let state = self.state();
+        let free = self.free_fragments();
+        let (small, small_blocks) = free.small();
+        let tuning = self.seg.lock().chooser.tuning.clone();
+        let urgency = match s.urgency {
+            Urgency::Normal => 0,
+            Urgency::High => 1,
+            Urgency::Low => 2,
+            Urgency::Mid => 3,
+        };
+        let mut out = vec![
+            ("gc", s.policy.name().to_owned()),
+            ("power", s.power.name().to_owned()),
+            ("background_gc", if s.on { "on" } else { "off" }.to_owned()),
+            ("gc_urgent", urgency.to_string()),
+            ("gc_urgent_sleep_time", ms(s.intervals.urgent)),
+            ("gc_min_sleep_time", ms(s.intervals.min)),
+            ("gc_max_sleep_time", ms(s.intervals.max)),
+            ("gc_no_gc_sleep_time", ms(s.intervals.none)),
+            ("gc_idle_interval", ms(s.intervals.idle)),
+            ("gc_step_blocks", s.step_blocks.to_string()),
+            ("atgc_age_threshold", tuning.age_threshold.to_string()),
+            ("max_victim_search", tuning.max_victim_search.to_string()),
+            ("gc_background_calls", n(&c.background_gc)),
+            ("gc_foreground_calls", n(&c.foreground_gc)),
+            ("gc_nothing_to_clean", n(&c.nothing_to_clean)),
+            ("gc_data_victims", n(&c.data_victims)),
+            ("gc_node_victims", n(&c.node_victims)),
+            ("moved_blocks_background", n(&c.moved_background)),
+            ("moved_blocks_foreground", n(&c.moved_foreground)),
+            ("moved_blocks_threaded", n(&c.moved_threaded)),
+            ("longest_pause_us", n(&c.longest_pause)),
+            ("checkpoints", n(&c.checkpoints)),
+            ("in_place_blocks", n(&c.in_place)),
+            ("free_segments", state.free_segments.to_string()),
+            ("dirty_segments", state.dirty_segments.to_string()),
+            ("reserved_segments", state.reserved_segments.to_string()),
+            ("free_pieces", free.total().to_string()),
+            ("free_fragments", small.to_string()),
+            ("free_fragment_blocks", small_blocks.to_string()),
+        ]
+        .into_iter()
+        .map(|(k, v)| (k.to_owned(), v))
+        .collect::<Vec<_>>();
+        for (level, count) in free.count.iter().enumerate() {
+            out.push((format!("free_pieces_{}", crate::FreeFragments::name(level)), count.to_string()));
+        }
+        out
+    }
+}

@@ -1,0 +1,95 @@
+//! Where do blocks go that cleaning moves by age?
+//!
+//! Into the holes of a used segment of similar age, through a log of its own (kernel
+//! `CURSEG_ALL_DATA_ATGC`), so that old stays with old and no free segment is used up. The log is
+//! only in memory: no checkpoint knows it, its summary is among the ordinary ones, and a segment it
+//! leaves empty is free. Which segment it fills is the policy's choice ([`Chooser`]).
+//!
+//! Cleaning that does not look at age appends to the cold log instead, as any writer.
+//!
+//! [`Chooser`]: crate::gc::chooser::Chooser
+
+use format::sit::LogType;
+use format::summary::{self, Summary, SummaryKind};
+use format::{BlockAddr, SegNo};
+
+use super::log::Log;
+use super::{Placed, Segments};
+use crate::error::{Error, Result};
+
+impl Segments {
+    /// Moves a data block to the log of moved blocks: `old` is where it is, `owner` whose it is. The
+    /// contents keep their age.
+    pub(crate) fn allocate_moved(&mut self, owner: Summary, old: BlockAddr) -> Result<Placed> {
+        let (from, old_off) = self.place(old)?;
+        let (kind, mtime) = {
+            let s = self.table.segment(from);
+            (s.log, s.mtime)
+        };
+        if self.moved.as_ref().is_none_or(Log::is_full) {
+            self.open_moved(kind, mtime)?;
+        }
+        let Some(log) = &mut self.moved else { return Err(Error::no_space()) };
+        let (seg, off) = (log.seg, log.next);
+        log.record(owner);
+        log.next += 1;
+        let next = log.next;
+        let kind = self.table.segment(seg).log;
+        self.table.set_valid(seg, off, kind, mtime)?;
+        // Only the new place is dated, by what it holds (kernel `update_segment_mtime`).
+        self.table.clear_valid(from, old_off, None)?;
+        let next = self.table.next_hole(seg, next);
+        if let Some(log) = &mut self.moved {
+            log.next = next;
+        }
+        let here = self.sb.seg_start(seg).plus(off.into());
+        Ok(Placed { addr: here, next: BlockAddr::NULL })
+    }
+
+    /// Finds the log of moved blocks its next segment: holes of one of similar age, or a fresh cold one.
+    fn open_moved(&mut self, kind: LogType, mtime: u64) -> Result<()> {
+        self.close_moved()?;
+        if let Some(seg) = self.target(kind, mtime) {
+            let next = self.table.next_hole(seg, 0);
+            if next < 512 {
+                let summary = self.summaries.load(&*self.dev, &self.sb, seg)?;
+                let log = self.table.segment(seg).log;
+                self.table.take_threaded(seg, log);
+                self.moved = Some(Log { seg, next, threaded: true, summary });
+                return Ok(());
+            }
+        }
+        let hint = self.logs[LogType::ColdData.index()].seg;
+        let seg = self.table.free_section_after(hint).ok_or_else(Error::no_space)?;
+        self.table.take(seg, LogType::ColdData);
+        let mut summary = Box::new([0; 4096]);
+        summary::set_kind(&mut summary, SummaryKind::Data);
+        self.moved = Some(Log { seg, next: 0, threaded: false, summary });
+        Ok(())
+    }
+
+    /// A used segment of similar age: of the same temperature first, then of the other two.
+    fn target(&mut self, kind: LogType, mtime: u64) -> Option<SegNo> {
+        let order = super::log::threading_order(kind);
+        let Segments { table, chooser, .. } = self;
+        chooser.refresh_targets(table);
+        order.into_iter().find_map(|k| chooser.target(k, mtime))
+    }
+
+    /// Ends the log of moved blocks; its segment is an ordinary one from here on.
+    pub(crate) fn close_moved(&mut self) -> Result<()> {
+        let Some(log) = self.moved.take() else { return Ok(()) };
+        self.table.release_log(log.seg);
+        self.summaries.store(&self.dev, &self.sb, log.seg, log.summary)
+    }
+
+    /// What a checkpoint needs: the summary where everybody looks for it, no log in an empty segment.
+    pub(crate) fn save_moved(&mut self) -> Result<()> {
+        let Some(log) = &self.moved else { return Ok(()) };
+        if self.table.segment(log.seg).valid == 0 {
+            return self.close_moved();
+        }
+        let (seg, summary) = (log.seg, log.summary.clone());
+        self.summaries.store(&self.dev, &self.sb, seg, summary)
+    }
+}
