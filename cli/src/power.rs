@@ -63,7 +63,7 @@ impl Watch {
                 let source = now();
                 if last != Some(source) {
                     if let Err(why) = fs.tune("power", source.name()) {
-                        log::warn!("power {why}");
+                        eprintln!("joulefs: power {why}");
                     }
                     last = Some(source);
                 }

@@ -28,7 +28,9 @@ pub struct FreeFragments {
     pub count: [u64; LEVELS],
     /// Blocks in them.
     pub blocks: [u64; LEVELS],
-    /// Blocks by the classes of Table 5, see [`CLASSES`].
+    /// Pieces by the classes of Table 5, see [`CLASSES`].
+    pub pieces: [u64; CLASSES.len()],
+    /// Blocks in them.
     pub capacity: [u64; CLASSES.len()],
 }
 
@@ -59,6 +61,11 @@ impl FreeFragments {
         (self.count[..6].iter().sum(), self.blocks[..6].iter().sum())
     }
 
+    /// Pieces of less than 128 KiB and the blocks in them: what counts as fragments (section 5.1).
+    pub fn fragments(&self) -> (u64, u64) {
+        (self.pieces[0], self.capacity[0])
+    }
+
     /// Counts a piece.
     pub(crate) fn add(&mut self, run: u64) {
         self.change(run, |n, by| *n += by);
@@ -73,6 +80,7 @@ impl FreeFragments {
             by(&mut self.count[level], 1);
             by(&mut self.blocks[level], run);
             let class = CLASSES.iter().rposition(|&from| run >= from).unwrap_or(0);
+            by(&mut self.pieces[class], 1);
             by(&mut self.capacity[class], run);
         }
     }

@@ -63,6 +63,8 @@ pub enum Kind {
     Fragments,
     /// A database's transactions.
     Sqlite,
+    /// Cleaning in the background until nothing is worth it.
+    Cleaning,
     /// A bare disk's motions, one by one.
     DiskModes,
 }

@@ -126,7 +126,7 @@ impl Volume {
         let ms = |d: Duration| d.as_millis().to_string();
         let state = self.state();
         let free = self.free_fragments();
-        let (small, small_blocks) = free.small();
+        let (small, small_blocks) = free.fragments();
         let tuning = self.seg.lock().chooser.tuning.clone();
         let urgency = match s.urgency {
             Urgency::Normal => 0,

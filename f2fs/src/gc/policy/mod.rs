@@ -13,6 +13,7 @@ pub mod greedy;
 pub mod joule;
 pub mod memory;
 pub mod mwhfb;
+pub mod plain;
 
 use format::SegNo;
 
