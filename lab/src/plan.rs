@@ -164,7 +164,7 @@ macro_rules! shipped {
 
 /// Names of the shipped experiments, with the texts of README, plan and paper.
 pub const SHIPPED: &[(&str, [&str; 3])] =
-    shipped!["fagc-fig4", "fagc-fig5", "microdrive-table31", "nexus-fileops", "nexus-sqlite"];
+    shipped!["fagc-fig4", "fagc-fig5", "fagc-table6", "microdrive-table31", "nexus-fileops", "nexus-sqlite"];
 
 impl Experiment {
     /// A shipped experiment by name, or any by the path of its directory (what has a slash).

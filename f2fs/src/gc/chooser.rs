@@ -6,6 +6,8 @@
 //! Left out on purpose: the choices themselves (`policy`), and when they are made (`pace`,
 //! `background`).
 
+use std::collections::BTreeSet;
+
 use format::SegNo;
 use format::addr::SecNo;
 use format::sit::LogType;
@@ -14,6 +16,7 @@ use rustc_hash::FxHashSet;
 
 use super::background::Settings;
 use super::policy::memory::{Ask, Memory, Tuning};
+use super::policy::similar::Moved;
 use super::policy::{Candidate, Policy, Power, atgc, cost_benefit, fagc, greedy, joule, mwhfb};
 use crate::segment::index::Index;
 use crate::segment::table::SegmentTable;
@@ -107,8 +110,9 @@ impl Chooser {
     pub(crate) fn victim(&mut self, table: &mut SegmentTable, hurry: Hurry, now: u64) -> Option<Candidate> {
         self.refresh(table);
         let foreground = hurry == Hurry::Foreground;
-        let ask =
-            Ask { foreground, urgent: hurry == Hurry::UrgentHigh, end: self.segs, unit: self.per_section };
+        let passed = self.passed(table);
+        let urgent = hurry == Hurry::UrgentHigh;
+        let ask = Ask { foreground, urgent, end: self.segs, unit: self.per_section, passed: &passed };
         self.memory.max_mtime = self.memory.max_mtime.max(now);
         let view = &self.indexes.as_ref()?.victims;
         let (memory, tuning) = (&self.memory, &self.tuning);
@@ -137,7 +141,7 @@ impl Chooser {
     /// A used segment of one kind whose holes a log may fill because free segments are short.
     pub(crate) fn threading(&mut self, table: &mut SegmentTable, kind: LogType) -> Option<SegNo> {
         self.refresh(table);
-        let ask = Ask { foreground: false, urgent: false, end: self.segs, unit: 1 };
+        let ask = Ask::background(self.segs, 1);
         let view = &self.indexes.as_ref()?.kinds[kind.index()];
         let (choice, memory) = greedy::choose_to_thread(view, &self.memory, &self.tuning, ask, kind);
         self.memory = memory;
@@ -153,20 +157,35 @@ impl Chooser {
     /// [`Chooser::refresh_targets`].
     pub(crate) fn target(&mut self, kind: LogType, mtime: u64) -> Option<SegNo> {
         let view = &self.indexes.as_ref()?.kinds[kind.index()];
-        let choice = match self.policy {
-            Policy::Fagc | Policy::Joule => fagc::target(view, &self.memory, &self.tuning, mtime),
-            _ => atgc::target(view, &self.memory, &self.tuning, mtime),
+        let (ask, moved) = (Ask::background(self.segs, 1), Moved { kind, mtime });
+        let (choice, memory) = match self.policy {
+            Policy::Fagc | Policy::Joule => fagc::target(view, &self.memory, &self.tuning, ask, moved),
+            _ => atgc::target(view, &self.memory, &self.tuning, ask, moved),
         };
-        choice.map(|c| c.seg)
+        self.memory = memory;
+        choice.map(|c| c.victim.seg)
+    }
+
+    /// Sections of which the kernel's scans take notice and which they pass over: with used segments
+    /// that have invalid blocks, but being cleaned or shared with a log.
+    fn passed(&self, table: &SegmentTable) -> Vec<SegNo> {
+        if self.per_section == 1 {
+            // A log's segment is not among the dirty ones, and nothing is being cleaned while a victim
+            // is chosen.
+            return Vec::new();
+        }
+        let logs = table.logs().map(|s| s.0 / self.per_section).collect::<BTreeSet<u32>>();
+        let dirty = |sec: &u32| table.section(SecNo(*sec)).any(|s| table.is_dirty(s));
+        logs.into_iter().filter(dirty).map(|sec| SegNo(sec * self.per_section)).collect()
     }
 
     /// Takes over what changed in the table.
     fn refresh(&mut self, table: &mut SegmentTable) {
         let touched = table.take_touched();
         let indexes = self.indexes.get_or_insert_with(|| {
-            let kind = || Index::new(self.segs.0);
+            let kind = || Index::new(self.segs.0, 1);
             Box::new(Indexes {
-                victims: Index::new(self.segs.0),
+                victims: Index::new(self.segs.0, self.per_section),
                 kinds: [kind(), kind(), kind(), kind(), kind(), kind()],
                 entered: vec![NOWHERE; self.segs.0 as usize],
             })

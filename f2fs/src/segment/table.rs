@@ -137,6 +137,7 @@ pub struct SegmentTable {
     dirty: WordSet,
     prefree: WordSet,
     changed: BTreeSet<SegNo>,
+    logs: BTreeSet<SegNo>,
     /// Pieces of free space with a valid block of the same segment on either side.
     inner: FreeFragments,
     /// Segments whose numbers changed since somebody took the list; kept once somebody wants it.
@@ -157,6 +158,7 @@ impl SegmentTable {
             dirty: WordSet::new(main_segs),
             prefree: WordSet::new(main_segs),
             changed: BTreeSet::new(),
+            logs: BTreeSet::new(),
             inner: FreeFragments::default(),
             touched: Vec::new(),
             watched: false,
@@ -212,6 +214,10 @@ impl SegmentTable {
     /// How many there are.
     pub fn dirty_count(&self) -> u32 {
         self.dirty.len
+    }
+    /// The segments logs write to.
+    pub fn logs(&self) -> impl Iterator<Item = SegNo> {
+        self.logs.iter().copied()
     }
     /// True if the segment is one a log writes to.
     pub fn is_log(&self, seg: SegNo) -> bool {
@@ -350,6 +356,7 @@ impl SegmentTable {
     pub fn resume(&mut self, seg: SegNo, log: LogType) {
         self.put_free(seg, false);
         self.dirty.put(seg.0, false);
+        self.logs.insert(seg);
         let s = &mut self.segs[seg.0 as usize];
         s.in_log = true;
         if s.log != log {
@@ -358,6 +365,7 @@ impl SegmentTable {
         }
     }
     fn enter(&mut self, seg: SegNo, log: LogType) {
+        self.logs.insert(seg);
         let s = &mut self.segs[seg.0 as usize];
         s.in_log = true;
         s.log = log;
@@ -367,6 +375,7 @@ impl SegmentTable {
     }
     /// A log leaves the segment.
     pub fn release_log(&mut self, seg: SegNo) {
+        self.logs.remove(&seg);
         self.segs[seg.0 as usize].in_log = false;
         self.note_change(seg);
         self.relocate(seg);

@@ -1,86 +1,112 @@
-//! ATGC: the emptiest among the oldest, moved into the fullest of similar age (kernel `GC_AT`,
-//! `AT_SSR`).
+//! ATGC: the kernel's cleaning by age threshold (mount option `atgc`).
 //!
-//! Old is what was not written for [`Tuning::age_threshold`] seconds; of the old ones the oldest
-//! [`Tuning::candidate_ratio`] percent are candidates. Age and emptiness are taken in 1/10,000 and
-//! weighted 60 to 40. Where nothing is that old on a volume younger than the threshold, everything
-//! counts as old.
+//! **Victim** (`atgc_lookup_victim`): of the [`oldest`] candidates the one with the lowest cost. With
+//! `max` one second after the youngest candidate ever seen, `T` the time from the oldest to that, and
+//! a precision `A` = min(10000, (2^64 - 1) / T / 100):
+//!
+//!     age  = A (max - mtime) / T x age_weight
+//!     u    = A (capacity - valid) / capacity x (100 - age_weight)
+//!     cost = 2^32 - 1 - (age + u)
+//!
+//! in whole numbers, each division rounded down in this order. Of equal costs the greater age wins,
+//! then the one written first.
+//!
+//! **Target** (`AT_SSR`): of the segments of [`similar`] age the fullest that has a block to overwrite;
+//! its cost is 2^32 - 1 less its held blocks. Among equals the kernel means the one closest in age, but
+//! compares the moved segment's write time with the target's age: the smaller
+//! |mtime of what moves - (max - mtime of the target)|, the better. So do we. What finds no target goes
+//! to a new cold segment.
 
 use super::memory::{Ask, Choice, Memory, Tuning};
-use super::{AgeCut, Candidate, View};
+use super::oldest::{self, Pool};
+use super::similar::{self, Moved};
+use super::{Among, Candidate, Rank, View};
 
-/// Kernel `DEFAULT_ACCURACY_CLASS`.
+/// Shares of age and of free blocks are counted in units of one in so many.
 pub(super) const ACCURACY: u64 = 10_000;
 
-/// The oldest units that a choice is made among.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Old {
-    /// The last of them.
-    pub(super) cut: AgeCut,
-    /// One past the latest write time ever seen.
-    pub(super) end: u64,
-    /// From the oldest to there.
-    pub(super) total: u64,
+/// The numbers of the cost function that all candidates share.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scale {
+    pub(super) accuracy: u64,
+    pub(super) max: u64,
+    pub(super) span: u64,
+    pub(super) capacity: u64,
 }
 
-/// The oldest units, and the memory after looking at all; none if nothing is old.
-pub(super) fn oldest(view: &dyn View, memory: &Memory, tuning: &Tuning) -> (Option<Old>, Memory) {
-    let mut memory = *memory;
-    let Some(youngest) = view.count().checked_sub(1).and_then(|n| view.nth_oldest(n)) else { return (None, memory) };
-    memory.dirty_max_mtime = memory.dirty_max_mtime.max(youngest.0);
-    let max = memory.dirty_max_mtime;
-    let among = |threshold: u64| {
-        let eligible = view.count_up_to(max.checked_sub(threshold)?);
-        let n = tuning.candidates(eligible).min(eligible);
-        let cut = view.nth_oldest(n.checked_sub(1)?)?;
-        let min = view.nth_oldest(0)?.0;
-        Some(Old { cut, end: max + 1, total: max + 1 - min })
-    };
-    let found = among(tuning.age_threshold);
-    let again = found.is_none() && memory.elapsed < tuning.age_threshold;
-    (if again { among(0) } else { found }, memory)
-}
-
-impl Old {
-    /// How exactly ages are told (kernel `accu`).
-    pub(super) fn accuracy(&self) -> u64 {
-        (u64::MAX / self.total / 100).min(ACCURACY)
+impl Scale {
+    fn new(pool: &Pool, ask: Ask<'_>) -> Scale {
+        Scale::between(pool.min, pool.max, ask)
     }
-    /// Age in parts of the accuracy.
+    /// For ages from `min` to before `max`.
+    pub(super) fn between(min: u64, max: u64, ask: Ask<'_>) -> Scale {
+        let span = max.saturating_sub(min).max(1);
+        let accuracy = (u64::MAX / span / 100).min(ACCURACY);
+        Scale { accuracy, max, span, capacity: ask.capacity().into() }
+    }
+    /// Share of the time span that a unit is older than the youngest, 0 to `accuracy`.
     pub(super) fn age(&self, mtime: u64) -> u64 {
-        self.accuracy() * (self.end - mtime) / self.total
+        self.accuracy * (self.max - mtime) / self.span
+    }
+    /// Share of a unit that is not valid, 0 to `accuracy`.
+    pub(super) fn free(&self, valid: u32) -> u64 {
+        self.accuracy * self.capacity.saturating_sub(valid.into()) / self.capacity
     }
 }
 
-/// The emptiest among the oldest.
-pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask) -> (Option<Choice>, Memory) {
-    let (old, memory) = oldest(view, memory, tuning);
-    let Some(old) = old else { return (None, memory) };
-    let worth = |c: &Candidate| worth(c, &old, tuning, ask.unit);
-    let best = view.best(old.cut, &|c| [worth(c), old.age(c.mtime), 0, 0]);
-    let choice = best.map(|c| Choice { victim: c, cost: u32::MAX - worth(&c) as u32 });
-    (choice.filter(|c| c.cost < u32::MAX), memory)
+/// Sum and age part of what makes a unit worth cleaning.
+fn rank(scale: &Scale, tuning: &Tuning, c: &Candidate) -> Rank {
+    let age = scale.age(c.mtime) * u64::from(tuning.age_weight);
+    let u = scale.free(c.valid) * u64::from(100u32.saturating_sub(tuning.age_weight));
+    [age + u, age, 0, 0]
 }
 
-/// Kernel `atgc_lookup_victim`.
-fn worth(c: &Candidate, old: &Old, tuning: &Tuning, unit: u32) -> u64 {
-    let all = u64::from(unit) * 512;
-    let age = old.age(c.mtime) * u64::from(tuning.age_weight);
-    let empty = old.accuracy() * (all - u64::from(c.valid)) / all * u64::from(100 - tuning.age_weight);
-    age + empty
+/// Cost from the sum of what speaks for a unit; nothing speaking for it is no choice.
+pub(super) fn cost(sum: u64) -> Option<u32> {
+    (sum > 0).then(|| u32::MAX - sum.min(u32::MAX.into()) as u32)
 }
 
-/// Kernel `atssr_lookup_victim`: of the candidates of similar age to `mtime` the one with the most
-/// blocks held by the last checkpoint that still has a hole, of equals the one of the closest age.
-pub fn target(view: &dyn View, _memory: &Memory, tuning: &Tuning, mtime: u64) -> Option<Candidate> {
-    let n = tuning.candidates(view.count());
-    let mut best: Option<Candidate> = None;
-    view.near(mtime, n, n, &mut |c| {
-        let closer = |b: &Candidate| c.mtime.abs_diff(mtime) < b.mtime.abs_diff(mtime);
-        if c.held < 512 && best.is_none_or(|b| c.held > b.held || (c.held == b.held && closer(&b))) {
-            best = Some(c);
-        }
-    });
-    best
+/// The victim; `None` if no candidate is old enough.
+pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -> (Option<Choice>, Memory) {
+    oldest::choose(view, memory, tuning, ask, |pool| {
+        let scale = Scale::new(pool, ask);
+        let victim = pool.best(view, Among::All, ask.unit, &|c| rank(&scale, tuning, c))?;
+        Some(Choice { victim, cost: cost(rank(&scale, tuning, &victim)[0])? })
+    })
 }
 
+/// The segment whose holes take what moves; the view holds segments of one kind, and units are
+/// segments.
+pub fn target(
+    view: &dyn View,
+    memory: &Memory,
+    tuning: &Tuning,
+    ask: Ask<'_>,
+    moved: Moved,
+) -> (Option<Choice>, Memory) {
+    similar::choose(view, memory, tuning, ask, moved, |near| {
+        let closeness = |mtime: u64| {
+            let apart = moved.mtime.wrapping_sub(near.max.saturating_sub(mtime)) as i64;
+            near.max.wrapping_sub(apart.unsigned_abs())
+        };
+        let rank = |c: &Candidate| [c.held.into(), closeness(c.mtime)];
+        let [older, younger] = near.best(
+            view,
+            &|b| {
+                // The greatest is where the target is as old as what moves was written late.
+                let best = match near.max.checked_sub(moved.mtime) {
+                    Some(middle) => closeness(middle.clamp(b.mtime.0, b.mtime.1)),
+                    None => u64::MAX,
+                };
+                [b.held.1.into(), best]
+            },
+            &rank,
+        );
+        // The older side is looked at first.
+        let best = match (older, younger) {
+            (Some(o), Some(y)) if rank(&y) > rank(&o) => y,
+            (o, y) => o.or(y)?,
+        };
+        Some(Choice { victim: best, cost: u32::MAX - best.held })
+    })
+}

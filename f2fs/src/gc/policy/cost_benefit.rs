@@ -1,38 +1,128 @@
-//! Cost and benefit: few valid blocks, long unchanged (kernel `GC_CB`), the kernel's default in the
-//! background.
+//! Cost-benefit: the kernel's default in the background (`GC_CB`).
 //!
-//! With u the valid blocks and age the place between the youngest and the oldest section, both in
-//! whole percent, the cost is `UINT_MAX - 100 * (100 - u) * age / (100 + u)`. The youngest percent of
-//! ages has no benefit and is never chosen. The search is that of [`greedy`](super::greedy).
+//! With `u` the share of valid blocks and `age` the place between the youngest and the oldest
+//! section ever seen, both in whole percent, the benefit is 100 (100 - u) age / (100 + u), rounded
+//! down, and the cost 2^32 - 1 less that. A benefit of 0 is never chosen, so the youngest never is.
+//! Units are looked at from where the last such choice ended, in the background at most
+//! `max_victim_search` of them; the first of equals wins.
 
-use super::greedy::search;
 use super::memory::{Ask, Choice, Memory, Tuning};
 use super::{Candidate, View};
 
-/// The unit with the best ratio of benefit to cost.
-pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask) -> (Option<Choice>, Memory) {
-    let mut memory = *memory;
-    let all = ask.foreground || ask.urgent;
-    let limit = if all { view.count() } else { view.count().min(tuning.max_victim_search) };
-    let mut best: Option<Choice> = None;
-    let (mut min, mut max) = (memory.min_mtime, memory.max_mtime);
-    memory.next_cost_benefit = search(view, memory.next_cost_benefit, limit, ask, |c| {
-        // Each candidate widens the range of ages before its own is taken.
-        min = min.min(c.mtime);
-        max = max.max(c.mtime);
-        let cost = cost(&c, min, max, ask.unit);
-        if cost < best.map_or(u32::MAX, |b| b.cost) {
-            best = Some(Choice { victim: c, cost });
-        }
-    });
-    (memory.min_mtime, memory.max_mtime) = (min, max);
-    (best, memory)
+/// The benefit of emptying a unit that is `u` percent full and `age` percent old.
+const fn benefit(u: u32, age: u32) -> u32 {
+    100 * (100 - u) * age / (100 + u)
 }
 
-/// Kernel `get_cb_cost`.
-fn cost(c: &Candidate, min: u64, max: u64, unit: u32) -> u32 {
-    let valid = c.valid / unit;
-    let u = u64::from(valid * 100 / 512);
-    let age = if max == min { 0 } else { 100 - 100 * (c.mtime - min) / (max - min) };
-    u32::MAX - (100 * (100 - u.min(100)) * age / (100 + u)) as u32
+/// [`benefit`] at the greatest age.
+const MOST: [u32; 101] = {
+    let mut most = [0; 101];
+    let mut u = 0;
+    while u <= 100 {
+        most[u as usize] = benefit(u, 100);
+        u += 1;
+    }
+    most
+};
+
+/// The unit with the greatest benefit; `None` if none has any.
+pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -> (Option<Choice>, Memory) {
+    let mut memory = *memory;
+    let (from, window) = (memory.last_victim_cb, ask.window(view, tuning));
+    let mut best: Option<Candidate> = None;
+    let mut most = 0;
+    memory.last_victim_cb = ask.look(view, from, window, &mut |c| {
+        memory.see(c.mtime);
+        let u = (c.valid / ask.unit * 100 / 512).min(100);
+        if MOST[u as usize] <= most {
+            return;
+        }
+        let b = benefit(u, age(&memory, c.mtime));
+        if b > most {
+            (best, most) = (Some(c), b);
+        }
+    });
+    (best.map(|victim| Choice { victim, cost: u32::MAX - most }), memory)
+}
+
+/// In percent: 0 for the youngest ever seen, 100 for the oldest. `mtime` has been seen.
+fn age(memory: &Memory, mtime: u64) -> u32 {
+    let span = memory.max_mtime - memory.min_mtime;
+    if span == 0 {
+        return 0;
+    }
+    let since = mtime - memory.min_mtime;
+    // Times beyond what 64 bits hold a hundred times come from damaged images only.
+    let percent = match since.checked_mul(100) {
+        Some(n) => n / span,
+        None => (u128::from(since) * 100 / u128::from(span)) as u64,
+    };
+    100 - percent as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use format::SegNo;
+
+    use super::super::plain::Plain;
+    use super::*;
+
+    fn c(seg: u32, valid: u32, mtime: u64) -> Candidate {
+        Candidate { seg: SegNo(seg), valid, held: valid, mtime, f: 0, loose: 0 }
+    }
+    const ASK: Ask<'_> = Ask { foreground: false, urgent: false, end: SegNo(10), unit: 1, passed: &[] };
+
+    fn chosen(state: &[Candidate], memory: Memory) -> (Option<(u32, u32)>, Memory) {
+        let (choice, memory) = choose(&Plain::new(1, state.into()), &memory, &Tuning::default(), ASK);
+        (choice.map(|c| (c.victim.seg.0, u32::MAX - c.cost)), memory)
+    }
+    fn at(min_mtime: u64, max_mtime: u64) -> Memory {
+        Memory { max_mtime, ..Memory::at_mount(0, min_mtime) }
+    }
+
+    #[test]
+    fn benefit_weighs_age_against_what_must_be_moved() {
+        // u = 50, age = 100 - 100: the oldest; u = 12, age 50.
+        let (choice, _) = chosen(&[c(1, 256, 0), c(2, 64, 500)], at(0, 1000));
+        assert_eq!(choice, Some((2, 100 * 88 * 50 / 112)));
+        let (choice, _) = chosen(&[c(1, 256, 0), c(2, 64, 700)], at(0, 1000));
+        assert_eq!(choice, Some((1, 100 * 50 * 100 / 150)));
+    }
+
+    #[test]
+    fn the_youngest_is_never_chosen_and_the_first_of_equals_is() {
+        assert_eq!(chosen(&[c(1, 1, 1000)], at(0, 1000)).0, None);
+        assert_eq!(chosen(&[c(4, 5, 7), c(6, 5, 7)], at(0, 1000)).0.map(|c| c.0), Some(4));
+        let later = Memory { last_victim_cb: SegNo(5), ..at(0, 1000) };
+        let (choice, next) = chosen(&[c(4, 5, 7), c(6, 5, 7)], later);
+        assert_eq!((choice.map(|c| c.0), next.last_victim_cb), (Some(6), SegNo(6)));
+        // All of one age: nothing is old.
+        assert_eq!(chosen(&[c(4, 5, 7)], at(7, 7)).0, None);
+    }
+
+    #[test]
+    fn ages_once_seen_stay_in_mind() {
+        let (choice, memory) = chosen(&[c(1, 100, 40), c(2, 100, 2000)], at(100, 1000));
+        assert_eq!((memory.min_mtime, memory.max_mtime), (40, 2000));
+        // When the first was looked at, 1000 was the youngest known.
+        assert_eq!(choice, Some((1, 100 * 81 * 100 / 119)));
+        let (choice, _) = chosen(&[c(1, 100, 1020)], memory);
+        assert_eq!(choice, Some((1, 100 * 81 * 50 / 119)));
+    }
+
+    #[test]
+    fn a_section_counts_by_the_mean_of_its_segments() {
+        let ask = Ask { unit: 2, ..ASK };
+        let view = Plain::new(2, vec![c(2, 513, 0), c(6, 512, 0)]);
+        let (choice, _) = choose(&view, &at(0, 1000), &Tuning::default(), ask);
+        // 513 / 2 is 256 as 512 / 2 is: equal, so the first.
+        assert_eq!(choice.map(|c| c.victim.seg.0), Some(2));
+    }
+
+    #[test]
+    fn times_of_a_damaged_image_do_no_harm() {
+        let (choice, memory) = chosen(&[c(1, 9, u64::MAX), c(2, 9, u64::MAX / 2)], at(0, 5));
+        assert_eq!(memory.max_mtime, u64::MAX);
+        assert_eq!(choice, Some((2, benefit(1, 51))));
+    }
 }

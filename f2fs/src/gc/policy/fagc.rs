@@ -1,75 +1,110 @@
-//! FAGC: old, with its free space in small pieces, and empty (FAGC TACO'23, section 5.3, Algorithm 2).
+//! FAGC: cleaning that looks at fragmented free space (FAGC TACO'23, section 5.3, Algorithm 2).
 //!
-//! # Victim
-//! Candidates are the oldest units, as many as ATGC takes. In parts of 10,000 each, age, f and
-//! emptiness are weighted 40, 40 and 20; the greatest sum wins, then the greatest f, the fewest valid
-//! blocks, the oldest. With min and max over the candidates:
+//! **Candidates** are the units that are suitable (below) and past the age threshold, and of them the
+//! oldest, as many as ATGC compares: the paper determines "the range of segments to be compared based on
+//! a similar age" and calls their number `dirty_threshold`, which is ATGC's name.
 //!
-//! ```text
-//! age = 10,000 * (max_mtime - mtime) / total_time * 40
-//! f'  = 10,000 * (f - min_f) / (max_f - min_f) * 40
-//! u   = 10,000 * (capacity - valid) / capacity * 20
-//! ```
+//! **Victim**: the lowest cost, with age and time span as under ATGC and everything in whole numbers:
 //!
-//! The printed line 4 has f in place of f - min_f: then f' passes its weight as soon as min_f is not
-//! 0, and age and emptiness hardly count. Where all candidates have one f, f' is 0.
+//!     age  = 10000 (max - mtime) / total x 40
+//!     u    = 10000 (capacity - valid) / capacity x 20
+//!     f    = 10000 (f - min_f) / (max_f - min_f) x 40
+//!     cost = 2^32 - 1 - (age + f + u)
 //!
-//! # When nothing is worth it
-//! The paper says that other schemes clean segments with much free space, where FAGC does not because
-//! it finds no suitable victim; it gives no formula. Here: a unit is suitable if more than half of its
-//! free blocks lie in fragments (runs under 128 KiB). The free space of all others serves most
-//! requests as it is, by the paper's own definition of a fragment, and cleaning would only move it.
-//! No suitable unit among the candidates: no cleaning. When space runs short greedy cleans anything.
+//! `min_f` and `max_f` are those of the candidates; if they are equal, f speaks for none. Of equal costs
+//! the largest f wins, then the fewest valid blocks, then the oldest.
 //!
-//! # Target
-//! Of the segments of similar age (the window of ATGC's targets) the most fragmented one that has a
-//! hole and is not the victim; then the fullest, then the closest in age. Its holes are filled one by
-//! one until none is left: the moved blocks take no free segment, and the target's fragments go too.
+//! *Where this differs from the printed formula*: there f is divided by `max_f - min_f` without `min_f`
+//! taken from it. Then f could exceed its weight without bound (candidates of f 1,000,000 and 1,000,001
+//! would get a million times 40), though the text says that age, f and u "are all normalized" so that the
+//! cost is not "affected by a single factor". Since the printed f exceeds ours by the same amount for
+//! each candidate, rounding and the 32 bits apart, both put the candidates in the same order. The weights
+//! are 40, 40 and 20; they add to 100.
+//!
+//! **When no victim is worth it.** The paper: traditional F2FS and ATGC "may trigger some GCs which find
+//! victim segments with large free space, while in this scenario FAGC would not trigger GC because no
+//! suitable victim segments are found". A cost says only which candidate is best, not whether it is good,
+//! and f alone does not tell either: a segment with a single hole of 4 KiB has a larger f than one with
+//! eight of 100 KiB. We take the sentence by its word: a unit is suitable if its free space is really in
+//! fragments, that is, if **more than half of its free or invalid blocks lie in runs shorter than 32
+//! blocks** (128 KiB, the paper's bound of a fragment, section 5.1). What has large free space is left
+//! to those who write into it, and to foreground cleaning. If no unit is suitable, nothing is chosen.
+//! Suitability comes before age: were the oldest taken first, a volume whose oldest segments are well
+//! arranged would never be cleaned.
+//!
+//! **Target**: FAGC "selects the target segment with a similar age to the victim segment and migrates valid
+//! blocks to the target segment via threaded logging writes so that migrated valid blocks do not occupy
+//! new idle segments", and writes its blocks "one by one which also reduces free space fragments of the
+//! target". So of the segments of [`similar`] age (the same range as ATGC's) that have a block to
+//! overwrite, the one with the largest f; of equals the fullest, then the closest in age. What finds none
+//! goes to a new cold segment.
 
-use super::atgc::{ACCURACY, Old, oldest};
+use std::cmp::Reverse;
+use std::ops::Range;
+
+use super::atgc::{self, Scale};
 use super::memory::{Ask, Choice, Memory, Tuning};
-use super::{Candidate, View};
+use super::oldest;
+use super::similar::{self, Moved};
+use super::{Among, Bounds, Candidate, Rank, View, end_of};
 
-/// The unit that costs least by Algorithm 2, if one is worth it.
-pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask) -> (Option<Choice>, Memory) {
-    let (old, memory) = oldest(view, memory, tuning);
-    let Some(old) = old else { return (None, memory) };
-    let Some(range) = view.range_of_f(old.cut) else { return (None, memory) };
-    let worth = |c: &Candidate| worth(c, &old, range, tuning, ask.unit);
-    let best = view.best(old.cut, &|c| match suitable(c, ask.unit) {
-        true => [worth(c), c.f.into(), u64::from(u32::MAX - c.valid), u64::MAX - c.mtime],
-        false => [0; 4],
-    });
-    let choice = best.filter(|c| suitable(c, ask.unit)).map(|c| Choice { victim: c, cost: u32::MAX - worth(&c) as u32 });
-    (choice, memory)
-}
-
-/// More than half of the free blocks lie in fragments.
-pub fn suitable(c: &Candidate, unit: u32) -> bool {
-    c.loose * 2 > unit * 512 - c.valid
-}
-
-fn worth(c: &Candidate, old: &Old, (min_f, max_f): (u32, u32), tuning: &Tuning, unit: u32) -> u64 {
-    let all = u64::from(unit) * 512;
-    let age = old.age(c.mtime) * u64::from(tuning.fagc_age_weight);
-    let f = match u64::from(max_f - min_f) {
-        0 => 0,
-        range => ACCURACY * u64::from(c.f - min_f) / range * u64::from(tuning.fagc_f_weight),
+/// The victim; `None` if no candidate is worth cleaning.
+pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -> (Option<Choice>, Memory) {
+    let mut memory = *memory;
+    let Some(seen) = oldest::see(view, &mut memory) else { return (None, memory) };
+    let youngest = memory.dirty_max_mtime;
+    let old_enough = |threshold: u64| {
+        youngest.checked_sub(threshold).map_or(0, |cut| view.count_to(Among::Fragmented, end_of(cut)))
     };
-    let rest = 100 - tuning.fagc_age_weight - tuning.fagc_f_weight;
-    let empty = ACCURACY * (all - u64::from(c.valid)) / all * u64::from(rest);
-    age + f + empty
+    let eligible = match old_enough(tuning.age_threshold) {
+        // As under ATGC: a volume younger than the threshold has nothing older.
+        0 if memory.elapsed < tuning.age_threshold => old_enough(0),
+        n => n,
+    };
+    let take = oldest::compared(tuning, eligible).min(eligible);
+    let scale = Scale::between(seen.oldest, youngest.saturating_add(1), ask);
+    (pick(view, 0..take, scale, tuning), memory)
 }
 
-/// Where the blocks of a victim written at `mtime` go.
-pub fn target(view: &dyn View, _memory: &Memory, tuning: &Tuning, mtime: u64) -> Option<Candidate> {
-    let n = tuning.candidates(view.count());
-    let mut best: Option<Candidate> = None;
-    let key = |c: &Candidate| (c.f, c.held, u64::MAX - c.mtime.abs_diff(mtime));
-    view.near(mtime, n, n, &mut |c| {
-        if c.held < 512 && best.is_none_or(|b| key(&c) > key(&b)) {
-            best = Some(c);
-        }
-    });
-    best
+/// Algorithm 2 over the places `among` of the fragmented ones.
+fn pick(view: &dyn View, among: Range<u32>, scale: Scale, tuning: &Tuning) -> Option<Choice> {
+    let search = |limit: &dyn Fn(&Bounds) -> Rank, rank: &dyn Fn(&Candidate) -> Rank| {
+        view.search(Among::Fragmented, among.clone(), limit, rank)
+    };
+    let small = |f: u32| [u64::from(u32::MAX - f), 0, 0, 0];
+    let large = |f: u32| [u64::from(f), 0, 0, 0];
+    let min_f = search(&|b| small(b.f.0), &|c| small(c.f))?.f;
+    let max_f = search(&|b| large(b.f.1), &|c| large(c.f))?.f;
+    let range = u64::from(max_f - min_f).max(1);
+    let u_weight = 100u32.saturating_sub(tuning.fagc_age_weight).saturating_sub(tuning.fagc_f_weight);
+    let rank = |c: &Candidate| -> Rank {
+        let age = scale.age(c.mtime) * u64::from(tuning.fagc_age_weight);
+        let u = scale.free(c.valid) * u64::from(u_weight);
+        let f = scale.accuracy * u64::from(c.f.saturating_sub(min_f)) / range * u64::from(tuning.fagc_f_weight);
+        [age + f + u, c.f.into(), u64::from(u32::MAX - c.valid), u64::MAX - c.mtime]
+    };
+    let victim = search(&|b| rank(&b.corner()), &rank)?;
+    // A cost of 2^32 - 1 would say that nothing speaks for it; it is suitable all the same.
+    let cost = atgc::cost(rank(&victim)[0]).unwrap_or(u32::MAX);
+    Some(Choice { victim, cost })
+}
+
+/// The segment whose holes take what moves; the view holds segments of one kind, and units are
+/// segments. Its cost is 2^32 - 1 less its f.
+pub fn target(
+    view: &dyn View,
+    memory: &Memory,
+    tuning: &Tuning,
+    ask: Ask<'_>,
+    moved: Moved,
+) -> (Option<Choice>, Memory) {
+    similar::choose(view, memory, tuning, ask, moved, |near| {
+        let rank = |c: &Candidate| [c.f.into(), c.held.into()];
+        let both = near.best(view, &|b| [b.f.1.into(), b.held.1.into()], &rank);
+        // Of equals `max_by_key` takes the last: the older side.
+        let [older, younger] = both;
+        let best = [younger, older].into_iter().flatten();
+        let best = best.max_by_key(|c| (rank(c), Reverse(c.mtime.abs_diff(moved.mtime))))?;
+        Some(Choice { victim: best, cost: u32::MAX - best.f })
+    })
 }

@@ -1,9 +1,9 @@
-//! Greedy: the unit with the fewest valid blocks (kernel `GC_GREEDY`), and the segment whose holes a
-//! log fills when free segments are short (kernel `SSR`).
+//! Greedy: the section with the fewest valid blocks; and the segment with the fewest held blocks, for a
+//! log that must thread because free segments are short.
 //!
-//! Ties go to the first from where the last search ended, wrapping around once. In the background no
-//! more than [`Tuning::max_victim_search`] candidates are looked at, and the next search goes on
-//! behind them, so that this is the best of a window and not of the volume.
+//! Kernel `GC_GREEDY` and `SSR`: the cost is the number of valid blocks (of a segment to thread into,
+//! those held for the last checkpoint too); units are looked at from where the last greedy choice
+//! ended, and the first of equals wins. In the background at most `max_victim_search` are looked at.
 
 use format::SegNo;
 use format::sit::LogType;
@@ -11,147 +11,163 @@ use format::sit::LogType;
 use super::memory::{Ask, Choice, Memory, Tuning};
 use super::{Candidate, View};
 
-/// Blocks of a segment.
-const SEGMENT: u32 = 512;
-
-/// The cheapest unit to empty now.
-pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask) -> (Option<Choice>, Memory) {
-    // Kernel `get_max_cost`: nothing dearer is ever chosen.
-    let bar = 2 * SEGMENT * ask.unit;
+/// The cheapest unit to empty now; `None` if there is none to choose from.
+pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -> (Option<Choice>, Memory) {
     let mut memory = *memory;
-    let start = memory.next_greedy;
-    if searches_all(view, tuning, ask) {
-        // The first of the emptiest from `start` on, then from the beginning up to it.
-        let after = view.emptiest(start, ask.end);
-        let before = view.emptiest(SegNo(0), start);
-        let best = match (after, before) {
-            (Some(a), Some(b)) if b.valid < a.valid => Some(b),
-            (a, b) => a.or(b),
-        };
-        memory.next_greedy = end_of_full_search(view, start, ask);
-        let choice = best.filter(|c| c.valid < bar).map(|c| Choice { victim: c, cost: c.valid });
-        return (choice, memory);
-    }
-    let mut best: Option<Choice> = None;
-    memory.next_greedy = search(view, start, tuning.max_victim_search, ask, |c| {
-        if c.valid < best.map_or(bar, |b| b.cost) {
-            best = Some(Choice { victim: c, cost: c.valid });
+    let from = memory.last_victim_greedy;
+    let window = ask.window(view, tuning);
+    // Costs at the bar or above it are never chosen: twice what a unit can hold, so none is.
+    let mut best: Option<Candidate> = None;
+    let mut take = |c: Candidate| {
+        if best.is_none_or(|b| c.valid < b.valid) {
+            best = Some(c);
         }
-    });
-    (best, memory)
+    };
+    memory.last_victim_greedy = if window == ask.total(view) {
+        [(from, ask.end), (SegNo(0), from)].into_iter().filter_map(|(a, b)| view.emptiest(a, b)).for_each(take);
+        ask.look_at_all(view, from)
+    } else {
+        ask.look(view, from, window, &mut take)
+    };
+    (best.map(|victim| Choice { victim, cost: victim.valid }), memory)
 }
 
-/// The segment a log of `kind` threads into: of candidates of that kind the one with the fewest blocks
-/// held by the last checkpoint.
+/// Where a scan for a segment of one kind starts: nodes and hot data gather at the start of the volume.
+pub(super) fn start(memory: &Memory, kind: LogType) -> SegNo {
+    match kind {
+        LogType::WarmData | LogType::ColdData => memory.last_victim_greedy,
+        _ => SegNo(0),
+    }
+}
+
+/// The segment of one kind whose holes are most, for a log of that kind; the view holds only such
+/// segments, and units are segments.
 pub fn choose_to_thread(
     view: &dyn View,
     memory: &Memory,
     tuning: &Tuning,
-    ask: Ask,
+    ask: Ask<'_>,
     kind: LogType,
 ) -> (Option<Choice>, Memory) {
     let mut memory = *memory;
-    // Hot data and nodes begin at the beginning of the volume.
-    let start = match kind {
-        LogType::WarmData | LogType::ColdData => memory.next_greedy,
-        _ => SegNo(0),
-    };
-    let limit = match ask.urgent {
-        true => view.count(),
-        false => tuning.max_victim_search.min(view.count()),
-    };
-    let mut best: Option<Choice> = None;
-    let next = search_from(view, start, memory.next_greedy, limit, ask, |c| {
-        if c.held < best.map_or(SEGMENT, |b| b.cost) {
-            best = Some(Choice { victim: c, cost: c.held });
+    let mut best: Option<Candidate> = None;
+    let from = start(&memory, kind);
+    memory.last_victim_greedy = look_for_kind(view, &memory, ask, from, ask.window(view, tuning), &mut |c| {
+        if c.held < best.map_or(ask.capacity(), |b| b.held) {
+            best = Some(c);
         }
     });
-    memory.next_greedy = next;
-    (best, memory)
+    (best.map(|victim| Choice { victim, cost: victim.held }), memory)
 }
 
-fn searches_all(view: &dyn View, tuning: &Tuning, ask: Ask) -> bool {
-    ask.foreground || ask.urgent || view.count() <= tuning.max_victim_search
-}
-
-/// Where a search over all candidates leaves off, as [`search`] would say.
-fn end_of_full_search(view: &dyn View, start: SegNo, ask: Ask) -> SegNo {
-    let mut last = None;
-    // The last one looked at: the greatest below `start`, or of all if there is none below.
-    last_below(view, start, &mut last);
-    let wrapped = last.is_some();
-    if last.is_none() {
-        last_below(view, ask.end, &mut last);
-    }
-    match last {
-        Some(seg) => next_start(seg, start, wrapped, ask),
-        None => SegNo(0),
-    }
-}
-
-fn last_below(view: &dyn View, end: SegNo, last: &mut Option<SegNo>) {
-    // From the end in growing steps: the last candidate is near it on any volume in use.
-    let mut span = 1024;
-    loop {
-        let from = SegNo(end.0.saturating_sub(span));
-        view.scan(from, end, &mut |c| {
-            *last = Some(c.seg);
-            true
-        });
-        if last.is_some() || from.0 == 0 {
-            return;
-        }
-        span = span.saturating_mul(4);
-    }
-}
-
-/// Kernel `f2fs_get_victim`: where the next search begins after one that reached its limit at `seg`.
-fn next_start(seg: SegNo, start: SegNo, wrapped: bool, ask: Ask) -> SegNo {
-    let next = if wrapped && seg <= start { start.0 + ask.unit } else { seg.0 + ask.unit };
-    SegNo(next % ask.end.0.max(1))
-}
-
-/// Looks at `limit` candidates from `start` on, wrapping around once; says where the next search begins.
-pub(super) fn search(view: &dyn View, start: SegNo, limit: u32, ask: Ask, each: impl FnMut(Candidate)) -> SegNo {
-    search_from(view, start, start, limit, ask, each)
-}
-
-/// The same for a search that begins at `start` while the last one ended at `last`.
-fn search_from(
+/// Looks at segments of one kind; returns where the next greedy scan starts.
+fn look_for_kind(
     view: &dyn View,
-    start: SegNo,
-    last: SegNo,
-    limit: u32,
-    ask: Ask,
-    mut each: impl FnMut(Candidate),
+    memory: &Memory,
+    ask: Ask<'_>,
+    from: SegNo,
+    window: u32,
+    each: &mut dyn FnMut(Candidate),
 ) -> SegNo {
-    let mut seen = 0;
-    let mut reached = None;
-    if limit == 0 {
-        return last;
+    let next = ask.look(view, from, window, each);
+    match ask.total(view) {
+        0 => memory.last_victim_greedy,
+        _ => next,
     }
-    view.scan(start, ask.end, &mut |c| {
-        seen += 1;
-        each(c);
-        if seen >= limit {
-            reached = Some(c.seg);
-        }
-        reached.is_none()
-    });
-    if let Some(seg) = reached {
-        return next_start(seg, last, last.0 == 0, ask);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plain::Plain;
+    use super::*;
+
+    fn c(seg: u32, valid: u32) -> Candidate {
+        Candidate { seg: SegNo(seg), valid, held: valid + 1, mtime: 0, f: 0, loose: 0 }
     }
-    // Behind the end the search goes on at the beginning, up to where the last one ended.
-    view.scan(SegNo(0), last, &mut |c| {
-        seen += 1;
-        each(c);
-        if seen >= limit {
-            reached = Some(c.seg);
+    fn at(last: u32) -> Memory {
+        Memory { last_victim_greedy: SegNo(last), ..Memory::at_mount(0, 0) }
+    }
+    const TEN: Ask<'_> = Ask { foreground: true, urgent: false, end: SegNo(10), unit: 1, passed: &[] };
+
+    /// `SEGMENT:VALID ...`, where the scan starts: victim, and where the next starts.
+    fn chosen(state: &[(u32, u32)], last: u32, ask: Ask<'_>) -> (Option<u32>, u32) {
+        let view = Plain::new(ask.unit, state.iter().map(|&(s, v)| c(s, v)).collect());
+        let (choice, memory) = choose(&view, &at(last), &Tuning::default(), ask);
+        let (all, again) = choose(&view, &at(last), &Tuning { max_victim_search: 1000, ..Tuning::default() }, ask);
+        assert_eq!((choice, memory), (all, again));
+        (choice.map(|c| c.victim.seg.0), memory.last_victim_greedy.0)
+    }
+
+    #[test]
+    fn the_emptiest_wins_and_of_equals_the_first_from_the_start_of_the_scan() {
+        let state = [(3, 9), (5, 4), (7, 4), (8, 6)];
+        assert_eq!(chosen(&state, 0, TEN), (Some(5), 9));
+        assert_eq!(chosen(&state, 6, TEN), (Some(7), 7));
+        assert_eq!(chosen(&state, 9, TEN), (Some(5), 0));
+        assert_eq!(chosen(&[], 4, TEN), (None, 4));
+    }
+
+    #[test]
+    fn a_scan_over_all_ends_behind_the_last_or_one_behind_its_start() {
+        assert_eq!(chosen(&[(3, 9), (8, 6)], 0, TEN), (Some(8), 9));
+        assert_eq!(chosen(&[(3, 9), (9, 6)], 0, TEN), (Some(9), 0));
+        // Nothing before the start: no wrap.
+        assert_eq!(chosen(&[(5, 9), (7, 6)], 4, TEN), (Some(7), 8));
+        // Wrapped.
+        assert_eq!(chosen(&[(3, 2), (7, 6)], 4, TEN), (Some(3), 5));
+        assert_eq!(chosen(&[(3, 2)], 4, TEN), (Some(3), 5));
+    }
+
+    #[test]
+    fn units_that_may_not_be_chosen_move_the_scan_on() {
+        let ask = Ask { passed: &[SegNo(2), SegNo(8)], ..TEN };
+        assert_eq!(chosen(&[(3, 9)], 0, ask), (Some(3), 9));
+        assert_eq!(chosen(&[(5, 9)], 4, ask), (Some(5), 5));
+        assert_eq!(chosen(&[], 4, ask), (None, 5));
+    }
+
+    #[test]
+    fn the_background_looks_at_a_window_and_goes_on_behind_it() {
+        let state: Vec<_> = [(0, 9), (2, 8), (4, 7), (6, 6), (8, 1)].map(|(s, v)| c(s, v)).into();
+        let view = Plain::new(1, state);
+        let tuning = Tuning { max_victim_search: 2, ..Tuning::default() };
+        let ask = Ask { foreground: false, ..TEN };
+        let mut memory = at(0);
+        let mut chosen = Vec::new();
+        for _ in 0..4 {
+            let (choice, next) = choose(&view, &memory, &tuning, ask);
+            chosen.push((choice.map(|c| (c.victim.seg.0, c.cost)), next.last_victim_greedy.0));
+            memory = next;
         }
-        reached.is_none()
-    });
-    match reached {
-        Some(seg) => next_start(seg, last, true, ask),
-        None => SegNo(0),
+        assert_eq!(chosen, [(Some((2, 8)), 3), (Some((6, 6)), 7), (Some((8, 1)), 8), (Some((8, 1)), 9)]);
+        // Told to hurry, it looks at all.
+        let (choice, _) = choose(&view, &at(0), &tuning, Ask { urgent: true, ..ask });
+        assert_eq!(choice.map(|c| c.victim.seg.0), Some(8));
+        // Units passed over count.
+        let passed = Ask { passed: &[SegNo(1)], ..ask };
+        let (choice, next) = choose(&view, &at(0), &tuning, passed);
+        assert_eq!((choice.map(|c| c.victim.seg.0), next.last_victim_greedy.0), (Some(0), 2));
+    }
+
+    #[test]
+    fn sections_are_stepped_over_whole() {
+        let ask = Ask { end: SegNo(12), unit: 4, ..TEN };
+        assert_eq!(chosen(&[(0, 700), (8, 600)], 0, ask), (Some(8), 0));
+        assert_eq!(chosen(&[(0, 500), (8, 600)], 4, ask), (Some(0), 8));
+    }
+
+    #[test]
+    fn a_log_threads_into_the_segment_that_holds_least_and_never_into_one_that_is_full_of_held_blocks() {
+        let threads = |held: &[(u32, u32)], last, kind| {
+            let view = Plain::new(1, held.iter().map(|&(s, h)| Candidate { held: h, ..c(s, 1) }).collect());
+            let (choice, memory) = choose_to_thread(&view, &at(last), &Tuning::default(), TEN, kind);
+            (choice.map(|c| (c.victim.seg.0, c.cost)), memory.last_victim_greedy.0)
+        };
+        assert_eq!(threads(&[(2, 30), (5, 20), (7, 20)], 6, LogType::WarmData), (Some((7, 20)), 7));
+        // From the start of the volume.
+        assert_eq!(threads(&[(2, 30), (5, 20), (7, 20)], 6, LogType::HotData), (Some((5, 20)), 8));
+        assert_eq!(threads(&[(2, 30), (5, 20), (7, 20)], 6, LogType::WarmNode), (Some((5, 20)), 8));
+        assert_eq!(threads(&[(2, 512)], 0, LogType::ColdData), (None, 3));
+        assert_eq!(threads(&[], 6, LogType::HotData), (None, 6));
     }
 }

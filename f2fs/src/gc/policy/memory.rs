@@ -1,59 +1,71 @@
-//! What is remembered between choices, what may be tuned, and what is asked.
+//! What is remembered from choice to choice, and the numbers a user may change.
 //!
-//! The kernel keeps these in its segment manager; a policy takes them by value and gives them back,
-//! so that nothing is hidden from a test.
+//! Names follow the kernel's: `last_victim` of each mode, `min_mtime`, `max_mtime`,
+//! `dirty_max_mtime` of `struct sit_info`, the fields of `struct atgc_management`. All of it lives
+//! from mount to unmount.
 
 use format::SegNo;
 
-use super::Candidate;
+use super::{Candidate, View};
 
-/// What the kernel remembers between choices.
+/// What the choices so far left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Where greedy goes on looking (kernel `last_victim[GC_GREEDY]`); threading shares it.
-    pub next_greedy: SegNo,
-    /// Where cost-benefit goes on looking (kernel `last_victim[GC_CB]`).
-    pub next_cost_benefit: SegNo,
-    /// Least mean write time of any section, in seconds of mounted time.
+    /// Where the next scan by cost and benefit starts.
+    pub last_victim_cb: SegNo,
+    /// Where the next greedy scan starts; also those for a segment to thread into.
+    pub last_victim_greedy: SegNo,
+    /// Where the next scan by age starts. It decides between equals only.
+    pub last_victim_at: SegNo,
+    /// The oldest mean age of a section ever seen, in seconds of mounted time.
     pub min_mtime: u64,
-    /// Latest write time of any segment.
+    /// The youngest. Follows the time of the last write: the caller keeps it up.
     pub max_mtime: u64,
-    /// Latest write time of any section that ATGC ever looked at.
+    /// The youngest candidate that a choice by age ever saw.
     pub dirty_max_mtime: u64,
-    /// Seconds the volume had been mounted before this mount.
+    /// Seconds the volume was mounted before this mount (kernel `elapsed_time`).
     pub elapsed: u64,
 }
 
 impl Memory {
-    /// At mount time: `elapsed` seconds mounted before, `oldest` the least mean write time of a section.
-    pub fn at_mount(elapsed: u64, oldest: u64) -> Memory {
+    /// At mount: `elapsed` seconds mounted before, the oldest section `oldest` (the mean over its
+    /// segments, of sections without valid blocks too).
+    pub fn at_mount(elapsed: u64, oldest: u64) -> Self {
         Memory {
-            next_greedy: SegNo(0),
-            next_cost_benefit: SegNo(0),
+            last_victim_cb: SegNo(0),
+            last_victim_greedy: SegNo(0),
+            last_victim_at: SegNo(0),
             min_mtime: oldest,
             max_mtime: elapsed,
             dirty_max_mtime: 0,
             elapsed,
         }
     }
+    /// Takes an age into account that a choice looked at.
+    pub(super) fn see(&mut self, mtime: u64) {
+        self.min_mtime = self.min_mtime.min(mtime);
+        self.max_mtime = self.max_mtime.max(mtime);
+    }
 }
 
-/// Numbers a user may change; the defaults are the kernel's where it has them.
+/// Numbers a user may change; the defaults are the kernel's and the papers'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// Candidates looked at for one choice in the background (kernel `DEF_MAX_VICTIM_SEARCH`).
+    /// Units looked at for one choice in the background (`max_victim_search`).
     pub max_victim_search: u32,
-    /// Seconds from which a section is old (kernel `DEF_GC_THREAD_AGE_THRESHOLD`).
+    /// Seconds by which a unit must be older than the youngest to be chosen by age
+    /// (`atgc_age_threshold`).
     pub age_threshold: u64,
-    /// Share of the old ones that are candidates, in percent (kernel `DEF_GC_THREAD_CANDIDATE_RATIO`).
+    /// How many of those are compared, in percent of their number (`atgc_candidate_ratio`).
     pub candidate_ratio: u32,
-    /// Candidates at least (kernel `DEF_GC_THREAD_MAX_CANDIDATE_COUNT`, which is used as a minimum).
+    /// At least so many are (`atgc_candidate_count`).
     pub candidate_count: u32,
-    /// Weight of age against emptiness in ATGC, in percent (kernel `DEF_GC_THREAD_AGE_WEIGHT`).
+    /// Weight of age in percent under ATGC; the rest is the weight of invalid blocks
+    /// (`atgc_age_weight`).
     pub age_weight: u32,
-    /// Weight of age in FAGC, in percent (FAGC TACO'23, Algorithm 2).
+    /// Weight of age in percent under FAGC.
     pub fagc_age_weight: u32,
-    /// Weight of the factor f in FAGC, in percent; the rest is emptiness.
+    /// Weight of fragmentation in percent under FAGC; what is left is the weight of invalid blocks.
     pub fagc_f_weight: u32,
 }
 
@@ -71,32 +83,106 @@ impl Default for Tuning {
     }
 }
 
-impl Tuning {
-    /// How many of `eligible` units are candidates.
-    pub fn candidates(&self, eligible: u32) -> u32 {
-        let share = u64::from(eligible) * u64::from(self.candidate_ratio) / 100;
-        self.candidate_count.max(share.min(u32::MAX.into()) as u32)
+/// What is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask<'a> {
+    /// Somebody waits for space.
+    pub foreground: bool,
+    /// Cleaning was told to hurry (kernel `GC_URGENT_HIGH`): no search window.
+    pub urgent: bool,
+    /// Number of main segments.
+    pub end: SegNo,
+    /// Segments in a unit.
+    pub unit: u32,
+    /// Units with invalid blocks that may not be chosen and are no candidates, in ascending order: being
+    /// cleaned, or shared with a log. The kernel counts them as looked at.
+    pub passed: &'a [SegNo],
+}
+
+impl<'a> Ask<'a> {
+    /// In the background, without hurry.
+    pub fn background(end: SegNo, unit: u32) -> Self {
+        Ask { foreground: false, urgent: false, end, unit, passed: &[] }
+    }
+    /// How many units one choice looks at.
+    pub(super) fn window(&self, view: &dyn View, tuning: &Tuning) -> u32 {
+        match self.foreground || self.urgent {
+            true => self.total(view),
+            false => self.total(view).min(tuning.max_victim_search),
+        }
+    }
+    /// How many there are to look at.
+    pub(super) fn total(&self, view: &dyn View) -> u32 {
+        view.count() + self.passed.len() as u32
+    }
+    /// Blocks in a unit.
+    pub(super) fn capacity(&self) -> u32 {
+        512 * self.unit
+    }
+    /// Looks at units from `from` to the end and then from the start to `from`, at most `window` of
+    /// them. Returns where the next scan starts: behind the last unit looked at, or one unit behind
+    /// `from` if that lies before it.
+    pub(super) fn look(&self, view: &dyn View, from: SegNo, window: u32, each: &mut dyn FnMut(Candidate)) -> SegNo {
+        let mut left = window;
+        let mut at = None;
+        for (wrapped, a, b) in [(false, from, self.end), (true, SegNo(0), from)] {
+            let mut passed = self.passed.iter().copied().filter(|&p| a <= p && p < b).peekable();
+            let mut count = |seg: SegNo, at: &mut Option<(bool, SegNo)>| {
+                left = left.saturating_sub(1);
+                *at = Some((wrapped, seg));
+                left > 0
+            };
+            let mut go = window > 0;
+            if go {
+                view.scan(a, b, &mut |c| {
+                    while go && let Some(p) = passed.next_if(|&p| p < c.seg) {
+                        go = count(p, &mut at);
+                    }
+                    if go {
+                        each(c);
+                        go = count(c.seg, &mut at);
+                    }
+                    go
+                });
+            }
+            while go && let Some(p) = passed.next() {
+                go = count(p, &mut at);
+            }
+            if !go {
+                break;
+            }
+        }
+        self.after(from, at)
+    }
+    /// Where the next scan starts if this one began at `from` and looks at all there is.
+    pub(super) fn look_at_all(&self, view: &dyn View, from: SegNo) -> SegNo {
+        let wrapped = self.passed.first().is_some_and(|&p| p < from) || {
+            let mut any = false;
+            view.scan(SegNo(0), from, &mut |_| {
+                any = true;
+                false
+            });
+            any
+        };
+        let last = view.last().max(self.passed.last().copied());
+        self.after(from, last.map(|l| (wrapped, l)))
+    }
+    /// Behind `(wrapped, seg)`, the last unit looked at.
+    pub(super) fn after(&self, from: SegNo, at: Option<(bool, SegNo)>) -> SegNo {
+        let next = match at {
+            None => return from,
+            Some((true, _)) => from,
+            Some((false, seg)) => seg,
+        };
+        SegNo((next.0 + self.unit) % self.end.0.max(1))
     }
 }
 
-/// What is asked of a policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
-    /// Somebody waits for space: all candidates are looked at.
-    pub foreground: bool,
-    /// Cleaning is wanted at once: the same.
-    pub urgent: bool,
-    /// One past the last segment.
-    pub end: SegNo,
-    /// Segments of a unit.
-    pub unit: u32,
-}
-
-/// A choice.
+/// What was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
     /// The unit.
     pub victim: Candidate,
-    /// Its cost as the kernel's tracepoint prints it: less is better.
+    /// Its cost; lower is better. For the kernel's policies what its tracepoint `f2fs_get_victim` prints.
     pub cost: u32,
 }

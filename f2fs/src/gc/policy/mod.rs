@@ -1,10 +1,18 @@
 //! Whom to clean, and where to put what is moved? Each policy is one file, and a pure function from
-//! a [`View`] of the volume to a choice.
+//! a [`View`] of the volume and a [`Memory`] of earlier choices to a choice and the new memory.
 //!
 //! A *unit* is what is chosen: a section as a victim, a segment as a target of threaded logging. It
 //! is known by its first segment. A policy reads nothing but the view and what it is handed, so a
 //! text fixture is as good as a volume. Left out on purpose: when cleaning runs (`pace`,
 //! `background`) and how blocks are moved (`collect`).
+//!
+//! * [`memory`]: what is remembered from choice to choice, and the numbers a user may change.
+//! * [`plain`]: a view of a list, by looking at all of it.
+//! * [`greedy`], [`cost_benefit`], [`atgc`]: the kernel's, to the integer.
+//! * [`oldest`]: the candidates that policies by age compare, [`similar`]: those of similar age.
+//! * [`mwhfb`], [`fagc`]: the papers'. [`joule`]: ours.
+//!
+//! [`Memory`]: memory::Memory
 
 pub mod atgc;
 pub mod cost_benefit;
@@ -13,7 +21,11 @@ pub mod greedy;
 pub mod joule;
 pub mod memory;
 pub mod mwhfb;
+pub mod oldest;
 pub mod plain;
+pub mod similar;
+
+use std::ops::Range;
 
 use format::SegNo;
 
@@ -35,36 +47,139 @@ pub struct Candidate {
     pub loose: u32,
 }
 
+impl Candidate {
+    /// Its place in the order of age.
+    pub fn place(&self) -> AgeCut {
+        (self.mtime, self.seg)
+    }
+    /// True if it belongs to a kind; `unit` is its size in segments.
+    pub fn is(&self, kind: Among, unit: u32) -> bool {
+        match kind {
+            Among::All => true,
+            Among::Fragmented => 2 * u64::from(self.loose) > u64::from((512 * unit).saturating_sub(self.valid)),
+            Among::Open => self.held < 512 * unit,
+        }
+    }
+}
+
+/// Which candidates are counted and compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Among {
+    /// Every one.
+    All,
+    /// Those more than half of whose free blocks lie in fragments.
+    Fragmented,
+    /// Those with a block that may be overwritten before the next checkpoint.
+    Open,
+}
+
+impl Among {
+    /// Every kind, in the order of the enum.
+    pub const ALL: [Among; 3] = [Among::All, Among::Fragmented, Among::Open];
+}
+
+/// Smallest and greatest numbers of some candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Of [`Candidate::mtime`].
+    pub mtime: (u64, u64),
+    /// Of [`Candidate::valid`].
+    pub valid: (u32, u32),
+    /// Of [`Candidate::held`].
+    pub held: (u32, u32),
+    /// Of [`Candidate::f`].
+    pub f: (u32, u32),
+    /// Of [`Candidate::loose`].
+    pub loose: (u32, u32),
+}
+
+impl Bounds {
+    /// Of no candidate: nothing lies within.
+    pub const NONE: Bounds =
+        Bounds { mtime: (u64::MAX, 0), valid: (u32::MAX, 0), held: (u32::MAX, 0), f: (u32::MAX, 0), loose: (u32::MAX, 0) };
+    /// Widens them by a candidate.
+    pub fn add(&mut self, c: &Candidate) {
+        let widen = |pair: &mut (u32, u32), x: u32| *pair = (pair.0.min(x), pair.1.max(x));
+        self.mtime = (self.mtime.0.min(c.mtime), self.mtime.1.max(c.mtime));
+        widen(&mut self.valid, c.valid);
+        widen(&mut self.held, c.held);
+        widen(&mut self.f, c.f);
+        widen(&mut self.loose, c.loose);
+    }
+    /// The best a monotone rank could find within: as old, as empty and as fragmented as any.
+    pub fn corner(&self) -> Candidate {
+        Candidate {
+            seg: SegNo(0),
+            valid: self.valid.0,
+            held: self.held.0,
+            mtime: self.mtime.0,
+            f: self.f.1,
+            loose: self.loose.1,
+        }
+    }
+}
+
 /// An order of candidates: the greatest wins. Compared from the first number on.
-///
-/// For [`View::best`] a rank must be monotone: of two candidates, the one that is no younger, has no
-/// more valid blocks and no smaller `f` never ranks lower, whatever its place on the volume.
 pub type Rank = [u64; 4];
 
 /// A place in the order of age: write time, then segment. Everything up to it is at least as old.
 pub type AgeCut = (u64, SegNo);
 
-/// What a policy sees of the volume.
+/// The last place of those written at `mtime`.
+pub fn end_of(mtime: u64) -> AgeCut {
+    (mtime, SegNo(u32::MAX))
+}
+
+/// What a policy sees of the volume. The order of age is by write time, of equals by segment; places
+/// in it are counted from 0 among the candidates of one kind.
 pub trait View {
     /// How many candidates there are.
     fn count(&self) -> u32;
+    /// The last candidate on the volume.
+    fn last(&self) -> Option<SegNo>;
     /// Calls `each` for the candidates with `from <= seg < to`, in order of segment number, until it
     /// returns false.
     fn scan(&self, from: SegNo, to: SegNo, each: &mut dyn FnMut(Candidate) -> bool);
     /// The candidate with `from <= seg < to` that has the fewest valid blocks, the first of equals.
     fn emptiest(&self, from: SegNo, to: SegNo) -> Option<Candidate>;
+    /// How many candidates of a kind stand at `cut` or before it.
+    fn count_to(&self, kind: Among, cut: AgeCut) -> u32;
+    /// The `n`-th oldest candidate of a kind, counted from 0.
+    fn nth_oldest(&self, kind: Among, n: u32) -> Option<AgeCut>;
+    /// Calls `each` for the candidates of a kind whose place lies in `range`, the oldest first.
+    fn by_age(&self, kind: Among, range: Range<u32>, each: &mut dyn FnMut(Candidate));
+    /// Of the candidates of a kind whose place lies in `range`, the one that `rank` puts highest; of
+    /// equal ranks the oldest, then the first on the volume. `limit` is at least as high as the rank of
+    /// any candidate within the bounds; what lies below it need not be looked at.
+    fn search(
+        &self,
+        kind: Among,
+        range: Range<u32>,
+        limit: &dyn Fn(&Bounds) -> Rank,
+        rank: &dyn Fn(&Candidate) -> Rank,
+    ) -> Option<Candidate>;
+
     /// How many candidates were written at `mtime` or before.
-    fn count_up_to(&self, mtime: u64) -> u32;
-    /// The `n`-th oldest candidate, counted from 0; of equal ages the one first on the volume.
-    fn nth_oldest(&self, n: u32) -> Option<AgeCut>;
+    fn count_up_to(&self, mtime: u64) -> u32 {
+        self.count_to(Among::All, end_of(mtime))
+    }
     /// Smallest and greatest `f` among the candidates up to `cut`.
-    fn range_of_f(&self, cut: AgeCut) -> Option<(u32, u32)>;
-    /// Of the candidates up to `cut`, the one that `rank` (monotone) puts highest; of equal ranks the
+    fn range_of_f(&self, cut: AgeCut) -> Option<(u32, u32)> {
+        let range = 0..self.count_to(Among::All, cut);
+        let (low, high) = (|f: u32| [u64::from(u32::MAX - f), 0, 0, 0], |f: u32| [f.into(), 0, 0, 0]);
+        let least = self.search(Among::All, range.clone(), &|b| low(b.f.0), &|c| low(c.f))?;
+        let most = self.search(Among::All, range, &|b| high(b.f.1), &|c| high(c.f))?;
+        Some((least.f, most.f))
+    }
+    /// Of the candidates of a kind up to `cut`, the one that `rank` puts highest; of equal ranks the
     /// oldest, then the first on the volume.
-    fn best(&self, cut: AgeCut, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate>;
-    /// Calls `each` for at most `older` candidates from the place of `mtime` towards the oldest,
-    /// nearest first, then for at most `younger` on the other side.
-    fn near(&self, mtime: u64, older: u32, younger: u32, each: &mut dyn FnMut(Candidate));
+    ///
+    /// The rank must be monotone: of two candidates, the one that is no younger, has no more valid (and
+    /// held) blocks, no smaller `f` and no fewer loose blocks never ranks lower, wherever it lies.
+    fn best(&self, kind: Among, cut: AgeCut, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate> {
+        let range = 0..self.count_to(kind, cut);
+        self.search(kind, range, &|b| rank(&b.corner()), rank)
+    }
 }
 
 /// Who chooses.

@@ -1,67 +1,68 @@
-//! A view by looking at every candidate: what tests compare with, and all a small list needs.
+//! A view of a list of candidates, by looking at all of it: what every other view must agree with.
+
+use std::ops::Range;
 
 use format::SegNo;
 
-use super::{AgeCut, Candidate, Rank, View};
+use super::{AgeCut, Among, Bounds, Candidate, Rank, View};
 
-/// Candidates in order of segment number.
+/// Candidates in a list.
 #[derive(Debug, Clone, Default)]
-pub struct Plain(Vec<Candidate>);
+pub struct Plain {
+    /// In order of segment.
+    by_seg: Vec<Candidate>,
+    /// In order of age.
+    by_age: Vec<Candidate>,
+    /// Segments in a unit.
+    unit: u32,
+}
 
 impl Plain {
-    /// Of candidates in any order.
-    pub fn new(mut candidates: Vec<Candidate>) -> Plain {
-        candidates.sort_by_key(|c| c.seg);
-        Plain(candidates)
+    /// Of units of `unit` segments, in any order.
+    pub fn new(unit: u32, mut candidates: Vec<Candidate>) -> Self {
+        candidates.sort_unstable_by_key(|c| c.seg);
+        let mut by_age = candidates.clone();
+        by_age.sort_unstable_by_key(Candidate::place);
+        Plain { by_seg: candidates, by_age, unit }
     }
-    fn by_age(&self) -> Vec<Candidate> {
-        let mut all = self.0.clone();
-        all.sort_by_key(|c| (c.mtime, c.seg));
-        all
+    fn of(&self, kind: Among) -> impl Iterator<Item = &Candidate> {
+        self.by_age.iter().filter(move |c| c.is(kind, self.unit))
     }
-    fn up_to(&self, cut: AgeCut) -> impl Iterator<Item = Candidate> {
-        self.by_age().into_iter().filter(move |c| (c.mtime, c.seg) <= cut)
+    fn at(&self, kind: Among, range: Range<u32>) -> impl Iterator<Item = &Candidate> {
+        self.of(kind).skip(range.start as usize).take(range.len())
     }
 }
 
 impl View for Plain {
     fn count(&self) -> u32 {
-        self.0.len() as u32
+        self.by_seg.len() as u32
+    }
+    fn last(&self) -> Option<SegNo> {
+        self.by_seg.last().map(|c| c.seg)
     }
     fn scan(&self, from: SegNo, to: SegNo, each: &mut dyn FnMut(Candidate) -> bool) {
-        for c in self.0.iter().filter(|c| from <= c.seg && c.seg < to) {
-            if !each(*c) {
-                return;
-            }
-        }
+        let _ = self.by_seg.iter().filter(|c| (from..to).contains(&c.seg)).all(|c| each(*c));
     }
     fn emptiest(&self, from: SegNo, to: SegNo) -> Option<Candidate> {
-        self.0.iter().filter(|c| from <= c.seg && c.seg < to).min_by_key(|c| (c.valid, c.seg)).copied()
+        self.by_seg.iter().filter(|c| (from..to).contains(&c.seg)).min_by_key(|c| c.valid).copied()
     }
-    fn count_up_to(&self, mtime: u64) -> u32 {
-        self.0.iter().filter(|c| c.mtime <= mtime).count() as u32
+    fn count_to(&self, kind: Among, cut: AgeCut) -> u32 {
+        self.of(kind).filter(|c| c.place() <= cut).count() as u32
     }
-    fn nth_oldest(&self, n: u32) -> Option<AgeCut> {
-        self.by_age().get(n as usize).map(|c| (c.mtime, c.seg))
+    fn nth_oldest(&self, kind: Among, n: u32) -> Option<AgeCut> {
+        self.of(kind).nth(n as usize).map(Candidate::place)
     }
-    fn range_of_f(&self, cut: AgeCut) -> Option<(u32, u32)> {
-        let f = || self.up_to(cut).map(|c| c.f);
-        Some((f().min()?, f().max()?))
+    fn by_age(&self, kind: Among, range: Range<u32>, each: &mut dyn FnMut(Candidate)) {
+        self.at(kind, range).for_each(|c| each(*c));
     }
-    fn best(&self, cut: AgeCut, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate> {
-        let mut best: Option<(Rank, Candidate)> = None;
-        for c in self.up_to(cut) {
-            let r = rank(&c);
-            if best.is_none_or(|b| r > b.0) {
-                best = Some((r, c));
-            }
-        }
-        best.map(|b| b.1)
-    }
-    fn near(&self, mtime: u64, older: u32, younger: u32, each: &mut dyn FnMut(Candidate)) {
-        let all = self.by_age();
-        let middle = all.partition_point(|c| c.mtime <= mtime);
-        all[..middle].iter().rev().take(older as usize).for_each(|c| each(*c));
-        all[middle..].iter().take(younger as usize).for_each(|c| each(*c));
+    fn search(
+        &self,
+        kind: Among,
+        range: Range<u32>,
+        _limit: &dyn Fn(&Bounds) -> Rank,
+        rank: &dyn Fn(&Candidate) -> Rank,
+    ) -> Option<Candidate> {
+        // `min_by_key` takes the first of equals.
+        self.at(kind, range).min_by_key(|c| std::cmp::Reverse(rank(c))).copied()
     }
 }
