@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         Command::Info(a) => done(commands::info::run(&a, json)),
         Command::Lab(a) => done(commands::lab::run(&a, json)),
         Command::Ls(a) => done(commands::ls::run(&a, json)),
-        Command::Cat(a) => done(commands::cat::run(&a)),
+        Command::Cat(a) => done(commands::cat::run(&a, json)),
         Command::Cp(a) => done(commands::cp::run(&a, json)),
         Command::Rm(a) => done(commands::tree::rm(&a, json)),
         Command::Mkdir(a) => done(commands::tree::mkdir(&a, json)),

@@ -24,6 +24,7 @@ pub mod names;
 pub mod nat;
 pub mod node;
 pub mod orphan;
+pub mod owners;
 pub mod recovery;
 pub mod segment;
 pub mod space;

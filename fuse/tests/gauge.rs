@@ -45,6 +45,9 @@ impl Model for Plain {
         }
     }
     fn wait(&mut self, _: Nanos, _: &mut Bill) {}
+    fn power_cycle(&mut self, now: Nanos, _: &mut Bill) -> Nanos {
+        now
+    }
     fn cut(&mut self, _: Nanos) -> Vec<Lba> {
         Vec::new()
     }

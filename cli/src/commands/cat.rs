@@ -2,15 +2,22 @@
 
 use std::io::Write;
 
-use vfs::{FileKind, FileSystem, path};
+use base64::engine::general_purpose::STANDARD;
+use base64::write::EncoderStringWriter;
+use serde_json::json;
+use vfs::{FileKind, FileSystem, Ino, path};
 
-use crate::Failure;
 use crate::image::Image;
 use crate::place::Place;
+use crate::{Failure, output};
 
 /// Print files inside an image.
+///
+/// With --json: a list of objects, one for each file, with its path as given, its size in bytes and its
+/// contents in Base64; the files should then fit in memory.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  joulefs cat disk.img:/etc/fstab")]
+#[command(after_help = "Examples:\n  joulefs cat disk.img:/etc/fstab\n  \
+    joulefs --json cat disk.img:/photo.jpg | jq -r .[0].base64 | base64 -d > photo.jpg")]
 pub struct Args {
     /// IMAGE:/path, one or more.
     #[arg(required = true, value_parser = clap::value_parser!(Place))]
@@ -18,8 +25,9 @@ pub struct Args {
 }
 
 /// Runs it.
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
+    let mut list = Vec::new();
     for place in &args.places {
         let fail = |e: vfs::Error| format!("{}: {e}", place.text());
         let (image, at) = place.inside()?;
@@ -29,20 +37,37 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         if fs.getattr(found.ino()).map_err(fail)?.kind == FileKind::Directory {
             return Err(fail(vfs::Error::IsDirectory));
         }
-        let mut buf = vec![0; 1 << 20];
-        let mut offset = 0;
-        loop {
-            let n = fs.read(found.ino(), offset, &mut buf).map_err(fail)?;
-            if n == 0 {
-                break;
-            }
-            match out.write_all(&buf[..n]) {
-                // The reader has seen enough.
-                Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-                other => other.map_err(|e| format!("standard output: {e}"))?,
-            }
-            offset += n as u64;
+        if as_json {
+            let mut text = EncoderStringWriter::new(&STANDARD);
+            // Writing into memory does not fail.
+            let size = contents(fs, found.ino(), |bytes| text.write_all(bytes).is_ok()).map_err(fail)?;
+            list.push(json!({ "path": place.text(), "size": size, "base64": text.into_inner() }));
+            continue;
+        }
+        let mut failed = None;
+        contents(fs, found.ino(), |bytes| out.write_all(bytes).map_err(|e| failed = Some(e)).is_ok()).map_err(fail)?;
+        match failed {
+            None => {}
+            // The reader has seen enough.
+            Some(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+            Some(e) => return Err(format!("standard output: {e}")),
         }
     }
+    if as_json {
+        output::print(&list.into());
+    }
     Ok(())
+}
+
+/// Hands out a file's bytes in order until there are no more, or they are refused; returns how many.
+fn contents(fs: &dyn FileSystem, ino: Ino, mut take: impl FnMut(&[u8]) -> bool) -> vfs::Result<u64> {
+    let mut buf = vec![0; 1 << 20];
+    let mut offset = 0;
+    loop {
+        let n = fs.read(ino, offset, &mut buf)?;
+        offset += n as u64;
+        if n == 0 || !take(&buf[..n]) {
+            return Ok(offset);
+        }
+    }
 }

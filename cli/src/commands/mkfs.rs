@@ -1,10 +1,14 @@
 //! `joulefs mkfs`
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use device::{Access, BlockDevice, FileDevice, RealClock};
 use f2fs::mkfs::{self, Options};
 use format::superblock::Features;
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 use serde_json::json;
 
 use crate::{Failure, output};
@@ -102,12 +106,22 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let empty = there.as_ref().is_some_and(|m| m.is_file() && m.len() == 0);
     let dev = match (there, size) {
         (Some(m), _) if !args.force && !empty => {
-            let dev = FileDevice::open(path, Access::ReadOnly).map_err(|e| e.to_string())?;
-            if !is_blank(&dev, m.is_file()) {
+            // Nobody else may write between the look and the format.
+            let dev = FileDevice::open(path, Access::ReadWrite).map_err(|e| e.to_string())?;
+            let blank = match m.is_file() {
+                true => is_blank_file(path).map_err(|e| format!("{}: {e}", path.display()))?,
+                false => is_blank_device(&dev),
+            };
+            if !blank {
                 return Err(format!("{}: holds data; give --force to overwrite it", path.display()));
             }
-            drop(dev);
-            reopen(path, size, &mut options)?
+            if size.is_some() {
+                drop(dev);
+                reopen(path, size, &mut options)?
+            } else {
+                options.assume_zeroed = m.is_file();
+                dev
+            }
         }
         (Some(_), _) => reopen(path, size, &mut options)?,
         (None, Some(size)) => {
@@ -166,17 +180,40 @@ fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Options) -> Result<Fi
     }
 }
 
-/// True if a format would destroy nothing: a file is all zero, a block device (too large to be read
-/// whole) is zero where file systems and partition tables begin and end.
-fn is_blank(dev: &FileDevice, whole: bool) -> bool {
-    const STEP: u64 = 256;
+/// True if a format would destroy nothing of a block device, too large to be read whole: it is zero
+/// where file systems and partition tables begin and end.
+fn is_blank_device(dev: &FileDevice) -> bool {
+    const HEAD: u64 = 256;
     let zero = |at: u64, blocks: u64| {
         let mut bytes = vec![0; blocks as usize * 4096];
         dev.read(device::Lba(at), &mut bytes, device::Tag::default()).is_ok() && bytes.iter().all(|&b| b == 0)
     };
     let blocks = dev.blocks();
-    let end = if whole { blocks } else { blocks.min(STEP) };
-    (0..end).step_by(STEP as usize).all(|at| zero(at, STEP.min(blocks - at))) && (blocks == 0 || zero(blocks - 1, 1))
+    zero(0, HEAD.min(blocks)) && zero(blocks - 1, 1)
+}
+
+/// True if every byte of a file is zero. Holes are not read, and nothing behind the first byte that is not.
+fn is_blank_file(path: &std::path::Path) -> std::io::Result<bool> {
+    let file = File::open(path)?;
+    let mut bytes = vec![0; 1 << 20];
+    let mut at = 0;
+    loop {
+        at = match rustix::fs::seek(&file, SeekFrom::Data(at)) {
+            Ok(data) => data,
+            Err(Errno::NXIO) => return Ok(true),
+            // A host that knows no holes has data everywhere.
+            Err(Errno::INVAL) => at,
+            Err(e) => return Err(e.into()),
+        };
+        let n = file.read_at(&mut bytes, at)?;
+        if n == 0 {
+            return Ok(true);
+        }
+        if bytes[..n].iter().any(|&b| b != 0) {
+            return Ok(false);
+        }
+        at += n as u64;
+    }
 }
 
 #[cfg(test)]

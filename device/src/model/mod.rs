@@ -104,6 +104,15 @@ pub trait Model: Send {
     fn serve(&mut self, now: Nanos, ask: Ask, tag: Tag, bill: &mut Bill) -> Nanos;
     /// Time has come to `now` and nothing was asked: puts what waiting cost since the last call on `bill`.
     fn wait(&mut self, now: Nanos, bill: &mut Bill);
+    /// The power goes off at `now`, announced, and comes back: everything written is durable first, and
+    /// what only the controller's memory held (the cached part of the map, the write buffer, a disk's track
+    /// buffer) is gone. What it takes to be ready for that goes on `bill`; starting up is left out. Returns
+    /// when the device is back.
+    fn power_cycle(&mut self, now: Nanos, bill: &mut Bill) -> Nanos;
+    /// Before the first request: these runs of blocks, first block and number, hold data that was written
+    /// in this order long ago. No joule and no counter knows of it, and nothing of it is in the
+    /// controller's memory. A device whose costs do not depend on what it holds needs not be told.
+    fn fill(&mut self, _now: Nanos, _runs: &[(Lba, u64)]) {}
     /// The power is cut at `now` and comes back: what was not durable is gone. Returns the blocks whose
     /// last write is lost, in order.
     fn cut(&mut self, now: Nanos) -> Vec<Lba>;

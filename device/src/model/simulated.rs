@@ -83,6 +83,20 @@ impl<D: BlockDevice> Simulated<D> {
         self.meter.ledger()
     }
 
+    /// The moment up to which everything is on the meter: the device's time, which runs ahead of the clock
+    /// while requests pile up on a [`Pace::Unpaced`] one.
+    pub fn time(&self) -> Nanos {
+        self.state.lock().booked
+    }
+
+    /// Switches the device off and on, announced, as a restart of its host does: what was written is made
+    /// durable, and the controller's memory is empty afterwards ([`Model::power_cycle`]). Booked as a flush
+    /// with `tag`.
+    pub fn power_cycle(&self, tag: Tag) -> Result<()> {
+        self.take(Operation::Flush, 0, tag, |model, now, bill| model.power_cycle(now, bill));
+        self.contents.flush(tag)
+    }
+
     /// Books the time from the last booking to `now`.
     fn wait(&self, state: &mut State, now: Nanos) {
         let idle = now.since(state.booked);
@@ -96,13 +110,24 @@ impl<D: BlockDevice> Simulated<D> {
     }
 
     fn ask(&self, operation: Operation, ask: Ask, blocks: u64, tag: Tag) {
+        self.take(operation, blocks, tag, |model, now, bill| model.serve(now, ask, tag, bill));
+    }
+
+    /// Lets the model do something now, books it and lets it take its time.
+    fn take(
+        &self,
+        operation: Operation,
+        blocks: u64,
+        tag: Tag,
+        work: impl FnOnce(&mut dyn Model, Nanos, &mut Bill) -> Nanos,
+    ) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         // While requests pile up the device's time runs ahead of the host's.
         let now = self.pace.now().max(state.booked);
         self.wait(state, now);
         state.bill.clear();
-        let done = state.model.serve(now, ask, tag, &mut state.bill).max(now);
+        let done = work(&mut *state.model, now, &mut state.bill).max(now);
         self.meter.request(operation, tag, blocks, done.since(now), &mut state.bill);
         state.booked = done;
         match &self.pace {

@@ -114,6 +114,16 @@ impl Model for Watched {
         times.work[Operation::Idle as usize].busy += now.since(times.elapsed);
         times.elapsed = times.elapsed.max(now);
     }
+    fn power_cycle(&mut self, now: Nanos, bill: &mut Bill) -> Nanos {
+        let done = self.inner.power_cycle(now, bill);
+        let times = &mut *self.watch.times.lock();
+        times.work[Operation::Flush as usize].busy += done.since(now);
+        times.elapsed = times.elapsed.max(done);
+        done
+    }
+    fn fill(&mut self, now: Nanos, runs: &[(Lba, u64)]) {
+        self.inner.fill(now, runs);
+    }
     fn cut(&mut self, now: Nanos) -> Vec<Lba> {
         self.inner.cut(now)
     }

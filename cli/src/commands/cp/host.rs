@@ -7,10 +7,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Mode, SeekFrom, XattrFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, XattrFlags};
+use rustix::io::Errno;
 use vfs::{DeviceNumber, FileKind, Timestamp};
 
-use super::{Item, Out, Reader, Sink, Source, Writer};
+use super::{Glance, Item, Out, Reader, Sink, Source, Writer};
 
 /// The host.
 pub struct Host;
@@ -21,6 +22,10 @@ fn path(bytes: &[u8]) -> &Path {
 
 fn fail<E: std::fmt::Display>(at: &[u8]) -> impl FnOnce(E) -> String {
     move |e| format!("{}: {e}", path(at).display())
+}
+
+fn kind_of(at: &[u8], m: &fs::Metadata) -> Out<FileKind> {
+    FileKind::from_mode(m.mode() as u16).ok_or_else(|| fail(at)("of no known kind"))
 }
 
 fn is_root() -> bool {
@@ -44,10 +49,25 @@ fn xattrs(at: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     out
 }
 
+/// Opens for reading without leaving a trace: the access time is copied, not changed. Only root and the
+/// owner may.
+fn open_unseen(at: &[u8], more: OFlags) -> Out<File> {
+    let open = |flags| rustix::fs::openat(CWD, path(at), OFlags::RDONLY | OFlags::CLOEXEC | flags, Mode::empty());
+    let fd = match open(more | OFlags::NOATIME) {
+        Err(Errno::PERM) => open(more),
+        other => other,
+    };
+    Ok(fd.map_err(fail(at))?.into())
+}
+
 impl Source for Host {
+    fn glance(&self, at: &[u8]) -> Out<Glance> {
+        let m = fs::symlink_metadata(path(at)).map_err(fail(at))?;
+        Ok(Glance { kind: kind_of(at, &m)?, size: m.size(), file: (m.dev(), m.ino()) })
+    }
     fn item(&self, at: &[u8]) -> Out<Item> {
         let m = fs::symlink_metadata(path(at)).map_err(fail(at))?;
-        let kind = FileKind::from_mode(m.mode() as u16).ok_or_else(|| fail(at)("of no known kind"))?;
+        let kind = kind_of(at, &m)?;
         let target = match kind {
             FileKind::Symlink => fs::read_link(path(at)).map_err(fail(at))?.into_os_string().into_vec(),
             _ => Vec::new(),
@@ -62,21 +82,24 @@ impl Source for Host {
             mtime: Timestamp { sec: m.mtime(), nsec: m.mtime_nsec() as u32 },
             rdev: DeviceNumber { major: rustix::fs::major(m.rdev()), minor: rustix::fs::minor(m.rdev()) },
             identity: (m.nlink() > 1 && kind != FileKind::Directory).then(|| (m.dev(), m.ino())),
-            file: (m.dev(), m.ino()),
             target,
             xattrs: xattrs(at),
         })
     }
     fn names(&self, at: &[u8]) -> Out<Vec<Vec<u8>>> {
         let mut out = Vec::new();
-        for e in fs::read_dir(path(at)).map_err(fail(at))? {
-            out.push(e.map_err(fail(at))?.file_name().into_vec());
+        let dir = open_unseen(at, OFlags::DIRECTORY)?;
+        for e in rustix::fs::Dir::read_from(dir).map_err(fail(at))? {
+            let name = e.map_err(fail(at))?.file_name().to_bytes().to_vec();
+            if name != b"." && name != b".." {
+                out.push(name);
+            }
         }
         out.sort();
         Ok(out)
     }
     fn open<'s>(&'s self, at: &[u8]) -> Out<Box<dyn Reader + 's>> {
-        Ok(Box::new(Open { file: File::open(path(at)).map_err(fail(at))?, at: at.to_vec() }))
+        Ok(Box::new(Open { file: open_unseen(at, OFlags::empty())?, at: at.to_vec() }))
     }
 }
 
@@ -88,9 +111,9 @@ struct Open {
 impl Reader for Open {
     fn next_data(&mut self, offset: u64) -> Out<Option<(u64, u64)>> {
         match rustix::fs::seek(&self.file, SeekFrom::Data(offset)) {
-            Err(rustix::io::Errno::NXIO) => Ok(None),
+            Err(Errno::NXIO) => Ok(None),
             // A file system that knows no holes: all is data.
-            Err(rustix::io::Errno::INVAL) => Ok(Some((offset, u64::MAX))),
+            Err(Errno::INVAL) => Ok(Some((offset, u64::MAX))),
             Err(e) => Err(fail(&self.at)(e)),
             Ok(start) => {
                 let end = rustix::fs::seek(&self.file, SeekFrom::Hole(start)).map_err(fail(&self.at))?;
@@ -173,12 +196,19 @@ impl Sink for Host {
             let mode = Mode::from_raw_mode(item.perm.into());
             rustix::fs::chmodat(CWD, path(at), mode, AtFlags::empty()).map_err(fail(at))?;
         }
+        for list in item.lists_not_had() {
+            match rustix::fs::lremovexattr(path(at), OsStr::from_bytes(list)) {
+                // None there, or none possible.
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                other => other.map_err(fail(at))?,
+            }
+        }
         for (name, value) in &item.xattrs {
             let out = rustix::fs::lsetxattr(path(at), OsStr::from_bytes(name), value, XattrFlags::empty());
             match out {
                 // Others' attributes, or a file system without them: the copy goes on.
-                Err(rustix::io::Errno::OPNOTSUPP) => {}
-                Err(rustix::io::Errno::PERM) if !is_root() => {}
+                Err(Errno::OPNOTSUPP) => {}
+                Err(Errno::PERM) if !is_root() => {}
                 other => other.map_err(fail(at))?,
             }
         }

@@ -2,7 +2,7 @@
 
 use vfs::{FileKind, FileSystem, Ino, NewNode, Seek, SetAttr, SetTime, WriteFlags, XattrFlags, path};
 
-use super::{Item, Out, Reader, Sink, Source, Writer};
+use super::{Glance, Item, Out, Reader, Sink, Source, Writer};
 use crate::commands::ls::names;
 use crate::commands::tree::caller;
 use crate::image::Image;
@@ -47,6 +47,11 @@ impl Inside {
 }
 
 impl Source for Inside {
+    fn glance(&self, at: &[u8]) -> Out<Glance> {
+        let found = path::walk(self.fs(), at).map_err(fail(at))?;
+        let a = self.fs().getattr(found.ino()).map_err(fail(at))?;
+        Ok(Glance { kind: a.kind, size: a.size, file: (0, a.ino.0) })
+    }
     fn item(&self, at: &[u8]) -> Out<Item> {
         let fs = self.fs();
         let found = path::walk(fs, at).map_err(fail(at))?;
@@ -70,7 +75,6 @@ impl Source for Inside {
             mtime: a.mtime,
             rdev: a.rdev,
             identity: (a.nlink > 1 && a.kind != FileKind::Directory).then_some((0, a.ino.0)),
-            file: (0, a.ino.0),
             target,
             xattrs,
         })
@@ -176,6 +180,9 @@ impl Sink for Inside {
             ..SetAttr::default()
         };
         fs.setattr(found.ino(), &owner).map_err(fail(at))?;
+        for list in item.lists_not_had() {
+            fs.removexattr(found.ino(), list).map_err(fail(at))?;
+        }
         for (name, value) in &item.xattrs {
             match fs.setxattr(found.ino(), name, value, XattrFlags::empty()) {
                 // Attributes F2FS has no place for are the host's own.

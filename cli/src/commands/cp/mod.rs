@@ -52,11 +52,35 @@ pub struct Item {
     rdev: DeviceNumber,
     /// Device and inode, if it has more names than one.
     identity: Option<(u64, u64)>,
-    /// Device (0: the image) and inode.
-    file: (u64, u64),
     target: Vec<u8>,
     xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
+
+impl Item {
+    /// Access lists that the copy must not have.
+    fn lists_not_had(&self) -> impl Iterator<Item = &'static [u8]> {
+        let had = |list: &[u8]| self.xattrs.iter().any(|(name, _)| name == list);
+        let kinds = match self.kind {
+            FileKind::Symlink => 0,
+            FileKind::Directory => 2,
+            _ => 1,
+        };
+        ACCESS_LISTS.into_iter().take(kinds).filter(move |list| !had(list))
+    }
+}
+
+/// What a first look at a file tells. It leaves the file's access time as it is.
+#[derive(Debug, Clone, Copy)]
+struct Glance {
+    kind: FileKind,
+    size: u64,
+    /// Device (0: the image) and inode.
+    file: (u64, u64),
+}
+
+/// The attributes that are access lists: a file and a directory may have taken them from the directory
+/// they were made in, so where the original has none they must go.
+const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
 type Out<T> = Result<T, String>;
 
@@ -78,6 +102,7 @@ trait Writer {
 
 /// Where things come from. Paths are bytes with `/` between the names.
 trait Source {
+    fn glance(&self, path: &[u8]) -> Out<Glance>;
     fn item(&self, path: &[u8]) -> Out<Item>;
     fn names(&self, path: &[u8]) -> Out<Vec<Vec<u8>>>;
     fn open<'s>(&'s self, path: &[u8]) -> Out<Box<dyn Reader + 's>>;
@@ -130,7 +155,7 @@ struct Survey<'s> {
 
 impl Survey<'_> {
     fn of(&mut self, path: &[u8]) -> Out<()> {
-        let item = self.source.item(path)?;
+        let item = self.source.glance(path)?;
         let fail = |why| Err(format!("{}: {why}", String::from_utf8_lossy(path)));
         match item.kind {
             FileKind::Directory if self.above.contains(&item.file) => {
@@ -294,7 +319,7 @@ fn copy_all(args: &Args, end: &End, to: &[u8]) -> Out<(u64, u64)> {
     for place in &args.from {
         let (source_end, from) = End::open(place, false)?;
         let source = source_end.source();
-        if source.item(&from)?.kind == FileKind::Directory && !args.recursive {
+        if source.glance(&from)?.kind == FileKind::Directory && !args.recursive {
             return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()));
         }
         Survey { source, bar: &bar, written, above: Vec::new() }.of(&from)?;

@@ -268,6 +268,15 @@ impl Model for Disk {
         self.pay(now, bill);
     }
 
+    fn power_cycle(&mut self, now: Nanos, bill: &mut Bill) -> Nanos {
+        self.pay(now, bill);
+        let done = now.max(nanos(self.waiting.fits(0, &self.platter)));
+        self.pay(done, bill);
+        let lost = self.cut(done);
+        debug_assert_eq!(lost, []);
+        done
+    }
+
     fn cut(&mut self, now: Nanos) -> Vec<Lba> {
         let lost = self.waiting.lose(femto(now), &self.platter);
         self.call_away(now, &mut Bill::default());

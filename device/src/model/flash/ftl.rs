@@ -236,6 +236,15 @@ impl Flash {
         self.dies.read(die, at, self.times.program[0].times(pages), Nanos(0))
     }
 
+    /// Writes back every translation page that was changed in memory.
+    pub(super) fn write_map(&mut self, at: Nanos, bill: &mut Bill) {
+        for page in self.map.changed() {
+            self.counts.map_writes += 1;
+            bill.add(Part::FlashMap, self.prices.map_energy);
+            self.dies.push(page % self.geometry.dies, at, Nanos(0), self.times.program[0], OWN);
+        }
+    }
+
     /// Forgets blocks; says when that is done.
     pub(super) fn discard(&mut self, from: u64, blocks: u64, at: Nanos, bill: &mut Bill) -> Nanos {
         let (to, mut done, mut changed) = (from + blocks, at, false);

@@ -107,6 +107,11 @@ impl MapCache {
         (e.cached, e.dirty, e.stored) = (false, false, false);
     }
 
+    /// The pages that were changed in memory and not written back, in order.
+    pub fn changed(&self) -> Vec<u32> {
+        (0..).zip(&self.pages).filter(|(_, e)| e.cached && e.dirty).map(|(i, _)| i).collect()
+    }
+
     /// The power was cut: nothing is in memory, and the map is on flash for the pages that map anything.
     pub fn restart(&mut self, maps: impl Fn(u32) -> bool) {
         for (i, e) in self.pages.iter_mut().enumerate() {

@@ -348,6 +348,29 @@ impl Model for Flash {
         self.idle.pay(now, self.rest(now), bill);
     }
 
+    fn power_cycle(&mut self, now: Nanos, bill: &mut Bill) -> Nanos {
+        let start = self.admit(now, bill);
+        let programmed = self.settle(start, bill);
+        let mut done = self.write_journal(programmed, bill);
+        self.write_map(done, bill);
+        while self.step(&mut done) {}
+        let done = done.max(self.rest(done));
+        let lost = self.cut(done);
+        debug_assert_eq!(lost, []);
+        done
+    }
+
+    fn fill(&mut self, now: Nanos, runs: &[(Lba, u64)]) {
+        let (mut at, mut free) = (now, Bill::default());
+        for (first, blocks) in runs {
+            at = self.write(at, first.0, *blocks, &mut free);
+        }
+        at = self.settle(at, &mut free);
+        while self.step(&mut at) {}
+        self.cut(now);
+        self.counts = Counts::default();
+    }
+
     fn cut(&mut self, now: Nanos) -> Vec<Lba> {
         self.run(now);
         self.dies.stop(now);

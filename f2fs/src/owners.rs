@@ -1,0 +1,116 @@
+//! Which file does the number in a device tag stand for?
+//!
+//! For reports only. An inode notes one name and the directory it is in; that note may be old (an inode
+//! with several names has one of them there, and Linux does not always renew it), so it is checked against
+//! the directory, which is searched if it says otherwise. A number that was freed and given to another
+//! file stands for the new one.
+
+use device::Tag;
+use format::{BlockAddr, Ino, Nid};
+use vfs::{FileKind, Flow};
+
+use crate::error::Result;
+use crate::volume::Volume;
+
+/// Directories one below the other; more are a circle.
+const DEEPEST: usize = 4096;
+
+/// What may be asked to find a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Only what is in memory; names are not checked. Costs no request to the device.
+    InMemory,
+    /// The device, too.
+    Everywhere,
+}
+
+/// What a number stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Owner {
+    /// The volume's own blocks: checkpoint, NAT, SIT, SSA.
+    Volume,
+    /// What has this path, from the root on; bytes as they are in the directories.
+    Path(Vec<u8>),
+    /// An inode that is no more, or has no name left.
+    Deleted,
+    /// An inode whose name was not found.
+    Unnamed,
+}
+
+impl Volume {
+    /// What the owner of a tag stands for now.
+    pub fn owner_of(&self, owner: u64, look: Look) -> Owner {
+        if owner == Tag::default().owner {
+            return Owner::Volume;
+        }
+        let Ok(number) = u32::try_from(owner) else { return Owner::Unnamed };
+        if number < self.sb.root.0 {
+            return Owner::Volume;
+        }
+        // What cannot be read has no name to show; whoever reads it for its own sake hears of the damage.
+        self.climb(Nid(number), look).unwrap_or(Owner::Unnamed)
+    }
+
+    fn climb(&self, nid: Nid, look: Look) -> Result<Owner> {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        let mut at = nid;
+        while at != self.sb.root.nid() {
+            let node = match look {
+                Look::InMemory => match self.nodes.get(at) {
+                    Some(node) => node,
+                    None => return Ok(Owner::Unnamed),
+                },
+                Look::Everywhere if self.nat.get(at)?.addr == BlockAddr::NULL => return Ok(Owner::Deleted),
+                Look::Everywhere => self.node(at)?,
+            };
+            if node.ino.nid() != at {
+                // The number of a node that is no inode: who had it before is gone.
+                return Ok(Owner::Deleted);
+            }
+            let (links, parent, mut name) = node.inode(|r| (r.i_links.get(), Ino(r.i_pino.get()), r.name().to_vec()));
+            if links == 0 {
+                return Ok(Owner::Deleted);
+            }
+            if look == Look::Everywhere {
+                match self.name_in(parent, name, at.as_ino())? {
+                    Some(right) => name = right,
+                    None => return Ok(Owner::Unnamed),
+                }
+            }
+            names.push(name);
+            if names.len() > DEEPEST {
+                return Ok(Owner::Unnamed);
+            }
+            at = parent.nid();
+        }
+        let mut path = Vec::new();
+        for name in names.iter().rev() {
+            path.push(b'/');
+            path.extend_from_slice(name);
+        }
+        if path.is_empty() {
+            path.push(b'/');
+        }
+        Ok(Owner::Path(path))
+    }
+
+    /// The name an inode has in a directory: `noted` if it is that, else whichever leads to it.
+    fn name_in(&self, dir: Ino, noted: Vec<u8>, ino: Ino) -> Result<Option<Vec<u8>>> {
+        let dir = self.inode(dir)?;
+        if dir.kind != FileKind::Directory {
+            return Ok(None);
+        }
+        if self.find_entry(&dir, &mut dir.content.write(), &noted)?.is_some_and(|f| f.ino == ino) {
+            return Ok(Some(noted));
+        }
+        let mut found = None;
+        self.list(&dir, 0, &mut |e| {
+            if e.ino == vfs::Ino(ino.0.into()) && e.name != b"." && e.name != b".." {
+                found = Some(e.name.to_vec());
+                return Flow::Stop;
+            }
+            Flow::Continue
+        })?;
+        Ok(found)
+    }
+}
