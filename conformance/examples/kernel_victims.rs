@@ -49,111 +49,15 @@ const SECTIONS: Image = Image { mib: 768, per_section: 4, percent: 45, seed: 3, 
 const BATCHES: Image = Image { mib: 512, per_section: 1, percent: 60, seed: 4, life: Life::Batches { days: 6 } };
 
 /// What is recorded: name, image, script.
-const RECORDINGS: [(&str, Image, &str); 10] = [
-    (
-        "greedy",
-        LARGE,
-        "for i in 1 2 3 4 5 6 7 8; do
-            mnt background_gc=off; knob gc_idle 2; clean background; umnt
-            mnt background_gc=off; knob gc_urgent 1; clean background; umnt
-            mnt background_gc=off; clean foreground; umnt
-         done",
-    ),
-    (
-        "cost-benefit",
-        LARGE,
-        "for i in 1 2 3 4 5 6 7 8; do
-            mnt background_gc=off; clean background; umnt
-            mnt background_gc=off; knob gc_idle 1; clean background; umnt
-            mnt background_gc=off; knob gc_urgent 2; clean background; umnt
-         done",
-    ),
-    (
-        "age-threshold",
-        LARGE,
-        "at() {
-            mnt background_gc=off,atgc
-            [ $# -eq 0 ] || knob $1 $2
-            state; clean background; umnt
-         }
-         for i in 1 2 3 4 5 6 7 8 9 10; do at; done
-         for days in 1 3 14 30; do at atgc_age_threshold $((days * 86400)); done
-         for ratio in 0 5 50 100; do at atgc_candidate_ratio $ratio; done
-         for count in 1 50; do at atgc_candidate_count $count; done
-         for weight in 0 20 40 80 95 99; do at atgc_age_weight $weight; done
-         for i in 1 2 3 4; do at gc_idle 3; done",
-    ),
-    (
-        "fill",
-        LARGE,
-        "round() {
-            mnt background_gc=off; knob min_ssr_sections 1000
-            \"$@\"
-            rm -r /mnt/new* 2>/dev/null || true
-            umnt
-         }
-         for i in 1 2 3 4 5 6 7 8; do
-            round fill new.db 2; round fill new 2; round fill new.jpg 2; round files new- 600; round directories new- 600
-         done",
-    ),
-    (
-        "fill-by-age",
-        LARGE,
-        "mnt background_gc=off,atgc; state
-         for i in $(seq 60); do clean background; state; done
-         umnt",
-    ),
-    (
-        "sections",
-        SECTIONS,
-        "for i in 1 2 3 4 5 6 7 8; do
-            mnt background_gc=off; knob gc_idle 2; clean background; umnt
-            mnt background_gc=off; clean background; umnt
-            mnt background_gc=off,atgc; state; clean background; umnt
-            mnt background_gc=off; clean foreground; umnt
-         done",
-    ),
-    (
-        "one-age",
-        BATCHES,
-        "for i in 1 2 3 4 5 6 7 8; do
-            mnt background_gc=off; knob gc_idle 2; clean background; umnt
-            mnt background_gc=off; clean background; umnt
-            mnt background_gc=off,atgc; state; clean background; umnt
-         done",
-    ),
-    (
-        "window",
-        LARGE,
-        "mnt background_gc=off; knob max_victim_search 50
-         for i in $(seq 12); do clean background; state; done
-         umnt
-         mnt background_gc=off; knob max_victim_search 50; knob gc_idle 2
-         for i in $(seq 12); do clean background; state; done
-         umnt",
-    ),
-    (
-        "marked",
-        LARGE,
-        "for i in 1 2 3 4; do
-            mnt background_gc=off
-            clean background; clean background; clean background; clean foreground; clean foreground
-            umnt
-         done",
-    ),
-    (
-        "one-mount",
-        SMALL,
-        "for policy in 1 2; do
-            mnt background_gc=off; knob gc_idle $policy
-            for i in $(seq 15); do clean background; state; wear $policy$i 40; state; done
-            umnt
-         done
-         mnt background_gc=off,atgc
-         for i in $(seq 15); do clean background; state; wear 3$i 40; state; done
-         umnt",
-    ),
-];
+const RECORDINGS: [(&str, Image, &str); 1] = [(
+    "greedy",
+    LARGE,
+    "for i in 1 2 3 4 5 6 7 8; do
+        mnt background_gc=off; knob gc_idle 2; clean background; umnt
+        mnt background_gc=off; knob gc_urgent 1; clean background; umnt
+        mnt background_gc=off; clean foreground; umnt
+     done",
+)];
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();

@@ -200,46 +200,34 @@ pub struct Round {
     pub counters: Vec<(String, i64)>,
 }
 
-/// A choice of which everything it was made from is known.
+/// A choice about which everything is known: the first since a state was taken.
 #[derive(Debug, Clone, Copy)]
 pub struct FirstChoice<'f> {
     /// The mount it belongs to.
     pub mount: &'f Mount,
     /// The state it was made from.
     pub state: &'f State,
-    /// What happened since the mount, up to the choice.
+    /// What was asked for and set since the mount, up to the choice.
     pub before: &'f [Step],
     /// The choice.
     pub victim: &'f Victim,
 }
 
 impl Fixture {
-    /// Every choice that was the first of its policy since the mount, and the first of any since a state was taken:
-    /// the kernel remembered no place where an earlier search ended, and had marked no section but
-    /// those the state names. Where a log needed a segment, something had been written since that state.
+    /// Of every mount the first choice. Nothing was remembered from earlier ones: no place where the last search
+    /// ended, no section marked.
     pub fn first_choices(&self) -> impl Iterator<Item = FirstChoice<'_>> {
-        self.mounts.iter().flat_map(Mount::first_choices)
-    }
-}
-
-impl Mount {
-    fn first_choices(&self) -> Vec<FirstChoice<'_>> {
-        let mut state = Some(&self.state);
-        let mut seen = Vec::new();
-        let mut out = Vec::new();
-        for (n, step) in self.steps.iter().enumerate() {
-            match step {
-                Step::State(now) => state = Some(now),
-                Step::Victim(victim) => {
-                    if let Some(state) = state.take().filter(|_| !seen.contains(&victim.policy)) {
-                        out.push(FirstChoice { mount: self, state, before: &self.steps[..n], victim });
-                    }
-                    seen.push(victim.policy);
-                }
-                _ => {}
-            }
-        }
-        out
+        self.mounts.iter().filter_map(|mount| {
+            let chosen = |(n, step): (usize, &'_ Step)| match step {
+                Step::Victim(_) => Some(n),
+                _ => None,
+            };
+            let at = mount.steps.iter().enumerate().find_map(chosen)?;
+            let Step::Victim(victim) = &mount.steps[at] else { return None };
+            let states = mount.steps[..at].iter().rev();
+            let state = states.filter_map(|step| if let Step::State(s) = step { Some(&**s) } else { None }).next();
+            Some(FirstChoice { mount, state: state.unwrap_or(&mount.state), before: &mount.steps[..at], victim })
+        })
     }
 }
 

@@ -73,14 +73,6 @@ files() {
     told
 }
 
-# directories NAME COUNT: as many directories, and syncs.
-directories() {
-    echo "@@do make $2 directories $1"
-    perl -e 'for (1 .. $ARGV[1]) { mkdir "/mnt/$ARGV[0]$_" or print("\@\@failed $!\n"), last }' $1 $2
-    sync
-    told
-}
-
 # wear SEED COUNT: overwrites pieces of files at places that depend on SEED, and syncs.
 wear() {
     echo "@@do overwrite $2 pieces of files, seed $1"
