@@ -50,15 +50,21 @@ pub fn table(what: &str, lines: &[Line]) -> String {
     out
 }
 
+/// A line's energies for machines, in picojoules, by component.
+pub fn energies(line: &Line) -> Map<String, Value> {
+    let mut row: Map<String, Value> = Component::ALL
+        .iter()
+        .zip(line.energy)
+        .map(|(c, e)| (format!("{}_pj", c.text().to_lowercase()), json!(e.0)))
+        .collect();
+    row.insert("pj".into(), json!(line.total().0));
+    row
+}
+
 /// The same for machines, in picojoules, by name.
 pub fn json(lines: &[Line]) -> Value {
     let row = |line: &Line| {
-        let mut row: Map<String, Value> = Component::ALL
-            .iter()
-            .zip(line.energy)
-            .map(|(c, e)| (format!("{}_pj", c.text().to_lowercase()), json!(e.0)))
-            .collect();
-        row.insert("pj".into(), json!(line.total().0));
+        let mut row = energies(line);
         if let Some(n) = line.count {
             row.insert("count".into(), json!(n));
         }

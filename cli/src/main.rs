@@ -6,13 +6,16 @@
 
 mod commands;
 mod fragments;
+mod held;
 mod image;
 mod joules;
+mod metered;
 mod output;
 mod place;
 mod power;
 mod progress;
 mod recording;
+mod spent;
 
 use std::process::ExitCode;
 

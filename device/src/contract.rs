@@ -54,6 +54,12 @@ pub trait BlockDevice: Send + Sync + 'static {
         }
         Ok(())
     }
+    /// Stores blocks of several objects that lie one after the other, as one [`write`](Self::write) does:
+    /// `owners` names the object of each block, in order. Who books energy divides that of the request; for
+    /// all others it is a write for the last of them.
+    fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
+        self.write(at, data, Tag { cause, owner: owners.last().copied().unwrap_or_default() })
+    }
     /// Returns when everything written before the call is durable.
     fn flush(&self, tag: Tag) -> Result<()>;
     /// Says that `blocks` blocks from `at` hold nothing of use.
@@ -81,6 +87,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     }
     fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> Result<()> {
         (**self).write_gather(at, parts, tag)
+    }
+    fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
+        (**self).write_for(at, data, owners, cause)
     }
     fn flush(&self, tag: Tag) -> Result<()> {
         (**self).flush(tag)

@@ -5,6 +5,7 @@
 use std::ops::{Add, Index, Sub};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::model::Remap;
 use crate::{BLOCK, BlockDevice, Lba, Result, Tag};
 
 /// What was asked of a device and done.
@@ -173,6 +174,14 @@ impl<D: BlockDevice> BlockDevice for Counting<D> {
         Ok(())
     }
 
+    fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
+        self.inner.write_for(at, data, owners, cause)?;
+        let slot = &self.slots[cause as usize];
+        slot.writes.fetch_add(1, Relaxed);
+        slot.blocks_written.fetch_add((data.len() / BLOCK) as u64, Relaxed);
+        Ok(())
+    }
+
     fn flush(&self, tag: Tag) -> Result<()> {
         self.inner.flush(tag)?;
         self.slot(tag).flushes.fetch_add(1, Relaxed);
@@ -185,5 +194,9 @@ impl<D: BlockDevice> BlockDevice for Counting<D> {
         slot.discards.fetch_add(1, Relaxed);
         slot.blocks_discarded.fetch_add(blocks, Relaxed);
         Ok(())
+    }
+
+    fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> Result<()> {
+        self.inner.remap(from, to, blocks, how, tag)
     }
 }

@@ -1,8 +1,11 @@
 //! Profiles say where their numbers come from; every joule is in every account.
 
-use device::Tag;
+use std::sync::Arc;
+
 use device::energy::profile::{Profile, ProfileError, SHIPPED};
 use device::energy::{Bill, Component, Energy, Meter, Nanos, Operation, Part};
+use device::model::{self, Pace, Simulated};
+use device::{BLOCK, BlockDevice, Counting, Lba, Memory, Tag, Time, VirtualClock};
 
 #[test]
 fn every_shipped_profile_is_read_and_survives_being_written() {
@@ -69,4 +72,29 @@ fn every_amount_is_in_each_account() {
     assert_eq!(ledger.owners().values().flatten().copied().sum::<Energy>(), total);
     assert_eq!(ledger.since(&ledger).total(), Energy::ZERO);
     assert_eq!(ledger.since(&Default::default()), ledger);
+}
+
+#[test]
+fn who_shares_a_request_shares_its_cost_and_nothing_is_lost_of_it() {
+    let profile = Profile::find("kirin9000-ufs31").unwrap();
+    let device = || {
+        let model = model::build(&profile, 1024).unwrap();
+        let meter = Arc::new(Meter::new(profile.host.prices()));
+        let clock = Arc::new(VirtualClock::new(Time::default()));
+        Arc::new(Simulated::new(Memory::new(1024), model, meter, Pace::Virtual(clock)))
+    };
+    let (one, shared) = (device(), device());
+    let data = [7; 7 * BLOCK];
+    one.write(Lba(8), &data, Tag { cause: 3, owner: 12 }).unwrap();
+    // Decorators hand the owners on.
+    let decorated = Counting::new(shared.clone());
+    decorated.write_for(Lba(8), &data, &[10, 10, 10, 11, 12, 12, 12], 3).unwrap();
+    assert_eq!((decorated.snapshot()[3].writes, decorated.snapshot()[3].blocks_written), (1, 7));
+    let (alone, shared) = (one.ledger(), shared.ledger());
+    assert_eq!((shared.total(), shared.cause(3)), (alone.total(), alone.total()));
+    let of = |owner| shared.owner(owner).into_iter().sum::<Energy>();
+    assert_eq!(of(10) + of(11) + of(12), alone.total());
+    assert!(of(10) == of(11).times(3), "{} and {}", of(10), of(11));
+    assert!(of(12) >= of(10) && of(12).0 - of(10).0 < 28, "what does not divide: {} and {}", of(12), of(10));
+    assert_eq!(shared.owners().len(), 3);
 }

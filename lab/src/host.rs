@@ -78,6 +78,17 @@ impl<D: BlockDevice> BlockDevice for Host<D> {
         }
         if run.is_empty() { Ok(()) } else { self.inner.write_gather(at, &run, tag) }
     }
+    fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
+        match self.longest(Tag { cause, owner: 0 }) {
+            None => self.inner.write_for(at, data, owners, cause),
+            Some(longest) => {
+                let pieces = data.chunks(longest).zip(owners.chunks(longest / BLOCK));
+                pieces.zip((at.0..).step_by(longest / BLOCK)).try_for_each(|((piece, owners), at)| {
+                    self.inner.write_for(Lba(at), piece, owners, cause)
+                })
+            }
+        }
+    }
     fn flush(&self, tag: Tag) -> Result<()> {
         self.inner.flush(tag)
     }

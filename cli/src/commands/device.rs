@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use device::energy::Nanos;
 use device::energy::profile::Profile;
-use device::{Access, BlockDevice, FileDevice, Memory, model, open_image};
+use device::{Access, BlockDevice, FileDevice, Lba, Memory, model, open_image};
 use fuse::gauge::{CAUSES, Gauge, Report, Setup, Speed};
 use fuse::{Caching, MountOptions};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
@@ -15,7 +16,7 @@ use serde_json::json;
 use super::mkfs::parse_size;
 use crate::joules::{self, Line};
 use crate::recording::Recording;
-use crate::{Failure, output};
+use crate::{Failure, held, output};
 
 /// Show a simulated, metered storage device as a file.
 ///
@@ -28,7 +29,8 @@ use crate::{Failure, output};
 /// waiting, sleeping and the energy of both, runs by the host's clock and ahead of it while the device
 /// is busier than the host notices.
 ///
-/// Without --image contents are in memory and gone at the end. Runs in the background unless -f is
+/// Without --image contents are in memory and gone at the end. What an image holds at the beginning lies on
+/// the device already: whatever is no hole of the file. Runs in the background unless -f is
 /// given; ends by `joulefs unmount DIR`, or SIGINT or SIGTERM to the process. In the foreground the
 /// ledger is printed at the end; --ledger writes it to a file.
 #[derive(clap::Args)]
@@ -77,6 +79,8 @@ const LARGEST: u64 = 1 << 36;
 /// Where contents are kept, and whether discarded blocks read as zeroes there.
 struct Backing {
     contents: Arc<dyn BlockDevice>,
+    /// Blocks that hold data.
+    held: Vec<(Lba, u64)>,
     discards_read_zero: bool,
     /// What the kernel shows as mounted.
     source: String,
@@ -97,7 +101,12 @@ fn backing(args: &Args) -> Result<Backing, Failure> {
     let Some(path) = &args.image else {
         let bytes = size.ok_or("--size is needed, e.g. --size 8G (or --image with a file that exists)")?;
         let source = format!("{}-{}", args.profile, bytes);
-        return Ok(Backing { contents: Arc::new(Memory::new(bytes / 4096)), discards_read_zero: true, source });
+        return Ok(Backing {
+            contents: Arc::new(Memory::new(bytes / 4096)),
+            held: Vec::new(),
+            discards_read_zero: true,
+            source,
+        });
     };
     let named = |e: std::io::Error| format!("{}: {e}", path.display());
     let fresh = match std::fs::metadata(path) {
@@ -118,7 +127,8 @@ fn backing(args: &Args) -> Result<Backing, Failure> {
     }
     let path = std::fs::canonicalize(path).map_err(named)?;
     let source = path.display().to_string();
-    Ok(Backing { contents, discards_read_zero: has_holes(&path), source })
+    let held = held::runs(&contents, &path)?;
+    Ok(Backing { contents, held, discards_read_zero: has_holes(&path), source })
 }
 
 /// Whether the host can punch holes where the image lies. On a block device it can: Linux writes zeroes
@@ -166,8 +176,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let profile = Profile::find(&args.profile).map_err(|e| e.to_string())?;
     let dir = std::fs::canonicalize(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
     let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
-    let Backing { contents, discards_read_zero, source } = backing(args)?;
-    let model = model::build(&profile, contents.blocks()).map_err(|e| e.to_string())?;
+    let Backing { contents, held, discards_read_zero, source } = backing(args)?;
+    let mut model = model::build(&profile, contents.blocks()).map_err(|e| e.to_string())?;
+    model.fill(Nanos(0), &held);
     let speed = if args.paced { Speed::Paced } else { Speed::Unpaced };
     let setup = Setup { contents, discards_read_zero, model, profile, speed };
     let recording = args.record.as_deref().map(Recording::create).transpose()?;

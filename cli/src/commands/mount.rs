@@ -5,22 +5,29 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use device::energy::profile::Profile;
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
+use f2fs::owners::Look;
 use serde_json::json;
 use vfs::FileSystem;
 
 use crate::image::Image;
+use crate::metered::{Live, Metered};
 use crate::recording::Recording;
-use crate::{Failure, output, power};
+use crate::{Failure, held, output, power};
 
 /// Mount an image through FUSE.
 ///
 /// Runs in the background unless -f is given. The mount ends by `joulefs unmount DIR`,
 /// `fusermount3 -u DIR`, or SIGINT or SIGTERM to the process, and always leaves a clean volume.
 /// `joulefs unmount` returns when the volume is closed; `umount` may return earlier.
+///
+/// With --profile every request to the image is also made on a simulated device, which counts what it would
+/// have spent, by component, by cause and by file.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n\n\
+#[command(after_help = "Examples:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n  \
+    joulefs mount disk.img /mnt --profile oneplus8t-ufs31 --ledger joules.txt\n\n\
     Options for -o: ro, allow_other, noatime, dev, suid, noexec, writeback=on|off,\n  \
     discard=on|off, inline=on|off, threads=N, node_cache=MIB, dirty=MIB, dir_cache=MIB,\n  \
     gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule (who chooses what is cleaned; default cost-benefit),\n  \
@@ -36,7 +43,20 @@ pub struct Args {
     /// Record every request to the image to this file, for `joulefs replay`.
     #[arg(long, value_name = "FILE")]
     record_device: Option<PathBuf>,
-    /// Stay in the foreground.
+    /// Count joules as on this device: the name of a shipped profile, or the path of a profile file.
+    #[arg(long, short, value_name = "PROFILE")]
+    profile: Option<String>,
+    /// Keep the joules spent so far in this file, written anew every second and at the end: JSON if it
+    /// ends in .json, else tables.
+    #[arg(long, value_name = "FILE", requires = "profile")]
+    ledger: Option<PathBuf>,
+    /// Files that are named in the ledger, those that cost most first.
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "profile")]
+    by_file: usize,
+    /// Take as long as the device would.
+    #[arg(long, requires = "profile")]
+    paced: bool,
+    /// Stay in the foreground; joules are printed at the end.
     #[arg(short)]
     foreground: bool,
     /// Mount options, comma-separated.
@@ -125,18 +145,15 @@ fn parse(args: &Args) -> Result<Parsed, Failure> {
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut parsed = parse(args)?;
+    if args.profile.is_some() && args.ledger.is_none() && !args.foreground {
+        return Err("--profile in the background: give --ledger FILE, or nobody sees what was spent".into());
+    }
     if !args.foreground && !args.background {
         let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
         let mut again = Command::new(me);
-        again.arg("mount").arg(&args.image).arg(&args.dir).arg("--background");
-        if !args.options.is_empty() {
-            again.arg("-o").arg(args.options.join(","));
-        }
-        for (option, file) in [("--record", &args.record), ("--record-device", &args.record_device)] {
-            if let Some(file) = file {
-                again.arg(option).arg(file);
-            }
-        }
+        // The same words, and one more.
+        let words = std::env::args_os().skip(1).filter(|a| a != "--json").skip_while(|a| a != "mount").skip(1);
+        again.arg("mount").arg("--background").args(words);
         let pid = fuse::daemon::start(again).map_err(|e| {
             let text = e.to_string();
             text.strip_prefix("joulefs: ").unwrap_or(&text).to_owned()
@@ -149,8 +166,17 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     parsed.fuse.fsname = path.display().to_string();
     let recording = |file: &Option<PathBuf>| file.as_deref().map(Recording::create).transpose();
     let (calls, requests) = (recording(&args.record)?, recording(&args.record_device)?);
+    let profile = args.profile.as_deref().map(Profile::find).transpose().map_err(|e| e.to_string())?;
+    let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
     let mut ends = Vec::new();
-    let image = Image::open_through(&path, parsed.core, |device| {
+    let mut metered = None;
+    let image = Image::open_through(&path, parsed.core, |mut device| {
+        if let Some(profile) = &profile {
+            let held = held::runs(&device, &path)?;
+            let meter = Arc::new(Metered::new(device, &held, profile, args.paced, args.by_file)?);
+            device = meter.device();
+            metered = Some(meter);
+        }
         let Some(recording) = requests else { return Ok(device) };
         let causes: Vec<(u8, &str)> = Cause::ALL.iter().map(|c| (*c as u8, c.text())).collect();
         let (device, end) = recording.of_device(device, &causes)?;
@@ -163,6 +189,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         served = recorder;
         ends.push(end);
     }
+    let live = match (&metered, &ledger) {
+        (Some(metered), Some(file)) => Some(Live::start(metered.clone(), image.vol.clone(), file.clone())?),
+        _ => None,
+    };
     let ready = || {
         if args.background
             && let Err(e) = fuse::daemon::ready()
@@ -184,7 +214,23 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         };
         std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
     }
-    ends.into_iter().fold(out.and(closed), |out, end| out.and(end.finish()))
+    let mut written = Ok(());
+    if let Some(live) = live {
+        live.end();
+    }
+    if let Some(metered) = metered {
+        let spent = metered.spent(&image.vol, Look::Everywhere);
+        if let Some(file) = &ledger {
+            written = Metered::write(&spent, file);
+        }
+        if args.foreground {
+            output::line(&match as_json {
+                true => format!("{:#}", serde_json::Value::Object(spent.json())),
+                false => Metered::table(&spent),
+            });
+        }
+    }
+    ends.into_iter().fold(out.and(closed).and(written), |out, end| out.and(end.finish()))
 }
 
 /// Runs `unmount`.

@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use device::clock::{Clock, RealClock, VirtualClock};
 use device::energy::profile::Profile;
-use device::energy::{Component, Ledger, Meter, Operation};
+use device::energy::{Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
-use device::{Access, BlockDevice, Fingerprint, Overlay, open_image};
-use f2fs::cause::Cause;
+use device::{Access, BlockDevice, Fingerprint, Lba, Overlay, open_image};
 use f2fs::{MountOptions, Volume, mkfs};
 use record::{Kind, Reader, RecordError, Tempo, blocks, calls};
 use serde_json::{Value, json};
 use vfs::FileSystem;
 
 use super::mkfs::parse_size;
-use crate::joules::{self, Line};
-use crate::{Failure, output};
+use crate::metered::{METADATA, name_of};
+use crate::spent::{self, FileLine, Spent};
+use crate::{Failure, held, joules, output};
 
 /// Make the requests or calls of a recording once more, on a simulated device, and say what they cost.
 ///
@@ -26,6 +26,9 @@ use crate::{Failure, output};
 /// device of the profile. A recording of a file system (`joulefs mount --record`) is replayed on a new
 /// F2FS volume on such a device, or on what an image holds, which stays as it is. Contents were not
 /// recorded: generated ones of the same length are written.
+///
+/// What was spent is told by cause and by file: of a file system's recording with the paths the files have
+/// at the end, of a device's with the inodes its requests were made for.
 ///
 /// Time is virtual unless --paced is given: what was recorded in an hour takes as long as computing it.
 /// Requests come when they came, or later if the device is not done with those before.
@@ -45,6 +48,9 @@ pub struct Args {
     /// What the volume holds at the beginning; for recordings of a file system.
     #[arg(long, conflicts_with = "size")]
     image: Option<PathBuf>,
+    /// Files that are named in the account by file, those that cost most first.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    by_file: usize,
     /// Take as long as it would take.
     #[arg(long)]
     paced: bool,
@@ -65,6 +71,7 @@ struct Outcome {
     ledger: Ledger,
     /// What the causes mean.
     names: Box<dyn Fn(u8) -> String>,
+    files: Vec<FileLine>,
     json: Value,
     text: String,
     /// Seconds recorded, and taken by the simulated device.
@@ -74,8 +81,15 @@ struct Outcome {
     whole: Result<(), RecordError>,
 }
 
-fn target(args: &Args, profile: &Profile, contents: Arc<dyn BlockDevice>) -> Result<Target, Failure> {
-    let model = model::build(profile, contents.blocks()).map_err(|e| e.to_string())?;
+/// The device of a profile over `contents`, which hold data in the `held` blocks.
+fn target(
+    args: &Args,
+    profile: &Profile,
+    contents: Arc<dyn BlockDevice>,
+    held: &[(Lba, u64)],
+) -> Result<Target, Failure> {
+    let mut model = model::build(profile, contents.blocks()).map_err(|e| e.to_string())?;
+    model.fill(Nanos(0), held);
     let meter = Arc::new(Meter::new(profile.host.prices()));
     let (pace, clock, tempo): (_, Arc<dyn Clock>, _) = if args.paced {
         let clock = Arc::new(RealClock::new());
@@ -109,8 +123,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         Kind::Blocks => of_blocks(args, &profile, size, blocks::Events::new(reader).map_err(|e| named(&e))?)?,
         Kind::Calls => of_calls(args, &profile, size, calls::Events::new(reader).map_err(|e| named(&e))?)?,
     };
-    print(&profile, &outcome, as_json);
-    match outcome.whole {
+    match print(&profile, outcome, as_json) {
         // What was interrupted is still what happened until then.
         Err(e @ RecordError::CutShort { .. }) => {
             if !as_json {
@@ -125,7 +138,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 fn of_blocks(args: &Args, profile: &Profile, size: Option<u64>, events: blocks::Events) -> Result<Outcome, Failure> {
     let count = size.map_or(events.blocks(), |bytes| bytes / 4096);
     let contents = Arc::new(Fingerprint::new(in_memory(count)?));
-    let Target { device, clock, tempo } = target(args, profile, contents)?;
+    let Target { device, clock, tempo } = target(args, profile, contents, &[])?;
     let causes = events.causes().clone();
     let (start, mut first) = (nanos(&*clock), None);
     let (done, whole) = blocks::replay(events, &*device, &tempo, |event, failure| {
@@ -140,8 +153,10 @@ fn of_blocks(args: &Args, profile: &Profile, size: Option<u64>, events: blocks::
     if let Some(first) = &first {
         text += &format!(", {} failed; the first: {first}", done.failed);
     }
+    let ledger = device.ledger();
     Ok(Outcome {
-        ledger: device.ledger(),
+        files: spent::by_file(&ledger, args.by_file, "<no file>", |inode| format!("<inode {inode}>")),
+        ledger,
         names: Box::new(move |n| causes.get(&n).cloned().unwrap_or_else(|| format!("cause {n}"))),
         json: json!({
             "of": "blocks",
@@ -159,15 +174,20 @@ fn of_blocks(args: &Args, profile: &Profile, size: Option<u64>, events: blocks::
 }
 
 fn of_calls(args: &Args, profile: &Profile, size: Option<u64>, events: calls::Events) -> Result<Outcome, Failure> {
+    let mut held = Vec::new();
     let contents: Arc<dyn BlockDevice> = match &args.image {
-        Some(path) => Arc::new(Overlay::new(open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?)),
+        Some(path) => {
+            let image = open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?;
+            held = held::runs(&image, path)?;
+            Arc::new(Overlay::new(image))
+        }
         None => {
             // A volume keeps back a part of its device, the larger the smaller it is.
             let bytes = size.unwrap_or(events.bytes().saturating_add(events.bytes() / 8).saturating_add(64 << 20));
             Arc::new(Fingerprint::new(in_memory(bytes / 4096)?))
         }
     };
-    let Target { device, clock, tempo } = target(args, profile, contents)?;
+    let Target { device, clock, tempo } = target(args, profile, contents, &held)?;
     if args.image.is_none() {
         let options = mkfs::Options { assume_zeroed: true, ..mkfs::Options::default() };
         mkfs::format(&device, &*clock, &options).map_err(|e| format!("cannot make a volume: {e}"))?;
@@ -188,14 +208,14 @@ fn of_calls(args: &Args, profile: &Profile, size: Option<u64>, events: calls::Ev
     if let Some(first) = &first {
         text += &format!("; {} ended otherwise than when recorded; the first: {first}", done.diverged);
     }
-    let name = |n| match Cause::from_number(n) {
-        Some(Cause::Other) => "waiting, other".to_owned(),
-        Some(cause) => cause.text().to_owned(),
-        None => format!("cause {n}"),
-    };
+    let ledger = device.ledger().since(&before);
+    let took = nanos(&*clock) - start;
+    let counters = device.counters();
     Ok(Outcome {
-        ledger: device.ledger().since(&before),
-        names: Box::new(name),
+        // Looking for names costs requests, none of them on this ledger.
+        files: spent::by_file(&ledger, args.by_file, METADATA, |owner| name_of(&volume, owner)),
+        ledger,
+        names: Box::new(spent::cause),
         json: json!({
             "of": "calls",
             "calls": done.calls,
@@ -207,8 +227,8 @@ fn of_calls(args: &Args, profile: &Profile, size: Option<u64>, events: calls::Ev
         }),
         text,
         recorded: done.span,
-        took: nanos(&*clock) - start,
-        counters: device.counters(),
+        took,
+        counters,
         whole,
     })
 }
@@ -229,57 +249,25 @@ fn answer(answer: &Result<u64, calls::Failure>) -> String {
     }
 }
 
-fn print(profile: &Profile, outcome: &Outcome, as_json: bool) {
-    let ledger = &outcome.ledger;
-    let row = |cause| Line {
-        name: (outcome.names)(cause),
-        count: None,
-        energy: Component::ALL.map(|c| ledger.component_of(c, cause)),
-    };
-    let by_cause: Vec<Line> = ledger.causes().map(row).collect();
+fn print(profile: &Profile, outcome: Outcome, as_json: bool) -> Result<(), RecordError> {
+    let Outcome { ledger, names, files, json, text, recorded, took, counters, whole } = outcome;
+    let causes = spent::by_cause(&ledger, names);
+    let spent = Spent { profile: profile.name.clone(), causes, files, took, counters, ledger };
     if as_json {
-        let operations: serde_json::Map<String, Value> = Operation::ALL
-            .into_iter()
-            .map(|o| (o, ledger.operation(o)))
-            .filter(|(_, spent)| spent.operations > 0)
-            .map(|(o, s)| (format!("{o:?}").to_lowercase(), json!({ "count": s.operations, "pj": s.energy.0 })))
-            .collect();
-        let counters: serde_json::Map<String, Value> =
-            outcome.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
-        let whole = outcome.whole.as_ref().err().map(ToString::to_string);
-        output::print(&json!({
-            "profile": profile.name,
-            "replay": outcome.json,
-            "damage": whole,
-            "recorded_ns": outcome.recorded,
-            "time_ns": outcome.took,
-            "total_pj": ledger.total().0,
-            "joules": ledger.total().joules(),
-            "causes": joules::json(&by_cause),
-            "operations": operations,
-            "model": counters,
-        }));
-        return;
+        let mut all = spent.json();
+        all.insert("replay".into(), json);
+        all.insert("damage".into(), json!(whole.as_ref().err().map(ToString::to_string)));
+        all.insert("recorded_ns".into(), json!(recorded));
+        output::print(&Value::Object(all));
+    } else {
+        output::line(&format!(
+            "{}: {} in {} (recorded in {})\n{text}\n\n{}",
+            spent.profile,
+            spent.ledger.total(),
+            joules::time(took),
+            joules::time(recorded),
+            spent.tables(),
+        ));
     }
-    output::line(&format!(
-        "{}: {} in {} (recorded in {})\n{}\n\n{}",
-        profile.name,
-        ledger.total(),
-        joules::time(outcome.took),
-        joules::time(outcome.recorded),
-        outcome.text,
-        joules::table("cause", &by_cause),
-    ));
-    let operations: Vec<String> = Operation::ALL
-        .into_iter()
-        .map(|o| (o, ledger.operation(o)))
-        .filter(|(_, spent)| spent.operations > 0)
-        .map(|(o, s)| {
-            format!("{:<10} {:>10}  {:>10}", format!("{o:?}").to_lowercase(), s.operations, s.energy.to_string())
-        })
-        .collect();
-    output::line(&format!("\n{:<10} {:>10}  {:>10}\n{}", "operation", "count", "energy", operations.join("\n")));
-    for (name, n) in outcome.counters.iter().filter(|(_, n)| *n > 0) {
-        output::line(&format!("{name:<24} {n:>12}"));
-    }
+    whole
 }

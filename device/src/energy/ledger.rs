@@ -86,6 +86,24 @@ impl Ledger {
         }
     }
 
+    /// Moves what was booked on `from` in one operation to several owners, in equal shares for each time
+    /// they are named; what does not divide goes to the last.
+    pub(super) fn divide(&mut self, from: u64, owners: &[u64], amounts: &[(Part, Energy)]) {
+        let Some((last, others)) = owners.split_last() else { return };
+        for &(part, energy) in amounts {
+            let c = part.component() as usize;
+            let share = Energy(energy.0 / owners.len() as u64);
+            let mut left = energy;
+            let booked = &mut self.owners.entry(from).or_default()[c];
+            *booked = *booked - energy;
+            for owner in others {
+                self.owners.entry(*owner).or_default()[c] += share;
+                left = left - share;
+            }
+            self.owners.entry(*last).or_default()[c] += left;
+        }
+    }
+
     /// Everything.
     pub fn total(&self) -> Energy {
         self.operations.iter().map(|s| s.energy).sum()

@@ -56,13 +56,32 @@ impl Meter {
 
     /// Books a request: the device's `bill`, and the host's share for `blocks` blocks and a wait of `took`.
     pub fn request(&self, operation: Operation, tag: Tag, blocks: u64, took: Nanos, bill: &mut Bill) {
+        self.request_for(operation, tag, &[], blocks, took, bill);
+    }
+
+    /// The same for a request whose blocks belong to several: `owners` has one for each block and counts
+    /// instead of the tag's; none if the tag's is right.
+    pub fn request_for(
+        &self,
+        operation: Operation,
+        tag: Tag,
+        owners: &[u64],
+        blocks: u64,
+        took: Nanos,
+        bill: &mut Bill,
+    ) {
         let (h, bytes) = (&self.host, blocks.saturating_mul(BLOCK as u64));
         bill.add(Part::CpuRequest, h.cpu_request);
         if bytes > 0 && matches!(operation, Operation::Read | Operation::Write) {
             bill.add(Part::CpuBytes, h.cpu_byte.of(bytes));
             bill.add(Part::Dram, h.dram_byte.of(bytes));
         }
-        self.time(operation, tag, took, bill);
+        bill.add_power(Part::Board, h.board, took);
+        let mut ledger = self.ledger.lock();
+        ledger.book(operation, tag, &bill.amounts);
+        if owners.iter().any(|o| *o != tag.owner) {
+            ledger.divide(tag.owner, owners, &bill.amounts);
+        }
     }
 
     /// Books time that passed: the device's `bill` for it, and the board's.

@@ -93,7 +93,7 @@ impl<D: BlockDevice> Simulated<D> {
     /// durable, and the controller's memory is empty afterwards ([`Model::power_cycle`]). Booked as a flush
     /// with `tag`.
     pub fn power_cycle(&self, tag: Tag) -> Result<()> {
-        self.take(Operation::Flush, 0, tag, |model, now, bill| model.power_cycle(now, bill));
+        self.take(Operation::Flush, 0, tag, &[], |model, now, bill| model.power_cycle(now, bill));
         self.contents.flush(tag)
     }
 
@@ -110,7 +110,7 @@ impl<D: BlockDevice> Simulated<D> {
     }
 
     fn ask(&self, operation: Operation, ask: Ask, blocks: u64, tag: Tag) {
-        self.take(operation, blocks, tag, |model, now, bill| model.serve(now, ask, tag, bill));
+        self.take(operation, blocks, tag, &[], |model, now, bill| model.serve(now, ask, tag, bill));
     }
 
     /// Lets the model do something now, books it and lets it take its time.
@@ -119,6 +119,7 @@ impl<D: BlockDevice> Simulated<D> {
         operation: Operation,
         blocks: u64,
         tag: Tag,
+        owners: &[u64],
         work: impl FnOnce(&mut dyn Model, Nanos, &mut Bill) -> Nanos,
     ) {
         let mut guard = self.state.lock();
@@ -128,7 +129,7 @@ impl<D: BlockDevice> Simulated<D> {
         self.wait(state, now);
         state.bill.clear();
         let done = work(&mut *state.model, now, &mut state.bill).max(now);
-        self.meter.request(operation, tag, blocks, done.since(now), &mut state.bill);
+        self.meter.request_for(operation, tag, owners, blocks, done.since(now), &mut state.bill);
         state.booked = done;
         match &self.pace {
             Pace::Virtual(c) => c.advance(done.since(now).duration()),
@@ -167,6 +168,15 @@ impl<D: BlockDevice> BlockDevice for Simulated<D> {
         self.contents.write_gather(at, parts, tag)?;
         let blocks = parts.iter().map(|p| (p.len() / BLOCK) as u64).sum();
         self.ask(Operation::Write, Ask::Write { at, blocks }, blocks, tag);
+        Ok(())
+    }
+    fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
+        let tag = Tag { cause, owner: owners.last().copied().unwrap_or_default() };
+        self.contents.write_for(at, data, owners, cause)?;
+        let blocks = (data.len() / BLOCK) as u64;
+        self.take(Operation::Write, blocks, tag, owners, |model, now, bill| {
+            model.serve(now, Ask::Write { at, blocks }, tag, bill)
+        });
         Ok(())
     }
     fn flush(&self, tag: Tag) -> Result<()> {

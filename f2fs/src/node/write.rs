@@ -9,10 +9,11 @@ use std::sync::atomic::Ordering;
 
 use device::Lba;
 use format::inode::{self, RawInode};
+use format::nat::NatEntry;
 use format::node::{self, NodeKind};
 use format::sit::LogType;
 use format::summary::Summary;
-use format::{BlockAddr, Nid};
+use format::{BlockAddr, Ino, Nid};
 
 use super::cache::Node;
 use crate::cause::Cause;
@@ -38,6 +39,8 @@ pub enum Mark {
 struct Run {
     start: BlockAddr,
     bytes: Vec<u8>,
+    /// The inode of each.
+    owners: Vec<u64>,
 }
 
 /// The log a node belongs to (kernel `__get_segment_type_6`).
@@ -54,11 +57,11 @@ impl Volume {
     /// Writes those of `nodes` that are dirty, or all with a mark for fsync. The caller holds `cp` shared or exclusive.
     pub(crate) fn write_nodes(&self, nodes: &[Arc<Node>], mark: Mark, cause: Cause) -> Result<()> {
         let _order = self.node_io.lock();
-        let mut runs: [Run; 3] = std::array::from_fn(|_| Run { start: BlockAddr::NULL, bytes: Vec::new() });
+        let mut runs: [Run; 3] =
+            std::array::from_fn(|_| Run { start: BlockAddr::NULL, bytes: Vec::new(), owners: Vec::new() });
         let out = self.place_nodes(nodes, mark, cause, &mut runs);
         // What was given a place reaches it even if there was no place for the rest.
-        let ino = nodes.last().map_or(format::Ino(0), |n| n.ino);
-        let wrote = runs.iter_mut().try_for_each(|run| self.write_run(run, cause, ino));
+        let wrote = runs.iter_mut().try_for_each(|run| self.write_run(run, cause));
         if wrote.is_err() || matches!(out, Err(crate::error::Error::Device(_))) {
             // The NAT names places that hold nothing, and the chain has a gap.
             self.failed.store(true, Ordering::Release);
@@ -92,12 +95,13 @@ impl Volume {
             let run = &mut runs[log.index() - 3];
             let next = run.start.plus((run.bytes.len() / 4096) as u32);
             if run.bytes.len() >= BATCH || (!run.bytes.is_empty() && next != placed.addr) {
-                self.write_run(run, cause, node.ino)?;
+                self.write_run(run, cause)?;
             }
             if run.bytes.is_empty() {
                 run.start = placed.addr;
             }
             run.bytes.extend_from_slice(&bytes[..]);
+            run.owners.push(node.ino.0.into());
             self.nodes.mark_clean(node);
             if mark == Mark::Plain {
                 self.promises.stray(node.ino);
@@ -106,10 +110,11 @@ impl Volume {
         Ok(())
     }
 
-    fn write_run(&self, run: &mut Run, cause: Cause, ino: format::Ino) -> Result<()> {
+    fn write_run(&self, run: &mut Run, cause: Cause) -> Result<()> {
         if !run.bytes.is_empty() {
-            self.dev.write(Lba(run.start.0.into()), &run.bytes, cause.of(ino))?;
+            self.dev.write_for(Lba(run.start.0.into()), &run.bytes, &run.owners, cause as u8)?;
             run.bytes.clear();
+            run.owners.clear();
         }
         Ok(())
     }
@@ -120,9 +125,9 @@ impl Volume {
             return Ok(n);
         }
         loop {
-            let addr = self.nat.get(nid)?.addr;
+            let NatEntry { addr, ino, .. } = self.nat.get(nid)?;
             let moved = || self.nat.get(nid).is_ok_and(|e| e.addr != addr);
-            match self.load_node(nid, addr, || self.nat.get(nid).is_ok_and(|e| e.addr == addr)) {
+            match self.load_node((nid, ino), addr, || self.nat.get(nid).is_ok_and(|e| e.addr == addr)) {
                 Ok(Some(n)) => return Ok(n),
                 // It was elsewhere before it was read: what was read is not it.
                 Ok(None) => {}
@@ -135,7 +140,12 @@ impl Volume {
         }
     }
 
-    fn load_node(&self, nid: Nid, addr: BlockAddr, current: impl FnOnce() -> bool) -> Result<Option<Arc<Node>>> {
+    fn load_node(
+        &self,
+        (nid, owner): (Nid, Ino),
+        addr: BlockAddr,
+        current: impl FnOnce() -> bool,
+    ) -> Result<Option<Arc<Node>>> {
         let corrupt = |what: String| crate::error::Error::corrupt(what);
         if addr == BlockAddr::NULL {
             return Err(vfs::Error::NotFound.into());
@@ -144,7 +154,7 @@ impl Volume {
             return Err(corrupt(format!("NAT entry of node {nid}: address {addr} is outside the main area")));
         }
         let mut bytes = Box::new([0; 4096]);
-        self.dev.read(Lba(addr.0.into()), &mut *bytes, Cause::Node.of(nid.as_ino()))?;
+        self.dev.read(Lba(addr.0.into()), &mut *bytes, Cause::Node.of(owner))?;
         let f = node::footer(&bytes);
         if f.nid != nid {
             let found = f.nid;

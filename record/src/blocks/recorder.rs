@@ -110,6 +110,13 @@ impl<D: BlockDevice> BlockDevice for Recorder<D> {
         };
         self.note(tag, request, || self.inner.write_gather(at, parts, tag))
     }
+    fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
+        // The recording has one owner for a request.
+        let tag = Tag { cause, owner: owners.last().copied().unwrap_or_default() };
+        let blocks = (data.len() / BLOCK) as u64;
+        let request = || Request::Write { at, blocks, fingerprint: crc32fast::hash(data) };
+        self.note(tag, request, || self.inner.write_for(at, data, owners, cause))
+    }
     fn flush(&self, tag: Tag) -> Result<()> {
         self.note(tag, || Request::Flush, || self.inner.flush(tag))
     }

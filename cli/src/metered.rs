@@ -1,0 +1,157 @@
+//! A mounted image on a metered device: contents go to the image, what the device of a profile would have
+//! spent on them is counted, and written to a file that is always a moment old at most.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use device::clock::RealClock;
+use device::energy::Meter;
+use device::energy::profile::Profile;
+use device::model::{self, Pace, Simulated};
+use device::{BlockDevice, Lba};
+use f2fs::Volume;
+use f2fs::owners::{Look, Owner};
+
+use crate::spent::{self, Spent};
+use crate::{Failure, joules};
+
+/// How often the file with the ledger is written.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// A metered device under a volume.
+pub struct Metered {
+    device: Arc<Simulated<Arc<dyn BlockDevice>>>,
+    profile: String,
+    /// Files that are named.
+    most: usize,
+    /// Names found before: for files whose inode has left memory since.
+    known: Mutex<BTreeMap<u64, String>>,
+}
+
+/// The name of an owner, or what stands for one.
+fn name(volume: &Volume, owner: u64, look: Look) -> Option<String> {
+    match volume.owner_of(owner, look) {
+        Owner::Path(path) => Some(String::from_utf8_lossy(&path).into_owned()),
+        Owner::Deleted => Some(format!("<deleted inode {owner}>")),
+        Owner::Volume | Owner::Unnamed => None,
+    }
+}
+
+/// The name of an owner, wherever it must be looked for.
+pub fn name_of(volume: &Volume, owner: u64) -> String {
+    name(volume, owner, Look::Everywhere).unwrap_or_else(|| format!("<inode {owner}>"))
+}
+
+/// What is written for no file in particular.
+pub const METADATA: &str = "<checkpoint, NAT, SIT, SSA>";
+
+impl Metered {
+    /// The device of a profile over `contents`, which hold data in the `held` blocks.
+    pub fn new(
+        contents: Arc<dyn BlockDevice>,
+        held: &[(Lba, u64)],
+        profile: &Profile,
+        paced: bool,
+        most: usize,
+    ) -> Result<Self, Failure> {
+        let mut model = model::build(profile, contents.blocks()).map_err(|e| e.to_string())?;
+        let clock = Arc::new(RealClock::new());
+        let pace = if paced { Pace::Paced(clock) } else { Pace::Unpaced(clock) };
+        model.fill(device::energy::Nanos(0), held);
+        let meter = Arc::new(Meter::new(profile.host.prices()));
+        let device = Arc::new(Simulated::new(contents, model, meter, pace));
+        Ok(Metered { device, profile: profile.name.clone(), most, known: Mutex::default() })
+    }
+
+    /// The device.
+    pub fn device(&self) -> Arc<dyn BlockDevice> {
+        self.device.clone()
+    }
+
+    /// Everything spent up to now. Names that are looked for on the device are not on the ledger that is
+    /// returned.
+    pub fn spent(&self, volume: &Volume, look: Look) -> Spent {
+        let ledger = self.device.ledger();
+        let took = self.device.time().0;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let files = spent::by_file(&ledger, self.most, METADATA, |owner| match name(volume, owner, look) {
+            Some(name) => {
+                known.insert(owner, name.clone());
+                name
+            }
+            None => match (look, known.get(&owner)) {
+                (Look::InMemory, Some(name)) => name.clone(),
+                _ => format!("<inode {owner}>"),
+            },
+        });
+        Spent {
+            profile: self.profile.clone(),
+            causes: spent::by_cause(&ledger, spent::cause),
+            files,
+            took,
+            counters: self.device.counters(),
+            ledger,
+        }
+    }
+
+    /// A ledger as a file holds it: JSON if its name ends in `.json`, else tables.
+    fn text(spent: &Spent, file: &Path) -> String {
+        if file.extension().is_some_and(|e| e == "json") {
+            format!("{:#}\n", serde_json::Value::Object(spent.json()))
+        } else {
+            format!("{}\n", Self::table(spent))
+        }
+    }
+
+    /// A ledger for people.
+    pub fn table(spent: &Spent) -> String {
+        let (total, took) = (spent.ledger.total(), joules::time(spent.took));
+        format!("{}: {total} in {took} of the device's time\n\n{}", spent.profile, spent.tables())
+    }
+
+    /// Writes a ledger to a file; who reads it finds this one or the one before, whole.
+    pub fn write(spent: &Spent, file: &Path) -> Result<(), Failure> {
+        let named = |e: std::io::Error| format!("{}: {e}", file.display());
+        let text = Self::text(spent, file);
+        if file.metadata().is_ok_and(|m| !m.is_file()) {
+            // A pipe or a terminal.
+            return std::fs::write(file, text).map_err(named);
+        }
+        let mut part = file.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, file)).map_err(named)
+    }
+}
+
+/// A thread that keeps a file with the ledger up to date.
+pub struct Live {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Live {
+    /// Writes the file now and then every second; fails if it cannot be written.
+    pub fn start(metered: Arc<Metered>, volume: Arc<Volume>, file: PathBuf) -> Result<Self, Failure> {
+        Metered::write(&metered.spent(&volume, Look::InMemory), &file)?;
+        let (stop, stopped) = mpsc::channel();
+        let write = move || {
+            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+                // What fails now is tried again in a second, and said by the last attempt.
+                let _ = Metered::write(&metered.spent(&volume, Look::InMemory), &file);
+            }
+        };
+        let thread = thread::Builder::new().name("ledger".into()).spawn(write).map_err(|e| e.to_string())?;
+        Ok(Live { stop, thread })
+    }
+
+    /// Ends it; the file stays as it was written last.
+    pub fn end(self) {
+        drop(self.stop);
+        let _ = self.thread.join();
+    }
+}

@@ -1,0 +1,187 @@
+//! What was spent on a metered device: by cause, by kind of operation and by file, for people and machines.
+
+use std::cmp::Reverse;
+
+use device::energy::{Component, Energy, Ledger, Operation, Part};
+use f2fs::cause::Cause;
+use serde_json::{Map, Value, json};
+
+use crate::joules::{self, Line};
+
+/// Everything spent since a moment.
+pub struct Spent {
+    /// The name of the device's profile.
+    pub profile: String,
+    /// The accounts.
+    pub ledger: Ledger,
+    /// Nanoseconds of the device's time.
+    pub took: u64,
+    /// By cause.
+    pub causes: Vec<Line>,
+    /// By file; empty if nothing was booked on one.
+    pub files: Vec<FileLine>,
+    /// What happened inside the device.
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+/// What one file cost, or all that are not named.
+pub struct FileLine {
+    /// Its inode; none if the line is no single file's.
+    pub inode: Option<u64>,
+    /// What it cost.
+    pub line: Line,
+}
+
+/// The energy of each cause; `name` says what it means.
+pub fn by_cause(ledger: &Ledger, name: impl Fn(u8) -> String) -> Vec<Line> {
+    let energy = |cause| Component::ALL.map(|c| ledger.component_of(c, cause));
+    ledger.causes().map(|cause| Line { name: name(cause), count: None, energy: energy(cause) }).collect()
+}
+
+/// What our file system's causes mean.
+pub fn cause(n: u8) -> String {
+    match Cause::from_number(n) {
+        Some(Cause::Other) => "waiting, other".to_owned(),
+        Some(cause) => cause.text().to_owned(),
+        None => format!("cause {n}"),
+    }
+}
+
+/// The energy of each file, those that cost most first and at most `most` of them by name, then the others
+/// together, then what is no file's: `rest`, and time in which nothing was asked. The sum is the ledger's.
+pub fn by_file(ledger: &Ledger, most: usize, rest: &str, mut name: impl FnMut(u64) -> String) -> Vec<FileLine> {
+    let mut owners = ledger.owners();
+    let none = owners.remove(&0).unwrap_or_default();
+    let mut files: Vec<_> = owners.into_iter().filter(|(_, e)| e.iter().any(|e| *e != Energy::ZERO)).collect();
+    if files.is_empty() {
+        return Vec::new();
+    }
+    files.sort_by_key(|(owner, energy)| (Reverse(energy.iter().copied().sum::<Energy>()), *owner));
+    let others = files.split_off(most.min(files.len()));
+    let line = |name: String, energy| Line { name, count: None, energy };
+    let mut out: Vec<FileLine> = files
+        .into_iter()
+        .map(|(owner, energy)| FileLine { inode: Some(owner), line: line(name(owner), energy) })
+        .collect();
+    let mut add = |name: String, energy: [Energy; Component::ALL.len()]| {
+        if energy.iter().any(|e| *e != Energy::ZERO) {
+            out.push(FileLine { inode: None, line: line(name, energy) });
+        }
+    };
+    let mut sum = [Energy::ZERO; Component::ALL.len()];
+    for (_, energy) in &others {
+        sum.iter_mut().zip(energy).for_each(|(sum, e)| *sum += *e);
+    }
+    add(format!("<{} other files>", others.len()), sum);
+    // Waiting is booked on no cause and no owner; so is nothing else, unless a cause is not said.
+    let waiting = Component::ALL.map(|c| ledger.component_of(c, 0));
+    if waiting.iter().zip(&none).all(|(w, n)| w <= n) {
+        let mut own = none;
+        own.iter_mut().zip(waiting).for_each(|(own, w)| *own = *own - w);
+        add(rest.to_owned(), own);
+        add("<waiting>".to_owned(), waiting);
+    } else {
+        add(rest.to_owned(), none);
+    }
+    out
+}
+
+impl Spent {
+    fn operations(&self) -> impl Iterator<Item = (String, u64, Energy)> {
+        Operation::ALL
+            .into_iter()
+            .map(|o| (format!("{o:?}").to_lowercase(), self.ledger.operation(o)))
+            .filter(|(_, spent)| spent.operations > 0)
+            .map(|(name, spent)| (name, spent.operations, spent.energy))
+    }
+
+    /// For machines. Energies are whole picojoules, times whole nanoseconds.
+    pub fn json(&self) -> Map<String, Value> {
+        let operations: Map<String, Value> =
+            self.operations().map(|(name, n, energy)| (name, json!({ "count": n, "pj": energy.0 }))).collect();
+        let components: Map<String, Value> =
+            Component::ALL.iter().map(|c| (c.text().to_lowercase(), json!(self.ledger.component(*c).0))).collect();
+        let parts: Map<String, Value> = Part::ALL
+            .iter()
+            .filter(|p| self.ledger.part(**p) != Energy::ZERO)
+            .map(|p| {
+                (
+                    serde_json::to_value(p).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default(),
+                    json!(self.ledger.part(*p).0),
+                )
+            })
+            .collect();
+        let counters: Map<String, Value> = self.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
+        let mut out = Map::new();
+        out.insert("profile".into(), json!(self.profile));
+        out.insert("time_ns".into(), json!(self.took));
+        out.insert("total_pj".into(), json!(self.ledger.total().0));
+        out.insert("joules".into(), json!(self.ledger.total().joules()));
+        out.insert("components_pj".into(), components.into());
+        out.insert("parts_pj".into(), parts.into());
+        out.insert("causes".into(), joules::json(&self.causes));
+        out.insert("operations".into(), operations.into());
+        if !self.files.is_empty() {
+            let file = |f: &FileLine| {
+                let mut row = joules::energies(&f.line);
+                row.insert("file".into(), json!(f.line.name));
+                row.insert("inode".into(), json!(f.inode));
+                Value::Object(row)
+            };
+            out.insert("files".into(), self.files.iter().map(file).collect());
+        }
+        out.insert("model".into(), counters.into());
+        out
+    }
+
+    /// For people: tables, without a first line that says what it is about.
+    pub fn tables(&self) -> String {
+        let mut out = joules::table("cause", &self.causes);
+        if !self.files.is_empty() {
+            let lines: Vec<Line> = self.files.iter().map(|f| f.line.clone()).collect();
+            out += &format!("\n\n{}", joules::table("file", &lines));
+        }
+        out += &format!("\n\n{:<10} {:>10}  {:>10}", "operation", "count", "energy");
+        for (name, n, energy) in self.operations() {
+            out += &format!("\n{name:<10} {n:>10}  {:>10}", energy.to_string());
+        }
+        out.push('\n');
+        for (name, n) in self.counters.iter().filter(|(_, n)| *n > 0) {
+            out += &format!("\n{name:<24} {n:>12}");
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::Tag;
+    use device::energy::Meter;
+    use device::energy::profile::Profile;
+    use device::energy::{Bill, Nanos};
+
+    use super::*;
+
+    #[test]
+    fn however_few_files_are_named_the_sum_is_the_ledgers() {
+        let meter = Meter::new(Profile::find("kirin9000-ufs31").unwrap().host.prices());
+        for owner in 0..9 {
+            let tag = Tag { cause: 1, owner };
+            meter.request(Operation::Write, tag, 1 + owner, Nanos(1000 * owner), &mut Bill::default());
+        }
+        let mut idle = Bill::default();
+        idle.add(Part::Idle, Energy(12_345_678));
+        meter.time(Operation::Idle, Tag::default(), Nanos(1000), &mut idle);
+        let ledger = meter.ledger();
+        for most in [0, 1, 5, 8, 100] {
+            let lines = by_file(&ledger, most, "<volume>", |n| format!("/{n}"));
+            let sum: Energy = lines.iter().flat_map(|f| f.line.energy).sum();
+            assert_eq!(sum, ledger.total(), "{most} named");
+            let names: Vec<&str> = lines.iter().map(|f| f.line.name.as_str()).collect();
+            assert_eq!(names.iter().filter(|n| n.starts_with('/')).count(), most.min(8));
+            assert_eq!(names[names.len() - 2..], ["<volume>", "<waiting>"]);
+        }
+        let first = by_file(&ledger, 1, "<volume>", |n| format!("/{n}"));
+        assert_eq!((first[0].inode, first[1].line.name.as_str()), (Some(8), "<7 other files>"));
+    }
+}
