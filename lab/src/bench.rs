@@ -10,6 +10,8 @@ use device::energy::{Component, Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
 use device::{BLOCK, BlockDevice, CountSnapshot, Counting, Fingerprint, VirtualClock};
 use f2fs::gc::policy::joule::Prices;
+use f2fs::cause::Cause;
+use f2fs::owners::{Look, Owner};
 use f2fs::{FreeFragments, MountOptions, Volume};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode};
 
@@ -132,10 +134,14 @@ impl Bench {
         Ok(())
     }
 
-    /// Unmounts and mounts: nothing is in memory afterwards, as after the phone was restarted.
-    pub fn restart(&mut self) -> Result<(), LabError> {
+    /// Unmounts and mounts: nothing is in the host's memory afterwards. With `device`, the device was
+    /// switched off and on meanwhile, as when the phone is restarted: nothing is in its memory either.
+    pub fn restart(&mut self, device: bool) -> Result<(), LabError> {
         if let Some(volume) = self.volume.take() {
             volume.unmount()?;
+        }
+        if device {
+            self.device.power_cycle(Cause::Other.tag())?;
         }
         self.mount()
     }
@@ -188,14 +194,29 @@ impl Bench {
             let before = earlier.get(n).copied().unwrap_or(0);
             ((*n).to_owned(), v.saturating_sub(before))
         });
+        let ledger = to.ledger.since(&from.ledger);
         let raw = Raw {
-            ledger: &to.ledger.since(&from.ledger),
+            ledger: &ledger,
             counts: &(&to.counts - &from.counts),
             counters: counters.collect(),
             took: to.at.since(from.at),
             timeline,
         };
-        Ok(Phase::new(name, bytes, raw))
+        let mut phase = Phase::new(name, bytes, raw);
+        phase.files = self.names(phase.owners.iter().map(|(owner, _)| *owner));
+        Ok(phase)
+    }
+
+    /// The names of those owners whose inodes are in memory: looking for others would be work that is not
+    /// the experiment's.
+    fn names(&self, owners: impl Iterator<Item = u64>) -> BTreeMap<u64, String> {
+        let Some(volume) = &self.volume else { return BTreeMap::new() };
+        let named = |owner| match volume.owner_of(owner, Look::InMemory) {
+            Owner::Path(path) => Some((owner, String::from_utf8_lossy(&path).into_owned())),
+            Owner::Deleted => Some((owner, "deleted".into())),
+            Owner::Volume | Owner::Unnamed => None,
+        };
+        owners.filter_map(named).collect()
     }
 }
 
