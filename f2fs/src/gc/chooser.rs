@@ -104,9 +104,9 @@ impl Chooser {
     /// True if moved data goes to segments of similar age.
     pub(crate) fn moves_by_age(&self) -> bool {
         match self.policy {
-            Policy::Greedy | Policy::CostBenefit | Policy::Mwhfb => false,
+            Policy::Greedy | Policy::CostBenefit | Policy::Mwhfb | Policy::Joule => false,
             Policy::Atgc => self.memory.elapsed >= self.tuning.age_threshold,
-            Policy::Fagc | Policy::Joule => true,
+            Policy::Fagc => true,
         }
     }
 
@@ -163,7 +163,7 @@ impl Chooser {
         let view = &self.indexes.as_ref()?.kinds[kind.index()];
         let (ask, moved) = (Ask::background(self.segs, 1), Moved { kind, mtime });
         let (choice, memory) = match self.policy {
-            Policy::Fagc | Policy::Joule => fagc::target(view, &self.memory, &self.tuning, ask, moved),
+            Policy::Fagc => fagc::target(view, &self.memory, &self.tuning, ask, moved),
             _ => atgc::target(view, &self.memory, &self.tuning, ask, moved),
         };
         self.memory = memory;
