@@ -102,9 +102,9 @@ impl Volume {
             NodeKind::Nothing => false,
             _ => !is_inode,
         };
+        // Of nodes without a mark too: they are replayed if a marked one of the same inode follows.
         numbers
             && place
-            && (!f.fsync
-                || addresses(self.sb.features, block).iter().all(|(_, a)| !a.is_real() || self.sb.locate(*a).is_some()))
+            && addresses(self.sb.features, block).iter().all(|(_, a)| !a.is_real() || self.sb.locate(*a).is_some())
     }
 }
