@@ -149,7 +149,7 @@ fn write(
 }
 
 /// Fills up the log that takes contents of files, so that the next file begins with a segment.
-fn align(bench: &Bench, name: &str) -> Result<(), LabError> {
+pub(super) fn align(bench: &Bench, name: &str) -> Result<(), LabError> {
     let fs = bench.volume()?;
     fs.sync()?;
     let warm = format::sit::LogType::WarmData.index();

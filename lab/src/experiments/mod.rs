@@ -1,5 +1,6 @@
 //! The kinds of work a plan may name: one file each.
 
+mod bound;
 mod cleaning;
 mod disk_modes;
 mod file_io;
@@ -23,6 +24,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::FileIo => file_io::run(profile, job, progress),
         Kind::Fragments => fragments::run(profile, job, progress),
         Kind::Sqlite => sqlite::run(profile, job, progress),
+        Kind::Bound => bound::run(profile, job, progress),
         Kind::Cleaning => cleaning::run(profile, job, progress),
         Kind::DiskModes => disk_modes::run(profile, job, progress),
     }
