@@ -142,6 +142,9 @@ fn our_policies_choose_what_the_kernel_chose() {
     let sum = |of: &[usize]| of.iter().sum::<usize>();
     assert_eq!(sum(&alike) + sum(&balance) + left_out.values().sum::<usize>(), all);
     assert_eq!(sum(&balance[..4]), 0);
+    // As many as `docs/cleaning.md` speaks of.
+    let enough = alike.iter().zip([91, 87, 128, 122, 152]).all(|(&n, want)| n >= want);
+    assert!(enough && balance[4] <= 4, "{alike:?}, {balance:?}");
 }
 
 #[test]
