@@ -10,6 +10,7 @@ use device::energy::{Component, Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
 use device::{BLOCK, BlockDevice, CountSnapshot, Counting, Fingerprint, VirtualClock};
 use f2fs::cause::Cause;
+use f2fs::gc::policy::joule::Prices;
 use f2fs::owners::{Look, Owner};
 use f2fs::{FreeFragments, MountOptions, Volume};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode};
@@ -31,6 +32,8 @@ pub struct Bench {
     device: Arc<Metered>,
     counting: Arc<Stack>,
     options: MountOptions,
+    /// What operations cost on the device.
+    prices: Prices,
     volume: Option<Arc<Volume>>,
 }
 
@@ -62,7 +65,8 @@ impl Bench {
         let contents: Arc<dyn BlockDevice> = Arc::new(Fingerprint::new(blocks));
         let device = Arc::new(Simulated::new(contents, model, meter, Pace::Virtual(clock.clone())));
         let counting = Arc::new(Host::new(Counting::new(device.clone())));
-        Ok(Bench { clock, device, counting, options: MountOptions::default(), volume: None })
+        let prices = Prices::of(profile);
+        Ok(Bench { clock, device, counting, options: MountOptions::default(), prices, volume: None })
     }
 
     /// The device as a file system sees it.
@@ -83,7 +87,7 @@ impl Bench {
     /// Makes a volume and mounts it; `seed` gives it its identity.
     pub fn format(&mut self, seed: u64, options: MountOptions) -> Result<(), LabError> {
         aging::format(&*self.counting, &*self.clock, seed, true)?;
-        self.options = options;
+        self.options = MountOptions { prices: self.prices, ..options };
         self.mount()
     }
 

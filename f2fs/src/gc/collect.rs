@@ -111,7 +111,13 @@ impl Volume {
             Ok(()) => work.next >= self.sb.segs_per_sec * 512,
             Err(Error::Fs(vfs::Error::NoSpace)) => true,
             Err(e) => {
-                self.seg.lock().set_victim(None);
+                let mut seg = self.seg.lock();
+                seg.set_victim(None);
+                if matches!(e, Error::Device(_)) {
+                    // Chosen again it would fail again, and whoever needs space would wait for ever.
+                    seg.chooser.give_up(work.section);
+                    seg.table.section(work.section).for_each(|s| seg.table.touch(s));
+                }
                 return Err(e);
             }
         };
@@ -204,16 +210,24 @@ impl Volume {
         Ok(clean)
     }
 
+    /// The contents of blocks, which are in order. Small gaps between them are read along if that is
+    /// cheaper than another request.
+    fn read_live(&self, work: Work, live: &[Live]) -> Result<Vec<[u8; BLOCK]>> {
+        let gap = self.seg.lock().chooser.read_along();
+        let mut bytes = Vec::with_capacity(live.len());
+        for run in live.chunk_by(|a, b| b.from.0 - a.from.0 <= gap + 1) {
+            let (first, last) = (run[0].from.0, run[run.len() - 1].from.0);
+            let mut all = vec![[0u8; BLOCK]; (last - first + 1) as usize];
+            let tag = work.data_cause().of(run[0].node.ino);
+            self.dev.read(Lba(first.into()), all.as_flattened_mut(), tag)?;
+            bytes.extend(run.iter().map(|l| all[(l.from.0 - first) as usize]));
+        }
+        Ok(bytes)
+    }
+
     /// Copies blocks, then turns their owners' slots.
     fn copy(&self, work: Work, live: &[Live]) -> Result<()> {
-        let mut bytes = vec![[0u8; BLOCK]; live.len()];
-        let mut done = 0;
-        for run in live.chunk_by(|a, b| a.from.plus(1) == b.from) {
-            let tag = work.data_cause().of(run[0].node.ino);
-            let into = bytes[done..done + run.len()].as_flattened_mut();
-            self.dev.read(Lba(run[0].from.0.into()), into, tag)?;
-            done += run.len();
-        }
+        let bytes = self.read_live(work, live)?;
         let mut owners = Vec::with_capacity(live.len());
         for l in live {
             let version = self.nat.get(l.node.nid)?.version;
@@ -245,10 +259,17 @@ impl Volume {
         let mut done = 0;
         for run in to.chunk_by(|a, b| a.plus(1) == *b) {
             let tag = work.data_cause().of(live[done].node.ino);
-            self.dev.write(Lba(run[0].0.into()), bytes[done..done + run.len()].as_flattened(), tag)?;
+            let data = bytes[done..done + run.len()].as_flattened();
+            if let Err(e) = self.dev.write(Lba(run[0].0.into()), data, tag) {
+                // The segment table has moved blocks that no node has.
+                self.failed.store(true, Ordering::Release);
+                return Err(e.into());
+            }
             done += run.len();
         }
         for (l, addr) in live.iter().zip(&to) {
+            // The copy must be durable before an fsync vouches for a node that names it.
+            self.promises.stray(l.node.ino);
             let mut bytes = l.node.write();
             set_addr_in(self, &l.node, &mut bytes, l.slot.into(), *addr);
             self.nodes.mark_dirty(&l.node);
