@@ -39,7 +39,7 @@ pub struct Candidate {
     /// Blocks that must not be overwritten before the next checkpoint: the valid ones, and those the
     /// last checkpoint holds. At least `valid`.
     pub held: u32,
-    /// Mean time its blocks were written, in seconds of mounted time.
+    /// Mean time its blocks were written, in seconds of mounted time; of a segment that of its section.
     pub mtime: u64,
     /// Free-space fragmentation factor of FAGC TACO'23, Algorithm 1: 0 to 4,096,512 per segment.
     pub f: u32,
