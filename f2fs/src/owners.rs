@@ -20,22 +20,25 @@ const DEEPEST: usize = 1024;
 /// Deleted files whose names are kept: some megabytes of memory.
 const GONE: usize = 65_536;
 
-/// The last names of deleted files, and the directories they were in.
+/// A name, and the directory it is in.
+type Place = (Ino, Vec<u8>);
+
+/// The last names of deleted files, if they are kept.
 #[derive(Default)]
 pub(crate) struct Gone {
-    kept: Mutex<Option<FxHashMap<Ino, (Ino, Vec<u8>)>>>,
+    kept: Mutex<Option<FxHashMap<Ino, Place>>>,
 }
 
 impl Gone {
     /// A file lost its last name.
-    pub(crate) fn note(&self, ino: Ino, last: impl FnOnce() -> (Ino, Vec<u8>)) {
+    pub(crate) fn note(&self, ino: Ino, last: impl FnOnce() -> Place) {
         if let Some(kept) = &mut *self.kept.lock()
             && (kept.len() < GONE || kept.contains_key(&ino))
         {
             kept.insert(ino, last());
         }
     }
-    fn of(&self, ino: Ino) -> Option<(Ino, Vec<u8>)> {
+    fn of(&self, ino: Ino) -> Option<Place> {
         self.kept.lock().as_ref()?.get(&ino).cloned()
     }
 }
