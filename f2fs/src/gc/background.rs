@@ -235,6 +235,8 @@ impl Volume {
         }
         loop {
             let pack = self.cp.write();
+            // It may have been unmounted meanwhile.
+            self.check_writable()?;
             let from = self.clock.monotonic();
             // Somebody short of space may have finished it meanwhile.
             let Some(work) = self.cleaner.begun.lock().take() else { break };
