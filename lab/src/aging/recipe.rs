@@ -13,12 +13,13 @@ use super::AgeError;
 use super::amount::{Amount, Bytes};
 
 /// Recipes that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 5] = [
+pub const BUILT_IN: [(&str, &str); 6] = [
     ("pristine", include_str!("../../../recipes/pristine.toml")),
     ("full", include_str!("../../../recipes/full.toml")),
     ("full-fragmented", include_str!("../../../recipes/full-fragmented.toml")),
     ("large-and-small", include_str!("../../../recipes/large-and-small.toml")),
     ("phone-year", include_str!("../../../recipes/phone-year.toml")),
+    ("three-fifths", include_str!("../../../recipes/three-fifths.toml")),
 ];
 
 /// A recipe.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use device::BLOCK;
 use device::clock::VirtualClock;
 use f2fs::Volume;
+use f2fs::gc::background::Settings;
 use vfs::FileSystem;
 
 use super::AgeError;
@@ -64,14 +65,19 @@ impl<'v> Ager<'v> {
         self
     }
 
-    /// Carries out recipes, one after the other.
+    /// Carries out recipes, one after the other. Nothing is cleaned ahead of time meanwhile: recipes say what
+    /// state they leave, and what cleaning makes of it is for experiments to find out.
     pub fn all(&mut self, chain: &[Recipe], report: Report<'_>) -> Result<Done, AgeError> {
-        chain.iter().try_for_each(|r| self.one(r, report))?;
-        Ok(self.files.done)
+        let vol = self.files.vol;
+        let cleaning = vol.cleaning();
+        vol.set_cleaning(Settings { on: false, ..cleaning });
+        let out = chain.iter().try_for_each(|r| self.one(r, report));
+        vol.set_cleaning(cleaning);
+        out.map(|()| self.files.done)
     }
 
     /// Carries out one recipe, not those it comes after.
-    pub fn one(&mut self, recipe: &Recipe, report: Report<'_>) -> Result<(), AgeError> {
+    fn one(&mut self, recipe: &Recipe, report: Report<'_>) -> Result<(), AgeError> {
         let began = self.files.now();
         self.files.rate = self.own_time.then_some(recipe.rate.0);
         let scale = self.device_bytes as f64 / recipe.reference.0 as f64;
