@@ -11,6 +11,7 @@
 pub mod in_process;
 pub mod memory;
 pub mod metered;
+pub mod phone;
 pub mod report;
 pub mod rows;
 pub mod sides;

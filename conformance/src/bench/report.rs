@@ -174,7 +174,7 @@ pub fn document(
     if !simulated.is_empty() {
         text += "\n## The simulated flash\n\n\
             Requests of 4 KiB to the phone's 256 GiB (`kirin9000-ufs31`), with translation layer and meter, on one \
-            thread, in virtual time.\n\n";
+            thread, in virtual time; the last row with the file system on it, cleaning in the background.\n\n";
         text += &in_process_table(simulated);
     }
     if !large_volume.is_empty() {

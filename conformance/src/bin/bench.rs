@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use joulefs_conformance::bench::report::{Comparison, document, in_process_table};
 use joulefs_conformance::bench::sides::{Side, serve, start};
-use joulefs_conformance::bench::{Outcome, in_process, memory, metered, rows};
+use joulefs_conformance::bench::{Outcome, in_process, memory, metered, phone, rows};
 
 const USAGE: &str = "usage: bench [--passes N] [--mounts-only | --core-only] [--no-large-image] [--output FILE]
 
@@ -61,6 +61,7 @@ fn measure(args: &[String]) -> Outcome<()> {
         println!("{}", in_process_table(&alone));
         eprintln!("the simulated flash");
         simulated = metered::all(passes)?;
+        simulated.extend(phone::all()?);
         println!("{}", in_process_table(&simulated));
         if large {
             eprintln!("256 GiB in memory");

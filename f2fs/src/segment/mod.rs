@@ -11,8 +11,10 @@
 //! one block or a run of blocks, and for the rare reading of a summary when a log starts threading.
 //! Left out on purpose: writing the blocks themselves, and whom to clean (`gc`).
 
+mod ages;
 mod audit;
 pub mod fragmentation;
+mod grid;
 pub mod index;
 pub mod log;
 pub mod migration;

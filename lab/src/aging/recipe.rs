@@ -316,6 +316,15 @@ impl Recipe {
         Ok(recipe)
     }
 
+    /// The recipe with so many days of use and nothing else; `None` if it has none.
+    pub fn days_of_use(&self, days: u32) -> Option<Recipe> {
+        let live = self.steps.iter().find_map(|s| match s {
+            Step::Live(live) => Some(live.clone()),
+            _ => None,
+        })?;
+        Some(Recipe { steps: vec![Step::Live(Live { days, ..live })], after: None, ..self.clone() })
+    }
+
     /// The recipe of this name, or of this file if it is a path to one (anything with a dot or a slash), with
     /// those that come before it first.
     pub fn chain(name: &str) -> Result<Vec<Self>, AgeError> {

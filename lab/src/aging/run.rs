@@ -46,6 +46,7 @@ pub struct Ager<'v> {
     device_bytes: u64,
     user_bytes: u64,
     own_time: bool,
+    cleans: bool,
 }
 
 pub(super) type Report<'r> = &'r mut dyn FnMut(&Progress);
@@ -55,7 +56,7 @@ impl<'v> Ager<'v> {
     pub fn new(vol: &'v Volume, clock: &'v VirtualClock, seed: u64) -> Self {
         let device_bytes = vol.superblock().block_count * BLOCK as u64;
         let user_bytes = vol.statfs().map_or(0, |st| st.blocks * BLOCK as u64);
-        Ager { files: Files::new(vol, clock, seed), device_bytes, user_bytes, own_time: true }
+        Ager { files: Files::new(vol, clock, seed), device_bytes, user_bytes, own_time: true, cleans: false }
     }
 
     /// The device under the volume moves the clock itself.
@@ -65,12 +66,19 @@ impl<'v> Ager<'v> {
         self
     }
 
-    /// Carries out recipes, one after the other. Nothing is cleaned ahead of time meanwhile: recipes say what
-    /// state they leave, and what cleaning makes of it is for experiments to find out.
+    /// The volume cleans ahead of time meanwhile, as it is set to.
+    #[must_use]
+    pub fn with_cleaning(mut self) -> Self {
+        self.cleans = true;
+        self
+    }
+
+    /// Carries out recipes, one after the other. Unless told so, nothing is cleaned ahead of time meanwhile:
+    /// recipes say what state they leave, and what cleaning makes of it is for experiments to find out.
     pub fn all(&mut self, chain: &[Recipe], report: Report<'_>) -> Result<Done, AgeError> {
         let vol = self.files.vol;
         let cleaning = vol.cleaning();
-        vol.set_cleaning(Settings { on: false, ..cleaning });
+        vol.set_cleaning(Settings { on: cleaning.on && self.cleans, ..cleaning });
         let out = chain.iter().try_for_each(|r| self.one(r, report));
         vol.set_cleaning(cleaning);
         out.map(|()| self.files.done)
