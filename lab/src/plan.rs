@@ -67,6 +67,10 @@ pub enum Kind {
     Cleaning,
     /// A bare disk's motions, one by one.
     DiskModes,
+    /// What one cleaning costs.
+    GcEnergy,
+    /// How much sooner cleaning empties a battery.
+    Battery,
 }
 
 /// A plan's variant, ready to run.
@@ -164,7 +168,16 @@ macro_rules! shipped {
 
 /// Names of the shipped experiments, with the texts of README, plan and paper.
 pub const SHIPPED: &[(&str, [&str; 3])] =
-    shipped!["fagc-fig4", "fagc-fig5", "fagc-table6", "microdrive-table31", "nexus-fileops", "nexus-sqlite"];
+    shipped![
+        "fagc-battery",
+        "fagc-fig4",
+        "fagc-fig5",
+        "fagc-fig7-8",
+        "fagc-table6",
+        "microdrive-table31",
+        "nexus-fileops",
+        "nexus-sqlite",
+    ];
 
 impl Experiment {
     /// A shipped experiment by name, or any by the path of its directory (what has a slash).

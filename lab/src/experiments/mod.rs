@@ -1,9 +1,12 @@
 //! The kinds of work a plan may name: one file each.
 
+mod battery;
+mod cleaned;
 mod cleaning;
 mod disk_modes;
 mod file_io;
 mod fragments;
+mod gc_energy;
 mod sqlite;
 mod sqlite_disk;
 
@@ -25,6 +28,8 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::Sqlite => sqlite::run(profile, job, progress),
         Kind::Cleaning => cleaning::run(profile, job, progress),
         Kind::DiskModes => disk_modes::run(profile, job, progress),
+        Kind::GcEnergy => gc_energy::run(profile, job, progress),
+        Kind::Battery => battery::run(profile, job, progress),
     }
 }
 
