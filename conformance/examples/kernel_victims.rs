@@ -49,15 +49,120 @@ const SECTIONS: Image = Image { mib: 768, per_section: 4, percent: 45, seed: 3, 
 const BATCHES: Image = Image { mib: 512, per_section: 1, percent: 60, seed: 4, life: Life::Batches { days: 6 } };
 
 /// What is recorded: name, image, script.
-const RECORDINGS: [(&str, Image, &str); 1] = [(
-    "greedy",
-    LARGE,
-    "for i in 1 2 3 4 5 6 7 8; do
-        mnt background_gc=off; knob gc_idle 2; clean background; umnt
-        mnt background_gc=off; knob gc_urgent 1; clean background; umnt
-        mnt background_gc=off; clean foreground; umnt
-     done",
-)];
+const RECORDINGS: [(&str, Image, &str); 11] = [
+    (
+        "greedy",
+        LARGE,
+        "for i in 1 2 3 4 5 6 7 8; do
+            mnt background_gc=off; knob gc_idle 2; clean background; umnt
+            mnt background_gc=off; knob gc_urgent 1; clean background; umnt
+            mnt background_gc=off; clean foreground; umnt
+         done",
+    ),
+    (
+        "cost-benefit",
+        LARGE,
+        "for i in 1 2 3 4 5 6 7 8; do
+            mnt background_gc=off; clean background; umnt
+            mnt background_gc=off; knob gc_idle 1; clean background; umnt
+            mnt background_gc=off; knob gc_urgent 2; clean background; umnt
+         done",
+    ),
+    (
+        "age-threshold",
+        LARGE,
+        "at() {
+            mnt background_gc=off,atgc
+            while [ $# -gt 0 ]; do knob $1 $2; shift 2; done
+            state; clean background; umnt
+         }
+         for i in 1 2 3 4 5 6 7 8 9 10; do at; done
+         for days in 1 3 14 30; do at atgc_age_threshold $((days * 86400)); done
+         for ratio in 0 5 50 100; do at atgc_candidate_ratio $ratio; done
+         for count in 1 50; do at atgc_candidate_count $count; done
+         for count in 0 1 2 3; do at atgc_candidate_count $count atgc_candidate_ratio 0; done
+         for weight in 0 20 40 80 95 99; do at atgc_age_weight $weight; done
+         for i in 1 2 3 4; do at gc_idle 3; done",
+    ),
+    (
+        "fill",
+        LARGE,
+        "round() {
+            mnt background_gc=off; knob min_ssr_sections 1000
+            \"$@\"
+            rm -r /mnt/new* 2>/dev/null || true
+            umnt
+         }
+         for i in 1 2 3 4 5 6 7 8; do
+            round fill new.db 2; round fill new 2; round fill new.jpg 2; round files new- 600; round directories new- 600
+         done",
+    ),
+    (
+        "fill-by-age",
+        LARGE,
+        "mnt background_gc=off,atgc; state
+         for i in $(seq 60); do clean background; state; done
+         umnt",
+    ),
+    (
+        "sections",
+        SECTIONS,
+        "for i in 1 2 3 4 5 6 7; do
+            mnt background_gc=off; wear $i 250; umnt
+            mnt background_gc=off; knob gc_idle 2; clean background; umnt
+            mnt background_gc=off; clean background; umnt
+            mnt background_gc=off,atgc; state; clean background; umnt
+            mnt background_gc=off; clean foreground; umnt
+         done",
+    ),
+    (
+        "one-age",
+        BATCHES,
+        "for i in 1 2 3 4 5 6 7 8; do
+            mnt background_gc=off; knob gc_idle 2; clean background; umnt
+            mnt background_gc=off; clean background; umnt
+            mnt background_gc=off,atgc; state; clean background; umnt
+         done",
+    ),
+    (
+        "window",
+        LARGE,
+        "mnt background_gc=off; knob max_victim_search 50; knob min_ssr_sections 0
+         for i in $(seq 12); do clean background; state; done
+         umnt
+         mnt background_gc=off; knob max_victim_search 50; knob min_ssr_sections 0; knob gc_idle 2
+         for i in $(seq 12); do clean background; state; done
+         umnt",
+    ),
+    (
+        "marked",
+        LARGE,
+        "for i in 1 2 3 4; do
+            mnt background_gc=off
+            clean background; clean background; clean background; clean foreground; clean foreground
+            umnt
+         done",
+    ),
+    (
+        "shortage",
+        SMALL,
+        "mnt background_gc=off,mode=lfs
+         for i in $(seq 16); do fill new$i 10; state; done
+         umnt",
+    ),
+    (
+        "one-mount",
+        SMALL,
+        "for policy in 1 2; do
+            mnt background_gc=off; knob gc_idle $policy; knob min_ssr_sections 0
+            for i in $(seq 12); do clean background; state; wear $policy$i 15; state; done
+            umnt
+         done
+         mnt background_gc=off,atgc; state
+         for i in $(seq 12); do clean background; state; wear 3$i 15; state; done
+         umnt",
+    ),
+];
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
@@ -143,6 +248,7 @@ fn perform(volume: &Volume, ops: &[ZooOp]) -> Outcome<()> {
 fn worn(volume: &Volume, clock: &VirtualClock, rng: &mut Rng, budget: u64, rounds: u64, seed: u64) -> Outcome<()> {
     // A file of so many blocks has indirect nodes, the only ones in the cold node log.
     const BIG: usize = 6 << 20;
+    const DIRECTORIES: u64 = 120;
     for number in 0..rounds {
         let mut ops = churn::round(seed, budget - 8 * BIG as u64, number);
         let path = |n: u64| format!("big{n}").into_bytes();
@@ -152,6 +258,13 @@ fn worn(volume: &Volume, clock: &VirtualClock, rng: &mut Rng, budget: u64, round
         }
         if number >= 18 && number % 3 == 0 {
             ops.push(ZooOp::Unlink { path: path(number - 18) });
+        }
+        // Directories of their own: the hot node log gets little else.
+        let directory = |n: u64, k: u64| format!("dir{n}-{k}").into_bytes();
+        ops.extend((0..DIRECTORIES).map(|k| ZooOp::Mkdir { path: directory(number, k), perm: 0o755 }));
+        if let Some(old) = number.checked_sub(2) {
+            let gone = (0..DIRECTORIES).filter(|k| (k + old) % 3 != 0);
+            ops.extend(gone.map(|k| ZooOp::Rmdir { path: directory(old, k) }));
         }
         perform(volume, &ops)?;
         clock.advance(Duration::from_secs(3600 * rng.range(2..80)));

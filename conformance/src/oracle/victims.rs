@@ -200,33 +200,45 @@ pub struct Round {
     pub counters: Vec<(String, i64)>,
 }
 
-/// A choice about which everything is known: the first since a state was taken.
+/// A choice, and the last state before it.
 #[derive(Debug, Clone, Copy)]
-pub struct FirstChoice<'f> {
+pub struct Choice<'f> {
     /// The mount it belongs to.
     pub mount: &'f Mount,
-    /// The state it was made from.
+    /// The state it was made from, if nothing was chosen since.
     pub state: &'f State,
-    /// What was asked for and set since the mount, up to the choice.
+    /// What happened since the mount, up to the choice.
     pub before: &'f [Step],
+    /// Choices made since the state was taken.
+    pub since: usize,
     /// The choice.
     pub victim: &'f Victim,
 }
 
 impl Fixture {
-    /// Of every mount the first choice. Nothing was remembered from earlier ones: no place where the last search
-    /// ended, no section marked.
-    pub fn first_choices(&self) -> impl Iterator<Item = FirstChoice<'_>> {
-        self.mounts.iter().filter_map(|mount| {
-            let chosen = |(n, step): (usize, &'_ Step)| match step {
-                Step::Victim(_) => Some(n),
-                _ => None,
-            };
-            let at = mount.steps.iter().enumerate().find_map(chosen)?;
-            let Step::Victim(victim) = &mount.steps[at] else { return None };
-            let states = mount.steps[..at].iter().rev();
-            let state = states.filter_map(|step| if let Step::State(s) = step { Some(&**s) } else { None }).next();
-            Some(FirstChoice { mount, state: state.unwrap_or(&mount.state), before: &mount.steps[..at], victim })
+    /// Every choice that was the first of its policy since the mount, and the first of any since a state was taken:
+    /// the kernel remembered no place where an earlier search ended, and had marked no section but
+    /// those the state names. Where a log needed a segment, something had been written since that state.
+    pub fn first_choices(&self) -> impl Iterator<Item = Choice<'_>> {
+        self.mounts.iter().flat_map(Mount::choices).filter(Choice::is_first)
+    }
+}
+
+impl Mount {
+    /// Every choice, in order.
+    pub fn choices(&self) -> impl Iterator<Item = Choice<'_>> {
+        let mut state = &self.state;
+        let mut since = 0;
+        self.steps.iter().enumerate().filter_map(move |(n, step)| match step {
+            Step::State(now) => {
+                (state, since) = (now, 0);
+                None
+            }
+            Step::Victim(victim) => {
+                since += 1;
+                Some(Choice { mount: self, state, before: &self.steps[..n], since: since - 1, victim })
+            }
+            _ => None,
         })
     }
 }
@@ -242,7 +254,12 @@ impl Mount {
     }
 }
 
-impl FirstChoice<'_> {
+impl Choice<'_> {
+    fn is_first(&self) -> bool {
+        let same = |step: &Step| matches!(step, Step::Victim(v) if v.policy == self.victim.policy);
+        self.since == 0 && !self.before.iter().any(same)
+    }
+
     /// A knob's value when the choice was made.
     pub fn knob(&self, name: &str) -> Option<u64> {
         let set = |step: &Step| match step {

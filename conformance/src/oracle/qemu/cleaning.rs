@@ -6,7 +6,7 @@
 //! * `mnt OPTIONS`, `umnt`: a recording is one or more mounts. `background_gc=off` leaves cleaning to the script.
 //! * `knob NAME VALUE`: sets a file below `/sys/fs/f2fs/vda`.
 //! * `clean background|foreground`: one round of cleaning.
-//! * `fill NAME MIB`, `files NAME COUNT`, `wear SEED COUNT`: writes, so that logs need segments.
+//! * `fill NAME MIB`, `files NAME COUNT`, `directories NAME COUNT`, `wear SEED COUNT`: writes, so that logs need segments.
 //! * `state`: a checkpoint, and the segment table it has.
 //!
 //! Left out: which scripts are worth recording.

@@ -73,11 +73,24 @@ files() {
     told
 }
 
-# wear SEED COUNT: overwrites pieces of files at places that depend on SEED, and syncs.
+# directories NAME COUNT: as many directories, and syncs.
+directories() {
+    echo "@@do make $2 directories $1"
+    perl -e 'for (1 .. $ARGV[1]) { mkdir "/mnt/$ARGV[0]$_" or print("\@\@failed $!\n"), last }' $1 $2
+    sync
+    told
+}
+
+# wear SEED COUNT: overwrites pieces of files at places that depend on SEED, and syncs. On a volume under 16 GiB Linux
+# would write in place.
 wear() {
+    knob ipu_policy 0
     echo "@@do overwrite $2 pieces of files, seed $1"
     perl -e '
-        srand shift; my @f = sort grep { -f && -s _ > 8192 } glob "/mnt/d*/* /mnt/*";
+        srand shift; my @f;
+        for my $d ("/mnt", map "/mnt/d$_", 0 .. 7) {
+            opendir D, $d or next; push @f, grep { -f && -s _ > 8192 } map "$d/$_", sort(readdir(D));
+        }
         for (1 .. shift) {
             my $f = $f[int rand @f]; my $n = int((-s $f) / 4096);
             open F, "+<", $f or next; seek F, 4096 * int(rand $n), 0; print F "y" x (4096 * (1 + int rand 8)); close F;

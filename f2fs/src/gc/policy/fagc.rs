@@ -53,9 +53,8 @@ pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -
     let mut memory = *memory;
     let Some(seen) = oldest::see(view, &mut memory) else { return (None, memory) };
     let youngest = memory.dirty_max_mtime;
-    let old_enough = |threshold: u64| {
-        youngest.checked_sub(threshold).map_or(0, |cut| view.count_to(Among::Fragmented, end_of(cut)))
-    };
+    let old_enough =
+        |threshold: u64| youngest.checked_sub(threshold).map_or(0, |cut| view.count_to(Among::Fragmented, end_of(cut)));
     let eligible = match old_enough(tuning.age_threshold) {
         // As under ATGC: a volume younger than the threshold has nothing older.
         0 if memory.elapsed < tuning.age_threshold => old_enough(0),
@@ -107,4 +106,106 @@ pub fn target(
         let best = best.max_by_key(|c| (rank(c), Reverse(c.mtime.abs_diff(moved.mtime))))?;
         Some(Choice { victim: best, cost: u32::MAX - best.f })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use format::SegNo;
+    use format::sit::LogType;
+
+    use super::super::plain::Plain;
+    use super::*;
+
+    const ASK: Ask<'_> = Ask { foreground: false, urgent: false, end: SegNo(100), unit: 1, passed: &[] };
+    const NOW: u64 = 10_000_000;
+
+    /// All of its free blocks are in fragments.
+    fn c(seg: u32, valid: u32, mtime: u64, f: u32) -> Candidate {
+        Candidate { seg: SegNo(seg), valid, held: valid, mtime, f, loose: 512 - valid }
+    }
+    fn memory() -> Memory {
+        Memory { dirty_max_mtime: NOW, ..Memory::at_mount(NOW, 0) }
+    }
+    fn chosen(state: &[Candidate]) -> Option<(u32, u32)> {
+        let (choice, _) = choose(&Plain::new(1, state.into()), &memory(), &Tuning::default(), ASK);
+        choice.map(|c| (c.victim.seg.0, u32::MAX - c.cost))
+    }
+
+    #[test]
+    fn age_and_f_weigh_forty_and_invalid_blocks_twenty() {
+        let state = [c(1, 256, 0, 100_000), c(2, 256, 0, 300_000)];
+        assert_eq!(chosen(&state), Some((2, 10_000 * 40 + 5_000 * 20 + 10_000 * 40)));
+        // Types A and B of the paper's benchmark: as many valid blocks, f small and large.
+        let state = [c(1, 228, 5_000, 20_000), c(2, 228, 5_000, 900_000), c(3, 228, 0, 20_000)];
+        assert_eq!(chosen(&state).map(|c| c.0), Some(2));
+        // Younger by half of all time and more costs more than the least of f.
+        assert_eq!(chosen(&[c(1, 256, 0, 10), c(2, 256, 6_000_000, 11), c(3, 256, 0, 1000)]).map(|c| c.0), Some(3));
+        // f counts from the least on: it stays within its weight.
+        assert_eq!(chosen(&[c(1, 256, 0, 1_000_000)]), Some((1, 10_000 * 40 + 5_000 * 20)));
+    }
+
+    #[test]
+    fn of_equal_costs_the_largest_f_wins_then_the_fewest_valid_then_the_oldest() {
+        // Half of the range of f is worth as much as half of all time.
+        let least = c(9, 511, 9_000_000, 0);
+        let (f, age) = (c(1, 256, 5_000_000, 100), c(2, 256, 0, 50));
+        let cost = 10_000 * 40 + 5_000 * 40 + 5_000 * 20;
+        assert_eq!(chosen(&[least, f, age]), Some((1, cost)));
+        assert_eq!(chosen(&[least, Candidate { f: 99, ..f }, Candidate { f: 100, ..least }, age]), Some((2, cost)));
+        // A quarter of all time is worth as much as half of the blocks.
+        let (emptier, older) = (c(5, 128, 2_500_000, 7), c(3, 384, 0, 7));
+        assert_eq!(chosen(&[emptier, older]), Some((5, 7_500 * 60)));
+        assert_eq!(chosen(&[Candidate { valid: 130, ..emptier }, older]), Some((3, 7_500 * 60)));
+        // All the same: the oldest second, then the first on the volume.
+        assert_eq!(chosen(&[c(4, 100, 8, 7), c(6, 100, 7, 7), c(7, 100, 7, 7)]).map(|c| c.0), Some(6));
+    }
+
+    #[test]
+    fn nothing_is_cleaned_if_less_than_half_of_the_free_space_is_in_fragments() {
+        let state = |loose| [Candidate { loose, ..c(1, 112, 0, 1_000_000) }];
+        assert_eq!(chosen(&state(200)), None);
+        assert_eq!(chosen(&state(201)).map(|c| c.0), Some(1));
+        // However large its free space and its f: what is chosen is the worthy one.
+        let state = [Candidate { loose: 100, ..c(1, 2, 0, 1_600_200) }, c(2, 500, 9_000_000, 16_002)];
+        assert_eq!(chosen(&state).map(|c| c.0), Some(2));
+    }
+
+    #[test]
+    fn of_the_suitable_the_oldest_are_compared() {
+        let mut state: Vec<_> = (0..20).map(|n| Candidate { loose: 0, ..c(n, 1, 0, 0) }).collect();
+        state.extend((20..30).map(|n| c(n, 500, 9, 10)));
+        state.push(c(30, 1, 10, 4_000_000));
+        assert_eq!(chosen(&state).map(|c| c.0), Some(20));
+        // Ten are.
+        state.remove(20);
+        assert_eq!(chosen(&state).map(|c| c.0), Some(30));
+    }
+
+    #[test]
+    fn the_young_are_not_suitable_unless_the_volume_is_young_itself() {
+        let young = [c(1, 100, NOW - 604_799, 7)];
+        assert_eq!(chosen(&young), None);
+        assert_eq!(chosen(&[c(1, 100, NOW - 604_800, 7)]).map(|c| c.0), Some(1));
+        let memory = Memory { elapsed: 604_799, ..memory() };
+        let (choice, _) = choose(&Plain::new(1, young.into()), &memory, &Tuning::default(), ASK);
+        assert_eq!(choice.map(|c| c.victim.seg.0), Some(1));
+    }
+
+    #[test]
+    fn moved_blocks_go_where_the_free_space_of_similar_age_is_most_fragmented() {
+        let at = |state: &[Candidate], mtime| {
+            let moved = Moved { kind: LogType::WarmData, mtime };
+            let (choice, _) = target(&Plain::new(1, state.into()), &memory(), &Tuning::default(), ASK, moved);
+            choice.map(|c| (c.victim.seg.0, u32::MAX - c.cost))
+        };
+        assert_eq!(at(&[c(1, 400, 5, 30), c(2, 100, 6, 90)], 5), Some((2, 90)));
+        // Of equals the fullest, then the closest in age, then the older side.
+        assert_eq!(at(&[c(1, 400, 9, 30), c(2, 100, 5, 30)], 5), Some((1, 30)));
+        assert_eq!(at(&[c(1, 100, 2, 30), c(2, 100, 9, 30)], 6), Some((2, 30)));
+        assert_eq!(at(&[c(1, 100, 3, 30), c(2, 100, 9, 30)], 6), Some((1, 30)));
+        // Without fragments last, and full ones never.
+        assert_eq!(at(&[c(1, 400, 5, 0), c(2, 100, 5, 1)], 5), Some((2, 1)));
+        assert_eq!(at(&[c(1, 400, 5, 0)], 5), Some((1, 0)));
+        assert_eq!(at(&[c(1, 512, 5, 10)], 5), None);
+    }
 }

@@ -1,5 +1,402 @@
-use super::memory::*;
-use super::*;
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Prices {}
-pub fn choose(_v: &dyn View, m: &Memory, _t: &Tuning, _a: Ask, _p: &Prices, _w: Power, _f: u32) -> (Option<Choice>, Memory) { (None, *m) }
+//! Joule: what a victim costs now against what its free space saves later, in picojoules.
+//!
+//! Our own; no paper. A unit of `C` blocks has `v` valid ones, and `l` loose ones in `n` fragments. Of
+//! fragments the volume keeps `l` and `f` = sum of 16,002 / X; by Cauchy's inequality there are at most
+//! n = sqrt(l f / 16,002) of them, and exactly so many if they are of one size. Valid blocks lie in
+//! about `r` = min(v, n + 1) runs. Prices are per block or request, from the device's profile ([`Prices`]).
+//!
+//! *Cleaning now costs* (pJ): reading the runs, writing the blocks in order, one node block changed for
+//! each run:
+//!
+//!     cost = v (read_block + write_block_sequential)
+//!          + r (request + write_block_sequential) + ceil(v / 512) request
+//!
+//! *Its free space saves, once it is used* (pJ): a log that threads into it makes a request for each
+//! fragment, whose first block is as far from the one before as a random one, and needs a page of the
+//! device's map for this segment alone, half of which a log in order needs too; and what nobody cleaned
+//! before is cleaned in the foreground, with a checkpoint of about eight blocks for each unit:
+//!
+//!     saved = (n - 1) (request + write_block_random - write_block_sequential) + map_miss / 2, if n > 0
+//!           + 8 (request + write_block_sequential)
+//!
+//! *Will it be used?* With `s` of `S` sections free, with probability
+//!
+//!     p = 1 / (1 + 5 s / S)
+//!
+//! which is 1 when nothing is free, 1/2 at 20 % and 1/6 on an empty volume.
+//!
+//! *Waiting lets more blocks die.* Free space lasts about t = s / S x (seconds the volume was ever
+//! mounted), as if all of it had been written once in that time. Lifetimes of blocks have long tails: of
+//! those that lived for `a` seconds, a share of d = t / (t + a) is gone `t` seconds later. What is used is
+//! cleaned sooner or later, and then costs (1 - d) cost. So the joules that cleaning now wins are
+//!
+//!     gain = p saved - w cost,    w = 1 - p (1 - d)
+//!
+//! and w cost is what it costs more than waiting. The unit with the greatest gain is chosen, of equals the
+//! oldest. On a charger any gain is taken. On battery nothing is cleaned while more than 10 % of the
+//! sections are free, and then only what saves at least [`BATTERY_FACTOR`] times what it costs. Its
+//! printed cost is 2^32 - 1 less the gain in microjoules.
+//!
+//! `p` and `w` are counted in 1/1024, all numbers are whole and stay at the largest there is.
+
+use device::energy::profile::{DeviceSpec, DiskSpec, FlashSpec, Profile};
+use device::energy::{Energy, Nanos};
+
+use super::memory::{Ask, Choice, Memory, Tuning};
+use super::{Among, Bounds, Candidate, Power, Rank, View};
+
+/// On battery, savings must be so many times the cost.
+pub const BATTERY_FACTOR: u64 = 3;
+/// On battery, nothing is cleaned while more than one in so many sections is free.
+const PLENTY: u64 = 10;
+/// Blocks a checkpoint writes beside those of the logs: packs, tables, a node of each log.
+const CHECKPOINT_BLOCKS: u64 = 8;
+/// A fragment of one block, in f.
+const ONE_BLOCK: u64 = 16_002;
+/// `p` and `w` are counted in one in so many.
+const WHOLE: u64 = 1024;
+
+/// What operations cost, in picojoules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prices {
+    /// Reading 4 KiB.
+    pub read_block: u64,
+    /// Writing 4 KiB behind the block before.
+    pub write_block_sequential: u64,
+    /// Writing 4 KiB anywhere.
+    pub write_block_random: u64,
+    /// A request, whatever it moves.
+    pub request: u64,
+    /// Fetching a page of the device's map.
+    pub map_miss: u64,
+}
+
+impl Default for Prices {
+    /// Of the shipped profile `kirin9000-ufs31`, for devices nothing is known of.
+    fn default() -> Self {
+        Prices {
+            read_block: 10_819_000,
+            write_block_sequential: 12_614_000,
+            write_block_random: 12_614_000,
+            request: 121_949_000,
+            map_miss: 39_312_000,
+        }
+    }
+}
+
+impl Prices {
+    /// Of a device, with what processor, memory and board add to it (see `docs/energy-model.md`).
+    pub fn of(profile: &Profile) -> Prices {
+        let host = profile.host.prices();
+        let block = host.cpu_byte.of(4096) + host.dram_byte.of(4096);
+        let wait = |time: Nanos| host.board.over(time);
+        match &profile.device {
+            DeviceSpec::Flash(flash) => Self::of_flash(flash, host.cpu_request, block, wait),
+            DeviceSpec::Disk(disk) => Self::of_disk(disk, host.cpu_request, block, wait),
+        }
+    }
+
+    /// Out of place as it writes, flash makes no difference between near and far but the request's and
+    /// the map's, which have prices of their own.
+    fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Energy) -> Prices {
+        let link = &d.link;
+        let read = link.read_energy.value.of(4096) + d.nand.read_energy.value.of(4096);
+        let write = link.write_energy.value.of(4096) + d.nand.program_energy.value.of(4096);
+        let request = link.write_request.as_ref().unwrap_or(&link.request).value;
+        let write = (block + write + wait(link.write.value.of(4096))).0;
+        Prices {
+            read_block: (block + read + wait(link.read.value.of(4096))).0,
+            write_block_sequential: write,
+            write_block_random: write,
+            request: (cpu + link.request_energy.value + wait(request)).0,
+            map_miss: (d.map.access_energy.value + wait(d.map.access.value)).0,
+        }
+    }
+
+    /// The arm moves a third of the way, and the platter half a turn, to what is far.
+    fn of_disk(d: &DiskSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Energy) -> Prices {
+        let media = d.media.value.of(4096);
+        let half_turn = Nanos(30_000_000_000 / d.rpm.value.max(1));
+        let seek = d.seek_average.value + d.write_settle.value;
+        let far = d.seek_power.value.over(seek) + d.rotate_power.value.over(half_turn) + wait(seek + half_turn);
+        let write = block + d.write_power.value.over(media) + wait(media);
+        Prices {
+            read_block: (block + d.read_power.value.over(media) + wait(media)).0,
+            write_block_sequential: write.0,
+            write_block_random: (write + far).0,
+            request: (cpu + d.idle_power.value.over(d.request.value) + wait(d.request.value)).0,
+            map_miss: 0,
+        }
+    }
+}
+
+/// How many fragments `loose` blocks lie in.
+fn fragments(f: u32, loose: u32) -> u64 {
+    // Both fit 53 bits, so that the root of a double is exact to the whole number.
+    let product = u64::from(f) * u64::from(loose) / ONE_BLOCK;
+    ((product as f64).sqrt() as u64).clamp(u64::from(loose > 0), u64::from(loose))
+}
+
+/// What all candidates of one choice share.
+struct Weights<'a> {
+    prices: &'a Prices,
+    /// Probability of use, in 1/1024.
+    p: u64,
+    /// Seconds the free space lasts.
+    lasts: u64,
+    now: u64,
+    power: Power,
+}
+
+impl Weights<'_> {
+    fn cost(&self, valid: u32, fragments: u64) -> u64 {
+        let (p, valid) = (self.prices, u64::from(valid));
+        let runs = valid.min(fragments + 1);
+        let blocks = valid.saturating_mul(p.read_block.saturating_add(p.write_block_sequential));
+        let reads = runs.saturating_mul(p.request.saturating_add(p.write_block_sequential));
+        blocks.saturating_add(reads).saturating_add(valid.div_ceil(512).saturating_mul(p.request))
+    }
+    fn saved(&self, fragments: u64) -> u64 {
+        let p = self.prices;
+        let far = p.request.saturating_add(p.write_block_random.saturating_sub(p.write_block_sequential));
+        let split = match fragments {
+            0 => 0,
+            n => (n - 1).saturating_mul(far).saturating_add(p.map_miss / 2),
+        };
+        split.saturating_add(CHECKPOINT_BLOCKS.saturating_mul(p.request.saturating_add(p.write_block_sequential)))
+    }
+    /// What cleaning now costs more than waiting, of 1024.
+    fn w(&self, mtime: u64) -> u64 {
+        let age = u128::from(self.now.saturating_sub(mtime));
+        let both = (age + u128::from(self.lasts)).max(1);
+        // Below 2^53 seconds, which is always, the short division does.
+        let stays = match u64::try_from(both * u128::from(WHOLE)) {
+            Ok(_) => self.p * (age as u64) / (both as u64),
+            Err(_) => (u128::from(self.p) * age / both) as u64,
+        };
+        WHOLE - stays.min(WHOLE)
+    }
+    /// The gain in 1/1024 pJ if it is worth it, else 0.
+    fn gain(&self, saved: u64, cost: u64, w: u64) -> u64 {
+        let (saved, cost) = (self.p.saturating_mul(saved), w.saturating_mul(cost));
+        let wanted = match self.power {
+            Power::Powered => cost,
+            Power::Battery => cost.saturating_mul(BATTERY_FACTOR),
+        };
+        if saved < wanted { 0 } else { saved - cost }
+    }
+    fn rank(&self, c: &Candidate) -> Rank {
+        let n = fragments(c.f, c.loose);
+        [self.gain(self.saved(n), self.cost(c.valid, n), self.w(c.mtime)), 0, 0, 0]
+    }
+    /// What the best within could gain: fewest valid blocks in the fewest runs, oldest, most fragments.
+    fn limit(&self, b: &Bounds) -> Rank {
+        let cost = self.cost(b.valid.0, fragments(b.f.0, b.loose.0));
+        [self.gain(self.saved(fragments(b.f.1, b.loose.1)), cost, self.w(b.mtime.0)), 0, 0, 0]
+    }
+}
+
+/// The unit that cleaning now wins most joules with, if any is worth it. `free` sections are free.
+pub fn choose(
+    view: &dyn View,
+    memory: &Memory,
+    _tuning: &Tuning,
+    ask: Ask<'_>,
+    prices: &Prices,
+    power: Power,
+    free: u32,
+) -> (Option<Choice>, Memory) {
+    let sections = u64::from(ask.end.0 / ask.unit.max(1)).max(1);
+    let free = u64::from(free).min(sections);
+    if power == Power::Battery && free * PLENTY > sections {
+        return (None, *memory);
+    }
+    let lasts = u128::from(memory.max_mtime) * u128::from(free) / u128::from(sections);
+    let weights = Weights {
+        prices,
+        p: WHOLE * sections / (sections + 5 * free),
+        lasts: lasts as u64,
+        now: memory.max_mtime,
+        power,
+    };
+    let best = view.search(Among::All, 0..view.count(), &|b| weights.limit(b), &|c| weights.rank(c));
+    let choice = best.and_then(|victim| {
+        let gain = weights.rank(&victim)[0] / WHOLE / 1_000_000;
+        (gain > 0).then(|| Choice { victim, cost: u32::MAX - gain.min(u32::MAX.into()) as u32 })
+    });
+    (choice, *memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use format::SegNo;
+
+    use super::super::plain::Plain;
+    use super::*;
+
+    /// A segment with `pieces` fragments of `size` blocks and `valid` valid ones.
+    fn seg(seg: u32, valid: u32, pieces: u32, size: u32, mtime: u64) -> Candidate {
+        let f = pieces * 16_002 / size.max(1);
+        Candidate { seg: SegNo(seg), valid, held: valid, mtime, f, loose: pieces * size }
+    }
+    const ASK: Ask<'_> = Ask { foreground: false, urgent: false, end: SegNo(1000), unit: 1, passed: &[] };
+    const DAY: u64 = 86_400;
+
+    /// Victim and gain in microjoules, on a volume of 1000 sections that was mounted for 100 days.
+    fn chosen(state: &[Candidate], power: Power, free: u32) -> Option<(u32, u32)> {
+        let memory = Memory::at_mount(100 * DAY, 0);
+        let view = Plain::new(1, state.into());
+        let (choice, after) = choose(&view, &memory, &Tuning::default(), ASK, &Prices::default(), power, free);
+        assert_eq!(after, memory);
+        choice.map(|c| (c.victim.seg.0, u32::MAX - c.cost))
+    }
+    fn victim(state: &[Candidate], power: Power, free: u32) -> Option<u32> {
+        chosen(state, power, free).map(|c| c.0)
+    }
+
+    #[test]
+    fn fragments_of_one_size_are_counted_exactly() {
+        for (pieces, size) in [(256, 1), (128, 2), (64, 4), (40, 9), (16, 31), (1, 1)] {
+            let c = seg(0, 100, pieces, size, 0);
+            // f is rounded down once, which may cost one.
+            let n = fragments(c.f, c.loose);
+            assert!(n == u64::from(pieces) || n + 1 == u64::from(pieces), "{pieces} of {size}: {n}");
+        }
+        assert_eq!(fragments(0, 0), 0);
+        assert_eq!(fragments(u32::MAX, 3), 3);
+        assert_eq!(fragments(4_096_512, 256), 256);
+    }
+
+    #[test]
+    fn of_equally_full_ones_the_most_fragmented_is_cleaned_first() {
+        let state = [seg(1, 256, 32, 8, 0), seg(2, 256, 128, 2, 0), seg(3, 256, 64, 4, 0)];
+        assert_eq!(victim(&state, Power::Powered, 10), Some(2));
+    }
+
+    #[test]
+    fn of_equally_fragmented_ones_the_emptiest_is() {
+        let state = [seg(1, 300, 100, 1, 0), seg(2, 150, 100, 1, 0), seg(3, 200, 100, 1, 0)];
+        assert_eq!(victim(&state, Power::Powered, 10), Some(2));
+    }
+
+    #[test]
+    fn of_equals_the_oldest_is_and_the_young_may_wait() {
+        let state = [seg(1, 256, 128, 2, 50 * DAY), seg(2, 256, 128, 2, DAY), seg(3, 256, 128, 2, 60 * DAY)];
+        assert_eq!(victim(&state, Power::Powered, 50), Some(2));
+        // What was written a minute ago will soon be fewer blocks.
+        assert_eq!(victim(&[seg(1, 256, 85, 3, 100 * DAY - 60)], Power::Powered, 100), None);
+        assert_eq!(victim(&[seg(1, 256, 85, 3, DAY)], Power::Powered, 100), Some(1));
+    }
+
+    #[test]
+    fn nothing_is_cleaned_where_nothing_is_won() {
+        // Free space in one piece.
+        assert_eq!(victim(&[seg(1, 300, 0, 0, 0)], Power::Powered, 100), None);
+        assert_eq!(victim(&[], Power::Powered, 0), None);
+        // The same, nearly empty, and free space is short: foreground cleaning would come.
+        assert_eq!(victim(&[seg(1, 8, 0, 0, 0)], Power::Powered, 10), Some(1));
+    }
+
+    #[test]
+    fn on_battery_nothing_is_cleaned_while_free_space_suffices() {
+        let worst = [seg(1, 256, 256, 1, 0)];
+        assert_eq!(victim(&worst, Power::Battery, 101), None);
+        assert_eq!(victim(&worst, Power::Battery, 20), Some(1));
+        assert_eq!(victim(&worst, Power::Powered, 101), Some(1));
+    }
+
+    #[test]
+    fn what_a_charger_pays_for_a_battery_does_not() {
+        let middling = [seg(1, 256, 40, 6, 20 * DAY)];
+        assert_eq!(victim(&middling, Power::Powered, 50), Some(1));
+        assert_eq!(victim(&middling, Power::Battery, 50), None);
+        let counted = |power| {
+            let all = (0..400u32).map(|n| seg(n, 100 + n / 2, 1 + n % 100, 2, u64::from(n) * DAY / 5));
+            all.filter(|c| victim(&[*c], power, 35).is_some()).count()
+        };
+        let (battery, powered) = (counted(Power::Battery), counted(Power::Powered));
+        assert!(0 < battery && battery * 2 < powered && powered < 400, "{battery} {powered}");
+    }
+
+    #[test]
+    fn the_gain_is_what_the_formulas_say() {
+        let prices = Prices {
+            read_block: 3_000_000,
+            write_block_sequential: 5_000_000,
+            write_block_random: 7_000_000,
+            request: 100_000_000,
+            map_miss: 40_000_000,
+        };
+        let memory = Memory::at_mount(1000, 0);
+        // s / S = 1/10: p = 682/1024, lasts 100 s; age 900: w = 1024 - 682 x 900 / 1000.
+        let view = Plain::new(1, vec![seg(7, 100, 100, 1, 100)]);
+        let (choice, _) = choose(&view, &memory, &Tuning::default(), ASK, &prices, Power::Powered, 100);
+        let saved = 99 * 102 + 20 + 8 * 105;
+        let cost = 100 * 8 + 100 * 105 + 100;
+        let gain = (682 * saved - (1024 - 613) * cost) / 1024;
+        assert_eq!(choice.map(|c| (c.victim.seg.0, u32::MAX - c.cost)), Some((7, gain)));
+    }
+
+    #[test]
+    fn no_candidate_ranks_above_the_limit_of_bounds_it_lies_within() {
+        let mut rng = device::Rng::new(3);
+        for _ in 0..300 {
+            let weights = Weights {
+                prices: &Prices::default(),
+                p: rng.below(1025),
+                lasts: rng.below(10_000),
+                now: 10_000,
+                power: if rng.chance(1, 2) { Power::Battery } else { Power::Powered },
+            };
+            let few: Vec<_> = (0..rng.below(6) + 1)
+                .map(|n| {
+                    let (valid, size) = (rng.below(511) as u32 + 1, rng.below(31) as u32 + 1);
+                    seg(n as u32, valid, rng.below(u64::from((512 - valid) / size) + 1) as u32, size, rng.below(10_000))
+                })
+                .collect();
+            let mut bounds = Bounds::NONE;
+            few.iter().for_each(|c| bounds.add(c));
+            for c in &few {
+                assert!(weights.rank(c) <= weights.limit(&bounds), "{c:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn absurd_prices_and_times_do_no_harm() {
+        let prices = Prices {
+            read_block: u64::MAX,
+            write_block_sequential: u64::MAX,
+            write_block_random: u64::MAX,
+            request: u64::MAX,
+            map_miss: u64::MAX,
+        };
+        let memory = Memory { max_mtime: u64::MAX, ..Memory::at_mount(u64::MAX, 0) };
+        let view = Plain::new(1, vec![seg(1, 256, 256, 1, 0), seg(2, 1, 0, 0, u64::MAX)]);
+        for power in [Power::Battery, Power::Powered] {
+            for free in [0, 50, u32::MAX] {
+                choose(&view, &memory, &Tuning::default(), ASK, &prices, power, free);
+            }
+        }
+    }
+
+    #[test]
+    fn every_shipped_profile_has_prices_and_the_default_is_the_first() {
+        for (name, text) in device::energy::profile::SHIPPED {
+            let prices = Prices::of(&Profile::parse(text, name).unwrap());
+            assert!(prices.request > 0 && prices.read_block > 0 && prices.write_block_sequential > 0, "{name}");
+            assert!(prices.write_block_random >= prices.write_block_sequential, "{name}");
+            assert_eq!(prices.map_miss > 0, prices.write_block_random == prices.write_block_sequential, "{name}");
+        }
+        let phone = Prices::of(&Profile::find("kirin9000-ufs31").unwrap());
+        let rounded = |n: u64| (n + 500) / 1000 * 1000;
+        let phone = Prices {
+            read_block: rounded(phone.read_block),
+            write_block_sequential: rounded(phone.write_block_sequential),
+            write_block_random: rounded(phone.write_block_random),
+            request: rounded(phone.request),
+            map_miss: rounded(phone.map_miss),
+        };
+        assert_eq!(phone, Prices::default());
+    }
+}

@@ -100,13 +100,7 @@ pub(super) fn compared(tuning: &Tuning, eligible: u32) -> u32 {
 impl Pool {
     /// The oldest candidates that are `threshold` seconds older than the youngest; `None` if there are
     /// none. What was seen is remembered either way.
-    pub fn gather(
-        view: &dyn View,
-        memory: &mut Memory,
-        tuning: &Tuning,
-        ask: Ask<'_>,
-        threshold: u64,
-    ) -> Option<Pool> {
+    pub fn gather(view: &dyn View, memory: &mut Memory, tuning: &Tuning, ask: Ask<'_>, threshold: u64) -> Option<Pool> {
         let first = memory.last_victim_at;
         memory.last_victim_at = ask.look_at_all(view, first);
         let Seen { oldest: min, before } = see(view, memory)?;
@@ -155,7 +149,13 @@ impl Pool {
 
     /// The candidate of a kind that a monotone rank puts highest; of equals the oldest, of those the
     /// first that was looked at.
-    pub fn best(&self, view: &dyn View, kind: Among, unit: u32, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate> {
+    pub fn best(
+        &self,
+        view: &dyn View,
+        kind: Among,
+        unit: u32,
+        rank: &dyn Fn(&Candidate) -> Rank,
+    ) -> Option<Candidate> {
         let order = |c: &Candidate| (rank(c), u64::MAX - c.mtime, c.seg >= self.first, u32::MAX - c.seg.0);
         let mut best = self.up_to.and_then(|cut| view.best(kind, cut, rank));
         if let (Some(found), Some(cut)) = (best, self.up_to)

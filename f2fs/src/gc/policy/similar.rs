@@ -24,7 +24,7 @@ use super::{Among, Bounds, Candidate, View, end_of, greedy};
 pub struct Neighbours {
     /// No younger than what moves, the nearest last.
     older: Range<u32>,
-    /// From the nearest on towards the youngest; the nearest may be in both.
+    /// From there on towards the youngest.
     younger: Range<u32>,
     /// One second after the youngest candidate ever seen.
     pub max: u64,
@@ -71,14 +71,16 @@ impl Neighbours {
         let end = view.count_to(Among::Open, view.nth_oldest(Among::All, eligible.checked_sub(1)?)?);
         let before = view.count_up_to(mtime).min(eligible);
         let here = view.count_to(Among::Open, end_of(mtime)).min(end);
-        // The nearest counts on both sides, if it is open.
+        // The nearest counts on both sides, if it is open; here it is in the older range only.
         let nearest = view.nth_oldest(Among::All, before.saturating_sub(1));
         let open = |n: u32| end > n && view.nth_oldest(Among::Open, n) == nearest;
-        let (older, start) = match before {
-            0 => (0..u32::from(open(0)), 0),
-            _ => (here.saturating_sub(radius)..here, here - u32::from(here > 0 && open(here - 1))),
+        let (older, twice) = match before {
+            0 => (0..u32::from(open(0)), open(0)),
+            _ => (here.saturating_sub(radius)..here, here > 0 && open(here - 1)),
         };
-        Some(Neighbours { older, younger: start..start.saturating_add(radius).min(end), max, first, list })
+        let start = older.end;
+        let younger = start..start.saturating_add(radius - u32::from(twice)).min(end);
+        Some(Neighbours { older, younger, max, first, list })
     }
 
     /// The best on the older and on the younger side: highest by `rank`, of equals the nearest in the
@@ -92,18 +94,13 @@ impl Neighbours {
         let view = self.list.as_ref().map_or(view, |l| l as &dyn View);
         let turn = |c: &Candidate| u64::from(c.seg < self.first) << 32 | u64::from(c.seg.0);
         let with = |[a, b]: [u64; 2], c, d| [a, b, c, d];
-        let older = view.search(
-            Among::Open,
-            self.older.clone(),
-            &|b| with(limit(b), b.mtime.1, u64::MAX),
-            &|c| with(rank(c), c.mtime, turn(c)),
-        );
-        let younger = view.search(
-            Among::Open,
-            self.younger.clone(),
-            &|b| with(limit(b), u64::MAX - b.mtime.0, u64::MAX),
-            &|c| with(rank(c), u64::MAX - c.mtime, u64::MAX - turn(c)),
-        );
+        let older = view.search(Among::Open, self.older.clone(), &|b| with(limit(b), b.mtime.1, u64::MAX), &|c| {
+            with(rank(c), c.mtime, turn(c))
+        });
+        let younger =
+            view.search(Among::Open, self.younger.clone(), &|b| with(limit(b), u64::MAX - b.mtime.0, u64::MAX), &|c| {
+                with(rank(c), u64::MAX - c.mtime, u64::MAX - turn(c))
+            });
         [older, younger]
     }
 }
