@@ -71,6 +71,8 @@ pub enum Kind {
     GcEnergy,
     /// How much sooner cleaning empties a battery.
     Battery,
+    /// What cleaning does to the pieces of free space.
+    GcEffect,
 }
 
 /// A plan's variant, ready to run.
@@ -173,6 +175,7 @@ pub const SHIPPED: &[(&str, [&str; 3])] =
         "fagc-fig4",
         "fagc-fig5",
         "fagc-fig7-8",
+        "fagc-fig9-table5",
         "fagc-table6",
         "microdrive-table31",
         "nexus-fileops",

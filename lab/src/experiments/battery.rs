@@ -58,13 +58,13 @@ pub(super) fn run(
     let mut histograms = Vec::new();
     if let Some(m) = &p.measured {
         let sleeps = &m.sleeps_ms;
-        let (bench, before, pieces) = gc_energy::prepared(profile, job, m, &progress.part(0, 2 + sleeps.len()))?;
+        let (mut bench, before, pieces) = gc_energy::prepared(profile, job, m, &progress.part(0, 2 + sleeps.len()))?;
         phases.extend(before);
         histograms.extend(pieces);
         let board = profile.host.board.value.watts();
-        let mut each = vec![gc_energy::foreground(&bench, m, board, &progress.part(1, 2 + sleeps.len()))?];
+        let mut each = vec![gc_energy::foreground(&mut bench, m, board, &progress.part(1, 2 + sleeps.len()))?];
         for (n, sleep) in sleeps.iter().enumerate() {
-            each.push(gc_energy::background(&bench, m, *sleep, &progress.part(2 + n, 2 + sleeps.len()))?);
+            each.push(gc_energy::background(&mut bench, m, *sleep, &progress.part(2 + n, 2 + sleeps.len()))?);
         }
         for mut phase in each {
             let count = phase.measures.get("gc_count").map_or(0.0, |n| n.value);

@@ -133,7 +133,7 @@ fn note(phase: &mut Phase, start: &FreeFragments, end: &FreeFragments, scale: f6
     }
     let share = |of: fn(&FreeFragments) -> u64| 100.0 * (of(end) as f64 / of(start) as f64 - 1.0);
     phase.note("pieces_change", share(FreeFragments::total), "%");
-    for level in 0..f2fs::LEVELS {
+    for level in 0..f2fs::fragments::LEVELS {
         let change = 100.0 * (end.count[level] as f64 / start.count[level] as f64 - 1.0);
         phase.note(&format!("pieces_change_{}", FreeFragments::name(level)), change, "%");
     }
@@ -150,7 +150,7 @@ fn over_cleanings(seen: &[(u64, FreeFragments)]) -> Vec<Histogram> {
     vec![
         of("all pieces of free space", "pieces", &FreeFragments::total),
         of("pieces under 128 KB", "pieces", &|f| f.fragments().0),
-        of("pieces over 512 KB (L9)", "pieces", &|f| f.count[f2fs::LEVELS - 1]),
+        of("pieces over 512 KB (L9)", "pieces", &|f| f.count[f2fs::fragments::LEVELS - 1]),
         of("free space in pieces under 128 KB", "blocks", &|f| f.capacity[0]),
         of("free space in pieces from 2 MB", "blocks", &|f| f.capacity[3]),
     ]

@@ -6,6 +6,7 @@ mod cleaning;
 mod disk_modes;
 mod file_io;
 mod fragments;
+mod gc_effect;
 mod gc_energy;
 mod sqlite;
 mod sqlite_disk;
@@ -30,6 +31,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::DiskModes => disk_modes::run(profile, job, progress),
         Kind::GcEnergy => gc_energy::run(profile, job, progress),
         Kind::Battery => battery::run(profile, job, progress),
+        Kind::GcEffect => gc_effect::run(profile, job, progress),
     }
 }
 
