@@ -9,11 +9,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use device::clock::RealClock;
-use device::energy::Meter;
 use device::energy::profile::Profile;
+use device::energy::{Component, Energy, Meter};
 use device::model::{self, Pace, Simulated};
 use device::{BlockDevice, Lba};
 use f2fs::Volume;
+use f2fs::cause::Cause;
 use f2fs::owners::{Look, Owner};
 
 use crate::spent::{self, Spent};
@@ -96,6 +97,19 @@ impl Metered {
             counters: self.device.counters(),
             ledger,
         }
+    }
+
+    /// What was spent, for a volume's report: all of it and by component, and that of cleaning, in
+    /// microjoules.
+    pub fn report(&self) -> Vec<(String, String)> {
+        let ledger = self.device.ledger();
+        let cleaning =
+            [Cause::ForegroundGcData, Cause::ForegroundGcNode, Cause::BackgroundGcData, Cause::BackgroundGcNode];
+        let of = |cause: Cause| Component::ALL.map(|c| ledger.component_of(c, cause as u8)).into_iter().sum::<Energy>();
+        let mut out = vec![("uj_total".to_owned(), ledger.total())];
+        out.extend(Component::ALL.map(|c| (format!("uj_{}", c.text().to_lowercase()), ledger.component(c))));
+        out.push(("uj_cleaning".to_owned(), cleaning.into_iter().map(of).sum()));
+        out.into_iter().map(|(name, energy)| (name, (energy.0 / 1_000_000).to_string())).collect()
     }
 
     /// A ledger as a file holds it: JSON if its name ends in `.json`, else tables.

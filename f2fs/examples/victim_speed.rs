@@ -12,7 +12,7 @@ use format::SegNo;
 use format::sit::LogType;
 use joulefs_f2fs::gc::policy::memory::{Ask, Choice, Memory, Tuning};
 use joulefs_f2fs::gc::policy::similar::Moved;
-use joulefs_f2fs::gc::policy::{Candidate, Power, atgc, cost_benefit, fagc, greedy, joule};
+use joulefs_f2fs::gc::policy::{Candidate, Power, View, atgc, cost_benefit, fagc, greedy, joule};
 use joulefs_f2fs::segment::index::Index;
 
 const SEGMENTS: u32 = 524_288;
@@ -55,7 +55,7 @@ fn candidate(rng: &mut device::Rng, seg: SegNo, now: u64, shape: Shape) -> Candi
 type Chooses<'a> = &'a dyn Fn(&Index, &Memory, &mut device::Rng) -> (Option<Choice>, Memory);
 
 fn main() {
-    let choices: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(300);
+    let choices: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(300).max(1);
     let (tuning, prices) = (Tuning::default(), joule::Prices::default());
     let ask = Ask::background(SegNo(SEGMENTS), 1);
     let urgent = Ask { urgent: true, ..ask };
@@ -73,28 +73,26 @@ fn main() {
         ("target: fagc", &|v, m, rng| fagc::target(v, m, &tuning, ask, moved(rng))),
     ];
     for (name, shape) in [("random", Shape::Random), ("aged", Shape::Aged), ("alike", Shape::Alike)] {
-        println!("{name}: microseconds per choice, mean and longest; per {CHANGED} changed segments; chosen");
+        let mut rng = device::Rng::new(7);
+        let mut index = Index::new(SEGMENTS, 1);
+        let mut now = YEAR;
+        while index.count() < DIRTY {
+            let seg = SegNo(rng.below(SEGMENTS.into()) as u32);
+            let c = candidate(&mut rng, seg, now, shape);
+            index.set(seg, Some(c));
+        }
+        println!("{name}: microseconds per choice (mean, median, longest), per {CHANGED} changed segments; chosen");
         for (policy, choose) in &policies {
-            let mut rng = device::Rng::new(7);
-            let mut index = Index::new(SEGMENTS, 1);
-            let mut now = YEAR;
-            while index.count() < DIRTY {
-                let seg = SegNo(rng.below(SEGMENTS.into()) as u32);
-                let c = candidate(&mut rng, seg, now, shape);
-                index.set(seg, Some(c));
-            }
-            let mut memory = Memory::at_mount(now, 0);
             // The first choice after a mount sees every age for the first time.
-            memory = choose(&index, &memory, &mut rng).1;
-            let (mut choosing, mut longest, mut changing, mut found) =
-                (Duration::ZERO, Duration::ZERO, Duration::ZERO, 0);
+            let mut memory = choose(&index, &Memory::at_mount(now, 0), &mut rng).1;
+            let (mut choosing, mut changing, mut found) = (Vec::new(), Duration::ZERO, 0);
             for _ in 0..choices {
                 now += 30;
                 let start = Instant::now();
                 for _ in 0..CHANGED {
                     let seg = SegNo(rng.below(SEGMENTS.into()) as u32);
                     let mut c = candidate(&mut rng, seg, now, shape);
-                    c.mtime = now;
+                    c.mtime = now - rng.below(30);
                     let keep = rng.below(SEGMENTS.into()) < DIRTY.into();
                     index.set(seg, keep.then_some(c));
                 }
@@ -102,16 +100,17 @@ fn main() {
                 memory.max_mtime = now;
                 let start = Instant::now();
                 let (choice, next) = black_box(choose(&index, &memory, &mut rng));
-                let took = start.elapsed();
-                (choosing, longest) = (choosing + took, longest.max(took));
+                choosing.push(start.elapsed());
                 found += u32::from(choice.is_some());
                 memory = next;
             }
+            choosing.sort_unstable();
             let micros = |d: Duration| d.as_secs_f64() * 1e6;
             println!(
-                "  {policy:<20} {:8.2} {:9.2} {:9.1}   {found}",
-                micros(choosing) / f64::from(choices),
-                micros(longest),
+                "  {policy:<20} {:8.2} {:8.2} {:9.2} {:9.1}   {found}",
+                micros(choosing.iter().sum()) / f64::from(choices),
+                micros(choosing[choosing.len() / 2]),
+                micros(choosing[choosing.len() - 1]),
                 micros(changing) / f64::from(choices)
             );
         }

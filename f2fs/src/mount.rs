@@ -358,7 +358,7 @@ impl Volume {
         // Contents kept in memory must find room in the log: on a small volume keep less.
         options.dirty_limit = options.dirty_limit.min(cp.user_blocks as usize / 32).max(16);
         let monotonic = clock.monotonic();
-        let chooser = Chooser::new(&sb, &table, cp.elapsed, &options.gc);
+        let chooser = Chooser::new(&sb, &table, cp.elapsed, &options);
         let segments =
             Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
         let overprov_segs = cp.overprov_segs;
@@ -378,6 +378,7 @@ impl Volume {
             cleaner: Cleaner::new(Pacer::new(&options.gc, monotonic)),
             gc: Mutex::new(options.gc),
             overprov_segs,
+            reported_too: Mutex::default(),
             dev,
             sb,
             clock,

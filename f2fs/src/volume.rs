@@ -55,6 +55,8 @@ pub struct MountOptions {
     pub inline: bool,
     /// Cleaning ahead of time.
     pub gc: crate::gc::background::Settings,
+    /// What operations cost on the device below, for policies that weigh joules.
+    pub prices: crate::gc::policy::joule::Prices,
 }
 
 impl Default for MountOptions {
@@ -69,9 +71,13 @@ impl Default for MountOptions {
             checkpoint_after: Duration::from_secs(60),
             inline: true,
             gc: crate::gc::background::Settings::default(),
+            prices: crate::gc::policy::joule::Prices::default(),
         }
     }
 }
+
+/// Adds to a report.
+pub(crate) type Reporter = Box<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
 
 /// Counters a user may ask for.
 #[derive(Debug, Default)]
@@ -155,6 +161,8 @@ pub struct Volume {
     pub(crate) cleaner: Cleaner,
     /// How cleaning is set now.
     pub(crate) gc: Mutex<crate::gc::background::Settings>,
+    /// See [`Volume::report_too`].
+    pub(crate) reported_too: Mutex<Option<Reporter>>,
     /// Segments beyond what users may fill, from the checkpoint.
     pub(crate) overprov_segs: u32,
     /// Somebody asked something of the volume since the background last looked.

@@ -9,6 +9,9 @@ use device::energy::profile::Profile;
 use device::energy::{Component, Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
 use device::{BLOCK, BlockDevice, CountSnapshot, Counting, Fingerprint, VirtualClock};
+use f2fs::cause::Cause;
+use f2fs::gc::policy::joule::Prices;
+use f2fs::owners::{Look, Owner};
 use f2fs::{FreeFragments, MountOptions, Volume};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode};
 
@@ -29,6 +32,8 @@ pub struct Bench {
     device: Arc<Metered>,
     counting: Arc<Stack>,
     options: MountOptions,
+    /// What operations cost on the device.
+    prices: Prices,
     volume: Option<Arc<Volume>>,
 }
 
@@ -60,7 +65,8 @@ impl Bench {
         let contents: Arc<dyn BlockDevice> = Arc::new(Fingerprint::new(blocks));
         let device = Arc::new(Simulated::new(contents, model, meter, Pace::Virtual(clock.clone())));
         let counting = Arc::new(Host::new(Counting::new(device.clone())));
-        Ok(Bench { clock, device, counting, options: MountOptions::default(), volume: None })
+        let prices = Prices::of(profile);
+        Ok(Bench { clock, device, counting, options: MountOptions::default(), prices, volume: None })
     }
 
     /// The device as a file system sees it.
@@ -81,7 +87,7 @@ impl Bench {
     /// Makes a volume and mounts it; `seed` gives it its identity.
     pub fn format(&mut self, seed: u64, options: MountOptions) -> Result<(), LabError> {
         aging::format(&*self.counting, &*self.clock, seed, true)?;
-        self.options = options;
+        self.options = MountOptions { prices: self.prices, ..options };
         self.mount()
     }
 
@@ -128,10 +134,14 @@ impl Bench {
         Ok(())
     }
 
-    /// Unmounts and mounts: nothing is in memory afterwards, as after the phone was restarted.
-    pub fn restart(&mut self) -> Result<(), LabError> {
+    /// Unmounts and mounts: nothing is in the host's memory afterwards. With `device`, the device was
+    /// switched off and on meanwhile, as when the phone is restarted: nothing is in its memory either.
+    pub fn restart(&mut self, device: bool) -> Result<(), LabError> {
         if let Some(volume) = self.volume.take() {
             volume.unmount()?;
+        }
+        if device {
+            self.device.power_cycle(Cause::Other.tag())?;
         }
         self.mount()
     }
@@ -184,14 +194,29 @@ impl Bench {
             let before = earlier.get(n).copied().unwrap_or(0);
             ((*n).to_owned(), v.saturating_sub(before))
         });
+        let ledger = to.ledger.since(&from.ledger);
         let raw = Raw {
-            ledger: &to.ledger.since(&from.ledger),
+            ledger: &ledger,
             counts: &(&to.counts - &from.counts),
             counters: counters.collect(),
             took: to.at.since(from.at),
             timeline,
         };
-        Ok(Phase::new(name, bytes, raw))
+        let mut phase = Phase::new(name, bytes, raw);
+        phase.files = self.names(phase.owners.iter().map(|(owner, _)| *owner));
+        Ok(phase)
+    }
+
+    /// The names of those owners whose inodes are in memory: looking for others would be work that is not
+    /// the experiment's.
+    fn names(&self, owners: impl Iterator<Item = u64>) -> BTreeMap<u64, String> {
+        let Some(volume) = &self.volume else { return BTreeMap::new() };
+        let named = |owner| match volume.owner_of(owner, Look::InMemory) {
+            Owner::Path(path) => Some((owner, String::from_utf8_lossy(&path).into_owned())),
+            Owner::Deleted => Some((owner, "deleted".into())),
+            Owner::Volume | Owner::Unnamed => None,
+        };
+        owners.filter_map(named).collect()
     }
 }
 

@@ -175,6 +175,7 @@ mod tests {
             spent: vec![],
             operations: vec![],
             owners: vec![],
+            files: BTreeMap::new(),
             traffic: vec![],
             counters: BTreeMap::new(),
             timeline: vec![],

@@ -83,9 +83,9 @@ impl<D: BlockDevice> BlockDevice for Host<D> {
             None => self.inner.write_for(at, data, owners, cause),
             Some(longest) => {
                 let pieces = data.chunks(longest).zip(owners.chunks(longest / BLOCK));
-                pieces.zip((at.0..).step_by(longest / BLOCK)).try_for_each(|((piece, owners), at)| {
-                    self.inner.write_for(Lba(at), piece, owners, cause)
-                })
+                pieces
+                    .zip((at.0..).step_by(longest / BLOCK))
+                    .try_for_each(|((piece, owners), at)| self.inner.write_for(Lba(at), piece, owners, cause))
             }
         }
     }

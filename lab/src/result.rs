@@ -130,6 +130,9 @@ pub struct Phase {
     pub operations: Vec<OperationCost>,
     /// The same by inode: those that cost most, the rest under 0 with what belongs to none.
     pub owners: Vec<(u64, Energy)>,
+    /// The paths of those of them that are known.
+    #[serde(default)]
+    pub files: BTreeMap<u64, String>,
     /// What went over the link.
     pub traffic: Vec<Traffic>,
     /// What happened inside the device.
@@ -185,6 +188,7 @@ impl Phase {
             spent: spent.collect(),
             operations: operations.collect(),
             owners: dearest(ledger),
+            files: BTreeMap::new(),
             traffic: traffic.collect(),
             counters: raw.counters,
             timeline: raw.timeline,

@@ -84,6 +84,24 @@ fn fagc_fig5_runs_and_repeats() {
 }
 
 #[test]
+fn a_restart_of_the_device_empties_its_map_and_files_are_named() {
+    let experiment = Experiment::find("fagc-fig5").unwrap();
+    let fetched = |restarts: bool| {
+        let parameters = format!("device_restarts = {restarts}").parse().unwrap();
+        let variants = vec!["pristine".to_owned()];
+        let changes = Changes { quick: true, parameters, variants, ..Changes::default() };
+        let outcome = lab::run::run(&experiment, &changes, NonZeroUsize::MIN, &|_| ()).unwrap();
+        let phase = |name: &str| outcome.phases().find(|(_, p)| p.name == name).unwrap().1.clone();
+        let (whole, pieces) = (phase("contiguous"), phase("pieces-4k"));
+        assert!(whole.files.values().any(|f| f == "/contiguous"), "{:?}", whole.files);
+        assert!(pieces.files.values().any(|f| f == "/pieces-4k"), "{:?}", pieces.files);
+        outcome.phases().filter(|(_, p)| p.name != "aging").map(|(_, p)| p.counters["map_pages_fetched"]).sum::<u64>()
+    };
+    assert_eq!(fetched(false), 0, "pages of the map");
+    assert!(fetched(true) > 0, "no page of the map is fetched");
+}
+
+#[test]
 fn nexus_fileops_runs_and_repeats() {
     runs_and_repeats("nexus-fileops");
 }

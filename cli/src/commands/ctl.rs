@@ -23,7 +23,8 @@ pub struct Args {
 }
 
 fn after_help() -> String {
-    let mut text = "Example:\n  joulefs ctl /mnt gc=fagc gc_urgent=1\n  joulefs ctl /mnt stat\n\nSettings:\n".to_owned();
+    let mut text =
+        "Example:\n  joulefs ctl /mnt gc=fagc gc_urgent=1\n  joulefs ctl /mnt stat\n\nSettings:\n".to_owned();
     for (name, values, meaning) in KNOBS {
         text += &format!("  {name}={values}\n        {meaning}\n");
     }

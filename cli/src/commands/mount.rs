@@ -8,6 +8,7 @@ use std::time::Duration;
 use device::energy::profile::Profile;
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
+use f2fs::gc::policy::joule::Prices;
 use f2fs::owners::Look;
 use serde_json::json;
 use vfs::FileSystem;
@@ -168,6 +169,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let (calls, requests) = (recording(&args.record)?, recording(&args.record_device)?);
     let profile = args.profile.as_deref().map(Profile::find).transpose().map_err(|e| e.to_string())?;
     let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
+    if let Some(profile) = &profile {
+        parsed.core.prices = Prices::of(profile);
+    }
     let mut ends = Vec::new();
     let mut metered = None;
     let image = Image::open_through(&path, parsed.core, |mut device| {
@@ -193,6 +197,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         (Some(metered), Some(file)) => Some(Live::start(metered.clone(), image.vol.clone(), file.clone())?),
         _ => None,
     };
+    if let Some(metered) = metered.clone() {
+        image.vol.report_too(move || metered.report());
+    }
     let ready = || {
         if args.background
             && let Err(e) = fuse::daemon::ready()

@@ -161,7 +161,11 @@ impl Pacer {
             self.due = s.now + self.wait;
             return false;
         }
-        if s.much_to_gain { self.shorter() } else { self.longer() }
+        if s.much_to_gain {
+            self.shorter()
+        } else {
+            self.longer()
+        }
         true
     }
 

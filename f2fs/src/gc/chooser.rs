@@ -14,12 +14,12 @@ use format::sit::LogType;
 use format::superblock::SuperBlock;
 use rustc_hash::FxHashSet;
 
-use super::background::Settings;
 use super::policy::memory::{Ask, Memory, Tuning};
 use super::policy::similar::Moved;
 use super::policy::{Candidate, Policy, Power, atgc, cost_benefit, fagc, greedy, joule, mwhfb};
 use crate::segment::index::Index;
 use crate::segment::table::SegmentTable;
+use crate::volume::MountOptions;
 
 /// For what a victim is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,18 +66,18 @@ pub struct Chooser {
 
 impl Chooser {
     /// For a volume that was mounted for `elapsed` seconds before.
-    pub(crate) fn new(sb: &SuperBlock, table: &SegmentTable, elapsed: u64, settings: &Settings) -> Chooser {
+    pub(crate) fn new(sb: &SuperBlock, table: &SegmentTable, elapsed: u64, options: &MountOptions) -> Chooser {
         let per = sb.segs_per_sec;
         let mean = |sec| table.section(SecNo(sec)).map(|s| table.segment(s).mtime).sum::<u64>() / u64::from(per);
         let oldest = (0..sb.sections()).map(mean).min().unwrap_or(0);
         Chooser {
             segs: SegNo(sb.main_segs),
             per_section: per,
-            policy: settings.policy,
-            power: settings.power,
+            policy: options.gc.policy,
+            power: options.gc.power,
             tuning: Tuning::default(),
             memory: Memory::at_mount(elapsed, oldest),
-            prices: joule::Prices::default(),
+            prices: options.prices,
             victim: None,
             hopeless: FxHashSet::default(),
             indexes: None,
@@ -89,9 +89,13 @@ impl Chooser {
         self.policy = policy;
         self.power = power;
     }
-    /// What operations cost on the device below.
-    pub(crate) fn set_prices(&mut self, prices: joule::Prices) {
-        self.prices = prices;
+    /// Invalid blocks that cleaning reads along rather than making two requests: under our own policy as
+    /// many as a request costs, under the others none, as in the kernel.
+    pub(crate) fn read_along(&self) -> u32 {
+        match self.policy {
+            Policy::Joule => (self.prices.request / self.prices.read_block.max(1)).min(511) as u32,
+            _ => 0,
+        }
     }
     /// Does not choose a section again.
     pub(crate) fn give_up(&mut self, section: SecNo) {
@@ -100,9 +104,9 @@ impl Chooser {
     /// True if moved data goes to segments of similar age.
     pub(crate) fn moves_by_age(&self) -> bool {
         match self.policy {
-            Policy::Greedy | Policy::CostBenefit | Policy::Mwhfb => false,
+            Policy::Greedy | Policy::CostBenefit | Policy::Mwhfb | Policy::Joule => false,
             Policy::Atgc => self.memory.elapsed >= self.tuning.age_threshold,
-            Policy::Fagc | Policy::Joule => true,
+            Policy::Fagc => true,
         }
     }
 
@@ -159,7 +163,7 @@ impl Chooser {
         let view = &self.indexes.as_ref()?.kinds[kind.index()];
         let (ask, moved) = (Ask::background(self.segs, 1), Moved { kind, mtime });
         let (choice, memory) = match self.policy {
-            Policy::Fagc | Policy::Joule => fagc::target(view, &self.memory, &self.tuning, ask, moved),
+            Policy::Fagc => fagc::target(view, &self.memory, &self.tuning, ask, moved),
             _ => atgc::target(view, &self.memory, &self.tuning, ask, moved),
         };
         self.memory = memory;

@@ -204,16 +204,24 @@ impl Volume {
         Ok(clean)
     }
 
+    /// The contents of blocks, which are in order. Small gaps between them are read along if that is
+    /// cheaper than another request.
+    fn read_live(&self, work: Work, live: &[Live]) -> Result<Vec<[u8; BLOCK]>> {
+        let gap = self.seg.lock().chooser.read_along();
+        let mut bytes = Vec::with_capacity(live.len());
+        for run in live.chunk_by(|a, b| b.from.0 - a.from.0 <= gap + 1) {
+            let (first, last) = (run[0].from.0, run[run.len() - 1].from.0);
+            let mut all = vec![[0u8; BLOCK]; (last - first + 1) as usize];
+            let tag = work.data_cause().of(run[0].node.ino);
+            self.dev.read(Lba(first.into()), all.as_flattened_mut(), tag)?;
+            bytes.extend(run.iter().map(|l| all[(l.from.0 - first) as usize]));
+        }
+        Ok(bytes)
+    }
+
     /// Copies blocks, then turns their owners' slots.
     fn copy(&self, work: Work, live: &[Live]) -> Result<()> {
-        let mut bytes = vec![[0u8; BLOCK]; live.len()];
-        let mut done = 0;
-        for run in live.chunk_by(|a, b| a.from.plus(1) == b.from) {
-            let tag = work.data_cause().of(run[0].node.ino);
-            let into = bytes[done..done + run.len()].as_flattened_mut();
-            self.dev.read(Lba(run[0].from.0.into()), into, tag)?;
-            done += run.len();
-        }
+        let bytes = self.read_live(work, live)?;
         let mut owners = Vec::with_capacity(live.len());
         for l in live {
             let version = self.nat.get(l.node.nid)?.version;

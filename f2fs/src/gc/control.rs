@@ -127,7 +127,7 @@ impl Volume {
         let state = self.state();
         let free = self.free_fragments();
         let (small, small_blocks) = free.fragments();
-        let tuning = self.seg.lock().chooser.tuning.clone();
+        let tuning = self.seg.lock().chooser.tuning;
         let urgency = match s.urgency {
             Urgency::Normal => 0,
             Urgency::High => 1,
@@ -171,6 +171,14 @@ impl Volume {
         for (level, count) in free.count.iter().enumerate() {
             out.push((format!("free_pieces_{}", crate::FreeFragments::name(level)), count.to_string()));
         }
+        if let Some(more) = &*self.reported_too.lock() {
+            out.extend(more());
+        }
         out
+    }
+
+    /// Adds to every report what only whoever mounted knows, such as what the device below spent.
+    pub fn report_too(&self, more: impl Fn() -> Vec<(String, String)> + Send + Sync + 'static) {
+        *self.reported_too.lock() = Some(Box::new(more));
     }
 }

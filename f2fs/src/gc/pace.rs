@@ -195,7 +195,9 @@ impl Volume {
             // What the background began is finished first (kernel `check_bg_victims`).
             let mut work = match self.cleaner.begun.lock().take() {
                 Some(begun) => Some(begun),
-                None => self.worst_section().map(|v| self.begin_cleaning(Work::new(v, When::Foreground, Into::ColdLog))),
+                None => {
+                    self.worst_section().map(|v| self.begin_cleaning(Work::new(v, When::Foreground, Into::ColdLog)))
+                }
             };
             if work.is_none() {
                 return Ok(false);
@@ -214,7 +216,8 @@ impl Volume {
         let mut seg = self.seg.lock();
         let full = self.sb.segs_per_sec * 512;
         let Segments { table, chooser, .. } = &mut *seg;
-        chooser.victim(table, Hurry::Foreground, now)
+        chooser
+            .victim(table, Hurry::Foreground, now)
             .filter(|c| full - c.valid > full / 128)
             .map(|c| self.sb.section_of(c.seg))
     }

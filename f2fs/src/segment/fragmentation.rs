@@ -263,7 +263,11 @@ mod tests {
                 }
                 let (before, after) = around(&map, off);
                 bits::msb_put(&mut map, off.into(), on);
-                if on { kept.split(before, after) } else { kept.join(before, after) }
+                if on {
+                    kept.split(before, after)
+                } else {
+                    kept.join(before, after)
+                }
                 assert_eq!(kept, Fragmentation::scan(&map));
                 assert_eq!((kept.factor.value(), kept.loose), plainly(&map));
                 let lead = (0..512).take_while(|&i| !bits::msb_test(&map, i)).count() as u32;

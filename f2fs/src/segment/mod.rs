@@ -211,10 +211,6 @@ impl Segments {
         })
     }
 
-    /// First segment of the section being cleaned now.
-    pub(crate) fn victim(&self) -> Option<SegNo> {
-        self.victim
-    }
     /// Keeps logs out of a section while it is cleaned, and lets them in again.
     pub(crate) fn set_victim(&mut self, victim: Option<SegNo>) {
         for first in [self.victim, victim].into_iter().flatten() {

@@ -1,16 +1,19 @@
 //! Cleaning in the background, by one policy, until it finds nothing more worth cleaning.
 //!
-//! The volume is made as FAGC TACO'23, section 6.1 tells it: segments of several types are written one
-//! type after the other, each type with so many valid blocks per segment and its free blocks in pieces
-//! of one size. Then nothing happens but cleaning, a section whenever one is due.
+//! The volume is made as FAGC TACO'23, section 6.1 tells it: segments of three types are written one type
+//! after the other. A and B have the same number of valid blocks; the free blocks of A lie in one piece,
+//! those of B in as many as there can be. C has the valid blocks that the published share of invalid ones
+//! leaves over, and its free blocks in one piece. Then nothing happens but cleaning, a section whenever
+//! one is due.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use device::{BLOCK, generate};
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
 use f2fs::gc::background::Settings;
-use f2fs::gc::policy::Policy;
+use f2fs::gc::policy::{Policy, Power};
 use serde::Deserialize;
 use vfs::{Allocate, FileSystem, Ino, WriteFlags};
 
@@ -28,30 +31,55 @@ const SEGMENT: u64 = 512;
 struct Parameters {
     /// Mebibytes of the volume.
     volume_mib: u64,
+    /// The recipe that brings it into its state before; a new volume without.
+    #[serde(default)]
+    state: Option<String>,
     /// Segments of each type.
     segments: u64,
-    /// The types.
-    types: Vec<Type>,
+    /// Valid blocks of a segment of type A or B.
+    valid: u64,
+    /// Invalid blocks of all, in percent.
+    invalid_percent: f64,
     /// Who chooses what is cleaned.
     policy: String,
+    /// Where the power comes from.
+    power: String,
     /// Milliseconds between two sections.
     interval_ms: u64,
     /// Seconds of age from which policies with a threshold clean.
     age_threshold: u64,
-    /// Days the volume was in use before.
-    #[serde(default)]
+    /// Days between writing and cleaning.
     days_before: u64,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+/// One kind of segment.
 struct Type {
-    /// What it is called.
-    name: String,
-    /// Valid blocks of a segment.
+    name: &'static str,
+    /// Valid blocks.
     valid: u64,
-    /// Blocks of a piece of free space; the last piece of a segment may be smaller.
-    piece: u64,
+    /// Pieces its free blocks lie in.
+    pieces: u64,
+}
+
+impl Parameters {
+    fn types(&self) -> Result<[Type; 3], LabError> {
+        let all = (3.0 * SEGMENT as f64 * (1.0 - self.invalid_percent / 100.0)).round() as u64;
+        let fits = |valid: &u64| (1..SEGMENT).contains(valid);
+        let rest = all.checked_sub(self.valid.saturating_mul(2)).filter(fits).filter(|_| fits(&self.valid));
+        let Some(rest) = rest else {
+            return Err(LabError::Parameters(format!(
+                "{} valid blocks in segments of types A and B and {} % invalid in all leave no number for type C",
+                self.valid, self.invalid_percent
+            )));
+        };
+        // Between two pieces stands a valid block.
+        let most = self.valid.min(SEGMENT - self.valid);
+        Ok([
+            Type { name: "A", valid: self.valid, pieces: 1 },
+            Type { name: "B", valid: self.valid, pieces: most },
+            Type { name: "C", valid: rest, pieces: 1 },
+        ])
+    }
 }
 
 /// Measures it.
@@ -62,34 +90,37 @@ pub(super) fn run(
 ) -> Result<Measured, LabError> {
     let p: Parameters = parameters(job)?;
     let policy = Policy::parse(&p.policy).map_err(|why| LabError::Parameters(format!("policy {why}")))?;
-    for t in &p.types {
-        // Between two pieces stands a valid block.
-        if t.valid == 0 || t.valid >= SEGMENT || t.piece == 0 || (SEGMENT - t.valid).div_ceil(t.piece) > t.valid {
-            return Err(LabError::Parameters(format!(
-                "type {}: {} valid blocks cannot part the rest of a segment into pieces of {}",
-                t.name, t.valid, t.piece
-            )));
-        }
-    }
+    let power = Power::parse(&p.power).map_err(|why| LabError::Parameters(format!("power {why}")))?;
+    let types = p.types()?;
     let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
     let wait = Duration::from_millis(p.interval_ms);
-    let mut gc = Settings { on: false, policy, ..Settings::default() };
+    let mut gc = Settings { on: false, policy, power, ..Settings::default() };
     (gc.intervals.min, gc.intervals.max, gc.intervals.none, gc.intervals.idle) = (wait, wait, wait, Duration::ZERO);
     bench.format(job.seed, MountOptions { gc, ..MountOptions::default() })?;
-    let total = p.segments * p.types.len() as u64;
-    let written = bench.measure("writing", total, &progress.part(0, 2), |recorder| {
-        for (n, t) in p.types.iter().enumerate() {
+    let parts = if p.state.is_some() { 3 } else { 2 };
+    let mut phases = Vec::new();
+    let mut histograms = Vec::new();
+    if let Some(recipe) = &p.state {
+        let (phase, histogram) = bench.age(recipe, job.seed, &progress.part(0, parts))?;
+        phases.push(phase);
+        histograms.push(histogram);
+    }
+    let total = p.segments * types.len() as u64;
+    phases.push(bench.measure("writing", total, &progress.part(parts - 2, parts), |recorder| {
+        for (n, t) in types.iter().enumerate() {
             write(&bench, t, p.segments, job.seed ^ n as u64, || recorder.step())?;
         }
         Ok(total * SEGMENT * BLOCK as u64)
-    })?;
+    })?);
     bench.clock().advance(Duration::from_secs(p.days_before * 86_400));
     bench.volume()?.sync()?;
-    let before = state(&bench, "before")?;
-    let mut cleaned = clean(&bench, &p, Settings { on: true, ..gc }, total, &progress.part(1, 2))?;
-    let after = state(&bench, "after")?;
-    notes(&bench, &mut cleaned)?;
-    Ok((vec![written, cleaned], vec![before, after]))
+    histograms.push(state(&bench, "before")?);
+    let before = bench.volume()?.free_fragments().fragments();
+    let mut cleaned = clean(&bench, &p, Settings { on: true, ..gc }, total, &progress.part(parts - 1, parts))?;
+    histograms.push(state(&bench, "after")?);
+    notes(&bench, &mut cleaned, before)?;
+    phases.push(cleaned);
+    Ok((phases, histograms))
 }
 
 /// Writes a file whose every segment's worth loses what is not to be valid.
@@ -130,18 +161,15 @@ fn align(bench: &Bench, name: &str) -> Result<(), LabError> {
     Ok(fs.fsync(ino, false)?)
 }
 
-/// Makes holes of the type's size, spread over the segment.
+/// Makes the type's holes, all but equal and spread evenly over the segment.
 fn punch(fs: &dyn FileSystem, ino: Ino, first: u64, t: &Type) -> Result<(), LabError> {
-    let mut free = SEGMENT - t.valid;
-    let pieces = free.div_ceil(t.piece);
+    let share = |of: u64, n: u64| of * (n + 1) / t.pieces - of * n / t.pieces;
     let mut at = first;
-    for n in 0..pieces {
-        // Valid blocks are shared out evenly before the pieces.
-        at += t.valid * (n + 1) / pieces - t.valid * n / pieces;
-        let piece = free.min(t.piece);
+    for n in 0..t.pieces {
+        at += share(t.valid, n);
+        let piece = share(SEGMENT - t.valid, n);
         fs.fallocate(ino, Allocate::PunchHole, at * BLOCK as u64, piece * BLOCK as u64)?;
         at += piece;
-        free -= piece;
     }
     Ok(())
 }
@@ -152,7 +180,7 @@ fn clean(bench: &Bench, p: &Parameters, gc: Settings, total: u64, progress: &Pro
     volume.tune("atgc_age_threshold", &p.age_threshold.to_string()).map_err(LabError::Parameters)?;
     let wait = Duration::from_millis(p.interval_ms);
     bench.measure("cleaning", total, progress, |recorder| {
-        let nothing = || volume.counters.nothing_to_clean.load(std::sync::atomic::Ordering::Relaxed);
+        let nothing = || volume.counters.nothing_to_clean.load(Relaxed);
         let start = nothing();
         while nothing() == start {
             bench.clock().advance(wait);
@@ -163,8 +191,7 @@ fn clean(bench: &Bench, p: &Parameters, gc: Settings, total: u64, progress: &Pro
     })
 }
 
-fn notes(bench: &Bench, phase: &mut Phase) -> Result<(), LabError> {
-    use std::sync::atomic::Ordering::Relaxed;
+fn notes(bench: &Bench, phase: &mut Phase, before: (u64, u64)) -> Result<(), LabError> {
     let volume = bench.volume()?;
     let c = &volume.counters;
     let count = c.sections_cleaned() as f64;
@@ -173,10 +200,12 @@ fn notes(bench: &Bench, phase: &mut Phase) -> Result<(), LabError> {
     phase.note("moved_threaded", c.moved_threaded.load(Relaxed) as f64, "blocks");
     phase.note("node_victims", c.node_victims.load(Relaxed) as f64, "GCs");
     phase.note("blocks_per_gc", c.moved_blocks() as f64 / count.max(1.0), "blocks");
-    let free = volume.free_fragments();
-    let (fragments, blocks) = free.fragments();
-    phase.note("free_fragments", fragments as f64, "pieces");
-    phase.note("free_fragment_capacity", blocks as f64 * BLOCK as f64 / 1e6, "MB");
+    let megabytes = |blocks: u64| (blocks * BLOCK as u64) as f64 / 1_048_576.0;
+    let after = volume.free_fragments().fragments();
+    for (when, (fragments, blocks)) in [("_before", before), ("", after)] {
+        phase.note(&format!("free_fragments{when}"), fragments as f64, "pieces");
+        phase.note(&format!("free_fragment_capacity{when}"), megabytes(blocks), "MB");
+    }
     phase.note("free_segments", volume.state().free_segments.into(), "segments");
     let of = |cause: Cause| phase.cause(cause as u8).joules();
     let joules = of(Cause::BackgroundGcData) + of(Cause::BackgroundGcNode);

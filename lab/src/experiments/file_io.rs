@@ -1,6 +1,7 @@
 //! Reading and writing one file in order or at random, phase after phase, on a volume in a given state.
 //!
-//! The volume is mounted anew before every phase: nothing is in memory, as after the phone was restarted.
+//! The volume is mounted anew before every phase: nothing is in memory, as after the phone was restarted. If
+//! the plan says so, the device is switched off and on as well.
 //! What a phase writes it pays for: a phase of writes ends with an fsync.
 
 use device::{BLOCK, Rng, generate};
@@ -22,6 +23,9 @@ struct Parameters {
     /// The recipe that brings it into its state; a new volume without.
     #[serde(default)]
     state: Option<String>,
+    /// Whether the device is switched off and on between phases, and not only the volume mounted anew.
+    #[serde(default)]
+    device_restarts: bool,
     /// Mebibytes of the file.
     file_mib: u64,
     /// What is done with it, in this order.
@@ -108,7 +112,7 @@ pub(super) fn run(
         write_all(&bench, ino, size, job.seed)?;
     }
     for (n, spec) in p.phase.iter().enumerate() {
-        bench.restart()?;
+        bench.restart(p.device_restarts)?;
         bench.cut_requests_at(spec.direct.then_some(spec.io_kib * 1024 / BLOCK as u64));
         let mut rng = rng.split();
         phases.push(one(&bench, spec, &p, size, job.seed, &mut rng, &progress.part(parts - p.phase.len() + n, parts))?);

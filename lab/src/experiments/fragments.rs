@@ -23,6 +23,9 @@ struct Parameters {
     /// The recipe that brings it into its state; a new volume without.
     #[serde(default)]
     state: Option<String>,
+    /// Whether the device is switched off and on between phases, and not only the volume mounted anew.
+    #[serde(default)]
+    device_restarts: bool,
     /// Mebibytes of each file.
     file_mib: u64,
     /// Other files written meanwhile.
@@ -66,7 +69,7 @@ pub(super) fn run(
             None => in_order(&bench, ino, size, job.seed)?,
             Some(kib) => in_pieces(&bench, ino, size, kib * 1024, p.others, job.seed, &mut rng)?,
         }
-        bench.restart()?;
+        bench.restart(p.device_restarts)?;
         let mut phase =
             read(&bench, &name, size, p.io_kib * 1024, &progress.part(parts - p.pieces_kib.len() - 1 + n, parts))?;
         // Requests for contents tell in how many pieces the file really lies.

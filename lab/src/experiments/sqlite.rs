@@ -107,7 +107,7 @@ pub(super) fn run(
     }
     let mut phases = Vec::new();
     for (n, kind) in ["insert", "update", "delete"].into_iter().enumerate() {
-        bench.restart()?;
+        bench.restart(false)?;
         let session = Session::open(&bench, &p, job.seed)?;
         let db = &session.db;
         // Every row at most once: what is deleted is there.

@@ -7,7 +7,7 @@ use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 use super::{ReportError, plots};
 use crate::compare::{Comparison, How};
 use crate::plan::Experiment;
-use crate::result::{Outcome, VariantResult};
+use crate::result::{Outcome, Phase, VariantResult};
 
 const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; background: #fff }
@@ -85,6 +85,9 @@ fn section(index: usize, o: &Outcome) -> Result<Markup, ReportError> {
             details { summary { "Over time (" (times.len()) " plots)" } @for t in &times { (PreEscaped(t)) } }
         }
         details { summary { "All phases in numbers" } (numbers(o)) }
+        @if o.phases().any(|(_, p)| !p.files.is_empty()) {
+            details { summary { "What files cost" } (files(o)) }
+        }
     })
 }
 
@@ -156,6 +159,27 @@ fn numbers(o: &Outcome) -> Markup {
                     td { (name_of(o, v)) } td { (p.name) } td.n { (p.total()) }
                     @for c in Component::ALL { td.n { (p.component(c)) } }
                     td.n { (format!("{:.3} s", p.took.0 as f64 / 1e9)) } td.n { (measure("read")) } td.n { (measure("written")) }
+                }
+            }
+        } }
+    }
+}
+
+fn files(o: &Outcome) -> Markup {
+    let name = |p: &Phase, owner: u64| match p.files.get(&owner) {
+        Some(path) => path.clone(),
+        None if owner == 0 => "no file, or one that is not named".into(),
+        None => format!("inode {owner}"),
+    };
+    html! {
+        div.scroll { table {
+            tr { th { "variant" } th { "phase" } th { "file" } th.n { "energy" } th.n { "share" } }
+            @for (v, p) in o.phases().filter(|(_, p)| !p.files.is_empty()) {
+                @for (owner, energy) in p.owners.iter().filter(|(_, e)| e.0 > 0) {
+                    tr {
+                        td { (name_of(o, v)) } td { (p.name) } td { (name(p, *owner)) } td.n { (energy) }
+                        td.n { (format!("{:.1} %", energy.0 as f64 * 100.0 / p.total().0.max(1) as f64)) }
+                    }
                 }
             }
         } }

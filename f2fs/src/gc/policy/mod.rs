@@ -95,8 +95,13 @@ pub struct Bounds {
 
 impl Bounds {
     /// Of no candidate: nothing lies within.
-    pub const NONE: Bounds =
-        Bounds { mtime: (u64::MAX, 0), valid: (u32::MAX, 0), held: (u32::MAX, 0), f: (u32::MAX, 0), loose: (u32::MAX, 0) };
+    pub const NONE: Bounds = Bounds {
+        mtime: (u64::MAX, 0),
+        valid: (u32::MAX, 0),
+        held: (u32::MAX, 0),
+        f: (u32::MAX, 0),
+        loose: (u32::MAX, 0),
+    };
     /// Widens them by a candidate.
     pub fn add(&mut self, c: &Candidate) {
         let widen = |pair: &mut (u32, u32), x: u32| *pair = (pair.0.min(x), pair.1.max(x));

@@ -16,22 +16,21 @@ use format::sit::LogType;
 
 use super::memory::{Ask, Choice, Memory, Tuning};
 use super::oldest::{self, Eligible};
-use super::plain::Plain;
 use super::{Among, Bounds, Candidate, View, end_of, greedy};
 
-/// Segments of similar age, as places among those that are open.
+/// Segments of similar age.
 #[derive(Debug)]
 pub struct Neighbours {
-    /// No younger than what moves, the nearest last.
+    /// Places, among those that are open, of segments no younger than what moves, the nearest last.
     older: Range<u32>,
     /// From there on towards the youngest.
     younger: Range<u32>,
+    /// Older ones and younger ones that are on neither list, see [`oldest::Eligible`].
+    more: [Vec<Candidate>; 2],
     /// One second after the youngest candidate ever seen.
     pub max: u64,
     /// Where the scan started: of equals those from here on come first.
     first: SegNo,
-    /// Instead of the view, where its order is not the scan's.
-    list: Option<Plain>,
 }
 
 impl Neighbours {
@@ -40,47 +39,44 @@ impl Neighbours {
         memory: &mut Memory,
         tuning: &Tuning,
         ask: Ask<'_>,
-        kind: LogType,
-        mtime: u64,
+        moved: Moved,
         threshold: u64,
     ) -> Option<Neighbours> {
+        let Moved { kind, mtime } = moved;
         let first = greedy::start(memory, kind);
         memory.last_victim_greedy = ask.look_at_all(view, first);
-        let seen = oldest::see(view, memory)?;
+        let before = oldest::see(view, memory)?.before;
         let max = memory.dirty_max_mtime.saturating_add(1);
-        let Eligible { sure, more } = oldest::eligible(view, first, seen.before, threshold, memory.dirty_max_mtime);
-        if more.is_empty() {
-            return Self::around(view, tuning, sure, mtime, max, first, None);
-        }
-        let mut all = more;
-        view.by_age(Among::All, 0..sure, &mut |c| all.push(c));
-        let list = Plain::new(ask.unit, all);
-        Self::around(&list.clone(), tuning, list.count(), mtime, max, first, Some(list))
-    }
+        let Eligible { sure, more } = oldest::eligible(view, first, before, threshold, memory.dirty_max_mtime);
+        let radius = oldest::compared(tuning, sure + more.len() as u32);
 
-    fn around(
-        view: &dyn View,
-        tuning: &Tuning,
-        eligible: u32,
-        mtime: u64,
-        max: u64,
-        first: SegNo,
-        list: Option<Plain>,
-    ) -> Option<Neighbours> {
-        let radius = oldest::compared(tuning, eligible);
-        let end = view.count_to(Among::Open, view.nth_oldest(Among::All, eligible.checked_sub(1)?)?);
-        let before = view.count_up_to(mtime).min(eligible);
-        let here = view.count_to(Among::Open, end_of(mtime)).min(end);
-        // The nearest counts on both sides, if it is open; here it is in the older range only.
-        let nearest = view.nth_oldest(Among::All, before.saturating_sub(1));
-        let open = |n: u32| end > n && view.nth_oldest(Among::Open, n) == nearest;
-        let (older, twice) = match before {
-            0 => (0..u32::from(open(0)), open(0)),
-            _ => (here.saturating_sub(radius)..here, here > 0 && open(here - 1)),
+        // In the order of age: the open ones among the sure, then those of `more`.
+        let cut = sure.checked_sub(1).and_then(|n| view.nth_oldest(Among::All, n));
+        let end = cut.map_or(0, |cut| view.count_to(Among::Open, cut));
+        let nearest = match more.iter().rfind(|c| c.mtime <= mtime).or(more.first().filter(|_| sure == 0)) {
+            Some(c) => Some(c.place()),
+            None => view.nth_oldest(Among::All, view.count_up_to(mtime).min(sure).saturating_sub(1)),
         };
-        let start = older.end;
-        let younger = start..start.saturating_add(radius - u32::from(twice)).min(end);
-        Some(Neighbours { older, younger, max, first, list })
+        let open: Vec<Candidate> = more.into_iter().filter(|c| c.is(Among::Open, ask.unit)).collect();
+        let at = |n: u32| match n.checked_sub(end) {
+            None => view.nth_oldest(Among::Open, n),
+            Some(n) => open.get(n as usize).map(Candidate::place),
+        };
+        // The nearest counts on both sides, if it is open; here it is in the older range only. If none is
+        // as old as what moves, it is the oldest of all.
+        let no_younger = view.count_to(Among::Open, end_of(mtime)).min(end)
+            + open.iter().filter(|c| c.mtime <= mtime).count() as u32;
+        let middle = no_younger.max(u32::from(at(0).is_some() && at(0) == nearest));
+        let twice = middle > 0 && at(middle - 1) == nearest;
+        let older = middle.saturating_sub(radius)..middle;
+        let younger = middle..middle.saturating_add(radius - u32::from(twice)).min(end + open.len() as u32);
+        let rest = |r: &Range<u32>| {
+            let index = |n: u32| n.saturating_sub(end) as usize;
+            open[index(r.start)..index(r.end)].to_vec()
+        };
+        let more = [rest(&older), rest(&younger)];
+        let sure = |r: Range<u32>| r.start.min(end)..r.end.min(end);
+        Some(Neighbours { older: sure(older), younger: sure(younger), more, max, first })
     }
 
     /// The best on the older and on the younger side: highest by `rank`, of equals the nearest in the
@@ -91,17 +87,18 @@ impl Neighbours {
         limit: &dyn Fn(&Bounds) -> [u64; 2],
         rank: &dyn Fn(&Candidate) -> [u64; 2],
     ) -> [Option<Candidate>; 2] {
-        let view = self.list.as_ref().map_or(view, |l| l as &dyn View);
         let turn = |c: &Candidate| u64::from(c.seg < self.first) << 32 | u64::from(c.seg.0);
         let with = |[a, b]: [u64; 2], c, d| [a, b, c, d];
-        let older = view.search(Among::Open, self.older.clone(), &|b| with(limit(b), b.mtime.1, u64::MAX), &|c| {
-            with(rank(c), c.mtime, turn(c))
-        });
+        let late = |c: &Candidate| with(rank(c), c.mtime, turn(c));
+        let early = |c: &Candidate| with(rank(c), u64::MAX - c.mtime, u64::MAX - turn(c));
+        let older = view.search(Among::Open, self.older.clone(), &|b| with(limit(b), b.mtime.1, u64::MAX), &late);
         let younger =
-            view.search(Among::Open, self.younger.clone(), &|b| with(limit(b), u64::MAX - b.mtime.0, u64::MAX), &|c| {
-                with(rank(c), u64::MAX - c.mtime, u64::MAX - turn(c))
-            });
-        [older, younger]
+            view.search(Among::Open, self.younger.clone(), &|b| with(limit(b), u64::MAX - b.mtime.0, u64::MAX), &early);
+        let [more_older, more_younger] = &self.more;
+        [
+            older.into_iter().chain(more_older.iter().copied()).max_by_key(late),
+            younger.into_iter().chain(more_younger.iter().copied()).max_by_key(early),
+        ]
     }
 }
 
@@ -130,7 +127,7 @@ pub(super) fn choose(
     }
     let mut threshold = tuning.age_threshold;
     loop {
-        let near = Neighbours::gather(view, &mut memory, tuning, ask, moved.kind, moved.mtime, threshold);
+        let near = Neighbours::gather(view, &mut memory, tuning, ask, moved, threshold);
         match near.and_then(|n| pick(&n)) {
             None if memory.elapsed < threshold => threshold = 0,
             found => return (found, memory),
