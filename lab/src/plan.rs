@@ -73,6 +73,8 @@ pub enum Kind {
     Battery,
     /// What cleaning does to the pieces of free space.
     GcEffect,
+    /// The calls of recorded programs, while a policy cleans.
+    AppReplay,
 }
 
 /// A plan's variant, ready to run.
@@ -172,6 +174,8 @@ macro_rules! shipped {
 pub const SHIPPED: &[(&str, [&str; 3])] =
     shipped![
         "fagc-battery",
+        "fagc-fig11",
+        "fagc-fig12",
         "fagc-fig4",
         "fagc-fig5",
         "fagc-fig7-8",

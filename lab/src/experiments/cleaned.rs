@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use device::clock::Clock;
 use f2fs::gc::background::Settings;
-use f2fs::gc::policy::Policy;
+use f2fs::gc::policy::{Policy, Power};
 use f2fs::{FreeFragments, Volume};
+use serde::Deserialize;
 use vfs::FileSystem;
 
 use crate::bench::{Bench, Recorder};
 use crate::result::{Histogram, Phase};
-use crate::run::LabError;
+use crate::run::{LabError, Progress};
 
 /// The volume's counters of cleaning at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +63,69 @@ impl Cleaned {
         phase.note("moved_threaded", self.threaded as f64, "blocks");
         phase.note("blocks_per_gc", self.moved as f64 / self.sections as f64, "blocks");
         phase.note("time_per_gc", phase.took.0 as f64 / 1e9 / self.sections as f64, "s");
+    }
+}
+
+/// Cleaning in the background before something else is measured.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cleaning {
+    /// Who chooses.
+    policy: String,
+    /// Where the power comes from, for policies that ask.
+    #[serde(default)]
+    power: Option<String>,
+    /// Milliseconds from one to the next.
+    interval_ms: u64,
+    /// Ends after so many, or when nothing is worth it.
+    gcs: u64,
+    /// Seconds of age from which policies with a threshold clean.
+    age_threshold: u64,
+}
+
+impl Cleaning {
+    /// The same cleaning as long as it is not wanted.
+    pub fn at_rest(&self) -> Result<Settings, LabError> {
+        Ok(never(policy(&self.policy)?))
+    }
+
+    /// It.
+    pub fn settings(&self) -> Result<Settings, LabError> {
+        let mut gc = every(policy(&self.policy)?, Duration::from_millis(self.interval_ms));
+        // No longer from one to the next, and no longer where nothing was found.
+        gc.intervals.max = gc.intervals.min;
+        gc.intervals.none = gc.intervals.min;
+        if let Some(power) = &self.power {
+            gc.power = Power::parse(power).map_err(|why| LabError::Parameters(format!("power {why}")))?;
+        }
+        Ok(gc)
+    }
+
+    /// Takes effect from now on.
+    pub fn begin(&self, volume: &Volume) -> Result<(), LabError> {
+        volume.tune("atgc_age_threshold", &self.age_threshold.to_string()).map_err(LabError::Parameters)?;
+        volume.set_cleaning(self.settings()?);
+        Ok(())
+    }
+
+    /// Cleans with nothing else going on.
+    pub fn run(&self, bench: &Bench, progress: &Progress<'_>) -> Result<Phase, LabError> {
+        let volume = bench.volume()?;
+        self.begin(volume)?;
+        let before = Cleaned::so_far(volume);
+        let done = || Cleaned::so_far(volume).since(before);
+        let mut phase = bench.measure("cleaning", self.gcs, progress, |recorder| {
+            pass(bench, recorder, || {
+                let done = done();
+                Ok((done.sections < self.gcs && done.nothing == 0).then_some(Duration::from_secs(1)))
+            })?;
+            volume.set_cleaning(self.at_rest()?);
+            volume.sync()?;
+            Ok(0)
+        })?;
+        done().note(&mut phase);
+        phase.note("free_pieces", volume.free_fragments().total() as f64, "pieces");
+        Ok(phase)
     }
 }
 

@@ -133,7 +133,7 @@ pub(super) fn foreground(
     board: f64,
     progress: &Progress<'_>,
 ) -> Result<Phase, LabError> {
-    bench.restart()?;
+    bench.restart(true)?;
     let volume = bench.volume()?;
     let before = Cleaned::so_far(volume);
     let mut phase = bench.measure("foreground", p.foreground, progress, |recorder| {
@@ -179,7 +179,7 @@ pub(super) fn background(
     sleep: u64,
     progress: &Progress<'_>,
 ) -> Result<Phase, LabError> {
-    bench.restart()?;
+    bench.restart(true)?;
     let volume = bench.volume()?;
     let time = Duration::from_secs(p.background_s);
     volume.set_cleaning(cleaned::every(Policy::CostBenefit, Duration::from_millis(sleep)));

@@ -1,5 +1,6 @@
 //! The kinds of work a plan may name: one file each.
 
+mod app_replay;
 mod battery;
 mod cleaned;
 mod cleaning;
@@ -31,6 +32,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::DiskModes => disk_modes::run(profile, job, progress),
         Kind::GcEnergy => gc_energy::run(profile, job, progress),
         Kind::Battery => battery::run(profile, job, progress),
+        Kind::AppReplay => app_replay::run(profile, job, progress),
         Kind::GcEffect => gc_effect::run(profile, job, progress),
     }
 }
