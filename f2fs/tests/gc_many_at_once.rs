@@ -1,5 +1,6 @@
 //! Readers, writers, syncs and cleaning at the same time: a fixed amount of work, whatever the time it
-//! takes, enough that segments are cleaned and written again while somebody reads in them.
+//! takes, enough that segments are cleaned and written again while somebody reads in them; by whoever is
+//! short of space alone, and by the background into holes of used segments beside it.
 
 mod log_rig;
 
@@ -9,9 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use device::{BlockDevice, Lba, Memory, Tag};
-use joulefs_f2fs::Volume;
 use joulefs_f2fs::cause::Cause;
+use joulefs_f2fs::gc::background::Settings;
+use joulefs_f2fs::gc::policy::Policy;
 use joulefs_f2fs::mkfs::Options;
+use joulefs_f2fs::{MountOptions, Volume};
 use log_rig::*;
 use parking_lot::{Condvar, Mutex};
 use vfs::{FileSystem, Ino, WriteFlags};
@@ -31,6 +34,9 @@ const SLOW_READERS: u64 = 64;
 /// Every so many files is written once and then only read.
 const STILL: usize = 5;
 
+/// Blocks written between two sections that the background cleans.
+const BETWEEN: u64 = 600;
+
 thread_local! {
     /// The next read of contents by this thread is overtaken.
     static SLOW: Cell<bool> = const { Cell::new(false) };
@@ -43,12 +49,20 @@ struct Overtaking {
     awaited: Mutex<Option<BTreeSet<u64>>>,
     written: Condvar,
     overtaken: AtomicU64,
+    /// By a block that the background moved.
+    by_moved: AtomicU64,
 }
 
 impl Overtaking {
     fn new(inner: Arc<Memory>) -> Arc<Self> {
         let awaited = Mutex::new(Some(BTreeSet::new()));
-        Arc::new(Overtaking { inner, awaited, written: Condvar::new(), overtaken: AtomicU64::new(0) })
+        Arc::new(Overtaking {
+            inner,
+            awaited,
+            written: Condvar::new(),
+            overtaken: AtomicU64::new(0),
+            by_moved: AtomicU64::new(0),
+        })
     }
 
     fn wait_for_another_owner(&self, at: Lba) {
@@ -87,6 +101,9 @@ impl BlockDevice for Overtaking {
             let gone: Vec<u64> = blocks.range(range).copied().collect();
             gone.iter().for_each(|b| _ = blocks.remove(b));
             if !gone.is_empty() {
+                if tag.cause == Cause::BackgroundGcData.tag().cause {
+                    self.by_moved.fetch_add(1, Relaxed);
+                }
                 self.written.notify_all();
             }
         }
@@ -124,9 +141,28 @@ fn read_and_check(vol: &Volume, ino: Ino, file: usize, index: u64, buf: &mut [u8
 
 #[test]
 fn readers_never_see_blocks_of_other_files_while_cleaning_moves_them() {
+    let vol = many_at_once(false, MountOptions::default()).0;
+    let cleaned = vol.counters.foreground_gc.load(Relaxed);
+    assert!(cleaned >= 5, "cleaned {cleaned} times");
+}
+
+#[test]
+fn nor_while_the_background_fills_holes_between_other_files_and_the_foreground_takes_over_what_it_began() {
+    let gc = Settings { policy: Policy::Fagc, ..Settings::default() };
+    let (vol, dev) = many_at_once(true, MountOptions { gc, ..MountOptions::default() });
+    let n = |c: &AtomicU64| c.load(Relaxed);
+    let (c, by_moved) = (&vol.counters, n(&dev.by_moved));
+    let (fore, back, threaded) = (n(&c.foreground_gc), n(&c.background_gc), n(&c.moved_threaded));
+    println!("foreground {fore}, background {back}, threaded {threaded}, overtaken by moved blocks {by_moved}");
+    assert!(fore > 0 && back >= 5 && threaded > 0 && by_moved > 0);
+}
+
+/// Everything at once, judged; with a thread that cleans in the background in steps of all lengths or without.
+fn many_at_once(background: bool, options: MountOptions) -> (Arc<Volume>, Arc<Overtaking>) {
     let image = Arc::new(formatted(192, &Options::default()));
     let dev = Overtaking::new(image.clone());
-    let vol = mount(dev.clone());
+    let vol = Volume::mount(dev.clone(), clock(), options).unwrap();
+    vol.tune("atgc_age_threshold", "0").unwrap();
     let space = vol.statfs().unwrap();
     let many = (space.blocks * PERCENT / 100 - (space.blocks - space.blocks_free)) / (BLOCKS + 1);
     let files: Vec<_> = (0..many).map(|k| new_file(&vol, vol.root(), &format!("f{k}"))).collect();
@@ -138,17 +174,18 @@ fn readers_never_see_blocks_of_other_files_while_cleaning_moves_them() {
     }
     vol.sync().unwrap();
     let (still, changing): (Vec<usize>, Vec<usize>) = (0..files.len()).partition(|k| k % STILL == 0);
-    let stop = AtomicBool::new(false);
+    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|s| {
         let mut writers = Vec::new();
         for t in 0..WRITERS {
-            let (vol, files, stop, changing) = (&vol, &files, &stop, &changing);
+            let (vol, files, stop, written, changing) = (&vol, &files, &stop, &written, &changing);
             writers.push(s.spawn(move || {
                 let mut rng = device::Rng::new(t);
                 let rounds = space.blocks * TIMES / WRITERS;
                 for round in 1..=rounds {
                     let (k, i) = (changing[rng.index(changing.len())], rng.below(BLOCKS));
                     vol.write(files[k], i * 4096, &block(k, i, round), WriteFlags::empty()).unwrap();
+                    written.fetch_add(1, Relaxed);
                     if rng.chance(1, 40) {
                         vol.fsync(files[k], rng.chance(1, 2)).unwrap();
                     }
@@ -186,21 +223,38 @@ fn readers_never_see_blocks_of_other_files_while_cleaning_moves_them() {
                 }
             });
         }
+        if background {
+            let (vol, stop, written) = (&vol, &stop, &written);
+            s.spawn(move || {
+                let mut rng = device::Rng::new(300);
+                let mut next = 0;
+                while !stop.load(Relaxed) {
+                    if written.load(Relaxed) < next {
+                        // Too little at a time to be enough: something is left for the foreground.
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    next = written.load(Relaxed) + BETWEEN;
+                    let settings = Settings { step_blocks: 1 + rng.index(64), ..vol.cleaning() };
+                    vol.clean_in_background(&settings).unwrap();
+                }
+            });
+        }
         let ended: Vec<_> = writers.into_iter().map(|w| w.join()).collect();
         stop.store(true, Relaxed);
         dev.stop_waiting();
         ended.into_iter().for_each(|w| w.unwrap());
     });
-    let cleaned = vol.counters.foreground_gc.load(Relaxed);
-    assert!(cleaned >= 5, "cleaned {cleaned} times");
+    vol.audit_segments().unwrap();
     let overtaken = dev.overtaken.load(Relaxed);
     assert!(overtaken > 0, "no block went to another owner while it was read");
     vol.unmount().unwrap();
     assert_clean(&*image, "after unmount");
     assert_tools_clean(&image);
-    let vol = mount(image);
+    let again = mount(image);
     for k in 0..files.len() {
-        let data = read_all(&vol, find(&vol, &format!("f{k}")).unwrap());
+        let data = read_all(&again, find(&again, &format!("f{k}")).unwrap());
         data.chunks(4096).enumerate().for_each(|(i, b)| check(k, i as u64, b));
     }
+    (vol, dev)
 }

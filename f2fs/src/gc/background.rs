@@ -13,6 +13,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::RwLockWriteGuard;
+
 use super::chooser::Hurry;
 use super::collect::{Into, When, Work};
 use super::policy::{Policy, Power};
@@ -235,14 +237,17 @@ impl Volume {
         }
         loop {
             let pack = self.cp.write();
+            // It may have been unmounted between two steps, or have failed.
+            self.check_writable()?;
             let from = self.clock.monotonic();
             // Somebody short of space may have finished it meanwhile.
             let Some(work) = self.cleaner.begun.lock().take() else { break };
             self.changed.store(true, Ordering::Release);
             let rest = self.clean_step(work, settings.step_blocks.max(1))?;
             *self.cleaner.begun.lock() = rest;
-            drop(pack);
             self.counters.held_off(self.clock.monotonic().saturating_sub(from));
+            // To whoever waits, not to the next step.
+            RwLockWriteGuard::unlock_fair(pack);
             if rest.is_none() {
                 break;
             }

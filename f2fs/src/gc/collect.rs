@@ -111,7 +111,13 @@ impl Volume {
             Ok(()) => work.next >= self.sb.segs_per_sec * 512,
             Err(Error::Fs(vfs::Error::NoSpace)) => true,
             Err(e) => {
-                self.seg.lock().set_victim(None);
+                let mut seg = self.seg.lock();
+                seg.set_victim(None);
+                if matches!(e, Error::Device(_)) {
+                    // Chosen again it would fail again, and whoever needs space would wait for ever.
+                    seg.chooser.give_up(work.section);
+                    seg.table.section(work.section).for_each(|s| seg.table.touch(s));
+                }
                 return Err(e);
             }
         };
@@ -253,10 +259,17 @@ impl Volume {
         let mut done = 0;
         for run in to.chunk_by(|a, b| a.plus(1) == *b) {
             let tag = work.data_cause().of(live[done].node.ino);
-            self.dev.write(Lba(run[0].0.into()), bytes[done..done + run.len()].as_flattened(), tag)?;
+            let data = bytes[done..done + run.len()].as_flattened();
+            if let Err(e) = self.dev.write(Lba(run[0].0.into()), data, tag) {
+                // The segment table has moved blocks that no node has.
+                self.failed.store(true, Ordering::Release);
+                return Err(e.into());
+            }
             done += run.len();
         }
         for (l, addr) in live.iter().zip(&to) {
+            // The copy must be durable before an fsync vouches for a node that names it.
+            self.promises.stray(l.node.ino);
             let mut bytes = l.node.write();
             set_addr_in(self, &l.node, &mut bytes, l.slot.into(), *addr);
             self.nodes.mark_dirty(&l.node);

@@ -46,8 +46,17 @@ impl Segments {
         Ok(Placed { addr: here, next: BlockAddr::NULL })
     }
 
-    /// Finds the log of moved blocks its next segment: holes of one of similar age, or a fresh cold one.
+    /// Finds the log of moved blocks its next segment: the rest of the section it began, holes of one of
+    /// similar age, or a fresh cold one.
     fn open_moved(&mut self, kind: LogType, mtime: u64) -> Result<()> {
+        let begun = self.moved.as_ref().filter(|l| !l.threaded).map(|l| l.seg);
+        let rest = begun.and_then(|seg| self.table.next_in_section(seg));
+        if let Some(seg) = rest {
+            // No other log opens a segment of a section that is not free as a whole.
+            self.close_moved()?;
+            self.open_fresh(seg);
+            return Ok(());
+        }
         self.close_moved()?;
         if let Some(seg) = self.target(kind, mtime) {
             let next = self.table.next_hole(seg, 0);
@@ -61,11 +70,15 @@ impl Segments {
         }
         let hint = self.logs[LogType::ColdData.index()].seg;
         let seg = self.table.free_section_after(hint).ok_or_else(Error::no_space)?;
+        self.open_fresh(seg);
+        Ok(())
+    }
+
+    fn open_fresh(&mut self, seg: SegNo) {
         self.table.take(seg, LogType::ColdData);
         let mut summary = Box::new([0; 4096]);
         summary::set_kind(&mut summary, SummaryKind::Data);
         self.moved = Some(Log { seg, next: 0, threaded: false, summary });
-        Ok(())
     }
 
     /// A used segment of similar age: of the same temperature first, then of the other two.

@@ -4,13 +4,17 @@
 //! * [`log`]: the six logs and how one finds its next segment.
 //! * [`migration`]: where blocks go that cleaning moves by age.
 //! * [`fragmentation`]: the factor f of a segment.
+//! * `audit`: whether what is kept of a segment is what its map says.
 //! * [`summary`]: who owns each block of a segment, kept until it reaches the device.
 //!
 //! One mutex guards all of it ([`Segments`] is what lies inside); it is held for the bookkeeping of
 //! one block or a run of blocks, and for the rare reading of a summary when a log starts threading.
 //! Left out on purpose: writing the blocks themselves, and whom to clean (`gc`).
 
+mod ages;
+mod audit;
 pub mod fragmentation;
+mod grid;
 pub mod index;
 pub mod log;
 pub mod migration;
