@@ -2,6 +2,10 @@
 
 mod rig;
 
+use std::sync::atomic::Ordering;
+
+use f2fs::gc::background::Settings;
+use f2fs::gc::policy::Policy;
 use f2fs::mkfs::Options;
 use joulefs_conformance::churn::round;
 use joulefs_conformance::oracle::tools::Mkfs;
@@ -11,7 +15,10 @@ use rig::*;
 use vfs::FileSystem;
 
 /// Plays `rounds` rounds from a volume just made; each side lists what the other left before it goes on.
-fn play(image: &std::path::Path, seed: u64, rounds: u64) {
+/// On our turns the background cleans by `policy`, if any, again and again in between; returns how many
+/// blocks it moved into holes of used segments.
+fn play(image: &std::path::Path, seed: u64, rounds: u64, policy: Option<Policy>) -> u64 {
+    let mut threaded = 0;
     let room = {
         let volume = mount_rw(image);
         let fs = volume.statfs().expect("statfs");
@@ -26,8 +33,20 @@ fn play(image: &std::path::Path, seed: u64, rounds: u64) {
             if let Some(left) = &left {
                 assert_same(("Linux", left), ("ours", &list(&volume)));
             }
-            in_process::perform(&*volume, &round(seed, budget, number))
-                .unwrap_or_else(|e| panic!("round {number}: {e}"));
+            let work = round(seed, budget, number);
+            let settings = policy.map(|policy| {
+                volume.tune("atgc_age_threshold", "0").expect("a number");
+                let settings = Settings { policy, ..volume.cleaning() };
+                volume.set_cleaning(settings);
+                settings
+            });
+            for part in work.chunks(work.len().div_ceil(12)) {
+                in_process::perform(&*volume, part).unwrap_or_else(|e| panic!("round {number}: {e}"));
+                if let Some(settings) = &settings {
+                    volume.clean_in_background(settings).unwrap_or_else(|e| panic!("round {number}: {e}"));
+                }
+            }
+            threaded += volume.counters.moved_threaded.load(Ordering::Relaxed);
             let now = list(&volume);
             unmount(volume);
             now
@@ -44,6 +63,7 @@ fn play(image: &std::path::Path, seed: u64, rounds: u64) {
         assert_clean(image);
         left = Some(now);
     }
+    threaded
 }
 
 #[test]
@@ -52,7 +72,7 @@ fn twenty_rounds_by_turns_on_a_volume_nine_tenths_full() {
     let work = work_dir();
     let image = work.path().join("volume.img");
     format(&image, 200 * MIB, &Options::modern());
-    play(&image, 31, rounds);
+    play(&image, 31, rounds, None);
 }
 
 #[test]
@@ -61,5 +81,17 @@ fn a_few_rounds_on_a_volume_of_theirs_with_large_sections() {
     let image = work.path().join("volume.img");
     let mkfs = Mkfs { segments_per_section: Some(2), ..Mkfs::default() };
     mkfs.format(&image, 160 * MIB).expect("mkfs.f2fs formats");
-    play(&image, 32, 4);
+    play(&image, 32, 4, None);
+}
+
+#[test]
+fn linux_takes_over_what_cleaning_put_into_holes_by_age() {
+    let work = work_dir();
+    for (policy, seed, segs_per_sec) in [(Policy::Atgc, 33, 1), (Policy::Fagc, 34, 1), (Policy::Fagc, 35, 2)] {
+        let image = work.path().join(format!("{}.{segs_per_sec}.img", policy.name()));
+        format(&image, 160 * MIB, &Options { segs_per_sec, ..Options::modern() });
+        let threaded = play(&image, seed, if deep() { 40 } else { 6 }, Some(policy));
+        println!("{}: {threaded} blocks into holes", policy.name());
+        assert!(threaded > 0, "{}", policy.name());
+    }
 }

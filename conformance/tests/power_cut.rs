@@ -172,6 +172,27 @@ fn cleaning_loses_nothing() {
     survive(&["cleaning"], Tools::After);
 }
 
+/// Files that cleaning just moved, before the checkpoint that would make it durable and after; synced meanwhile.
+#[test]
+fn cleaning_ahead_of_time_loses_nothing() {
+    moves("cleaning-greedy", false);
+    survive(&["cleaning-greedy"], Tools::BeforeAndAfter);
+}
+
+#[test]
+fn moving_blocks_into_holes_of_used_segments_loses_nothing() {
+    moves("cleaning-atgc", true);
+    moves("cleaning-fagc", true);
+    survive(&["cleaning-atgc", "cleaning-fagc", "cleaning-joule"], Tools::BeforeAndAfter);
+}
+
+/// The scenario does what it is for.
+fn moves(name: &str, into_holes: bool) {
+    let (moved, threaded) = ready(name).1.moved;
+    println!("{name}: {moved} blocks moved, {threaded} into holes");
+    assert!(moved > 500 && (threaded > 100) == into_holes, "{name}: {moved} moved, {threaded} into holes");
+}
+
 /// One image that Linux is to recover.
 struct Case {
     name: String,

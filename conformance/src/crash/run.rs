@@ -1,8 +1,10 @@
 //! Runs a scenario into a cut, and what it left past its judges.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::{BlockDevice, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
+use f2fs::gc::background::Settings;
 use f2fs::{MountOptions, Volume, fsck, mkfs};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, RenameFlags, SetAttr, WriteFlags, XattrFlags};
 
@@ -142,6 +144,13 @@ impl Run<'_> {
                 self.clock.advance(std::time::Duration::from_secs(*seconds));
                 vol.tick()?;
             }
+            Step::Tune(name, value) => {
+                vol.tune(name, value).unwrap_or_else(|why| panic!("in a scenario, {name} {why}"));
+            }
+            Step::Clean(step_blocks) => {
+                let settings = Settings { step_blocks: *step_blocks, ..vol.cleaning() };
+                vol.clean_in_background(&settings)?;
+            }
         }
         Ok(())
     }
@@ -170,6 +179,8 @@ pub struct Plan<'s> {
     record: Record,
     /// Writes from the mount to the end.
     pub writes: u64,
+    /// Blocks the background moves until then, and blocks moved into holes of used segments.
+    pub moved: (u64, u64),
 }
 
 fn before(scenario: &Scenario) -> Result<(Memory, Record), String> {
@@ -202,7 +213,9 @@ pub fn plan(scenario: &Scenario) -> Result<Plan<'_>, String> {
     let mut to_the_end = record.clone();
     perform(&vol, &clock, &mut to_the_end, &(scenario.during)()).map_err(|e| e.to_string())?;
     to_the_end.judge(&*vol)?;
-    Ok(Plan { scenario, image, record, writes: dev.write_count() })
+    let n = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let moved = (n(&vol.counters.moved_background), n(&vol.counters.moved_threaded));
+    Ok(Plan { scenario, image, record, writes: dev.write_count(), moved })
 }
 
 /// Runs into a cut; the device as it then is, and the record.

@@ -27,6 +27,10 @@ pub enum Step {
     Sync,
     /// Time passes, in seconds, and what is due happens.
     Tick(u64),
+    /// The mounted volume is told something, by name and value.
+    Tune(&'static str, &'static str),
+    /// The background cleans a section, moving so many blocks at a time, if one is worth it.
+    Clean(usize),
 }
 
 /// A scenario: what is there, durable, before, and what is done while the power may go.
@@ -52,6 +56,53 @@ fn files(count: usize, len: usize) -> Vec<Step> {
 
 fn with_sync(names: &[&str], mut steps: Vec<Step>) -> Vec<Step> {
     steps.extend(names.iter().map(|n| Fsync((*n).into())));
+    steps
+}
+
+/// Small files whose blocks their inodes name, of all ages, two thirds of them gone, and a file that has its
+/// blocks partly from its inode, partly from the node after.
+fn aged() -> Vec<Step> {
+    let mut steps = vec![Create("large".into())];
+    for n in 0..360usize {
+        let f = format!("f{n}");
+        steps.extend([
+            Create(f.clone()),
+            Write(f, 0, 9000 + n, n as u64),
+            Write("large".into(), (700 + n as u64 * 2) * 4096, 8192, 1),
+        ]);
+        if n % 20 == 19 {
+            steps.extend([Sync, Tick(3)]);
+        }
+    }
+    steps.extend((0..360).filter(|n| n % 3 != 1).map(|n| Unlink(format!("f{n}"))));
+    steps
+}
+
+/// The background cleans; files whose blocks it just moved are synced as they are, overwritten, removed.
+fn cleaned_by(policy: &'static str) -> Vec<Step> {
+    let mut rng = Rng::new(9);
+    let mut steps = vec![Tune("gc", policy), Tune("atgc_age_threshold", "0")];
+    // Nobody asks for anything: it comes to clean by itself.
+    steps.extend([Create("begin".into()), Tick(20), Tick(61), Tick(61)]);
+    for i in 0..24u64 {
+        steps.push(Clean([64, 5, 200][i as usize % 3]));
+        for k in 0..4 {
+            let f = format!("f{}", 1 + 3 * rng.below(95));
+            if k % 2 == 1 {
+                steps.push(Write(f.clone(), rng.below(2) * 4096, 4096, i * 10 + k));
+            }
+            steps.push(if k == 3 { Fdatasync(f) } else { Fsync(f) });
+        }
+        steps.push(Write("large".into(), (700 + rng.below(700)) * 4096, 4096 * (1 + rng.index(3)), i));
+        match i % 6 {
+            1 => steps.push(Fsync("large".into())),
+            3 => {
+                steps.extend([Unlink(format!("f{}", 289 + 3 * i)), Create(format!("new{i}")), Fsync(format!("new{i}"))])
+            }
+            5 => steps.extend([Sync, Tick(2)]),
+            _ => {}
+        }
+    }
     steps
 }
 
@@ -359,4 +410,9 @@ pub const SCENARIOS: &[Scenario] = &[
                 .collect()
         },
     },
+    Scenario { name: "cleaning-greedy", before: aged, during: || cleaned_by("greedy") },
+    Scenario { name: "cleaning-cost-benefit", before: aged, during: || cleaned_by("cost-benefit") },
+    Scenario { name: "cleaning-atgc", before: aged, during: || cleaned_by("atgc") },
+    Scenario { name: "cleaning-fagc", before: aged, during: || cleaned_by("fagc") },
+    Scenario { name: "cleaning-joule", before: aged, during: || cleaned_by("joule") },
 ];

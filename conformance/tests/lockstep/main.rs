@@ -8,8 +8,11 @@ mod plain;
 mod run;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use device::{Memory, RealClock, Rng};
+use f2fs::gc::background::{Intervals, Settings, Urgency};
+use f2fs::gc::policy::Policy;
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume, fsck};
 use proptest::prelude::*;
@@ -140,6 +143,22 @@ fn sections_of_two_segments_answer_as_the_model() {
 fn a_volume_without_inline_contents_answers_as_the_model() {
     let mount = MountOptions { inline: false, dirty_limit: 16, ..MountOptions::default() };
     lockstep(64, &Options::modern(), &mount);
+}
+
+/// Whatever the background moves at every tick, wherever it puts it.
+#[test]
+fn a_volume_cleaned_all_the_time_answers_as_the_model() {
+    let at_once = Intervals {
+        urgent: Duration::ZERO,
+        min: Duration::ZERO,
+        max: Duration::ZERO,
+        none: Duration::ZERO,
+        idle: Duration::ZERO,
+    };
+    for (policy, urgency) in [(Policy::Fagc, Urgency::Normal), (Policy::Greedy, Urgency::High)] {
+        let gc = Settings { policy, urgency, intervals: at_once, step_blocks: 7, ..Settings::default() };
+        lockstep(64, &Options::modern(), &MountOptions { gc, ..MountOptions::default() });
+    }
 }
 
 /// Writes files at random until the volume is full, deletes them, mounts anew.
