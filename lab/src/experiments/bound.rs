@@ -36,8 +36,8 @@ use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
 use crate::plan::Job;
 use crate::result::Phase;
-use crate::typed;
 use crate::run::{LabError, Progress};
+use crate::typed;
 
 /// Blocks of a segment.
 const SEGMENT: u32 = 512;
