@@ -1,13 +1,15 @@
 //! The page's words and tables.
 
+use std::collections::BTreeMap;
+
 use device::energy::Component;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 
 use super::{ReportError, plots};
-use crate::compare::{Comparison, How};
+use crate::compare::{Comparison, How, figures};
 use crate::plan::Experiment;
-use crate::result::{Outcome, Phase, VariantResult};
+use crate::result::{Measure, Outcome, Phase, VariantResult};
 
 const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; background: #fff }
@@ -73,6 +75,7 @@ fn section(index: usize, o: &Outcome) -> Result<Markup, ReportError> {
             details { summary { "What is measured, and how" } (markdown(&e.readme)) }
         }
         @if !o.compared.is_empty() { (comparison(&o.compared)) }
+        (counted(o))
         h3 { "Who spent it" }
         (PreEscaped(components))
         h3 { "For what" }
@@ -142,6 +145,36 @@ fn comparison(rows: &[Comparison]) -> Markup {
                 }
             }
         } }
+    }
+}
+
+/// What this kind of work counted, a phase a row. The state after aging is among the distributions.
+fn counted(o: &Outcome) -> Markup {
+    let of = |p: &Phase| -> BTreeMap<String, Measure> {
+        let own = p.own_measures().filter(|_| p.name != "aging");
+        own.map(|(name, m)| (name.to_owned(), m.clone())).collect()
+    };
+    let rows: Vec<_> = o.phases().map(|(v, p)| (v, p, of(p))).filter(|(.., own)| !own.is_empty()).collect();
+    let units: BTreeMap<&str, &str> =
+        rows.iter().flat_map(|(.., own)| own).map(|(n, m)| (n.as_str(), m.unit.as_str())).collect();
+    html! {
+        @if !rows.is_empty() {
+            h3 { "What was counted" }
+            div.scroll { table {
+                tr {
+                    th { "variant" } th { "phase" }
+                    @for (name, unit) in &units { th.n { (name.replace('_', " ")) br; span.note { (unit) } } }
+                }
+                @for (v, p, own) in &rows {
+                    tr {
+                        td { (name_of(o, v)) } td { (p.name) }
+                        @for name in units.keys() {
+                            td.n { (own.get(*name).map_or_else(String::new, |m| figures(m.value))) }
+                        }
+                    }
+                }
+            } }
+        }
     }
 }
 
