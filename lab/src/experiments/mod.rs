@@ -2,6 +2,7 @@
 
 mod app_replay;
 mod battery;
+mod bound;
 mod cleaned;
 mod cleaning;
 mod disk_modes;
@@ -28,6 +29,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::FileIo => file_io::run(profile, job, progress),
         Kind::Fragments => fragments::run(profile, job, progress),
         Kind::Sqlite => sqlite::run(profile, job, progress),
+        Kind::Bound => bound::run(profile, job, progress),
         Kind::Cleaning => cleaning::run(profile, job, progress),
         Kind::DiskModes => disk_modes::run(profile, job, progress),
         Kind::GcEnergy => gc_energy::run(profile, job, progress),
