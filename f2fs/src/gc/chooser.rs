@@ -14,6 +14,7 @@ use format::sit::LogType;
 use format::superblock::SuperBlock;
 use rustc_hash::FxHashSet;
 
+use super::background::{Settings, Urgency};
 use super::policy::memory::{Ask, Memory, Tuning};
 use super::policy::similar::Moved;
 use super::policy::{Candidate, Policy, Power, atgc, cost_benefit, fagc, greedy, joule, mwhfb};
@@ -57,6 +58,8 @@ pub struct Chooser {
     pub(crate) tuning: Tuning,
     memory: Memory,
     prices: joule::Prices,
+    /// Logs fill holes even where fresh segments are plenty (kernel `f2fs_need_SSR` in `GC_URGENT_HIGH`).
+    pub(crate) threads_always: bool,
     /// The section being cleaned now.
     pub(crate) victim: Option<SecNo>,
     /// Sections with valid blocks nobody owns: they cannot be emptied.
@@ -79,16 +82,18 @@ impl Chooser {
             tuning: Tuning::default(),
             memory,
             prices: options.prices,
+            threads_always: options.gc.urgency == Urgency::High,
             victim: None,
             hopeless: FxHashSet::default(),
             indexes: None,
         }
     }
 
-    /// Chooses by another policy from now on.
-    pub(crate) fn set(&mut self, policy: Policy, power: Power) {
-        self.policy = policy;
-        self.power = power;
+    /// Chooses by other settings from now on.
+    pub(crate) fn set(&mut self, settings: &Settings) {
+        self.policy = settings.policy;
+        self.power = settings.power;
+        self.threads_always = settings.urgency == Urgency::High;
     }
     /// Invalid blocks that cleaning reads along rather than making two requests: under our own policy as
     /// many as a request costs, under the others none, as in the kernel.
