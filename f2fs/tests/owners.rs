@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use device::{BLOCK, BlockDevice, Counting, Memory, VirtualClock};
+use device::{BLOCK, Counting, Memory, VirtualClock};
 use joulefs_f2fs::mkfs::{self, Options};
 use joulefs_f2fs::owners::{Look, Owner};
 use joulefs_f2fs::{MountOptions, Volume};

@@ -69,6 +69,14 @@ pub enum Kind {
     Bound,
     /// A bare disk's motions, one by one.
     DiskModes,
+    /// What one cleaning costs.
+    GcEnergy,
+    /// How much sooner cleaning empties a battery.
+    Battery,
+    /// What cleaning does to the pieces of free space.
+    GcEffect,
+    /// The calls of recorded programs, while a policy cleans.
+    AppReplay,
 }
 
 /// A plan's variant, ready to run.
@@ -166,13 +174,18 @@ macro_rules! shipped {
 
 /// Names of the shipped experiments, with the texts of README, plan and paper.
 pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
+    "fagc-battery",
+    "fagc-fig11",
+    "fagc-fig12",
     "fagc-fig4",
     "fagc-fig5",
+    "fagc-fig7-8",
+    "fagc-fig9-table5",
     "fagc-table6",
     "gc-bound",
     "microdrive-table31",
     "nexus-fileops",
-    "nexus-sqlite"
+    "nexus-sqlite",
 ];
 
 impl Experiment {

@@ -5,14 +5,12 @@
 //! oldest on, and only as far as that could beat what was found. Left out on purpose: how units rank.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
-
-use format::SegNo;
+use std::collections::BTreeMap;
 
 use crate::gc::policy::{AgeCut, Bounds, Candidate, Rank};
 
 /// Valid blocks of a segment that make no difference.
-const VALID: u32 = 32;
+const VALID: u32 = 16;
 /// Fragments of a segment that make no difference.
 const FRAGMENTS: u32 = 4;
 /// Fragments of so many blocks in the mean, and more, make no difference to each other.
@@ -29,7 +27,7 @@ const STEP: usize = 8;
 #[derive(Debug)]
 pub(super) struct Grid {
     per: u32,
-    cells: Vec<BTreeSet<AgeCut>>,
+    cells: Vec<BTreeMap<AgeCut, Candidate>>,
     /// Write time of the oldest of each cell.
     oldest: Vec<Option<u64>>,
 }
@@ -37,7 +35,7 @@ pub(super) struct Grid {
 impl Grid {
     /// Without units; they will have `per` segments each.
     pub(super) fn new(per: u32) -> Self {
-        Grid { per, cells: vec![BTreeSet::new(); CELLS], oldest: vec![None; CELLS] }
+        Grid { per, cells: vec![BTreeMap::new(); CELLS], oldest: vec![None; CELLS] }
     }
     fn cell(&self, c: &Candidate) -> usize {
         let row = (c.valid / (VALID * self.per)) as usize;
@@ -49,14 +47,14 @@ impl Grid {
     }
     pub(super) fn insert(&mut self, c: &Candidate) {
         let n = self.cell(c);
-        self.cells[n].insert(c.place());
+        self.cells[n].insert(c.place(), *c);
         self.oldest[n] = Some(self.oldest[n].unwrap_or(u64::MAX).min(c.mtime));
     }
     pub(super) fn remove(&mut self, c: &Candidate) {
         let n = self.cell(c);
         self.cells[n].remove(&c.place());
         if self.oldest[n] == Some(c.mtime) {
-            self.oldest[n] = self.cells[n].first().map(|p| p.0);
+            self.oldest[n] = self.cells[n].first_key_value().map(|(place, _)| place.0);
         }
     }
     /// What lies in a cell or a fuller one with like fragments, and is no older than `mtime`. The last
@@ -79,12 +77,8 @@ impl Grid {
         }
     }
     /// The unit that ranks highest, if above 0; of equals the oldest, then the first on the volume.
-    /// `rank` looks one up, `limit` is at least the rank of whatever lies within bounds.
-    pub(super) fn best(
-        &self,
-        limit: &dyn Fn(&Bounds) -> Rank,
-        rank: impl Fn(SegNo) -> Option<(Rank, Candidate)>,
-    ) -> Option<Candidate> {
+    /// `limit` is at least the rank of whatever lies within bounds.
+    pub(super) fn best(&self, limit: &dyn Fn(&Bounds) -> Rank, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate> {
         // Cells with like fragments: as empty as the emptiest and as old as the oldest of them.
         let mut groups = Vec::new();
         for (n, oldest) in self.oldest.chunks(ROWS).enumerate() {
@@ -106,7 +100,7 @@ impl Grid {
                 if let Some(oldest) = self.oldest[n]
                     && limit(&self.bounds(n, oldest)) >= best.0
                 {
-                    self.look(n, limit, &rank, &mut best);
+                    self.look(n, limit, rank, &mut best);
                 }
             }
         }
@@ -117,19 +111,19 @@ impl Grid {
         &self,
         n: usize,
         limit: &dyn Fn(&Bounds) -> Rank,
-        rank: &impl Fn(SegNo) -> Option<(Rank, Candidate)>,
+        rank: &dyn Fn(&Candidate) -> Rank,
         best: &mut (Rank, Option<Candidate>),
     ) {
-        for (turn, &place) in self.cells[n].iter().enumerate() {
+        for (turn, (&place, c)) in self.cells[n].iter().enumerate() {
             if turn % STEP == 0 {
                 let most = limit(&self.bounds(n, place.0));
                 if most < best.0 || (most == best.0 && best.1.is_none_or(|b| b.place() <= place)) {
                     return;
                 }
             }
-            let Some((r, c)) = rank(place.1) else { continue };
+            let r = rank(c);
             if r > best.0 || (r == best.0 && best.1.is_some_and(|b| place < b.place())) {
-                *best = (r, Some(c));
+                *best = (r, Some(*c));
             }
         }
     }

@@ -347,6 +347,6 @@ impl View for Index {
             self.pages.iter().flatten().flat_map(|p| p.among(0, PAGE)).for_each(|c| grid.insert(c));
             grid
         });
-        grid.best(limit, |seg| self.unit(seg).map(|c| (rank(c), *c)))
+        grid.best(limit, rank)
     }
 }

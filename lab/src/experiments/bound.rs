@@ -32,12 +32,12 @@ use vfs::{FileSystem, Ino, WriteFlags};
 
 use clairvoyant::Into;
 
-use super::cleaning::align;
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
 use crate::plan::Job;
 use crate::result::Phase;
 use crate::run::{LabError, Progress};
+use crate::typed;
 
 /// Blocks of a segment.
 const SEGMENT: u32 = 512;
@@ -166,7 +166,7 @@ pub(super) fn run(
     }
     let volume = bench.volume()?;
     volume.tune("atgc_age_threshold", &p.age_threshold.to_string()).map_err(LabError::Parameters)?;
-    align(&bench, "before")?;
+    typed::align(bench.volume()?, "before")?;
     let ino = bench.file("overwritten")?;
     let blocks = room(&**volume, p.fill_percent)?;
     phases.push(fill(&bench, ino, blocks, job.seed, &progress.part(parts - 2, parts))?);
@@ -350,7 +350,7 @@ mod tests {
         let profile = device::energy::profile::Profile::find("kirin9000-ufs31").unwrap();
         let mut bench = Bench::new(&profile, blocks_of_mib(512)).unwrap();
         bench.format(1, MountOptions::default()).unwrap();
-        align(&bench, "before").unwrap();
+        typed::align(bench.volume().unwrap(), "before").unwrap();
         let fs = bench.volume().unwrap();
         let ino = bench.file("overwritten").unwrap();
         fill(&bench, ino, 4096, 1, &Progress::new(&|_| ())).unwrap();
