@@ -79,10 +79,9 @@ pub(super) fn run(
     })?);
     bench.clock().advance(Duration::from_secs(p.days_before * 86_400));
     bench.volume()?.sync()?;
-    histograms.push(state(&bench, "before")?);
     let before = bench.volume()?.free_fragments().fragments();
     let mut cleaned = clean(&bench, &p, Settings { on: true, ..gc }, total, &progress.part(parts - 1, parts))?;
-    histograms.push(state(&bench, "after")?);
+    histograms.push(state(&bench)?);
     notes(&bench, &mut cleaned, before)?;
     phases.push(cleaned);
     Ok((phases, histograms))
@@ -129,11 +128,11 @@ fn notes(bench: &Bench, phase: &mut Phase, before: (u64, u64)) -> Result<(), Lab
     Ok(())
 }
 
-fn state(bench: &Bench, when: &str) -> Result<Histogram, LabError> {
+fn state(bench: &Bench) -> Result<Histogram, LabError> {
     let free = bench.volume()?.free_fragments();
     let bars = free.count.iter().enumerate().map(|(level, n)| (f2fs::FreeFragments::name(level), *n));
     Ok(Histogram {
-        name: format!("pieces of free space by size, {when} cleaning (L1 is 4 KB, L9 over 512 KB)"),
+        name: "pieces of free space by size, after cleaning (L1 is 4 KB, L9 over 512 KB)".into(),
         unit: "pieces".into(),
         bars: bars.collect(),
     })
