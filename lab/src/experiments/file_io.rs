@@ -179,7 +179,7 @@ fn one(
                     generate(seed, (at / BLOCK as u64) as u32, &mut buf);
                     fs.write(ino, at, &buf, WriteFlags::empty())?;
                     if spec.fsync_each {
-                        fs.fsync(ino, true)?;
+                        fs.fsync(ino, false)?;
                     }
                 }
             }

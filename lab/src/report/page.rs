@@ -17,6 +17,7 @@ h1 { font-size: 1.7rem } h2 { margin-top: 3rem; border-top: 1px solid #ddd; padd
 table { border-collapse: collapse; margin: 1rem 0; width: 100% } th, td { padding: .25rem .6rem; border-bottom: 1px solid #e5e5e5; text-align: left }
 th { font-weight: 600; background: #f6f6f6 } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
 .far { color: #a33 } .near { color: #276b2b } .note { color: #666; font-size: .87em }
+.counted th { white-space: normal !important; vertical-align: bottom }
 svg { max-width: 100%; height: auto; display: block; margin: 1rem 0 } details { margin: 1rem 0 } summary { cursor: pointer; font-weight: 600 }
 nav a { margin-right: 1rem } .scroll { overflow-x: auto }
 ";
@@ -160,7 +161,7 @@ fn counted(o: &Outcome) -> Markup {
     html! {
         @if !rows.is_empty() {
             h3 { "What was counted" }
-            div.scroll { table {
+            div.scroll { table.counted {
                 tr {
                     th { "variant" } th { "phase" }
                     @for (name, unit) in &units { th.n { (name.replace('_', " ")) br; span.note { (unit) } } }

@@ -20,8 +20,9 @@
 //! stand after batch `j`, and at least `D(j)` of those alive do not. Take a group that ever is alive and does not
 //! stand, and the first batch `k` after which that is so: put x(g, k) = 1. Each of its live(g, k) blocks was moved
 //! by then, and these moves are of this group's blocks alone, so all groups together cost at least
-//! the sum. A block that was moved never comes back to where the log put it as the same version: the group stands
-//! never again, and every constraint holds. So every cleaner is a solution of the program. ∎
+//! the sum. A block that was moved never comes back to where the log put it as the same version, so the
+//! group stands again only if the log was not done with it; the program counts it as gone all the same, and
+//! every constraint holds. So every cleaner is a solution of the program. ∎
 //!
 //! **How it is computed.** By weak duality every choice of prices p(j) >= 0 for a segment after batch `j` gives a
 //! number that is no larger than the optimum:
@@ -152,7 +153,9 @@ mod tests {
         for code in 0..(never + 1).pow(groups as u32) {
             let when: Vec<usize> = (0..groups).map(|g| code / (never + 1).pow(g as u32) % (never + 1)).collect();
             let stand = |j: usize| (0..groups).filter(|&g| at(g, j) > 0 && when[g] > j).count();
-            if (0..never).all(|j| stand(j) <= most[j] as usize) {
+            // Nothing is emptied before it was written.
+            let written = |g: usize| when[g] == never || (0..=when[g]).any(|j| at(g, j) > 0);
+            if (0..groups).all(written) && (0..never).all(|j| stand(j) <= most[j] as usize) {
                 let cost = (0..groups).filter(|&g| when[g] < never).map(|g| u32::from(at(g, when[g]))).sum();
                 least = least.min(cost);
             }
