@@ -37,8 +37,18 @@ pub struct Metered {
 fn name(volume: &Volume, owner: u64, look: Look) -> Option<String> {
     match volume.owner_of(owner, look) {
         Owner::Path(path) => Some(String::from_utf8_lossy(&path).into_owned()),
-        Owner::Deleted => Some(format!("<deleted inode {owner}>")),
+        Owner::Deleted(Some(path)) => Some(format!("<deleted> {}", String::from_utf8_lossy(&path))),
+        Owner::Deleted(None) => Some(format!("<deleted inode {owner}>")),
         Owner::Volume | Owner::Unnamed => None,
+    }
+}
+
+/// The name of an owner if it was deleted: files that had one name one after the other, as journals do,
+/// are one line.
+pub fn deleted(volume: &Volume, owner: u64) -> Option<String> {
+    match volume.owner_of(owner, Look::InMemory) {
+        Owner::Deleted(Some(path)) => Some(format!("<deleted> {}", String::from_utf8_lossy(&path))),
+        _ => None,
     }
 }
 
@@ -79,7 +89,7 @@ impl Metered {
         let ledger = self.device.ledger();
         let took = self.device.time().0;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let files = spent::by_file(&ledger, self.most, METADATA, |owner| match name(volume, owner, look) {
+        let named = |owner| match name(volume, owner, look) {
             Some(name) => {
                 known.insert(owner, name.clone());
                 name
@@ -88,7 +98,8 @@ impl Metered {
                 (Look::InMemory, Some(name)) => name.clone(),
                 _ => format!("<inode {owner}>"),
             },
-        });
+        };
+        let files = spent::by_file(&ledger, self.most, METADATA, |owner| deleted(volume, owner), named);
         Spent {
             profile: self.profile.clone(),
             causes: spent::by_cause(&ledger, spent::cause),

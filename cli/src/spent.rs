@@ -1,6 +1,7 @@
 //! What was spent on a metered device: by cause, by kind of operation and by file, for people and machines.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use device::energy::{Component, Energy, Ledger, Operation, Part};
 use f2fs::cause::Cause;
@@ -47,32 +48,65 @@ pub fn cause(n: u8) -> String {
     }
 }
 
+/// What each component spent.
+type Amounts = [Energy; Component::ALL.len()];
+
+fn add(sum: &mut Amounts, more: &Amounts) {
+    sum.iter_mut().zip(more).for_each(|(sum, e)| *sum += *e);
+}
+
 /// The energy of each file, those that cost most first and at most `most` of them by name, then the others
 /// together, then what is no file's: `rest`, and time in which nothing was asked. The sum is the ledger's.
-pub fn by_file(ledger: &Ledger, most: usize, rest: &str, mut name: impl FnMut(u64) -> String) -> Vec<FileLine> {
+///
+/// `together` names those that are one line with all of the same name; `name` is asked for the rest of the
+/// lines, and only for those.
+pub fn by_file(
+    ledger: &Ledger,
+    most: usize,
+    rest: &str,
+    together: impl Fn(u64) -> Option<String>,
+    mut name: impl FnMut(u64) -> String,
+) -> Vec<FileLine> {
     let mut owners = ledger.owners();
     let none = owners.remove(&0).unwrap_or_default();
-    let mut files: Vec<_> = owners.into_iter().filter(|(_, e)| e.iter().any(|e| *e != Energy::ZERO)).collect();
+    let mut groups: BTreeMap<String, (Vec<u64>, Amounts)> = BTreeMap::new();
+    let mut files: Vec<(Vec<u64>, Amounts, Option<String>)> = Vec::new();
+    for (owner, energy) in owners.into_iter().filter(|(_, e)| e.iter().any(|e| *e != Energy::ZERO)) {
+        match together(owner) {
+            None => files.push((vec![owner], energy, None)),
+            Some(name) => {
+                let (inodes, sum) = groups.entry(name).or_default();
+                inodes.push(owner);
+                add(sum, &energy);
+            }
+        }
+    }
+    files.extend(groups.into_iter().map(|(name, (inodes, energy))| (inodes, energy, Some(name))));
     if files.is_empty() {
         return Vec::new();
     }
-    files.sort_by_key(|(owner, energy)| (Reverse(energy.iter().copied().sum::<Energy>()), *owner));
+    files.sort_by_key(|(inodes, energy, _)| (Reverse(energy.iter().copied().sum::<Energy>()), inodes[0]));
     let others = files.split_off(most.min(files.len()));
     let line = |name: String, energy| Line { name, count: None, energy };
-    let mut out: Vec<FileLine> = files
-        .into_iter()
-        .map(|(owner, energy)| FileLine { inode: Some(owner), line: line(name(owner), energy) })
-        .collect();
-    let mut add = |name: String, energy: [Energy; Component::ALL.len()]| {
+    let named = |(inodes, energy, group): (Vec<u64>, Amounts, Option<String>)| match (group, inodes.as_slice()) {
+        (Some(name), [_, _, ..]) => {
+            let name = format!("{name} ({} inodes)", inodes.len());
+            FileLine { inode: None, line: line(name, energy) }
+        }
+        (group, inodes) => {
+            let name = group.unwrap_or_else(|| name(inodes[0]));
+            FileLine { inode: Some(inodes[0]), line: line(name, energy) }
+        }
+    };
+    let mut out: Vec<FileLine> = files.into_iter().map(named).collect();
+    let mut sum = Amounts::default();
+    others.iter().for_each(|(_, energy, _)| add(&mut sum, energy));
+    let mut add = |name: String, energy: Amounts| {
         if energy.iter().any(|e| *e != Energy::ZERO) {
             out.push(FileLine { inode: None, line: line(name, energy) });
         }
     };
-    let mut sum = [Energy::ZERO; Component::ALL.len()];
-    for (_, energy) in &others {
-        sum.iter_mut().zip(energy).for_each(|(sum, e)| *sum += *e);
-    }
-    add(format!("<{} other files>", others.len()), sum);
+    add(format!("<{} other files>", others.iter().map(|(inodes, ..)| inodes.len()).sum::<usize>()), sum);
     // Waiting is booked on no cause and no owner; so is nothing else, unless a cause is not said.
     let waiting = Component::ALL.map(|c| ledger.component_of(c, 0));
     if waiting.iter().zip(&none).all(|(w, n)| w <= n) {
@@ -174,14 +208,20 @@ mod tests {
         meter.time(Operation::Idle, Tag::default(), Nanos(1000), &mut idle);
         let ledger = meter.ledger();
         for most in [0, 1, 5, 8, 100] {
-            let lines = by_file(&ledger, most, "<volume>", |n| format!("/{n}"));
+            let lines = by_file(&ledger, most, "<volume>", |_| None, |n| format!("/{n}"));
             let sum: Energy = lines.iter().flat_map(|f| f.line.energy).sum();
             assert_eq!(sum, ledger.total(), "{most} named");
             let names: Vec<&str> = lines.iter().map(|f| f.line.name.as_str()).collect();
             assert_eq!(names.iter().filter(|n| n.starts_with('/')).count(), most.min(8));
             assert_eq!(names[names.len() - 2..], ["<volume>", "<waiting>"]);
         }
-        let first = by_file(&ledger, 1, "<volume>", |n| format!("/{n}"));
+        let first = by_file(&ledger, 1, "<volume>", |_| None, |n| format!("/{n}"));
         assert_eq!((first[0].inode, first[1].line.name.as_str()), (Some(8), "<7 other files>"));
+
+        let odd = |n| (n % 2 == 1).then(|| "odd".to_owned());
+        let grouped = by_file(&ledger, 3, "<volume>", odd, |n| format!("/{n}"));
+        let names: Vec<&str> = grouped.iter().map(|f| f.line.name.as_str()).collect();
+        assert_eq!(names, ["odd (4 inodes)", "/8", "/6", "<2 other files>", "<volume>", "<waiting>"]);
+        assert_eq!(grouped.iter().flat_map(|f| f.line.energy).sum::<Energy>(), ledger.total());
     }
 }

@@ -1,15 +1,17 @@
 //! How fast is it, beside what else there is?
 //!
 //! [`sides`] are the file systems that are compared, [`rows`] what is done to each through system
-//! calls, [`in_process`] what the core does without FUSE, [`metered`] what the simulated flash does, [`report`]
-//! the tables. Every number is a
+//! calls, [`in_process`] what the core does without FUSE, [`metered`] what the simulated flash does, [`memory`] what a large
+//! volume takes, [`report`] the tables. Every number is a
 //! median of several passes in which the sides take turns, for the machine's own speed drifts.
 //!
 //! Left out: latency distributions, and media that take their time: images lie in memory, so what
 //! is compared is software.
 
 pub mod in_process;
+pub mod memory;
 pub mod metered;
+pub mod phone;
 pub mod report;
 pub mod rows;
 pub mod sides;

@@ -9,4 +9,5 @@ pub mod crash;
 pub mod damage;
 pub mod memfs;
 pub mod oracle;
+pub mod packing;
 pub mod zoo;

@@ -67,6 +67,8 @@ pub struct InodeTable {
     refs: [Mutex<FxHashMap<Ino, Refs>>; SHARDS],
     /// Inodes with dirty contents.
     pub dirty: Mutex<BTreeMap<Ino, Arc<Inode>>>,
+    /// Names of inodes that are gone.
+    pub(crate) gone: crate::owners::Gone,
 }
 
 impl InodeTable {
@@ -75,6 +77,7 @@ impl InodeTable {
             shards: std::array::from_fn(|_| Mutex::new(LruCache::unbounded_with_hasher(FxBuildHasher))),
             refs: std::array::from_fn(|_| Mutex::default()),
             dirty: Mutex::default(),
+            gone: crate::owners::Gone::default(),
         }
     }
     fn get(&self, ino: Ino) -> Option<Arc<Inode>> {

@@ -3,17 +3,45 @@
 //! For reports only. An inode notes one name and the directory it is in; that note may be old (an inode
 //! with several names has one of them there, and Linux does not always renew it), so it is checked against
 //! the directory, which is searched if it says otherwise. A number that was freed and given to another
-//! file stands for the new one.
+//! file stands for the new one. Names of files that are deleted are kept if somebody asked for it.
 
 use device::Tag;
 use format::{BlockAddr, Ino, Nid};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use vfs::{FileKind, Flow};
 
 use crate::error::Result;
 use crate::volume::Volume;
 
 /// Directories one below the other; more are a circle.
-const DEEPEST: usize = 4096;
+const DEEPEST: usize = 1024;
+
+/// Deleted files whose names are kept: some megabytes of memory.
+const GONE: usize = 65_536;
+
+/// A name, and the directory it is in.
+type Place = (Ino, Vec<u8>);
+
+/// The last names of deleted files, if they are kept.
+#[derive(Default)]
+pub(crate) struct Gone {
+    kept: Mutex<Option<FxHashMap<Ino, Place>>>,
+}
+
+impl Gone {
+    /// A file lost its last name.
+    pub(crate) fn note(&self, ino: Ino, last: impl FnOnce() -> Place) {
+        if let Some(kept) = &mut *self.kept.lock()
+            && (kept.len() < GONE || kept.contains_key(&ino))
+        {
+            kept.insert(ino, last());
+        }
+    }
+    fn of(&self, ino: Ino) -> Option<Place> {
+        self.kept.lock().as_ref()?.get(&ino).cloned()
+    }
+}
 
 /// What may be asked to find a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,13 +59,27 @@ pub enum Owner {
     Volume,
     /// What has this path, from the root on; bytes as they are in the directories.
     Path(Vec<u8>),
-    /// An inode that is no more, or has no name left.
-    Deleted,
+    /// An inode that is no more, or has no name left; the path it had last, if it was kept.
+    Deleted(Option<Vec<u8>>),
     /// An inode whose name was not found.
     Unnamed,
 }
 
+/// A path and the names below it, which come from below.
+fn joined(mut path: Vec<u8>, names: &[Vec<u8>]) -> Vec<u8> {
+    for name in names.iter().rev() {
+        path.push(b'/');
+        path.extend_from_slice(name);
+    }
+    path
+}
+
 impl Volume {
+    /// From now on the names of files that are deleted are kept, of the first 65,536 of them.
+    pub fn keep_deleted_names(&self) {
+        self.inodes.gone.kept.lock().get_or_insert_default();
+    }
+
     /// What the owner of a tag stands for now.
     pub fn owner_of(&self, owner: u64, look: Look) -> Owner {
         if owner == Tag::default().owner {
@@ -48,28 +90,31 @@ impl Volume {
             return Owner::Volume;
         }
         // What cannot be read has no name to show; whoever reads it for its own sake hears of the damage.
-        self.climb(Nid(number), look).unwrap_or(Owner::Unnamed)
+        self.climb(Nid(number), look, DEEPEST).unwrap_or(Owner::Unnamed)
     }
 
-    fn climb(&self, nid: Nid, look: Look) -> Result<Owner> {
+    /// Goes at most so many directories up.
+    fn climb(&self, nid: Nid, look: Look, most: usize) -> Result<Owner> {
         let mut names: Vec<Vec<u8>> = Vec::new();
         let mut at = nid;
         while at != self.sb.root.nid() {
             let node = match look {
                 Look::InMemory => match self.nodes.get(at) {
                     Some(node) => node,
-                    None => return Ok(Owner::Unnamed),
+                    None => return Ok(self.deleted(at, &names, look, most).unwrap_or(Owner::Unnamed)),
                 },
-                Look::Everywhere if self.nat.get(at)?.addr == BlockAddr::NULL => return Ok(Owner::Deleted),
+                Look::Everywhere if self.nat.get(at)?.addr == BlockAddr::NULL => {
+                    return Ok(self.deleted(at, &names, look, most).unwrap_or(Owner::Deleted(None)));
+                }
                 Look::Everywhere => self.node(at)?,
             };
             if node.ino.nid() != at {
                 // The number of a node that is no inode: who had it before is gone.
-                return Ok(Owner::Deleted);
+                return Ok(self.deleted(at, &names, look, most).unwrap_or(Owner::Deleted(None)));
             }
             let (links, parent, mut name) = node.inode(|r| (r.i_links.get(), Ino(r.i_pino.get()), r.name().to_vec()));
             if links == 0 {
-                return Ok(Owner::Deleted);
+                return Ok(self.deleted(at, &names, look, most).unwrap_or(Owner::Deleted(None)));
             }
             if look == Look::Everywhere {
                 match self.name_in(parent, name, at.as_ino())? {
@@ -78,20 +123,31 @@ impl Volume {
                 }
             }
             names.push(name);
-            if names.len() > DEEPEST {
+            if names.len() > most {
                 return Ok(Owner::Unnamed);
             }
             at = parent.nid();
         }
-        let mut path = Vec::new();
-        for name in names.iter().rev() {
-            path.push(b'/');
-            path.extend_from_slice(name);
-        }
+        let mut path = joined(Vec::new(), &names);
         if path.is_empty() {
             path.push(b'/');
         }
         Ok(Owner::Path(path))
+    }
+
+    /// What had the name `at` last, if that was kept, and what was below it: `names`, from below.
+    fn deleted(&self, at: Nid, names: &[Vec<u8>], look: Look, most: usize) -> Option<Owner> {
+        let (dir, name) = self.inodes.gone.of(at.as_ino())?;
+        let above = match dir == self.sb.root {
+            true => Vec::new(),
+            // A directory is empty when it goes: what was in it went before, and its own directory later.
+            false => match self.climb(dir.nid(), look, most.checked_sub(names.len() + 1)?).ok()? {
+                Owner::Path(path) | Owner::Deleted(Some(path)) => path,
+                _ => return None,
+            },
+        };
+        let path = joined(joined(above, &[name]), names);
+        Some(Owner::Deleted(Some(path)))
     }
 
     /// The name an inode has in a directory: `noted` if it is that, else whichever leads to it.

@@ -174,23 +174,32 @@ fn extended_attributes_of_a_synced_file_come_back() {
 
 #[test]
 fn fdatasync_of_blocks_in_place_writes_them_and_nothing_else() {
-    let dev = power_cut(&formatted(64, &Options::default()));
-    let vol = mount(dev.clone());
-    let f = new_file(&vol, vol.root(), "db");
-    write(&vol, f, 0, &[0; 40_960]);
-    vol.fsync(f, false).unwrap();
-    for round in 1..20u8 {
+    // Addresses in the inode, and in a node below it.
+    for (size, at) in [(40_960, 8192), (8 << 20, 6 << 20)] {
+        let dev = power_cut(&formatted(64, &Options::default()));
+        let vol = mount(dev.clone());
+        let f = new_file(&vol, vol.root(), "db");
+        write(&vol, f, 0, &vec![0; size]);
+        vol.fsync(f, false).unwrap();
+        for round in 1..20u8 {
+            let (writes, flushes) = (dev.write_count(), dev.flush_count());
+            write(&vol, f, at as u64, &[round; 4096]);
+            vol.fsync(f, true).unwrap();
+            let asked = (dev.write_count() - writes, dev.flush_count() - flushes);
+            assert_eq!(asked, (1, 1), "{size} bytes, round {round}");
+        }
         let (writes, flushes) = (dev.write_count(), dev.flush_count());
-        write(&vol, f, 8192, &[round; 4096]);
+        write(&vol, f, at as u64, &[19; 4096]);
+        vol.fsync(f, false).unwrap();
+        let asked = (dev.write_count() - writes, dev.flush_count() - flushes);
+        assert_eq!(asked, (2, 1), "{size} bytes: the block, and the inode with its times");
+        write(&vol, f, size as u64, b"longer");
         vol.fsync(f, true).unwrap();
-        assert_eq!((dev.write_count() - writes, dev.flush_count() - flushes), (1, 1), "round {round}");
+        recovered(&dev.image(Loss::AllLost), |vol| {
+            let data = read_all(vol, find(vol, "db").unwrap());
+            assert!(data[at..at + 4096] == [19; 4096] && data.ends_with(b"longer"));
+        });
     }
-    write(&vol, f, 40_960, b"longer");
-    vol.fsync(f, true).unwrap();
-    recovered(&dev.image(Loss::AllLost), |vol| {
-        let data = read_all(vol, find(vol, "db").unwrap());
-        assert!(data[8192..12_288] == [19; 4096] && data.ends_with(b"longer"));
-    });
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use format::SegNo;
 use joulefs_f2fs::gc::policy::plain::Plain;
-use joulefs_f2fs::gc::policy::{Among, Candidate, View, end_of};
+use joulefs_f2fs::gc::policy::{Among, Bounds, Candidate, View, end_of};
 use joulefs_f2fs::segment::index::Index;
 
 fn random(rng: &mut device::Rng, seg: u32, per: u32, seconds: u64) -> Candidate {
@@ -33,15 +33,24 @@ fn agree(index: &Index, plain: &Plain, end: u32, rng: &mut device::Rng) {
             out
         };
         assert_eq!(scanned(index), scanned(plain));
+        // Fragments won less blocks moved, and less so the younger.
+        let (most, few) = (rng.below(3000), rng.below(5) + 1);
+        let gain = |valid: u32, fragments: u32, loose: u32, mtime: u64| {
+            let lost = u64::from(valid) / 8 * few + mtime * few + u64::from(loose.min(200)) / 4;
+            [(u64::from(fragments) * 9 + most).saturating_sub(lost), 0, 0, 0]
+        };
+        let limit = |b: &Bounds| gain(b.valid.0, b.fragments.1.min(4096), b.loose.0, b.mtime.0);
+        let rank = |c: &Candidate| gain(c.valid, c.fragments(), c.loose, c.mtime);
+        assert_eq!(index.best_of_all(&limit, &rank), plain.best_of_all(&limit, &rank));
         for kind in Among::ALL {
             let mtime = rng.below(130);
             for cut in [end_of(mtime), (mtime, a)] {
                 assert_eq!(index.count_to(kind, cut), plain.count_to(kind, cut));
-                assert_eq!(index.range_of_f(cut), plain.range_of_f(cut));
             }
             let n = rng.below(u64::from(plain.count()) + 2) as u32;
             assert_eq!(index.nth_oldest(kind, n), plain.nth_oldest(kind, n));
             let range = n..n + rng.below(300) as u32;
+            assert_eq!(index.range_of_f(kind, range.clone()), plain.range_of_f(kind, range.clone()));
             let walked = |view: &dyn View| {
                 let mut out = Vec::new();
                 view.by_age(kind, range.clone(), &mut |c| out.push(c));
@@ -52,7 +61,7 @@ fn agree(index: &Index, plain: &Plain, end: u32, rng: &mut device::Rng) {
                 |c: &Candidate| [u64::from(c.f / 50_000) * 3 + (600 - u64::from(c.valid / 40).min(600)), 0, 0, 0];
             assert_eq!(index.best(kind, end_of(mtime), &rank), plain.best(kind, end_of(mtime), &rank));
             let held = |c: &Candidate| [c.held.into(), 0, 0, 0];
-            let limit = |b: &joulefs_f2fs::gc::policy::Bounds| [b.held.1.into(), 0, 0, 0];
+            let limit = |b: &Bounds| [b.held.1.into(), 0, 0, 0];
             let found = |view: &dyn View| view.search(kind, range.clone(), &limit, &held);
             assert_eq!(found(index), found(plain));
         }
@@ -99,6 +108,27 @@ fn an_index_shows_what_a_look_at_everything_shows() {
 fn sections_of_several_segments_and_a_single_second_make_no_difference() {
     life_of_an_index(4 * 700, 4, 90, 5);
     life_of_an_index(2000, 1, 1, 6);
+}
+
+#[test]
+fn many_units_make_no_difference() {
+    let mut rng = device::Rng::new(9);
+    let end = 40_000;
+    let mut index = Index::new(end, 1);
+    let mut truth = BTreeMap::new();
+    for (round, share) in [(0, 4), (1, 4), (2, 4), (3, 1), (4, 0), (5, 4)] {
+        for _ in 0..30_000 {
+            let seg = rng.below(end.into()) as u32;
+            // Ages that grow, as logs write, and at last any.
+            let c = random(&mut rng, seg, 1, if round < 2 { 130 } else { 20 });
+            let c = Candidate { mtime: c.mtime + if round == 5 { 0 } else { round * 5 }, ..c };
+            let c = rng.chance(share, 4).then_some(c);
+            index.set(SegNo(seg), c);
+            truth.remove(&seg);
+            truth.extend(c.map(|c| (seg, c)));
+        }
+        agree(&index, &Plain::new(1, truth.values().copied().collect()), end, &mut rng);
+    }
 }
 
 #[test]

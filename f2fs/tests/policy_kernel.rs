@@ -132,7 +132,8 @@ fn cost_benefit_victim(state: &[Candidate], memory: &Memory, tuning: &Tuning) ->
         memory.min_mtime = memory.min_mtime.min(c.mtime);
         memory.max_mtime = memory.max_mtime.max(c.mtime);
         let span = memory.max_mtime - memory.min_mtime;
-        let age = if span == 0 { 0 } else { 100 - 100 * (c.mtime - memory.min_mtime) / span } as u32;
+        let percent = (100 * (c.mtime - memory.min_mtime)).checked_div(span);
+        let age = percent.map_or(0, |p| 100 - p as u32);
         let u = c.valid * 100 / 512;
         let cost = u32::MAX - 100 * (100 - u) * age / (100 + u);
         if cost < found.map_or(u32::MAX, |f| f.cost) {

@@ -213,7 +213,7 @@ impl Bench {
         let Some(volume) = &self.volume else { return BTreeMap::new() };
         let named = |owner| match volume.owner_of(owner, Look::InMemory) {
             Owner::Path(path) => Some((owner, String::from_utf8_lossy(&path).into_owned())),
-            Owner::Deleted => Some((owner, "deleted".into())),
+            Owner::Deleted(_) => Some((owner, "deleted".into())),
             Owner::Volume | Owner::Unnamed => None,
         };
         owners.filter_map(named).collect()

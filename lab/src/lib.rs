@@ -2,6 +2,7 @@
 //!
 //! * [`aging`]: brings a volume into a state: full, fragmented, or as months of use leave it.
 //! * [`plan`]: what is run; [`experiments`]: the kinds of work a plan may name.
+//! * [`typed`]: segments with holes of given sizes.
 //! * [`bench`]: device, meter, clock and volume; [`host`]: how large requests are.
 //! * [`run`]: the variants, in parallel; [`result`]: what came out; [`compare`]: the papers' numbers beside it.
 //! * [`report`]: one page of all results, with plots.
@@ -16,3 +17,4 @@ pub mod plan;
 pub mod report;
 pub mod result;
 pub mod run;
+pub mod typed;

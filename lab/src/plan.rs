@@ -65,8 +65,18 @@ pub enum Kind {
     Sqlite,
     /// Cleaning in the background until nothing is worth it.
     Cleaning,
+    /// Overwriting a full volume, and how few blocks cleaning could have moved.
+    Bound,
     /// A bare disk's motions, one by one.
     DiskModes,
+    /// What one cleaning costs.
+    GcEnergy,
+    /// How much sooner cleaning empties a battery.
+    Battery,
+    /// What cleaning does to the pieces of free space.
+    GcEffect,
+    /// The calls of recorded programs, while a policy cleans.
+    AppReplay,
 }
 
 /// A plan's variant, ready to run.
@@ -163,8 +173,20 @@ macro_rules! shipped {
 }
 
 /// Names of the shipped experiments, with the texts of README, plan and paper.
-pub const SHIPPED: &[(&str, [&str; 3])] =
-    shipped!["fagc-fig4", "fagc-fig5", "fagc-table6", "microdrive-table31", "nexus-fileops", "nexus-sqlite"];
+pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
+    "fagc-battery",
+    "fagc-fig11",
+    "fagc-fig12",
+    "fagc-fig4",
+    "fagc-fig5",
+    "fagc-fig7-8",
+    "fagc-fig9-table5",
+    "fagc-table6",
+    "gc-bound",
+    "microdrive-table31",
+    "nexus-fileops",
+    "nexus-sqlite",
+];
 
 impl Experiment {
     /// A shipped experiment by name, or any by the path of its directory (what has a slash).

@@ -220,6 +220,25 @@ impl Phase {
         }
     }
 
+    /// The numbers that this kind of work noted beside those that every phase has.
+    pub fn own_measures(&self) -> impl Iterator<Item = (&str, &Measure)> {
+        const ALL_HAVE: [&str; 9] = [
+            "energy",
+            "time",
+            "time_per_mb",
+            "power",
+            "read",
+            "written",
+            "read_amplification",
+            "write_amplification",
+            "requests_per_mb",
+        ];
+        let common = |n: &str| {
+            ALL_HAVE.contains(&n) || ["energy_", "power_", "share_"].iter().any(|prefix| n.starts_with(prefix))
+        };
+        self.measures.iter().map(|(n, m)| (n.as_str(), m)).filter(move |(n, _)| !common(n))
+    }
+
     /// The numbers every phase has. A megabyte is 2^20 bytes and a kilobyte 2^10, as in the profiles.
     fn derive(&mut self) {
         const MB: f64 = 1_048_576.0;

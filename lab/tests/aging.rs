@@ -164,6 +164,29 @@ fn what_is_written_is_read_back_and_takes_next_to_no_memory() {
 }
 
 #[test]
+fn a_volume_three_fifths_full_takes_few_bytes_for_each_block() {
+    let aged = Aged::new("three-fifths", 4096, 1);
+    let (used, all) = aged.usage();
+    assert!((all * 59 / 100..=all * 61 / 100).contains(&used), "{used} of {all}");
+    let held = aged.dev.held();
+    let blocks = held.generated + held.other;
+    assert!(blocks > used / 4096 * 9 / 10, "{held:?}");
+    // Nodes and directories are kept whole, and few blocks of theirs are full: what 256 GiB may take is 2 GB.
+    assert!(held.bytes < 24 * blocks, "{:.1} bytes a block", held.bytes as f64 / blocks as f64);
+}
+
+#[test]
+fn nothing_is_cleaned_ahead_of_time_while_a_volume_ages() {
+    let text = "[[step]]\ndo='write'\nset='a'\nsize='4K'\ncount=9000\n\
+                [[step]]\ndo='delete'\nset='a'\nevery=2\n\
+                [[step]]\ndo='live'\ndays=1\nfill='90%'\n\
+                [[step.kind]]\nset='b'\nsize='8K'\nper_day=200\nlife_days=9";
+    let aged = Aged::recipe(text, 256);
+    assert_eq!(aged.vol.counters.sections_cleaned(), 0);
+    assert!(aged.vol.cleaning().on, "as it was before");
+}
+
+#[test]
 fn a_volume_that_runs_full_is_an_error_that_names_the_step() {
     let head = "name='x'\nsummary='x'\nsource='x'\nreference='128M'\nrate='100M'\n";
     let recipe = Recipe::parse("x", &format!("{head}[[step]]\ndo='write'\nset='a'\nsize='1M'\ncount=500")).unwrap();

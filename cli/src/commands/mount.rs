@@ -193,6 +193,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         served = recorder;
         ends.push(end);
     }
+    if metered.is_some() {
+        image.vol.keep_deleted_names();
+    }
     let live = match (&metered, &ledger) {
         (Some(metered), Some(file)) => Some(Live::start(metered.clone(), image.vol.clone(), file.clone())?),
         _ => None,

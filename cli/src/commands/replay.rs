@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use vfs::FileSystem;
 
 use super::mkfs::parse_size;
-use crate::metered::{METADATA, name_of};
+use crate::metered::{METADATA, deleted, name_of};
 use crate::spent::{self, FileLine, Spent};
 use crate::{Failure, held, joules, output};
 
@@ -155,7 +155,7 @@ fn of_blocks(args: &Args, profile: &Profile, size: Option<u64>, events: blocks::
     }
     let ledger = device.ledger();
     Ok(Outcome {
-        files: spent::by_file(&ledger, args.by_file, "<no file>", |inode| format!("<inode {inode}>")),
+        files: spent::by_file(&ledger, args.by_file, "<no file>", |_| None, |inode| format!("<inode {inode}>")),
         ledger,
         names: Box::new(move |n| causes.get(&n).cloned().unwrap_or_else(|| format!("cause {n}"))),
         json: json!({
@@ -194,6 +194,7 @@ fn of_calls(args: &Args, profile: &Profile, size: Option<u64>, events: calls::Ev
     }
     let volume = Volume::mount(device.clone(), clock.clone(), MountOptions::default())
         .map_err(|e| format!("cannot mount: {e}"))?;
+    volume.keep_deleted_names();
     let (before, start) = (device.ledger(), nanos(&*clock));
     let (done, whole) = calls::replay(events.root(), events, &*volume, &tempo, |_| {});
     volume.unmount().map_err(|e| e.to_string())?;
@@ -213,7 +214,13 @@ fn of_calls(args: &Args, profile: &Profile, size: Option<u64>, events: calls::Ev
     let counters = device.counters();
     Ok(Outcome {
         // Looking for names costs requests, none of them on this ledger.
-        files: spent::by_file(&ledger, args.by_file, METADATA, |owner| name_of(&volume, owner)),
+        files: spent::by_file(
+            &ledger,
+            args.by_file,
+            METADATA,
+            |owner| deleted(&volume, owner),
+            |owner| name_of(&volume, owner),
+        ),
         ledger,
         names: Box::new(spent::cause),
         json: json!({

@@ -195,6 +195,16 @@ pub fn mount_once(image: &Path) -> Outcome<()> {
             return Err("a file is not what was written".into());
         }
     }
+    println!("{seconds} {}", peak_megabytes()?);
+    fs.unmount()?;
+    Ok(())
+}
+
+/// The most memory this process had at once.
+///
+/// # Errors
+/// If the host does not say.
+pub fn peak_megabytes() -> Outcome<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let peak: f64 = status
         .lines()
@@ -202,7 +212,5 @@ pub fn mount_once(image: &Path) -> Outcome<()> {
         .and_then(|l| l.split_whitespace().next())
         .and_then(|kib| kib.parse().ok())
         .ok_or("no VmHWM")?;
-    println!("{seconds} {}", peak * 1024.0 / 1e6);
-    fs.unmount()?;
-    Ok(())
+    Ok(peak * 1024.0 / 1e6)
 }

@@ -143,6 +143,7 @@ pub fn document(
     comparison: Option<&Comparison>,
     alone: &[in_process::Measured],
     simulated: &[in_process::Measured],
+    large_volume: &[in_process::Measured],
     passes: usize,
 ) -> String {
     let mut text = format!(
@@ -173,8 +174,13 @@ pub fn document(
     if !simulated.is_empty() {
         text += "\n## The simulated flash\n\n\
             Requests of 4 KiB to the phone's 256 GiB (`kirin9000-ufs31`), with translation layer and meter, on one \
-            thread, in virtual time.\n\n";
+            thread, in virtual time; the last row with the file system on it, cleaning in the background.\n\n";
         text += &in_process_table(simulated);
+    }
+    if !large_volume.is_empty() {
+        text += "\n## A phone's whole volume in memory\n\n\
+            256 GiB, 60 % full of generated contents, made by a process of its own.\n\n";
+        text += &in_process_table(large_volume);
     }
     text
 }

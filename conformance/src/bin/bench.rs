@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use joulefs_conformance::bench::report::{Comparison, document, in_process_table};
 use joulefs_conformance::bench::sides::{Side, serve, start};
-use joulefs_conformance::bench::{Outcome, in_process, metered, rows};
+use joulefs_conformance::bench::{Outcome, in_process, memory, metered, phone, rows};
 
 const USAGE: &str = "usage: bench [--passes N] [--mounts-only | --core-only] [--no-large-image] [--output FILE]
 
@@ -20,6 +20,7 @@ fn main() -> ExitCode {
             Some(image) => in_process::mount_once(Path::new(image)),
             None => Err(USAGE.into()),
         },
+        Some("age-once") => memory::age_once(args.get(1).map_or("", String::as_str)),
         _ => measure(&args),
     };
     match done {
@@ -53,16 +54,22 @@ fn measure(args: &[String]) -> Outcome<()> {
     if let Some(comparison) = &comparison {
         println!("{}", comparison.table());
     }
-    let (mut alone, mut simulated) = (Vec::new(), Vec::new());
+    let (mut alone, mut simulated, mut large_volume) = (Vec::new(), Vec::new(), Vec::new());
     if core {
         eprintln!("the core alone");
         alone = in_process::all(passes, large.then_some(dir.path()))?;
         println!("{}", in_process_table(&alone));
         eprintln!("the simulated flash");
         simulated = metered::all(passes)?;
+        simulated.extend(phone::all()?);
         println!("{}", in_process_table(&simulated));
+        if large {
+            eprintln!("256 GiB in memory");
+            large_volume = memory::all()?;
+            println!("{}", in_process_table(&large_volume));
+        }
     }
-    std::fs::write(&output, document(comparison.as_ref(), &alone, &simulated, passes))?;
+    std::fs::write(&output, document(comparison.as_ref(), &alone, &simulated, &large_volume, passes))?;
     eprintln!("written to {}", output.display());
     Ok(())
 }

@@ -99,7 +99,8 @@ impl KernelPackage {
 pub struct Machine {
     kernel: KernelPackage,
     memory_mib: u32,
-    disks: Vec<PathBuf>,
+    /// Images, and whether flushes and every write reach them at once.
+    disks: Vec<(PathBuf, bool)>,
     programs: Vec<PathBuf>,
     output_mib: u64,
     timeout: Duration,
@@ -135,7 +136,13 @@ impl Machine {
     }
     /// The next disk.
     pub fn disk(mut self, image: &Path) -> Self {
-        self.disks.push(image.into());
+        self.disks.push((image.into(), false));
+        self
+    }
+
+    /// The next disk, past the host's memory: every request of the guest reaches it as it is made, and flushes too.
+    pub fn direct_disk(mut self, image: &Path) -> Self {
+        self.disks.push((image.into(), true));
         self
     }
     /// A program of the host that the script may call by its name; it comes with its libraries. `perl` is there.
@@ -225,11 +232,13 @@ impl Machine {
             .arg("-initrd")
             .arg(initrd)
             .args(["-append", "console=ttyS0 panic=1 quiet"]);
-        for disk in self.disks.iter().map(PathBuf::as_path).chain([output]) {
+        let disks = self.disks.iter().map(|(disk, direct)| (disk.as_path(), *direct));
+        for (disk, direct) in disks.chain([(output, false)]) {
+            let cache = if direct { "none,discard=unmap" } else { "unsafe" };
             let disk = disk.canonicalize()?;
             // A comma in an option's value is written twice.
             let file = disk.display().to_string().replace(',', ",,");
-            command.args(["-drive", &format!("file={file},if=virtio,format=raw,cache=unsafe")]);
+            command.args(["-drive", &format!("file={file},if=virtio,format=raw,cache={cache}")]);
         }
         let console = File::create(console)?;
         command.stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console);

@@ -1,9 +1,12 @@
 //! What the kernel chose, recorded: every recording holds all that its first choices depend on.
 //!
 //! The choices are worked out again here from the recorded states ([`formulas`]); nothing of the volume's own
-//! policies is used. So a recording that misses something, or a reader that garbles it, is found here.
+//! policies is used. So a recording that misses something, or a reader that garbles it, is found here. What
+//! is defined exactly by the recordings, the volume's own policies must choose as well ([`ours`]).
 
 mod formulas;
+mod ours;
+mod situation;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -13,9 +16,11 @@ use format::sit::LogType;
 use joulefs_conformance::oracle::qemu::KernelPackage;
 use joulefs_conformance::oracle::qemu::cleaning::record;
 use joulefs_conformance::oracle::tools::Mkfs;
-use joulefs_conformance::oracle::victims::{Fixture, Purpose, Step};
+use joulefs_conformance::oracle::victims::{Fixture, Purpose, Step, Victim};
 
 use formulas::{Memory, expected};
+use ours::{Ours, differ_by_balance};
+use situation::{Certain, Situation, situation};
 
 /// Every recording, by name.
 fn recordings() -> Vec<(String, Fixture, String)> {
@@ -35,26 +40,111 @@ fn recordings() -> Vec<(String, Fixture, String)> {
     all
 }
 
+/// What was chosen, as a number: greedy, cost-benefit, by age; for a log, for a log by age.
+fn kind(victim: &Victim) -> usize {
+    match victim.purpose {
+        Purpose::Clean => victim.policy as usize,
+        Purpose::Fill => 3,
+        Purpose::FillByAge => 4,
+    }
+}
+
 /// Choices explained, and complaints about the others of which enough is known.
 fn explain(name: &str, fixture: &Fixture, wrong: &mut Vec<String>) -> [usize; 5] {
     let mut explained = [0; 5];
     for mount in &fixture.mounts {
-        let mut memory = Memory { last: [Some(0); 3], youngest: Some(0) };
+        let (mut certain, mut memory) = (Certain::at_mount(), Memory::default());
         for choice in mount.choices() {
             let victim = choice.victim;
-            let Some(want) = expected(fixture, &choice, &mut memory) else { continue };
+            let want = match situation(fixture, &choice, &mut certain) {
+                Situation::Unpriced { segment, cost } => vec![(segment, cost)],
+                Situation::Unknown(_) => continue,
+                Situation::Known(scene) => {
+                    let want = expected(&scene, &mut memory);
+                    if scene.vague.is_some() {
+                        continue;
+                    }
+                    want
+                }
+            };
             if want.contains(&(victim.segment, victim.cost.into())) {
-                explained[match victim.purpose {
-                    Purpose::Clean => victim.policy as usize,
-                    Purpose::Fill => 3,
-                    Purpose::FillByAge => 4,
-                }] += 1;
+                explained[kind(victim)] += 1;
             } else {
                 wrong.push(format!("{name}: {victim}, but {want:?} by formula"));
             }
         }
     }
     explained
+}
+
+/// Choices that this volume's policies were asked for as well.
+#[derive(Default)]
+struct Compared {
+    /// Of each [`kind`], those chosen alike.
+    alike: [usize; 5],
+    /// Of each [`kind`], those chosen otherwise because of the balance of the kernel's tree alone.
+    balance: [usize; 5],
+    /// Those not compared, by reason.
+    left_out: BTreeMap<&'static str, usize>,
+    /// Complaints.
+    wrong: Vec<String>,
+}
+
+/// Asks this volume's policies for the choices of a recording.
+fn compare(name: &str, fixture: &Fixture, compared: &mut Compared) {
+    for mount in &fixture.mounts {
+        let (mut certain, mut memory) = (Certain::at_mount(), Memory::default());
+        let mut ours = Ours::at_mount(fixture, mount);
+        for choice in mount.choices() {
+            let victim = choice.victim;
+            let scene = match situation(fixture, &choice, &mut certain) {
+                Situation::Known(scene) => scene,
+                Situation::Unknown(why) => {
+                    *compared.left_out.entry(why).or_default() += 1;
+                    continue;
+                }
+                Situation::Unpriced { .. } => {
+                    *compared.left_out.entry("no choice: background cleaning had marked it").or_default() += 1;
+                    continue;
+                }
+            };
+            let before = memory.clone();
+            expected(&scene, &mut memory);
+            let chosen = ours.choose(&scene);
+            if let Err(e) = ours.remembers(&memory) {
+                compared.wrong.push(format!("{name}: after {victim}, {e}"));
+            }
+            if let Some(why) = scene.vague {
+                *compared.left_out.entry(why).or_default() += 1;
+            } else if chosen.contains(&Some((victim.segment, victim.cost.into()))) {
+                compared.alike[kind(victim)] += 1;
+            } else if let Err(why) = differ_by_balance(&scene, &before, &chosen) {
+                compared.wrong.push(format!("{name}: {victim}, but {chosen:?} here ({why})"));
+            } else {
+                compared.balance[kind(victim)] += 1;
+            }
+        }
+    }
+}
+
+#[test]
+fn our_policies_choose_what_the_kernel_chose() {
+    let mut compared = Compared::default();
+    let mut all = 0;
+    for (name, fixture, _) in recordings() {
+        compare(&name, &fixture, &mut compared);
+        all += fixture.mounts.iter().map(|m| m.choices().count()).sum::<usize>();
+    }
+    let Compared { alike, balance, left_out, wrong } = compared;
+    println!("of {all} choices alike {alike:?}, otherwise by the balance of a tree {balance:?}; not compared:");
+    left_out.iter().for_each(|(why, n)| println!("{n:5} {why}"));
+    assert!(wrong.is_empty(), "{} choices are others:\n{}", wrong.len(), wrong.join("\n"));
+    let sum = |of: &[usize]| of.iter().sum::<usize>();
+    assert_eq!(sum(&alike) + sum(&balance) + left_out.values().sum::<usize>(), all);
+    assert_eq!(sum(&balance[..4]), 0);
+    // As many as `docs/cleaning.md` speaks of.
+    let enough = alike.iter().zip([91, 87, 128, 122, 152]).all(|(&n, want)| n >= want);
+    assert!(enough && balance[4] <= 4, "{alike:?}, {balance:?}");
 }
 
 #[test]

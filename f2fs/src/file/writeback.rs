@@ -89,6 +89,7 @@ impl Volume {
             let mut reserved = 0;
             let mut placed = Vec::with_capacity(now.len());
             let mut out = Ok(());
+            let mut moved = false;
             {
                 let mut bytes = place.node.write();
                 let mut seg = self.seg.lock();
@@ -113,6 +114,7 @@ impl Volume {
                     match seg.allocate(log, owner, old, age) {
                         Ok(p) => {
                             set_addr_in(self, &place.node, &mut bytes, slot, p.addr);
+                            moved = true;
                             placed.push((p.addr, block));
                         }
                         Err(e) => {
@@ -121,7 +123,9 @@ impl Volume {
                         }
                     }
                 }
-                self.nodes.mark_dirty(&place.node);
+                if moved {
+                    self.nodes.mark_dirty(&place.node);
+                }
             }
             // The device is not waited for under a lock others need; nobody can see the new
             // addresses before the inode's lock is given up.

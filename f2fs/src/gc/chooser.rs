@@ -14,6 +14,7 @@ use format::sit::LogType;
 use format::superblock::SuperBlock;
 use rustc_hash::FxHashSet;
 
+use super::background::{Settings, Urgency};
 use super::policy::memory::{Ask, Memory, Tuning};
 use super::policy::similar::Moved;
 use super::policy::{Candidate, Policy, Power, atgc, cost_benefit, fagc, greedy, joule, mwhfb};
@@ -57,6 +58,8 @@ pub struct Chooser {
     pub(crate) tuning: Tuning,
     memory: Memory,
     prices: joule::Prices,
+    /// Logs fill holes even where fresh segments are plenty (kernel `f2fs_need_SSR` in `GC_URGENT_HIGH`).
+    pub(crate) threads_always: bool,
     /// The section being cleaned now.
     pub(crate) victim: Option<SecNo>,
     /// Sections with valid blocks nobody owns: they cannot be emptied.
@@ -67,27 +70,30 @@ pub struct Chooser {
 impl Chooser {
     /// For a volume that was mounted for `elapsed` seconds before.
     pub(crate) fn new(sb: &SuperBlock, table: &SegmentTable, elapsed: u64, options: &MountOptions) -> Chooser {
-        let per = sb.segs_per_sec;
-        let mean = |sec| table.section(SecNo(sec)).map(|s| table.segment(s).mtime).sum::<u64>() / u64::from(per);
-        let oldest = (0..sb.sections()).map(mean).min().unwrap_or(0);
+        let oldest = (0..sb.sections()).map(|sec| mean_age(table, SecNo(sec))).min().unwrap_or(0);
+        Chooser::of(SegNo(sb.main_segs), sb.segs_per_sec, Memory::at_mount(elapsed, oldest), options)
+    }
+    fn of(segs: SegNo, per_section: u32, memory: Memory, options: &MountOptions) -> Chooser {
         Chooser {
-            segs: SegNo(sb.main_segs),
-            per_section: per,
+            segs,
+            per_section,
             policy: options.gc.policy,
             power: options.gc.power,
             tuning: Tuning::default(),
-            memory: Memory::at_mount(elapsed, oldest),
+            memory,
             prices: options.prices,
+            threads_always: options.gc.urgency == Urgency::High,
             victim: None,
             hopeless: FxHashSet::default(),
             indexes: None,
         }
     }
 
-    /// Chooses by another policy from now on.
-    pub(crate) fn set(&mut self, policy: Policy, power: Power) {
-        self.policy = policy;
-        self.power = power;
+    /// Chooses by other settings from now on.
+    pub(crate) fn set(&mut self, settings: &Settings) {
+        self.policy = settings.policy;
+        self.power = settings.power;
+        self.threads_always = settings.urgency == Urgency::High;
     }
     /// Invalid blocks that cleaning reads along rather than making two requests: under our own policy as
     /// many as a request costs, under the others none, as in the kernel.
@@ -204,12 +210,13 @@ impl Chooser {
             let segs = || table.section(SecNo(sec));
             let first = SegNo(sec * per);
             let closed = self.victim == Some(SecNo(sec)) || segs().any(|s| table.is_log(s));
-            let mut unit = Candidate { seg: first, valid: 0, held: 0, mtime: 0, f: 0, loose: 0 };
+            let mtime = mean_age(table, SecNo(sec));
+            let mut unit = Candidate { seg: first, valid: 0, held: 0, mtime, f: 0, loose: 0 };
             for s in segs() {
-                let of = candidate(table, s);
+                // A target too is as old as its whole section (kernel `get_section_mtime`).
+                let of = candidate(table, s, mtime);
                 unit.valid += of.valid;
                 unit.held += of.held;
-                unit.mtime += of.mtime;
                 unit.f = unit.f.saturating_add(of.f);
                 unit.loose += of.loose;
                 let kind = table.segment(s).log;
@@ -226,7 +233,6 @@ impl Chooser {
                     indexes.kinds[kind.index()].set(s, Some(of));
                 }
             }
-            unit.mtime /= u64::from(per);
             let open = !closed
                 && !self.hopeless.contains(&SecNo(sec))
                 && unit.valid > 0
@@ -237,14 +243,60 @@ impl Chooser {
     }
 }
 
-fn candidate(table: &SegmentTable, seg: SegNo) -> Candidate {
+/// The mean age of a section's segments, those without valid blocks too.
+fn mean_age(table: &SegmentTable, sec: SecNo) -> u64 {
+    // Sums beyond 64 bits come from damaged images only.
+    let (sum, n) = table.section(sec).fold((0u64, 0), |(t, n), s| (t.saturating_add(table.segment(s).mtime), n + 1));
+    sum / n.max(1)
+}
+
+fn candidate(table: &SegmentTable, seg: SegNo, mtime: u64) -> Candidate {
     let s = table.segment(seg);
     Candidate {
         seg,
         valid: s.valid.into(),
         held: s.held.into(),
-        mtime: s.mtime,
+        mtime,
         f: s.fragmentation.factor.value(),
         loose: s.fragmentation.loose.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use format::sit::SitEntry;
+
+    use super::*;
+
+    /// Six sections of two segments; `SEGMENT:VALID:MTIME ...`, all cold data.
+    fn target(segments: &[(u32, u16, u64)], moved: u64) -> Option<u32> {
+        let mut table = SegmentTable::new(12, 2);
+        for &(seg, valid, mtime) in segments {
+            let mut map = [0; format::sit::MAP_BYTES];
+            map[..usize::from(valid / 8)].fill(0xFF);
+            table.load(SegNo(seg), &SitEntry { log: LogType::ColdData, valid, map, mtime });
+        }
+        let memory = Memory { dirty_max_mtime: u64::MAX / 2, ..Memory::at_mount(u64::MAX / 2, 0) };
+        let mut options = MountOptions::default();
+        options.gc.policy = Policy::Atgc;
+        let mut chooser = Chooser::of(SegNo(12), 2, memory, &options);
+        chooser.tuning.candidate_count = 1;
+        chooser.tuning.candidate_ratio = 0;
+        chooser.refresh_targets(&mut table);
+        chooser.target(LogType::ColdData, moved).map(|s| s.0)
+    }
+
+    #[test]
+    fn a_target_is_as_old_as_its_whole_section() {
+        // Sections of the ages 500, 300 and 400: the nearest to 310 that is no younger is the second.
+        let state = [(2, 8, 100), (3, 512, 900), (4, 8, 600), (5, 0, 0), (6, 8, 310), (7, 512, 490)];
+        assert_eq!(target(&state, 310), Some(4));
+        assert_eq!(target(&state, 450), Some(6));
+        assert_eq!(target(&state, 500), Some(2));
+    }
+
+    #[test]
+    fn ages_of_a_damaged_image_do_no_harm() {
+        assert_eq!(target(&[(2, 8, u64::MAX), (3, 8, u64::MAX), (4, 8, 7)], 9), Some(4));
     }
 }

@@ -109,7 +109,7 @@ impl Volume {
     /// Cleans by other settings from now on.
     pub fn set_cleaning(&self, settings: Settings) {
         *self.gc.lock() = settings;
-        self.seg.lock().chooser.set(settings.policy, settings.power);
+        self.seg.lock().chooser.set(&settings);
         self.cleaner.pacer.lock().adjust(&settings, self.clock.monotonic());
     }
 

@@ -133,6 +133,28 @@ impl Volume {
         if prefree > most { Lack::Checkpoint } else { Lack::Nothing }
     }
 
+    /// Cleans one section the way it is done when space is short, whether it is or not: the emptiest,
+    /// at once, and a checkpoint that frees it (what the kernel does for `F2FS_IOC_GARBAGE_COLLECT` and
+    /// a checkpoint after it). False if no section yields anything.
+    pub fn clean_in_foreground(&self) -> Result<bool> {
+        self.check_writable()?;
+        self.balance()?;
+        let mut pack = self.cp.write();
+        let begun = self.cleaner.begun.lock().take();
+        let mut work = match begun.or_else(|| {
+            self.worst_section().map(|v| self.begin_cleaning(Work::new(v, When::Foreground, Into::ColdLog)))
+        }) {
+            None => return Ok(false),
+            work => work,
+        };
+        self.changed.store(true, Ordering::Release);
+        while let Some(w) = work {
+            work = self.clean_step(w, 512)?;
+        }
+        self.checkpoint_locked(&mut pack, Reason::Running)?;
+        Ok(true)
+    }
+
     /// One round of checkpoints and cleaning.
     fn reclaim(&self, pack: &mut PackState) -> Result<()> {
         // What is dirty needs room by itself; once it is written the need is the reserve alone.

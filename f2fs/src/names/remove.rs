@@ -75,6 +75,8 @@ impl Volume {
             self.doubt_place(inode);
             return Ok(());
         }
+        let last = || inode.node.inode(|r| (Ino(r.i_pino.get()), r.name().to_vec()));
+        self.inodes.gone.note(inode.ino, last);
         self.orphans.lock().insert(inode.ino);
         if !self.inodes.is_held(inode.ino) {
             self.remove_orphan(inode)?;

@@ -1,207 +1,77 @@
 //! How does a policy see hundreds of thousands of segments without looking at each?
 //!
 //! Units stand in two orders. By place on the volume, in pages of 64 with a tree of minima above: the
-//! emptiest of a range is found by a walk down that tree. By age, in slices of up to [`SLICE`] units,
-//! each with the bounds of what it holds: a search asks for each slice how high its best could rank,
-//! and looks inside only where that beats what was found. Places in the order of age are sums over
-//! slices, kept for chunks of them.
+//! emptiest of a range is found by a walk down that tree. By age, in slices of up to 64 units,
+//! which lie in chunks, both with the bounds of what they hold: a search asks for each chunk and slice how
+//! high its best could rank, and looks inside only where that beats what was found. Places in the order
+//! of age are sums over chunks and slices.
+//!
+//! What does not go by age first is found in a third order, by valid blocks and fragments
+//! (`segment::grid`), kept once somebody has asked for it.
 //!
 //! Bounds and numbers are kept for each [`Among`]. Left out on purpose: what is entered, and when
 //! (`gc::chooser`), and how candidates rank (`gc::policy`).
 
+use std::cell::{Cell, OnceCell};
 use std::ops::Range;
 
 use format::SegNo;
 
-use crate::gc::policy::{AgeCut, Among, Bounds, Candidate, Rank, View};
+use super::ages::{Ages, Slice};
+use super::grid::Grid;
+use crate::gc::policy::{AgeCut, Among, Bounds, Candidate, Rank, View, Visit};
 
-/// Units in a slice at most.
-const SLICE: usize = 64;
-/// Two neighbouring slices of so many units in all become one.
-const MERGE: usize = 40;
 /// Units in a page.
 const PAGE: usize = 64;
-/// Slices in a chunk.
-const CHUNK: usize = 64;
-/// Numbers of units, by kind.
-type Counts = [u32; 3];
-
-/// Some units that follow one another in the order of age.
+/// Units that follow one another on the volume.
 #[derive(Debug, Clone)]
-struct Slice {
-    units: Vec<Candidate>,
-    bounds: [Bounds; 3],
-    counts: Counts,
+struct Page {
+    /// Which of them are candidates, the first in the lowest bit.
+    there: u64,
+    units: [Candidate; PAGE],
+    bounds: Bounds,
 }
 
-impl Slice {
-    fn new(units: Vec<Candidate>, per: u32) -> Self {
-        let mut slice = Slice { units, bounds: [Bounds::NONE; 3], counts: [0; 3] };
-        slice.reckon(per);
-        slice
+impl Page {
+    fn empty() -> Box<Page> {
+        let none = Candidate { seg: SegNo(0), valid: 0, held: 0, mtime: 0, f: 0, loose: 0 };
+        Box::new(Page { there: 0, units: [none; PAGE], bounds: Bounds::NONE })
     }
-    fn reckon(&mut self, per: u32) {
-        (self.bounds, self.counts) = ([Bounds::NONE; 3], [0; 3]);
-        for c in &self.units {
-            for kind in Among::ALL {
-                if c.is(kind, per) {
-                    self.bounds[kind as usize].add(c);
-                    self.counts[kind as usize] += 1;
-                }
-            }
+    fn put(&mut self, slot: usize, unit: Option<Candidate>) {
+        self.there &= !(1 << slot);
+        if let Some(c) = unit {
+            self.there |= 1 << slot;
+            self.units[slot] = c;
         }
+        let mut bounds = Bounds::NONE;
+        // Nobody asks a page for fragments.
+        self.among(0, PAGE).for_each(|c| bounds.add_of(c, 0));
+        self.bounds = bounds;
     }
-    fn first(&self) -> AgeCut {
-        self.units.first().map_or((0, SegNo(0)), Candidate::place)
-    }
-}
-
-/// The order of age.
-#[derive(Debug, Default)]
-struct Ages {
-    /// Slices in no order; those without units are free.
-    slices: Vec<Slice>,
-    free: Vec<u32>,
-    /// Slices that hold something, the oldest first.
-    order: Vec<u32>,
-    /// Numbers of units in each chunk of `order`.
-    chunks: Vec<Counts>,
-    per: u32,
-}
-
-impl Ages {
-    fn at(&self, n: usize) -> &Slice {
-        &self.slices[self.order[n] as usize]
-    }
-    /// The slice where `place` is or would be.
-    fn find(&self, place: AgeCut) -> usize {
-        self.order.partition_point(|&s| self.slices[s as usize].first() <= place).saturating_sub(1)
-    }
-    /// Adds up the chunks again, from the one with slice `from` on.
-    fn rechunk(&mut self, from: usize) {
-        let first = from / CHUNK;
-        self.chunks.truncate(first);
-        for slices in self.order[(first * CHUNK).min(self.order.len())..].chunks(CHUNK) {
-            let mut sum = [0; 3];
-            for &s in slices {
-                add(&mut sum, self.slices[s as usize].counts);
-            }
-            self.chunks.push(sum);
-        }
-    }
-    /// Follows a change inside slice `n`.
-    fn changed(&mut self, n: usize) {
-        let slice = &mut self.slices[self.order[n] as usize];
-        let before = slice.counts;
-        slice.reckon(self.per);
-        let after = slice.counts;
-        let chunk = &mut self.chunks[n / CHUNK];
-        for kind in 0..3 {
-            chunk[kind] = chunk[kind] + after[kind] - before[kind];
-        }
-    }
-    fn open(&mut self, n: usize, units: Vec<Candidate>) {
-        let slice = Slice::new(units, self.per);
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.slices[id as usize] = slice;
-                id
-            }
-            None => {
-                self.slices.push(slice);
-                self.slices.len() as u32 - 1
-            }
-        };
-        self.order.insert(n, id);
-    }
-    fn close(&mut self, n: usize) -> Vec<Candidate> {
-        let id = self.order.remove(n);
-        self.free.push(id);
-        std::mem::take(&mut self.slices[id as usize].units)
-    }
-    fn insert(&mut self, c: Candidate) {
-        if self.order.is_empty() {
-            self.open(0, vec![c]);
-            return self.rechunk(0);
-        }
-        let n = self.find(c.place());
-        let slice = &mut self.slices[self.order[n] as usize];
-        let at = slice.units.partition_point(|u| u.place() < c.place());
-        slice.units.insert(at, c);
-        if slice.units.len() <= SLICE {
-            return self.changed(n);
-        }
-        // Segments are written one after another: what is split off at the young end stays nearly full.
-        let young = n + 1 == self.order.len() && at + 1 == slice.units.len();
-        let upper = slice.units.split_off(if young { SLICE * 7 / 8 } else { SLICE / 2 });
-        slice.reckon(self.per);
-        self.open(n + 1, upper);
-        self.rechunk(n);
-    }
-    fn remove(&mut self, place: AgeCut) {
-        let n = self.find(place);
-        let slice = &mut self.slices[self.order[n] as usize];
-        let Ok(at) = slice.units.binary_search_by_key(&place, Candidate::place) else { return };
-        slice.units.remove(at);
-        let left = slice.units.len();
-        let with = |n: usize| self.order.get(n).map_or(usize::MAX, |&s| left + self.slices[s as usize].units.len());
-        let into = match n.checked_sub(1) {
-            Some(m) if with(m) <= MERGE => Some((m, n)),
-            _ if with(n + 1) <= MERGE => Some((n, n + 1)),
-            _ => None,
-        };
-        if let Some((older, younger)) = into {
-            let units = self.close(younger);
-            let slice = &mut self.slices[self.order[older] as usize];
-            slice.units.extend(units);
-            slice.reckon(self.per);
-            self.rechunk(older);
-        } else if left == 0 {
-            self.close(n);
-            self.rechunk(n);
-        } else {
-            self.changed(n);
-        }
-    }
-    /// The slice that holds place `n` of a kind, and the place of its first.
-    fn locate(&self, kind: Among, n: u32) -> Option<(usize, u32)> {
-        let kind = kind as usize;
-        let mut before = 0;
-        let chunk = self.chunks.iter().position(|c| {
-            let here = before + c[kind] > n;
-            before += if here { 0 } else { c[kind] };
-            here
-        })?;
-        for slice in chunk * CHUNK..self.order.len() {
-            let count = self.at(slice).counts[kind];
-            if before + count > n {
-                return Some((slice, before));
-            }
-            before += count;
-        }
-        None
-    }
-    /// Calls `each` for the slices that hold places in `range`, with the place of their first, until it
-    /// returns false.
-    fn slices(&self, kind: Among, range: &Range<u32>, mut each: impl FnMut(&Slice, u32)) {
-        if range.is_empty() {
-            return;
-        }
-        let Some((first, mut place)) = self.locate(kind, range.start) else { return };
-        for n in first..self.order.len() {
-            let slice = self.at(n);
-            each(slice, place);
-            place += slice.counts[kind as usize];
-            if place >= range.end {
-                return;
-            }
-        }
+    /// The candidates among units `from` to `to`.
+    fn among(&self, from: usize, to: usize) -> impl DoubleEndedIterator<Item = &Candidate> {
+        let low = |n: usize| if n < PAGE { (1u64 << n) - 1 } else { u64::MAX };
+        Bits(self.there & low(to) & !low(from)).map(|n| &self.units[n])
     }
 }
 
-fn add(sum: &mut Counts, by: Counts) {
-    for kind in 0..3 {
-        sum[kind] += by[kind];
+/// The bits that are set, by their place.
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = usize;
+    fn next(&mut self) -> Option<usize> {
+        let n = self.0.trailing_zeros();
+        self.0 &= self.0.wrapping_sub(1);
+        (n < u64::BITS).then_some(n as usize)
+    }
+}
+
+impl DoubleEndedIterator for Bits {
+    fn next_back(&mut self) -> Option<usize> {
+        let n = self.0.checked_ilog2()?;
+        self.0 &= !(1 << n);
+        Some(n as usize)
     }
 }
 
@@ -211,12 +81,14 @@ pub struct Index {
     per: u32,
     count: u32,
     /// By unit; pages without units take no room.
-    pages: Vec<Option<Box<[Option<Candidate>; PAGE]>>>,
+    pages: Vec<Option<Box<Page>>>,
     /// Valid blocks of the emptiest of each page, and above them of each pair; `u32::MAX` for none. The
     /// root is 1, the children of `n` are `2n` and `2n + 1`, page `p` is `leaves + p`.
     least: Vec<u32>,
     leaves: usize,
     ages: Ages,
+    /// By valid blocks and fragments; made when first asked for.
+    grid: OnceCell<Grid>,
 }
 
 impl Index {
@@ -232,6 +104,7 @@ impl Index {
             least: vec![u32::MAX; 2 * leaves],
             leaves,
             ages: Ages { per, ..Ages::default() },
+            grid: OnceCell::new(),
         }
     }
 
@@ -244,21 +117,25 @@ impl Index {
             return;
         }
         let unit = unit.map(|c| Candidate { seg, ..c });
-        let old = self.pages[page].as_ref().and_then(|p| p[slot]);
+        let old = self.unit(seg).copied();
         if old == unit {
             return;
         }
-        if let Some(old) = old {
+        if let Some(old) = &old {
             self.ages.remove(old.place());
         }
         if let Some(new) = unit {
             self.ages.insert(new);
         }
+        if let Some(grid) = self.grid.get_mut() {
+            old.iter().for_each(|c| grid.remove(c));
+            unit.iter().for_each(|c| grid.insert(c));
+        }
         self.count = self.count + u32::from(unit.is_some()) - u32::from(old.is_some());
-        let units = self.pages[page].get_or_insert_with(|| Box::new([None; PAGE]));
-        units[slot] = unit;
-        let least = units.iter().flatten().map(|c| c.valid).min().unwrap_or(u32::MAX);
-        if least == u32::MAX {
+        let units = self.pages[page].get_or_insert_with(Page::empty);
+        units.put(slot, unit);
+        let least = units.bounds.valid.0;
+        if units.there == 0 {
             self.pages[page] = None;
         }
         let mut at = self.leaves + page;
@@ -272,17 +149,23 @@ impl Index {
         }
     }
 
+    fn unit(&self, seg: SegNo) -> Option<&Candidate> {
+        let n = (seg.0 / self.per) as usize;
+        let page = self.pages.get(n / PAGE)?.as_deref()?;
+        (page.there >> (n % PAGE) & 1 == 1).then(|| &page.units[n % PAGE])
+    }
+
     /// The candidates among units `from` to `to` of a page.
-    fn of_page(&self, page: usize, from: usize, to: usize) -> impl Iterator<Item = &Candidate> {
-        let units = self.pages.get(page).and_then(|p| p.as_deref());
-        units.into_iter().flat_map(move |u| u[from..to].iter().flatten())
+    fn of_page(&self, page: usize, from: usize, to: usize) -> impl DoubleEndedIterator<Item = &Candidate> {
+        let page = self.pages.get(page).and_then(|p| p.as_deref());
+        page.into_iter().flat_map(move |p| p.among(from, to))
     }
 
     /// The first of the emptiest pages in a range of pages, with the valid blocks of its emptiest.
     fn emptiest_page(&self, pages: Range<usize>) -> Option<(u32, usize)> {
         // From the edges of the range upwards: the parts it is made of, the left ones in order.
         let (mut a, mut b) = (self.leaves + pages.start, self.leaves + pages.end);
-        let (mut left, mut right): (Option<(u32, usize)>, Option<(u32, usize)>) = (None, None);
+        let [mut left, mut right] = [None::<(u32, usize)>; 2];
         while a < b {
             if a % 2 == 1 {
                 if left.is_none_or(|l| self.least[a] < l.0) {
@@ -330,17 +213,21 @@ impl View for Index {
         while at < self.leaves {
             at = if self.least[2 * at + 1] < u32::MAX { 2 * at + 1 } else { 2 * at };
         }
-        self.of_page(at - self.leaves, 0, PAGE).last().map(|c| c.seg)
+        self.of_page(at - self.leaves, 0, PAGE).next_back().map(|c| c.seg)
     }
-    fn scan(&self, from: SegNo, to: SegNo, each: &mut dyn FnMut(Candidate) -> bool) {
+    fn walk(&self, from: SegNo, to: SegNo, visit: &mut dyn Visit) {
         let range = self.unit_range(from, to);
-        for page in range.start / PAGE..range.end.div_ceil(PAGE) {
-            if self.least[self.leaves + page] == u32::MAX {
+        for n in range.start / PAGE..range.end.div_ceil(PAGE) {
+            let Some(page) = self.pages.get(n).and_then(|p| p.as_deref()) else { continue };
+            let (a, b) = (range.start.saturating_sub(n * PAGE), (range.end - n * PAGE).min(PAGE));
+            if (a, b) == (0, PAGE)
+                && let Some(last) = page.among(a, b).next_back()
+                && visit.passes(&page.bounds, page.there.count_ones(), last.seg)
+            {
                 continue;
             }
-            let (a, b) = (range.start.saturating_sub(page * PAGE), (range.end - page * PAGE).min(PAGE));
-            for c in self.of_page(page, a, b) {
-                if !each(*c) {
+            for c in page.among(a, b) {
+                if !visit.visit(*c) {
                     return;
                 }
             }
@@ -360,24 +247,25 @@ impl View for Index {
         head.into_iter().chain(middle).chain(tail).min_by_key(|c| c.valid).copied()
     }
     fn count_to(&self, kind: Among, cut: AgeCut) -> u32 {
-        if self.ages.order.is_empty() {
-            return 0;
-        }
-        let n = self.ages.find(cut);
-        let chunks = self.ages.chunks[..n / CHUNK].iter().map(|c| c[kind as usize]).sum::<u32>();
-        let slices = (n / CHUNK * CHUNK..n).map(|s| self.ages.at(s).counts[kind as usize]).sum::<u32>();
-        let units = self.ages.at(n).units.iter().filter(|c| c.place() <= cut && c.is(kind, self.per));
-        chunks + slices + units.count() as u32
+        let (at, n) = self.ages.find(cut);
+        let Some(chunk) = self.ages.chunks.get(at) else { return 0 };
+        let chunks = self.ages.chunks[..at].iter().map(|c| c.counts[kind as usize]).sum::<u32>();
+        let slices = chunk.slices[..n].iter().map(|s| s.counts[kind as usize]).sum::<u32>();
+        chunks + slices + chunk.slices[n].of(kind, self.per).filter(|c| c.place() <= cut).count() as u32
     }
     fn nth_oldest(&self, kind: Among, n: u32) -> Option<AgeCut> {
         let (slice, first) = self.ages.locate(kind, n)?;
-        let mut units = self.ages.at(slice).units.iter().filter(|c| c.is(kind, self.per));
+        let mut units = slice.of(kind, self.per);
         units.nth((n - first) as usize).map(Candidate::place)
     }
     fn by_age(&self, kind: Among, range: Range<u32>, each: &mut dyn FnMut(Candidate)) {
-        self.ages.slices(kind, &range, |slice, first| {
-            let units = slice.units.iter().filter(|c| c.is(kind, self.per));
-            (first..).zip(units).filter(|(n, _)| range.contains(n)).for_each(|(_, c)| each(*c));
+        self.ages.chunks(kind, &range, |chunk, first| {
+            for (slice, first) in chunk.slices(kind, first) {
+                if first < range.end && range.start < first + slice.counts[kind as usize] {
+                    let units = (first..).zip(slice.of(kind, self.per));
+                    units.filter(|(n, _)| range.contains(n)).for_each(|(_, c)| each(*c));
+                }
+            }
         });
     }
     fn search(
@@ -387,40 +275,78 @@ impl View for Index {
         limit: &dyn Fn(&Bounds) -> Rank,
         rank: &dyn Fn(&Candidate) -> Rank,
     ) -> Option<Candidate> {
-        let mut best: Option<(Rank, Candidate)> = None;
-        let mut look = |slice: &Slice, first: u32| {
+        let best: Cell<Option<(Rank, Candidate)>> = Cell::new(None);
+        let loses = |bounds: &[Bounds; 3], first: AgeCut| {
+            best.get().is_some_and(|(top, found)| {
+                let most = limit(&bounds[kind as usize]);
+                most < top || (most == top && found.place() <= first)
+            })
+        };
+        let look = |slice: &Slice, first: u32| {
             let count = slice.counts[kind as usize];
-            if count == 0 {
+            let (from, to) = (range.start.max(first), range.end.min(first + count));
+            if from >= to || loses(&slice.bounds, slice.first()) {
                 return;
             }
-            if let Some((top, found)) = &best {
-                let most = limit(&slice.bounds[kind as usize]);
-                if most < *top || (most == *top && found.place() <= slice.first()) {
-                    return;
-                }
-            }
-            let whole = range.start <= first && first + count <= range.end;
-            let mut n = first;
-            for c in slice.units.iter().filter(|c| kind == Among::All || c.is(kind, self.per)) {
-                n += 1;
-                if !whole && !range.contains(&(n - 1)) {
+            let whole = (from, to) == (first, first + count);
+            let mut top = best.get();
+            for (n, c) in (first..).zip(slice.of(kind, self.per)) {
+                if !whole && !range.contains(&n) {
                     continue;
                 }
                 let r = rank(c);
-                if best.as_ref().is_none_or(|(top, found)| r > *top || (r == *top && c.place() < found.place())) {
-                    best = Some((r, *c));
+                if top.is_none_or(|(top, found)| r > top || (r == top && c.place() < found.place())) {
+                    top = Some((r, *c));
                 }
             }
+            best.set(top);
         };
-        // Both ends first: one of them is often near the best, and then the rest is soon ruled out.
-        for end in [range.start, range.end.saturating_sub(1)] {
-            if !range.is_empty()
-                && let Some((n, first)) = self.ages.locate(kind, end)
-            {
-                look(self.ages.at(n), first);
+        // The most promising chunks first, and each from its more promising end: then the rest is soon
+        // ruled out. Those not wholly in the range are near its ends.
+        let mut whole = Vec::new();
+        self.ages.chunks(kind, &range, |chunk, first| {
+            if range.start <= first && first + chunk.counts[kind as usize] <= range.end {
+                whole.push((limit(&chunk.bounds[kind as usize]), chunk, first));
+            } else {
+                chunk.slices(kind, first).for_each(|(slice, at)| look(slice, at));
             }
+        });
+        whole.sort_by_key(|w| std::cmp::Reverse(w.0));
+        for (_, chunk, first) in whole {
+            if loses(&chunk.bounds, chunk.first()) {
+                continue;
+            }
+            let end = |slice: Option<&Slice>| slice.map(|s| limit(&s.bounds[kind as usize]));
+            let mut slices: Vec<_> = chunk.slices(kind, first).collect();
+            if end(slices.last().map(|s| s.0)) > end(slices.first().map(|s| s.0)) {
+                slices.reverse();
+            }
+            slices.into_iter().for_each(|(slice, at)| look(slice, at));
         }
-        self.ages.slices(kind, &range, look);
-        best.map(|b| b.1)
+        best.get().map(|b| b.1)
+    }
+    fn range_of_f(&self, kind: Among, range: Range<u32>) -> Option<(u32, u32)> {
+        let mut f: Option<(u32, u32)> = None;
+        let mut add = |(low, high): (u32, u32)| f = Some(f.map_or((low, high), |f| (f.0.min(low), f.1.max(high))));
+        self.ages.chunks(kind, &range, |chunk, first| {
+            for (slice, first) in chunk.slices(kind, first) {
+                let end = first + slice.counts[kind as usize];
+                if range.start <= first && end <= range.end {
+                    add(slice.bounds[kind as usize].f);
+                } else if first < range.end && range.start < end {
+                    let units = (first..).zip(slice.of(kind, self.per));
+                    units.filter(|(n, _)| range.contains(n)).for_each(|(_, c)| add((c.f, c.f)));
+                }
+            }
+        });
+        f
+    }
+    fn best_of_all(&self, limit: &dyn Fn(&Bounds) -> Rank, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate> {
+        let grid = self.grid.get_or_init(|| {
+            let mut grid = Grid::new(self.per);
+            self.pages.iter().flatten().flat_map(|p| p.among(0, PAGE)).for_each(|c| grid.insert(c));
+            grid
+        });
+        grid.best(limit, rank)
     }
 }

@@ -11,8 +11,10 @@
 //! one block or a run of blocks, and for the rare reading of a summary when a log starts threading.
 //! Left out on purpose: writing the blocks themselves, and whom to clean (`gc`).
 
+mod ages;
 mod audit;
 pub mod fragmentation;
+mod grid;
 pub mod index;
 pub mod log;
 pub mod migration;
@@ -111,8 +113,12 @@ impl Segments {
         u64::from(self.sb.segs_per_sec) * 512
     }
 
-    /// Kernel `f2fs_need_SSR`: too few free sections to keep writing fresh ones.
+    /// Kernel `f2fs_need_SSR`: too few free sections to keep writing fresh ones, or cleaning at its most
+    /// urgent.
     pub fn need_threading(&self) -> bool {
+        if self.chooser.threads_always {
+            return true;
+        }
         let per = self.blocks_per_section();
         let nodes = Pressure::sections(&self.pressure.nodes, per);
         let dents = Pressure::sections(&self.pressure.dents, per);

@@ -13,12 +13,13 @@ use super::AgeError;
 use super::amount::{Amount, Bytes};
 
 /// Recipes that come with the program, by name.
-pub const BUILT_IN: [(&str, &str); 5] = [
+pub const BUILT_IN: [(&str, &str); 6] = [
     ("pristine", include_str!("../../../recipes/pristine.toml")),
     ("full", include_str!("../../../recipes/full.toml")),
     ("full-fragmented", include_str!("../../../recipes/full-fragmented.toml")),
     ("large-and-small", include_str!("../../../recipes/large-and-small.toml")),
     ("phone-year", include_str!("../../../recipes/phone-year.toml")),
+    ("three-fifths", include_str!("../../../recipes/three-fifths.toml")),
 ];
 
 /// A recipe.
@@ -313,6 +314,15 @@ impl Recipe {
             }
         }
         Ok(recipe)
+    }
+
+    /// The recipe with so many days of use and nothing else; `None` if it has none.
+    pub fn days_of_use(&self, days: u32) -> Option<Recipe> {
+        let live = self.steps.iter().find_map(|s| match s {
+            Step::Live(live) => Some(live.clone()),
+            _ => None,
+        })?;
+        Some(Recipe { steps: vec![Step::Live(Live { days, ..live })], after: None, ..self.clone() })
     }
 
     /// The recipe of this name, or of this file if it is a path to one (anything with a dot or a slash), with

@@ -5,6 +5,7 @@ use std::time::Duration;
 use device::BLOCK;
 use device::clock::VirtualClock;
 use f2fs::Volume;
+use f2fs::gc::background::Settings;
 use vfs::FileSystem;
 
 use super::AgeError;
@@ -45,6 +46,7 @@ pub struct Ager<'v> {
     device_bytes: u64,
     user_bytes: u64,
     own_time: bool,
+    cleans: bool,
 }
 
 pub(super) type Report<'r> = &'r mut dyn FnMut(&Progress);
@@ -54,7 +56,7 @@ impl<'v> Ager<'v> {
     pub fn new(vol: &'v Volume, clock: &'v VirtualClock, seed: u64) -> Self {
         let device_bytes = vol.superblock().block_count * BLOCK as u64;
         let user_bytes = vol.statfs().map_or(0, |st| st.blocks * BLOCK as u64);
-        Ager { files: Files::new(vol, clock, seed), device_bytes, user_bytes, own_time: true }
+        Ager { files: Files::new(vol, clock, seed), device_bytes, user_bytes, own_time: true, cleans: false }
     }
 
     /// The device under the volume moves the clock itself.
@@ -64,14 +66,26 @@ impl<'v> Ager<'v> {
         self
     }
 
-    /// Carries out recipes, one after the other.
+    /// The volume cleans ahead of time meanwhile, as it is set to.
+    #[must_use]
+    pub fn with_cleaning(mut self) -> Self {
+        self.cleans = true;
+        self
+    }
+
+    /// Carries out recipes, one after the other. Unless told so, nothing is cleaned ahead of time meanwhile:
+    /// recipes say what state they leave, and what cleaning makes of it is for experiments to find out.
     pub fn all(&mut self, chain: &[Recipe], report: Report<'_>) -> Result<Done, AgeError> {
-        chain.iter().try_for_each(|r| self.one(r, report))?;
-        Ok(self.files.done)
+        let vol = self.files.vol;
+        let cleaning = vol.cleaning();
+        vol.set_cleaning(Settings { on: cleaning.on && self.cleans, ..cleaning });
+        let out = chain.iter().try_for_each(|r| self.one(r, report));
+        vol.set_cleaning(cleaning);
+        out.map(|()| self.files.done)
     }
 
     /// Carries out one recipe, not those it comes after.
-    pub fn one(&mut self, recipe: &Recipe, report: Report<'_>) -> Result<(), AgeError> {
+    fn one(&mut self, recipe: &Recipe, report: Report<'_>) -> Result<(), AgeError> {
         let began = self.files.now();
         self.files.rate = self.own_time.then_some(recipe.rate.0);
         let scale = self.device_bytes as f64 / recipe.reference.0 as f64;

@@ -1,30 +1,25 @@
 //! Cleaning in the background, by one policy, until it finds nothing more worth cleaning.
 //!
-//! The volume is made as FAGC TACO'23, section 6.1 tells it: segments of three types are written one type
-//! after the other. A and B have the same number of valid blocks; the free blocks of A lie in one piece,
-//! those of B in as many as there can be. C has the valid blocks that the published share of invalid ones
-//! leaves over, and its free blocks in one piece. Then nothing happens but cleaning, a section whenever
-//! one is due.
+//! The volume is made as FAGC TACO'23, section 6.1 tells it ([`typed`]). Then nothing happens but cleaning, a section
+//! whenever one is due.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use device::{BLOCK, generate};
+use device::BLOCK;
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
 use f2fs::gc::background::Settings;
 use f2fs::gc::policy::{Policy, Power};
 use serde::Deserialize;
-use vfs::{Allocate, FileSystem, Ino, WriteFlags};
+use vfs::FileSystem;
 
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
 use crate::plan::Job;
 use crate::result::{Histogram, Phase};
 use crate::run::{LabError, Progress};
-
-/// Blocks of a segment.
-const SEGMENT: u64 = 512;
+use crate::typed;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,36 +47,6 @@ struct Parameters {
     days_before: u64,
 }
 
-/// One kind of segment.
-struct Type {
-    name: &'static str,
-    /// Valid blocks.
-    valid: u64,
-    /// Pieces its free blocks lie in.
-    pieces: u64,
-}
-
-impl Parameters {
-    fn types(&self) -> Result<[Type; 3], LabError> {
-        let all = (3.0 * SEGMENT as f64 * (1.0 - self.invalid_percent / 100.0)).round() as u64;
-        let fits = |valid: &u64| (1..SEGMENT).contains(valid);
-        let rest = all.checked_sub(self.valid.saturating_mul(2)).filter(fits).filter(|_| fits(&self.valid));
-        let Some(rest) = rest else {
-            return Err(LabError::Parameters(format!(
-                "{} valid blocks in segments of types A and B and {} % invalid in all leave no number for type C",
-                self.valid, self.invalid_percent
-            )));
-        };
-        // Between two pieces stands a valid block.
-        let most = self.valid.min(SEGMENT - self.valid);
-        Ok([
-            Type { name: "A", valid: self.valid, pieces: 1 },
-            Type { name: "B", valid: self.valid, pieces: most },
-            Type { name: "C", valid: rest, pieces: 1 },
-        ])
-    }
-}
-
 /// Measures it.
 pub(super) fn run(
     profile: &device::energy::profile::Profile,
@@ -91,7 +56,7 @@ pub(super) fn run(
     let p: Parameters = parameters(job)?;
     let policy = Policy::parse(&p.policy).map_err(|why| LabError::Parameters(format!("policy {why}")))?;
     let power = Power::parse(&p.power).map_err(|why| LabError::Parameters(format!("power {why}")))?;
-    let types = p.types()?;
+    let types = typed::types(p.valid, p.invalid_percent)?;
     let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
     let wait = Duration::from_millis(p.interval_ms);
     let mut gc = Settings { on: false, policy, power, ..Settings::default() };
@@ -108,70 +73,18 @@ pub(super) fn run(
     let total = p.segments * types.len() as u64;
     phases.push(bench.measure("writing", total, &progress.part(parts - 2, parts), |recorder| {
         for (n, t) in types.iter().enumerate() {
-            write(&bench, t, p.segments, job.seed ^ n as u64, || recorder.step())?;
+            typed::write(bench.volume()?, t, p.segments, job.seed ^ n as u64, || recorder.step())?;
         }
-        Ok(total * SEGMENT * BLOCK as u64)
+        Ok(total * typed::SEGMENT * BLOCK as u64)
     })?);
     bench.clock().advance(Duration::from_secs(p.days_before * 86_400));
     bench.volume()?.sync()?;
-    histograms.push(state(&bench, "before")?);
     let before = bench.volume()?.free_fragments().fragments();
     let mut cleaned = clean(&bench, &p, Settings { on: true, ..gc }, total, &progress.part(parts - 1, parts))?;
-    histograms.push(state(&bench, "after")?);
+    histograms.push(state(&bench)?);
     notes(&bench, &mut cleaned, before)?;
     phases.push(cleaned);
     Ok((phases, histograms))
-}
-
-/// Writes a file whose every segment's worth loses what is not to be valid.
-fn write(
-    bench: &Bench,
-    t: &Type,
-    segments: u64,
-    seed: u64,
-    mut step: impl FnMut() -> Result<(), LabError>,
-) -> Result<(), LabError> {
-    let fs = bench.volume()?;
-    let ino = bench.file(&format!("type-{}", t.name))?;
-    align(bench, &format!("before-{}", t.name))?;
-    let mut buf = vec![0; SEGMENT as usize * BLOCK];
-    for n in 0..segments {
-        let first = n * SEGMENT;
-        generate(seed, first as u32, &mut buf);
-        fs.write(ino, first * BLOCK as u64, &buf, WriteFlags::empty())?;
-        step()?;
-    }
-    fs.fsync(ino, false)?;
-    for n in 0..segments {
-        punch(&**fs, ino, n * SEGMENT, t)?;
-    }
-    Ok(fs.sync()?)
-}
-
-/// Fills up the log that takes contents of files, so that the next file begins with a segment.
-fn align(bench: &Bench, name: &str) -> Result<(), LabError> {
-    let fs = bench.volume()?;
-    fs.sync()?;
-    let warm = format::sit::LogType::WarmData.index();
-    let next = fs.state().logs.get(warm).map_or(0, |l| u64::from(l.2));
-    let ino = bench.file(name)?;
-    let mut buf = vec![0; ((SEGMENT - next) % SEGMENT) as usize * BLOCK];
-    generate(0, 0, &mut buf);
-    fs.write(ino, 0, &buf, WriteFlags::empty())?;
-    Ok(fs.fsync(ino, false)?)
-}
-
-/// Makes the type's holes, all but equal and spread evenly over the segment.
-fn punch(fs: &dyn FileSystem, ino: Ino, first: u64, t: &Type) -> Result<(), LabError> {
-    let share = |of: u64, n: u64| of * (n + 1) / t.pieces - of * n / t.pieces;
-    let mut at = first;
-    for n in 0..t.pieces {
-        at += share(t.valid, n);
-        let piece = share(SEGMENT - t.valid, n);
-        fs.fallocate(ino, Allocate::PunchHole, at * BLOCK as u64, piece * BLOCK as u64)?;
-        at += piece;
-    }
-    Ok(())
 }
 
 fn clean(bench: &Bench, p: &Parameters, gc: Settings, total: u64, progress: &Progress<'_>) -> Result<Phase, LabError> {
@@ -215,11 +128,11 @@ fn notes(bench: &Bench, phase: &mut Phase, before: (u64, u64)) -> Result<(), Lab
     Ok(())
 }
 
-fn state(bench: &Bench, when: &str) -> Result<Histogram, LabError> {
+fn state(bench: &Bench) -> Result<Histogram, LabError> {
     let free = bench.volume()?.free_fragments();
     let bars = free.count.iter().enumerate().map(|(level, n)| (f2fs::FreeFragments::name(level), *n));
     Ok(Histogram {
-        name: format!("pieces of free space by size, {when} cleaning (L1 is 4 KB, L9 over 512 KB)"),
+        name: "pieces of free space by size, after cleaning (L1 is 4 KB, L9 over 512 KB)".into(),
         unit: "pieces".into(),
         bars: bars.collect(),
     })

@@ -9,6 +9,7 @@ use f2fs::MountOptions;
 use serde::Deserialize;
 use vfs::{FileSystem, Ino, WriteFlags};
 
+use super::cleaned::{self, Cleaning};
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
 use crate::plan::Job;
@@ -33,6 +34,9 @@ struct Parameters {
     /// No phase moves more than so many mebibytes.
     #[serde(default)]
     limit_mib: Option<u64>,
+    /// How it is cleaned before anything is measured; not at all without.
+    #[serde(default)]
+    cleaning: Option<Cleaning>,
     /// Clean nodes kept in memory, in blocks; the file system's own choice without.
     #[serde(default)]
     node_cache: Option<usize>,
@@ -94,14 +98,21 @@ pub(super) fn run(
     if let Some(blocks) = p.node_cache {
         options.node_cache = blocks;
     }
+    if let Some(c) = &p.cleaning {
+        options.gc = c.at_rest()?;
+    }
     bench.format(job.seed, options)?;
-    let parts = p.phase.len() + usize::from(p.state.is_some());
+    let parts = p.phase.len() + usize::from(p.state.is_some()) + usize::from(p.cleaning.is_some());
     let mut phases = Vec::new();
     let mut histograms = Vec::new();
     if let Some(recipe) = &p.state {
         let (phase, histogram) = bench.age(recipe, job.seed, &progress.part(0, parts))?;
         phases.push(phase);
         histograms.push(histogram);
+    }
+    if let Some(c) = &p.cleaning {
+        phases.push(c.run(&bench, &progress.part(phases.len(), parts))?);
+        histograms.push(cleaned::pieces(&bench.volume()?.free_fragments(), "after cleaning"));
     }
     let mut rng = Rng::new(job.seed);
     let size = blocks_of_mib(p.file_mib) * BLOCK as u64;
@@ -157,7 +168,7 @@ fn one(
     let fs = bench.volume()?;
     let ino = bench.file(FILE)?;
     let mut buf = vec![0; io as usize];
-    bench.measure(&spec.name, calls, progress, |recorder| {
+    let mut phase = bench.measure(&spec.name, calls, progress, |recorder| {
         for place in order.iter().cycle().take(calls as usize) {
             let at = place * io;
             match spec.what {
@@ -168,7 +179,7 @@ fn one(
                     generate(seed, (at / BLOCK as u64) as u32, &mut buf);
                     fs.write(ino, at, &buf, WriteFlags::empty())?;
                     if spec.fsync_each {
-                        fs.fsync(ino, true)?;
+                        fs.fsync(ino, false)?;
                     }
                 }
             }
@@ -178,5 +189,8 @@ fn one(
             fs.fsync(ino, false)?;
         }
         Ok(calls * io)
-    })
+    })?;
+    let megabytes = phase.bytes as f64 / 1_048_576.0;
+    phase.note("speed", megabytes * 1e9 / phase.took.0 as f64, "MB/s");
+    Ok(phase)
 }

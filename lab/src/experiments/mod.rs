@@ -1,9 +1,15 @@
 //! The kinds of work a plan may name: one file each.
 
+mod app_replay;
+mod battery;
+mod bound;
+mod cleaned;
 mod cleaning;
 mod disk_modes;
 mod file_io;
 mod fragments;
+mod gc_effect;
+mod gc_energy;
 mod sqlite;
 mod sqlite_disk;
 
@@ -23,8 +29,13 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::FileIo => file_io::run(profile, job, progress),
         Kind::Fragments => fragments::run(profile, job, progress),
         Kind::Sqlite => sqlite::run(profile, job, progress),
+        Kind::Bound => bound::run(profile, job, progress),
         Kind::Cleaning => cleaning::run(profile, job, progress),
         Kind::DiskModes => disk_modes::run(profile, job, progress),
+        Kind::GcEnergy => gc_energy::run(profile, job, progress),
+        Kind::Battery => battery::run(profile, job, progress),
+        Kind::AppReplay => app_replay::run(profile, job, progress),
+        Kind::GcEffect => gc_effect::run(profile, job, progress),
     }
 }
 

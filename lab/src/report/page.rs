@@ -1,13 +1,15 @@
 //! The page's words and tables.
 
+use std::collections::BTreeMap;
+
 use device::energy::Component;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 
 use super::{ReportError, plots};
-use crate::compare::{Comparison, How};
+use crate::compare::{Comparison, How, figures};
 use crate::plan::Experiment;
-use crate::result::{Outcome, Phase, VariantResult};
+use crate::result::{Measure, Outcome, Phase, VariantResult};
 
 const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; background: #fff }
@@ -15,6 +17,7 @@ h1 { font-size: 1.7rem } h2 { margin-top: 3rem; border-top: 1px solid #ddd; padd
 table { border-collapse: collapse; margin: 1rem 0; width: 100% } th, td { padding: .25rem .6rem; border-bottom: 1px solid #e5e5e5; text-align: left }
 th { font-weight: 600; background: #f6f6f6 } td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
 .far { color: #a33 } .near { color: #276b2b } .note { color: #666; font-size: .87em }
+.counted th { white-space: normal !important; vertical-align: bottom }
 svg { max-width: 100%; height: auto; display: block; margin: 1rem 0 } details { margin: 1rem 0 } summary { cursor: pointer; font-weight: 600 }
 nav a { margin-right: 1rem } .scroll { overflow-x: auto }
 ";
@@ -73,6 +76,7 @@ fn section(index: usize, o: &Outcome) -> Result<Markup, ReportError> {
             details { summary { "What is measured, and how" } (markdown(&e.readme)) }
         }
         @if !o.compared.is_empty() { (comparison(&o.compared)) }
+        (counted(o))
         h3 { "Who spent it" }
         (PreEscaped(components))
         h3 { "For what" }
@@ -142,6 +146,36 @@ fn comparison(rows: &[Comparison]) -> Markup {
                 }
             }
         } }
+    }
+}
+
+/// What this kind of work counted, a phase a row. The state after aging is among the distributions.
+fn counted(o: &Outcome) -> Markup {
+    let of = |p: &Phase| -> BTreeMap<String, Measure> {
+        let own = p.own_measures().filter(|_| p.name != "aging");
+        own.map(|(name, m)| (name.to_owned(), m.clone())).collect()
+    };
+    let rows: Vec<_> = o.phases().map(|(v, p)| (v, p, of(p))).filter(|(.., own)| !own.is_empty()).collect();
+    let units: BTreeMap<&str, &str> =
+        rows.iter().flat_map(|(.., own)| own).map(|(n, m)| (n.as_str(), m.unit.as_str())).collect();
+    html! {
+        @if !rows.is_empty() {
+            h3 { "What was counted" }
+            div.scroll { table.counted {
+                tr {
+                    th { "variant" } th { "phase" }
+                    @for (name, unit) in &units { th.n { (name.replace('_', " ")) br; span.note { (unit) } } }
+                }
+                @for (v, p, own) in &rows {
+                    tr {
+                        td { (name_of(o, v)) } td { (p.name) }
+                        @for name in units.keys() {
+                            td.n { (own.get(*name).map_or_else(String::new, |m| figures(m.value))) }
+                        }
+                    }
+                }
+            } }
+        }
     }
 }
 

@@ -29,9 +29,36 @@ pub(super) const ACCURACY: u64 = 10_000;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scale {
     pub(super) accuracy: u64,
-    pub(super) max: u64,
-    pub(super) span: u64,
-    pub(super) capacity: u64,
+    max: u64,
+    span: Divisor,
+    capacity: Divisor,
+}
+
+/// A number that many are divided by: a choice divides thousands of times by the same few.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Divisor {
+    by: u64,
+    /// The share of 2^64, rounded down.
+    inverse: u64,
+}
+
+impl Divisor {
+    /// Of a number above 0.
+    pub(super) fn new(by: u64) -> Self {
+        let by = by.max(1);
+        Divisor { by, inverse: u64::MAX / by }
+    }
+    /// `n / by`, rounded down.
+    pub(super) fn divide(self, n: u64) -> u64 {
+        let mut quotient = ((u128::from(n) * u128::from(self.inverse)) >> 64) as u64;
+        // At most two too few.
+        let mut rest = n - quotient * self.by;
+        while rest >= self.by {
+            quotient += 1;
+            rest -= self.by;
+        }
+        quotient
+    }
 }
 
 impl Scale {
@@ -42,15 +69,15 @@ impl Scale {
     pub(super) fn between(min: u64, max: u64, ask: Ask<'_>) -> Scale {
         let span = max.saturating_sub(min).max(1);
         let accuracy = (u64::MAX / span / 100).min(ACCURACY);
-        Scale { accuracy, max, span, capacity: ask.capacity().into() }
+        Scale { accuracy, max, span: Divisor::new(span), capacity: Divisor::new(ask.capacity().into()) }
     }
     /// Share of the time span that a unit is older than the youngest, 0 to `accuracy`.
     pub(super) fn age(&self, mtime: u64) -> u64 {
-        self.accuracy * (self.max - mtime) / self.span
+        self.span.divide(self.accuracy * (self.max - mtime))
     }
     /// Share of a unit that is not valid, 0 to `accuracy`.
     pub(super) fn free(&self, valid: u32) -> u64 {
-        self.accuracy * self.capacity.saturating_sub(valid.into()) / self.capacity
+        self.capacity.divide(self.accuracy * self.capacity.by.saturating_sub(valid.into()))
     }
 }
 
@@ -135,6 +162,19 @@ mod tests {
     }
     fn victim(state: &[Candidate]) -> Option<u32> {
         chosen(state, year(), Tuning::default()).0.map(|c| c.0)
+    }
+
+    #[test]
+    fn a_divisor_divides_as_a_division_does() {
+        let mut rng = device::Rng::new(1);
+        let any = |rng: &mut device::Rng| rng.next_u64() >> rng.below(64);
+        for _ in 0..100_000 {
+            let (n, by) = (any(&mut rng), any(&mut rng).max(1));
+            assert_eq!(Divisor::new(by).divide(n), n / by, "{n} / {by}");
+        }
+        for by in [1, 2, 3, u64::MAX - 1, u64::MAX] {
+            assert_eq!(Divisor::new(by).divide(u64::MAX), u64::MAX / by);
+        }
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //! Units are looked at from where the last such choice ended, in the background at most
 //! `max_victim_search` of them; the first of equals wins.
 
-use super::memory::{Ask, Choice, Memory, Tuning};
-use super::{Candidate, View};
+use super::memory::{Ask, Choice, Look, Memory, Tuning};
+use super::{Bounds, Candidate, View};
 
 /// The benefit of emptying a unit that is `u` percent full and `age` percent old.
 const fn benefit(u: u32, age: u32) -> u32 {
@@ -25,24 +25,45 @@ const MOST: [u32; 101] = {
     most
 };
 
+/// The first unit with the greatest benefit so far.
+struct Most {
+    memory: Memory,
+    unit: u32,
+    found: Option<Candidate>,
+    benefit: u32,
+}
+
+impl Most {
+    fn benefit(&self, valid: u32, mtime: u64) -> u32 {
+        let u = (valid / self.unit * 100 / 512).min(100);
+        match MOST[u as usize] <= self.benefit {
+            true => 0,
+            false => benefit(u, age(&self.memory, mtime)),
+        }
+    }
+}
+
+impl Look for Most {
+    fn hopeless(&self, b: &Bounds) -> bool {
+        // An age not seen before stays in mind, and moves the share of all ages after it.
+        let seen = self.memory.min_mtime <= b.mtime.0 && b.mtime.1 <= self.memory.max_mtime;
+        seen && self.benefit(b.valid.0, b.mtime.0) <= self.benefit
+    }
+    fn take(&mut self, c: Candidate) {
+        self.memory.see(c.mtime);
+        let b = self.benefit(c.valid, c.mtime);
+        if b > self.benefit {
+            (self.found, self.benefit) = (Some(c), b);
+        }
+    }
+}
+
 /// The unit with the greatest benefit; `None` if none has any.
 pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -> (Option<Choice>, Memory) {
-    let mut memory = *memory;
-    let (from, window) = (memory.last_victim_cb, ask.window(view, tuning));
-    let mut best: Option<Candidate> = None;
-    let mut most = 0;
-    memory.last_victim_cb = ask.look(view, from, window, &mut |c| {
-        memory.see(c.mtime);
-        let u = (c.valid / ask.unit * 100 / 512).min(100);
-        if MOST[u as usize] <= most {
-            return;
-        }
-        let b = benefit(u, age(&memory, c.mtime));
-        if b > most {
-            (best, most) = (Some(c), b);
-        }
-    });
-    (best.map(|victim| Choice { victim, cost: u32::MAX - most }), memory)
+    let mut most = Most { memory: *memory, unit: ask.unit, found: None, benefit: 0 };
+    let next = ask.look(view, memory.last_victim_cb, ask.window(view, tuning), &mut most);
+    most.memory.last_victim_cb = next;
+    (most.found.map(|victim| Choice { victim, cost: u32::MAX - most.benefit }), most.memory)
 }
 
 /// In percent: 0 for the youngest ever seen, 100 for the oldest. `mtime` has been seen.

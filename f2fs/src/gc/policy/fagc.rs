@@ -42,11 +42,11 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use super::atgc::{self, Scale};
+use super::atgc::{self, Divisor, Scale};
 use super::memory::{Ask, Choice, Memory, Tuning};
 use super::oldest;
 use super::similar::{self, Moved};
-use super::{Among, Bounds, Candidate, Rank, View, end_of};
+use super::{Among, Candidate, Rank, View, end_of};
 
 /// The victim; `None` if no candidate is worth cleaning.
 pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -> (Option<Choice>, Memory) {
@@ -67,22 +67,16 @@ pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -
 
 /// Algorithm 2 over the places `among` of the fragmented ones.
 fn pick(view: &dyn View, among: Range<u32>, scale: Scale, tuning: &Tuning) -> Option<Choice> {
-    let search = |limit: &dyn Fn(&Bounds) -> Rank, rank: &dyn Fn(&Candidate) -> Rank| {
-        view.search(Among::Fragmented, among.clone(), limit, rank)
-    };
-    let small = |f: u32| [u64::from(u32::MAX - f), 0, 0, 0];
-    let large = |f: u32| [u64::from(f), 0, 0, 0];
-    let min_f = search(&|b| small(b.f.0), &|c| small(c.f))?.f;
-    let max_f = search(&|b| large(b.f.1), &|c| large(c.f))?.f;
-    let range = u64::from(max_f - min_f).max(1);
+    let (min_f, max_f) = view.range_of_f(Among::Fragmented, among.clone())?;
+    let range = Divisor::new((max_f - min_f).into());
     let u_weight = 100u32.saturating_sub(tuning.fagc_age_weight).saturating_sub(tuning.fagc_f_weight);
     let rank = |c: &Candidate| -> Rank {
         let age = scale.age(c.mtime) * u64::from(tuning.fagc_age_weight);
         let u = scale.free(c.valid) * u64::from(u_weight);
-        let f = scale.accuracy * u64::from(c.f.saturating_sub(min_f)) / range * u64::from(tuning.fagc_f_weight);
+        let f = range.divide(scale.accuracy * u64::from(c.f.saturating_sub(min_f))) * u64::from(tuning.fagc_f_weight);
         [age + f + u, c.f.into(), u64::from(u32::MAX - c.valid), u64::MAX - c.mtime]
     };
-    let victim = search(&|b| rank(&b.corner()), &rank)?;
+    let victim = view.search(Among::Fragmented, among, &|b| rank(&b.corner()), &rank)?;
     // A cost of 2^32 - 1 would say that nothing speaks for it; it is suitable all the same.
     let cost = atgc::cost(rank(&victim)[0]).unwrap_or(u32::MAX);
     Some(Choice { victim, cost })

@@ -8,28 +8,50 @@
 use format::SegNo;
 use format::sit::LogType;
 
-use super::memory::{Ask, Choice, Memory, Tuning};
-use super::{Candidate, View};
+use super::memory::{Ask, Choice, Look, Memory, Tuning};
+use super::{Bounds, Candidate, View};
+
+/// The first unit below a bar, and of those the one with the fewest blocks.
+struct Least {
+    found: Option<Candidate>,
+    bar: u32,
+    blocks: fn(&Candidate) -> u32,
+}
+
+impl Least {
+    fn choice(&self) -> Option<Choice> {
+        self.found.map(|victim| Choice { victim, cost: self.bar })
+    }
+}
+
+impl Look for Least {
+    fn hopeless(&self, bounds: &Bounds) -> bool {
+        (self.blocks)(&bounds.corner()) >= self.bar
+    }
+    fn take(&mut self, c: Candidate) {
+        let blocks = (self.blocks)(&c);
+        if blocks < self.bar {
+            (self.found, self.bar) = (Some(c), blocks);
+        }
+    }
+}
 
 /// The cheapest unit to empty now; `None` if there is none to choose from.
 pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -> (Option<Choice>, Memory) {
     let mut memory = *memory;
     let from = memory.last_victim_greedy;
     let window = ask.window(view, tuning);
-    // Costs at the bar or above it are never chosen: twice what a unit can hold, so none is.
-    let mut best: Option<Candidate> = None;
-    let mut take = |c: Candidate| {
-        if best.is_none_or(|b| c.valid < b.valid) {
-            best = Some(c);
-        }
-    };
+    // Twice what a unit can hold: no candidate costs so much.
+    let mut least = Least { found: None, bar: 2 * ask.capacity(), blocks: |c| c.valid };
     memory.last_victim_greedy = if window == ask.total(view) {
-        [(from, ask.end), (SegNo(0), from)].into_iter().filter_map(|(a, b)| view.emptiest(a, b)).for_each(take);
+        for (a, b) in [(from, ask.end), (SegNo(0), from)] {
+            view.emptiest(a, b).into_iter().for_each(|c| least.take(c));
+        }
         ask.look_at_all(view, from)
     } else {
-        ask.look(view, from, window, &mut take)
+        ask.look(view, from, window, &mut least)
     };
-    (best.map(|victim| Choice { victim, cost: victim.valid }), memory)
+    (least.choice(), memory)
 }
 
 /// Where a scan for a segment of one kind starts: nodes and hot data gather at the start of the volume.
@@ -50,30 +72,13 @@ pub fn choose_to_thread(
     kind: LogType,
 ) -> (Option<Choice>, Memory) {
     let mut memory = *memory;
-    let mut best: Option<Candidate> = None;
-    let from = start(&memory, kind);
-    memory.last_victim_greedy = look_for_kind(view, &memory, ask, from, ask.window(view, tuning), &mut |c| {
-        if c.held < best.map_or(ask.capacity(), |b| b.held) {
-            best = Some(c);
-        }
-    });
-    (best.map(|victim| Choice { victim, cost: victim.held }), memory)
-}
-
-/// Looks at segments of one kind; returns where the next greedy scan starts.
-fn look_for_kind(
-    view: &dyn View,
-    memory: &Memory,
-    ask: Ask<'_>,
-    from: SegNo,
-    window: u32,
-    each: &mut dyn FnMut(Candidate),
-) -> SegNo {
-    let next = ask.look(view, from, window, each);
-    match ask.total(view) {
-        0 => memory.last_victim_greedy,
-        _ => next,
+    if ask.total(view) == 0 {
+        return (None, memory);
     }
+    let mut least = Least { found: None, bar: ask.capacity(), blocks: |c| c.held };
+    let from = start(&memory, kind);
+    memory.last_victim_greedy = ask.look(view, from, ask.window(view, tuning), &mut least);
+    (least.choice(), memory)
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ use device::energy::profile::{DeviceSpec, DiskSpec, FlashSpec, Profile};
 use device::energy::{Energy, Nanos};
 
 use super::memory::{Ask, Choice, Memory, Tuning};
-use super::{Among, Bounds, Candidate, Power, Rank, View};
+use super::{Bounds, Candidate, Power, Rank, View};
 
 /// On battery, savings must be so many times the cost.
 pub const BATTERY_FACTOR: u64 = 3;
@@ -56,10 +56,10 @@ pub const BATTERY_FACTOR: u64 = 3;
 const PLENTY: u64 = 10;
 /// Blocks a checkpoint writes beside those of the logs: packs, tables, a node of each log.
 const CHECKPOINT_BLOCKS: u64 = 8;
-/// A fragment of one block, in f.
-const ONE_BLOCK: u64 = 16_002;
 /// `p` and `w` are counted in one in so many.
 const WHOLE: u64 = 1024;
+/// Longer times, 34,000 years, are taken for so many seconds.
+const LONG: u64 = 1 << 40;
 
 /// What operations cost, in picojoules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,13 +135,6 @@ impl Prices {
     }
 }
 
-/// How many fragments `loose` blocks lie in.
-fn fragments(f: u32, loose: u32) -> u64 {
-    // Both fit 53 bits, so that the root of a double is exact to the whole number.
-    let product = u64::from(f) * u64::from(loose) / ONE_BLOCK;
-    ((product as f64).sqrt() as u64).clamp(u64::from(loose > 0), u64::from(loose))
-}
-
 /// What all candidates of one choice share.
 struct Weights<'a> {
     prices: &'a Prices,
@@ -175,13 +168,16 @@ impl Weights<'_> {
     }
     /// What cleaning now costs more than waiting, of 1024.
     fn w(&self, mtime: u64) -> u64 {
-        let age = u128::from(self.now.saturating_sub(mtime));
-        let both = (age + u128::from(self.lasts)).max(1);
-        // Below 2^53 seconds, which is always, the short division does.
-        let stays = match u64::try_from(both * u128::from(WHOLE)) {
-            Ok(_) => self.p * (age as u64) / (both as u64),
-            Err(_) => (u128::from(self.p) * age / both) as u64,
-        };
+        let age = self.now.saturating_sub(mtime).min(LONG);
+        let both = (age + self.lasts.min(LONG)).max(1);
+        let product = self.p * age;
+        // A double is near enough to be one off at most, and faster than a division.
+        let mut stays = (product as f64 / both as f64) as u64;
+        if stays * both > product {
+            stays -= 1;
+        } else if product - stays * both >= both {
+            stays += 1;
+        }
         WHOLE - stays.min(WHOLE)
     }
     /// The gain in 1/1024 pJ if it is worth it, else 0.
@@ -194,13 +190,13 @@ impl Weights<'_> {
         if saved < wanted { 0 } else { saved - cost }
     }
     fn rank(&self, c: &Candidate) -> Rank {
-        let n = fragments(c.f, c.loose);
+        let n = c.fragments().into();
         [self.gain(self.saved(n), self.cost(c.valid, n, c.loose), self.w(c.mtime)), 0, 0, 0]
     }
     /// What the best within could gain: fewest valid blocks in the fewest runs, oldest, most fragments.
     fn limit(&self, b: &Bounds) -> Rank {
-        let cost = self.cost(b.valid.0, fragments(b.f.0, b.loose.0), b.loose.0);
-        [self.gain(self.saved(fragments(b.f.1, b.loose.1)), cost, self.w(b.mtime.0)), 0, 0, 0]
+        let (few, many) = (b.fragments.0.into(), b.fragments.1.into());
+        [self.gain(self.saved(many), self.cost(b.valid.0, few, b.loose.0), self.w(b.mtime.0)), 0, 0, 0]
     }
 }
 
@@ -227,7 +223,7 @@ pub fn choose(
         now: memory.max_mtime,
         power,
     };
-    let best = view.search(Among::All, 0..view.count(), &|b| weights.limit(b), &|c| weights.rank(c));
+    let best = view.best_of_all(&|b| weights.limit(b), &|c| weights.rank(c));
     let choice = best.and_then(|victim| {
         let gain = weights.rank(&victim)[0] / WHOLE / 1_000_000;
         (gain > 0).then(|| Choice { victim, cost: u32::MAX - gain.min(u32::MAX.into()) as u32 })
@@ -265,14 +261,26 @@ mod tests {
     #[test]
     fn fragments_of_one_size_are_counted_exactly() {
         for (pieces, size) in [(256, 1), (128, 2), (64, 4), (40, 9), (16, 31), (1, 1)] {
-            let c = seg(0, 100, pieces, size, 0);
             // f is rounded down once, which may cost one.
-            let n = fragments(c.f, c.loose);
-            assert!(n == u64::from(pieces) || n + 1 == u64::from(pieces), "{pieces} of {size}: {n}");
+            let n = seg(0, 100, pieces, size, 0).fragments();
+            assert!(n == pieces || n + 1 == pieces, "{pieces} of {size}: {n}");
         }
-        assert_eq!(fragments(0, 0), 0);
-        assert_eq!(fragments(u32::MAX, 3), 3);
-        assert_eq!(fragments(4_096_512, 256), 256);
+        let of = |f, loose| Candidate { f, loose, ..seg(0, 1, 0, 0, 0) }.fragments();
+        assert_eq!((of(0, 0), of(u32::MAX, 3), of(4_096_512, 256)), (0, 3, 256));
+    }
+
+    #[test]
+    fn the_share_that_stays_is_rounded_down_exactly() {
+        let mut rng = device::Rng::new(5);
+        for _ in 0..100_000 {
+            let any = |rng: &mut device::Rng| rng.next_u64() >> (24 + rng.below(40));
+            let lasts = any(&mut rng);
+            let weights =
+                Weights { p: rng.below(1025), lasts, now: u64::MAX, power: Power::Battery, prices: &Prices::default() };
+            let age = any(&mut rng);
+            let stays = weights.p * age / (age + lasts).max(1);
+            assert_eq!(weights.w(u64::MAX - age), WHOLE - stays);
+        }
     }
 
     #[test]

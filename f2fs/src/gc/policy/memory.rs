@@ -6,7 +6,7 @@
 
 use format::SegNo;
 
-use super::{Candidate, View};
+use super::{Bounds, Candidate, View, Visit};
 
 /// What the choices so far left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,37 +122,18 @@ impl<'a> Ask<'a> {
     /// Looks at units from `from` to the end and then from the start to `from`, at most `window` of
     /// them. Returns where the next scan starts: behind the last unit looked at, or one unit behind
     /// `from` if that lies before it.
-    pub(super) fn look(&self, view: &dyn View, from: SegNo, window: u32, each: &mut dyn FnMut(Candidate)) -> SegNo {
-        let mut left = window;
-        let mut at = None;
+    pub(super) fn look(&self, view: &dyn View, from: SegNo, window: u32, look: &mut dyn Look) -> SegNo {
+        let mut scan = Scan { left: window, at: None, wrapped: false, passed: self.passed, look };
         for (wrapped, a, b) in [(false, from, self.end), (true, SegNo(0), from)] {
-            let mut passed = self.passed.iter().copied().filter(|&p| a <= p && p < b).peekable();
-            let mut count = |seg: SegNo, at: &mut Option<(bool, SegNo)>| {
-                left = left.saturating_sub(1);
-                *at = Some((wrapped, seg));
-                left > 0
-            };
-            let mut go = window > 0;
-            if go {
-                view.scan(a, b, &mut |c| {
-                    while go && let Some(p) = passed.next_if(|&p| p < c.seg) {
-                        go = count(p, &mut at);
-                    }
-                    if go {
-                        each(c);
-                        go = count(c.seg, &mut at);
-                    }
-                    go
-                });
+            let among = |seg: SegNo| self.passed.partition_point(|&p| p < seg);
+            scan.passed = &self.passed[among(a)..among(b).max(among(a))];
+            scan.wrapped = wrapped;
+            if scan.left > 0 {
+                view.walk(a, b, &mut scan);
             }
-            while go && let Some(p) = passed.next() {
-                go = count(p, &mut at);
-            }
-            if !go {
-                break;
-            }
+            while scan.left > 0 && scan.pass(b) {}
         }
-        self.after(from, at)
+        self.after(from, scan.at)
     }
     /// Where the next scan starts if this one began at `from` and looks at all there is.
     pub(super) fn look_at_all(&self, view: &dyn View, from: SegNo) -> SegNo {
@@ -175,6 +156,59 @@ impl<'a> Ask<'a> {
             Some((false, seg)) => seg,
         };
         SegNo((next.0 + self.unit) % self.end.0.max(1))
+    }
+}
+
+/// Who looks for the best unit.
+pub(super) trait Look {
+    /// True if nothing within the bounds could be chosen or leave anything behind.
+    fn hopeless(&self, bounds: &Bounds) -> bool;
+    /// Looks at a unit.
+    fn take(&mut self, c: Candidate);
+}
+
+/// A scan under way.
+struct Scan<'a> {
+    /// Units still to look at.
+    left: u32,
+    /// The last one looked at, and whether it lies before the start.
+    at: Option<(bool, SegNo)>,
+    wrapped: bool,
+    /// Those to come that may not be chosen.
+    passed: &'a [SegNo],
+    look: &'a mut dyn Look,
+}
+
+impl Scan<'_> {
+    fn count(&mut self, seg: SegNo, units: u32) -> bool {
+        self.left = self.left.saturating_sub(units);
+        self.at = Some((self.wrapped, seg));
+        self.left > 0
+    }
+    /// Passes over the next unit that may not be chosen, if it lies before `seg`.
+    fn pass(&mut self, seg: SegNo) -> bool {
+        let Some((&first, rest)) = self.passed.split_first().filter(|(p, _)| **p < seg) else { return false };
+        self.passed = rest;
+        self.count(first, 1);
+        true
+    }
+}
+
+impl Visit for Scan<'_> {
+    fn passes(&mut self, bounds: &Bounds, count: u32, last: SegNo) -> bool {
+        let pass = self.passed.is_empty() && count < self.left && self.look.hopeless(bounds);
+        if pass {
+            self.count(last, count);
+        }
+        pass
+    }
+    fn visit(&mut self, c: Candidate) -> bool {
+        while self.left > 0 && self.pass(c.seg) {}
+        if self.left == 0 {
+            return false;
+        }
+        self.look.take(c);
+        self.count(c.seg, 1)
     }
 }
 

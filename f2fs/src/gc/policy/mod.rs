@@ -39,7 +39,7 @@ pub struct Candidate {
     /// Blocks that must not be overwritten before the next checkpoint: the valid ones, and those the
     /// last checkpoint holds. At least `valid`.
     pub held: u32,
-    /// Mean time its blocks were written, in seconds of mounted time.
+    /// Mean time its blocks were written, in seconds of mounted time; of a segment that of its section.
     pub mtime: u64,
     /// Free-space fragmentation factor of FAGC TACO'23, Algorithm 1: 0 to 4,096,512 per segment.
     pub f: u32,
@@ -59,6 +59,13 @@ impl Candidate {
             Among::Fragmented => 2 * u64::from(self.loose) > u64::from((512 * unit).saturating_sub(self.valid)),
             Among::Open => self.held < 512 * unit,
         }
+    }
+    /// How many fragments its loose blocks lie in at most; exactly so many if they are of one size. By
+    /// Cauchy's inequality from the sum of their sizes and the sum of the inverses, which is `f`.
+    pub fn fragments(&self) -> u32 {
+        let product = u64::from(self.f) * u64::from(self.loose) / 16_002;
+        // Below 2^53: the root of a double is exact to the whole number.
+        ((product as f64).sqrt() as u32).clamp(u32::from(self.loose > 0), self.loose)
     }
 }
 
@@ -91,6 +98,8 @@ pub struct Bounds {
     pub f: (u32, u32),
     /// Of [`Candidate::loose`].
     pub loose: (u32, u32),
+    /// Of [`Candidate::fragments`].
+    pub fragments: (u32, u32),
 }
 
 impl Bounds {
@@ -101,15 +110,31 @@ impl Bounds {
         held: (u32::MAX, 0),
         f: (u32::MAX, 0),
         loose: (u32::MAX, 0),
+        fragments: (u32::MAX, 0),
     };
     /// Widens them by a candidate.
     pub fn add(&mut self, c: &Candidate) {
+        self.add_of(c, c.fragments());
+    }
+    /// Widens them by a candidate with so many fragments.
+    pub(crate) fn add_of(&mut self, c: &Candidate, fragments: u32) {
         let widen = |pair: &mut (u32, u32), x: u32| *pair = (pair.0.min(x), pair.1.max(x));
         self.mtime = (self.mtime.0.min(c.mtime), self.mtime.1.max(c.mtime));
         widen(&mut self.valid, c.valid);
         widen(&mut self.held, c.held);
         widen(&mut self.f, c.f);
         widen(&mut self.loose, c.loose);
+        widen(&mut self.fragments, fragments);
+    }
+    /// Widens them by others.
+    pub fn join(&mut self, o: &Bounds) {
+        let widen = |pair: &mut (u32, u32), x: (u32, u32)| *pair = (pair.0.min(x.0), pair.1.max(x.1));
+        self.mtime = (self.mtime.0.min(o.mtime.0), self.mtime.1.max(o.mtime.1));
+        widen(&mut self.valid, o.valid);
+        widen(&mut self.held, o.held);
+        widen(&mut self.f, o.f);
+        widen(&mut self.loose, o.loose);
+        widen(&mut self.fragments, o.fragments);
     }
     /// The best a monotone rank could find within: as old, as empty and as fragmented as any.
     pub fn corner(&self) -> Candidate {
@@ -135,6 +160,27 @@ pub fn end_of(mtime: u64) -> AgeCut {
     (mtime, SegNo(u32::MAX))
 }
 
+/// Who looks at candidates one after another.
+pub trait Visit {
+    /// True if a group of candidates that come next need not be looked at one by one: they lie within
+    /// `bounds`, there are `count`, and `last` is the last.
+    fn passes(&mut self, bounds: &Bounds, count: u32, last: SegNo) -> bool;
+    /// Looks at one; no more if false.
+    fn visit(&mut self, c: Candidate) -> bool;
+}
+
+/// Looks at every one.
+struct Each<'a>(&'a mut dyn FnMut(Candidate) -> bool);
+
+impl Visit for Each<'_> {
+    fn passes(&mut self, _: &Bounds, _: u32, _: SegNo) -> bool {
+        false
+    }
+    fn visit(&mut self, c: Candidate) -> bool {
+        (self.0)(c)
+    }
+}
+
 /// What a policy sees of the volume. The order of age is by write time, of equals by segment; places
 /// in it are counted from 0 among the candidates of one kind.
 pub trait View {
@@ -142,9 +188,9 @@ pub trait View {
     fn count(&self) -> u32;
     /// The last candidate on the volume.
     fn last(&self) -> Option<SegNo>;
-    /// Calls `each` for the candidates with `from <= seg < to`, in order of segment number, until it
-    /// returns false.
-    fn scan(&self, from: SegNo, to: SegNo, each: &mut dyn FnMut(Candidate) -> bool);
+    /// Shows the candidates with `from <= seg < to`, in order of segment number. A view may offer to
+    /// pass over groups of them.
+    fn walk(&self, from: SegNo, to: SegNo, visit: &mut dyn Visit);
     /// The candidate with `from <= seg < to` that has the fewest valid blocks, the first of equals.
     fn emptiest(&self, from: SegNo, to: SegNo) -> Option<Candidate>;
     /// How many candidates of a kind stand at `cut` or before it.
@@ -164,17 +210,23 @@ pub trait View {
         rank: &dyn Fn(&Candidate) -> Rank,
     ) -> Option<Candidate>;
 
+    /// Smallest and greatest `f` among the candidates of a kind whose place lies in `range`.
+    fn range_of_f(&self, kind: Among, range: Range<u32>) -> Option<(u32, u32)>;
+    /// Of all candidates the one that `rank` puts highest, if that is above 0; of equal ranks the
+    /// oldest, then the first on the volume.
+    ///
+    /// Only write time, valid blocks, fragments and loose blocks may count, and the older never rank lower. `limit`
+    /// is as for [`View::search`]; bounds of other numbers say nothing.
+    fn best_of_all(&self, limit: &dyn Fn(&Bounds) -> Rank, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate>;
+
+    /// Calls `each` for the candidates with `from <= seg < to`, in order of segment number, until it
+    /// returns false.
+    fn scan(&self, from: SegNo, to: SegNo, each: &mut dyn FnMut(Candidate) -> bool) {
+        self.walk(from, to, &mut Each(each));
+    }
     /// How many candidates were written at `mtime` or before.
     fn count_up_to(&self, mtime: u64) -> u32 {
         self.count_to(Among::All, end_of(mtime))
-    }
-    /// Smallest and greatest `f` among the candidates up to `cut`.
-    fn range_of_f(&self, cut: AgeCut) -> Option<(u32, u32)> {
-        let range = 0..self.count_to(Among::All, cut);
-        let (low, high) = (|f: u32| [u64::from(u32::MAX - f), 0, 0, 0], |f: u32| [f.into(), 0, 0, 0]);
-        let least = self.search(Among::All, range.clone(), &|b| low(b.f.0), &|c| low(c.f))?;
-        let most = self.search(Among::All, range, &|b| high(b.f.1), &|c| high(c.f))?;
-        Some((least.f, most.f))
     }
     /// Of the candidates of a kind up to `cut`, the one that `rank` puts highest; of equal ranks the
     /// oldest, then the first on the volume.

@@ -171,16 +171,6 @@ impl Pool {
         }
         best.into_iter().chain(self.more.iter().copied().filter(|c| c.is(kind, unit))).max_by_key(order)
     }
-
-    /// The smallest and greatest `f`.
-    pub fn range_of_f(&self, view: &dyn View) -> (u32, u32) {
-        let mut range = self.up_to.and_then(|cut| view.range_of_f(cut));
-        for c in &self.more {
-            let (low, high) = range.unwrap_or((c.f, c.f));
-            range = Some((low.min(c.f), high.max(c.f)));
-        }
-        range.unwrap_or((0, 0))
-    }
 }
 
 /// Chooses from the pool; once more among all candidates, however young, if none is old enough and the

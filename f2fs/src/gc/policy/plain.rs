@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use format::SegNo;
 
-use super::{AgeCut, Among, Bounds, Candidate, Rank, View};
+use super::{AgeCut, Among, Bounds, Candidate, Rank, View, Visit};
 
 /// Candidates in a list.
 #[derive(Debug, Clone, Default)]
@@ -40,8 +40,8 @@ impl View for Plain {
     fn last(&self) -> Option<SegNo> {
         self.by_seg.last().map(|c| c.seg)
     }
-    fn scan(&self, from: SegNo, to: SegNo, each: &mut dyn FnMut(Candidate) -> bool) {
-        let _ = self.by_seg.iter().filter(|c| (from..to).contains(&c.seg)).all(|c| each(*c));
+    fn walk(&self, from: SegNo, to: SegNo, visit: &mut dyn Visit) {
+        let _ = self.by_seg.iter().filter(|c| (from..to).contains(&c.seg)).all(|c| visit.visit(*c));
     }
     fn emptiest(&self, from: SegNo, to: SegNo) -> Option<Candidate> {
         self.by_seg.iter().filter(|c| (from..to).contains(&c.seg)).min_by_key(|c| c.valid).copied()
@@ -64,5 +64,12 @@ impl View for Plain {
     ) -> Option<Candidate> {
         // `min_by_key` takes the first of equals.
         self.at(kind, range).min_by_key(|c| std::cmp::Reverse(rank(c))).copied()
+    }
+    fn range_of_f(&self, kind: Among, range: Range<u32>) -> Option<(u32, u32)> {
+        let all = || self.at(kind, range.clone()).map(|c| c.f);
+        Some((all().min()?, all().max()?))
+    }
+    fn best_of_all(&self, _limit: &dyn Fn(&Bounds) -> Rank, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate> {
+        self.by_age.iter().filter(|c| rank(c) > [0; 4]).min_by_key(|c| std::cmp::Reverse(rank(c))).copied()
     }
 }

@@ -1,0 +1,211 @@
+//! What a person gets who tells a mounted volume how to clean: it does, it shows what it did, and says in one
+//! line why not.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn joulefs() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_joulefs"))
+}
+
+fn text(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+fn done(args: &[&str]) -> String {
+    let out = joulefs().args(args).output().unwrap();
+    assert!(out.status.success(), "joulefs {args:?}: {}", text(&out));
+    text(&out)
+}
+
+/// Exit code 1 and one line that holds every one of `words`.
+fn is_refusal(out: &Output, what: &str, words: &[&str]) {
+    let said = text(out);
+    assert_eq!(out.status.code(), Some(1), "{what}: {said}");
+    assert_eq!(said.trim_end().lines().count(), 1, "{what}: one line, not:\n{said}");
+    assert!(words.iter().all(|w| said.contains(w)), "{what}: no {words:?} in: {said}");
+}
+
+fn refused(args: &[&str], words: &[&str]) {
+    is_refusal(&joulefs().args(args).output().unwrap(), &format!("joulefs {args:?}"), words);
+}
+
+/// A volume on a real mount, unmounted at the end of the test.
+struct Mount {
+    room: TempDir,
+    dir: PathBuf,
+}
+
+impl Mount {
+    fn new(size: &str, options: &str) -> Mount {
+        let room = tempfile::tempdir().unwrap();
+        fs::set_permissions(room.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let (image, dir) = (room.path().join("v.img"), room.path().join("mnt"));
+        fs::create_dir(&dir).unwrap();
+        done(&["mkfs", image.to_str().unwrap(), "--size", size]);
+        done(&["mount", image.to_str().unwrap(), dir.to_str().unwrap(), "-o", options]);
+        Mount { room, dir }
+    }
+    fn dir(&self) -> &str {
+        self.dir.to_str().unwrap()
+    }
+    fn ctl(&self, what: &[&str]) -> String {
+        done(&[&["ctl", self.dir()], what].concat())
+    }
+    fn stat(&self) -> Value {
+        serde_json::from_str(&done(&["--json", "ctl", self.dir(), "stat"])).unwrap()
+    }
+    fn number(&self, name: &str) -> u64 {
+        self.stat()[name].as_u64().unwrap_or_else(|| panic!("{name} is no number"))
+    }
+    fn image(&self) -> String {
+        self.room.path().join("v.img").display().to_string()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = joulefs().arg("unmount").arg(&self.dir).output();
+    }
+}
+
+#[test]
+fn settings_are_shown_and_changed_by_name() {
+    let m = Mount::new("64M", "gc=atgc,background_gc=off,power=powered");
+    let all = m.ctl(&[]);
+    assert_eq!(all, m.ctl(&["stat"]));
+    for line in all.lines() {
+        assert_eq!(line.split_whitespace().count(), 2, "{line}");
+    }
+    let s = m.stat();
+    assert_eq!((&s["gc"], &s["background_gc"], &s["power"]), (&"atgc".into(), &"off".into(), &"powered".into()));
+    assert_eq!(
+        (&s["gc_urgent"], &s["gc_urgent_sleep_time"], &s["gc_max_sleep_time"]),
+        (&0.into(), &500.into(), &60_000.into())
+    );
+    for counter in
+        ["gc_background_calls", "moved_blocks_background", "free_segments", "free_fragments", "free_pieces_L9"]
+    {
+        assert!(s[counter].is_u64(), "{counter}: {}", s[counter]);
+    }
+    let said = m.ctl(&["gc=fagc", "power=battery", "gc_min_sleep_time=1000"]);
+    assert_eq!(said.lines().count(), 3, "what was changed, and nothing else:\n{said}");
+    assert!(said.contains("fagc") && said.contains("battery") && said.contains("1000"), "{said}");
+    let s = m.stat();
+    assert_eq!((&s["gc"], &s["power"], &s["gc_min_sleep_time"]), (&"fagc".into(), &"battery".into(), &1000.into()));
+    assert_eq!(s["background_gc"], "off");
+    m.ctl(&["atgc_age_threshold=5", "max_victim_search=17", "gc_step_blocks=512"]);
+    let s = m.stat();
+    assert_eq!(
+        (&s["atgc_age_threshold"], &s["max_victim_search"], &s["gc_step_blocks"]),
+        (&5.into(), &17.into(), &512.into())
+    );
+}
+
+#[test]
+fn whatever_is_wrong_is_said_in_one_line_and_changes_nothing() {
+    let m = Mount::new("64M", "gc=greedy");
+    fs::create_dir(m.dir.join("below")).unwrap();
+    let before = m.stat();
+    refused(&["ctl", m.dir(), "gc=best"], &["gc is one of", "fagc"]);
+    refused(&["ctl", m.dir(), "gc="], &["gc is one of"]);
+    refused(&["ctl", m.dir(), "gc_urgent=4"], &["gc_urgent is 0, 1, 2 or 3"]);
+    refused(&["ctl", m.dir(), "gc_step_blocks=0"], &["gc_step_blocks", "1 to 512"]);
+    refused(&["ctl", m.dir(), "gc_min_sleep_time=soon"], &["gc_min_sleep_time", "number"]);
+    refused(&["ctl", m.dir(), "gc_min_sleep_time=-1"], &["gc_min_sleep_time", "number"]);
+    refused(&["ctl", m.dir(), "max_victim_search=99999999999"], &["max_victim_search", "large"]);
+    refused(&["ctl", m.dir(), "background_gc=sync"], &["background_gc is on or off"]);
+    refused(&["ctl", m.dir(), "power=nuclear"], &["power is battery or powered"]);
+    refused(&["ctl", m.dir(), "speed=9"], &["speed", "no setting"]);
+    refused(&["ctl", m.dir(), "faster"], &["faster", "NAME=VALUE"]);
+    // All or nothing.
+    refused(&["ctl", m.dir(), "gc=fagc", "power=nuclear"], &["power"]);
+    let after = m.stat();
+    assert_eq!(before["gc"], after["gc"]);
+    assert_eq!(before["gc_min_sleep_time"], after["gc_min_sleep_time"]);
+
+    let elsewhere = m.room.path().to_str().unwrap();
+    refused(&["ctl", elsewhere], &[elsewhere, "not the directory of a mounted volume"]);
+    refused(&["ctl", &format!("{}/below", m.dir()), "gc=fagc"], &["below", "not the directory of a mounted volume"]);
+    refused(&["ctl", &format!("{elsewhere}/missing")], &["missing", "No such file"]);
+    refused(&["ctl", &m.image()], &["v.img", "not the directory of a mounted volume"]);
+    refused(&["ctl", "/proc"], &["/proc", "not the directory of a mounted volume"]);
+}
+
+#[test]
+fn mount_options_about_cleaning_are_refused_in_one_line_if_they_make_no_sense() {
+    let room = tempfile::tempdir().unwrap();
+    let (image, dir) = (room.path().join("v.img"), room.path().join("mnt"));
+    fs::create_dir(&dir).unwrap();
+    let (image, dir) = (image.to_str().unwrap(), dir.to_str().unwrap());
+    done(&["mkfs", image, "--size", "64M"]);
+    refused(&["mount", image, dir, "-o", "gc=best"], &["gc=best", "fagc"]);
+    refused(&["mount", image, dir, "-o", "gc"], &["gc", "fagc"]);
+    refused(&["mount", image, dir, "-o", "background_gc=sync"], &["background_gc", "on or off"]);
+    refused(&["mount", image, dir, "-o", "power=wind"], &["power=wind", "battery"]);
+    // Nothing is mounted after all that.
+    done(&["fsck", image]);
+    done(&["mount", image, dir, "-o", "gc=fagc,power=auto,background_gc=off"]);
+    let m = Mount { dir: dir.into(), room };
+    let power = m.stat()["power"].as_str().unwrap().to_owned();
+    assert!(power == "battery" || power == "powered", "{power}");
+}
+
+#[test]
+fn a_volume_told_to_hurry_is_cleaned_while_it_is_mounted() {
+    let m = Mount::new("128M", "gc=fagc");
+    for n in 0..1600 {
+        fs::write(m.dir.join(format!("f{n}")), vec![n as u8; 12_000]).unwrap();
+    }
+    fs::File::open(&m.dir).unwrap().sync_all().unwrap();
+    for n in (0..1600).filter(|n| n % 2 == 0) {
+        fs::remove_file(m.dir.join(format!("f{n}"))).unwrap();
+    }
+    fs::File::open(&m.dir).unwrap().sync_all().unwrap();
+    let before = m.stat();
+    assert_eq!(before["gc_background_calls"], 0, "half a minute has not passed");
+    m.ctl(&["gc_urgent=1", "gc_urgent_sleep_time=10"]);
+    // It comes to it in a second at most; on a busy machine in a minute.
+    let mut tries = 0;
+    while m.number("gc_data_victims") < 2 {
+        tries += 1;
+        assert!(tries < 1200, "nothing cleaned: {}", m.stat());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let after = m.stat();
+    assert!(after["moved_blocks_background"].as_u64() > before["moved_blocks_background"].as_u64());
+    assert!(after["longest_pause_us"].as_u64() > Some(0));
+    m.ctl(&["gc_urgent=0"]);
+    let image = m.image();
+    for n in (0..1600).filter(|n| n % 2 == 1) {
+        assert!(fs::read(m.dir.join(format!("f{n}"))).unwrap() == vec![n as u8; 12_000], "f{n}");
+    }
+    done(&["unmount", m.dir()]);
+    done(&["fsck", &image]);
+}
+
+#[test]
+fn only_root_and_who_mounted_change_settings() {
+    if !rustix::process::geteuid().is_root() {
+        // Only root can become another user.
+        return;
+    }
+    let m = Mount::new("64M", "gc=greedy,allow_other");
+    // A copy, made by another process: the build directory may be closed to others.
+    let program = m.room.path().join("joulefs");
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(&program).status().unwrap().success());
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let nobody =
+        |what: &str| Command::new(&program).args(["ctl", m.dir(), what]).uid(65534).gid(65534).output().unwrap();
+    is_refusal(&nobody("gc=fagc"), "as nobody", &["only root and the user who mounted"]);
+    assert_eq!(m.stat()["gc"], "greedy");
+    let looked = nobody("stat");
+    assert!(looked.status.success() && text(&looked).contains("greedy"), "{}", text(&looked));
+}

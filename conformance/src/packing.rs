@@ -1,0 +1,302 @@
+//! How many sections must be cleaned until a volume full of holes is packed, by Linux's F2FS and by ours?
+//!
+//! One [`Holes`] makes the volume: segments of the three types of FAGC TACO'23, section 6.1, a week old. [`ours`] and
+//! [`linux`] clean the same image, one section after the other with checkpoints between ([`Drive`]), and take down
+//! what became of every one ([`Course`]).
+//!
+//! Left out: when cleaning would run (both are asked for each section), and which victim follows which to the last
+//! choice: the recordings in `conformance/fixtures/gc` are about that.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use device::clock::{Time, VirtualClock};
+use device::{BLOCK, Memory};
+use f2fs::gc::background::{Settings, Urgency};
+use f2fs::gc::policy::Policy;
+use f2fs::mkfs::{self, Options};
+use f2fs::{MountOptions, Volume};
+use lab::typed;
+use vfs::FileSystem;
+
+use crate::oracle::kernel::Kernel;
+
+/// Why there is no course of a packing.
+#[derive(Debug, thiserror::Error)]
+pub enum PackingError {
+    /// The volume could not be made.
+    #[error("making the volume: {0}")]
+    Lab(#[from] lab::run::LabError),
+    /// It could not be formatted.
+    #[error("formatting: {0}")]
+    Mkfs(#[from] f2fs::mkfs::MkfsError),
+    /// It could not be mounted.
+    #[error("mounting: {0}")]
+    Mount(#[from] f2fs::MountError),
+    /// It could not be cleaned.
+    #[error("cleaning: {0}")]
+    Fs(#[from] vfs::Error),
+    /// A setting is not accepted.
+    #[error("atgc_age_threshold {0}")]
+    Setting(String),
+    /// The image could not be saved for Linux.
+    #[error("saving the image: {0}")]
+    Save(std::io::Error),
+    /// The guest's script printed something else than rounds.
+    #[error("line `{0}` of the guest's output")]
+    Output(String),
+}
+
+/// A volume and the segments on it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Holes {
+    /// Mebibytes of the volume.
+    pub mib: u64,
+    /// Segments of each type.
+    pub segments: u64,
+    /// Valid blocks of a segment of type A or B.
+    pub valid: u64,
+    /// Invalid blocks of all, in percent.
+    pub invalid_percent: f64,
+}
+
+/// Who chooses, by the names of both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way {
+    /// For people.
+    pub name: &'static str,
+    /// Our policy.
+    policy: Policy,
+    /// Our urgency.
+    urgency: Urgency,
+    /// Linux's mount option.
+    option: &'static str,
+    /// Linux's setting below `/sys/fs/f2fs`.
+    knob: (&'static str, u8),
+}
+
+/// What Linux can be told to choose by.
+pub const WAYS: [Way; 4] = [
+    Way {
+        name: "cost-benefit",
+        policy: Policy::CostBenefit,
+        urgency: Urgency::Normal,
+        option: "background_gc=off",
+        knob: ("gc_idle", 1),
+    },
+    Way {
+        name: "greedy",
+        policy: Policy::Greedy,
+        urgency: Urgency::Normal,
+        option: "background_gc=off",
+        knob: ("gc_idle", 2),
+    },
+    Way {
+        name: "urgent",
+        policy: Policy::CostBenefit,
+        urgency: Urgency::High,
+        option: "background_gc=off",
+        knob: ("gc_urgent", 1),
+    },
+    Way {
+        name: "atgc",
+        policy: Policy::Atgc,
+        urgency: Urgency::Normal,
+        option: "background_gc=off,atgc",
+        knob: ("gc_idle", 3),
+    },
+];
+
+/// The one of [`WAYS`] that has this name.
+pub fn way(name: &str) -> Option<Way> {
+    WAYS.into_iter().find(|way| way.name == name)
+}
+
+/// How cleaning is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drive {
+    /// Sections at most.
+    pub limit: usize,
+    /// Sections from one checkpoint to the next. Until then Linux has in memory what it moves.
+    pub every: usize,
+}
+
+/// One section cleaned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Round {
+    /// It held nodes.
+    pub nodes: bool,
+    /// Blocks moved out of it.
+    pub moved: u64,
+    /// Free segments afterwards; those emptied since the last checkpoint are not.
+    pub free: u64,
+}
+
+/// What became of a volume.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Course {
+    /// Free segments before.
+    pub free: u64,
+    /// Sections in the order they were cleaned.
+    pub rounds: Vec<Round>,
+    /// Nothing more was worth cleaning; else the limit was reached.
+    pub ended: bool,
+}
+
+impl Holes {
+    /// Segments of all types.
+    pub fn total(&self) -> u64 {
+        3 * self.segments
+    }
+
+    /// Valid blocks of all types.
+    pub fn valid_blocks(&self) -> Result<u64, PackingError> {
+        Ok(typed::types(self.valid, self.invalid_percent)?.iter().map(|t| t.valid * self.segments).sum())
+    }
+
+    /// Segments that are empty once no free block is left in any other.
+    pub fn optimum(&self) -> Result<u64, PackingError> {
+        Ok(self.total() - self.valid_blocks()?.div_ceil(typed::SEGMENT))
+    }
+
+    /// The volume, unmounted. It was mounted for eight days after the last write: Linux has ATGC from seven on
+    /// (kernel `DEF_GC_THREAD_AGE_THRESHOLD`).
+    pub fn volume(&self) -> Result<Memory, PackingError> {
+        let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
+        let dev = Arc::new(Memory::new((self.mib << 20) / BLOCK as u64));
+        let options =
+            Options { uuid: Some([7; 16]), checkpoint_version: Some(1), assume_zeroed: true, ..Options::default() };
+        mkfs::format(&*dev, &*clock, &options)?;
+        let gc = Settings { on: false, ..Settings::default() };
+        let volume = Volume::mount(dev.clone(), clock.clone(), MountOptions { gc, ..MountOptions::default() })?;
+        clock.advance(Duration::from_secs(3600));
+        for (n, t) in typed::types(self.valid, self.invalid_percent)?.iter().enumerate() {
+            typed::write(&volume, t, self.segments, n as u64, || Ok(()))?;
+        }
+        clock.advance(Duration::from_secs(8 * 86_400));
+        volume.unmount()?;
+        drop(volume);
+        Ok(dev.fork())
+    }
+}
+
+impl Course {
+    /// The part up to the round after which no other round freed more.
+    pub fn packing(&self) -> &[Round] {
+        let most = self.rounds.iter().map(|r| r.free).max().unwrap_or(0).max(self.free);
+        let end = if most == self.free { 0 } else { self.rounds.iter().take_while(|r| r.free < most).count() + 1 };
+        &self.rounds[..end]
+    }
+}
+
+/// Sections that held data, and the blocks moved out of them.
+pub fn of_data(rounds: &[Round]) -> (u64, u64) {
+    let data = || rounds.iter().filter(|r| !r.nodes);
+    (data().count() as u64, data().map(|r| r.moved).sum())
+}
+
+/// Cleans a copy of the volume with ours.
+pub fn ours(image: &Memory, way: Way, drive: Drive) -> Result<Course, PackingError> {
+    let clock = Arc::new(VirtualClock::new(Time::new(1_701_000_000, 0)));
+    let gc = Settings { on: false, policy: way.policy, urgency: way.urgency, ..Settings::default() };
+    let options = MountOptions { gc, ..MountOptions::default() };
+    let volume = Volume::mount(Arc::new(image.fork()), clock.clone(), options)?;
+    volume.tune("atgc_age_threshold", "0").map_err(PackingError::Setting)?;
+    let c = &volume.counters;
+    let mut course = Course { free: volume.state().free_segments.into(), rounds: Vec::new(), ended: false };
+    while course.rounds.len() < drive.limit {
+        let before = (c.node_victims.load(Relaxed), c.moved_blocks());
+        if !volume.clean_in_background(&gc).map_err(vfs::Error::from)? {
+            course.ended = true;
+            break;
+        }
+        if (course.rounds.len() + 1).is_multiple_of(drive.every) {
+            volume.sync()?;
+        }
+        course.rounds.push(Round {
+            nodes: c.node_victims.load(Relaxed) > before.0,
+            moved: c.moved_blocks() - before.1,
+            free: volume.state().free_segments.into(),
+        });
+        clock.advance(Duration::from_secs(1));
+    }
+    volume.unmount()?;
+    Ok(course)
+}
+
+/// For thousands of sections on a busy host.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// In the guest: cleans a section by the file system's own call, syncs, prints what the kernel says of it.
+const GUEST: &str = r#"
+S=/sys/fs/f2fs/ubdb
+echo 0 >$S/atgc_age_threshold
+echo $VALUE >$S/$KNOB
+perl -e '
+    use strict;
+    my ($s, $p) = ("/sys/fs/f2fs/ubdb", "/proc/fs/f2fs/ubdb");
+    sub number { open my $f, "<", "$s/$_[0]" or die "$_[0]: $!"; my $n = <$f>; chomp $n; $n }
+    # Rows of ten behind the number of the first.
+    sub table {
+        open my $f, "<", "$p/$_[0]" or die "$_[0]: $!";
+        map { my @row = split; shift @row; @row } grep /^\d/, <$f>;
+    }
+    open my $root, "<", "." or die $!;
+    my $sync = pack "I", 0;
+    print "free ", number("free_segments"), "\n";
+    my ($limit, $every) = @ARGV;
+    for (1 .. $limit) {
+        my ($moved, @segments, @marked) = number("moved_blocks_background");
+        @segments = table("segment_info");
+        my @before = table("victim_bits");
+        ioctl $root, 0x4004f506, $sync or print("end ", $! + 0, "\n"), last;
+        my @after = table("victim_bits");
+        my @victims = grep { $after[$_] && !$before[$_] } 0 .. $#after;
+        $moved = number("moved_blocks_background") - $moved;
+        $_ % $every or syscall 162;
+        print "round ", join(",", map "$_:$segments[$_]", @victims), " $moved ", number("free_segments"), "\n";
+    }' $LIMIT $EVERY
+"#;
+
+/// Cleans a copy of the volume with Linux. `work` is a directory for the image.
+///
+/// # Panics
+/// As [`Kernel::run`] does, and if the kernel finds fault with the volume.
+pub fn linux(image: &Memory, way: Way, drive: Drive, work: &Path) -> Result<Course, PackingError> {
+    let path = work.join(way.name);
+    image.save(&path).map_err(PackingError::Save)?;
+    let (knob, value) = way.knob;
+    let script = format!("KNOB={knob} VALUE={value} LIMIT={} EVERY={}\n{GUEST}", drive.limit, drive.every);
+    let run = Kernel::new().mount_options(way.option).timeout(TIMEOUT).run(&path, &script).expect_ok();
+    run.assert_no_f2fs_complaints();
+    let mut course = Course { free: 0, rounds: Vec::new(), ended: false };
+    for line in run.stdout.lines() {
+        read(line, &mut course).ok_or_else(|| PackingError::Output(line.to_owned()))?;
+    }
+    Ok(course)
+}
+
+/// Errno of Linux's cleaning call where no victim is found (`ENODATA`).
+const NO_VICTIM: u64 = 61;
+
+/// Takes over a line the guest printed.
+fn read(line: &str, course: &mut Course) -> Option<()> {
+    let words: Vec<&str> = line.split(' ').collect();
+    match words[..] {
+        ["free", n] => course.free = n.parse().ok()?,
+        ["end", errno] => course.ended = errno.parse::<u64>().ok()? == NO_VICTIM,
+        ["round", victim, moved, free] => {
+            // SEGMENT:KIND|VALID; kinds from 3 on are nodes.
+            let kind = victim.split_once(':')?.1.split_once('|')?.0;
+            course.rounds.push(Round {
+                nodes: kind.parse::<u8>().ok()? >= 3,
+                moved: moved.parse().ok()?,
+                free: free.parse().ok()?,
+            });
+        }
+        _ => return None,
+    }
+    Some(())
+}

@@ -1,0 +1,136 @@
+//! Which segment does this volume choose where the kernel did, and what does it remember?
+//!
+//! The recorded states are shown to the volume's own policies, as a list and as the index that a mounted volume keeps,
+//! which follows from state to state. Left out: how a mounted volume fills its index.
+
+use std::collections::BTreeMap;
+
+use f2fs::gc::policy::memory::{Ask, Choice, Memory, Tuning};
+use f2fs::gc::policy::plain::Plain;
+use f2fs::gc::policy::similar::Moved;
+use f2fs::gc::policy::{Candidate, View, atgc, cost_benefit, greedy};
+use f2fs::segment::index::Index;
+use format::SegNo;
+use format::sit::LogType;
+use joulefs_conformance::oracle::victims::{Fixture, Gc, Mount, Policy, Purpose};
+
+use crate::formulas::{self, Start};
+use crate::situation::{Scene, oldest_at_mount};
+
+/// The policies of one mounted volume.
+pub struct Ours {
+    /// What they remember.
+    memory: Memory,
+    /// The index of sections, and one for each log's segments.
+    indexes: BTreeMap<Option<usize>, Index>,
+}
+
+impl Ours {
+    /// Right after mounting.
+    pub fn at_mount(fixture: &Fixture, mount: &Mount) -> Self {
+        let memory = Memory::at_mount(mount.state.elapsed, oldest_at_mount(fixture, mount));
+        Ours { memory, indexes: BTreeMap::new() }
+    }
+
+    /// Segment and cost of what is chosen, for every segment that may be the one being emptied.
+    pub fn choose(&mut self, scene: &Scene<'_>) -> Vec<Option<(u32, u64)>> {
+        self.memory.max_mtime = self.memory.max_mtime.max(scene.now());
+        let victim = scene.choice.victim;
+        let main = scene.fixture.volume.main_segments;
+        let unit = if victim.purpose == Purpose::Clean { scene.per_section() } else { 1 };
+        assert_eq!(unit, victim.unit, "{victim}");
+        let looked_at: BTreeMap<u32, Candidate> =
+            scene.units.iter().filter(|u| !u.marked).map(|u| (u.first, candidate(u))).collect();
+
+        let plain = Plain::new(unit, looked_at.values().copied().collect());
+        let index = self.indexes.entry(victim.log.map(LogType::index)).or_insert_with(|| Index::new(main, unit));
+        for seg in (0..main).step_by(unit as usize) {
+            index.set(SegNo(seg), looked_at.get(&seg).copied());
+        }
+
+        let passed: Vec<SegNo> = scene.units.iter().filter(|u| u.marked).map(|u| SegNo(u.first)).collect();
+        let foreground = victim.gc == Gc::Foreground;
+        let ask = Ask { foreground, urgent: scene.urgent(), end: SegNo(main), unit, passed: &passed };
+        let tuning = tuning(scene);
+        // Only filling by age depends on what is emptied.
+        let sources = if victim.purpose == Purpose::FillByAge { scene.sources.clone() } else { vec![0] };
+        let before = self.memory;
+        let mut chosen = Vec::new();
+        for mtime in sources {
+            let choose = |view: &dyn View| match (victim.purpose, victim.policy) {
+                (Purpose::Clean, Policy::Greedy) => greedy::choose(view, &before, &tuning, ask),
+                (Purpose::Clean, Policy::CostBenefit) => cost_benefit::choose(view, &before, &tuning, ask),
+                (Purpose::Clean, Policy::AgeThreshold) => atgc::choose(view, &before, &tuning, ask),
+                (Purpose::Fill, _) => greedy::choose_to_thread(view, &before, &tuning, ask, log(scene)),
+                (Purpose::FillByAge, _) => {
+                    let moved = Moved { kind: log(scene), mtime };
+                    atgc::target(view, &before, &tuning, ask, moved)
+                }
+            };
+            let (choice, memory) = choose(&plain);
+            assert_eq!((choice, memory), choose(&*index), "{victim}: the index shows something else than a list");
+            self.memory = memory;
+            chosen.push(choice.map(|Choice { victim, cost }| (victim.seg.0, u64::from(cost))));
+        }
+        chosen
+    }
+
+    /// The same as the formulas remember, which say it of their own accord.
+    pub fn remembers(&self, memory: &formulas::Memory) -> Result<(), String> {
+        let ours = [self.memory.last_victim_cb, self.memory.last_victim_greedy, self.memory.last_victim_at];
+        let of = |policy: Policy| memory.last[policy as usize];
+        let theirs = [Policy::CostBenefit, Policy::Greedy, Policy::AgeThreshold].map(of);
+        let same = ours.map(|seg| seg.0) == theirs && self.memory.dirty_max_mtime == memory.youngest;
+        if same { Ok(()) } else { Err(format!("{:?} is remembered, but {memory:?} by formula", self.memory)) }
+    }
+}
+
+fn candidate(unit: &crate::situation::Unit) -> Candidate {
+    let valid = unit.valid as u32;
+    // Of a state every held block is valid too. No policy of the kernel's knows the last two.
+    Candidate { seg: SegNo(unit.first), valid, held: valid, mtime: unit.mtime, f: 0, loose: 0 }
+}
+
+fn log(scene: &Scene<'_>) -> LogType {
+    scene.choice.victim.log.expect("a log is filled")
+}
+
+fn tuning(scene: &Scene<'_>) -> Tuning {
+    let small = |name| u32::try_from(scene.knob(name)).expect("a small number");
+    Tuning {
+        max_victim_search: small("max_victim_search"),
+        age_threshold: scene.knob("atgc_age_threshold"),
+        candidate_ratio: small("atgc_candidate_ratio"),
+        candidate_count: small("atgc_candidate_count"),
+        age_weight: small("atgc_age_weight"),
+        ..Tuning::default()
+    }
+}
+
+/// Whether only the balance of the kernel's tree makes a choice to fill by age another: what was looked at begins one
+/// further towards the youngest, so it reaches to one more there or to one fewer of the oldest, and that one was
+/// chosen. `before` is what was remembered before the choice.
+pub fn differ_by_balance(
+    scene: &Scene<'_>,
+    before: &formulas::Memory,
+    ours: &[Option<(u32, u64)>],
+) -> Result<(), String> {
+    let victim = scene.choice.victim;
+    if victim.purpose != Purpose::FillByAge {
+        return Err("nothing is filled by age".into());
+    }
+    let mut why = Vec::new();
+    for (&source, &ours) in scene.sources.iter().zip(ours) {
+        let by = |start| formulas::similar(scene, before, source, start);
+        let (Some(kernel), Some(here)) = (by(Start::Tree), by(Start::NoYounger)) else { continue };
+        let chosen = |s: &formulas::Similar| (s.best.1, s.best.2);
+        let explained = chosen(&kernel) == (victim.segment, victim.cost.into()) && Some(chosen(&here)) == ours;
+        let shifted = kernel.start == here.start + 1;
+        let at_end = !here.places.contains(&kernel.best.0) || !kernel.places.contains(&here.best.0);
+        if explained && shifted && at_end {
+            return Ok(());
+        }
+        why.push(format!("{source}: {kernel:?} and {here:?}"));
+    }
+    Err(why.join("; "))
+}

@@ -1,0 +1,219 @@
+//! From what does the kernel choose, and is all of that recorded?
+//!
+//! Linux 6.1's rules of what is dirty and what is passed over (`fs/f2fs/gc.c`, `segment.c`), written down once more
+//! and as simply as can be. Left out: what is chosen then.
+
+use std::collections::BTreeSet;
+
+use format::sit::LogType;
+use joulefs_conformance::oracle::victims::{Choice, Fixture, Gc, Mount, Policy, Purpose, Segment, Step, Victim};
+
+/// One unit of choice: a section, or for a log a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unit {
+    /// Its first segment.
+    pub first: u32,
+    /// Its valid blocks.
+    pub valid: u64,
+    /// The mean age of its section.
+    pub mtime: u64,
+    /// Looked at, but background cleaning has it already.
+    pub marked: bool,
+}
+
+/// What can be said of a choice.
+pub enum Situation<'a> {
+    /// Foreground cleaning took what background cleaning had marked, without looking at costs.
+    Unpriced {
+        /// The first segment of the section it must be.
+        segment: u32,
+        /// The cost it must report.
+        cost: u64,
+    },
+    /// Too little is recorded of what it was made from, and why that is.
+    Unknown(&'static str),
+    /// It follows from this.
+    Known(Scene<'a>),
+}
+
+/// What a choice follows from.
+pub struct Scene<'a> {
+    /// The recording.
+    pub fixture: &'a Fixture,
+    /// The choice.
+    pub choice: &'a Choice<'a>,
+    /// What the kernel looks at, in order of place.
+    pub units: Vec<Unit>,
+    /// For filling by age, the ages of the segments that may be the one being emptied.
+    pub sources: Vec<u64>,
+    /// Why the choice is not told exactly all the same, although the search is.
+    pub vague: Option<&'static str>,
+}
+
+/// What the kernel remembers that is known; a search that is not makes the next ones unknown.
+pub struct Certain {
+    last: [bool; 3],
+    youngest: bool,
+}
+
+impl Certain {
+    /// Right after mounting all of it is.
+    pub fn at_mount() -> Self {
+        Certain { last: [true; 3], youngest: true }
+    }
+}
+
+impl Scene<'_> {
+    /// Segments in a section.
+    pub fn per_section(&self) -> u32 {
+        self.fixture.volume.segments_per_section
+    }
+    /// A knob's value; every mount names its knobs.
+    pub fn knob(&self, name: &str) -> u64 {
+        self.choice.knob(name).unwrap_or_else(|| panic!("no knob {name}"))
+    }
+    /// Whether `gc_urgent` is 1.
+    pub fn urgent(&self) -> bool {
+        self.choice.knob("gc_urgent") == Some(1)
+    }
+    /// The time of the last write; nothing was written since the state.
+    pub fn now(&self) -> u64 {
+        let mount = self.choice.mount;
+        mount.time(self.choice.state.uptime.max(mount.uptime.1) / 100)
+    }
+}
+
+/// The least mean age of all sections when they were mounted.
+pub fn oldest_at_mount(fixture: &Fixture, mount: &Mount) -> u64 {
+    let per = fixture.volume.segments_per_section as usize;
+    mount.state.segments.chunks(per).map(mean_age).min().unwrap_or(0)
+}
+
+fn mean_age(section: &[Segment]) -> u64 {
+    section.iter().map(|s| s.mtime).sum::<u64>() / section.len() as u64
+}
+
+/// What is dirty, in order of place: sections for cleaning, segments of one log for filling.
+fn dirty(fixture: &Fixture, choice: &Choice<'_>, marked: &BTreeSet<u32>) -> Vec<Unit> {
+    let state = choice.state;
+    let per_section = fixture.volume.segments_per_section;
+    let section = |segment: u32| segment / per_section;
+    let logs = state.logs.iter().map(|log| log.segment).chain(state.atgc_log).chain(state.pinned_log);
+    let busy: Vec<u32> = logs.map(section).collect();
+    // What logs filled since is full, or a log's still.
+    let filled: Vec<u32> = since(choice).filter(|v| v.purpose != Purpose::Clean).map(|v| v.segment).collect();
+    let per = if choice.victim.purpose == Purpose::Clean { per_section } else { 1 };
+    // Even a single segment has its whole section's age.
+    let age = |segment: u32| {
+        let first = (section(segment) * per_section) as usize;
+        mean_age(&state.segments[first..first + per_section as usize])
+    };
+    let units = state.segments.chunks(per as usize).zip((0..).step_by(per as usize));
+    units
+        .map(|(segments, first): (&[Segment], u32)| {
+            let valid = segments.iter().map(|s| u64::from(s.valid)).sum();
+            let mtime = age(first);
+            let marked = choice.victim.gc == Gc::Background && marked.contains(&section(first));
+            (Unit { first, valid, mtime, marked }, segments[0].log)
+        })
+        .filter(|(unit, log)| {
+            unit.valid > 0
+                && unit.valid < 512 * u64::from(per)
+                && !busy.contains(&section(unit.first))
+                && !filled.contains(&unit.first)
+                && choice.victim.log.is_none_or(|wanted| wanted == *log)
+        })
+        .map(|(unit, _)| unit)
+        .collect()
+}
+
+/// Whether the youngest of all counts.
+pub fn by_age(victim: &Victim) -> bool {
+    victim.policy == Policy::AgeThreshold || victim.purpose == Purpose::FillByAge
+}
+
+/// Choices since the state.
+fn since<'f>(choice: &Choice<'f>) -> impl Iterator<Item = &'f Victim> {
+    let chosen = |step: &'f Step| if let Step::Victim(v) = step { Some(v) } else { None };
+    choice.before.iter().rev().filter_map(chosen).take(choice.since).collect::<Vec<_>>().into_iter().rev()
+}
+
+/// Sections that background cleaning has chosen: those of the state, and since.
+fn marked(fixture: &Fixture, choice: &Choice<'_>) -> BTreeSet<u32> {
+    let mut marked: BTreeSet<u32> = choice.state.marked.iter().copied().collect();
+    for victim in since(choice).filter(|v| v.purpose == Purpose::Clean) {
+        let section = victim.segment / fixture.volume.segments_per_section;
+        match victim.gc {
+            Gc::Background => marked.insert(section),
+            Gc::Foreground => marked.remove(&section),
+        };
+    }
+    marked
+}
+
+/// Whether the last round of cleaning left dirty blocks of directories.
+fn moves_directories(choice: &Choice<'_>) -> bool {
+    let ends =
+        choice.before.iter().rev().filter_map(|step| if let Step::End(round) = step { Some(round) } else { None });
+    let counters = ends.take(1).flat_map(|round| &round.counters);
+    counters.into_iter().any(|(name, value)| name == "dents" && *value > 0)
+}
+
+/// What a choice was made from; `certain` is carried from choice to choice of a mount.
+pub fn situation<'a>(fixture: &'a Fixture, choice: &'a Choice<'a>, certain: &mut Certain) -> Situation<'a> {
+    let victim = choice.victim;
+    let slot = victim.policy as usize;
+    let per = fixture.volume.segments_per_section;
+    let marked = marked(fixture, choice);
+    if victim.gc == Gc::Foreground
+        && victim.purpose == Purpose::Clean
+        && let Some(section) = marked.first()
+    {
+        // What is marked goes first, unpriced.
+        return Situation::Unpriced { segment: section * per, cost: 2 * 512 * u64::from(per) };
+    }
+    let cleaned: Vec<u32> = since(choice).filter(|v| v.purpose == Purpose::Clean).map(|v| v.segment).collect();
+    let unknown = match victim.purpose {
+        Purpose::Clean if choice.since > 0 => Some("cleaned after another choice, with no state between"),
+        Purpose::Fill if choice.since > 0 && !cleaned.is_empty() => Some("filled while cleaning moved blocks"),
+        Purpose::Fill if choice.since > 0 && per > 1 => {
+            Some("filled after another choice, which makes the rest of its section older or younger")
+        }
+        Purpose::Fill if choice.since > 0 && victim.log.is_some_and(LogType::is_node) => {
+            Some("filled with nodes after another choice, whose filling wrote nodes too")
+        }
+        Purpose::FillByAge if cleaned.len() != 1 => Some("filled by age while several sections were emptied"),
+        Purpose::FillByAge if choice.since > 1 && per > 1 => {
+            Some("filled by age after another choice, which makes the rest of its section older or younger")
+        }
+        _ => None,
+    };
+    let unknown = unknown.or((!certain.last[slot]).then_some("searched from where an unknown search ended"));
+    if let Some(why) = unknown {
+        certain.last[slot] = false;
+        certain.youngest &= !by_age(victim);
+        return Situation::Unknown(why);
+    }
+    if by_age(victim) && !certain.youngest {
+        certain.last[slot] = false;
+        return Situation::Unknown("compared with the youngest of an unknown search");
+    }
+    let sources = match (victim.purpose, cleaned.first()) {
+        (Purpose::FillByAge, Some(segment)) => {
+            // Which of a section's segments filled the log is not told.
+            let first = (segment / per * per) as usize;
+            let segments = &choice.state.segments[first..first + per as usize];
+            segments.iter().filter(|s| s.valid > 0).map(|s| s.mtime).collect()
+        }
+        _ => Vec::new(),
+    };
+    let vague = victim.purpose == Purpose::FillByAge && moves_directories(choice);
+    Situation::Known(Scene {
+        fixture,
+        choice,
+        units: dirty(fixture, choice, &marked),
+        sources,
+        // Blocks of directories go another way, which makes the segment they leave younger.
+        vague: vague.then_some("filled by age while directories moved, which makes their segment younger"),
+    })
+}

@@ -1,0 +1,133 @@
+//! How long the calls of recorded programs take on a volume in a given state, while a policy cleans.
+//!
+//! The recordings are replayed one after the other on the same volume, each call as soon as the one before is
+//! done; they are of programs that remove what they made. Cleaning in the background does not wait for
+//! an idle volume, so that what it takes is taken from the programs: that is what is compared.
+
+use std::fs::File;
+use std::io::{Cursor, Read};
+
+use f2fs::MountOptions;
+use record::calls::{Call, Event, Events, replay};
+use record::{Reader, Tempo};
+use serde::Deserialize;
+use vfs::FileSystem as _;
+
+use super::cleaned::{self, Cleaned, Cleaning};
+use super::{Measured, parameters};
+use crate::bench::{Bench, blocks_of_mib};
+use crate::plan::Job;
+use crate::result::Phase;
+use crate::run::{LabError, Progress};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Mebibytes of the volume.
+    volume_mib: u64,
+    /// The recipe that brings it into its state; a new volume without.
+    #[serde(default)]
+    state: Option<String>,
+    /// Shipped recordings by name, or recordings by the path of their file (what has a slash).
+    recordings: Vec<String>,
+    /// Only so many calls of each.
+    #[serde(default)]
+    limit_calls: Option<usize>,
+    /// How the volume is cleaned meanwhile.
+    cleaning: Cleaning,
+}
+
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_bytes!(concat!("../../../experiments/fagc-fig11/", $name, ".rec")))),*]
+    };
+}
+
+/// Recordings of programs, by name.
+const SHIPPED: &[(&str, &[u8])] = shipped!["chat", "clone", "unpack", "download"];
+
+/// Measures each recording.
+pub(super) fn run(
+    profile: &device::energy::profile::Profile,
+    job: &Job,
+    progress: &Progress<'_>,
+) -> Result<Measured, LabError> {
+    let p: Parameters = parameters(job)?;
+    let parts = p.recordings.len() + 1;
+    let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
+    let gc = p.cleaning.at_rest()?;
+    bench.format(job.seed, MountOptions { gc, ..MountOptions::default() })?;
+    let (mut phases, mut histograms) = (Vec::new(), Vec::new());
+    if let Some(recipe) = &p.state {
+        let (phase, histogram) = bench.age(recipe, job.seed, &progress.part(0, parts))?;
+        phases.push(phase);
+        histograms.push(histogram);
+    }
+    for (n, recording) in p.recordings.iter().enumerate() {
+        bench.restart(true)?;
+        let mut phase = one(&bench, &p, recording, &progress.part(n + 1, parts))?;
+        let earlier = p.recordings.iter().take(n).filter(|r| *r == recording).count();
+        if earlier > 0 {
+            phase.name = format!("{}-{}", phase.name, earlier + 1);
+        }
+        phases.push(phase);
+    }
+    histograms.push(cleaned::pieces(&bench.volume()?.free_fragments(), "after all programs"));
+    Ok((phases, histograms))
+}
+
+fn open(name: &str) -> Result<Events, LabError> {
+    let failed = |e: &dyn std::fmt::Display| LabError::Parameters(format!("recording {name}: {e}"));
+    let source: Box<dyn Read + Send> = match SHIPPED.iter().find(|(n, _)| *n == name) {
+        Some((_, bytes)) => Box::new(Cursor::new(*bytes)),
+        None if name.contains('/') => Box::new(File::open(name).map_err(|e| failed(&e))?),
+        None => {
+            let known: Vec<_> = SHIPPED.iter().map(|(n, _)| *n).collect();
+            return Err(failed(&format!("shipped are {}; or give the path of a file", known.join(", "))));
+        }
+    };
+    Events::new(Reader::new(source).map_err(|e| failed(&e))?).map_err(|e| failed(&e))
+}
+
+fn one(bench: &Bench, p: &Parameters, recording: &str, progress: &Progress<'_>) -> Result<Phase, LabError> {
+    let (cleaning, limit) = (&p.cleaning, p.limit_calls.unwrap_or(usize::MAX));
+    let calls = open(recording)?.take(limit).count() as u64;
+    let events = open(recording)?;
+    let volume = bench.volume()?;
+    cleaning.begin(volume)?;
+    let before = Cleaned::so_far(volume);
+    let mut replayed = None;
+    let label = recording.rsplit('/').next().unwrap_or(recording);
+    let mut phase = bench.measure(label, calls, progress, |recorder| {
+        let mut ticked = Ok(());
+        let root = events.root();
+        // Time and the end of the mount are this one's own.
+        let own = |e: &Result<Event, _>| matches!(e, Ok(Event { call: Call::Tick {} | Call::Unmount {}, .. }));
+        let events = events.take(limit).filter(|e| !own(e));
+        let (done, whole) = replay(root, events, &**volume, &Tempo::BackToBack, |_| {
+            if ticked.is_ok() {
+                ticked = recorder.step();
+            }
+        });
+        ticked?;
+        whole.map_err(|e| LabError::Parameters(format!("recording {recording}: {e}")))?;
+        volume.set_cleaning(cleaning.at_rest()?);
+        volume.sync()?;
+        let bytes = done.written + done.read;
+        replayed = Some(done);
+        Ok(bytes)
+    })?;
+    let cleaned = Cleaned::so_far(volume).since(before);
+    let mean = phase.took.0 as f64 / 1e3 / calls as f64;
+    phase.note("gc_count", cleaned.sections as f64, "GCs");
+    phase.note("moved_blocks", cleaned.moved as f64, "blocks");
+    phase.note("time_per_call", mean, "us");
+    if let Some(done) = replayed {
+        phase.note("calls", done.calls as f64, "calls");
+        phase.note("calls_left_out", done.left_out as f64, "calls");
+        phase.note("calls_ended_otherwise", done.diverged as f64, "calls");
+        phase.note("replay_written", done.written as f64 / 1_048_576.0, "MB");
+        phase.note("replay_read", done.read as f64 / 1_048_576.0, "MB");
+    }
+    Ok(phase)
+}

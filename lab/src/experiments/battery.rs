@@ -1,0 +1,91 @@
+//! How much sooner is a battery empty if a phone on standby cleans so and so many times an hour?
+//!
+//! Arithmetic: a battery of so many milliampere hours at so many volts lasts so many hours; cleaning adds
+//! its joules to each hour. The energy of one cleaning is either published or measured here as
+//! [`super::gc_energy`] does.
+
+use serde::Deserialize;
+
+use super::{Measured, gc_energy, parameters};
+use crate::bench::Bench;
+use crate::plan::Job;
+use crate::result::Phase;
+use crate::run::{LabError, Progress};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Milliampere hours the battery holds.
+    battery_mah: f64,
+    /// Its voltage.
+    battery_volts: f64,
+    /// Hours it lasts without cleaning.
+    standby_h: f64,
+    /// Cleanings in an hour.
+    per_hour: f64,
+    /// Published energies of one cleaning.
+    #[serde(default)]
+    published: Vec<One>,
+    /// How ours is measured.
+    #[serde(default)]
+    measured: Option<gc_energy::Parameters>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct One {
+    /// What it is called.
+    name: String,
+    /// Millijoules.
+    mj: f64,
+}
+
+/// Reckons with each energy.
+pub(super) fn run(
+    profile: &device::energy::profile::Profile,
+    job: &Job,
+    progress: &Progress<'_>,
+) -> Result<Measured, LabError> {
+    let p: Parameters = parameters(job)?;
+    let mut phases = Vec::new();
+    let still = Bench::new(profile, 1)?;
+    for one in &p.published {
+        // Nothing happens: the energy is somebody else's.
+        let mut phase = still.measure(&one.name, 1, progress, |_| Ok(0))?;
+        p.note(&mut phase, one.mj);
+        phases.push(phase);
+    }
+    let mut histograms = Vec::new();
+    if let Some(m) = &p.measured {
+        let sleeps = &m.sleeps_ms;
+        let (mut bench, before, pieces) = gc_energy::prepared(profile, job, m, &progress.part(0, 2 + sleeps.len()))?;
+        phases.extend(before);
+        histograms.extend(pieces);
+        let board = profile.host.board.value.watts();
+        let mut each = vec![gc_energy::foreground(&mut bench, m, board, &progress.part(1, 2 + sleeps.len()))?];
+        for (n, sleep) in sleeps.iter().enumerate() {
+            each.push(gc_energy::background(&mut bench, m, *sleep, &progress.part(2 + n, 2 + sleeps.len()))?);
+        }
+        for mut phase in each {
+            let count = phase.measures.get("gc_count").map_or(0.0, |n| n.value);
+            let one = phase.total().millijoules() / count;
+            p.note(&mut phase, one);
+            phases.push(phase);
+        }
+    }
+    Ok((phases, histograms))
+}
+
+impl Parameters {
+    fn note(&self, phase: &mut Phase, one_mj: f64) {
+        // A milliampere hour is 3.6 ampere seconds.
+        let battery = self.battery_mah * 3.6 * self.battery_volts;
+        let hourly = battery / self.standby_h;
+        let left = battery / (hourly + self.per_hour * one_mj / 1e3);
+        phase.note("battery", battery, "J");
+        phase.note("standby_power", hourly * 1e3 / 3600.0, "mW");
+        phase.note("energy_of_one", one_mj, "mJ");
+        phase.note("standby", left, "h");
+        phase.note("standby_lost", self.standby_h - left, "h");
+    }
+}

@@ -1,0 +1,375 @@
+//! How far is each policy from the best possible on the same overwrites?
+//!
+//! A file is written in order until the volume is so full, then blocks of it are overwritten at random, some
+//! far more often than others, in batches that a sync ends. After each batch a policy cleans sections until
+//! so many segments are free again: all policies clean at the same pace, and differ only in what they
+//! choose and where they put it.
+//!
+//! Beside what a policy moved stand two numbers of cleaners that know the future:
+//!
+//! * [`proved`]: no cleaner that kept as many segments free moved fewer blocks. Proved.
+//! * [`clairvoyant`]: what a good one moved in a model. A strong reference, no bound.
+//!
+//! Both need to know where each version of each block was first put. The log says so as long as it is
+//! written in order ([`Layout`]); every batch checks that it was, and a run in which it was not (free segments
+//! ran out, and the log filled holes) reports neither. Nor does a run on an aged volume, whose other files
+//! lie somewhere.
+
+mod clairvoyant;
+mod proved;
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use device::{BLOCK, Rng, generate};
+use f2fs::cause::Cause;
+use f2fs::gc::background::Settings;
+use f2fs::gc::policy::{Policy, Power};
+use f2fs::{MountOptions, Volume};
+use format::sit::LogType;
+use serde::Deserialize;
+use vfs::{FileSystem, Ino, WriteFlags};
+
+use clairvoyant::Into;
+
+use super::{Measured, parameters};
+use crate::bench::{Bench, blocks_of_mib};
+use crate::plan::Job;
+use crate::result::Phase;
+use crate::run::{LabError, Progress};
+use crate::typed;
+
+/// Blocks of a segment.
+const SEGMENT: u32 = 512;
+
+/// Rounds of cleaning without a free segment more after which a batch goes on without.
+const PATIENCE: u32 = 4;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Mebibytes of the volume.
+    volume_mib: u64,
+    /// The recipe that brings it into its state before; a new volume without.
+    #[serde(default)]
+    state: Option<String>,
+    /// Percent of the user's space in use once the file is written.
+    fill_percent: u64,
+    /// Blocks overwritten, in percent of the file's.
+    overwrite_percent: u64,
+    /// Blocks of a batch.
+    batch_blocks: u32,
+    /// Seconds between batches.
+    batch_seconds: u64,
+    /// Percent of the file's blocks that are hot.
+    hot_percent: u64,
+    /// Percent of the overwrites that go to them.
+    hot_writes_percent: u64,
+    /// Percent of the main area's segments that are free after each batch.
+    keep_free_percent: u32,
+    /// Who chooses what is cleaned.
+    policy: String,
+    /// Where the power comes from.
+    power: String,
+    /// Seconds of age from which policies with a threshold clean.
+    age_threshold: u64,
+}
+
+/// Which blocks of a file are overwritten: the file's blocks in order, then batch after batch, each in
+/// order of blocks, no block twice in one.
+struct Overwrites {
+    blocks: u32,
+    batches: Vec<Vec<u32>>,
+}
+
+impl Overwrites {
+    fn draw(p: &Parameters, blocks: u32, rng: &mut Rng) -> Overwrites {
+        // Hot and cold lie side by side: a phone's database pages do.
+        let is_hot = |b: u32| u64::from(b.wrapping_mul(0x9e37_79b1) >> 16) % 100 < p.hot_percent;
+        let size = p.batch_blocks.clamp(1, blocks / 4 + 1);
+        let count = u64::from(blocks) * p.overwrite_percent / 100 / u64::from(size);
+        let batch = |rng: &mut Rng| {
+            let mut batch = std::collections::BTreeSet::new();
+            let mut tries = 0;
+            while batch.len() < size as usize {
+                let hot = rng.below(100) < p.hot_writes_percent;
+                let b = rng.below(blocks.into()) as u32;
+                // Where one class is used up, the other takes its place.
+                tries += 1;
+                if is_hot(b) == hot || tries > 64 * u64::from(size) {
+                    batch.insert(b);
+                }
+            }
+            batch.into_iter().collect()
+        };
+        Overwrites { blocks, batches: (0..count).map(|_| batch(rng)).collect() }
+    }
+}
+
+/// Live blocks of the groups of 512 that the log wrote one after the other, after each batch.
+struct Layout {
+    /// By batch, then by group; groups written later are not there yet.
+    live: Vec<Vec<u16>>,
+}
+
+impl Layout {
+    fn of(work: &Overwrites) -> Layout {
+        let group = |n: u32| n / SEGMENT;
+        let mut live = vec![0; group(work.blocks.saturating_sub(1)) as usize + 1];
+        let mut places: Vec<u32> = (0..work.blocks).map(group).collect();
+        places.iter().for_each(|g| live[*g as usize] += 1);
+        let mut next = work.blocks;
+        let after = work.batches.iter().map(|batch| {
+            for b in batch {
+                let g = group(next);
+                next += 1;
+                live[places[*b as usize] as usize] -= 1;
+                live.resize(live.len().max(g as usize + 1), 0);
+                live[g as usize] += 1;
+                places[*b as usize] = g;
+            }
+            live.clone()
+        });
+        Layout { live: after.collect() }
+    }
+}
+
+/// What was seen after each batch.
+#[derive(Default)]
+struct Seen {
+    /// Free segments.
+    free: Vec<u32>,
+    /// The log was always where overwriting in order puts it.
+    in_order: bool,
+}
+
+/// Measures it.
+pub(super) fn run(
+    profile: &device::energy::profile::Profile,
+    job: &Job,
+    progress: &Progress<'_>,
+) -> Result<Measured, LabError> {
+    let p: Parameters = parameters(job)?;
+    let policy = Policy::parse(&p.policy).map_err(|why| LabError::Parameters(format!("policy {why}")))?;
+    let power = Power::parse(&p.power).map_err(|why| LabError::Parameters(format!("power {why}")))?;
+    let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
+    let mut gc = Settings { on: false, policy, power, ..Settings::default() };
+    let now = Duration::ZERO;
+    (gc.intervals.min, gc.intervals.max, gc.intervals.none, gc.intervals.idle) = (now, now, now, now);
+    bench.format(job.seed, MountOptions { gc, ..MountOptions::default() })?;
+    let parts = if p.state.is_some() { 3 } else { 2 };
+    let (mut phases, mut histograms) = (Vec::new(), Vec::new());
+    if let Some(recipe) = &p.state {
+        let (phase, histogram) = bench.age(recipe, job.seed, &progress.part(0, parts))?;
+        phases.push(phase);
+        histograms.push(histogram);
+    }
+    let volume = bench.volume()?;
+    volume.tune("atgc_age_threshold", &p.age_threshold.to_string()).map_err(LabError::Parameters)?;
+    typed::align(bench.volume()?, "before")?;
+    let ino = bench.file("overwritten")?;
+    let blocks = room(&**volume, p.fill_percent)?;
+    phases.push(fill(&bench, ino, blocks, job.seed, &progress.part(parts - 2, parts))?);
+    let work = Overwrites::draw(&p, blocks, &mut Rng::new(job.seed));
+    let before = Cleaned::by(volume);
+    let (mut phase, seen) = overwrite(&bench, ino, &p, &work, gc, job.seed, &progress.part(parts - 1, parts))?;
+    let cleaned = Cleaned::by(volume).since(&before);
+    notes(&mut phase, &cleaned, &seen);
+    if p.state.is_none() && seen.in_order {
+        compare(volume, &mut phase, cleaned.moved as f64, &work, &seen);
+    }
+    phases.push(phase);
+    Ok((phases, histograms))
+}
+
+/// Blocks of a file that fills the volume so far, its nodes included.
+fn room(fs: &dyn FileSystem, percent: u64) -> Result<u32, LabError> {
+    let s = fs.statfs()?;
+    let used = s.blocks - s.blocks_free;
+    let room = (s.blocks * percent / 100).saturating_sub(used) * 1000 / 1003;
+    match u32::try_from(room) {
+        Ok(n) if n >= 4 * SEGMENT => Ok(n),
+        _ => Err(LabError::Parameters(format!(
+            "fill_percent {percent}: {used} of {} blocks are in use, which leaves no file to overwrite",
+            s.blocks
+        ))),
+    }
+}
+
+fn fill(bench: &Bench, ino: Ino, blocks: u32, seed: u64, progress: &Progress<'_>) -> Result<Phase, LabError> {
+    let fs = bench.volume()?;
+    bench.measure("filling", u64::from(blocks / SEGMENT), progress, |recorder| {
+        let mut buf = vec![0; SEGMENT as usize * BLOCK];
+        for first in (0..blocks).step_by(SEGMENT as usize) {
+            let piece = &mut buf[..(blocks - first).min(SEGMENT) as usize * BLOCK];
+            generate(seed, first, piece);
+            fs.write(ino, u64::from(first) * BLOCK as u64, piece, WriteFlags::empty())?;
+            recorder.step()?;
+        }
+        fs.sync()?;
+        Ok(u64::from(blocks) * BLOCK as u64)
+    })
+}
+
+fn overwrite(
+    bench: &Bench,
+    ino: Ino,
+    p: &Parameters,
+    work: &Overwrites,
+    gc: Settings,
+    seed: u64,
+    progress: &Progress<'_>,
+) -> Result<(Phase, Seen), LabError> {
+    let fs = bench.volume()?;
+    let keep = fs.superblock().main_segs * p.keep_free_percent / 100;
+    let mut seen = Seen { in_order: true, ..Seen::default() };
+    let mut written = u64::from(work.blocks);
+    let phase = bench.measure("overwriting", work.batches.len() as u64, progress, |recorder| {
+        let mut block = [0; BLOCK];
+        for (n, batch) in work.batches.iter().enumerate() {
+            for b in batch {
+                generate(seed ^ (n as u64 + 1), *b, &mut block);
+                fs.write(ino, u64::from(*b) * BLOCK as u64, &block, WriteFlags::empty())?;
+            }
+            fs.sync()?;
+            written += batch.len() as u64;
+            seen.in_order &= log_is_at(bench, written)?;
+            bench.clock().advance(Duration::from_secs(p.batch_seconds));
+            keep_free(bench, keep, gc)?;
+            seen.in_order &= log_is_at(bench, written)?;
+            seen.free.push(fs.state().free_segments);
+            recorder.step()?;
+        }
+        Ok((written - u64::from(work.blocks)) * BLOCK as u64)
+    })?;
+    Ok((phase, seen))
+}
+
+/// True if the log of file contents stands where so many blocks in order, and no other, bring it.
+fn log_is_at(bench: &Bench, written: u64) -> Result<bool, LabError> {
+    let state = bench.volume()?.state();
+    let log = state.logs.iter().find(|l| l.0 == LogType::WarmData);
+    Ok(log.is_some_and(|(_, _, next, threaded)| !threaded && u64::from(*next) % 512 == written % 512))
+}
+
+/// Cleans until so many segments are free, or nothing is worth it.
+fn keep_free(bench: &Bench, keep: u32, gc: Settings) -> Result<(), LabError> {
+    let volume = bench.volume()?;
+    let nothing = || volume.counters.nothing_to_clean.load(Relaxed);
+    let (start, mut idle) = (nothing(), 0);
+    let mut free = volume.state().free_segments;
+    while free < keep && nothing() == start && idle < PATIENCE {
+        volume.set_cleaning(Settings { on: true, ..gc });
+        for _ in free..keep {
+            volume.tick()?;
+        }
+        volume.set_cleaning(gc);
+        volume.sync()?;
+        let now = volume.state().free_segments;
+        idle = if now > free { 0 } else { idle + 1 };
+        free = now;
+    }
+    Ok(())
+}
+
+/// What cleaning did.
+struct Cleaned {
+    sections: u64,
+    in_foreground: u64,
+    moved: u64,
+    threaded: u64,
+}
+
+impl Cleaned {
+    fn by(volume: &Volume) -> Cleaned {
+        let c = &volume.counters;
+        Cleaned {
+            sections: c.sections_cleaned(),
+            in_foreground: c.foreground_gc.load(Relaxed),
+            moved: c.moved_blocks(),
+            threaded: c.moved_threaded.load(Relaxed),
+        }
+    }
+    fn since(&self, before: &Cleaned) -> Cleaned {
+        Cleaned {
+            sections: self.sections - before.sections,
+            in_foreground: self.in_foreground - before.in_foreground,
+            moved: self.moved - before.moved,
+            threaded: self.threaded - before.threaded,
+        }
+    }
+}
+
+fn notes(phase: &mut Phase, cleaned: &Cleaned, seen: &Seen) {
+    phase.note("gc_count", cleaned.sections as f64, "GCs");
+    phase.note("foreground_gc_count", cleaned.in_foreground as f64, "GCs");
+    phase.note("moved_blocks", cleaned.moved as f64, "blocks");
+    phase.note("moved_threaded", cleaned.threaded as f64, "blocks");
+    phase.note("fewest_free_segments", seen.free.iter().copied().min().unwrap_or(0).into(), "segments");
+    let moving = [Cause::BackgroundGcData, Cause::BackgroundGcNode, Cause::ForegroundGcData, Cause::ForegroundGcNode];
+    let joules = moving.iter().map(|c| phase.cause(*c as u8).joules()).sum();
+    phase.note("joules_moving", joules, "J");
+    phase.note("joules", phase.total().joules(), "J");
+    let overwritten = phase.bytes as f64 / BLOCK as f64;
+    phase.note("moved_per_overwrite", cleaned.moved as f64 / overwritten, "x");
+}
+
+/// Notes what cleaners that know the future need.
+fn compare(volume: &Volume, phase: &mut Phase, moved: f64, work: &Overwrites, seen: &Seen) {
+    let main = volume.superblock().main_segs;
+    // The other five logs hold segments of their own.
+    let most: Vec<u32> = seen.free.iter().map(|free| main - free - 5).collect();
+    let bound = proved::bound(&Layout::of(work).live, &most);
+    // Nodes take segments too, about twice what they would packed.
+    let nodes = 2 * volume.state().nodes.div_ceil(SEGMENT);
+    let most: Vec<u32> = most.iter().map(|n| n - nodes).collect();
+    let mut note = |name: &str, of: f64| {
+        phase.note(&format!("{name}_blocks"), of, "blocks");
+        phase.note(&format!("moved_over_{name}"), moved / of, "x");
+    };
+    note("bound", bound);
+    note("clairvoyant", clairvoyant::moved(work, &most, Into::New) as f64);
+    note("clairvoyant_holes", clairvoyant::moved(work, &most, Into::Holes) as f64);
+}
+
+#[cfg(test)]
+mod tests {
+    use device::{BlockDevice, Lba, Origin};
+    use format::SegNo;
+
+    use super::*;
+
+    #[test]
+    fn what_lives_in_a_group_is_what_was_written_there_last() {
+        let work = Overwrites { blocks: 1024, batches: vec![vec![0, 1, 700], vec![1]] };
+        assert_eq!(Layout::of(&work).live, [vec![510, 511, 3], vec![510, 511, 3]]);
+    }
+
+    #[test]
+    fn the_log_holds_a_batch_in_the_order_of_the_file() {
+        let profile = device::energy::profile::Profile::find("kirin9000-ufs31").unwrap();
+        let mut bench = Bench::new(&profile, blocks_of_mib(512)).unwrap();
+        bench.format(1, MountOptions::default()).unwrap();
+        typed::align(bench.volume().unwrap(), "before").unwrap();
+        let fs = bench.volume().unwrap();
+        let ino = bench.file("overwritten").unwrap();
+        fill(&bench, ino, 4096, 1, &Progress::new(&|_| ())).unwrap();
+        let batch: Vec<u32> = (0..4096).filter(|b| b % 9 == 4).collect();
+        let mut block = [0; BLOCK];
+        for b in &batch {
+            generate(2, *b, &mut block);
+            fs.write(ino, u64::from(*b) * BLOCK as u64, &block, WriteFlags::empty()).unwrap();
+        }
+        fs.sync().unwrap();
+        assert!(log_is_at(&bench, 4096 + batch.len() as u64).unwrap());
+        let state = fs.state();
+        let (_, seg, next, _) = state.logs.iter().find(|l| l.0 == LogType::WarmData).unwrap();
+        let start = fs.superblock().seg_start(SegNo(*seg)).0;
+        let found = (0..u32::from(*next)).map(|n| {
+            bench.device().read(Lba((start + n).into()), &mut block, Cause::UserData.tag()).unwrap();
+            Origin::of(&block)
+        });
+        let written = batch.iter().map(|b| Some(Origin { seed: 2, index: *b }));
+        assert!(found.eq(written), "the log holds something else");
+    }
+}

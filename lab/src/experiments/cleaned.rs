@@ -1,0 +1,180 @@
+//! What did cleaning do during a phase, and how is a volume cleaned at a given pace?
+//!
+//! Used by the experiments on cleaning; what they measure beside it is theirs.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use device::clock::Clock;
+use f2fs::gc::background::Settings;
+use f2fs::gc::policy::{Policy, Power};
+use f2fs::{FreeFragments, Volume};
+use serde::Deserialize;
+use vfs::FileSystem;
+
+use crate::bench::{Bench, Recorder};
+use crate::result::{Histogram, Phase};
+use crate::run::{LabError, Progress};
+
+/// The volume's counters of cleaning at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cleaned {
+    /// Sections cleaned.
+    pub sections: u64,
+    /// Of them those of nodes.
+    pub of_nodes: u64,
+    /// Blocks moved.
+    pub moved: u64,
+    /// Of them those that went into holes of used segments.
+    pub threaded: u64,
+    /// Times nothing was worth it.
+    pub nothing: u64,
+}
+
+impl Cleaned {
+    /// What was cleaned since the mount.
+    pub fn so_far(volume: &Volume) -> Self {
+        let c = &volume.counters;
+        Cleaned {
+            sections: c.sections_cleaned(),
+            of_nodes: c.node_victims.load(Relaxed),
+            moved: c.moved_blocks(),
+            threaded: c.moved_threaded.load(Relaxed),
+            nothing: c.nothing_to_clean.load(Relaxed),
+        }
+    }
+
+    /// What was cleaned between an earlier moment and this one.
+    pub fn since(self, earlier: Cleaned) -> Self {
+        Cleaned {
+            sections: self.sections - earlier.sections,
+            of_nodes: self.of_nodes - earlier.of_nodes,
+            moved: self.moved - earlier.moved,
+            threaded: self.threaded - earlier.threaded,
+            nothing: self.nothing - earlier.nothing,
+        }
+    }
+
+    /// Notes it on the phase it was done in.
+    pub fn note(self, phase: &mut Phase) {
+        phase.note("gc_count", self.sections as f64, "GCs");
+        phase.note("node_victims", self.of_nodes as f64, "GCs");
+        phase.note("moved_blocks", self.moved as f64, "blocks");
+        phase.note("moved_threaded", self.threaded as f64, "blocks");
+        phase.note("blocks_per_gc", self.moved as f64 / self.sections as f64, "blocks");
+        phase.note("time_per_gc", phase.took.0 as f64 / 1e9 / self.sections as f64, "s");
+    }
+}
+
+/// Cleaning in the background before something else is measured.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Cleaning {
+    /// Who chooses.
+    policy: String,
+    /// Where the power comes from, for policies that ask.
+    #[serde(default)]
+    power: Option<String>,
+    /// Milliseconds from one to the next.
+    interval_ms: u64,
+    /// Ends after so many, or when nothing is worth it.
+    gcs: u64,
+    /// Seconds of age from which policies with a threshold clean.
+    age_threshold: u64,
+}
+
+impl Cleaning {
+    /// The same cleaning as long as it is not wanted.
+    pub fn at_rest(&self) -> Result<Settings, LabError> {
+        Ok(never(policy(&self.policy)?))
+    }
+
+    /// It.
+    pub fn settings(&self) -> Result<Settings, LabError> {
+        let mut gc = every(policy(&self.policy)?, Duration::from_millis(self.interval_ms));
+        // No longer from one to the next, and no longer where nothing was found.
+        gc.intervals.max = gc.intervals.min;
+        gc.intervals.none = gc.intervals.min;
+        if let Some(power) = &self.power {
+            gc.power = Power::parse(power).map_err(|why| LabError::Parameters(format!("power {why}")))?;
+        }
+        Ok(gc)
+    }
+
+    /// Takes effect from now on.
+    pub fn begin(&self, volume: &Volume) -> Result<(), LabError> {
+        volume.tune("atgc_age_threshold", &self.age_threshold.to_string()).map_err(LabError::Parameters)?;
+        volume.set_cleaning(self.settings()?);
+        Ok(())
+    }
+
+    /// Cleans with nothing else going on.
+    pub fn run(&self, bench: &Bench, progress: &Progress<'_>) -> Result<Phase, LabError> {
+        let volume = bench.volume()?;
+        self.begin(volume)?;
+        let before = Cleaned::so_far(volume);
+        let done = || Cleaned::so_far(volume).since(before);
+        let mut phase = bench.measure("cleaning", self.gcs, progress, |recorder| {
+            pass(bench, recorder, || {
+                let done = done();
+                Ok((done.sections < self.gcs && done.nothing == 0).then_some(Duration::from_secs(1)))
+            })?;
+            volume.set_cleaning(self.at_rest()?);
+            volume.sync()?;
+            Ok(0)
+        })?;
+        done().note(&mut phase);
+        phase.note("free_pieces", volume.free_fragments().total() as f64, "pieces");
+        Ok(phase)
+    }
+}
+
+/// A policy by its name.
+pub(super) fn policy(name: &str) -> Result<Policy, LabError> {
+    Policy::parse(name).map_err(|why| LabError::Parameters(format!("policy {why}")))
+}
+
+/// Cleaning that sleeps at least so long and knows no other hurry: whoever asks for it does nothing else
+/// meanwhile, or means to be disturbed.
+pub(super) fn every(policy: Policy, sleep: Duration) -> Settings {
+    let mut gc = Settings { policy, ..Settings::default() };
+    gc.intervals.min = sleep;
+    gc.intervals.max = gc.intervals.max.max(sleep);
+    gc.intervals.idle = Duration::ZERO;
+    gc
+}
+
+/// No cleaning in the background.
+pub(super) fn never(policy: Policy) -> Settings {
+    Settings { on: false, policy, ..Settings::default() }
+}
+
+/// Lets time pass, and does what is due, until `end` says so.
+pub(super) fn pass(
+    bench: &Bench,
+    recorder: &mut Recorder<'_>,
+    mut end: impl FnMut() -> Result<Option<Duration>, LabError>,
+) -> Result<(), LabError> {
+    let volume = bench.volume()?;
+    loop {
+        recorder.step()?;
+        let Some(left) = end()? else { return Ok(()) };
+        bench.clock().advance(volume.tick()?.min(left).max(Duration::from_micros(1)));
+    }
+}
+
+/// Lets so much time pass.
+pub(super) fn pass_time(bench: &Bench, recorder: &mut Recorder<'_>, time: Duration) -> Result<(), LabError> {
+    let end = bench.clock().monotonic() + time;
+    pass(bench, recorder, || Ok(end.checked_sub(bench.clock().monotonic()).filter(|left| !left.is_zero())))
+}
+
+/// Pieces of free space by size, as bars.
+pub(super) fn pieces(free: &FreeFragments, when: &str) -> Histogram {
+    let bars = free.count.iter().enumerate().map(|(level, n)| (FreeFragments::name(level), *n));
+    Histogram {
+        name: format!("pieces of free space by size, {when} (L1 is 4 KB, L9 over 512 KB)"),
+        unit: "pieces".into(),
+        bars: bars.collect(),
+    }
+}

@@ -1,0 +1,157 @@
+//! What so many cleanings do to the pieces free space is in, by one policy, on a volume in a given state.
+//!
+//! Free space is counted by the sizes L1 to L9 of FAGC TACO'23, Table 3, and by the classes of its Table 5, before,
+//! after, and now and then between. A volume smaller than the one that was published has fewer segments and less
+//! free space in proportion, so that it is cleaned less often in proportion, and what changes is told in
+//! proportion too.
+
+use std::time::Duration;
+
+use device::BLOCK;
+use f2fs::gc::policy::Power;
+use f2fs::{FreeFragments, MountOptions};
+use serde::Deserialize;
+use vfs::FileSystem;
+
+use super::cleaned::{self, Cleaned};
+use super::{Measured, parameters};
+use crate::bench::{Bench, blocks_of_mib};
+use crate::plan::Job;
+use crate::result::{Histogram, Phase};
+use crate::run::{LabError, Progress};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Mebibytes of the volume.
+    volume_mib: u64,
+    /// Mebibytes of the volume that was published: cleanings and changes are in proportion to it.
+    published_mib: u64,
+    /// The recipe that brings it into its state.
+    state: String,
+    /// Whether somebody waits for the space.
+    mode: Mode,
+    /// Who chooses in the background; in the foreground it is always the emptiest section.
+    #[serde(default = "by_cost")]
+    policy: String,
+    /// Where the power comes from, for policies that ask.
+    #[serde(default)]
+    power: Option<String>,
+    /// Cleanings on a volume of the published size.
+    gcs: u64,
+    /// Milliseconds the background sleeps at least.
+    sleep_ms: u64,
+    /// Seconds of age from which policies with a threshold clean.
+    age_threshold: u64,
+    /// Moments at which pieces are counted.
+    moments: u64,
+}
+
+fn by_cost() -> String {
+    "cost-benefit".into()
+}
+
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    Foreground,
+    Background,
+}
+
+/// What is measured of the classes of Table 5, and the name of the measure.
+const CLASSES: [&str; 4] = ["capacity_under_128k", "capacity_128k_1m", "capacity_1m_2m", "capacity_from_2m"];
+
+/// Measures it.
+pub(super) fn run(
+    profile: &device::energy::profile::Profile,
+    job: &Job,
+    progress: &Progress<'_>,
+) -> Result<Measured, LabError> {
+    let p: Parameters = parameters(job)?;
+    let policy = cleaned::policy(&p.policy)?;
+    let power = p.power.as_deref().map_or(Ok(Power::Battery), Power::parse);
+    let power = power.map_err(|why| LabError::Parameters(format!("power {why}")))?;
+    let gcs = (p.gcs * p.volume_mib).div_ceil(p.published_mib.max(1));
+    let every = gcs.div_ceil(p.moments.max(1)).max(1);
+    let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
+    bench.format(job.seed, MountOptions { gc: cleaned::never(policy), ..MountOptions::default() })?;
+    let (aging, before_by_size) = bench.age(&p.state, job.seed, &progress.part(0, 2))?;
+    let volume = bench.volume()?;
+    volume.tune("atgc_age_threshold", &p.age_threshold.to_string()).map_err(LabError::Parameters)?;
+    let (start, from) = (volume.free_fragments(), Cleaned::so_far(volume));
+    let mut seen = vec![(0, start)];
+    let mut look = |done: u64| {
+        if done >= seen.last().map_or(0, |(n, _)| n + every) {
+            seen.push((done, volume.free_fragments()));
+        }
+    };
+    let done = || Cleaned::so_far(volume).since(from);
+    let mut phase = bench.measure("cleaning", gcs, &progress.part(1, 2), |recorder| {
+        match p.mode {
+            Mode::Foreground => {
+                while done().sections < gcs && volume.clean_in_foreground().map_err(vfs::Error::from)? {
+                    look(done().sections);
+                    recorder.step()?;
+                }
+            }
+            Mode::Background => {
+                let gc = cleaned::every(policy, Duration::from_millis(p.sleep_ms));
+                volume.set_cleaning(f2fs::gc::background::Settings { power, ..gc });
+                cleaned::pass(&bench, recorder, || {
+                    let done = done();
+                    look(done.sections);
+                    Ok((done.sections < gcs && done.nothing == 0).then_some(Duration::from_secs(1)))
+                })?;
+            }
+        }
+        volume.set_cleaning(cleaned::never(policy));
+        volume.sync()?;
+        Ok(0)
+    })?;
+    let (done, end) = (done(), volume.free_fragments());
+    done.note(&mut phase);
+    if seen.last().is_some_and(|(n, _)| *n < done.sections) {
+        seen.push((done.sections, end));
+    }
+    note(&mut phase, &start, &end, p.published_mib as f64 / p.volume_mib as f64);
+    let mut histograms = vec![before_by_size, cleaned::pieces(&end, "after cleaning")];
+    histograms.extend(over_cleanings(&seen));
+    Ok((vec![aging, phase], histograms))
+}
+
+/// What changed; `scale` is the size of the published volume by ours.
+fn note(phase: &mut Phase, start: &FreeFragments, end: &FreeFragments, scale: f64) {
+    const MB: f64 = 1_048_576.0;
+    let mb = |blocks: u64| blocks as f64 * BLOCK as f64 / MB;
+    let joules = phase.total().joules();
+    for (class, name) in CLASSES.iter().enumerate() {
+        let change = (mb(end.capacity[class]) - mb(start.capacity[class])) * scale;
+        phase.note(name, change, "MB");
+        if class == CLASSES.len() - 1 {
+            phase.note("gained_per_joule", change / scale / joules, "MB/J");
+        }
+    }
+    let share = |of: fn(&FreeFragments) -> u64| 100.0 * (of(end) as f64 / of(start) as f64 - 1.0);
+    phase.note("pieces_change", share(FreeFragments::total), "%");
+    for level in 0..f2fs::fragments::LEVELS {
+        let change = 100.0 * (end.count[level] as f64 / start.count[level] as f64 - 1.0);
+        phase.note(&format!("pieces_change_{}", FreeFragments::name(level)), change, "%");
+    }
+    phase.note("energy_whole", joules * scale, "J");
+}
+
+/// How pieces change from cleaning to cleaning.
+fn over_cleanings(seen: &[(u64, FreeFragments)]) -> Vec<Histogram> {
+    let of = |what: &str, unit: &str, value: &dyn Fn(&FreeFragments) -> u64| Histogram {
+        name: format!("{what} after so many cleanings"),
+        unit: unit.into(),
+        bars: seen.iter().map(|(n, free)| (n.to_string(), value(free))).collect(),
+    };
+    vec![
+        of("all pieces of free space", "pieces", &FreeFragments::total),
+        of("pieces under 128 KB", "pieces", &|f| f.fragments().0),
+        of("pieces over 512 KB (L9)", "pieces", &|f| f.count[f2fs::fragments::LEVELS - 1]),
+        of("free space in pieces under 128 KB", "blocks", &|f| f.capacity[0]),
+        of("free space in pieces from 2 MB", "blocks", &|f| f.capacity[3]),
+    ]
+}

@@ -1,0 +1,34 @@
+//! How far policies are from the best possible: bounds hold, and runs repeat.
+
+use std::num::NonZeroUsize;
+
+use lab::plan::{Changes, Experiment};
+use lab::result::{Outcome, Phase};
+
+fn run(threads: usize) -> Outcome {
+    let parameters = "volume_mib = 1024\nfill_percent = 80\noverwrite_percent = 40\nbatch_blocks = 1024\n\
+        keep_free_percent = 22";
+    let changes = Changes { quick: true, parameters: parameters.parse().unwrap(), ..Changes::default() };
+    let experiment = Experiment::find("gc-bound").unwrap();
+    lab::run::run(&experiment, &changes, NonZeroUsize::new(threads).unwrap(), &|_| ()).unwrap()
+}
+
+fn overwriting(outcome: &Outcome) -> impl Iterator<Item = (&str, &Phase)> {
+    outcome.phases().filter(|(_, p)| p.name == "overwriting").map(|(v, p)| (v.name.as_str(), p))
+}
+
+#[test]
+fn nobody_is_below_the_bound_and_the_clairvoyant_stand_between() {
+    let outcome = run(2);
+    assert_eq!(serde_json::to_string(&run(1)).unwrap(), serde_json::to_string(&outcome).unwrap());
+    for (name, phase) in overwriting(&outcome) {
+        let of = |m: &str| phase.measures.get(m).unwrap_or_else(|| panic!("{name}: no {m}")).value;
+        assert!(of("bound_blocks") > 0.0, "{name}: nothing had to move");
+        assert!(of("moved_blocks") >= of("bound_blocks"), "{name}");
+        assert!(of("clairvoyant_blocks") >= of("bound_blocks"), "{name}");
+        assert!(of("clairvoyant_holes_blocks") >= of("bound_blocks"), "{name}");
+        assert_eq!(of("foreground_gc_count"), 0.0, "{name}");
+    }
+    let moved = |name: &str| overwriting(&outcome).find(|(n, _)| *n == name).unwrap().1.measures["moved_blocks"].value;
+    assert!(moved("atgc") < moved("f2fs") && moved("fagc") < moved("f2fs"));
+}
