@@ -4,9 +4,11 @@
 //! `max` one second after the youngest candidate ever seen, `T` the time from the oldest to that, and
 //! a precision `A` = min(10000, (2^64 - 1) / T / 100):
 //!
-//!     age  = A (max - mtime) / T x age_weight
-//!     u    = A (capacity - valid) / capacity x (100 - age_weight)
-//!     cost = 2^32 - 1 - (age + u)
+//! ```text
+//! age  = A (max - mtime) / T x age_weight
+//! u    = A (capacity - valid) / capacity x (100 - age_weight)
+//! cost = 2^32 - 1 - (age + u)
+//! ```
 //!
 //! in whole numbers, each division rounded down in this order. Of equal costs the greater age wins,
 //! then the one written first.

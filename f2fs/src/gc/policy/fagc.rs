@@ -6,10 +6,12 @@
 //!
 //! **Victim**: the lowest cost, with age and time span as under ATGC and everything in whole numbers:
 //!
-//!     age  = 10000 (max - mtime) / total x 40
-//!     u    = 10000 (capacity - valid) / capacity x 20
-//!     f    = 10000 (f - min_f) / (max_f - min_f) x 40
-//!     cost = 2^32 - 1 - (age + f + u)
+//! ```text
+//! age  = 10000 (max - mtime) / total x 40
+//! u    = 10000 (capacity - valid) / capacity x 20
+//! f    = 10000 (f - min_f) / (max_f - min_f) x 40
+//! cost = 2^32 - 1 - (age + f + u)
+//! ```
 //!
 //! `min_f` and `max_f` are those of the candidates; if they are equal, f speaks for none. Of equal costs
 //! the largest f wins, then the fewest valid blocks, then the oldest.

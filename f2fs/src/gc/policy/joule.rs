@@ -9,8 +9,10 @@
 //! (`collect` does the cheaper at each gap); writing the blocks in order to the cold log; one node block
 //! changed for each run:
 //!
-//!     cost = v (read_block + write_block_sequential)
-//!          + min(r request, request + l read_block) + r write_block_sequential + ceil(v / 512) request
+//! ```text
+//! cost = v (read_block + write_block_sequential)
+//!      + min(r request, request + l read_block) + r write_block_sequential + ceil(v / 512) request
+//! ```
 //!
 //! *Where the blocks go*: to the end of the cold log. Filling the holes of a segment of similar age, as
 //! FAGC does, takes no free segment but a request for each hole: on the phone's flash a request costs as
@@ -21,12 +23,16 @@
 //! device's map for this segment alone, half of which a log in order needs too; and what nobody cleaned
 //! before is cleaned in the foreground, with a checkpoint of about eight blocks for each unit:
 //!
-//!     saved = (n - 1) (request + write_block_random - write_block_sequential) + map_miss / 2, if n > 0
-//!           + 8 (request + write_block_sequential)
+//! ```text
+//! saved = (n - 1) (request + write_block_random - write_block_sequential) + map_miss / 2, if n > 0
+//!       + 8 (request + write_block_sequential)
+//! ```
 //!
 //! *Will it be used?* With `s` of `S` sections free, with probability
 //!
-//!     p = 1 / (1 + 5 s / S)
+//! ```text
+//! p = 1 / (1 + 5 s / S)
+//! ```
 //!
 //! which is 1 when nothing is free, 1/2 at 20 % and 1/6 on an empty volume.
 //!
@@ -35,7 +41,9 @@
 //! those that lived for `a` seconds, a share of d = t / (t + a) is gone `t` seconds later. What is used is
 //! cleaned sooner or later, and then costs (1 - d) cost. So the joules that cleaning now wins are
 //!
-//!     gain = p saved - w cost,    w = 1 - p (1 - d)
+//! ```text
+//! gain = p saved - w cost,    w = 1 - p (1 - d)
+//! ```
 //!
 //! and w cost is what it costs more than waiting. The unit with the greatest gain is chosen, of equals the
 //! oldest. On a charger any gain is taken. On battery nothing is cleaned while more than 10 % of the

@@ -9,11 +9,15 @@
 //! **Claim.** It moves at least as many blocks as the optimum of this linear program: for groups `g` and
 //! batches `k` with `live(g, k) > 0`, shares `x(g, k) >= 0` that add to at most 1 for each group, minimise
 //!
-//!     sum of x(g, k) live(g, k)
+//! ```text
+//! sum of x(g, k) live(g, k)
+//! ```
 //!
 //! so that for each batch `j`
 //!
-//!     sum of x(g, k) over k <= j and g with live(g, j) > 0   >=   D(j) = groups alive after j - most(j)
+//! ```text
+//! sum of x(g, k) over k <= j and g with live(g, j) > 0   >=   D(j) = groups alive after j - most(j)
+//! ```
 //!
 //! *Proof.* Say a group *stands* if a live block of it is still where the log put it. No segment has two
 //! standing groups, for it cannot be written again by the log before it was free. So at most `most(j)` groups
@@ -27,7 +31,9 @@
 //! **How it is computed.** By weak duality every choice of prices p(j) >= 0 for a segment after batch `j` gives a
 //! number that is no larger than the optimum:
 //!
-//!     sum of p(j) D(j)  -  sum over g of max(0, max over k of  p(k) + ... + p(end of g) - live(g, k))
+//! ```text
+//! sum of p(j) D(j)  -  sum over g of max(0, max over k of  p(k) + ... + p(end of g) - live(g, k))
+//! ```
 //!
 //! where the end of `g` is the last batch after which it is alive. Prices are looked for by subgradient ascent,
 //! and the best found counts: however badly they were chosen, the number is a bound.
