@@ -176,7 +176,8 @@ fn cleaning_loses_nothing() {
 #[test]
 fn cleaning_ahead_of_time_loses_nothing() {
     moves("cleaning-greedy", false);
-    survive(&["cleaning-greedy"], Tools::BeforeAndAfter);
+    moves("cleaning-cost-benefit", false);
+    survive(&["cleaning-greedy", "cleaning-cost-benefit"], Tools::BeforeAndAfter);
 }
 
 #[test]

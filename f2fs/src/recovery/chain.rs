@@ -94,7 +94,11 @@ impl Volume {
         let is_inode = f.nid == f.ino.nid();
         let place = match node::kind_of(f.offset) {
             NodeKind::Inode => {
+                // Where inodes have checksums, one whose bit for the area it lies in is missing is torn:
+                // Linux and we set it in every inode of such a volume.
+                let bare = !RawInode::of(block).inline().contains(Inline::EXTRA_ATTR);
                 is_inode
+                    && !(bare && self.sb.features.contains(Features::INODE_CHECKSUM))
                     && inode::verify_checksum(self.sb.features, self.checksum_seed, block).is_ok()
                     && RawInode::of(block).divide(self.sb.features).is_ok()
                     && FileKind::from_mode(RawInode::of(block).i_mode.get()).is_some()
