@@ -229,8 +229,11 @@ fn many_at_once(background: bool, options: MountOptions) -> (Arc<Volume>, Arc<Ov
                 let mut rng = device::Rng::new(300);
                 let mut next = 0;
                 while !stop.load(Relaxed) {
-                    if written.load(Relaxed) < next {
-                        // Too little at a time to be enough: something is left for the foreground.
+                    let so_far = written.load(Relaxed);
+                    // Idle after a third of the work, until whoever is short of space has had to clean.
+                    let left_to_others =
+                        so_far >= space.blocks * TIMES / 3 && vol.counters.foreground_gc.load(Relaxed) == 0;
+                    if so_far < next || left_to_others {
                         std::thread::yield_now();
                         continue;
                     }
