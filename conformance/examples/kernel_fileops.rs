@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 use device::energy::profile::Profile;
 use device::energy::{Energy, Ledger, Operation};
+use device::gauge::{Gauge, Setup, Speed};
 use device::{Memory, model};
-use fuse::gauge::{Gauge, Setup, Speed};
+use fuse::gauge::Files;
 use fuse::{Caching, MountOptions};
 use joulefs_conformance::oracle::qemu::{KernelPackage, Machine};
 
@@ -140,7 +141,7 @@ fn measure(profile: &Profile, fs: &str, mkfs: &[&str], guest: bool) -> Outcome<(
     }));
     let dir = tempfile::tempdir()?;
     let options = MountOptions { caching: Caching::Live, ..MountOptions::default() };
-    let shown = fuse::mount(gauge.clone(), dir.path(), &options)?;
+    let shown = fuse::mount(Arc::new(Files::new(gauge.clone())), dir.path(), &options)?;
     let disk = dir.path().join("disk");
     let name = disk.to_str().ok_or("a path that is no text")?;
     tell(mkfs[0], &[&mkfs[1..], &[name]].concat())?;

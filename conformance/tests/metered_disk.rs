@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use device::energy::profile::Profile;
 use device::energy::{Component, Energy, Operation, Part};
+use device::gauge::{Gauge, Report, Setup, Speed};
 use device::{Access, FileDevice, Memory, model};
-use fuse::gauge::{Gauge, Report, Setup, Speed};
+use fuse::gauge::Files;
 use fuse::{Caching, MountOptions, Mounted};
 use joulefs_conformance::oracle::tools::{assert_fsck_clean, locate};
 use joulefs_conformance::oracle::tree::assert_same;
@@ -36,7 +37,7 @@ impl Metered {
         let gauge = Arc::new(Gauge::new(setup));
         let dir = work_dir();
         let options = MountOptions { caching: Caching::Live, ..MountOptions::default() };
-        let mounted = fuse::mount(gauge.clone(), dir.path(), &options).expect("mounts");
+        let mounted = fuse::mount(Arc::new(Files::new(gauge.clone())), dir.path(), &options).expect("mounts");
         Metered { gauge, mounted, disk: dir.path().join("disk"), _dir: dir }
     }
 

@@ -4,7 +4,7 @@
 //! [`SparseImage`]) keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`]) and the test device
 //! [`PowerCut`] add powers a plain device knows nothing of. [`open_image`] picks the backing for a file.
 //! A simulated device is a [`model`] of its inside under the same contract; what it costs is counted in
-//! [`energy`]. Time and chance for everything above come from [`clock`] and [`rng`].
+//! [`energy`], and people use it through a [`gauge`]. Time and chance for everything above come from [`clock`] and [`rng`].
 //!
 //! Left out on purpose: any meaning of a block's bytes, and any meaning of a [`Tag`].
 #![forbid(unsafe_code)]
@@ -19,6 +19,7 @@ mod error;
 mod fault;
 mod file;
 mod fingerprint;
+pub mod gauge;
 mod loss;
 mod memory;
 pub mod model;

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use device::energy::profile::Profile;
 use device::energy::{Bill, Component, Energy, Nanos, Part};
+use device::gauge::{Gauge, Setup, Speed};
 use device::model::{Ask, Model};
 use device::{BLOCK, Lba, Memory, Tag};
-use joulefs_fuse::gauge::{Gauge, Setup, Speed};
+use joulefs_fuse::gauge::Files;
 use joulefs_fuse::{Caching, MountOptions, Mounted};
 use rustix::fs::FallocateFlags;
 use serde_json::Value;
@@ -69,7 +70,7 @@ fn mount(speed: Speed) -> Option<(Arc<Gauge>, Mounted, TempDir)> {
     }));
     let dir = TempDir::new().expect("a temporary directory");
     let options = MountOptions { caching: Caching::Live, ..MountOptions::default() };
-    let mounted = joulefs_fuse::mount(gauge.clone(), dir.path(), &options).expect("mounts");
+    let mounted = joulefs_fuse::mount(Arc::new(Files::new(gauge.clone())), dir.path(), &options).expect("mounts");
     Some((gauge, mounted, dir))
 }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use device::energy::Nanos;
 use device::energy::profile::Profile;
+use device::gauge::{CAUSES, Gauge, Report, Row, Setup, Speed};
 use device::{Access, BlockDevice, FileDevice, Lba, Memory, model, open_image};
-use fuse::gauge::{CAUSES, Gauge, Report, Setup, Speed};
+use fuse::gauge::Files;
 use fuse::{Caching, MountOptions};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 use serde_json::json;
@@ -149,7 +150,7 @@ fn has_holes(image: &Path) -> bool {
 
 /// The ledger for people.
 fn table(report: &Report) -> String {
-    let line = |row: fuse::gauge::Row| Line {
+    let line = |row: Row| Line {
         name: format!("{:?}", row.operation).to_lowercase(),
         count: Some(row.count),
         energy: row.energy,
@@ -208,7 +209,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             eprintln!("joulefs: cannot leave the terminal: {e}");
         }
     };
-    let out = fuse::run_until_unmounted(gauge.clone(), &dir, &options, ready).map_err(|e| e.to_string());
+    let out = fuse::run_until_unmounted(Arc::new(Files::new(gauge.clone())), &dir, &options, ready)
+        .map_err(|e| e.to_string());
     let recorded = recording.map_or(Ok(()), |end| end.finish());
     let report = gauge.report();
     if let Some(file) = ledger {

@@ -126,7 +126,8 @@ impl Table {
             mapped[(u64::from(block) / ENTRIES) as usize] += 1;
         }
         let valid = self.valid.iter().map(|w| w.count_ones()).sum::<u32>();
-        match live == self.live && on_die == self.on_die && mapped == self.mapped && valid == mapped.iter().sum() {
+        match live == self.live && on_die == self.on_die && mapped == self.mapped && valid == mapped.iter().sum::<u32>()
+        {
             true => Ok(()),
             false => Err("counts of what is valid are wrong".into()),
         }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use device::energy::{Bill, Component, Energy, Ledger, Nanos, Operation};
-use device::model::{Ask, Model};
-use device::{Lba, Tag};
 use parking_lot::Mutex;
+
+use crate::energy::{Bill, Component, Energy, Ledger, Nanos, Operation};
+use crate::model::{Ask, Model};
+use crate::{Lba, Tag};
 
 /// Samples kept. When there are more, every second one goes: a line over any time at half the resolution.
 const SAMPLES: usize = 512;

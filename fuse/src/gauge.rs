@@ -1,6 +1,6 @@
 //! How does a simulated device become a file that any kernel can put any file system on?
 //!
-//! [`Gauge`] is a file system of two files. `disk` is the device: its size is fixed, every read and write
+//! [`Files`] is a file system of two files. `disk` is the device: its size is fixed, every read and write
 //! arrives as it was asked ([`Caching::Live`](crate::Caching::Live)), fsync is a flush, punching a hole a
 //! discard. `ledger.json` is what was spent so far. Each time its name is looked up it is made anew, with
 //! an inode of its own, so whoever opened it reads one moment from beginning to end.
@@ -8,28 +8,18 @@
 //! As with a block device, `O_TRUNC` leaves the disk as it is (`cp image disk` works), while truncating to
 //! another size is an error.
 
-mod disk;
-mod report;
-mod watch;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use device::clock::{Clock, RealClock};
-use device::energy::Meter;
-use device::energy::profile::Profile;
-use device::model::{Model, Pace, Simulated};
-use device::{BLOCK, BlockDevice};
+use device::gauge::Gauge;
+use device::{BLOCK, DeviceError};
 use parking_lot::Mutex;
 use vfs::{
     Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileKind, FileSystem, Flow, Ino, NewNode,
     RenameFlags, Result, Seek, SetAttr, StatFs, Timestamp, WriteFlags, XattrFlags,
 };
-
-use disk::Disk;
-pub use report::{CAUSES, Report, Row};
-use watch::{Watch, Watched};
 
 const ROOT: Ino = Ino(1);
 const DISK: Ino = Ino(2);
@@ -46,30 +36,6 @@ const NAMES: [(&[u8], Ino, FileKind); 4] = [
 
 const NOTHING_ELSE: Error = Error::NotPermitted("a metered device has a disk and a ledger, nothing else");
 
-/// How long requests take on the host.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Speed {
-    /// As fast as the host can; the device's time runs ahead of it.
-    Unpaced,
-    /// As long as the device would take.
-    Paced,
-}
-
-/// What stands under the file.
-pub struct Setup {
-    /// Where the contents are kept.
-    pub contents: Arc<dyn BlockDevice>,
-    /// Whether blocks the contents were told to discard read as zeroes. If not, they are overwritten:
-    /// who punches a hole in a file relies on it.
-    pub discards_read_zero: bool,
-    /// What the device does inside.
-    pub model: Box<dyn Model>,
-    /// The prices, and the name to show.
-    pub profile: Profile,
-    /// How long requests take.
-    pub speed: Speed,
-}
-
 /// One moment's ledger, as somebody reads it.
 struct Page {
     text: Arc<[u8]>,
@@ -83,69 +49,31 @@ struct Pages {
 }
 
 /// A metered device as a file system of two files.
-pub struct Gauge {
-    disk: Disk,
-    device: Arc<Simulated<Arc<dyn BlockDevice>>>,
-    watch: Arc<Watch>,
-    profile: Profile,
-    speed: Speed,
+pub struct Files {
+    gauge: Arc<Gauge>,
     made: Timestamp,
     owner: (u32, u32),
     pages: Mutex<Pages>,
 }
 
-impl Gauge {
-    /// A device with nothing on its ledger.
-    ///
-    /// # Panics
-    /// If the model is smaller than the contents.
-    pub fn new(setup: Setup) -> Self {
-        Self::with(setup, |device| device)
+fn failed(error: DeviceError) -> Error {
+    match error {
+        DeviceError::ReadOnly { .. } => Error::ReadOnly,
+        DeviceError::OutOfRange { .. } => Error::NoSpace,
+        other => Error::device(other),
     }
+}
 
-    /// The same, with something between the file and the device: `decorate` gets the device and returns
-    /// what requests go to.
-    ///
-    /// # Panics
-    /// If the model is smaller than the contents.
-    pub fn with(setup: Setup, decorate: impl FnOnce(Arc<dyn BlockDevice>) -> Arc<dyn BlockDevice>) -> Self {
-        let clock = Arc::new(RealClock::new());
-        let now = clock.now();
-        let pace = match setup.speed {
-            Speed::Unpaced => Pace::Unpaced(clock),
-            Speed::Paced => Pace::Paced(clock),
-        };
-        let watch = Arc::new(Watch::default());
-        let meter = Arc::new(Meter::new(setup.profile.host.prices()));
-        let model = Box::new(Watched::new(setup.model, watch.clone()));
-        let device = Arc::new(Simulated::new(setup.contents.clone(), model, meter, pace));
-        Gauge {
-            disk: Disk::new(decorate(device.clone()), setup.contents, setup.discards_read_zero),
-            device,
-            watch,
-            profile: setup.profile,
-            speed: setup.speed,
+impl Files {
+    /// The files of a device, made now and owned by this process's user.
+    pub fn new(gauge: Arc<Gauge>) -> Self {
+        let now = RealClock::new().now();
+        Files {
+            gauge,
             made: Timestamp { sec: now.secs, nsec: now.nanos },
             owner: (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()),
             pages: Mutex::default(),
         }
-    }
-
-    /// Everything spent up to now, as one moment: no request is half in it.
-    pub fn report(&self) -> Report {
-        self.disk.still(|| {
-            let ledger = self.device.ledger();
-            self.watch.sample(&ledger);
-            Report {
-                profile: self.profile.name.clone(),
-                paced: self.speed == Speed::Paced,
-                blocks: self.device.blocks(),
-                ledger,
-                times: self.watch.times(),
-                counters: self.device.counters(),
-                timeline: self.watch.timeline(),
-            }
-        })
     }
 
     fn attr(&self, ino: Ino, kind: FileKind, perm: u16, size: u64) -> Attr {
@@ -168,13 +96,13 @@ impl Gauge {
     }
 
     fn disk_attr(&self) -> Attr {
-        let perm = if self.device.read_only() { 0o400 } else { 0o600 };
-        self.attr(DISK, FileKind::Regular, perm, self.disk.bytes())
+        let perm = if self.gauge.disk().read_only() { 0o400 } else { 0o600 };
+        self.attr(DISK, FileKind::Regular, perm, self.gauge.disk().bytes())
     }
 
     /// A page of the ledger that shows now.
     fn new_page(&self) -> Attr {
-        let text: Arc<[u8]> = format!("{:#}\n", self.report().json()).into_bytes().into();
+        let text: Arc<[u8]> = format!("{:#}\n", self.gauge.report().json()).into_bytes().into();
         let size = text.len() as u64;
         let mut pages = self.pages.lock();
         pages.last += 1;
@@ -196,14 +124,14 @@ impl Gauge {
     }
 }
 
-impl FileSystem for Gauge {
+impl FileSystem for Files {
     fn root(&self) -> Ino {
         ROOT
     }
     fn statfs(&self) -> Result<StatFs> {
         Ok(StatFs {
             block_size: BLOCK as u32,
-            blocks: self.device.blocks(),
+            blocks: self.gauge.disk().bytes() / BLOCK as u64,
             blocks_free: 0,
             blocks_available: 0,
             files: 2,
@@ -212,7 +140,7 @@ impl FileSystem for Gauge {
         })
     }
     fn read_only(&self) -> bool {
-        self.device.read_only()
+        self.gauge.disk().read_only()
     }
 
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
@@ -244,7 +172,7 @@ impl FileSystem for Gauge {
     }
     fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
         match set.size {
-            Some(size) if ino != DISK || size != self.disk.bytes() => {
+            Some(size) if ino != DISK || size != self.gauge.disk().bytes() => {
                 Err(Error::Invalid("a metered device's size is fixed"))
             }
             _ if set.perm.is_some() || set.uid.is_some() || set.gid.is_some() => Err(NOTHING_ELSE),
@@ -292,7 +220,7 @@ impl FileSystem for Gauge {
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
         match ino {
             ROOT => Err(Error::IsDirectory),
-            DISK => self.disk.read(offset, buf),
+            DISK => self.gauge.disk().read(offset, buf).map_err(failed),
             _ => {
                 let text = self.page(ino)?;
                 let rest = usize::try_from(offset).ok().and_then(|at| text.get(at..)).unwrap_or_default();
@@ -304,15 +232,20 @@ impl FileSystem for Gauge {
     }
     fn write(&self, ino: Ino, offset: u64, data: &[u8], _: WriteFlags) -> Result<usize> {
         self.on_disk(ino)?;
-        self.disk.write(offset, data)
+        match self.gauge.disk().write(offset, data).map_err(failed)? {
+            0 if !data.is_empty() => Err(Error::NoSpace),
+            n => Ok(n),
+        }
     }
     fn fallocate(&self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()> {
         self.on_disk(ino)?;
+        let disk = self.gauge.disk();
         match what {
-            Allocate::PunchHole => self.disk.discard(offset, len),
-            Allocate::Zero { .. } => self.disk.zero(offset, len),
+            Allocate::PunchHole => disk.discard(offset, len).map_err(failed),
+            Allocate::Zero { .. } => disk.zero(offset, len).map_err(failed),
             // All of it is there already.
-            Allocate::Reserve { .. } => self.disk.check(offset, len),
+            Allocate::Reserve { .. } if disk.holds(offset, len) => Ok(()),
+            Allocate::Reserve { .. } => Err(Error::NoSpace),
             Allocate::Collapse | Allocate::Insert => Err(Error::Unsupported("a device's blocks do not move".into())),
         }
     }
@@ -338,13 +271,13 @@ impl FileSystem for Gauge {
     }
 
     fn fsync(&self, ino: Ino, _: bool) -> Result<()> {
-        if ino == DISK { self.disk.flush() } else { Ok(()) }
+        if ino == DISK { self.gauge.disk().flush().map_err(failed) } else { Ok(()) }
     }
     fn fsyncdir(&self, _: Ino, _: bool) -> Result<()> {
         Ok(())
     }
     fn sync(&self) -> Result<()> {
-        self.disk.flush()
+        self.gauge.disk().flush().map_err(failed)
     }
 
     fn getxattr(&self, _: Ino, _: &[u8]) -> Result<Vec<u8>> {
@@ -361,11 +294,11 @@ impl FileSystem for Gauge {
     }
 
     fn tick(&self) -> Result<Duration> {
-        self.watch.sample(&self.device.ledger());
+        self.gauge.sample();
         Ok(Duration::from_secs(1))
     }
     fn unmount(&self) -> Result<()> {
         // What the device's users did not flush is kept all the same, at no joule: they are gone, the image stays.
-        self.disk.keep()
+        self.gauge.disk().keep().map_err(failed)
     }
 }

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use device::energy::Operation;
-use device::{BLOCK, BlockDevice, DeviceError, Lba, Tag};
 use parking_lot::RwLock;
-use vfs::{Error, Result};
 
 use super::report::cause;
+use crate::energy::Operation;
+use crate::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag};
 
 const BLOCK64: u64 = BLOCK as u64;
 
@@ -18,7 +17,7 @@ const PIECE: u64 = 1 << 20;
 ///
 /// What is not whole blocks is read, changed and written, as a host would do it; both requests are the
 /// device's and cost.
-pub(super) struct Disk {
+pub struct Disk {
     io: Arc<dyn BlockDevice>,
     contents: Arc<dyn BlockDevice>,
     discards_read_zero: bool,
@@ -32,13 +31,6 @@ fn tag(operation: Operation) -> Tag {
     Tag { cause: cause(operation), owner: 0 }
 }
 
-fn failed(error: DeviceError) -> Error {
-    match error {
-        DeviceError::ReadOnly { .. } => Error::ReadOnly,
-        other => Error::device(other),
-    }
-}
-
 fn whole(offset: u64, len: usize) -> bool {
     offset.is_multiple_of(BLOCK64) && len.is_multiple_of(BLOCK)
 }
@@ -48,7 +40,8 @@ impl Disk {
         Disk { io, contents, discards_read_zero, gate: RwLock::new(()) }
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    /// The size.
+    pub fn bytes(&self) -> u64 {
         self.io.blocks().saturating_mul(BLOCK64)
     }
 
@@ -58,13 +51,18 @@ impl Disk {
         f()
     }
 
+    /// True if nothing can be written, discarded or flushed.
+    pub fn read_only(&self) -> bool {
+        self.io.read_only()
+    }
+
     /// Whether a range is inside.
-    pub(super) fn check(&self, offset: u64, len: u64) -> Result<()> {
-        if offset.checked_add(len).is_some_and(|end| end <= self.bytes()) { Ok(()) } else { Err(Error::NoSpace) }
+    pub fn holds(&self, offset: u64, len: u64) -> bool {
+        offset.checked_add(len).is_some_and(|end| end <= self.bytes())
     }
 
     /// Reads; fewer bytes than asked for only at the end.
-    pub(super) fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
+    pub fn read(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let left = self.bytes().saturating_sub(offset);
         let n = usize::try_from(left).map_or(buf.len(), |left| left.min(buf.len()));
         if n == 0 {
@@ -73,27 +71,27 @@ impl Disk {
         let _shared = self.gate.read();
         let (at, buf) = (Lba(offset / BLOCK64), &mut buf[..n]);
         if whole(offset, n) {
-            self.io.read(at, buf, tag(Operation::Read)).map_err(failed)?;
+            self.io.read(at, buf, tag(Operation::Read))?;
         } else {
             let skip = (offset % BLOCK64) as usize;
             let mut blocks = vec![0; (skip + n).next_multiple_of(BLOCK)];
-            self.io.read(at, &mut blocks, tag(Operation::Read)).map_err(failed)?;
+            self.io.read(at, &mut blocks, tag(Operation::Read))?;
             buf.copy_from_slice(&blocks[skip..skip + n]);
         }
         Ok(n)
     }
 
-    /// Writes; fewer bytes than given only at the end.
-    pub(super) fn write(&self, offset: u64, data: &[u8]) -> Result<usize> {
+    /// Writes; fewer bytes than given only at the end, none behind it.
+    pub fn write(&self, offset: u64, data: &[u8]) -> Result<usize> {
         let left = self.bytes().saturating_sub(offset);
         let n = usize::try_from(left).map_or(data.len(), |left| left.min(data.len()));
         if n == 0 {
-            return if data.is_empty() { Ok(0) } else { Err(Error::NoSpace) };
+            return Ok(0);
         }
         let (at, data) = (Lba(offset / BLOCK64), &data[..n]);
         if whole(offset, n) {
             let _shared = self.gate.read();
-            self.io.write(at, data, tag(Operation::Write)).map_err(failed)?;
+            self.io.write(at, data, tag(Operation::Write))?;
             return Ok(n);
         }
         let _alone = self.gate.write();
@@ -101,34 +99,34 @@ impl Disk {
         let mut blocks = vec![0; (skip + n).next_multiple_of(BLOCK)];
         let last = blocks.len() - BLOCK;
         if skip > 0 || n < BLOCK {
-            self.io.read(at, &mut blocks[..BLOCK], tag(Operation::Read)).map_err(failed)?;
+            self.io.read(at, &mut blocks[..BLOCK], tag(Operation::Read))?;
         }
         if last > 0 && !(skip + n).is_multiple_of(BLOCK) {
             let end = Lba(at.0 + (last / BLOCK) as u64);
-            self.io.read(end, &mut blocks[last..], tag(Operation::Read)).map_err(failed)?;
+            self.io.read(end, &mut blocks[last..], tag(Operation::Read))?;
         }
         blocks[skip..skip + n].copy_from_slice(data);
-        self.io.write(at, &blocks, tag(Operation::Write)).map_err(failed)?;
+        self.io.write(at, &blocks, tag(Operation::Write))?;
         Ok(n)
     }
 
     /// Makes everything written durable.
-    pub(super) fn flush(&self) -> Result<()> {
+    pub fn flush(&self) -> Result<()> {
         let _shared = self.gate.read();
-        self.io.flush(tag(Operation::Flush)).map_err(failed)
+        self.io.flush(tag(Operation::Flush))
     }
 
     /// Makes the contents durable without asking the device for it.
-    pub(super) fn keep(&self) -> Result<()> {
+    pub fn keep(&self) -> Result<()> {
         if self.contents.read_only() {
             return Ok(());
         }
-        self.contents.flush(Tag::default()).map_err(failed)
+        self.contents.flush(Tag::default())
     }
 
     /// Discards the whole blocks of a range and writes zeroes over the rest of it; all of it then reads
     /// as zeroes. What lies past the end is left out, as with a hole in a file.
-    pub(super) fn discard(&self, offset: u64, len: u64) -> Result<()> {
+    pub fn discard(&self, offset: u64, len: u64) -> Result<()> {
         let end = offset.saturating_add(len).min(self.bytes());
         if offset >= end {
             return Ok(());
@@ -141,16 +139,27 @@ impl Disk {
         self.zero(offset, from - offset)?;
         self.zero(to, end - to)?;
         let _alone = self.gate.write();
-        self.io.discard(Lba(first), past - first, tag(Operation::Discard)).map_err(failed)?;
+        self.io.discard(Lba(first), past - first, tag(Operation::Discard))?;
         if !self.discards_read_zero {
             for_pieces(from, to - from, |at, zeroes| self.contents.write(Lba(at / BLOCK64), zeroes, Tag::default()))?;
         }
         Ok(())
     }
 
-    /// Writes zeroes.
-    pub(super) fn zero(&self, offset: u64, len: u64) -> Result<()> {
-        self.check(offset, len)?;
+    /// Discards the whole blocks of a range and leaves the rest as it is, as a host discards: what does not
+    /// fill a block is not worth a request.
+    pub fn trim(&self, offset: u64, len: u64) -> Result<()> {
+        let end = offset.saturating_add(len).min(self.bytes()) / BLOCK64 * BLOCK64;
+        let from = offset.div_ceil(BLOCK64).saturating_mul(BLOCK64);
+        if from < end { self.discard(from, end - from) } else { Ok(()) }
+    }
+
+    /// Writes zeroes; fails with [`DeviceError::OutOfRange`] and nothing done if they pass the end.
+    pub fn zero(&self, offset: u64, len: u64) -> Result<()> {
+        if !self.holds(offset, len) {
+            let (op, at) = ("write of zeroes", Lba(offset / BLOCK64));
+            return Err(DeviceError::OutOfRange { op, at, blocks: len.div_ceil(BLOCK64), size: self.io.blocks() });
+        }
         // Pieces end at whole pieces of the device, so that all but the first and the last are whole blocks.
         let (mut at, end) = (offset, offset + len);
         let zeroes = vec![0; PIECE.min(len) as usize];
@@ -164,13 +173,13 @@ impl Disk {
 }
 
 /// Calls for every piece of a range of whole blocks.
-fn for_pieces(from: u64, len: u64, mut each: impl FnMut(u64, &[u8]) -> device::Result<()>) -> Result<()> {
+fn for_pieces(from: u64, len: u64, mut each: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
     let zeroes = vec![0; PIECE.min(len) as usize];
     let end = from + len;
     let mut at = from;
     while at < end {
         let n = PIECE.min(end - at);
-        each(at, &zeroes[..n as usize]).map_err(failed)?;
+        each(at, &zeroes[..n as usize])?;
         at += n;
     }
     Ok(())
@@ -179,8 +188,8 @@ fn for_pieces(from: u64, len: u64, mut each: impl FnMut(u64, &[u8]) -> device::R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use device::rng::Rng;
-    use device::{Counting, Memory};
+    use crate::rng::Rng;
+    use crate::{Counting, Memory};
 
     const BYTES: u64 = 64 * BLOCK64;
 
@@ -202,7 +211,7 @@ mod tests {
             match rng.below(4) {
                 0 => {
                     let data = vec![step as u8; len as usize];
-                    assert_eq!(disk.write(at, &data), Ok(data.len()));
+                    assert_eq!(disk.write(at, &data).unwrap(), data.len());
                     model[range].fill(step as u8);
                 }
                 1 => {
@@ -215,7 +224,7 @@ mod tests {
                 }
                 _ => {
                     let mut buf = vec![1; len as usize];
-                    assert_eq!(disk.read(at, &mut buf), Ok(buf.len()));
+                    assert_eq!(disk.read(at, &mut buf).unwrap(), buf.len());
                     assert_eq!(buf, model[range], "step {step}");
                 }
             }
@@ -242,17 +251,33 @@ mod tests {
     #[test]
     fn the_end_is_the_end() {
         let (disk, _) = disk();
-        assert_eq!(disk.write(BYTES - 1, b"abc"), Ok(1));
-        assert_eq!(disk.write(BYTES, b"a"), Err(Error::NoSpace));
-        assert_eq!(disk.write(u64::MAX, b"a"), Err(Error::NoSpace));
-        assert_eq!(disk.read(BYTES, &mut [0]), Ok(0));
-        assert_eq!(disk.read(u64::MAX, &mut [0]), Ok(0));
+        assert_eq!(disk.write(BYTES - 1, b"abc").unwrap(), 1);
+        assert_eq!(disk.write(BYTES, b"a").unwrap(), 0);
+        assert_eq!(disk.write(u64::MAX, b"a").unwrap(), 0);
+        assert_eq!(disk.read(BYTES, &mut [0]).unwrap(), 0);
+        assert_eq!(disk.read(u64::MAX, &mut [0]).unwrap(), 0);
         let mut buf = [0; 4];
-        assert_eq!((disk.read(BYTES - 1, &mut buf), buf[0]), (Ok(1), b'a'));
-        assert_eq!(disk.zero(BYTES - 1, 2), Err(Error::NoSpace));
-        assert_eq!(disk.discard(BYTES - 1, u64::MAX), Ok(()));
-        assert_eq!(disk.discard(u64::MAX, u64::MAX), Ok(()));
-        assert_eq!((disk.read(BYTES - 1, &mut buf), buf[0]), (Ok(1), 0));
+        assert_eq!((disk.read(BYTES - 1, &mut buf).unwrap(), buf[0]), (1, b'a'));
+        assert!(matches!(disk.zero(BYTES - 1, 2), Err(DeviceError::OutOfRange { .. })));
+        disk.discard(BYTES - 1, u64::MAX).unwrap();
+        disk.discard(u64::MAX, u64::MAX).unwrap();
+        disk.trim(u64::MAX, u64::MAX).unwrap();
+        assert_eq!((disk.read(BYTES - 1, &mut buf).unwrap(), buf[0]), (1, 0));
+    }
+
+    #[test]
+    fn a_trim_takes_whole_blocks_and_touches_nothing_else() {
+        let (disk, io) = disk();
+        disk.write(0, &[7; 4 * BLOCK]).unwrap();
+        let before = io.snapshot().total();
+        disk.trim(10, 3 * BLOCK64).unwrap();
+        disk.trim(10, BLOCK64).unwrap();
+        let asked = io.snapshot().total() - before;
+        assert_eq!((asked.discards, asked.blocks_discarded, asked.reads, asked.writes), (1, 2, 0, 0));
+        let mut buf = [1; 4 * BLOCK];
+        disk.read(0, &mut buf).unwrap();
+        let (kept, gone) = (buf[..BLOCK].iter().chain(&buf[3 * BLOCK..]), &buf[BLOCK..3 * BLOCK]);
+        assert!(kept.into_iter().all(|b| *b == 7) && gone.iter().all(|b| *b == 0));
     }
 
     #[test]
@@ -263,16 +288,16 @@ mod tests {
             fn blocks(&self) -> u64 {
                 self.0.blocks()
             }
-            fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
+            fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> Result<()> {
                 self.0.read(at, buf, tag)
             }
-            fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
+            fn write(&self, at: Lba, data: &[u8], tag: Tag) -> Result<()> {
                 self.0.write(at, data, tag)
             }
-            fn flush(&self, _: Tag) -> device::Result<()> {
+            fn flush(&self, _: Tag) -> Result<()> {
                 Ok(())
             }
-            fn discard(&self, _: Lba, _: u64, _: Tag) -> device::Result<()> {
+            fn discard(&self, _: Lba, _: u64, _: Tag) -> Result<()> {
                 Ok(())
             }
         }

@@ -1,13 +1,13 @@
 //! What was spent, by whom and for what, as a person and a machine read it.
 
-use device::BLOCK;
-use device::energy::{Component, Energy, Ledger, Operation, Part};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::watch::{Sample, Times};
+use crate::BLOCK;
+use crate::energy::{Component, Energy, Ledger, Operation, Part};
 
-/// The [`Tag::cause`](device::Tag::cause) a kind of operation is booked under. Time in which nothing is
+/// The [`Tag::cause`](crate::Tag::cause) a kind of operation is booked under. Time in which nothing is
 /// asked has no cause, 0.
 pub(super) fn cause(operation: Operation) -> u8 {
     match operation {

@@ -1,0 +1,86 @@
+//! What can be wrong with a recording, and where.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::Format;
+
+/// A place in a recording, after decompression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// A line; the first is 1.
+    Line(u64),
+    /// A byte; the first is 0.
+    Byte(u64),
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            At::Line(n) => write!(f, "line {n}"),
+            At::Byte(n) => write!(f, "byte {n}"),
+        }
+    }
+}
+
+/// A recording that cannot be read, or not to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file cannot be opened or read; a broken compressed stream is one, too.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The beginning is of no known format.
+    #[error("{}: no recording in a known format: {why}", path.display())]
+    Unknown {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        why: String,
+    },
+    /// A line or record that is none of its format. Everything before it was read.
+    #[error("{}: {at}: no valid {format}: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What it was taken for.
+        format: Format,
+        /// Where.
+        at: At,
+        /// What is wrong.
+        what: String,
+    },
+    /// The recording ends within a record. Everything before it was read.
+    #[error("{}: {at}: ends in the middle of a record ({format})", path.display())]
+    CutShort {
+        /// The file.
+        path: PathBuf,
+        /// What it was taken for.
+        format: Format,
+        /// Where the unfinished record begins.
+        at: At,
+    },
+    /// Valid, but of a kind that is not read.
+    #[error("{}: {at}: {what} ({format})", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        format: Format,
+        /// Where.
+        at: At,
+        /// What is not read.
+        what: String,
+    },
+}
+
+impl TraceError {
+    /// True if what came before is complete, and only the end is missing.
+    pub fn is_cut_short(&self) -> bool {
+        matches!(self, TraceError::CutShort { .. })
+    }
+}

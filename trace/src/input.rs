@@ -1,0 +1,312 @@
+//! Bytes and lines of a recording, however it is compressed, and where in it they are.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{At, Format, TraceError};
+
+/// Bytes asked for at a time.
+const STEP: usize = 256 << 10;
+/// The longest line or record that is held; longer ones are damage.
+pub(crate) const LONGEST: usize = 16 << 20;
+
+/// Counts what passes.
+struct Counted<R> {
+    inner: R,
+    bytes: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let got = self.inner.read(buf)?;
+        self.bytes.fetch_add(got as u64, Ordering::Relaxed);
+        Ok(got)
+    }
+}
+
+/// A recording that is being read: gzip and zstd (one stream or several, one after the other) are seen
+/// through. Holds [a part](Self::peek) of it, which grows only if a line or record needs that.
+pub struct Input {
+    path: PathBuf,
+    inner: Box<dyn Read + Send>,
+    /// Bytes taken from the file.
+    consumed: Arc<AtomicU64>,
+    buf: Vec<u8>,
+    /// What of `buf` was read from `inner` and not taken yet.
+    from: usize,
+    to: usize,
+    /// The place of `buf[from]` in the recording.
+    offset: u64,
+    /// Lines taken.
+    lines: u64,
+    ended: bool,
+}
+
+impl Input {
+    /// Opens a file; `-` is standard input.
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
+        let io = |source| TraceError::Io { path: path.to_owned(), source };
+        if path.as_os_str() == "-" {
+            return Self::new(Path::new("standard input"), io::stdin());
+        }
+        let file = File::open(path).map_err(io)?;
+        if file.metadata().map_err(io)?.is_dir() {
+            return Err(io(io::ErrorKind::IsADirectory.into()));
+        }
+        Self::new(path, file)
+    }
+
+    /// Reads what `inner` gives; `path` is what errors call it.
+    pub fn new(path: &Path, inner: impl Read + Send + 'static) -> Result<Self, TraceError> {
+        let consumed = Arc::new(AtomicU64::new(0));
+        let mut raw = BufReader::with_capacity(STEP, Counted { inner, bytes: consumed.clone() });
+        let io = |source| TraceError::Io { path: path.to_owned(), source };
+        let mut magic = Vec::new();
+        (&mut raw).take(4).read_to_end(&mut magic).map_err(io)?;
+        let gzip = magic.starts_with(&[0x1f, 0x8b]);
+        let zstd = magic == [0x28, 0xb5, 0x2f, 0xfd] || (magic.len() == 4 && magic[1..] == [0x2a, 0x4d, 0x18]);
+        let all = io::Cursor::new(magic).chain(raw);
+        let inner: Box<dyn Read + Send> = if gzip {
+            Box::new(flate2::read::MultiGzDecoder::new(all))
+        } else if zstd {
+            Box::new(zstd::stream::read::Decoder::new(all).map_err(io)?)
+        } else {
+            Box::new(all)
+        };
+        Ok(Input {
+            path: path.to_owned(),
+            inner,
+            consumed,
+            buf: Vec::new(),
+            from: 0,
+            to: 0,
+            offset: 0,
+            lines: 0,
+            ended: false,
+        })
+    }
+
+    /// What errors call it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the file read so far.
+    pub fn consumed(&self) -> u64 {
+        self.consumed.load(Ordering::Relaxed)
+    }
+
+    /// The place of the next byte, after decompression.
+    pub fn at_byte(&self) -> At {
+        At::Byte(self.offset)
+    }
+
+    /// The line taken last.
+    pub fn at_line(&self) -> At {
+        At::Line(self.lines)
+    }
+
+    /// Reads once more, making room first.
+    fn more(&mut self) -> Result<(), TraceError> {
+        if self.from > 0 {
+            self.buf.copy_within(self.from..self.to, 0);
+            self.to -= self.from;
+            self.from = 0;
+        }
+        if self.buf.len() - self.to < STEP / 2 {
+            self.buf.resize(self.to + STEP, 0);
+        }
+        loop {
+            match self.inner.read(&mut self.buf[self.to..]) {
+                Ok(0) => self.ended = true,
+                Ok(got) => self.to += got,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => return Err(TraceError::Io { path: self.path.clone(), source }),
+            }
+            return Ok(());
+        }
+    }
+
+    /// The next `n` bytes, or all that are left if they are fewer.
+    pub fn peek(&mut self, n: usize) -> Result<&[u8], TraceError> {
+        while self.to - self.from < n && !self.ended {
+            self.more()?;
+        }
+        Ok(&self.buf[self.from..self.to.min(self.from.saturating_add(n))])
+    }
+
+    /// Passes over the next `n` bytes, which were [peeked](Self::peek) at.
+    ///
+    /// # Panics
+    /// If they were not.
+    pub fn take(&mut self, n: usize) {
+        assert!(n <= self.to - self.from, "taken without a look");
+        self.from += n;
+        self.offset += n as u64;
+    }
+
+    /// Passes over `n` bytes; returns how many there were.
+    pub fn skip(&mut self, n: u64) -> Result<u64, TraceError> {
+        let mut left = n;
+        while left > 0 {
+            let step = self.peek(usize::try_from(left).unwrap_or(STEP).min(STEP))?.len();
+            if step == 0 {
+                break;
+            }
+            self.take(step);
+            left -= step as u64;
+        }
+        Ok(n - left)
+    }
+
+    /// The next line without its end (`\n` or `\r\n`); `None` if there is none. A last line without an end
+    /// is a line: [`ended_without_newline`](Self::ended_without_newline) tells.
+    pub fn line(&mut self, format: Format) -> Result<Option<&[u8]>, TraceError> {
+        let mut looked = 0;
+        let length = loop {
+            if let Some(at) = memchr::memchr(b'\n', &self.buf[self.from + looked..self.to]) {
+                break looked + at;
+            }
+            looked = self.to - self.from;
+            if self.ended {
+                if looked == 0 {
+                    return Ok(None);
+                }
+                break looked;
+            }
+            if looked > LONGEST {
+                self.lines += 1;
+                return Err(self.damaged(format, self.at_line(), format!("a line of over {LONGEST} bytes")));
+            }
+            self.more()?;
+        };
+        let start = self.from;
+        self.take((length + 1).min(self.to - self.from));
+        self.lines += 1;
+        let line = &self.buf[start..start + length];
+        Ok(Some(line.strip_suffix(b"\r").unwrap_or(line)))
+    }
+
+    /// True if everything was taken and the last byte was no end of a line.
+    pub fn ended_without_newline(&self) -> bool {
+        self.ended && self.from == self.to && self.from > 0 && self.buf[self.from - 1] != b'\n'
+    }
+
+    /// An error here.
+    pub fn damaged(&self, format: Format, at: At, what: impl Into<String>) -> TraceError {
+        TraceError::Damaged { path: self.path.clone(), format, at, what: what.into() }
+    }
+
+    /// The recording ends within the record that begins here.
+    pub fn cut_short(&self, format: Format, at: At) -> TraceError {
+        TraceError::CutShort { path: self.path.clone(), format, at }
+    }
+
+    /// Something valid that is not read.
+    pub fn unsupported(&self, format: Format, at: At, what: impl Into<String>) -> TraceError {
+        TraceError::Unsupported { path: self.path.clone(), format, at, what: what.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn input(bytes: &[u8]) -> Input {
+        Input::new(Path::new("t"), io::Cursor::new(bytes.to_vec())).unwrap()
+    }
+
+    fn lines(mut input: Input) -> Vec<String> {
+        let mut out = Vec::new();
+        while let Some(line) = input.line(Format::MsrCsv).unwrap() {
+            out.push(String::from_utf8(line.to_vec()).unwrap());
+        }
+        out
+    }
+
+    fn text(n: usize) -> String {
+        (0..n).map(|k| format!("line {k} {}\n", "x".repeat(k % 3000))).collect()
+    }
+
+    #[test]
+    fn lines_come_whole_whatever_their_length_and_their_last_end() {
+        let text = text(1000);
+        let expected: Vec<&str> = text.lines().collect();
+        assert_eq!(lines(input(text.as_bytes())), expected);
+        assert_eq!(lines(input(text.trim_end().as_bytes())), expected);
+        assert_eq!(lines(input(text.replace('\n', "\r\n").as_bytes())), expected);
+        assert!(lines(input(b"")).is_empty());
+        assert_eq!(lines(input(b"\n\na")), ["", "", "a"]);
+        let long = "y".repeat(3 * STEP);
+        assert_eq!(lines(input(long.as_bytes())), [long]);
+    }
+
+    #[test]
+    fn compressed_streams_one_after_the_other_are_one_recording() {
+        let (a, b) = (text(700), text(300));
+        let gzip = |t: &str| {
+            let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            e.write_all(t.as_bytes()).unwrap();
+            e.finish().unwrap()
+        };
+        let zstd = |t: &str| zstd::stream::encode_all(t.as_bytes(), 1).unwrap();
+        let both = format!("{a}{b}");
+        let expected: Vec<&str> = both.lines().collect();
+        assert_eq!(lines(input(&[gzip(&a), gzip(&b)].concat())), expected);
+        assert_eq!(lines(input(&[zstd(&a), zstd(&b)].concat())), expected);
+    }
+
+    #[test]
+    fn a_compressed_stream_that_ends_early_is_an_error_and_not_an_end() {
+        for whole in [
+            {
+                let mut e = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                e.write_all(text(500).as_bytes()).unwrap();
+                e.finish().unwrap()
+            },
+            zstd::stream::encode_all(text(500).as_bytes(), 1).unwrap(),
+        ] {
+            let mut input = input(&whole[..whole.len() / 2]);
+            let end = loop {
+                match input.line(Format::MsrCsv) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => panic!("a cut stream ended well"),
+                    Err(e) => break e,
+                }
+            };
+            assert!(matches!(end, TraceError::Io { .. }), "{end}");
+        }
+    }
+
+    #[test]
+    fn bytes_are_where_they_are_said_to_be() {
+        let mut input = input(&(0..=255).cycle().take(1_000_000).collect::<Vec<u8>>());
+        assert_eq!(input.peek(3).unwrap(), [0, 1, 2]);
+        input.take(2);
+        assert_eq!(input.at_byte(), At::Byte(2));
+        assert_eq!(input.skip(700_000).unwrap(), 700_000);
+        assert_eq!(input.peek(1).unwrap(), [(700_002 % 256) as u8]);
+        assert_eq!(input.peek(usize::MAX).unwrap().len(), 1_000_000 - 700_002);
+        assert_eq!(input.skip(u64::MAX).unwrap(), 1_000_000 - 700_002);
+        assert!(input.peek(1).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_before_it_fills_memory() {
+        struct Endless;
+        impl Read for Endless {
+            fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+                buf.fill(b'a');
+                Ok(buf.len())
+            }
+        }
+        let mut input = Input::new(Path::new("t"), Endless).unwrap();
+        let e = input.line(Format::MsrCsv).unwrap_err();
+        assert!(matches!(e, TraceError::Damaged { at: At::Line(1), .. }), "{e}");
+    }
+}

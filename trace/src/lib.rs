@@ -1,0 +1,27 @@
+//! What did somebody else's program or device do, as their tools wrote it down, and what would it have cost
+//! here?
+//!
+//! A recording is opened by [`open`], whatever it is called: gzip and zstd are seen through, the format is
+//! recognised by content. Readers turn it into one of three streams: [`block::Event`]s of block devices,
+//! [`call::Call`]s of programs to a file system, [`power::Reading`]s of a meter. They hold a few buffers,
+//! never the recording. What they cannot read is an error that names line or byte; what they know and have no
+//! use for is counted ([`Others`]), never dropped in silence.
+//!
+//! Our own recordings are the `record` crate's business; energy is the device's.
+#![forbid(unsafe_code)]
+
+pub mod block;
+pub mod call;
+mod error;
+mod input;
+mod names;
+pub mod power;
+pub mod read;
+mod recognise;
+pub mod requests;
+pub mod stat;
+
+pub use error::{At, TraceError};
+pub use input::Input;
+pub use names::{Names, Others, Process};
+pub use recognise::{Format, Kind, Opened, open, open_input};

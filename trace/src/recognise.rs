@@ -1,0 +1,143 @@
+//! Which format is this? By content; names of files are not looked at.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::{Input, TraceError, block, call, power, read};
+
+/// Bytes of the beginning that recognition looks at.
+const HEAD: usize = 64 << 10;
+
+/// A format that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Format {
+    /// Linux blktrace, binary, version 7 (48-byte records) and 8 (`blk_io_trace2`, 64-byte records).
+    Blktrace,
+    /// What blkparse prints.
+    Blkparse,
+    /// The kernel's trace file (`/sys/kernel/tracing/trace`), `trace-cmd report`, Android systrace.
+    Ftrace,
+    /// What `trace-cmd record` writes.
+    TraceDat,
+    /// A Perfetto trace, its block, UFS and file system events.
+    Perfetto,
+    /// The power rails of a Perfetto trace.
+    PerfettoPower,
+    /// fio's iolog, version 2 and 3.
+    FioIolog,
+    /// Microsoft Research Cambridge traces (SNIA IOTTA): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`.
+    MsrCsv,
+    /// SYSTOR'17 traces (SNIA IOTTA): `Timestamp,Response,IOType,LUN,Offset,Size`.
+    SystorCsv,
+    /// Mobile block traces (SYSTOR'24): `proces,device,rw_flag,sector,size,timestamp`.
+    MobileCsv,
+    /// dm-log-writes of Linux, and QEMU's blklogwrites.
+    LogWrites,
+    /// MobiBench's recordings of an app's system calls.
+    Mobibench,
+    /// `strace -f -ttt`.
+    Strace,
+    /// Monsoon power monitor, as PyMonsoon writes it.
+    MonsoonCsv,
+    /// powermonitor-hvpm.
+    HvpmCsv,
+}
+
+impl Format {
+    /// In words, for errors and tables.
+    pub fn text(self) -> &'static str {
+        match self {
+            Format::Blktrace => "blktrace",
+            Format::Blkparse => "blkparse text",
+            Format::Ftrace => "ftrace text",
+            Format::TraceDat => "trace.dat",
+            Format::Perfetto => "Perfetto",
+            Format::PerfettoPower => "Perfetto power rails",
+            Format::FioIolog => "fio iolog",
+            Format::MsrCsv => "MSR Cambridge CSV",
+            Format::SystorCsv => "SYSTOR'17 CSV",
+            Format::MobileCsv => "mobile block CSV",
+            Format::LogWrites => "write log",
+            Format::Mobibench => "MobiBench",
+            Format::Strace => "strace",
+            Format::MonsoonCsv => "Monsoon CSV",
+            Format::HvpmCsv => "powermonitor-hvpm CSV",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// What a recording is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Requests to block devices.
+    Blocks,
+    /// Calls to a file system.
+    Calls,
+    /// A meter.
+    Power,
+}
+
+/// A recording that was opened.
+pub enum Opened {
+    /// Of block devices.
+    Blocks(Box<dyn block::Events>),
+    /// Of a file system.
+    Calls(Box<dyn call::Calls>),
+    /// Of a meter.
+    Power(Box<dyn power::Readings>),
+}
+
+impl Opened {
+    /// What it is of.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Opened::Blocks(_) => Kind::Blocks,
+            Opened::Calls(_) => Kind::Calls,
+            Opened::Power(_) => Kind::Power,
+        }
+    }
+}
+
+/// How a format is recognised and opened.
+pub(crate) struct Reader {
+    /// True if the beginning of a recording (up to 64 KiB of it) is of this format, and of no other.
+    pub(crate) knows: fn(&[u8]) -> bool,
+    /// Reads from the beginning.
+    pub(crate) open: fn(Input) -> Result<Opened, TraceError>,
+}
+
+/// Opens a recording; `-` is standard input.
+pub fn open(path: &Path) -> Result<Opened, TraceError> {
+    open_input(Input::open(path)?)
+}
+
+/// Opens what is read from `input`.
+pub fn open_input(mut input: Input) -> Result<Opened, TraceError> {
+    let head = input.peek(HEAD)?;
+    match read::READERS.iter().find(|r| (r.knows)(head)) {
+        Some(reader) => (reader.open)(input),
+        None => {
+            let why = if head.is_empty() { "it is empty".to_owned() } else { begins(head) };
+            Err(TraceError::Unknown { path: input.path().to_owned(), why })
+        }
+    }
+}
+
+/// What the beginning looks like, in words.
+fn begins(head: &[u8]) -> String {
+    let line = head.split(|b| *b == b'\n').next().unwrap_or_default();
+    let line = &line[..line.len().min(60)];
+    match std::str::from_utf8(line) {
+        Ok(text) if !text.chars().any(|c| c.is_control() && c != '\t') => format!("it begins with {text:?}"),
+        _ => {
+            let hex: Vec<String> = head.iter().take(8).map(|b| format!("{b:02x}")).collect();
+            format!("it begins with the bytes {}", hex.join(" "))
+        }
+    }
+}
