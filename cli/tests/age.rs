@@ -1,59 +1,17 @@
 //! What a person who types `joulefs age` gets: the same image twice, a report, and no file lost.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+mod room;
+mod typed;
 
+use room::Room;
 use serde_json::Value;
-
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
-}
-
-fn joulefs(args: &[&str]) -> Ran {
-    let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap();
-    let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
-    Ran { code: status.code().unwrap_or(-1), out: text(stdout), err: text(stderr) }
-}
-
-#[track_caller]
-fn done(args: &[&str]) -> String {
-    let r = joulefs(args);
-    assert_eq!(r.code, 0, "joulefs {args:?}: {}{}", r.out, r.err);
-    r.out
-}
+use typed::{done, refused};
 
 #[track_caller]
 fn answer(args: &[&str]) -> Value {
     let mut args = args.to_vec();
     args.push("--json");
     serde_json::from_str(&done(&args)).unwrap()
-}
-
-/// Fails with one line that holds every one of `words`.
-#[track_caller]
-fn refused(args: &[&str], words: &[&str]) {
-    let r = joulefs(args);
-    assert!(r.code != 0, "joulefs {args:?} should fail: {}", r.out);
-    assert_eq!(r.err.trim_end().lines().count(), 1, "joulefs {args:?}: one line, not:\n{}", r.err);
-    for w in words {
-        assert!(r.err.contains(w), "joulefs {args:?}: no {w:?} in: {}", r.err);
-    }
-}
-
-struct Room(tempfile::TempDir);
-
-impl Room {
-    fn new() -> Self {
-        Room(tempfile::tempdir().unwrap())
-    }
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-    fn text(&self, name: &str) -> String {
-        self.path(name).display().to_string()
-    }
 }
 
 #[test]

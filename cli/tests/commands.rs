@@ -1,65 +1,27 @@
 //! What a person who types `joulefs` gets: files that come back as they went in, and one clear line
 //! when something cannot be done.
 
+mod room;
+mod theirs;
+mod typed;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::Command;
 
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
-}
+use room::Room;
+use typed::{done, joulefs, refused};
 
-fn joulefs(args: &[&str]) -> Ran {
-    let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap();
-    let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
-    Ran { code: status.code().unwrap_or(-1), out: text(stdout), err: text(stderr) }
-}
-
-fn done(args: &[&str]) -> String {
-    let r = joulefs(args);
-    assert_eq!(r.code, 0, "joulefs {args:?}: {}{}", r.out, r.err);
-    r.out
-}
-
-/// Fails with one line that holds every one of `words`.
-fn refused(args: &[&str], words: &[&str]) {
-    let r = joulefs(args);
-    assert!(r.code != 0, "joulefs {args:?} should fail: {}", r.out);
-    assert_eq!(r.err.trim_end().lines().count(), 1, "joulefs {args:?}: one line, not:\n{}", r.err);
-    for w in words {
-        assert!(r.err.contains(w), "joulefs {args:?}: no {w:?} in: {}", r.err);
-    }
-}
-
-struct Room {
-    dir: tempfile::TempDir,
-}
-
-impl Room {
-    fn new() -> Self {
-        Room { dir: tempfile::tempdir().unwrap() }
-    }
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-    fn text(&self, name: &str) -> String {
-        self.path(name).display().to_string()
-    }
-    fn volume(&self) -> String {
-        let image = self.text("v.img");
-        done(&["mkfs", &image, "--size", "64M", "--features", "modern"]);
-        image
-    }
+fn volume(room: &Room) -> String {
+    let image = room.text("v.img");
+    done(&["mkfs", &image, "--size", "64M", "--features", "modern"]);
+    image
 }
 
 fn assert_fsck_clean(image: &str) {
     done(&["fsck", image]);
-    let theirs = Command::new("fsck.f2fs").args(["--dry-run", image]).output();
-    let theirs = theirs.expect("fsck.f2fs is needed: install the Debian package f2fs-tools");
-    assert!(theirs.status.success(), "{}", String::from_utf8_lossy(&theirs.stdout));
+    theirs::assert_clean(image);
 }
 
 fn same_file(a: &Path, b: &Path) {
@@ -90,7 +52,7 @@ fn a_tree_that_goes_in_comes_out_the_same() {
     std::os::unix::fs::FileExt::write_all_at(&sparse, b"far", 200 << 20).unwrap();
     drop(sparse);
 
-    let image = room.volume();
+    let image = volume(&room);
     done(&["cp", "-r", &room.text("tree"), &format!("{image}:/")]);
     assert_fsck_clean(&image);
     done(&["cp", "-r", &format!("{image}:/tree"), &room.text("back")]);
@@ -106,7 +68,7 @@ fn a_tree_that_goes_in_comes_out_the_same() {
 #[test]
 fn names_inside_an_image_are_made_moved_and_removed() {
     let room = Room::new();
-    let image = room.volume();
+    let image = volume(&room);
     let at = |p: &str| format!("{image}:{p}");
     done(&["mkdir", "-p", &at("/a/b/c")]);
     fs::write(room.path("f"), b"text\n").unwrap();
@@ -131,7 +93,7 @@ fn what_is_no_volume_is_refused_in_one_line() {
         refused(&[command, &room.text("text")], &["text", "not an F2FS volume"]);
         refused(&[command, &room.text("missing")], &["missing"]);
         refused(&[command, &room.text("empty")], &["empty"]);
-        refused(&[command, &room.dir.path().display().to_string()], &["directory"]);
+        refused(&[command, &room.text(".")], &["directory"]);
     }
     refused(&["ls", "/plain/path"], &["/plain/path", "IMAGE:/path"]);
     refused(&["mkfs", &room.text("new.img")], &["--size"]);
@@ -143,7 +105,7 @@ fn what_is_no_volume_is_refused_in_one_line() {
 #[test]
 fn an_image_in_use_is_refused() {
     let room = Room::new();
-    let image = room.volume();
+    let image = volume(&room);
     let held = device::FileDevice::open(&image, device::Access::ReadWrite).unwrap();
     refused(&["mkdir", &format!("{image}:/x")], &["v.img"]);
     refused(&["mkfs", "--force", &image], &["v.img"]);
@@ -154,7 +116,7 @@ fn an_image_in_use_is_refused() {
 #[test]
 fn machines_get_json() {
     let room = Room::new();
-    let image = room.volume();
+    let image = volume(&room);
     fs::write(room.path("f"), b"12345").unwrap();
     let copied = done(&["--json", "cp", &room.text("f"), &format!("{image}:/f")]);
     let v: serde_json::Value = serde_json::from_str(&copied).unwrap();
@@ -176,7 +138,7 @@ fn machines_get_json() {
 fn a_damaged_volume_is_found_and_repaired() {
     use std::os::unix::fs::FileExt;
     let room = Room::new();
-    let image = room.volume();
+    let image = volume(&room);
     let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
     file.write_all_at(&[0; 4096], 0).unwrap();
     let r = joulefs(&["fsck", &image]);
@@ -211,7 +173,7 @@ fn what_a_file_carries_beside_its_contents_comes_back() {
                 .set_modified(std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_007, 123_456_789)),
         )
         .unwrap();
-    let image = room.volume();
+    let image = volume(&room);
     done(&["cp", &room.text("f"), &format!("{image}:/")]);
     done(&["cp", &format!("{image}:/f"), &room.text("back")]);
     same_file(&file, &room.path("back"));
@@ -223,8 +185,8 @@ fn what_a_file_carries_beside_its_contents_comes_back() {
 #[test]
 fn a_copy_that_would_eat_its_own_tail_is_refused() {
     let room = Room::new();
-    let image = room.volume();
-    let here = room.dir.path().display().to_string();
+    let image = volume(&room);
+    let here = room.text(".");
     refused(&["cp", "-r", &here, &format!("{image}:/")], &["v.img", "being written"]);
     refused(&["cp", "-r", &here, &format!("{here}/copy")], &["IMAGE:/path"]);
     fs::create_dir(room.path("d")).unwrap();
@@ -235,7 +197,7 @@ fn a_copy_that_would_eat_its_own_tail_is_refused() {
 #[test]
 fn a_tree_is_not_written_through_a_symlink_that_lay_in_its_way() {
     let room = Room::new();
-    let image = room.volume();
+    let image = volume(&room);
     done(&["mkdir", "-p", &format!("{image}:/tree/sub")]);
     fs::write(room.path("f"), b"x").unwrap();
     done(&["cp", &room.text("f"), &format!("{image}:/tree/sub/f")]);
@@ -249,7 +211,7 @@ fn a_tree_is_not_written_through_a_symlink_that_lay_in_its_way() {
 #[test]
 fn a_format_that_cannot_be_done_or_was_not_asked_for_leaves_the_file() {
     let room = Room::new();
-    let image = room.volume();
+    let image = volume(&room);
     let before = fs::read(&image).unwrap();
     refused(&["mkfs", &image], &["v.img", "--force"]);
     refused(&["mkfs", &image, "--size", "64M"], &["v.img", "--force"]);
@@ -278,7 +240,7 @@ fn wrong_usage_is_not_failure() {
 #[test]
 fn a_reader_that_has_seen_enough_is_no_failure() {
     let room = Room::new();
-    let image = room.volume();
+    let image = volume(&room);
     let tree = room.path("tree");
     fs::create_dir(&tree).unwrap();
     for i in 0..3000 {

@@ -3,6 +3,9 @@
 //!
 //! Owners, device nodes, file capabilities and the attributes of the system are root's; others test the rest.
 
+mod room;
+mod theirs;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,6 +14,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use room::Room;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, SeekFrom, Timespec, Timestamps, XattrFlags};
 
 const ACCESS: &str = "system.posix_acl_access";
@@ -220,32 +224,15 @@ fn kept(tree: &Path, names: &[PathBuf]) -> Vec<Kept> {
     names.iter().map(&mut of).collect()
 }
 
-struct Room {
-    dir: tempfile::TempDir,
-}
-
-impl Room {
-    fn new() -> Self {
-        Room { dir: tempfile::tempdir().unwrap() }
-    }
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-    fn text(&self, name: &str) -> String {
-        self.path(name).display().to_string()
-    }
-    fn volume(&self, name: &str) -> String {
-        let image = self.text(name);
-        joulefs(&["mkfs", &image, "--size", "64M"]);
-        image
-    }
+fn volume(room: &Room, name: &str) -> String {
+    let image = room.text(name);
+    joulefs(&["mkfs", &image, "--size", "64M"]);
+    image
 }
 
 fn assert_sound(image: &str) {
     joulefs(&["fsck", image]);
-    let theirs = Command::new("fsck.f2fs").args(["--dry-run", image]).output();
-    let theirs = theirs.expect("fsck.f2fs is needed: install the Debian package f2fs-tools");
-    assert!(theirs.status.success(), "{}", String::from_utf8_lossy(&theirs.stdout));
+    theirs::assert_clean(image);
 }
 
 #[test]
@@ -259,7 +246,7 @@ fn everything_comes_back_from_one_image_and_from_a_copy_of_it_in_another() {
     set_times(&tree, &all);
     let expected_times = times(&tree, &all);
 
-    let (one, other) = (room.volume("one.img"), room.volume("other.img"));
+    let (one, other) = (volume(&room, "one.img"), volume(&room, "other.img"));
     joulefs(&["cp", "-r", &room.text("tree"), &format!("{one}:/")]);
     joulefs(&["cp", "-r", &format!("{one}:/tree"), &format!("{other}:/again")]);
     joulefs(&["cp", "-r", &format!("{one}:/tree"), &room.text("from_one")]);
@@ -310,7 +297,7 @@ fn assert_bare(room: &Room, copy: &Path) {
 fn a_copy_on_the_host_takes_no_list_from_the_directory_it_comes_into() {
     let room = Room::new();
     let dir = list_in_the_way(&room);
-    let image = room.volume("v.img");
+    let image = volume(&room, "v.img");
     joulefs(&["cp", "-r", &room.text("bare"), &format!("{image}:/")]);
     joulefs(&["cp", "-r", &format!("{image}:/bare"), &dir.display().to_string()]);
     assert_bare(&room, &dir.join("bare"));
@@ -320,7 +307,7 @@ fn a_copy_on_the_host_takes_no_list_from_the_directory_it_comes_into() {
 fn a_copy_in_an_image_takes_no_list_from_the_directory_it_comes_into() {
     let room = Room::new();
     list_in_the_way(&room);
-    let image = room.volume("v.img");
+    let image = volume(&room, "v.img");
     joulefs(&["cp", "-r", &room.text("listed"), &format!("{image}:/")]);
     joulefs(&["cp", "-r", &room.text("bare"), &format!("{image}:/listed")]);
     joulefs(&["cp", "-r", &format!("{image}:/listed/bare"), &room.text("back")]);
@@ -331,7 +318,7 @@ fn a_copy_in_an_image_takes_no_list_from_the_directory_it_comes_into() {
 #[test]
 fn a_file_that_is_copied_over_another_has_nothing_of_it() {
     let room = Room::new();
-    let image = room.volume("v.img");
+    let image = volume(&room, "v.img");
     let file = |name: &str, bytes: &[u8]| fs::write(room.path(name), bytes).unwrap();
     file("old", &[1; 50_000]);
     set(&room.path("old"), "user.old", b"yes");
@@ -344,7 +331,7 @@ fn a_file_that_is_copied_over_another_has_nothing_of_it() {
     fs::copy(room.path("old"), room.path("back")).unwrap();
     set(&room.path("back"), "user.old", b"yes");
     joulefs(&["cp", &inside, &room.text("back")]);
-    let of = |name| kept(room.dir.path(), &[PathBuf::from(name)]).remove(0);
+    let of = |name| kept(&room.path(""), &[PathBuf::from(name)]).remove(0);
     assert_eq!(of("back"), Kept { same_as: "back".into(), ..of("new") });
     assert_sound(&image);
 }

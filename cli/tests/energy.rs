@@ -1,31 +1,11 @@
 //! What a person who types `joulefs energy` gets: profiles, where their numbers come from, and a fit.
 
+mod typed;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 
 use serde_json::Value;
-
-fn joulefs(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
-}
-
-#[track_caller]
-fn done(args: &[&str]) -> String {
-    let out = joulefs(args);
-    assert!(out.status.success(), "joulefs {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).unwrap()
-}
-
-#[track_caller]
-fn refused(args: &[&str], words: &[&str]) {
-    let out = joulefs(args);
-    let err = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(1), "joulefs {args:?}: {err}");
-    assert_eq!(err.trim_end().lines().count(), 1, "joulefs {args:?}: one line, not:\n{err}");
-    for w in words {
-        assert!(err.contains(w), "joulefs {args:?}: no {w:?} in: {err}");
-    }
-}
+use typed::{done, joulefs, refused};
 
 fn profiles() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiles")
@@ -105,8 +85,8 @@ fn another_anchor_is_written_into_the_profile() {
     let row = shown.lines().find(|l| l.starts_with("anchor.time ")).unwrap();
     assert!(row.contains("100") && row.contains("us"), "{row}");
     for wrong in ["100", "us", "100 parsecs", "0us"] {
-        let status = joulefs(&["energy", "fit", &calibration("kirin9000.csv"), "--anchor", wrong]).status;
-        assert_eq!(status.code(), Some(2), "{wrong}");
+        let code = joulefs(&["energy", "fit", &calibration("kirin9000.csv"), "--anchor", wrong]).code;
+        assert_eq!(code, 2, "{wrong}");
     }
 }
 

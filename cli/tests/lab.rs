@@ -1,30 +1,9 @@
 //! What a person who types `joulefs lab` gets: a list, the papers' numbers beside ours, results in files, and a page.
 
-use std::process::{Command, Output};
+mod typed;
 
 use serde_json::Value;
-
-fn joulefs(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
-}
-
-#[track_caller]
-fn done(args: &[&str]) -> String {
-    let out = joulefs(args);
-    assert!(out.status.success(), "joulefs {args:?}: {}", String::from_utf8_lossy(&out.stderr));
-    String::from_utf8(out.stdout).unwrap()
-}
-
-#[track_caller]
-fn refused(args: &[&str], words: &[&str]) {
-    let out = joulefs(args);
-    let err = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(1), "joulefs {args:?}: {err}");
-    assert_eq!(err.trim_end().lines().count(), 1, "joulefs {args:?}: one line, not:\n{err}");
-    for w in words {
-        assert!(err.contains(w), "joulefs {args:?}: no {w:?} in: {err}");
-    }
-}
+use typed::{done, refused};
 
 #[test]
 fn the_list_names_every_experiment() {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use format::SegNo;
 use format::sit::LogType;
 use joulefs_f2fs::gc::policy::memory::{Ask, Choice, Memory, Tuning};
-use joulefs_f2fs::gc::policy::similar::Moved;
+use joulefs_f2fs::gc::policy::similar::{self, Moved};
 use joulefs_f2fs::gc::policy::{Candidate, Power, View, atgc, cost_benefit, fagc, greedy, joule};
 use joulefs_f2fs::segment::index::Index;
 
@@ -69,8 +69,8 @@ fn main() {
         ("joule, battery", &|v, m, _| joule::choose(v, m, &tuning, ask, &prices, Power::Battery, SEGMENTS / 50)),
         ("joule, powered", &|v, m, _| joule::choose(v, m, &tuning, ask, &prices, Power::Powered, SEGMENTS / 10)),
         ("target: ssr", &|v, m, _| greedy::choose_to_thread(v, m, &tuning, ask, LogType::WarmData)),
-        ("target: atgc", &|v, m, rng| atgc::target(v, m, &tuning, ask, moved(rng))),
-        ("target: fagc", &|v, m, rng| fagc::target(v, m, &tuning, ask, moved(rng))),
+        ("target: atgc", &|v, m, rng| similar::target(atgc::fullest, v, m, &tuning, ask, moved(rng))),
+        ("target: fagc", &|v, m, rng| similar::target(fagc::most_fragmented, v, m, &tuning, ask, moved(rng))),
     ];
     for (name, shape) in [("random", Shape::Random), ("aged", Shape::Aged), ("alike", Shape::Alike)] {
         let mut rng = device::Rng::new(7);

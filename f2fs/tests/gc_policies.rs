@@ -103,7 +103,7 @@ impl Run {
                     }
                     7..=9 => self.put(&format!("small{}", rng.below(1000)), rng.below(8000), &pattern(seed, 300)),
                     // Some files are old and stay as they are.
-                    _ if k % 3 == 0 && size >= 60 => {}
+                    _ if k.is_multiple_of(3) && size >= 60 => {}
                     _ => self.put(&name, rng.below(size.max(40)) * BLOCK, &pattern(seed, 4096 * (1 + rng.index(3)))),
                 }
             }

@@ -5,7 +5,7 @@ use format::SegNo;
 use format::sit::LogType;
 use joulefs_f2fs::gc::policy::memory::{Ask, Choice, Memory, Tuning};
 use joulefs_f2fs::gc::policy::plain::Plain;
-use joulefs_f2fs::gc::policy::similar::Moved;
+use joulefs_f2fs::gc::policy::similar::{self, Moved};
 use joulefs_f2fs::gc::policy::{Among, Candidate, atgc, cost_benefit, fagc, greedy};
 use joulefs_f2fs::segment::index::Index;
 
@@ -237,7 +237,7 @@ fn atgc_chooses_the_targets_of_the_literal_walk() {
         let mtime = (world.now + world.seconds / 8).saturating_sub(world.rng.below(world.seconds));
         let moved = Moved { kind, mtime };
         let wanted = atgc_target(&world.state, &memory, tuning, moved);
-        let found = atgc::target(&world.index, &memory, tuning, ASK, moved);
+        let found = similar::target(atgc::fullest, &world.index, &memory, tuning, ASK, moved);
         // Where the range ends among segments of one second, they are taken in order of segment.
         let edge = |c: Option<Choice>| c.map(|c| c.cost);
         if memory.last_victim_greedy == SegNo(0) || kind == LogType::HotData {
@@ -247,7 +247,7 @@ fn atgc_chooses_the_targets_of_the_literal_walk() {
         }
         assert_eq!(found.1, wanted.1);
         let plain = Plain::new(1, world.state.clone());
-        assert_eq!(atgc::target(&plain, &memory, tuning, ASK, moved), found);
+        assert_eq!(similar::target(atgc::fullest, &plain, &memory, tuning, ASK, moved), found);
         chosen += u32::from(wanted.0.is_some());
         memory = found.1;
     });
@@ -265,8 +265,8 @@ fn fagc_chooses_alike_from_an_index_and_from_a_list() {
             assert!(c.victim.is(Among::Fragmented, 1));
         }
         let moved = Moved { kind: LogType::ColdData, mtime: world.now.saturating_sub(world.seconds / 2) };
-        let target = fagc::target(&world.index, &memory, tuning, ASK, moved);
-        assert_eq!(target, fagc::target(&plain, &memory, tuning, ASK, moved));
+        let target = similar::target(fagc::most_fragmented, &world.index, &memory, tuning, ASK, moved);
+        assert_eq!(target, similar::target(fagc::most_fragmented, &plain, &memory, tuning, ASK, moved));
         memory = found.1;
     });
 }

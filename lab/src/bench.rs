@@ -8,12 +8,12 @@ use device::clock::Clock;
 use device::energy::profile::Profile;
 use device::energy::{Component, Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
-use device::{BLOCK, BlockDevice, CountSnapshot, Counting, Fingerprint, VirtualClock};
+use device::{BLOCK, BlockDevice, CountSnapshot, Counting, Fingerprint, VirtualClock, generate};
 use f2fs::cause::Cause;
 use f2fs::gc::policy::joule::Prices;
 use f2fs::owners::{Look, Owner};
 use f2fs::{FreeFragments, MountOptions, Volume};
-use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode};
+use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
 use crate::aging::{self, Ager, Recipe};
 use crate::host::Host;
@@ -162,6 +162,18 @@ impl Bench {
             }
             Err(e) => Err(e.into()),
         }
+    }
+
+    /// Writes a file whole, in order, with what [`generate`](device::generate) makes of `seed`, and makes it
+    /// durable.
+    pub fn write_whole(&self, ino: Ino, bytes: u64, seed: u64) -> Result<(), LabError> {
+        let fs = self.volume()?;
+        let mut piece = vec![0; 1 << 20];
+        for at in (0..bytes).step_by(piece.len()) {
+            generate(seed, (at / BLOCK as u64) as u32, &mut piece);
+            fs.write(ino, at, &piece, WriteFlags::empty())?;
+        }
+        Ok(fs.fsync(ino, false)?)
     }
 
     fn read(&self) -> Reading {

@@ -18,6 +18,8 @@ mod names;
 pub mod power;
 pub mod read;
 mod recognise;
+pub mod requests;
+pub mod stat;
 
 pub use error::{At, TraceError};
 pub use input::Input;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use f2fs::gc::policy::memory::{Ask, Choice, Memory, Tuning};
 use f2fs::gc::policy::plain::Plain;
-use f2fs::gc::policy::similar::Moved;
+use f2fs::gc::policy::similar::{self, Moved};
 use f2fs::gc::policy::{Candidate, View, atgc, cost_benefit, greedy};
 use f2fs::segment::index::Index;
 use format::SegNo;
@@ -64,7 +64,7 @@ impl Ours {
                 (Purpose::Fill, _) => greedy::choose_to_thread(view, &before, &tuning, ask, log(scene)),
                 (Purpose::FillByAge, _) => {
                     let moved = Moved { kind: log(scene), mtime };
-                    atgc::target(view, &before, &tuning, ask, moved)
+                    similar::target(atgc::fullest, view, &before, &tuning, ask, moved)
                 }
             };
             let (choice, memory) = choose(&plain);

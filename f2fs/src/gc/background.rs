@@ -17,7 +17,7 @@ use parking_lot::RwLockWriteGuard;
 
 use super::chooser::Hurry;
 use super::collect::{Into, When, Work};
-use super::policy::{Policy, Power};
+use super::policy::{Policy, Power, mwhfb};
 use crate::error::Result;
 use crate::segment::Segments;
 use crate::volume::Volume;
@@ -41,6 +41,17 @@ impl Default for Intervals {
     fn default() -> Self {
         let s = Duration::from_secs;
         Intervals { urgent: Duration::from_millis(500), min: s(30), max: s(60), none: s(300), idle: s(5) }
+    }
+}
+
+impl Intervals {
+    /// Those of a policy as long as nobody sets others.
+    pub fn of(policy: Policy) -> Self {
+        let defaults = Intervals::default();
+        match policy {
+            Policy::Mwhfb => Intervals { min: mwhfb::INTERVAL, max: mwhfb::INTERVAL, ..defaults },
+            _ => defaults,
+        }
     }
 }
 

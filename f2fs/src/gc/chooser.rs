@@ -16,7 +16,7 @@ use rustc_hash::FxHashSet;
 
 use super::background::{Settings, Urgency};
 use super::policy::memory::{Ask, Memory, Tuning};
-use super::policy::similar::Moved;
+use super::policy::similar::{self, Moved};
 use super::policy::{Candidate, Policy, Power, atgc, cost_benefit, fagc, greedy, joule, mwhfb};
 use crate::segment::index::Index;
 use crate::segment::table::SegmentTable;
@@ -168,10 +168,8 @@ impl Chooser {
     pub(crate) fn target(&mut self, kind: LogType, mtime: u64) -> Option<SegNo> {
         let view = &self.indexes.as_ref()?.kinds[kind.index()];
         let (ask, moved) = (Ask::background(self.segs, 1), Moved { kind, mtime });
-        let (choice, memory) = match self.policy {
-            Policy::Fagc => fagc::target(view, &self.memory, &self.tuning, ask, moved),
-            _ => atgc::target(view, &self.memory, &self.tuning, ask, moved),
-        };
+        let pick = if self.policy == Policy::Fagc { fagc::most_fragmented } else { atgc::fullest };
+        let (choice, memory) = similar::target(pick, view, &self.memory, &self.tuning, ask, moved);
         self.memory = memory;
         choice.map(|c| c.victim.seg)
     }

@@ -31,7 +31,15 @@ impl Settings {
         let ms = |v: &str| whole(v).map(Duration::from_millis);
         let Intervals { urgent, min, max, none, idle } = &mut self.intervals;
         match name {
-            "gc" => self.policy = Policy::parse(value)?,
+            "gc" => {
+                let (before, policy) = (Intervals::of(self.policy), Policy::parse(value)?);
+                // What nobody set follows the policy.
+                if (*min, *max) == (before.min, before.max) {
+                    let own = Intervals::of(policy);
+                    (*min, *max) = (own.min, own.max);
+                }
+                self.policy = policy;
+            }
             "background_gc" => {
                 self.on = match value {
                     "on" => true,
@@ -180,5 +188,25 @@ impl Volume {
     /// Adds to every report what only whoever mounted knows, such as what the device below spent.
     pub fn report_too(&self, more: impl Fn() -> Vec<(String, String)> + Send + Sync + 'static) {
         *self.reported_too.lock() = Some(Box::new(more));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sleeps after these settings, in milliseconds.
+    fn sleeps(set: &[(&str, &str)]) -> (u128, u128) {
+        let mut settings = Settings::default();
+        set.iter().for_each(|(name, value)| settings.set(name, value).unwrap());
+        (settings.intervals.min.as_millis(), settings.intervals.max.as_millis())
+    }
+
+    #[test]
+    fn mwhfb_looks_every_second_unless_somebody_set_another_pace() {
+        assert_eq!(sleeps(&[("gc", "mwhfb")]), (1000, 1000));
+        assert_eq!(sleeps(&[("gc", "mwhfb"), ("gc", "fagc")]), (30_000, 60_000));
+        assert_eq!(sleeps(&[("gc_min_sleep_time", "7"), ("gc", "mwhfb")]), (7, 60_000));
+        assert_eq!(sleeps(&[("gc", "mwhfb"), ("gc_max_sleep_time", "9"), ("gc", "greedy")]), (1000, 9));
     }
 }

@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{Cursor, Read};
 
+use device::energy::profile::Profile;
 use f2fs::MountOptions;
 use record::calls::{Call, Event, Events, replay};
 use record::{Reader, Tempo};
@@ -14,8 +15,9 @@ use serde::Deserialize;
 use vfs::FileSystem as _;
 
 use super::cleaned::{self, Cleaned, Cleaning};
+use super::given::OnVolume;
 use super::{Measured, parameters};
-use crate::bench::{Bench, blocks_of_mib};
+use crate::bench::Bench;
 use crate::plan::Job;
 use crate::result::Phase;
 use crate::run::{LabError, Progress};
@@ -23,11 +25,6 @@ use crate::run::{LabError, Progress};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// Mebibytes of the volume.
-    volume_mib: u64,
-    /// The recipe that brings it into its state; a new volume without.
-    #[serde(default)]
-    state: Option<String>,
     /// Shipped recordings by name, or recordings by the path of their file (what has a slash).
     recordings: Vec<String>,
     /// Only so many calls of each.
@@ -47,22 +44,11 @@ macro_rules! shipped {
 const SHIPPED: &[(&str, &[u8])] = shipped!["chat", "clone", "unpack", "download"];
 
 /// Measures each recording.
-pub(super) fn run(
-    profile: &device::energy::profile::Profile,
-    job: &Job,
-    progress: &Progress<'_>,
-) -> Result<Measured, LabError> {
-    let p: Parameters = parameters(job)?;
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
     let parts = p.recordings.len() + 1;
-    let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
-    let gc = p.cleaning.at_rest()?;
-    bench.format(job.seed, MountOptions { gc, ..MountOptions::default() })?;
-    let (mut phases, mut histograms) = (Vec::new(), Vec::new());
-    if let Some(recipe) = &p.state {
-        let (phase, histogram) = bench.age(recipe, job.seed, &progress.part(0, parts))?;
-        phases.push(phase);
-        histograms.push(histogram);
-    }
+    let options = MountOptions { gc: p.cleaning.at_rest()?, ..MountOptions::default() };
+    let (mut bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
     for (n, recording) in p.recordings.iter().enumerate() {
         bench.restart(true)?;
         let mut phase = one(&bench, &p, recording, &progress.part(n + 1, parts))?;

@@ -4,8 +4,10 @@
 //! its joules to each hour. The energy of one cleaning is either published or measured here as
 //! [`super::gc_energy`] does.
 
+use device::energy::profile::Profile;
 use serde::Deserialize;
 
+use super::given::OnVolume;
 use super::{Measured, gc_energy, parameters};
 use crate::bench::Bench;
 use crate::plan::Job;
@@ -28,7 +30,7 @@ struct Parameters {
     published: Vec<One>,
     /// How ours is measured.
     #[serde(default)]
-    measured: Option<gc_energy::Parameters>,
+    measured: Option<OnVolume<gc_energy::Parameters>>,
 }
 
 #[derive(Deserialize)]
@@ -41,11 +43,7 @@ struct One {
 }
 
 /// Reckons with each energy.
-pub(super) fn run(
-    profile: &device::energy::profile::Profile,
-    job: &Job,
-    progress: &Progress<'_>,
-) -> Result<Measured, LabError> {
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let p: Parameters = parameters(job)?;
     let mut phases = Vec::new();
     let still = Bench::new(profile, 1)?;
@@ -56,11 +54,11 @@ pub(super) fn run(
         phases.push(phase);
     }
     let mut histograms = Vec::new();
-    if let Some(m) = &p.measured {
+    if let Some(OnVolume { given, work: m }) = &p.measured {
         let sleeps = &m.sleeps_ms;
-        let (mut bench, before, pieces) = gc_energy::prepared(profile, job, m, &progress.part(0, 2 + sleeps.len()))?;
-        phases.extend(before);
-        histograms.extend(pieces);
+        let (mut bench, before) = gc_energy::prepared(profile, job, given, &progress.part(0, 2 + sleeps.len()))?;
+        phases.extend(before.0);
+        histograms.extend(before.1);
         let board = profile.host.board.value.watts();
         let mut each = vec![gc_energy::foreground(&mut bench, m, board, &progress.part(1, 2 + sleeps.len()))?];
         for (n, sleep) in sleeps.iter().enumerate() {

@@ -21,10 +21,10 @@ mod proved;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::cause::Cause;
 use f2fs::gc::background::Settings;
-use f2fs::gc::policy::{Policy, Power};
 use f2fs::{MountOptions, Volume};
 use format::sit::LogType;
 use serde::Deserialize;
@@ -32,8 +32,10 @@ use vfs::{FileSystem, Ino, WriteFlags};
 
 use clairvoyant::Into;
 
+use super::cleaned::{self, Cleaned};
+use super::given::OnVolume;
 use super::{Measured, parameters};
-use crate::bench::{Bench, blocks_of_mib};
+use crate::bench::Bench;
 use crate::plan::Job;
 use crate::result::Phase;
 use crate::run::{LabError, Progress};
@@ -48,11 +50,6 @@ const PATIENCE: u32 = 4;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// Mebibytes of the volume.
-    volume_mib: u64,
-    /// The recipe that brings it into its state before; a new volume without.
-    #[serde(default)]
-    state: Option<String>,
     /// Percent of the user's space in use once the file is written.
     fill_percent: u64,
     /// Blocks overwritten, in percent of the file's.
@@ -144,38 +141,24 @@ struct Seen {
 }
 
 /// Measures it.
-pub(super) fn run(
-    profile: &device::energy::profile::Profile,
-    job: &Job,
-    progress: &Progress<'_>,
-) -> Result<Measured, LabError> {
-    let p: Parameters = parameters(job)?;
-    let policy = Policy::parse(&p.policy).map_err(|why| LabError::Parameters(format!("policy {why}")))?;
-    let power = Power::parse(&p.power).map_err(|why| LabError::Parameters(format!("power {why}")))?;
-    let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
-    let mut gc = Settings { on: false, policy, power, ..Settings::default() };
-    let now = Duration::ZERO;
-    (gc.intervals.min, gc.intervals.max, gc.intervals.none, gc.intervals.idle) = (now, now, now, now);
-    bench.format(job.seed, MountOptions { gc, ..MountOptions::default() })?;
-    let parts = if p.state.is_some() { 3 } else { 2 };
-    let (mut phases, mut histograms) = (Vec::new(), Vec::new());
-    if let Some(recipe) = &p.state {
-        let (phase, histogram) = bench.age(recipe, job.seed, &progress.part(0, parts))?;
-        phases.push(phase);
-        histograms.push(histogram);
-    }
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
+    let gc = cleaned::evenly(&p.policy, &p.power, Duration::ZERO)?;
+    let options = MountOptions { gc, ..MountOptions::default() };
+    let parts = if given.is_aged() { 3 } else { 2 };
+    let (bench, (mut phases, histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
     let volume = bench.volume()?;
-    volume.tune("atgc_age_threshold", &p.age_threshold.to_string()).map_err(LabError::Parameters)?;
+    cleaned::set_age_threshold(volume, p.age_threshold)?;
     typed::align(bench.volume()?, "before")?;
     let ino = bench.file("overwritten")?;
     let blocks = room(&**volume, p.fill_percent)?;
     phases.push(fill(&bench, ino, blocks, job.seed, &progress.part(parts - 2, parts))?);
     let work = Overwrites::draw(&p, blocks, &mut Rng::new(job.seed));
-    let before = Cleaned::by(volume);
+    let before = Cleaned::so_far(volume);
     let (mut phase, seen) = overwrite(&bench, ino, &p, &work, gc, job.seed, &progress.part(parts - 1, parts))?;
-    let cleaned = Cleaned::by(volume).since(&before);
-    notes(&mut phase, &cleaned, &seen);
-    if p.state.is_none() && seen.in_order {
+    let cleaned = Cleaned::so_far(volume).since(before);
+    notes(&mut phase, cleaned, &seen);
+    if !given.is_aged() && seen.in_order {
         compare(volume, &mut phase, cleaned.moved as f64, &work, &seen);
     }
     phases.push(phase);
@@ -272,35 +255,7 @@ fn keep_free(bench: &Bench, keep: u32, gc: Settings) -> Result<(), LabError> {
     Ok(())
 }
 
-/// What cleaning did.
-struct Cleaned {
-    sections: u64,
-    in_foreground: u64,
-    moved: u64,
-    threaded: u64,
-}
-
-impl Cleaned {
-    fn by(volume: &Volume) -> Cleaned {
-        let c = &volume.counters;
-        Cleaned {
-            sections: c.sections_cleaned(),
-            in_foreground: c.foreground_gc.load(Relaxed),
-            moved: c.moved_blocks(),
-            threaded: c.moved_threaded.load(Relaxed),
-        }
-    }
-    fn since(&self, before: &Cleaned) -> Cleaned {
-        Cleaned {
-            sections: self.sections - before.sections,
-            in_foreground: self.in_foreground - before.in_foreground,
-            moved: self.moved - before.moved,
-            threaded: self.threaded - before.threaded,
-        }
-    }
-}
-
-fn notes(phase: &mut Phase, cleaned: &Cleaned, seen: &Seen) {
+fn notes(phase: &mut Phase, cleaned: Cleaned, seen: &Seen) {
     phase.note("gc_count", cleaned.sections as f64, "GCs");
     phase.note("foreground_gc_count", cleaned.in_foreground as f64, "GCs");
     phase.note("moved_blocks", cleaned.moved as f64, "blocks");
@@ -338,6 +293,7 @@ mod tests {
     use format::SegNo;
 
     use super::*;
+    use crate::bench::blocks_of_mib;
 
     #[test]
     fn what_lives_in_a_group_is_what_was_written_there_last() {

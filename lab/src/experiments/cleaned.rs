@@ -23,6 +23,8 @@ pub(super) struct Cleaned {
     pub sections: u64,
     /// Of them those of nodes.
     pub of_nodes: u64,
+    /// Of them those for which somebody waited.
+    pub in_foreground: u64,
     /// Blocks moved.
     pub moved: u64,
     /// Of them those that went into holes of used segments.
@@ -38,6 +40,7 @@ impl Cleaned {
         Cleaned {
             sections: c.sections_cleaned(),
             of_nodes: c.node_victims.load(Relaxed),
+            in_foreground: c.foreground_gc.load(Relaxed),
             moved: c.moved_blocks(),
             threaded: c.moved_threaded.load(Relaxed),
             nothing: c.nothing_to_clean.load(Relaxed),
@@ -49,6 +52,7 @@ impl Cleaned {
         Cleaned {
             sections: self.sections - earlier.sections,
             of_nodes: self.of_nodes - earlier.of_nodes,
+            in_foreground: self.in_foreground - earlier.in_foreground,
             moved: self.moved - earlier.moved,
             threaded: self.threaded - earlier.threaded,
             nothing: self.nothing - earlier.nothing,
@@ -96,14 +100,14 @@ impl Cleaning {
         gc.intervals.max = gc.intervals.min;
         gc.intervals.none = gc.intervals.min;
         if let Some(power) = &self.power {
-            gc.power = Power::parse(power).map_err(|why| LabError::Parameters(format!("power {why}")))?;
+            gc.power = self::power(power)?;
         }
         Ok(gc)
     }
 
     /// Takes effect from now on.
     pub fn begin(&self, volume: &Volume) -> Result<(), LabError> {
-        volume.tune("atgc_age_threshold", &self.age_threshold.to_string()).map_err(LabError::Parameters)?;
+        set_age_threshold(volume, self.age_threshold)?;
         volume.set_cleaning(self.settings()?);
         Ok(())
     }
@@ -132,6 +136,23 @@ impl Cleaning {
 /// A policy by its name.
 pub(super) fn policy(name: &str) -> Result<Policy, LabError> {
     Policy::parse(name).map_err(|why| LabError::Parameters(format!("policy {why}")))
+}
+
+/// A source of power by its name.
+pub(super) fn power(name: &str) -> Result<Power, LabError> {
+    Power::parse(name).map_err(|why| LabError::Parameters(format!("power {why}")))
+}
+
+/// Seconds of age from which policies with a threshold clean.
+pub(super) fn set_age_threshold(volume: &Volume, seconds: u64) -> Result<(), LabError> {
+    volume.tune("atgc_age_threshold", &seconds.to_string()).map_err(LabError::Parameters)
+}
+
+/// Cleaning that, once it is on, happens every so often whatever else does and whatever was found.
+pub(super) fn evenly(policy: &str, power: &str, wait: Duration) -> Result<Settings, LabError> {
+    let mut gc = Settings { power: self::power(power)?, ..never(self::policy(policy)?) };
+    (gc.intervals.min, gc.intervals.max, gc.intervals.none, gc.intervals.idle) = (wait, wait, wait, Duration::ZERO);
+    Ok(gc)
 }
 
 /// Cleaning that sleeps at least so long and knows no other hurry: whoever asks for it does nothing else

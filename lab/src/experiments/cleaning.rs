@@ -7,28 +7,25 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use device::BLOCK;
+use device::energy::profile::Profile;
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
 use f2fs::gc::background::Settings;
-use f2fs::gc::policy::{Policy, Power};
 use serde::Deserialize;
 use vfs::FileSystem;
 
+use super::cleaned;
+use super::given::OnVolume;
 use super::{Measured, parameters};
-use crate::bench::{Bench, blocks_of_mib};
+use crate::bench::Bench;
 use crate::plan::Job;
-use crate::result::{Histogram, Phase};
+use crate::result::Phase;
 use crate::run::{LabError, Progress};
 use crate::typed;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// Mebibytes of the volume.
-    volume_mib: u64,
-    /// The recipe that brings it into its state before; a new volume without.
-    #[serde(default)]
-    state: Option<String>,
     /// Segments of each type.
     segments: u64,
     /// Valid blocks of a segment of type A or B.
@@ -48,28 +45,14 @@ struct Parameters {
 }
 
 /// Measures it.
-pub(super) fn run(
-    profile: &device::energy::profile::Profile,
-    job: &Job,
-    progress: &Progress<'_>,
-) -> Result<Measured, LabError> {
-    let p: Parameters = parameters(job)?;
-    let policy = Policy::parse(&p.policy).map_err(|why| LabError::Parameters(format!("policy {why}")))?;
-    let power = Power::parse(&p.power).map_err(|why| LabError::Parameters(format!("power {why}")))?;
-    let types = typed::types(p.valid, p.invalid_percent)?;
-    let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
     let wait = Duration::from_millis(p.interval_ms);
-    let mut gc = Settings { on: false, policy, power, ..Settings::default() };
-    (gc.intervals.min, gc.intervals.max, gc.intervals.none, gc.intervals.idle) = (wait, wait, wait, Duration::ZERO);
-    bench.format(job.seed, MountOptions { gc, ..MountOptions::default() })?;
-    let parts = if p.state.is_some() { 3 } else { 2 };
-    let mut phases = Vec::new();
-    let mut histograms = Vec::new();
-    if let Some(recipe) = &p.state {
-        let (phase, histogram) = bench.age(recipe, job.seed, &progress.part(0, parts))?;
-        phases.push(phase);
-        histograms.push(histogram);
-    }
+    let gc = cleaned::evenly(&p.policy, &p.power, wait)?;
+    let types = typed::types(p.valid, p.invalid_percent)?;
+    let options = MountOptions { gc, ..MountOptions::default() };
+    let parts = if given.is_aged() { 3 } else { 2 };
+    let (bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
     let total = p.segments * types.len() as u64;
     phases.push(bench.measure("writing", total, &progress.part(parts - 2, parts), |recorder| {
         for (n, t) in types.iter().enumerate() {
@@ -81,7 +64,7 @@ pub(super) fn run(
     bench.volume()?.sync()?;
     let before = bench.volume()?.free_fragments().fragments();
     let mut cleaned = clean(&bench, &p, Settings { on: true, ..gc }, total, &progress.part(parts - 1, parts))?;
-    histograms.push(state(&bench)?);
+    histograms.push(cleaned::pieces(&bench.volume()?.free_fragments(), "after cleaning"));
     notes(&bench, &mut cleaned, before)?;
     phases.push(cleaned);
     Ok((phases, histograms))
@@ -90,7 +73,7 @@ pub(super) fn run(
 fn clean(bench: &Bench, p: &Parameters, gc: Settings, total: u64, progress: &Progress<'_>) -> Result<Phase, LabError> {
     let volume = bench.volume()?;
     volume.set_cleaning(gc);
-    volume.tune("atgc_age_threshold", &p.age_threshold.to_string()).map_err(LabError::Parameters)?;
+    cleaned::set_age_threshold(volume, p.age_threshold)?;
     let wait = Duration::from_millis(p.interval_ms);
     bench.measure("cleaning", total, progress, |recorder| {
         let nothing = || volume.counters.nothing_to_clean.load(Relaxed);
@@ -126,14 +109,4 @@ fn notes(bench: &Bench, phase: &mut Phase, before: (u64, u64)) -> Result<(), Lab
     // As the paper counts them: the least it measured for one GC in the background.
     phase.note("joules_at_102_79_mj", count * 0.102_79, "J");
     Ok(())
-}
-
-fn state(bench: &Bench) -> Result<Histogram, LabError> {
-    let free = bench.volume()?.free_fragments();
-    let bars = free.count.iter().enumerate().map(|(level, n)| (f2fs::FreeFragments::name(level), *n));
-    Ok(Histogram {
-        name: "pieces of free space by size, after cleaning (L1 is 4 KB, L9 over 512 KB)".into(),
-        unit: "pieces".into(),
-        bars: bars.collect(),
-    })
 }

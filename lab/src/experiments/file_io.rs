@@ -4,12 +4,14 @@
 //! the plan says so, the device is switched off and on as well.
 //! What a phase writes it pays for: a phase of writes ends with an fsync.
 
+use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
 use serde::Deserialize;
-use vfs::{FileSystem, Ino, WriteFlags};
+use vfs::{FileSystem, WriteFlags};
 
 use super::cleaned::{self, Cleaning};
+use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
 use crate::plan::Job;
@@ -19,11 +21,6 @@ use crate::run::{LabError, Progress};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// Mebibytes of the volume.
-    volume_mib: u64,
-    /// The recipe that brings it into its state; a new volume without.
-    #[serde(default)]
-    state: Option<String>,
     /// Whether the device is switched off and on between phases, and not only the volume mounted anew.
     #[serde(default)]
     device_restarts: bool,
@@ -87,13 +84,8 @@ enum Order {
 const FILE: &str = "measured";
 
 /// Measures every phase.
-pub(super) fn run(
-    profile: &device::energy::profile::Profile,
-    job: &Job,
-    progress: &Progress<'_>,
-) -> Result<Measured, LabError> {
-    let p: Parameters = parameters(job)?;
-    let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
     let mut options = MountOptions::default();
     if let Some(blocks) = p.node_cache {
         options.node_cache = blocks;
@@ -101,15 +93,8 @@ pub(super) fn run(
     if let Some(c) = &p.cleaning {
         options.gc = c.at_rest()?;
     }
-    bench.format(job.seed, options)?;
-    let parts = p.phase.len() + usize::from(p.state.is_some()) + usize::from(p.cleaning.is_some());
-    let mut phases = Vec::new();
-    let mut histograms = Vec::new();
-    if let Some(recipe) = &p.state {
-        let (phase, histogram) = bench.age(recipe, job.seed, &progress.part(0, parts))?;
-        phases.push(phase);
-        histograms.push(histogram);
-    }
+    let parts = p.phase.len() + usize::from(given.is_aged()) + usize::from(p.cleaning.is_some());
+    let (mut bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
     if let Some(c) = &p.cleaning {
         phases.push(c.run(&bench, &progress.part(phases.len(), parts))?);
         histograms.push(cleaned::pieces(&bench.volume()?.free_fragments(), "after cleaning"));
@@ -120,7 +105,7 @@ pub(super) fn run(
     let whole = |f: &PhaseSpec| f.what == What::Write && f.moves(&p, size) >= size;
     if !p.phase.first().is_some_and(whole) {
         let ino = bench.file(FILE)?;
-        write_all(&bench, ino, size, job.seed)?;
+        bench.write_whole(ino, size, job.seed)?;
     }
     for (n, spec) in p.phase.iter().enumerate() {
         bench.restart(p.device_restarts)?;
@@ -130,17 +115,6 @@ pub(super) fn run(
         bench.cut_requests_at(None);
     }
     Ok((phases, histograms))
-}
-
-/// Writes a file whole, in order, and makes it durable.
-fn write_all(bench: &Bench, ino: Ino, size: u64, seed: u64) -> Result<(), LabError> {
-    let fs = bench.volume()?;
-    let mut piece = vec![0; 1 << 20];
-    for at in (0..size).step_by(piece.len()) {
-        generate(seed, (at / BLOCK as u64) as u32, &mut piece);
-        fs.write(ino, at, &piece, WriteFlags::empty())?;
-    }
-    Ok(fs.fsync(ino, false)?)
 }
 
 fn one(

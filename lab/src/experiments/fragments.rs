@@ -4,11 +4,13 @@
 //! several other files, each made durable before the next: on the device no two of its pieces are neighbours
 //! but by chance.
 
+use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
 use serde::Deserialize;
 use vfs::{FileSystem, Ino, Seek, WriteFlags};
 
+use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
 use crate::plan::Job;
@@ -18,11 +20,6 @@ use crate::run::{LabError, Progress};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    /// Mebibytes of the volume.
-    volume_mib: u64,
-    /// The recipe that brings it into its state; a new volume without.
-    #[serde(default)]
-    state: Option<String>,
     /// Whether the device is switched off and on between phases, and not only the volume mounted anew.
     #[serde(default)]
     device_restarts: bool,
@@ -37,12 +34,8 @@ struct Parameters {
 }
 
 /// Measures the reading of every file.
-pub(super) fn run(
-    profile: &device::energy::profile::Profile,
-    job: &Job,
-    progress: &Progress<'_>,
-) -> Result<Measured, LabError> {
-    let p: Parameters = parameters(job)?;
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
     let size = blocks_of_mib(p.file_mib) * BLOCK as u64;
     if let Some(kib) = p.pieces_kib.iter().find(|kib| **kib == 0 || !(*kib * 1024).is_multiple_of(BLOCK as u64)) {
         return Err(LabError::Parameters(format!("pieces_kib: {kib} is not whole blocks of 4 KiB")));
@@ -50,15 +43,9 @@ pub(super) fn run(
     if p.io_kib == 0 {
         return Err(LabError::Parameters("io_kib is 0".into()));
     }
-    let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
-    bench.format(job.seed, MountOptions::default())?;
-    let parts = p.pieces_kib.len() + 1 + usize::from(p.state.is_some());
-    let (mut phases, mut histograms) = (Vec::new(), Vec::new());
-    if let Some(recipe) = &p.state {
-        let (phase, histogram) = bench.age(recipe, job.seed, &progress.part(0, parts))?;
-        phases.push(phase);
-        histograms.push(histogram);
-    }
+    let parts = p.pieces_kib.len() + 1 + usize::from(given.is_aged());
+    let options = MountOptions::default();
+    let (mut bench, (mut phases, histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
     let mut rng = Rng::new(job.seed);
     let whole = [None];
     let layouts = whole.into_iter().chain(p.pieces_kib.iter().copied().map(Some));
@@ -66,7 +53,7 @@ pub(super) fn run(
         let name = layout.map_or_else(|| "contiguous".into(), |kib| format!("pieces-{kib}k"));
         let ino = bench.file(&name)?;
         match layout {
-            None => in_order(&bench, ino, size, job.seed)?,
+            None => bench.write_whole(ino, size, job.seed)?,
             Some(kib) => in_pieces(&bench, ino, size, kib * 1024, p.others, job.seed, &mut rng)?,
         }
         bench.restart(p.device_restarts)?;
@@ -81,16 +68,6 @@ pub(super) fn run(
         remove(&bench, std::iter::once(name).chain((0..p.others).map(other)))?;
     }
     Ok((phases, histograms))
-}
-
-fn in_order(bench: &Bench, ino: Ino, size: u64, seed: u64) -> Result<(), LabError> {
-    let fs = bench.volume()?;
-    let mut piece = vec![0; 1 << 20];
-    for at in (0..size).step_by(piece.len()) {
-        generate(seed, (at / BLOCK as u64) as u32, &mut piece);
-        fs.write(ino, at, &piece, WriteFlags::empty())?;
-    }
-    Ok(fs.fsync(ino, false)?)
 }
 
 fn other(n: u64) -> String {

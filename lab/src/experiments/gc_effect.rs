@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use device::BLOCK;
+use device::energy::profile::Profile;
 use f2fs::gc::policy::Power;
 use f2fs::{FreeFragments, MountOptions};
 use serde::Deserialize;
@@ -62,22 +63,17 @@ enum Mode {
 const CLASSES: [&str; 4] = ["capacity_under_128k", "capacity_128k_1m", "capacity_1m_2m", "capacity_from_2m"];
 
 /// Measures it.
-pub(super) fn run(
-    profile: &device::energy::profile::Profile,
-    job: &Job,
-    progress: &Progress<'_>,
-) -> Result<Measured, LabError> {
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let p: Parameters = parameters(job)?;
     let policy = cleaned::policy(&p.policy)?;
-    let power = p.power.as_deref().map_or(Ok(Power::Battery), Power::parse);
-    let power = power.map_err(|why| LabError::Parameters(format!("power {why}")))?;
+    let power = p.power.as_deref().map_or(Ok(Power::Battery), cleaned::power)?;
     let gcs = (p.gcs * p.volume_mib).div_ceil(p.published_mib.max(1));
     let every = gcs.div_ceil(p.moments.max(1)).max(1);
     let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
     bench.format(job.seed, MountOptions { gc: cleaned::never(policy), ..MountOptions::default() })?;
     let (aging, before_by_size) = bench.age(&p.state, job.seed, &progress.part(0, 2))?;
     let volume = bench.volume()?;
-    volume.tune("atgc_age_threshold", &p.age_threshold.to_string()).map_err(LabError::Parameters)?;
+    cleaned::set_age_threshold(volume, p.age_threshold)?;
     let (start, from) = (volume.free_fragments(), Cleaned::so_far(volume));
     let mut seen = vec![(0, start)];
     let mut look = |done: u64| {

@@ -8,6 +8,7 @@
 
 use std::time::Duration;
 
+use device::energy::profile::Profile;
 use device::energy::{Component, Energy};
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
@@ -15,8 +16,9 @@ use f2fs::gc::policy::Policy;
 use serde::Deserialize;
 
 use super::cleaned::{self, Cleaned};
+use super::given::{Given, OnVolume};
 use super::{Measured, parameters};
-use crate::bench::{Bench, blocks_of_mib};
+use crate::bench::Bench;
 use crate::plan::Job;
 use crate::result::Phase;
 use crate::run::{LabError, Progress};
@@ -24,11 +26,6 @@ use crate::run::{LabError, Progress};
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Mebibytes of the volume.
-    pub volume_mib: u64,
-    /// The recipe that brings it into its state; a new volume without.
-    #[serde(default)]
-    pub state: Option<String>,
     /// Cleanings in the foreground.
     pub foreground: u64,
     /// Seconds of each measurement in the background.
@@ -55,17 +52,13 @@ pub(super) struct Published {
 }
 
 /// Measures it.
-pub(super) fn run(
-    profile: &device::energy::profile::Profile,
-    job: &Job,
-    progress: &Progress<'_>,
-) -> Result<Measured, LabError> {
-    let p: Parameters = parameters(job)?;
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
     if p.sleeps_ms.len() != p.published.background_mj.len() || p.sleeps_ms.is_empty() {
         return Err(LabError::Parameters("published.background_mj: one number for each of sleeps_ms".into()));
     }
     let parts = 2 + p.sleeps_ms.len();
-    let (mut bench, mut phases, mut histograms) = prepared(profile, job, &p, &progress.part(0, parts))?;
+    let (mut bench, (mut phases, mut histograms)) = prepared(profile, job, &given, &progress.part(0, parts))?;
     let board = profile.host.board.value.watts();
     phases.push(foreground(&mut bench, &p, board, &progress.part(1, parts))?);
     let mut first = None;
@@ -93,20 +86,13 @@ pub(super) fn run(
 
 /// A volume in its state, at rest.
 pub(super) fn prepared(
-    profile: &device::energy::profile::Profile,
+    profile: &Profile,
     job: &Job,
-    p: &Parameters,
+    given: &Given,
     progress: &Progress<'_>,
-) -> Result<(Bench, Vec<Phase>, Vec<crate::result::Histogram>), LabError> {
-    let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
-    bench.format(job.seed, MountOptions { gc: cleaned::never(Policy::CostBenefit), ..MountOptions::default() })?;
-    let (mut phases, mut histograms) = (Vec::new(), Vec::new());
-    if let Some(recipe) = &p.state {
-        let (phase, histogram) = bench.age(recipe, job.seed, progress)?;
-        phases.push(phase);
-        histograms.push(histogram);
-    }
-    Ok((bench, phases, histograms))
+) -> Result<(Bench, Measured), LabError> {
+    let options = MountOptions { gc: cleaned::never(Policy::CostBenefit), ..MountOptions::default() };
+    given.bench(profile, job, options, progress)
 }
 
 /// How often a thread wakes in so many milliseconds whose `n`-th sleep is `n` times the shortest: the rule of the

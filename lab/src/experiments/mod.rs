@@ -10,6 +10,7 @@ mod file_io;
 mod fragments;
 mod gc_effect;
 mod gc_energy;
+mod given;
 mod sqlite;
 mod sqlite_disk;
 

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use device::energy::profile::Profile;
 use device::{BLOCK, Rng};
 use f2fs::MountOptions;
 use rusqlite::{Connection, OpenFlags, params};
@@ -77,11 +78,7 @@ impl Synchronous {
 const BATCH: u64 = 1000;
 
 /// Measures inserts, then updates, then deletes.
-pub(super) fn run(
-    profile: &device::energy::profile::Profile,
-    job: &Job,
-    progress: &Progress<'_>,
-) -> Result<Measured, LabError> {
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let p: Parameters = parameters(job)?;
     // A record of a page's size takes an overflow page and a good part of a leaf.
     let table = (p.rows + p.transactions) * (p.record.next_multiple_of(BLOCK as u64) + BLOCK as u64);

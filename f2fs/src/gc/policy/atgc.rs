@@ -13,7 +13,7 @@
 //! in whole numbers, each division rounded down in this order. Of equal costs the greater age wins,
 //! then the one written first.
 //!
-//! **Target** (`AT_SSR`): of the segments of [`similar`] age the fullest that has a block to overwrite;
+//! **Target** (`AT_SSR`): of the segments of [`similar`](super::similar) age the fullest that has a block to overwrite;
 //! its cost is 2^32 - 1 less its held blocks. Among equals the kernel means the one closest in age, but
 //! compares the moved segment's write time with the target's age: the smaller
 //! |mtime of what moves - (max - mtime of the target)|, the better. So do we. What finds no target goes
@@ -21,7 +21,7 @@
 
 use super::memory::{Ask, Choice, Memory, Tuning};
 use super::oldest::{self, Pool};
-use super::similar::{self, Moved};
+use super::similar::{Moved, Neighbours};
 use super::{Among, Candidate, Rank, View};
 
 /// Shares of age and of free blocks are counted in units of one in so many.
@@ -104,40 +104,31 @@ pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -
     })
 }
 
-/// The segment whose holes take what moves; the view holds segments of one kind, and units are
-/// segments.
-pub fn target(
-    view: &dyn View,
-    memory: &Memory,
-    tuning: &Tuning,
-    ask: Ask<'_>,
-    moved: Moved,
-) -> (Option<Choice>, Memory) {
-    similar::choose(view, memory, tuning, ask, moved, |near| {
-        let closeness = |mtime: u64| {
-            let apart = moved.mtime.wrapping_sub(near.max.saturating_sub(mtime)) as i64;
-            near.max.wrapping_sub(apart.unsigned_abs())
-        };
-        let rank = |c: &Candidate| [c.held.into(), closeness(c.mtime)];
-        let [older, younger] = near.best(
-            view,
-            &|b| {
-                // The greatest is where the target is as old as what moves was written late.
-                let best = match near.max.checked_sub(moved.mtime) {
-                    Some(middle) => closeness(middle.clamp(b.mtime.0, b.mtime.1)),
-                    None => u64::MAX,
-                };
-                [b.held.1.into(), best]
-            },
-            &rank,
-        );
-        // The older side is looked at first.
-        let best = match (older, younger) {
-            (Some(o), Some(y)) if rank(&y) > rank(&o) => y,
-            (o, y) => o.or(y)?,
-        };
-        Some(Choice { victim: best, cost: u32::MAX - best.held })
-    })
+/// The target, of the segments of similar age: the fullest.
+pub fn fullest(view: &dyn View, near: &Neighbours, moved: Moved) -> Option<Choice> {
+    let closeness = |mtime: u64| {
+        let apart = moved.mtime.wrapping_sub(near.max.saturating_sub(mtime)) as i64;
+        near.max.wrapping_sub(apart.unsigned_abs())
+    };
+    let rank = |c: &Candidate| [c.held.into(), closeness(c.mtime)];
+    let [older, younger] = near.best(
+        view,
+        &|b| {
+            // The greatest is where the target is as old as what moves was written late.
+            let best = match near.max.checked_sub(moved.mtime) {
+                Some(middle) => closeness(middle.clamp(b.mtime.0, b.mtime.1)),
+                None => u64::MAX,
+            };
+            [b.held.1.into(), best]
+        },
+        &rank,
+    );
+    // The older side is looked at first.
+    let best = match (older, younger) {
+        (Some(o), Some(y)) if rank(&y) > rank(&o) => y,
+        (o, y) => o.or(y)?,
+    };
+    Some(Choice { victim: best, cost: u32::MAX - best.held })
 }
 
 #[cfg(test)]
@@ -146,6 +137,7 @@ mod tests {
     use format::sit::LogType;
 
     use super::super::plain::Plain;
+    use super::super::similar;
     use super::*;
 
     const DAY: u64 = 86_400;
@@ -243,7 +235,8 @@ mod tests {
 
     fn at(state: &[Candidate], mtime: u64) -> Option<(u32, u32)> {
         let moved = Moved { kind: LogType::ColdData, mtime };
-        let (choice, _) = target(&Plain::new(1, state.into()), &year(), &Tuning::default(), ASK, moved);
+        let view = Plain::new(1, state.into());
+        let (choice, _) = similar::target(fullest, &view, &year(), &Tuning::default(), ASK, moved);
         choice.map(|c| (c.victim.seg.0, u32::MAX - c.cost))
     }
 

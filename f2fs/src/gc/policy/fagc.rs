@@ -37,7 +37,7 @@
 //! **Target**: FAGC "selects the target segment with a similar age to the victim segment and migrates valid
 //! blocks to the target segment via threaded logging writes so that migrated valid blocks do not occupy
 //! new idle segments", and writes its blocks "one by one which also reduces free space fragments of the
-//! target". So of the segments of [`similar`] age (the same range as ATGC's) that have a block to
+//! target". So of the segments of [`similar`](super::similar) age (the same range as ATGC's) that have a block to
 //! overwrite, the one with the largest f; of equals the fullest, then the closest in age. What finds none
 //! goes to a new cold segment.
 
@@ -47,7 +47,7 @@ use std::ops::Range;
 use super::atgc::{self, Divisor, Scale};
 use super::memory::{Ask, Choice, Memory, Tuning};
 use super::oldest;
-use super::similar::{self, Moved};
+use super::similar::{Moved, Neighbours};
 use super::{Among, Candidate, Rank, View, end_of};
 
 /// The victim; `None` if no candidate is worth cleaning.
@@ -84,24 +84,14 @@ fn pick(view: &dyn View, among: Range<u32>, scale: Scale, tuning: &Tuning) -> Op
     Some(Choice { victim, cost })
 }
 
-/// The segment whose holes take what moves; the view holds segments of one kind, and units are
-/// segments. Its cost is 2^32 - 1 less its f.
-pub fn target(
-    view: &dyn View,
-    memory: &Memory,
-    tuning: &Tuning,
-    ask: Ask<'_>,
-    moved: Moved,
-) -> (Option<Choice>, Memory) {
-    similar::choose(view, memory, tuning, ask, moved, |near| {
-        let rank = |c: &Candidate| [c.f.into(), c.held.into()];
-        let both = near.best(view, &|b| [b.f.1.into(), b.held.1.into()], &rank);
-        // Of equals `max_by_key` takes the last: the older side.
-        let [older, younger] = both;
-        let best = [younger, older].into_iter().flatten();
-        let best = best.max_by_key(|c| (rank(c), Reverse(c.mtime.abs_diff(moved.mtime))))?;
-        Some(Choice { victim: best, cost: u32::MAX - best.f })
-    })
+/// The target, of the segments of similar age: the most fragmented. Its cost is 2^32 - 1 less its f.
+pub fn most_fragmented(view: &dyn View, near: &Neighbours, moved: Moved) -> Option<Choice> {
+    let rank = |c: &Candidate| [c.f.into(), c.held.into()];
+    let [older, younger] = near.best(view, &|b| [b.f.1.into(), b.held.1.into()], &rank);
+    // Of equals `max_by_key` takes the last: the older side.
+    let best = [younger, older].into_iter().flatten();
+    let best = best.max_by_key(|c| (rank(c), Reverse(c.mtime.abs_diff(moved.mtime))))?;
+    Some(Choice { victim: best, cost: u32::MAX - best.f })
 }
 
 #[cfg(test)]
@@ -110,6 +100,7 @@ mod tests {
     use format::sit::LogType;
 
     use super::super::plain::Plain;
+    use super::super::similar;
     use super::*;
 
     const ASK: Ask<'_> = Ask { foreground: false, urgent: false, end: SegNo(100), unit: 1, passed: &[] };
@@ -191,7 +182,8 @@ mod tests {
     fn moved_blocks_go_where_the_free_space_of_similar_age_is_most_fragmented() {
         let at = |state: &[Candidate], mtime| {
             let moved = Moved { kind: LogType::WarmData, mtime };
-            let (choice, _) = target(&Plain::new(1, state.into()), &memory(), &Tuning::default(), ASK, moved);
+            let view = Plain::new(1, state.into());
+            let (choice, _) = similar::target(most_fragmented, &view, &memory(), &Tuning::default(), ASK, moved);
             choice.map(|c| (c.victim.seg.0, u32::MAX - c.cost))
         };
         assert_eq!(at(&[c(1, 400, 5, 30), c(2, 100, 6, 90)], 5), Some((2, 90)));

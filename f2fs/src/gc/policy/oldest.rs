@@ -173,8 +173,7 @@ impl Pool {
     }
 }
 
-/// Chooses from the pool; once more among all candidates, however young, if none is old enough and the
-/// volume itself is not either.
+/// Chooses from the pool.
 pub(super) fn choose(
     view: &dyn View,
     memory: &Memory,
@@ -182,14 +181,27 @@ pub(super) fn choose(
     ask: Ask<'_>,
     pick: impl Fn(&Pool) -> Option<Choice>,
 ) -> (Option<Choice>, Memory) {
+    old_enough(view, memory, tuning, ask, |memory, threshold| {
+        pick(&Pool::gather(view, memory, tuning, ask, threshold)?)
+    })
+}
+
+/// Chooses with the threshold of age; once more among all candidates, however young, if nothing is chosen and
+/// the volume itself is younger.
+pub(super) fn old_enough(
+    view: &dyn View,
+    memory: &Memory,
+    tuning: &Tuning,
+    ask: Ask<'_>,
+    mut choose: impl FnMut(&mut Memory, u64) -> Option<Choice>,
+) -> (Option<Choice>, Memory) {
     let mut memory = *memory;
     if ask.total(view) == 0 {
         return (None, memory);
     }
     let mut threshold = tuning.age_threshold;
     loop {
-        let pool = Pool::gather(view, &mut memory, tuning, ask, threshold);
-        match pool.and_then(|p| pick(&p)) {
+        match choose(&mut memory, threshold) {
             None if memory.elapsed < threshold => threshold = 0,
             found => return (found, memory),
         }

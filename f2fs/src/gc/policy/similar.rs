@@ -111,26 +111,19 @@ pub struct Moved {
     pub mtime: u64,
 }
 
-/// Chooses among the neighbours; once more without the threshold if there are none and the volume
-/// itself is younger.
-pub(super) fn choose(
+/// Who picks among segments of similar age.
+pub type Pick = fn(&dyn View, &Neighbours, Moved) -> Option<Choice>;
+
+/// The segment whose holes take what moves; the view holds segments of one kind, and units are segments.
+pub fn target(
+    pick: Pick,
     view: &dyn View,
     memory: &Memory,
     tuning: &Tuning,
     ask: Ask<'_>,
     moved: Moved,
-    pick: impl Fn(&Neighbours) -> Option<Choice>,
 ) -> (Option<Choice>, Memory) {
-    let mut memory = *memory;
-    if ask.total(view) == 0 {
-        return (None, memory);
-    }
-    let mut threshold = tuning.age_threshold;
-    loop {
-        let near = Neighbours::gather(view, &mut memory, tuning, ask, moved, threshold);
-        match near.and_then(|n| pick(&n)) {
-            None if memory.elapsed < threshold => threshold = 0,
-            found => return (found, memory),
-        }
-    }
+    oldest::old_enough(view, memory, tuning, ask, |memory, threshold| {
+        pick(view, &Neighbours::gather(view, memory, tuning, ask, moved, threshold)?, moved)
+    })
 }

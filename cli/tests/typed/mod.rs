@@ -1,0 +1,35 @@
+//! What is typed, and what comes back.
+
+use std::process::{Command, Output};
+
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+pub fn joulefs(args: &[&str]) -> Ran {
+    let Output { status, stdout, stderr } = Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap();
+    let text = |b: Vec<u8>| String::from_utf8_lossy(&b).into_owned();
+    Ran { code: status.code().unwrap_or(-1), out: text(stdout), err: text(stderr) }
+}
+
+#[track_caller]
+pub fn done(args: &[&str]) -> String {
+    let r = joulefs(args);
+    assert_eq!(r.code, 0, "joulefs {args:?}: {}{}", r.out, r.err);
+    r.out
+}
+
+/// Fails with one line that holds every one of `words`.
+#[track_caller]
+pub fn refused(args: &[&str], words: &[&str]) {
+    let r = joulefs(args);
+    // As with `fsck.f2fs`, 8 says that it could not be checked.
+    let failed = if args.first() == Some(&"fsck") { 8 } else { 1 };
+    assert_eq!(r.code, failed, "joulefs {args:?}: {}{}", r.out, r.err);
+    assert_eq!(r.err.trim_end().lines().count(), 1, "joulefs {args:?}: one line, not:\n{}", r.err);
+    for w in words {
+        assert!(r.err.contains(w), "joulefs {args:?}: no {w:?} in: {}", r.err);
+    }
+}

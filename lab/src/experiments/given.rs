@@ -1,0 +1,74 @@
+//! On what volume is the work done, and how did it come into its state?
+//!
+//! The parameters that kinds of work on a volume share, and the bench that they make. Left out on purpose: what
+//! is done there.
+
+use device::energy::profile::Profile;
+use f2fs::MountOptions;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
+use toml::Table;
+
+use super::Measured;
+use crate::bench::{Bench, blocks_of_mib};
+use crate::plan::Job;
+use crate::run::{LabError, Progress};
+
+/// The volume.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Given {
+    /// Its mebibytes.
+    volume_mib: u64,
+    /// The recipe that brings it into its state; a new volume without.
+    #[serde(default)]
+    state: Option<String>,
+}
+
+/// What plans call the fields of [`Given`].
+const FIELDS: [&str; 2] = ["volume_mib", "state"];
+
+impl Given {
+    /// True if it is brought into a state first, which is a part of the work.
+    pub fn is_aged(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// A bench with the volume on it, in its state, and what bringing it there took. `progress` is of that.
+    pub fn bench(
+        &self,
+        profile: &Profile,
+        job: &Job,
+        options: MountOptions,
+        progress: &Progress<'_>,
+    ) -> Result<(Bench, Measured), LabError> {
+        let mut bench = Bench::new(profile, blocks_of_mib(self.volume_mib))?;
+        bench.format(job.seed, options)?;
+        let (mut phases, mut histograms) = (Vec::new(), Vec::new());
+        if let Some(recipe) = &self.state {
+            let (phase, histogram) = bench.age(recipe, job.seed, progress)?;
+            phases.push(phase);
+            histograms.push(histogram);
+        }
+        Ok((bench, (phases, histograms)))
+    }
+}
+
+/// Parameters of some work on a volume: in a plan one table, each of the two with fields of its own.
+pub(super) struct OnVolume<P> {
+    /// The volume's.
+    pub given: Given,
+    /// Those of the work.
+    pub work: P,
+}
+
+impl<'de, P: DeserializeOwned> Deserialize<'de> for OnVolume<P> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut work = Table::deserialize(from)?;
+        let given: Table = FIELDS.into_iter().filter_map(|field| work.remove_entry(field)).collect();
+        Ok(OnVolume {
+            given: given.try_into().map_err(D::Error::custom)?,
+            work: work.try_into().map_err(D::Error::custom)?,
+        })
+    }
+}

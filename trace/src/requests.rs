@@ -1,0 +1,274 @@
+//! Which of the many events of a request is the request?
+//!
+//! A block trace tells of one request several times: asked for, queued, merged, given to the device, done. What
+//! is counted and replayed is what the device was asked: [`Issue`](Action::Issue) events if there are any, else
+//! those of the next action in [`PREFERENCE`] that the beginning of the recording has. A write that wants a
+//! flush before itself is two requests, as it is for a device.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use crate::block::{Action, DeviceId, Event, Events, Flags, Op};
+use crate::{Names, Others, Process, TraceError};
+
+/// The action that stands for a request: the first of these that occurs.
+pub const PREFERENCE: [Action; 4] = [Action::Issue, Action::Complete, Action::Insert, Action::Queue];
+
+/// Events of the beginning that decide about the action.
+const LOOK: usize = 1 << 16;
+/// Requests under way that are remembered; beyond that some have no known end.
+const UNDER_WAY: usize = 1 << 16;
+
+/// What a device was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// Nanoseconds since whatever the recording counts from.
+    pub time: u64,
+    /// What.
+    pub op: Op,
+    /// How. Never [`Flags::PREFLUSH`]: that is a request of its own.
+    pub flags: Flags,
+    /// The first sector.
+    pub sector: u64,
+    /// How many; 0 for a flush.
+    pub sectors: u64,
+    /// Which device.
+    pub device: DeviceId,
+    /// Who asked; 0 where it is not told.
+    pub pid: u32,
+    /// Who asked, by name.
+    pub process: Process,
+}
+
+/// What becomes known of requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// One was made.
+    Asked(Request),
+    /// One is done.
+    Done {
+        /// What it was.
+        op: Op,
+        /// Nanoseconds it took.
+        took: u64,
+    },
+}
+
+/// The requests of a recording, in its order.
+pub struct Requests {
+    events: Box<dyn Events>,
+    action: Action,
+    /// Events looked at ahead.
+    ahead: VecDeque<Event>,
+    /// What the look ahead ended with.
+    failed: Option<TraceError>,
+    /// What one event gives, the last of it first.
+    ready: Vec<Seen>,
+    under_way: FxHashMap<(DeviceId, u64, Op), u64>,
+    /// How often each action was seen, with its bytes, by operation.
+    counts: FxHashMap<(Action, Op), (u64, u64)>,
+}
+
+impl Requests {
+    /// Those of a recording; looks at its beginning.
+    pub fn new(mut events: Box<dyn Events>) -> Self {
+        let (mut ahead, mut failed) = (VecDeque::new(), None);
+        while ahead.len() < LOOK {
+            match events.next() {
+                Ok(Some(event)) => {
+                    ahead.push_back(event);
+                    // Nothing is preferred to that.
+                    if event.action == PREFERENCE[0] {
+                        break;
+                    }
+                }
+                Ok(None) => break,
+                Err(e) => {
+                    failed = Some(e);
+                    break;
+                }
+            }
+        }
+        let has = |action: &Action| ahead.iter().any(|e| e.action == *action);
+        let action = PREFERENCE.into_iter().find(has).unwrap_or(PREFERENCE[0]);
+        Requests {
+            events,
+            action,
+            ahead,
+            failed,
+            ready: Vec::new(),
+            under_way: FxHashMap::default(),
+            counts: FxHashMap::default(),
+        }
+    }
+
+    /// The action that stands for a request.
+    pub fn action(&self) -> Action {
+        self.action
+    }
+    /// The recording.
+    pub fn events(&self) -> &dyn Events {
+        &*self.events
+    }
+    /// Names of processes in requests so far.
+    pub fn names(&self) -> &Names {
+        self.events.names()
+    }
+    /// What is in the recording beside events of block devices, so far.
+    pub fn others(&self) -> &Others {
+        self.events.others()
+    }
+
+    /// Events so far, by what happened to what: how many, and bytes.
+    pub fn counts(&self) -> Vec<(Action, Op, u64, u64)> {
+        let mut all: Vec<_> = self.counts.iter().map(|(&(a, o), &(n, bytes))| (a, o, n, bytes)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    fn event(&mut self) -> Result<Option<Event>, TraceError> {
+        match (self.ahead.pop_front(), self.failed.take()) {
+            (Some(event), failed) => {
+                self.failed = failed;
+                Ok(Some(event))
+            }
+            (None, Some(e)) => Err(e),
+            (None, None) => self.events.next(),
+        }
+    }
+
+    /// What comes next; `None` at a complete end.
+    pub fn seen(&mut self) -> Result<Option<Seen>, TraceError> {
+        loop {
+            if let Some(seen) = self.ready.pop() {
+                return Ok(Some(seen));
+            }
+            let Some(event) = self.event()? else { return Ok(None) };
+            let count = self.counts.entry((event.action, event.op)).or_default();
+            count.0 += 1;
+            count.1 = count.1.saturating_add(event.bytes());
+            if event.action == Action::Complete {
+                self.done(&event);
+            }
+            if event.action == self.action {
+                self.asked(&event);
+            }
+        }
+    }
+
+    fn done(&mut self, event: &Event) {
+        // Where the end is all there is, it is the request, too.
+        if let Some(began) = self.under_way.remove(&(event.device, event.sector, event.op)) {
+            self.ready.push(Seen::Done { op: event.op, took: event.time.saturating_sub(began) });
+        }
+    }
+
+    fn asked(&mut self, event: &Event) {
+        let Event { time, device, sector, sectors, pid, process, .. } = *event;
+        let flags = event.flags - Flags::PREFLUSH;
+        let flush = Request { time, op: Op::Flush, flags, sector: 0, sectors: 0, device, pid, process };
+        if let Some(took) = event.took {
+            self.ready.push(Seen::Done { op: event.op, took });
+        } else if self.action != Action::Complete && self.under_way.len() < UNDER_WAY {
+            self.under_way.insert((device, sector, event.op), time);
+        }
+        let empty = sectors == 0;
+        match event.op {
+            Op::Flush => self.ready.push(Seen::Asked(flush)),
+            Op::Write if empty && event.flags.contains(Flags::PREFLUSH) => self.ready.push(Seen::Asked(flush)),
+            // Nothing was asked.
+            Op::Read | Op::Write | Op::Discard | Op::SecureErase | Op::WriteZeroes if empty => {}
+            op => {
+                self.ready.push(Seen::Asked(Request { time, op, flags, sector, sectors, device, pid, process }));
+                if event.flags.contains(Flags::PREFLUSH) {
+                    self.ready.push(Seen::Asked(flush));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Format;
+
+    struct List(std::vec::IntoIter<Event>, Names, Others);
+    impl Events for List {
+        fn format(&self) -> Format {
+            Format::Blktrace
+        }
+        fn next(&mut self) -> Result<Option<Event>, TraceError> {
+            Ok(self.0.next())
+        }
+        fn names(&self) -> &Names {
+            &self.1
+        }
+        fn others(&self) -> &Others {
+            &self.2
+        }
+        fn consumed(&self) -> u64 {
+            0
+        }
+    }
+
+    fn event(time: u64, action: Action, op: Op, sector: u64, sectors: u64, flags: Flags) -> Event {
+        Event {
+            time,
+            action,
+            op,
+            flags,
+            sector,
+            sectors,
+            device: DeviceId::default(),
+            cpu: 0,
+            pid: 0,
+            process: Process(0),
+            took: None,
+            error: 0,
+        }
+    }
+
+    fn all(events: Vec<Event>) -> (Action, Vec<Seen>) {
+        let list = List(events.into_iter(), Names::default(), Others::new());
+        let mut requests = Requests::new(Box::new(list));
+        let mut out = Vec::new();
+        while let Some(seen) = requests.seen().unwrap() {
+            out.push(seen);
+        }
+        (requests.action(), out)
+    }
+
+    #[test]
+    fn a_request_is_counted_once_and_its_time_is_from_issue_to_completion() {
+        let steps = [Action::Queue, Action::Get, Action::Insert, Action::Issue, Action::Complete];
+        let events = (0..).zip(steps).map(|(t, a)| event(t * 10, a, Op::Write, 8, 16, Flags::empty())).collect();
+        let (action, seen) = all(events);
+        assert_eq!(action, Action::Issue);
+        assert!(matches!(seen[0], Seen::Asked(Request { time: 30, sector: 8, sectors: 16, .. })));
+        assert_eq!(seen[1..], [Seen::Done { op: Op::Write, took: 10 }]);
+    }
+
+    #[test]
+    fn a_preflush_is_a_flush_before_and_an_empty_write_nothing_else() {
+        let q = |sectors, flags| event(0, Action::Queue, Op::Write, 0, sectors, flags);
+        let (action, seen) = all(vec![q(8, Flags::PREFLUSH | Flags::FUA), q(0, Flags::PREFLUSH), q(0, Flags::empty())]);
+        assert_eq!(action, Action::Queue);
+        let ops: Vec<(Op, bool)> = seen
+            .iter()
+            .map(|s| match s {
+                Seen::Asked(r) => (r.op, r.flags.contains(Flags::FUA)),
+                Seen::Done { .. } => panic!("nothing is done"),
+            })
+            .collect();
+        assert_eq!(ops, [(Op::Flush, true), (Op::Write, true), (Op::Flush, false)]);
+    }
+
+    #[test]
+    fn completions_stand_for_requests_where_there_is_nothing_else() {
+        let done = |t| event(t, Action::Complete, Op::Read, t, 8, Flags::empty());
+        let (action, seen) = all((0..5).map(done).collect());
+        assert_eq!((action, seen.len()), (Action::Complete, 5));
+    }
+}

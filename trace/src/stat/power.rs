@@ -1,0 +1,103 @@
+//! What is in a recording of a meter.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::TraceError;
+use crate::power::{Readings, Value};
+
+/// A channel.
+#[derive(Debug, Clone, Serialize)]
+pub struct ChannelStat {
+    /// Its name.
+    pub name: String,
+    /// Its readings.
+    pub readings: u64,
+    /// Nanoseconds from its first reading to its last.
+    pub span_ns: u64,
+    /// Joules in that time.
+    pub joules: f64,
+    /// Watts in the mean.
+    pub mean_watts: f64,
+    /// The highest reading, in watts; of channels that show energy, between two readings.
+    pub max_watts: f64,
+}
+
+/// All that is told of a recording.
+#[derive(Debug, Clone, Serialize)]
+pub struct PowerStat {
+    /// Its format.
+    pub format: String,
+    /// Readings of all channels.
+    pub readings: u64,
+    /// Each channel, in the recording's order.
+    pub channels: Vec<ChannelStat>,
+    /// What else was in the recording.
+    pub others: BTreeMap<String, u64>,
+}
+
+#[derive(Default, Clone)]
+struct Channel {
+    readings: u64,
+    first: u64,
+    last: u64,
+    last_joules: f64,
+    joules: f64,
+    most: f64,
+}
+
+/// Reads a recording to its end. `progress` is told now and then how many bytes of the file were read.
+pub fn count(readings: &mut dyn Readings, mut progress: impl FnMut(u64)) -> Result<PowerStat, TraceError> {
+    let mut channels: Vec<Channel> = Vec::new();
+    let mut all = 0_u64;
+    while let Some(reading) = readings.next()? {
+        all += 1;
+        if all.is_multiple_of(1 << 14) {
+            progress(readings.consumed());
+        }
+        let n = usize::from(reading.channel);
+        if channels.len() <= n {
+            channels.resize(n + 1, Channel::default());
+        }
+        let c = &mut channels[n];
+        let since = reading.time.saturating_sub(c.last) as f64 / 1e9;
+        let joules = match reading.value {
+            Value::Watts(watts) => watts * since,
+            Value::Joules(joules) => joules - c.last_joules,
+        };
+        if let Value::Joules(joules) = reading.value {
+            c.last_joules = joules;
+        }
+        if c.readings == 0 {
+            c.first = reading.time;
+        } else {
+            c.joules += joules;
+        }
+        let watts = match reading.value {
+            Value::Watts(watts) => watts,
+            Value::Joules(_) if c.readings > 0 && since > 0.0 => joules / since,
+            Value::Joules(_) => 0.0,
+        };
+        c.most = c.most.max(watts);
+        c.readings += 1;
+        c.last = reading.time;
+    }
+    let channel = |(n, c): (usize, Channel)| {
+        let span_ns = c.last.saturating_sub(c.first);
+        ChannelStat {
+            name: readings.channels().get(n).cloned().unwrap_or_default(),
+            readings: c.readings,
+            span_ns,
+            joules: c.joules,
+            mean_watts: if span_ns == 0 { 0.0 } else { c.joules * 1e9 / span_ns as f64 },
+            max_watts: c.most,
+        }
+    };
+    Ok(PowerStat {
+        format: readings.format().to_string(),
+        readings: all,
+        channels: channels.into_iter().enumerate().map(channel).collect(),
+        others: readings.others().clone(),
+    })
+}
