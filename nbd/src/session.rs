@@ -4,7 +4,7 @@
 //! done one after the other, in the order they arrive; clients who want them at once open several connections.
 //!
 //! What a client can make a session hold is one request's data, at most
-//! [`REQUEST_LIMIT`](crate::word::REQUEST_LIMIT).
+//! [`REQUEST_LIMIT`].
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;

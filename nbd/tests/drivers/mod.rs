@@ -1,7 +1,7 @@
 //! What a fuzzer calls, too: any bytes as a client's.
 
 use std::io::Cursor;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use device::energy::profile::Profile;
 use device::energy::{Bill, Energy, Nanos, Part};
@@ -43,11 +43,12 @@ impl Model for Plain {
 
 /// A small disk.
 pub fn export(blocks: u64) -> Export {
+    static PROFILE: LazyLock<Profile> = LazyLock::new(|| Profile::find("kirin9000-ufs31").expect("shipped"));
     let gauge = Gauge::new(Setup {
         contents: Arc::new(Memory::new(blocks)),
         discards_read_zero: true,
         model: Box::new(Plain { blocks }),
-        profile: Profile::find("kirin9000-ufs31").expect("shipped"),
+        profile: PROFILE.clone(),
         speed: Speed::Unpaced,
     });
     Export { gauge: Arc::new(gauge), description: "sixteen blocks".to_owned() }
@@ -71,7 +72,7 @@ fn requests(bytes: &[u8], export: &Export) {
     let mut output = Vec::new();
     // Broken words and broken ends are errors; which is which is none of the driver's business.
     let _ = transmission(&mut Cursor::new(bytes), &mut output, export, || false);
-    let (mut asked, mut answers) = (&bytes[..], &output[..]);
+    let (mut asked, mut answers) = (bytes, &output[..]);
     while let Some((head, rest)) = answers.split_first_chunk::<16>() {
         let (request, after) = asked.split_first_chunk::<{ word::Request::SIZE }>().expect("nobody asked");
         let request = word::Request::decode(*request).expect("an answer to no request");
