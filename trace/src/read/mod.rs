@@ -4,10 +4,12 @@
 //! events or an error that names the place. None panics on any bytes.
 
 mod decimal;
+mod mobibench;
 mod mobile_csv;
+mod paths;
 mod rows;
 
 use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
-pub(crate) const READERS: &[Reader] = &[mobile_csv::READER];
+pub(crate) const READERS: &[Reader] = &[mobile_csv::READER, mobibench::READER];
