@@ -5,6 +5,7 @@
 
 mod decimal;
 mod extent;
+mod fio_iolog;
 mod mobibench;
 mod mobile_csv;
 mod paths;
@@ -14,4 +15,5 @@ mod server_csv;
 use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
-pub(crate) const READERS: &[Reader] = &[mobile_csv::READER, server_csv::MSR, server_csv::SYSTOR, mobibench::READER];
+pub(crate) const READERS: &[Reader] =
+    &[mobile_csv::READER, server_csv::MSR, server_csv::SYSTOR, fio_iolog::READER, mobibench::READER];
