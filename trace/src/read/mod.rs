@@ -7,6 +7,11 @@ mod decimal;
 mod mobile_csv;
 mod rows;
 
+mod hvpm;
+pub mod joules_csv;
+mod measured;
+pub mod monsoon;
+
 use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
