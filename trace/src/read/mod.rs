@@ -4,15 +4,26 @@
 //! events or an error that names the place. None panics on any bytes.
 
 mod decimal;
-mod mobile_csv;
-mod rows;
-
+mod extent;
 mod hvpm;
 pub mod joules_csv;
 mod measured;
+mod mobibench;
+mod mobile_csv;
 pub mod monsoon;
+mod paths;
+mod rows;
+mod server_csv;
 
 use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
-pub(crate) const READERS: &[Reader] = &[mobile_csv::READER];
+pub(crate) const READERS: &[Reader] = &[
+    mobile_csv::READER,
+    server_csv::MSR,
+    server_csv::SYSTOR,
+    mobibench::READER,
+    hvpm::READER,
+    joules_csv::READER,
+    monsoon::READER,
+];
