@@ -6,8 +6,12 @@
 mod decimal;
 mod extent;
 mod fio_iolog;
+mod hvpm;
+pub mod joules_csv;
+mod measured;
 mod mobibench;
 mod mobile_csv;
+pub mod monsoon;
 mod paths;
 mod rows;
 mod server_csv;
@@ -15,5 +19,13 @@ mod server_csv;
 use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
-pub(crate) const READERS: &[Reader] =
-    &[mobile_csv::READER, server_csv::MSR, server_csv::SYSTOR, fio_iolog::READER, mobibench::READER];
+pub(crate) const READERS: &[Reader] = &[
+    mobile_csv::READER,
+    server_csv::MSR,
+    server_csv::SYSTOR,
+    fio_iolog::READER,
+    mobibench::READER,
+    hvpm::READER,
+    joules_csv::READER,
+    monsoon::READER,
+];
