@@ -15,6 +15,7 @@ pub mod monsoon;
 mod paths;
 mod rows;
 mod server_csv;
+mod strace;
 
 use crate::recognise::Reader;
 
@@ -25,6 +26,7 @@ pub(crate) const READERS: &[Reader] = &[
     server_csv::SYSTOR,
     fio_iolog::READER,
     mobibench::READER,
+    strace::READER,
     hvpm::READER,
     joules_csv::READER,
     monsoon::READER,
