@@ -203,21 +203,23 @@ struct Counter {
     last: u64,
 }
 
-/// Reads a recording to its end. `progress` is told now and then how many bytes of the file were read.
-pub fn count(requests: &mut Requests, mut progress: impl FnMut(u64)) -> Result<BlockStat, TraceError> {
+/// Reads a recording to its end, or up to damage: the error comes beside what was counted. `progress` is told now and then how many bytes of the file were read.
+pub fn count(requests: &mut Requests, mut progress: impl FnMut(u64)) -> (BlockStat, Result<(), TraceError>) {
     let mut counter = Counter::default();
-    while let Some(seen) = requests.seen()? {
-        match seen {
-            Seen::Asked(request) => {
+    let whole = loop {
+        match requests.seen() {
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
+            Ok(Some(Seen::Asked(request))) => {
                 counter.add(&request);
                 if counter.requests.is_multiple_of(1 << 14) {
                     progress(requests.events().consumed());
                 }
             }
-            Seen::Done { op, took } => counter.kinds[op as usize].took.add(took),
+            Ok(Some(Seen::Done { op, took })) => counter.kinds[op as usize].took.add(took),
         }
-    }
-    Ok(counter.done(requests))
+    };
+    (counter.done(requests), whole)
 }
 
 impl Counter {

@@ -149,16 +149,20 @@ struct Counter {
     last: u64,
 }
 
-/// Reads a recording to its end. `progress` is told now and then how many bytes of the file were read.
-pub fn count(calls: &mut dyn Calls, mut progress: impl FnMut(u64)) -> Result<CallStat, TraceError> {
+/// Reads a recording to its end, or up to damage: the error comes beside what was counted. `progress` is told now and then how many bytes of the file were read.
+pub fn count(calls: &mut dyn Calls, mut progress: impl FnMut(u64)) -> (CallStat, Result<(), TraceError>) {
     let mut counter = Counter::default();
-    while let Some(call) = calls.next()? {
-        counter.add(&call);
+    let whole = loop {
+        match calls.next() {
+            Ok(Some(call)) => counter.add(&call),
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
+        }
         if counter.calls.is_multiple_of(1 << 14) {
             progress(calls.consumed());
         }
-    }
-    Ok(counter.done(calls))
+    };
+    (counter.done(calls), whole)
 }
 
 impl Counter {
