@@ -7,6 +7,7 @@ use roaring::RoaringTreemap;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::activity::Activity;
 use super::distribution::{Sizes, Spread, Times};
 use super::randomness::{Randomness, Share};
 use crate::block::{Action, DeviceId, Flags, Op, SECTOR};
@@ -127,6 +128,8 @@ pub struct BlockStat {
     pub places: Places,
     /// Nanoseconds between one request and the next.
     pub between: Option<Spread>,
+    /// When it was read and written.
+    pub activity: Activity,
     /// fsyncs that a file system's own events tell of; 0 if there are no such events.
     pub fsyncs: u64,
     /// By device, busiest first.
@@ -196,6 +199,7 @@ struct Counter {
     order: Randomness,
     places: Places,
     between: Times,
+    activity: Activity,
     processes: FxHashMap<Process, (u64, u64, u64)>,
     requests: u64,
     first: Option<u64>,
@@ -228,10 +232,14 @@ impl Counter {
         if self.first.is_some() {
             self.between.add(r.time.saturating_sub(self.last));
         }
-        self.first = Some(self.first.map_or(r.time, |f| f.min(r.time)));
+        let first = self.first.map_or(r.time, |f| f.min(r.time));
+        self.first = Some(first);
         self.last = self.last.max(r.time);
         self.order.add(r);
         let bytes = r.sectors.saturating_mul(SECTOR);
+        if matches!(r.op, Op::Read | Op::Write) {
+            self.activity.add(r.time - first, bytes, r.op == Op::Write);
+        }
         let end = r.sector.saturating_add(r.sectors);
         let place = self.devices.entry(r.device).or_default();
         let kind = &mut self.kinds[r.op as usize];
@@ -318,6 +326,7 @@ impl Counter {
             write_order,
             places,
             between: self.between.spread(),
+            activity: self.activity,
             fsyncs: ["f2fs_sync_file_enter", "ext4_sync_file_enter"].iter().filter_map(|n| others.get(*n)).sum(),
             devices,
             processes: processes

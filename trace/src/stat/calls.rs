@@ -6,6 +6,7 @@ use roaring::RoaringTreemap;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::activity::Activity;
 use super::distribution::{Sizes, Spread, Times};
 use crate::TraceError;
 use crate::call::{Call, Calls, Handle, How, Op, Target};
@@ -71,6 +72,8 @@ pub struct CallStat {
     pub files: u64,
     /// Nanoseconds between one call and the next.
     pub between: Option<Spread>,
+    /// When it was read and written.
+    pub activity: Activity,
     /// How long calls took, where the recording tells.
     pub took: Option<Spread>,
     /// Files that moved most, at most 20.
@@ -144,6 +147,7 @@ struct Counter {
     files: Vec<File>,
     by_path: FxHashMap<Vec<u8>, usize>,
     between: Times,
+    activity: Activity,
     took: Times,
     first: Option<u64>,
     last: u64,
@@ -171,7 +175,8 @@ impl Counter {
         if self.first.is_some() {
             self.between.add(call.time.saturating_sub(self.last));
         }
-        self.first = Some(self.first.map_or(call.time, |f| f.min(call.time)));
+        let first = self.first.map_or(call.time, |f| f.min(call.time));
+        self.first = Some(first);
         self.last = self.last.max(call.time);
         *self.operations.entry(name(&call.op)).or_default() += 1;
         self.threads.insert(u64::from(call.thread));
@@ -179,6 +184,9 @@ impl Counter {
         if call.failed.is_some() {
             self.failed += 1;
             return;
+        }
+        if let Op::Read { bytes, .. } | Op::Write { bytes, .. } = &call.op {
+            self.activity.add(call.time - first, *bytes, matches!(call.op, Op::Write { .. }));
         }
         match &call.op {
             Op::Open { handle, path, how } => {
@@ -299,6 +307,7 @@ impl Counter {
             touched,
             files,
             between: self.between.spread(),
+            activity: self.activity,
             took: self.took.spread(),
             busiest,
             others: calls.others().clone(),

@@ -2,6 +2,7 @@
 //!
 //! One pass, bounded memory: sizes and times go into histograms, places into compressed bitmaps.
 
+pub mod activity;
 pub mod blocks;
 pub mod calls;
 pub mod distribution;

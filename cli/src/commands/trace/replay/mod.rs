@@ -19,7 +19,7 @@ use trace::replay::place::OnDirectory;
 use trace::{Kind, Opened, TraceError};
 
 use crate::commands::mkfs::parse_size;
-use crate::{Failure, held, output, progress, recorded};
+use crate::{Failure, held, progress, recorded};
 use print::Outcome;
 use variants::Variant;
 
@@ -246,7 +246,7 @@ fn of_calls(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> 
     at_once(variants, |variant, bar| {
         let (mut calls, length) = calls(&args.file)?;
         let options = traces::calls::Options {
-            mount: variant.mount,
+            mount: variant.mount.clone(),
             bytes,
             image: image.clone(),
             recipe: args.age.clone(),
@@ -271,7 +271,10 @@ fn of_calls(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> 
 fn into(args: &Args, dir: &Path, as_json: bool) -> Result<ExitCode, Failure> {
     let named = |e: std::io::Error| format!("{}: {e}", dir.display());
     if std::fs::read_dir(dir).map_err(named)?.any(|entry| entry.is_ok_and(|e| e.file_name() != "lost+found")) {
-        return Err(format!("{}: not empty; calls remove and rename what they find: give an empty directory", dir.display()));
+        return Err(format!(
+            "{}: not empty; calls remove and rename what they find: give an empty directory",
+            dir.display()
+        ));
     }
     let needs = needed(&args.file)?;
     let (mut calls, length) = calls(&args.file)?;

@@ -77,7 +77,8 @@ impl Outcome {
     /// Blocks the flash programmed for each one written to the device; none of a disk.
     fn amplification_inside(&self) -> Option<f64> {
         let written = self.counter("blocks_written");
-        (written > 0).then(|| (self.counter("blocks_programmed") + self.counter("blocks_copied")) as f64 / written as f64)
+        (written > 0)
+            .then(|| (self.counter("blocks_programmed") + self.counter("blocks_copied")) as f64 / written as f64)
     }
 
     fn files(&self, most: usize) -> Vec<FileLine> {
@@ -266,7 +267,12 @@ fn whole(o: &Outcome, most: usize) -> String {
 /// A line for each run, then what differs in who spent it and why.
 fn side_by_side(all: &[Outcome]) -> String {
     let width = all.iter().map(|o| o.name.chars().count()).max().unwrap_or(0).max(8);
-    let mut out = format!("{}, {}\n\n{:<width$}", all[0].text().lines().next().unwrap_or_default(), joules::time(all[0].recorded()), "");
+    let mut out = format!(
+        "{}, {}\n\n{:<width$}",
+        all[0].text().lines().next().unwrap_or_default(),
+        joules::time(all[0].recorded()),
+        ""
+    );
     for c in Component::ALL {
         out += &format!(" {:>11}", c.text());
     }

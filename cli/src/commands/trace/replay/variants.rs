@@ -49,7 +49,7 @@ pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
                 let mut variant = Variant {
                     name: label,
                     profile: before.profile.clone(),
-                    mount: before.mount,
+                    mount: before.mount.clone(),
                     of_volume: before.of_volume || name != "profile",
                 };
                 if name == "profile" {
