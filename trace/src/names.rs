@@ -53,6 +53,14 @@ impl Names {
 /// What a reader knew and had no use for, by name, and how often.
 pub type Others = BTreeMap<String, u64>;
 
+/// Counts once more.
+pub(crate) fn count(others: &mut Others, what: &str) {
+    match others.get_mut(what) {
+        Some(n) => *n += 1,
+        None => _ = others.insert(what.to_owned(), 1),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,12 +4,14 @@
 //! events or an error that names the place. None panics on any bytes.
 
 mod decimal;
+mod extent;
 mod mobibench;
 mod mobile_csv;
 mod paths;
 mod rows;
+mod server_csv;
 
 use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
-pub(crate) const READERS: &[Reader] = &[mobile_csv::READER, mobibench::READER];
+pub(crate) const READERS: &[Reader] = &[mobile_csv::READER, server_csv::MSR, server_csv::SYSTOR, mobibench::READER];
