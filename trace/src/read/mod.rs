@@ -3,7 +3,9 @@
 //! Each takes an [`Input`](crate::Input), holds what it needs to know of one record or line, and gives
 //! events or an error that names the place. None panics on any bytes.
 
+pub(crate) mod blktrace;
+
 use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
-pub(crate) const READERS: &[Reader] = &[];
+pub(crate) const READERS: &[Reader] = &[blktrace::READER];
