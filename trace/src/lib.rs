@@ -19,6 +19,7 @@ mod names;
 pub mod power;
 pub mod read;
 mod recognise;
+pub mod replay;
 pub mod requests;
 pub mod stat;
 

@@ -23,7 +23,8 @@ use crate::{Format, Names, Opened, Others, Process, TraceError};
 use order::Order;
 use record::{Stream, magic};
 
-pub(super) const READER: Reader = Reader { knows: |head| magic(head).is_some(), open: |input| Ok(one(Stream::new(input))) };
+pub(super) const READER: Reader =
+    Reader { knows: |head| magic(head).is_some(), open: |input| Ok(one(Stream::new(input))) };
 
 fn one(stream: Stream) -> Opened {
     Opened::Blocks(Box::new(Blktrace { order: Order::of_stream(stream), names: Named::default(), latest: 0 }))

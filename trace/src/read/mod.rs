@@ -3,9 +3,13 @@
 //! Each takes an [`Input`](crate::Input), holds what it needs to know of one record or line, and gives
 //! events or an error that names the place. None panics on any bytes.
 
+mod blkparse;
 pub(crate) mod blktrace;
+mod decimal;
+mod mobile_csv;
+mod rows;
 
 use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
-pub(crate) const READERS: &[Reader] = &[blktrace::READER];
+pub(crate) const READERS: &[Reader] = &[blktrace::READER, blkparse::READER, mobile_csv::READER];

@@ -335,13 +335,8 @@ fn event(record: &Record, device: u32, known: &mut Named) -> Event {
         Op::Other
     };
     let mut flags = Flags::empty();
-    let bits = [
-        (FLUSH, Flags::PREFLUSH),
-        (SYNC, Flags::SYNC),
-        (AHEAD, Flags::AHEAD),
-        (META, Flags::META),
-        (FUA, Flags::FUA),
-    ];
+    let bits =
+        [(FLUSH, Flags::PREFLUSH), (SYNC, Flags::SYNC), (AHEAD, Flags::AHEAD), (META, Flags::META), (FUA, Flags::FUA)];
     for (bit, flag) in bits {
         flags.set(flag, about & bit != 0);
     }
