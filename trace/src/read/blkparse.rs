@@ -54,20 +54,23 @@ struct Blkparse {
     others: Others,
     /// The tables have begun.
     tables: bool,
+    /// There was an error.
+    failed: bool,
 }
 
 impl Blkparse {
     fn new(input: Input) -> Self {
-        Blkparse { input, names: Names::default(), by_pid: FxHashMap::default(), others: Others::new(), tables: false }
+        Blkparse {
+            input,
+            names: Names::default(),
+            by_pid: FxHashMap::default(),
+            others: Others::new(),
+            tables: false,
+            failed: false,
+        }
     }
-}
 
-impl Events for Blkparse {
-    fn format(&self) -> Format {
-        Format::Blkparse
-    }
-
-    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+    fn event(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
             let Some(text) = self.input.line(Format::Blkparse)? else { return Ok(None) };
             let closed = text.ends_with(b"]");
@@ -75,7 +78,7 @@ impl Events for Blkparse {
                 if self.input.ended_without_newline() && !self.tables {
                     return Err(self.input.cut_short(Format::Blkparse, self.input.at_line()));
                 }
-                count(&mut self.others, what, 1);
+                count(&mut self.others, what);
                 continue;
             }
             let parsed = line::read(text).map(|line| match line {
@@ -103,13 +106,28 @@ impl Events for Blkparse {
                     self.tables = false;
                     return Ok(Some(event));
                 }
-                Ok(None) => count(&mut self.others, "messages", 1),
+                Ok(None) => count(&mut self.others, "messages"),
                 Err(what) => {
                     let what = format!("{what}; the lines of blkparse without -f are read");
                     return Err(self.input.damaged(Format::Blkparse, self.input.at_line(), what));
                 }
             }
         }
+    }
+}
+
+impl Events for Blkparse {
+    fn format(&self) -> Format {
+        Format::Blkparse
+    }
+
+    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        if self.failed {
+            return Ok(None);
+        }
+        let next = self.event();
+        self.failed = next.is_err();
+        next
     }
 
     fn names(&self) -> &Names {

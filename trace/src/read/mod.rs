@@ -6,10 +6,28 @@
 mod blkparse;
 pub(crate) mod blktrace;
 mod decimal;
+mod extent;
+mod hvpm;
+pub mod joules_csv;
+mod measured;
+mod mobibench;
 mod mobile_csv;
+pub mod monsoon;
+mod paths;
 mod rows;
+mod server_csv;
 
 use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
-pub(crate) const READERS: &[Reader] = &[blktrace::READER, blkparse::READER, mobile_csv::READER];
+pub(crate) const READERS: &[Reader] = &[
+    blktrace::READER,
+    blkparse::READER,
+    mobile_csv::READER,
+    server_csv::MSR,
+    server_csv::SYSTOR,
+    mobibench::READER,
+    hvpm::READER,
+    joules_csv::READER,
+    monsoon::READER,
+];
