@@ -7,6 +7,7 @@ mod blkparse;
 pub(crate) mod blktrace;
 mod decimal;
 mod extent;
+mod fio_iolog;
 mod hvpm;
 pub mod joules_csv;
 mod measured;
@@ -26,6 +27,7 @@ pub(crate) const READERS: &[Reader] = &[
     mobile_csv::READER,
     server_csv::MSR,
     server_csv::SYSTOR,
+    fio_iolog::READER,
     mobibench::READER,
     hvpm::READER,
     joules_csv::READER,
