@@ -1,11 +1,12 @@
 //! What would it have cost here? A recording of others, on a simulated device or a volume on one.
 //!
-//! * [`blocks`]: requests on a device. * [`calls`]: calls on a volume.
+//! * [`blocks`]: requests on a device. * [`calls`]: calls on a volume. * [`prices`]: by a table, without simulation.
 //!
 //! Recordings are read more than once: first to see what must be there, then to do it. Nothing is kept of them.
 
 pub mod blocks;
 pub mod calls;
+pub mod prices;
 
 use std::sync::Arc;
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::activity::Activity;
 use super::distribution::{Sizes, Spread, Times};
 use super::randomness::{Randomness, Share};
+use super::share;
 use crate::block::{Action, DeviceId, Flags, Op, SECTOR};
 use crate::requests::{Request, Requests, Seen};
 use crate::{Process, TraceError};
@@ -267,19 +268,20 @@ impl Counter {
             stat.end_sector = stat.end_sector.max(end);
         }
         let blocks = r.sector / BLOCK..if r.sectors > LONGEST { r.sector / BLOCK } else { end.div_ceil(BLOCK) };
-        let asked = (blocks.end - blocks.start) * 4096;
+        let asked = blocks.end - blocks.start;
         match r.op {
             Op::Flush => stat.flushes += 1,
             Op::Read => {
                 stat.read += bytes;
                 process.1 += bytes;
                 place.read.insert_range(blocks.clone());
-                self.places.reread += asked - place.touch(blocks) * 4096;
+                self.places.reread += share(bytes, asked - place.touch(blocks), asked);
             }
             Op::Write => {
                 stat.written += bytes;
                 process.2 += bytes;
-                self.places.overwritten += asked - place.written.insert_range(blocks.clone()) * 4096;
+                let old = asked - place.written.insert_range(blocks.clone());
+                self.places.overwritten += share(bytes, old, asked);
                 place.touch(blocks);
             }
             _ => {}

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::activity::Activity;
 use super::distribution::{Sizes, Spread, Times};
+use super::share;
 use crate::TraceError;
 use crate::call::{Call, Calls, Handle, How, Op, Target};
 
@@ -266,7 +267,8 @@ impl Counter {
         if write {
             file.written += bytes;
             file.length = file.length.max(end);
-            self.overwritten += (asked - file.blocks_written.insert_range(blocks.clone())) * BLOCK;
+            let old = asked - file.blocks_written.insert_range(blocks.clone());
+            self.overwritten += share(bytes, old, asked);
             if open.how.intersects(How::SYNC | How::DATA_SYNC) {
                 self.fsyncs += 1;
                 file.syncs += 1;

@@ -111,6 +111,7 @@ impl Outcome {
             took: self.run.took,
             causes: spent::by_cause(&self.run.ledger, name),
             files: self.files(most),
+            owners: if matches!(self.done, Done::Blocks { .. }) { "process" } else { "file" },
             counters: self.run.counters.clone(),
         }
     }
