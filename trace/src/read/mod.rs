@@ -15,6 +15,7 @@ mod mobibench;
 mod mobile_csv;
 pub mod monsoon;
 mod paths;
+mod recording;
 mod rows;
 mod server_csv;
 
@@ -22,6 +23,7 @@ use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
 pub(crate) const READERS: &[Reader] = &[
+    recording::READER,
     blktrace::READER,
     blkparse::READER,
     mobile_csv::READER,
