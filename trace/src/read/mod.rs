@@ -10,6 +10,7 @@ mod extent;
 mod fio_iolog;
 mod hvpm;
 pub mod joules_csv;
+mod log_writes;
 mod measured;
 mod mobibench;
 mod mobile_csv;
@@ -24,6 +25,7 @@ use crate::recognise::Reader;
 pub(crate) const READERS: &[Reader] = &[
     blktrace::READER,
     blkparse::READER,
+    log_writes::READER,
     mobile_csv::READER,
     server_csv::MSR,
     server_csv::SYSTOR,

@@ -125,7 +125,7 @@ pub struct BlockStat {
     pub write_order: Share,
     /// Where.
     pub places: Places,
-    /// Nanoseconds between one request and the next.
+    /// Nanoseconds between one request and the next; none if the recording tells no times.
     pub between: Option<Spread>,
     /// fsyncs that a file system's own events tell of; 0 if there are no such events.
     pub fsyncs: u64,
@@ -315,7 +315,7 @@ impl Counter {
             read_order,
             write_order,
             places,
-            between: self.between.spread(),
+            between: self.between.spread().filter(|_| requests.events().timed()),
             fsyncs: ["f2fs_sync_file_enter", "ext4_sync_file_enter"].iter().filter_map(|n| others.get(*n)).sum(),
             devices,
             processes: processes
