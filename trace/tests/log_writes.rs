@@ -152,9 +152,9 @@ fn damage_is_told_with_its_place() {
         }
         assert!(error.to_string().contains(what), "{error}");
     }
-    for at in 0..good.len() {
+    for (at, byte) in good.iter().enumerate() {
         for change in [0xff, 1, 0x80] {
-            let seen = with(at, &[good[at] ^ change]);
+            let seen = with(at, &[byte ^ change]);
             assert!(seen.events.len() <= 3);
         }
     }
