@@ -9,6 +9,7 @@ mod fragments;
 mod held;
 mod image;
 mod joules;
+mod live;
 mod metered;
 mod output;
 mod place;

@@ -18,6 +18,7 @@ mod names;
 pub mod power;
 pub mod read;
 mod recognise;
+pub mod replay;
 pub mod requests;
 pub mod stat;
 

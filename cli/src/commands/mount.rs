@@ -14,7 +14,8 @@ use serde_json::json;
 use vfs::FileSystem;
 
 use crate::image::Image;
-use crate::metered::{Live, Metered};
+use crate::live::Live;
+use crate::metered::Metered;
 use crate::recording::Recording;
 use crate::{Failure, held, output, power};
 
@@ -197,7 +198,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         image.vol.keep_deleted_names();
     }
     let live = match (&metered, &ledger) {
-        (Some(metered), Some(file)) => Some(Live::start(metered.clone(), image.vol.clone(), file.clone())?),
+        (Some(metered), Some(file)) => {
+            let (metered, vol, file) = (metered.clone(), image.vol.clone(), file.clone());
+            Some(Live::start(move || Metered::write(&metered.spent(&vol, Look::InMemory), &file))?)
+        }
         _ => None,
     };
     if let Some(metered) = metered.clone() {

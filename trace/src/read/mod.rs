@@ -3,7 +3,13 @@
 //! Each takes an [`Input`](crate::Input), holds what it needs to know of one record or line, and gives
 //! events or an error that names the place. None panics on any bytes.
 
+mod decimal;
+mod mobibench;
+mod mobile_csv;
+mod paths;
+mod rows;
+
 use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
-pub(crate) const READERS: &[Reader] = &[];
+pub(crate) const READERS: &[Reader] = &[mobile_csv::READER, mobibench::READER];
