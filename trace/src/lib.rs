@@ -14,6 +14,7 @@ pub mod block;
 pub mod call;
 mod error;
 mod input;
+mod letters;
 mod names;
 pub mod power;
 pub mod read;
