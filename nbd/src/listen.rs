@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use device::clock::{Clock, RealClock};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -216,15 +217,19 @@ impl Clients {
     /// Ends all conversations, politely first.
     fn dismiss(&self) {
         self.ending.store(true, Ordering::Relaxed);
+        let clock = RealClock::new();
         let mut connected = self.connected.lock();
         for how in [Shutdown::Read, Shutdown::Both] {
             for stream in connected.values() {
                 stream.shutdown(how);
             }
-            while !connected.is_empty() {
-                if self.gone.wait_for(&mut connected, GRACE).timed_out() {
+            let until = clock.monotonic() + GRACE;
+            loop {
+                let left = until.saturating_sub(clock.monotonic());
+                if connected.is_empty() || left.is_zero() {
                     break;
                 }
+                self.gone.wait_for(&mut connected, left);
             }
         }
     }

@@ -187,4 +187,8 @@ pub trait Events: Send {
     fn others(&self) -> &Others;
     /// Bytes of the recording read so far, as they lie in the file, for who shows progress.
     fn consumed(&self) -> u64;
+    /// What the recording calls a device, where it has names for them (files, hosts).
+    fn device(&self, _: DeviceId) -> Option<String> {
+        None
+    }
 }

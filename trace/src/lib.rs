@@ -22,6 +22,7 @@ mod recognise;
 pub mod replay;
 pub mod requests;
 pub mod stat;
+pub mod write;
 
 pub use error::{At, TraceError};
 pub use input::Input;

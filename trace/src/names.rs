@@ -53,11 +53,11 @@ impl Names {
 /// What a reader knew and had no use for, by name, and how often.
 pub type Others = BTreeMap<String, u64>;
 
-/// Counts `n` more of `what`.
-pub(crate) fn count(others: &mut Others, what: &str, n: u64) {
+/// Counts once more.
+pub(crate) fn count(others: &mut Others, what: &str) {
     match others.get_mut(what) {
-        Some(seen) => *seen += n,
-        None => _ = others.insert(what.to_owned(), n),
+        Some(n) => *n += 1,
+        None => _ = others.insert(what.to_owned(), 1),
     }
 }
 

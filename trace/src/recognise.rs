@@ -41,6 +41,8 @@ pub enum Format {
     MonsoonCsv,
     /// powermonitor-hvpm.
     HvpmCsv,
+    /// `joulefs energy measure`.
+    JoulesCsv,
 }
 
 impl Format {
@@ -62,6 +64,7 @@ impl Format {
             Format::Strace => "strace",
             Format::MonsoonCsv => "Monsoon CSV",
             Format::HvpmCsv => "powermonitor-hvpm CSV",
+            Format::JoulesCsv => "CSV of joules",
         }
     }
 }

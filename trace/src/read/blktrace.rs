@@ -23,7 +23,8 @@ use crate::{Format, Names, Opened, Others, Process, TraceError};
 use order::Order;
 use record::{Stream, magic};
 
-pub(super) const READER: Reader = Reader { knows: |head| magic(head).is_some(), open: |input| Ok(one(Stream::new(input))) };
+pub(super) const READER: Reader =
+    Reader { knows: |head| magic(head).is_some(), open: |input| Ok(one(Stream::new(input))) };
 
 fn one(stream: Stream) -> Opened {
     Opened::Blocks(Box::new(Blktrace { order: Order::of_stream(stream), names: Named::default(), latest: 0 }))
@@ -74,7 +75,7 @@ impl Events for Blktrace {
         let Some(mut event) = self.order.next(&mut self.names)? else { return Ok(None) };
         event.process = self.names.who(event.pid);
         if event.time < self.latest {
-            count(&mut self.names.others, "events told too late to be put in order", 1);
+            count(&mut self.names.others, "events told too late to be put in order");
         }
         self.latest = event.time;
         Ok(Some(event))

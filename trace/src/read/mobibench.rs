@@ -20,6 +20,7 @@ use std::collections::BTreeSet;
 use super::decimal::{number, wrong};
 use super::paths::{is_special, normal};
 use crate::call::{Call, Calls, Handle, How, Op, Target};
+use crate::names::count;
 use crate::recognise::Reader;
 use crate::{Format, Input, Opened, Others, TraceError};
 
@@ -283,10 +284,7 @@ impl Recording {
     }
 
     fn count(&mut self, what: &str) {
-        match self.others.get_mut(what) {
-            Some(n) => *n += 1,
-            None => _ = self.others.insert(what.to_owned(), 1),
-        }
+        count(&mut self.others, what);
     }
 
     /// A number that no open file has.

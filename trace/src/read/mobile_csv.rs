@@ -14,10 +14,10 @@
 //! are there, as `R`). Other letters of blkparse are read as it means them.
 
 use super::decimal::{nanoseconds, number, wrong};
-use super::rows::{Row, Rows};
+use super::rows::{Read, Row, Rows};
 use crate::block::{Action, DeviceId, Event, Flags, Op};
 use crate::recognise::Reader;
-use crate::{Format, Input, Opened, Process, TraceError};
+use crate::{Format, Input, Opened, Others, Process, TraceError};
 
 /// Lines that may be the first.
 const HEADERS: [&[u8]; 2] =
@@ -97,7 +97,7 @@ fn letters(text: &[u8]) -> Option<(Op, Flags)> {
 impl Row for Mobile {
     const FORMAT: Format = Format::MobileCsv;
 
-    fn event<'a>(&mut self, line: &'a [u8]) -> Result<(Event, &'a [u8]), String> {
+    fn read<'a>(&mut self, line: &'a [u8], _: &mut Others) -> Result<Read<'a>, String> {
         let Some([who, device, flags, sector, size, time]) = fields(line) else {
             return Err("it has fewer than 6 columns".into());
         };
@@ -118,7 +118,7 @@ impl Row for Mobile {
             took: None,
             error: 0,
         };
-        Ok((event, name))
+        Ok(Read::Event(event, name))
     }
 }
 

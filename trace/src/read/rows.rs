@@ -3,15 +3,30 @@
 //! A line without an end is not read, although it may look whole: its last number may be half a number. It is
 //! [cut short](TraceError::CutShort).
 
-use crate::block::{Event, Events};
+use crate::block::{DeviceId, Event, Events};
+use crate::names::count;
 use crate::{Format, Input, Names, Others, TraceError};
+
+/// What a line was.
+pub(crate) enum Read<'a> {
+    /// An event, and the name of its process.
+    Event(Event, &'a [u8]),
+    /// Something to count by this name.
+    Other(&'static str),
+    /// What every recording has.
+    Nothing,
+}
 
 /// How one line is read.
 pub(crate) trait Row: Send {
     /// Of which format.
     const FORMAT: Format;
-    /// The event of a line, and the name of its process; or what is wrong with it.
-    fn event<'a>(&mut self, line: &'a [u8]) -> Result<(Event, &'a [u8]), String>;
+    /// What a line is, or what is wrong with it. What is remarkable about an event is counted in `others`.
+    fn read<'a>(&mut self, line: &'a [u8], others: &mut Others) -> Result<Read<'a>, String>;
+    /// What the recording calls a device.
+    fn device(&self, _: DeviceId) -> Option<String> {
+        None
+    }
 }
 
 /// Lines as events.
@@ -39,23 +54,26 @@ impl<R: Row> Events for Rows<R> {
         // Whatever goes wrong below, nothing comes after it.
         while !std::mem::replace(&mut self.ended, true) {
             let Some(line) = self.input.line(R::FORMAT)? else { break };
-            let read = if line.is_empty() {
-                None
-            } else {
-                Some(self.row.event(line).map(|(event, name)| Event { process: self.names.number(name), ..event }))
+            let read = match line {
+                b"" => Ok(Read::Other("empty lines")),
+                line => self.row.read(line, &mut self.others),
             };
+            let read = read.map(|read| match read {
+                Read::Event(event, name) => Some(Event { process: self.names.number(name), ..event }),
+                Read::Other(what) => {
+                    count(&mut self.others, what);
+                    None
+                }
+                Read::Nothing => None,
+            });
             let at = self.input.at_line();
             if self.input.ended_without_newline() {
                 return Err(self.input.cut_short(R::FORMAT, at));
             }
+            let event = read.map_err(|what| self.input.damaged(R::FORMAT, at, what))?;
             self.ended = false;
-            match read {
-                Some(Ok(event)) => return Ok(Some(event)),
-                None => *self.others.entry("empty lines".into()).or_default() += 1,
-                Some(Err(what)) => {
-                    self.ended = true;
-                    return Err(self.input.damaged(R::FORMAT, at, what));
-                }
+            if event.is_some() {
+                return Ok(event);
             }
         }
         Ok(None)
@@ -71,5 +89,9 @@ impl<R: Row> Events for Rows<R> {
 
     fn consumed(&self) -> u64 {
         self.input.consumed()
+    }
+
+    fn device(&self, id: DeviceId) -> Option<String> {
+        self.row.device(id)
     }
 }

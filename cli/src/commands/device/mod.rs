@@ -28,11 +28,11 @@ use backing::{Backing, backing};
 /// DIR/ledger.json says at any time how many joules were spent, by which component and for which operation,
 /// how long the device took, and what happened inside.
 ///
-/// With --nbd the device is a disk for NBD clients: QEMU, nbdkit's and libnbd's tools, fio, the kernel's
-/// nbd-client. READ, WRITE, FLUSH and TRIM are what they are called, WRITE_ZEROES is a discard unless the client
-/// wants no hole, FUA is a flush after the request. Any offset and length is served; what is not whole blocks
-/// of 4096 bytes is read first. Up to 32 clients at once; the export has no name. A Unix socket is its user's
-/// alone; whoever reaches a TCP port has the disk.
+/// With --nbd the device is a disk for NBD clients: QEMU, libnbd's tools (nbdcopy, nbdinfo), fio and others.
+/// READ, WRITE, FLUSH and TRIM are what they are called, WRITE_ZEROES is a discard unless the client wants no
+/// hole, FUA is a flush after the request. Any offset and length is served; what is not whole blocks of 4096
+/// bytes is read first. Up to 32 clients at once; the export has no name. A Unix socket is its user's alone;
+/// whoever reaches a TCP port has the disk.
 ///
 /// Requests are answered at once unless --paced is given; the device's own time, which decides about
 /// waiting, sleeping and the energy of both, runs by the host's clock and ahead of it while the device
@@ -60,8 +60,9 @@ Examples, a socket:\n  \
     nbdcopy --flush disk.img 'nbd+unix:///?socket=/tmp/disk.sock'\n  \
     qemu-img convert -n -f raw -O raw disk.img 'nbd+unix:///?socket=/tmp/disk.sock'\n  \
     qemu-system-x86_64 -drive file='nbd+unix:///?socket=/tmp/disk.sock',format=raw,discard=unmap ...\n  \
-    fio --name=w --ioengine=nbd --uri='nbd+unix:///?socket=/tmp/disk.sock' --rw=randwrite --bs=4k --size=64M\n  \
-    joulefs device --nbd tcp:127.0.0.1:10809 --size 8G && nbd-client 127.0.0.1 10809 /dev/nbd0")]
+    fio --name=w --ioengine=nbd --uri='nbd+unix:///?socket=/tmp/disk.sock' --rw=randwrite --size=64M\n  \
+    joulefs device --nbd tcp:127.0.0.1:10809 --size 8G && qemu-img info nbd://127.0.0.1:10809\n  \
+    kill PID                                           ends it; the socket's file goes last")]
 pub struct Args {
     /// Where the two files appear.
     #[arg(required_unless_present = "nbd", conflicts_with = "nbd")]

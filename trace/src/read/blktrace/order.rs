@@ -17,13 +17,16 @@ const WINDOW: usize = 1 << 15;
 /// Events read at a time from one of several files.
 const BATCH: usize = 256;
 
+/// What an event is sorted by, and its queue.
+type Head = ((u64, u32, u32), u32);
+
 pub(super) struct Order {
     streams: Vec<Stream>,
     ended: Vec<bool>,
     /// Events read and not given yet: of each processor in the only stream, or of each file.
     queues: Vec<VecDeque<Keyed>>,
     /// The first of each queue that is not empty, but for the current one.
-    heads: BinaryHeap<Reverse<((u64, u32, u32), u32)>>,
+    heads: BinaryHeap<Reverse<Head>>,
     /// The queue that events are taken from, as long as its first is before all of `heads`.
     current: usize,
     /// Events in all queues.

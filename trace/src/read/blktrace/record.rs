@@ -270,9 +270,9 @@ impl Stream {
         let missing = record.sequence.wrapping_sub(*before).wrapping_sub(1);
         if missing != 0 {
             if missing < 1 << 31 {
-                count(&mut known.others, "events the kernel lost", u64::from(missing));
+                *known.others.entry("events the kernel lost".to_owned()).or_default() += u64::from(missing);
             } else {
-                count(&mut known.others, "events whose numbers go back", 1);
+                count(&mut known.others, "events whose numbers go back");
             }
         }
         *before = record.sequence;
@@ -285,17 +285,17 @@ fn noted(record: &Record, data: &[u8], known: &mut Named) {
     let what = record.action & 0xff;
     let data = if record.action & CGROUP != 0 { data.get(8..).unwrap_or_default() } else { data };
     if (record.action >> 16) & DRIVER != 0 {
-        return count(&mut known.others, "data of drivers", 1);
+        return count(&mut known.others, "data of drivers");
     }
     match what {
         0 => {
             let name = data.split(|b| *b == 0).next().unwrap_or_default();
             known.learn(record.pid, name);
-            count(&mut known.others, "names of processes", 1);
+            count(&mut known.others, "names of processes");
         }
-        1 => count(&mut known.others, "wall-clock times", 1),
-        2 => count(&mut known.others, "messages", 1),
-        _ => count(&mut known.others, "notes of an unknown kind", 1),
+        1 => count(&mut known.others, "wall-clock times"),
+        2 => count(&mut known.others, "messages"),
+        _ => count(&mut known.others, "notes of an unknown kind"),
     }
 }
 
@@ -316,7 +316,7 @@ fn event(record: &Record, device: u32, known: &mut Named) -> Event {
         // and unplugging a zone.
         5 | 9..=11 | 14 | 16..=19 => Action::Other,
         _ => {
-            count(&mut known.others, "events of an unknown kind", 1);
+            count(&mut known.others, "events of an unknown kind");
             Action::Other
         }
     };
@@ -335,13 +335,8 @@ fn event(record: &Record, device: u32, known: &mut Named) -> Event {
         Op::Other
     };
     let mut flags = Flags::empty();
-    let bits = [
-        (FLUSH, Flags::PREFLUSH),
-        (SYNC, Flags::SYNC),
-        (AHEAD, Flags::AHEAD),
-        (META, Flags::META),
-        (FUA, Flags::FUA),
-    ];
+    let bits =
+        [(FLUSH, Flags::PREFLUSH), (SYNC, Flags::SYNC), (AHEAD, Flags::AHEAD), (META, Flags::META), (FUA, Flags::FUA)];
     for (bit, flag) in bits {
         flags.set(flag, about & bit != 0);
     }
