@@ -13,7 +13,7 @@ mod line;
 use line::line;
 
 use crate::block::Event;
-use crate::names::count;
+use crate::names::{count, count_many};
 use crate::read::decimal::{number, wrong};
 use crate::read::tracepoint::layers::{Layered, Source};
 use crate::read::tracepoint::{Heard, Layer, Point, blank, point};
@@ -131,9 +131,9 @@ fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Resu
         Err(what) => {
             match aside(text) {
                 Some(Aside::Heading) => {}
-                Some(Aside::Lost(0)) => count(others, "lost events, how many is not known", 1),
-                Some(Aside::Lost(n)) => count(others, "lost events", n),
-                Some(Aside::Stack) => count(others, "lines of stack traces", 1),
+                Some(Aside::Lost(0)) => count(others, "lost events, how many is not known"),
+                Some(Aside::Lost(n)) => count_many(others, "lost events", n),
+                Some(Aside::Stack) => count(others, "lines of stack traces"),
                 None if page && text.trim_ascii_start().starts_with(PAGE_ENDS) => return Ok(Given::PageEnds),
                 None => return Err(what),
             }
@@ -158,7 +158,7 @@ fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Resu
         }
         Some(Point::Ufs) => {
             if !fields::ufs(found.arguments, &mut event).ok_or_else(|| wrong("the command", found.arguments))? {
-                count(others, "ufshcd_command", 1);
+                count(others, "ufshcd_command");
                 return Ok(Given::Nothing);
             }
             name(names, &mut event, found.process, found.process);
@@ -167,7 +167,7 @@ fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Resu
         None => {
             let name = found.name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or("calls of functions");
             let room = others.len() < NAMES || others.contains_key(name);
-            count(others, if room { name } else { "others" }, 1);
+            count(others, if room { name } else { "others" });
             return Ok(Given::Nothing);
         }
     };

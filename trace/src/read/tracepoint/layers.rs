@@ -97,7 +97,7 @@ impl<S: Source> Layered<S> {
     /// The event, if its layer is listened to.
     fn listen(&mut self, chosen: Layer, heard: Heard) -> Option<Event> {
         if decides(&heard) && heard.layer != chosen {
-            count(self.source.others_mut(), name(&heard), 1);
+            count(self.source.others_mut(), name(&heard));
             return None;
         }
         let mut event = heard.event;
