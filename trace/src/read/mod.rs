@@ -8,6 +8,7 @@ pub(crate) mod blktrace;
 mod decimal;
 mod extent;
 mod fio_iolog;
+mod ftrace;
 mod hvpm;
 pub mod joules_csv;
 mod log_writes;
@@ -18,6 +19,7 @@ pub mod monsoon;
 mod paths;
 mod rows;
 mod server_csv;
+mod tracepoint;
 
 use crate::recognise::Reader;
 
@@ -26,6 +28,7 @@ pub(crate) const READERS: &[Reader] = &[
     blktrace::READER,
     blkparse::READER,
     log_writes::READER,
+    ftrace::READER,
     mobile_csv::READER,
     server_csv::MSR,
     server_csv::SYSTOR,
