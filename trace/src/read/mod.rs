@@ -8,8 +8,10 @@ pub(crate) mod blktrace;
 mod decimal;
 mod extent;
 mod fio_iolog;
+mod ftrace;
 mod hvpm;
 pub mod joules_csv;
+mod log_writes;
 mod measured;
 mod mobibench;
 mod mobile_csv;
@@ -18,6 +20,7 @@ mod paths;
 mod recording;
 mod rows;
 mod server_csv;
+mod tracepoint;
 
 use crate::recognise::Reader;
 
@@ -26,6 +29,8 @@ pub(crate) const READERS: &[Reader] = &[
     recording::READER,
     blktrace::READER,
     blkparse::READER,
+    log_writes::READER,
+    ftrace::READER,
     mobile_csv::READER,
     server_csv::MSR,
     server_csv::SYSTOR,
