@@ -14,6 +14,7 @@ pub mod block;
 pub mod call;
 mod error;
 mod input;
+mod letters;
 mod names;
 pub mod power;
 pub mod read;
@@ -21,6 +22,7 @@ mod recognise;
 pub mod replay;
 pub mod requests;
 pub mod stat;
+pub mod write;
 
 pub use error::{At, TraceError};
 pub use input::Input;
