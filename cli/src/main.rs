@@ -9,13 +9,16 @@ mod fragments;
 mod held;
 mod image;
 mod joules;
+mod live;
 mod metered;
 mod output;
 mod place;
 mod power;
 mod progress;
+mod recorded;
 mod recording;
 mod spent;
+mod volume_options;
 
 use std::process::ExitCode;
 
@@ -46,6 +49,7 @@ enum Command {
     Ctl(commands::ctl::Args),
     Device(commands::device::Args),
     Replay(commands::replay::Args),
+    Trace(commands::trace::Args),
     Energy(commands::energy::Args),
     Fsck(commands::fsck::Args),
     Age(commands::age::Args),
@@ -73,6 +77,7 @@ fn main() -> ExitCode {
         Command::Ctl(a) => done(commands::ctl::run(&a, json)),
         Command::Device(a) => done(commands::device::run(&a, json)),
         Command::Replay(a) => done(commands::replay::run(&a, json)),
+        Command::Trace(a) => commands::trace::run(&a, json),
         Command::Energy(a) => done(commands::energy::run(&a, json)),
         Command::Fsck(a) => return commands::fsck::run(&a, json),
         Command::Age(a) => done(commands::age::run(&a, json)),

@@ -2,11 +2,8 @@
 //! spent on them is counted, and written to a file that is always a moment old at most.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use device::clock::RealClock;
 use device::energy::profile::Profile;
@@ -18,10 +15,7 @@ use f2fs::cause::Cause;
 use f2fs::owners::{Look, Owner};
 
 use crate::spent::{self, Spent};
-use crate::{Failure, joules};
-
-/// How often the file with the ledger is written.
-const EVERY: Duration = Duration::from_secs(1);
+use crate::{Failure, joules, live};
 
 /// A metered device under a volume.
 pub struct Metered {
@@ -104,6 +98,7 @@ impl Metered {
             profile: self.profile.clone(),
             causes: spent::by_cause(&ledger, spent::cause),
             files,
+            owners: "file",
             took,
             counters: self.device.counters(),
             ledger,
@@ -140,43 +135,6 @@ impl Metered {
 
     /// Writes a ledger to a file; who reads it finds this one or the one before, whole.
     pub fn write(spent: &Spent, file: &Path) -> Result<(), Failure> {
-        let named = |e: std::io::Error| format!("{}: {e}", file.display());
-        let text = Self::text(spent, file);
-        if file.metadata().is_ok_and(|m| !m.is_file()) {
-            // A pipe or a terminal.
-            return std::fs::write(file, text).map_err(named);
-        }
-        let mut part = file.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        std::fs::write(&part, text).and_then(|()| std::fs::rename(&part, file)).map_err(named)
-    }
-}
-
-/// A thread that keeps a file with the ledger up to date.
-pub struct Live {
-    stop: Sender<()>,
-    thread: JoinHandle<()>,
-}
-
-impl Live {
-    /// Writes the file now and then every second; fails if it cannot be written.
-    pub fn start(metered: Arc<Metered>, volume: Arc<Volume>, file: PathBuf) -> Result<Self, Failure> {
-        Metered::write(&metered.spent(&volume, Look::InMemory), &file)?;
-        let (stop, stopped) = mpsc::channel();
-        let write = move || {
-            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                // What fails now is tried again in a second, and said by the last attempt.
-                let _ = Metered::write(&metered.spent(&volume, Look::InMemory), &file);
-            }
-        };
-        let thread = thread::Builder::new().name("ledger".into()).spawn(write).map_err(|e| e.to_string())?;
-        Ok(Live { stop, thread })
-    }
-
-    /// Ends it; the file stays as it was written last.
-    pub fn end(self) {
-        drop(self.stop);
-        let _ = self.thread.join();
+        live::replace(file, &Self::text(spent, file))
     }
 }

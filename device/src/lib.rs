@@ -1,7 +1,7 @@
 //! What does a block operation do, and what may a power cut leave of it?
 //!
 //! [`BlockDevice`] is a contract about failure; backings ([`Memory`], [`Fingerprint`], [`FileDevice`],
-//! [`SparseImage`]) keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`]) and the test device
+//! [`SparseImage`], [`Blank`]) keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`]) and the test device
 //! [`PowerCut`] add powers a plain device knows nothing of. [`open_image`] picks the backing for a file.
 //! A simulated device is a [`model`] of its inside under the same contract; what it costs is counted in
 //! [`energy`], and people use it through a [`gauge`]. Time and chance for everything above come from [`clock`] and [`rng`].
@@ -9,6 +9,7 @@
 //! Left out on purpose: any meaning of a block's bytes, and any meaning of a [`Tag`].
 #![forbid(unsafe_code)]
 
+mod blank;
 mod bounds;
 mod claim;
 pub mod clock;
@@ -30,6 +31,7 @@ pub mod rng;
 mod sparse_image;
 mod stripes;
 
+pub use blank::Blank;
 pub use claim::OpenError;
 pub use clock::{Clock, RealClock, Time, VirtualClock};
 pub use contract::{BLOCK, BlockDevice, Lba, Tag};

@@ -19,7 +19,7 @@ mod writer;
 
 pub use error::RecordError;
 pub use reader::Reader;
-pub use tempo::Tempo;
+pub use tempo::{Started, Tempo};
 pub use writer::Writer;
 
 /// What a recording is of.

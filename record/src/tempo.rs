@@ -27,31 +27,31 @@ impl Tempo {
     }
 
     /// A replay that starts now.
-    pub(crate) fn start(&self) -> Started<'_> {
+    pub fn start(&self) -> Started<'_> {
         Started { tempo: self, began: self.now(), first: None }
     }
 }
 
-/// A replay under way.
-pub(crate) struct Started<'a> {
+/// A replay under way: what arrives first is due when it started.
+pub struct Started<'a> {
     tempo: &'a Tempo,
     began: Duration,
     first: Option<u64>,
 }
 
 impl Started<'_> {
-    /// Waits until a record that arrived at `arrival` nanoseconds is due.
-    pub(crate) fn due(&mut self, arrival: u64) {
+    /// Waits until a record that arrived at `arrival` nanoseconds is due; returns when that was by the clock,
+    /// or `None` where nothing is waited for.
+    pub fn due(&mut self, arrival: u64) -> Option<Duration> {
         let first = *self.first.get_or_insert(arrival);
         let at = self.began.saturating_add(Duration::from_nanos(arrival.saturating_sub(first)));
         let left = at.saturating_sub(self.tempo.now());
-        if left.is_zero() {
-            return;
-        }
         match self.tempo {
-            Tempo::BackToBack => {}
+            Tempo::BackToBack => return None,
             Tempo::Virtual(c) => c.advance(left),
+            Tempo::Real(_) if left.is_zero() => {}
             Tempo::Real(_) => std::thread::sleep(left),
         }
+        Some(at)
     }
 }

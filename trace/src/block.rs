@@ -181,10 +181,18 @@ pub trait Events: Send {
     fn format(&self) -> Format;
     /// The next event; `None` at a complete end. After an error there is nothing more.
     fn next(&mut self) -> Result<Option<Event>, TraceError>;
+    /// False if the recording tells no times: all are 0, and only the order means something.
+    fn timed(&self) -> bool {
+        true
+    }
     /// Names of processes in events so far.
     fn names(&self) -> &Names;
     /// What was seen so far and is no event of a block device.
     fn others(&self) -> &Others;
     /// Bytes of the recording read so far, as they lie in the file, for who shows progress.
     fn consumed(&self) -> u64;
+    /// What the recording calls a device, where it has names for them (files, hosts).
+    fn device(&self, _: DeviceId) -> Option<String> {
+        None
+    }
 }

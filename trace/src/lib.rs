@@ -14,12 +14,15 @@ pub mod block;
 pub mod call;
 mod error;
 mod input;
+mod letters;
 mod names;
 pub mod power;
 pub mod read;
 mod recognise;
+pub mod replay;
 pub mod requests;
 pub mod stat;
+pub mod write;
 
 pub use error::{At, TraceError};
 pub use input::Input;

@@ -53,6 +53,22 @@ impl Names {
 /// What a reader knew and had no use for, by name, and how often.
 pub type Others = BTreeMap<String, u64>;
 
+/// Counts once more.
+pub(crate) fn count(others: &mut Others, what: &str) {
+    match others.get_mut(what) {
+        Some(n) => *n += 1,
+        None => _ = others.insert(what.to_owned(), 1),
+    }
+}
+
+/// Counts `n` of something.
+pub(crate) fn count_many(others: &mut Others, what: &str, n: u64) {
+    match others.get_mut(what) {
+        Some(seen) => *seen = seen.saturating_add(n),
+        None => _ = others.insert(what.into(), n),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

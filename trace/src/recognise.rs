@@ -11,6 +11,8 @@ const HEAD: usize = 64 << 10;
 /// A format that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
+    /// Our own recordings of a block device.
+    JouleRec,
     /// Linux blktrace, binary, version 7 (48-byte records) and 8 (`blk_io_trace2`, 64-byte records).
     Blktrace,
     /// What blkparse prints.
@@ -41,12 +43,15 @@ pub enum Format {
     MonsoonCsv,
     /// powermonitor-hvpm.
     HvpmCsv,
+    /// `joulefs energy measure`.
+    JoulesCsv,
 }
 
 impl Format {
     /// In words, for errors and tables.
     pub fn text(self) -> &'static str {
         match self {
+            Format::JouleRec => "recording",
             Format::Blktrace => "blktrace",
             Format::Blkparse => "blkparse text",
             Format::Ftrace => "ftrace text",
@@ -62,6 +67,7 @@ impl Format {
             Format::Strace => "strace",
             Format::MonsoonCsv => "Monsoon CSV",
             Format::HvpmCsv => "powermonitor-hvpm CSV",
+            Format::JoulesCsv => "CSV of joules",
         }
     }
 }
@@ -112,8 +118,15 @@ pub(crate) struct Reader {
     pub(crate) open: fn(Input) -> Result<Opened, TraceError>,
 }
 
-/// Opens a recording; `-` is standard input.
+/// Opens a recording; `-` is standard input. One of the files that blktrace makes, one a processor
+/// (`sda.blktrace.0`), or what their names have in common (`sda`) stands for all of them.
 pub fn open(path: &Path) -> Result<Opened, TraceError> {
+    let files = read::blktrace::of_all_processors(path);
+    if !files.is_empty()
+        && let Some(opened) = read::blktrace::open(&files)?
+    {
+        return Ok(opened);
+    }
     open_input(Input::open(path)?)
 }
 

@@ -1,0 +1,87 @@
+//! Where are the contents of a metered device kept?
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use device::{Access, BlockDevice, FileDevice, Lba, Memory, open_image};
+use rustix::fs::{FallocateFlags, Mode, OFlags};
+
+use super::Args;
+use crate::commands::mkfs::parse_size;
+use crate::{Failure, held};
+
+/// The largest device in blocks, 256 TiB: what memory can stand for.
+const LARGEST: u64 = 1 << 36;
+
+/// Where contents are kept, and whether discarded blocks read as zeroes there.
+pub(super) struct Backing {
+    pub contents: Arc<dyn BlockDevice>,
+    /// Blocks that hold data.
+    pub held: Vec<(Lba, u64)>,
+    pub discards_read_zero: bool,
+    /// What the kernel shows as mounted.
+    pub source: String,
+}
+
+fn size(args: &Args) -> Result<Option<u64>, Failure> {
+    let Some(text) = &args.size else { return Ok(None) };
+    let bytes = parse_size(text).ok_or_else(|| format!("--size {text}: not a size; write e.g. 512M or 8G"))?;
+    match bytes / 4096 {
+        0 => Err(format!("--size {text}: less than one block of 4096 bytes")),
+        blocks if blocks > LARGEST => Err(format!("--size {text}: more than 256T")),
+        _ => Ok(Some(bytes)),
+    }
+}
+
+/// What the options ask for.
+pub(super) fn backing(args: &Args) -> Result<Backing, Failure> {
+    let size = size(args)?;
+    let Some(path) = &args.image else {
+        let bytes = size.ok_or("--size is needed, e.g. --size 8G (or --image with a file that exists)")?;
+        let source = format!("{}-{}", args.profile, bytes);
+        return Ok(Backing {
+            contents: Arc::new(Memory::new(bytes / 4096)),
+            held: Vec::new(),
+            discards_read_zero: true,
+            source,
+        });
+    };
+    let named = |e: std::io::Error| format!("{}: {e}", path.display());
+    let fresh = match std::fs::metadata(path) {
+        Ok(meta) => meta.is_file() && meta.len() == 0,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => true,
+        Err(e) => return Err(named(e)),
+    };
+    let contents: Arc<dyn BlockDevice> = match size {
+        Some(bytes) if fresh => Arc::new(FileDevice::create(path, bytes).map_err(|e| e.to_string())?),
+        None if fresh => {
+            return Err(format!("{}: no contents yet; its size is needed, e.g. --size 8G", path.display()));
+        }
+        _ => open_image(path, Access::ReadWrite).map_err(|e| e.to_string())?,
+    };
+    let bytes = contents.blocks().saturating_mul(4096);
+    if let Some(asked) = size.filter(|asked| asked / 4096 != contents.blocks()) {
+        return Err(format!("{}: holds {bytes} bytes, not the {asked} of --size; leave --size out", path.display()));
+    }
+    let path = std::fs::canonicalize(path).map_err(named)?;
+    let source = path.display().to_string();
+    let held = held::runs(&contents, &path)?;
+    Ok(Backing { contents, held, discards_read_zero: has_holes(&path), source })
+}
+
+/// Whether the host can punch holes where the image lies. On a block device it can: Linux writes zeroes
+/// where the device cannot.
+fn has_holes(image: &Path) -> bool {
+    let Ok(meta) = image.metadata() else { return false };
+    if !meta.is_file() {
+        return true;
+    }
+    let dir = image.parent().unwrap_or(Path::new("/"));
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR).is_ok_and(|probe| {
+        let probe = File::from(probe);
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        probe.set_len(4096).is_ok() && rustix::fs::fallocate(&probe, hole, 0, 4096).is_ok()
+    })
+}

@@ -1,0 +1,267 @@
+//! `joulefs device`
+
+mod backing;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use device::energy::Nanos;
+use device::energy::profile::Profile;
+use device::gauge::{CAUSES, Gauge, Report, Row, Setup, Speed};
+use device::model;
+use fuse::gauge::Files;
+use fuse::{Caching, MountOptions};
+use nbd::{Address, Export, Listener, Stop};
+use serde_json::json;
+
+use crate::joules::{self, Line};
+use crate::live::{self, Live};
+use crate::recording::{End, Recording};
+use crate::{Failure, output};
+use backing::{Backing, backing};
+
+/// Show a simulated, metered storage device as a file, or as a disk of the network block device protocol.
+///
+/// With DIR the device is the file DIR/disk: any file system of any kernel can be put on it. Reads and writes
+/// reach the device as they are made, fsync is a flush, punching a hole (discard, TRIM) a discard.
+/// DIR/ledger.json says at any time how many joules were spent, by which component and for which operation,
+/// how long the device took, and what happened inside.
+///
+/// With --nbd the device is a disk for NBD clients: QEMU, libnbd's tools (nbdcopy, nbdinfo), fio and others.
+/// READ, WRITE, FLUSH and TRIM are what they are called, WRITE_ZEROES is a discard unless the client wants no
+/// hole, FUA is a flush after the request. Any offset and length is served; what is not whole blocks of 4096
+/// bytes is read first. Up to 32 clients at once; the export has no name. A Unix socket is its user's alone;
+/// whoever reaches a TCP port has the disk.
+///
+/// Requests are answered at once unless --paced is given; the device's own time, which decides about
+/// waiting, sleeping and the energy of both, runs by the host's clock and ahead of it while the device
+/// is busier than the host notices.
+///
+/// Without --image contents are in memory and gone at the end. What an image holds at the beginning lies on
+/// the device already: whatever is no hole of the file. Runs in the background unless -f is given. With DIR
+/// it ends by `joulefs unmount DIR`, or SIGINT or SIGTERM to the process; with --nbd by the signals, the
+/// background process's number is printed, and the socket's file goes once everything is written. In the
+/// foreground the ledger is printed at the end; --ledger keeps it in a file all the time.
+#[derive(clap::Args)]
+#[command(after_help = "Examples, a file:\n  \
+    joulefs device /mnt/dev --profile kirin9000-ufs31 --size 8G\n  \
+    mkfs.ext4 /mnt/dev/disk && mount -o loop,discard /mnt/dev/disk /mnt/fs\n  \
+    ... work in /mnt/fs ...\n  \
+    umount /mnt/fs && cat /mnt/dev/ledger.json && joulefs unmount /mnt/dev\n\n\
+  Where there are no loop devices (in most containers):\n  \
+    fuse2fs -o fakeroot /mnt/dev/disk /mnt/fs          ext4 in user space\n  \
+    linux.uml ubdb=/mnt/dev/disk ...                   a kernel as a process (6.1 keeps flushes)\n  \
+    qemu-system-x86_64 -drive file=/mnt/dev/disk,format=raw,cache=none,discard=unmap ...\n  \
+    joulefs mkfs /mnt/dev/disk && joulefs mount /mnt/dev/disk /mnt/fs\n\n\
+Examples, a socket:\n  \
+    joulefs device --nbd unix:/tmp/disk.sock --size 8G --ledger ledger.json\n  \
+    nbdinfo 'nbd+unix:///?socket=/tmp/disk.sock'\n  \
+    nbdcopy --flush disk.img 'nbd+unix:///?socket=/tmp/disk.sock'\n  \
+    qemu-img convert -n -f raw -O raw disk.img 'nbd+unix:///?socket=/tmp/disk.sock'\n  \
+    qemu-system-x86_64 -drive file='nbd+unix:///?socket=/tmp/disk.sock',format=raw,discard=unmap ...\n  \
+    fio --name=w --ioengine=nbd --uri='nbd+unix:///?socket=/tmp/disk.sock' --rw=randwrite --size=64M\n  \
+    joulefs device --nbd tcp:127.0.0.1:10809 --size 8G && qemu-img info nbd://127.0.0.1:10809\n  \
+    kill PID                                           ends it; the socket's file goes last")]
+pub struct Args {
+    /// Where the two files appear.
+    #[arg(required_unless_present = "nbd", conflicts_with = "nbd")]
+    dir: Option<PathBuf>,
+    /// Serve NBD clients here instead: unix:PATH or tcp:HOST:PORT.
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Option<Address>,
+    /// The device: the name of a shipped profile, or the path of a profile file.
+    #[arg(long, short, default_value = "kirin9000-ufs31")]
+    profile: String,
+    /// Size, e.g. 512M, 8G; needed unless the image exists.
+    #[arg(long, short)]
+    size: Option<String>,
+    /// Keep contents in this file (made if missing) or block device.
+    #[arg(long, short)]
+    image: Option<PathBuf>,
+    /// Take as long as the device would.
+    #[arg(long)]
+    paced: bool,
+    /// Write the ledger to this file, every second and at the end: JSON if it ends in .json, else a table.
+    #[arg(long)]
+    ledger: Option<PathBuf>,
+    /// Record every request to this file, for `joulefs replay`.
+    #[arg(long)]
+    record: Option<PathBuf>,
+    /// Stay in the foreground.
+    #[arg(short)]
+    foreground: bool,
+    /// This process is the background part of another.
+    #[arg(long, hide = true)]
+    background: bool,
+}
+
+/// The ledger for people.
+fn table(report: &Report) -> String {
+    let line = |row: Row| Line {
+        name: format!("{:?}", row.operation).to_lowercase(),
+        count: Some(row.count),
+        energy: row.energy,
+    };
+    let lines: Vec<Line> = report.rows().map(line).collect();
+    let mut out = format!(
+        "{}: {} in {} of the device's time\n{}",
+        report.profile,
+        report.ledger.total(),
+        joules::time(report.times.elapsed.0),
+        joules::table("operation", &lines),
+    );
+    for (name, n) in report.counters.iter().filter(|(_, n)| *n > 0) {
+        out += &format!("\n{name:<24} {n:>12}");
+    }
+    out
+}
+
+/// The ledger as a file of this name holds it.
+fn text(report: &Report, file: &Path) -> String {
+    match file.extension().is_some_and(|e| e == "json") {
+        true => format!("{:#}\n", report.json()),
+        false => table(report) + "\n",
+    }
+}
+
+/// Where the device is to be seen. Both are made sure of before anything else is made.
+enum Face {
+    Files { dir: PathBuf },
+    Socket { listener: Listener, stop: Stop },
+}
+
+impl Face {
+    fn prepare(args: &Args) -> Result<Self, Failure> {
+        if let Some(place) = &args.nbd {
+            let failed = |e: std::io::Error| format!("{place}: {e}");
+            let stop = Stop::new().map_err(failed)?;
+            // Before the socket is there: who sees it may end us, and finds it gone then.
+            stop.on_signals().map_err(failed)?;
+            // The background part has another working directory.
+            let place = place.clone().absolute().map_err(failed)?;
+            return Ok(Face::Socket { listener: Listener::bind(&place).map_err(|e| e.to_string())?, stop });
+        }
+        let dir = args.dir.as_deref().unwrap_or(Path::new("."));
+        let dir = std::fs::canonicalize(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        Ok(Face::Files { dir })
+    }
+
+    /// Shows a device until somebody ends it; what its users wrote is kept then.
+    fn show(&self, gauge: &Arc<Gauge>, source: String, ready: impl FnOnce()) -> Result<(), Failure> {
+        match self {
+            Face::Files { dir } => {
+                let options = MountOptions { caching: Caching::Live, fsname: source, ..MountOptions::default() };
+                let files = Arc::new(Files::new(gauge.clone()));
+                fuse::run_until_unmounted(files, dir, &options, ready).map_err(|e| e.to_string())
+            }
+            Face::Socket { listener, stop } => {
+                ready();
+                let export = Export { gauge: gauge.clone(), description: source };
+                let served = listener.serve(export, stop).map_err(|e| e.to_string());
+                // Whether or not a client asked for it, at no joule: they are gone, the image stays.
+                served.and(gauge.disk().keep().map_err(|e| e.to_string()))
+            }
+        }
+    }
+
+    /// What must be done every second while it is shown.
+    fn every_second(&self, gauge: Arc<Gauge>, ledger: Option<PathBuf>) -> Result<Option<Live>, Failure> {
+        match (self, ledger) {
+            (_, Some(file)) => Live::start(move || live::replace(&file, &text(&gauge.report(), &file))).map(Some),
+            (Face::Socket { .. }, None) => Live::start(move || {
+                gauge.sample();
+                Ok(())
+            })
+            .map(Some),
+            // Mounts do it themselves.
+            (Face::Files { .. }, None) => Ok(None),
+        }
+    }
+}
+
+/// A gauge, recorded if that is wanted.
+fn recorded(setup: Setup, recording: Option<Recording>) -> Result<(Gauge, Option<End>), Failure> {
+    let Some(recording) = recording else { return Ok((Gauge::new(setup), None)) };
+    let mut end = Err(String::new());
+    let gauge = Gauge::with(setup, |device| match recording.of_device(device.clone(), CAUSES) {
+        Ok((recorder, recorded)) => {
+            end = Ok(recorded);
+            recorder
+        }
+        Err(e) => {
+            end = Err(e);
+            device
+        }
+    });
+    Ok((gauge, Some(end?)))
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+    if !args.foreground && !args.background {
+        return in_background(args, as_json);
+    }
+    let profile = Profile::find(&args.profile).map_err(|e| e.to_string())?;
+    let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
+    let face = Face::prepare(args)?;
+    let Backing { contents, held, discards_read_zero, source } = backing(args)?;
+    let mut model = model::build(&profile, contents.blocks()).map_err(|e| e.to_string())?;
+    model.fill(Nanos(0), &held);
+    let speed = if args.paced { Speed::Paced } else { Speed::Unpaced };
+    let setup = Setup { contents, discards_read_zero, model, profile, speed };
+    let recording = args.record.as_deref().map(Recording::create).transpose()?;
+    let (gauge, recording) = recorded(setup, recording)?;
+    let gauge = Arc::new(gauge);
+    let live = face.every_second(gauge.clone(), ledger.clone())?;
+    let ready = || {
+        if args.background
+            && let Err(e) = fuse::daemon::ready()
+        {
+            eprintln!("joulefs: cannot leave the terminal: {e}");
+        }
+    };
+    let shown = face.show(&gauge, source, ready);
+    if let Some(live) = live {
+        live.end();
+    }
+    let recorded = recording.map_or(Ok(()), |end| end.finish());
+    let report = gauge.report();
+    let written = ledger.map_or(Ok(()), |file| live::replace(&file, &text(&report, &file)));
+    if args.foreground {
+        output::line(&if as_json { format!("{:#}", report.json()) } else { table(&report) });
+    }
+    shown.and(written).and(recorded)
+}
+
+fn in_background(args: &Args, as_json: bool) -> Result<(), Failure> {
+    let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
+    let mut again = Command::new(me);
+    // The same words, and one more.
+    again.args(std::env::args_os().skip(1).filter(|a| a != "--json")).arg("--background");
+    let pid = fuse::daemon::start(again).map_err(|e| {
+        let text = e.to_string();
+        text.strip_prefix("joulefs: ").unwrap_or(&text).to_owned()
+    })?;
+    if let Some(place) = &args.nbd {
+        let place = place.clone().absolute().map_err(|e| format!("{place}: {e}"))?;
+        let uri = place.uri();
+        if as_json {
+            output::print(&json!({ "uri": uri, "ledger": args.ledger, "process": pid }));
+        } else {
+            // There is no other way to end it than by this number.
+            output::line(&format!("{uri} is served by process {pid}"));
+        }
+    } else if let Some(dir) = &args.dir {
+        output::done(
+            as_json,
+            &json!({
+                "mounted": dir.display().to_string(),
+                "disk": dir.join("disk").display().to_string(),
+                "ledger": dir.join("ledger.json").display().to_string(),
+                "process": pid,
+            }),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,7 @@
+//! Any bytes through the driver `meters`: Monsoon, powermonitor-hvpm and our own CSV of joules.
+#![no_main]
+
+#[path = "../../trace/tests/drivers/meters.rs"]
+mod drivers;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| drivers::meters(bytes));

@@ -1,0 +1,342 @@
+//! Who is a client, and when does it all end?
+//!
+//! Every connection has a thread of its own. The server ends by a [`Stop`]: nobody new is let in, requests under
+//! way are answered, then connections are closed; who does not take the answer within 5 seconds is cut off.
+//!
+//! A Unix socket is its user's alone. Its file is there for as long as the [`Listener`] is, which may be longer
+//! than it serves: whoever waits for the file to go knows that everything is done. A file left behind by a
+//! server that was killed is replaced; one that somebody listens at is not.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use device::clock::{Clock, RealClock};
+use parking_lot::{Condvar, Mutex};
+use rustix::event::{PollFd, PollFlags, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::address::Address;
+use crate::session::{self, Export, Next, SessionError};
+
+/// Connections at once. Each may hold one request's data.
+const CLIENTS: usize = 32;
+
+/// How long a client may be silent while it settles what it wants. Later it may for ever.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// How long clients have to take the last answer.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// How long to wait when nobody can be let in for want of something.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// Nobody can listen there.
+    #[error("{place}: {error}")]
+    Bind {
+        /// The place.
+        place: Address,
+        /// What the host says.
+        error: io::Error,
+    },
+    /// Somebody does already.
+    #[error("{}: a server listens there already", .0.display())]
+    Taken(PathBuf),
+    /// There is something else.
+    #[error("{}: there already, and no socket", .0.display())]
+    NoSocket(PathBuf),
+    /// Waiting for clients or for the end failed.
+    #[error("waiting for clients: {0}")]
+    Wait(#[from] io::Error),
+}
+
+/// What ends a server.
+pub struct Stop {
+    asked: UnixStream,
+    ask: UnixStream,
+}
+
+impl Stop {
+    /// Nothing has happened yet.
+    pub fn new() -> io::Result<Self> {
+        let (asked, ask) = UnixStream::pair()?;
+        Ok(Stop { asked, ask })
+    }
+
+    /// From now on SIGINT, SIGTERM and SIGHUP end it.
+    pub fn on_signals(&self) -> io::Result<()> {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::low_level::pipe::register(signal, self.ask.try_clone()?)?;
+        }
+        Ok(())
+    }
+
+    /// Ends it.
+    pub fn now(&self) -> io::Result<()> {
+        (&self.ask).write_all(&[0])
+    }
+}
+
+enum Socket {
+    Unix(UnixListener),
+    Tcp(TcpListener),
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Unix(s) => s.as_fd(),
+            Socket::Tcp(s) => s.as_fd(),
+        }
+    }
+}
+
+impl Socket {
+    fn accept(&self) -> io::Result<Stream> {
+        Ok(match self {
+            Socket::Unix(s) => Stream::Unix(s.accept()?.0),
+            Socket::Tcp(s) => {
+                let stream = s.accept()?.0;
+                // Answers are whole; waiting for more to send helps nobody.
+                stream.set_nodelay(true)?;
+                Stream::Tcp(stream)
+            }
+        })
+    }
+}
+
+/// A client.
+enum Stream {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Stream {
+    fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Stream::Unix(s) => Stream::Unix(s.try_clone()?),
+            Stream::Tcp(s) => Stream::Tcp(s.try_clone()?),
+        })
+    }
+
+    fn patience(&self, most: Option<Duration>) -> io::Result<()> {
+        match self {
+            Stream::Unix(s) => s.set_read_timeout(most).and_then(|()| s.set_write_timeout(most)),
+            Stream::Tcp(s) => s.set_read_timeout(most).and_then(|()| s.set_write_timeout(most)),
+        }
+    }
+
+    fn shutdown(&self, how: Shutdown) {
+        // Who has gone already needs no farewell.
+        let _ = match self {
+            Stream::Unix(s) => s.shutdown(how),
+            Stream::Tcp(s) => s.shutdown(how),
+        };
+    }
+}
+
+impl Read for &Stream {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(s) => (&mut &*s).read(buf),
+            Stream::Tcp(s) => (&mut &*s).read(buf),
+        }
+    }
+}
+
+impl Write for &Stream {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Unix(s) => (&mut &*s).write(buf),
+            Stream::Tcp(s) => (&mut &*s).write(buf),
+        }
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Everybody who is connected.
+#[derive(Default)]
+struct Clients {
+    connected: Mutex<BTreeMap<u64, Stream>>,
+    gone: Condvar,
+    ending: AtomicBool,
+}
+
+/// Takes a client off the list, however its thread ends.
+struct Leaving {
+    clients: Arc<Clients>,
+    number: u64,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let mut connected = self.clients.connected.lock();
+        if let Some(stream) = connected.remove(&self.number) {
+            stream.shutdown(Shutdown::Both);
+        }
+        self.clients.gone.notify_all();
+    }
+}
+
+impl Clients {
+    fn welcome(self: &Arc<Self>, stream: Stream, number: u64, export: &Arc<Export>) -> io::Result<()> {
+        {
+            let mut connected = self.connected.lock();
+            if connected.len() >= CLIENTS {
+                return Err(io::Error::other(format!("{CLIENTS} clients are connected already")));
+            }
+            connected.insert(number, stream.try_clone()?);
+        }
+        let leaving = Leaving { clients: self.clone(), number };
+        let (clients, export) = (self.clone(), export.clone());
+        thread::Builder::new().name(format!("nbd-{number}")).spawn(move || {
+            let _leaving = leaving;
+            match serve(&stream, &export, || clients.ending.load(Ordering::Relaxed)) {
+                Ok(()) => log::debug!("client {number} has ended"),
+                Err(error) => log::info!("client {number}: {error}"),
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Ends all conversations, politely first.
+    fn dismiss(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+        let clock = RealClock::new();
+        let mut connected = self.connected.lock();
+        for how in [Shutdown::Read, Shutdown::Both] {
+            for stream in connected.values() {
+                stream.shutdown(how);
+            }
+            let until = clock.monotonic() + GRACE;
+            loop {
+                let left = until.saturating_sub(clock.monotonic());
+                if connected.is_empty() || left.is_zero() {
+                    break;
+                }
+                self.gone.wait_for(&mut connected, left);
+            }
+        }
+    }
+}
+
+/// A conversation with one client.
+fn serve(stream: &Stream, export: &Export, ending: impl Fn() -> bool) -> Result<(), SessionError> {
+    let (mut input, mut output) = (BufReader::new(stream), stream);
+    stream.patience(Some(HANDSHAKE))?;
+    if session::handshake(&mut input, &mut output, export)? == Next::End {
+        return Ok(());
+    }
+    stream.patience(None)?;
+    session::transmission(&mut input, &mut output, export, ending)
+}
+
+/// A place that clients can connect to.
+pub struct Listener {
+    socket: Socket,
+    /// The socket's file, with what tells it from another of that name.
+    file: Option<(PathBuf, u64, u64)>,
+}
+
+impl Listener {
+    /// Takes the place. Who connects from now on waits until somebody [serves](Self::serve).
+    pub fn bind(place: &Address) -> Result<Self, ListenError> {
+        let failed = |error| ListenError::Bind { place: place.clone(), error };
+        let (socket, file) = match place {
+            Address::Tcp(at) => (Socket::Tcp(TcpListener::bind(at.as_str()).map_err(failed)?), None),
+            Address::Unix(path) => {
+                let socket = match UnixListener::bind(path) {
+                    Err(e) if e.kind() == ErrorKind::AddrInUse => {
+                        remove_stale(path, failed)?;
+                        UnixListener::bind(path)
+                    }
+                    other => other,
+                };
+                let socket = socket.map_err(failed)?;
+                let meta = fs::symlink_metadata(path).map_err(failed)?;
+                fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(failed)?;
+                (Socket::Unix(socket), Some((path.clone(), meta.dev(), meta.ino())))
+            }
+        };
+        let patient = match &socket {
+            Socket::Unix(s) => s.set_nonblocking(true),
+            Socket::Tcp(s) => s.set_nonblocking(true),
+        };
+        patient.map_err(failed)?;
+        Ok(Listener { socket, file })
+    }
+
+    /// Serves until it is stopped; then everybody has been dismissed.
+    pub fn serve(&self, export: Export, stop: &Stop) -> Result<(), ListenError> {
+        let (export, clients) = (Arc::new(export), Arc::new(Clients::default()));
+        let ended = self.let_in(&export, &clients, stop);
+        clients.dismiss();
+        ended.map_err(ListenError::Wait)
+    }
+
+    fn let_in(&self, export: &Arc<Export>, clients: &Arc<Clients>, stop: &Stop) -> io::Result<()> {
+        for number in 1.. {
+            let stream = loop {
+                let mut either = [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(&stop.asked, PollFlags::IN)];
+                match poll(&mut either, None) {
+                    Ok(_) => {}
+                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(e) => return Err(e.into()),
+                }
+                if !either[1].revents().is_empty() {
+                    return Ok(());
+                }
+                match self.socket.accept() {
+                    Ok(stream) => break stream,
+                    // Who wanted in has gone again.
+                    Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted) => {}
+                    Err(e) => {
+                        log::warn!("a client cannot be let in: {e}");
+                        thread::sleep(BREATH);
+                    }
+                }
+            };
+            if let Err(e) = clients.welcome(stream, number, export) {
+                log::warn!("client {number} is sent away: {e}");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Some((path, device, inode)) = &self.file
+            && fs::symlink_metadata(path).is_ok_and(|m| (m.dev(), m.ino()) == (*device, *inode))
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Removes a socket nobody listens at.
+fn remove_stale(path: &Path, failed: impl Fn(io::Error) -> ListenError) -> Result<(), ListenError> {
+    if !fs::symlink_metadata(path).map_err(&failed)?.file_type().is_socket() {
+        return Err(ListenError::NoSocket(path.to_owned()));
+    }
+    match UnixStream::connect(path) {
+        Err(e) if e.kind() == ErrorKind::ConnectionRefused => fs::remove_file(path).map_err(failed),
+        Err(e) => Err(failed(e)),
+        Ok(_) => Err(ListenError::Taken(path.to_owned())),
+    }
+}

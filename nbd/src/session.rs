@@ -1,0 +1,245 @@
+//! What may one client ask, and what does it get?
+//!
+//! A session is a [`handshake`] and then a [`transmission`], over anything that reads and writes. Requests are
+//! done one after the other, in the order they arrive; clients who want them at once open several connections.
+//!
+//! What a client can make a session hold is one request's data, at most
+//! [`REQUEST_LIMIT`].
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::sync::Arc;
+
+use device::DeviceError;
+use device::gauge::Gauge;
+
+use crate::word::{
+    self, Answer, Choice, Command, Errno, Fact, Flags, Handshake, OptionHead, REQUEST_LIMIT, Request, Transmission,
+    Wanted, WordError,
+};
+
+/// A buffer larger than this is given back after its request.
+const KEPT: usize = 1 << 20;
+
+/// The one disk of a server. Its name is the empty one, the protocol's default.
+pub struct Export {
+    /// The device.
+    pub gauge: Arc<Gauge>,
+    /// What it is, for people.
+    pub description: String,
+}
+
+/// Why a session ended that the client did not end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The client does not speak the protocol.
+    #[error(transparent)]
+    Word(#[from] WordError),
+    /// It wants an export that is not there, in words that cannot be answered.
+    #[error("no export {0:?}")]
+    NoExport(String),
+    /// It broke off, or waited for too long.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+type Result<T> = std::result::Result<T, SessionError>;
+
+/// What a handshake leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Requests.
+    Transmission,
+    /// Nothing: the client has what it wanted.
+    End,
+}
+
+/// Some bytes, or none if the other side ended just before them.
+fn next<const N: usize>(input: &mut impl Read) -> io::Result<Option<[u8; N]>> {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        match input.read(&mut bytes[filled..]) {
+            Ok(0) if filled == 0 => return Ok(None),
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(Some(bytes))
+}
+
+/// Fills `buf` with exactly `length` bytes. It grows as they come: a length alone costs nothing.
+fn data(input: &mut impl Read, length: u32, buf: &mut Vec<u8>) -> io::Result<()> {
+    buf.clear();
+    match input.take(length.into()).read_to_end(buf)? == length as usize {
+        true => Ok(()),
+        false => Err(ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// What may be asked of the export.
+fn offered(export: &Export) -> Transmission {
+    use Transmission as T;
+    // Everything goes to one device that keeps nothing back for one connection: a flush on any of them is a
+    // flush of what was answered on all.
+    let always = T::HAS_FLAGS | T::CAN_MULTI_CONN;
+    if export.gauge.disk().read_only() {
+        always | T::READ_ONLY
+    } else {
+        always | T::SEND_FLUSH | T::SEND_FUA | T::SEND_TRIM | T::SEND_WRITE_ZEROES
+    }
+}
+
+/// Settles with a client what it wants.
+pub fn handshake(input: &mut impl Read, output: &mut impl Write, export: &Export) -> Result<Next> {
+    output.write_all(&word::greeting())?;
+    let Some(flags) = next(input)? else { return Ok(Next::End) };
+    let flags = word::client_flags(flags)?;
+    let mut buf = Vec::new();
+    while let Some(head) = next(input)? {
+        let head = OptionHead::decode(head)?;
+        data(input, head.length, &mut buf)?;
+        let mut answer = |answer, data: &[u8]| output.write_all(&word::option_reply(head.number, answer, data));
+        match head.choice() {
+            Choice::ExportName if buf.is_empty() => {
+                let fact = word::export(export.gauge.disk().bytes(), offered(export));
+                let padding = if flags.contains(Handshake::NO_ZEROES) { 0 } else { 124 };
+                output.write_all(&[&fact[2..], &vec![0; padding]].concat())?;
+                return Ok(Next::Transmission);
+            }
+            Choice::ExportName => return Err(SessionError::NoExport(String::from_utf8_lossy(&buf).into_owned())),
+            Choice::Abort => {
+                answer(Answer::Ack, &[])?;
+                return Ok(Next::End);
+            }
+            Choice::List if buf.is_empty() => {
+                // One export, whose name has no bytes.
+                answer(Answer::Server, &0_u32.to_be_bytes())?;
+                answer(Answer::Ack, &[])?;
+            }
+            Choice::List => answer(Answer::Invalid, &[])?,
+            choice @ (Choice::Info | Choice::Go) => match Wanted::decode(&buf) {
+                None => answer(Answer::Invalid, &[])?,
+                Some(wanted) if !wanted.name.is_empty() => answer(Answer::Unknown, b"the only export has no name")?,
+                Some(wanted) => {
+                    answer(Answer::Info, &word::export(export.gauge.disk().bytes(), offered(export)))?;
+                    if wanted.asks(Fact::Description) {
+                        answer(Answer::Info, &word::description(&export.description))?;
+                    }
+                    if wanted.asks(Fact::BlockSize) {
+                        answer(Answer::Info, &word::block_size())?;
+                    }
+                    answer(Answer::Ack, &[])?;
+                    if choice == Choice::Go {
+                        return Ok(Next::Transmission);
+                    }
+                }
+            },
+            Choice::Other => answer(Answer::Unsupported, &[])?,
+        }
+    }
+    Ok(Next::End)
+}
+
+/// Does what a client asks until it ends, or `stop` says so between two requests.
+pub fn transmission(
+    input: &mut impl Read,
+    output: &mut impl Write,
+    export: &Export,
+    stop: impl Fn() -> bool,
+) -> Result<()> {
+    let mut buf = Vec::new();
+    while let Some(bytes) = next(input)? {
+        let request = Request::decode(bytes)?;
+        let too_long = request.length > REQUEST_LIMIT;
+        if request.command == Command::Disconnect || stop() {
+            return Ok(());
+        }
+        if request.command == Command::Write {
+            if too_long {
+                skip(input, request.length)?;
+            } else {
+                data(input, request.length, &mut buf)?;
+            }
+        }
+        let result = match request.command {
+            Command::Read | Command::Write if too_long => Err(Errno::Invalid),
+            Command::Read => {
+                // The answer and the data leave as one.
+                buf.clear();
+                buf.extend(word::reply(request.cookie, Ok(())));
+                read(export, &request, &mut buf)
+            }
+            _ => change(export, &request, &buf),
+        };
+        match result {
+            Ok(()) if request.command == Command::Read => output.write_all(&buf)?,
+            _ => output.write_all(&word::reply(request.cookie, result))?,
+        }
+        if buf.capacity() > KEPT {
+            buf = Vec::new();
+        }
+    }
+    Ok(())
+}
+
+/// Takes data nobody wants.
+fn skip(input: &mut impl Read, length: u32) -> io::Result<()> {
+    match io::copy(&mut input.take(length.into()), &mut io::sink())? == u64::from(length) {
+        true => Ok(()),
+        false => Err(ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+/// Appends what is read.
+fn read(export: &Export, request: &Request, out: &mut Vec<u8>) -> std::result::Result<(), Errno> {
+    let (disk, length) = (export.gauge.disk(), request.length as usize);
+    // A read needs no durability; asking for it is no error.
+    if !(request.flags - Flags::FUA).is_empty() || !disk.holds(request.offset, length as u64) {
+        return Err(Errno::Invalid);
+    }
+    let head = out.len();
+    out.resize(head + length, 0);
+    disk.read(request.offset, &mut out[head..]).map(drop).map_err(failed)
+}
+
+/// Everything that is answered without data.
+fn change(export: &Export, request: &Request, payload: &[u8]) -> std::result::Result<(), Errno> {
+    let (disk, at, length) = (export.gauge.disk(), request.offset, u64::from(request.length));
+    let known = match request.command {
+        Command::WriteZeroes => Flags::FUA | Flags::NO_HOLE,
+        _ => Flags::FUA,
+    };
+    if !(request.flags - known).is_empty() {
+        return Err(Errno::Invalid);
+    }
+    let inside = disk.holds(at, length);
+    match request.command {
+        Command::Flush if (at, length) != (0, 0) => return Err(Errno::Invalid),
+        Command::Flush => return disk.flush().map_err(failed),
+        Command::Write | Command::Trim | Command::WriteZeroes if disk.read_only() => return Err(Errno::Permission),
+        Command::Write | Command::WriteZeroes if !inside => return Err(Errno::NoSpace),
+        Command::Write => disk.write(at, payload).map(drop),
+        Command::Trim if !inside => return Err(Errno::Invalid),
+        Command::Trim => disk.trim(at, length),
+        Command::WriteZeroes if request.flags.contains(Flags::NO_HOLE) => disk.zero(at, length),
+        Command::WriteZeroes => disk.discard(at, length),
+        Command::Read | Command::Disconnect | Command::Other => return Err(Errno::Invalid),
+    }
+    .map_err(failed)?;
+    if request.flags.contains(Flags::FUA) { disk.flush().map_err(failed) } else { Ok(()) }
+}
+
+/// A failure in the protocol's numbers, and for whoever reads the log in words.
+fn failed(error: DeviceError) -> Errno {
+    match error {
+        DeviceError::ReadOnly { .. } => Errno::Permission,
+        DeviceError::OutOfRange { .. } => Errno::NoSpace,
+        other => {
+            log::error!("{other}");
+            Errno::Io
+        }
+    }
+}

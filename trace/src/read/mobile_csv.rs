@@ -1,0 +1,153 @@
+//! Mobile block traces (Marcus et al., SYSTOR'24): a line for each request given to a phone's flash, with the
+//! name of who was running.
+//!
+//! `proces,device,rw_flag,sector,size,timestamp`: process as `name-pid`, device as the kernel keeps it
+//! (`major << 20 | minor`), letter, sectors of 512 bytes, seconds since the phone was switched on.
+//!
+//! What a line stands for is told nowhere; the recordings say that it is the moment a request is given to the
+//! device ([`Action::Issue`]): sectors count from the beginning of the disk, and one process' requests wait
+//! for nothing between them. A host controller that sleeps sends a request back, and about a millisecond later
+//! a kernel worker gives it again: such a request has two lines, which differ in process and time only. Both
+//! are given here, as they are there.
+//!
+//! The probe told only `R` from `W`, and a discard is among the reads (requests of the thread that discards
+//! are there, as `R`). Other letters of blkparse are read as it means them.
+
+use super::decimal::{nanoseconds, number, wrong};
+use super::rows::{Read, Row, Rows};
+use crate::block::{Action, DeviceId, Event, Flags, Op};
+use crate::recognise::Reader;
+use crate::{Format, Input, Opened, Others, Process, TraceError};
+
+/// Lines that may be the first.
+const HEADERS: [&[u8]; 2] =
+    [b"proces,device,rw_flag,sector,size,timestamp", b"process,device,rw_flag,sector,size,timestamp"];
+
+/// Recognised by its header.
+pub(crate) const READER: Reader = Reader { knows, open };
+
+fn knows(head: &[u8]) -> bool {
+    HEADERS.iter().any(|h| head.strip_prefix(*h).is_some_and(|rest| rest.first().is_none_or(|b| b"\r\n".contains(b))))
+}
+
+fn open(mut input: Input) -> Result<Opened, TraceError> {
+    // The header, which was looked at.
+    input.line(Format::MobileCsv)?;
+    Ok(Opened::Blocks(Box::new(Rows::new(input, Mobile))))
+}
+
+struct Mobile;
+
+/// The last fields, and what comes before them: names of processes may have commas.
+fn fields(line: &[u8]) -> Option<[&[u8]; 6]> {
+    let mut out = [&[][..]; 6];
+    let mut rest = line;
+    for field in out[1..].iter_mut().rev() {
+        let comma = memchr::memrchr(b',', rest)?;
+        *field = &rest[comma + 1..];
+        rest = &rest[..comma];
+    }
+    out[0] = rest;
+    Some(out)
+}
+
+/// `name-pid`; a name alone has no process number, and `<...>` is nobody's name.
+fn process(text: &[u8]) -> (&[u8], u32) {
+    let (name, pid) = match memchr::memrchr(b'-', text) {
+        Some(dash) => match number(&text[dash + 1..]).and_then(|n| u32::try_from(n).ok()) {
+            Some(pid) => (&text[..dash], pid),
+            None => (text, 0),
+        },
+        None => (text, 0),
+    };
+    (if name == b"<...>" { b"" } else { name }, pid)
+}
+
+/// blkparse's letters.
+fn letters(text: &[u8]) -> Option<(Op, Flags)> {
+    let mut flags = Flags::empty();
+    let rest = match text {
+        [b'F', rest @ ..] if !rest.is_empty() => {
+            flags |= Flags::PREFLUSH;
+            rest
+        }
+        all => all,
+    };
+    let (op, rest) = match rest {
+        [b'D', b'E', rest @ ..] => (Op::SecureErase, rest),
+        [b'D', rest @ ..] => (Op::Discard, rest),
+        [b'R', rest @ ..] => (Op::Read, rest),
+        [b'W', rest @ ..] => (Op::Write, rest),
+        [b'F', rest @ ..] => (Op::Flush, rest),
+        [b'N', rest @ ..] => (Op::Other, rest),
+        _ => return None,
+    };
+    for letter in rest {
+        flags |= match letter {
+            b'S' => Flags::SYNC,
+            b'A' => Flags::AHEAD,
+            b'M' => Flags::META,
+            b'F' => Flags::FUA,
+            _ => return None,
+        };
+    }
+    Some((op, flags))
+}
+
+impl Row for Mobile {
+    const FORMAT: Format = Format::MobileCsv;
+
+    fn read<'a>(&mut self, line: &'a [u8], _: &mut Others) -> Result<Read<'a>, String> {
+        let Some([who, device, flags, sector, size, time]) = fields(line) else {
+            return Err("it has fewer than 6 columns".into());
+        };
+        let (name, pid) = process(who);
+        let device = number(device).and_then(|n| u32::try_from(n).ok()).ok_or_else(|| wrong("device", device))?;
+        let (op, flags) = letters(flags).ok_or_else(|| wrong("rw_flag", flags))?;
+        let event = Event {
+            time: nanoseconds(time).ok_or_else(|| wrong("timestamp", time))?,
+            action: Action::Issue,
+            op,
+            flags,
+            sector: number(sector).ok_or_else(|| wrong("sector", sector))?,
+            sectors: number(size).ok_or_else(|| wrong("size", size))?,
+            device: DeviceId { major: device >> 20, minor: device & 0xf_ffff },
+            cpu: 0,
+            pid,
+            process: Process::default(),
+            took: None,
+            error: 0,
+        };
+        Ok(Read::Event(event, name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_mean_what_blkparse_means() {
+        let read = |t: &str| letters(t.as_bytes());
+        assert_eq!(read("R"), Some((Op::Read, Flags::empty())));
+        assert_eq!(read("WS"), Some((Op::Write, Flags::SYNC)));
+        assert_eq!(read("FWFS"), Some((Op::Write, Flags::PREFLUSH | Flags::FUA | Flags::SYNC)));
+        assert_eq!(read("F"), Some((Op::Flush, Flags::empty())));
+        assert_eq!(read("FF"), Some((Op::Flush, Flags::PREFLUSH)));
+        assert_eq!(read("RAM"), Some((Op::Read, Flags::AHEAD | Flags::META)));
+        assert_eq!(read("DE"), Some((Op::SecureErase, Flags::empty())));
+        assert_eq!(read("DS"), Some((Op::Discard, Flags::SYNC)));
+        for not in ["", "X", "RX", "r", "WW"] {
+            assert_eq!(read(not), None, "{not}");
+        }
+    }
+
+    #[test]
+    fn a_process_is_split_at_the_last_dash_before_a_number() {
+        assert_eq!(process(b"kworker/u17:0-21515"), (&b"kworker/u17:0"[..], 21515));
+        assert_eq!(process(b"f2fs_ckpt-254:4-437"), (&b"f2fs_ckpt-254:4"[..], 437));
+        assert_eq!(process(b"<...>-7"), (&b""[..], 7));
+        assert_eq!(process(b"queued-work-loo"), (&b"queued-work-loo"[..], 0));
+        assert_eq!(process(b""), (&b""[..], 0));
+    }
+}

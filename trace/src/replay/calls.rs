@@ -1,0 +1,278 @@
+//! Recorded calls on a file system.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use device::clock::Clock;
+use record::Tempo;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+
+use super::blocks::Latency;
+use super::place::{FileRef, Place, PlaceError, contents};
+use crate::TraceError;
+use crate::call::{Call, Calls, Handle, How, Op, Target};
+use crate::stat::calls::name;
+use crate::stat::distribution::Times;
+
+/// Bytes read or written at once at most; longer calls are made in parts.
+const PIECE: u64 = 1 << 20;
+
+/// What a replay did.
+#[derive(Debug, Clone, Serialize, Default)]
+pub struct Replayed {
+    /// Calls made.
+    pub calls: u64,
+    /// Calls that had failed when they were recorded, or are for files whose opening was not recorded.
+    pub left_out: u64,
+    /// Calls that failed now.
+    pub failed: u64,
+    /// The first of them, and why.
+    pub first_failure: Option<String>,
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+    /// Nanoseconds from the first call to the last when it was recorded.
+    pub span_ns: u64,
+    /// How long calls took now, by kind.
+    pub latencies: Vec<Latency>,
+}
+
+struct Open {
+    file: FileRef,
+    how: How,
+    at: u64,
+}
+
+struct State<'a> {
+    place: &'a mut dyn Place,
+    open: FxHashMap<Handle, Open>,
+    buf: Vec<u8>,
+    done: Replayed,
+}
+
+/// A call was not made.
+enum NotMade {
+    /// It is for a file nobody opened.
+    Unknown,
+    /// The place refused.
+    Failed(PlaceError),
+}
+
+impl From<PlaceError> for NotMade {
+    fn from(e: PlaceError) -> Self {
+        NotMade::Failed(e)
+    }
+}
+
+/// Makes calls on `place`, in their order, one after the other, each when it came or as soon as the one before is
+/// done. What the [needs](super::needs) of the recording are should be there. `clock` is the place's; while time
+/// passes, the place's background work is done when it is due.
+///
+/// A damaged recording is replayed up to the damage; the error comes beside what was done. Open files are closed at
+/// the end.
+pub fn replay(
+    calls: &mut dyn Calls,
+    place: &mut dyn Place,
+    clock: &dyn Clock,
+    tempo: &Tempo,
+    mut progress: impl FnMut(u64),
+) -> (Replayed, Result<(), TraceError>) {
+    let mut state = State { place, open: FxHashMap::default(), buf: Vec::new(), done: Replayed::default() };
+    let mut took: BTreeMap<&'static str, Times> = BTreeMap::new();
+    let mut time = tempo.start();
+    let began = clock.monotonic();
+    let (mut first, mut last) = (None, 0_u64);
+    let mut tick = Some(began);
+    let whole = loop {
+        let call = match calls.next() {
+            Ok(Some(call)) => call,
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
+        };
+        let from = *first.get_or_insert(call.time);
+        last = last.max(call.time);
+        // What is due in the background before it.
+        let arrives = began.saturating_add(Duration::from_nanos(call.time.saturating_sub(from)));
+        let until = if matches!(tempo, Tempo::BackToBack) { clock.monotonic() } else { arrives };
+        while let Some(at) = tick.filter(|at| *at <= until) {
+            time.due(from.saturating_add(nanos(at.saturating_sub(began))));
+            tick = match state.place.tick() {
+                Ok(next) => next.map(|d| clock.monotonic().saturating_add(d.max(Duration::from_millis(1)))),
+                Err(e) => {
+                    state.failed(&|| "background work".to_owned(), &e);
+                    None
+                }
+            };
+        }
+        let due = time.due(call.time).unwrap_or_else(|| clock.monotonic());
+        if call.failed.is_some() {
+            state.done.left_out += 1;
+            continue;
+        }
+        match state.make(&call) {
+            Ok(()) => {
+                state.done.calls += 1;
+                let passed = clock.monotonic().saturating_sub(due);
+                took.entry(name(&call.op)).or_default().add(nanos(passed));
+            }
+            Err(NotMade::Unknown) => state.done.left_out += 1,
+            Err(NotMade::Failed(e)) => {
+                state.done.calls += 1;
+                state.failed(&|| describe(&call.op), &e);
+            }
+        }
+        if state.done.calls.is_multiple_of(1 << 8) {
+            progress(calls.consumed());
+        }
+    };
+    let State { place, open, mut done, .. } = state;
+    let mut left: Vec<_> = open.into_iter().collect();
+    left.sort_unstable_by_key(|(handle, _)| *handle);
+    left.into_iter().for_each(|(_, open)| place.close(open.file));
+    done.span_ns = last.saturating_sub(first.unwrap_or(0));
+    done.latencies = took.iter().filter_map(|(op, t)| t.spread().map(|spread| Latency { op, spread })).collect();
+    (done, whole)
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// A call in words.
+fn describe(op: &Op) -> String {
+    let path = match op {
+        Op::Open { path, .. }
+        | Op::Unlink { path }
+        | Op::RemoveDir { path }
+        | Op::MakeDir { path }
+        | Op::Symlink { path, .. }
+        | Op::Truncate { file: Target::Path(path), .. }
+        | Op::Stat { file: Target::Path(path) } => Some(path),
+        Op::Rename { from, .. } | Op::Link { from, .. } => Some(from),
+        _ => None,
+    };
+    match path {
+        Some(path) => format!("{} of {}", name(op), String::from_utf8_lossy(path)),
+        None => name(op).to_owned(),
+    }
+}
+
+impl State<'_> {
+    fn failed(&mut self, what: &dyn Fn() -> String, e: &PlaceError) {
+        self.done.failed += 1;
+        self.done.first_failure.get_or_insert_with(|| format!("{}: {e}", what()));
+    }
+
+    fn file(&self, handle: Handle) -> Result<&Open, NotMade> {
+        self.open.get(&handle).ok_or(NotMade::Unknown)
+    }
+
+    fn make(&mut self, call: &Call) -> Result<(), NotMade> {
+        match &call.op {
+            Op::Open { handle, path, how } => {
+                let file = self.place.open(path, *how)?;
+                if let Some(before) = self.open.insert(*handle, Open { file, how: *how, at: 0 }) {
+                    self.place.close(before.file);
+                }
+            }
+            Op::Close { handle } => {
+                let open = self.open.remove(handle).ok_or(NotMade::Unknown)?;
+                self.place.close(open.file);
+            }
+            Op::Read { handle, at, bytes } => self.read(*handle, *at, *bytes)?,
+            Op::Write { handle, at, bytes } => self.write(*handle, *at, *bytes)?,
+            Op::Seek { handle, to } => {
+                let file = self.file(*handle)?.file;
+                let to = match to {
+                    Some(to) => *to,
+                    None => self.place.length(file)?,
+                };
+                self.open.get_mut(handle).ok_or(NotMade::Unknown)?.at = to;
+            }
+            Op::Sync { handle, data_only } => {
+                let file = self.file(*handle)?.file;
+                self.place.sync(file, *data_only)?;
+            }
+            Op::SyncAll => self.place.sync_all()?,
+            Op::Truncate { file: Target::Open(handle), length } => {
+                let file = self.file(*handle)?.file;
+                self.place.truncate(file, *length)?;
+            }
+            Op::Truncate { file: Target::Path(path), length } => {
+                let file = self.place.open(path, How::WRITE)?;
+                let truncated = self.place.truncate(file, *length);
+                self.place.close(file);
+                truncated?;
+            }
+            Op::Allocate { handle, at, bytes, punch, keep_size } => {
+                let file = self.file(*handle)?.file;
+                self.place.allocate(file, *at, *bytes, *punch, *keep_size)?;
+            }
+            Op::Unlink { path } => self.place.unlink(path)?,
+            Op::RemoveDir { path } => self.place.remove_dir(path)?,
+            Op::MakeDir { path } => self.place.make_dir(path)?,
+            Op::Rename { from, to } => self.place.rename(from, to)?,
+            Op::Link { from, to } => self.place.link(from, to)?,
+            Op::Symlink { path, target } => self.place.symlink(path, target)?,
+            Op::Stat { file: Target::Path(path) } => self.place.stat(path)?,
+            Op::Stat { file: Target::Open(handle) } => {
+                let file = self.file(*handle)?.file;
+                self.place.length(file)?;
+            }
+            Op::List { handle } => {
+                let file = self.file(*handle)?.file;
+                self.place.list(file)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, handle: Handle, at: Option<u64>, bytes: u64) -> Result<(), NotMade> {
+        let open = self.file(handle)?;
+        let (file, from) = (open.file, at.unwrap_or(open.at));
+        let mut got = 0;
+        while got < bytes {
+            let piece = PIECE.min(bytes - got) as usize;
+            if self.buf.len() < piece {
+                self.buf.resize(piece, 0);
+            }
+            let n = self.place.read(file, from.saturating_add(got), &mut self.buf[..piece])?;
+            got += n;
+            if n < piece as u64 {
+                break;
+            }
+        }
+        self.done.read += got;
+        if at.is_none() {
+            self.open.get_mut(&handle).ok_or(NotMade::Unknown)?.at = from.saturating_add(got);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, handle: Handle, at: Option<u64>, bytes: u64) -> Result<(), NotMade> {
+        let &Open { file, how, at: position } = self.file(handle)?;
+        let from = match at {
+            Some(at) => at,
+            None if how.contains(How::APPEND) => self.place.length(file)?,
+            None => position,
+        };
+        let mut done = 0;
+        while done < bytes {
+            let piece = PIECE.min(bytes - done) as usize;
+            // No two writes write the same.
+            let seed = self.done.written ^ 1 << 63;
+            self.place.write(file, from.saturating_add(done), contents(seed, piece, &mut self.buf))?;
+            done += piece as u64;
+            self.done.written += piece as u64;
+        }
+        if how.intersects(How::SYNC | How::DATA_SYNC) {
+            self.place.sync(file, !how.contains(How::SYNC))?;
+        }
+        if at.is_none() {
+            self.open.get_mut(&handle).ok_or(NotMade::Unknown)?.at = from.saturating_add(bytes);
+        }
+        Ok(())
+    }
+}

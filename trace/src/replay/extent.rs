@@ -1,0 +1,99 @@
+//! How large a device do recorded requests need, and where does it hold data before the first of them?
+
+use std::collections::BTreeMap;
+
+use device::Lba;
+use roaring::RoaringTreemap;
+
+use crate::TraceError;
+use crate::block::{DeviceId, Op};
+use crate::requests::{Request, Requests, Seen};
+
+/// Sectors of a block.
+const SECTORS: u64 = 8;
+/// The longest request whose place is remembered, in blocks: 4 GiB.
+const LONGEST: u64 = 1 << 20;
+
+/// The blocks a request touches: whole ones, so that a part of a block counts as the block.
+pub fn blocks(request: &Request) -> (Lba, u64) {
+    let first = request.sector / SECTORS;
+    (Lba(first), request.sector.saturating_add(request.sectors).div_ceil(SECTORS) - first)
+}
+
+/// What one device needs.
+#[derive(Debug, Clone, Default)]
+pub struct Extent {
+    /// Blocks of the smallest device that has all places asked for.
+    pub blocks: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Bytes read and written.
+    pub bytes: u64,
+    read_first: RoaringTreemap,
+    known: RoaringTreemap,
+}
+
+impl Extent {
+    fn add(&mut self, request: &Request) {
+        self.requests += 1;
+        let (at, count) = blocks(request);
+        let end = at.0.saturating_add(count);
+        self.blocks = self.blocks.max(end);
+        if !matches!(request.op, Op::Read | Op::Write) {
+            return;
+        }
+        self.bytes = self.bytes.saturating_add(request.sectors.saturating_mul(512));
+        if count > LONGEST {
+            return;
+        }
+        if request.op == Op::Read {
+            for block in at.0..end {
+                if self.known.insert(block) {
+                    self.read_first.insert(block);
+                }
+            }
+        } else {
+            self.known.insert_range(at.0..end);
+        }
+    }
+
+    /// Runs of blocks that are read before they are written: they hold data at the beginning.
+    pub fn held(&self) -> Vec<(Lba, u64)> {
+        let mut runs: Vec<(Lba, u64)> = Vec::new();
+        for block in &self.read_first {
+            match runs.last_mut() {
+                Some((at, n)) if at.0 + *n == block => *n += 1,
+                _ => runs.push((Lba(block), 1)),
+            }
+        }
+        runs
+    }
+}
+
+/// Reads a recording to its end, or up to damage: each device's needs until there. `progress` is told now and then how
+/// many bytes of the file were read.
+pub fn scan(
+    requests: &mut Requests,
+    mut progress: impl FnMut(u64),
+) -> (BTreeMap<DeviceId, Extent>, Result<(), TraceError>) {
+    let mut all: BTreeMap<DeviceId, Extent> = BTreeMap::new();
+    let mut seen = 0_u64;
+    let whole = loop {
+        match requests.seen() {
+            Ok(Some(Seen::Asked(request))) => all.entry(request.device).or_default().add(&request),
+            Ok(Some(Seen::Done { .. })) => {}
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
+        }
+        seen += 1;
+        if seen.is_multiple_of(1 << 14) {
+            progress(requests.events().consumed());
+        }
+    };
+    (all, whole)
+}
+
+/// The device that moved most.
+pub fn busiest(all: &BTreeMap<DeviceId, Extent>) -> Option<DeviceId> {
+    all.iter().max_by_key(|(id, e)| (e.bytes, e.requests, std::cmp::Reverse(**id))).map(|(id, _)| *id)
+}

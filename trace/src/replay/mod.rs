@@ -1,0 +1,13 @@
+//! What somebody else's device or program was asked, asked of ours.
+//!
+//! * [`blocks`]: requests on a device. * [`extent`]: which device those need.
+//! * [`calls`]: calls on a file system. * [`needs`]: what must be there before the first of them.
+//! * [`place`]: the file systems calls are made on: one of ours, or a directory of the host.
+//!
+//! Contents are not in anybody's recording: what is written is generated.
+
+pub mod blocks;
+pub mod calls;
+pub mod extent;
+pub mod needs;
+pub mod place;

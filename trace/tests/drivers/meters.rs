@@ -1,0 +1,61 @@
+//! What a fuzzer calls, too: any bytes read as a meter's recording.
+
+use std::io::Cursor;
+use std::path::Path;
+
+use trace::power::Value;
+use trace::{At, Input, Opened, TraceError, open_input};
+
+/// Reads any bytes, as they are and behind each of the headers, to their end or first error. Times must not go
+/// back, numbers be numbers, and what an error names lie inside.
+pub fn meters(bytes: &[u8]) {
+    const HEADERS: [&str; 6] = [
+        "",
+        "Time(ms),Main(mA),Main Voltage(V),\n",
+        "Time(ms),Main(mA),USB(mA),Aux(mA),Main Voltage(V),USB Voltage(V),\n",
+        "Main(mA),Main Voltage(V),\n",
+        "index,time_s,host_elapsed_s,current_a,voltage_v,power_w,flags,dropped\r\n",
+        "seconds,package-0 (J),dram (J)\n",
+    ];
+    for header in HEADERS {
+        read(&[header.as_bytes(), bytes].concat());
+    }
+}
+
+fn read(bytes: &[u8]) {
+    let place = |error: TraceError| {
+        let lines = bytes.split(|b| *b == b'\n').count() as u64;
+        if let TraceError::Damaged { at, .. } | TraceError::CutShort { at, .. } | TraceError::Unsupported { at, .. } =
+            &error
+        {
+            match at {
+                At::Line(n) => assert!((1..=lines).contains(n) || bytes.is_empty(), "{error}"),
+                At::Byte(n) => assert!(*n <= bytes.len() as u64, "{error}"),
+            }
+        }
+    };
+    let Ok(input) = Input::new(Path::new("recording"), Cursor::new(bytes.to_vec())) else { return };
+    let mut readings = match open_input(input) {
+        Ok(Opened::Power(readings)) => readings,
+        Ok(_) => return,
+        Err(error) => return place(error),
+    };
+    let mut last = 0;
+    loop {
+        match readings.next() {
+            Ok(Some(reading)) => {
+                assert!(reading.time >= last, "time goes back from {last} to {}", reading.time);
+                last = reading.time;
+                assert!(usize::from(reading.channel) < readings.channels().len());
+                let (Value::Watts(number) | Value::Joules(number)) = reading.value;
+                assert!(!number.is_nan(), "a reading that is no number");
+            }
+            Ok(None) => break,
+            Err(error) => {
+                place(error);
+                break;
+            }
+        }
+    }
+    assert!(matches!(readings.next(), Ok(None)), "something comes after the end");
+}

@@ -1,0 +1,116 @@
+//! What tests of text formats share: recordings from strings, and what must hold for every damaged one.
+#![allow(dead_code, reason = "every test uses a part of it")]
+
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use trace::block::Event;
+use trace::call::Call;
+use trace::{At, Input, Opened, Others, TraceError, open_input};
+
+/// A recording to its end or first error.
+#[derive(Debug)]
+pub struct Seen {
+    pub events: Vec<Event>,
+    pub names: Vec<String>,
+    pub calls: Vec<Call>,
+    pub others: Others,
+    pub error: Option<TraceError>,
+}
+
+pub fn open(bytes: &[u8]) -> Result<Opened, TraceError> {
+    open_input(Input::new(Path::new("recording"), Cursor::new(bytes.to_vec())).unwrap())
+}
+
+/// Reads everything; what comes after an end or error must be nothing.
+pub fn read(bytes: &[u8]) -> Seen {
+    let mut seen = Seen { events: vec![], names: vec![], calls: vec![], others: Others::new(), error: None };
+    match open(bytes) {
+        Err(e) => seen.error = Some(e),
+        Ok(Opened::Blocks(mut events)) => {
+            loop {
+                match events.next() {
+                    Ok(Some(event)) => {
+                        seen.names.push(events.names().name(event.process).to_owned());
+                        seen.events.push(event);
+                    }
+                    Ok(None) => break,
+                    Err(e) => {
+                        seen.error = Some(e);
+                        break;
+                    }
+                }
+            }
+            assert!(matches!(events.next(), Ok(None)), "something after the end");
+            seen.others = events.others().clone();
+        }
+        Ok(Opened::Calls(mut calls)) => {
+            loop {
+                match calls.next() {
+                    Ok(Some(call)) => seen.calls.push(call),
+                    Ok(None) => break,
+                    Err(e) => {
+                        seen.error = Some(e);
+                        break;
+                    }
+                }
+            }
+            assert!(matches!(calls.next(), Ok(None)), "something after the end");
+            seen.others = calls.others().clone();
+        }
+        Ok(Opened::Power(_)) => panic!("taken for a meter's recording"),
+    }
+    seen
+}
+
+/// The error's place, which must be a line of the recording.
+pub fn line_of(seen: &Seen) -> u64 {
+    match seen.error.as_ref().expect("an error") {
+        TraceError::Damaged { at: At::Line(line), .. }
+        | TraceError::CutShort { at: At::Line(line), .. }
+        | TraceError::Unsupported { at: At::Line(line), .. } => *line,
+        other => panic!("no line: {other}"),
+    }
+}
+
+/// A recording that other people made, if it is here: in the directory that `JOULEFS_TRACES` names, or in
+/// `shared/traces` beside the repository.
+pub fn theirs(name: &str) -> Option<PathBuf> {
+    let places = std::env::var_os("JOULEFS_TRACES").map(PathBuf::from).into_iter();
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).map(|p| p.join("shared").join("traces"));
+    let found = places.chain(beside).map(|p| p.join(name)).find(|p| p.exists());
+    if found.is_none() {
+        println!("skipped: {name} is not here (set JOULEFS_TRACES to a directory that has it)");
+    }
+    found
+}
+
+/// Any bytes: read to an end or an error that names a line there is.
+pub fn survives(bytes: &[u8]) {
+    let lines = bytes.iter().filter(|b| **b == b'\n').count() as u64 + 1;
+    match read(bytes).error {
+        None | Some(TraceError::Unknown { .. } | TraceError::Io { .. }) => {}
+        Some(
+            TraceError::Damaged { at: At::Line(line), .. }
+            | TraceError::CutShort { at: At::Line(line), .. }
+            | TraceError::Unsupported { at: At::Line(line), .. },
+        ) if (1..=lines).contains(&line) => {}
+        Some(other) => panic!("{lines} lines, but {other}"),
+    }
+}
+
+/// A good recording cut anywhere and with single bytes changed: nothing panics.
+pub fn survives_damage(good: &[u8]) {
+    let step = good.len() / 400 + 1;
+    for cut in (0..good.len()).step_by(step) {
+        survives(&good[..cut]);
+    }
+    let mut bytes = good.to_vec();
+    for at in (0..good.len()).step_by(step) {
+        for other in [b'\n', b',', b' ', b'0', b'-', b'"', b'(', 0, 0xff, bytes[at] ^ 1, bytes[at] ^ 0x10] {
+            let was = std::mem::replace(&mut bytes[at], other);
+            survives(&bytes);
+            bytes[at] = was;
+        }
+    }
+}
