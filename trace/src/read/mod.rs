@@ -20,6 +20,7 @@ mod paths;
 mod recording;
 mod rows;
 mod server_csv;
+mod strace;
 mod tracepoint;
 
 use crate::recognise::Reader;
@@ -36,6 +37,7 @@ pub(crate) const READERS: &[Reader] = &[
     server_csv::SYSTOR,
     fio_iolog::READER,
     mobibench::READER,
+    strace::READER,
     hvpm::READER,
     joules_csv::READER,
     monsoon::READER,
