@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         Command::Ctl(a) => done(commands::ctl::run(&a, json)),
         Command::Device(a) => done(commands::device::run(&a, json)),
         Command::Replay(a) => done(commands::replay::run(&a, json)),
-        Command::Energy(a) => done(commands::energy::run(&a, json)),
+        Command::Energy(a) => commands::energy::run(&a, json),
         Command::Fsck(a) => return commands::fsck::run(&a, json),
         Command::Age(a) => done(commands::age::run(&a, json)),
         Command::Info(a) => done(commands::info::run(&a, json)),
