@@ -15,8 +15,10 @@ mod output;
 mod place;
 mod power;
 mod progress;
+mod recorded;
 mod recording;
 mod spent;
+mod volume_options;
 
 use std::process::ExitCode;
 
@@ -47,6 +49,7 @@ enum Command {
     Ctl(commands::ctl::Args),
     Device(commands::device::Args),
     Replay(commands::replay::Args),
+    Trace(commands::trace::Args),
     Energy(commands::energy::Args),
     Fsck(commands::fsck::Args),
     Age(commands::age::Args),
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Command::Device(a) => done(commands::device::run(&a, json)),
         Command::Replay(a) => done(commands::replay::run(&a, json)),
         Command::Energy(a) => commands::energy::run(&a, json),
+        Command::Trace(a) => commands::trace::run(&a, json),
         Command::Fsck(a) => return commands::fsck::run(&a, json),
         Command::Age(a) => done(commands::age::run(&a, json)),
         Command::Info(a) => done(commands::info::run(&a, json)),

@@ -98,6 +98,7 @@ impl Metered {
             profile: self.profile.clone(),
             causes: spent::by_cause(&ledger, spent::cause),
             files,
+            owners: "file",
             took,
             counters: self.device.counters(),
             ledger,

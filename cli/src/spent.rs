@@ -21,6 +21,8 @@ pub struct Spent {
     pub causes: Vec<Line>,
     /// By file; empty if nothing was booked on one.
     pub files: Vec<FileLine>,
+    /// What those are: files, or processes.
+    pub owners: &'static str,
     /// What happened inside the device.
     pub counters: Vec<(&'static str, u64)>,
 }
@@ -173,7 +175,7 @@ impl Spent {
         let mut out = joules::table("cause", &self.causes);
         if !self.files.is_empty() {
             let lines: Vec<Line> = self.files.iter().map(|f| f.line.clone()).collect();
-            out += &format!("\n\n{}", joules::table("file", &lines));
+            out += &format!("\n\n{}", joules::table(self.owners, &lines));
         }
         out += &format!("\n\n{:<10} {:>10}  {:>10}", "operation", "count", "energy");
         for (name, n, energy) in self.operations() {

@@ -15,6 +15,7 @@ pub mod call;
 pub mod differential;
 mod error;
 mod input;
+mod letters;
 mod names;
 pub mod power;
 pub mod rapl;
@@ -23,6 +24,7 @@ mod recognise;
 pub mod replay;
 pub mod requests;
 pub mod stat;
+pub mod write;
 
 pub use error::{At, TraceError};
 pub use input::Input;

@@ -61,6 +61,14 @@ pub(crate) fn count(others: &mut Others, what: &str) {
     }
 }
 
+/// Counts `n` of something.
+pub(crate) fn count_many(others: &mut Others, what: &str, n: u64) {
+    match others.get_mut(what) {
+        Some(seen) => *seen = seen.saturating_add(n),
+        None => _ = others.insert(what.into(), n),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -115,8 +115,15 @@ pub(crate) struct Reader {
     pub(crate) open: fn(Input) -> Result<Opened, TraceError>,
 }
 
-/// Opens a recording; `-` is standard input.
+/// Opens a recording; `-` is standard input. One of the files that blktrace makes, one a processor
+/// (`sda.blktrace.0`), or what their names have in common (`sda`) stands for all of them.
 pub fn open(path: &Path) -> Result<Opened, TraceError> {
+    let files = read::blktrace::of_all_processors(path);
+    if !files.is_empty()
+        && let Some(opened) = read::blktrace::open(&files)?
+    {
+        return Ok(opened);
+    }
     open_input(Input::open(path)?)
 }
 

@@ -13,4 +13,5 @@ pub mod ls;
 pub mod mkfs;
 pub mod mount;
 pub mod replay;
+pub mod trace;
 pub mod tree;

@@ -17,7 +17,7 @@ use crate::image::Image;
 use crate::live::Live;
 use crate::metered::Metered;
 use crate::recording::Recording;
-use crate::{Failure, held, output, power};
+use crate::{Failure, held, output, power, volume_options};
 
 /// Mount an image through FUSE.
 ///
@@ -95,17 +95,15 @@ fn parse(args: &Args) -> Result<Parsed, Failure> {
     let mut power_auto = false;
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
-        let on = || match value {
-            None | Some("on") => Ok(true),
-            Some("off") => Ok(false),
-            Some(v) => Err(format!("-o {name}={v}: on or off")),
-        };
-        let number = || {
-            value
-                .and_then(|v| v.parse::<usize>().ok())
-                .filter(|n| (1..=1 << 20).contains(n))
-                .ok_or_else(|| format!("-o {option}: write {name}=NUMBER, 1 or more"))
-        };
+        if (name, value) == ("power", Some("auto")) {
+            power_auto = true;
+            continue;
+        }
+        if volume_options::set(&mut core, name, value).map_err(|why| format!("-o {option}: {why}"))? {
+            power_auto &= name != "power";
+            continue;
+        }
+        let on = || volume_options::on(value).map_err(|why| format!("-o {option}: {why}"));
         match name {
             "ro" => core.read_only = true,
             "rw" => core.read_only = false,
@@ -115,22 +113,13 @@ fn parse(args: &Args) -> Result<Parsed, Failure> {
             "suid" => fuse.suid = true,
             "noexec" => fuse.exec = false,
             "writeback" => fuse.caching = if on()? { fuse::Caching::Writeback } else { fuse::Caching::Through },
-            "threads" => fuse.threads = number()?,
-            "discard" => core.discard = on()?,
-            "nodiscard" => core.discard = false,
-            "inline" => core.inline = on()?,
-            "node_cache" => core.node_cache = number()? * 256,
-            "dirty" => core.dirty_limit = number()? * 256,
-            "dir_cache" => core.dir_cache = number()? * 256,
+            "threads" => {
+                fuse.threads = volume_options::number(name, value).map_err(|why| format!("-o {option}: {why}"))?;
+            }
             "stats" => {
                 let file = value.ok_or("-o stats: write stats=FILE")?;
                 // The background part has another working directory.
                 stats = Some(std::path::absolute(file).map_err(|e| format!("-o stats={file}: {e}"))?);
-            }
-            "power" if value == Some("auto") => power_auto = true,
-            "gc" | "power" | "background_gc" => {
-                core.gc.set(name, value.unwrap_or_default()).map_err(|why| format!("-o {option}: {name} {why}"))?;
-                power_auto &= name != "power";
             }
             _ => {
                 return Err(format!("unknown mount option {option:?}; see joulefs mount --help"));

@@ -259,7 +259,7 @@ fn answer(answer: &Result<u64, calls::Failure>) -> String {
 fn print(profile: &Profile, outcome: Outcome, as_json: bool) -> Result<(), RecordError> {
     let Outcome { ledger, names, files, json, text, recorded, took, counters, whole } = outcome;
     let causes = spent::by_cause(&ledger, names);
-    let spent = Spent { profile: profile.name.clone(), causes, files, took, counters, ledger };
+    let spent = Spent { profile: profile.name.clone(), causes, files, owners: "file", took, counters, ledger };
     if as_json {
         let mut all = spent.json();
         all.insert("replay".into(), json);

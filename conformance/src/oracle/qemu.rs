@@ -99,6 +99,8 @@ impl KernelPackage {
 pub struct Machine {
     kernel: KernelPackage,
     memory_mib: u32,
+    processors: u32,
+    modules: Vec<&'static str>,
     /// Images, and whether flushes and every write reach them at once.
     disks: Vec<(PathBuf, bool)>,
     programs: Vec<PathBuf>,
@@ -107,7 +109,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// 768 MiB of memory, no disks, half an hour at most.
+    /// One processor, 768 MiB of memory, no disks, half an hour at most.
     ///
     /// # Errors
     /// Names what the host lacks.
@@ -128,6 +130,8 @@ impl Machine {
         Ok(Machine {
             kernel,
             memory_mib: 768,
+            processors: 1,
+            modules: MODULES.to_vec(),
             disks: Vec::new(),
             programs: vec![locate("perl", "perl-base")],
             output_mib: 4096,
@@ -143,6 +147,16 @@ impl Machine {
     /// The next disk, past the host's memory: every request of the guest reaches it as it is made, and flushes too.
     pub fn direct_disk(mut self, image: &Path) -> Self {
         self.disks.push((image.into(), true));
+        self
+    }
+    /// That many processors.
+    pub fn processors(mut self, n: u32) -> Self {
+        self.processors = n;
+        self
+    }
+    /// One more module, with those it depends on.
+    pub fn module(mut self, name: &'static str) -> Self {
+        self.modules.push(name);
         self
     }
     /// A program of the host that the script may call by its name; it comes with its libraries. `perl` is there.
@@ -189,7 +203,7 @@ impl Machine {
             }
         }
         let mut insert = String::new();
-        for (n, module) in initramfs::modules(&self.kernel.modules, &MODULES)?.iter().enumerate() {
+        for (n, module) in initramfs::modules(&self.kernel.modules, &self.modules)?.iter().enumerate() {
             archive.file(&format!("lib/{n}.ko"), &fs::read(module)?);
             insert.push_str(&format!("insmod /lib/{n}.ko\n"));
         }
@@ -226,6 +240,7 @@ impl Machine {
         let mut command = Command::new(locate("qemu-system-x86_64", "qemu-system-x86"));
         command
             .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-m", &self.memory_mib.to_string()])
+            .args(["-smp", &self.processors.to_string()])
             .args(["-nographic", "-no-reboot", "-nic", "none"])
             .arg("-kernel")
             .arg(&self.kernel.image)

@@ -1,9 +1,11 @@
-//! One page of all results: the papers' numbers and ours, who spent it, for what, and when.
+//! One page of all results: the papers' numbers and ours, who spent it, for what, and when; and one of what is in a
+//! recording of others ([`recording`]).
 //!
-//! The page stands alone: plots are SVG inside it, nothing is fetched.
+//! A page stands alone: plots are SVG inside it, nothing is fetched.
 
 mod page;
 mod plots;
+pub mod recording;
 
 use std::path::{Path, PathBuf};
 

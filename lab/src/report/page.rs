@@ -27,27 +27,33 @@ const NEAR: f64 = 7.0;
 
 pub(super) fn page(outcomes: &[Outcome]) -> Result<String, ReportError> {
     let sections = outcomes.iter().enumerate().map(|(i, o)| section(i, o)).collect::<Result<Vec<_>, _>>()?;
+    let body = html! {
+        h1 { "JouleFS lab: the papers' numbers and ours" }
+        p {
+            "Simulated devices in virtual time. Each result repeats to the last picojoule with the same version, "
+            "profile, plan and seed. A megabyte is 2" sup { "20" } " bytes."
+        }
+        nav { @for (i, o) in outcomes.iter().enumerate() { a href={ "#e" (i) } { (o.experiment) } } }
+        @for s in &sections { (s) }
+    };
+    Ok(standing_alone("JouleFS lab", &body))
+}
+
+/// A page around a body.
+pub(super) fn standing_alone(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                title { "JouleFS lab" }
+                title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
-            body {
-                h1 { "JouleFS lab: the papers' numbers and ours" }
-                p {
-                    "Simulated devices in virtual time. Each result repeats to the last picojoule with the same version, "
-                    "profile, plan and seed. A megabyte is 2" sup { "20" } " bytes."
-                }
-                nav { @for (i, o) in outcomes.iter().enumerate() { a href={ "#e" (i) } { (o.experiment) } } }
-                @for s in &sections { (s) }
-            }
+            body { (body) }
         }
     };
-    Ok(page.into_string())
+    page.into_string()
 }
 
 fn section(index: usize, o: &Outcome) -> Result<Markup, ReportError> {

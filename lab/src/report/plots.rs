@@ -231,3 +231,33 @@ pub(super) fn over_time(name: &str, p: &Phase) -> Result<String, ReportError> {
         draw_legend(&legend, &names, 80)
     })
 }
+
+/// Several amounts over time, a line each: bytes in stretches of so many nanoseconds.
+pub(super) fn rates(name: &str, step_ns: u64, lines: &[(&str, &[u64])]) -> Result<String, ReportError> {
+    let step = step_ns as f64 / 1e9;
+    let rate = |bytes: u64| bytes as f64 / 1_048_576.0 / step;
+    let end = lines.iter().map(|(_, l)| l.len()).max().unwrap_or(0).max(1) as f64 * step;
+    let most = lines.iter().flat_map(|(_, l)| l.iter()).map(|n| rate(*n)).fold(0.0, f64::max).max(1e-9) * 1.05;
+    let names: Vec<&str> = lines.iter().map(|(name, _)| *name).collect();
+    sheet(name, 262 + legend_height(&names, 80), |area| {
+        let (plot, legend) = area.split_vertically(262);
+        let mut chart = ChartBuilder::on(&plot)
+            .caption(name, ("sans-serif", 16))
+            .x_label_area_size(45)
+            .y_label_area_size(80)
+            .margin_right(20)
+            .build_cartesian_2d(0.0..end, 0.0..most)?;
+        chart
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .label_style(FONT)
+            .x_desc("seconds")
+            .y_desc("MB a second")
+            .draw()?;
+        for (i, (_, list)) in lines.iter().enumerate() {
+            let points = list.iter().enumerate().map(|(n, bytes)| ((n as f64 + 0.5) * step, rate(*bytes)));
+            chart.draw_series(LineSeries::new(points, COLORS[i].stroke_width(2)))?;
+        }
+        draw_legend(&legend, &names, 80)
+    })
+}

@@ -12,7 +12,7 @@ pub(crate) fn sectors(from: u64, bytes: u64, others: &mut Others) -> Option<(u64
     if bytes == 0 {
         return Some((first, 0));
     }
-    if from % SECTOR != 0 || end % SECTOR != 0 {
+    if !from.is_multiple_of(SECTOR) || !end.is_multiple_of(SECTOR) {
         count(others, "requests not in whole sectors");
     }
     Some((first, end.div_ceil(SECTOR) - first))

@@ -3,10 +3,15 @@
 //! Each takes an [`Input`](crate::Input), holds what it needs to know of one record or line, and gives
 //! events or an error that names the place. None panics on any bytes.
 
+mod blkparse;
+pub(crate) mod blktrace;
 mod decimal;
 mod extent;
+mod fio_iolog;
+mod ftrace;
 mod hvpm;
 pub mod joules_csv;
+mod log_writes;
 mod measured;
 mod mobibench;
 mod mobile_csv;
@@ -14,14 +19,20 @@ pub mod monsoon;
 mod paths;
 mod rows;
 mod server_csv;
+mod tracepoint;
 
 use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
 pub(crate) const READERS: &[Reader] = &[
+    blktrace::READER,
+    blkparse::READER,
+    log_writes::READER,
+    ftrace::READER,
     mobile_csv::READER,
     server_csv::MSR,
     server_csv::SYSTOR,
+    fio_iolog::READER,
     mobibench::READER,
     hvpm::READER,
     joules_csv::READER,

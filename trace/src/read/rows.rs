@@ -13,6 +13,8 @@ pub(crate) enum Read<'a> {
     Event(Event, &'a [u8]),
     /// Something to count by this name.
     Other(&'static str),
+    /// What every recording has.
+    Nothing,
 }
 
 /// How one line is read.
@@ -62,6 +64,7 @@ impl<R: Row> Events for Rows<R> {
                     count(&mut self.others, what);
                     None
                 }
+                Read::Nothing => None,
             });
             let at = self.input.at_line();
             if self.input.ended_without_newline() {

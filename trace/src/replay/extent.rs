@@ -70,21 +70,27 @@ impl Extent {
     }
 }
 
-/// Reads a recording to its end: each device's needs. `progress` is told now and then how many bytes of the
-/// file were read.
-pub fn scan(requests: &mut Requests, mut progress: impl FnMut(u64)) -> Result<BTreeMap<DeviceId, Extent>, TraceError> {
+/// Reads a recording to its end, or up to damage: each device's needs until there. `progress` is told now and then how
+/// many bytes of the file were read.
+pub fn scan(
+    requests: &mut Requests,
+    mut progress: impl FnMut(u64),
+) -> (BTreeMap<DeviceId, Extent>, Result<(), TraceError>) {
     let mut all: BTreeMap<DeviceId, Extent> = BTreeMap::new();
     let mut seen = 0_u64;
-    while let Some(what) = requests.seen()? {
-        if let Seen::Asked(request) = what {
-            all.entry(request.device).or_default().add(&request);
+    let whole = loop {
+        match requests.seen() {
+            Ok(Some(Seen::Asked(request))) => all.entry(request.device).or_default().add(&request),
+            Ok(Some(Seen::Done { .. })) => {}
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
         }
         seen += 1;
         if seen.is_multiple_of(1 << 14) {
             progress(requests.events().consumed());
         }
-    }
-    Ok(all)
+    };
+    (all, whole)
 }
 
 /// The device that moved most.

@@ -58,18 +58,22 @@ fn parent(path: &[u8]) -> Option<&[u8]> {
     Some(&path[..slash]).filter(|p| !p.is_empty())
 }
 
-/// Reads a recording to its end. `progress` is told now and then how many bytes of the file were read.
-pub fn scan(calls: &mut dyn Calls, mut progress: impl FnMut(u64)) -> Result<Needs, TraceError> {
+/// Reads a recording to its end, or up to damage: the error comes beside what is needed until there. `progress` is told now and then how many bytes of the file were read.
+pub fn scan(calls: &mut dyn Calls, mut progress: impl FnMut(u64)) -> (Needs, Result<(), TraceError>) {
     let mut scan = Scan::default();
     let mut n = 0_u64;
-    while let Some(call) = calls.next()? {
-        scan.add(&call);
+    let whole = loop {
+        match calls.next() {
+            Ok(Some(call)) => scan.add(&call),
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
+        }
         n += 1;
         if n.is_multiple_of(1 << 14) {
             progress(calls.consumed());
         }
-    }
-    Ok(scan.needs())
+    };
+    (scan.needs(), whole)
 }
 
 impl Scan {

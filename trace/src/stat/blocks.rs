@@ -7,8 +7,10 @@ use roaring::RoaringTreemap;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::activity::Activity;
 use super::distribution::{Sizes, Spread, Times};
 use super::randomness::{Randomness, Share};
+use super::share;
 use crate::block::{Action, DeviceId, Flags, Op, SECTOR};
 use crate::requests::{Request, Requests, Seen};
 use crate::{Process, TraceError};
@@ -125,8 +127,10 @@ pub struct BlockStat {
     pub write_order: Share,
     /// Where.
     pub places: Places,
-    /// Nanoseconds between one request and the next.
+    /// Nanoseconds between one request and the next; none if the recording tells no times.
     pub between: Option<Spread>,
+    /// When it was read and written.
+    pub activity: Activity,
     /// fsyncs that a file system's own events tell of; 0 if there are no such events.
     pub fsyncs: u64,
     /// By device, busiest first.
@@ -196,6 +200,7 @@ struct Counter {
     order: Randomness,
     places: Places,
     between: Times,
+    activity: Activity,
     processes: FxHashMap<Process, (u64, u64, u64)>,
     requests: u64,
     first: Option<u64>,
@@ -203,21 +208,23 @@ struct Counter {
     last: u64,
 }
 
-/// Reads a recording to its end. `progress` is told now and then how many bytes of the file were read.
-pub fn count(requests: &mut Requests, mut progress: impl FnMut(u64)) -> Result<BlockStat, TraceError> {
+/// Reads a recording to its end, or up to damage: the error comes beside what was counted. `progress` is told now and then how many bytes of the file were read.
+pub fn count(requests: &mut Requests, mut progress: impl FnMut(u64)) -> (BlockStat, Result<(), TraceError>) {
     let mut counter = Counter::default();
-    while let Some(seen) = requests.seen()? {
-        match seen {
-            Seen::Asked(request) => {
+    let whole = loop {
+        match requests.seen() {
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
+            Ok(Some(Seen::Asked(request))) => {
                 counter.add(&request);
                 if counter.requests.is_multiple_of(1 << 14) {
                     progress(requests.events().consumed());
                 }
             }
-            Seen::Done { op, took } => counter.kinds[op as usize].took.add(took),
+            Ok(Some(Seen::Done { op, took })) => counter.kinds[op as usize].took.add(took),
         }
-    }
-    Ok(counter.done(requests))
+    };
+    (counter.done(requests), whole)
 }
 
 impl Counter {
@@ -226,10 +233,14 @@ impl Counter {
         if self.first.is_some() {
             self.between.add(r.time.saturating_sub(self.last));
         }
-        self.first = Some(self.first.map_or(r.time, |f| f.min(r.time)));
+        let first = self.first.map_or(r.time, |f| f.min(r.time));
+        self.first = Some(first);
         self.last = self.last.max(r.time);
         self.order.add(r);
         let bytes = r.sectors.saturating_mul(SECTOR);
+        if matches!(r.op, Op::Read | Op::Write) {
+            self.activity.add(r.time - first, bytes, r.op == Op::Write);
+        }
         let end = r.sector.saturating_add(r.sectors);
         let place = self.devices.entry(r.device).or_default();
         let kind = &mut self.kinds[r.op as usize];
@@ -257,19 +268,20 @@ impl Counter {
             stat.end_sector = stat.end_sector.max(end);
         }
         let blocks = r.sector / BLOCK..if r.sectors > LONGEST { r.sector / BLOCK } else { end.div_ceil(BLOCK) };
-        let asked = (blocks.end - blocks.start) * 4096;
+        let asked = blocks.end - blocks.start;
         match r.op {
             Op::Flush => stat.flushes += 1,
             Op::Read => {
                 stat.read += bytes;
                 process.1 += bytes;
                 place.read.insert_range(blocks.clone());
-                self.places.reread += asked - place.touch(blocks) * 4096;
+                self.places.reread += share(bytes, asked - place.touch(blocks), asked);
             }
             Op::Write => {
                 stat.written += bytes;
                 process.2 += bytes;
-                self.places.overwritten += asked - place.written.insert_range(blocks.clone()) * 4096;
+                let old = asked - place.written.insert_range(blocks.clone());
+                self.places.overwritten += share(bytes, old, asked);
                 place.touch(blocks);
             }
             _ => {}
@@ -315,7 +327,8 @@ impl Counter {
             read_order,
             write_order,
             places,
-            between: self.between.spread(),
+            between: self.between.spread().filter(|_| requests.events().timed()),
+            activity: self.activity,
             fsyncs: ["f2fs_sync_file_enter", "ext4_sync_file_enter"].iter().filter_map(|n| others.get(*n)).sum(),
             devices,
             processes: processes

@@ -6,7 +6,9 @@ use roaring::RoaringTreemap;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use super::activity::Activity;
 use super::distribution::{Sizes, Spread, Times};
+use super::share;
 use crate::TraceError;
 use crate::call::{Call, Calls, Handle, How, Op, Target};
 
@@ -71,6 +73,8 @@ pub struct CallStat {
     pub files: u64,
     /// Nanoseconds between one call and the next.
     pub between: Option<Spread>,
+    /// When it was read and written.
+    pub activity: Activity,
     /// How long calls took, where the recording tells.
     pub took: Option<Spread>,
     /// Files that moved most, at most 20.
@@ -144,21 +148,26 @@ struct Counter {
     files: Vec<File>,
     by_path: FxHashMap<Vec<u8>, usize>,
     between: Times,
+    activity: Activity,
     took: Times,
     first: Option<u64>,
     last: u64,
 }
 
-/// Reads a recording to its end. `progress` is told now and then how many bytes of the file were read.
-pub fn count(calls: &mut dyn Calls, mut progress: impl FnMut(u64)) -> Result<CallStat, TraceError> {
+/// Reads a recording to its end, or up to damage: the error comes beside what was counted. `progress` is told now and then how many bytes of the file were read.
+pub fn count(calls: &mut dyn Calls, mut progress: impl FnMut(u64)) -> (CallStat, Result<(), TraceError>) {
     let mut counter = Counter::default();
-    while let Some(call) = calls.next()? {
-        counter.add(&call);
+    let whole = loop {
+        match calls.next() {
+            Ok(Some(call)) => counter.add(&call),
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
+        }
         if counter.calls.is_multiple_of(1 << 14) {
             progress(calls.consumed());
         }
-    }
-    Ok(counter.done(calls))
+    };
+    (counter.done(calls), whole)
 }
 
 impl Counter {
@@ -167,7 +176,8 @@ impl Counter {
         if self.first.is_some() {
             self.between.add(call.time.saturating_sub(self.last));
         }
-        self.first = Some(self.first.map_or(call.time, |f| f.min(call.time)));
+        let first = self.first.map_or(call.time, |f| f.min(call.time));
+        self.first = Some(first);
         self.last = self.last.max(call.time);
         *self.operations.entry(name(&call.op)).or_default() += 1;
         self.threads.insert(u64::from(call.thread));
@@ -175,6 +185,9 @@ impl Counter {
         if call.failed.is_some() {
             self.failed += 1;
             return;
+        }
+        if let Op::Read { bytes, .. } | Op::Write { bytes, .. } = &call.op {
+            self.activity.add(call.time - first, *bytes, matches!(call.op, Op::Write { .. }));
         }
         match &call.op {
             Op::Open { handle, path, how } => {
@@ -254,7 +267,8 @@ impl Counter {
         if write {
             file.written += bytes;
             file.length = file.length.max(end);
-            self.overwritten += (asked - file.blocks_written.insert_range(blocks.clone())) * BLOCK;
+            let old = asked - file.blocks_written.insert_range(blocks.clone());
+            self.overwritten += share(bytes, old, asked);
             if open.how.intersects(How::SYNC | How::DATA_SYNC) {
                 self.fsyncs += 1;
                 file.syncs += 1;
@@ -295,6 +309,7 @@ impl Counter {
             touched,
             files,
             between: self.between.spread(),
+            activity: self.activity,
             took: self.took.spread(),
             busiest,
             others: calls.others().clone(),

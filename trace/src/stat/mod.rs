@@ -2,8 +2,14 @@
 //!
 //! One pass, bounded memory: sizes and times go into histograms, places into compressed bitmaps.
 
+pub mod activity;
 pub mod blocks;
 pub mod calls;
 pub mod distribution;
 pub mod power;
 pub mod randomness;
+
+/// So much of `bytes` as `part` is of `all`.
+fn share(bytes: u64, part: u64, all: u64) -> u64 {
+    (u128::from(bytes) * u128::from(part) / u128::from(all.max(1))) as u64
+}

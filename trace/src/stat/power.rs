@@ -47,11 +47,16 @@ struct Channel {
     most: f64,
 }
 
-/// Reads a recording to its end. `progress` is told now and then how many bytes of the file were read.
-pub fn count(readings: &mut dyn Readings, mut progress: impl FnMut(u64)) -> Result<PowerStat, TraceError> {
+/// Reads a recording to its end, or up to damage: the error comes beside what was counted. `progress` is told now and then how many bytes of the file were read.
+pub fn count(readings: &mut dyn Readings, mut progress: impl FnMut(u64)) -> (PowerStat, Result<(), TraceError>) {
     let mut channels: Vec<Channel> = Vec::new();
     let mut all = 0_u64;
-    while let Some(reading) = readings.next()? {
+    let whole = loop {
+        let reading = match readings.next() {
+            Ok(Some(reading)) => reading,
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
+        };
         all += 1;
         if all.is_multiple_of(1 << 14) {
             progress(readings.consumed());
@@ -82,7 +87,7 @@ pub fn count(readings: &mut dyn Readings, mut progress: impl FnMut(u64)) -> Resu
         c.most = c.most.max(watts);
         c.readings += 1;
         c.last = reading.time;
-    }
+    };
     let channel = |(n, c): (usize, Channel)| {
         let span_ns = c.last.saturating_sub(c.first);
         ChannelStat {
@@ -94,10 +99,11 @@ pub fn count(readings: &mut dyn Readings, mut progress: impl FnMut(u64)) -> Resu
             max_watts: c.most,
         }
     };
-    Ok(PowerStat {
+    let stat = PowerStat {
         format: readings.format().to_string(),
         readings: all,
         channels: channels.into_iter().enumerate().map(channel).collect(),
         others: readings.others().clone(),
-    })
+    };
+    (stat, whole)
 }

@@ -1,0 +1,39 @@
+//! `joulefs trace`: one file a subcommand.
+
+mod replay;
+mod stat;
+
+use std::process::ExitCode;
+
+use crate::Failure;
+
+/// Count, convert and replay recordings of other programs and devices.
+///
+/// A recording's format is recognised by its content, gzip and zstd are seen through, `-` is standard input.
+/// Of block devices: blktrace (binary, version 7 and 8, one file or one a processor), blkparse's text, ftrace's
+/// text, trace.dat, Perfetto, fio's iolog (version 2 and 3), MSR Cambridge CSV, SYSTOR'17 CSV, the CSV of mobile block
+/// traces, write logs of dm-log-writes and QEMU, and our own. Of file systems: `strace -f -ttt`, MobiBench. Of
+/// meters: Monsoon and powermonitor-hvpm CSV, Perfetto's power rails.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    blktrace -d /dev/sda -o - -w 60 | joulefs trace stat -\n  \
+    joulefs trace stat phone.perfetto-trace --html phone.html\n  \
+    joulefs trace replay app.strace --profile kirin9000-ufs31 --compare gc=greedy,atgc,fagc,joule")]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Stat(stat::Args),
+    Replay(replay::Args),
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    match &args.command {
+        Command::Stat(a) => stat::run(a, as_json),
+        Command::Replay(a) => replay::run(a, as_json),
+    }
+}

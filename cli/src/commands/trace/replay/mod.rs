@@ -1,0 +1,301 @@
+//! `joulefs trace replay`: what is asked for; `variants`: what is compared; `print`: what came of it.
+
+mod print;
+mod variants;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use device::clock::RealClock;
+use device::{Access, open_image};
+use indicatif::ProgressBar;
+use lab::traces::{self, ReplayError, Speed};
+use record::Tempo;
+use trace::block::DeviceId;
+use trace::call::Calls;
+use trace::replay::needs::{self, Needs};
+use trace::replay::place::OnDirectory;
+use trace::{Kind, Opened, TraceError};
+
+use crate::commands::mkfs::parse_size;
+use crate::{Failure, held, progress, recorded};
+use print::Outcome;
+use variants::Variant;
+
+/// Do once more what a recording tells of, on a simulated device, and say what it costs.
+///
+/// Requests to a block device are made on a device of the profile: each when it came, or later if the device is not done
+/// with the one before. The device is as large as the recording needs (or --size) and holds data wherever the
+/// recording reads what it has not written; --full makes it hold data everywhere. Of several recorded devices the one that
+/// moved most is replayed (or --of), so that what passes a stack of devices is not counted twice. Causes are what
+/// the recording tells of a request, "files" the processes that asked.
+///
+/// Calls to a file system are made on a new F2FS volume (or --image, which stays as it is) on such a device, after what
+/// they need to find was put there; --age brings a new volume into a used state first. Only the calls are on the account. With
+/// --into they are made in a directory of the host instead, in real time: put a file system there on a disk of
+/// `joulefs device` to see what it costs on another file system.
+///
+/// Time is virtual unless --paced: an hour takes as long as computing it. The same command gives the same joules, to the
+/// last picojoule.
+///
+/// --compare gives several runs side by side: of options of -o, or of profiles.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    joulefs trace replay telegram_exec.csv.gz --profile oneplus8t-ufs31\n  \
+    joulefs trace replay telegram_exec.csv.gz --compare profile=oneplus8t-ufs31,galaxy-nexus-emmc\n  \
+    joulefs trace replay app.strace --age three-fifths --size 2G --compare gc=greedy,atgc,fagc,joule\n  \
+    joulefs trace replay app.strace --into /mnt/ext4 --back-to-back\n\n\
+    Options for -o and --compare: gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule, background_gc=on|off,\n  \
+    power=battery|powered, discard=on|off, inline=on|off, node_cache=MIB, dirty=MIB, dir_cache=MIB;\n  \
+    --compare also profile=NAME,...")]
+pub struct Args {
+    /// The recording.
+    file: PathBuf,
+    /// The device: the name of a shipped profile, or the path of a profile file.
+    #[arg(long, short, default_value = "kirin9000-ufs31")]
+    profile: String,
+    /// The file system calls are made on.
+    #[arg(long, value_parser = ["f2fs"], default_value = "f2fs")]
+    fs: String,
+    /// Options of the volume, comma-separated.
+    #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
+    options: Vec<String>,
+    /// Run once for each of these values; may be given for several names.
+    #[arg(long, value_name = "NAME=A,B,...")]
+    compare: Vec<String>,
+    /// The device's size; default: what the recording needs.
+    #[arg(long, short)]
+    size: Option<String>,
+    /// The recorded device whose requests are made, by its numbers, e.g. 8,0; default: the one that moved most.
+    #[arg(long, value_name = "MAJOR,MINOR")]
+    of: Option<String>,
+    /// The device holds data everywhere at the beginning; for recordings of block devices.
+    #[arg(long)]
+    full: bool,
+    /// What the volume holds at the beginning; for recordings of calls.
+    #[arg(long, conflicts_with_all = ["size", "age"])]
+    image: Option<PathBuf>,
+    /// The recipe that brings a new volume into its state (`joulefs age --list`); for recordings of calls.
+    #[arg(long, value_name = "RECIPE")]
+    age: Option<String>,
+    /// Make the calls in this directory of the host, in real time.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["size", "age", "image", "compare", "options", "full", "of"])]
+    into: Option<PathBuf>,
+    /// What recipes are drawn from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Files, or processes, that are named in the account, those that cost most first.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    by_file: usize,
+    /// Take as long as it would take.
+    #[arg(long)]
+    paced: bool,
+    /// Leave out the pauses.
+    #[arg(long, conflicts_with = "paced")]
+    back_to_back: bool,
+}
+
+impl Args {
+    fn speed(&self) -> Speed {
+        match (self.paced, self.back_to_back) {
+            (true, _) => Speed::Paced,
+            (_, true) => Speed::BackToBack,
+            _ => Speed::Virtual,
+        }
+    }
+
+    fn bytes(&self) -> Result<Option<u64>, Failure> {
+        let Some(text) = &self.size else { return Ok(None) };
+        let bytes = parse_size(text).filter(|b| (1 << 20..=1 << 48).contains(b));
+        bytes.map(Some).ok_or_else(|| format!("--size {text}: not a size from 1M to 256T; write e.g. 8G"))
+    }
+
+    fn device(&self) -> Result<Option<DeviceId>, Failure> {
+        let Some(text) = &self.of else { return Ok(None) };
+        let numbers = text.split_once([',', ':']).and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        let id = numbers.map(|(major, minor)| DeviceId { major, minor });
+        id.map(Some).ok_or_else(|| format!("--of {text}: write MAJOR,MINOR, e.g. 8,0; `joulefs trace stat` lists them"))
+    }
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    recorded::again(&args.file)?;
+    let recorded = recorded::open(&args.file)?;
+    if let Some(dir) = &args.into {
+        return into(args, dir, as_json);
+    }
+    let variants = variants::all(args)?;
+    let outcomes = match recorded.opened.kind() {
+        Kind::Blocks => of_blocks(args, &variants)?,
+        Kind::Calls => of_calls(args, &variants)?,
+        Kind::Power => {
+            return Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls"));
+        }
+    };
+    print::all(&outcomes, args.by_file, as_json);
+    Ok(recorded::end(outcomes.iter().find_map(Outcome::damage), as_json))
+}
+
+/// Each variant's result, in order; as many at once as there are processors.
+fn at_once<T: Send>(
+    variants: &[Variant],
+    work: impl Fn(&Variant, &ProgressBar) -> Result<T, Failure> + Sync,
+) -> Result<Vec<T>, Failure> {
+    let bar = progress::steps(1000 * variants.len() as u64, "replaying");
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(variants.len());
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let mut done: Vec<(usize, Result<T, Failure>)> = std::thread::scope(|s| {
+        let worker = || {
+            let mut out = Vec::new();
+            loop {
+                let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let Some(variant) = variants.get(n) else { return out };
+                let result = work(variant, &bar);
+                let failed = result.is_err();
+                out.push((n, result));
+                if failed {
+                    return out;
+                }
+            }
+        };
+        let all: Vec<_> = (0..threads).map(|_| s.spawn(worker)).collect();
+        // OK to unwrap: a panic in a worker is one of this program.
+        all.into_iter().flat_map(|w| w.join().unwrap()).collect()
+    });
+    bar.finish_and_clear();
+    done.sort_by_key(|(n, _)| *n);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+fn said(args: &Args, e: &ReplayError) -> Failure {
+    match e {
+        ReplayError::Trace(e) => recorded::failure(e),
+        ReplayError::Empty(why) => format!("{}: {why}", args.file.display()),
+        e => e.to_string(),
+    }
+}
+
+fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
+    if args.image.is_some() || args.age.is_some() || variants.iter().any(|v| v.of_volume) {
+        return Err(format!(
+            "{}: a recording of a block device, on which there is no file system of ours: -o, --age and --image are for \
+             recordings of calls",
+            args.file.display()
+        ));
+    }
+    let (requests, length) = recorded::requests(&args.file)?;
+    let (bar, moved) = recorded::bar(length, "looking");
+    let blocks = args.bytes()?.map(|bytes| bytes / 4096);
+    let options = traces::blocks::Options { of: args.device()?, blocks, full: args.full, speed: args.speed() };
+    let plan = options.plan(requests, moved).map_err(|e| said(args, &e))?;
+    bar.finish_and_clear();
+    at_once(variants, |variant, bar| {
+        let (mut requests, length) = recorded::requests(&args.file)?;
+        let moved = share(bar, length);
+        let run = traces::blocks::run(&mut requests, &variant.profile, &plan, args.speed(), moved);
+        let run = run.map_err(|e| said(args, &e))?;
+        let names = requests.names().clone();
+        Ok(Outcome::of_blocks(variant, &plan, run, names))
+    })
+}
+
+/// What moves a bar that several share.
+fn share(bar: &ProgressBar, length: u64) -> impl FnMut(u64) + use<> {
+    let (bar, mut last) = (bar.clone(), 0);
+    move |at| {
+        let now = at.saturating_mul(1000) / length.max(1);
+        bar.inc(now.saturating_sub(last));
+        last = last.max(now);
+        progress::show_if_slow(&bar);
+    }
+}
+
+fn calls(path: &Path) -> Result<(Box<dyn Calls>, u64), Failure> {
+    let recorded::Recorded { opened, length } = recorded::open(path)?;
+    match opened {
+        Opened::Calls(calls) => Ok((calls, length)),
+        _ => Err(recorded::not_of(path, "something else", "calls to a file system")),
+    }
+}
+
+/// What the calls of a recording need. What is damaged is replayed up to there, and needs no more.
+fn needed(path: &Path) -> Result<Needs, Failure> {
+    let (mut calls, length) = calls(path)?;
+    let (bar, moved) = recorded::bar(length, "looking");
+    let (needs, _) = needs::scan(&mut *calls, moved);
+    bar.finish_and_clear();
+    Ok(needs)
+}
+
+fn of_calls(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
+    if args.full || args.of.is_some() {
+        return Err(format!("{}: a recording of calls: --full and --of are for block devices", args.file.display()));
+    }
+    let needs = needed(&args.file)?;
+    let image = match &args.image {
+        None => None,
+        Some(path) => {
+            let image = open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?;
+            let held = held::runs(&image, path)?;
+            Some(traces::calls::Image { device: image, held })
+        }
+    };
+    let bytes = args.bytes()?;
+    at_once(variants, |variant, bar| {
+        let (mut calls, length) = calls(&args.file)?;
+        let options = traces::calls::Options {
+            mount: variant.mount.clone(),
+            bytes,
+            image: image.clone(),
+            recipe: args.age.clone(),
+            seed: args.seed,
+            speed: args.speed(),
+        };
+        let mut moved = share(bar, 1000);
+        let mut progress = |what: &str, part: f64| {
+            bar.set_message(what.to_owned());
+            if what == "replaying" {
+                moved((part * 1000.0) as u64);
+            } else {
+                progress::show_if_slow(bar);
+            }
+        };
+        let run = traces::calls::run(&mut *calls, &needs, &variant.profile, &options, length, &mut progress);
+        Ok(Outcome::of_calls(variant, run.map_err(|e| said(args, &e))?))
+    })
+}
+
+/// Makes the calls in a directory.
+fn into(args: &Args, dir: &Path, as_json: bool) -> Result<ExitCode, Failure> {
+    let named = |e: std::io::Error| format!("{}: {e}", dir.display());
+    if std::fs::read_dir(dir).map_err(named)?.any(|entry| entry.is_ok_and(|e| e.file_name() != "lost+found")) {
+        return Err(format!(
+            "{}: not empty; calls remove and rename what they find: give an empty directory",
+            dir.display()
+        ));
+    }
+    let needs = needed(&args.file)?;
+    let (mut calls, length) = calls(&args.file)?;
+    let mut place = OnDirectory::new(dir);
+    let bar = progress::bytes(needs.bytes(), "preparing");
+    let prepared = needs.prepare(&mut place, |at| {
+        bar.set_position(at);
+        progress::show_if_slow(&bar);
+    });
+    bar.finish_and_clear();
+    prepared.map_err(|(path, why)| format!("{}: {why}", String::from_utf8_lossy(&path)))?;
+    let clock = Arc::new(RealClock::new());
+    let tempo = if args.back_to_back { Tempo::BackToBack } else { Tempo::Real(clock.clone()) };
+    let (bar, moved) = recorded::bar(length, "replaying");
+    let from = std::time::Duration::as_nanos(&device::Clock::monotonic(&*clock));
+    let (done, whole) = trace::replay::calls::replay(&mut *calls, &mut place, &*clock, &tempo, moved);
+    let synced = trace::replay::place::Place::sync_all(&mut place);
+    bar.finish_and_clear();
+    synced.map_err(|e| format!("{}: {e}", dir.display()))?;
+    let took = std::time::Duration::as_nanos(&device::Clock::monotonic(&*clock)) - from;
+    let damage: Option<TraceError> = whole.err();
+    print::of_directory(dir, &done, u64::try_from(took).unwrap_or(u64::MAX), damage.as_ref(), as_json);
+    Ok(recorded::end(damage.as_ref(), as_json))
+}

@@ -1,0 +1,364 @@
+//! What a replay cost, for people and machines: one run whole, several side by side.
+
+use std::path::Path;
+
+use device::energy::Component;
+use f2fs::cause::Cause;
+use lab::traces::Run;
+use lab::traces::blocks::Plan;
+use lab::traces::calls::OnVolumeDone;
+use serde_json::{Map, Value, json};
+use trace::replay::blocks::{CAUSES, Latency};
+use trace::replay::{blocks, calls};
+use trace::{Names, Process, TraceError};
+
+use super::variants::Variant;
+use crate::metered::{METADATA, deleted, name_of};
+use crate::spent::{self, FileLine, Spent};
+use crate::{joules, output, recorded};
+
+/// What a run was of.
+enum Done {
+    Blocks { done: blocks::Replayed, plan: Plan, names: Names },
+    Calls(OnVolumeDone),
+}
+
+/// What came of a run.
+pub struct Outcome {
+    name: String,
+    profile: String,
+    run: Run<()>,
+    done: Done,
+}
+
+impl Outcome {
+    pub fn of_blocks(variant: &Variant, plan: &Plan, run: Run<blocks::Replayed>, names: Names) -> Self {
+        let Run { done, ledger, took, counters, damage } = run;
+        let done = Done::Blocks { done, plan: plan.clone(), names };
+        Outcome::new(variant, Run { done: (), ledger, took, counters, damage }, done)
+    }
+
+    pub fn of_calls(variant: &Variant, run: Run<OnVolumeDone>) -> Self {
+        let Run { done, ledger, took, counters, damage } = run;
+        Outcome::new(variant, Run { done: (), ledger, took, counters, damage }, Done::Calls(done))
+    }
+
+    fn new(variant: &Variant, run: Run<()>, done: Done) -> Self {
+        Outcome { name: variant.name.clone(), profile: variant.profile.name.clone(), run, done }
+    }
+
+    /// Why the recording was left before its end.
+    pub fn damage(&self) -> Option<&TraceError> {
+        self.run.damage.as_ref()
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        self.run.counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v)
+    }
+
+    fn latencies(&self) -> &[Latency] {
+        match &self.done {
+            Done::Blocks { done, .. } => &done.latencies,
+            Done::Calls(done) => &done.calls.latencies,
+        }
+    }
+
+    /// Blocks the file system wrote for each one it was asked to; none of a block device's recording.
+    fn amplification_above(&self) -> Option<f64> {
+        match &self.done {
+            Done::Blocks { .. } => None,
+            Done::Calls(done) => {
+                let asked = done.calls.written as f64 / 4096.0;
+                (asked > 0.0).then(|| done.counts.total().blocks_written as f64 / asked)
+            }
+        }
+    }
+
+    /// Blocks the flash programmed for each one written to the device; none of a disk.
+    fn amplification_inside(&self) -> Option<f64> {
+        let written = self.counter("blocks_written");
+        (written > 0)
+            .then(|| (self.counter("blocks_programmed") + self.counter("blocks_copied")) as f64 / written as f64)
+    }
+
+    fn files(&self, most: usize) -> Vec<FileLine> {
+        match &self.done {
+            Done::Blocks { names, .. } => {
+                let name = |owner: u64| match names.name(Process(owner.saturating_sub(1) as u32)) {
+                    "" => "<process not known>".to_owned(),
+                    name => name.to_owned(),
+                };
+                spent::by_file(&self.run.ledger, most, "<no process>", |_| None, name)
+            }
+            Done::Calls(done) => spent::by_file(
+                &self.run.ledger,
+                most,
+                METADATA,
+                |owner| deleted(&done.volume, owner),
+                |owner| name_of(&done.volume, owner),
+            ),
+        }
+    }
+
+    fn spent(&self, most: usize) -> Spent {
+        let name = |n: u8| match &self.done {
+            Done::Blocks { .. } => CAUSES.get(usize::from(n)).map_or_else(|| format!("cause {n}"), |c| (*c).to_owned()),
+            Done::Calls(_) => spent::cause(n),
+        };
+        Spent {
+            profile: self.profile.clone(),
+            ledger: self.run.ledger.clone(),
+            took: self.run.took,
+            causes: spent::by_cause(&self.run.ledger, name),
+            files: self.files(most),
+            owners: if matches!(self.done, Done::Blocks { .. }) { "process" } else { "file" },
+            counters: self.run.counters.clone(),
+        }
+    }
+
+    fn json(&self, most: usize) -> Value {
+        let mut all = self.spent(most).json();
+        let mut replay = match &self.done {
+            Done::Blocks { done, plan, .. } => {
+                let mut value = serde_json::to_value(done).unwrap_or_default();
+                value["of"] = json!("blocks");
+                value["device"] = json!(plan.of.to_string());
+                value["device_bytes"] = json!(plan.blocks * 4096);
+                value
+            }
+            Done::Calls(done) => {
+                let mut value = serde_json::to_value(&done.calls).unwrap_or_default();
+                let by_cause: Map<String, Value> = done
+                    .counts
+                    .causes()
+                    .map(|(n, c)| (spent::cause(n), json!({ "read": c.blocks_read, "written": c.blocks_written })))
+                    .collect();
+                value["of"] = json!("calls");
+                value["device_bytes"] = json!(done.device_bytes);
+                value["blocks_by_cause"] = by_cause.into();
+                value["sections_cleaned"] = json!(done.cleaned.0);
+                value["sections_cleaned_while_waited_for"] = json!(done.cleaned.1);
+                value["blocks_moved"] = json!(done.moved);
+                value
+            }
+        };
+        replay["write_amplification_of_file_system"] = json!(self.amplification_above());
+        replay["write_amplification_of_device"] = json!(self.amplification_inside());
+        all.insert("variant".into(), json!(self.name));
+        all.insert("replay".into(), replay);
+        all.insert("damage".into(), json!(self.damage().map(recorded::failure)));
+        all.into()
+    }
+
+    /// What was done, in one line or two.
+    fn text(&self) -> String {
+        match &self.done {
+            Done::Blocks { done, plan, .. } => {
+                let mut text = format!(
+                    "{} requests of device {} on one of {}: {} read, {} written",
+                    done.requests,
+                    plan.of,
+                    output::bytes(plan.blocks * 4096),
+                    output::bytes(done.read),
+                    output::bytes(done.written)
+                );
+                if done.of_others > 0 {
+                    text += &format!("; {} of other devices not made", done.of_others);
+                }
+                if done.left_out > 0 {
+                    text += &format!("; {} of other kinds not made", done.left_out);
+                }
+                text + &failed(done.failed, done.first_failure.as_deref())
+            }
+            Done::Calls(done) => {
+                let mut text = said(&done.calls);
+                text += &format!("\nvolume of {}", output::bytes(done.device_bytes));
+                if done.cleaned.0 > 0 {
+                    text += &format!(
+                        "; {} sections cleaned, {} of them while somebody waited, {} blocks moved",
+                        done.cleaned.0, done.cleaned.1, done.moved
+                    );
+                }
+                text
+            }
+        }
+    }
+
+    fn recorded(&self) -> u64 {
+        match &self.done {
+            Done::Blocks { done, .. } => done.span_ns,
+            Done::Calls(done) => done.calls.span_ns,
+        }
+    }
+}
+
+fn failed(n: u64, first: Option<&str>) -> String {
+    match first {
+        Some(first) => format!("; {n} failed, the first: {first}"),
+        None => String::new(),
+    }
+}
+
+/// Calls in one line.
+fn said(done: &calls::Replayed) -> String {
+    let mut text =
+        format!("{} calls: {} read, {} written", done.calls, output::bytes(done.read), output::bytes(done.written));
+    if done.left_out > 0 {
+        text += &format!("; {} left out that had failed or whose file's opening is not recorded", done.left_out);
+    }
+    text + &failed(done.failed, done.first_failure.as_deref())
+}
+
+fn latencies(list: &[Latency]) -> String {
+    let width = list.iter().map(|l| l.op.len()).max().unwrap_or(0).max(10);
+    let mut out = format!(
+        "{:<width$} {:>10} {:>11} {:>11} {:>11} {:>11} {:>11}",
+        "latency", "count", "mean", "p50", "p99", "p99.9", "max"
+    );
+    for Latency { op, spread: s } in list {
+        let t = joules::time;
+        out += &format!(
+            "\n{op:<width$} {:>10} {:>11} {:>11} {:>11} {:>11} {:>11}",
+            s.count,
+            t(s.mean_ns as u64),
+            t(s.p50_ns),
+            t(s.p99_ns),
+            t(s.p999_ns),
+            t(s.max_ns)
+        );
+    }
+    out
+}
+
+/// Prints one run, or several side by side.
+pub fn all(outcomes: &[Outcome], most: usize, as_json: bool) {
+    match outcomes {
+        _ if as_json && outcomes.len() > 1 => {
+            output::print(&json!({ "variants": outcomes.iter().map(|o| o.json(most)).collect::<Value>() }));
+        }
+        [one] if as_json => output::print(&one.json(most)),
+        [one] => output::line(&whole(one, most)),
+        several => output::line(&side_by_side(several)),
+    }
+}
+
+fn whole(o: &Outcome, most: usize) -> String {
+    let spent = o.spent(most);
+    let amplification = match (o.amplification_above(), o.amplification_inside()) {
+        (None, None) => String::new(),
+        (above, inside) => {
+            let part = |name: &str, x: Option<f64>| x.map(|x| format!("{x:.2} {name}"));
+            let parts: Vec<_> =
+                [part("by the file system", above), part("by the device", inside)].into_iter().flatten().collect();
+            format!("\nwrite amplification {}", parts.join(", "))
+        }
+    };
+    format!(
+        "{}: {} in {} (recorded in {})\n{}{amplification}\n\n{}\n\n{}",
+        spent.profile,
+        spent.ledger.total(),
+        joules::time(spent.took),
+        joules::time(o.recorded()),
+        o.text(),
+        latencies(o.latencies()),
+        spent.tables()
+    )
+}
+
+/// A line for each run, then what differs in who spent it and why.
+fn side_by_side(all: &[Outcome]) -> String {
+    let width = all.iter().map(|o| o.name.chars().count()).max().unwrap_or(0).max(8);
+    let mut out = format!(
+        "{}, {}\n\n{:<width$}",
+        all[0].text().lines().next().unwrap_or_default(),
+        joules::time(all[0].recorded()),
+        ""
+    );
+    for c in Component::ALL {
+        out += &format!(" {:>11}", c.text());
+    }
+    out += &format!(
+        " {:>11} {:>8} {:>9} {:>9} {:>9} {:>9}",
+        "all", "to first", "WA of fs", "of device", "cleaned", "moved"
+    );
+    let first = all[0].run.ledger.total().joules();
+    for o in all {
+        out += &format!("\n{:<width$}", o.name);
+        for c in Component::ALL {
+            out += &format!(" {:>11}", o.run.ledger.component(c).to_string());
+        }
+        let total = o.run.ledger.total();
+        let factor = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.3}"));
+        let (cleaned, moved) = match &o.done {
+            Done::Blocks { .. } => ("-".to_owned(), "-".to_owned()),
+            Done::Calls(done) => (done.cleaned.0.to_string(), done.moved.to_string()),
+        };
+        out += &format!(
+            " {:>11} {:>+7.1}% {:>9} {:>9} {cleaned:>9} {moved:>9}",
+            total.to_string(),
+            (total.joules() / first - 1.0) * 100.0,
+            factor(o.amplification_above()),
+            factor(o.amplification_inside()),
+        );
+    }
+    let mut kinds: Vec<&'static str> = all.iter().flat_map(|o| o.latencies().iter().map(|l| l.op)).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.retain(|k| ["read", "write", "flush", "discard", "fsync", "fdatasync", "sync"].contains(k));
+    out += &format!("\n\n{:<width$}", "latency");
+    for kind in &kinds {
+        out += &format!(" {:>35}", format!("{kind}: p50, p99, p99.9"));
+    }
+    for o in all {
+        out += &format!("\n{:<width$}", o.name);
+        for kind in &kinds {
+            let text = o.latencies().iter().find(|l| l.op == *kind).map_or(String::new(), |l| {
+                let s = &l.spread;
+                [s.p50_ns, s.p99_ns, s.p999_ns].map(joules::time).join(", ")
+            });
+            out += &format!(" {text:>35}");
+        }
+    }
+    // Causes of all, those of the volume in their own order.
+    let spent: Vec<Spent> = all.iter().map(|o| o.spent(0)).collect();
+    let mut causes: Vec<&str> = Vec::new();
+    for s in &spent {
+        for line in &s.causes {
+            if !causes.contains(&line.name.as_str()) {
+                causes.push(&line.name);
+            }
+        }
+    }
+    causes.sort_by_key(|name| Cause::ALL.iter().position(|c| c.text() == *name).unwrap_or(0));
+    let wide = causes.iter().map(|c| c.chars().count()).max().unwrap_or(0).max(5);
+    out += &format!("\n\n{:<wide$}", "cause");
+    all.iter().for_each(|o| out += &format!(" {:>width$}", o.name, width = o.name.chars().count().max(11)));
+    for cause in causes {
+        out += &format!("\n{cause:<wide$}");
+        for (o, s) in all.iter().zip(&spent) {
+            let energy: device::energy::Energy =
+                s.causes.iter().filter(|l| l.name == cause).flat_map(|l| l.energy).sum();
+            out += &format!(" {:>width$}", energy.to_string(), width = o.name.chars().count().max(11));
+        }
+    }
+    out
+}
+
+/// Prints what was done in a directory.
+pub fn of_directory(dir: &Path, done: &calls::Replayed, took: u64, damage: Option<&TraceError>, as_json: bool) {
+    if as_json {
+        let mut value = json!({ "replay": done, "took_ns": took, "damage": damage.map(recorded::failure) });
+        value["replay"]["of"] = json!("calls");
+        value["directory"] = json!(dir.display().to_string());
+        output::print(&value);
+        return;
+    }
+    output::line(&format!(
+        "{}: {} (recorded in {})\n{}\n\n{}",
+        dir.display(),
+        joules::time(took),
+        joules::time(done.span_ns),
+        said(done),
+        latencies(&done.latencies)
+    ));
+}

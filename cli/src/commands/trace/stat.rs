@@ -1,0 +1,340 @@
+//! `joulefs trace stat`
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use trace::requests::Requests;
+use trace::stat::blocks::{BlockStat, OpStat};
+use trace::stat::calls::{CallStat, Moved};
+use trace::stat::distribution::Spread;
+use trace::stat::power::PowerStat;
+use trace::stat::randomness::Share;
+use trace::stat::{blocks, calls, power};
+use trace::{Opened, TraceError};
+
+use crate::{Failure, joules, output, recorded};
+
+/// Say what is in a recording: how much, how large, in which order, how often the same place, when.
+///
+/// Of a block device: a request is an event of its issue to the device (D) if the recording has any, else of its
+/// completion, insertion or queueing; the table of events counts all of them, as blkparse's summary does. Random is
+/// what stays below 32 KB after requests that continue each other between two flushes are merged (Mohan et al.,
+/// HotStorage'17). Updates are writes to places written before in the same recording. Of a file system: calls by
+/// name, sizes, fsyncs, updates of files. Of a meter: energy and power by channel.
+///
+/// A recording that is damaged or cut short is counted up to there and the error names the place; the exit code is 1.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  joulefs trace stat telegram_exec.csv.gz\n  \
+    joulefs trace stat sda.blktrace.0 --json | jq .write_order\n  \
+    joulefs trace stat app.strace --html app.html")]
+pub struct Args {
+    /// The recording; - is standard input.
+    file: PathBuf,
+    /// Write a page with plots to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// What was counted, of whichever kind.
+enum Counted {
+    Blocks(Box<BlockStat>),
+    Calls(Box<CallStat>),
+    Power(PowerStat),
+}
+
+impl Counted {
+    fn json(&self) -> Result<Value, Failure> {
+        fn value(of: &str, stat: impl Serialize) -> Result<Value, Failure> {
+            let mut value = serde_json::to_value(stat).map_err(|e| e.to_string())?;
+            value["of"] = json!(of);
+            Ok(value)
+        }
+        match self {
+            Counted::Blocks(s) => value("blocks", s),
+            Counted::Calls(s) => value("calls", s),
+            Counted::Power(s) => value("power", s),
+        }
+    }
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    let recorded::Recorded { opened, length } = recorded::open(&args.file)?;
+    let (bar, moved) = recorded::bar(length, "reading");
+    let (counted, damage): (_, Option<TraceError>) = match opened {
+        Opened::Blocks(events) => {
+            let (stat, whole) = blocks::count(&mut Requests::new(events), moved);
+            (Counted::Blocks(Box::new(stat)), whole.err())
+        }
+        Opened::Calls(mut recorded) => {
+            let (stat, whole) = calls::count(&mut *recorded, moved);
+            (Counted::Calls(Box::new(stat)), whole.err())
+        }
+        Opened::Power(mut readings) => {
+            let (stat, whole) = power::count(&mut *readings, moved);
+            (Counted::Power(stat), whole.err())
+        }
+    };
+    bar.finish_and_clear();
+    if let Some(file) = &args.html {
+        let title = args.file.file_name().map_or_else(|| "recording".into(), |n| n.to_string_lossy().into_owned());
+        let page = match &counted {
+            Counted::Blocks(s) => lab::report::recording::of_blocks(&title, s),
+            Counted::Calls(s) => lab::report::recording::of_calls(&title, s),
+            Counted::Power(s) => lab::report::recording::of_power(&title, s),
+        };
+        std::fs::write(file, page.map_err(|e| e.to_string())?).map_err(|e| format!("{}: {e}", file.display()))?;
+    }
+    if as_json {
+        let mut value = counted.json()?;
+        value["damage"] = json!(damage.as_ref().map(recorded::failure));
+        output::print(&value);
+    } else {
+        let text = match &counted {
+            Counted::Blocks(s) => of_blocks(s),
+            Counted::Calls(s) => of_calls(s),
+            Counted::Power(s) => of_power(s),
+        };
+        output::line(text.trim_end());
+    }
+    Ok(recorded::end(damage.as_ref(), as_json))
+}
+
+fn percent(part: u64, of: u64) -> String {
+    if of == 0 { "-".into() } else { format!("{:.1} %", part as f64 * 100.0 / of as f64) }
+}
+
+fn spread(out: &mut String, what: &str, s: &Spread) {
+    let _ = writeln!(
+        out,
+        "{what:<16} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11}",
+        joules::time(s.mean_ns as u64),
+        joules::time(s.min_ns),
+        joules::time(s.p50_ns),
+        joules::time(s.p99_ns),
+        joules::time(s.p999_ns),
+        joules::time(s.max_ns)
+    );
+}
+
+const SPREAD: &str = "                        mean         min         p50         p99       p99.9         max";
+
+fn others(out: &mut String, others: &std::collections::BTreeMap<String, u64>) {
+    if !others.is_empty() {
+        let _ = writeln!(out, "\nbeside these:");
+        for (name, n) in others {
+            let _ = writeln!(out, "{n:>12}  {name}");
+        }
+    }
+}
+
+fn of_blocks(s: &BlockStat) -> String {
+    let mut out = format!(
+        "{}: {} requests in {} ({:.1} a second), one for every event {}\n\n",
+        s.format,
+        s.requests,
+        joules::time(s.span_ns),
+        s.per_second(s.requests),
+        s.requests_are,
+    );
+    let o = &mut out;
+    let _ = writeln!(
+        o,
+        "{:<13} {:>9} {:>8} {:>12} {:>11} {:>11} {:>10} {:>8} {:>8} {:>8}",
+        "operation", "requests", "share", "bytes", "mean size", "largest", "continues", "sync", "FUA", "metadata"
+    );
+    for op in &s.operations {
+        let n = op.sizes.count;
+        let _ = writeln!(
+            o,
+            "{:<13} {n:>9} {:>8} {:>12} {:>11} {:>11} {:>10} {:>8} {:>8} {:>8}",
+            op.op,
+            percent(n, s.requests),
+            output::bytes(op.sizes.bytes),
+            output::bytes(op.sizes.mean() as u64),
+            output::bytes(op.sizes.max),
+            percent(op.continued, n),
+            percent(op.sync, n),
+            percent(op.fua, n),
+            percent(op.meta, n),
+        );
+    }
+    let _ = writeln!(
+        o,
+        "\n{:<13} {:>9} {:>8} {:>12} {:>8} {:>9} {:>12}",
+        "merged", "random", "of runs", "bytes", "of bytes", "in order", "bytes"
+    );
+    for (name, order) in [("reads", &s.read_order), ("writes", &s.write_order)] {
+        let Share { sequential_runs, sequential_bytes, random_runs, random_bytes } = order;
+        let _ = writeln!(
+            o,
+            "{name:<13} {random_runs:>9} {:>8} {:>12} {:>8} {sequential_runs:>9} {:>12}",
+            percent(*random_runs, random_runs + sequential_runs),
+            output::bytes(*random_bytes),
+            percent(*random_bytes, random_bytes + sequential_bytes),
+            output::bytes(*sequential_bytes),
+        );
+    }
+    let p = &s.places;
+    let of = |op| s.operations.iter().find(|o: &&OpStat| o.op == op).map_or(0, |o| o.sizes.bytes);
+    let _ = writeln!(
+        o,
+        "\nworking set {}: {} read, {} written; in {} places of 1 GiB",
+        output::bytes(p.touched),
+        output::bytes(p.read),
+        output::bytes(p.written),
+        p.regions
+    );
+    let _ = writeln!(
+        o,
+        "updates {} of what is written, read again {} of what is read",
+        percent(p.overwritten, of("write")),
+        percent(p.reread, of("read"))
+    );
+    let flushes = s.operations.iter().find(|o| o.op == "flush").map_or(0, |o| o.sizes.count);
+    let _ = write!(o, "{flushes} flushes, {:.2} a second", s.per_second(flushes));
+    if s.fsyncs > 0 {
+        let _ = write!(o, "; {} fsyncs of a file system, {:.2} a second", s.fsyncs, s.per_second(s.fsyncs));
+    }
+    let _ = writeln!(o);
+    if s.between.is_some() || s.operations.iter().any(|op| op.took.is_some()) {
+        let _ = writeln!(o, "\n{SPREAD}");
+        s.between.iter().for_each(|b| spread(o, "between requests", b));
+        for op in &s.operations {
+            op.took.iter().for_each(|t| spread(o, &format!("{} took", op.op), t));
+        }
+    }
+    classes(o, &s.operations.iter().map(|op| (op.op, op.classes.as_slice())).collect::<Vec<_>>());
+    let _ = writeln!(
+        o,
+        "\n{:<10} {:>9} {:>12} {:>12} {:>9} {:>14} {:>14}",
+        "device", "requests", "read", "written", "flushes", "first sector", "after last"
+    );
+    for d in &s.devices {
+        let (read, written) = (output::bytes(d.read), output::bytes(d.written));
+        let _ = writeln!(
+            o,
+            "{:<10} {:>9} {read:>12} {written:>12} {:>9} {:>14} {:>14}",
+            d.device, d.requests, d.flushes, d.first_sector, d.end_sector
+        );
+    }
+    if s.processes.iter().any(|p| !p.name.is_empty()) {
+        let _ = writeln!(o, "\n{:<24} {:>9} {:>12} {:>12}", "process", "requests", "read", "written");
+        for p in &s.processes {
+            let (read, written) = (output::bytes(p.read), output::bytes(p.written));
+            let name = if p.name.is_empty() { "<not known>" } else { &p.name };
+            let _ = writeln!(o, "{name:<24} {:>9} {read:>12} {written:>12}", p.requests);
+        }
+    }
+    let _ = writeln!(o, "\n{:<6} {:<13} {:>9} {:>16}", "event", "operation", "count", "KiB");
+    for e in &s.events {
+        let _ = writeln!(o, "{:<6} {:<13} {:>9} {:>16.1}", e.action, e.op, e.count, e.bytes as f64 / 1024.0);
+    }
+    others(o, &s.others);
+    out
+}
+
+/// Sizes by power of two, a column for each kind.
+fn classes(o: &mut String, kinds: &[(&str, &[(u64, u64)])]) {
+    let kinds: Vec<_> = kinds.iter().filter(|(_, c)| c.iter().any(|(from, _)| *from > 0)).collect();
+    if kinds.is_empty() {
+        return;
+    }
+    let mut from: Vec<u64> = kinds.iter().flat_map(|(_, c)| c.iter().map(|(f, _)| *f)).collect();
+    from.sort_unstable();
+    from.dedup();
+    let _ = write!(o, "\n{:<16}", "size from");
+    kinds.iter().for_each(|(name, _)| _ = write!(o, " {name:>13}"));
+    for f in from {
+        let _ = write!(o, "\n{:<16}", output::bytes(f));
+        for (_, c) in &kinds {
+            let n = c.iter().find(|(from, _)| *from == f).map_or(0, |(_, n)| *n);
+            let _ = write!(o, " {:>13}", if n == 0 { String::new() } else { n.to_string() });
+        }
+    }
+    let _ = writeln!(o);
+}
+
+fn of_calls(s: &CallStat) -> String {
+    let mut out = format!(
+        "{}: {} calls in {} ({:.1} a second) by {} threads, {} failed\n\n",
+        s.format,
+        s.calls,
+        joules::time(s.span_ns),
+        s.per_second(s.calls),
+        s.threads,
+        s.failed
+    );
+    let o = &mut out;
+    let _ = writeln!(
+        o,
+        "{:<13} {:>9} {:>12} {:>11} {:>11} {:>10}",
+        "moved", "calls", "bytes", "mean size", "largest", "continues"
+    );
+    for (name, Moved { sizes, continued, .. }) in [("read", &s.read), ("written", &s.written)] {
+        let _ = writeln!(
+            o,
+            "{name:<13} {:>9} {:>12} {:>11} {:>11} {:>10}",
+            sizes.count,
+            output::bytes(sizes.bytes),
+            output::bytes(sizes.mean() as u64),
+            output::bytes(sizes.max),
+            percent(*continued, sizes.count)
+        );
+    }
+    let _ = writeln!(
+        o,
+        "\n{} files, working set {}; updates {} of what is written",
+        s.files,
+        output::bytes(s.touched),
+        percent(s.overwritten, s.written.sizes.bytes)
+    );
+    let _ = writeln!(o, "{} times made durable, {:.2} a second", s.fsyncs, s.per_second(s.fsyncs));
+    if s.between.is_some() || s.took.is_some() {
+        let _ = writeln!(o, "\n{SPREAD}");
+        s.between.iter().for_each(|b| spread(o, "between calls", b));
+        s.took.iter().for_each(|t| spread(o, "calls took", t));
+    }
+    classes(o, &[("read", &s.read.classes), ("write", &s.written.classes)]);
+    let _ = writeln!(o, "\n{:<13} {:>9}", "call", "count");
+    for (name, n) in &s.operations {
+        let _ = writeln!(o, "{name:<13} {n:>9}");
+    }
+    if !s.busiest.is_empty() {
+        let _ = writeln!(o, "\n{:>12} {:>12} {:>9}  file", "read", "written", "durable");
+        for f in &s.busiest {
+            let (read, written) = (output::bytes(f.read), output::bytes(f.written));
+            let _ = writeln!(o, "{read:>12} {written:>12} {:>9}  {}", f.syncs, f.path);
+        }
+    }
+    others(o, &s.others);
+    out
+}
+
+fn of_power(s: &PowerStat) -> String {
+    let mut out = format!("{}: {} readings\n\n", s.format, s.readings);
+    let o = &mut out;
+    let width = s.channels.iter().map(|c| c.name.chars().count()).max().unwrap_or(0).max(7);
+    let _ = writeln!(
+        o,
+        "{:<width$} {:>10} {:>12} {:>12} {:>12} {:>12}",
+        "channel", "readings", "time", "energy", "mean power", "highest"
+    );
+    for c in &s.channels {
+        let _ = writeln!(
+            o,
+            "{:<width$} {:>10} {:>12} {:>10.3} J {:>10.4} W {:>10.4} W",
+            c.name,
+            c.readings,
+            joules::time(c.span_ns),
+            c.joules,
+            c.mean_watts,
+            c.max_watts
+        );
+    }
+    others(o, &s.others);
+    out
+}

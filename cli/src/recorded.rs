@@ -1,0 +1,75 @@
+//! Recordings of others as commands want them: opened with a bar, errors in one line.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use indicatif::ProgressBar;
+use trace::requests::Requests;
+use trace::{Opened, TraceError};
+
+use crate::{Failure, output, progress};
+
+/// A recording that is read with a bar over its bytes.
+pub struct Recorded {
+    /// What it is.
+    pub opened: Opened,
+    /// Bytes of its file; 0 if that is not known.
+    pub length: u64,
+}
+
+/// Opens a recording.
+pub fn open(path: &Path) -> Result<Recorded, Failure> {
+    let opened = trace::open(path).map_err(|e| failure(&e))?;
+    Ok(Recorded { opened, length: std::fs::metadata(path).map_or(0, |m| m.len()) })
+}
+
+/// The same of a block device's.
+pub fn requests(path: &Path) -> Result<(Requests, u64), Failure> {
+    let Recorded { opened, length } = open(path)?;
+    match opened {
+        Opened::Blocks(events) => Ok((Requests::new(events), length)),
+        Opened::Calls(_) => Err(not_of(path, "calls to a file system", "requests to a block device")),
+        Opened::Power(_) => Err(not_of(path, "a meter", "requests to a block device")),
+    }
+}
+
+/// A recording of another kind than is needed.
+pub fn not_of(path: &Path, is: &str, wanted: &str) -> Failure {
+    format!("{}: a recording of {is}; one of {wanted} is needed", path.display())
+}
+
+/// An error of a recording in one line.
+pub fn failure(e: &TraceError) -> Failure {
+    e.to_string()
+}
+
+/// How a command ends that did what it could with a recording: what was wrong with the rest is said, by the JSON
+/// value already if there is one.
+pub fn end(damage: Option<&TraceError>, as_json: bool) -> ExitCode {
+    let Some(e) = damage else { return ExitCode::SUCCESS };
+    if !as_json {
+        output::failure(&failure(e), false);
+    }
+    ExitCode::FAILURE
+}
+
+/// Whether a recording can be read twice; standard input and pipes cannot.
+pub fn again(path: &Path) -> Result<(), Failure> {
+    if path.as_os_str() == "-" || std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+        return Err(format!(
+            "{}: is read twice, once for what must be there before: write it to a file",
+            path.display()
+        ));
+    }
+    Ok(())
+}
+
+/// A bar over the bytes of a recording, and what moves it.
+pub fn bar(length: u64, what: &str) -> (ProgressBar, impl Fn(u64) + use<>) {
+    let bar = progress::bytes(length, what);
+    let moved = bar.clone();
+    (bar, move |at| {
+        moved.set_position(at);
+        progress::show_if_slow(&moved);
+    })
+}

@@ -1,0 +1,35 @@
+//! Options of a volume that a person may set, whatever it is mounted for.
+
+use f2fs::MountOptions;
+
+/// Sets an option of a volume. False if it is none; the error says what is wrong with its value.
+pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<bool, String> {
+    match name {
+        "discard" => core.discard = on(value)?,
+        "nodiscard" => core.discard = false,
+        "inline" => core.inline = on(value)?,
+        "node_cache" => core.node_cache = number(name, value)? * 256,
+        "dirty" => core.dirty_limit = number(name, value)? * 256,
+        "dir_cache" => core.dir_cache = number(name, value)? * 256,
+        "gc" | "power" | "background_gc" => {
+            core.gc.set(name, value.unwrap_or_default()).map_err(|why| format!("{name} {why}"))?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// On or off; on without a value.
+pub fn on(value: Option<&str>) -> Result<bool, String> {
+    match value {
+        None | Some("on") => Ok(true),
+        Some("off") => Ok(false),
+        Some(_) => Err("on or off".into()),
+    }
+}
+
+/// A number of at least 1.
+pub fn number(name: &str, value: Option<&str>) -> Result<usize, String> {
+    let number = value.and_then(|v| v.parse().ok()).filter(|n| (1..=1 << 20).contains(n));
+    number.ok_or_else(|| format!("write {name}=NUMBER, 1 or more"))
+}

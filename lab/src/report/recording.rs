@@ -1,0 +1,240 @@
+//! One page of what is in a recording: sizes, order, places, times.
+
+use maud::{Markup, PreEscaped, html};
+use trace::stat::activity::Activity;
+use trace::stat::blocks::BlockStat;
+use trace::stat::calls::CallStat;
+use trace::stat::distribution::Spread;
+use trace::stat::power::PowerStat;
+
+use super::{ReportError, page, plots};
+use crate::result::Histogram;
+
+/// Bytes as people write them.
+fn bytes(n: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let unit = (0..units.len()).rev().find(|u| n >> (10 * u) > 0).unwrap_or(0);
+    let value = n as f64 / (1_u64 << (10 * unit)) as f64;
+    if n.is_multiple_of(1 << (10 * unit)) {
+        format!("{value} {}", units[unit])
+    } else {
+        format!("{value:.2} {}", units[unit])
+    }
+}
+
+/// A time as people write it.
+fn time(ns: u64) -> String {
+    match ns {
+        0..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}
+
+fn percent(part: u64, of: u64) -> String {
+    if of == 0 { "-".into() } else { format!("{:.1} %", part as f64 * 100.0 / of as f64) }
+}
+
+/// A table: words in the first column, numbers in the others.
+fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
+    html! {
+        div.scroll {
+            table {
+                tr { @for (i, h) in head.iter().enumerate() { th.n[i > 0] { (h) } } }
+                @for row in rows { tr { @for (i, cell) in row.iter().enumerate() { td.n[i > 0] { (cell) } } } }
+            }
+        }
+    }
+}
+
+fn sizes(what: &str, classes: &[(u64, u64)]) -> Result<Markup, ReportError> {
+    let bars = classes.iter().map(|(from, n)| (bytes(*from), *n)).collect();
+    let histogram = Histogram { name: "size from".into(), unit: "how many".into(), bars };
+    Ok(PreEscaped(plots::histogram(what, &histogram)?))
+}
+
+fn spreads(rows: &[(String, Option<Spread>)]) -> Markup {
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .filter_map(|(name, s)| s.map(|s| (name, s)))
+        .map(|(name, s)| {
+            let all = [s.mean_ns as u64, s.min_ns, s.p50_ns, s.p99_ns, s.p999_ns, s.max_ns];
+            std::iter::once(name.clone()).chain(all.map(time)).collect()
+        })
+        .collect();
+    if rows.is_empty() {
+        html! {}
+    } else {
+        table(&["", "mean", "min", "p50", "p99", "p99.9", "max"], &rows)
+    }
+}
+
+fn activity(a: &Activity) -> Result<Markup, ReportError> {
+    Ok(PreEscaped(plots::rates("read and written", a.step_ns, &[("read", &a.read), ("written", &a.written)])?))
+}
+
+fn others<'a>(list: impl IntoIterator<Item = (&'a String, &'a u64)>) -> Markup {
+    let rows: Vec<Vec<String>> = list.into_iter().map(|(name, n)| vec![name.clone(), n.to_string()]).collect();
+    html! { @if !rows.is_empty() { h2 { "Beside these" } (table(&["what", "how often"], &rows)) } }
+}
+
+/// Of a block device.
+pub fn of_blocks(title: &str, s: &BlockStat) -> Result<String, ReportError> {
+    let operations: Vec<Vec<String>> = s
+        .operations
+        .iter()
+        .map(|o| {
+            let n = o.sizes.count;
+            vec![
+                o.op.to_owned(),
+                n.to_string(),
+                percent(n, s.requests),
+                bytes(o.sizes.bytes),
+                bytes(o.sizes.mean() as u64),
+                percent(o.continued, n),
+                percent(o.sync, n),
+                percent(o.fua, n),
+                percent(o.meta, n),
+            ]
+        })
+        .collect();
+    let order: Vec<Vec<String>> = [("reads", &s.read_order), ("writes", &s.write_order)]
+        .into_iter()
+        .map(|(name, o)| {
+            vec![
+                name.to_owned(),
+                percent(o.random_runs, o.random_runs + o.sequential_runs),
+                percent(o.random_bytes, o.random_bytes + o.sequential_bytes),
+                bytes(o.random_bytes),
+                bytes(o.sequential_bytes),
+            ]
+        })
+        .collect();
+    let of = |name: &str| s.operations.iter().find(|o| o.op == name).map_or(0, |o| o.sizes.bytes);
+    let p = &s.places;
+    let mut times = vec![("between requests".to_owned(), s.between)];
+    times.extend(s.operations.iter().map(|o| (format!("{} took", o.op), o.took)));
+    let devices: Vec<Vec<String>> = s
+        .devices
+        .iter()
+        .map(|d| {
+            let numbers = [d.requests.to_string(), bytes(d.read), bytes(d.written), d.flushes.to_string()];
+            std::iter::once(d.device.clone()).chain(numbers).chain([d.end_sector.to_string()]).collect()
+        })
+        .collect();
+    let processes: Vec<Vec<String>> = s
+        .processes
+        .iter()
+        .map(|p| vec![p.name.clone(), p.requests.to_string(), bytes(p.read), bytes(p.written)])
+        .collect();
+    let mut histograms = Vec::new();
+    for o in s.operations.iter().filter(|o| o.sizes.max > 0) {
+        histograms.push(sizes(o.op, &o.classes)?);
+    }
+    let over_time = activity(&s.activity)?;
+    let body = html! {
+        h1 { (title) }
+        p { (s.requests) " requests in " (time(s.span_ns)) ", " (format!("{:.1}", s.per_second(s.requests))) " a second" }
+        p.note { (s.format) ". A request is an event " (s.requests_are) "." }
+        (table(&["operation", "requests", "share", "bytes", "mean size", "continues", "sync", "FUA", "metadata"], &operations))
+        (over_time)
+        h2 { "Order" }
+        p.note {
+            "Requests that continue each other between two flushes are merged; what stays below 32 KB is random "
+            "(Mohan et al., HotStorage'17)."
+        }
+        (table(&["", "random, of runs", "of bytes", "random", "in order"], &order))
+        h2 { "Sizes" }
+        @for h in &histograms { (h) }
+        h2 { "Places" }
+        p {
+            "Working set " (bytes(p.touched)) " (" (bytes(p.read)) " read, " (bytes(p.written)) " written) in " (p.regions)
+            " places of 1 GiB. Updates are " (percent(p.overwritten, of("write"))) " of what is written, "
+            (percent(p.reread, of("read"))) " of what is read was read or written before."
+        }
+        h2 { "Times" }
+        (spreads(&times))
+        h2 { "Devices" }
+        (table(&["device", "requests", "read", "written", "flushes", "sector after the last"], &devices))
+        @if s.processes.iter().any(|p| !p.name.is_empty()) {
+            h2 { "Processes" }
+            (table(&["process", "requests", "read", "written"], &processes))
+        }
+        (others(&s.others))
+    };
+    Ok(page::standing_alone(title, &body))
+}
+
+/// Of calls to a file system.
+pub fn of_calls(title: &str, s: &CallStat) -> Result<String, ReportError> {
+    let moved: Vec<Vec<String>> = [("read", &s.read), ("written", &s.written)]
+        .into_iter()
+        .map(|(name, m)| {
+            vec![
+                name.to_owned(),
+                m.sizes.count.to_string(),
+                bytes(m.sizes.bytes),
+                bytes(m.sizes.mean() as u64),
+                bytes(m.sizes.max),
+                percent(m.continued, m.sizes.count),
+            ]
+        })
+        .collect();
+    let calls: Vec<Vec<String>> =
+        s.operations.iter().map(|(name, n)| vec![(*name).to_owned(), n.to_string()]).collect();
+    let files: Vec<Vec<String>> =
+        s.busiest.iter().map(|f| vec![f.path.clone(), bytes(f.read), bytes(f.written), f.syncs.to_string()]).collect();
+    let times = [("between calls".to_owned(), s.between), ("calls took".to_owned(), s.took)];
+    let (read, written) = (sizes("read", &s.read.classes)?, sizes("write", &s.written.classes)?);
+    let over_time = activity(&s.activity)?;
+    let body = html! {
+        h1 { (title) }
+        p {
+            (s.calls) " calls by " (s.threads) " threads in " (time(s.span_ns)) ", " (s.failed) " failed; "
+            (s.fsyncs) " times made durable, " (format!("{:.2}", s.per_second(s.fsyncs))) " a second"
+        }
+        p.note { (s.format) }
+        (table(&["", "calls", "bytes", "mean size", "largest", "continues"], &moved))
+        p {
+            (s.files) " files, working set " (bytes(s.touched)) "; updates are "
+            (percent(s.overwritten, s.written.sizes.bytes)) " of what is written."
+        }
+        (over_time)
+        h2 { "Sizes" }
+        (read) (written)
+        h2 { "Times" }
+        (spreads(&times))
+        h2 { "Calls" }
+        (table(&["call", "how often"], &calls))
+        h2 { "Files" }
+        (table(&["file", "read", "written", "made durable"], &files))
+        (others(&s.others))
+    };
+    Ok(page::standing_alone(title, &body))
+}
+
+/// Of a meter.
+pub fn of_power(title: &str, s: &PowerStat) -> Result<String, ReportError> {
+    let channels: Vec<Vec<String>> = s
+        .channels
+        .iter()
+        .map(|c| {
+            vec![
+                c.name.clone(),
+                c.readings.to_string(),
+                time(c.span_ns),
+                format!("{:.3} J", c.joules),
+                format!("{:.4} W", c.mean_watts),
+                format!("{:.4} W", c.max_watts),
+            ]
+        })
+        .collect();
+    let body = html! {
+        h1 { (title) }
+        p { (s.readings) " readings" }
+        p.note { (s.format) }
+        (table(&["channel", "readings", "time", "energy", "mean power", "highest"], &channels))
+        (others(&s.others))
+    };
+    Ok(page::standing_alone(title, &body))
+}

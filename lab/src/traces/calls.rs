@@ -1,0 +1,140 @@
+//! Recorded calls on a volume on a simulated device.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use device::energy::profile::Profile;
+use device::{BlockDevice, CountSnapshot, Counting, Fingerprint, Lba, Overlay};
+use f2fs::gc::policy::joule::Prices;
+use f2fs::{MountOptions, Volume};
+use trace::call::Calls;
+use trace::replay::calls::{Replayed, replay};
+use trace::replay::needs::Needs;
+use trace::replay::place::OnVolume;
+use vfs::FileSystem as _;
+
+use super::{ReplayError, Run, Speed, Stack, since};
+use crate::aging::{self, Ager, Recipe};
+use crate::run::LabError;
+
+/// On which volume.
+#[derive(Clone, Default)]
+pub struct Options {
+    /// How it is mounted.
+    pub mount: MountOptions,
+    /// Bytes of a new volume; without, room for twice what the recording ever holds.
+    pub bytes: Option<u64>,
+    /// What the volume holds; a new one without.
+    pub image: Option<Image>,
+    /// The recipe that brings a new volume into its state.
+    pub recipe: Option<String>,
+    /// What recipes and the volume's identity are drawn from.
+    pub seed: u64,
+    /// How time passes.
+    pub speed: Speed,
+}
+
+/// A volume that is there already; it stays as it is.
+#[derive(Clone)]
+pub struct Image {
+    /// Its device.
+    pub device: Arc<dyn BlockDevice>,
+    /// Runs of blocks that hold data.
+    pub held: Vec<(Lba, u64)>,
+}
+
+/// What came of calls beside energy.
+pub struct OnVolumeDone {
+    /// The calls.
+    pub calls: Replayed,
+    /// What reached the device, by cause.
+    pub counts: CountSnapshot,
+    /// Sections cleaned, and of them those somebody waited for.
+    pub cleaned: (u64, u64),
+    /// Blocks that cleaning moved.
+    pub moved: u64,
+    /// Bytes of the device.
+    pub device_bytes: u64,
+    /// The volume, unmounted; it still knows its files' names.
+    pub volume: Arc<Volume>,
+}
+
+/// What is being done, for who shows progress: a name, and how far from 0 to 1.
+pub type Progress<'a> = &'a mut dyn FnMut(&str, f64);
+
+/// The smallest volume that is made.
+const SMALLEST: u64 = 256 << 20;
+
+impl Options {
+    /// Bytes of the device for a recording with these needs.
+    pub fn device_bytes(&self, needs: &Needs) -> u64 {
+        let room = needs.peak.max(needs.bytes()).saturating_mul(2).saturating_add(SMALLEST);
+        self.bytes.unwrap_or(room.next_multiple_of(64 << 20))
+    }
+}
+
+/// Makes the calls of a recording on a volume that holds what they need. What is paid for is on the ledger, and what
+/// the volume still kept in memory at the end, which an unmount writes; bringing the volume into its state is not.
+///
+/// `length` is that of the recording's file.
+pub fn run(
+    calls: &mut dyn Calls,
+    needs: &Needs,
+    profile: &Profile,
+    options: &Options,
+    length: u64,
+    progress: Progress<'_>,
+) -> Result<Run<OnVolumeDone>, ReplayError> {
+    let (contents, held): (Arc<dyn BlockDevice>, &[_]) = match &options.image {
+        Some(Image { device, held }) => (Arc::new(Overlay::new(device.clone())), held),
+        None => (Arc::new(Fingerprint::new(options.device_bytes(needs) / 4096)), &[]),
+    };
+    let device_bytes = contents.blocks() * 4096;
+    let stack = Stack::new(profile, contents, held, options.speed)?;
+    let counting = Arc::new(Counting::new(stack.device.clone()));
+    if options.image.is_none() {
+        aging::format(&*counting, &*stack.clock, options.seed, true)?;
+    }
+    let mount = MountOptions { prices: Prices::of(profile), ..options.mount };
+    let volume = Volume::mount(counting.clone(), stack.clock.clone(), mount)?;
+    volume.keep_deleted_names();
+    if let Some(recipe) = &options.recipe {
+        let Some(clock) = &stack.virtual_clock else {
+            return Err(
+                LabError::Parameters("a volume is aged in virtual time; make an image of it first".into()).into()
+            );
+        };
+        let chain = Recipe::chain(recipe).map_err(LabError::from)?;
+        let mut ager = Ager::new(&volume, clock, options.seed).on_the_devices_time();
+        ager.all(&chain, &mut |p| progress("aging", p.done as f64 / p.total.max(1) as f64))?;
+        volume.sync()?;
+    }
+    let mut place = OnVolume::new(&*volume);
+    let all = needs.bytes().max(1) as f64;
+    needs.prepare(&mut place, |done| progress("preparing", done as f64 / all)).map_err(|(path, why)| {
+        ReplayError::Prepare { path: String::from_utf8_lossy(&path).into_owned(), why: why.to_string() }
+    })?;
+    let (ledger, counts, counters) = (stack.device.ledger(), counting.snapshot(), stack.device.counters());
+    let c = &volume.counters;
+    let cleaned = || (c.sections_cleaned(), c.foreground_gc.load(Ordering::Relaxed), c.moved_blocks());
+    let (before, from) = (cleaned(), stack.now());
+    let (done, whole) = replay(calls, &mut place, &*stack.clock, &stack.tempo, |bytes| {
+        progress("replaying", bytes as f64 / length.max(1) as f64);
+    });
+    volume.unmount()?;
+    let after = cleaned();
+    Ok(Run {
+        ledger: stack.device.ledger().since(&ledger),
+        took: stack.now().since(from).0,
+        counters: since(stack.device.counters(), &counters),
+        damage: whole.err(),
+        done: OnVolumeDone {
+            calls: done,
+            counts: &counting.snapshot() - &counts,
+            cleaned: (after.0 - before.0, after.1 - before.1),
+            moved: after.2 - before.2,
+            device_bytes,
+            volume: volume.clone(),
+        },
+    })
+}

@@ -1,0 +1,128 @@
+//! What would it have cost here? A recording of others, on a simulated device or a volume on one.
+//!
+//! * [`blocks`]: requests on a device. * [`calls`]: calls on a volume. * [`prices`]: by a table, without simulation.
+//!
+//! Recordings are read more than once: first to see what must be there, then to do it. Nothing is kept of them.
+
+pub mod blocks;
+pub mod calls;
+pub mod prices;
+
+use std::sync::Arc;
+
+use device::clock::{Clock, RealClock, VirtualClock};
+use device::energy::profile::Profile;
+use device::energy::{Ledger, Meter, Nanos};
+use device::model::{self, Pace, Simulated};
+use device::{BlockDevice, Lba};
+use record::Tempo;
+use trace::TraceError;
+
+use crate::aging;
+use crate::run::LabError;
+
+/// How time passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Speed {
+    /// As it was recorded, in virtual time: as fast as it can be computed.
+    #[default]
+    Virtual,
+    /// Each as soon as the one before is done, in virtual time.
+    BackToBack,
+    /// As it was recorded, by the host's clock.
+    Paced,
+}
+
+/// A recording could not be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// It cannot be read; nothing was done yet.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// There is no device or volume for it.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// It asks nothing of the device that was chosen.
+    #[error("{0}")]
+    Empty(String),
+    /// What it needs could not be put on the volume.
+    #[error("{path}: cannot be made before the calls: {why}")]
+    Prepare {
+        /// Which file or directory.
+        path: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// Errors of the rooms below are the lab's.
+macro_rules! of_the_lab {
+    ($($error:ty),*) => {$(
+        impl From<$error> for ReplayError {
+            fn from(e: $error) -> Self {
+                ReplayError::Lab(e.into())
+            }
+        }
+    )*};
+}
+of_the_lab!(vfs::Error, f2fs::MountError, f2fs::mkfs::MkfsError, aging::AgeError, model::TooLarge);
+
+/// What came of a recording.
+pub struct Run<R> {
+    /// What was done.
+    pub done: R,
+    /// What it cost.
+    pub ledger: Ledger,
+    /// Nanoseconds of the device's time.
+    pub took: u64,
+    /// What happened inside the device.
+    pub counters: Vec<(&'static str, u64)>,
+    /// Why the recording was left before its end.
+    pub damage: Option<TraceError>,
+}
+
+/// A simulated device with its clock.
+struct Stack {
+    device: Arc<Simulated<Arc<dyn BlockDevice>>>,
+    clock: Arc<dyn Clock>,
+    /// The clock, if it is one that is moved.
+    virtual_clock: Option<Arc<VirtualClock>>,
+    tempo: Tempo,
+}
+
+impl Stack {
+    fn new(
+        profile: &Profile,
+        contents: Arc<dyn BlockDevice>,
+        held: &[(Lba, u64)],
+        speed: Speed,
+    ) -> Result<Self, ReplayError> {
+        let mut model = model::build(profile, contents.blocks())?;
+        model.fill(Nanos(0), held);
+        let meter = Arc::new(Meter::new(profile.host.prices()));
+        let virtual_clock = aging::clock();
+        let real = Arc::new(RealClock::new());
+        let (pace, clock, tempo): (_, Arc<dyn Clock>, _) = match speed {
+            Speed::Virtual => {
+                (Pace::Virtual(virtual_clock.clone()), virtual_clock.clone(), Tempo::Virtual(virtual_clock.clone()))
+            }
+            Speed::BackToBack => (Pace::Virtual(virtual_clock.clone()), virtual_clock.clone(), Tempo::BackToBack),
+            Speed::Paced => (Pace::Paced(real.clone()), real.clone(), Tempo::Real(real)),
+        };
+        let virtual_clock = (speed != Speed::Paced).then_some(virtual_clock);
+        Ok(Stack { device: Arc::new(Simulated::new(contents, model, meter, pace)), clock, virtual_clock, tempo })
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos::of(self.clock.monotonic())
+    }
+}
+
+/// What counters show beyond what they showed before; those that are no sums stay as they are.
+fn since(now: Vec<(&'static str, u64)>, before: &[(&'static str, u64)]) -> Vec<(&'static str, u64)> {
+    let sum = |name: &str| !name.starts_with("wear_");
+    now.into_iter()
+        .zip(before)
+        .map(|((name, n), (_, b))| (name, if sum(name) { n.saturating_sub(*b) } else { n }))
+        .collect()
+}

@@ -1,0 +1,170 @@
+//! What would an application's requests cost by a table of what file operations cost?
+//!
+//! The way of Mohan et al. (HotStorage'17, slide 24): requests that continue each other between two flushes are
+//! merged; what stays below 32 KB is random, the rest sequential; each kind is priced by what reading and writing
+//! files costs for each kilobyte, measured before (slides 13 to 15).
+//!
+//! Such a table holds what a file system adds to what it is asked for. Requests of a block trace hold that already: it is
+//! counted twice, and the difference to a simulation of the requests themselves shows by how much.
+
+use std::path::Path;
+
+use device::energy::profile::Profile;
+use serde::{Deserialize, Serialize};
+use trace::TraceError;
+use trace::block::DeviceId;
+use trace::requests::{Requests, Seen};
+use trace::stat::randomness::{Randomness, Share};
+
+use crate::experiments;
+use crate::plan::{Changes, Experiment, Kind};
+use crate::run::{LabError, Progress};
+
+/// Microjoules for each kilobyte (1,024 bytes) of files read or written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prices {
+    /// Reading in order.
+    pub read_sequential: f64,
+    /// Reading at random, 4 KB at a time.
+    pub read_random: f64,
+    /// Writing in order.
+    pub write_sequential: f64,
+    /// Writing at random, 4 KB at a time, an fsync after each.
+    pub write_random: f64,
+    /// Where they come from.
+    pub source: String,
+}
+
+impl Prices {
+    /// Those of our F2FS on the device of a profile: the operations of `nexus-fileops`, fewer of them.
+    pub fn simulated(profile: &Profile) -> Result<Self, LabError> {
+        let mut parameters = toml::Table::new();
+        for (name, value) in [("volume_mib", 1024), ("file_mib", 64), ("limit_mib", 64)] {
+            parameters.insert(name.into(), toml::Value::Integer(value));
+        }
+        let changes = Changes { parameters, variants: vec!["f2fs".into()], ..Changes::default() };
+        let jobs = Experiment::find("nexus-fileops")?.jobs(&changes)?;
+        let mut job = jobs.into_iter().next().ok_or(LabError::Parameters("no such variant".into()))?;
+        // Every write at random has its fsync: a tenth of the file tells their price.
+        if let Some(toml::Value::Array(phases)) = job.parameters.get_mut("phase") {
+            for phase in phases.iter_mut().filter_map(toml::Value::as_table_mut) {
+                if phase.contains_key("total_mib") {
+                    phase.insert("total_mib".into(), toml::Value::Integer(16));
+                }
+            }
+        }
+        let (phases, _) = experiments::run(Kind::FileIo, profile, &job, &Progress::new(&|_| ()))?;
+        let price = |name: &str| {
+            let phase = phases.iter().find(|p| p.name == name);
+            let phase = phase.ok_or_else(|| LabError::Parameters(format!("no phase {name}")))?;
+            Ok::<f64, LabError>(phase.total().joules() * 1e6 * 1024.0 / phase.bytes.max(1) as f64)
+        };
+        Ok(Prices {
+            read_sequential: price("sequential-read")?,
+            read_random: price("random-read")?,
+            write_sequential: price("sequential-write")?,
+            write_random: price("random-write")?,
+            source: format!("our F2FS on {}: files read and written as in nexus-fileops", profile.name),
+        })
+    }
+
+    /// Those of a TOML file: the names of the fields above, `source` in words.
+    pub fn read(file: &Path) -> Result<Self, String> {
+        let named = |e: &dyn std::fmt::Display| format!("{}: {e}", file.display());
+        let text = std::fs::read_to_string(file).map_err(|e| named(&e))?;
+        let prices: Prices = toml::from_str(&text).map_err(|e| named(&e.to_string().trim()))?;
+        let all = [prices.read_sequential, prices.read_random, prices.write_sequential, prices.write_random];
+        if all.iter().all(|p| p.is_finite() && *p >= 0.0) {
+            Ok(prices)
+        } else {
+            Err(named(&"a price is a number of microjoules for each kilobyte, 0 or more"))
+        }
+    }
+}
+
+/// One kind of request and its price.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Priced {
+    /// Which.
+    pub kind: &'static str,
+    /// Requests, after merging.
+    pub runs: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Microjoules for a kilobyte.
+    pub uj_per_kb: f64,
+    /// Joules.
+    pub joules: f64,
+}
+
+/// All kinds: reads in order and at random, writes in order and at random.
+pub fn estimate(read: &Share, written: &Share, prices: &Prices) -> [Priced; 4] {
+    let priced = |kind, runs, bytes: u64, price: f64| {
+        let joules = bytes as f64 / 1024.0 * price / 1e6;
+        Priced { kind, runs, bytes, uj_per_kb: price, joules }
+    };
+    [
+        priced("read in order", read.sequential_runs, read.sequential_bytes, prices.read_sequential),
+        priced("read at random", read.random_runs, read.random_bytes, prices.read_random),
+        priced("written in order", written.sequential_runs, written.sequential_bytes, prices.write_sequential),
+        priced("written at random", written.random_runs, written.random_bytes, prices.write_random),
+    ]
+}
+
+/// What is read and written of one device of a recording, by order; the error comes beside what was there before.
+/// `progress` is told now and then how many bytes of the file were read.
+pub fn shares(
+    requests: &mut Requests,
+    of: DeviceId,
+    mut progress: impl FnMut(u64),
+) -> ((Share, Share), Result<(), TraceError>) {
+    let mut order = Randomness::default();
+    let mut n = 0_u64;
+    let whole = loop {
+        match requests.seen() {
+            Ok(Some(Seen::Asked(request))) if request.device == of => order.add(&request),
+            Ok(Some(_)) => {}
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
+        }
+        n += 1;
+        if n.is_multiple_of(1 << 14) {
+            progress(requests.events().consumed());
+        }
+    };
+    (order.shares(), whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_priced_by_its_own() {
+        let share = |runs: u64, bytes: u64, random: u64, random_bytes: u64| Share {
+            sequential_runs: runs,
+            sequential_bytes: bytes,
+            random_runs: random,
+            random_bytes,
+        };
+        let prices = Prices {
+            read_sequential: 1.0,
+            read_random: 10.0,
+            write_sequential: 100.0,
+            write_random: 1000.0,
+            source: String::new(),
+        };
+        let all = estimate(&share(1, 1 << 20, 2, 2 << 20), &share(3, 3 << 20, 4, 4 << 20), &prices);
+        let joules = all.map(|p| p.joules);
+        assert_eq!(joules, [0.001024, 0.02048, 0.3072, 4.096]);
+    }
+
+    #[test]
+    fn random_writes_with_their_fsyncs_cost_most_on_the_phone_that_was_measured() {
+        let profile = Profile::find("galaxy-nexus-emmc").unwrap();
+        let prices = Prices::simulated(&profile).unwrap();
+        assert!(prices.write_random > 8.0 * prices.write_sequential, "{prices:?}");
+        assert!(prices.read_random > 2.0 * prices.read_sequential, "{prices:?}");
+    }
+}

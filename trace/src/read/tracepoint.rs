@@ -1,0 +1,158 @@
+//! What do Linux's tracepoints say of block devices? The words that ftrace's text, trace.dat and Perfetto have
+//! in common.
+//!
+//! A request can be told of three times over ([`Layer`]): by the block layer's own events, by those of its
+//! accounting (`block_io_start`, `block_io_done`: all that phones often record), and by the UFS controller's
+//! (`ufshcd_command`). [`layers`] chooses one.
+
+pub(crate) mod layers;
+
+use crate::block::{Action, DeviceId, Event, Flags, Op};
+use crate::{Process, block};
+
+/// Who tells of a request; the first is preferred.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Layer {
+    /// `block_rq_*`, `block_bio_*` and the like.
+    Block,
+    /// `block_io_start`, `block_io_done`.
+    Accounting,
+    /// `ufshcd_command`.
+    Controller,
+}
+
+/// An event, and who tells of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Heard {
+    pub(crate) layer: Layer,
+    pub(crate) event: Event,
+}
+
+/// What a tracepoint is to us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Point {
+    /// Something happened to a request or bio.
+    Extent(Layer, Action),
+    /// `block_plug`, `block_unplug`: without an extent.
+    Plug,
+    /// `ufshcd_command`.
+    Ufs,
+}
+
+/// The tracepoint of a name; `None` if it has nothing to do with requests to block devices.
+///
+/// `block_rq_merge` is what blktrace calls a back merge; `block_rq_error` comes beside a completion and is no
+/// second one.
+pub(crate) fn point(name: &[u8]) -> Option<Point> {
+    use Action::{BackMerge, Complete, FrontMerge, Get, Insert, Issue, Other, Queue, Remap, Requeue, Split};
+    let rest = match name.strip_prefix(b"block_") {
+        Some(rest) => rest,
+        None => return (name == b"ufshcd_command").then_some(Point::Ufs),
+    };
+    let action = match rest {
+        b"rq_issue" => Issue,
+        b"rq_complete" | b"bio_complete" => Complete,
+        b"rq_insert" => Insert,
+        b"rq_requeue" => Requeue,
+        b"rq_merge" | b"bio_backmerge" => BackMerge,
+        b"bio_frontmerge" => FrontMerge,
+        b"bio_queue" => Queue,
+        b"bio_remap" | b"rq_remap" => Remap,
+        b"getrq" => Get,
+        b"split" => Split,
+        b"sleeprq" | b"bio_bounce" | b"rq_abort" | b"rq_error" => Other,
+        b"io_start" => return Some(Point::Extent(Layer::Accounting, Issue)),
+        b"io_done" => return Some(Point::Extent(Layer::Accounting, Complete)),
+        b"plug" | b"unplug" => return Some(Point::Plug),
+        _ => return None,
+    };
+    Some(Point::Extent(Layer::Block, action))
+}
+
+/// An event without an extent, to be filled in.
+pub(crate) fn blank(time: u64, cpu: u32, pid: u32, process: Process) -> Event {
+    Event {
+        time,
+        action: Action::Other,
+        op: Op::Other,
+        flags: Flags::empty(),
+        sector: 0,
+        sectors: 0,
+        device: DeviceId::default(),
+        cpu,
+        pid,
+        process,
+        took: None,
+        error: 0,
+    }
+}
+
+/// The first sector of something with `sectors`: that of nothing is told as -1 by some kernels' completions.
+pub(crate) fn first_sector(sector: u64, sectors: u64) -> u64 {
+    if sectors == 0 && sector == u64::MAX { 0 } else { sector }
+}
+
+/// How a UFS controller counts what it is asked for: blocks of its units.
+const UFS_BLOCK: u64 = 4096;
+
+/// A command of a UFS controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Ufs {
+    /// Of SCSI.
+    pub(crate) opcode: u64,
+    /// The first block. Kernels before 5.14 wrote sectors of 512 bytes here; nothing in a recording tells.
+    pub(crate) lba: u64,
+    /// In bytes.
+    pub(crate) length: u64,
+}
+
+/// A command was given to the controller, or it is done.
+pub(crate) fn ufs_action(what: &[u8]) -> Option<Action> {
+    match what {
+        b"send_req" | b"send" => Some(Action::Issue),
+        b"complete_rsp" | b"complete" => Some(Action::Complete),
+        _ => None,
+    }
+}
+
+impl Ufs {
+    /// What is asked of which sectors; `None` for a command that concerns no contents. One unit is not told
+    /// from another.
+    pub(crate) fn extent(self) -> Option<(Op, u64, u64)> {
+        let op = match self.opcode {
+            // READ (6), (10), (16).
+            0x08 | 0x28 | 0x88 => Op::Read,
+            // WRITE (6), (10), (16).
+            0x0a | 0x2a | 0x8a => Op::Write,
+            // UNMAP.
+            0x42 => Op::Discard,
+            // SYNCHRONIZE CACHE (10), (16).
+            0x35 | 0x91 => return Some((Op::Flush, 0, 0)),
+            _ => return None,
+        };
+        let sectors = self.length.div_ceil(block::SECTOR);
+        Some((op, self.lba.saturating_mul(UFS_BLOCK / block::SECTOR), sectors))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_a_controller_are_requests_in_its_blocks() {
+        let read = Ufs { opcode: 0x28, lba: 10, length: 8192 };
+        assert_eq!(read.extent(), Some((Op::Read, 80, 16)));
+        assert_eq!(Ufs { opcode: 0x2a, ..read }.extent(), Some((Op::Write, 80, 16)));
+        assert_eq!(Ufs { opcode: 0x35, ..read }.extent(), Some((Op::Flush, 0, 0)));
+        assert_eq!(Ufs { opcode: 0x12, ..read }.extent(), None);
+    }
+
+    #[test]
+    fn names_that_only_look_like_block_events_are_none() {
+        assert_eq!(point(b"block_rq_issue"), Some(Point::Extent(Layer::Block, Action::Issue)));
+        assert_eq!(point(b"block_dirty_buffer"), None);
+        assert_eq!(point(b"block_rq_issue2"), None);
+        assert_eq!(point(b"f2fs_sync_file_enter"), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! Of several layers that tell of the same requests, one is listened to.
+//!
+//! Which is decided at the first event of a lower layer, by looking ahead for one of the block layer that gives
+//! a request to a device or says that it is done: that one is preferred. What the other layers say is counted.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use super::{Heard, Layer};
+use crate::block::{Action, DeviceId, Event, Events};
+use crate::names::count;
+use crate::{Format, Names, Others, TraceError};
+
+/// Events that are looked at ahead.
+const LOOK: usize = 1 << 16;
+/// Requests under way whose sizes are remembered.
+const UNDER_WAY: usize = 1 << 16;
+
+/// A recording of tracepoints, all layers in its order.
+pub(crate) trait Source: Send {
+    /// What is read.
+    fn format(&self) -> Format;
+    /// The next event; `None` at a complete end.
+    fn pull(&mut self) -> Result<Option<Heard>, TraceError>;
+    /// Names of processes so far.
+    fn names(&self) -> &Names;
+    /// What was counted so far.
+    fn others(&self) -> &Others;
+    /// To count more.
+    fn others_mut(&mut self) -> &mut Others;
+    /// Bytes of the file read so far.
+    fn consumed(&self) -> u64;
+}
+
+/// One layer of a recording.
+pub(crate) struct Layered<S> {
+    source: S,
+    chosen: Option<Layer>,
+    ahead: VecDeque<Heard>,
+    failed: Option<TraceError>,
+    /// Sectors of requests whose end is told without them (`block_io_done`).
+    sizes: FxHashMap<(DeviceId, u64), u64>,
+    ended: bool,
+}
+
+/// True if an event decides for its layer.
+fn decides(heard: &Heard) -> bool {
+    matches!(heard.event.action, Action::Issue | Action::Complete)
+}
+
+/// What an event that is not listened to is counted as.
+fn name(heard: &Heard) -> &'static str {
+    match (heard.layer, heard.event.action) {
+        (Layer::Block, Action::Issue) => "block_rq_issue",
+        (Layer::Block, _) => "block_rq_complete",
+        (Layer::Accounting, Action::Issue) => "block_io_start",
+        (Layer::Accounting, _) => "block_io_done",
+        (Layer::Controller, _) => "ufshcd_command",
+    }
+}
+
+impl<S: Source> Layered<S> {
+    pub(crate) fn new(source: S) -> Self {
+        Layered {
+            source,
+            chosen: None,
+            ahead: VecDeque::new(),
+            failed: None,
+            sizes: FxHashMap::default(),
+            ended: false,
+        }
+    }
+
+    /// Looks ahead until it is clear which layer to listen to; the recording's next event is `first`.
+    fn choose(&mut self, first: Heard) -> Layer {
+        let mut best = first.layer;
+        self.ahead.push_back(first);
+        while best != Layer::Block && self.ahead.len() < LOOK {
+            match self.source.pull() {
+                Ok(Some(heard)) => {
+                    if decides(&heard) {
+                        best = best.min(heard.layer);
+                    }
+                    self.ahead.push_back(heard);
+                }
+                Ok(None) => break,
+                Err(e) => {
+                    self.failed = Some(e);
+                    break;
+                }
+            }
+        }
+        best
+    }
+
+    /// The event, if its layer is listened to.
+    fn listen(&mut self, chosen: Layer, heard: Heard) -> Option<Event> {
+        if decides(&heard) && heard.layer != chosen {
+            count(self.source.others_mut(), name(&heard));
+            return None;
+        }
+        let mut event = heard.event;
+        if heard.layer == Layer::Accounting {
+            let place = (event.device, event.sector);
+            if event.action == Action::Issue {
+                if self.sizes.len() < UNDER_WAY {
+                    self.sizes.insert(place, event.sectors);
+                }
+            } else if let Some(sectors) = self.sizes.remove(&place)
+                && event.sectors == 0
+            {
+                event.sectors = sectors;
+            }
+        }
+        Some(event)
+    }
+}
+
+impl<S: Source> Events for Layered<S> {
+    fn format(&self) -> Format {
+        self.source.format()
+    }
+
+    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        // Whatever goes wrong below, nothing comes after it.
+        while !std::mem::replace(&mut self.ended, true) {
+            let heard = match self.ahead.pop_front() {
+                Some(heard) => heard,
+                None => match self.failed.take() {
+                    Some(e) => return Err(e),
+                    None => match self.source.pull()? {
+                        Some(heard) => heard,
+                        None => break,
+                    },
+                },
+            };
+            self.ended = false;
+            let event = match self.chosen {
+                Some(chosen) => self.listen(chosen, heard),
+                None if !decides(&heard) => Some(heard.event),
+                None => {
+                    self.chosen = Some(self.choose(heard));
+                    continue;
+                }
+            };
+            if event.is_some() {
+                return Ok(event);
+            }
+        }
+        Ok(None)
+    }
+
+    fn names(&self) -> &Names {
+        self.source.names()
+    }
+
+    fn others(&self) -> &Others {
+        self.source.others()
+    }
+
+    fn consumed(&self) -> u64 {
+        self.source.consumed()
+    }
+}

@@ -1,0 +1,91 @@
+//! Events as blkparse prints them, for whoever reads that.
+//!
+//! Times keep their nanoseconds and stay where they count from; numbers in the sequence of a processor are counted
+//! here. What an event does not have is not made up: a remap is from device 0,0, and what blkparse has a letter for
+//! and an event has not (plugging, bouncing...) has the action `?`. Response times ([`Event::took`]) have no
+//! place in a line and are left out, and so is the name of who was on the processor when something ended.
+
+use std::io::{self, Write};
+
+use rustc_hash::FxHashMap;
+
+use crate::Names;
+use crate::block::{Action, Event};
+use crate::letters;
+
+/// Writes lines.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    /// The last number in each processor's sequence.
+    sequences: FxHashMap<u32, u32>,
+    letters: Vec<u8>,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    /// To `out`, a line at a time.
+    pub fn new(out: W) -> Self {
+        Writer { out, sequences: FxHashMap::default(), letters: Vec::new(), line: Vec::new() }
+    }
+
+    /// Writes one event; `names` are those of its recording.
+    ///
+    /// # Errors
+    /// Those of what it is written to.
+    pub fn event(&mut self, event: &Event, names: &Names) -> io::Result<()> {
+        let sequence = self.sequences.entry(event.cpu).or_default();
+        *sequence = sequence.wrapping_add(1);
+        self.letters.clear();
+        letters::write(event.op, event.flags, &mut self.letters);
+        self.line.clear();
+        let line = &mut self.line;
+        write!(
+            line,
+            "{:3},{:<3} {:2} {:8} {:5}.{:09} {:5} {:>2} ",
+            event.device.major,
+            event.device.minor,
+            event.cpu,
+            sequence,
+            event.time / 1_000_000_000,
+            event.time % 1_000_000_000,
+            event.pid,
+            event.action.letter()
+        )?;
+        line.extend(std::iter::repeat_n(b' ', 3_usize.saturating_sub(self.letters.len())));
+        line.extend_from_slice(&self.letters);
+        let (sector, sectors) = (event.sector, event.sectors);
+        match event.action {
+            Action::Complete | Action::Requeue => {
+                // A negative number, of which 16 bits are printed without a sign.
+                let error = (event.error.min(0x7fff) as u16).wrapping_neg();
+                match sectors {
+                    0 => writeln!(line, " {sector} [{error}]")?,
+                    _ => writeln!(line, " {sector} + {sectors} [{error}]")?,
+                }
+            }
+            Action::Remap => writeln!(line, " {sector} + {sectors} <- (0,0) 0")?,
+            _ => {
+                match (event.action, sectors) {
+                    (Action::Split, _) => write!(line, " {sector} / {}", sector.wrapping_add(sectors) as u32)?,
+                    (_, 0) => {}
+                    _ => write!(line, " {sector} + {sectors}")?,
+                }
+                line.extend_from_slice(b" [");
+                let name = names.name(event.process).bytes();
+                line.extend(name.map(|b| if b.is_ascii_control() { b'?' } else { b }));
+                line.extend_from_slice(b"]\n");
+            }
+        }
+        self.out.write_all(&self.line)
+    }
+
+    /// What was written to, flushed.
+    ///
+    /// # Errors
+    /// Those of what it is written to.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}

@@ -1,0 +1,3 @@
+//! The writers, one file a format: what was read in one format for tools that read another.
+
+pub mod blkparse;
