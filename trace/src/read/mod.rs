@@ -17,14 +17,17 @@ mod mobibench;
 mod mobile_csv;
 pub mod monsoon;
 mod paths;
+mod recording;
 mod rows;
 mod server_csv;
+mod strace;
 mod tracepoint;
 
 use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
 pub(crate) const READERS: &[Reader] = &[
+    recording::READER,
     blktrace::READER,
     blkparse::READER,
     log_writes::READER,
@@ -34,6 +37,7 @@ pub(crate) const READERS: &[Reader] = &[
     server_csv::SYSTOR,
     fio_iolog::READER,
     mobibench::READER,
+    strace::READER,
     hvpm::READER,
     joules_csv::READER,
     monsoon::READER,
