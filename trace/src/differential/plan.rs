@@ -198,7 +198,7 @@ impl Plan {
                 };
                 return Err(wrong(format!("its {missing} are not said, and {} spends by them", component.name)));
             }
-            let repeat = |(joules, seconds): (f64, Option<f64>)| Repeat {
+            let repeat = |(joules, seconds): Measured| Repeat {
                 joules,
                 seconds: seconds.unwrap_or(0.0),
                 operations: run.operations.unwrap_or(0.0),
@@ -233,8 +233,10 @@ impl Plan {
     }
 }
 
-/// Joules and seconds of each repeat.
-fn numbers(joules: &[f64], seconds: &[f64]) -> Result<Vec<(f64, Option<f64>)>, String> {
+/// Joules of a repeat, and its seconds if they are said.
+type Measured = (f64, Option<f64>);
+
+fn numbers(joules: &[f64], seconds: &[f64]) -> Result<Vec<Measured>, String> {
     let second = |n: usize| match seconds {
         [] => Ok(None),
         [one] => Ok(Some(*one)),
@@ -252,7 +254,7 @@ impl Written {
         recording: &WrittenRecording,
         beside: &Path,
         progress: &mut dyn FnMut(&Path, u64),
-    ) -> Result<((f64, Option<f64>), Option<String>), PlanError> {
+    ) -> Result<(Measured, Option<String>), PlanError> {
         let (file, window, volts) = match recording {
             WrittenRecording::File(file) => {
                 (file, Window { channels: self.channel.all().to_vec(), ..Window::default() }, self.volts)
