@@ -45,14 +45,10 @@ fn read(mut readings: Box<dyn Readings>) -> (Vec<Reading>, Others, Option<TraceE
     (all, readings.others().clone(), error)
 }
 
-/// A recording that was read to its end.
-fn whole((stat, end): (PowerStat, Result<(), TraceError>)) -> PowerStat {
-    end.unwrap();
-    stat
-}
-
 fn stat(text: &str) -> PowerStat {
-    whole(count(&mut *open(text), |_| ()))
+    let (stat, read) = count(&mut *open(text), |_| ());
+    read.unwrap();
+    stat
 }
 
 fn watts(r: &Reading) -> f64 {
@@ -107,7 +103,7 @@ fn a_current_alone_is_no_power_unless_its_voltage_is_said() {
     let Err(e) = open_input(input(text)) else { panic!("read") };
     assert!(matches!(e, TraceError::Unsupported { at: At::Line(1), .. }), "{e}");
     let mut said = Monsoon::new(input(text), Some(3.8)).unwrap();
-    close(whole(count(&mut said, |_| ())).channels[0].joules, 0.19);
+    close(count(&mut said, |_| ()).0.channels[0].joules, 0.19);
     let all = Monsoon::new(input(ALL), Some(3.8)).unwrap();
     assert_eq!(all.channels(), ["main", "usb", "aux"]);
 }
