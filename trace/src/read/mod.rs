@@ -16,6 +16,7 @@ mod mobibench;
 mod mobile_csv;
 pub mod monsoon;
 mod paths;
+pub(crate) mod perfetto;
 mod rows;
 mod server_csv;
 mod tracepoint;
@@ -27,6 +28,7 @@ pub(crate) const READERS: &[Reader] = &[
     blktrace::READER,
     blkparse::READER,
     ftrace::READER,
+    perfetto::READER,
     mobile_csv::READER,
     server_csv::MSR,
     server_csv::SYSTOR,
