@@ -37,11 +37,11 @@ fn agree(index: &Index, plain: &Plain, end: u32, rng: &mut device::Rng) {
         let (most, few) = (rng.below(3000), rng.below(5) + 1);
         let gain = |valid: u32, fragments: u32, loose: u32, mtime: u64| {
             let lost = u64::from(valid) / 8 * few + mtime * few + u64::from(loose.min(200)) / 4;
-            [(u64::from(fragments) * 9 + most).saturating_sub(lost), 0, 0, 0]
+            (u64::from(fragments) * 9 + most).saturating_sub(lost)
         };
         let limit = |b: &Bounds| gain(b.valid.0, b.fragments.1.min(4096), b.loose.0, b.mtime.0);
-        let rank = |c: &Candidate| gain(c.valid, c.fragments(), c.loose, c.mtime);
-        assert_eq!(index.best_of_all(&limit, &rank), plain.best_of_all(&limit, &rank));
+        let gain = |c: &Candidate, fragments: u32| gain(c.valid, fragments, c.loose, c.mtime);
+        assert_eq!(index.most_gained(&limit, &gain), plain.most_gained(&limit, &gain));
         for kind in Among::ALL {
             let mtime = rng.below(130);
             for cut in [end_of(mtime), (mtime, a)] {

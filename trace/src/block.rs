@@ -181,6 +181,10 @@ pub trait Events: Send {
     fn format(&self) -> Format;
     /// The next event; `None` at a complete end. After an error there is nothing more.
     fn next(&mut self) -> Result<Option<Event>, TraceError>;
+    /// False if the recording tells no times: all are 0, and only the order means something.
+    fn timed(&self) -> bool {
+        true
+    }
     /// Names of processes in events so far.
     fn names(&self) -> &Names;
     /// What was seen so far and is no event of a block device.

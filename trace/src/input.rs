@@ -27,6 +27,16 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
+/// How much of a file was read.
+pub(crate) struct Consumption(Arc<AtomicU64>);
+
+impl Consumption {
+    /// Bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// A recording that is being read: gzip and zstd (one stream or several, one after the other) are seen
 /// through. Holds [a part](Self::peek) of it, which grows only if a line or record needs that.
 pub struct Input {
@@ -97,6 +107,11 @@ impl Input {
     /// Bytes of the file read so far.
     pub fn consumed(&self) -> u64 {
         self.consumed.load(Ordering::Relaxed)
+    }
+
+    /// What tells the same after the input is given away.
+    pub(crate) fn consumption(&self) -> Consumption {
+        Consumption(self.consumed.clone())
     }
 
     /// The place of the next byte, after decompression.

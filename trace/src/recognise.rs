@@ -11,6 +11,8 @@ const HEAD: usize = 64 << 10;
 /// A format that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
+    /// Our own recordings of a block device.
+    JouleRec,
     /// Linux blktrace, binary, version 7 (48-byte records) and 8 (`blk_io_trace2`, 64-byte records).
     Blktrace,
     /// What blkparse prints.
@@ -49,6 +51,7 @@ impl Format {
     /// In words, for errors and tables.
     pub fn text(self) -> &'static str {
         match self {
+            Format::JouleRec => "recording",
             Format::Blktrace => "blktrace",
             Format::Blkparse => "blkparse text",
             Format::Ftrace => "ftrace text",

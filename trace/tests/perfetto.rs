@@ -134,7 +134,7 @@ fn rails_are_read_in_joules_by_one_clock() {
 #[test]
 fn every_event_of_a_request_has_its_fields_in_its_own_places() {
     let base = [number(1, 259 << 8 | 5), number(2, 800), number(3, 16)].concat();
-    let with = |fields: &[Vec<u8>]| [&[base.clone()], fields].concat();
+    let with = |fields: &[Vec<u8>]| [std::slice::from_ref(&base), fields].concat();
     let minus_five = (-5_i64) as u64;
     for (event, fields, action, error) in [
         (45, with(&[number(4, 8192), bytes(5, b"WS"), bytes(6, b"dd")]), Action::Issue, 0),

@@ -1,7 +1,8 @@
 //! What does a policy see of a mounted volume, and what is remembered between its choices?
 //!
 //! The segment table says which segments changed; here that becomes what the policies look at, kept
-//! up when somebody asks and not at every written block. Lies behind the segment mutex.
+//! up when somebody asks and not at every written block: sections for who wants a victim, segments by kind for who
+//! fills holes, and neither pays for the other. Lies behind the segment mutex.
 //!
 //! Left out on purpose: the choices themselves (`policy`), and when they are made (`pace`,
 //! `background`).
@@ -38,13 +39,35 @@ pub enum Hurry {
 /// Not among the candidates of any kind.
 const NOWHERE: u8 = u8::MAX;
 
-/// Candidates by unit, and the segments of one log's kind.
-struct Indexes {
-    /// Sections, as victims.
-    victims: Index,
-    /// Segments by kind, as targets of threaded logging.
-    kinds: [Index; 6],
-    /// The index of the kind under which each segment is entered, or [`NOWHERE`].
+/// Sections that changed since somebody looked.
+#[derive(Debug, Default)]
+struct Due {
+    sections: Vec<SecNo>,
+    /// By section: on the list.
+    marked: Vec<bool>,
+}
+
+impl Due {
+    fn note(&mut self, section: SecNo) {
+        let n = section.0 as usize;
+        if self.marked.len() <= n {
+            self.marked.resize(n + 1, false);
+        }
+        if !std::mem::replace(&mut self.marked[n], true) {
+            self.sections.push(section);
+        }
+    }
+    fn take(&mut self) -> Vec<SecNo> {
+        let sections = std::mem::take(&mut self.sections);
+        sections.iter().for_each(|s| self.marked[s.0 as usize] = false);
+        sections
+    }
+}
+
+/// Segments of each log's kind, as targets of threaded logging.
+struct Kinds {
+    of: [Index; 6],
+    /// The one in which each segment is entered, or [`NOWHERE`].
     entered: Vec<u8>,
 }
 
@@ -64,7 +87,12 @@ pub struct Chooser {
     pub(crate) victim: Option<SecNo>,
     /// Sections with valid blocks nobody owns: they cannot be emptied.
     hopeless: FxHashSet<SecNo>,
-    indexes: Option<Box<Indexes>>,
+    /// Sections, as victims; made when somebody wants one.
+    victims: Option<Box<Index>>,
+    due_victims: Due,
+    /// Made when somebody fills holes.
+    kinds: Option<Box<Kinds>>,
+    due_kinds: Due,
 }
 
 impl Chooser {
@@ -85,7 +113,10 @@ impl Chooser {
             threads_always: options.gc.urgency == Urgency::High,
             victim: None,
             hopeless: FxHashSet::default(),
-            indexes: None,
+            victims: None,
+            due_victims: Due::default(),
+            kinds: None,
+            due_kinds: Due::default(),
         }
     }
 
@@ -118,13 +149,13 @@ impl Chooser {
 
     /// The section to clean next, if any is worth it; `now` in seconds of mounted time.
     pub(crate) fn victim(&mut self, table: &mut SegmentTable, hurry: Hurry, now: u64) -> Option<Candidate> {
-        self.refresh(table);
+        self.refresh_victims(table);
         let foreground = hurry == Hurry::Foreground;
         let passed = self.passed(table);
         let urgent = hurry == Hurry::UrgentHigh;
         let ask = Ask { foreground, urgent, end: self.segs, unit: self.per_section, passed: &passed };
         self.memory.max_mtime = self.memory.max_mtime.max(now);
-        let view = &self.indexes.as_ref()?.victims;
+        let view = self.victims.as_deref()?;
         let (memory, tuning) = (&self.memory, &self.tuning);
         let by = match (hurry, self.policy) {
             (Hurry::Foreground | Hurry::UrgentHigh, _) => Policy::Greedy,
@@ -150,23 +181,18 @@ impl Chooser {
 
     /// A used segment of one kind whose holes a log may fill because free segments are short.
     pub(crate) fn threading(&mut self, table: &mut SegmentTable, kind: LogType) -> Option<SegNo> {
-        self.refresh(table);
+        self.refresh_targets(table);
         let ask = Ask::background(self.segs, 1);
-        let view = &self.indexes.as_ref()?.kinds[kind.index()];
+        let view = &self.kinds.as_ref()?.of[kind.index()];
         let (choice, memory) = greedy::choose_to_thread(view, &self.memory, &self.tuning, ask, kind);
         self.memory = memory;
         choice.map(|c| c.victim.seg)
     }
 
-    /// Brings what [`Chooser::target`] looks at up to date.
-    pub(crate) fn refresh_targets(&mut self, table: &mut SegmentTable) {
-        self.refresh(table);
-    }
-
     /// A used segment of one kind and of similar age, for data that moves; see
     /// [`Chooser::refresh_targets`].
     pub(crate) fn target(&mut self, kind: LogType, mtime: u64) -> Option<SegNo> {
-        let view = &self.indexes.as_ref()?.kinds[kind.index()];
+        let view = &self.kinds.as_ref()?.of[kind.index()];
         let (ask, moved) = (Ask::background(self.segs, 1), Moved { kind, mtime });
         let pick = if self.policy == Policy::Fagc { fagc::most_fragmented } else { atgc::fullest };
         let (choice, memory) = similar::target(pick, view, &self.memory, &self.tuning, ask, moved);
@@ -187,57 +213,70 @@ impl Chooser {
         logs.into_iter().filter(dirty).map(|sec| SegNo(sec * self.per_section)).collect()
     }
 
-    /// Takes over what changed in the table.
-    fn refresh(&mut self, table: &mut SegmentTable) {
-        let touched = table.take_touched();
-        let indexes = self.indexes.get_or_insert_with(|| {
-            let kind = || Index::new(self.segs.0, 1);
-            Box::new(Indexes {
-                victims: Index::new(self.segs.0, self.per_section),
-                kinds: [kind(), kind(), kind(), kind(), kind(), kind()],
-                entered: vec![NOWHERE; self.segs.0 as usize],
-            })
-        });
-        let per = self.per_section;
-        let mut sections: Vec<u32> = touched.iter().map(|s| s.0 / per).collect();
-        if per > 1 {
-            sections.sort_unstable();
-            sections.dedup();
+    /// Notes what changed in the table.
+    fn note(&mut self, table: &mut SegmentTable) {
+        for seg in table.take_touched() {
+            let section = SecNo(seg.0 / self.per_section);
+            self.due_victims.note(section);
+            self.due_kinds.note(section);
         }
-        for sec in sections {
-            let segs = || table.section(SecNo(sec));
-            let first = SegNo(sec * per);
-            let closed = self.victim == Some(SecNo(sec)) || segs().any(|s| table.is_log(s));
-            let mtime = mean_age(table, SecNo(sec));
+    }
+    /// True if the section is not to be written to or cleaned: it is being cleaned, or a log's.
+    fn is_closed(&self, table: &SegmentTable, section: SecNo) -> bool {
+        self.victim == Some(section) || table.section(section).any(|s| table.is_log(s))
+    }
+
+    /// Brings what [`Chooser::victim`] looks at up to date.
+    fn refresh_victims(&mut self, table: &mut SegmentTable) {
+        self.note(table);
+        let per = self.per_section;
+        let mut index = self.victims.take().unwrap_or_else(|| Box::new(Index::new(self.segs.0, per)));
+        for section in self.due_victims.take() {
+            let segs = || table.section(section);
+            let (first, mtime) = (SegNo(section.0 * per), mean_age(table, section));
             let mut unit = Candidate { seg: first, valid: 0, held: 0, mtime, f: 0, loose: 0 };
-            for s in segs() {
-                // A target too is as old as its whole section (kernel `get_section_mtime`).
-                let of = candidate(table, s, mtime);
+            for of in segs().map(|s| candidate(table, s, mtime)) {
                 unit.valid += of.valid;
                 unit.held += of.held;
                 unit.f = unit.f.saturating_add(of.f);
                 unit.loose += of.loose;
-                let kind = table.segment(s).log;
+            }
+            let open = unit.valid > 0
+                && unit.valid < per * 512
+                && segs().any(|s| table.is_dirty(s))
+                && !self.hopeless.contains(&section)
+                && !self.is_closed(table, section);
+            index.set(first, open.then_some(unit));
+        }
+        self.victims = Some(index);
+    }
+
+    /// Brings what [`Chooser::target`] looks at up to date.
+    pub(crate) fn refresh_targets(&mut self, table: &mut SegmentTable) {
+        self.note(table);
+        let segs = self.segs.0;
+        let mut kinds = self.kinds.take().unwrap_or_else(|| {
+            let of = std::array::from_fn(|_| Index::new(segs, 1));
+            Box::new(Kinds { of, entered: vec![NOWHERE; segs as usize] })
+        });
+        for section in self.due_kinds.take() {
+            let (closed, mtime) = (self.is_closed(table, section), mean_age(table, section));
+            for s in table.section(section) {
                 let open = !closed && table.is_dirty(s);
-                let entered = &mut indexes.entered[s.0 as usize];
-                let wanted = if open { kind.index() as u8 } else { NOWHERE };
-                if *entered != wanted
-                    && let Some(old) = indexes.kinds.get_mut(usize::from(*entered))
+                let wanted = if open { table.segment(s).log.index() as u8 } else { NOWHERE };
+                let entered = std::mem::replace(&mut kinds.entered[s.0 as usize], wanted);
+                if entered != wanted
+                    && let Some(old) = kinds.of.get_mut(usize::from(entered))
                 {
                     old.set(s, None);
                 }
-                *entered = wanted;
-                if open {
-                    indexes.kinds[kind.index()].set(s, Some(of));
+                if let Some(index) = kinds.of.get_mut(usize::from(wanted)) {
+                    // A target too is as old as its whole section (kernel `get_section_mtime`).
+                    index.set(s, Some(candidate(table, s, mtime)));
                 }
             }
-            let open = !closed
-                && !self.hopeless.contains(&SecNo(sec))
-                && unit.valid > 0
-                && unit.valid < per * 512
-                && segs().any(|s| table.is_dirty(s));
-            indexes.victims.set(first, open.then_some(unit));
         }
+        self.kinds = Some(kinds);
     }
 }
 
@@ -262,9 +301,12 @@ fn candidate(table: &SegmentTable, seg: SegNo, mtime: u64) -> Candidate {
 
 #[cfg(test)]
 mod tests {
+    use device::Rng;
     use format::sit::SitEntry;
 
     use super::*;
+    use crate::gc::policy::Among;
+    use crate::gc::policy::View;
 
     /// Six sections of two segments; `SEGMENT:VALID:MTIME ...`, all cold data.
     fn target(segments: &[(u32, u16, u64)], moved: u64) -> Option<u32> {
@@ -291,6 +333,97 @@ mod tests {
         assert_eq!(target(&state, 310), Some(4));
         assert_eq!(target(&state, 450), Some(6));
         assert_eq!(target(&state, 500), Some(2));
+    }
+
+    fn shown(view: &Index) -> Vec<Candidate> {
+        let (mut by_place, mut by_age) = (Vec::new(), Vec::new());
+        view.scan(SegNo(0), SegNo(u32::MAX), &mut |c| {
+            by_place.push(c);
+            true
+        });
+        view.by_age(Among::All, 0..view.count(), &mut |c| by_age.push(c));
+        assert!(by_age.is_sorted_by_key(Candidate::place));
+        by_age.sort_by_key(|c| c.seg);
+        assert_eq!(by_age, by_place);
+        by_place
+    }
+
+    /// What a look at the whole table finds: sections to clean, and segments to fill by kind.
+    fn there(chooser: &Chooser, table: &SegmentTable) -> (Vec<Candidate>, [Vec<Candidate>; 6]) {
+        let (mut victims, mut kinds) = (Vec::new(), <[Vec<Candidate>; 6]>::default());
+        let per = chooser.per_section;
+        for sec in (0..chooser.segs.0 / per).map(SecNo) {
+            let dirty: Vec<SegNo> = table.section(sec).filter(|s| table.is_dirty(*s)).collect();
+            if chooser.victim == Some(sec) || table.section(sec).any(|s| table.is_log(s)) {
+                continue;
+            }
+            let of = |s| candidate(table, s, mean_age(table, sec));
+            dirty.iter().for_each(|&s| kinds[table.segment(s).log.index()].push(of(s)));
+            let all: Vec<Candidate> = table.section(sec).map(of).collect();
+            let sum = |number: fn(&Candidate) -> u32| all.iter().map(number).sum();
+            let (valid, held, f, loose) = (sum(|c| c.valid), sum(|c| c.held), sum(|c| c.f), sum(|c| c.loose));
+            if valid > 0 && valid < 512 * per && !dirty.is_empty() && !chooser.hopeless.contains(&sec) {
+                victims.push(Candidate { valid, held, f, loose, ..all[0] });
+            }
+        }
+        (victims, kinds)
+    }
+
+    /// Writes to a log's segment or makes holes in another.
+    fn change(table: &mut SegmentTable, rng: &mut Rng, logs: &mut [SegNo; 6], now: u64) {
+        let log = LogType::ALL[rng.index(6)];
+        let open = &mut logs[log.index()];
+        match table.next_hole(*open, 0) {
+            off if off < 512 && rng.chance(3, 4) => table.set_valid(*open, off, log, now).unwrap(),
+            _ => {
+                if let Some(next) = table.free_section_after(SegNo(rng.below(64) as u32)) {
+                    table.take(next, log);
+                    table.release_log(std::mem::replace(open, next));
+                }
+            }
+        }
+        let seg = SegNo(rng.below(64) as u32);
+        if let Some(off) = (0..512).find(|&off| table.is_valid(seg, off)) {
+            table.clear_valid(seg, off, rng.chance(1, 2).then_some(now)).unwrap();
+        }
+    }
+
+    #[test]
+    fn who_cleans_and_who_fills_holes_see_the_table_as_it_is_whoever_asked_before() {
+        for (seed, per) in [(1, 1), (2, 1), (3, 2), (4, 4)] {
+            let mut rng = Rng::new(seed);
+            let mut table = SegmentTable::new(64, per);
+            let mut logs = LogType::ALL.map(|log| SegNo(log.index() as u32 * per));
+            logs.iter().zip(LogType::ALL).for_each(|(seg, log)| table.take(*seg, log));
+            let mut chooser = Chooser::of(SegNo(64), per, Memory::at_mount(0, 0), &MountOptions::default());
+            let mut seen = [0; 2];
+            for now in 0..400 {
+                for _ in 0..rng.below(40) {
+                    change(&mut table, &mut rng, &mut logs, now);
+                }
+                if rng.chance(1, 4) {
+                    table.commit();
+                }
+                if rng.chance(1, 8) {
+                    let next = rng.chance(1, 2).then(|| SecNo(rng.below(u64::from(64 / per)) as u32));
+                    let before = std::mem::replace(&mut chooser.victim, next);
+                    before.into_iter().chain(next).for_each(|sec| table.section(sec).for_each(|s| table.touch(s)));
+                }
+                let (victims, kinds) = there(&chooser, &table);
+                if rng.chance(1, 3) {
+                    chooser.refresh_victims(&mut table);
+                    assert_eq!(shown(chooser.victims.as_ref().unwrap()), victims, "seed {seed}, round {now}");
+                    seen[0] += victims.len();
+                }
+                if rng.chance(1, 3) {
+                    chooser.refresh_targets(&mut table);
+                    let shown = chooser.kinds.as_ref().unwrap().of.each_ref().map(shown);
+                    assert_eq!(shown, kinds, "seed {seed}, round {now}");
+                    seen[1] += kinds.iter().flatten().count();
+                }
+            }
+            assert!(seen.iter().all(|n| *n > 500), "{seen:?}");
+        }
     }
 
     #[test]

@@ -1,18 +1,19 @@
 //! How does a policy see hundreds of thousands of segments without looking at each?
 //!
-//! Units stand in two orders. By place on the volume, in pages of 64 with a tree of minima above: the
-//! emptiest of a range is found by a walk down that tree. By age, in slices of up to 64 units,
-//! which lie in chunks, both with the bounds of what they hold: a search asks for each chunk and slice how
-//! high its best could rank, and looks inside only where that beats what was found. Places in the order
-//! of age are sums over chunks and slices.
+//! Units stand in up to three orders, and who asks for one pays for it. By place on the volume, in pages of 64 with
+//! a tree of minima above: the emptiest of a range is found by a walk down that tree. By age, in slices of up to 64
+//! units, which lie in chunks, both with the bounds of what they hold (`segment::ages`): a search asks for each
+//! chunk and slice how high its best could rank, and looks inside only where that beats what was found. Places in
+//! the order of age are sums over chunks and slices. What goes neither by place nor by age first is found in a third
+//! order, by valid blocks and fragments (`segment::grid`).
 //!
-//! What does not go by age first is found in a third order, by valid blocks and fragments
-//! (`segment::grid`), kept once somebody has asked for it.
+//! Changes are made at their place on the volume. The other two orders are not there before somebody asks for them;
+//! that of age then follows all changes since the last question at once.
 //!
 //! Bounds and numbers are kept for each [`Among`]. Left out on purpose: what is entered, and when
 //! (`gc::chooser`), and how candidates rank (`gc::policy`).
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::ops::Range;
 
 use format::SegNo;
@@ -29,24 +30,48 @@ struct Page {
     /// Which of them are candidates, the first in the lowest bit.
     there: u64,
     units: [Candidate; PAGE],
-    bounds: Bounds,
+    /// Valid blocks of the emptiest; `u32::MAX` without units.
+    least: u32,
+    /// At least as wide as what is there; nobody asks a page for fragments.
+    bounds: Cell<Bounds>,
+    /// The bounds may be wider.
+    wide: Cell<bool>,
 }
 
 impl Page {
     fn empty() -> Box<Page> {
         let none = Candidate { seg: SegNo(0), valid: 0, held: 0, mtime: 0, f: 0, loose: 0 };
-        Box::new(Page { there: 0, units: [none; PAGE], bounds: Bounds::NONE })
+        let (bounds, wide) = (Cell::new(Bounds::NONE), Cell::new(false));
+        Box::new(Page { there: 0, units: [none; PAGE], least: u32::MAX, bounds, wide })
     }
+    /// Puts a unit in the place of what was there.
     fn put(&mut self, slot: usize, unit: Option<Candidate>) {
+        let old = (self.there >> slot & 1 == 1).then(|| self.units[slot]);
         self.there &= !(1 << slot);
+        let bounds = self.bounds.get_mut();
+        if let Some(old) = &old {
+            *self.wide.get_mut() |= bounds.is_edge(old, 0);
+        }
         if let Some(c) = unit {
+            bounds.add_of(&c, 0);
             self.there |= 1 << slot;
             self.units[slot] = c;
+            self.least = self.least.min(c.valid);
         }
-        let mut bounds = Bounds::NONE;
-        // Nobody asks a page for fragments.
-        self.among(0, PAGE).for_each(|c| bounds.add_of(c, 0));
-        self.bounds = bounds;
+        let now = unit.map_or(u32::MAX, |c| c.valid);
+        if old.is_some_and(|old| old.valid == self.least && old.valid < now) {
+            self.least = self.among(0, PAGE).map(|c| c.valid).min().unwrap_or(u32::MAX);
+        }
+    }
+    /// Makes the bounds exact; false if they were.
+    fn narrow(&self) -> bool {
+        let wide = self.wide.replace(false);
+        if wide {
+            let mut bounds = Bounds::NONE;
+            self.among(0, PAGE).for_each(|c| bounds.add_of(c, 0));
+            self.bounds.set(bounds);
+        }
+        wide
     }
     /// The candidates among units `from` to `to`.
     fn among(&self, from: usize, to: usize) -> impl DoubleEndedIterator<Item = &Candidate> {
@@ -75,6 +100,28 @@ impl DoubleEndedIterator for Bits {
     }
 }
 
+/// The order of age, and what it has yet to follow.
+#[derive(Debug, Default)]
+struct ByAge {
+    ages: Ages,
+    /// Somebody has asked for it.
+    asked: bool,
+    /// Units that changed since, and where each stands in it.
+    due: Vec<(SegNo, Option<AgeCut>)>,
+    /// Which units are on that list, by page.
+    marks: Vec<u64>,
+}
+
+impl ByAge {
+    /// Notes a change of a unit that stood at `old`.
+    fn note(&mut self, (page, slot): (usize, usize), seg: SegNo, old: Option<AgeCut>) {
+        if self.asked && self.marks[page] >> slot & 1 == 0 {
+            self.marks[page] |= 1 << slot;
+            self.due.push((seg, old));
+        }
+    }
+}
+
 /// What policies look at, of units that change a few at a time.
 #[derive(Debug)]
 pub struct Index {
@@ -86,7 +133,7 @@ pub struct Index {
     /// root is 1, the children of `n` are `2n` and `2n + 1`, page `p` is `leaves + p`.
     least: Vec<u32>,
     leaves: usize,
-    ages: Ages,
+    by_age: RefCell<ByAge>,
     /// By valid blocks and fragments; made when first asked for.
     grid: OnceCell<Grid>,
 }
@@ -103,7 +150,7 @@ impl Index {
             pages: vec![None; pages],
             least: vec![u32::MAX; 2 * leaves],
             leaves,
-            ages: Ages { per, ..Ages::default() },
+            by_age: RefCell::default(),
             grid: OnceCell::new(),
         }
     }
@@ -121,12 +168,7 @@ impl Index {
         if old == unit {
             return;
         }
-        if let Some(old) = &old {
-            self.ages.remove(old.place());
-        }
-        if let Some(new) = unit {
-            self.ages.insert(new);
-        }
+        self.by_age.get_mut().note((page, slot), seg, old.map(|c| c.place()));
         if let Some(grid) = self.grid.get_mut() {
             old.iter().for_each(|c| grid.remove(c));
             unit.iter().for_each(|c| grid.insert(c));
@@ -134,7 +176,7 @@ impl Index {
         self.count = self.count + u32::from(unit.is_some()) - u32::from(old.is_some());
         let units = self.pages[page].get_or_insert_with(Page::empty);
         units.put(slot, unit);
-        let least = units.bounds.valid.0;
+        let least = units.least;
         if units.there == 0 {
             self.pages[page] = None;
         }
@@ -147,6 +189,36 @@ impl Index {
                 break;
             }
         }
+    }
+
+    /// Brings the order of age up to date, which else the next question by age does.
+    pub fn catch_up(&self) {
+        self.ages();
+    }
+
+    /// The order of age, up to date.
+    fn ages(&self) -> Ref<'_, Ages> {
+        let late = |b: &ByAge| !b.asked || !b.due.is_empty();
+        if late(&self.by_age.borrow()) {
+            let ByAge { ages, asked, due, marks } = &mut *self.by_age.borrow_mut();
+            marks.resize(self.pages.len(), 0);
+            // One change is as much work as entering some tens of units at once.
+            if !*asked || due.len() * 16 > self.count as usize {
+                *ages =
+                    Ages::of(self.per, self.pages.iter().flatten().flat_map(|p| p.among(0, PAGE)).copied().collect());
+                (*asked, *due) = (true, Vec::new());
+                marks.fill(0);
+            }
+            for (_, old) in due.iter() {
+                old.iter().for_each(|place| ages.remove(*place));
+            }
+            for (seg, _) in due.drain(..) {
+                marks[(seg.0 / self.per) as usize / PAGE] = 0;
+                self.unit(seg).iter().for_each(|c| ages.insert(**c));
+            }
+            ages.settle();
+        }
+        Ref::map(self.by_age.borrow(), |b| &b.ages)
     }
 
     fn unit(&self, seg: SegNo) -> Option<&Candidate> {
@@ -222,7 +294,10 @@ impl View for Index {
             let (a, b) = (range.start.saturating_sub(n * PAGE), (range.end - n * PAGE).min(PAGE));
             if (a, b) == (0, PAGE)
                 && let Some(last) = page.among(a, b).next_back()
-                && visit.passes(&page.bounds, page.there.count_ones(), last.seg)
+                && {
+                    let mut passes = || visit.passes(&page.bounds.get(), page.there.count_ones(), last.seg);
+                    passes() || (page.narrow() && passes())
+                }
             {
                 continue;
             }
@@ -247,22 +322,24 @@ impl View for Index {
         head.into_iter().chain(middle).chain(tail).min_by_key(|c| c.valid).copied()
     }
     fn count_to(&self, kind: Among, cut: AgeCut) -> u32 {
-        let (at, n) = self.ages.find(cut);
-        let Some(chunk) = self.ages.chunks.get(at) else { return 0 };
-        let chunks = self.ages.chunks[..at].iter().map(|c| c.counts[kind as usize]).sum::<u32>();
+        let ages = self.ages();
+        let (at, n) = ages.find(cut);
+        let Some(chunk) = ages.chunks.get(at) else { return 0 };
+        let chunks = ages.chunks[..at].iter().map(|c| c.counts[kind as usize]).sum::<u32>();
         let slices = chunk.slices[..n].iter().map(|s| s.counts[kind as usize]).sum::<u32>();
-        chunks + slices + chunk.slices[n].of(kind, self.per).filter(|c| c.place() <= cut).count() as u32
+        chunks + slices + chunk.slices[n].of_kind(kind, self.per).filter(|c| c.place() <= cut).count() as u32
     }
     fn nth_oldest(&self, kind: Among, n: u32) -> Option<AgeCut> {
-        let (slice, first) = self.ages.locate(kind, n)?;
-        let mut units = slice.of(kind, self.per);
+        let ages = self.ages();
+        let (slice, first) = ages.locate(kind, n)?;
+        let mut units = slice.of_kind(kind, self.per);
         units.nth((n - first) as usize).map(Candidate::place)
     }
     fn by_age(&self, kind: Among, range: Range<u32>, each: &mut dyn FnMut(Candidate)) {
-        self.ages.chunks(kind, &range, |chunk, first| {
+        self.ages().chunks(kind, &range, |chunk, first| {
             for (slice, first) in chunk.slices(kind, first) {
                 if first < range.end && range.start < first + slice.counts[kind as usize] {
-                    let units = (first..).zip(slice.of(kind, self.per));
+                    let units = (first..).zip(slice.of_kind(kind, self.per));
                     units.filter(|(n, _)| range.contains(n)).for_each(|(_, c)| each(*c));
                 }
             }
@@ -290,7 +367,7 @@ impl View for Index {
             }
             let whole = (from, to) == (first, first + count);
             let mut top = best.get();
-            for (n, c) in (first..).zip(slice.of(kind, self.per)) {
+            for (n, c) in (first..).zip(slice.of_kind(kind, self.per)) {
                 if !whole && !range.contains(&n) {
                     continue;
                 }
@@ -303,8 +380,9 @@ impl View for Index {
         };
         // The most promising chunks first, and each from its more promising end: then the rest is soon
         // ruled out. Those not wholly in the range are near its ends.
+        let ages = self.ages();
         let mut whole = Vec::new();
-        self.ages.chunks(kind, &range, |chunk, first| {
+        ages.chunks(kind, &range, |chunk, first| {
             if range.start <= first && first + chunk.counts[kind as usize] <= range.end {
                 whole.push((limit(&chunk.bounds[kind as usize]), chunk, first));
             } else {
@@ -328,25 +406,25 @@ impl View for Index {
     fn range_of_f(&self, kind: Among, range: Range<u32>) -> Option<(u32, u32)> {
         let mut f: Option<(u32, u32)> = None;
         let mut add = |(low, high): (u32, u32)| f = Some(f.map_or((low, high), |f| (f.0.min(low), f.1.max(high))));
-        self.ages.chunks(kind, &range, |chunk, first| {
+        self.ages().chunks(kind, &range, |chunk, first| {
             for (slice, first) in chunk.slices(kind, first) {
                 let end = first + slice.counts[kind as usize];
                 if range.start <= first && end <= range.end {
                     add(slice.bounds[kind as usize].f);
                 } else if first < range.end && range.start < end {
-                    let units = (first..).zip(slice.of(kind, self.per));
+                    let units = (first..).zip(slice.of_kind(kind, self.per));
                     units.filter(|(n, _)| range.contains(n)).for_each(|(_, c)| add((c.f, c.f)));
                 }
             }
         });
         f
     }
-    fn best_of_all(&self, limit: &dyn Fn(&Bounds) -> Rank, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate> {
+    fn most_gained(&self, limit: &dyn Fn(&Bounds) -> u64, gain: &dyn Fn(&Candidate, u32) -> u64) -> Option<Candidate> {
         let grid = self.grid.get_or_init(|| {
             let mut grid = Grid::new(self.per);
             self.pages.iter().flatten().flat_map(|p| p.among(0, PAGE)).for_each(|c| grid.insert(c));
             grid
         });
-        grid.best(limit, rank)
+        grid.best(limit, gain)
     }
 }

@@ -73,12 +73,11 @@ impl Blkparse {
     fn event(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
             let Some(text) = self.input.line(Format::Blkparse)? else { return Ok(None) };
-            let closed = text.ends_with(b"]");
             if let Some(what) = beside_events(text, &mut self.tables) {
-                if self.input.ended_without_newline() && !self.tables {
+                count(&mut self.others, what);
+                if self.input.ended_without_newline() {
                     return Err(self.input.cut_short(Format::Blkparse, self.input.at_line()));
                 }
-                count(&mut self.others, what);
                 continue;
             }
             let parsed = line::read(text).map(|line| match line {
@@ -96,9 +95,8 @@ impl Blkparse {
                     Some(event)
                 }
             });
-            // A line that has its bracket is whole without its end.
-            let cut = self.input.ended_without_newline() && !(closed && parsed.is_ok());
-            if cut {
+            // Half a line may look like a whole one.
+            if self.input.ended_without_newline() {
                 return Err(self.input.cut_short(Format::Blkparse, self.input.at_line()));
             }
             match parsed {

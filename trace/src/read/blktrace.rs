@@ -62,7 +62,7 @@ impl Named {
 struct Blktrace {
     order: Order,
     names: Named,
-    /// The time of the last event.
+    /// The latest time of an event.
     latest: u64,
 }
 
@@ -77,7 +77,7 @@ impl Events for Blktrace {
         if event.time < self.latest {
             count(&mut self.names.others, "events told too late to be put in order");
         }
-        self.latest = event.time;
+        self.latest = self.latest.max(event.time);
         Ok(Some(event))
     }
 

@@ -11,22 +11,27 @@ mod fio_iolog;
 mod ftrace;
 mod hvpm;
 pub mod joules_csv;
+mod log_writes;
 mod measured;
 mod mobibench;
 mod mobile_csv;
 pub mod monsoon;
 mod paths;
 pub(crate) mod perfetto;
+mod recording;
 mod rows;
 mod server_csv;
+mod strace;
 mod tracepoint;
 
 use crate::recognise::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
 pub(crate) const READERS: &[Reader] = &[
+    recording::READER,
     blktrace::READER,
     blkparse::READER,
+    log_writes::READER,
     ftrace::READER,
     perfetto::READER,
     mobile_csv::READER,
@@ -34,6 +39,7 @@ pub(crate) const READERS: &[Reader] = &[
     server_csv::SYSTOR,
     fio_iolog::READER,
     mobibench::READER,
+    strace::READER,
     hvpm::READER,
     joules_csv::READER,
     monsoon::READER,

@@ -34,6 +34,10 @@ struct File {
     /// Bytes it had then, as far as is known.
     then: u64,
     now: u64,
+    /// `now` is its length, not only the least it can be.
+    settled: bool,
+    /// Bytes that were written at its end, wherever that was.
+    appended: u64,
     directory: bool,
     names: u32,
 }
@@ -101,7 +105,11 @@ impl Scan {
             return *known;
         }
         let was = (!self.gone.contains(path) && !self.made.contains(path)).then(|| path.to_owned());
-        self.new_file(path, File { was, may_be: None, then: 0, now: 0, directory: false, names: 1 })
+        let settled = was.is_none();
+        self.new_file(
+            path,
+            File { was, may_be: None, then: 0, now: 0, settled, appended: 0, directory: false, names: 1 },
+        )
     }
 
     fn grow(&mut self, file: usize, to: u64) {
@@ -115,22 +123,21 @@ impl Scan {
     /// Somebody relies on the file having had at least so many bytes.
     fn had(&mut self, file: usize, bytes: u64) {
         let f = &mut self.files[file];
-        if bytes <= f.now {
+        if bytes <= f.now || f.settled {
             return;
         }
         if f.was.is_none() {
             f.was = f.may_be.take();
         }
-        if f.was.is_some() {
-            f.then = f.then.max(bytes);
-            self.grow(file, bytes);
-        }
+        f.then = f.then.max(bytes.saturating_sub(f.appended));
+        self.grow(file, bytes);
     }
 
     /// Its length is known from now on, whatever it was.
     fn set(&mut self, file: usize, length: u64) {
         let f = &mut self.files[file];
         f.may_be = None;
+        f.settled = true;
         if length < f.now {
             self.held = self.held.saturating_sub(f.now - length);
             f.now = length;
@@ -159,7 +166,11 @@ impl Scan {
             Some(known) => *known,
             None if how.contains(How::CREATE) => {
                 let may_be = (!new && !self.gone.contains(path)).then(|| path.to_owned());
-                self.new_file(path, File { was: None, may_be, then: 0, now: 0, directory: false, names: 1 })
+                let settled = may_be.is_none();
+                self.new_file(
+                    path,
+                    File { was: None, may_be, then: 0, now: 0, settled, appended: 0, directory: false, names: 1 },
+                )
             }
             None => self.there(path),
         };
@@ -181,6 +192,9 @@ impl Scan {
         if write {
             // What lies before is more likely old than a hole.
             self.had(file, from);
+            if at.is_none() && how.contains(How::APPEND) {
+                self.files[file].appended += bytes;
+            }
             self.grow(file, end);
         } else {
             self.had(file, end);
@@ -274,7 +288,8 @@ impl Scan {
             }
         } else {
             self.there(from);
-            if from == to {
+            // Two names of one file: nothing happens (rename(2)).
+            if from == to || self.by_path.get(from) == self.by_path.get(to) {
                 return;
             }
             self.dropped(to);

@@ -127,7 +127,7 @@ pub struct BlockStat {
     pub write_order: Share,
     /// Where.
     pub places: Places,
-    /// Nanoseconds between one request and the next.
+    /// Nanoseconds between one request and the next; none if the recording tells no times.
     pub between: Option<Spread>,
     /// When it was read and written.
     pub activity: Activity,
@@ -327,7 +327,7 @@ impl Counter {
             read_order,
             write_order,
             places,
-            between: self.between.spread(),
+            between: self.between.spread().filter(|_| requests.events().timed()),
             activity: self.activity,
             fsyncs: ["f2fs_sync_file_enter", "ext4_sync_file_enter"].iter().filter_map(|n| others.get(*n)).sum(),
             devices,

@@ -221,7 +221,10 @@ impl Counter {
                 }
             }
             Op::Rename { from, to } => {
-                if let Some(file) = self.by_path.remove(from) {
+                // Two names of one file: nothing happens (rename(2)).
+                if self.by_path.get(from) != self.by_path.get(to)
+                    && let Some(file) = self.by_path.remove(from)
+                {
                     self.by_path.insert(to.clone(), file);
                 }
             }

@@ -114,3 +114,9 @@ pub fn survives_damage(good: &[u8]) {
         }
     }
 }
+
+/// What a compressed recording holds.
+pub fn plain(bytes: &[u8]) -> Vec<u8> {
+    let mut input = Input::new(Path::new("recording"), Cursor::new(bytes.to_vec())).unwrap();
+    input.peek(usize::MAX).unwrap().to_vec()
+}

@@ -56,7 +56,7 @@ use device::energy::profile::{DeviceSpec, DiskSpec, FlashSpec, Profile};
 use device::energy::{Energy, Nanos};
 
 use super::memory::{Ask, Choice, Memory, Tuning};
-use super::{Bounds, Candidate, Power, Rank, View};
+use super::{Bounds, Candidate, Power, View};
 
 /// On battery, savings must be so many times the cost.
 pub const BATTERY_FACTOR: u64 = 3;
@@ -197,14 +197,15 @@ impl Weights<'_> {
         };
         if saved < wanted { 0 } else { saved - cost }
     }
-    fn rank(&self, c: &Candidate) -> Rank {
-        let n = c.fragments().into();
-        [self.gain(self.saved(n), self.cost(c.valid, n, c.loose), self.w(c.mtime)), 0, 0, 0]
+    /// What a candidate with so many fragments gains.
+    fn of(&self, c: &Candidate, fragments: u32) -> u64 {
+        let n = fragments.into();
+        self.gain(self.saved(n), self.cost(c.valid, n, c.loose), self.w(c.mtime))
     }
     /// What the best within could gain: fewest valid blocks in the fewest runs, oldest, most fragments.
-    fn limit(&self, b: &Bounds) -> Rank {
+    fn limit(&self, b: &Bounds) -> u64 {
         let (few, many) = (b.fragments.0.into(), b.fragments.1.into());
-        [self.gain(self.saved(many), self.cost(b.valid.0, few, b.loose.0), self.w(b.mtime.0)), 0, 0, 0]
+        self.gain(self.saved(many), self.cost(b.valid.0, few, b.loose.0), self.w(b.mtime.0))
     }
 }
 
@@ -231,9 +232,9 @@ pub fn choose(
         now: memory.max_mtime,
         power,
     };
-    let best = view.best_of_all(&|b| weights.limit(b), &|c| weights.rank(c));
+    let best = view.most_gained(&|b| weights.limit(b), &|c, fragments| weights.of(c, fragments));
     let choice = best.and_then(|victim| {
-        let gain = weights.rank(&victim)[0] / WHOLE / 1_000_000;
+        let gain = weights.of(&victim, victim.fragments()) / WHOLE / 1_000_000;
         (gain > 0).then(|| Choice { victim, cost: u32::MAX - gain.min(u32::MAX.into()) as u32 })
     });
     (choice, *memory)
@@ -382,7 +383,7 @@ mod tests {
             let mut bounds = Bounds::NONE;
             few.iter().for_each(|c| bounds.add(c));
             for c in &few {
-                assert!(weights.rank(c) <= weights.limit(&bounds), "{c:?}");
+                assert!(weights.of(c, c.fragments()) <= weights.limit(&bounds), "{c:?}");
             }
         }
     }

@@ -88,6 +88,8 @@ impl Among {
 /// Smallest and greatest numbers of some candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
+    /// Of [`Candidate::seg`].
+    pub seg: (SegNo, SegNo),
     /// Of [`Candidate::mtime`].
     pub mtime: (u64, u64),
     /// Of [`Candidate::valid`].
@@ -105,6 +107,7 @@ pub struct Bounds {
 impl Bounds {
     /// Of no candidate: nothing lies within.
     pub const NONE: Bounds = Bounds {
+        seg: (SegNo(u32::MAX), SegNo(0)),
         mtime: (u64::MAX, 0),
         valid: (u32::MAX, 0),
         held: (u32::MAX, 0),
@@ -119,6 +122,7 @@ impl Bounds {
     /// Widens them by a candidate with so many fragments.
     pub(crate) fn add_of(&mut self, c: &Candidate, fragments: u32) {
         let widen = |pair: &mut (u32, u32), x: u32| *pair = (pair.0.min(x), pair.1.max(x));
+        self.seg = (self.seg.0.min(c.seg), self.seg.1.max(c.seg));
         self.mtime = (self.mtime.0.min(c.mtime), self.mtime.1.max(c.mtime));
         widen(&mut self.valid, c.valid);
         widen(&mut self.held, c.held);
@@ -126,9 +130,22 @@ impl Bounds {
         widen(&mut self.loose, c.loose);
         widen(&mut self.fragments, fragments);
     }
+    /// True if without a candidate with so many fragments, which lies within, they could be narrower.
+    pub(crate) fn is_edge(&self, c: &Candidate, fragments: u32) -> bool {
+        let edge = |pair: (u32, u32), x: u32| pair.0 == x || pair.1 == x;
+        edge((self.seg.0.0, self.seg.1.0), c.seg.0)
+            || self.mtime.0 == c.mtime
+            || self.mtime.1 == c.mtime
+            || edge(self.valid, c.valid)
+            || edge(self.held, c.held)
+            || edge(self.f, c.f)
+            || edge(self.loose, c.loose)
+            || edge(self.fragments, fragments)
+    }
     /// Widens them by others.
     pub fn join(&mut self, o: &Bounds) {
         let widen = |pair: &mut (u32, u32), x: (u32, u32)| *pair = (pair.0.min(x.0), pair.1.max(x.1));
+        self.seg = (self.seg.0.min(o.seg.0), self.seg.1.max(o.seg.1));
         self.mtime = (self.mtime.0.min(o.mtime.0), self.mtime.1.max(o.mtime.1));
         widen(&mut self.valid, o.valid);
         widen(&mut self.held, o.held);
@@ -212,12 +229,12 @@ pub trait View {
 
     /// Smallest and greatest `f` among the candidates of a kind whose place lies in `range`.
     fn range_of_f(&self, kind: Among, range: Range<u32>) -> Option<(u32, u32)>;
-    /// Of all candidates the one that `rank` puts highest, if that is above 0; of equal ranks the
-    /// oldest, then the first on the volume.
+    /// Of all candidates the one that gains most, if any gains something; of equals the oldest, then the first on
+    /// the volume. `gain` is told the candidate's fragments too.
     ///
-    /// Only write time, valid blocks, fragments and loose blocks may count, and the older never rank lower. `limit`
-    /// is as for [`View::search`]; bounds of other numbers say nothing.
-    fn best_of_all(&self, limit: &dyn Fn(&Bounds) -> Rank, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate>;
+    /// Only write time, valid blocks, fragments and loose blocks may count, and the older never gain less. `limit`
+    /// is at least as high as the gain of any candidate within the bounds; bounds of other numbers say nothing.
+    fn most_gained(&self, limit: &dyn Fn(&Bounds) -> u64, gain: &dyn Fn(&Candidate, u32) -> u64) -> Option<Candidate>;
 
     /// Calls `each` for the candidates with `from <= seg < to`, in order of segment number, until it
     /// returns false.

@@ -69,7 +69,8 @@ impl View for Plain {
         let all = || self.at(kind, range.clone()).map(|c| c.f);
         Some((all().min()?, all().max()?))
     }
-    fn best_of_all(&self, _limit: &dyn Fn(&Bounds) -> Rank, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate> {
-        self.by_age.iter().filter(|c| rank(c) > [0; 4]).min_by_key(|c| std::cmp::Reverse(rank(c))).copied()
+    fn most_gained(&self, _limit: &dyn Fn(&Bounds) -> u64, gain: &dyn Fn(&Candidate, u32) -> u64) -> Option<Candidate> {
+        let gain = |c: &Candidate| gain(c, c.fragments());
+        self.by_age.iter().filter(|c| gain(c) > 0).min_by_key(|c| std::cmp::Reverse(gain(c))).copied()
     }
 }

@@ -87,13 +87,20 @@ impl Neighbours {
         limit: &dyn Fn(&Bounds) -> [u64; 2],
         rank: &dyn Fn(&Candidate) -> [u64; 2],
     ) -> [Option<Candidate>; 2] {
-        let turn = |c: &Candidate| u64::from(c.seg < self.first) << 32 | u64::from(c.seg.0);
+        let turn_of = |seg: SegNo| u64::from(seg < self.first) << 32 | u64::from(seg.0);
+        let turn = |c: &Candidate| turn_of(c.seg);
+        // The first and the last turn among segments from `a` to `b`.
+        let turns = |(a, b): (SegNo, SegNo)| {
+            let early = if b < self.first { a } else { a.max(self.first) };
+            let late = if a < self.first { b.min(SegNo(self.first.0 - 1)) } else { b };
+            (turn_of(early), turn_of(late))
+        };
         let with = |[a, b]: [u64; 2], c, d| [a, b, c, d];
         let late = |c: &Candidate| with(rank(c), c.mtime, turn(c));
         let early = |c: &Candidate| with(rank(c), u64::MAX - c.mtime, u64::MAX - turn(c));
-        let older = view.search(Among::Open, self.older.clone(), &|b| with(limit(b), b.mtime.1, u64::MAX), &late);
-        let younger =
-            view.search(Among::Open, self.younger.clone(), &|b| with(limit(b), u64::MAX - b.mtime.0, u64::MAX), &early);
+        let older = view.search(Among::Open, self.older.clone(), &|b| with(limit(b), b.mtime.1, turns(b.seg).1), &late);
+        let most = |b: &Bounds| with(limit(b), u64::MAX - b.mtime.0, u64::MAX - turns(b.seg).0);
+        let younger = view.search(Among::Open, self.younger.clone(), &most, &early);
         let [more_older, more_younger] = &self.more;
         [
             older.into_iter().chain(more_older.iter().copied()).max_by_key(late),

@@ -12,8 +12,10 @@ use super::record::{Keyed, Stream};
 use crate::TraceError;
 use crate::block::Event;
 
-/// Events of one stream that are held, at least.
-const WINDOW: usize = 1 << 15;
+/// Events of one stream that are held, at least; more, up to [`MOST`], are read at a time.
+const WINDOW: usize = 28 << 10;
+/// Events of one stream that are held, at most.
+const MOST: usize = 32 << 10;
 /// Events read at a time from one of several files.
 const BATCH: usize = 256;
 
@@ -62,6 +64,7 @@ impl Order {
         self.streams.iter().map(|s| s.input.consumed()).sum()
     }
 
+    #[inline]
     pub(super) fn next(&mut self, known: &mut Named) -> Result<Option<Event>, TraceError> {
         if self.streams.len() == 1 {
             if self.held < WINDOW && !self.ended[0] {
@@ -111,7 +114,7 @@ impl Order {
     }
 
     fn fill_window(&mut self, known: &mut Named) {
-        while self.held < 2 * WINDOW {
+        while self.held < MOST {
             match self.streams[0].next(known) {
                 Ok(Some(keyed)) => {
                     if self.queues.len() < self.streams[0].lanes() {

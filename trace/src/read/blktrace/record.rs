@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::Named;
 use crate::block::{Action, DeviceId, Event, Flags, Op, SECTOR};
 use crate::letters::judged;
-use crate::names::count;
+use crate::names::{count, count_many};
 use crate::{Format, Input, Process, TraceError};
 
 /// The upper three bytes of the first word; the lowest is the version.
@@ -270,7 +270,7 @@ impl Stream {
         let missing = record.sequence.wrapping_sub(*before).wrapping_sub(1);
         if missing != 0 {
             if missing < 1 << 31 {
-                *known.others.entry("events the kernel lost".to_owned()).or_default() += u64::from(missing);
+                count_many(&mut known.others, "events the kernel lost", u64::from(missing));
             } else {
                 count(&mut known.others, "events whose numbers go back");
             }

@@ -103,7 +103,8 @@ impl Packets {
                 self.at = from + skipped + length;
                 return Ok(Some(&self.inflated[from + skipped..self.at]));
             }
-            self.input.take(std::mem::take(&mut self.given));
+            // By its whole name: everything that can be read has another `take`.
+            Input::take(&mut self.input, std::mem::take(&mut self.given));
             let Some((header, length)) = self.header()? else { return Ok(None) };
             let whole = header + length;
             if self.input.peek(whole)?.len() < whole {

@@ -1,0 +1,204 @@
+//! What a person gets who has a recording of others: numbers that are those of plain sums, the same joules every
+//! time, one clear line when something is wrong with it.
+
+mod room;
+mod typed;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+
+use room::Room;
+use serde_json::Value;
+use typed::{done, joulefs, refused};
+
+/// Requests as SNIA's traces of Microsoft Research write them: 100 ns, host, disk, type, byte, bytes, response time.
+fn msr(requests: u64) -> (String, Vec<(bool, u64, u64)>) {
+    let (mut text, mut list, mut state) = (String::new(), Vec::new(), 88_172_645_463_325_252_u64);
+    let mut rng = |below: u64| {
+        // Marsaglia's xorshift.
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let (mut time, mut at) = (128_166_372_003_061_629_u64, 0);
+    for _ in 0..requests {
+        time += rng(50_000);
+        let write = rng(3) > 0;
+        let bytes = 512 * (1 + rng(64));
+        at = if rng(2) == 0 { at } else { 512 * rng(1 << 18) };
+        let kind = if write { "Write" } else { "Read" };
+        writeln!(text, "{time},host,0,{kind},{at},{bytes},{}", rng(100_000)).unwrap();
+        list.push((write, at, bytes));
+        at += bytes;
+    }
+    (text, list)
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
+}
+
+#[test]
+fn totals_are_those_of_plain_sums() {
+    let room = Room::new();
+    let (text, list) = msr(3000);
+    let file = room.text("t.csv");
+    fs::write(&file, &text).unwrap();
+    let stat = json(&["trace", "stat", &file]);
+    let sum = |write: bool| list.iter().filter(|r| r.0 == write).map(|r| r.2).sum::<u64>();
+    let count = |write: bool| list.iter().filter(|r| r.0 == write).count();
+    for (op, write) in [("read", false), ("write", true)] {
+        let row = stat["operations"].as_array().unwrap().iter().find(|o| o["op"] == op).unwrap();
+        assert_eq!((row["bytes"].as_u64(), row["count"].as_u64()), (Some(sum(write)), Some(count(write) as u64)));
+    }
+    let blocks = |write: Option<bool>| -> u64 {
+        let of = list.iter().filter(|r| write.is_none_or(|w| r.0 == w));
+        let all: BTreeSet<u64> = of.flat_map(|(_, at, n)| at / 4096..(at + n).div_ceil(4096)).collect();
+        all.len() as u64 * 4096
+    };
+    let places = &stat["places"];
+    assert_eq!(places["touched"], blocks(None));
+    assert_eq!((&places["read"], &places["written"]), (&blocks(Some(false)).into(), &blocks(Some(true)).into()));
+    // By the rule of 32 KB, without flushes: runs that end where another begins.
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for (_, at, n) in list.iter().filter(|r| r.0) {
+        match runs.iter_mut().rev().find(|(end, _)| end == at) {
+            Some(run) => *run = (at + n, run.1 + n),
+            None => runs.push((at + n, *n)),
+        }
+    }
+    let random: u64 = runs.iter().filter(|r| r.1 < 32 << 10).map(|r| r.1).sum();
+    assert_eq!(stat["write_order"]["random_bytes"], random);
+    assert_eq!(stat["write_order"]["sequential_bytes"], sum(true) - random);
+    assert!(stat["between"]["p99_ns"].as_u64().unwrap() > 0);
+
+    // The same, compressed, from standard input.
+    let zip = room.text("t.csv.gz");
+    let packed = std::process::Command::new("gzip").args(["-kc", &file]).output().unwrap().stdout;
+    fs::write(&zip, packed).unwrap();
+    let mut unpacked = json(&["trace", "stat", &zip]);
+    assert_eq!(unpacked, stat);
+    unpacked["format"] = Value::Null;
+    let page = room.text("t.html");
+    let table = done(&["trace", "stat", &file, "--html", &page]);
+    assert!(table.contains("updates") && table.contains("p99.9"), "{table}");
+    let page = fs::read_to_string(&page).unwrap();
+    assert!(page.contains("<svg") && page.trim_end().ends_with("</html>"));
+}
+
+#[test]
+fn the_same_recording_costs_the_same_every_time_and_each_account_has_all_of_it() {
+    let room = Room::new();
+    let (text, list) = msr(3000);
+    let file = room.text("t.csv");
+    fs::write(&file, &text).unwrap();
+    let replay = ["trace", "replay", &file, "--profile", "galaxy-nexus-emmc"];
+    let first = json(&replay);
+    assert_eq!(first, json(&replay));
+    let sum = |of: &Value| -> u64 { of.as_object().unwrap().values().map(|v| v["pj"].as_u64().unwrap()).sum() };
+    assert_eq!(Some(sum(&first["causes"])), first["total_pj"].as_u64());
+    assert_eq!(Some(sum(&first["operations"])), first["total_pj"].as_u64());
+    let owners: u64 = first["files"].as_array().unwrap().iter().map(|f| f["pj"].as_u64().unwrap()).sum();
+    assert_eq!(Some(owners), first["total_pj"].as_u64());
+    assert_eq!(first["replay"]["requests"], list.len());
+    let bytes: u64 = list.iter().filter(|r| r.0).map(|r| r.2).sum();
+    assert_eq!(first["replay"]["written"], bytes);
+
+    let two = json(&["trace", "replay", &file, "--compare", "profile=galaxy-nexus-emmc,kirin9000-ufs31"]);
+    let variants = two["variants"].as_array().unwrap();
+    assert_eq!(variants.len(), 2);
+    assert_eq!(variants[0]["total_pj"], first["total_pj"]);
+    assert_ne!(variants[1]["total_pj"], first["total_pj"]);
+    // Without pauses it does not take longer.
+    let dense = json(&[&replay[..], &["--back-to-back"]].concat());
+    assert!(dense["time_ns"].as_u64() <= first["time_ns"].as_u64());
+}
+
+/// System calls as MobiBench writes them (files that are made have no names of their own): a chat's database that is written and synced, a picture that was there.
+fn calls() -> String {
+    let mut text = String::from("1 0 open /data/chat.db O_RDWR|O_CREAT|O_LARGEFILE 30\n");
+    for n in 0..200 {
+        let at = n * 7 % 50 * 4096;
+        writeln!(text, "1 {} pwrite 30 {at} 4096\n1 {} fsync 30 0", 1000 + n * 5000, 2000 + n * 5000).unwrap();
+    }
+    text + "2 1200000 open /data/photos/a.jpg O_RDONLY|O_LARGEFILE 31\n2 1200100 read 31 500000\n2 1300000 close 31 0\n"
+}
+
+#[test]
+fn calls_cost_joules_by_file_and_policies_stand_side_by_side() {
+    let room = Room::new();
+    let file = room.text("app.trace");
+    fs::write(&file, calls()).unwrap();
+    let one = json(&["trace", "replay", &file]);
+    assert_eq!(one, json(&["trace", "replay", &file]));
+    let replay = &one["replay"];
+    assert_eq!((&replay["failed"], &replay["left_out"]), (&0.into(), &0.into()), "{replay}");
+    assert_eq!((&replay["written"], &replay["read"]), (&(200 * 4096).into(), &500_000.into()));
+    let costs = |name: &str| {
+        let rows = one["files"].as_array().unwrap();
+        rows.iter().find(|f| f["file"] == name).map_or(0, |f| f["pj"].as_u64().unwrap())
+    };
+    // Two hundred small writes with an fsync each cost more than a picture that is read once.
+    assert!(costs("/data/chat.db/unnamed-1") > 10 * costs("/data/photos/a.jpg"), "{one:#}");
+    assert!(costs("/data/photos/a.jpg") > 0);
+    assert!(replay["write_amplification_of_file_system"].as_f64().unwrap() >= 1.0);
+
+    let several = json(&["trace", "replay", &file, "--compare", "gc=greedy,fagc", "--compare", "discard=on,off"]);
+    let names: Vec<&str> =
+        several["variants"].as_array().unwrap().iter().map(|v| v["variant"].as_str().unwrap()).collect();
+    assert_eq!(names, ["greedy on", "greedy off", "fagc on", "fagc off"]);
+    let table = done(&["trace", "replay", &file, "--compare", "gc=greedy,atgc,fagc,joule"]);
+    for word in ["greedy", "atgc", "fagc", "joule", "WA of fs", "fsync: p50, p99, p99.9", "nodes for fsync"] {
+        assert!(table.contains(word), "no {word:?} in\n{table}");
+    }
+}
+
+#[test]
+fn calls_are_made_in_a_directory_of_the_host_too() {
+    let room = Room::new();
+    let (file, dir) = (room.text("app.trace"), room.text("there"));
+    fs::write(&file, calls()).unwrap();
+    fs::create_dir(&dir).unwrap();
+    let out = json(&["trace", "replay", &file, "--into", &dir, "--back-to-back"]);
+    assert_eq!((&out["replay"]["failed"], &out["replay"]["written"]), (&0.into(), &(200 * 4096).into()));
+    assert_eq!(fs::metadata(room.path("there/data/chat.db/unnamed-1")).unwrap().len(), 50 * 4096);
+    assert_eq!(fs::metadata(room.path("there/data/photos/a.jpg")).unwrap().len(), 500_000);
+    refused(&["trace", "replay", &file, "--into", &dir], &["there", "not empty"]);
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line_with_its_place() {
+    let room = Room::new();
+    let (mut text, _) = msr(100);
+    let file = room.text("t.csv");
+    text.insert_str(text.lines().take(50).map(|l| l.len() + 1).sum::<usize>(), "12,host,0,Fly,1,2,3\n");
+    fs::write(&file, &text).unwrap();
+    refused(&["trace", "stat", &file], &["t.csv", "line 51"]);
+    // What came before is counted all the same.
+    let counted = joulefs(&["trace", "stat", &file, "--json"]);
+    let value: Value = serde_json::from_str(&counted.out).unwrap();
+    assert_eq!((counted.code, value["requests"].as_u64()), (1, Some(50)));
+    assert!(value["damage"].as_str().unwrap().contains("line 51"));
+    refused(&["trace", "replay", &file], &["line 51"]);
+
+    let nonsense = room.text("n");
+    fs::write(&nonsense, "hello\n").unwrap();
+    refused(&["trace", "stat", &nonsense], &["known format", "hello"]);
+    fs::write(&nonsense, "").unwrap();
+    refused(&["trace", "stat", &nonsense], &["empty"]);
+    refused(&["trace", "stat", "/no/such"], &["/no/such"]);
+    refused(&["trace", "stat", "/"], &["directory"]);
+    refused(&["trace", "replay", "-"], &["twice"]);
+    let (good, _) = msr(10);
+    fs::write(&file, good).unwrap();
+    refused(&["trace", "replay", &file, "--of", "8,0"], &["8,0", "1,0"]);
+    refused(&["trace", "replay", &file, "--compare", "gc=greedy,atgc"], &["recordings of calls"]);
+    refused(&["trace", "replay", &file, "--profile", "none"], &["none"]);
+    refused(&["trace", "replay", &file, "--size", "big"], &["--size"]);
+    fs::write(&file, calls()).unwrap();
+    refused(&["trace", "replay", &file, "--compare", "gc=magic"], &["gc=magic", "greedy"]);
+    refused(&["trace", "replay", &file, "--compare", "colour=red"], &["colour"]);
+    refused(&["trace", "replay", &file, "--full"], &["--full"]);
+}

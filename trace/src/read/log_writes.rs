@@ -1,0 +1,177 @@
+//! Write logs: what Linux's device-mapper target log-writes and QEMU's `blklogwrites` keep of all that was written to a
+//! disk, in the order in which it was done, to find out what survives a loss of power.
+//!
+//! The first sector of the log says how large its sectors are and how many entries there are; then come entries, a
+//! sector each, with the sectors that were written behind them. All numbers have the lowest byte first. An entry
+//! counts sectors of the log's size from the beginning of the disk; there are no times, no processes, no reads.
+//!
+//! The number of entries is written now and then: with marks and FUA writes, by QEMU with flushes and every 4096th
+//! entry. Whatever lies behind the last one counted may be of an earlier log, so it is not read; that it is
+//! there is counted.
+//!
+//! Left out: the contents, and what marks say.
+
+use crate::block::{Action, DeviceId, Event, Events, Flags, Op, SECTOR};
+use crate::names::count;
+use crate::recognise::Reader;
+use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
+
+/// The first eight bytes: `WRITE_LOG_MAGIC`.
+const MAGIC: u64 = 0x006a_7366_7773_6872;
+/// The only version.
+const VERSION: u64 = 1;
+/// Bytes of an entry's numbers, and of the first sector's up to the size of sectors.
+const HEAD: usize = 32;
+/// QEMU's largest sector.
+const LARGEST: u64 = 8 << 20;
+
+const FLUSH: u64 = 1;
+const FUA: u64 = 2;
+const DISCARD: u64 = 4;
+const MARK: u64 = 8;
+const METADATA: u64 = 16;
+
+pub(super) const READER: Reader = Reader {
+    knows: |head| head.starts_with(&MAGIC.to_le_bytes()),
+    open: |input| Ok(Opened::Blocks(Box::new(LogWrites::open(input)?))),
+};
+
+struct LogWrites {
+    input: Input,
+    /// Bytes of the log's sectors.
+    sector: u64,
+    /// Entries that are still to come.
+    left: u64,
+    /// Whether the end was looked at.
+    ended: bool,
+    names: Names,
+    others: Others,
+}
+
+/// Four numbers of eight bytes each.
+fn numbers(bytes: &[u8]) -> Option<[u64; 4]> {
+    let (words, _) = bytes.as_chunks::<8>();
+    match *words {
+        [a, b, c, d, ..] => Some([a, b, c, d].map(u64::from_le_bytes)),
+        _ => None,
+    }
+}
+
+impl LogWrites {
+    fn open(mut input: Input) -> Result<Self, TraceError> {
+        let at = input.at_byte();
+        let Some([_, version, left, sector]) = numbers(input.peek(HEAD)?) else {
+            return Err(input.cut_short(Format::LogWrites, at));
+        };
+        if version != VERSION {
+            return Err(input.unsupported(Format::LogWrites, at, format!("version {version} of the log; 1 is read")));
+        }
+        // The size of sectors has four bytes.
+        let sector = sector & 0xffff_ffff;
+        if !sector.is_power_of_two() || !(SECTOR..=LARGEST).contains(&sector) {
+            return Err(input.damaged(Format::LogWrites, at, format!("sectors of {sector} bytes")));
+        }
+        if input.skip(sector)? < sector {
+            return Err(input.cut_short(Format::LogWrites, at));
+        }
+        Ok(LogWrites { input, sector, left, ended: false, names: Names::default(), others: Others::new() })
+    }
+
+    /// What is behind the last entry that is counted.
+    fn look_behind(&mut self) -> Result<(), TraceError> {
+        self.ended = true;
+        if self.input.peek(HEAD)?.iter().any(|b| *b != 0) {
+            count(&mut self.others, "more behind the last entry that the log counts");
+        }
+        Ok(())
+    }
+
+    fn event(&mut self) -> Result<Option<Event>, TraceError> {
+        while self.left > 0 {
+            let at = self.input.at_byte();
+            let Some([sector, sectors, flags, _]) = numbers(self.input.peek(HEAD)?) else {
+                return Err(self.input.cut_short(Format::LogWrites, at));
+            };
+            if flags >= METADATA << 1 {
+                return Err(self.input.damaged(Format::LogWrites, at, format!("an entry with flags {flags:#x}")));
+            }
+            let of_disk = |n: u64| n.checked_mul(self.sector / SECTOR).filter(|n| *n <= u64::MAX / SECTOR);
+            let (Some(sector), Some(sectors)) = (of_disk(sector), of_disk(sectors)) else {
+                let what = format!("an entry of {sectors} sectors at {sector}");
+                return Err(self.input.damaged(Format::LogWrites, at, what));
+            };
+            // What is discarded has no contents.
+            let contents = if flags & DISCARD != 0 { 0 } else { sectors * SECTOR };
+            let length = contents.saturating_add(self.sector);
+            if self.input.skip(length)? < length {
+                return Err(self.input.cut_short(Format::LogWrites, at));
+            }
+            self.left -= 1;
+            if flags & MARK != 0 {
+                count(&mut self.others, "marks");
+                continue;
+            }
+            return Ok(Some(event(sector, sectors, flags)));
+        }
+        if !self.ended {
+            self.look_behind()?;
+        }
+        Ok(None)
+    }
+}
+
+fn event(sector: u64, sectors: u64, flags: u64) -> Event {
+    let op = match (flags & DISCARD != 0, sectors) {
+        (true, _) => Op::Discard,
+        (false, 0) => Op::Flush,
+        (false, _) => Op::Write,
+    };
+    let mut how = Flags::empty();
+    how.set(Flags::PREFLUSH, flags & FLUSH != 0 && op != Op::Flush);
+    how.set(Flags::FUA, flags & FUA != 0);
+    how.set(Flags::META, flags & METADATA != 0);
+    Event {
+        time: 0,
+        action: Action::Complete,
+        op,
+        flags: how,
+        sector: if sectors == 0 { 0 } else { sector },
+        sectors,
+        device: DeviceId::default(),
+        cpu: 0,
+        pid: 0,
+        process: Process::default(),
+        took: None,
+        error: 0,
+    }
+}
+
+impl Events for LogWrites {
+    fn format(&self) -> Format {
+        Format::LogWrites
+    }
+
+    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        let next = self.event();
+        if next.is_err() {
+            (self.left, self.ended) = (0, true);
+        }
+        next
+    }
+
+    fn timed(&self) -> bool {
+        false
+    }
+
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn others(&self) -> &Others {
+        &self.others
+    }
+
+    fn consumed(&self) -> u64 {
+        self.input.consumed()
+    }
+}

@@ -1,0 +1,163 @@
+//! What is in one line of strace's output?
+//!
+//! `[PID] TIME NAME(ARGUMENTS) = RESULT <TOOK>`, where PID stands bare or as `[pid N]` or not at all, and TIME
+//! is seconds (`-ttt`) or the time of day (`-t`, `-tt`). A call that another thread's line interrupts has two
+//! lines, `<unfinished ...>` and `<... NAME resumed>`.
+
+use crate::read::decimal::{nanoseconds, number, wrong};
+
+/// A line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Line<'a> {
+    /// The thread, if the line tells.
+    pub(super) pid: Option<u32>,
+    /// Nanoseconds since 1970, or since midnight.
+    pub(super) time: u64,
+    /// True if `time` is since midnight.
+    pub(super) of_day: bool,
+    pub(super) what: What<'a>,
+}
+
+/// What happened.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum What<'a> {
+    /// A whole call: from its name to its result.
+    Call(&'a [u8]),
+    /// The beginning of a call.
+    Unfinished(&'a [u8]),
+    /// The name of one that is continued, and the rest of it.
+    Resumed(&'a [u8], &'a [u8]),
+    /// A signal.
+    Signal,
+    /// The thread is no more.
+    Exit,
+    /// The thread goes on as what this one was: it called `execve`.
+    Superseded(u32),
+}
+
+const UNFINISHED: &[u8] = b"<unfinished ...>";
+
+/// A word and what comes behind the spaces after it.
+fn word(text: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memchr(b' ', text) {
+        Some(at) => (&text[..at], text[at..].trim_ascii_start()),
+        None => (text, &[]),
+    }
+}
+
+/// Messages of strace itself.
+pub(super) fn is_notice(line: &[u8]) -> bool {
+    line.starts_with(b"strace: ") || (line.starts_with(b"Process ") && line.ends_with(b"tached"))
+}
+
+fn time(text: &[u8]) -> Option<(u64, bool)> {
+    if let [h0, h1, b':', m0, m1, b':', seconds @ ..] = text {
+        let whole = number(&[*h0, *h1])?.checked_mul(60)?.checked_add(number(&[*m0, *m1])?)?;
+        let passed = nanoseconds(seconds)?;
+        return (whole < 24 * 60 && passed < 61_000_000_000).then(|| (whole * 60_000_000_000 + passed, true));
+    }
+    // Something that is no bare number: those are processes.
+    memchr::memchr(b'.', text)?;
+    Some((nanoseconds(text)?, false))
+}
+
+/// What a line says, or why it says nothing.
+pub(super) fn line(text: &[u8]) -> Result<Line<'_>, String> {
+    let mut rest = text.trim_ascii_start();
+    let mut pid = None;
+    let as_pid = |text: &[u8]| number(text).and_then(|n| u32::try_from(n).ok());
+    if let Some(inner) = rest.strip_prefix(b"[pid") {
+        let end = memchr::memchr(b']', inner).ok_or_else(|| wrong("the process", rest))?;
+        pid = Some(as_pid(inner[..end].trim_ascii()).ok_or_else(|| wrong("the process", rest))?);
+        rest = inner[end + 1..].trim_ascii_start();
+    } else if let (first, after) = word(rest)
+        && let Some(n) = as_pid(first)
+    {
+        (pid, rest) = (Some(n), after);
+    }
+    let (stamp, rest) = word(rest);
+    let (time, of_day) = time(stamp).ok_or_else(|| {
+        if stamp.first().is_some_and(u8::is_ascii_digit) {
+            wrong("the time", stamp)
+        } else {
+            "it has no time (-ttt)".into()
+        }
+    })?;
+    Ok(Line { pid, time, of_day, what: what(rest)? })
+}
+
+fn what(rest: &[u8]) -> Result<What<'_>, String> {
+    if let Some(inner) = rest.strip_prefix(b"<... ") {
+        let at = memchr::memmem::find(inner, b" resumed>").ok_or_else(|| wrong("the call that is resumed", rest))?;
+        return Ok(What::Resumed(&inner[..at], &inner[at + b" resumed>".len()..]));
+    }
+    if rest.starts_with(b"---") {
+        return if rest.ends_with(b"---") { Ok(What::Signal) } else { Err(wrong("the signal", rest)) };
+    }
+    if let Some(inner) = rest.strip_prefix(b"+++") {
+        let inner = inner.strip_suffix(b"+++").ok_or_else(|| wrong("the end of a process", rest))?.trim_ascii();
+        return Ok(match inner.strip_prefix(b"superseded by execve in pid ") {
+            Some(by) => {
+                let by = number(by).and_then(|n| u32::try_from(n).ok());
+                What::Superseded(by.ok_or_else(|| wrong("the process", inner))?)
+            }
+            None => What::Exit,
+        });
+    }
+    let name = rest.iter().position(|b| !(b.is_ascii_alphanumeric() || *b == b'_')).unwrap_or(rest.len());
+    if name == 0 || rest.get(name) != Some(&b'(') {
+        return Err(wrong("the call", rest));
+    }
+    if let Some(begun) = rest.strip_suffix(UNFINISHED) {
+        return Ok(What::Unfinished(begun.trim_ascii_end()));
+    }
+    if rest.ends_with(b"<detached ...>") {
+        return Ok(What::Unfinished(&rest[..rest.len() - b"<detached ...>".len()]));
+    }
+    Ok(What::Call(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_thread_stands_bare_or_in_brackets_or_not_at_all() {
+        for (text, pid) in [
+            ("23081 1.5 close(3) = 0", Some(23081)),
+            ("[pid   81] 1.5 close(3) = 0", Some(81)),
+            ("1.5 close(3) = 0", None),
+        ] {
+            let call = What::Call(b"close(3) = 0");
+            assert_eq!(
+                line(text.as_bytes()),
+                Ok(Line { pid, time: 1_500_000_000, of_day: false, what: call }),
+                "{text}"
+            );
+        }
+        let day = line(b"7 01:02:03.000004 sync() = 0").unwrap();
+        assert_eq!((day.time, day.of_day), (3_723_000_004_000, true));
+    }
+
+    #[test]
+    fn a_call_may_be_in_two_parts_and_a_process_may_end() {
+        let what = |t: &'static str| line(t.as_bytes()).unwrap().what;
+        assert_eq!(what("7 1.0 read(3,  <unfinished ...>"), What::Unfinished(b"read(3,"));
+        assert_eq!(what("7 1.0 <... read resumed>\"a\", 1) = 1"), What::Resumed(b"read", b"\"a\", 1) = 1"));
+        assert_eq!(what("7 1.0 --- SIGCHLD {si_signo=SIGCHLD} ---"), What::Signal);
+        assert_eq!(what("7 1.0 +++ exited with 0 +++"), What::Exit);
+        assert_eq!(what("7 1.0 +++ killed by SIGKILL (core dumped) +++"), What::Exit);
+        assert_eq!(what("7 1.0 +++ superseded by execve in pid 9 +++"), What::Superseded(9));
+        let quoted = "write(1, \"<unfinished ...>\", 16) = 16";
+        assert_eq!(what("7 1.0 write(1, \"<unfinished ...>\", 16) = 16"), What::Call(quoted.as_bytes()));
+    }
+
+    #[test]
+    fn a_line_without_time_or_call_is_none() {
+        for text in
+            ["", "7", "7 close(3) = 0", "close(3) = 0", "7 1.0", "7 1.0 close", "7 25:00:00 sync() = 0", "7 1.0 <... x"]
+        {
+            assert!(line(text.as_bytes()).is_err(), "{text}");
+        }
+    }
+}
