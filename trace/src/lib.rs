@@ -12,11 +12,13 @@
 
 pub mod block;
 pub mod call;
+pub mod differential;
 mod error;
 mod input;
 mod letters;
 mod names;
 pub mod power;
+pub mod rapl;
 pub mod read;
 mod recognise;
 pub mod replay;
