@@ -123,7 +123,7 @@ fn calls() -> String {
         let at = n * 7 % 50 * 4096;
         writeln!(text, "1 {} pwrite 30 {at} 4096\n1 {} fsync 30 0", 1000 + n * 5000, 2000 + n * 5000).unwrap();
     }
-    text + "2 1200000 open /data/photos/a.jpg O_RDONLY|O_LARGEFILE 31\n2 1200100 read 31 500000\n2 1300000 close 31 0\n"
+    text + "2 1200000 open \"/data/photos/a.jpg\" O_RDONLY|O_LARGEFILE 31\n2 1200100 read 31 500000\n2 1300000 close 31 0\n"
 }
 
 #[test]

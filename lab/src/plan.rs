@@ -77,6 +77,8 @@ pub enum Kind {
     GcEffect,
     /// The calls of recorded programs, while a policy cleans.
     AppReplay,
+    /// A phone's energy divided among its components by runs that differ in them.
+    Differential,
 }
 
 /// A plan's variant, ready to run.
@@ -184,6 +186,7 @@ pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
     "fagc-table6",
     "gc-bound",
     "microdrive-table31",
+    "nexus-differential",
     "nexus-fileops",
     "nexus-sqlite",
 ];

@@ -302,7 +302,7 @@ mod tests {
     fn bytes_are_where_they_are_said_to_be() {
         let mut input = input(&(0..=255).cycle().take(1_000_000).collect::<Vec<u8>>());
         assert_eq!(input.peek(3).unwrap(), [0, 1, 2]);
-        input.take(2);
+        Input::take(&mut input, 2);
         assert_eq!(input.at_byte(), At::Byte(2));
         assert_eq!(input.skip(700_000).unwrap(), 700_000);
         assert_eq!(input.peek(1).unwrap(), [(700_002 % 256) as u8]);

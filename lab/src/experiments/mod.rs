@@ -5,6 +5,7 @@ mod battery;
 mod bound;
 mod cleaned;
 mod cleaning;
+mod differential;
 mod disk_modes;
 mod file_io;
 mod fragments;
@@ -32,6 +33,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::Sqlite => sqlite::run(profile, job, progress),
         Kind::Bound => bound::run(profile, job, progress),
         Kind::Cleaning => cleaning::run(profile, job, progress),
+        Kind::Differential => differential::run(profile, job, progress),
         Kind::DiskModes => disk_modes::run(profile, job, progress),
         Kind::GcEnergy => gc_energy::run(profile, job, progress),
         Kind::Battery => battery::run(profile, job, progress),

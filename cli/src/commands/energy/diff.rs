@@ -1,0 +1,167 @@
+//! `joulefs energy diff`
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+use trace::differential::{Answer, Number, Plan};
+
+use crate::{Failure, output, progress};
+
+const EXAMPLES: &str = r#"PLAN.toml:
+  of = "flash"                      # the run that is divided; the last one if not said
+  [[component]]
+  name = "screen"                   # per = "second" (a power), "operation", "byte" or "run"
+  [[component]]
+  name = "cpu and memory"
+  fit = "cpu"                       # its column in --rows: "cpu", "storage" or "rest"
+  [[run]]
+  name = "idle"
+  active = ["screen"]
+  recording = ["idle-1.csv", { file = "idle-2.csv", from = 2.0, to = 62.0, channel = "main" }]
+  [[run]]
+  name = "memory"
+  active = ["screen", "cpu and memory"]
+  joules = [75.1, 74.2, 75.9]       # numbers instead of recordings
+  seconds = 60                      # or one for each repeat
+
+Examples:
+  joulefs energy diff phone.toml
+  joulefs energy diff phone.toml --json
+  joulefs energy diff phone.toml --rows phone.csv && joulefs energy fit phone.csv -o my-phone.toml"#;
+
+/// Divide measured energy among components, by runs that differ in which of them take part.
+///
+/// A meter in a device's supply sees everything at once. Measure the same work several times so that components
+/// join one after the other: idle with the screen on; writing to memory (a tmpfs); writing over the network;
+/// writing to flash. What one run costs more than another is the component's (differential analysis, Mohan
+/// HotStorage'17). Every run is an equation; least squares answers all of them together. Bars are 95 % intervals
+/// from the spread of each run's repeats: measure each run three times or more.
+///
+/// Recordings are what a meter's program wrote: Monsoon (PyMonsoon's CSV, powermonitor-hvpm), the power rails of a
+/// Perfetto trace, joulefs energy measure; gzip and zstd are seen through. `from` and `to` are seconds after the
+/// first reading; `channel` names one or several to be added up, and may stand at the top of the plan for all;
+/// `volts` is for a Monsoon recording without its voltage. Runs may say their `operations` and `bytes`, and
+/// `joules_error`, the standard error of a measurement, if they were not repeated.
+///
+/// --rows writes what joulefs energy fit takes: a line for each run that says what it asked of a device
+/// (workload = { mb_read = 0, mb_written = 100, read_requests = 0, write_requests = 25600, source = "my meter" }).
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// What was measured.
+    #[arg(value_name = "PLAN.toml")]
+    plan: PathBuf,
+    /// Write the runs as rows for joulefs energy fit.
+    #[arg(long, value_name = "OUT.csv")]
+    rows: Option<PathBuf>,
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+    let bar = progress::bytes(0, "reading");
+    let plan = Plan::read(&args.plan, |path, consumed| {
+        if consumed == 0 {
+            bar.set_message(path.display().to_string());
+            bar.set_length(std::fs::metadata(path).map_or(0, |m| m.len()));
+        }
+        bar.set_position(consumed);
+        progress::show_if_slow(&bar);
+    });
+    bar.finish_and_clear();
+    let plan = plan.map_err(|e| e.to_string());
+    let plan = plan?;
+    let answer = plan.solve().map_err(|e| format!("{}: {e}", args.plan.display()))?;
+    if let Some(out) = &args.rows {
+        let rows = plan.rows(&answer).map_err(|e| format!("{}: {e}", args.plan.display()))?;
+        std::fs::write(out, rows).map_err(|e| format!("{}: {e}", out.display()))?;
+    }
+    if as_json {
+        output::print(&as_value(&plan, &answer)?);
+    } else {
+        people(&plan, &answer);
+    }
+    Ok(())
+}
+
+fn people(plan: &Plan, answer: &Answer) {
+    if !plan.title.is_empty() {
+        output::line(&format!("{}\n", plan.title));
+    }
+    let names = answer.parts.iter().map(|p| p.name.chars().count());
+    let width = names.chain(answer.runs.iter().map(|r| r.name.chars().count())).max().unwrap_or(0).max(9);
+    output::line(&format!("of {} ({} J):\n", answer.of, with_bar(&answer.total, 3)));
+    output::line(&format!("{:<width$}  {:>22}  {:>18}  price", "component", "J", "%"));
+    for p in &answer.parts {
+        let (joules, percent) = (with_bar(&p.joules, 3), with_bar(&p.percent, 2));
+        output::line(&format!("{:<width$}  {joules:>22}  {percent:>18}  {} {}", p.name, exact(&p.price), p.per.unit()));
+    }
+    output::line(&format!(
+        "\n{:<width$}  {:>7}  {:>22}  {:>12}  {:>12}",
+        "run", "repeats", "measured J", "computed J", "residual J"
+    ));
+    for r in &answer.runs {
+        let mark = if r.is_contradicted() { "  more than its repeats explain" } else { "" };
+        output::line(&format!(
+            "{:<width$}  {:>7}  {:>22}  {:>12.3}  {:>12}{mark}",
+            r.name,
+            r.repeats,
+            with_bar(&r.measured, 3),
+            r.computed,
+            residual(r.residual())
+        ));
+    }
+    output::line("\n+- is the half of a 95 % interval");
+    if answer.parts.iter().any(|p| p.percent.bar.is_none()) {
+        let once: Vec<_> = answer.runs.iter().filter(|r| r.measured.bar.is_none()).map(|r| r.name.as_str()).collect();
+        output::line(&format!("no +-: measured once only, so that nobody knows how far off: {}", once.join(", ")));
+    }
+    for note in &plan.notes {
+        output::line(note);
+    }
+}
+
+fn with_bar(n: &Number, places: usize) -> String {
+    match n.bar {
+        Some(bar) => format!("{:.places$} +- {bar:.places$}", n.value),
+        None => format!("{:.places$}", n.value),
+    }
+}
+
+/// To four figures, whatever its size.
+fn exact(n: &Number) -> String {
+    let number =
+        |v: f64| if v == 0.0 || (1e-3..1e5).contains(&v.abs()) { format!("{v:.4}") } else { format!("{v:.3e}") };
+    match n.bar {
+        Some(bar) => format!("{} +- {}", number(n.value), number(bar)),
+        None => number(n.value),
+    }
+}
+
+fn residual(joules: f64) -> String {
+    // Rounding of the arithmetic has a sign, and says nothing.
+    if joules.abs() < 5e-4 { "0.000".into() } else { format!("{joules:+.3}") }
+}
+
+fn as_value(plan: &Plan, answer: &Answer) -> Result<Value, Failure> {
+    let run = |r: &trace::differential::RunFit| {
+        json!({
+            "name": r.name, "repeats": r.repeats, "measured_joules": r.measured, "computed_joules": r.computed,
+            "residual_joules": r.residual(), "contradicted": r.is_contradicted(),
+            "components_joules": r.parts,
+        })
+    };
+    let part = |p: &trace::differential::Part| {
+        json!({
+            "name": p.name, "joules": p.joules, "percent": p.percent, "price": p.price, "price_unit": p.per.unit(),
+        })
+    };
+    Ok(json!({
+        "title": plan.title,
+        "of": answer.of,
+        "total_joules": answer.total,
+        "confidence_percent": 95,
+        "components": answer.parts.iter().map(part).collect::<Value>(),
+        "runs": answer.runs.iter().map(run).collect::<Value>(),
+        "notes": plan.notes,
+    }))
+}

@@ -1,0 +1,272 @@
+//! `joulefs energy measure`
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, ErrorKind, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use device::clock::{Clock, RealClock};
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+use trace::rapl::{Counters, POWERCAP};
+use trace::read::joules_csv;
+
+use crate::{Failure, output};
+
+/// Run a command and say what it cost this machine, as its processor counts it (RAPL).
+///
+/// For each domain (package, core, dram, psys, whatever the machine has): joules while the command ran, and their
+/// mean power. Everything that runs at the same time is counted, too; --idle measures the machine at rest before
+/// and says what the command cost above that. No domain is a storage device: a disk's joules take a meter in its
+/// supply (joulefs energy diff).
+///
+/// The table goes to standard error, JSON (--json) to standard output after whatever the command prints. The exit
+/// code is the command's; 126 or 127 if it cannot be started, 128 and the signal's number if one ended it, 1 if
+/// there is nothing to measure with.
+///
+/// Only root may read the counters since CVE-2020-8694.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    sudo joulefs energy measure -- make -j4\n  \
+    sudo joulefs energy measure --idle 10 --json -- cp -r photos /mnt\n  \
+    sudo joulefs energy measure --output run-1.csv -- fio job.fio    # for joulefs energy diff")]
+pub struct Args {
+    /// Read the counters every so many milliseconds (1 to 10000).
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    interval: u64,
+    /// Write what was read into a CSV file, which joulefs energy diff reads: seconds, joules by domain.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// First measure the machine at rest for so long.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    idle: Option<u64>,
+    /// Where the counters are.
+    #[arg(long, value_name = "DIR", default_value = POWERCAP)]
+    powercap: PathBuf,
+    /// The command and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Joules by domain, and the time they took.
+struct Spent {
+    joules: Vec<f64>,
+    seconds: f64,
+    readings: u64,
+}
+
+/// Reads the counters again and again.
+struct Gauge {
+    counters: Counters,
+    clock: RealClock,
+    readings: u64,
+    file: Option<(PathBuf, BufWriter<File>)>,
+}
+
+impl Gauge {
+    /// Begins to count.
+    fn open(args: &Args, output: Option<&PathBuf>) -> Result<Self, Failure> {
+        let counters = Counters::open(&args.powercap).map_err(|e| e.to_string())?;
+        let clock = RealClock::new();
+        let file = output.map(|path| match File::create(path) {
+            Ok(file) => Ok((path.clone(), BufWriter::new(file))),
+            Err(e) => Err(format!("{}: {e}", path.display())),
+        });
+        let mut gauge = Gauge { counters, clock, readings: 1, file: file.transpose()? };
+        let header = joules_csv::header(gauge.counters.names());
+        let row = joules_csv::row(0, gauge.counters.joules());
+        gauge.write(&(header + &row))?;
+        Ok(gauge)
+    }
+
+    fn write(&mut self, text: &str) -> Result<(), Failure> {
+        match &mut self.file {
+            Some((path, file)) => file.write_all(text.as_bytes()).map_err(|e| format!("{}: {e}", path.display())),
+            None => Ok(()),
+        }
+    }
+
+    /// Reads once more.
+    fn read(&mut self) -> Result<(), Failure> {
+        self.counters.read().map_err(|e| e.to_string())?;
+        self.readings += 1;
+        let row = joules_csv::row(self.clock.monotonic().as_nanos() as u64, self.counters.joules());
+        self.write(&row)
+    }
+
+    /// Reads for the last time.
+    fn finish(mut self) -> Result<Spent, Failure> {
+        self.read()?;
+        let seconds = self.clock.monotonic().as_secs_f64();
+        if let Some((path, file)) = &mut self.file {
+            file.flush().map_err(|e| format!("{}: {e}", path.display()))?;
+        }
+        Ok(Spent { joules: self.counters.joules().collect(), seconds, readings: self.readings })
+    }
+}
+
+/// What the user wants stopped: a Ctrl-C reaches the command as well, the others are passed on to it.
+struct Signals {
+    ends: Vec<(Signal, Arc<AtomicBool>)>,
+}
+
+impl Signals {
+    fn catch() -> Result<Self, Failure> {
+        let catch = |number| {
+            let flag = Arc::new(AtomicBool::new(false));
+            signal_hook::flag::register(number, flag.clone()).map_err(|e| format!("signals: {e}"))?;
+            Ok::<_, Failure>(flag)
+        };
+        catch(signal_hook::consts::SIGINT)?;
+        let ends = [(Signal::TERM, signal_hook::consts::SIGTERM), (Signal::HUP, signal_hook::consts::SIGHUP)];
+        let ends = ends.into_iter().map(|(signal, number)| Ok((signal, catch(number)?)));
+        Ok(Signals { ends: ends.collect::<Result<_, Failure>>()? })
+    }
+
+    fn pass_on(&self, child: Pid) {
+        for (signal, flag) in &self.ends {
+            if flag.swap(false, Ordering::Relaxed) {
+                // It may be gone already.
+                let _ = rustix::process::kill_process(child, *signal);
+            }
+        }
+    }
+}
+
+/// How long a signal may wait to be passed on.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    let interval = Duration::from_millis(args.interval);
+    let idle = match args.idle {
+        Some(seconds) => {
+            let mut gauge = Gauge::open(args, None)?;
+            let until = Duration::from_secs(seconds);
+            while let Some(left) = until.checked_sub(gauge.clock.monotonic()).filter(|left| !left.is_zero()) {
+                thread::sleep(left.min(interval));
+                gauge.read()?;
+            }
+            Some(gauge.finish()?)
+        }
+        None => None,
+    };
+    let signals = Signals::catch()?;
+    let [program, arguments @ ..] = args.command.as_slice() else { return Err("no command".into()) };
+    let mut gauge = Gauge::open(args, args.output.as_ref())?;
+    let child = match Command::new(program).args(arguments).spawn() {
+        Ok(child) => child,
+        Err(e) => {
+            output::failure(&format!("{}: {e}", program.display()), as_json);
+            return Ok(ExitCode::from(if e.kind() == ErrorKind::NotFound { 127 } else { 126 }));
+        }
+    };
+    let (watched, status) = watch(child, &mut gauge, interval, &signals);
+    let status = status.map_err(|e| format!("{}: {e}", program.display()))?;
+    let spent = watched.and_then(|()| finished(gauge));
+    let (spent, names) = match spent {
+        Ok(spent) => spent,
+        Err(why) => {
+            output::failure(&why, as_json);
+            return Ok(if status.success() { ExitCode::FAILURE } else { code(status) });
+        }
+    };
+    if as_json {
+        output::print(&as_value(args, &names, &spent, idle.as_ref(), status));
+    } else {
+        eprintln!("{}", table(&names, &spent, idle.as_ref()));
+    }
+    Ok(code(status))
+}
+
+fn finished(gauge: Gauge) -> Result<(Spent, Vec<String>), Failure> {
+    let names = gauge.counters.names().map(str::to_owned).collect();
+    Ok((gauge.finish()?, names))
+}
+
+/// Reads the counters until the command ends; it is waited for even if they cannot be read.
+fn watch(
+    mut child: Child,
+    gauge: &mut Gauge,
+    interval: Duration,
+    signals: &Signals,
+) -> (Result<(), Failure>, io::Result<ExitStatus>) {
+    let pid = Pid::from_child(&child);
+    let (tell, told) = mpsc::channel();
+    let waiting = thread::spawn(move || {
+        let status = child.wait();
+        // Nobody listens if the counters' reader gave up.
+        let _ = tell.send(());
+        status
+    });
+    let mut due = interval;
+    let mut failed = Ok(());
+    while told.recv_timeout(due.saturating_sub(gauge.clock.monotonic()).min(LOOK)) == Err(RecvTimeoutError::Timeout) {
+        signals.pass_on(pid);
+        if gauge.clock.monotonic() >= due {
+            failed = failed.and_then(|()| gauge.read());
+            due = gauge.clock.monotonic() + interval;
+        }
+    }
+    let status = waiting.join().unwrap_or_else(|_| Err(io::Error::other("the thread that waits for it ended")));
+    (failed, status)
+}
+
+fn code(status: ExitStatus) -> ExitCode {
+    let number = status.code().or_else(|| status.signal().map(|s| 128 + s)).unwrap_or(1);
+    ExitCode::from(u8::try_from(number).unwrap_or(1))
+}
+
+impl Spent {
+    fn watts(&self, domain: usize) -> f64 {
+        if self.seconds > 0.0 { self.joules[domain] / self.seconds } else { 0.0 }
+    }
+
+    /// Joules above what the machine would have spent at rest.
+    fn above(&self, idle: &Spent, domain: usize) -> f64 {
+        self.joules[domain] - idle.watts(domain) * self.seconds
+    }
+}
+
+fn table(names: &[String], spent: &Spent, idle: Option<&Spent>) -> String {
+    let width = names.iter().map(|n| n.chars().count()).max().unwrap_or(0).max(6);
+    let mut out = format!("\n{:<width$}  {:>12}  {:>10}", "domain", "J", "mean W");
+    if idle.is_some() {
+        out += &format!("  {:>10}  {:>14}", "at rest W", "above rest J");
+    }
+    for (n, name) in names.iter().enumerate() {
+        out += &format!("\n{name:<width$}  {:>12.3}  {:>10.3}", spent.joules[n], spent.watts(n));
+        if let Some(idle) = idle {
+            out += &format!("  {:>10.3}  {:>14.3}", idle.watts(n), spent.above(idle, n));
+        }
+    }
+    out + &format!("\nin {:.3} s, {} readings", spent.seconds, spent.readings)
+}
+
+fn as_value(args: &Args, names: &[String], spent: &Spent, idle: Option<&Spent>, status: ExitStatus) -> Value {
+    let domain = |(n, name): (usize, &String)| {
+        let mut domain = json!({ "name": name, "joules": spent.joules[n], "mean_watts": spent.watts(n) });
+        if let Some(idle) = idle {
+            domain["idle_watts"] = json!(idle.watts(n));
+            domain["joules_above_idle"] = json!(spent.above(idle, n));
+        }
+        domain
+    };
+    let command: Vec<_> = args.command.iter().map(|a| a.to_string_lossy()).collect();
+    json!({
+        "command": command,
+        "exit_code": status.code(),
+        "signal": status.signal(),
+        "seconds": spent.seconds,
+        "idle_seconds": idle.map(|i| i.seconds),
+        "readings": spent.readings,
+        "domains": names.iter().enumerate().map(domain).collect::<Value>(),
+    })
+}

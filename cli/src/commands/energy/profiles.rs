@@ -1,0 +1,104 @@
+//! `joulefs energy profiles` and `joulefs energy show`
+
+use device::energy::profile::{DeviceSpec, Profile, SHIPPED};
+use device::model::disk::break_even;
+use serde_json::{Value, json};
+use toml_edit::{DocumentMut, Item};
+
+use crate::{Failure, output};
+
+/// List the profiles that come with joulefs.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  joulefs energy profiles")]
+pub struct ProfilesArgs {}
+
+/// Print every number of a profile with its source and how far it can be trusted.
+///
+/// Confidence is one of: measured (in the source named), vendor (a vendor's statement or data sheet), simulator
+/// (the default of a simulator), derived (computed from measured or vendor's numbers), fitted (to measured
+/// rows), assumed (chosen, since no source gives it).
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    joulefs energy show microdrive\n  \
+    joulefs energy show ./my-phone.toml --json")]
+pub struct ShowArgs {
+    /// A shipped profile's name, or a profile file (with a slash in it, or ending in .toml).
+    profile: String,
+}
+
+/// Lists them.
+pub fn list(as_json: bool) -> Result<(), Failure> {
+    let all = SHIPPED.iter().map(|(name, text)| Profile::parse(text, name)).collect::<Result<Vec<_>, _>>();
+    let all = all.map_err(|e| e.to_string())?;
+    if as_json {
+        let one = |p: &Profile| {
+            json!({
+                "name": p.name, "title": p.title, "kind": p.kind(),
+                "calibrated_on": p.calibrated_on, "predicts": p.predicts,
+            })
+        };
+        output::print(&all.iter().map(one).collect::<Value>());
+        return Ok(());
+    }
+    for p in &all {
+        output::line(&format!("{:<20} {:<6} {}", p.name, p.kind(), p.title));
+    }
+    Ok(())
+}
+
+/// Shows one.
+pub fn show(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
+    let text = Profile::text(&args.profile).map_err(|e| e.to_string())?;
+    let profile = Profile::parse(&text, &args.profile).map_err(|e| e.to_string())?;
+    if as_json {
+        output::print(&serde_json::to_value(&profile).map_err(|e| e.to_string())?);
+        return Ok(());
+    }
+    output::line(&format!("{}: {}", profile.name, profile.title));
+    for (what, lines) in [("calibrated on", &profile.calibrated_on), ("predicts", &profile.predicts)] {
+        for line in lines {
+            output::line(&format!("{what:<15}{line}"));
+        }
+    }
+    if let Some(anchor) = &profile.anchor {
+        output::line(&format!("{:<15}time of {}; other times are in proportion to it", "anchor", anchor.what));
+    }
+    if let DeviceSpec::Disk(disk) = &profile.device {
+        let pays = match break_even(disk) {
+            Some(t) => format!("after {:.2} s without a request", t.duration().as_secs_f64()),
+            None => "never: standing saves no power".into(),
+        };
+        output::line(&format!("{:<15}standing still and spinning up again pays {pays}", "break-even"));
+    }
+    // The file itself, for its order and its digits.
+    let file: DocumentMut = text.parse().map_err(|e| format!("{}: {e}", args.profile))?;
+    let mut rows = Vec::new();
+    numbers("", file.as_item(), &mut rows);
+    let width = |i: usize| rows.iter().map(|r: &[String; 4]| r[i].chars().count()).max().unwrap_or(0);
+    let [name, number, trust] = [0, 1, 2].map(width);
+    output::line("");
+    for [n, v, t, source] in &rows {
+        output::line(&format!("{n:<name$}  {v:>number$}  {t:<trust$}  {source}"));
+    }
+    Ok(())
+}
+
+/// Every number below an item: its name, itself with its unit, confidence, source.
+fn numbers(name: &str, item: &Item, rows: &mut Vec<[String; 4]>) {
+    let inner = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
+    if let (Some(number), Some(confidence)) = (item.get("value"), item.get("confidence")) {
+        let text = |i: Option<&Item>| i.and_then(Item::as_str).unwrap_or_default().to_owned();
+        let amount = format!("{} {}", number.to_string().trim(), text(item.get("unit")));
+        rows.push([name.into(), amount.trim().into(), text(Some(confidence)), text(item.get("source"))]);
+    } else if let Some(table) = item.as_table_like() {
+        table.iter().for_each(|(key, item)| numbers(&inner(key), item, rows));
+    } else if let Some(array) = item.as_array() {
+        let items = array.iter().map(|v| Item::Value(v.clone()));
+        items.enumerate().for_each(|(i, item)| numbers(&inner(&i.to_string()), &item, rows));
+    } else if let Some(tables) = item.as_array_of_tables() {
+        for (i, table) in tables.iter().enumerate() {
+            let key = table.get("name").and_then(Item::as_str).map_or(i.to_string(), str::to_owned);
+            numbers(&inner(&key), &Item::Table(table.clone()), rows);
+        }
+    }
+}

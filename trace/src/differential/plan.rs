@@ -1,0 +1,291 @@
+//! What was measured, as a person writes it down.
+//!
+//! TOML. `[[component]]`: `name`, `per` ("second" if not said, "operation", "byte", "run"), `fit` (which column of
+//! `joulefs energy fit` it is: "cpu", "storage", "rest"). `[[run]]`: `name`, `active` (its components), and either
+//! `joules` (a number for each repeat) with `seconds` (one for all or one for each), or `recording` (files, one for
+//! each repeat; a path, or a table of `file`, `from`, `to` in seconds after the first reading, `channel`, `volts`);
+//! `operations`, `bytes`; `joules_error` (the standard error of a measurement, for runs that were not repeated);
+//! for `energy fit` what it asks of a workload. At the top: `title`, `of` (the run that is divided; the last if not
+//! said), `channel` and `volts` for all recordings. Files are beside the plan.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::recording::{Window, spent};
+use super::{Answer, Component, FitColumn, FitError, Per, PlanError, Repeat, Run, Undetermined, Workload, solve};
+use crate::power::Readings;
+use crate::read::monsoon::Monsoon;
+use crate::{Input, Opened, TraceError};
+
+/// What was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// One line for people.
+    pub title: String,
+    /// Everything that spends.
+    pub components: Vec<Component>,
+    /// Their columns in `energy fit`.
+    pub columns: Vec<Option<FitColumn>>,
+    /// The runs.
+    pub runs: Vec<Run>,
+    /// What they ask of a device, where that is said.
+    pub workloads: Vec<Option<Workload>>,
+    /// The run that is divided.
+    pub of: usize,
+    /// What recordings held beside readings, by file, for people.
+    pub notes: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    title: String,
+    #[serde(default)]
+    of: Option<String>,
+    #[serde(default)]
+    channel: Many<String>,
+    #[serde(default)]
+    volts: Option<f64>,
+    component: Vec<WrittenComponent>,
+    run: Vec<WrittenRun>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenComponent {
+    name: String,
+    #[serde(default)]
+    per: Per,
+    #[serde(default)]
+    fit: Option<FitColumn>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRun {
+    name: String,
+    active: Vec<String>,
+    #[serde(default)]
+    joules: Many<f64>,
+    #[serde(default)]
+    joules_error: Option<f64>,
+    #[serde(default)]
+    seconds: Many<f64>,
+    #[serde(default)]
+    operations: Option<f64>,
+    #[serde(default)]
+    bytes: Option<f64>,
+    #[serde(default)]
+    recording: Many<WrittenRecording>,
+    #[serde(default)]
+    workload: Option<Workload>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WrittenRecording {
+    File(PathBuf),
+    Part(WrittenPart),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenPart {
+    file: PathBuf,
+    #[serde(default)]
+    from: f64,
+    #[serde(default)]
+    to: Option<f64>,
+    #[serde(default)]
+    channel: Many<String>,
+    #[serde(default)]
+    volts: Option<f64>,
+}
+
+/// One or several.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Many<T> {
+    One(T),
+    All(Vec<T>),
+}
+
+impl<T> Default for Many<T> {
+    fn default() -> Self {
+        Many::All(Vec::new())
+    }
+}
+
+impl<T> Many<T> {
+    fn all(&self) -> &[T] {
+        match self {
+            Many::One(one) => std::slice::from_ref(one),
+            Many::All(all) => all,
+        }
+    }
+}
+
+impl Plan {
+    /// Reads a plan and its recordings; `progress` hears which recording is being read, and how many bytes of it were.
+    pub fn read(path: &Path, progress: impl FnMut(&Path, u64)) -> Result<Self, PlanError> {
+        let unreadable = |source| PlanError::Unreadable { path: path.to_owned(), source };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let beside = path.parent().unwrap_or(Path::new(""));
+        Self::parse(&text, &path.display().to_string(), beside, progress)
+    }
+
+    /// From its text; `from` is named in errors, recordings are looked for in `beside`.
+    pub fn parse(
+        text: &str,
+        from: &str,
+        beside: &Path,
+        mut progress: impl FnMut(&Path, u64),
+    ) -> Result<Self, PlanError> {
+        let malformed = |message: String| PlanError::Malformed { from: from.to_owned(), message };
+        let w: Written = toml::from_str(text).map_err(|e| {
+            let line = e.span().map_or(1, |span| 1 + text.bytes().take(span.start).filter(|b| *b == b'\n').count());
+            malformed(format!("line {line}: {}", e.message()))
+        })?;
+        let once = |names: &mut dyn Iterator<Item = &String>, what: &str| {
+            let mut seen = Vec::new();
+            for name in names {
+                if seen.contains(&name) {
+                    return Err(malformed(format!("two {what} of the name {name:?}")));
+                }
+                seen.push(name);
+            }
+            if seen.is_empty() { Err(malformed(format!("no {what}"))) } else { Ok(()) }
+        };
+        once(&mut w.component.iter().map(|c| &c.name), "components")?;
+        once(&mut w.run.iter().map(|r| &r.name), "runs")?;
+        let of = match &w.of {
+            Some(name) => w.run.iter().position(|r| r.name == *name),
+            None => Some(w.run.len() - 1),
+        };
+        let of = of.ok_or_else(|| malformed(format!("of: no run {:?}", w.of.as_deref().unwrap_or_default())))?;
+        let (mut runs, mut notes) = (Vec::new(), Vec::new());
+        for run in &w.run {
+            let wrong = |what: String| malformed(format!("run {:?}: {what}", run.name));
+            let place = |name: &String| {
+                let place = w.component.iter().position(|c| c.name == *name);
+                place.ok_or_else(|| wrong(format!("no component {name:?}")))
+            };
+            let active = run.active.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+            let measured = match (run.joules.all(), run.recording.all()) {
+                ([], []) => return Err(wrong("neither joules nor a recording".into())),
+                (joules, []) => numbers(joules, run.seconds.all()).map_err(wrong)?,
+                ([], recordings) if run.seconds.all().is_empty() => {
+                    let mut measured = Vec::new();
+                    for recording in recordings {
+                        let (repeat, note) = w.measured(&run.name, recording, beside, &mut progress)?;
+                        measured.push(repeat);
+                        notes.extend(note);
+                    }
+                    measured
+                }
+                ([], _) => return Err(wrong("seconds beside a recording, which has its own".into())),
+                _ => return Err(wrong("joules beside a recording: one or the other".into())),
+            };
+            for c in &active {
+                let component = &w.component[*c];
+                let missing = match component.per {
+                    Per::Second if measured.iter().any(|(_, s)| s.is_none()) => "seconds",
+                    Per::Operation if run.operations.is_none() => "operations",
+                    Per::Byte if run.bytes.is_none() => "bytes",
+                    _ => continue,
+                };
+                return Err(wrong(format!("its {missing} are not said, and {} spends by them", component.name)));
+            }
+            let repeat = |(joules, seconds): Measured| Repeat {
+                joules,
+                seconds: seconds.unwrap_or(0.0),
+                operations: run.operations.unwrap_or(0.0),
+                bytes: run.bytes.unwrap_or(0.0),
+            };
+            runs.push(Run {
+                name: run.name.clone(),
+                active,
+                repeats: measured.into_iter().map(repeat).collect(),
+                error: run.joules_error,
+            });
+        }
+        Ok(Plan {
+            title: w.title,
+            components: w.component.iter().map(|c| Component { name: c.name.clone(), per: c.per }).collect(),
+            columns: w.component.iter().map(|c| c.fit).collect(),
+            workloads: w.run.into_iter().map(|r| r.workload).collect(),
+            runs,
+            of,
+            notes,
+        })
+    }
+
+    /// Which component spent how much.
+    pub fn solve(&self) -> Result<Answer, Undetermined> {
+        solve(&self.components, &self.runs, self.of)
+    }
+
+    /// The rows `energy fit` takes: one for each run that says what it asked of a device.
+    pub fn rows(&self, answer: &Answer) -> Result<String, FitError> {
+        super::rows::rows(self, answer)
+    }
+}
+
+/// Joules of a repeat, and its seconds if they are said.
+type Measured = (f64, Option<f64>);
+
+fn numbers(joules: &[f64], seconds: &[f64]) -> Result<Vec<Measured>, String> {
+    let second = |n: usize| match seconds {
+        [] => Ok(None),
+        [one] => Ok(Some(*one)),
+        all if all.len() == joules.len() => Ok(Some(all[n])),
+        all => Err(format!("{} seconds for {} joules", all.len(), joules.len())),
+    };
+    joules.iter().enumerate().map(|(n, joules)| Ok((*joules, second(n)?))).collect()
+}
+
+impl Written {
+    /// Joules and seconds of a recording, and what is to be said of it.
+    fn measured(
+        &self,
+        run: &str,
+        recording: &WrittenRecording,
+        beside: &Path,
+        progress: &mut dyn FnMut(&Path, u64),
+    ) -> Result<(Measured, Option<String>), PlanError> {
+        let (file, window, volts) = match recording {
+            WrittenRecording::File(file) => {
+                (file, Window { channels: self.channel.all().to_vec(), ..Window::default() }, self.volts)
+            }
+            WrittenRecording::Part(p) => {
+                let channels = if p.channel.all().is_empty() { self.channel.all() } else { p.channel.all() };
+                (&p.file, Window { channels: channels.to_vec(), from: p.from, to: p.to }, p.volts.or(self.volts))
+            }
+        };
+        let path = beside.join(file);
+        progress(&path, 0);
+        let trace = |source| PlanError::Trace { run: run.to_owned(), source };
+        let mut readings = open(&path, volts).map_err(trace)?;
+        let spent = spent(&mut *readings, &window, |consumed| progress(&path, consumed)).map_err(trace)?;
+        let spent = spent.map_err(|source| PlanError::Recording { run: run.to_owned(), file: path.clone(), source })?;
+        let others: Vec<String> = spent.others.iter().map(|(what, n)| format!("{n} {what}")).collect();
+        let note = (!others.is_empty()).then(|| format!("{}: {}", path.display(), others.join(", ")));
+        Ok(((spent.joules, Some(spent.seconds)), note))
+    }
+}
+
+fn open(path: &Path, volts: Option<f64>) -> Result<Box<dyn Readings>, TraceError> {
+    let input = Input::open(path)?;
+    if volts.is_some() {
+        return Ok(Box::new(Monsoon::new(input, volts)?));
+    }
+    match crate::open_input(input)? {
+        Opened::Power(readings) => Ok(readings),
+        Opened::Blocks(_) | Opened::Calls(_) => {
+            let why = "it is a recording of requests or calls, not of a meter".into();
+            Err(TraceError::Unknown { path: path.to_owned(), why })
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The equations and their answer.
+
+use nalgebra::{DMatrix, DVector};
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use super::{Component, Per, Run};
+
+/// A number with the half width of its 95 % interval, where that is known.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Number {
+    /// The number.
+    pub value: f64,
+    /// It is less than so far off, in 95 of 100 cases. Not known if a run it depends on was measured once only.
+    pub bar: Option<f64>,
+}
+
+/// What a component spends.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Part {
+    /// Its name.
+    pub name: String,
+    /// What its energy is in proportion to.
+    pub per: Per,
+    /// How much for each of that.
+    pub price: Number,
+    /// Joules in the run that is divided.
+    pub joules: Number,
+    /// The share of that run's energy, in percent of what all components spend in it.
+    pub percent: Number,
+}
+
+/// A run beside what the components add up to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RunFit {
+    /// Its name.
+    pub name: String,
+    /// How often it was measured.
+    pub repeats: usize,
+    /// Joules, the mean of its repeats.
+    pub measured: Number,
+    /// The sum of what its components spend.
+    pub computed: f64,
+    /// Each component's joules in it, in their order; 0 if it takes no part.
+    pub parts: Vec<f64>,
+}
+
+impl RunFit {
+    /// Joules that the components do not explain.
+    pub fn residual(&self) -> f64 {
+        self.measured.value - self.computed
+    }
+
+    /// True if that is more than the spread of the repeats explains: the component's share of the work is not the
+    /// same in all runs, or one is missing.
+    pub fn is_contradicted(&self) -> bool {
+        self.measured.bar.is_some_and(|bar| self.residual().abs() > bar + 1e-9 * self.measured.value.abs())
+    }
+}
+
+/// Components, as the runs tell them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Answer {
+    /// The run whose energy is divided.
+    pub of: String,
+    /// What its components spend together, in joules.
+    pub total: Number,
+    /// Each component.
+    pub parts: Vec<Part>,
+    /// Each run.
+    pub runs: Vec<RunFit>,
+}
+
+/// Runs that leave the components' energies open.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Undetermined {
+    /// Some components could be anything.
+    #[error(
+        "the runs do not determine {}: add a run in which it takes part without what is always beside it, or in \
+         other proportion", .0.join(" and ")
+    )]
+    Components(Vec<String>),
+    /// No number.
+    #[error("run {0:?} is not measured by finite numbers, of at least 0 for time, operations and bytes")]
+    NoNumber(String),
+    /// All of them together spend nothing, which has no shares.
+    #[error("run {0:?}: its components add up to {1} J, of which there are no shares")]
+    Nothing(String, String),
+    /// There is nothing to answer.
+    #[error("no components, no runs, or a run without measurements or with components that are not there")]
+    Empty,
+}
+
+/// Eigenvalues below this part of the largest are none: the components' ratio could be anything.
+const SINGULAR: f64 = 1e-10;
+
+/// What the spread of a run's repeats says of their mean.
+#[derive(Clone, Copy)]
+struct Spread {
+    variance: f64,
+    /// Degrees of freedom.
+    freedom: f64,
+}
+
+/// Divides the energy of run number `of` among its components.
+///
+/// Runs are weighted by their repeats and inversely by their energy: a percent weighs the same in each, as is
+/// usual for meters. With as many runs as components weights do not matter. Bars are Student's t with the degrees
+/// of freedom of Welch and Satterthwaite, since runs differ in their spread.
+pub fn solve(components: &[Component], runs: &[Run], of: usize) -> Result<Answer, Undetermined> {
+    let (rows, columns) = (runs.len(), components.len());
+    let whole = |r: &Run| !r.repeats.is_empty() && r.active.iter().all(|c| *c < columns);
+    if columns == 0 || of >= rows || !runs.iter().all(whole) {
+        return Err(Undetermined::Empty);
+    }
+    for run in runs {
+        let good = |n: f64| n.is_finite() && n >= 0.0;
+        let fine = run
+            .repeats
+            .iter()
+            .all(|r| r.joules.is_finite() && [r.seconds, r.operations, r.bytes].map(good) == [true; 3]);
+        if !fine || run.error.is_some_and(|e| !good(e)) {
+            return Err(Undetermined::NoNumber(run.name.clone()));
+        }
+    }
+    let quantities =
+        DMatrix::from_fn(rows, columns, |r, c| mean(&runs[r], |k| active(&runs[r], c, k.quantity(components[c].per))));
+    let energies = DVector::from_iterator(rows, runs.iter().map(|r| mean(r, |k| k.joules)));
+    let solution = inverse(components, runs, &quantities, &energies)?;
+    let prices = &solution * &energies;
+    let spreads: Vec<Option<Spread>> = runs.iter().map(|r| spread(r, components, &prices)).collect();
+
+    let number = |value: f64, slope: &DVector<f64>| Number { value, bar: bar(slope, &spreads) };
+    // What each component spends in the run that is divided depends on the runs' energies like this.
+    let joules: Vec<f64> = (0..columns).map(|c| prices[c] * quantities[(of, c)]).collect();
+    let slopes: Vec<DVector<f64>> = (0..columns).map(|c| solution.row(c).transpose() * quantities[(of, c)]).collect();
+    let total: f64 = joules.iter().sum();
+    let total_slope: DVector<f64> = slopes.iter().fold(DVector::zeros(rows), |sum, s| sum + s);
+    if total <= 0.0 || !total.is_finite() {
+        return Err(Undetermined::Nothing(runs[of].name.clone(), format!("{total:.6}")));
+    }
+    let part = |c: usize| {
+        let share = joules[c] / total;
+        let share_slope = (&slopes[c] - &total_slope * share) * (100.0 / total);
+        Part {
+            name: components[c].name.clone(),
+            per: components[c].per,
+            price: number(prices[c], &solution.row(c).transpose()),
+            joules: number(joules[c], &slopes[c]),
+            percent: number(100.0 * share, &share_slope),
+        }
+    };
+    let run = |r: usize| {
+        let only = DVector::from_fn(rows, |i, _| f64::from(u8::from(i == r)));
+        let parts: Vec<f64> = (0..columns).map(|c| prices[c] * quantities[(r, c)]).collect();
+        RunFit {
+            name: runs[r].name.clone(),
+            repeats: runs[r].repeats.len(),
+            measured: number(energies[r], &only),
+            computed: parts.iter().sum(),
+            parts,
+        }
+    };
+    Ok(Answer {
+        of: runs[of].name.clone(),
+        total: number(total, &total_slope),
+        parts: (0..columns).map(part).collect(),
+        runs: (0..rows).map(run).collect(),
+    })
+}
+
+fn mean(run: &Run, of: impl Fn(&super::Repeat) -> f64) -> f64 {
+    run.repeats.iter().map(of).sum::<f64>() / run.repeats.len() as f64
+}
+
+fn active(run: &Run, component: usize, quantity: f64) -> f64 {
+    if run.active.contains(&component) { quantity } else { 0.0 }
+}
+
+/// The matrix that makes prices of energies: the weighted pseudo-inverse.
+fn inverse(
+    components: &[Component],
+    runs: &[Run],
+    quantities: &DMatrix<f64>,
+    energies: &DVector<f64>,
+) -> Result<DMatrix<f64>, Undetermined> {
+    let floor = 1e-3 * energies.amax();
+    let weight = |(run, energy): (&Run, &f64)| {
+        let energy = energy.abs().max(floor);
+        if energy > 0.0 { (run.repeats.len() as f64).sqrt() / energy } else { 1.0 }
+    };
+    let weights =
+        DMatrix::from_diagonal(&DVector::from_iterator(runs.len(), runs.iter().zip(energies.iter()).map(weight)));
+    let weighted = &weights * quantities;
+    let never = |c: &usize| weighted.column(*c).norm() == 0.0;
+    let missing: Vec<String> = (0..components.len()).filter(never).map(|c| components[c].name.clone()).collect();
+    if !missing.is_empty() {
+        return Err(Undetermined::Components(missing));
+    }
+    // Columns of length 1, whatever the units of their prices.
+    let scale = DMatrix::from_diagonal(&DVector::from_fn(components.len(), |c, _| 1.0 / weighted.column(c).norm()));
+    let scaled = weighted * &scale;
+    let eigen = scaled.tr_mul(&scaled).symmetric_eigen();
+    let largest = eigen.eigenvalues.amax();
+    let mut open = vec![false; components.len()];
+    for (value, vector) in eigen.eigenvalues.iter().zip(eigen.eigenvectors.column_iter()) {
+        if *value <= largest * SINGULAR {
+            open.iter_mut().zip(vector.iter()).for_each(|(o, v)| *o |= v.abs() > 1e-3);
+        }
+    }
+    if open.contains(&true) {
+        let names = components.iter().zip(open).filter(|(_, open)| *open).map(|(c, _)| c.name.clone());
+        return Err(Undetermined::Components(names.collect()));
+    }
+    let inverted = DMatrix::from_diagonal(&eigen.eigenvalues.map(|v| 1.0 / v));
+    let normal = &eigen.eigenvectors * inverted * eigen.eigenvectors.transpose();
+    Ok(&scale * normal * scaled.transpose() * weights)
+}
+
+/// How far the mean of a run's repeats may be off; what their own times, operations and bytes explain is no spread.
+fn spread(run: &Run, components: &[Component], prices: &DVector<f64>) -> Option<Spread> {
+    let count = run.repeats.len() as f64;
+    if let Some(error) = run.error {
+        return Some(Spread { variance: error * error / count, freedom: f64::INFINITY });
+    }
+    if run.repeats.len() < 2 {
+        return None;
+    }
+    let left = |k: &super::Repeat| {
+        let explained: f64 = run.active.iter().map(|c| prices[*c] * k.quantity(components[*c].per)).sum();
+        k.joules - explained
+    };
+    let middle = mean(run, left);
+    let squares: f64 = run.repeats.iter().map(|k| (left(k) - middle).powi(2)).sum();
+    Some(Spread { variance: squares / (count - 1.0) / count, freedom: count - 1.0 })
+}
+
+/// The half width of the 95 % interval of what depends on the runs' energies with these slopes.
+fn bar(slope: &DVector<f64>, spreads: &[Option<Spread>]) -> Option<f64> {
+    let smallest = 1e-9 * slope.amax();
+    let (mut variance, mut fourth) = (0.0, 0.0);
+    for (slope, spread) in slope.iter().zip(spreads) {
+        if slope.abs() <= smallest {
+            continue;
+        }
+        let spread = (*spread)?;
+        let one = slope * slope * spread.variance;
+        variance += one;
+        fourth += one * one / spread.freedom;
+    }
+    if variance == 0.0 {
+        return Some(0.0);
+    }
+    let freedom = if fourth > 0.0 { variance * variance / fourth } else { f64::INFINITY };
+    // Beyond this Student's distribution is the normal one.
+    let quantile = match StudentsT::new(0.0, 1.0, freedom) {
+        Ok(t) if freedom < 1e6 => t.inverse_cdf(0.975),
+        _ => 1.959_963_984_540_054,
+    };
+    Some(quantile * variance.sqrt())
+}
