@@ -2,7 +2,7 @@
 //!
 //! [`sides`] are the file systems that are compared, [`rows`] what is done to each through system
 //! calls, [`in_process`] what the core does without FUSE, [`metered`] what the simulated flash does, [`memory`] what a large
-//! volume takes, [`report`] the tables. Every number is a
+//! volume takes, [`traces`] how fast recordings are read, [`report`] the tables. Every number is a
 //! median of several passes in which the sides take turns, for the machine's own speed drifts.
 //!
 //! Left out: latency distributions, and media that take their time: images lie in memory, so what
@@ -15,6 +15,7 @@ pub mod phone;
 pub mod report;
 pub mod rows;
 pub mod sides;
+pub mod traces;
 
 use std::time::Duration;
 

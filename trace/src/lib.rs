@@ -29,4 +29,4 @@ pub mod write;
 pub use error::{At, TraceError};
 pub use input::Input;
 pub use names::{Names, Others, Process};
-pub use recognise::{Format, Kind, Opened, open, open_input};
+pub use recognise::{Format, Kind, Opened, open, open_as, open_input, open_input_as};

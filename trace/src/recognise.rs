@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use crate::{Input, TraceError, block, call, power, read};
+use crate::{At, Input, TraceError, block, call, power, read};
 
 /// Bytes of the beginning that recognition looks at.
 const HEAD: usize = 64 << 10;
@@ -89,6 +89,16 @@ pub enum Kind {
     Power,
 }
 
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Blocks => "block devices",
+            Kind::Calls => "calls to a file system",
+            Kind::Power => "a meter",
+        })
+    }
+}
+
 /// A recording that was opened.
 pub enum Opened {
     /// Of block devices.
@@ -106,6 +116,15 @@ impl Opened {
             Opened::Blocks(_) => Kind::Blocks,
             Opened::Calls(_) => Kind::Calls,
             Opened::Power(_) => Kind::Power,
+        }
+    }
+
+    /// What it is read as.
+    pub fn format(&self) -> Format {
+        match self {
+            Opened::Blocks(blocks) => blocks.format(),
+            Opened::Calls(calls) => calls.format(),
+            Opened::Power(power) => power.format(),
         }
     }
 }
@@ -140,6 +159,28 @@ pub fn open_input(mut input: Input) -> Result<Opened, TraceError> {
             Err(TraceError::Unknown { path: input.path().to_owned(), why })
         }
     }
+}
+
+/// Opens a recording for one of the things it may be of: a Perfetto trace has block devices and a meter.
+pub fn open_as(path: &Path, kind: Kind) -> Result<Opened, TraceError> {
+    if kind == Kind::Power { open_input_as(Input::open(path)?, kind) } else { wanted(path, open(path)?, kind) }
+}
+
+/// Opens what is read from `input` for one of the things it may be of.
+pub fn open_input_as(mut input: Input, kind: Kind) -> Result<Opened, TraceError> {
+    if kind == Kind::Power && (read::perfetto::READER.knows)(input.peek(HEAD)?) {
+        return Ok(read::perfetto::open_power(input));
+    }
+    let path = input.path().to_owned();
+    wanted(&path, open_input(input)?, kind)
+}
+
+fn wanted(path: &Path, opened: Opened, kind: Kind) -> Result<Opened, TraceError> {
+    if opened.kind() == kind {
+        return Ok(opened);
+    }
+    let what = format!("this is a recording of {}, and one of {kind} is wanted", opened.kind());
+    Err(TraceError::Unsupported { path: path.to_owned(), format: opened.format(), at: At::Byte(0), what })
 }
 
 /// What the beginning looks like, in words.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use device::energy::Meter;
 use device::energy::profile::Profile;
 use device::model::{Pace, Simulated, build};
-use device::{BLOCK, BlockDevice, DeviceError, Lba, Rng, Tag, Time, VirtualClock};
+use device::{BLOCK, Blank, BlockDevice, Lba, Rng, Tag, Time, VirtualClock};
 
 use super::in_process::Measured;
 use super::{Outcome, Stopwatch, median};
@@ -17,27 +17,6 @@ const BLOCKS: u64 = 256 << 18;
 /// Blocks of the device's first gibibyte.
 const NARROW: u64 = 1 << 18;
 const REQUESTS: u64 = 1_000_000;
-
-/// Contents nobody looks at.
-struct Nothing;
-
-impl BlockDevice for Nothing {
-    fn blocks(&self) -> u64 {
-        BLOCKS
-    }
-    fn read(&self, _: Lba, _: &mut [u8], _: Tag) -> Result<(), DeviceError> {
-        Ok(())
-    }
-    fn write(&self, _: Lba, _: &[u8], _: Tag) -> Result<(), DeviceError> {
-        Ok(())
-    }
-    fn flush(&self, _: Tag) -> Result<(), DeviceError> {
-        Ok(())
-    }
-    fn discard(&self, _: Lba, _: u64, _: Tag) -> Result<(), DeviceError> {
-        Ok(())
-    }
-}
 
 /// The rows, each as the median of `passes` passes.
 ///
@@ -48,7 +27,7 @@ pub fn all(passes: usize) -> Outcome<Vec<Measured>> {
     let model = build(&profile, BLOCKS)?;
     let meter = Arc::new(Meter::new(profile.host.prices()));
     let clock = Arc::new(VirtualClock::new(Time::default()));
-    let device = Simulated::new(Nothing, model, meter, Pace::Virtual(clock));
+    let device = Simulated::new(Blank::new(BLOCKS), model, meter, Pace::Virtual(clock));
     let mut rng = Rng::new(1);
     let mut rows = Vec::new();
     let kinds = [

@@ -144,6 +144,7 @@ pub fn document(
     alone: &[in_process::Measured],
     simulated: &[in_process::Measured],
     large_volume: &[in_process::Measured],
+    traces: &[in_process::Measured],
     passes: usize,
 ) -> String {
     let mut text = format!(
@@ -181,6 +182,11 @@ pub fn document(
         text += "\n## A phone's whole volume in memory\n\n\
             256 GiB, 60 % full of generated contents, made by a process of its own.\n\n";
         text += &in_process_table(large_volume);
+    }
+    if !traces.is_empty() {
+        text += "\n## Recordings of others\n\n\
+            256 MB of each format in memory, parsed on one thread to the last record.\n\n";
+        text += &in_process_table(traces);
     }
     text
 }

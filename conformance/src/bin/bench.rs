@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use joulefs_conformance::bench::report::{Comparison, document, in_process_table};
 use joulefs_conformance::bench::sides::{Side, serve, start};
-use joulefs_conformance::bench::{Outcome, in_process, memory, metered, phone, rows};
+use joulefs_conformance::bench::{Outcome, in_process, memory, metered, phone, rows, traces};
 
-const USAGE: &str = "usage: bench [--passes N] [--mounts-only | --core-only] [--no-large-image] [--output FILE]
+const USAGE: &str =
+    "usage: bench [--passes N] [--mounts-only | --core-only | --traces-only] [--no-large-image] [--output FILE]
 
 Compares JouleFS with other file systems on images in memory (needs root, fuse3, fuse2fs, e2fsprogs),
 measures the core alone, prints both tables and writes them to FILE (docs/benchmarks.md).";
@@ -34,14 +35,15 @@ fn main() -> ExitCode {
 
 fn measure(args: &[String]) -> Outcome<()> {
     let mut passes = 3;
-    let (mut mounts, mut core, mut large) = (true, true, true);
+    let (mut mounts, mut core, mut large, mut recordings) = (true, true, true, true);
     let mut output = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
     let mut args = args.iter();
     while let Some(arg) = args.next() {
         match arg.as_str() {
             "--passes" => passes = args.next().ok_or(USAGE)?.parse().map_err(|_| USAGE)?,
-            "--mounts-only" => core = false,
-            "--core-only" => mounts = false,
+            "--mounts-only" => (core, recordings) = (false, false),
+            "--core-only" => (mounts, recordings) = (false, false),
+            "--traces-only" => (mounts, core) = (false, false),
             "--no-large-image" => large = false,
             "--output" => output = PathBuf::from(args.next().ok_or(USAGE)?),
             _ => return Err(USAGE.into()),
@@ -69,7 +71,13 @@ fn measure(args: &[String]) -> Outcome<()> {
             println!("{}", in_process_table(&large_volume));
         }
     }
-    std::fs::write(&output, document(comparison.as_ref(), &alone, &simulated, &large_volume, passes))?;
+    let mut read = Vec::new();
+    if recordings {
+        eprintln!("recordings of others");
+        read = traces::all(passes)?;
+        println!("{}", in_process_table(&read));
+    }
+    std::fs::write(&output, document(comparison.as_ref(), &alone, &simulated, &large_volume, &read, passes))?;
     eprintln!("written to {}", output.display());
     Ok(())
 }

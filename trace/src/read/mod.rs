@@ -17,6 +17,7 @@ mod mobibench;
 mod mobile_csv;
 pub mod monsoon;
 mod paths;
+pub(crate) mod perfetto;
 mod recording;
 mod rows;
 mod server_csv;
@@ -32,6 +33,7 @@ pub(crate) const READERS: &[Reader] = &[
     blkparse::READER,
     log_writes::READER,
     ftrace::READER,
+    perfetto::READER,
     mobile_csv::READER,
     server_csv::MSR,
     server_csv::SYSTOR,

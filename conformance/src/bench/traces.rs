@@ -1,0 +1,147 @@
+//! How fast are recordings of others read, and replayed on the simulated flash?
+//!
+//! What is read is in memory: recordings made by the real tools (`trace/fixtures`), over and over again, and text
+//! generated here where a format is only lines. Reading is parsing, to events nobody looks at.
+
+use std::fmt::Write as _;
+use std::io::{Cursor, Read};
+use std::path::Path;
+
+use device::Rng;
+use device::energy::profile::Profile;
+use lab::traces::Speed;
+use lab::traces::blocks::{Options, run};
+use trace::requests::Requests;
+use trace::{Input, Opened, TraceError, open_input};
+
+use super::in_process::Measured;
+use super::{Outcome, Stopwatch, median};
+
+/// Bytes of text or records that are read.
+const BYTES: usize = 256 << 20;
+/// Requests that are replayed.
+const REQUESTS: u64 = 2_000_000;
+
+const TEXT: &str = "≥ 200";
+const BINARY: &str = "≥ 1,000";
+
+/// A recording of the real tools, unpacked.
+fn fixture(name: &str) -> Outcome<Vec<u8>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/fixtures").join(name);
+    let mut input = Input::open(&path)?;
+    let mut bytes = Vec::new();
+    input.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// One after the other until it is long enough.
+fn repeated(once: &[u8]) -> Vec<u8> {
+    once.repeat(BYTES.div_ceil(once.len().max(1)))
+}
+
+/// Lines of a mobile block trace.
+fn mobile() -> Vec<u8> {
+    let mut rng = Rng::new(1);
+    let mut text = String::from("proces,device,rw_flag,sector,size,timestamp\n");
+    let mut micros = 653_406_907_265_u64;
+    while text.len() < BYTES {
+        micros += rng.below(3000);
+        let (kind, sector, sectors) = (if rng.chance(1, 5) { 'R' } else { 'W' }, rng.below(1 << 28), 8 << rng.below(4));
+        let (seconds, rest) = (micros / 1_000_000, micros % 1_000_000);
+        let pid = rng.below(30_000);
+        // OK to ignore: a string takes everything.
+        let _ = writeln!(text, "kworker/u16:{}-{pid},8388608,{kind},{sector},{sectors},{seconds}.{rest:06}", pid % 5);
+    }
+    text.into_bytes()
+}
+
+/// Lines of a trace of Microsoft Research, of so many requests of 4 KB within a gibibyte, `apart` times 100 ns apart.
+fn server(requests: u64, apart: u64) -> Vec<u8> {
+    let mut rng = Rng::new(2);
+    let mut text = String::new();
+    for n in 0..requests {
+        let kind = if rng.chance(1, 2) { "Read" } else { "Write" };
+        let (time, at) = (128_166_372_003_061_629 + n * apart, rng.below(1 << 18) * 4096);
+        let _ = writeln!(text, "{time},usr,0,{kind},{at},4096,41286");
+    }
+    text.into_bytes()
+}
+
+fn opened(bytes: Vec<u8>) -> Result<Opened, TraceError> {
+    open_input(Input::new(Path::new("recording"), Cursor::new(bytes))?)
+}
+
+/// Reads to the end; how many records there were.
+fn read(bytes: Vec<u8>) -> Result<u64, TraceError> {
+    let mut records = 0;
+    match opened(bytes)? {
+        Opened::Blocks(mut r) => {
+            while r.next()?.is_some() {
+                records += 1
+            }
+        }
+        Opened::Calls(mut r) => {
+            while r.next()?.is_some() {
+                records += 1
+            }
+        }
+        Opened::Power(mut r) => {
+            while r.next()?.is_some() {
+                records += 1
+            }
+        }
+    }
+    Ok(records)
+}
+
+/// The rows, each as the median of `passes` passes.
+///
+/// # Errors
+/// A recording that cannot be read, a device that cannot be simulated.
+pub fn all(passes: usize) -> Outcome<Vec<Measured>> {
+    let blktrace = fixture("blktrace/vdb.blktrace.zst")?;
+    let inputs: [(&str, &'static str, Vec<u8>); 6] = [
+        ("blktrace's records read", BINARY, repeated(&blktrace)),
+        ("blkparse's text read", TEXT, repeated(&fixture("blktrace/vdb.blkparse.zst")?)),
+        ("ftrace's text read", TEXT, repeated(&fixture("ftrace/trace.txt.zst")?)),
+        ("CSV of mobile block traces read", TEXT, mobile()),
+        ("CSV of Microsoft Research read", TEXT, server(BYTES as u64 / 60, 1000)),
+        ("strace's text read", TEXT, repeated(&fixture("strace/programs.y.strace.gz")?)),
+    ];
+    let mut rows = Vec::new();
+    for (name, aim, bytes) in inputs {
+        let length = bytes.len() as f64 / 1e6;
+        let mut rates = Vec::new();
+        let mut records = 0;
+        for _ in 0..passes.max(1) {
+            let bytes = bytes.clone();
+            let since = Stopwatch::start();
+            records = read(bytes)?;
+            rates.push(length / since.elapsed().as_secs_f64());
+        }
+        let rate = median(&rates);
+        let name = format!("{name}; {:.1} million records a second", records as f64 / length * rate / 1e6);
+        rows.push(Measured { name, value: rate, unit: "MB/s", aim });
+    }
+    let text = server(REQUESTS, 10_000);
+    let profile = Profile::find("kirin9000-ufs31")?;
+    let requests = || match opened(text.clone())? {
+        Opened::Blocks(events) => Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Requests::new(events)),
+        _ => Err("not of a block device".into()),
+    };
+    let plan = Options::default().plan(requests()?, |_| {})?;
+    let mut rates = Vec::new();
+    for _ in 0..passes.max(1) {
+        let mut requests = requests()?;
+        let since = Stopwatch::start();
+        let done = run(&mut requests, &profile, &plan, Speed::Virtual, |_| {})?;
+        rates.push(done.done.requests as f64 / since.elapsed().as_secs_f64());
+    }
+    rows.push(Measured {
+        name: "text read and its random reads and writes within 1 GiB replayed on the simulated flash".into(),
+        value: median(&rates),
+        unit: "op/s",
+        aim: "≥ 500,000",
+    });
+    Ok(rows)
+}

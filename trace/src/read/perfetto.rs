@@ -1,0 +1,183 @@
+//! Perfetto's traces: what the kernel said of block devices, UFS and file systems, and the phone's power rails.
+//!
+//! A trace is a chain of packets, several kinds of recordings at once; [`READER`] gives the block devices,
+//! [`open_power`] the rails. Packets of other kinds, and the kernel's other events, are counted. Times are those of
+//! the clock that the kernel's events were recorded by, mostly `CLOCK_BOOTTIME`. A name of a process is
+//! one that an event of a block device told; its other events have it too.
+//!
+//! Left out: other machines in the same trace, process trees, and bundles of nothing but `sched_switch`.
+
+mod bundle;
+mod names;
+mod order;
+mod packets;
+mod rails;
+mod wire;
+
+use bundle::Bundles;
+use packets::Packets;
+use wire::{Fields, Value, Wrong};
+
+use crate::names::{count, count_many};
+use crate::read::tracepoint::Heard;
+use crate::read::tracepoint::layers::{Layered, Source};
+use crate::recognise::Reader;
+use crate::{Format, Input, Names, Opened, Others, TraceError};
+
+/// Recognised by packets that are whole, with fields that every trace has.
+pub(crate) const READER: Reader = Reader { knows, open };
+
+/// Fields of a packet of which one of the first has one: kernel events, clocks, its time, its sequence, who wrote it,
+/// the recording's configuration and number, compressed packets, marks.
+const USUAL: [u32; 13] = [1, 2, 3, 6, 8, 10, 33, 36, 40, 50, 79, 89, 133];
+
+fn knows(head: &[u8]) -> bool {
+    let mut rest = head;
+    let mut usual = false;
+    loop {
+        match packets::first(rest) {
+            Ok(Some((packet, after))) => {
+                let mut fields = Fields(packet);
+                loop {
+                    match fields.next() {
+                        Ok(Some((number, _))) => usual |= USUAL.contains(&number),
+                        Ok(None) => break,
+                        Err(Wrong) => return false,
+                    }
+                }
+                rest = after;
+            }
+            // The first packet may be longer than what there is to look at.
+            Ok(None) => return usual || rest.len() == head.len() && begins_packet(head),
+            Err(Wrong) => return false,
+        }
+    }
+}
+
+/// True if a packet that is not whole begins as one does.
+fn begins_packet(head: &[u8]) -> bool {
+    let Some((length, rest)) = head.get(1..).and_then(wire::varint) else { return false };
+    // A short one would be whole if it were one.
+    let long = length > 16 << 10 && head.len() > 16 << 10;
+    long && wire::varint(rest).is_some_and(|(tag, _)| USUAL.contains(&((tag >> 3) as u32)) && matches!(tag & 7, 0 | 2))
+}
+
+fn open(input: Input) -> Result<Opened, TraceError> {
+    let packets = Packets::new(input, Format::Perfetto);
+    let trace = Trace { packets, bundles: Bundles::new(), rails: 0, end: None };
+    Ok(Opened::Blocks(Box::new(Layered::new(trace))))
+}
+
+/// The power rails of a trace.
+pub(crate) fn open_power(input: Input) -> Opened {
+    Opened::Power(Box::new(rails::Rails::new(Packets::new(input, Format::PerfettoPower))))
+}
+
+struct Trace {
+    packets: Packets,
+    bundles: Bundles,
+    /// Packets of power rails.
+    rails: u64,
+    /// What the trace ended with, when all that came before it has been given.
+    end: Option<Option<TraceError>>,
+}
+
+/// What packets of virtual machines beside the phone are counted as.
+const OTHER_MACHINES: &str = "packets of other machines";
+
+/// True for a packet (`machine_id`) of a machine with processors, devices and clocks of its own.
+fn of_another_machine(packet: &[u8]) -> Result<bool, Wrong> {
+    let mut fields = Fields(packet);
+    while let Some((number, value)) = fields.next()? {
+        if let (98, Value::Number(1..)) = (number, value) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Reads a packet's kernel events; counts what else it is.
+fn packet(packet: &[u8], bundles: &mut Bundles, rails: &mut u64) -> Result<(), String> {
+    if of_another_machine(packet)? {
+        count(&mut bundles.others, OTHER_MACHINES);
+        return Ok(());
+    }
+    let mut fields = Fields(packet);
+    let mut known = false;
+    while let Some((number, value)) = fields.next()? {
+        match (number, value) {
+            (1, Value::Bytes(bundle)) => {
+                bundles.read(bundle)?;
+                known = true;
+            }
+            (40, Value::Bytes(_)) => {
+                *rails += 1;
+                known = true;
+                count(&mut bundles.others, "packets of power rails");
+            }
+            _ => {}
+        }
+    }
+    if !known {
+        count(&mut bundles.others, "packets of other kinds");
+    }
+    Ok(())
+}
+
+impl Trace {
+    /// Reads one more packet; what a trace ends with if it does.
+    fn step(&mut self) -> Option<Option<TraceError>> {
+        match self.packets.next() {
+            Ok(Some(bytes)) => match packet(bytes, &mut self.bundles, &mut self.rails) {
+                Ok(()) => None,
+                Err(what) => Some(Some(self.packets.damaged(what))),
+            },
+            Ok(None) if self.bundles.heard == 0 && self.rails > 0 => Some(Some(
+                self.packets.unsupported("no events of block devices, only power rails: a meter's recording"),
+            )),
+            Ok(None) => Some(None),
+            Err(e) => Some(Some(e)),
+        }
+    }
+}
+
+impl Source for Trace {
+    fn format(&self) -> Format {
+        Format::Perfetto
+    }
+
+    fn pull(&mut self) -> Result<Option<Heard>, TraceError> {
+        loop {
+            if let Some(heard) = self.bundles.order.pop() {
+                return Ok(Some(heard));
+            }
+            let late = self.bundles.order.late();
+            if late > 0 {
+                count_many(&mut self.bundles.others, "events that are told too late for their order", late);
+            }
+            if let Some(end) = &mut self.end {
+                return end.take().map_or(Ok(None), Err);
+            }
+            self.end = self.step();
+            if self.end.is_some() {
+                self.bundles.order.end();
+            }
+        }
+    }
+
+    fn names(&self) -> &Names {
+        &self.bundles.names
+    }
+
+    fn others(&self) -> &Others {
+        &self.bundles.others
+    }
+
+    fn others_mut(&mut self) -> &mut Others {
+        &mut self.bundles.others
+    }
+
+    fn consumed(&self) -> u64 {
+        self.packets.consumed()
+    }
+}

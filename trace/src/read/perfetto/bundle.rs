@@ -1,0 +1,312 @@
+//! What a bundle of kernel events (`FtraceEventBundle`) says of block devices.
+//!
+//! Numbers of fields are those of protos/perfetto/trace/ftrace/*.proto of Perfetto.
+
+use rustc_hash::FxHashMap;
+
+use super::names;
+use super::order::Order;
+use super::wire::{Fields, Value};
+use crate::block::{Action, DeviceId, Event};
+use crate::letters;
+use crate::names::{count, count_many};
+use crate::read::tracepoint::{Heard, Layer, Point, Ufs, blank, first_sector, point, ufs_action};
+use crate::{Names, Others, Process};
+
+/// `GenericFtraceEvent`: an event by its name.
+const GENERIC: u32 = 327;
+/// `UfshcdCommandFtraceEvent`.
+const UFS: u32 = 406;
+/// Events with lower numbers are counted in a table.
+const TABLE: usize = 1024;
+/// Processes whose names are remembered, and kinds of events that only a trace itself names.
+const MOST: usize = 1 << 16;
+
+/// Which fields of an event say what; 0 where it does not. Device and sector are always 1 and 2.
+struct Layout {
+    point: Point,
+    /// Sectors; of a divided bio, where the rest begins.
+    sectors: u32,
+    letters: u32,
+    process: u32,
+    errors: [u32; 2],
+}
+
+/// The layout of an event of a block device; the command of a UFS controller has none.
+fn layout(number: u32) -> Option<Layout> {
+    let (letters, process, errors) = match number {
+        // block_rq_issue, block_rq_insert.
+        45 | 126 => (5, 6, [0, 0]),
+        // block_bio_backmerge, _bounce, _frontmerge, _queue; block_getrq, block_sleeprq; block_split.
+        115 | 116 | 118 | 119 | 122 | 130 | 131 => (4, 5, [0, 0]),
+        // block_bio_complete; block_rq_abort and block_rq_requeue; block_rq_complete.
+        117 => (5, 0, [4, 0]),
+        124 | 129 => (5, 0, [4, 0]),
+        125 => (5, 0, [4, 7]),
+        // block_bio_remap, block_rq_remap.
+        120 => (6, 0, [0, 0]),
+        128 => (7, 0, [0, 0]),
+        // block_io_start, block_io_done.
+        546 | 547 => (6, 7, [0, 0]),
+        // block_plug, block_unplug.
+        123 => (0, 1, [0, 0]),
+        133 => (0, 2, [0, 0]),
+        _ => return None,
+    };
+    let point = point(names::name(number)?.as_bytes())?;
+    Some(Layout { point, sectors: 3, letters, process, errors })
+}
+
+/// The numbers of a device as programs get them from the kernel (`st_dev`): 8 low bits of minor, 12 of major, the
+/// rest of minor above.
+fn device(dev: u64) -> DeviceId {
+    DeviceId {
+        major: ((dev >> 8) & 0xfff | (dev >> 32) & 0xffff_f000) as u32,
+        minor: (dev & 0xff | (dev >> 12) & 0xffff_ff00) as u32,
+    }
+}
+
+/// An error as the kernel tells it, negative or not.
+fn errno(value: u64) -> u32 {
+    u32::try_from((value as i64).unsigned_abs()).unwrap_or(u32::MAX)
+}
+
+/// Bundles, one after the other.
+pub(super) struct Bundles {
+    pub(super) names: Names,
+    pub(super) others: Others,
+    pub(super) order: Order<Heard>,
+    /// Events of block devices so far.
+    pub(super) heard: u64,
+    layouts: FxHashMap<u32, Layout>,
+    /// Who has which number, from the events that tell it.
+    processes: FxHashMap<u32, Process>,
+    counts: Vec<u64>,
+    /// Names of events that the trace itself gives.
+    given: FxHashMap<u32, String>,
+}
+
+/// An event as it lies there.
+struct Lying<'a> {
+    time: u64,
+    pid: u32,
+    number: u32,
+    fields: &'a [u8],
+}
+
+impl Bundles {
+    pub(super) fn new() -> Self {
+        Bundles {
+            names: Names::default(),
+            others: Others::new(),
+            order: Order::new(),
+            heard: 0,
+            layouts: (0..TABLE as u32).filter_map(|n| Some((n, layout(n)?))).collect(),
+            processes: FxHashMap::default(),
+            counts: vec![0; TABLE],
+            given: FxHashMap::default(),
+        }
+    }
+
+    /// Reads one; an error says what is wrong in it.
+    pub(super) fn read(&mut self, bundle: &[u8]) -> Result<(), String> {
+        let mut fields = Fields(bundle);
+        let mut cpu = 0;
+        while let Some((number, value)) = fields.next()? {
+            match (number, value) {
+                (1, Value::Number(n)) => {
+                    cpu = u32::try_from(n).map_err(|_| format!("processor {n}"))?;
+                    break;
+                }
+                // Names for what follows.
+                (11, Value::Bytes(described)) => self.describe(described)?,
+                _ => {}
+            }
+        }
+        self.order.bundle(cpu);
+        let mut fields = Fields(bundle);
+        while let Some((number, value)) = fields.next()? {
+            match (number, value) {
+                (2, Value::Bytes(event)) => self.event(cpu, event)?,
+                (3, Value::Number(1)) => count(&mut self.others, "lost events, how many is not known"),
+                (4, Value::Bytes(_)) => count(&mut self.others, "bundles of compact sched_switch"),
+                (8, Value::Bytes(_)) => count(&mut self.others, "pages that the recorder could not read"),
+                (11, Value::Bytes(described)) => self.describe(described)?,
+                _ => {}
+            }
+        }
+        for (number, seen) in self.counts.iter_mut().enumerate().filter(|(_, seen)| **seen > 0) {
+            let seen = std::mem::take(seen);
+            match names::name(number as u32) {
+                Some(name) => count_many(&mut self.others, name, seen),
+                None => count_many(&mut self.others, &format!("kernel event {number}"), seen),
+            }
+        }
+        Ok(())
+    }
+
+    /// `GenericEventDescriptor`: the name of an event that has none in the proto files.
+    fn describe(&mut self, described: &[u8]) -> Result<(), String> {
+        let mut fields = Fields(described);
+        let (mut id, mut name) = (None, None);
+        while let Some((number, value)) = fields.next()? {
+            match (number, value) {
+                (1, Value::Number(n)) => id = u32::try_from(n).ok(),
+                (2, Value::Bytes(proto)) => {
+                    let mut proto = Fields(proto);
+                    while let Some((number, value)) = proto.next()? {
+                        if let (1, Value::Bytes(text)) = (number, value) {
+                            name = Some(String::from_utf8_lossy(text).into_owned());
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let (Some(id), Some(name)) = (id, name)
+            && self.given.len() < MOST
+        {
+            self.given.insert(id, name);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn event(&mut self, cpu: u32, event: &[u8]) -> Result<(), String> {
+        let mut lying = Lying { time: 0, pid: 0, number: 0, fields: &[] };
+        let mut fields = Fields(event);
+        while let Some((number, value)) = fields.next()? {
+            match (number, value) {
+                (1, Value::Number(n)) => lying.time = n,
+                // A kernel's number of a thread is positive and fits.
+                (2, Value::Number(n)) => lying.pid = n as u32,
+                (_, Value::Bytes(fields)) => (lying.number, lying.fields) = (number, fields),
+                _ => {}
+            }
+        }
+        self.order.seen(lying.time);
+        let heard = match lying.number {
+            0 => None,
+            UFS => ufs(&lying, cpu)?,
+            n => match self.layouts.get(&n) {
+                Some(layout) => Some(extent(&lying, cpu, layout, &mut self.names, &mut self.processes)?),
+                None => None,
+            },
+        };
+        let Some(mut heard) = heard else {
+            self.other(&lying);
+            return Ok(());
+        };
+        if heard.event.process == Process::default()
+            && let Some(known) = self.processes.get(&lying.pid)
+        {
+            heard.event.process = *known;
+        }
+        self.heard += 1;
+        self.order.push(heard);
+        Ok(())
+    }
+
+    fn other(&mut self, lying: &Lying<'_>) {
+        let room = self.others.len() < MOST;
+        if lying.number == GENERIC {
+            let name = match Fields(lying.fields).next() {
+                Ok(Some((1, Value::Bytes(name)))) if room => String::from_utf8_lossy(name),
+                _ => "generic".into(),
+            };
+            count(&mut self.others, &name);
+        } else if let Some(counter) = self.counts.get_mut(lying.number as usize) {
+            *counter += 1;
+        } else {
+            let name = self.given.get(&lying.number).filter(|_| room).map_or("unnamed kernel events", String::as_str);
+            count(&mut self.others, name);
+        }
+    }
+}
+
+fn extent(
+    lying: &Lying<'_>,
+    cpu: u32,
+    layout: &Layout,
+    names: &mut Names,
+    processes: &mut FxHashMap<u32, Process>,
+) -> Result<Heard, String> {
+    let mut event = blank(lying.time, cpu, lying.pid, Process::default());
+    let (mut sectors, mut said) = (0, &[][..]);
+    let mut fields = Fields(lying.fields);
+    while let Some((number, value)) = fields.next()? {
+        match value {
+            Value::Number(n) => match number {
+                1 if layout.letters > 0 => event.device = device(n),
+                2 if layout.letters > 0 => event.sector = n,
+                _ if number == layout.sectors => sectors = n,
+                _ if layout.errors.contains(&number) => event.error = event.error.max(errno(n)),
+                _ => {}
+            },
+            Value::Bytes(text) if number == layout.letters => said = text,
+            Value::Bytes(text) if number == layout.process => {
+                event.process = names.number(text);
+                if processes.len() < MOST {
+                    processes.insert(lying.pid, event.process);
+                }
+            }
+            Value::Bytes(_) => {}
+        }
+    }
+    let Point::Extent(layer, action) = layout.point else {
+        return Ok(Heard { layer: Layer::Block, event });
+    };
+    event.action = action;
+    if action == Action::Split {
+        sectors = sectors.checked_sub(event.sector).ok_or("a bio divided before its beginning")?;
+    }
+    (event.op, event.flags) = letters::read(said, sectors).ok_or_else(|| crate::read::decimal::wrong("rwbs", said))?;
+    event.sector = first_sector(event.sector, sectors);
+    event.sectors = sectors;
+    Ok(Heard { layer, event })
+}
+
+fn ufs(lying: &Lying<'_>, cpu: u32) -> Result<Option<Heard>, String> {
+    let mut fields = Fields(lying.fields);
+    let mut command = Ufs::default();
+    let mut action = None;
+    while let Some((number, value)) = fields.next()? {
+        match (number, value) {
+            (4, Value::Number(n)) => command.lba = n,
+            (5, Value::Number(n)) => command.opcode = n,
+            (6, Value::Bytes(text)) => action = ufs_action(text),
+            (8, Value::Number(n)) => command.length = u64::try_from(n as i64).unwrap_or(0),
+            // Newer kernels number what older ones write.
+            (10, Value::Number(0)) => action = Some(Action::Issue),
+            (10, Value::Number(1)) => action = Some(Action::Complete),
+            _ => {}
+        }
+    }
+    let (Some(action), Some((op, sector, sectors))) = (action, command.extent()) else { return Ok(None) };
+    let event = Event { action, op, sector, sectors, ..blank(lying.time, cpu, lying.pid, Process::default()) };
+    Ok(Some(Heard { layer: Layer::Controller, event }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_what_programs_get() {
+        // Of a phone with eMMC, and of one with UFS.
+        assert_eq!(device(45824), DeviceId { major: 179, minor: 0 });
+        assert_eq!(device(259 << 8 | 5), DeviceId { major: 259, minor: 5 });
+        assert_eq!(device((300 & 0xffff_ff00) << 12 | (8 << 8) | (300 & 0xff)), DeviceId { major: 8, minor: 300 });
+    }
+
+    #[test]
+    fn every_event_of_a_block_device_has_a_layout_that_fits_its_name() {
+        let of = |n| layout(n).map(|l| l.point);
+        assert_eq!(of(45), Some(Point::Extent(Layer::Block, Action::Issue)));
+        assert_eq!(of(125), Some(Point::Extent(Layer::Block, Action::Complete)));
+        assert_eq!(of(546), Some(Point::Extent(Layer::Accounting, Action::Issue)));
+        assert_eq!(of(133), Some(Point::Plug));
+        let block = (0..TABLE as u32).filter(|n| names::name(*n).is_some_and(|n| point(n.as_bytes()).is_some()));
+        assert!(block.clone().all(|n| layout(n).is_some() || n == UFS), "{:?}", block.collect::<Vec<_>>());
+    }
+}

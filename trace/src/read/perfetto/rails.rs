@@ -1,0 +1,275 @@
+//! The power rails of a trace: energy of each since the phone was switched on.
+//!
+//! Numbers of fields are those of protos/perfetto/trace/power/power_rails.proto and clock_snapshot.proto of Perfetto.
+//! Times are those of `CLOCK_BOOTTIME`. Rails are read a few times a second, and not all at one moment: readings
+//! are put into the order of time over a limited number of them.
+
+use rustc_hash::FxHashMap;
+
+use super::order::{Order, Timed};
+use super::packets::Packets;
+use super::wire::{Fields, Value};
+use crate::names::count;
+use crate::power::{Reading, Readings, Value as Shown};
+use crate::{Format, Others, TraceError};
+
+/// `BUILTIN_CLOCK_BOOTTIME`.
+const BOOT_TIME: u64 = 6;
+/// Clocks with these numbers are another one in every sequence of packets.
+const OF_SEQUENCE: std::ops::Range<u64> = 64..128;
+/// Rails and clocks that are remembered.
+const MOST: usize = 1 << 14;
+
+impl Timed for Reading {
+    fn time(&self) -> u64 {
+        self.time
+    }
+}
+
+/// The power rails of a trace.
+pub(super) struct Rails {
+    packets: Packets,
+    known: Known,
+    others: Others,
+    ended: bool,
+}
+
+/// What packets have told.
+struct Known {
+    order: Order<Reading>,
+    channels: Vec<String>,
+    /// Rails by session and index: their channel.
+    rails: FxHashMap<(u64, u64), u16>,
+    /// Rails described and not read yet.
+    described: FxHashMap<(u64, u64), String>,
+    /// What to add to a sequence's clock's time for that of `CLOCK_BOOTTIME`.
+    clocks: FxHashMap<(u64, u64), u64>,
+    /// The clock of a sequence's packets that name none.
+    defaults: FxHashMap<u64, u64>,
+}
+
+/// What a packet is to us.
+enum Told {
+    /// Readings, names, or how clocks run.
+    Rails,
+    Nothing,
+    OfAnotherMachine,
+}
+
+/// What a packet says of its time.
+#[derive(Default)]
+struct Stamp {
+    time: Option<u64>,
+    clock: Option<u64>,
+    sequence: u64,
+}
+
+impl Rails {
+    pub(super) fn new(packets: Packets) -> Self {
+        let known = Known {
+            order: Order::new(),
+            channels: Vec::new(),
+            rails: FxHashMap::default(),
+            described: FxHashMap::default(),
+            clocks: FxHashMap::default(),
+            defaults: FxHashMap::default(),
+        };
+        Rails { packets, known, others: Others::new(), ended: false }
+    }
+}
+
+impl Known {
+    /// Reads a packet.
+    fn packet(&mut self, packet: &[u8]) -> Result<Told, String> {
+        let mut stamp = Stamp::default();
+        let (mut rails, mut snapshot) = (None, None);
+        let mut fields = Fields(packet);
+        while let Some((number, value)) = fields.next()? {
+            match (number, value) {
+                (6, Value::Bytes(b)) => snapshot = Some(b),
+                (8, Value::Number(n)) => stamp.time = Some(n),
+                (10, Value::Number(n)) => stamp.sequence = n,
+                (40, Value::Bytes(b)) => rails = Some(b),
+                (58, Value::Number(n)) => stamp.clock = Some(n),
+                (98, Value::Number(1..)) => return Ok(Told::OfAnotherMachine),
+                (59, Value::Bytes(b)) => {
+                    let mut defaults = Fields(b);
+                    while let Some((number, value)) = defaults.next()? {
+                        if let (58, Value::Number(clock)) = (number, value)
+                            && self.defaults.len() < MOST
+                        {
+                            self.defaults.insert(stamp.sequence, clock);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Some(snapshot) = snapshot {
+            self.snapshot(snapshot, stamp.sequence)?;
+        }
+        match rails {
+            Some(rails) => self.rails(rails, &stamp).map(|()| Told::Rails),
+            None if snapshot.is_some() => Ok(Told::Rails),
+            None => Ok(Told::Nothing),
+        }
+    }
+
+    /// `ClockSnapshot`: times of clocks at one moment.
+    fn snapshot(&mut self, snapshot: &[u8], sequence: u64) -> Result<(), String> {
+        let (mut seen, mut boot) = (Vec::new(), None);
+        let mut fields = Fields(snapshot);
+        while let Some((number, value)) = fields.next()? {
+            let (1, Value::Bytes(clock)) = (number, value) else { continue };
+            let (mut id, mut time, mut plain) = (0, 0, true);
+            let mut clock = Fields(clock);
+            while let Some((number, value)) = clock.next()? {
+                match (number, value) {
+                    (1, Value::Number(n)) => id = n,
+                    (2, Value::Number(n)) => time = n,
+                    // Differences, or another unit than nanoseconds.
+                    (3, Value::Number(n)) => plain &= n == 0,
+                    (4, Value::Number(n)) => plain &= n <= 1,
+                    _ => {}
+                }
+            }
+            if id == BOOT_TIME {
+                boot = Some(time);
+            } else if plain {
+                seen.push((id, time));
+            }
+        }
+        for (id, time) in seen {
+            if let Some(boot) = boot
+                && self.clocks.len() < MOST
+            {
+                self.clocks.insert((of(id, sequence), id), boot.wrapping_sub(time));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nanoseconds of `CLOCK_BOOTTIME`.
+    fn time(&self, stamp: &Stamp) -> Result<u64, String> {
+        let time = stamp.time.ok_or("readings of rails without a time")?;
+        let clock = stamp.clock.or_else(|| self.defaults.get(&stamp.sequence).copied()).unwrap_or(BOOT_TIME);
+        if clock == BOOT_TIME {
+            return Ok(time);
+        }
+        match self.clocks.get(&(of(clock, stamp.sequence), clock)) {
+            Some(difference) => Ok(time.wrapping_add(*difference)),
+            None => Err(format!("readings of rails by clock {clock}, which nothing says how it runs")),
+        }
+    }
+
+    /// `PowerRails`.
+    fn rails(&mut self, rails: &[u8], stamp: &Stamp) -> Result<(), String> {
+        let (mut session, mut data) = (0, Vec::new());
+        let mut descriptors = Vec::new();
+        let mut fields = Fields(rails);
+        while let Some((number, value)) = fields.next()? {
+            match (number, value) {
+                (1, Value::Bytes(b)) => descriptors.push(b),
+                (2, Value::Bytes(b)) => data.push(b),
+                (3, Value::Number(n)) => session = n,
+                _ => {}
+            }
+        }
+        for descriptor in descriptors {
+            let (mut index, mut name) = (0, String::new());
+            let mut fields = Fields(descriptor);
+            while let Some((number, value)) = fields.next()? {
+                match (number, value) {
+                    (1, Value::Number(n)) => index = n,
+                    (2, Value::Bytes(text)) => name = String::from_utf8_lossy(text).into_owned(),
+                    _ => {}
+                }
+            }
+            if self.described.len() < MOST {
+                self.described.insert((session, index), name);
+            }
+        }
+        for reading in data {
+            let (mut index, mut time, mut energy) = (0, None, 0);
+            let mut fields = Fields(reading);
+            while let Some((number, value)) = fields.next()? {
+                match (number, value) {
+                    (1, Value::Number(n)) => index = n,
+                    (2, Value::Number(ms)) => time = Some(ms),
+                    (3, Value::Number(n)) => energy = n,
+                    _ => {}
+                }
+            }
+            let time = match time {
+                Some(ms) => ms.checked_mul(1_000_000).ok_or("a time beyond all times")?,
+                None => self.time(stamp)?,
+            };
+            let channel = self.channel(session, index)?;
+            // Microwatt-seconds.
+            self.order.push(Reading { time, channel, value: Shown::Joules(energy as f64 / 1e6) });
+        }
+        Ok(())
+    }
+
+    fn channel(&mut self, session: u64, index: u64) -> Result<u16, String> {
+        if let Some(known) = self.rails.get(&(session, index)) {
+            return Ok(*known);
+        }
+        let new = u16::try_from(self.channels.len()).map_err(|_| "over 65,536 rails")?;
+        let name = self.described.get(&(session, index)).filter(|name| !name.is_empty());
+        self.channels.push(name.cloned().unwrap_or_else(|| format!("rail {index}")));
+        self.rails.insert((session, index), new);
+        Ok(new)
+    }
+}
+
+/// Whose clock it is: a sequence's, or everybody's.
+fn of(clock: u64, sequence: u64) -> u64 {
+    if OF_SEQUENCE.contains(&clock) { sequence } else { 0 }
+}
+
+impl Readings for Rails {
+    fn format(&self) -> Format {
+        Format::PerfettoPower
+    }
+
+    fn next(&mut self) -> Result<Option<Reading>, TraceError> {
+        loop {
+            if let Some(reading) = self.known.order.pop() {
+                return Ok(Some(reading));
+            }
+            // Whatever goes wrong below, nothing comes after it.
+            if std::mem::replace(&mut self.ended, true) {
+                return Ok(None);
+            }
+            match self.packets.next()? {
+                Some(packet) => match self.known.packet(packet) {
+                    Ok(Told::Rails) => {}
+                    Ok(Told::OfAnotherMachine) => count(&mut self.others, super::OTHER_MACHINES),
+                    Ok(Told::Nothing) => count(&mut self.others, "packets of other kinds"),
+                    Err(what) => return Err(self.packets.damaged(what)),
+                },
+                None if self.known.channels.is_empty() => {
+                    return Err(self.packets.unsupported("a trace without power rails"));
+                }
+                None => {
+                    self.known.order.end();
+                    continue;
+                }
+            }
+            self.ended = false;
+        }
+    }
+
+    fn channels(&self) -> &[String] {
+        &self.known.channels
+    }
+
+    fn others(&self) -> &Others {
+        &self.others
+    }
+
+    fn consumed(&self) -> u64 {
+        self.packets.consumed()
+    }
+}
