@@ -11,10 +11,10 @@ use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
 use serde::Deserialize;
 use trace::differential::{Answer, Component, Per, Repeat, Run, solve};
-use vfs::{FileSystem, Ino, WriteFlags};
+use vfs::{FileSystem, WriteFlags};
 
 use super::given::OnVolume;
-use super::{Measured, parameters};
+use super::{Measured, file_io, parameters};
 use crate::bench::{Bench, blocks_of_mib};
 use crate::plan::Job;
 use crate::result::Phase;
@@ -72,7 +72,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         )));
     }
     let ino = bench.file(FILE)?;
-    fill(&bench, ino, size, job.seed)?;
+    file_io::write_all(&bench, ino, size, job.seed)?;
     let mut rng = Rng::new(job.seed);
     let mut flash = Flash::new();
     for repeat in 0..p.repeats {
@@ -85,17 +85,6 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     phases.push(method.shares(&bench, &flash, &mut rng.split(), progress)?);
     phases.push(method.trials(&bench, &flash, &mut rng.split(), &progress.part(parts - 1, parts))?);
     Ok((phases, histograms))
-}
-
-/// Writes a file whole, in order, and makes it durable.
-fn fill(bench: &Bench, ino: Ino, size: u64, seed: u64) -> Result<(), LabError> {
-    let fs = bench.volume()?;
-    let mut piece = vec![0; 1 << 20];
-    for at in (0..size).step_by(piece.len()) {
-        generate(seed, (at / BLOCK as u64) as u32, &mut piece);
-        fs.write(ino, at, &piece, WriteFlags::empty())?;
-    }
-    Ok(fs.fsync(ino, false)?)
 }
 
 /// Writes at random places, each once before any a second time.
