@@ -14,7 +14,7 @@ use trace::differential::{Answer, Component, Per, Repeat, Run, solve};
 use vfs::{FileSystem, WriteFlags};
 
 use super::given::OnVolume;
-use super::{Measured, file_io, parameters};
+use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
 use crate::plan::Job;
 use crate::result::Phase;
@@ -72,7 +72,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         )));
     }
     let ino = bench.file(FILE)?;
-    file_io::write_all(&bench, ino, size, job.seed)?;
+    bench.write_whole(ino, size, job.seed)?;
     let mut rng = Rng::new(job.seed);
     let mut flash = Flash::new();
     for repeat in 0..p.repeats {
