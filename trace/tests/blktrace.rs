@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use trace::block::{Action, Event, Op};
+use trace::requests::Requests;
 use trace::{Format, Opened, Others, open};
 
 fn fixture(name: &str) -> PathBuf {
@@ -97,6 +98,27 @@ fn totals_are_those_of_blkparses_own_table() {
         }
         let entries = text.lines().find_map(|l| l.strip_prefix("Events (")?.split_once("): ")).unwrap().1;
         assert_eq!(entries, format!("{} entries", events.len()));
+    }
+}
+
+#[test]
+fn statistics_count_what_blkparse_says_was_dispatched() {
+    for (records, text) in [("vda.blktrace.1.zst", "vda.blkparse.zst"), ("vdb.blktrace.zst", "vdb.blkparse.zst")] {
+        let text = zstd::decode_all(std::fs::File::open(fixture(text)).unwrap()).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let Ok(Opened::Blocks(events)) = open(&fixture(records)) else { panic!("not opened") };
+        let (stat, whole) = trace::stat::blocks::count(&mut Requests::new(events), |_| ());
+        whole.unwrap();
+        assert_eq!(stat.requests_are, 'D');
+        let of = |op: Op| {
+            stat.operations.iter().find(|o| o.op == op.text()).map_or((0, 0), |o| (o.sizes.count, o.sizes.bytes))
+        };
+        let (reads, writes, discards, flushes) = (of(Op::Read), of(Op::Write), of(Op::Discard), of(Op::Flush));
+        // To blkparse discards are writes, and the block layer's flushes are reads of nothing.
+        let dispatched = |name: &str| *numbers(&text, name).last().unwrap();
+        assert_eq!((reads.0 + flushes.0, reads.1 >> 10), dispatched("Read Dispatches"));
+        assert_eq!((writes.0 + discards.0, (writes.1 + discards.1) >> 10), dispatched("Write Dispatches"));
+        assert_eq!(flushes.0, text.lines().filter(|line| line.contains("  D  FN ")).count() as u64);
     }
 }
 

@@ -1,0 +1,96 @@
+//! What a fuzzer calls, too: any bytes read as blktrace's records, as blkparse's text, as a write log.
+
+use std::io::Cursor;
+use std::path::Path;
+
+use trace::block::{Event, Op};
+use trace::write::blkparse::Writer;
+use trace::{At, Format, Input, Names, Opened, TraceError, open_input};
+
+/// blktrace's records: as they are, and behind one good record of each version and byte order.
+pub fn blktrace(bytes: &[u8]) {
+    read(bytes);
+    for (version, big) in [(7_u8, false), (8, false), (7, true), (8, true)] {
+        let mut whole = vec![version, b't', b'a', b'e'];
+        if big {
+            whole.reverse();
+        }
+        // No notes, nothing behind it: a record of zeroes.
+        whole.resize(if version == 7 { 48 } else { 64 }, 0);
+        whole.extend_from_slice(bytes);
+        let (events, format) = read(&whole);
+        assert!(format == Some(Format::Blktrace) && !events.is_empty());
+    }
+}
+
+/// blkparse's text: as it is, and behind one good line. What is read is written and read again as the same.
+pub fn blkparse(bytes: &[u8]) {
+    const LINE: &[u8] = b"  8,0    3        1     0.000000000   697  G   W 223490 + 8 [kjournald]\n";
+    read(bytes);
+    let (events, format) = read(&[LINE, bytes].concat());
+    assert!(format == Some(Format::Blkparse) && !events.is_empty());
+    let mut writer = Writer::new(Vec::new());
+    for event in &events {
+        writer.event(event, &Names::default()).expect("memory");
+    }
+    let (again, _) = read(&writer.finish().expect("memory"));
+    assert_eq!(again.len(), events.len());
+    for (again, event) in again.iter().zip(&events) {
+        // Who does it is not told here, and a line has no room for a flush of sectors or a split across 2 TiB.
+        assert_eq!((again.time, again.action, again.device), (event.time, event.action, event.device));
+        assert_eq!((again.cpu, again.pid, again.sector), (event.cpu, event.pid, event.sector));
+        assert_eq!((again.sectors, again.op, again.flags), (event.sectors, event.op, event.flags));
+        assert_eq!(again.error, event.error);
+    }
+}
+
+/// A write log: as it is, and behind a good first sector that counts many entries.
+pub fn log_writes(bytes: &[u8]) {
+    read(bytes);
+    let mut whole: Vec<u8> =
+        [0x006a_7366_7773_6872, 1, 1 << 40, 512].iter().flat_map(|w: &u64| w.to_le_bytes()).collect();
+    whole.resize(512, 0);
+    whole.extend_from_slice(bytes);
+    assert_eq!(read(&whole).1, Some(Format::LogWrites));
+}
+
+/// To the end or first error, whose place must lie inside.
+fn read(bytes: &[u8]) -> (Vec<Event>, Option<Format>) {
+    let place = |error: TraceError| {
+        let lines = bytes.split(|b| *b == b'\n').count() as u64;
+        if let TraceError::Damaged { at, .. } | TraceError::CutShort { at, .. } | TraceError::Unsupported { at, .. } =
+            &error
+        {
+            match at {
+                At::Line(n) => assert!((1..=lines).contains(n), "{error}"),
+                At::Byte(n) => assert!(*n <= bytes.len() as u64, "{error}"),
+            }
+        }
+    };
+    let Ok(input) = Input::new(Path::new("recording"), Cursor::new(bytes.to_vec())) else { return (vec![], None) };
+    let mut reader = match open_input(input) {
+        Ok(Opened::Blocks(reader)) => reader,
+        Ok(_) => return (vec![], None),
+        Err(error) => {
+            place(error);
+            return (vec![], None);
+        }
+    };
+    let mut events = Vec::new();
+    loop {
+        match reader.next() {
+            Ok(Some(event)) => {
+                assert!(event.sectors > 0 || event.sector == 0);
+                assert!(event.op != Op::Flush || event.sectors == 0);
+                events.push(event);
+            }
+            Ok(None) => break,
+            Err(error) => {
+                place(error);
+                break;
+            }
+        }
+    }
+    assert!(matches!(reader.next(), Ok(None)), "something comes after the end");
+    (events, Some(reader.format()))
+}
