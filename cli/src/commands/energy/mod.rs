@@ -31,7 +31,7 @@ pub struct Args {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    of_trace: of_trace::Args,
+    of_trace: of_trace::OfTrace,
 }
 
 #[derive(Subcommand)]

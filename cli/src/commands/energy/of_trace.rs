@@ -13,7 +13,7 @@ use crate::{Failure, joules, output, recorded};
 
 /// The recording and how its cost is found.
 #[derive(clap::Args)]
-pub struct Args {
+pub struct OfTrace {
     /// A recording of a block device in any format that `joulefs trace` reads.
     #[arg(value_name = "TRACE")]
     file: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub struct Args {
     full: bool,
 }
 
-impl Args {
+impl OfTrace {
     /// A recording was named.
     pub fn is_given(&self) -> bool {
         self.file.is_some()
@@ -40,7 +40,7 @@ impl Args {
 }
 
 /// Runs it.
-pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
     let file = args.file.as_ref().ok_or("no recording")?;
     recorded::again(file)?;
     let profile = Profile::find(&args.profile).map_err(|e| e.to_string())?;

@@ -27,7 +27,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Stat(stat::Args),
-    Replay(replay::Args),
+    Replay(Box<replay::Args>),
 }
 
 /// Runs it.
