@@ -2,3 +2,4 @@
 
 pub mod blkparse;
 pub mod fio_iolog;
+pub mod parquet;
