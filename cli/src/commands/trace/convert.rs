@@ -111,7 +111,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         (Some(file), None) => Box::new(File::options().write(true).open(file).map_err(|e| named(&e))?),
     };
     let mut written = Written::default();
-    let done = convert(opened, args.to, BufWriter::with_capacity(1 << 20, out), args.until_damage, &mut written, &moved);
+    let done =
+        convert(opened, args.to, BufWriter::with_capacity(1 << 20, out), args.until_damage, &mut written, &moved);
     bar.finish_and_clear();
     let kept = match &done {
         Ok(damage) => damage.is_none() || args.until_damage,
