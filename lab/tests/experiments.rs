@@ -116,6 +116,26 @@ fn nexus_sqlite_runs_and_repeats() {
 }
 
 #[test]
+fn nexus_differential_finds_what_was_planted_and_repeats() {
+    let outcome = runs_and_repeats("nexus-differential");
+    for v in &outcome.variants {
+        let of = |phase: &str| v.phases.iter().find(|p| p.name == phase).unwrap();
+        let number = |phase: &str, name: String| of(phase).measures[&name].value;
+        let mut sum = 0.0;
+        for c in ["screen", "cpu_and_memory", "network", "storage"] {
+            let share = number("shares", format!("{c}_share"));
+            let (planted, bar) = (number("shares", format!("{c}_planted")), number("shares", format!("{c}_bar")));
+            // One series of measurements: in one case of twenty it may be further off, in none of them twice as far.
+            assert!((share - planted).abs() < 2.0 * bar, "{}, {c}: {share} for {planted} +- {bar}", v.name);
+            let held = number("trials", format!("{c}_held"));
+            assert!((92.0..=98.0).contains(&held), "{}, {c}: bars of 95 % hold in {held} %", v.name);
+            sum += share;
+        }
+        assert!((sum - 100.0).abs() < 1e-6, "{}: shares of {sum} %", v.name);
+    }
+}
+
+#[test]
 fn another_seed_gives_another_result() {
     let experiment = Experiment::find("microdrive-table31").unwrap();
     let run = |seed| {

@@ -89,6 +89,9 @@ fn linux_tells_of_metadata_fua_and_marks() {
 fn there_are_no_times() {
     let Ok(Opened::Blocks(log)) = text::open(&log(512, 0, &[])) else { panic!("not opened") };
     assert!(!log.timed());
+    let Ok(Opened::Blocks(log)) = text::open(&fixture("dm-ext4.log.zst")) else { panic!("not opened") };
+    let (stat, whole) = trace::stat::blocks::count(&mut trace::requests::Requests::new(log), |_| ());
+    assert!(whole.is_ok() && stat.requests > 50 && stat.between.is_none());
 }
 
 #[test]
