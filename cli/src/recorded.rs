@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use indicatif::ProgressBar;
+use trace::block::DeviceId;
 use trace::requests::Requests;
 use trace::{Opened, TraceError};
 
@@ -31,6 +32,13 @@ pub fn requests(path: &Path) -> Result<(Requests, u64), Failure> {
         Opened::Calls(_) => Err(not_of(path, "calls to a file system", "requests to a block device")),
         Opened::Power(_) => Err(not_of(path, "a meter", "requests to a block device")),
     }
+}
+
+/// A device by its numbers, as `--of` is given.
+pub fn device(text: &str) -> Result<DeviceId, Failure> {
+    let numbers = text.split_once([',', ':']).and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    let id = numbers.map(|(major, minor)| DeviceId { major, minor });
+    id.ok_or_else(|| format!("--of {text}: write MAJOR,MINOR, e.g. 8,0; `joulefs trace stat` lists them"))
 }
 
 /// A recording of another kind than is needed.

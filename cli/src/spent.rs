@@ -108,7 +108,7 @@ pub fn by_file(
             out.push(FileLine { inode: None, line: line(name, energy) });
         }
     };
-    add(format!("<{} other files>", others.iter().map(|(inodes, ..)| inodes.len()).sum::<usize>()), sum);
+    add(format!("<{} others>", others.iter().map(|(inodes, ..)| inodes.len()).sum::<usize>()), sum);
     // Waiting is booked on no cause and no owner; so is nothing else, unless a cause is not said.
     let waiting = Component::ALL.map(|c| ledger.component_of(c, 0));
     if waiting.iter().zip(&none).all(|(w, n)| w <= n) {
@@ -218,12 +218,12 @@ mod tests {
             assert_eq!(names[names.len() - 2..], ["<volume>", "<waiting>"]);
         }
         let first = by_file(&ledger, 1, "<volume>", |_| None, |n| format!("/{n}"));
-        assert_eq!((first[0].inode, first[1].line.name.as_str()), (Some(8), "<7 other files>"));
+        assert_eq!((first[0].inode, first[1].line.name.as_str()), (Some(8), "<7 others>"));
 
         let odd = |n| (n % 2 == 1).then(|| "odd".to_owned());
         let grouped = by_file(&ledger, 3, "<volume>", odd, |n| format!("/{n}"));
         let names: Vec<&str> = grouped.iter().map(|f| f.line.name.as_str()).collect();
-        assert_eq!(names, ["odd (4 inodes)", "/8", "/6", "<2 other files>", "<volume>", "<waiting>"]);
+        assert_eq!(names, ["odd (4 inodes)", "/8", "/6", "<2 others>", "<volume>", "<waiting>"]);
         assert_eq!(grouped.iter().flat_map(|f| f.line.energy).sum::<Energy>(), ledger.total());
     }
 }

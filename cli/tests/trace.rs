@@ -202,3 +202,79 @@ fn what_is_wrong_is_said_in_one_line_with_its_place() {
     refused(&["trace", "replay", &file, "--compare", "colour=red"], &["colour"]);
     refused(&["trace", "replay", &file, "--full"], &["--full"]);
 }
+
+#[test]
+fn a_recording_in_another_format_holds_the_same() {
+    let room = Room::new();
+    let (text, _) = msr(500);
+    let file = room.text("t.csv");
+    fs::write(&file, &text).unwrap();
+    let sums = |stat: &Value| -> Vec<(String, u64, u64)> {
+        let rows = stat["operations"].as_array().unwrap();
+        let row =
+            |o: &Value| (o["op"].as_str().unwrap().into(), o["count"].as_u64().unwrap(), o["bytes"].as_u64().unwrap());
+        rows.iter().map(row).collect()
+    };
+    let first = json(&["trace", "stat", &file]);
+    for (to, name) in [("blkparse", "t.txt"), ("iolog", "t3.log"), ("iolog2", "t2.log")] {
+        let other = room.text(name);
+        done(&["trace", "convert", &file, "--to", to, "--output", &other]);
+        let again = json(&["trace", "stat", &other]);
+        assert_eq!(sums(&again), sums(&first), "{to}");
+        assert_eq!(again["write_order"], first["write_order"], "{to}");
+        if to == "blkparse" {
+            assert_eq!(again["span_ns"], first["span_ns"]);
+            assert_eq!(done(&["trace", "convert", &file, "--to", to]), fs::read_to_string(&other).unwrap());
+        }
+    }
+    let table = room.text("t.parquet");
+    let said = json(&["trace", "convert", &file, "--to", "parquet", "--output", &table]);
+    assert_eq!((said["records"].as_u64(), &fs::read(&table).unwrap()[..4]), (Some(500), &b"PAR1"[..]));
+    refused(&["trace", "convert", &file, "--to", "parquet"], &["--output"]);
+
+    // What is damaged leaves nothing behind, nor takes what was there.
+    fs::write(&file, text + "nonsense\n").unwrap();
+    refused(&["trace", "convert", &file, "--to", "blkparse", "--output", &table], &["line 501"]);
+    assert_eq!(&fs::read(&table).unwrap()[..4], b"PAR1");
+    assert!(!room.path("t.parquet.part").exists());
+    let kept = joulefs(&["trace", "convert", &file, "--to", "blkparse", "--output", &table, "--until-damage"]);
+    assert_eq!((kept.code, fs::read_to_string(&table).unwrap().lines().count()), (1, 500));
+    fs::write(&file, calls()).unwrap();
+    refused(&["trace", "convert", &file, "--to", "iolog"], &["calls", "parquet"]);
+}
+
+#[test]
+fn energy_is_told_by_a_table_and_by_simulation_with_the_difference() {
+    let room = Room::new();
+    let (text, list) = msr(1000);
+    let (file, table) = (room.text("t.csv"), room.text("prices.toml"));
+    fs::write(&file, text).unwrap();
+    let prices =
+        "read_sequential = 10\nread_random = 100\nwrite_sequential = 20\nwrite_random = 200\nsource = 'mine'\n";
+    fs::write(
+        &table,
+        prices.replace(" = ", " = ").replace("10\n", "10.0\n").replace("00\n", "00.0\n").replace("20\n", "20.0\n"),
+    )
+    .unwrap();
+    let out = json(&["energy", &file, "--profile", "galaxy-nexus-emmc", "--prices", &table]);
+    let kinds = out["by_table"]["kinds"].as_array().unwrap();
+    let bytes: u64 = kinds.iter().map(|k| k["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(bytes, list.iter().map(|r| r.2).sum::<u64>());
+    let plain: f64 = kinds
+        .iter()
+        .zip([10.0, 100.0, 20.0, 200.0])
+        .map(|(k, p)| k["bytes"].as_f64().unwrap() / 1024.0 * p / 1e6)
+        .sum();
+    let told = out["by_table"]["joules"].as_f64().unwrap();
+    assert!((told - plain).abs() < 1e-9 * plain, "{told} for {plain}");
+    let replayed = json(&["trace", "replay", &file, "--profile", "galaxy-nexus-emmc"]);
+    let idle = replayed["operations"]["idle"]["pj"].as_u64().unwrap();
+    assert_eq!(out["by_simulation"]["pj"].as_u64(), replayed["total_pj"].as_u64().map(|all| all - idle));
+    let difference = told - out["by_simulation"]["joules"].as_f64().unwrap();
+    assert!((out["difference_joules"].as_f64().unwrap() - difference).abs() < 1e-9);
+    let page = done(&["energy", &file, "--profile", "galaxy-nexus-emmc"]);
+    assert!(page.contains("written at random") && page.contains("by simulation"), "{page}");
+    fs::write(&table, "read_sequential = -1.0\n").unwrap();
+    refused(&["energy", &file, "--prices", &table], &["prices.toml"]);
+    refused(&["energy", &room.text("none")], &["none"]);
+}

@@ -122,6 +122,7 @@ fn every_error_names_its_line() {
 
 #[test]
 fn damage_is_an_error_and_never_a_panic() {
+    text::drivers::fio_iolog(V3);
     survives_damage(V2);
     survives_damage(V3);
 }

@@ -143,6 +143,7 @@ fn every_error_names_its_line() {
 
 #[test]
 fn damage_is_an_error_and_never_a_panic() {
+    text::drivers::mobibench(GOOD.as_bytes());
     survives_damage(GOOD.as_bytes());
 }
 

@@ -73,7 +73,10 @@ impl Prices {
     pub fn read(file: &Path) -> Result<Self, String> {
         let named = |e: &dyn std::fmt::Display| format!("{}: {e}", file.display());
         let text = std::fs::read_to_string(file).map_err(|e| named(&e))?;
-        let prices: Prices = toml::from_str(&text).map_err(|e| named(&e.to_string().trim()))?;
+        let prices: Prices = toml::from_str(&text).map_err(|e| {
+            let line = e.span().map_or(1, |s| 1 + text[..s.start.min(text.len())].matches('\n').count());
+            named(&format!("line {line}: {}", e.message()))
+        })?;
         let all = [prices.read_sequential, prices.read_random, prices.write_sequential, prices.write_random];
         if all.iter().all(|p| p.is_finite() && *p >= 0.0) {
             Ok(prices)

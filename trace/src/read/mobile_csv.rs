@@ -15,7 +15,8 @@
 
 use super::decimal::{nanoseconds, number, wrong};
 use super::rows::{Read, Row, Rows};
-use crate::block::{Action, DeviceId, Event, Flags, Op};
+use crate::block::{Action, DeviceId, Event};
+use crate::letters;
 use crate::recognise::Reader;
 use crate::{Format, Input, Opened, Others, Process, TraceError};
 
@@ -63,37 +64,6 @@ fn process(text: &[u8]) -> (&[u8], u32) {
     (if name == b"<...>" { b"" } else { name }, pid)
 }
 
-/// blkparse's letters.
-fn letters(text: &[u8]) -> Option<(Op, Flags)> {
-    let mut flags = Flags::empty();
-    let rest = match text {
-        [b'F', rest @ ..] if !rest.is_empty() => {
-            flags |= Flags::PREFLUSH;
-            rest
-        }
-        all => all,
-    };
-    let (op, rest) = match rest {
-        [b'D', b'E', rest @ ..] => (Op::SecureErase, rest),
-        [b'D', rest @ ..] => (Op::Discard, rest),
-        [b'R', rest @ ..] => (Op::Read, rest),
-        [b'W', rest @ ..] => (Op::Write, rest),
-        [b'F', rest @ ..] => (Op::Flush, rest),
-        [b'N', rest @ ..] => (Op::Other, rest),
-        _ => return None,
-    };
-    for letter in rest {
-        flags |= match letter {
-            b'S' => Flags::SYNC,
-            b'A' => Flags::AHEAD,
-            b'M' => Flags::META,
-            b'F' => Flags::FUA,
-            _ => return None,
-        };
-    }
-    Some((op, flags))
-}
-
 impl Row for Mobile {
     const FORMAT: Format = Format::MobileCsv;
 
@@ -103,14 +73,15 @@ impl Row for Mobile {
         };
         let (name, pid) = process(who);
         let device = number(device).and_then(|n| u32::try_from(n).ok()).ok_or_else(|| wrong("device", device))?;
-        let (op, flags) = letters(flags).ok_or_else(|| wrong("rw_flag", flags))?;
+        let sectors = number(size).ok_or_else(|| wrong("size", size))?;
+        let (op, flags) = letters::read(flags, sectors).ok_or_else(|| wrong("rw_flag", flags))?;
         let event = Event {
             time: nanoseconds(time).ok_or_else(|| wrong("timestamp", time))?,
             action: Action::Issue,
             op,
             flags,
             sector: number(sector).ok_or_else(|| wrong("sector", sector))?,
-            sectors: number(size).ok_or_else(|| wrong("size", size))?,
+            sectors,
             device: DeviceId { major: device >> 20, minor: device & 0xf_ffff },
             cpu: 0,
             pid,
@@ -125,22 +96,6 @@ impl Row for Mobile {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn letters_mean_what_blkparse_means() {
-        let read = |t: &str| letters(t.as_bytes());
-        assert_eq!(read("R"), Some((Op::Read, Flags::empty())));
-        assert_eq!(read("WS"), Some((Op::Write, Flags::SYNC)));
-        assert_eq!(read("FWFS"), Some((Op::Write, Flags::PREFLUSH | Flags::FUA | Flags::SYNC)));
-        assert_eq!(read("F"), Some((Op::Flush, Flags::empty())));
-        assert_eq!(read("FF"), Some((Op::Flush, Flags::PREFLUSH)));
-        assert_eq!(read("RAM"), Some((Op::Read, Flags::AHEAD | Flags::META)));
-        assert_eq!(read("DE"), Some((Op::SecureErase, Flags::empty())));
-        assert_eq!(read("DS"), Some((Op::Discard, Flags::SYNC)));
-        for not in ["", "X", "RX", "r", "WW"] {
-            assert_eq!(read(not), None, "{not}");
-        }
-    }
 
     #[test]
     fn a_process_is_split_at_the_last_dash_before_a_number() {

@@ -51,6 +51,8 @@ pub struct OpStat {
 pub struct DeviceStat {
     /// Its numbers, major and minor.
     pub device: String,
+    /// What the recording calls it, if it has a name for it.
+    pub name: Option<String>,
     /// Its requests.
     pub requests: u64,
     /// Bytes read.
@@ -117,6 +119,8 @@ pub struct BlockStat {
     pub requests_are: char,
     /// Requests of all kinds.
     pub requests: u64,
+    /// False if the recording tells no times.
+    pub timed: bool,
     /// Nanoseconds from the first request to the last.
     pub span_ns: u64,
     /// By kind of operation.
@@ -253,6 +257,7 @@ impl Counter {
         kind.meta += u64::from(r.flags.contains(Flags::META));
         let stat = place.stat.get_or_insert_with(|| DeviceStat {
             device: r.device.to_string(),
+            name: None,
             requests: 0,
             read: 0,
             written: 0,
@@ -292,12 +297,16 @@ impl Counter {
         let mut places = self.places;
         let (read_order, write_order) = self.order.shares();
         let mut devices = Vec::new();
-        for place in self.devices.into_values() {
+        for (id, place) in self.devices {
             places.read += place.read.len() * 4096;
             places.written += place.written.len() * 4096;
             places.touched += place.touched.len() * 4096;
             places.regions += place.regions.len();
-            devices.extend(place.stat.map(|s| DeviceStat { first_sector: s.first_sector.min(s.end_sector), ..s }));
+            devices.extend(place.stat.map(|s| DeviceStat {
+                first_sector: s.first_sector.min(s.end_sector),
+                name: requests.events().device(id),
+                ..s
+            }));
         }
         devices.sort_by_key(|d| std::cmp::Reverse((d.read + d.written, d.requests)));
         let mut processes: Vec<_> = self.processes.into_iter().collect();
@@ -308,6 +317,7 @@ impl Counter {
             format: requests.events().format().to_string(),
             requests_are: requests.action().letter(),
             requests: self.requests,
+            timed: requests.events().timed(),
             span_ns: self.last.saturating_sub(self.first.unwrap_or(0)),
             operations: Op::ALL
                 .into_iter()

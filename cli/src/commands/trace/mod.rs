@@ -1,5 +1,6 @@
 //! `joulefs trace`: one file a subcommand.
 
+mod convert;
 mod replay;
 mod stat;
 
@@ -18,6 +19,7 @@ use crate::Failure;
 #[command(after_help = "Examples:\n  \
     blktrace -d /dev/sda -o - -w 60 | joulefs trace stat -\n  \
     joulefs trace stat phone.perfetto-trace --html phone.html\n  \
+    joulefs trace convert sda.blktrace.0 --to iolog --output sda.log\n  \
     joulefs trace replay app.strace --profile kirin9000-ufs31 --compare gc=greedy,atgc,fagc,joule")]
 pub struct Args {
     #[command(subcommand)]
@@ -27,13 +29,15 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     Stat(stat::Args),
-    Replay(replay::Args),
+    Convert(convert::Args),
+    Replay(Box<replay::Args>),
 }
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     match &args.command {
         Command::Stat(a) => stat::run(a, as_json),
+        Command::Convert(a) => convert::run(a, as_json),
         Command::Replay(a) => replay::run(a, as_json),
     }
 }

@@ -132,14 +132,11 @@ fn others(out: &mut String, others: &std::collections::BTreeMap<String, u64>) {
 }
 
 fn of_blocks(s: &BlockStat) -> String {
-    let mut out = format!(
-        "{}: {} requests in {} ({:.1} a second), one for every event {}\n\n",
-        s.format,
-        s.requests,
-        joules::time(s.span_ns),
-        s.per_second(s.requests),
-        s.requests_are,
-    );
+    let when = match s.timed {
+        true => format!(" in {} ({:.1} a second)", joules::time(s.span_ns), s.per_second(s.requests)),
+        false => ", at times that are not told".into(),
+    };
+    let mut out = format!("{}: {} requests{when}, one for every event {}\n\n", s.format, s.requests, s.requests_are);
     let o = &mut out;
     let _ = writeln!(
         o,
@@ -217,8 +214,13 @@ fn of_blocks(s: &BlockStat) -> String {
         let (read, written) = (output::bytes(d.read), output::bytes(d.written));
         let _ = writeln!(
             o,
-            "{:<10} {:>9} {read:>12} {written:>12} {:>9} {:>14} {:>14}",
-            d.device, d.requests, d.flushes, d.first_sector, d.end_sector
+            "{:<10} {:>9} {read:>12} {written:>12} {:>9} {:>14} {:>14}  {}",
+            d.device,
+            d.requests,
+            d.flushes,
+            d.first_sector,
+            d.end_sector,
+            d.name.as_deref().unwrap_or_default()
         );
     }
     if s.processes.iter().any(|p| !p.name.is_empty()) {

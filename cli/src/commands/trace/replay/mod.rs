@@ -12,7 +12,6 @@ use device::{Access, open_image};
 use indicatif::ProgressBar;
 use lab::traces::{self, ReplayError, Speed};
 use record::Tempo;
-use trace::block::DeviceId;
 use trace::call::Calls;
 use trace::replay::needs::{self, Needs};
 use trace::replay::place::OnDirectory;
@@ -110,13 +109,6 @@ impl Args {
         let bytes = parse_size(text).filter(|b| (1 << 20..=1 << 48).contains(b));
         bytes.map(Some).ok_or_else(|| format!("--size {text}: not a size from 1M to 256T; write e.g. 8G"))
     }
-
-    fn device(&self) -> Result<Option<DeviceId>, Failure> {
-        let Some(text) = &self.of else { return Ok(None) };
-        let numbers = text.split_once([',', ':']).and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-        let id = numbers.map(|(major, minor)| DeviceId { major, minor });
-        id.map(Some).ok_or_else(|| format!("--of {text}: write MAJOR,MINOR, e.g. 8,0; `joulefs trace stat` lists them"))
-    }
 }
 
 /// Runs it.
@@ -188,7 +180,12 @@ fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure>
     let (requests, length) = recorded::requests(&args.file)?;
     let (bar, moved) = recorded::bar(length, "looking");
     let blocks = args.bytes()?.map(|bytes| bytes / 4096);
-    let options = traces::blocks::Options { of: args.device()?, blocks, full: args.full, speed: args.speed() };
+    let options = traces::blocks::Options {
+        of: args.of.as_deref().map(recorded::device).transpose()?,
+        blocks,
+        full: args.full,
+        speed: args.speed(),
+    };
     let plan = options.plan(requests, moved).map_err(|e| said(args, &e))?;
     bar.finish_and_clear();
     at_once(variants, |variant, bar| {

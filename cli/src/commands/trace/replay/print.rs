@@ -301,6 +301,10 @@ fn side_by_side(all: &[Outcome]) -> String {
             factor(o.amplification_inside()),
         );
     }
+    let none_cleaned = |o: &Outcome| matches!(&o.done, Done::Calls(done) if done.cleaned.0 == 0);
+    if all.iter().all(none_cleaned) {
+        out += "\n\nno section was cleaned: a smaller or fuller volume (--size, --age) or a longer recording tells policies apart";
+    }
     let mut kinds: Vec<&'static str> = all.iter().flat_map(|o| o.latencies().iter().map(|l| l.op)).collect();
     kinds.sort_unstable();
     kinds.dedup();

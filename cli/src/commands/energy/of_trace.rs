@@ -1,0 +1,147 @@
+//! `joulefs energy TRACE`: what a block device's recording costs, by a table and by simulation.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use device::energy::profile::Profile;
+use device::energy::{Component, Energy, Operation};
+use lab::traces::prices::{Priced, Prices, estimate, shares};
+use lab::traces::{Speed, blocks};
+use serde_json::json;
+
+use crate::{Failure, joules, output, recorded};
+
+/// The recording and how its cost is found.
+#[derive(clap::Args)]
+pub struct OfTrace {
+    /// A recording of a block device in any format that `joulefs trace` reads.
+    #[arg(value_name = "TRACE")]
+    file: Option<PathBuf>,
+    /// The device: the name of a shipped profile, or the path of a profile file.
+    #[arg(long, short, default_value = "kirin9000-ufs31")]
+    profile: String,
+    /// Prices of file operations in microjoules for each KB: a TOML file with read_sequential, read_random,
+    /// write_sequential, write_random and source; default: what they cost on our F2FS on this device.
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
+    /// The recorded device, by its numbers, e.g. 8,0; default: the one that moved most.
+    #[arg(long, value_name = "MAJOR,MINOR")]
+    of: Option<String>,
+    /// The device holds data everywhere at the beginning.
+    #[arg(long)]
+    full: bool,
+}
+
+impl OfTrace {
+    /// A recording was named.
+    pub fn is_given(&self) -> bool {
+        self.file.is_some()
+    }
+}
+
+/// Runs it.
+pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
+    let file = args.file.as_ref().ok_or("no recording")?;
+    recorded::again(file)?;
+    let profile = Profile::find(&args.profile).map_err(|e| e.to_string())?;
+    let prices = match &args.prices {
+        Some(table) => Prices::read(table)?,
+        None => Prices::simulated(&profile).map_err(|e| e.to_string())?,
+    };
+    let of = args.of.as_deref().map(recorded::device).transpose()?;
+    let (requests, length) = recorded::requests(file)?;
+    let (bar, moved) = recorded::bar(length, "looking");
+    let options = blocks::Options { of, blocks: None, full: args.full, speed: Speed::Virtual };
+    let plan = options.plan(requests, moved).map_err(|e| format!("{}: {e}", file.display()))?;
+    bar.finish_and_clear();
+    let (mut requests, _) = recorded::requests(file)?;
+    let (bar, moved) = recorded::bar(length, "pricing");
+    let ((read, written), _) = shares(&mut requests, plan.of, moved);
+    bar.finish_and_clear();
+    let (mut requests, _) = recorded::requests(file)?;
+    let (bar, moved) = recorded::bar(length, "simulating");
+    let run = blocks::run(&mut requests, &profile, &plan, Speed::Virtual, moved).map_err(|e| e.to_string())?;
+    bar.finish_and_clear();
+
+    let priced = estimate(&read, &written, &prices);
+    let by_table: f64 = priced.iter().map(|p| p.joules).sum();
+    let idle = run.ledger.operation(Operation::Idle).energy;
+    let simulated = run.ledger.total() - idle;
+    let difference = by_table - simulated.joules();
+    let percent = difference * 100.0 / simulated.joules().max(f64::MIN_POSITIVE);
+    if as_json {
+        output::print(&json!({
+            "profile": profile.name,
+            "device": plan.of.to_string(),
+            "requests": run.done.requests,
+            "recorded_ns": run.done.span_ns,
+            "by_table": {
+                "kinds": priced,
+                "joules": by_table,
+                "prices": prices,
+                "random_reads_of_requests": read.random_of_runs(),
+                "random_writes_of_requests": written.random_of_runs(),
+                "random_reads_of_bytes": read.random_of_bytes(),
+                "random_writes_of_bytes": written.random_of_bytes(),
+            },
+            "by_simulation": {
+                "pj": simulated.0,
+                "joules": simulated.joules(),
+                "idle_pj": idle.0,
+                "components_pj": Component::ALL
+                    .iter()
+                    .map(|c| (c.text().to_lowercase(), json!(run.ledger.component(*c).0)))
+                    .collect::<serde_json::Map<_, _>>(),
+            },
+            "difference_joules": difference,
+            "difference_percent": percent,
+            "damage": run.damage.as_ref().map(recorded::failure),
+        }));
+        return Ok(recorded::end(run.damage.as_ref(), true));
+    }
+    output::line(&format!(
+        "{}: {} requests of device {} in {} on {}\n\nby the table, as Mohan et al. do: {}",
+        file.display(),
+        run.done.requests,
+        plan.of,
+        joules::time(run.done.span_ns),
+        profile.name,
+        prices.source
+    ));
+    output::line(&table(&priced, by_table));
+    output::line("\nby simulation of every request:");
+    let operations = [Operation::Read, Operation::Write, Operation::Flush, Operation::Discard];
+    output::line(&format!("{:<20} {:>9} {:>12} {:>10} {:>12}", "operation", "requests", "", "", "energy"));
+    for operation in operations.into_iter().filter(|o| run.ledger.operation(*o).operations > 0) {
+        let spent = run.ledger.operation(operation);
+        let name = format!("{operation:?}").to_lowercase();
+        output::line(&format!(
+            "{name:<20} {:>9} {:>12} {:>10} {:>12}",
+            spent.operations,
+            "",
+            "",
+            spent.energy.to_string()
+        ));
+    }
+    output::line(&format!("{:<20} {:>9} {:>12} {:>10} {:>12}", "all", "", "", "", simulated.to_string()));
+    if idle > Energy::ZERO {
+        output::line(&format!("and {idle} while nothing was asked, which the table does not know"));
+    }
+    output::line(&format!("\nthe table says {difference:+.2} J, {percent:+.1} % of the simulation"));
+    Ok(recorded::end(run.damage.as_ref(), false))
+}
+
+fn table(priced: &[Priced], all: f64) -> String {
+    let mut out = format!("{:<20} {:>9} {:>12} {:>10} {:>12}", "kind", "requests", "bytes", "uJ/KB", "energy");
+    for p in priced {
+        let energy = Energy((p.joules * 1e12) as u64).to_string();
+        out += &format!(
+            "\n{:<20} {:>9} {:>12} {:>10.1} {energy:>12}",
+            p.kind,
+            p.runs,
+            output::bytes(p.bytes),
+            p.uj_per_kb
+        );
+    }
+    out + &format!("\n{:<20} {:>9} {:>12} {:>10} {:>12}", "all", "", "", "", Energy((all * 1e12) as u64).to_string())
+}

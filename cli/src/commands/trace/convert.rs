@@ -1,0 +1,252 @@
+//! `joulefs trace convert`
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::json;
+use trace::block::Events;
+use trace::call::Calls;
+use trace::requests::{Requests, Seen};
+use trace::write::{blkparse, fio_iolog, parquet};
+use trace::{Opened, TraceError};
+
+use crate::{Failure, output, recorded};
+
+/// Write a recording in another format.
+///
+/// iolog is read by `fio --read_iolog` (version 3, with times; iolog2 is version 2, for fio before 3.31) and has requests
+/// only; blkparse is the text that blkparse prints, with every event; parquet has a row for each event or call and is read
+/// by DuckDB, pandas and others. Recordings of calls are written as parquet only.
+///
+/// A recording that is damaged is not converted, unless what comes before the damage is asked for.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  joulefs trace convert telegram_exec.csv.gz --to iolog --output telegram.log\n  \
+    fio --name=again --read_iolog=telegram.log --replay_redirect=/dev/nullb0 --direct=1\n  \
+    joulefs trace convert sda.blktrace.0 --to blkparse | grep ' D '\n  \
+    joulefs trace convert app.strace --to parquet --output app.parquet")]
+pub struct Args {
+    /// The recording; - is standard input.
+    file: PathBuf,
+    /// The format.
+    #[arg(long)]
+    to: To,
+    /// Where to; default: standard output, for formats that are text.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Keep what comes before damage.
+    #[arg(long)]
+    until_damage: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum To {
+    Iolog,
+    Iolog2,
+    Blkparse,
+    Parquet,
+}
+
+/// What was written.
+#[derive(Default)]
+struct Written {
+    records: u64,
+    left_out: u64,
+}
+
+/// Why it ended early.
+enum Broken {
+    Trace(TraceError),
+    Output(io::Error),
+}
+
+impl From<TraceError> for Broken {
+    fn from(e: TraceError) -> Self {
+        Broken::Trace(e)
+    }
+}
+
+impl From<io::Error> for Broken {
+    fn from(e: io::Error) -> Self {
+        Broken::Output(e)
+    }
+}
+
+/// What is not written yet goes to `FILE.part`, and is there under its name when it is whole.
+fn part(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".part");
+    name.into()
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    if args.to == To::Parquet && args.output.is_none() {
+        return Err("parquet is not text: give --output FILE".into());
+    }
+    if as_json && args.output.is_none() {
+        return Err("--json says what was written, which goes to standard output itself: give --output FILE".into());
+    }
+    let recorded::Recorded { opened, length } = recorded::open(&args.file)?;
+    match &opened {
+        Opened::Calls(_) if args.to != To::Parquet => {
+            return Err(format!("{}: a recording of calls: it is written as parquet only", args.file.display()));
+        }
+        Opened::Power(_) => {
+            return Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls"));
+        }
+        _ => {}
+    }
+    let (bar, moved) = recorded::bar(length, "converting");
+    let named = |e: &io::Error| match &args.output {
+        Some(file) => format!("{}: {e}", file.display()),
+        None => format!("standard output: {e}"),
+    };
+    // What is no plain file (a pipe) is written as it is.
+    let plain = args.output.as_deref().filter(|f| f.metadata().map_or(true, |m| m.is_file()));
+    let out: Box<dyn Write + Send> = match (&args.output, plain) {
+        (None, _) => Box::new(io::stdout()),
+        (_, Some(file)) => Box::new(File::create(part(file)).map_err(|e| named(&e))?),
+        (Some(file), None) => Box::new(File::options().write(true).open(file).map_err(|e| named(&e))?),
+    };
+    let mut written = Written::default();
+    let done =
+        convert(opened, args.to, BufWriter::with_capacity(1 << 20, out), args.until_damage, &mut written, &moved);
+    bar.finish_and_clear();
+    let kept = match &done {
+        Ok(damage) => damage.is_none() || args.until_damage,
+        Err(_) => false,
+    };
+    if let Some(file) = plain {
+        let placed = if kept { std::fs::rename(part(file), file) } else { std::fs::remove_file(part(file)) };
+        placed.map_err(|e| named(&e))?;
+    }
+    let damage = match done {
+        Ok(damage) => damage,
+        // A reader that went away wants no more.
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe && args.output.is_none() => return Ok(ExitCode::SUCCESS),
+        Err(e) => return Err(named(&e)),
+    };
+    if let (Some(e), false) = (&damage, args.until_damage) {
+        return Err(recorded::failure(e));
+    }
+    output::done(
+        as_json,
+        &json!({
+            "records": written.records,
+            "left_out": written.left_out,
+            "damage": damage.as_ref().map(recorded::failure),
+        }),
+    );
+    if written.left_out > 0 && !as_json {
+        eprintln!("joulefs: {} requests left out that the format has no word for", written.left_out);
+    }
+    Ok(recorded::end(damage.as_ref(), as_json))
+}
+
+type Out = BufWriter<Box<dyn Write + Send>>;
+
+/// Writes everything; what is wrong with the recording is returned beside what was written before it.
+fn convert(
+    opened: Opened,
+    to: To,
+    out: Out,
+    until_damage: bool,
+    written: &mut Written,
+    moved: &dyn Fn(u64),
+) -> io::Result<Option<TraceError>> {
+    // Whether the file is ended although the recording was not.
+    let ended = |done: Result<(), Broken>| match done {
+        Ok(()) => Ok((None, true)),
+        Err(Broken::Trace(e)) => Ok((Some(e), until_damage)),
+        Err(Broken::Output(e)) => Err(e),
+    };
+    let (damage, mut out) = match opened {
+        // Refused before anything is written.
+        Opened::Power(_) => return Ok(None),
+        Opened::Calls(mut calls) => {
+            let mut writer = parquet::Calls::new(out, calls.format())?;
+            let (damage, end) = ended(all_calls(&mut *calls, &mut writer, written, moved))?;
+            if !end {
+                return Ok(damage);
+            }
+            (damage, writer.finish()?)
+        }
+        Opened::Blocks(mut events) => match to {
+            To::Parquet => {
+                let mut writer = parquet::Blocks::new(out, events.format())?;
+                let (damage, end) =
+                    ended(each(&mut *events, written, moved, |event, events| writer.event(event, events)))?;
+                if !end {
+                    return Ok(damage);
+                }
+                (damage, writer.finish()?)
+            }
+            To::Blkparse => {
+                let mut writer = blkparse::Writer::new(out);
+                let done = each(&mut *events, written, moved, |event, events| writer.event(event, events.names()));
+                (ended(done)?.0, writer.finish()?)
+            }
+            To::Iolog | To::Iolog2 => {
+                let version = if to == To::Iolog { fio_iolog::Version::V3 } else { fio_iolog::Version::V2 };
+                let mut writer = fio_iolog::Writer::new(out, version)?;
+                let mut requests = Requests::new(events);
+                let done = all_requests(&mut requests, &mut writer, written, moved);
+                written.left_out = writer.left_out();
+                (ended(done)?.0, writer.finish()?)
+            }
+        },
+    };
+    out.flush()?;
+    Ok(damage)
+}
+
+fn each(
+    events: &mut dyn Events,
+    written: &mut Written,
+    moved: &dyn Fn(u64),
+    mut write: impl FnMut(&trace::block::Event, &dyn Events) -> io::Result<()>,
+) -> Result<(), Broken> {
+    while let Some(event) = events.next()? {
+        write(&event, events)?;
+        written.records += 1;
+        if written.records.is_multiple_of(1 << 14) {
+            moved(events.consumed());
+        }
+    }
+    Ok(())
+}
+
+fn all_requests(
+    requests: &mut Requests,
+    writer: &mut fio_iolog::Writer<Out>,
+    written: &mut Written,
+    moved: &dyn Fn(u64),
+) -> Result<(), Broken> {
+    while let Some(seen) = requests.seen()? {
+        let Seen::Asked(request) = seen else { continue };
+        writer.request(&request, |id| requests.events().device(id))?;
+        written.records += 1;
+        if written.records.is_multiple_of(1 << 14) {
+            moved(requests.events().consumed());
+        }
+    }
+    Ok(())
+}
+
+fn all_calls(
+    calls: &mut dyn Calls,
+    writer: &mut parquet::Calls<Out>,
+    written: &mut Written,
+    moved: &dyn Fn(u64),
+) -> Result<(), Broken> {
+    while let Some(call) = calls.next()? {
+        writer.call(&call)?;
+        written.records += 1;
+        if written.records.is_multiple_of(1 << 14) {
+            moved(calls.consumed());
+        }
+    }
+    Ok(())
+}
