@@ -78,7 +78,8 @@ pub(super) struct Bundles {
     pub(super) order: Order<Heard>,
     /// Events of block devices so far.
     pub(super) heard: u64,
-    layouts: FxHashMap<u32, Layout>,
+    /// By number.
+    layouts: Vec<Option<Layout>>,
     /// Who has which number, from the events that tell it.
     processes: FxHashMap<u32, Process>,
     counts: Vec<u64>,
@@ -101,7 +102,7 @@ impl Bundles {
             others: Others::new(),
             order: Order::new(),
             heard: 0,
-            layouts: (0..TABLE as u32).filter_map(|n| Some((n, layout(n)?))).collect(),
+            layouts: (0..TABLE as u32).map(layout).collect(),
             processes: FxHashMap::default(),
             counts: vec![0; TABLE],
             given: FxHashMap::default(),
@@ -188,9 +189,9 @@ impl Bundles {
         let heard = match lying.number {
             0 => None,
             UFS => ufs(&lying, cpu)?,
-            n => match self.layouts.get(&n) {
-                Some(layout) => Some(extent(&lying, cpu, layout, &mut self.names, &mut self.processes)?),
-                None => None,
+            n => match self.layouts.get(n as usize) {
+                Some(Some(layout)) => Some(extent(&lying, cpu, layout, &mut self.names, &mut self.processes)?),
+                _ => None,
             },
         };
         let Some(mut heard) = heard else {
@@ -224,6 +225,20 @@ impl Bundles {
     }
 }
 
+/// Whose name that is; it is remembered for the thread's other events.
+fn known_as(pid: u32, name: &[u8], names: &mut Names, processes: &mut FxHashMap<u32, Process>) -> Process {
+    if let Some(known) = processes.get(&pid)
+        && names.name(*known).as_bytes() == name
+    {
+        return *known;
+    }
+    let process = names.number(name);
+    if processes.len() < MOST || processes.contains_key(&pid) {
+        processes.insert(pid, process);
+    }
+    process
+}
+
 fn extent(
     lying: &Lying<'_>,
     cpu: u32,
@@ -245,10 +260,7 @@ fn extent(
             },
             Value::Bytes(text) if number == layout.letters => said = text,
             Value::Bytes(text) if number == layout.process => {
-                event.process = names.number(text);
-                if processes.len() < MOST {
-                    processes.insert(lying.pid, event.process);
-                }
+                event.process = known_as(lying.pid, text, names, processes);
             }
             Value::Bytes(_) => {}
         }

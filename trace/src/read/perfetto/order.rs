@@ -26,8 +26,10 @@ impl Timed for Heard {
 
 #[derive(Debug)]
 pub(super) struct Order<T> {
+    /// Those given away already, those that can be, and the others.
     held: Vec<T>,
-    ready: VecDeque<T>,
+    gone: usize,
+    ready: usize,
     /// The processor of the last bundle, and the latest time of this round.
     last: Option<u32>,
     latest: u64,
@@ -38,17 +40,9 @@ pub(super) struct Order<T> {
     late: u64,
 }
 
-impl<T: Timed> Order<T> {
+impl<T: Timed + Copy> Order<T> {
     pub(super) fn new() -> Self {
-        Order {
-            held: Vec::new(),
-            ready: VecDeque::new(),
-            last: None,
-            latest: 0,
-            rounds: VecDeque::new(),
-            given: 0,
-            late: 0,
-        }
+        Order { held: Vec::new(), gone: 0, ready: 0, last: None, latest: 0, rounds: VecDeque::new(), given: 0, late: 0 }
     }
 
     /// A processor's bundle begins.
@@ -72,7 +66,7 @@ impl<T: Timed> Order<T> {
     #[inline]
     pub(super) fn push(&mut self, event: T) {
         self.held.push(event);
-        if self.held.len() >= MOST {
+        if self.held.len() - self.gone >= MOST {
             self.release(|held| held.len() / 2);
         }
     }
@@ -83,15 +77,19 @@ impl<T: Timed> Order<T> {
     }
 
     fn release(&mut self, how_many: impl Fn(&[T]) -> usize) {
+        self.held.drain(..std::mem::take(&mut self.gone));
         self.held.sort_by_key(Timed::time);
-        let n = how_many(&self.held);
-        self.ready.extend(self.held.drain(..n));
+        self.ready = how_many(&self.held);
     }
 
     /// The next in order, of those that can be given away.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
-        let event = self.ready.pop_front()?;
+        if self.gone == self.ready {
+            return None;
+        }
+        let event = self.held[self.gone];
+        self.gone += 1;
         if event.time() < self.given {
             self.late += 1;
         }
@@ -132,7 +130,7 @@ mod tests {
                     out.push(e);
                 }
             }
-            assert!(order.held.len() <= (ROUNDS + 2) * 200);
+            assert!(order.held.len() - order.gone <= (ROUNDS + 2) * 200);
         }
         order.end();
         while let Some(e) = order.pop() {
@@ -150,7 +148,7 @@ mod tests {
             order.push((n + 10, 0));
             while order.pop().is_some() {}
         }
-        assert!(order.held.len() < MOST);
+        assert!(order.held.len() < 2 * MOST);
         order.push((1, 0));
         order.end();
         while order.pop().is_some() {}

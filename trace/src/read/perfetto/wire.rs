@@ -24,7 +24,7 @@ impl From<Wrong> for String {
 }
 
 /// A number of at most ten bytes; also what follows.
-#[inline]
+#[inline(always)]
 pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     if let [first @ 0..0x80, rest @ ..] = bytes {
         return Some((u64::from(*first), rest));
@@ -45,7 +45,7 @@ pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
     /// The next one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next(&mut self) -> Result<Option<(u32, Value<'a>)>, Wrong> {
         if self.0.is_empty() {
             return Ok(None);
