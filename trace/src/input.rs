@@ -1,7 +1,7 @@
 //! Bytes and lines of a recording, however it is compressed, and where in it they are.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +53,15 @@ pub struct Input {
     /// Lines taken.
     lines: u64,
     ended: bool,
+    compressed: bool,
+    /// The file, if its bytes are the recording's.
+    plain: Option<File>,
 }
+
+/// Bytes in any order.
+pub(crate) trait Anywhere: Read + Seek + Send {}
+
+impl<T: Read + Seek + Send> Anywhere for T {}
 
 impl Input {
     /// Opens a file; `-` is standard input.
@@ -66,7 +74,10 @@ impl Input {
         if file.metadata().map_err(io)?.is_dir() {
             return Err(io(io::ErrorKind::IsADirectory.into()));
         }
-        Self::new(path, file)
+        let again = file.metadata().map_err(io)?.is_file().then(|| file.try_clone()).transpose().map_err(io)?;
+        let mut input = Self::new(path, file)?;
+        input.plain = again.filter(|_| !input.compressed);
+        Ok(input)
     }
 
     /// Reads what `inner` gives; `path` is what errors call it.
@@ -96,7 +107,25 @@ impl Input {
             offset: 0,
             lines: 0,
             ended: false,
+            compressed: gzip || zstd,
+            plain: None,
         })
+    }
+
+    /// The recording from its beginning, for formats that have its parts in any order: the file itself, or, of what
+    /// is compressed or comes through a pipe, a copy, in memory or, of over 16 MiB, in a temporary file.
+    pub(crate) fn anywhere(mut self) -> Result<Box<dyn Anywhere>, TraceError> {
+        assert_eq!(self.offset, 0, "not at its beginning");
+        let path = std::mem::take(&mut self.path);
+        let io = |source| TraceError::Io { path: path.clone(), source };
+        if let Some(mut file) = self.plain {
+            file.rewind().map_err(io)?;
+            return Ok(Box::new(file));
+        }
+        let mut copy = tempfile::spooled_tempfile(LONGEST);
+        io::copy(&mut (&self.buf[self.from..self.to]).chain(self.inner), &mut copy).map_err(io)?;
+        copy.rewind().map_err(io)?;
+        Ok(Box::new(copy))
     }
 
     /// What errors call it.

@@ -257,6 +257,14 @@ fn rows_for_a_fit_are_read_by_it() {
 }
 
 #[test]
+fn channels_of_a_phones_rails_are_added_up_over_the_same_time() {
+    let rails = "seconds,cpu (J),ddr (J),display (J)\n0.0,0.0,0.0,0.0\n2.0,4.0,1.0,3.0\n4.0,4.0,3.0,6.0\n";
+    let plan = PLAN.replace("channel = \"main\"", "channel = [\"cpu\", \"ddr\"]");
+    let plan = read(&plan, rails).unwrap();
+    assert_eq!(plan.runs[0].repeats, [took(7.0, 4.0), took(2.0 + 1.5, 2.0)]);
+}
+
+#[test]
 fn a_plan_that_does_not_fit_says_where() {
     for (from, to, words) in [
         ("channel = \"main\"", "", "run \"idle\": idle.csv: say which channel: it has main, usb"),

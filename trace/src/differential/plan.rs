@@ -16,7 +16,7 @@ use super::recording::{Window, spent};
 use super::{Answer, Component, FitColumn, FitError, Per, PlanError, Repeat, Run, Undetermined, Workload, solve};
 use crate::power::Readings;
 use crate::read::monsoon::Monsoon;
-use crate::{Input, Opened, TraceError};
+use crate::{Input, Kind, Opened, TraceError, open_as};
 
 /// What was measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -277,11 +277,10 @@ impl Written {
 }
 
 fn open(path: &Path, volts: Option<f64>) -> Result<Box<dyn Readings>, TraceError> {
-    let input = Input::open(path)?;
     if volts.is_some() {
-        return Ok(Box::new(Monsoon::new(input, volts)?));
+        return Ok(Box::new(Monsoon::new(Input::open(path)?, volts)?));
     }
-    match crate::open_input(input)? {
+    match open_as(path, Kind::Power)? {
         Opened::Power(readings) => Ok(readings),
         Opened::Blocks(_) | Opened::Calls(_) => {
             let why = "it is a recording of requests or calls, not of a meter".into();

@@ -55,20 +55,28 @@ pub enum RecordingError {
     Empty,
 }
 
+/// How much sooner than its window a recording may end, in seconds.
+const LATE: f64 = 1e-3;
+
 /// One channel while it is read.
 struct Channel {
     last: Reading,
+    /// In the window.
     joules: f64,
+    seconds: f64,
+    /// When its last reading came, in seconds after the recording's first.
+    ends: f64,
 }
 
 /// Reads to the end and adds up. Readings stand for the time since the reading before; one that is partly in the
-/// window counts in part. `progress` is told now and then how many bytes of the file were read.
+/// window counts in part. Channels that begin or end a little later than others are taken to go on as they do in the
+/// mean. `progress` is told now and then how many bytes of the file were read.
 pub fn spent(
     readings: &mut dyn Readings,
     window: &Window,
     mut progress: impl FnMut(u64),
 ) -> Result<Result<Spent, RecordingError>, TraceError> {
-    let (mut first, mut last, mut all) = (None, 0, 0_u64);
+    let (mut first, mut all) = (None, 0_u64);
     let mut channels: BTreeMap<u16, Channel> = BTreeMap::new();
     while let Some(reading) = readings.next()? {
         all += 1;
@@ -76,9 +84,9 @@ pub fn spent(
             progress(readings.consumed());
         }
         let first = *first.get_or_insert(reading.time);
-        last = reading.time;
         let Some(channel) = channels.get_mut(&reading.channel) else {
-            channels.insert(reading.channel, Channel { last: reading, joules: 0.0 });
+            let ends = (reading.time - first) as f64 / 1e9;
+            channels.insert(reading.channel, Channel { last: reading, joules: 0.0, seconds: 0.0, ends });
             continue;
         };
         let since = (reading.time - channel.last.time) as f64 / 1e9;
@@ -88,39 +96,51 @@ pub fn spent(
             // A counter's first reading after one of power opens it.
             (Value::Joules(_), Value::Watts(_)) => 0.0,
         };
-        let from = (channel.last.time - first) as f64 / 1e9;
-        let inside = (from + since).min(window.to.unwrap_or(f64::INFINITY)) - from.max(window.from);
-        if inside >= since {
+        let from = channel.ends;
+        channel.ends = (reading.time - first) as f64 / 1e9;
+        let inside = channel.ends.min(window.to.unwrap_or(f64::INFINITY)) - from.max(window.from);
+        if since == 0.0 && inside >= 0.0 {
             channel.joules += joules;
         } else if inside > 0.0 {
-            channel.joules += joules * inside / since;
+            channel.joules += joules * (inside / since).min(1.0);
+            channel.seconds += inside.min(since);
         }
         channel.last = reading;
     }
     let others = readings.others().clone();
-    Ok(chosen(&channels, readings.channels(), window).and_then(|joules| {
-        let ends = (last - first.unwrap_or(last)) as f64 / 1e9;
-        // A millisecond is a meter's last sample.
-        if let Some(to) = window.to.filter(|to| *to > ends + 1e-3) {
+    let chosen = chosen(&channels, readings.channels(), window);
+    Ok(chosen.and_then(|chosen| {
+        let ends = chosen.iter().map(|c| c.ends).fold(f64::INFINITY, f64::min);
+        // A meter's last sample is not held against it.
+        if let Some(to) = window.to.filter(|to| *to > ends + LATE) {
             return Err(RecordingError::TooShort { to, ends });
         }
-        let seconds = window.to.unwrap_or(ends).min(ends) - window.from;
-        if seconds > 0.0 { Ok(Spent { joules, seconds, others }) } else { Err(RecordingError::Empty) }
+        if chosen.iter().any(|c| c.seconds <= 0.0) {
+            return Err(RecordingError::Empty);
+        }
+        let seconds = chosen.iter().map(|c| c.seconds).fold(0.0, f64::max);
+        let joules = chosen.iter().map(|c| c.joules * (seconds / c.seconds)).sum();
+        Ok(Spent { joules, seconds, others })
     }))
 }
 
-fn chosen(channels: &BTreeMap<u16, Channel>, names: &[String], window: &Window) -> Result<f64, RecordingError> {
+/// The channels of a window.
+fn chosen<'a>(
+    channels: &'a BTreeMap<u16, Channel>,
+    names: &[String],
+    window: &Window,
+) -> Result<Vec<&'a Channel>, RecordingError> {
     if window.channels.is_empty() {
         return match names {
             [] => Err(RecordingError::Empty),
-            [_] => Ok(channels.values().map(|c| c.joules).sum()),
+            [_] => Ok(channels.values().collect()),
             _ => Err(RecordingError::WhichChannel(names.to_vec())),
         };
     }
-    let joules = window.channels.iter().map(|asked| {
+    let place = |asked: &String| {
         let place = names.iter().position(|n| n == asked);
-        let place = place.ok_or_else(|| RecordingError::NoChannel { asked: asked.clone(), known: names.to_vec() })?;
-        Ok(channels.get(&(place as u16)).map_or(0.0, |c| c.joules))
-    });
-    joules.sum()
+        let unknown = || RecordingError::NoChannel { asked: asked.clone(), known: names.to_vec() };
+        channels.get(&(place.ok_or_else(unknown)? as u16)).ok_or(RecordingError::Empty)
+    };
+    window.channels.iter().map(place).collect()
 }

@@ -22,6 +22,7 @@ mod recording;
 mod rows;
 mod server_csv;
 mod strace;
+mod trace_dat;
 mod tracepoint;
 
 use crate::recognise::Reader;
@@ -33,6 +34,7 @@ pub(crate) const READERS: &[Reader] = &[
     blkparse::READER,
     log_writes::READER,
     ftrace::READER,
+    trace_dat::READER,
     perfetto::READER,
     mobile_csv::READER,
     server_csv::MSR,

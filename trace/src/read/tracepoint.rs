@@ -69,6 +69,11 @@ pub(crate) fn point(name: &[u8]) -> Option<Point> {
     Some(Point::Extent(Layer::Block, action))
 }
 
+/// The numbers of a device as the kernel keeps them in memory and in its events: 20 bits of minor.
+pub(crate) fn device(dev: u64) -> DeviceId {
+    DeviceId { major: (dev >> 20) as u32 & 0xfff, minor: dev as u32 & 0xf_ffff }
+}
+
 /// An event without an extent, to be filled in.
 pub(crate) fn blank(time: u64, cpu: u32, pid: u32, process: Process) -> Event {
     Event {
@@ -146,6 +151,11 @@ mod tests {
         assert_eq!(Ufs { opcode: 0x2a, ..read }.extent(), Some((Op::Write, 80, 16)));
         assert_eq!(Ufs { opcode: 0x35, ..read }.extent(), Some((Op::Flush, 0, 0)));
         assert_eq!(Ufs { opcode: 0x12, ..read }.extent(), None);
+    }
+
+    #[test]
+    fn a_device_is_what_the_kernel_packs() {
+        assert_eq!(device(254 << 20 | 3), DeviceId { major: 254, minor: 3 });
     }
 
     #[test]

@@ -1,0 +1,175 @@
+//! `trace.dat`, what `trace-cmd record` and `trace-cmd extract` write: the kernel's own ring-buffer pages, one
+//! stretch a processor, and what is needed to understand them. Versions 6 and 7, compressed or not.
+//!
+//! Processors are merged in the order of time; a few pages of each are held. The file's parts lie in any
+//! order: what comes through a pipe is copied first. Instances of version 7 are merged too.
+//!
+//! Left out: clocks that count no seconds, instances of version 6 (counted), texts of latency tracers, shifts of
+//! guests' times.
+
+mod formats;
+mod header;
+mod pages;
+mod ring;
+mod store;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+
+use formats::Formats;
+use pages::Pages;
+use ring::Ring;
+use store::Store;
+
+use crate::read::tracepoint::Heard;
+use crate::read::tracepoint::layers::{Layered, Source};
+use crate::recognise::Reader;
+use crate::{Format, Input, Names, Opened, Others, TraceError};
+
+/// Recognised by its first bytes.
+pub(crate) const READER: Reader = Reader { knows, open };
+
+fn knows(head: &[u8]) -> bool {
+    head.starts_with(header::MARK)
+}
+
+fn open(input: Input) -> Result<Opened, TraceError> {
+    let mut store = Store::new(input)?;
+    let mut others = Others::new();
+    let header = header::read(&mut store, &mut others)?;
+    let mut merged = Merged {
+        formats: header.formats,
+        names: Names::default(),
+        others,
+        rings: Vec::new(),
+        waiting: BinaryHeap::new(),
+        failed: None,
+        store,
+    };
+    for stretch in header.stretches {
+        let pages = Pages::new(stretch, &mut merged.store)?;
+        merged.rings.push(Ring::new(pages, header.layout));
+    }
+    for ring in 0..merged.rings.len() {
+        match merged.next_of(ring) {
+            Ok(Some(heard)) => merged.waiting.push(Waiting::new(ring, heard)),
+            Ok(None) => {}
+            Err(e) => merged.failed = Some(merged.failed.take().unwrap_or(e)),
+        }
+    }
+    Ok(Opened::Blocks(Box::new(Layered::new(merged))))
+}
+
+/// The next event of a processor; the greatest is the earliest.
+struct Waiting {
+    key: Reverse<(u64, usize)>,
+    heard: Heard,
+}
+
+impl Waiting {
+    fn new(ring: usize, heard: Heard) -> Self {
+        Waiting { key: Reverse((heard.event.time, ring)), heard }
+    }
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+/// All processors.
+struct Merged {
+    store: Store,
+    formats: Formats,
+    names: Names,
+    others: Others,
+    rings: Vec<Ring>,
+    waiting: BinaryHeap<Waiting>,
+    /// What one of them ended with.
+    failed: Option<TraceError>,
+}
+
+/// The next event of a block device in a ring; others are counted.
+fn next_of(
+    ring: &mut Ring,
+    store: &mut Store,
+    formats: &mut Formats,
+    names: &mut Names,
+    others: &mut Others,
+) -> Result<Option<Heard>, TraceError> {
+    while ring.advance(store, others)? {
+        match formats.read(ring.time, ring.processor(), ring.event(), names, others) {
+            Ok(Some(heard)) => return Ok(Some(heard)),
+            Ok(None) => {}
+            Err(what) => return Err(store.damaged(ring.place(), what)),
+        }
+    }
+    Ok(None)
+}
+
+impl Merged {
+    fn next_of(&mut self, ring: usize) -> Result<Option<Heard>, TraceError> {
+        let Merged { rings, store, formats, names, others, .. } = self;
+        next_of(&mut rings[ring], store, formats, names, others)
+    }
+}
+
+impl Source for Merged {
+    fn format(&self) -> Format {
+        Format::TraceDat
+    }
+
+    fn pull(&mut self) -> Result<Option<Heard>, TraceError> {
+        let Merged { rings, store, formats, names, others, waiting, failed } = self;
+        // What is damaged has no known times: nothing after it is in order.
+        if let Some(e) = failed.take() {
+            waiting.clear();
+            formats.tell(others);
+            return Err(e);
+        }
+        let Some(mut first) = waiting.peek_mut() else {
+            formats.tell(others);
+            return Ok(None);
+        };
+        let heard = first.heard;
+        let ring = first.key.0.1;
+        match next_of(&mut rings[ring], store, formats, names, others) {
+            Ok(Some(next)) => *first = Waiting::new(ring, next),
+            Ok(None) => _ = PeekMut::pop(first),
+            Err(e) => *failed = Some(e),
+        }
+        Ok(Some(heard))
+    }
+
+    fn names(&self) -> &Names {
+        &self.names
+    }
+
+    fn others(&self) -> &Others {
+        &self.others
+    }
+
+    fn others_mut(&mut self) -> &mut Others {
+        &mut self.others
+    }
+
+    fn consumed(&self) -> u64 {
+        self.store.read
+    }
+}

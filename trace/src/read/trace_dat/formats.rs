@@ -1,0 +1,264 @@
+//! Where in an event's bytes is what? By the format files of the kernel that was recorded.
+
+use rustc_hash::FxHashMap;
+use tracepoint_decode::{PerfEventFormat, PerfFieldFormat};
+
+use super::store::{u16_at, u32_at, u64_at};
+use crate::block::{Action, Event};
+use crate::letters;
+use crate::names::{count, count_many};
+use crate::read::decimal::wrong;
+use crate::read::tracepoint::{Heard, Layer, Point, Ufs, blank, device, first_sector, point, ufs_action};
+use crate::{Names, Others, Process};
+
+/// A field.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    offset: usize,
+    size: usize,
+    /// The bytes are elsewhere: the field says where.
+    elsewhere: bool,
+}
+
+/// Fields of an event of a block device or UFS controller.
+#[derive(Debug, Default)]
+struct Places {
+    dev: Option<Place>,
+    sector: Option<Place>,
+    sectors: Option<Place>,
+    letters: Option<Place>,
+    process: Option<Place>,
+    error: Option<Place>,
+    lba: Option<Place>,
+    opcode: Option<Place>,
+    length: Option<Place>,
+    what: Option<Place>,
+    what_number: Option<Place>,
+}
+
+enum What {
+    Point(Point, Box<Places>),
+    /// The name of something else.
+    Other(String),
+}
+
+/// Every event's format, by its number.
+#[derive(Default)]
+pub(super) struct Formats {
+    events: Vec<Option<What>>,
+    counts: Vec<u64>,
+    /// Numbers with a count since the last [`tell`](Self::tell).
+    counted: Vec<u16>,
+    /// Where every event has the number of its thread.
+    pid: usize,
+    /// A `long` has 8 bytes.
+    pub(super) long_is_64_bits: bool,
+    pub(super) big: bool,
+    /// Names of processes by number, as the kernel remembered them.
+    pub(super) processes: FxHashMap<u32, String>,
+}
+
+/// Text as the kernel writes it, and as the parser of formats must have it.
+pub(super) fn ascii(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok().filter(|text| text.is_ascii())
+}
+
+fn place(fields: &[PerfFieldFormat], name: &str) -> Option<Place> {
+    let field = fields.iter().find(|f| f.name() == name)?;
+    Some(Place {
+        offset: usize::from(field.offset()),
+        size: usize::from(field.size()),
+        elsewhere: field.field().starts_with("__data_loc"),
+    })
+}
+
+impl Place {
+    fn number(self, data: &[u8], big: bool) -> Option<u64> {
+        match self.size {
+            1 => data.get(self.offset).map(|b| u64::from(*b)),
+            2 => u16_at(data, self.offset, big).map(u64::from),
+            4 => u32_at(data, self.offset, big).map(u64::from),
+            8 => u64_at(data, self.offset, big),
+            _ => None,
+        }
+    }
+
+    /// A number with a sign, without it.
+    fn magnitude(self, data: &[u8], big: bool) -> Option<u64> {
+        let n = self.number(data, big)?;
+        Some(if self.size == 4 { u64::from((n as u32 as i32).unsigned_abs()) } else { (n as i64).unsigned_abs() })
+    }
+
+    /// Text, up to its zero.
+    fn text(self, data: &[u8], big: bool) -> Option<&[u8]> {
+        let bytes = if self.elsewhere {
+            let at = u32_at(data, self.offset, big)?;
+            let (from, length) = ((at & 0xffff) as usize, (at >> 16) as usize);
+            data.get(from..from + length)?
+        } else {
+            data.get(self.offset..self.offset + self.size)?
+        };
+        Some(&bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())])
+    }
+}
+
+impl Formats {
+    pub(super) fn new(long_is_64_bits: bool, big: bool) -> Self {
+        Formats { long_is_64_bits, big, ..Formats::default() }
+    }
+
+    /// Learns a format file; says what is wrong with it.
+    pub(super) fn add(&mut self, system: &str, text: &[u8]) -> Result<(), String> {
+        let text = ascii(text).ok_or("a format file that is no text")?;
+        let format =
+            PerfEventFormat::parse(self.long_is_64_bits, system, text).ok_or("a format file without a number")?;
+        let id = u16::try_from(format.id()).map_err(|_| format!("event {} by number", format.id()))?;
+        let fields = format.fields();
+        match place(fields, "common_pid") {
+            Some(Place { offset, size: 4, .. }) => self.pid = offset,
+            _ => return Err(format!("{} without a thread", format.name())),
+        }
+        if !matches!(place(fields, "common_type"), Some(Place { offset: 0, size: 2, .. })) {
+            return Err(format!("{} without a number of two bytes at its beginning", format.name()));
+        }
+        let what = match point(format.name().as_bytes()) {
+            Some(point) => What::Point(point, Box::new(places(point, &format)?)),
+            None => What::Other(format.name().to_owned()),
+        };
+        let id = usize::from(id);
+        if self.events.len() <= id {
+            self.events.resize_with(id + 1, || None);
+            self.counts.resize(id + 1, 0);
+        }
+        self.events[id] = Some(what);
+        Ok(())
+    }
+
+    /// The event that lies in `data`; `None` if it is none of a block device, which is counted.
+    #[inline]
+    pub(super) fn read(
+        &mut self,
+        time: u64,
+        cpu: u32,
+        data: &[u8],
+        names: &mut Names,
+        others: &mut Others,
+    ) -> Result<Option<Heard>, String> {
+        let big = self.big;
+        let id = u16_at(data, 0, big).ok_or("an event without a number")?;
+        let pid = u32_at(data, self.pid, big).ok_or("an event without a thread")?;
+        let event = blank(time, cpu, pid, Process::default());
+        let heard = match self.events.get(usize::from(id)) {
+            Some(Some(What::Point(point, places))) => match point {
+                Point::Extent(layer, action) => Some(extent(*layer, *action, places, data, big, event)?),
+                Point::Plug => Some(Heard { layer: Layer::Block, event }),
+                Point::Ufs => ufs(places, data, big, event)?,
+            }
+            .map(|mut heard| {
+                if let Some(process) = places.process.and_then(|p| p.text(data, big)) {
+                    heard.event.process = names.number(process);
+                } else {
+                    let known = self.processes.get(&pid).map_or("", String::as_str);
+                    heard.event.process = names.number(known.as_bytes());
+                }
+                heard
+            }),
+            Some(Some(What::Other(_))) => None,
+            _ => {
+                count(others, "events without a format");
+                return Ok(None);
+            }
+        };
+        if heard.is_none() {
+            let counter = &mut self.counts[usize::from(id)];
+            if *counter == 0 {
+                self.counted.push(id);
+            }
+            *counter += 1;
+        }
+        Ok(heard)
+    }
+
+    /// Adds what was counted.
+    pub(super) fn tell(&mut self, others: &mut Others) {
+        for id in self.counted.drain(..) {
+            let n = std::mem::take(&mut self.counts[usize::from(id)]);
+            let name = match &self.events[usize::from(id)] {
+                Some(What::Other(name)) => name,
+                _ => "ufshcd_command",
+            };
+            count_many(others, name, n);
+        }
+    }
+}
+
+fn places(point: Point, format: &PerfEventFormat) -> Result<Places, String> {
+    let of = |name: &str| place(format.fields(), name);
+    let places = Places {
+        dev: of("dev"),
+        sector: of("sector"),
+        sectors: of("nr_sector").or_else(|| of("new_sector")),
+        letters: of("rwbs"),
+        process: of("comm"),
+        error: of("error").or_else(|| of("errors")),
+        lba: of("lba"),
+        opcode: of("opcode"),
+        length: of("transfer_len"),
+        what: of("str"),
+        what_number: of("str_t"),
+    };
+    let all = |all: &[Option<Place>]| all.iter().all(Option::is_some);
+    let there = match point {
+        Point::Extent(..) => all(&[places.dev, places.sector, places.sectors, places.letters]),
+        Point::Plug => true,
+        Point::Ufs => {
+            all(&[places.lba, places.opcode, places.length]) && (places.what.is_some() || places.what_number.is_some())
+        }
+    };
+    if there { Ok(places) } else { Err(format!("{} without the fields it has on every kernel", format.name())) }
+}
+
+#[inline]
+fn extent(
+    layer: Layer,
+    action: Action,
+    places: &Places,
+    data: &[u8],
+    big: bool,
+    mut event: Event,
+) -> Result<Heard, String> {
+    let number = |place: Option<Place>| place.and_then(|p| p.number(data, big)).ok_or("an event that ends too early");
+    event.action = action;
+    event.device = device(number(places.dev)?);
+    let sector = number(places.sector)?;
+    let mut sectors = number(places.sectors)?;
+    if action == Action::Split {
+        sectors = sectors.checked_sub(sector).ok_or("a bio divided before its beginning")?;
+    }
+    let said = places.letters.and_then(|p| p.text(data, big)).ok_or("an event that ends too early")?;
+    (event.op, event.flags) = letters::read(said, sectors).ok_or_else(|| wrong("rwbs", said))?;
+    (event.sector, event.sectors) = (first_sector(sector, sectors), sectors);
+    if let Some(error) = places.error {
+        let error = error.magnitude(data, big).ok_or("an event that ends too early")?;
+        event.error = u32::try_from(error).unwrap_or(u32::MAX);
+    }
+    Ok(Heard { layer, event })
+}
+
+fn ufs(places: &Places, data: &[u8], big: bool, mut event: Event) -> Result<Option<Heard>, String> {
+    let number = |place: Option<Place>| place.and_then(|p| p.number(data, big)).ok_or("an event that ends too early");
+    let length = number(places.length)? as u32 as i32;
+    let command =
+        Ufs { lba: number(places.lba)?, opcode: number(places.opcode)?, length: u64::try_from(length).unwrap_or(0) };
+    let action = match places.what_number {
+        Some(_) => match number(places.what_number)? {
+            0 => Some(Action::Issue),
+            1 => Some(Action::Complete),
+            _ => None,
+        },
+        None => ufs_action(places.what.and_then(|p| p.text(data, big)).ok_or("an event that ends too early")?),
+    };
+    let (Some(action), Some((op, sector, sectors))) = (action, command.extent()) else { return Ok(None) };
+    (event.action, event.op, event.sector, event.sectors) = (action, op, sector, sectors);
+    Ok(Some(Heard { layer: Layer::Controller, event }))
+}
