@@ -44,8 +44,11 @@ pub fn any(bytes: &[u8]) {
             | TraceError::Unsupported { at: At::Line(line), .. },
         ) if (1..=lines).contains(&line) => {}
         // Taken for a binary format.
-        Err(TraceError::Damaged { at: At::Byte(at), .. } | TraceError::CutShort { at: At::Byte(at), .. })
-            if at <= bytes.len() as u64 => {}
+        Err(
+            TraceError::Damaged { at: At::Byte(at), .. }
+            | TraceError::CutShort { at: At::Byte(at), .. }
+            | TraceError::Unsupported { at: At::Byte(at), .. },
+        ) if at <= bytes.len() as u64 => {}
         Err(other) => panic!("{lines} lines, but {other}"),
     }
 }
