@@ -346,3 +346,23 @@ fn calls_in_a_directory_cannot_leave_it() {
     assert!(place.open(b"/link", How::WRITE | How::TRUNCATE).is_err());
     assert_eq!(std::fs::read(dir.path().join("outside")).unwrap(), b"keep");
 }
+
+#[test]
+fn what_is_in_a_directory_that_was_made_was_not_there_before() {
+    let path = |p: &str| p.as_bytes().to_vec();
+    let ops = [
+        Op::MakeDir { path: path("/made") },
+        Op::Symlink { path: path("/made/link"), target: path("nowhere") },
+        Op::Unlink { path: path("/made/link") },
+        Op::Stat { file: Target::Path(path("/made/unseen")) },
+        Op::Symlink { path: path("/old/link"), target: path("nowhere") },
+        Op::Rename { from: path("/old/link"), to: path("/old/other") },
+        Op::Stat { file: Target::Path(path("/old/seen")) },
+    ];
+    let calls: Vec<Call> =
+        (0..).zip(ops).map(|(time, op)| Call { time, thread: 1, op, took: None, failed: None }).collect();
+    let (needs, whole) = needs::scan(&mut List::of(&calls), |_| {});
+    whole.unwrap();
+    assert_eq!(needs.directories.into_iter().collect::<Vec<_>>(), [path("/old")]);
+    assert_eq!(needs.files.into_keys().collect::<Vec<_>>(), [path("/old/seen")]);
+}

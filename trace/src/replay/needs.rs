@@ -88,6 +88,13 @@ impl Scan {
         self.files.len() - 1
     }
 
+    /// Whether something can have been at a path at the beginning: nothing at it was seen to go, and no directory above
+    /// it was made since.
+    fn may_have_been(&self, path: &[u8]) -> bool {
+        let above = std::iter::successors(parent(path), |p| parent(p));
+        !self.gone.contains(path) && !self.made.contains(path) && !above.into_iter().any(|d| self.made.contains(d))
+    }
+
     /// A directory above a path that nobody made must have been there.
     fn inside(&mut self, path: &[u8]) {
         let mut at = path;
@@ -104,7 +111,7 @@ impl Scan {
         if let Some(known) = self.by_path.get(path) {
             return *known;
         }
-        let was = (!self.gone.contains(path) && !self.made.contains(path)).then(|| path.to_owned());
+        let was = self.may_have_been(path).then(|| path.to_owned());
         let settled = was.is_none();
         self.new_file(
             path,
@@ -165,7 +172,7 @@ impl Scan {
         let file = match self.by_path.get(path) {
             Some(known) => *known,
             None if how.contains(How::CREATE) => {
-                let may_be = (!new && !self.gone.contains(path)).then(|| path.to_owned());
+                let may_be = (!new && self.may_have_been(path)).then(|| path.to_owned());
                 let settled = may_be.is_none();
                 self.new_file(
                     path,
@@ -252,7 +259,10 @@ impl Scan {
                 self.inside(to);
                 self.by_path.insert(to.clone(), file);
             }
-            Op::Symlink { path, .. } => self.inside(path),
+            Op::Symlink { path, .. } => {
+                self.gone.insert(path.clone());
+                self.there(path);
+            }
             Op::Stat { file: Target::Path(path) } => {
                 if !self.made.contains(path) && !self.directories.contains(path) && path.as_slice() != b"/" {
                     self.there(path);

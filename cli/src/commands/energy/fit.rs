@@ -16,7 +16,8 @@ use crate::{Failure, output};
 /// (rest), or in total. Columns: workload, mb_read, mb_written (megabytes of 1,048,576 bytes), read_requests,
 /// write_requests, map_accesses (pages of the device's map it had to fetch), total, cpu, storage, rest (each a
 /// number, a share of the total such as 17.91%, or empty), times and as_long_as (so many times as long as the
-/// row of that name), source. Lines that begin with # are comments.
+/// row of that name), source. Lines that begin with # are comments. joulefs energy diff --rows writes such a file
+/// from what a meter saw.
 ///
 /// Eight parameters are fitted by least squares on the logarithms. They are printed with their standard errors,
 /// and every measured number beside the one the parameters give. With --output, a profile is written: the base
