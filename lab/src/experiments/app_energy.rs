@@ -304,7 +304,8 @@ impl One<'_> {
         phase.spent = joined(&phase.spent);
         phase.note("read", done.read as f64 / 1_048_576.0, "MB");
         phase.note("written", done.written as f64 / 1_048_576.0, "MB");
-        let order = Order { read, written, requests: done.requests };
+        let asked = done.latencies.iter().filter(|l| ["read", "write", "flush"].contains(&l.op));
+        let order = Order { read, written, requests: asked.map(|l| l.spread.count).sum() };
         self.note(&mut phase, &Asked { order, span: done.span_ns });
         Ok(phase)
     }

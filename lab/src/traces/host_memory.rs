@@ -253,9 +253,16 @@ impl Place for ReadAhead<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use device::{Counting, Memory};
+    use f2fs::cause::Cause;
+    use f2fs::{MountOptions, Volume};
+    use trace::replay::place::OnVolume;
+    use vfs::FileSystem as _;
 
     use super::*;
+    use crate::aging;
 
     fn tag() -> Tag {
         Tag::default()
@@ -286,5 +293,44 @@ mod tests {
         cache.clear();
         cache.read(Lba(8), &mut back[..BLOCK], tag()).unwrap();
         assert_eq!(read(&counting), (6, 23));
+    }
+
+    #[test]
+    fn a_file_read_in_order_is_asked_for_in_windows_and_one_read_backwards_as_it_is() {
+        const FILE: u64 = 1 << 20;
+        let memory = Arc::new(Memory::new(64 << 8));
+        let counting = Arc::new(Counting::new(memory.clone()));
+        let cache = Arc::new(PageCache::new(counting.clone(), memory, 4096));
+        let clock = aging::clock();
+        aging::format(&*cache, &*clock, 1, true).unwrap();
+        let mount = || Volume::mount(cache.clone(), clock.clone(), MountOptions::default()).unwrap();
+        let data: Vec<u8> = (0..FILE).map(|n| (n / 1000) as u8).collect();
+        let mut volume = mount();
+        let mut place = OnVolume::new(&*volume);
+        let file = place.open(b"/file", How::WRITE | How::CREATE).unwrap();
+        place.write(file, 0, &data).unwrap();
+        let mut requests = |backwards: bool| {
+            volume.unmount().unwrap();
+            cache.clear();
+            volume = mount();
+            let before = counting.snapshot();
+            let mut place = OnVolume::new(&*volume);
+            let mut ahead = ReadAhead::new(&mut place);
+            let file = ahead.open(b"/file", How::READ).unwrap();
+            let mut buf = vec![0; BLOCK];
+            let mut places: Vec<u64> = (0..FILE).step_by(BLOCK).collect();
+            if backwards {
+                places.reverse();
+            }
+            for at in places {
+                assert_eq!(ahead.read(file, at, &mut buf).unwrap(), BLOCK as u64);
+                assert!(buf == data[at as usize..at as usize + BLOCK], "at {at}");
+            }
+            let seen = (&counting.snapshot() - &before)[Cause::UserData as u8];
+            (seen.reads, seen.blocks_read)
+        };
+        // 16, 32, 64 KiB, then 128 at a time.
+        assert_eq!(requests(false), (3 + 8, 256));
+        assert_eq!(requests(true), (256, 256));
     }
 }
