@@ -198,6 +198,7 @@ mod tests {
             version: "0".into(),
             quick: false,
             variants: vec![variant("old", 2.0, 10.0), variant("new", 4.0, 20.0)],
+            skipped: vec![],
             compared: vec![],
         }
     }

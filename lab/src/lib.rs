@@ -4,7 +4,7 @@
 //! * [`plan`]: what is run; [`experiments`]: the kinds of work a plan may name.
 //! * [`typed`]: segments with holes of given sizes.
 //! * [`bench`]: device, meter, clock and volume; [`host`]: how large requests are.
-//! * [`traces`]: recordings of others, on our devices and volumes.
+//! * [`traces`]: recordings of others, on our devices and volumes; [`theirs`]: where those are that are not shipped.
 //! * [`run`]: the variants, in parallel; [`result`]: what came out; [`compare`]: the papers' numbers beside it.
 //! * [`report`]: one page of all results, with plots.
 #![forbid(unsafe_code)]
@@ -18,5 +18,6 @@ pub mod plan;
 pub mod report;
 pub mod result;
 pub mod run;
+pub mod theirs;
 pub mod traces;
 pub mod typed;

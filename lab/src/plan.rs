@@ -48,6 +48,10 @@ pub struct Variant {
     /// Another device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// A file of other people that it needs and that is not shipped ([`crate::theirs`]); without the file the variant
+    /// is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs: Option<String>,
     /// The parameters that differ.
     #[serde(flatten)]
     pub parameters: Table,
@@ -77,6 +81,8 @@ pub enum Kind {
     GcEffect,
     /// The calls of recorded programs, while a policy cleans.
     AppReplay,
+    /// What an application's requests cost, by a table and simulated.
+    AppEnergy,
     /// A phone's energy divided among its components by runs that differ in them.
     Differential,
 }
@@ -90,6 +96,8 @@ pub struct Job {
     pub profile: String,
     /// The seed of everything random.
     pub seed: u64,
+    /// The file it needs.
+    pub needs: Option<String>,
     /// Everything the kind of work asks for.
     pub parameters: Table,
 }
@@ -186,6 +194,7 @@ pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
     "fagc-table6",
     "gc-bound",
     "microdrive-table31",
+    "nexus-apps",
     "nexus-differential",
     "nexus-fileops",
     "nexus-sqlite",
@@ -228,7 +237,7 @@ impl Experiment {
 
     /// The plan's variants with every seed, in order.
     pub fn jobs(&self, changes: &Changes) -> Result<Vec<Job>, PlanError> {
-        let plain = [Variant { name: "plain".into(), profile: None, parameters: Table::new() }];
+        let plain = [Variant { name: "plain".into(), profile: None, needs: None, parameters: Table::new() }];
         let variants = if self.plan.variant.is_empty() { &plain[..] } else { &self.plan.variant };
         if let Some(name) = changes.variants.iter().find(|n| variants.iter().all(|v| v.name != **n)) {
             let known: Vec<_> = variants.iter().map(|v| v.name.as_str()).collect();
@@ -248,7 +257,7 @@ impl Experiment {
             }
             parameters.extend(changes.parameters.clone());
             let profile = changes.profile.as_ref().or(v.profile.as_ref()).unwrap_or(&self.plan.profile);
-            Job { variant: v.name.clone(), profile: profile.clone(), seed, parameters }
+            Job { variant: v.name.clone(), profile: profile.clone(), seed, needs: v.needs.clone(), parameters }
         };
         Ok(chosen.flat_map(|v| seeds.iter().map(move |s| (v, *s))).map(|(v, s)| job(v, s)).collect())
     }

@@ -26,9 +26,21 @@ pub struct Outcome {
     pub quick: bool,
     /// What came out, in the plan's order.
     pub variants: Vec<VariantResult>,
+    /// Variants that did not run for want of a file, and which.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skipped: Vec<Skipped>,
     /// The paper's numbers and ours.
     #[serde(default)]
     pub compared: Vec<Comparison>,
+}
+
+/// A variant that did not run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Its name.
+    pub variant: String,
+    /// What is not here, in words.
+    pub why: String,
 }
 
 /// What came out of one variant with one seed.

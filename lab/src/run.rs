@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use crate::compare::compare;
 use crate::experiments;
 use crate::plan::{Changes, Experiment, Job, PlanError};
-use crate::result::{Outcome, VariantResult};
+use crate::result::{Outcome, Skipped, VariantResult};
+use crate::theirs;
 
 /// An experiment that failed.
 #[derive(Debug, thiserror::Error)]
@@ -100,7 +101,8 @@ pub fn run(
     threads: NonZeroUsize,
     tell: &(dyn Fn(f64) + Sync),
 ) -> Result<Outcome, LabError> {
-    let jobs = experiment.jobs(changes)?;
+    let (jobs, left_out): (Vec<_>, Vec<_>) =
+        experiment.jobs(changes)?.into_iter().partition(|j| j.needs.as_ref().is_none_or(|n| theirs::find(n).is_some()));
     let next = AtomicUsize::new(0);
     let shares = Mutex::new(vec![0.0; jobs.len()]);
     let done: Mutex<Vec<Option<Result<VariantResult, LabError>>>> = Mutex::new(jobs.iter().map(|_| None).collect());
@@ -135,10 +137,16 @@ pub fn run(
         version: env!("CARGO_PKG_VERSION").into(),
         quick: changes.quick,
         variants,
+        skipped: left_out.into_iter().map(skipped).collect(),
         compared: Vec::new(),
     };
     outcome.compared = compare(&experiment.paper, &outcome);
     Ok(outcome)
+}
+
+fn skipped(job: Job) -> Skipped {
+    let file = job.needs.unwrap_or_default();
+    Skipped { variant: job.variant, why: theirs::missing(&file) }
 }
 
 fn run_job(experiment: &Experiment, job: &Job, progress: &Progress<'_>) -> Result<VariantResult, LabError> {

@@ -32,7 +32,9 @@ fn runs_and_repeats(name: &str) -> Outcome {
         }
     }
     for c in &outcome.compared {
-        assert!(c.ours.is_some(), "{name}: nothing was measured for {:?}", c.claim.quantity);
+        let of = |select: &str| outcome.skipped.iter().any(|s| select.split('/').next() == Some(&*s.variant));
+        let skipped = of(&c.claim.of) || of(&c.claim.over);
+        assert!(c.ours.is_some() != skipped, "{name}: {:?} for {:?}", c.ours, c.claim.quantity);
     }
     outcome
 }
@@ -104,6 +106,26 @@ fn a_restart_of_the_device_empties_its_map_and_files_are_named() {
 #[test]
 fn nexus_fileops_runs_and_repeats() {
     runs_and_repeats("nexus-fileops");
+}
+
+#[test]
+fn nexus_apps_runs_and_repeats() {
+    let outcome = runs_and_repeats("nexus-apps");
+    let ran = |name: &str| outcome.variants.iter().any(|v| v.name == name);
+    assert!(ran("f2fs") && ran("ext4"));
+    // Those that need other people's recordings say so where there are none.
+    for v in Experiment::find("nexus-apps").unwrap().plan.variant {
+        let why = outcome.skipped.iter().find(|s| s.variant == v.name).map(|s| s.why.clone());
+        let here = v.needs.as_deref().is_none_or(|n| lab::theirs::find(n).is_some());
+        assert_eq!((ran(&v.name), why.is_none()), (here, here), "{}: {why:?}", v.name);
+        assert!(why.is_none_or(|w| w.starts_with(&v.needs.unwrap())));
+    }
+    for (v, p) in outcome.phases() {
+        let is = |name: &str| p.measures[name].value;
+        assert!(is("priced") > 0.0 && is("simulated") > 0.0, "{}, {}", v.name, p.name);
+        let shares = ["random_reads", "random_writes", "random_bytes_read", "random_bytes_written"].map(is);
+        assert!(shares.iter().all(|s| (0.0..=100.0).contains(s)), "{}, {}: {shares:?}", v.name, p.name);
+    }
 }
 
 #[test]

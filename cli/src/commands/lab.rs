@@ -182,6 +182,9 @@ fn show(outcome: &Outcome, file: &Path) {
     }
     output::line("");
     table(&rows);
+    for s in &outcome.skipped {
+        output::line(&format!("skipped: {}: {}", s.variant, s.why));
+    }
     output::line(&format!("\nresults: {}\n", file.display()));
 }
 

@@ -1,5 +1,6 @@
 //! The kinds of work a plan may name: one file each.
 
+mod app_energy;
 mod app_replay;
 mod battery;
 mod bound;
@@ -38,6 +39,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::GcEnergy => gc_energy::run(profile, job, progress),
         Kind::Battery => battery::run(profile, job, progress),
         Kind::AppReplay => app_replay::run(profile, job, progress),
+        Kind::AppEnergy => app_energy::run(profile, job, progress),
         Kind::GcEffect => gc_effect::run(profile, job, progress),
     }
 }

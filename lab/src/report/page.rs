@@ -82,6 +82,7 @@ fn section(index: usize, o: &Outcome) -> Result<Markup, ReportError> {
             details { summary { "What is measured, and how" } (markdown(&e.readme)) }
         }
         @if !o.compared.is_empty() { (comparison(&o.compared)) }
+        @for s in &o.skipped { p.note { "Skipped: " (s.variant) ": " (s.why) "." } }
         (counted(o))
         h3 { "Who spent it" }
         (PreEscaped(components))

@@ -10,9 +10,11 @@ use f2fs::{MountOptions, Volume};
 use trace::call::Calls;
 use trace::replay::calls::{Replayed, replay};
 use trace::replay::needs::Needs;
-use trace::replay::place::OnVolume;
+use trace::replay::place::{OnVolume, Place};
 use vfs::FileSystem as _;
 
+use super::host_memory::{PageCache, ReadAhead};
+use super::order::{Order, Ordered};
 use super::{ReplayError, Run, Speed, Stack, since};
 use crate::aging::{self, Ager, Recipe};
 use crate::run::LabError;
@@ -32,6 +34,9 @@ pub struct Options {
     pub seed: u64,
     /// How time passes.
     pub speed: Speed,
+    /// Blocks the host keeps in memory of what is read and written, and reads ahead; when the calls begin it has none
+    /// of them, as if the volume was mounted just then. Without, every read of contents is one of the device.
+    pub page_cache: Option<usize>,
 }
 
 /// A volume that is there already; it stays as it is.
@@ -49,6 +54,8 @@ pub struct OnVolumeDone {
     pub calls: Replayed,
     /// What reached the device, by cause.
     pub counts: CountSnapshot,
+    /// What the device was asked, by order.
+    pub order: Order,
     /// Sections cleaned, and of them those somebody waited for.
     pub cleaned: (u64, u64),
     /// Blocks that cleaning moved.
@@ -90,14 +97,19 @@ pub fn run(
         None => (Arc::new(Fingerprint::new(options.device_bytes(needs) / 4096)), &[]),
     };
     let device_bytes = contents.blocks() * 4096;
-    let stack = Stack::new(profile, contents, held, options.speed)?;
+    let stack = Stack::new(profile, contents.clone(), held, options.speed)?;
     let counting = Arc::new(Counting::new(stack.device.clone()));
+    let ordered = Arc::new(Ordered::new(counting.clone()));
+    let cache = options.page_cache.map(|most| Arc::new(PageCache::new(ordered.clone(), contents, most)));
+    let device: Arc<dyn BlockDevice> = match &cache {
+        Some(cache) => cache.clone(),
+        None => ordered.clone(),
+    };
     if options.image.is_none() {
-        aging::format(&*counting, &*stack.clock, options.seed, true)?;
+        aging::format(&*device, &*stack.clock, options.seed, true)?;
     }
-    let mount = MountOptions { prices: Prices::of(profile), ..options.mount };
-    let volume = Volume::mount(counting.clone(), stack.clock.clone(), mount)?;
-    volume.keep_deleted_names();
+    let mount = MountOptions { prices: Prices::of(profile), ..options.mount.clone() };
+    let mut volume = Volume::mount(device.clone(), stack.clock.clone(), mount.clone())?;
     if let Some(recipe) = &options.recipe {
         let Some(clock) = &stack.virtual_clock else {
             return Err(
@@ -114,11 +126,28 @@ pub fn run(
     needs.prepare(&mut place, |done| progress("preparing", done as f64 / all)).map_err(|(path, why)| {
         ReplayError::Prepare { path: String::from_utf8_lossy(&path).into_owned(), why: why.to_string() }
     })?;
+    if let Some(cache) = &cache {
+        volume.unmount()?;
+        cache.clear();
+        volume = Volume::mount(device, stack.clock.clone(), mount)?;
+    }
+    volume.keep_deleted_names();
+    ordered.take();
     let (ledger, counts, counters) = (stack.device.ledger(), counting.snapshot(), stack.device.counters());
     let c = &volume.counters;
     let cleaned = || (c.sections_cleaned(), c.foreground_gc.load(Ordering::Relaxed), c.moved_blocks());
     let (before, from) = (cleaned(), stack.now());
-    let (done, whole) = replay(calls, &mut place, &*stack.clock, &stack.tempo, |bytes| {
+    let (mut plain, mut ahead);
+    let place: &mut dyn Place = {
+        plain = OnVolume::new(&*volume);
+        if cache.is_some() {
+            ahead = ReadAhead::new(&mut plain);
+            &mut ahead
+        } else {
+            &mut plain
+        }
+    };
+    let (done, whole) = replay(calls, place, &*stack.clock, &stack.tempo, |bytes| {
         progress("replaying", bytes as f64 / length.max(1) as f64);
     });
     volume.unmount()?;
@@ -131,6 +160,7 @@ pub fn run(
         done: OnVolumeDone {
             calls: done,
             counts: &counting.snapshot() - &counts,
+            order: ordered.take(),
             cleaned: (after.0 - before.0, after.1 - before.1),
             moved: after.2 - before.2,
             device_bytes,

@@ -1,12 +1,17 @@
 //! What would it have cost here? A recording of others, on a simulated device or a volume on one.
 //!
-//! * [`blocks`]: requests on a device. * [`calls`]: calls on a volume. * [`prices`]: by a table, without simulation.
+//! * [`blocks`]: requests on a device. * [`calls`]: calls on a volume; [`host_memory`]: what a host keeps above it.
+//! * [`prices`]: by a table, without simulation. * [`order`]: how much is random. * [`requeued`]: lines that are no
+//!   requests.
 //!
 //! Recordings are read more than once: first to see what must be there, then to do it. Nothing is kept of them.
 
 pub mod blocks;
 pub mod calls;
+pub mod host_memory;
+pub mod order;
 pub mod prices;
+pub mod requeued;
 
 use std::sync::Arc;
 

@@ -2,10 +2,10 @@
 //! stretch a processor, and what is needed to understand them. Versions 6 and 7, compressed or not.
 //!
 //! Processors are merged in the order of time; a few pages of each are held. The file's parts lie in any
-//! order: what comes through a pipe is copied first. Instances of version 7 are merged too.
+//! order: what comes through a pipe is copied first. Of several instances the first that recorded anything is read;
+//! others, which may tell of the same requests, are counted.
 //!
-//! Left out: clocks that count no seconds, instances of version 6 (counted), texts of latency tracers, shifts of
-//! guests' times.
+//! Left out: clocks that count no seconds, texts of latency tracers, shifts of guests' times.
 
 mod formats;
 mod header;

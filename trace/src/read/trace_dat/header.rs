@@ -15,8 +15,10 @@ use crate::{Others, TraceError};
 pub(super) const MARK: &[u8] = b"\x17\x08Dtracing";
 /// Pages are of so many bytes.
 const PAGES: std::ops::RangeInclusive<u32> = 64..=16 << 20;
-/// Formats, systems, processors, sections of options: more are damage.
+/// Formats, systems, processors: more are damage.
 const MOST: u32 = 1 << 16;
+/// Sections of options: likewise.
+const SECTIONS: u32 = 256;
 
 /// Numbers of options (and of the sections they name).
 mod option {
@@ -78,6 +80,34 @@ fn six(mut taker: Taker<'_>, page: u32, header: &mut Header, others: &mut Others
     }
     processes(&mut taker, &mut header.formats)?;
     let processors = few(&mut taker)?;
+    let mut places = Vec::new();
+    let mut instances = vec![stretches(&mut taker, processors, page, &mut places)?];
+    let store = taker.into_store();
+    for place in places {
+        let mut taker = Taker::new(Bytes::File(store), place);
+        // They have none of their own.
+        instances.push(stretches(&mut taker, processors, page, &mut Vec::new())?);
+    }
+    choose(instances, header, others);
+    Ok(())
+}
+
+/// Of instances, the first that recorded anything is read: others may tell of the same requests.
+fn choose(instances: Vec<Vec<Stretch>>, header: &mut Header, others: &mut Others) {
+    let mut recorded = instances.into_iter().filter(|stretches| stretches.iter().any(|s| s.length > 0));
+    header.stretches = recorded.next().unwrap_or_default();
+    for _ in recorded {
+        count(others, "instances that are not read");
+    }
+}
+
+/// Where the pages of one instance are in a file of version 6, and where further instances are.
+fn stretches(
+    taker: &mut Taker<'_>,
+    processors: u32,
+    page: u32,
+    places: &mut Vec<u64>,
+) -> Result<Vec<Stretch>, TraceError> {
     loop {
         let tag = taker.bytes(10)?;
         match &tag[..9] {
@@ -89,11 +119,12 @@ fn six(mut taker: Taker<'_>, page: u32, header: &mut Header, others: &mut Others
                 let length = taker.u32()?;
                 let bytes = taker.bytes(u64::from(length))?;
                 match id {
-                    option::CLOCK => {
-                        let clock = chosen(&bytes);
-                        clock_counts_seconds(&taker, &clock)?;
+                    option::CLOCK => clock_counts_seconds(taker, &chosen(&bytes))?,
+                    option::BUFFER => {
+                        let place =
+                            taker.number_in(&bytes).ok_or_else(|| taker.damaged("an instance without a place"))?;
+                        places.push(place);
                     }
-                    option::BUFFER => count(others, "instances that are not read (version 6)"),
                     _ => {}
                 }
             },
@@ -102,11 +133,12 @@ fn six(mut taker: Taker<'_>, page: u32, header: &mut Header, others: &mut Others
             _ => return Err(taker.damaged("no data where they should be")),
         }
     }
+    let mut out = Vec::new();
     for processor in 0..processors {
         let (at, length) = (taker.u64()?, taker.u64()?);
-        header.stretches.push(Stretch { processor, at, length, page: page as usize, compression: None });
+        out.push(Stretch { processor, at, length, page: page as usize, compression: None });
     }
-    Ok(())
+    Ok(out)
 }
 
 fn seven(mut taker: Taker<'_>, header: &mut Header, others: &mut Others) -> Result<(), TraceError> {
@@ -121,7 +153,12 @@ fn seven(mut taker: Taker<'_>, header: &mut Header, others: &mut Others) -> Resu
     let mut next = taker.u64()?;
     let store = taker.into_store();
     let (mut sections, mut buffers) = (Vec::new(), Vec::new());
-    for _ in 0..MOST {
+    let mut left = SECTIONS;
+    loop {
+        if left == 0 {
+            return Err(store.damaged(next, "sections of options without an end"));
+        }
+        left -= 1;
         let mut options = section(store, next, option::DONE, compression)?;
         next = 0;
         while !options.is_empty() {
@@ -160,12 +197,11 @@ fn seven(mut taker: Taker<'_>, header: &mut Header, others: &mut Others) -> Resu
             _ => processes(&mut taker, &mut header.formats)?,
         }
     }
-    if buffers.len() > 1 {
-        count(others, "instances beside the first");
-    }
+    let mut instances = Vec::new();
     for (bytes, place) in buffers {
-        buffer(Taker::new(Bytes::Part(store, bytes, place), 0), header, compression)?;
+        instances.push(buffer(Taker::new(Bytes::Part(store, bytes, place), 0), compression)?);
     }
+    choose(instances, header, others);
     Ok(())
 }
 
@@ -199,7 +235,7 @@ fn section(
 }
 
 /// Where the pages of one instance are.
-fn buffer(mut taker: Taker<'_>, header: &mut Header, compression: Option<Compression>) -> Result<(), TraceError> {
+fn buffer(mut taker: Taker<'_>, compression: Option<Compression>) -> Result<Vec<Stretch>, TraceError> {
     let at = taker.u64()?;
     let _name = taker.string()?;
     let clock = taker.string()?;
@@ -220,8 +256,7 @@ fn buffer(mut taker: Taker<'_>, header: &mut Header, compression: Option<Compres
         return Err(head.damaged(format!("section {id} where pages belong")));
     }
     let compression = compression.filter(|_| flags & 1 != 0);
-    header.stretches.extend(stretches.into_iter().map(|s| Stretch { compression, ..s }));
-    Ok(())
+    Ok(stretches.into_iter().map(|s| Stretch { compression, ..s }).collect())
 }
 
 /// `header_page` and `header_event`.

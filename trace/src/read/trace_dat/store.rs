@@ -190,6 +190,11 @@ impl<'a> Taker<'a> {
         Ok(u64_at(&self.bytes(8)?, 0, big).unwrap_or_default())
     }
 
+    /// The number of 8 bytes at the beginning of an option.
+    pub(super) fn number_in(&self, bytes: &[u8]) -> Option<u64> {
+        u64_at(bytes, 0, self.store().big)
+    }
+
     /// A string and the zero after it.
     pub(super) fn string(&mut self) -> Result<String, TraceError> {
         let mut out = Vec::new();

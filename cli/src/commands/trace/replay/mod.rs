@@ -249,6 +249,7 @@ fn of_calls(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> 
             recipe: args.age.clone(),
             seed: args.seed,
             speed: args.speed(),
+            page_cache: None,
         };
         let mut moved = share(bar, 1000);
         let mut progress = |what: &str, part: f64| {

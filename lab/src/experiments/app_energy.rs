@@ -1,0 +1,344 @@
+//! How much of what an application asks of storage is random, and what does it cost?
+//!
+//! By the table of what file operations cost (Mohan HotStorage'17, slide 24) and by a simulation of the same
+//! requests, side by side. Recordings are of two kinds, recognised by their content: calls, which are made on a new
+//! F2FS volume below a host that keeps and reads ahead what it reads, and requests to a block device, which are made on
+//! the device as they are. Each is a phase of its own, on a device of its own.
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use device::energy::profile::Profile;
+use device::energy::{Energy, Nanos, Part};
+use device::{Blank, Counting};
+use f2fs::cause::Cause;
+use f2fs::owners::{Look, Owner};
+use serde::Deserialize;
+use trace::block::{DeviceId, Event, Events};
+use trace::call::{Call, Calls};
+use trace::replay::needs;
+use trace::requests::Requests;
+use trace::{Format, Input, Names, Opened, Others, TraceError, open_input};
+
+use super::{Measured, parameters};
+use crate::plan::Job;
+use crate::result::{Phase, Raw, Spending};
+use crate::run::{LabError, Progress};
+use crate::theirs;
+use crate::traces::order::Order;
+use crate::traces::prices::{self, Prices};
+use crate::traces::requeued::Cleared;
+use crate::traces::{ReplayError, Run, Speed, blocks, calls};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Parameters {
+    /// Applications, and their recordings: shipped ones by name, others by the path of their file (what has a slash), or
+    /// by the name of the file where those of others are ([`theirs`]).
+    recordings: BTreeMap<String, String>,
+    /// What reading and writing files costs; without, as it is measured on our F2FS on this device.
+    #[serde(default)]
+    prices: Option<Prices>,
+    /// Mebibytes of the host's memory for contents of files, for recordings of calls.
+    page_cache_mib: u64,
+    /// Lines of a mobile block trace that are not what they say are put right.
+    #[serde(default = "yes")]
+    clear: bool,
+    /// Only so many calls, or events of a block device, of each.
+    #[serde(default)]
+    limit: Option<u64>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+macro_rules! shipped {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_bytes!(concat!("../../../experiments/nexus-apps/", $name)))),*]
+    };
+}
+
+/// Recordings by name.
+const SHIPPED: &[(&str, &[u8])] = shipped![
+    "browser.strace.zst",
+    "chat.strace.zst",
+    "install.strace.zst",
+    "photos.strace.zst",
+    "browser.ext4.rec.zst",
+    "chat.ext4.rec.zst",
+    "install.ext4.rec.zst",
+    "photos.ext4.rec.zst",
+];
+
+/// A recording that can be opened again and again.
+enum Source {
+    Shipped(&'static str, &'static [u8]),
+    File(PathBuf),
+}
+
+impl Source {
+    fn find(name: &str) -> Result<Self, LabError> {
+        if let Some((name, bytes)) = SHIPPED.iter().find(|(n, _)| *n == name) {
+            return Ok(Source::Shipped(name, bytes));
+        }
+        if name.contains('/') {
+            return Ok(Source::File(name.into()));
+        }
+        theirs::find(name).map(Source::File).ok_or_else(|| {
+            let known: Vec<_> = SHIPPED.iter().map(|(n, _)| *n).collect();
+            let why = theirs::missing(name);
+            LabError::Parameters(format!("{why}; shipped are {}; or give the path of a file", known.join(", ")))
+        })
+    }
+
+    fn open(&self) -> Result<Opened, TraceError> {
+        match self {
+            Source::Shipped(name, bytes) => open_input(Input::new(Path::new(name), Cursor::new(*bytes))?),
+            Source::File(path) => trace::open(path),
+        }
+    }
+
+    /// Bytes of the file, for who shows progress.
+    fn length(&self) -> u64 {
+        match self {
+            Source::Shipped(_, bytes) => bytes.len() as u64,
+            Source::File(path) => std::fs::metadata(path).map_or(0, |m| m.len()),
+        }
+    }
+}
+
+/// The beginning of a recording.
+struct Beginning<T: ?Sized> {
+    left: u64,
+    inner: Box<T>,
+}
+
+impl Calls for Beginning<dyn Calls> {
+    fn format(&self) -> Format {
+        self.inner.format()
+    }
+    fn next(&mut self) -> Result<Option<Call>, TraceError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        self.inner.next()
+    }
+    fn others(&self) -> &Others {
+        self.inner.others()
+    }
+    fn consumed(&self) -> u64 {
+        self.inner.consumed()
+    }
+}
+
+impl Events for Beginning<dyn Events> {
+    fn format(&self) -> Format {
+        self.inner.format()
+    }
+    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        self.inner.next()
+    }
+    fn timed(&self) -> bool {
+        self.inner.timed()
+    }
+    fn names(&self) -> &Names {
+        self.inner.names()
+    }
+    fn others(&self) -> &Others {
+        self.inner.others()
+    }
+    fn consumed(&self) -> u64 {
+        self.inner.consumed()
+    }
+    fn device(&self, id: DeviceId) -> Option<String> {
+        self.inner.device(id)
+    }
+}
+
+/// Measures each recording.
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    let p: Parameters = parameters(job)?;
+    let prices = match &p.prices {
+        Some(prices) => prices.clone(),
+        None => Prices::simulated(profile)?,
+    };
+    let mut phases = Vec::new();
+    for (n, (name, recording)) in p.recordings.iter().enumerate() {
+        let source = Source::find(recording)?;
+        let of = One { name, recording, source: &source, profile, p: &p, prices: &prices, seed: job.seed };
+        let progress = progress.part(n, p.recordings.len());
+        let phase = match source.open().map_err(|e| of.failed(e))? {
+            Opened::Calls(_) => of.calls(&progress),
+            Opened::Blocks(_) => of.blocks(&progress),
+            Opened::Power(_) => return Err(of.failed("a meter's: it asks nothing of storage")),
+        };
+        phases.push(phase?);
+    }
+    Ok((phases, Vec::new()))
+}
+
+/// One recording and what is done with it.
+struct One<'a> {
+    name: &'a str,
+    recording: &'a str,
+    source: &'a Source,
+    profile: &'a Profile,
+    p: &'a Parameters,
+    prices: &'a Prices,
+    seed: u64,
+}
+
+/// What the host was asked for, or asked the device.
+struct Asked {
+    order: Order,
+    /// Nanoseconds from the first to the last of the recording.
+    span: u64,
+}
+
+impl One<'_> {
+    fn failed(&self, why: impl std::fmt::Display) -> LabError {
+        LabError::Parameters(format!("recording {}: {why}", self.recording))
+    }
+
+    /// What a replay says of a recording, with its name.
+    fn said(&self, e: ReplayError) -> LabError {
+        match e {
+            ReplayError::Lab(e) => e,
+            e => self.failed(e),
+        }
+    }
+
+    fn limit(&self) -> u64 {
+        self.p.limit.unwrap_or(u64::MAX)
+    }
+
+    fn open_calls(&self) -> Result<Beginning<dyn Calls>, LabError> {
+        match self.source.open().map_err(|e| self.failed(e))? {
+            Opened::Calls(inner) => Ok(Beginning { left: self.limit(), inner }),
+            _ => Err(self.failed("it is another one now")),
+        }
+    }
+
+    fn open_requests(&self) -> Result<Requests, LabError> {
+        match self.source.open().map_err(|e| self.failed(e))? {
+            Opened::Blocks(inner) => {
+                let begin = Beginning { left: self.limit(), inner };
+                Ok(Requests::new(if self.p.clear { Box::new(Cleared::new(Box::new(begin))) } else { Box::new(begin) }))
+            }
+            _ => Err(self.failed("it is another one now")),
+        }
+    }
+
+    fn calls(&self, progress: &Progress<'_>) -> Result<Phase, LabError> {
+        let (needs, whole) = needs::scan(&mut self.open_calls()?, |_| ());
+        whole.map_err(|e| self.failed(e))?;
+        let options = calls::Options {
+            seed: self.seed,
+            speed: Speed::Virtual,
+            page_cache: Some(usize::try_from(self.p.page_cache_mib.saturating_mul(256)).unwrap_or(usize::MAX)),
+            ..calls::Options::default()
+        };
+        let mut tell = |what: &str, part: f64| {
+            if what == "replaying" {
+                progress.at(part);
+            }
+        };
+        let mut open = self.open_calls()?;
+        let run = calls::run(&mut open, &needs, self.profile, &options, self.source.length(), &mut tell);
+        let Run { done, ledger, took, counters, .. } = run.map_err(|e| self.said(e))?;
+        let raw = Raw {
+            ledger: &ledger,
+            counts: &done.counts,
+            counters: counters.into_iter().map(|(n, v)| (n.to_owned(), v)).collect(),
+            took: Nanos(took),
+            timeline: Vec::new(),
+        };
+        let made = &done.calls;
+        let mut phase = Phase::new(self.name, made.read + made.written, raw);
+        phase.files = phase
+            .owners
+            .iter()
+            .filter_map(|(owner, _)| match done.volume.owner_of(*owner, Look::InMemory) {
+                Owner::Path(path) => Some((*owner, String::from_utf8_lossy(&path).into_owned())),
+                Owner::Deleted(_) => Some((*owner, "deleted".into())),
+                Owner::Volume | Owner::Unnamed => None,
+            })
+            .collect();
+        phase.note("calls", made.calls as f64, "calls");
+        phase.note("calls_left_out", made.left_out as f64, "calls");
+        phase.note("calls_failed_now", made.failed as f64, "calls");
+        phase.note("asked_to_read", made.read as f64 / 1_048_576.0, "MB");
+        phase.note("asked_to_write", made.written as f64 / 1_048_576.0, "MB");
+        self.note(&mut phase, &Asked { order: done.order, span: made.span_ns });
+        Ok(phase)
+    }
+
+    fn blocks(&self, progress: &Progress<'_>) -> Result<Phase, LabError> {
+        let options = blocks::Options::default();
+        let plan = options.plan(self.open_requests()?, |_| ()).map_err(|e| self.said(e))?;
+        let ((read, written), whole) = prices::shares(&mut self.open_requests()?, plan.of, |_| ());
+        whole.map_err(|e| self.failed(e))?;
+        let length = self.source.length().max(1) as f64;
+        let mut requests = self.open_requests()?;
+        let tell = |at: u64| progress.at(at as f64 / length);
+        let run = blocks::run(&mut requests, self.profile, &plan, Speed::Virtual, tell);
+        let Run { done, ledger, took, counters, .. } = run.map_err(|e| self.said(e))?;
+        let raw = Raw {
+            ledger: &ledger,
+            // By cause, which is not ours: the bytes are noted below.
+            counts: &Counting::new(Blank::new(1)).snapshot(),
+            counters: counters.into_iter().map(|(n, v)| (n.to_owned(), v)).collect(),
+            took: Nanos(took),
+            timeline: Vec::new(),
+        };
+        let mut phase = Phase::new(self.name, done.read + done.written, raw);
+        // Causes and owners of a recording of others are not ours.
+        phase.owners = vec![(0, phase.total())];
+        phase.spent = joined(&phase.spent);
+        phase.note("read", done.read as f64 / 1_048_576.0, "MB");
+        phase.note("written", done.written as f64 / 1_048_576.0, "MB");
+        let asked = done.latencies.iter().filter(|l| ["read", "write", "flush"].contains(&l.op));
+        let order = Order { read, written, requests: asked.map(|l| l.spread.count).sum() };
+        self.note(&mut phase, &Asked { order, span: done.span_ns });
+        Ok(phase)
+    }
+
+    /// The numbers of the slides.
+    fn note(&self, phase: &mut Phase, asked: &Asked) {
+        let Order { read, written, requests } = &asked.order;
+        let kinds = prices::estimate(read, written, self.prices);
+        let priced: f64 = kinds.iter().map(|p| p.joules).sum();
+        for kind in &kinds {
+            let name = kind.kind.replace(' ', "_");
+            phase.note(&name, kind.bytes as f64 / 1_048_576.0, "MB");
+            phase.note(&format!("price_{name}"), kind.uj_per_kb, "uJ/KB");
+        }
+        let simulated = phase.total().joules();
+        let seconds = asked.span as f64 / 1e9;
+        phase.note("requests", *requests as f64, "requests");
+        phase.note("random_reads", 100.0 * read.random_of_runs(), "%");
+        phase.note("random_writes", 100.0 * written.random_of_runs(), "%");
+        phase.note("random_bytes_read", 100.0 * read.random_of_bytes(), "%");
+        phase.note("random_bytes_written", 100.0 * written.random_of_bytes(), "%");
+        phase.note("recorded", seconds, "s");
+        phase.note("priced", priced, "J");
+        phase.note("simulated", simulated, "J");
+        phase.note("priced_above_simulated", 100.0 * (priced / simulated - 1.0), "%");
+        phase.note("priced_in_180_s", priced * 180.0 / seconds, "J");
+        phase.note("simulated_in_180_s", simulated * 180.0 / seconds, "J");
+    }
+}
+
+/// The same by part alone.
+fn joined(spent: &[Spending]) -> Vec<Spending> {
+    let of = |part: Part| spent.iter().filter(|s| s.part == part).map(|s| s.energy).sum();
+    let all = Part::ALL.iter().map(|part| Spending { cause: Cause::Other as u8, part: *part, energy: of(*part) });
+    all.filter(|s| s.energy != Energy::ZERO).collect()
+}

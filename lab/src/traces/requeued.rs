@@ -1,0 +1,132 @@
+//! Which lines of a mobile block trace (SYSTOR'24) are not what they say?
+//!
+//! Its probe has one letter for reads and discards, and tells of a request again when the host controller was asleep
+//! and sent it back: about a millisecond later a kernel worker gives it once more. [`Cleared`] leaves the second
+//! line out and makes discards of reads by the thread that discards. A worker may join several discards that were sent
+//! back to one: reads of more than 1 MiB, which nobody else makes, are discards, too.
+
+use std::collections::VecDeque;
+
+use trace::block::{Action, Event, Events, Op};
+use trace::{Format, Names, Others, Process, TraceError};
+
+/// Nanoseconds within which a request comes again.
+const AGAIN: u64 = 3_000_000;
+/// The longest read in sectors.
+const LONGEST_READ: u64 = 2048;
+
+/// A recording without what was told twice.
+pub struct Cleared {
+    inner: Box<dyn Events>,
+    recent: VecDeque<Event>,
+}
+
+impl Cleared {
+    /// Of a recording; of one that is no mobile block trace, nothing is left out.
+    pub fn new(inner: Box<dyn Events>) -> Self {
+        Cleared { inner, recent: VecDeque::new() }
+    }
+
+    fn is(&self, process: Process, prefix: &str) -> bool {
+        self.inner.names().name(process).starts_with(prefix)
+    }
+
+    /// True if a worker gives again what somebody else gave.
+    fn again(&mut self, event: &Event) -> bool {
+        while self.recent.front().is_some_and(|e| e.time.saturating_add(AGAIN) < event.time) {
+            self.recent.pop_front();
+        }
+        let same = |e: &Event| {
+            (e.device, e.op, e.sector, e.sectors) == (event.device, event.op, event.sector, event.sectors)
+                && e.pid != event.pid
+        };
+        // Who is not named is a worker whose name the probe missed.
+        let worker = self.is(event.process, "kworker") || self.inner.names().name(event.process).is_empty();
+        let at = self.recent.iter().position(|e| worker && same(e));
+        match at {
+            Some(at) => _ = self.recent.remove(at),
+            None => self.recent.push_back(*event),
+        }
+        at.is_some()
+    }
+}
+
+impl Events for Cleared {
+    fn format(&self) -> Format {
+        self.inner.format()
+    }
+    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        loop {
+            let Some(mut event) = self.inner.next()? else { return Ok(None) };
+            if self.inner.format() != Format::MobileCsv || event.action != Action::Issue {
+                return Ok(Some(event));
+            }
+            if self.again(&event) {
+                continue;
+            }
+            if event.op == Op::Read && (event.sectors > LONGEST_READ || self.is(event.process, "f2fs_discard")) {
+                event.op = Op::Discard;
+            }
+            return Ok(Some(event));
+        }
+    }
+    fn timed(&self) -> bool {
+        self.inner.timed()
+    }
+    fn names(&self) -> &Names {
+        self.inner.names()
+    }
+    fn others(&self) -> &Others {
+        self.inner.others()
+    }
+    fn consumed(&self) -> u64 {
+        self.inner.consumed()
+    }
+    fn device(&self, id: trace::block::DeviceId) -> Option<String> {
+        self.inner.device(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+    use std::path::Path;
+
+    use trace::{Input, Opened, open_input};
+
+    use super::*;
+
+    fn left(lines: &[&str]) -> Vec<(Op, u64, u64)> {
+        let text = format!("proces,device,rw_flag,sector,size,timestamp\n{}\n", lines.join("\n"));
+        let input = Input::new(Path::new("t"), Cursor::new(text.into_bytes())).unwrap();
+        let Opened::Blocks(events) = open_input(input).unwrap() else { panic!("no recording of a block device") };
+        let mut cleared = Cleared::new(events);
+        std::iter::from_fn(|| cleared.next().unwrap()).map(|e| (e.op, e.sector, e.sectors)).collect()
+    }
+
+    #[test]
+    fn what_a_worker_gives_again_at_once_is_one_request_and_what_a_program_writes_again_is_two() {
+        let lines = [
+            "app-7,8388608,W,800,8,10.000000",
+            "kworker/u17:0-9,8388608,W,800,8,10.001100",
+            "app-7,8388608,W,800,8,10.002000",
+            "<...>-9,8388608,W,800,8,10.003000",
+            "app-7,8388608,W,900,8,20.000000",
+            "kworker/u17:0-9,8388608,W,900,8,20.500000",
+            "other-8,8388608,W,900,8,20.500100",
+        ];
+        let write = |at| (Op::Write, at, 8);
+        assert_eq!(left(&lines), [write(800), write(800), write(900), write(900), write(900)]);
+    }
+
+    #[test]
+    fn reads_by_the_thread_that_discards_and_very_long_ones_are_discards() {
+        let lines = [
+            "f2fs_discard-25-692,8388608,R,100,8,10.0",
+            "kworker/u17:2-9,8388608,R,100,8,10.001",
+            "kworker/u17:2-9,8388608,R,4096,16384,10.002",
+            "app-7,8388608,R,100,2048,10.5",
+        ];
+        assert_eq!(left(&lines), [(Op::Discard, 100, 8), (Op::Discard, 4096, 16384), (Op::Read, 100, 2048)]);
+    }
+}
