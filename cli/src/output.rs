@@ -31,6 +31,11 @@ pub fn done(as_json: bool, what: &Value) {
     }
 }
 
+/// A name from somebody else's file, without what would move a terminal's cursor.
+pub fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
 /// Bytes as people write them.
 pub fn bytes(n: u64) -> String {
     indicatif::BinaryBytes(n).to_string()

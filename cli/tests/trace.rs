@@ -194,6 +194,7 @@ fn what_is_wrong_is_said_in_one_line_with_its_place() {
     let (good, _) = msr(10);
     fs::write(&file, good).unwrap();
     refused(&["trace", "replay", &file, "--of", "8,0"], &["8,0", "1,0"]);
+    refused(&["trace", "replay", &file, "--size", "1M"], &["t.csv", "too small"]);
     refused(&["trace", "replay", &file, "--compare", "gc=greedy,atgc"], &["recordings of calls"]);
     refused(&["trace", "replay", &file, "--profile", "none"], &["none"]);
     refused(&["trace", "replay", &file, "--size", "big"], &["--size"]);

@@ -168,7 +168,18 @@ impl Input {
                 Ok(0) => self.ended = true,
                 Ok(got) => self.to += got,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(source) => return Err(TraceError::Io { path: self.path.clone(), source }),
+                Err(e) => {
+                    // A compressed stream that is broken has a place, what it was compressed from.
+                    let at = self.offset + (self.to - self.from) as u64;
+                    let source = match e.kind() {
+                        io::ErrorKind::InvalidData
+                        | io::ErrorKind::UnexpectedEof
+                        | io::ErrorKind::InvalidInput
+                        | io::ErrorKind::Other => io::Error::new(e.kind(), format!("byte {at}, unpacked: {e}")),
+                        _ => e,
+                    };
+                    return Err(TraceError::Io { path: self.path.clone(), source });
+                }
             }
             return Ok(());
         }

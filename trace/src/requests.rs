@@ -17,7 +17,7 @@ pub const PREFERENCE: [Action; 4] = [Action::Issue, Action::Complete, Action::In
 
 /// Events of the beginning that decide about the action.
 const LOOK: usize = 1 << 16;
-/// Requests under way that are remembered; beyond that some have no known end.
+/// Requests under way that are remembered. With more, ends are missing in the recording, and all are forgotten.
 const UNDER_WAY: usize = 1 << 16;
 
 /// What a device was asked.
@@ -66,6 +66,8 @@ pub struct Requests {
     /// What one event gives, the last of it first.
     ready: Vec<Seen>,
     under_way: FxHashMap<(DeviceId, u64, Op), u64>,
+    /// Requests whose end is not waited for any more.
+    forgotten: u64,
     /// How often each action was seen, with its bytes, by operation.
     counts: FxHashMap<(Action, Op), (u64, u64)>,
 }
@@ -99,6 +101,7 @@ impl Requests {
             failed,
             ready: Vec::new(),
             under_way: FxHashMap::default(),
+            forgotten: 0,
             counts: FxHashMap::default(),
         }
     }
@@ -118,6 +121,11 @@ impl Requests {
     /// What is in the recording beside events of block devices, so far.
     pub fn others(&self) -> &Others {
         self.events.others()
+    }
+
+    /// Requests that had to be forgotten before their ends were seen: how long they took is not known.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// Events so far, by what happened to what: how many, and bytes.
@@ -167,10 +175,15 @@ impl Requests {
     fn asked(&mut self, event: &Event) {
         let Event { time, device, sector, sectors, pid, process, .. } = *event;
         let flags = event.flags - Flags::PREFLUSH;
-        let flush = Request { time, op: Op::Flush, flags, sector: 0, sectors: 0, device, pid, process };
+        let flush =
+            Request { time, op: Op::Flush, flags: flags & Flags::SYNC, sector: 0, sectors: 0, device, pid, process };
         if let Some(took) = event.took {
             self.ready.push(Seen::Done { op: event.op, took });
-        } else if self.action != Action::Complete && self.under_way.len() < UNDER_WAY {
+        } else if self.action != Action::Complete {
+            if self.under_way.len() == UNDER_WAY {
+                self.forgotten += UNDER_WAY as u64;
+                self.under_way.clear();
+            }
             self.under_way.insert((device, sector, event.op), time);
         }
         let empty = sectors == 0;
@@ -262,7 +275,7 @@ mod tests {
                 Seen::Done { .. } => panic!("nothing is done"),
             })
             .collect();
-        assert_eq!(ops, [(Op::Flush, true), (Op::Write, true), (Op::Flush, false)]);
+        assert_eq!(ops, [(Op::Flush, false), (Op::Write, true), (Op::Flush, false)]);
     }
 
     #[test]

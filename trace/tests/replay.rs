@@ -21,7 +21,7 @@ struct List(std::vec::IntoIter<Call>, Others);
 
 impl List {
     fn of(calls: &[Call]) -> Self {
-        List(calls.to_vec().into_iter(), Others::new())
+        List(Vec::from(calls).into_iter(), Others::new())
     }
 }
 
@@ -345,6 +345,22 @@ fn calls_in_a_directory_cannot_leave_it() {
     assert!(place.unlink(b"/../outside").is_err());
     assert!(place.open(b"/link", How::WRITE | How::TRUNCATE).is_err());
     assert_eq!(std::fs::read(dir.path().join("outside")).unwrap(), b"keep");
+
+    // Nor through a link on the way, whoever made it.
+    place.symlink(b"/way", dir.path().to_str().unwrap().as_bytes()).unwrap();
+    place.make_dir(b"/own").unwrap();
+    assert!(place.open(b"/way/outside", How::READ | How::WRITE | How::CREATE | How::TRUNCATE).is_err());
+    assert!(place.unlink(b"/way/outside").is_err());
+    assert!(place.make_dir(b"/way/new").is_err());
+    assert!(place.rename(b"/way/outside", b"/own/it").is_err());
+    assert!(place.link(b"/way/outside", b"/own/it").is_err());
+    assert!(place.symlink(b"/way/link", b"x").is_err());
+    assert!(place.stat(b"/way/outside").is_err());
+    assert_eq!(std::fs::read(dir.path().join("outside")).unwrap(), b"keep");
+    assert!(!dir.path().join("new").exists());
+    // The link itself is a name like any other.
+    place.rename(b"/way", b"/own/way").unwrap();
+    place.unlink(b"/own/way").unwrap();
 }
 
 #[test]

@@ -49,6 +49,13 @@ impl Options {
         let needs: Extent = all.remove(&of).ok_or_else(|| {
             ReplayError::Empty(format!("no request to device {of} is recorded; there are {}", known.join(" and ")))
         })?;
+        if let Some(given) = self.blocks.filter(|given| *given < needs.blocks) {
+            return Err(ReplayError::Empty(format!(
+                "device {of} is asked for {} bytes, one of {} is too small",
+                needs.blocks * 4096,
+                given * 4096
+            )));
+        }
         let blocks = self.blocks.unwrap_or(needs.blocks.next_multiple_of(1 << 18).max(1 << 18));
         let mut held = if self.full { vec![(Lba(0), blocks)] } else { needs.held() };
         held.retain_mut(|(at, n)| {

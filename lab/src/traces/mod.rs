@@ -47,7 +47,7 @@ pub enum ReplayError {
     /// There is no device or volume for it.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// It asks nothing of the device that was chosen.
+    /// It cannot be done on the device that was chosen, or asks nothing of it.
     #[error("{0}")]
     Empty(String),
     /// What it needs could not be put on the volume.

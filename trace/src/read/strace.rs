@@ -253,8 +253,12 @@ impl Strace {
             Ok(())
         } else if let Some(at) = message(text) {
             count(&mut state.effects.others, "messages of strace");
-            self.broken.extend_from_slice(&text[..at]);
-            Ok(())
+            if self.broken.len() + at > crate::input::LONGEST {
+                Err("a line that never ends".into())
+            } else {
+                self.broken.extend_from_slice(&text[..at]);
+                Ok(())
+            }
         } else if self.broken.is_empty() {
             state.line(text)
         } else {

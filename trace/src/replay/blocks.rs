@@ -118,18 +118,20 @@ pub fn replay(
         last = request.time.max(last);
         let due = time.due(request.time).unwrap_or_else(|| clock.monotonic());
         match ask(&request, device, &mut buf) {
-            Ok(()) => took[request.op as usize].add(nanos(clock.monotonic().saturating_sub(due))),
+            Ok(()) => {
+                took[request.op as usize].add(nanos(clock.monotonic().saturating_sub(due)));
+                match request.op {
+                    Op::Read => done.read += request.sectors.saturating_mul(512),
+                    Op::Write => done.written += request.sectors.saturating_mul(512),
+                    _ => {}
+                }
+            }
             Err(e) => {
                 done.failed += 1;
                 done.first_failure.get_or_insert_with(|| e.to_string());
             }
         }
         done.requests += 1;
-        match request.op {
-            Op::Read => done.read += request.sectors.saturating_mul(512),
-            Op::Write => done.written += request.sectors.saturating_mul(512),
-            _ => {}
-        }
         if done.requests.is_multiple_of(1 << 13) {
             progress(requests.events().consumed());
         }

@@ -3,6 +3,9 @@
 //! A recording begins in the middle of a program's life. What it read without having written it, opened without
 //! making it, or removed, was there: as long as the recording needs it to be, and in directories that it did not make
 //! itself.
+//!
+//! Names are remembered, also those that are gone: memory grows with how many different ones a recording has, not with its
+//! length.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +15,8 @@ use super::place::{Place, PlaceError, contents};
 use crate::TraceError;
 use crate::call::{Call, Calls, Handle, How, Op, Target};
 
+/// A write that begins so many bytes after what is known of a file leaves a hole.
+const FAR: u64 = 256 << 20;
 /// Bytes written at once.
 const PIECE: u64 = 1 << 20;
 
@@ -197,8 +202,10 @@ impl Scan {
         };
         let end = from.saturating_add(bytes);
         if write {
-            // What lies before is more likely old than a hole.
-            self.had(file, from);
+            // What lies before is more likely old than a hole, if it is not too much.
+            if from.saturating_sub(self.files[file].now) <= FAR {
+                self.had(file, from);
+            }
             if at.is_none() && how.contains(How::APPEND) {
                 self.files[file].appended += bytes;
             }
@@ -280,9 +287,8 @@ impl Scan {
     fn rename(&mut self, from: &[u8], to: &[u8]) {
         self.inside(to);
         let below = |path: &[u8]| path.starts_with(from) && path.get(from.len()) == Some(&b'/');
-        let inside: Vec<Vec<u8>> = self.by_path.range(from.to_owned()..).map(|(p, _)| p.clone()).collect();
-        let inside: Vec<Vec<u8>> =
-            inside.into_iter().take_while(|p| p.starts_with(from)).filter(|p| below(p)).collect();
+        let after = self.by_path.range(from.to_owned()..).map(|(p, _)| p).take_while(|p| p.starts_with(from));
+        let inside: Vec<Vec<u8>> = after.filter(|p| below(p)).cloned().collect();
         let directory = self.made.contains(from) || self.directories.contains(from) || !inside.is_empty();
         if directory {
             self.inside(from);

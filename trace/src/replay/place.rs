@@ -218,10 +218,16 @@ impl OnDirectory {
         OnDirectory { root: root.to_owned(), open: Vec::new() }
     }
 
+    /// Where a path is on the host. Nobody else works in the directory, so that what is no link now is none when it
+    /// is used.
     fn path(&self, path: &[u8]) -> Result<PathBuf> {
         let below = Path::new(std::ffi::OsStr::from_bytes(path));
         let mut out = self.root.clone();
         for part in below.components() {
+            // Through a link that was made by a call before, to wherever it leads.
+            if out != self.root && fs::symlink_metadata(&out).is_ok_and(|m| m.is_symlink()) {
+                return Err(PlaceError(format!("{}: goes through a symbolic link", below.display())));
+            }
             match part {
                 Component::RootDir | Component::CurDir => {}
                 Component::Normal(name) => out.push(name),

@@ -312,7 +312,10 @@ impl Counter {
         let mut processes: Vec<_> = self.processes.into_iter().collect();
         processes.sort_by_key(|(p, (n, read, written))| (std::cmp::Reverse((read + written, *n)), *p));
         processes.truncate(PROCESSES);
-        let others = requests.others().clone();
+        let mut others = requests.others().clone();
+        if requests.forgotten() > 0 {
+            others.insert("requests without an end, whose times are not known".into(), requests.forgotten());
+        }
         BlockStat {
             format: requests.events().format().to_string(),
             requests_are: requests.action().letter(),

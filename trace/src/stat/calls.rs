@@ -126,12 +126,32 @@ struct Open {
 
 struct File {
     path: Vec<u8>,
+    /// Names it has, and how often it is open: with neither, nothing more is asked of it.
+    names: u32,
+    opened: u32,
     length: u64,
     read: u64,
     written: u64,
     syncs: u64,
     blocks_touched: RoaringTreemap,
     blocks_written: RoaringTreemap,
+}
+
+impl File {
+    fn stat(&self) -> FileStat {
+        FileStat {
+            path: String::from_utf8_lossy(&self.path).into_owned(),
+            read: self.read,
+            written: self.written,
+            syncs: self.syncs,
+        }
+    }
+}
+
+/// Leaves those that moved most.
+fn busiest(list: &mut Vec<FileStat>) {
+    list.sort_by(|a, b| (b.read + b.written).cmp(&(a.read + a.written)).then_with(|| a.path.cmp(&b.path)));
+    list.truncate(FILES);
 }
 
 #[derive(Default)]
@@ -145,7 +165,13 @@ struct Counter {
     overwritten: u64,
     fsyncs: u64,
     open: FxHashMap<Handle, Open>,
-    files: Vec<File>,
+    /// Files that can still be asked for something; `None` are free places.
+    files: Vec<Option<File>>,
+    free: Vec<usize>,
+    /// Files so far, and what is kept of those that are gone: their blocks, and those that moved most.
+    all: u64,
+    touched: u64,
+    gone: Vec<FileStat>,
     by_path: FxHashMap<Vec<u8>, usize>,
     between: Times,
     activity: Activity,
@@ -192,23 +218,31 @@ impl Counter {
         match &call.op {
             Op::Open { handle, path, how } => {
                 let file = self.file(path);
-                if how.contains(How::TRUNCATE) {
-                    self.files[file].length = 0;
+                if let Some(file) = &mut self.files[file] {
+                    file.opened += 1;
+                    if how.contains(How::TRUNCATE) {
+                        file.length = 0;
+                    }
                 }
-                self.open.insert(*handle, Open { file, how: *how, at: 0, end: 0 });
+                let before = self.open.insert(*handle, Open { file, how: *how, at: 0, end: 0 });
+                before.into_iter().for_each(|open| self.closed(open.file));
             }
-            Op::Close { handle } => _ = self.open.remove(handle),
+            Op::Close { handle } => {
+                if let Some(open) = self.open.remove(handle) {
+                    self.closed(open.file);
+                }
+            }
             Op::Read { handle, at, bytes } => self.moved(*handle, *at, *bytes, false),
             Op::Write { handle, at, bytes } => self.moved(*handle, *at, *bytes, true),
             Op::Seek { handle, to } => {
                 if let Some(open) = self.open.get_mut(handle) {
-                    open.at = to.unwrap_or(self.files[open.file].length);
+                    open.at = to.unwrap_or(self.files[open.file].as_ref().map_or(0, |f| f.length));
                 }
             }
             Op::Sync { handle, .. } => {
                 self.fsyncs += 1;
-                if let Some(open) = self.open.get(handle) {
-                    self.files[open.file].syncs += 1;
+                if let Some(file) = self.open.get(handle).and_then(|open| self.files[open.file].as_mut()) {
+                    file.syncs += 1;
                 }
             }
             Op::Truncate { file, length } => {
@@ -216,8 +250,8 @@ impl Counter {
                     Target::Open(handle) => self.open.get(handle).map(|o| o.file),
                     Target::Path(path) => self.by_path.get(path).copied(),
                 };
-                if let Some(file) = file {
-                    self.files[file].length = *length;
+                if let Some(file) = file.and_then(|file| self.files[file].as_mut()) {
+                    file.length = *length;
                 }
             }
             Op::Rename { from, to } => {
@@ -225,15 +259,24 @@ impl Counter {
                 if self.by_path.get(from) != self.by_path.get(to)
                     && let Some(file) = self.by_path.remove(from)
                 {
-                    self.by_path.insert(to.clone(), file);
+                    let before = self.by_path.insert(to.clone(), file);
+                    before.into_iter().for_each(|file| self.unnamed(file));
                 }
             }
             Op::Link { from, to } => {
-                if let Some(file) = self.by_path.get(from) {
-                    self.by_path.insert(to.clone(), *file);
+                if let Some(&number) = self.by_path.get(from)
+                    && let Some(file) = &mut self.files[number]
+                {
+                    file.names += 1;
+                    let before = self.by_path.insert(to.clone(), number);
+                    before.into_iter().for_each(|file| self.unnamed(file));
                 }
             }
-            Op::Unlink { path } => _ = self.by_path.remove(path),
+            Op::Unlink { path } => {
+                if let Some(file) = self.by_path.remove(path) {
+                    self.unnamed(file);
+                }
+            }
             _ => {}
         }
     }
@@ -244,16 +287,52 @@ impl Counter {
         }
         let (read, written, length, syncs) = (0, 0, 0, 0);
         let (blocks_touched, blocks_written) = Default::default();
-        self.files.push(File { path: path.to_owned(), length, read, written, syncs, blocks_touched, blocks_written });
-        self.by_path.insert(path.to_owned(), self.files.len() - 1);
-        self.files.len() - 1
+        let (path, names, opened) = (path.to_owned(), 1, 0);
+        self.by_path.insert(path.clone(), self.free.last().copied().unwrap_or(self.files.len()));
+        let new = Some(File { path, names, opened, length, read, written, syncs, blocks_touched, blocks_written });
+        self.all += 1;
+        match self.free.pop() {
+            Some(place) => {
+                self.files[place] = new;
+                place
+            }
+            None => {
+                self.files.push(new);
+                self.files.len() - 1
+            }
+        }
+    }
+
+    fn closed(&mut self, number: usize) {
+        if let Some(file) = &mut self.files[number] {
+            file.opened = file.opened.saturating_sub(1);
+        }
+        self.fold(number);
+    }
+
+    fn unnamed(&mut self, number: usize) {
+        if let Some(file) = &mut self.files[number] {
+            file.names = file.names.saturating_sub(1);
+        }
+        self.fold(number);
+    }
+
+    /// Keeps of a file without names and users what the result needs.
+    fn fold(&mut self, number: usize) {
+        let Some(file) = self.files[number].take_if(|f| f.names == 0 && f.opened == 0) else { return };
+        self.free.push(number);
+        self.touched += file.blocks_touched.len() * BLOCK;
+        self.gone.push(file.stat());
+        if self.gone.len() > 64 * FILES {
+            busiest(&mut self.gone);
+        }
     }
 
     fn moved(&mut self, handle: Handle, at: Option<u64>, bytes: u64, write: bool) {
         let (sizes, continued) = if write { &mut self.written } else { &mut self.read };
         sizes.add(bytes);
         let Some(open) = self.open.get_mut(&handle) else { return };
-        let file = &mut self.files[open.file];
+        let Some(file) = &mut self.files[open.file] else { return };
         let from = match at {
             Some(at) => at,
             None if write && open.how.contains(How::APPEND) => file.length,
@@ -284,20 +363,12 @@ impl Counter {
 
     fn done(self, calls: &dyn Calls) -> CallStat {
         let moved = |(sizes, continued): (Sizes, u64)| Moved { classes: sizes.classes().collect(), sizes, continued };
-        let touched = self.files.iter().map(|f| f.blocks_touched.len() * BLOCK).sum();
-        let files = self.files.len() as u64;
-        let mut busiest: Vec<FileStat> = self
-            .files
-            .into_iter()
-            .map(|f| FileStat {
-                path: String::from_utf8_lossy(&f.path).into_owned(),
-                read: f.read,
-                written: f.written,
-                syncs: f.syncs,
-            })
-            .collect();
-        busiest.sort_by(|a, b| (b.read + b.written).cmp(&(a.read + a.written)).then_with(|| a.path.cmp(&b.path)));
-        busiest.truncate(FILES);
+        let left = self.files.iter().flatten();
+        let touched = self.touched + left.clone().map(|f| f.blocks_touched.len() * BLOCK).sum::<u64>();
+        let files = self.all;
+        let mut list = self.gone;
+        list.extend(left.map(File::stat));
+        busiest(&mut list);
         CallStat {
             format: calls.format().to_string(),
             calls: self.calls,
@@ -314,8 +385,58 @@ impl Counter {
             between: self.between.spread(),
             activity: self.activity,
             took: self.took.spread(),
-            busiest,
+            busiest: list,
             others: calls.others().clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_gone_are_counted_and_take_no_room() {
+        let mut counter = Counter::default();
+        let mut say = |n: u64, op: Op| counter.add(&Call { time: n, thread: 1, op, took: None, failed: None });
+        for n in 0..5000_u64 {
+            let (handle, path) = (Handle(n), format!("/t{n}").into_bytes());
+            say(n, Op::Open { handle, path: path.clone(), how: How::WRITE | How::CREATE });
+            say(n, Op::Write { handle, at: None, bytes: 100 + n });
+            // Removed before it is closed, as temporary files are, or after.
+            let (close, unlink) = (Op::Close { handle }, Op::Unlink { path });
+            for op in if n % 2 == 0 { [unlink, close] } else { [close, unlink] } {
+                say(n, op);
+            }
+        }
+        assert!(counter.files.len() <= 2, "{} files are kept", counter.files.len());
+        assert!(counter.gone.len() <= 64 * FILES);
+        assert_eq!(
+            (counter.all, counter.touched),
+            (5000, (0..5000_u64).map(|n| (100 + n).div_ceil(4096) * 4096).sum())
+        );
+        busiest(&mut counter.gone);
+        assert_eq!((counter.gone[0].path.as_str(), counter.gone[0].written), ("/t4999", 5099));
+    }
+
+    #[test]
+    fn a_file_with_a_second_name_or_still_open_stays_the_same_file() {
+        let mut counter = Counter::default();
+        let path = |p: &str| p.as_bytes().to_vec();
+        let how = How::READ | How::WRITE | How::CREATE;
+        let ops = [
+            Op::Open { handle: Handle(1), path: path("/a"), how },
+            Op::Write { handle: Handle(1), at: None, bytes: 4096 },
+            Op::Link { from: path("/a"), to: path("/b") },
+            Op::Close { handle: Handle(1) },
+            Op::Unlink { path: path("/a") },
+            Op::Open { handle: Handle(2), path: path("/b"), how },
+            Op::Unlink { path: path("/b") },
+            Op::Write { handle: Handle(2), at: None, bytes: 4096 },
+            Op::Open { handle: Handle(3), path: path("/b"), how },
+            Op::Write { handle: Handle(3), at: None, bytes: 4096 },
+        ];
+        (0..).zip(ops).for_each(|(time, op)| counter.add(&Call { time, thread: 1, op, took: None, failed: None }));
+        assert_eq!((counter.all, counter.overwritten), (2, 4096));
     }
 }

@@ -1,6 +1,7 @@
 //! What is in a recording: how much, how large, in which order, how often the same, when.
 //!
-//! One pass, bounded memory: sizes and times go into histograms, places into compressed bitmaps.
+//! One pass: sizes and times go into histograms, places into compressed bitmaps. Memory grows with the places that are
+//! touched and the files that are there at once, not with the recording's length.
 
 pub mod activity;
 pub mod blocks;

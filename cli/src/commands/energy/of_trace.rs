@@ -89,7 +89,7 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
                 "pj": simulated.0,
                 "joules": simulated.joules(),
                 "idle_pj": idle.0,
-                "components_pj": Component::ALL
+                "components_with_idle_pj": Component::ALL
                     .iter()
                     .map(|c| (c.text().to_lowercase(), json!(run.ledger.component(*c).0)))
                     .collect::<serde_json::Map<_, _>>(),

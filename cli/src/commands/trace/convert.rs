@@ -17,10 +17,12 @@ use crate::{Failure, output, recorded};
 /// Write a recording in another format.
 ///
 /// iolog is read by `fio --read_iolog` (version 3, with times; iolog2 is version 2, for fio before 3.31) and has requests
-/// only; blkparse is the text that blkparse prints, with every event; parquet has a row for each event or call and is read
+/// only; blkparse is text as blkparse prints it, with every event: those that blkparse has a letter for and we have no use for have
+/// the action ?, and where a remap comes from is not told; parquet has a row for each event or call and is read
 /// by DuckDB, pandas and others. Recordings of calls are written as parquet only.
 ///
-/// A recording that is damaged is not converted, unless what comes before the damage is asked for.
+/// Of a recording that is damaged no file is made, unless what comes before the damage is asked for; on standard output it has
+/// been written when the damage is seen, which the exit code tells.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs trace convert telegram_exec.csv.gz --to iolog --output telegram.log\n  \
     fio --name=again --read_iolog=telegram.log --replay_redirect=/dev/nullb0 --direct=1\n  \

@@ -10,7 +10,8 @@ use crate::Failure;
 
 /// Count, convert and replay recordings of other programs and devices.
 ///
-/// A recording's format is recognised by its content, gzip and zstd are seen through, `-` is standard input.
+/// A recording's format is recognised by its content, gzip and zstd are seen through, `-` is standard input (for
+/// stat and convert).
 /// Of block devices: blktrace (binary, version 7 and 8, one file or one a processor), blkparse's text, ftrace's
 /// text, trace.dat, Perfetto, fio's iolog (version 2 and 3), MSR Cambridge CSV, SYSTOR'17 CSV, the CSV of mobile block
 /// traces, write logs of dm-log-writes and QEMU, and our own. Of file systems: `strace -f -ttt`, MobiBench. Of

@@ -19,7 +19,7 @@ use crate::{Failure, joules, output, recorded};
 
 /// Say what is in a recording: how much, how large, in which order, how often the same place, when.
 ///
-/// Of a block device: a request is an event of its issue to the device (D) if the recording has any, else of its
+/// Of a block device: a request is an event of its issue to the device (D) if the recording's beginning has any, else of its
 /// completion, insertion or queueing; the table of events counts all of them, as blkparse's summary does. Random is
 /// what stays below 32 KB after requests that continue each other between two flushes are merged (Mohan et al.,
 /// HotStorage'17). Updates are writes to places written before in the same recording. Of a file system: calls by
@@ -126,7 +126,7 @@ fn others(out: &mut String, others: &std::collections::BTreeMap<String, u64>) {
     if !others.is_empty() {
         let _ = writeln!(out, "\nbeside these:");
         for (name, n) in others {
-            let _ = writeln!(out, "{n:>12}  {name}");
+            let _ = writeln!(out, "{n:>12}  {}", output::plain(name));
         }
     }
 }
@@ -220,14 +220,14 @@ fn of_blocks(s: &BlockStat) -> String {
             d.flushes,
             d.first_sector,
             d.end_sector,
-            d.name.as_deref().unwrap_or_default()
+            output::plain(d.name.as_deref().unwrap_or_default())
         );
     }
     if s.processes.iter().any(|p| !p.name.is_empty()) {
         let _ = writeln!(o, "\n{:<24} {:>9} {:>12} {:>12}", "process", "requests", "read", "written");
         for p in &s.processes {
             let (read, written) = (output::bytes(p.read), output::bytes(p.written));
-            let name = if p.name.is_empty() { "<not known>" } else { &p.name };
+            let name = if p.name.is_empty() { "<not known>".into() } else { output::plain(&p.name) };
             let _ = writeln!(o, "{name:<24} {:>9} {read:>12} {written:>12}", p.requests);
         }
     }
@@ -309,7 +309,7 @@ fn of_calls(s: &CallStat) -> String {
         let _ = writeln!(o, "\n{:>12} {:>12} {:>9}  file", "read", "written", "durable");
         for f in &s.busiest {
             let (read, written) = (output::bytes(f.read), output::bytes(f.written));
-            let _ = writeln!(o, "{read:>12} {written:>12} {:>9}  {}", f.syncs, f.path);
+            let _ = writeln!(o, "{read:>12} {written:>12} {:>9}  {}", f.syncs, output::plain(&f.path));
         }
     }
     others(o, &s.others);

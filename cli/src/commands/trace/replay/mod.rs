@@ -55,7 +55,7 @@ pub struct Args {
     /// The device: the name of a shipped profile, or the path of a profile file.
     #[arg(long, short, default_value = "kirin9000-ufs31")]
     profile: String,
-    /// The file system calls are made on.
+    /// The file system calls are made on: ours. For others, --into.
     #[arg(long, value_parser = ["f2fs"], default_value = "f2fs")]
     fs: String,
     /// Options of the volume, comma-separated.
@@ -80,11 +80,15 @@ pub struct Args {
     #[arg(long, value_name = "RECIPE")]
     age: Option<String>,
     /// Make the calls in this directory of the host, in real time.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["size", "age", "image", "compare", "options", "full", "of"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["size", "age", "image", "compare", "options", "full", "of", "page_cache"])]
     into: Option<PathBuf>,
     /// What recipes are drawn from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// What the host keeps of files' contents in memory, reading ahead as Linux does, e.g. 256M; default: nothing, every
+    /// read is one of the device. For recordings of calls.
+    #[arg(long, value_name = "SIZE")]
+    page_cache: Option<String>,
     /// Files, or processes, that are named in the account, those that cost most first.
     #[arg(long, value_name = "N", default_value_t = 20)]
     by_file: usize,
@@ -103,6 +107,14 @@ impl Args {
             (_, true) => Speed::BackToBack,
             _ => Speed::Virtual,
         }
+    }
+
+    /// Blocks of a page cache.
+    fn cache(&self) -> Result<Option<usize>, Failure> {
+        let Some(text) = &self.page_cache else { return Ok(None) };
+        let bytes = parse_size(text).filter(|b| (1 << 20..=1 << 40).contains(b));
+        let bytes = bytes.ok_or_else(|| format!("--page-cache {text}: not a size from 1M to 1T; write e.g. 256M"))?;
+        Ok(Some((bytes / 4096) as usize))
     }
 
     fn bytes(&self) -> Result<Option<u64>, Failure> {
@@ -249,7 +261,7 @@ fn of_calls(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> 
             recipe: args.age.clone(),
             seed: args.seed,
             speed: args.speed(),
-            page_cache: None,
+            page_cache: args.cache()?,
         };
         let mut moved = share(bar, 1000);
         let mut progress = |what: &str, part: f64| {

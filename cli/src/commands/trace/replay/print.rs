@@ -88,7 +88,7 @@ impl Outcome {
             Done::Blocks { names, .. } => {
                 let name = |owner: u64| match names.name(Process(owner.saturating_sub(1) as u32)) {
                     "" => "<process not known>".to_owned(),
-                    name => name.to_owned(),
+                    name => output::plain(name),
                 };
                 spent::by_file(&self.run.ledger, most, "<no process>", |_| None, name)
             }
@@ -97,7 +97,7 @@ impl Outcome {
                 most,
                 METADATA,
                 |owner| deleted(&done.volume, owner),
-                |owner| name_of(&done.volume, owner),
+                |owner| output::plain(&name_of(&done.volume, owner)),
             ),
         }
     }
@@ -137,6 +137,7 @@ impl Outcome {
                     .map(|(n, c)| (spent::cause(n), json!({ "read": c.blocks_read, "written": c.blocks_written })))
                     .collect();
                 value["of"] = json!("calls");
+                value["file_system"] = json!("f2fs");
                 value["device_bytes"] = json!(done.device_bytes);
                 value["blocks_by_cause"] = by_cause.into();
                 value["sections_cleaned"] = json!(done.cleaned.0);
@@ -300,7 +301,7 @@ fn side_by_side(all: &[Outcome]) -> String {
         out += &format!(
             " {:>11} {:>+7.1}% {:>9} {:>9} {cleaned:>9} {moved:>9}",
             total.to_string(),
-            (total.joules() / first - 1.0) * 100.0,
+            if first > 0.0 { (total.joules() / first - 1.0) * 100.0 } else { 0.0 },
             factor(o.amplification_above()),
             factor(o.amplification_inside()),
         );
