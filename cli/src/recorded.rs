@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use indicatif::ProgressBar;
+use lab::traces::requeued::{Cleared, DISCARDS, TOLD_AGAIN};
 use trace::block::DeviceId;
 use trace::requests::Requests;
 use trace::{Opened, TraceError};
@@ -24,14 +25,20 @@ pub fn open(path: &Path) -> Result<Recorded, Failure> {
     Ok(Recorded { opened, length: std::fs::metadata(path).map_or(0, |m| m.len()) })
 }
 
-/// The same of a block device's.
+/// The requests of a block device's recording: without those that a mobile block trace tells twice.
 pub fn requests(path: &Path) -> Result<(Requests, u64), Failure> {
     let Recorded { opened, length } = open(path)?;
     match opened {
-        Opened::Blocks(events) => Ok((Requests::new(events), length)),
+        Opened::Blocks(events) => Ok((Requests::new(Box::new(Cleared::new(events))), length)),
         Opened::Calls(_) => Err(not_of(path, "calls to a file system", "requests to a block device")),
         Opened::Power(_) => Err(not_of(path, "a meter", "requests to a block device")),
     }
+}
+
+/// What was told twice or otherwise than it was, in words; nothing of most recordings.
+pub fn cleared(requests: &Requests) -> Vec<String> {
+    let of = |name: &str| requests.others().get(name).map(|n| format!("{n} {name}"));
+    [TOLD_AGAIN, DISCARDS].into_iter().filter_map(of).collect()
 }
 
 /// A device by its numbers, as `--of` is given.

@@ -15,16 +15,24 @@ const AGAIN: u64 = 3_000_000;
 /// The longest read in sectors.
 const LONGEST_READ: u64 = 2048;
 
-/// A recording without what was told twice.
+/// In [`Others`]: lines left out.
+pub const TOLD_AGAIN: &str = "requests told again, left out";
+/// In [`Others`]: lines read otherwise.
+pub const DISCARDS: &str = "discards told as reads";
+
+/// A recording without what was told twice. At its end it counts both as [`TOLD_AGAIN`] and [`DISCARDS`].
 pub struct Cleared {
     inner: Box<dyn Events>,
     recent: VecDeque<Event>,
+    told_again: u64,
+    discards: u64,
+    others: Others,
 }
 
 impl Cleared {
     /// Of a recording; of one that is no mobile block trace, nothing is left out.
     pub fn new(inner: Box<dyn Events>) -> Self {
-        Cleared { inner, recent: VecDeque::new() }
+        Cleared { inner, recent: VecDeque::new(), told_again: 0, discards: 0, others: Others::new() }
     }
 
     fn is(&self, process: Process, prefix: &str) -> bool {
@@ -57,15 +65,22 @@ impl Events for Cleared {
     }
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
-            let Some(mut event) = self.inner.next()? else { return Ok(None) };
+            let Some(mut event) = self.inner.next()? else {
+                self.others.clone_from(self.inner.others());
+                let own = [(TOLD_AGAIN, self.told_again), (DISCARDS, self.discards)];
+                self.others.extend(own.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| (name.to_owned(), n)));
+                return Ok(None);
+            };
             if self.inner.format() != Format::MobileCsv || event.action != Action::Issue {
                 return Ok(Some(event));
             }
             if self.again(&event) {
+                self.told_again += 1;
                 continue;
             }
             if event.op == Op::Read && (event.sectors > LONGEST_READ || self.is(event.process, "f2fs_discard")) {
                 event.op = Op::Discard;
+                self.discards += 1;
             }
             return Ok(Some(event));
         }
@@ -77,7 +92,7 @@ impl Events for Cleared {
         self.inner.names()
     }
     fn others(&self) -> &Others {
-        self.inner.others()
+        &self.others
     }
     fn consumed(&self) -> u64 {
         self.inner.consumed()

@@ -75,6 +75,7 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
             "device": plan.of.to_string(),
             "requests": run.done.requests,
             "recorded_ns": run.done.span_ns,
+            "cleared": recorded::cleared(&requests),
             "by_table": {
                 "kinds": priced,
                 "joules": by_table,
@@ -99,8 +100,9 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
         }));
         return Ok(recorded::end(run.damage.as_ref(), true));
     }
+    let cleared: String = recorded::cleared(&requests).iter().map(|what| format!("; {what}")).collect();
     output::line(&format!(
-        "{}: {} requests of device {} in {} on {}\n\nby the table, as Mohan et al. do: {}",
+        "{}: {} requests of device {} in {} on {}{cleared}\n\nby the table, as Mohan et al. do: {}",
         file.display(),
         run.done.requests,
         plan.of,

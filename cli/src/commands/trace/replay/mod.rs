@@ -28,7 +28,8 @@ use variants::Variant;
 /// with the one before. The device is as large as the recording needs (or --size) and holds data wherever the
 /// recording reads what it has not written; --full makes it hold data everywhere. Of several recorded devices the one that
 /// moved most is replayed (or --of), so that what passes a stack of devices is not counted twice. Causes are what
-/// the recording tells of a request, "files" the processes that asked.
+/// the recording tells of a request, "files" the processes that asked. A mobile block trace tells some requests twice (sent
+/// back by a host controller that slept) and discards as reads: the one is left out, the other set right.
 ///
 /// Calls to a file system are made on a new F2FS volume (or --image, which stays as it is) on such a device, after what
 /// they need to find was put there; --age brings a new volume into a used state first. Only the calls are on the account. With
@@ -193,8 +194,7 @@ fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure>
         let moved = share(bar, length);
         let run = traces::blocks::run(&mut requests, &variant.profile, &plan, args.speed(), moved);
         let run = run.map_err(|e| said(args, &e))?;
-        let names = requests.names().clone();
-        Ok(Outcome::of_blocks(variant, &plan, run, names))
+        Ok(Outcome::of_blocks(variant, &plan, run, &requests))
     })
 }
 

@@ -10,6 +10,7 @@ use lab::traces::calls::OnVolumeDone;
 use serde_json::{Map, Value, json};
 use trace::replay::blocks::{CAUSES, Latency};
 use trace::replay::{blocks, calls};
+use trace::requests::Requests;
 use trace::{Names, Process, TraceError};
 
 use super::variants::Variant;
@@ -19,7 +20,7 @@ use crate::{joules, output, recorded};
 
 /// What a run was of.
 enum Done {
-    Blocks { done: blocks::Replayed, plan: Plan, names: Names },
+    Blocks { done: blocks::Replayed, plan: Plan, names: Names, cleared: Vec<String> },
     Calls(OnVolumeDone),
 }
 
@@ -32,9 +33,10 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub fn of_blocks(variant: &Variant, plan: &Plan, run: Run<blocks::Replayed>, names: Names) -> Self {
+    pub fn of_blocks(variant: &Variant, plan: &Plan, run: Run<blocks::Replayed>, requests: &Requests) -> Self {
         let Run { done, ledger, took, counters, damage } = run;
-        let done = Done::Blocks { done, plan: plan.clone(), names };
+        let (names, cleared) = (requests.names().clone(), recorded::cleared(requests));
+        let done = Done::Blocks { done, plan: plan.clone(), names, cleared };
         Outcome::new(variant, Run { done: (), ledger, took, counters, damage }, done)
     }
 
@@ -119,8 +121,9 @@ impl Outcome {
     fn json(&self, most: usize) -> Value {
         let mut all = self.spent(most).json();
         let mut replay = match &self.done {
-            Done::Blocks { done, plan, .. } => {
+            Done::Blocks { done, plan, cleared, .. } => {
                 let mut value = serde_json::to_value(done).unwrap_or_default();
+                value["cleared"] = json!(cleared);
                 value["of"] = json!("blocks");
                 value["device"] = json!(plan.of.to_string());
                 value["device_bytes"] = json!(plan.blocks * 4096);
@@ -153,7 +156,7 @@ impl Outcome {
     /// What was done, in one line or two.
     fn text(&self) -> String {
         match &self.done {
-            Done::Blocks { done, plan, .. } => {
+            Done::Blocks { done, plan, cleared, .. } => {
                 let mut text = format!(
                     "{} requests of device {} on one of {}: {} read, {} written",
                     done.requests,
@@ -168,6 +171,7 @@ impl Outcome {
                 if done.left_out > 0 {
                     text += &format!("; {} of other kinds not made", done.left_out);
                 }
+                cleared.iter().for_each(|what| text += &format!("; {what}"));
                 text + &failed(done.failed, done.first_failure.as_deref())
             }
             Done::Calls(done) => {
