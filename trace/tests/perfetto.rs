@@ -299,3 +299,14 @@ fn text_that_begins_with_an_empty_line_is_none() {
         }
     }
 }
+
+#[test]
+fn a_first_packet_longer_than_what_recognition_looks_at_is_one() {
+    let event = bytes(2, &[number(1, 9), number(2, 7), bytes(123, &bytes(1, b"dd"))].concat());
+    let bundle = [number(1, 3), event.repeat(20_000)].concat();
+    let trace = bytes(1, &[number(10, 1), bytes(1, &bundle)].concat());
+    assert!(trace.len() > 200_000);
+    let seen = whole(&trace);
+    assert_eq!(seen.events.len(), 20_000);
+    assert!(seen.events.iter().all(|e| e.cpu == 3 && e.action == Action::Other));
+}

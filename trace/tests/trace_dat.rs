@@ -201,6 +201,34 @@ fn processors_are_merged_by_time_and_empty_ones_are_no_end() {
 }
 
 #[test]
+fn of_instances_the_first_that_recorded_anything_is_read() {
+    let mut m = empty(false, 8);
+    m.pages = vec![vec![m.page(1, 0, &[m.event(0, 1)])]];
+    let alone = m.file();
+    let tag = memchr_of(&alone, b"flyrecord\0");
+    // An option that names an instance's place: behind everything.
+    let with = |length: u64| {
+        let moved = 10 + 2 + 4 + 8 + 2;
+        let place = alone.len() + moved;
+        let mut file = alone[..tag].to_vec();
+        file.extend(b"options  \0");
+        file.extend([m.number(3, 2), m.number(8, 4), m.number(place as u64, 8), m.number(0, 2)].concat());
+        file.extend(b"flyrecord\0");
+        file.extend([m.number((tag + moved + 26) as u64, 8), m.number(length, 8)].concat());
+        file.extend(&alone[tag + 26..]);
+        assert_eq!(file.len(), place);
+        file.extend(b"flyrecord\0");
+        file.extend([m.number((place + 26) as u64, 8), m.number(PAGE as u64, 8)].concat());
+        file.extend(m.page(1, 0, &[m.event(0, 77)]));
+        whole(&file)
+    };
+    let both = with(PAGE as u64);
+    assert_eq!((said(&both), both.others["instances that are not read"]), (vec![(1, 1)], 1));
+    let second = with(0);
+    assert_eq!((said(&second), second.others.len()), (vec![(1, 77)], 0));
+}
+
+#[test]
 fn events_that_were_lost_are_counted() {
     let mut m = empty(false, 8);
     let mut told = m.page(1, 3 << 30, &[m.event(0, 1)]);
