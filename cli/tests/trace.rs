@@ -252,11 +252,7 @@ fn energy_is_told_by_a_table_and_by_simulation_with_the_difference() {
     fs::write(&file, text).unwrap();
     let prices =
         "read_sequential = 10\nread_random = 100\nwrite_sequential = 20\nwrite_random = 200\nsource = 'mine'\n";
-    fs::write(
-        &table,
-        prices.replace(" = ", " = ").replace("10\n", "10.0\n").replace("00\n", "00.0\n").replace("20\n", "20.0\n"),
-    )
-    .unwrap();
+    fs::write(&table, prices.replace("10\n", "10.0\n").replace("00\n", "00.0\n").replace("20\n", "20.0\n")).unwrap();
     let out = json(&["energy", &file, "--profile", "galaxy-nexus-emmc", "--prices", &table]);
     let kinds = out["by_table"]["kinds"].as_array().unwrap();
     let bytes: u64 = kinds.iter().map(|k| k["bytes"].as_u64().unwrap()).sum();
