@@ -44,7 +44,8 @@ Examples:
 /// `joules_error`, the standard error of a measurement, if they were not repeated.
 ///
 /// --rows writes what joulefs energy fit takes: a line for each run that says what it asked of a device
-/// (workload = { mb_read = 0, mb_written = 100, read_requests = 0, write_requests = 25600, source = "my meter" }).
+/// (workload = { mb_read = 0, mb_written = 100, read_requests = 0, write_requests = 25600, source = "my meter" }). Energy
+/// fit needs at least as many measured numbers as it has parameters, eight: several workloads in one file.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
