@@ -99,9 +99,10 @@ fn read(bytes: Vec<u8>) -> Result<u64, TraceError> {
 /// # Errors
 /// A recording that cannot be read, a device that cannot be simulated.
 pub fn all(passes: usize) -> Outcome<Vec<Measured>> {
-    let blktrace = fixture("blktrace/vdb.blktrace.zst")?;
-    let inputs: [(&str, &'static str, Vec<u8>); 6] = [
-        ("blktrace's records read", BINARY, repeated(&blktrace)),
+    let inputs: [(&str, &'static str, Vec<u8>); 8] = [
+        ("blktrace's records read", BINARY, repeated(&fixture("blktrace/vda.blktrace.1.zst")?)),
+        ("the same with a scheduler's messages among them", BINARY, repeated(&fixture("blktrace/vdb.blktrace.zst")?)),
+        ("Perfetto's block events read", BINARY, repeated(&fixture("perfetto/events.pftrace.zst")?)),
         ("blkparse's text read", TEXT, repeated(&fixture("blktrace/vdb.blkparse.zst")?)),
         ("ftrace's text read", TEXT, repeated(&fixture("ftrace/trace.txt.zst")?)),
         ("CSV of mobile block traces read", TEXT, mobile()),
