@@ -9,12 +9,13 @@
 //! `blktrace -d /dev/vdb -o -`, one stream. blkparse, on the host, makes text of both. Everything is
 //! compressed by zstd.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use joulefs_conformance::oracle::qemu::{KernelPackage, Machine};
+use joulefs_conformance::oracle::recorded::{self, pack, run, unpack};
 
 /// Size of each disk.
 const MIB: u64 = 96;
@@ -62,21 +63,10 @@ out /tmp/vdb.blktrace
 "#;
 
 fn main() -> ExitCode {
-    let Some(place) = std::env::args().nth(1) else {
-        eprintln!("record_blktrace: a directory for the recordings is missing");
-        return ExitCode::from(2);
-    };
-    match record(Path::new(&place)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("record_blktrace: {e}");
-            ExitCode::FAILURE
-        }
-    }
+    recorded::main("record_blktrace", record)
 }
 
 fn record(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    fs::create_dir_all(place)?;
     let work = tempfile::tempdir()?;
     let disk = |name: &str| -> std::io::Result<_> {
         let path = work.path().join(name);
@@ -115,34 +105,7 @@ fn record(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
     run(&mut blkparse("vda", "vda.blkparse"))?;
     run(blkparse("-", "vdb.blkparse").stdin(File::open(work.path().join("vdb.blktrace"))?))?;
     for name in names.iter().map(String::as_str).chain(["vda.blkparse", "vdb.blkparse"]) {
-        let from = work.path().join(name);
-        let to = place.join(format!("{name}.zst"));
-        run(Command::new("zstd").args(["-q", "-f", "-19"]).arg(from).arg("-o").arg(to))?;
+        pack(&work.path().join(name), place)?;
     }
     Ok(())
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{command:?}: {status}")),
-        Err(e) => Err(format!("{command:?}: {e}")),
-    }
-}
-
-/// Writes what the guest's `out` printed to files; returns their names.
-fn unpack(mut output: &[u8], place: &Path) -> Result<Vec<String>, Box<dyn std::error::Error>> {
-    let mut names = Vec::new();
-    while !output.is_empty() {
-        let end = output.iter().position(|b| *b == b'\n').ok_or("no line of a file")?;
-        let line = std::str::from_utf8(&output[..end])?;
-        let words: Vec<&str> = line.split(' ').collect();
-        let ["@@file", name, length] = words[..] else { return Err(format!("the guest said {line:?}").into()) };
-        let length: usize = length.parse()?;
-        let bytes = output.get(end + 1..end + 1 + length).ok_or("a file that ends early")?;
-        fs::write(place.join(name), bytes)?;
-        names.push(name.to_owned());
-        output = &output[end + 1 + length..];
-    }
-    Ok(names)
 }

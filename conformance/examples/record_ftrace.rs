@@ -8,11 +8,12 @@
 //! A guest of two processors has a disk with F2FS. Both ways of recording see the same work. What
 //! `trace-cmd report` says of every `trace.dat`, on the host, lies beside it. Everything is compressed by zstd.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use joulefs_conformance::oracle::qemu::{KernelPackage, Machine};
+use joulefs_conformance::oracle::recorded::{self, pack, run, unpack};
 
 /// Size of the disk.
 const MIB: u64 = 96;
@@ -82,21 +83,10 @@ out /tmp/lost.dat
 "#;
 
 fn main() -> ExitCode {
-    let Some(place) = std::env::args().nth(1) else {
-        eprintln!("record_ftrace: a directory for the recordings is missing");
-        return ExitCode::from(2);
-    };
-    match record(Path::new(&place)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("record_ftrace: {e}");
-            ExitCode::FAILURE
-        }
-    }
+    recorded::main("record_ftrace", record)
 }
 
 fn record(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    fs::create_dir_all(place)?;
     let work = tempfile::tempdir()?;
     let disk = work.path().join("disk");
     File::create(&disk)?.set_len(MIB << 20)?;
@@ -119,33 +109,7 @@ fn record(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
         names.push(report);
     }
     for name in names {
-        let to = place.join(format!("{name}.zst"));
-        run(Command::new("zstd").args(["-q", "-f", "-19"]).arg(work.path().join(name)).arg("-o").arg(to))?;
+        pack(&work.path().join(name), place)?;
     }
     Ok(())
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{command:?}: {status}")),
-        Err(e) => Err(format!("{command:?}: {e}")),
-    }
-}
-
-/// Writes what the guest's `out` printed to files; returns their names.
-fn unpack(mut output: &[u8], place: &Path) -> Result<Vec<String>, Box<dyn std::error::Error>> {
-    let mut names = Vec::new();
-    while !output.is_empty() {
-        let end = output.iter().position(|b| *b == b'\n').ok_or("no line of a file")?;
-        let line = std::str::from_utf8(&output[..end])?;
-        let words: Vec<&str> = line.split(' ').collect();
-        let ["@@file", name, length] = words[..] else { return Err(format!("the guest said {line:?}").into()) };
-        let length: usize = length.parse()?;
-        let bytes = output.get(end + 1..end + 1 + length).ok_or("a file that ends early")?;
-        fs::write(place.join(name), bytes)?;
-        names.push(name.to_owned());
-        output = &output[end + 1 + length..];
-    }
-    Ok(names)
 }

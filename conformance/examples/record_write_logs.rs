@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use joulefs_conformance::oracle::qemu::{KernelPackage, Machine};
+use joulefs_conformance::oracle::recorded::{self, pack, run};
 
 /// What is written to the disk below ext4: the second disk is the log.
 const GUEST: &str = r#"
@@ -41,21 +42,10 @@ const ASKED: [&str; 9] = [
 ];
 
 fn main() -> ExitCode {
-    let Some(place) = std::env::args().nth(1) else {
-        eprintln!("record_write_logs: a directory for the logs is missing");
-        return ExitCode::from(2);
-    };
-    match record(Path::new(&place)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("record_write_logs: {e}");
-            ExitCode::FAILURE
-        }
-    }
+    recorded::main("record_write_logs", record)
 }
 
 fn record(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    fs::create_dir_all(place)?;
     let work = tempfile::tempdir()?;
     let disk = |name: &str, mib: u64| -> std::io::Result<_> {
         let path = work.path().join(name);
@@ -80,7 +70,7 @@ fn record(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let bytes = fs::read(&log)?;
     let used = bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1).next_multiple_of(512);
     fs::write(&log, &bytes[..(used + 512).min(bytes.len())])?;
-    save(&log, place)?;
+    pack(&log, place)?;
 
     for sector in [512, 4096] {
         let (disk, log) = (disk("disk", 4)?, disk(&format!("qemu-{sector}.log"), 0)?);
@@ -93,22 +83,7 @@ fn record(place: &Path) -> Result<(), Box<dyn std::error::Error>> {
         let mut qemu = Command::new("qemu-io");
         ASKED.iter().for_each(|asked| _ = qemu.args(["-c", asked]));
         run(qemu.args(["--image-opts", &options]))?;
-        save(&log, place)?;
+        pack(&log, place)?;
     }
     Ok(())
-}
-
-/// Compressed, in `place`.
-fn save(log: &Path, place: &Path) -> Result<(), Box<dyn std::error::Error>> {
-    let name = log.file_name().ok_or("a log without a name")?.to_string_lossy();
-    run(Command::new("zstd").args(["-q", "-f", "-19"]).arg(log).arg("-o").arg(place.join(format!("{name}.zst"))))?;
-    Ok(())
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    match command.status() {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("{command:?}: {status}")),
-        Err(e) => Err(format!("{command:?}: {e}")),
-    }
 }

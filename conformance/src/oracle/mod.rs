@@ -12,6 +12,7 @@
 
 pub mod kernel;
 pub mod qemu;
+pub mod recorded;
 pub mod tools;
 pub mod tree;
 pub mod victims;

@@ -205,59 +205,38 @@ pub(super) fn histogram(variant: &str, h: &Histogram) -> Result<String, ReportEr
 
 /// How a phase's energy added up.
 pub(super) fn over_time(name: &str, p: &Phase) -> Result<String, ReportError> {
-    let end = p.timeline.last().map_or(1.0, |s| s.at.0 as f64 / 1e9).max(1e-9);
-    let most = Component::ALL.iter().map(|c| p.component(*c).millijoules()).fold(0.0, f64::max).max(1e-9) * 1.05;
-    let names = Component::ALL.map(Component::text);
-    sheet(name, 262 + legend_height(&names, 80), |area| {
-        let (plot, legend) = area.split_vertically(262);
-        let mut chart = ChartBuilder::on(&plot)
-            .caption(name, ("sans-serif", 16))
-            .x_label_area_size(45)
-            .y_label_area_size(80)
-            .margin_right(20)
-            .build_cartesian_2d(0.0..end, 0.0..most)?;
-        chart
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .label_style(FONT)
-            .x_desc("seconds")
-            .y_desc("mJ so far")
-            .draw()?;
-        for (i, c) in Component::ALL.iter().enumerate() {
-            let points = p.timeline.iter().map(|s| (s.at.0 as f64 / 1e9, s.spent[*c as usize].millijoules()));
-            let line = std::iter::once((0.0, 0.0)).chain(points);
-            chart.draw_series(LineSeries::new(line, COLORS[i].stroke_width(2)))?;
-        }
-        draw_legend(&legend, &names, 80)
-    })
+    let points = |c: &Component| {
+        let later = p.timeline.iter().map(|s| (s.at.0 as f64 / 1e9, s.spent[*c as usize].millijoules()));
+        std::iter::once((0.0, 0.0)).chain(later).collect()
+    };
+    lines(name, "mJ so far", &Component::ALL.map(Component::text), &Component::ALL.each_ref().map(points))
 }
 
 /// Several amounts over time, a line each: bytes in stretches of so many nanoseconds.
-pub(super) fn rates(name: &str, step_ns: u64, lines: &[(&str, &[u64])]) -> Result<String, ReportError> {
+pub(super) fn rates(name: &str, step_ns: u64, amounts: &[(&str, &[u64])]) -> Result<String, ReportError> {
     let step = step_ns as f64 / 1e9;
-    let rate = |bytes: u64| bytes as f64 / 1_048_576.0 / step;
-    let end = lines.iter().map(|(_, l)| l.len()).max().unwrap_or(0).max(1) as f64 * step;
-    let most = lines.iter().flat_map(|(_, l)| l.iter()).map(|n| rate(*n)).fold(0.0, f64::max).max(1e-9) * 1.05;
-    let names: Vec<&str> = lines.iter().map(|(name, _)| *name).collect();
-    sheet(name, 262 + legend_height(&names, 80), |area| {
+    let rate = |(n, bytes): (usize, &u64)| ((n as f64 + 0.5) * step, *bytes as f64 / 1_048_576.0 / step);
+    let names: Vec<&str> = amounts.iter().map(|(name, _)| *name).collect();
+    let points: Vec<Vec<_>> = amounts.iter().map(|(_, list)| list.iter().enumerate().map(rate).collect()).collect();
+    lines(name, "MB a second", &names, &points)
+}
+
+/// Lines over seconds.
+fn lines(name: &str, unit: &str, names: &[&str], points: &[Vec<(f64, f64)>]) -> Result<String, ReportError> {
+    let most = |of: fn(&(f64, f64)) -> f64| points.iter().flatten().map(of).fold(0.0, f64::max).max(1e-9);
+    let (end, top) = (most(|p| p.0), most(|p| p.1) * 1.05);
+    sheet(name, 262 + legend_height(names, 80), |area| {
         let (plot, legend) = area.split_vertically(262);
         let mut chart = ChartBuilder::on(&plot)
             .caption(name, ("sans-serif", 16))
             .x_label_area_size(45)
             .y_label_area_size(80)
             .margin_right(20)
-            .build_cartesian_2d(0.0..end, 0.0..most)?;
-        chart
-            .configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .label_style(FONT)
-            .x_desc("seconds")
-            .y_desc("MB a second")
-            .draw()?;
-        for (i, (_, list)) in lines.iter().enumerate() {
-            let points = list.iter().enumerate().map(|(n, bytes)| ((n as f64 + 0.5) * step, rate(*bytes)));
-            chart.draw_series(LineSeries::new(points, COLORS[i].stroke_width(2)))?;
+            .build_cartesian_2d(0.0..end, 0.0..top)?;
+        chart.configure_mesh().light_line_style(TRANSPARENT).label_style(FONT).x_desc("seconds").y_desc(unit).draw()?;
+        for (i, line) in points.iter().enumerate() {
+            chart.draw_series(LineSeries::new(line.iter().copied(), COLORS[i].stroke_width(2)))?;
         }
-        draw_legend(&legend, &names, 80)
+        draw_legend(&legend, names, 80)
     })
 }
