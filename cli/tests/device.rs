@@ -1,5 +1,6 @@
 //! A metered disk carries other people's file systems, says what they cost, and what passed is made again.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -50,7 +51,14 @@ fn ext4_on_a_metered_disk_is_whole_and_every_joule_is_in_each_account() {
     let disk = at("device/disk");
 
     ran(Command::new("mkfs.ext4").arg("-q").arg(&disk));
-    ran(Command::new("fuse2fs").arg(&disk).arg(at("mnt")).args(["-o", "rw,fakeroot"]));
+    // In the foreground: it writes its last blocks and closes the disk after it is unmounted, and ends then.
+    let mut fuse2fs =
+        Command::new("fuse2fs").arg("-f").arg(&disk).arg(at("mnt")).args(["-o", "rw,fakeroot"]).spawn().unwrap();
+    let device_of = |path: &Path| fs::metadata(path).unwrap().dev();
+    while device_of(&at("mnt")) == device_of(room.path()) {
+        assert_eq!(fuse2fs.try_wait().unwrap(), None, "fuse2fs ended");
+        thread::sleep(Duration::from_millis(10));
+    }
     {
         let _ext4 = Mounted(&at("mnt"));
         for i in 0..20u8 {
@@ -58,15 +66,8 @@ fn ext4_on_a_metered_disk_is_whole_and_every_joule_is_in_each_account() {
         }
         assert_eq!(fs::read(at("mnt/f7")).unwrap(), vec![7; 70_000]);
     }
-    // fuse2fs writes its last blocks after it is unmounted.
-    let whole = || Command::new("e2fsck").arg("-fn").arg(&disk).output().unwrap().status.success();
-    assert!(
-        (0..100).any(|_| whole() || {
-            thread::sleep(Duration::from_millis(100));
-            false
-        }),
-        "e2fsck finds faults"
-    );
+    assert!(fuse2fs.wait().unwrap().success());
+    ran(Command::new("e2fsck").arg("-fn").arg(&disk));
 
     let l = ledger(&fs::read_to_string(at("device/ledger.json")).unwrap());
     let total = l["total_pj"].as_u64().unwrap();
