@@ -4,7 +4,7 @@
 //! A recording is opened by [`open`], whatever it is called: gzip and zstd are seen through, the format is
 //! recognised by content. Readers turn it into one of three streams: [`block::Event`]s of block devices,
 //! [`call::Call`]s of programs to a file system, [`power::Reading`]s of a meter. They hold a few buffers,
-//! never the recording. What they cannot read is an error that names line or byte; what they know and have no
+//! not the recording (MobiBench's excepted, whose threads stand one after the other). What they cannot read is an error that names line or byte; what they know and have no
 //! use for is counted ([`Others`]), never dropped in silence.
 //!
 //! Our own recordings are the `record` crate's business; energy is the device's.
