@@ -4,8 +4,9 @@ mod fsck_rig;
 mod log_rig;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use device::{Clock, RealClock};
 use log_rig::{ROOT, mount};
 use vfs::{FileSystem, Flow, RenameFlags};
 
@@ -16,7 +17,8 @@ fn a_directory_of_claimed_exbibytes_is_listed_searched_and_removed_in_no_time() 
         let dir = v.ino("deep/er");
         v.edit_inode(dir, |r| r.i_size = size.into());
         let vol = mount(Arc::new(v.dev));
-        let began = Instant::now();
+        let clock = RealClock::new();
+        let began = clock.monotonic();
         let deep = vol.lookup(vol.root(), b"deep").unwrap().attr.ino;
         let er = vol.lookup(deep, b"er").unwrap().attr.ino;
         let mut names = 0;
@@ -30,6 +32,7 @@ fn a_directory_of_claimed_exbibytes_is_listed_searched_and_removed_in_no_time() 
         vol.unlink(er, b"leaf").unwrap();
         let _ = vol.rename(ROOT, (vol.root(), b"many"), (deep, b"er"), RenameFlags::empty());
         let _ = vol.rmdir(deep, b"er");
-        assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+        let took = clock.monotonic() - began;
+        assert!(took < Duration::from_secs(5), "{took:?}");
     }
 }
