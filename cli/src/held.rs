@@ -20,7 +20,7 @@ pub fn runs(device: &dyn BlockDevice, path: &Path) -> Result<Vec<(Lba, u64)>, Fa
         .filter(|f| f.metadata().is_ok_and(|m| m.is_file() && m.len() / BLOCK as u64 == device.blocks()));
     match plain.and_then(|file| extents(&file, device.blocks())) {
         Some(runs) => Ok(runs),
-        None => not_zero(device).map_err(|e| format!("{}: {e}", path.display())),
+        None => Ok(not_zero(device).map_err(|e| format!("{}: {e}", path.display()))?),
     }
 }
 

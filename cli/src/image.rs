@@ -21,7 +21,7 @@ pub struct Image {
 /// Opens an image as a device.
 pub fn open_device(path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>, Failure> {
     let access = if write { Access::ReadWrite } else { Access::ReadOnly };
-    open_image(path, access).map_err(|e| e.to_string())
+    Ok(open_image(path, access).map_err(|e| e.to_string())?)
 }
 
 impl Image {
@@ -50,7 +50,7 @@ impl Image {
 
     /// Leaves the volume clean.
     pub fn close(&self) -> Result<(), Failure> {
-        self.vol.unmount().map_err(|e| e.to_string())
+        Ok(self.vol.unmount().map_err(|e| e.to_string())?)
     }
 
     /// What was written and why: a table, or JSON.

@@ -12,7 +12,7 @@ const EVERY: Duration = Duration::from_secs(1);
 
 /// Writes a file; who reads it finds this text or the one before, whole.
 pub fn replace(file: &Path, text: &str) -> Result<(), Failure> {
-    let named = |e: std::io::Error| format!("{}: {e}", file.display());
+    let named = |e: std::io::Error| Failure::from(format!("{}: {e}", file.display()));
     if file.metadata().is_ok_and(|m| !m.is_file()) {
         // A pipe or a terminal.
         return std::fs::write(file, text).map_err(named);

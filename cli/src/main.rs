@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod commands;
+mod failure;
 mod fragments;
 mod held;
 mod image;
@@ -17,12 +18,15 @@ mod power;
 mod progress;
 mod recorded;
 mod recording;
+mod size;
 mod spent;
 mod volume_options;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+pub use failure::Failure;
 
 /// F2FS in user space: volumes that Linux mounts, without a kernel's help.
 #[derive(Parser)]
@@ -63,9 +67,6 @@ enum Command {
     Mv(commands::tree::MvArgs),
 }
 
-/// A failure in one line, for a person.
-pub type Failure = String;
-
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let json = cli.json;
@@ -92,9 +93,9 @@ fn main() -> ExitCode {
     };
     match out {
         Ok(code) => code,
-        Err(text) => {
-            output::failure(&text, json);
-            ExitCode::FAILURE
+        Err(failure) => {
+            output::failure(failure.text(), json);
+            ExitCode::from(failure.code())
         }
     }
 }

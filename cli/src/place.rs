@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use crate::Failure;
+
 /// What a person names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
@@ -62,13 +64,15 @@ impl Place {
             }
         }
     }
+
     /// Image and path, or a failure that says how to write it.
-    pub fn inside(&self) -> Result<(&PathBuf, &[u8]), String> {
+    pub fn inside(&self) -> Result<(&PathBuf, &[u8]), Failure> {
         match self {
             Place::Inside { image, path } => Ok((image, path)),
-            Place::Host(p) => {
-                Err(format!("{0}: not a place inside an image; write IMAGE:/path, e.g. {0}:/", p.display()))
-            }
+            Place::Host(p) => Err(Failure::usage(format!(
+                "{0}: not a place inside an image; write IMAGE:/path, e.g. {0}:/",
+                p.display()
+            ))),
         }
     }
 }

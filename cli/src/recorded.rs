@@ -21,7 +21,7 @@ pub struct Recorded {
 
 /// Opens a recording.
 pub fn open(path: &Path) -> Result<Recorded, Failure> {
-    let opened = trace::open(path).map_err(|e| failure(&e))?;
+    let opened = trace::open(path).map_err(|e| e.to_string())?;
     Ok(Recorded { opened, length: std::fs::metadata(path).map_or(0, |m| m.len()) })
 }
 
@@ -45,17 +45,14 @@ pub fn cleared(requests: &Requests) -> Vec<String> {
 pub fn device(text: &str) -> Result<DeviceId, Failure> {
     let numbers = text.split_once([',', ':']).and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     let id = numbers.map(|(major, minor)| DeviceId { major, minor });
-    id.ok_or_else(|| format!("--of {text}: write MAJOR,MINOR, e.g. 8,0; `joulefs trace stat` lists them"))
+    id.ok_or_else(|| {
+        Failure::usage(format!("--of {text}: write MAJOR,MINOR, e.g. 8,0; `joulefs trace stat` lists them"))
+    })
 }
 
 /// A recording of another kind than is needed.
 pub fn not_of(path: &Path, is: &str, wanted: &str) -> Failure {
-    format!("{}: a recording of {is}; one of {wanted} is needed", path.display())
-}
-
-/// An error of a recording in one line.
-pub fn failure(e: &TraceError) -> Failure {
-    e.to_string()
+    format!("{}: a recording of {is}; one of {wanted} is needed", path.display()).into()
 }
 
 /// How a command ends that did what it could with a recording: what was wrong with the rest is said, by the JSON
@@ -63,7 +60,7 @@ pub fn failure(e: &TraceError) -> Failure {
 pub fn end(damage: Option<&TraceError>, as_json: bool) -> ExitCode {
     let Some(e) = damage else { return ExitCode::SUCCESS };
     if !as_json {
-        output::failure(&failure(e), false);
+        output::failure(&e.to_string(), false);
     }
     ExitCode::FAILURE
 }
@@ -71,10 +68,10 @@ pub fn end(damage: Option<&TraceError>, as_json: bool) -> ExitCode {
 /// Whether a recording can be read twice; standard input and pipes cannot.
 pub fn again(path: &Path) -> Result<(), Failure> {
     if path.as_os_str() == "-" || std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
-        return Err(format!(
+        return Err(Failure::usage(format!(
             "{}: is read twice, once for what must be there before: write it to a file",
             path.display()
-        ));
+        )));
     }
     Ok(())
 }

@@ -55,6 +55,7 @@ impl Recording {
 impl End {
     /// Ends it; fails if not all of it could be written.
     pub fn finish(self) -> Result<(), Failure> {
-        (self.finish)().map(drop).map_err(|e| format!("{}: the recording is not whole: {e}", self.path.display()))
+        (self.finish)().map_err(|e| format!("{}: the recording is not whole: {e}", self.path.display()))?;
+        Ok(())
     }
 }

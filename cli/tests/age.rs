@@ -5,7 +5,7 @@ mod typed;
 
 use room::Room;
 use serde_json::Value;
-use typed::{done, refused};
+use typed::{done, misused, refused};
 
 #[track_caller]
 fn answer(args: &[&str]) -> Value {
@@ -70,9 +70,9 @@ fn a_recipe_of_ones_own_is_carried_out_and_a_wrong_one_named() {
     assert_eq!(report["recipe"], "mine");
     std::fs::write(&mine, recipe.replace("every = 2", "evry = 2")).unwrap();
     refused(&["age", "--recipe", &mine, "--size", "64M"], &["mine.toml", "evry"]);
-    refused(&["age", "--recipe", "pristin", "--size", "64M"], &["pristin", "full-fragmented"]);
-    refused(&["age", "--recipe", "full"], &["--size"]);
-    refused(&["age", &room.text("none"), "--recipe", "full"], &["none", "--size"]);
+    misused(&["age", "--recipe", "pristin", "--size", "64M"], &["pristin", "full-fragmented"]);
+    misused(&["age", "--recipe", "full"], &["--size"]);
+    misused(&["age", &room.text("none"), "--recipe", "full"], &["none", "--size"]);
 }
 
 #[test]

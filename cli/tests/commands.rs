@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use room::Room;
-use typed::{done, joulefs, refused};
+use typed::{done, joulefs, misused, refused};
 
 fn volume(room: &Room) -> String {
     let image = room.text("v.img");
@@ -95,8 +95,8 @@ fn what_is_no_volume_is_refused_in_one_line() {
         refused(&[command, &room.text("empty")], &["empty"]);
         refused(&[command, &room.text(".")], &["directory"]);
     }
-    refused(&["ls", "/plain/path"], &["/plain/path", "IMAGE:/path"]);
-    refused(&["mkfs", &room.text("new.img")], &["--size"]);
+    misused(&["ls", "/plain/path"], &["/plain/path", "IMAGE:/path"]);
+    misused(&["mkfs", &room.text("new.img")], &["--size"]);
     refused(&["mkfs", &room.text("tiny.img"), "--size", "1M"], &["tiny.img"]);
     assert!(!room.path("tiny.img").exists(), "a format that failed leaves no file");
     refused(&["mkfs", &room.text("text")], &["text", "--force"]);
@@ -188,7 +188,7 @@ fn a_copy_that_would_eat_its_own_tail_is_refused() {
     let image = volume(&room);
     let here = room.text(".");
     refused(&["cp", "-r", &here, &format!("{image}:/")], &["v.img", "being written"]);
-    refused(&["cp", "-r", &here, &format!("{here}/copy")], &["IMAGE:/path"]);
+    misused(&["cp", "-r", &here, &format!("{here}/copy")], &["IMAGE:/path"]);
     fs::create_dir(room.path("d")).unwrap();
     refused(&["cp", &room.text("d"), &format!("{image}:/")], &["directory", "-r"]);
     assert_fsck_clean(&image);
@@ -215,8 +215,8 @@ fn a_format_that_cannot_be_done_or_was_not_asked_for_leaves_the_file() {
     let before = fs::read(&image).unwrap();
     refused(&["mkfs", &image], &["v.img", "--force"]);
     refused(&["mkfs", &image, "--size", "64M"], &["v.img", "--force"]);
-    refused(&["mkfs", &image, "--force", "--size", "much"], &["--size", "much"]);
-    refused(&["mkfs", &image, "--force", "--features", "teleport"], &["teleport", "extra_attr"]);
+    misused(&["mkfs", &image, "--force", "--size", "much"], &["--size", "much"]);
+    misused(&["mkfs", &image, "--force", "--features", "teleport"], &["teleport", "extra_attr"]);
     assert!(before == fs::read(&image).unwrap());
     // Data far from where file systems begin.
     let far = fs::File::create(room.path("far")).unwrap();

@@ -25,16 +25,21 @@ fn done(args: &[&str]) -> String {
     text(&out)
 }
 
-/// Exit code 1 and one line that holds every one of `words`.
-fn is_refusal(out: &Output, what: &str, words: &[&str]) {
+/// An exit code and one line that holds every one of `words`.
+fn is_refusal(out: &Output, code: i32, what: &str, words: &[&str]) {
     let said = text(out);
-    assert_eq!(out.status.code(), Some(1), "{what}: {said}");
+    assert_eq!(out.status.code(), Some(code), "{what}: {said}");
     assert_eq!(said.trim_end().lines().count(), 1, "{what}: one line, not:\n{said}");
     assert!(words.iter().all(|w| said.contains(w)), "{what}: no {words:?} in: {said}");
 }
 
 fn refused(args: &[&str], words: &[&str]) {
-    is_refusal(&joulefs().args(args).output().unwrap(), &format!("joulefs {args:?}"), words);
+    is_refusal(&joulefs().args(args).output().unwrap(), 1, &format!("joulefs {args:?}"), words);
+}
+
+/// The same for a command line that asks for what there is not.
+fn misused(args: &[&str], words: &[&str]) {
+    is_refusal(&joulefs().args(args).output().unwrap(), 2, &format!("joulefs {args:?}"), words);
 }
 
 /// A volume on a real mount, unmounted at the end of the test.
@@ -114,19 +119,19 @@ fn whatever_is_wrong_is_said_in_one_line_and_changes_nothing() {
     let m = Mount::new("64M", "gc=greedy");
     fs::create_dir(m.dir.join("below")).unwrap();
     let before = m.stat();
-    refused(&["ctl", m.dir(), "gc=best"], &["gc is one of", "fagc"]);
-    refused(&["ctl", m.dir(), "gc="], &["gc is one of"]);
-    refused(&["ctl", m.dir(), "gc_urgent=4"], &["gc_urgent is 0, 1, 2 or 3"]);
-    refused(&["ctl", m.dir(), "gc_step_blocks=0"], &["gc_step_blocks", "1 to 512"]);
-    refused(&["ctl", m.dir(), "gc_min_sleep_time=soon"], &["gc_min_sleep_time", "number"]);
-    refused(&["ctl", m.dir(), "gc_min_sleep_time=-1"], &["gc_min_sleep_time", "number"]);
-    refused(&["ctl", m.dir(), "max_victim_search=99999999999"], &["max_victim_search", "large"]);
-    refused(&["ctl", m.dir(), "background_gc=sync"], &["background_gc is on or off"]);
-    refused(&["ctl", m.dir(), "power=nuclear"], &["power is battery or powered"]);
-    refused(&["ctl", m.dir(), "speed=9"], &["speed", "no setting"]);
-    refused(&["ctl", m.dir(), "faster"], &["faster", "NAME=VALUE"]);
+    misused(&["ctl", m.dir(), "gc=best"], &["gc is one of", "fagc"]);
+    misused(&["ctl", m.dir(), "gc="], &["gc is one of"]);
+    misused(&["ctl", m.dir(), "gc_urgent=4"], &["gc_urgent is 0, 1, 2 or 3"]);
+    misused(&["ctl", m.dir(), "gc_step_blocks=0"], &["gc_step_blocks", "1 to 512"]);
+    misused(&["ctl", m.dir(), "gc_min_sleep_time=soon"], &["gc_min_sleep_time", "number"]);
+    misused(&["ctl", m.dir(), "gc_min_sleep_time=-1"], &["gc_min_sleep_time", "number"]);
+    misused(&["ctl", m.dir(), "max_victim_search=99999999999"], &["max_victim_search", "large"]);
+    misused(&["ctl", m.dir(), "background_gc=sync"], &["background_gc is on or off"]);
+    misused(&["ctl", m.dir(), "power=nuclear"], &["power is battery or powered"]);
+    misused(&["ctl", m.dir(), "speed=9"], &["speed", "no setting"]);
+    misused(&["ctl", m.dir(), "faster"], &["faster", "NAME=VALUE"]);
     // All or nothing.
-    refused(&["ctl", m.dir(), "gc=fagc", "power=nuclear"], &["power"]);
+    misused(&["ctl", m.dir(), "gc=fagc", "power=nuclear"], &["power"]);
     let after = m.stat();
     assert_eq!(before["gc"], after["gc"]);
     assert_eq!(before["gc_min_sleep_time"], after["gc_min_sleep_time"]);
@@ -146,10 +151,10 @@ fn mount_options_about_cleaning_are_refused_in_one_line_if_they_make_no_sense() 
     fs::create_dir(&dir).unwrap();
     let (image, dir) = (image.to_str().unwrap(), dir.to_str().unwrap());
     done(&["mkfs", image, "--size", "64M"]);
-    refused(&["mount", image, dir, "-o", "gc=best"], &["gc=best", "fagc"]);
-    refused(&["mount", image, dir, "-o", "gc"], &["gc", "fagc"]);
-    refused(&["mount", image, dir, "-o", "background_gc=sync"], &["background_gc", "on or off"]);
-    refused(&["mount", image, dir, "-o", "power=wind"], &["power=wind", "battery"]);
+    misused(&["mount", image, dir, "-o", "gc=best"], &["gc=best", "fagc"]);
+    misused(&["mount", image, dir, "-o", "gc"], &["gc", "fagc"]);
+    misused(&["mount", image, dir, "-o", "background_gc=sync"], &["background_gc", "on or off"]);
+    misused(&["mount", image, dir, "-o", "power=wind"], &["power=wind", "battery"]);
     // Nothing is mounted after all that.
     done(&["fsck", image]);
     done(&["mount", image, dir, "-o", "gc=fagc,power=auto,background_gc=off"]);
@@ -204,7 +209,7 @@ fn only_root_and_who_mounted_change_settings() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let nobody =
         |what: &str| Command::new(&program).args(["ctl", m.dir(), what]).uid(65534).gid(65534).output().unwrap();
-    is_refusal(&nobody("gc=fagc"), "as nobody", &["only root and the user who mounted"]);
+    is_refusal(&nobody("gc=fagc"), 1, "as nobody", &["only root and the user who mounted"]);
     assert_eq!(m.stat()["gc"], "greedy");
     let looked = nobody("stat");
     assert!(looked.status.success() && text(&looked).contains("greedy"), "{}", text(&looked));

@@ -5,7 +5,7 @@ mod typed;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use typed::{done, joulefs, refused};
+use typed::{done, joulefs, misused, refused};
 
 fn profiles() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiles")
@@ -92,7 +92,7 @@ fn another_anchor_is_written_into_the_profile() {
 
 #[test]
 fn what_cannot_be_done_is_refused_in_one_line() {
-    refused(&["energy", "show", "pdp11"], &["pdp11", "microdrive"]);
+    misused(&["energy", "show", "pdp11"], &["pdp11", "microdrive"]);
     refused(&["energy", "fit", "/nowhere/rows.csv"], &["/nowhere/rows.csv"]);
     let dir = tempfile::tempdir().unwrap();
     let rows = dir.path().join("rows.csv");

@@ -189,8 +189,8 @@ fn a_ledger_nobody_would_see_is_refused() {
         assert_eq!(out.status.code(), Some(code), "{args:?}: {said}");
         assert!(said.contains(word), "{args:?}: {said}");
     };
-    refused(&["mount", &image, &dir, "--profile", "microdrive"], 1, "--ledger");
-    refused(&["mount", &image, &dir, "--profile", "nothing", "--ledger", &at("l")], 1, "nothing");
+    refused(&["mount", &image, &dir, "--profile", "microdrive"], 2, "--ledger");
+    refused(&["mount", &image, &dir, "--profile", "nothing", "--ledger", &at("l")], 2, "nothing");
     refused(&["mount", &image, &dir, "--profile", "microdrive", "--ledger", "/no/such/dir/l"], 1, "/no/such/dir/l");
     refused(&["mount", &image, &dir, "--ledger", &at("l")], 2, "--profile");
     joulefs(&["fsck", &image]);

@@ -3,7 +3,7 @@
 mod typed;
 
 use serde_json::Value;
-use typed::{done, refused};
+use typed::{done, misused, refused};
 
 #[test]
 fn the_list_names_every_experiment() {
@@ -47,9 +47,9 @@ fn a_plan_can_be_changed_and_a_wrong_change_is_named() {
     let kept: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     assert_eq!(kept["variants"][0]["parameters"]["random_reads"], 50);
     refused(&run(&["--set", "random_reeds=50"]), &["random_reeds"]);
-    refused(&run(&["--set", "random_reads"]), &["NAME=VALUE"]);
+    misused(&run(&["--set", "random_reads"]), &["NAME=VALUE"]);
     refused(&run(&["--profile", "kirin9000-ufs31"]), &["kirin9000-ufs31", "not a disk"]);
     refused(&run(&["--variant", "other"]), &["other", "plain"]);
-    refused(&["lab", "run", "nothing"], &["nothing", "microdrive-table31"]);
+    misused(&["lab", "run", "nothing"], &["nothing", "microdrive-table31"]);
     refused(&["lab", "report", "--results", "/nonexistent"], &["/nonexistent"]);
 }

@@ -26,9 +26,18 @@ fn done(args: &[&str]) -> String {
 
 /// Exit code 1 and one line that holds every one of `words`.
 fn refused(args: &[&str], words: &[&str]) {
+    ends(1, args, words);
+}
+
+/// The same for a command line that asks for what there is not.
+fn misused(args: &[&str], words: &[&str]) {
+    ends(2, args, words);
+}
+
+fn ends(code: i32, args: &[&str], words: &[&str]) {
     let out = run(args);
     let said = text(&out);
-    assert_eq!(out.status.code(), Some(1), "joulefs {args:?}: {said}");
+    assert_eq!(out.status.code(), Some(code), "joulefs {args:?}: {said}");
     assert_eq!(said.trim_end().lines().count(), 1, "joulefs {args:?}: one line, not:\n{said}");
     assert!(words.iter().all(|w| said.contains(w)), "joulefs {args:?}: no {words:?} in: {said}");
 }
@@ -107,8 +116,8 @@ fn a_mount_that_cannot_be_says_why_in_one_line() {
     refused(&["mount", &at("junk"), &dir], &["junk", "not an F2FS volume"]);
     refused(&["mount", &at("missing"), &dir], &["missing"]);
     refused(&["mount", &image, &at("nowhere")], &["nowhere"]);
-    refused(&["mount", &image, &dir, "-o", "warp"], &["warp"]);
-    refused(&["mount", &image, &dir, "-o", "threads=0"], &["threads"]);
+    misused(&["mount", &image, &dir, "-o", "warp"], &["warp"]);
+    misused(&["mount", &image, &dir, "-o", "threads=0"], &["threads"]);
     done(&["fsck", &image]);
 }
 

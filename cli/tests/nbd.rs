@@ -16,7 +16,7 @@ use std::time::Duration;
 use room::Room;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use typed::{done, joulefs, refused};
+use typed::{done, joulefs, misused, refused};
 
 const MIB: u64 = 1 << 20;
 
@@ -346,8 +346,8 @@ fn a_port_will_do() {
 fn a_server_that_cannot_be_is_refused_and_leaves_nothing() {
     let room = Room::new();
     let place = format!("unix:{}", room.text("socket"));
-    refused(&["device", "--nbd", &place], &["--size"]);
-    refused(&["device", "--nbd", &place, "--size", "1M", "-f", "--profile", "nothing"], &["nothing"]);
+    misused(&["device", "--nbd", &place], &["--size"]);
+    misused(&["device", "--nbd", &place, "--size", "1M", "-f", "--profile", "nothing"], &["nothing"]);
     refused(&["device", "--nbd", &place, "--size", "1M", "--ledger", "/no/such/ledger"], &["/no/such/ledger"]);
     assert!(!room.path("socket").exists());
     for wrong in [&["--nbd", "nowhere"][..], &["--nbd", "tcp:host"], &["--nbd", &place, &room.text("")], &[]] {

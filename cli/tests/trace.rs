@@ -10,7 +10,7 @@ use std::fs;
 
 use room::Room;
 use serde_json::Value;
-use typed::{done, joulefs, refused};
+use typed::{done, joulefs, misused, refused};
 
 /// Requests as SNIA's traces of Microsoft Research write them: 100 ns, host, disk, type, byte, bytes, response time.
 fn msr(requests: u64) -> (String, Vec<(bool, u64, u64)>) {
@@ -190,18 +190,18 @@ fn what_is_wrong_is_said_in_one_line_with_its_place() {
     refused(&["trace", "stat", &nonsense], &["empty"]);
     refused(&["trace", "stat", "/no/such"], &["/no/such"]);
     refused(&["trace", "stat", "/"], &["directory"]);
-    refused(&["trace", "replay", "-"], &["twice"]);
+    misused(&["trace", "replay", "-"], &["twice"]);
     let (good, _) = msr(10);
     fs::write(&file, good).unwrap();
     refused(&["trace", "replay", &file, "--of", "8,0"], &["8,0", "1,0"]);
     refused(&["trace", "replay", &file, "--size", "1M"], &["t.csv", "too small"]);
-    refused(&["trace", "replay", &file, "--compare", "gc=greedy,atgc"], &["recordings of calls"]);
-    refused(&["trace", "replay", &file, "--profile", "none"], &["none"]);
-    refused(&["trace", "replay", &file, "--size", "big"], &["--size"]);
+    misused(&["trace", "replay", &file, "--compare", "gc=greedy,atgc"], &["recordings of calls"]);
+    misused(&["trace", "replay", &file, "--profile", "none"], &["none"]);
+    misused(&["trace", "replay", &file, "--size", "big"], &["--size"]);
     fs::write(&file, calls()).unwrap();
-    refused(&["trace", "replay", &file, "--compare", "gc=magic"], &["gc=magic", "greedy"]);
-    refused(&["trace", "replay", &file, "--compare", "colour=red"], &["colour"]);
-    refused(&["trace", "replay", &file, "--full"], &["--full"]);
+    misused(&["trace", "replay", &file, "--compare", "gc=magic"], &["gc=magic", "greedy"]);
+    misused(&["trace", "replay", &file, "--compare", "colour=red"], &["colour"]);
+    misused(&["trace", "replay", &file, "--full"], &["--full"]);
 }
 
 #[test]
@@ -231,7 +231,7 @@ fn a_recording_in_another_format_holds_the_same() {
     let table = room.text("t.parquet");
     let said = json(&["trace", "convert", &file, "--to", "parquet", "--output", &table]);
     assert_eq!((said["records"].as_u64(), &fs::read(&table).unwrap()[..4]), (Some(500), &b"PAR1"[..]));
-    refused(&["trace", "convert", &file, "--to", "parquet"], &["--output"]);
+    misused(&["trace", "convert", &file, "--to", "parquet"], &["--output"]);
 
     // What is damaged leaves nothing behind, nor takes what was there.
     fs::write(&file, text + "nonsense\n").unwrap();
@@ -241,7 +241,7 @@ fn a_recording_in_another_format_holds_the_same() {
     let kept = joulefs(&["trace", "convert", &file, "--to", "blkparse", "--output", &table, "--until-damage"]);
     assert_eq!((kept.code, fs::read_to_string(&table).unwrap().lines().count()), (1, 500));
     fs::write(&file, calls()).unwrap();
-    refused(&["trace", "convert", &file, "--to", "iolog"], &["calls", "parquet"]);
+    misused(&["trace", "convert", &file, "--to", "iolog"], &["calls", "parquet"]);
 }
 
 #[test]

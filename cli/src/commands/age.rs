@@ -13,8 +13,7 @@ use lab::aging::{self, Ager, Done, Progress, Recipe};
 use serde_json::{Value, json};
 use vfs::{FileSystem, Flow};
 
-use super::mkfs::parse_size;
-use crate::{Failure, fragments, output, progress};
+use crate::{Failure, fragments, output, progress, size};
 
 /// Bring a volume into a state: full, fragmented, or as a year of use leaves it.
 ///
@@ -65,17 +64,21 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if args.list {
         return list(as_json);
     }
-    let size = args.size.as_deref();
-    let size = size.map(|s| parse_size(s).ok_or_else(|| format!("--size {s}: not a size; write e.g. 512M or 8G")));
-    let size = size.transpose()?;
+    let size = args.size.as_deref().map(|s| size::of("--size", s)).transpose()?;
     if args.compare {
         return compare(size.unwrap_or(16 << 30), args.seed, as_json);
     }
-    let Some(recipe) = &args.recipe else { return Err("give --recipe".into()) };
-    let chain = Recipe::chain(recipe).map_err(|e| one_line(&e.to_string()))?;
+    let Some(recipe) = &args.recipe else {
+        return Err(Failure::usage("--recipe is missing; --list says which there are"));
+    };
+    let chain = Recipe::chain(recipe)?;
     let aged = match &args.image {
         Some(path) => on_image(path, size, &chain, args)?,
-        None => in_memory(size.ok_or("give an image, or --size to age in memory")?, &chain, args.seed)?,
+        None => in_memory(
+            size.ok_or_else(|| Failure::usage("give an image, or --size to age in memory"))?,
+            &chain,
+            args.seed,
+        )?,
     };
     match as_json {
         true => output::print(&aged.json(args)),
@@ -85,14 +88,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 }
 
 /// Errors are one line: a parser's drawing of the place is folded.
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 fn list(as_json: bool) -> Result<(), Failure> {
     let mut all = Vec::new();
     for (name, _) in BUILT_IN {
-        all.extend(Recipe::chain(name).map_err(|e| e.to_string())?.pop());
+        all.extend(Recipe::chain(name)?.pop());
     }
     if as_json {
         let rows = all.iter().map(|r| json!({ "name": r.name, "summary": r.summary, "source": r.source.trim() }));
@@ -113,7 +112,7 @@ fn carry_out(vol: &Volume, clock: &device::VirtualClock, chain: &[Recipe], seed:
     let mut report = |p: &Progress| show(&bar, &mut shown, p);
     let done = Ager::new(vol, clock, seed).all(chain, &mut report).map_err(|e| e.to_string());
     bar.finish_and_clear();
-    done
+    Ok(done?)
 }
 
 fn show(bar: &ProgressBar, shown: &mut String, p: &Progress) {
@@ -143,7 +142,7 @@ fn measure(vol: &Volume, chain: &[Recipe], done: Done) -> Result<Aged, Failure> 
 fn in_memory(bytes: u64, chain: &[Recipe], seed: u64) -> Result<Aged, Failure> {
     let blocks = bytes / BLOCK as u64;
     if blocks > f2fs::mkfs::MAX_BLOCKS {
-        return Err(format!("{}: larger than F2FS can be", output::bytes(bytes)));
+        return Err(Failure::usage(format!("{}: larger than F2FS can be", output::bytes(bytes))));
     }
     let dev = Arc::new(Fingerprint::new(blocks));
     let clock = aging::clock();
@@ -158,7 +157,7 @@ fn on_image(path: &Path, size: Option<u64>, chain: &[Recipe], args: &Args) -> Re
     let name = path.display();
     let clock = aging::clock();
     let dev = match (std::fs::metadata(path), size) {
-        (Err(_), None) => return Err(format!("{name}: no such file; give --size to make one")),
+        (Err(_), None) => return Err(Failure::usage(format!("{name}: no such file; give --size to make one"))),
         (Err(_), Some(size)) => {
             let dev = FileDevice::create(path, size).map_err(|e| e.to_string())?;
             aging::format(&dev, &*clock, args.seed, true).map_err(|e| {
@@ -218,7 +217,7 @@ fn existing(
     args: &Args,
 ) -> Result<FileDevice, Failure> {
     let name = path.display();
-    let open = |access| FileDevice::open(path, access).map_err(|e| e.to_string());
+    let open = |access| FileDevice::open(path, access).map_err(|e| Failure::from(e.to_string()));
     let empty_file = meta.is_file() && meta.len() == 0;
     let there = match args.force || empty_file {
         true => There::Blank,
@@ -226,16 +225,16 @@ fn existing(
     };
     let other_size = size.filter(|&s| s / BLOCK as u64 != meta.len() / BLOCK as u64);
     match there {
-        There::Files => Err(format!("{name}: the volume holds files; give --force to format it")),
-        There::Data => Err(format!("{name}: holds data; give --force to format it")),
+        There::Files => Err(format!("{name}: the volume holds files; give --force to format it").into()),
+        There::Data => Err(format!("{name}: holds data; give --force to format it").into()),
         There::EmptyVolume if meta.is_file() && other_size.is_some() => {
-            Err(format!("{name}: holds a volume of another size; give --force to format it anew"))
+            Err(format!("{name}: holds a volume of another size; give --force to format it anew").into())
         }
         There::EmptyVolume => open(Access::ReadWrite),
         There::Blank => {
             let dev = match size {
                 Some(size) if meta.is_file() => FileDevice::create(path, size).map_err(|e| e.to_string())?,
-                Some(_) => return Err(format!("{name}: --size is for files; a device has its own")),
+                Some(_) => return Err(Failure::usage(format!("{name}: --size is for files; a device has its own"))),
                 None => open(Access::ReadWrite)?,
             };
             let zeroed = meta.is_file() && size.is_some();
@@ -292,7 +291,7 @@ impl Aged {
 fn compare(bytes: u64, seed: u64, as_json: bool) -> Result<(), Failure> {
     let mut all = Vec::new();
     for name in ["pristine", "full", "full-fragmented"] {
-        let chain = Recipe::chain(name).map_err(|e| e.to_string())?;
+        let chain = Recipe::chain(name)?;
         all.push(in_memory(bytes, &chain, seed)?);
     }
     let of = |name: &str| all.iter().find(|a| a.recipe == name).map(|a| a.free).unwrap_or_default();

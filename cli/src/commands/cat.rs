@@ -35,7 +35,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let fs = &*image.vol;
         let found = path::walk(fs, at).map_err(fail)?;
         if fs.getattr(found.ino()).map_err(fail)?.kind == FileKind::Directory {
-            return Err(fail(vfs::Error::IsDirectory));
+            return Err(fail(vfs::Error::IsDirectory).into());
         }
         if as_json {
             let mut text = EncoderStringWriter::new(&STANDARD);
@@ -50,7 +50,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             None => {}
             // The reader has seen enough.
             Some(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-            Some(e) => return Err(format!("standard output: {e}")),
+            Some(e) => return Err(format!("standard output: {e}").into()),
         }
     }
     if as_json {

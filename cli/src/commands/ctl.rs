@@ -38,8 +38,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     for text in &wanted {
         let (name, value) = text
             .split_once('=')
-            .ok_or_else(|| format!("{text:?}: write NAME=VALUE, or stat; see joulefs ctl --help"))?;
-        check(name, value).map_err(|why| format!("{name} {why}"))?;
+            .ok_or_else(|| Failure::usage(format!("{text:?}: write NAME=VALUE, or stat; see joulefs ctl --help")))?;
+        check(name, value).map_err(|why| Failure::usage(format!("{name} {why}")))?;
         settings.push((name, value));
     }
     // Before anything is changed: is this a mount at all?

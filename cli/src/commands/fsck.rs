@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use f2fs::fsck::{self, Options, Report};
 use serde_json::json;
 
-use crate::{image, output, progress};
+use crate::{Failure, image, output, progress};
 
 /// Check a volume.
 ///
@@ -28,14 +28,14 @@ pub struct Args {
 pub fn run(args: &Args, as_json: bool) -> ExitCode {
     match check(args, as_json) {
         Ok(code) => ExitCode::from(code),
-        Err(text) => {
-            output::failure(&text, as_json);
+        Err(failure) => {
+            output::failure(failure.text(), as_json);
             ExitCode::from(8)
         }
     }
 }
 
-fn check(args: &Args, as_json: bool) -> Result<u8, String> {
+fn check(args: &Args, as_json: bool) -> Result<u8, Failure> {
     let path = args.image.display();
     let dev = image::open_device(&args.image, args.repair)?;
     let bar = progress::steps(1, "checking");

@@ -7,7 +7,7 @@ use lab::plan::{Changes, Experiment, SHIPPED};
 use lab::result::Outcome;
 use serde_json::json;
 
-use crate::{output, progress};
+use crate::{Failure, output, progress};
 
 /// Repeat the papers' measurements and compare.
 ///
@@ -73,7 +73,7 @@ struct ReportArgs {
 }
 
 /// Runs it.
-pub fn run(args: &Args, as_json: bool) -> Result<(), String> {
+pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     match &args.command {
         Command::List => list(as_json),
         Command::Run(a) => run_all(a, as_json),
@@ -81,9 +81,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), String> {
     }
 }
 
-fn list(as_json: bool) -> Result<(), String> {
-    let all: Vec<Experiment> =
-        SHIPPED.iter().map(|(n, _)| Experiment::find(n)).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+fn list(as_json: bool) -> Result<(), Failure> {
+    let all: Vec<Experiment> = SHIPPED.iter().map(|(n, _)| Experiment::find(n)).collect::<Result<_, _>>()?;
     if as_json {
         let rows: Vec<_> = all
             .iter()
@@ -108,10 +107,11 @@ fn list(as_json: bool) -> Result<(), String> {
     Ok(())
 }
 
-fn changes(args: &RunArgs) -> Result<Changes, String> {
+fn changes(args: &RunArgs) -> Result<Changes, Failure> {
     let mut parameters = toml::Table::new();
     for set in &args.set {
-        let (name, value) = set.split_once('=').ok_or_else(|| format!("--set {set}: not NAME=VALUE"))?;
+        let (name, value) =
+            set.split_once('=').ok_or_else(|| Failure::usage(format!("--set {set}: not NAME=VALUE")))?;
         // What is no number, truth value or list is a word.
         let line = format!("v = {value}");
         let parsed = line.parse::<toml::Table>().ok().and_then(|mut t| t.remove("v"));
@@ -126,14 +126,13 @@ fn changes(args: &RunArgs) -> Result<Changes, String> {
     })
 }
 
-fn run_all(args: &RunArgs, as_json: bool) -> Result<(), String> {
+fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
     let changes = changes(args)?;
     let names: Vec<&str> = match args.all {
         true => SHIPPED.iter().map(|(n, _)| *n).collect(),
         false => args.names.iter().map(String::as_str).collect(),
     };
-    let experiments: Vec<Experiment> =
-        names.into_iter().map(Experiment::find).collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+    let experiments: Vec<Experiment> = names.into_iter().map(Experiment::find).collect::<Result<_, _>>()?;
     let threads = args.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     let mut outcomes = Vec::new();
     for experiment in &experiments {
@@ -156,7 +155,7 @@ fn run_all(args: &RunArgs, as_json: bool) -> Result<(), String> {
     Ok(())
 }
 
-fn store(outcome: &Outcome, results: &Path) -> Result<PathBuf, String> {
+fn store(outcome: &Outcome, results: &Path) -> Result<PathBuf, Failure> {
     let dir = results.join(&outcome.experiment);
     let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", dir.display());
     std::fs::create_dir_all(&dir).map_err(|e| failed(&e))?;
@@ -202,11 +201,11 @@ fn table<const N: usize>(rows: &[[String; N]]) {
     }
 }
 
-fn report(args: &ReportArgs, as_json: bool) -> Result<(), String> {
+fn report(args: &ReportArgs, as_json: bool) -> Result<(), Failure> {
     let page = args.output.clone().unwrap_or_else(|| args.results.join("report.html"));
     let outcomes = lab::report::load(&args.results).map_err(|e| e.to_string())?;
     if outcomes.is_empty() {
-        return Err(format!("no results below {}: run `joulefs lab run` first", args.results.display()));
+        return Err(format!("no results below {}: run `joulefs lab run` first", args.results.display()).into());
     }
     let text = lab::report::html(&outcomes).map_err(|e| e.to_string())?;
     std::fs::write(&page, text).map_err(|e| format!("{}: {e}", page.display()))?;

@@ -11,7 +11,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use serde_json::json;
 
-use crate::{Failure, output};
+use crate::{Failure, output, size};
 
 /// Make an F2FS volume in a file or on a block device.
 #[derive(clap::Args)]
@@ -45,20 +45,6 @@ pub struct Args {
     force: bool,
 }
 
-/// Bytes from what a person writes (`512M`, `8G`); `None` if that is no size.
-pub fn parse_size(text: &str) -> Option<u64> {
-    let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
-    let (number, shift) = match text.char_indices().last()? {
-        (i, 'k' | 'K') => (&text[..i], 10),
-        (i, 'm' | 'M') => (&text[..i], 20),
-        (i, 'g' | 'G') => (&text[..i], 30),
-        (i, 't' | 'T') => (&text[..i], 40),
-        _ => (text, 0),
-    };
-    let n: u64 = number.trim().parse().ok()?;
-    n.checked_mul(1 << shift)
-}
-
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
     let n = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
@@ -77,7 +63,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
             .find(|(_, n)| n == name || (name == "quota" && *n == "quota_ino"))
             .ok_or_else(|| {
                 let all: Vec<_> = Features::NAMES.iter().map(|(_, n)| *n).collect();
-                format!("unknown feature {name:?}; known are: modern, none, quota, {}", all.join(", "))
+                Failure::usage(format!("unknown feature {name:?}; known are: modern, none, quota, {}", all.join(", ")))
             })?;
         options.features |= *bit;
     }
@@ -87,7 +73,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
     options.uuid = args
         .uuid
         .as_deref()
-        .map(|u| parse_uuid(u).ok_or_else(|| format!("--uuid {u}: not 32 hexadecimal digits")))
+        .map(|u| parse_uuid(u).ok_or_else(|| Failure::usage(format!("--uuid {u}: not 32 hexadecimal digits"))))
         .transpose()?;
     Ok(options)
 }
@@ -96,11 +82,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut options = options(args)?;
     let path = &args.image;
-    let size = args
-        .size
-        .as_deref()
-        .map(|s| parse_size(s).ok_or_else(|| format!("--size {s}: not a size; write e.g. 512M or 8G")))
-        .transpose()?;
+    let size = args.size.as_deref().map(|s| size::of("--size", s)).transpose()?;
     let there = std::fs::metadata(path).ok();
     let missing = there.is_none();
     let empty = there.as_ref().is_some_and(|m| m.is_file() && m.len() == 0);
@@ -113,7 +95,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
                 false => is_blank_device(&dev),
             };
             if !blank {
-                return Err(format!("{}: holds data; give --force to overwrite it", path.display()));
+                return Err(format!("{}: holds data; give --force to overwrite it", path.display()).into());
             }
             if size.is_some() {
                 drop(dev);
@@ -129,7 +111,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             FileDevice::create(path, size).map_err(|e| e.to_string())?
         }
         (None, None) => {
-            return Err(format!("{}: no such file; give --size to make one", path.display()));
+            return Err(Failure::usage(format!("{}: no such file; give --size to make one", path.display())));
         }
     };
     let summary = mkfs::format(&dev, &RealClock::new(), &options).map_err(|e| {
@@ -163,7 +145,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 fn plan(path: &std::path::Path, size: u64, options: &Options) -> Result<(), Failure> {
     let refuse = |e: mkfs::MkfsError| format!("{}: {e}", path.display());
     options.check().map_err(refuse)?;
-    mkfs::Geometry::plan(size / 4096, options).map(drop).map_err(refuse)
+    mkfs::Geometry::plan(size / 4096, options).map_err(refuse)?;
+    Ok(())
 }
 
 fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Options) -> Result<FileDevice, Failure> {
@@ -173,10 +156,10 @@ fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Options) -> Result<Fi
             // Emptying it for a volume that cannot be would lose what it holds for nothing.
             plan(path, size, options)?;
             options.assume_zeroed = true;
-            FileDevice::create(path, size).map_err(|e| e.to_string())
+            Ok(FileDevice::create(path, size).map_err(|e| e.to_string())?)
         }
-        Some(_) => Err(format!("{}: --size is for files; a device has its own", path.display())),
-        None => FileDevice::open(path, Access::ReadWrite).map_err(|e| e.to_string()),
+        Some(_) => Err(Failure::usage(format!("{}: --size is for files; a device has its own", path.display()))),
+        None => Ok(FileDevice::open(path, Access::ReadWrite).map_err(|e| e.to_string())?),
     }
 }
 
@@ -213,18 +196,5 @@ fn is_blank_file(path: &std::path::Path) -> std::io::Result<bool> {
             return Ok(false);
         }
         at += n as u64;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_powers_of_1024() {
-        assert_eq!(parse_size("8G"), Some(8 << 30));
-        assert_eq!(parse_size("512MiB"), Some(512 << 20));
-        assert_eq!(parse_size("4096"), Some(4096));
-        assert_eq!(parse_size("much"), None);
     }
 }

@@ -99,11 +99,11 @@ fn parse(args: &Args) -> Result<Parsed, Failure> {
             power_auto = true;
             continue;
         }
-        if volume_options::set(&mut core, name, value).map_err(|why| format!("-o {option}: {why}"))? {
+        if volume_options::set(&mut core, name, value).map_err(|why| Failure::usage(format!("-o {option}: {why}")))? {
             power_auto &= name != "power";
             continue;
         }
-        let on = || volume_options::on(value).map_err(|why| format!("-o {option}: {why}"));
+        let on = || volume_options::on(value).map_err(|why| Failure::usage(format!("-o {option}: {why}")));
         match name {
             "ro" => core.read_only = true,
             "rw" => core.read_only = false,
@@ -114,15 +114,16 @@ fn parse(args: &Args) -> Result<Parsed, Failure> {
             "noexec" => fuse.exec = false,
             "writeback" => fuse.caching = if on()? { fuse::Caching::Writeback } else { fuse::Caching::Through },
             "threads" => {
-                fuse.threads = volume_options::number(name, value).map_err(|why| format!("-o {option}: {why}"))?;
+                fuse.threads =
+                    volume_options::number(name, value).map_err(|why| Failure::usage(format!("-o {option}: {why}")))?;
             }
             "stats" => {
-                let file = value.ok_or("-o stats: write stats=FILE")?;
+                let file = value.ok_or_else(|| Failure::usage("-o stats: write stats=FILE"))?;
                 // The background part has another working directory.
                 stats = Some(std::path::absolute(file).map_err(|e| format!("-o stats={file}: {e}"))?);
             }
             _ => {
-                return Err(format!("unknown mount option {option:?}; see joulefs mount --help"));
+                return Err(Failure::usage(format!("unknown mount option {option:?}; see joulefs mount --help")));
             }
         }
     }
@@ -137,7 +138,8 @@ fn parse(args: &Args) -> Result<Parsed, Failure> {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut parsed = parse(args)?;
     if args.profile.is_some() && args.ledger.is_none() && !args.foreground {
-        return Err("--profile in the background: give --ledger FILE, or nobody sees what was spent".into());
+        let why = "--profile in the background: give --ledger FILE, or nobody sees what was spent";
+        return Err(Failure::usage(why));
     }
     if !args.foreground && !args.background {
         let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
@@ -145,10 +147,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         // The same words, and one more.
         let words = std::env::args_os().skip(1).filter(|a| a != "--json").skip_while(|a| a != "mount").skip(1);
         again.arg("mount").arg("--background").args(words);
-        let pid = fuse::daemon::start(again).map_err(|e| {
-            let text = e.to_string();
-            text.strip_prefix("joulefs: ").unwrap_or(&text).to_owned()
-        })?;
+        let pid = fuse::daemon::start(again)?;
         output::done(as_json, &json!({ "mounted": args.dir.display().to_string(), "process": pid }));
         return Ok(());
     }
@@ -157,7 +156,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     parsed.fuse.fsname = path.display().to_string();
     let recording = |file: &Option<PathBuf>| file.as_deref().map(Recording::create).transpose();
     let (calls, requests) = (recording(&args.record)?, recording(&args.record_device)?);
-    let profile = args.profile.as_deref().map(Profile::find).transpose().map_err(|e| e.to_string())?;
+    let profile = args.profile.as_deref().map(Profile::find).transpose()?;
     let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
     if let Some(profile) = &profile {
         parsed.core.prices = Prices::of(profile);
@@ -204,7 +203,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }
     };
     let watch = parsed.power_auto.then(|| power::Watch::start(served.clone()));
-    let out = fuse::run_until_unmounted(served, &dir, &parsed.fuse, ready).map_err(|e| e.to_string());
+    let out = fuse::run_until_unmounted(served, &dir, &parsed.fuse, ready).map_err(|e| Failure::from(e.to_string()));
     drop(watch);
     // Whatever ended the mount, the volume is left clean; a second unmount does nothing.
     let closed = image.close();

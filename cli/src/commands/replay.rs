@@ -15,10 +15,9 @@ use record::{Kind, Reader, RecordError, Tempo, blocks, calls};
 use serde_json::{Value, json};
 use vfs::FileSystem;
 
-use super::mkfs::parse_size;
 use crate::metered::{METADATA, deleted, name_of};
 use crate::spent::{self, FileLine, Spent};
-use crate::{Failure, held, joules, output};
+use crate::{Failure, held, joules, output, size};
 
 /// Make the requests or calls of a recording once more, on a simulated device, and say what they cost.
 ///
@@ -109,16 +108,14 @@ fn nanos(clock: &dyn Clock) -> u64 {
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let named = |e: &dyn std::fmt::Display| format!("{}: {e}", args.file.display());
-    let profile = Profile::find(&args.profile).map_err(|e| e.to_string())?;
-    let size = match &args.size {
-        None => None,
-        Some(text) => Some(parse_size(text).ok_or_else(|| format!("--size {text}: not a size; write e.g. 8G"))?),
-    };
+    let profile = Profile::find(&args.profile)?;
+    let size = args.size.as_deref().map(|s| size::of("--size", s)).transpose()?;
     let file = File::open(&args.file).map_err(|e| named(&e))?;
     let reader = Reader::new(BufReader::new(file)).map_err(|e| named(&e))?;
     let outcome = match reader.kind() {
         Kind::Blocks if args.image.is_some() => {
-            return Err(named(&"a recording of a device, whose contents do not matter: --image is for file systems"));
+            let why = "a recording of a device, whose contents do not matter: --image is for file systems";
+            return Err(Failure::usage(named(&why)));
         }
         Kind::Blocks => of_blocks(args, &profile, size, blocks::Events::new(reader).map_err(|e| named(&e))?)?,
         Kind::Calls => of_calls(args, &profile, size, calls::Events::new(reader).map_err(|e| named(&e))?)?,
@@ -131,7 +128,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             }
             Ok(())
         }
-        other => other.map_err(|e| named(&e)),
+        other => Ok(other.map_err(|e| named(&e))?),
     }
 }
 
@@ -245,7 +242,9 @@ fn in_memory(blocks: u64) -> Result<u64, Failure> {
     if (1..=1 << 36).contains(&blocks) {
         Ok(blocks)
     } else {
-        Err(format!("a device of {blocks} blocks of 4096 bytes: choose a size from 4K to 256T with --size"))
+        Err(Failure::usage(format!(
+            "a device of {blocks} blocks of 4096 bytes: choose a size from 4K to 256T with --size"
+        )))
     }
 }
 

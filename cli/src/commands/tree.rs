@@ -151,7 +151,10 @@ pub fn mv(args: &MvArgs, as_json: bool) -> Result<(), Failure> {
     let (image, from) = args.from.inside()?;
     let (other, to) = args.to.inside()?;
     if image != other {
-        return Err(format!("{}: another image; copy with joulefs cp and remove the original", args.to.text()));
+        return Err(Failure::usage(format!(
+            "{}: another image; copy with joulefs cp and remove the original",
+            args.to.text()
+        )));
     }
     let image = Image::open(image, true)?;
     let fs = &*image.vol;

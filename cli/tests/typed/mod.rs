@@ -24,10 +24,21 @@ pub fn done(args: &[&str]) -> String {
 /// Fails with one line that holds every one of `words`.
 #[track_caller]
 pub fn refused(args: &[&str], words: &[&str]) {
-    let r = joulefs(args);
     // As with `fsck.f2fs`, 8 says that it could not be checked.
-    let failed = if args.first() == Some(&"fsck") { 8 } else { 1 };
-    assert_eq!(r.code, failed, "joulefs {args:?}: {}{}", r.out, r.err);
+    ends(if args.first() == Some(&"fsck") { 8 } else { 1 }, args, words);
+}
+
+/// The same for a command line that asks for what there is not.
+#[allow(dead_code, reason = "every test program has its own copy of this module")]
+#[track_caller]
+pub fn misused(args: &[&str], words: &[&str]) {
+    ends(2, args, words);
+}
+
+#[track_caller]
+fn ends(code: i32, args: &[&str], words: &[&str]) {
+    let r = joulefs(args);
+    assert_eq!(r.code, code, "joulefs {args:?}: {}{}", r.out, r.err);
     assert_eq!(r.err.trim_end().lines().count(), 1, "joulefs {args:?}: one line, not:\n{}", r.err);
     for w in words {
         assert!(r.err.contains(w), "joulefs {args:?}: no {w:?} in: {}", r.err);

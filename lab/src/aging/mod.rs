@@ -30,6 +30,14 @@ pub use run::{Ager, Done, Progress};
 /// Why a volume could not be aged.
 #[derive(Debug, thiserror::Error)]
 pub enum AgeError {
+    /// Neither one of ours nor a file.
+    #[error("no recipe {name:?}: there are {known}; or give the path of a recipe file")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// Those there are.
+        known: String,
+    },
     /// A recipe that cannot be carried out.
     #[error("recipe {name}: {reason}")]
     Recipe {

@@ -339,8 +339,7 @@ impl Recipe {
                 }
                 None => {
                     let known = BUILT_IN.map(|(n, _)| n).join(", ");
-                    let reason = format!("no such recipe; there are {known}, or give a file");
-                    return Err(AgeError::Recipe { name, reason });
+                    return Err(AgeError::Unknown { name, known });
                 }
             };
             if chain.len() > 16 {

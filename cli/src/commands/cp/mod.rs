@@ -242,7 +242,7 @@ enum End {
 }
 
 impl End {
-    fn open(place: &Place, write: bool) -> Out<(End, Vec<u8>)> {
+    fn open(place: &Place, write: bool) -> Result<(End, Vec<u8>), Failure> {
         use std::os::unix::ffi::OsStrExt;
         Ok(match place {
             // A symlink that a person names as target directory is meant; those found below are not.
@@ -272,7 +272,10 @@ impl End {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let all = || args.from.iter().chain([&args.to]);
     if all().all(|p| matches!(p, Place::Host(_))) {
-        return Err(format!("{}: no place inside an image is named; write IMAGE:/path", args.to.text()));
+        return Err(Failure::usage(format!(
+            "{}: no place inside an image is named; write IMAGE:/path",
+            args.to.text()
+        )));
     }
     let image_of = |p: &Place| -> Option<PathBuf> {
         match p {
@@ -283,7 +286,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if let Some(target) = image_of(&args.to)
         && args.from.iter().any(|f| image_of(f).as_ref() == Some(&target))
     {
-        return Err(format!("{}: copying within one image is not done here; mount it and use cp", args.to.text()));
+        return Err(Failure::usage(format!(
+            "{}: copying within one image is not done here; mount it and use cp",
+            args.to.text()
+        )));
     }
     let (end, to) = End::open(&args.to, true)?;
     let out = copy_all(args, &end, &to);
@@ -302,10 +308,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn copy_all(args: &Args, end: &End, to: &[u8]) -> Out<(u64, u64)> {
+fn copy_all(args: &Args, end: &End, to: &[u8]) -> Result<(u64, u64), Failure> {
     let into_dir = end.sink().kind(to)? == Some(FileKind::Directory);
     if args.from.len() > 1 && !into_dir {
-        return Err(format!("{}: not a directory, and there are several things to copy", args.to.text()));
+        return Err(format!("{}: not a directory, and there are several things to copy", args.to.text()).into());
     }
     let written = match &args.to {
         Place::Inside { image, .. } => {
@@ -320,7 +326,7 @@ fn copy_all(args: &Args, end: &End, to: &[u8]) -> Out<(u64, u64)> {
         let (source_end, from) = End::open(place, false)?;
         let source = source_end.source();
         if source.glance(&from)?.kind == FileKind::Directory && !args.recursive {
-            return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()));
+            return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()).into());
         }
         Survey { source, bar: &bar, written, above: Vec::new() }.of(&from)?;
         // A root has no name of its own: its contents go where they shall.

@@ -8,11 +8,10 @@ use device::{Access, BlockDevice, FileDevice, Lba, Memory, open_image};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
 use super::Args;
-use crate::commands::mkfs::parse_size;
-use crate::{Failure, held};
+use crate::{Failure, held, size};
 
-/// The largest device in blocks, 256 TiB: what memory can stand for.
-const LARGEST: u64 = 1 << 36;
+/// The largest device in bytes, 256 TiB: what memory can stand for.
+const LARGEST: u64 = 1 << 48;
 
 /// Where contents are kept, and whether discarded blocks read as zeroes there.
 pub(super) struct Backing {
@@ -24,21 +23,17 @@ pub(super) struct Backing {
     pub source: String,
 }
 
-fn size(args: &Args) -> Result<Option<u64>, Failure> {
+fn asked(args: &Args) -> Result<Option<u64>, Failure> {
     let Some(text) = &args.size else { return Ok(None) };
-    let bytes = parse_size(text).ok_or_else(|| format!("--size {text}: not a size; write e.g. 512M or 8G"))?;
-    match bytes / 4096 {
-        0 => Err(format!("--size {text}: less than one block of 4096 bytes")),
-        blocks if blocks > LARGEST => Err(format!("--size {text}: more than 256T")),
-        _ => Ok(Some(bytes)),
-    }
+    size::within("--size", text, 4096..=LARGEST).map(Some)
 }
 
 /// What the options ask for.
 pub(super) fn backing(args: &Args) -> Result<Backing, Failure> {
-    let size = size(args)?;
+    let size = asked(args)?;
     let Some(path) = &args.image else {
-        let bytes = size.ok_or("--size is needed, e.g. --size 8G (or --image with a file that exists)")?;
+        let bytes = size
+            .ok_or_else(|| Failure::usage("--size is needed, e.g. --size 8G (or --image with a file that exists)"))?;
         let source = format!("{}-{}", args.profile, bytes);
         return Ok(Backing {
             contents: Arc::new(Memory::new(bytes / 4096)),
@@ -51,18 +46,23 @@ pub(super) fn backing(args: &Args) -> Result<Backing, Failure> {
     let fresh = match std::fs::metadata(path) {
         Ok(meta) => meta.is_file() && meta.len() == 0,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => true,
-        Err(e) => return Err(named(e)),
+        Err(e) => return Err(named(e).into()),
     };
     let contents: Arc<dyn BlockDevice> = match size {
         Some(bytes) if fresh => Arc::new(FileDevice::create(path, bytes).map_err(|e| e.to_string())?),
         None if fresh => {
-            return Err(format!("{}: no contents yet; its size is needed, e.g. --size 8G", path.display()));
+            return Err(Failure::usage(format!(
+                "{}: no contents yet; its size is needed, e.g. --size 8G",
+                path.display()
+            )));
         }
         _ => open_image(path, Access::ReadWrite).map_err(|e| e.to_string())?,
     };
     let bytes = contents.blocks().saturating_mul(4096);
     if let Some(asked) = size.filter(|asked| asked / 4096 != contents.blocks()) {
-        return Err(format!("{}: holds {bytes} bytes, not the {asked} of --size; leave --size out", path.display()));
+        return Err(
+            format!("{}: holds {bytes} bytes, not the {asked} of --size; leave --size out", path.display()).into()
+        );
     }
     let path = std::fs::canonicalize(path).map_err(named)?;
     let source = path.display().to_string();

@@ -153,14 +153,14 @@ impl Face {
             Face::Files { dir } => {
                 let options = MountOptions { caching: Caching::Live, fsname: source, ..MountOptions::default() };
                 let files = Arc::new(Files::new(gauge.clone()));
-                fuse::run_until_unmounted(files, dir, &options, ready).map_err(|e| e.to_string())
+                Ok(fuse::run_until_unmounted(files, dir, &options, ready).map_err(|e| e.to_string())?)
             }
             Face::Socket { listener, stop } => {
                 ready();
                 let export = Export { gauge: gauge.clone(), description: source };
                 let served = listener.serve(export, stop).map_err(|e| e.to_string());
                 // Whether or not a client asked for it, at no joule: they are gone, the image stays.
-                served.and(gauge.disk().keep().map_err(|e| e.to_string()))
+                Ok(served.and(gauge.disk().keep().map_err(|e| e.to_string()))?)
             }
         }
     }
@@ -183,7 +183,7 @@ impl Face {
 /// A gauge, recorded if that is wanted.
 fn recorded(setup: Setup, recording: Option<Recording>) -> Result<(Gauge, Option<End>), Failure> {
     let Some(recording) = recording else { return Ok((Gauge::new(setup), None)) };
-    let mut end = Err(String::new());
+    let mut end = Err(Failure::from("no recording was begun"));
     let gauge = Gauge::with(setup, |device| match recording.of_device(device.clone(), CAUSES) {
         Ok((recorder, recorded)) => {
             end = Ok(recorded);
@@ -202,7 +202,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if !args.foreground && !args.background {
         return in_background(args, as_json);
     }
-    let profile = Profile::find(&args.profile).map_err(|e| e.to_string())?;
+    let profile = Profile::find(&args.profile)?;
     let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
     let face = Face::prepare(args)?;
     let Backing { contents, held, discards_read_zero, source } = backing(args)?;
@@ -239,10 +239,7 @@ fn in_background(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut again = Command::new(me);
     // The same words, and one more.
     again.args(std::env::args_os().skip(1).filter(|a| a != "--json")).arg("--background");
-    let pid = fuse::daemon::start(again).map_err(|e| {
-        let text = e.to_string();
-        text.strip_prefix("joulefs: ").unwrap_or(&text).to_owned()
-    })?;
+    let pid = fuse::daemon::start(again)?;
     if let Some(place) = &args.nbd {
         let place = place.clone().absolute().map_err(|e| format!("{place}: {e}"))?;
         let uri = place.uri();

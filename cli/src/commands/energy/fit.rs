@@ -69,7 +69,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         predicted.push((file.display().to_string(), fit.predict(&held_out)));
     }
     if let Some(out) = &args.output {
-        let base = Profile::text(&args.profile).map_err(|e| e.to_string())?;
+        let base = Profile::text(&args.profile)?;
         let profile = calibrate(&base, &args.profile, &fit.parameters, &rows.sources(), args.anchor);
         std::fs::write(out, profile.map_err(|e| e.to_string())?).map_err(|e| format!("{}: {e}", out.display()))?;
     }

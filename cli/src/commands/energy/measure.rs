@@ -88,9 +88,10 @@ impl Gauge {
 
     fn write(&mut self, text: &str) -> Result<(), Failure> {
         match &mut self.file {
-            Some((path, file)) => file.write_all(text.as_bytes()).map_err(|e| format!("{}: {e}", path.display())),
-            None => Ok(()),
+            Some((path, file)) => file.write_all(text.as_bytes()).map_err(|e| format!("{}: {e}", path.display()))?,
+            None => {}
         }
+        Ok(())
     }
 
     /// Reads once more.
@@ -159,7 +160,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         None => None,
     };
     let signals = Signals::catch()?;
-    let [program, arguments @ ..] = args.command.as_slice() else { return Err("no command".into()) };
+    let [program, arguments @ ..] = args.command.as_slice() else { return Err(Failure::usage("no command")) };
     let mut gauge = Gauge::open(args, args.output.as_ref())?;
     let child = match Command::new(program).args(arguments).spawn() {
         Ok(child) => child,
@@ -174,7 +175,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let (spent, names) = match spent {
         Ok(spent) => spent,
         Err(why) => {
-            output::failure(&why, as_json);
+            output::failure(why.text(), as_json);
             return Ok(if status.success() { ExitCode::FAILURE } else { code(status) });
         }
     };

@@ -47,7 +47,7 @@ enum Command {
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let Some(command) = &args.command else {
         if !args.of_trace.is_given() {
-            return Err("name a recording, or a subcommand; see joulefs energy --help".into());
+            return Err(Failure::usage("name a recording, or a subcommand; see joulefs energy --help"));
         }
         return of_trace::run(&args.of_trace, as_json);
     };

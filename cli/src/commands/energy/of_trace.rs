@@ -41,9 +41,9 @@ impl OfTrace {
 
 /// Runs it.
 pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
-    let file = args.file.as_ref().ok_or("no recording")?;
+    let file = args.file.as_ref().ok_or_else(|| Failure::usage("no recording is given; see joulefs energy --help"))?;
     recorded::again(file)?;
-    let profile = Profile::find(&args.profile).map_err(|e| e.to_string())?;
+    let profile = Profile::find(&args.profile)?;
     let prices = match &args.prices {
         Some(table) => Prices::read(table)?,
         None => Prices::simulated(&profile).map_err(|e| e.to_string())?,
@@ -96,7 +96,7 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
             },
             "difference_joules": difference,
             "difference_percent": percent,
-            "damage": run.damage.as_ref().map(recorded::failure),
+            "damage": run.damage.as_ref().map(ToString::to_string),
         }));
         return Ok(recorded::end(run.damage.as_ref(), true));
     }

@@ -48,8 +48,8 @@ pub fn list(as_json: bool) -> Result<(), Failure> {
 
 /// Shows one.
 pub fn show(args: &ShowArgs, as_json: bool) -> Result<(), Failure> {
-    let text = Profile::text(&args.profile).map_err(|e| e.to_string())?;
-    let profile = Profile::parse(&text, &args.profile).map_err(|e| e.to_string())?;
+    let text = Profile::text(&args.profile)?;
+    let profile = Profile::parse(&text, &args.profile)?;
     if as_json {
         output::print(&serde_json::to_value(&profile).map_err(|e| e.to_string())?);
         return Ok(());

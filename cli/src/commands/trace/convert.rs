@@ -85,15 +85,20 @@ fn part(file: &Path) -> PathBuf {
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if args.to == To::Parquet && args.output.is_none() {
-        return Err("parquet is not text: give --output FILE".into());
+        return Err(Failure::usage("parquet is not text: give --output FILE"));
     }
     if as_json && args.output.is_none() {
-        return Err("--json says what was written, which goes to standard output itself: give --output FILE".into());
+        return Err(Failure::usage(
+            "--json says what was written, which goes to standard output itself: give --output FILE",
+        ));
     }
     let recorded::Recorded { opened, length } = recorded::open(&args.file)?;
     match &opened {
         Opened::Calls(_) if args.to != To::Parquet => {
-            return Err(format!("{}: a recording of calls: it is written as parquet only", args.file.display()));
+            return Err(Failure::usage(format!(
+                "{}: a recording of calls: it is written as parquet only",
+                args.file.display()
+            )));
         }
         Opened::Power(_) => {
             return Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls"));
@@ -128,17 +133,17 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         Ok(damage) => damage,
         // A reader that went away wants no more.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe && args.output.is_none() => return Ok(ExitCode::SUCCESS),
-        Err(e) => return Err(named(&e)),
+        Err(e) => return Err(named(&e).into()),
     };
     if let (Some(e), false) = (&damage, args.until_damage) {
-        return Err(recorded::failure(e));
+        return Err(e.to_string().into());
     }
     output::done(
         as_json,
         &json!({
             "records": written.records,
             "left_out": written.left_out,
-            "damage": damage.as_ref().map(recorded::failure),
+            "damage": damage.as_ref().map(ToString::to_string),
         }),
     );
     if written.left_out > 0 && !as_json {

@@ -90,7 +90,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     if as_json {
         let mut value = counted.json()?;
-        value["damage"] = json!(damage.as_ref().map(recorded::failure));
+        value["damage"] = json!(damage.as_ref().map(ToString::to_string));
         output::print(&value);
     } else {
         let text = match &counted {

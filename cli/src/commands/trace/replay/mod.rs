@@ -17,8 +17,7 @@ use trace::replay::needs::{self, Needs};
 use trace::replay::place::OnDirectory;
 use trace::{Kind, Opened, TraceError};
 
-use crate::commands::mkfs::parse_size;
-use crate::{Failure, held, progress, recorded};
+use crate::{Failure, held, progress, recorded, size};
 use print::Outcome;
 use variants::Variant;
 
@@ -112,15 +111,13 @@ impl Args {
     /// Blocks of a page cache.
     fn cache(&self) -> Result<Option<usize>, Failure> {
         let Some(text) = &self.page_cache else { return Ok(None) };
-        let bytes = parse_size(text).filter(|b| (1 << 20..=1 << 40).contains(b));
-        let bytes = bytes.ok_or_else(|| format!("--page-cache {text}: not a size from 1M to 1T; write e.g. 256M"))?;
+        let bytes = size::within("--page-cache", text, 1 << 20..=1 << 40)?;
         Ok(Some((bytes / 4096) as usize))
     }
 
     fn bytes(&self) -> Result<Option<u64>, Failure> {
         let Some(text) = &self.size else { return Ok(None) };
-        let bytes = parse_size(text).filter(|b| (1 << 20..=1 << 48).contains(b));
-        bytes.map(Some).ok_or_else(|| format!("--size {text}: not a size from 1M to 256T; write e.g. 8G"))
+        size::within("--size", text, 1 << 20..=1 << 48).map(Some)
     }
 }
 
@@ -176,19 +173,19 @@ fn at_once<T: Send>(
 
 fn said(args: &Args, e: &ReplayError) -> Failure {
     match e {
-        ReplayError::Trace(e) => recorded::failure(e),
         ReplayError::Empty(why) => format!("{}: {why}", args.file.display()),
         e => e.to_string(),
     }
+    .into()
 }
 
 fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
     if args.image.is_some() || args.age.is_some() || variants.iter().any(|v| v.of_volume) {
-        return Err(format!(
+        return Err(Failure::usage(format!(
             "{}: a recording of a block device, on which there is no file system of ours: -o, --age and --image are for \
              recordings of calls",
             args.file.display()
-        ));
+        )));
     }
     let (requests, length) = recorded::requests(&args.file)?;
     let (bar, moved) = recorded::bar(length, "looking");
@@ -240,7 +237,10 @@ fn needed(path: &Path) -> Result<Needs, Failure> {
 
 fn of_calls(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
     if args.full || args.of.is_some() {
-        return Err(format!("{}: a recording of calls: --full and --of are for block devices", args.file.display()));
+        return Err(Failure::usage(format!(
+            "{}: a recording of calls: --full and --of are for block devices",
+            args.file.display()
+        )));
     }
     let needs = needed(&args.file)?;
     let image = match &args.image {
@@ -284,7 +284,8 @@ fn into(args: &Args, dir: &Path, as_json: bool) -> Result<ExitCode, Failure> {
         return Err(format!(
             "{}: not empty; calls remove and rename what they find: give an empty directory",
             dir.display()
-        ));
+        )
+        .into());
     }
     let needs = needed(&args.file)?;
     let (mut calls, length) = calls(&args.file)?;

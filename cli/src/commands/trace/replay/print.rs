@@ -150,7 +150,7 @@ impl Outcome {
         replay["write_amplification_of_device"] = json!(self.amplification_inside());
         all.insert("variant".into(), json!(self.name));
         all.insert("replay".into(), replay);
-        all.insert("damage".into(), json!(self.damage().map(recorded::failure)));
+        all.insert("damage".into(), json!(self.damage().map(ToString::to_string)));
         all.into()
     }
 
@@ -356,7 +356,7 @@ fn side_by_side(all: &[Outcome]) -> String {
 /// Prints what was done in a directory.
 pub fn of_directory(dir: &Path, done: &calls::Replayed, took: u64, damage: Option<&TraceError>, as_json: bool) {
     if as_json {
-        let mut value = json!({ "replay": done, "took_ns": took, "damage": damage.map(recorded::failure) });
+        let mut value = json!({ "replay": done, "took_ns": took, "damage": damage.map(ToString::to_string) });
         value["replay"]["of"] = json!("calls");
         value["directory"] = json!(dir.display().to_string());
         output::print(&value);

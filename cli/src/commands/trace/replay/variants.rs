@@ -25,8 +25,8 @@ fn setting(mount: &mut MountOptions, option: &str, given: &str) -> Result<(), Fa
     let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
     match volume_options::set(mount, name, value) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(format!("{given}: no option {name:?}; see joulefs trace replay --help")),
-        Err(why) => Err(format!("{given}: {why}")),
+        Ok(false) => Err(Failure::usage(format!("{given}: no option {name:?}; see joulefs trace replay --help"))),
+        Err(why) => Err(Failure::usage(format!("{given}: {why}"))),
     }
 }
 
@@ -36,7 +36,7 @@ pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         setting(&mut mount, option, &format!("-o {option}"))?;
     }
-    let profile = Profile::find(&args.profile).map_err(|e| e.to_string())?;
+    let profile = Profile::find(&args.profile)?;
     let of_volume = !args.options.is_empty();
     let mut all = vec![Variant { name: String::new(), profile, mount, of_volume }];
     for compare in &args.compare {
@@ -53,7 +53,7 @@ pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
                     of_volume: before.of_volume || name != "profile",
                 };
                 if name == "profile" {
-                    variant.profile = Profile::find(value).map_err(|e| e.to_string())?;
+                    variant.profile = Profile::find(value)?;
                 } else {
                     setting(&mut variant.mount, &format!("{name}={value}"), &given)?;
                 }
@@ -61,7 +61,7 @@ pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
             }
         }
         if more.len() > MOST {
-            return Err(format!("{given}: that are {} runs; at most {MOST}", more.len()));
+            return Err(Failure::usage(format!("{given}: that are {} runs; at most {MOST}", more.len())));
         }
         all = more;
     }
