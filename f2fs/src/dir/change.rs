@@ -91,13 +91,16 @@ impl Volume {
         let blocks = dir.size().div_ceil(4096);
         if dir.node.inode(|r| r.flags().contains(InodeFlags::CASEFOLD)) {
             // Names that fold case hash by rules unknown here: every entry is looked at.
-            for index in 0..blocks {
+            let mut next = self.after_holes(dir, 0)?;
+            while next < blocks {
+                let index = next;
                 let find =
                     |b: &Block| area::entries(&Layout::BLOCK, b, 0).find(|d| d.name == name).map(|d| at(index, d));
                 match look(index, &find)? {
                     Look::NotHere => {}
                     other => return Ok(other),
                 }
+                next = self.after_holes(dir, index + 1)?;
             }
             return Ok(Look::NotHere);
         }
@@ -337,12 +340,15 @@ impl Volume {
             let a = &bytes[self.inline_dir_area(RawInode::of(&bytes))?];
             return Ok(only_dots(&Layout::inline(a.len()), a));
         }
-        for index in 0..dir.size().div_ceil(4096) {
+        let blocks = dir.size().div_ceil(4096);
+        let mut index = self.after_holes(dir, 0)?;
+        while index < blocks {
             if let Some(b) = self.dir_block(dir, content, index)?
                 && !only_dots(&Layout::BLOCK, &b.bytes[..])
             {
                 return Ok(false);
             }
+            index = self.after_holes(dir, index + 1)?;
         }
         Ok(true)
     }
