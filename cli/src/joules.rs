@@ -75,11 +75,7 @@ pub fn json(lines: &[Line]) -> Value {
 
 /// A time for people, from nanoseconds.
 pub fn time(nanos: u64) -> String {
-    match nanos {
-        0..1_000_000 => format!("{:.1} us", nanos as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2} ms", nanos as f64 / 1e6),
-        _ => format!("{:.3} s", nanos as f64 / 1e9),
-    }
+    lab::report::words::time(nanos).replace('µ', "u")
 }
 
 #[cfg(test)]

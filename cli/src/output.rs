@@ -38,5 +38,5 @@ pub fn plain(name: &str) -> String {
 
 /// Bytes as people write them.
 pub fn bytes(n: u64) -> String {
-    indicatif::BinaryBytes(n).to_string()
+    lab::report::words::bytes(n)
 }

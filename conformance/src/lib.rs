@@ -10,4 +10,6 @@ pub mod damage;
 pub mod memfs;
 pub mod oracle;
 pub mod packing;
+#[path = "../../trace/tests/drivers/recordings.rs"]
+pub mod recordings;
 pub mod zoo;

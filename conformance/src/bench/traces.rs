@@ -1,7 +1,8 @@
 //! How fast are recordings of others read, and replayed on the simulated flash?
 //!
-//! What is read is in memory: recordings made by the real tools (`trace/fixtures`), over and over again, and text
-//! generated here where a format is only lines. Reading is parsing, to events nobody looks at.
+//! What is read is in memory: recordings made by the real tools (`trace/fixtures`), over and over again (those of
+//! several processors, whose events are put in order, each time later), and text generated here where a format is only
+//! lines. Reading is parsing, to events nobody looks at.
 
 use std::fmt::Write as _;
 use std::io::{Cursor, Read};
@@ -12,15 +13,19 @@ use device::energy::profile::Profile;
 use lab::traces::Speed;
 use lab::traces::blocks::{Options, run};
 use trace::requests::Requests;
-use trace::{Input, Opened, TraceError, open_input};
+use trace::{Input, Opened, TraceError, open, open_input};
 
 use super::in_process::Measured;
 use super::{Outcome, Stopwatch, median};
+use crate::recordings;
 
 /// Bytes of text or records that are read.
 const BYTES: usize = 256 << 20;
 /// Requests that are replayed.
 const REQUESTS: u64 = 2_000_000;
+
+/// The row of what is read in several places at once: of a file, not of a copy that is made of what comes in order.
+const TRACE_DAT: &str = "trace.dat's block events read";
 
 const TEXT: &str = "≥ 200";
 const BINARY: &str = "≥ 1,000";
@@ -37,6 +42,13 @@ fn fixture(name: &str) -> Outcome<Vec<u8>> {
 /// One after the other until it is long enough.
 fn repeated(once: &[u8]) -> Vec<u8> {
     once.repeat(BYTES.div_ceil(once.len().max(1)))
+}
+
+/// One after the other, each a second later, until it is long enough.
+fn later<R: Read>(once: Vec<u8>, copies: impl Fn(Vec<u8>, u64, u64) -> R) -> Outcome<Vec<u8>> {
+    let (mut bytes, times) = (Vec::new(), BYTES.div_ceil(once.len().max(1)) as u64);
+    copies(once, times, 1_000_000_000).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Lines of a mobile block trace.
@@ -67,14 +79,21 @@ fn server(requests: u64, apart: u64) -> Vec<u8> {
     text.into_bytes()
 }
 
+/// A directory in memory, if there is one.
+fn memory() -> std::io::Result<tempfile::TempDir> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("joulefs-bench-");
+    builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir())
+}
+
 fn opened(bytes: Vec<u8>) -> Result<Opened, TraceError> {
     open_input(Input::new(Path::new("recording"), Cursor::new(bytes))?)
 }
 
 /// Reads to the end; how many records there were.
-fn read(bytes: Vec<u8>) -> Result<u64, TraceError> {
+fn read(opened: Opened) -> Result<u64, TraceError> {
     let mut records = 0;
-    match opened(bytes)? {
+    match opened {
         Opened::Blocks(mut r) => {
             while r.next()?.is_some() {
                 records += 1
@@ -99,10 +118,11 @@ fn read(bytes: Vec<u8>) -> Result<u64, TraceError> {
 /// # Errors
 /// A recording that cannot be read, a device that cannot be simulated.
 pub fn all(passes: usize) -> Outcome<Vec<Measured>> {
-    let inputs: [(&str, &'static str, Vec<u8>); 8] = [
+    let inputs: [(&str, &'static str, Vec<u8>); 9] = [
         ("blktrace's records read", BINARY, repeated(&fixture("blktrace/vda.blktrace.1.zst")?)),
         ("the same with a scheduler's messages among them", BINARY, repeated(&fixture("blktrace/vdb.blktrace.zst")?)),
-        ("Perfetto's block events read", BINARY, repeated(&fixture("perfetto/events.pftrace.zst")?)),
+        ("Perfetto's block events read", BINARY, later(fixture("perfetto/events.pftrace.zst")?, recordings::perfetto)?),
+        (TRACE_DAT, BINARY, later(fixture("ftrace/v6.dat.zst")?, recordings::trace_dat)?),
         ("blkparse's text read", TEXT, repeated(&fixture("blktrace/vdb.blkparse.zst")?)),
         ("ftrace's text read", TEXT, repeated(&fixture("ftrace/trace.txt.zst")?)),
         ("CSV of mobile block traces read", TEXT, mobile()),
@@ -110,14 +130,22 @@ pub fn all(passes: usize) -> Outcome<Vec<Measured>> {
         ("strace's text read", TEXT, repeated(&fixture("strace/programs.y.strace.gz")?)),
     ];
     let mut rows = Vec::new();
+    let place = memory()?;
     for (name, aim, bytes) in inputs {
         let length = bytes.len() as f64 / 1e6;
         let mut rates = Vec::new();
         let mut records = 0;
+        let file = place.path().join("trace.dat");
+        if name == TRACE_DAT {
+            std::fs::write(&file, &bytes)?;
+        }
         for _ in 0..passes.max(1) {
-            let bytes = bytes.clone();
+            let bytes = if name == TRACE_DAT { None } else { Some(bytes.clone()) };
             let since = Stopwatch::start();
-            records = read(bytes)?;
+            records = read(match bytes {
+                Some(bytes) => opened(bytes)?,
+                None => open(&file)?,
+            })?;
             rates.push(length / since.elapsed().as_secs_f64());
         }
         let rate = median(&rates);

@@ -6,6 +6,7 @@
 mod page;
 mod plots;
 pub mod recording;
+pub mod words;
 
 use std::path::{Path, PathBuf};
 

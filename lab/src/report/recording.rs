@@ -7,33 +7,9 @@ use trace::stat::calls::CallStat;
 use trace::stat::distribution::Spread;
 use trace::stat::power::PowerStat;
 
+use super::words::{bytes, percent, time};
 use super::{ReportError, page, plots};
 use crate::result::Histogram;
-
-/// Bytes as people write them.
-fn bytes(n: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let unit = (0..units.len()).rev().find(|u| n >> (10 * u) > 0).unwrap_or(0);
-    let value = n as f64 / (1_u64 << (10 * unit)) as f64;
-    if n.is_multiple_of(1 << (10 * unit)) {
-        format!("{value} {}", units[unit])
-    } else {
-        format!("{value:.2} {}", units[unit])
-    }
-}
-
-/// A time as people write it.
-fn time(ns: u64) -> String {
-    match ns {
-        0..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.2} ms", ns as f64 / 1e6),
-        _ => format!("{:.3} s", ns as f64 / 1e9),
-    }
-}
-
-fn percent(part: u64, of: u64) -> String {
-    if of == 0 { "-".into() } else { format!("{:.1} %", part as f64 * 100.0 / of as f64) }
-}
 
 /// A table: words in the first column, numbers in the others.
 fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {

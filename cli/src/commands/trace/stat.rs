@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use lab::report::words::percent;
 use serde::Serialize;
 use serde_json::{Value, json};
 use trace::requests::Requests;
@@ -101,10 +102,6 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         output::line(text.trim_end());
     }
     Ok(recorded::end(damage.as_ref(), as_json))
-}
-
-fn percent(part: u64, of: u64) -> String {
-    if of == 0 { "-".into() } else { format!("{:.1} %", part as f64 * 100.0 / of as f64) }
 }
 
 fn spread(out: &mut String, what: &str, s: &Spread) {
