@@ -156,18 +156,21 @@ impl Volume {
         self.last_checkpoint.store(self.monotonic_ms(), Ordering::Release);
         self.counters.checkpoints.fetch_add(1, Ordering::Relaxed);
         if self.options.discard {
-            self.discard_segments(&freed)?;
+            self.discard_segments(&freed);
         }
         Ok(())
     }
 
-    /// Tells the device of freed segments, neighbours as one range.
-    fn discard_segments(&self, freed: &[SegNo]) -> Result<()> {
+    /// Tells the device of freed segments, neighbours as one range. It is advice: the checkpoint is durable,
+    /// whether the device takes it or not.
+    fn discard_segments(&self, freed: &[SegNo]) {
         for run in freed.chunk_by(|a, b| a.0 + 1 == b.0) {
             let at = self.sb.seg_start(run[0]);
-            self.dev.discard(Lba(at.0.into()), run.len() as u64 * 512, Cause::Checkpoint.tag())?;
+            if let Err(e) = self.dev.discard(Lba(at.0.into()), run.len() as u64 * 512, Cause::Checkpoint.tag()) {
+                log::warn!("freed segments are not discarded: {e}");
+                return;
+            }
         }
-        Ok(())
     }
 
     /// Brings changed SIT entries to the journal or to the other copy of their block.

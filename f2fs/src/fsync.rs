@@ -2,15 +2,15 @@
 //!
 //! Of a regular file with one settled name, only its nodes: roll-forward replays them after a power
 //! cut. Everything else takes a checkpoint (kernel `need_do_checkpoint`, fsync mode posix), and so do
-//! two cases in which a replay would lose something: a new name while renames are not durable, and a
-//! file that lost nodes since the checkpoint.
+//! two cases in which a replay would lose something: a new name while others, that live on or are
+//! directories, have given up theirs since the checkpoint, and a file that lost nodes since then.
 //!
 //! The order that makes a replay whole: data and nodes below the inode, then a flush, then the inode
 //! with the mark that makes it count, then a flush. Where only blocks already mapped were
 //! overwritten in place, the first flush is not needed, and `fdatasync` writes no inode.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use format::inode::{Advise, InodeFlags, RawInode, extra_end};
 use format::node::{self, Footer, NodeKind};
@@ -80,6 +80,9 @@ pub(crate) struct Promises {
     written: Mutex<FxHashMap<Ino, Box<Block>>>,
     /// Inodes marked as of unknown parent whose parent and name are right and durable.
     vouched: Mutex<FxHashSet<Ino>>,
+    /// In the tree of the last checkpoint a name leads to a directory, or to what lives on elsewhere, and
+    /// does so no more.
+    vacated: AtomicBool,
 }
 
 /// Inodes vouched for that are remembered; the others' next fsyncs write checkpoints.
@@ -113,6 +116,11 @@ impl Promises {
     pub(crate) fn doubt(&self, ino: Ino) {
         self.vouched.lock().remove(&ino);
     }
+    /// A directory lost a name, or a file that lives on under another. Who is synced under that name before
+    /// the next checkpoint would displace it if roll-forward replayed the name.
+    pub(crate) fn vacated(&self) {
+        self.vacated.store(true, Ordering::Release);
+    }
     /// A node of an inode is gone.
     pub(crate) fn reshaped(&self, ino: Ino) {
         self.reshaped.lock().insert(ino);
@@ -125,6 +133,7 @@ impl Volume {
         self.promises.strays.lock().clear();
         self.promises.reshaped.lock().clear();
         self.promises.written.lock().clear();
+        self.promises.vacated.store(false, Ordering::Release);
         let settled = std::mem::take(&mut *self.renamed.lock());
         let mut vouched = self.promises.vouched.lock();
         if vouched.len() + settled.len() <= MOST_VOUCHED {
@@ -184,8 +193,9 @@ impl Volume {
         if !known_parent || !self.nat.since_checkpoint(pino).checkpointed {
             return Ok(false);
         }
-        if self.needs_name(ino) && !self.renamed.lock().is_empty() {
-            // Replaying the name could displace a file whose own new name is not durable.
+        if self.needs_name(ino) && self.promises.vacated.load(Ordering::Acquire) {
+            // Replaying the name could displace a file whose own new name is not durable, and it cannot
+            // displace a directory.
             return Ok(false);
         }
         if advise.contains(Advise::LOST_PINO) {
@@ -257,6 +267,8 @@ impl Volume {
 
     fn flush_for(&self, ino: Ino) -> Result<()> {
         self.flushes.pass(|| {
+            // One may have failed while this waited for it.
+            self.check_writable()?;
             self.dev.flush(Cause::FsyncNode.of(ino)).map_err(|e| {
                 // Nobody knows what is lost; a flush that works later would not bring it back.
                 self.failed.store(true, Ordering::Release);

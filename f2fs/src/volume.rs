@@ -238,8 +238,12 @@ impl Volume {
         if self.nat.wants_checkpoint() {
             self.checkpoint(crate::checkpoint::Reason::Running)?;
         }
+        let cp = self.cp.read();
+        // It may have been unmounted or have failed while this waited.
+        self.check_writable()?;
+        // Not before a checkpoint that was on its way has ended: it ends by saying that nothing changed since.
         self.changed.store(true, Ordering::Release);
-        Ok(Change { _cp: self.cp.read() })
+        Ok(Change { _cp: cp })
     }
 
     /// Checks an address found in a data slot.

@@ -231,3 +231,22 @@ fn an_fsync_that_failed_is_not_promised_later_either() {
         }
     }
 }
+
+#[test]
+fn a_file_synced_while_it_was_small_comes_back_whole_when_it_was_synced_large() {
+    // The blocks behind the inode's own addresses are in a node that is replayed before the inode.
+    for (small, at, len) in [(10, 0, 5 << 20), (0, 4 << 20, 9000)] {
+        let dev = power_cut(&formatted(64, &Options::default()));
+        let vol = mount(dev.clone());
+        let f = new_file(&vol, vol.root(), "f");
+        write(&vol, f, 0, &pattern(1, small));
+        vol.fsync(f, false).unwrap();
+        write(&vol, f, at, &pattern(2, len));
+        vol.fsync(f, false).unwrap();
+        assert_eq!(vol.counters.fast_fsyncs.load(Relaxed), 2);
+        let want = read_all(&vol, f);
+        recovered(&dev.image(Loss::AllLost), |vol| {
+            assert!(read_all(vol, find(vol, "f").unwrap()) == want, "{small} bytes, then {len}");
+        });
+    }
+}

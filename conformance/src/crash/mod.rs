@@ -12,10 +12,12 @@
 //! * A file with a floor that had a name ever since still has one: of a rename, either name.
 //! * Our `fsck` finds nothing, before recovery, after it, and after a clean unmount.
 
+mod course;
 mod record;
 mod run;
 mod scenario;
 
+pub use course::{Course, Habits};
 pub use record::Record;
 pub use run::{Cut, Plan, judge, plan, surviving};
 pub use scenario::{SCENARIOS, Scenario, Step};

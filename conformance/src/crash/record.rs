@@ -109,7 +109,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Nothing but the root, which is object 0.
+    /// Nothing but a directory that everything is below, the root or another that is durable: object 0.
     pub fn new(root: Ino) -> Self {
         let mut record = Record::default();
         record.object(root, true);
@@ -143,6 +143,57 @@ impl Record {
     /// What a name leads to now.
     pub fn get(&self, dir: usize, name: &[u8]) -> Option<usize> {
         self.names.get(&(dir, name.to_vec())).and_then(|h| *h.last()?)
+    }
+
+    /// The objects that are directories and have a name, and the one everything is below.
+    pub fn directories(&self) -> Vec<usize> {
+        let named = |(i, o): &(usize, &Object)| o.directory && (*i == 0 || o.links > 0);
+        self.objects.iter().enumerate().filter(named).map(|(i, _)| i).collect()
+    }
+
+    /// Every name there is now, of directories or of all else: its directory, the name, the object.
+    pub fn entries(&self, directories: bool) -> Vec<(usize, Vec<u8>, usize)> {
+        let now = self.names.iter().filter_map(|((dir, name), h)| Some((*dir, name, (*h.last()?)?)));
+        now.filter(|(_, _, o)| self.objects[*o].directory == directories).map(|(d, n, o)| (d, n.clone(), o)).collect()
+    }
+
+    /// True of a directory.
+    pub fn is_directory(&self, object: usize) -> bool {
+        self.objects[object].directory
+    }
+
+    /// True if there is no name in it now.
+    pub fn is_empty(&self, dir: usize) -> bool {
+        self.names.range((dir, Vec::new())..(dir + 1, Vec::new())).all(|(_, h)| h.last().is_none_or(Option::is_none))
+    }
+
+    /// True if `dir` is `above` or below it.
+    pub fn is_below(&self, dir: usize, above: usize) -> bool {
+        let mut at = dir;
+        while at != above {
+            let up = self.entries(true).into_iter().find(|(_, _, o)| *o == at);
+            let Some((parent, ..)) = up else { return false };
+            at = parent;
+        }
+        true
+    }
+
+    /// The object that has this inode now.
+    pub fn known(&self, ino: Ino) -> Option<usize> {
+        self.objects.iter().rposition(|o| o.ino == ino)
+    }
+
+    /// A file holds this from now on.
+    pub fn replace(&mut self, object: usize, data: &[u8]) {
+        self.change(object, |v| {
+            v.resize(0);
+            v.write(0, data);
+        });
+    }
+
+    /// A file has these attributes from now on.
+    pub fn replace_attributes(&mut self, object: usize, all: BTreeMap<Vec<u8>, Vec<u8>>) {
+        self.objects[object].attributes.push(all);
     }
 
     /// A name leads to something else from now on. Several at once, for a rename.
@@ -229,7 +280,7 @@ impl Record {
     /// # Errors
     /// The first that is broken.
     pub fn judge(&self, fs: &dyn FileSystem) -> Result<(), String> {
-        let mut waiting = vec![(0, fs.root())];
+        let mut waiting = vec![(0, self.objects[0].ino)];
         let mut reached = BTreeSet::from([0]);
         while let Some((dir, ino)) = waiting.pop() {
             let mut found = BTreeMap::new();
@@ -282,6 +333,14 @@ impl Record {
         self.objects[dir].ino
     }
 
+    /// Every attribute of a file and its value.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn attributes_of(fs: &dyn FileSystem, ino: Ino) -> vfs::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
+        fs.listxattr(ino)?.into_iter().map(|name| Ok((name.clone(), fs.getxattr(ino, &name)?))).collect()
+    }
+
     fn judge_content(&self, fs: &dyn FileSystem, object: usize, size: u64) -> Result<(), String> {
         let o = &self.objects[object];
         if !o.versions.iter().any(|v| v.size == size) {
@@ -298,11 +357,7 @@ impl Record {
                 return Err(format!("bytes from {} are of none of {} versions", i * SECTOR, o.versions.len()));
             }
         }
-        let mut attributes = BTreeMap::new();
-        for name in fs.listxattr(o.ino).map_err(|e| format!("attributes: {e}"))? {
-            let value = fs.getxattr(o.ino, &name).map_err(|e| format!("attribute: {e}"))?;
-            attributes.insert(name, value);
-        }
+        let attributes = Self::attributes_of(fs, o.ino).map_err(|e| format!("attributes: {e}"))?;
         if !o.attributes.contains(&attributes) {
             return Err(format!("attributes are none of {} versions: {} found", o.attributes.len(), attributes.len()));
         }

@@ -1,12 +1,14 @@
 //! Holes and reservations: `fallocate`.
 
+use std::ops::Range;
 use std::sync::Arc;
 
+use format::BlockAddr;
 use format::inode::Advise;
 use vfs::{Allocate, FileKind};
 
 use super::BLOCK;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, Touch, put_advise, touch};
 use crate::volume::Volume;
 
@@ -28,13 +30,13 @@ impl Volume {
         self.leave_inline(inode, content)?;
         match what {
             Allocate::Reserve { keep_size } => {
-                self.reserve_range(inode, content, offset, end)?;
+                self.reserve_range(inode, offset, end)?;
                 self.grow(inode, content, end, keep_size)?;
             }
             Allocate::PunchHole => self.punch(inode, content, offset, end)?,
             Allocate::Zero { keep_size } => {
                 self.punch(inode, content, offset, end)?;
-                self.reserve_range(inode, content, offset, end)?;
+                self.reserve_range(inode, offset, end)?;
                 self.grow(inode, content, end, keep_size)?;
             }
             Allocate::Collapse => {
@@ -42,7 +44,9 @@ impl Volume {
                 if end >= size {
                     return Err(vfs::Error::Invalid("a collapse must end before the end of the file").into());
                 }
-                self.shift_down(inode, content, offset, len, size)?;
+                let blocks = offset / BLOCK..size.div_ceil(BLOCK) - len / BLOCK;
+                self.take_room(inode, content, blocks.clone().map(|to| (to + len / BLOCK, to)))?;
+                self.shift_down(inode, content, blocks, len / BLOCK)?;
                 self.truncate(inode, content, size - len)?;
             }
             Allocate::Insert => {
@@ -52,8 +56,10 @@ impl Volume {
                 }
                 let grown = self.checked_end(inode, size, len)?;
                 self.clear_tail(inode, content, size)?;
+                let blocks = offset / BLOCK..size.div_ceil(BLOCK);
+                self.take_room(inode, content, blocks.clone().map(|from| (from, from + len / BLOCK)))?;
                 self.edit_inode(&inode.node, |r| r.i_size = grown.into());
-                self.shift_up(inode, content, offset, len, size)?;
+                self.shift_up(inode, content, blocks, len / BLOCK)?;
             }
         }
         let now = self.now();
@@ -72,10 +78,37 @@ impl Volume {
         Ok(())
     }
 
-    fn reserve_range(&self, inode: &Arc<Inode>, _content: &mut Content, from: u64, to: u64) -> Result<()> {
+    fn reserve_range(&self, inode: &Arc<Inode>, from: u64, to: u64) -> Result<()> {
         let (mut i, end) = (from / BLOCK, to.div_ceil(BLOCK));
         while i < end {
-            i += self.reserve_run(&inode.node, i, end - i)?;
+            match self.reserve_run(&inode.node, i, end - i) {
+                Ok(n) => i += n,
+                Err(e) => {
+                    if to > inode.size() {
+                        // Roll-forward must not take what is reserved behind the end for a longer file.
+                        self.edit_inode(&inode.node, |r| put_advise(r, Advise::KEEP_SIZE, true));
+                    }
+                    return Err(e);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Reserves room for every block that will be copied: from one place of the file to another, which may
+    /// be a hole. If there is not enough, nothing is taken.
+    fn take_room(&self, inode: &Arc<Inode>, content: &Content, copies: impl Iterator<Item = (u64, u64)>) -> Result<()> {
+        let mut taken = Vec::new();
+        for (from, to) in copies {
+            let is_hole = |i: u64| Ok::<_, Error>(self.addr_of(&inode.node, i)? == BlockAddr::NULL);
+            if (is_hole(from)? && !content.pages.contains_key(&from)) || !is_hole(to)? {
+                continue;
+            }
+            if let Err(e) = self.reserve(&inode.node, to) {
+                taken.into_iter().try_for_each(|i| self.free_range(&inode.node, i, i + 1))?;
+                return Err(e);
+            }
+            taken.push(to);
         }
         Ok(())
     }
@@ -131,17 +164,16 @@ impl Volume {
         }
     }
 
-    fn shift_down(&self, inode: &Arc<Inode>, content: &mut Content, offset: u64, len: u64, size: u64) -> Result<()> {
-        let by = len / BLOCK;
-        for to in offset / BLOCK..size.div_ceil(BLOCK) - by {
+    fn shift_down(&self, inode: &Arc<Inode>, content: &mut Content, to: Range<u64>, by: u64) -> Result<()> {
+        for to in to {
             self.move_block(inode, content, to + by, to)?;
         }
         Ok(())
     }
 
-    fn shift_up(&self, inode: &Arc<Inode>, content: &mut Content, offset: u64, len: u64, size: u64) -> Result<()> {
-        let (first, by) = (offset / BLOCK, len / BLOCK);
-        for from in (first..size.div_ceil(BLOCK)).rev() {
+    fn shift_up(&self, inode: &Arc<Inode>, content: &mut Content, from: Range<u64>, by: u64) -> Result<()> {
+        let first = from.start;
+        for from in from.rev() {
             self.move_block(inode, content, from, from + by)?;
         }
         self.drop_pages(inode, content, first, first + by);

@@ -42,16 +42,18 @@ impl Volume {
             self.leave_inline(inode, content)?;
         }
         if size > old {
+            // Blocks reserved behind the end stay, some of them perhaps behind the new one too.
             self.clear_tail(inode, content, old)?;
-        } else {
-            let first = size.div_ceil(BLOCK);
-            let gone = content.pages.split_off(&first).len();
-            inode.lost_dirty(self, gone);
-            if size < old {
-                self.clear_tail(inode, content, size)?;
-            }
-            self.free_from(&inode.node, first)?;
+            self.edit_inode(&inode.node, |r| r.i_size = size.into());
+            return Ok(());
         }
+        if size < old {
+            self.clear_tail(inode, content, size)?;
+        }
+        let first = size.div_ceil(BLOCK);
+        let gone = content.pages.split_off(&first).len();
+        inode.lost_dirty(self, gone);
+        self.free_from(&inode.node, first)?;
         self.edit_inode(&inode.node, |r| {
             r.i_size = size.into();
             put_advise(r, Advise::KEEP_SIZE, false);

@@ -129,13 +129,13 @@ impl Volume {
             }
             // The device is not waited for under a lock others need; nobody can see the new
             // addresses before the inode's lock is given up.
+            self.add_blocks(&inode.node, reserved);
             for (addr, block) in placed {
                 run.push(self, addr, block, tag)?;
             }
             if out.is_err() {
                 run.write(self, tag)?;
             }
-            self.add_blocks(&inode.node, reserved);
             out?;
         }
         run.write(self, tag)

@@ -63,8 +63,7 @@ impl Volume {
         }
         let inode = self.new_inode(&dir, Some(name), wish)?;
         if let Err(e) = self.insert_entry(&dir, content, name, inode.ino, wish.kind, room) {
-            self.add_links(&inode, -2);
-            self.remove_inode(&inode)?;
+            self.abandon(&inode)?;
             return Err(e);
         }
         if wish.kind == FileKind::Directory {
@@ -114,8 +113,7 @@ impl Volume {
             self.store_inherited_acl(&inode, &inherit)
         };
         if let Err(e) = finish() {
-            self.add_links(&inode, -2);
-            self.remove_inode(&inode)?;
+            self.abandon(&inode)?;
             return Err(e);
         }
         Ok(inode)
@@ -268,7 +266,6 @@ impl Volume {
         }
         self.check_project(&inode, &dir)?;
         self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, room)?;
-        // Its old name may be given to another file before this one is durable.
         self.renamed.lock().insert(inode.ino);
         let now = self.now();
         if self.add_links(&inode, 1) == 1 {

@@ -71,6 +71,9 @@ impl Volume {
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         let left =
             if inode.kind == FileKind::Directory { self.add_links(inode, -2) } else { self.add_links(inode, -1) };
+        if left > 0 || inode.kind == FileKind::Directory {
+            self.promises.vacated();
+        }
         if left > 0 {
             self.doubt_place(inode);
             return Ok(());
@@ -94,6 +97,13 @@ impl Volume {
         self.remove_inode(inode).inspect_err(|_| {
             self.orphans.lock().insert(inode.ino);
         })
+    }
+
+    /// Frees a new inode that gets no name after all; one that cannot be freed now is an orphan.
+    pub(crate) fn abandon(&self, inode: &Arc<Inode>) -> Result<()> {
+        self.edit_inode(&inode.node, |r| r.i_links = 0.into());
+        self.orphans.lock().insert(inode.ino);
+        self.remove_orphan(inode)
     }
 
     /// Frees an inode and all it has. The caller holds `cp` shared (or mounts) and no lock of this

@@ -133,8 +133,7 @@ impl Volume {
             _ => {
                 if let Err(e) = self.insert_entry(&to_dir, locked.to(), to_name, moving.ino, moving.kind, None) {
                     if let Some(w) = &white {
-                        self.add_links(w, -1);
-                        self.remove_inode(w)?;
+                        self.abandon(w)?;
                     }
                     return Err(e);
                 }
@@ -211,6 +210,7 @@ impl Volume {
         now: device::clock::Time,
     ) -> Result<()> {
         self.set_place(inode, new.ino, name);
+        self.promises.vacated();
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         if inode.kind != FileKind::Directory {
             // An fsync must not rely on roll-forward for a name it cannot move: it needs a checkpoint.

@@ -226,20 +226,29 @@ impl Volume {
 
     /// Frees every block of `[from, to)`; nodes stay.
     pub(crate) fn free_range(&self, inode: &Arc<Node>, from: u64, to: u64) -> Result<()> {
-        let mut i = from;
-        let mut freed = 0;
-        while i < to {
-            match self.find(inode, i)? {
-                Lookup::HoleUntil(next) => i = next,
-                Lookup::At(p) => {
-                    let n = p.run().min(to - i);
-                    freed += self.free_slots(&p.node, p.slot..p.slot + n as u32)?;
-                    i += n;
+        self.counting_freed(inode, |freed| {
+            let mut i = from;
+            while i < to {
+                match self.find(inode, i)? {
+                    Lookup::HoleUntil(next) => i = next,
+                    Lookup::At(p) => {
+                        let n = p.run().min(to - i);
+                        *freed += self.free_slots(&p.node, p.slot..p.slot + n as u32)?;
+                        i += n;
+                    }
                 }
             }
-        }
+            Ok(())
+        })
+    }
+
+    /// Takes what `free` counts off the inode's blocks, also where it ends with an error: what was freed
+    /// before a node that cannot be read is gone.
+    fn counting_freed(&self, inode: &Arc<Node>, free: impl FnOnce(&mut u64) -> Result<()>) -> Result<()> {
+        let mut freed = 0;
+        let out = free(&mut freed);
         self.add_blocks(inode, -(freed as i64));
-        Ok(())
+        out
     }
 
     /// Frees every block from `from` on, and every node that only led to such blocks.
@@ -247,34 +256,39 @@ impl Volume {
         let (direct, nids) = inode.inode(|r| {
             Ok::<_, Error>((self.division(r)?.direct_slots(), std::array::from_fn::<_, 5, _>(|k| r.nid(k))))
         })?;
-        let mut freed = 0;
-        let first = from.min(direct.into()) as u32;
-        freed += self.free_slots(inode, first..direct)?;
-        let mut base = u64::from(direct);
-        for (k, nid) in nids.into_iter().enumerate() {
-            let level = [0, 0, 1, 1, 2][k];
-            let width = span(level + 1);
-            if nid != Nid(0) && base + width > from {
-                let offset = node::path(base, direct).map_or(0, |p| p.offsets[0]);
-                let (n, whole) = self.cut(inode.ino, nid, offset, level, base, from)?;
-                freed += n;
-                if whole {
-                    self.edit_inode(inode, |r| r.i_nid[k] = 0.into());
+        self.counting_freed(inode, |freed| {
+            let first = from.min(direct.into()) as u32;
+            *freed += self.free_slots(inode, first..direct)?;
+            let mut base = u64::from(direct);
+            for (k, nid) in nids.into_iter().enumerate() {
+                let level = [0, 0, 1, 1, 2][k];
+                let width = span(level + 1);
+                if nid != Nid(0) && base + width > from {
+                    let offset = node::path(base, direct).map_or(0, |p| p.offsets[0]);
+                    if self.cut(inode.ino, (nid, offset), (level, base), from, freed)? {
+                        self.edit_inode(inode, |r| r.i_nid[k] = 0.into());
+                    }
                 }
+                base += width;
             }
-            base += width;
-        }
-        self.add_blocks(inode, -(freed as i64));
-        Ok(())
+            Ok(())
+        })
     }
 
-    /// Frees what lies at or past `from` under a node; the node too if nothing lies before.
-    fn cut(&self, ino: Ino, nid: Nid, offset: u32, level: u32, base: u64, from: u64) -> Result<(u64, bool)> {
+    /// Frees what lies at or past `from` under a node `level` above the direct ones whose first block is
+    /// `base`; the node too if nothing lies before, and then it returns true.
+    fn cut(
+        &self,
+        ino: Ino,
+        (nid, offset): (Nid, u32),
+        (level, base): (u32, u64),
+        from: u64,
+        freed: &mut u64,
+    ) -> Result<bool> {
         let n = self.child(ino, nid, offset)?;
-        let mut freed = 0;
         if level == 0 {
             let first = from.saturating_sub(base).min(ADDRS_PER_BLOCK.into()) as u32;
-            freed += self.free_slots(&n, first..ADDRS_PER_BLOCK)?;
+            *freed += self.free_slots(&n, first..ADDRS_PER_BLOCK)?;
         } else {
             let width = span(level);
             let first = from.saturating_sub(base) / width;
@@ -285,9 +299,7 @@ impl Volume {
                 }
                 let below = if level == 1 { offset + 1 + slot } else { offset + 1 + slot * (ADDRS_PER_BLOCK + 1) };
                 let at = base + u64::from(slot) * width;
-                let (m, whole) = self.cut(ino, child, below, level - 1, at, from)?;
-                freed += m;
-                if whole {
+                if self.cut(ino, (child, below), (level - 1, at), from, freed)? {
                     self.edit(&n, |b| node::set_word(b, slot as usize, 0));
                 }
             }
@@ -295,9 +307,9 @@ impl Volume {
         let whole = from <= base;
         if whole {
             self.free_node(&n, false)?;
-            freed += 1;
             // `free_node` gave the node's block back to the volume; here it leaves the inode's count.
+            *freed += 1;
         }
-        Ok((freed, whole))
+        Ok(whole)
     }
 }

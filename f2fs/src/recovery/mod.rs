@@ -128,8 +128,7 @@ impl Volume {
         }
         for inode in nameless {
             log::warn!("inode {}: synced, but its directory is gone; dropped", inode.ino);
-            self.edit_inode(&inode.node, |r| r.i_links = 0.into());
-            self.remove_inode(&inode)?;
+            self.abandon(&inode)?;
         }
         Ok(done)
     }

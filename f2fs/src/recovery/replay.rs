@@ -14,7 +14,7 @@ use format::{Block, BlockAddr, Nid};
 
 use super::chain::{Link, addresses};
 use crate::error::{Error, Result};
-use crate::inode::Inode;
+use crate::inode::{Inode, put_inline};
 use crate::node::map::{Lookup, Place, addr_in, set_addr_in};
 use crate::volume::Volume;
 
@@ -60,10 +60,23 @@ impl Volume {
             _ => return Ok(()),
         };
         let slots = addresses(self.sb.features, src);
-        if !slots.is_empty() && !inode.node.inode(|r| r.inline().contains(Inline::DATA)) {
-            self.replay_slots(inode, base, &slots)?;
+        if slots.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        if inode.node.inode(|r| r.inline().contains(Inline::DATA)) {
+            // It had left its inode when this node was written; the inode that says so comes after.
+            self.empty_inline(inode)?;
+        }
+        self.replay_slots(inode, base, &slots)
+    }
+
+    fn empty_inline(&self, inode: &Arc<Inode>) -> Result<()> {
+        self.edit(&inode.node, |b| {
+            let area = self.division(RawInode::of(b))?.inline_area();
+            b[area].fill(0);
+            put_inline(RawInode::of_mut(b), Inline::DATA | Inline::DATA_EXIST, false);
+            Ok(())
+        })
     }
 
     fn replay_inode(&self, inode: &Arc<Inode>, src: &Block) -> Result<()> {

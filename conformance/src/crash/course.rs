@@ -1,0 +1,412 @@
+//! What does anybody do to a volume? Operations at random below one directory, recorded as they are
+//! asked for, so that the [`Record`] tells at any time what a power cut may leave.
+//!
+//! An operation that fails for another reason than the power changes nothing or some of it: what it
+//! left is looked up, and the record goes on from there. Each thread of a test has a course of its own,
+//! below a directory of its own.
+
+use std::time::Duration;
+
+use device::{Rng, VirtualClock};
+use f2fs::Volume;
+use f2fs::gc::background::Settings;
+use vfs::{
+    Allocate, Caller, DeviceNumber, Entry, Error, FileKind, FileSystem, NewNode, RenameFlags, SetAttr, WriteFlags,
+    XattrFlags,
+};
+
+use super::Record;
+
+const ME: Caller = Caller { uid: 0, gid: 0 };
+
+/// What a course is like.
+#[derive(Debug, Clone, Copy)]
+pub struct Habits {
+    /// Names in each directory.
+    pub names: u64,
+    /// Directories at most.
+    pub directories: usize,
+    /// Files are at most about this long.
+    pub longest: u64,
+    /// Of 100 operations, how many sync something.
+    pub syncs: u64,
+    /// Syncs of everything, time that passes and cleaning too: what a single thread leaves to others.
+    pub alone: bool,
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Habits { names: 12, directories: 6, longest: 300_000, syncs: 25, alone: true }
+    }
+}
+
+/// Operations at random, and what they promised so far.
+pub struct Course<'v> {
+    vol: &'v Volume,
+    clock: &'v VirtualClock,
+    rng: Rng,
+    habits: Habits,
+    /// What was asked for and promised.
+    pub record: Record,
+    /// Operations that failed for want of room, and for other reasons.
+    pub refused: (u64, u64),
+    /// Lets what was left by a failure be looked up: called with true before, with false after.
+    pub quiet: Option<&'v (dyn Fn(bool) + Sync)>,
+}
+
+type Done = vfs::Result<()>;
+
+impl<'v> Course<'v> {
+    /// Goes on from a record of the directory `record` begins at.
+    pub fn new(vol: &'v Volume, clock: &'v VirtualClock, record: Record, seed: u64, habits: Habits) -> Self {
+        Course { vol, clock, rng: Rng::new(seed), habits, record, refused: (0, 0), quiet: None }
+    }
+
+    /// One operation. Ends with an error only if what is there can no longer be told.
+    ///
+    /// # Errors
+    /// The device's, or the volume's that takes no more changes.
+    pub fn step(&mut self) -> Done {
+        let kind = self.rng.below(100);
+        if kind < self.habits.syncs {
+            return self.sync_something();
+        }
+        match self.rng.below(30) {
+            0..4 => self.create(),
+            4..12 => self.write(),
+            12..14 => self.truncate(),
+            14..17 => self.allocate(),
+            17..20 => self.rename(),
+            20 => self.exchange(),
+            21..23 => self.link(),
+            23..26 => self.unlink(),
+            26 => self.mkdir(),
+            27 => self.rmdir(),
+            28 => self.attribute(),
+            _ => self.nameless(),
+        }
+    }
+
+    fn name(&mut self) -> Vec<u8> {
+        match self.rng.below(self.habits.names) {
+            0 => vec![b'n'; 255],
+            1 => b"\xff\xfe not text".to_vec(),
+            n => format!("n{n}").into_bytes(),
+        }
+    }
+
+    fn dir(&mut self) -> usize {
+        let dirs = self.record.directories();
+        dirs[self.rng.index(dirs.len())]
+    }
+
+    /// A name that is there, with its directory.
+    fn entry(&mut self, directories: bool) -> Option<(usize, Vec<u8>, usize)> {
+        let mut all = self.record.entries(directories);
+        (!all.is_empty()).then(|| all.swap_remove(self.rng.index(all.len())))
+    }
+
+    fn file(&mut self) -> Option<usize> {
+        self.entry(false).map(|e| e.2)
+    }
+
+    fn bytes(&mut self, len: usize) -> Vec<u8> {
+        let mut data = vec![0; len];
+        self.rng.fill(&mut data);
+        data
+    }
+
+    fn offset(&mut self, size: u64) -> u64 {
+        match self.rng.below(8) {
+            0 => size,
+            1 => 0,
+            2 => self.rng.below(self.habits.longest),
+            // Where an inode's own addresses end, and far behind the first nodes.
+            3 => 873 * 4096 + self.rng.below(60) * 4096,
+            4 if self.rng.chance(1, 6) => (923 + 2 * 1018) * 4096 + self.rng.below(8192),
+            _ => self.rng.below(size + 1) / 4096 * 4096,
+        }
+    }
+
+    // ---- what is there after a failure
+
+    fn look<T>(&self, f: impl FnOnce() -> T) -> T {
+        if let Some(quiet) = self.quiet {
+            quiet(true);
+        }
+        let out = f();
+        if let Some(quiet) = self.quiet {
+            quiet(false);
+        }
+        out
+    }
+
+    fn count(&mut self, e: &Error) {
+        if *e == Error::NoSpace { self.refused.0 += 1 } else { self.refused.1 += 1 }
+    }
+
+    /// After an operation on contents.
+    fn contents(&mut self, object: usize, out: Done) -> Done {
+        let Err(e) = out else { return Ok(()) };
+        self.count(&e);
+        let (vol, ino) = (self.vol, self.record.ino(object));
+        let found = self.look(|| {
+            let mut data = vec![0; vol.getattr(ino)?.size as usize];
+            vol.read(ino, 0, &mut data)?;
+            Ok::<_, Error>(data)
+        })?;
+        self.record.replace(object, &found);
+        Ok(())
+    }
+
+    /// After an operation on names.
+    fn names(&mut self, changes: &[(usize, &[u8])], out: Done) -> Done {
+        let Err(e) = out else { return Ok(()) };
+        self.count(&e);
+        for &(dir, name) in changes {
+            let (vol, ino) = (self.vol, self.record.ino(dir));
+            let found = match self.look(|| vol.lookup(ino, name)) {
+                Ok(e) => {
+                    vol.forget(e.attr.ino, 1);
+                    let object = self.record.known(e.attr.ino);
+                    Some(object.ok_or_else(|| Error::corrupt("a failed operation left an inode nobody made"))?)
+                }
+                Err(Error::NotFound) => None,
+                Err(e) => return Err(e),
+            };
+            self.record.bind(&[(dir, name, found)]);
+        }
+        Ok(())
+    }
+
+    // ---- operations
+
+    fn made(&mut self, dir: usize, name: &[u8], made: vfs::Result<Entry>, directory: bool) -> Done {
+        match made {
+            Ok(e) => {
+                self.vol.forget(e.attr.ino, 1);
+                let object = self.record.object(e.attr.ino, directory);
+                self.record.bind(&[(dir, name, Some(object))]);
+                Ok(())
+            }
+            Err(e) => self.names(&[(dir, name)], Err(e)),
+        }
+    }
+
+    fn create(&mut self) -> Done {
+        let (dir, name) = (self.dir(), self.name());
+        if self.record.get(dir, &name).is_some() {
+            return self.write();
+        }
+        let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
+        let made = self.vol.mknod(ME, self.record.ino(dir), &name, &new);
+        self.made(dir, &name, made, false)
+    }
+
+    fn mkdir(&mut self) -> Done {
+        let (dir, name) = (self.dir(), self.name());
+        if self.record.get(dir, &name).is_some() || self.record.directories().len() >= self.habits.directories {
+            return Ok(());
+        }
+        let made = self.vol.mkdir(ME, self.record.ino(dir), &name, 0o700, 0);
+        self.made(dir, &name, made, true)
+    }
+
+    fn write(&mut self) -> Done {
+        let Some(object) = self.file() else { return Ok(()) };
+        let at = self.offset(self.record.size(object));
+        let most = if self.rng.chance(1, 4) { self.habits.longest / 2 } else { 9000 };
+        let len = 1 + self.rng.below(most) as usize;
+        let data = self.bytes(len);
+        self.record.write(object, at, &data);
+        let out = match self.vol.write(self.record.ino(object), at, &data, WriteFlags::empty()) {
+            Ok(n) if n == data.len() => Ok(()),
+            Ok(_) => Err(Error::NoSpace),
+            Err(e) => Err(e),
+        };
+        self.contents(object, out)
+    }
+
+    fn truncate(&mut self) -> Done {
+        let Some(object) = self.file() else { return Ok(()) };
+        let size = match self.rng.below(4) {
+            0 => 0,
+            1 => self.record.size(object) + self.rng.below(20_000),
+            _ => self.rng.below(self.record.size(object) + 1),
+        };
+        self.record.resize(object, size);
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        let out = self.vol.setattr(self.record.ino(object), &set).map(drop);
+        self.contents(object, out)
+    }
+
+    fn allocate(&mut self) -> Done {
+        let Some(object) = self.file() else { return Ok(()) };
+        let (size, keep_size) = (self.record.size(object), self.rng.chance(1, 2));
+        let what = match self.rng.below(6) {
+            0 | 1 => Allocate::Reserve { keep_size },
+            2 => Allocate::PunchHole,
+            3 => Allocate::Zero { keep_size },
+            4 => Allocate::Collapse,
+            _ => Allocate::Insert,
+        };
+        let (mut at, mut len) = (self.rng.below(size + 8192), 1 + self.rng.below(60_000));
+        if matches!(what, Allocate::Collapse | Allocate::Insert) {
+            (at, len) = (at / 4096 * 4096, len.div_ceil(4096) * 4096);
+            if at >= size || (what == Allocate::Collapse && at + len >= size) {
+                return Ok(());
+            }
+        }
+        self.record.allocate(object, what, at, len);
+        let out = self.vol.fallocate(self.record.ino(object), what, at, len);
+        self.contents(object, out)
+    }
+
+    fn rename(&mut self) -> Done {
+        let directories = self.rng.chance(1, 4);
+        let Some((dir, name, object)) = self.entry(directories) else { return Ok(()) };
+        let (to, new) = (self.dir(), self.name());
+        let replaced = self.record.get(to, &new);
+        let fits = replaced.is_none_or(|r| {
+            r != object && self.record.is_directory(r) == self.record.is_directory(object) && self.record.is_empty(r)
+        });
+        if (dir, &name) == (to, &new) || !fits || self.record.is_below(to, object) {
+            return Ok(());
+        }
+        self.record.bind(&[(to, &new, Some(object)), (dir, &name, None)]);
+        let (from, into) = ((self.record.ino(dir), &name[..]), (self.record.ino(to), &new[..]));
+        let out = self.vol.rename(ME, from, into, RenameFlags::empty());
+        self.names(&[(to, &new), (dir, &name)], out)
+    }
+
+    fn exchange(&mut self) -> Done {
+        let directories = self.rng.chance(1, 4);
+        let (Some((dir, name, object)), Some((to, new, other))) = (self.entry(directories), self.entry(false)) else {
+            return Ok(());
+        };
+        if object == other || self.record.is_below(to, object) {
+            return Ok(());
+        }
+        self.record.bind(&[(to, &new, Some(object)), (dir, &name, Some(other))]);
+        let (from, into) = ((self.record.ino(dir), &name[..]), (self.record.ino(to), &new[..]));
+        let out = self.vol.rename(ME, from, into, RenameFlags::EXCHANGE);
+        self.names(&[(to, &new), (dir, &name)], out)
+    }
+
+    fn link(&mut self) -> Done {
+        let Some(object) = self.file() else { return Ok(()) };
+        let (dir, name) = (self.dir(), self.name());
+        if self.record.get(dir, &name).is_some() {
+            return Ok(());
+        }
+        self.record.bind(&[(dir, &name, Some(object))]);
+        let out = self.vol.link(self.record.ino(object), self.record.ino(dir), &name);
+        let out = out.map(|e| self.vol.forget(e.attr.ino, 1));
+        self.names(&[(dir, &name)], out)
+    }
+
+    fn unlink(&mut self) -> Done {
+        let Some((dir, name, _)) = self.entry(false) else { return Ok(()) };
+        self.record.bind(&[(dir, &name, None)]);
+        let out = self.vol.unlink(self.record.ino(dir), &name);
+        self.names(&[(dir, &name)], out)
+    }
+
+    fn rmdir(&mut self) -> Done {
+        let Some((dir, name, object)) = self.entry(true) else { return Ok(()) };
+        if !self.record.is_empty(object) {
+            return Ok(());
+        }
+        self.record.bind(&[(dir, &name, None)]);
+        let out = self.vol.rmdir(self.record.ino(dir), &name);
+        self.names(&[(dir, &name)], out)
+    }
+
+    fn attribute(&mut self) -> Done {
+        let Some(object) = self.file() else { return Ok(()) };
+        let name = format!("user.{}", self.rng.below(3)).into_bytes();
+        let len = [10, 100, 900, 1200][self.rng.index(4)];
+        let value = self.bytes(len);
+        self.record.set_attribute(object, &name, &value);
+        match self.vol.setxattr(self.record.ino(object), &name, &value, XattrFlags::empty()) {
+            Ok(()) => Ok(()),
+            Err(e) => {
+                self.count(&e);
+                let (vol, ino) = (self.vol, self.record.ino(object));
+                let found = self.look(|| Record::attributes_of(vol, ino))?;
+                self.record.replace_attributes(object, found);
+                Ok(())
+            }
+        }
+    }
+
+    fn nameless(&mut self) -> Done {
+        let (dir, name) = (self.dir(), self.name());
+        if self.record.get(dir, &name).is_some() {
+            return Ok(());
+        }
+        let e = match self.vol.tmpfile(ME, self.record.ino(dir), 0o600, 0) {
+            Ok(e) => e,
+            Err(e) => {
+                self.count(&e);
+                return Ok(());
+            }
+        };
+        let (ino, object) = (e.attr.ino, self.record.object(e.attr.ino, false));
+        let len = 1 + self.rng.below(20_000) as usize;
+        let data = self.bytes(len);
+        self.record.write(object, 0, &data);
+        let out = match self.vol.write(ino, 0, &data, WriteFlags::empty()) {
+            Ok(n) if n == data.len() => Ok(()),
+            Ok(_) => Err(Error::NoSpace),
+            Err(e) => Err(e),
+        };
+        self.contents(object, out)?;
+        self.record.bind(&[(dir, &name, Some(object))]);
+        let out = self.vol.link(ino, self.record.ino(dir), &name).map(|_| self.vol.forget(ino, 1));
+        let out = self.names(&[(dir, &name)], out);
+        self.vol.forget(ino, 1);
+        out
+    }
+
+    fn sync_something(&mut self) -> Done {
+        let most = if self.habits.alone { 24 } else { 20 };
+        let out = match self.rng.below(most) {
+            kind @ 0..16 => {
+                let Some(object) = self.file() else { return Ok(()) };
+                let out = self.vol.fsync(self.record.ino(object), kind % 3 == 0);
+                if out.is_ok() {
+                    self.record.synced(object);
+                }
+                out
+            }
+            16..20 => {
+                let dir = self.dir();
+                let out = self.vol.fsyncdir(self.record.ino(dir), false);
+                if out.is_ok() {
+                    self.record.synced_names(dir);
+                }
+                out
+            }
+            20 => {
+                let out = self.vol.sync();
+                if out.is_ok() {
+                    self.record.synced_all();
+                }
+                out
+            }
+            21 | 22 => {
+                self.clock.advance(Duration::from_secs(self.rng.below(40)));
+                self.vol.tick().map(drop)
+            }
+            _ => {
+                let settings = Settings { step_blocks: 1 + self.rng.index(64), ..self.vol.cleaning() };
+                self.vol.clean_in_background(&settings).map(drop).map_err(Error::from)
+            }
+        };
+        if let Err(e) = &out {
+            self.count(e);
+        }
+        Ok(())
+    }
+}

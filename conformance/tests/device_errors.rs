@@ -1,0 +1,270 @@
+//! When the device fails: an operation says so, nothing that was promised is lost, nothing is half done.
+//!
+//! Requests fail now and then, or from some time on, or at some places; the power goes in the end. Either
+//! the volume goes on, and then what is there is exactly what was done; or it takes no more changes, and
+//! then what was synced before is there after a mount. A sync that failed may later succeed only if what it
+//! was asked for is durable then.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use device::{BlockDevice, DeviceError, Lba, Loss, Memory, Op, PowerCut, Rng, Tag, Time, VirtualClock};
+use f2fs::mkfs::{self, Options};
+use f2fs::{MountOptions, Volume, fsck};
+use joulefs_conformance::crash::{Course, Habits, Record};
+use parking_lot::Mutex;
+use vfs::FileSystem;
+
+mod rig;
+
+/// Which requests fail.
+#[derive(Debug, Clone, Copy)]
+enum Bad {
+    /// One in so many of a kind, at random.
+    Sometimes(Op, u64),
+    /// All of a kind between two of them.
+    Spell(Op, u64, u64),
+    /// All of a kind from one on.
+    Forever(Op, u64),
+    /// Those that touch one block in so many, always the same.
+    Places(Op, u64),
+}
+
+/// A device of which some requests fail and do nothing, or only begin.
+struct Failing {
+    inner: Arc<PowerCut>,
+    bad: Bad,
+    /// It works for a while: somebody looks.
+    quiet: AtomicBool,
+    state: Mutex<(Rng, [u64; 4])>,
+    failed: AtomicUsize,
+}
+
+impl Failing {
+    fn new(inner: Arc<PowerCut>, bad: Bad, seed: u64) -> Self {
+        let state = Mutex::new((Rng::new(seed), [0; 4]));
+        // It is whole until somebody asks it to fail.
+        Failing { inner, bad, quiet: AtomicBool::new(true), state, failed: AtomicUsize::new(0) }
+    }
+
+    fn fails(&self, op: Op, at: Lba, blocks: u64) -> device::Result<()> {
+        if self.quiet.load(Relaxed) {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        let (rng, counts) = &mut *state;
+        counts[op as usize] += 1;
+        let n = counts[op as usize];
+        let place = |every: u64| (at.0..at.0 + blocks).any(|b| Rng::new(b).below(every) == 0);
+        let bad = match self.bad {
+            Bad::Sometimes(o, every) => o == op && rng.below(every) == 0,
+            Bad::Spell(o, from, to) => o == op && (from..to).contains(&n),
+            Bad::Forever(o, from) => o == op && n >= from,
+            Bad::Places(o, every) => o == op && place(every),
+        };
+        if bad {
+            self.failed.fetch_add(1, Relaxed);
+            return Err(DeviceError::Io { op: "request", at, source: std::io::Error::other("bad") });
+        }
+        Ok(())
+    }
+}
+
+impl BlockDevice for Failing {
+    fn blocks(&self) -> u64 {
+        self.inner.blocks()
+    }
+    fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
+        self.fails(Op::Read, at, buf.len() as u64 / 4096)?;
+        self.inner.read(at, buf, tag)
+    }
+    fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
+        if let Err(e) = self.fails(Op::Write, at, data.len() as u64 / 4096) {
+            // Some of it may have got through.
+            let some = self.state.lock().0.index(data.len() / 4096 + 1) * 4096;
+            if some > 0 {
+                self.inner.write(at, &data[..some], tag)?;
+            }
+            return Err(e);
+        }
+        self.inner.write(at, data, tag)
+    }
+    fn flush(&self, tag: Tag) -> device::Result<()> {
+        self.fails(Op::Flush, Lba(0), 0)?;
+        self.inner.flush(tag)
+    }
+    fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> device::Result<()> {
+        self.fails(Op::Discard, at, blocks)?;
+        self.inner.discard(at, blocks, tag)
+    }
+}
+
+fn clock() -> Arc<VirtualClock> {
+    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
+}
+
+/// Little is kept in memory, so that much is read again; directories and small files are in blocks, or not.
+fn options(seed: u64) -> MountOptions {
+    let inline = seed.is_multiple_of(2);
+    MountOptions { node_cache: 64, dirty_limit: 64, dir_cache: 8, inline, ..MountOptions::default() }
+}
+
+fn mount(dev: Arc<dyn BlockDevice>, clock: &Arc<VirtualClock>, seed: u64) -> Result<Arc<Volume>, String> {
+    Volume::mount(dev, clock.clone(), options(seed)).map_err(|e| format!("mount: {e}"))
+}
+
+fn clean(dev: &dyn BlockDevice, when: &str) -> Result<(), String> {
+    let report = fsck::check(dev, &fsck::Options::default()).map_err(|e| format!("{when}: {e}"))?;
+    if report.is_clean() {
+        return Ok(());
+    }
+    Err(format!("{when}: {:?}", report.errors().take(4).collect::<Vec<_>>()))
+}
+
+/// A volume on which things have been done, and the record of it.
+fn before(seed: u64) -> (Memory, Record) {
+    let (dev, clock) = (Arc::new(Memory::new(64 * 256)), clock());
+    let format = Options { assume_zeroed: true, checkpoint_version: Some(7), uuid: Some([3; 16]), ..Options::modern() };
+    mkfs::format(&*dev, &*clock, &format).expect("formatted");
+    let vol = mount(dev.clone(), &clock, seed).expect("mounted");
+    let mut course = Course::new(&vol, &clock, Record::new(vol.root()), seed, Habits::default());
+    (0..200).try_for_each(|_| course.step()).expect("nothing fails yet");
+    let mut record = course.record;
+    vol.unmount().expect("unmounted");
+    record.synced_all();
+    (dev.fork(), record)
+}
+
+/// What became of a course on a failing device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    WorksOn,
+    TakesNoChanges,
+}
+
+fn endure(image: &Memory, record: &Record, bad: Bad, seed: u64) -> Result<(End, usize), String> {
+    let clock = clock();
+    let cut = Arc::new(PowerCut::new(image.fork()));
+    let dev = Arc::new(Failing::new(cut.clone(), bad, seed));
+    let vol = mount(dev.clone(), &clock, seed)?;
+    let quiet = |on: bool| dev.quiet.store(on, Relaxed);
+    let mut course = Course::new(&vol, &clock, record.clone(), seed, Habits::default());
+    course.quiet = Some(&quiet);
+    quiet(false);
+    for _ in 0..150 {
+        // What cannot be looked up lies where a failed volume's memory points at and the device has nothing.
+        if course.step().is_err() {
+            break;
+        }
+    }
+    quiet(true);
+    let record = course.record;
+    let failed = dev.failed.load(Relaxed);
+    let mut rng = Rng::new(seed);
+    for loss in [Loss::AllKept, Loss::AllLost, Loss::Random(rng.next_u64())] {
+        recover(&cut.image(loss), &record).map_err(|e| format!("{loss}: {e}"))?;
+    }
+    if vol.sync().is_err() {
+        return Ok((End::TakesNoChanges, failed));
+    }
+    let mut exact = record.clone();
+    exact.synced_all();
+    exact.judge(&*vol).map_err(|e| format!("it goes on: {e}"))?;
+    vol.audit_segments().map_err(|e| e.to_string())?;
+    recover(&cut.image(Loss::AllLost), &exact).map_err(|e| format!("synced after all: {e}"))?;
+    vol.unmount().map_err(|e| format!("unmount: {e}"))?;
+    clean(&cut.image(Loss::AllLost), "after unmount")?;
+    Ok((End::WorksOn, failed))
+}
+
+fn recover(image: &Memory, record: &Record) -> Result<(), String> {
+    clean(image, "before recovery")?;
+    let dev = Arc::new(image.fork());
+    let vol = mount(dev.clone(), &clock(), 0)?;
+    clean(&*dev, "after recovery")?;
+    record.judge(&*vol)?;
+    vol.unmount().map_err(|e| format!("unmount: {e}"))?;
+    clean(&*dev, "after unmount")
+}
+
+/// Many courses on devices bad in these ways; how many ended how.
+fn survive(ways: &[fn(&mut Rng) -> Bad]) -> (usize, usize) {
+    let first = std::env::var("JOULEFS_FIRST_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let n = std::env::var("JOULEFS_SEEDS").ok().and_then(|n| n.parse().ok());
+    let seeds = first..first + n.unwrap_or(if rig::deep() { 2000 } else { 12 });
+    let next = std::sync::atomic::AtomicU64::new(seeds.start);
+    let work = || {
+        let (mut failures, mut ends, mut hit) = (Vec::new(), (0, 0), 0);
+        loop {
+            let seed = next.fetch_add(1, Relaxed);
+            if seed >= seeds.end {
+                return (failures, ends, hit);
+            }
+            let (image, record) = before(seed % 7);
+            for (i, way) in ways.iter().enumerate() {
+                let bad = way(&mut Rng::new(seed * 10 + i as u64));
+                match endure(&image, &record, bad, seed) {
+                    Ok((end, failed)) => {
+                        *(if end == End::WorksOn { &mut ends.0 } else { &mut ends.1 }) += 1;
+                        hit += failed;
+                    }
+                    Err(e) => failures.push(format!("seed {seed}, {bad:?}: {e}")),
+                }
+            }
+        }
+    };
+    let all = std::thread::scope(|s| [s.spawn(work), s.spawn(work)].map(|t| t.join().expect("no panic")));
+    let mut failures: Vec<String> = all.iter().flat_map(|a| a.0.clone()).collect();
+    let ends = (all.iter().map(|a| a.1.0).sum(), all.iter().map(|a| a.1.1).sum());
+    println!("{ends:?} went on and did not, {} requests failed", all.iter().map(|a| a.2).sum::<usize>());
+    let n = failures.len();
+    failures.truncate(30);
+    assert!(failures.is_empty(), "{n} broken promises:\n{}", failures.join("\n"));
+    ends
+}
+
+#[test]
+fn reads_that_fail_leave_nothing_half_done() {
+    let (goes_on, _) = survive(&[
+        |r| Bad::Sometimes(Op::Read, 3 + r.below(30)),
+        |r| Bad::Places(Op::Read, 5 + r.below(200)),
+        |r| {
+            let from = 1 + r.below(60);
+            Bad::Spell(Op::Read, from, from + 1 + r.below(5))
+        },
+    ]);
+    assert!(goes_on > 0);
+}
+
+#[test]
+fn writes_that_fail_lose_nothing_that_was_promised() {
+    let (goes_on, not) = survive(&[
+        |r| Bad::Sometimes(Op::Write, 4 + r.below(200)),
+        |r| Bad::Places(Op::Write, 20 + r.below(2000)),
+        |r| {
+            let from = 1 + r.below(100);
+            Bad::Spell(Op::Write, from, from + 1 + r.below(3))
+        },
+        |r| Bad::Forever(Op::Write, 1 + r.below(100)),
+    ]);
+    assert!(goes_on > 0 && not > 0);
+}
+
+#[test]
+fn flushes_that_fail_end_all_promises() {
+    let (_, not) = survive(&[
+        |r| Bad::Sometimes(Op::Flush, 2 + r.below(40)),
+        |r| {
+            let from = 1 + r.below(40);
+            Bad::Spell(Op::Flush, from, from + 1)
+        },
+    ]);
+    assert!(not > 0);
+}
+
+/// A discard is advice.
+#[test]
+fn discards_that_fail_change_nothing() {
+    let (_, not) = survive(&[|r| Bad::Sometimes(Op::Discard, 1 + r.below(4))]);
+    assert_eq!(not, 0);
+}

@@ -1,0 +1,107 @@
+//! What a new file's fsync may do to names that others have given up: nothing, and its own is there.
+//!
+//! Roll-forward puts a synced new file under its name in the tree of the last checkpoint. Who has that
+//! name there and lives on elsewhere, by a change no checkpoint knows yet, must not be taken for deleted.
+
+mod log_rig;
+
+use device::{Loss, PowerCut};
+use joulefs_f2fs::Volume;
+use joulefs_f2fs::mkfs::Options;
+use log_rig::*;
+use vfs::{FileSystem, Ino, RenameFlags};
+
+const OLD: [u8; 9000] = [1; 9000];
+const NEW: [u8; 5000] = [2; 5000];
+
+/// A volume with a durable file `a` and a durable directory `d` that holds a file; `change` gives one of
+/// the names up; then a new file takes the name and is synced. The image is the one with nothing more.
+fn name_taken_over(name: &str, change: impl Fn(&Volume, Ino)) -> device::Memory {
+    let dev: std::sync::Arc<PowerCut> = power_cut(&formatted(64, &Options::default()));
+    let vol = mount(dev.clone());
+    let root = vol.root();
+    let a = new_file(&vol, root, "a");
+    write(&vol, a, 0, &OLD);
+    vol.forget(a, 1);
+    let d = vol.mkdir(ROOT, root, b"d", 0o755, 0).unwrap().attr.ino;
+    let inside = new_file(&vol, d, "inside");
+    write(&vol, inside, 0, &OLD);
+    vol.forget(inside, 1);
+    vol.sync().unwrap();
+    change(&vol, root);
+    let new = new_file(&vol, root, name);
+    write(&vol, new, 0, &NEW);
+    vol.fsync(new, false).unwrap();
+    dev.image(Loss::AllLost)
+}
+
+fn contents(vol: &Volume, name: &str) -> Option<Vec<u8>> {
+    find(vol, name).map(|ino| read_all(vol, ino))
+}
+
+fn rename(vol: &Volume, from: &str, to: &str) {
+    let root = vol.root();
+    vol.rename(ROOT, (root, from.as_bytes()), (root, to.as_bytes()), RenameFlags::empty()).unwrap();
+}
+
+#[test]
+fn a_file_that_lives_on_under_a_second_name_is_not_displaced_from_its_first() {
+    let image = name_taken_over("a", |vol, root| {
+        let a = find(vol, "a").unwrap();
+        vol.link(a, root, b"b").unwrap();
+        vol.unlink(root, b"a").unwrap();
+        vol.forget(a, 2);
+    });
+    recovered(&image, |vol| {
+        assert!(contents(vol, "a").expect("the synced file") == NEW);
+        assert!(contents(vol, "b").expect("the file that had a name all the time") == OLD);
+    });
+}
+
+#[test]
+fn nor_is_one_that_was_moved_and_then_got_a_second_name() {
+    let image = name_taken_over("a", |vol, root| {
+        rename(vol, "a", "b");
+        let a = find(vol, "b").unwrap();
+        vol.link(a, root, b"c").unwrap();
+        vol.forget(a, 2);
+    });
+    recovered(&image, |vol| {
+        assert!(contents(vol, "a").expect("the synced file") == NEW);
+        assert!(contents(vol, "b").expect("the moved file") == OLD);
+    });
+}
+
+#[test]
+fn a_synced_file_under_the_old_name_of_a_moved_directory_is_there_and_so_is_the_directory() {
+    let image = name_taken_over("d", |vol, _| rename(vol, "d", "e"));
+    recovered(&image, |vol| {
+        assert!(contents(vol, "d").expect("the synced file") == NEW);
+        let e = find(vol, "e").expect("the moved directory");
+        assert!(vol.lookup(e, b"inside").is_ok());
+    });
+}
+
+#[test]
+fn a_synced_file_under_the_name_of_a_removed_directory_is_there() {
+    let image = name_taken_over("d", |vol, root| {
+        let d = find(vol, "d").unwrap();
+        vol.unlink(d, b"inside").unwrap();
+        vol.forget(d, 2);
+        vol.rmdir(root, b"d").unwrap();
+    });
+    recovered(&image, |vol| assert!(contents(vol, "d").expect("the synced file") == NEW));
+}
+
+#[test]
+fn a_synced_file_under_the_name_of_a_directory_that_another_replaced_and_left_is_there() {
+    let image = name_taken_over("d", |vol, root| {
+        let d = find(vol, "d").unwrap();
+        vol.unlink(d, b"inside").unwrap();
+        vol.forget(d, 2);
+        vol.mkdir(ROOT, root, b"other", 0o755, 0).unwrap();
+        rename(vol, "other", "d");
+        vol.rmdir(root, b"d").unwrap();
+    });
+    recovered(&image, |vol| assert!(contents(vol, "d").expect("the synced file") == NEW));
+}

@@ -1,0 +1,59 @@
+//! After a power cut a file is as long as it was synced, whatever blocks it has behind its end.
+
+mod log_rig;
+
+use device::Loss;
+use joulefs_f2fs::Volume;
+use joulefs_f2fs::mkfs::Options;
+use log_rig::*;
+use vfs::{Allocate, Error, FileSystem, Ino, SetAttr, WriteFlags};
+
+fn set_size(vol: &Volume, ino: Ino, size: u64) {
+    vol.setattr(ino, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap();
+}
+
+/// Fills the volume but for about `left` blocks.
+fn fill(vol: &Volume, left: u64) {
+    let f = new_file(vol, vol.root(), "filler");
+    let block = vec![9; 1 << 20];
+    let mut at = 0;
+    loop {
+        let free = vol.statfs().unwrap().blocks_free.saturating_sub(left);
+        let n = (free * 4096).min(1 << 20) as usize;
+        match n {
+            0 => return,
+            n => at += vol.write(f, at, &block[..n], WriteFlags::empty()).unwrap() as u64,
+        }
+    }
+}
+
+#[test]
+fn a_file_extended_into_what_was_reserved_behind_its_end_keeps_its_size() {
+    let dev = power_cut(&formatted(64, &Options::default()));
+    let vol = mount(dev.clone());
+    let f = new_file(&vol, vol.root(), "f");
+    write(&vol, f, 0, &[1; 10]);
+    vol.sync().unwrap();
+    vol.fallocate(f, Allocate::Reserve { keep_size: true }, 0, 1 << 20).unwrap();
+    set_size(&vol, f, 5000);
+    vol.fsync(f, false).unwrap();
+    recovered(&dev.image(Loss::AllLost), |vol| {
+        assert_eq!(read_all(vol, find(vol, "f").unwrap()).len(), 5000);
+    });
+}
+
+#[test]
+fn a_reservation_that_ran_out_of_room_does_not_lengthen_a_file_after_a_cut() {
+    let dev = power_cut(&formatted(64, &Options::default()));
+    let vol = mount(dev.clone());
+    let f = new_file(&vol, vol.root(), "f");
+    write(&vol, f, 0, &[1; 5000]);
+    fill(&vol, 300);
+    vol.sync().unwrap();
+    assert_eq!(vol.fallocate(f, Allocate::Reserve { keep_size: false }, 0, 8 << 20), Err(Error::NoSpace));
+    vol.fsync(f, false).unwrap();
+    let size = vol.getattr(f).unwrap().size;
+    recovered(&dev.image(Loss::AllLost), |vol| {
+        assert_eq!(read_all(vol, find(vol, "f").unwrap()).len() as u64, size);
+    });
+}
