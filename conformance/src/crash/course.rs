@@ -154,7 +154,8 @@ impl<'v> Course<'v> {
             let mut data = vec![0; vol.getattr(ino)?.size as usize];
             vol.read(ino, 0, &mut data)?;
             Ok::<_, Error>(data)
-        })?;
+        });
+        let found = found.inspect_err(|_| self.record.unfinished(object))?;
         self.record.replace(object, &found);
         Ok(())
     }

@@ -8,8 +8,9 @@ use format::inode::{Inline, RawInode};
 use format::{Block, BlockAddr};
 
 use crate::cause::Cause;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::{Content, DirBlock, Inode};
+use crate::node::map::Lookup;
 use crate::volume::Volume;
 
 impl Volume {
@@ -21,6 +22,20 @@ impl Volume {
     /// Where an inline directory lies in its inode block.
     pub(crate) fn inline_dir_area(&self, raw: &RawInode) -> Result<std::ops::Range<usize>> {
         Ok(self.division(raw)?.inline_area())
+    }
+
+    /// The first block from `index` on for whose address there is a node: a size may claim far more blocks than
+    /// there are. `u64::MAX` past the last there can be.
+    pub(crate) fn after_holes(&self, dir: &Inode, index: u64) -> Result<u64> {
+        let mut at = index;
+        loop {
+            at = match self.find(&dir.node, at) {
+                Ok(Lookup::At(_)) => return Ok(at),
+                Ok(Lookup::HoleUntil(next)) => next,
+                Err(Error::Fs(vfs::Error::TooBig)) => return Ok(u64::MAX),
+                Err(e) => return Err(e),
+            };
+        }
     }
 
     /// Brings a directory block into memory; `None` for a hole.
@@ -79,6 +94,19 @@ impl Volume {
         {
             b.dirty = true;
             dir.gained_dirty(self, 1);
+        }
+    }
+
+    /// Leaves a hole where a directory's block without entries was; its size and nodes stay. Where that
+    /// fails, the block stays as it is: the entry that was its last is gone either way.
+    pub(crate) fn free_dir_block(&self, dir: &Arc<Inode>, content: &mut Content, index: u64) {
+        if let Err(e) = self.free_range(&dir.node, index, index + 1) {
+            log::warn!("directory {}: its empty block {index} could not be freed: {e}", dir.ino);
+            return;
+        }
+        if let Some(b) = content.dir.remove(&index) {
+            self.dir_blocks.fetch_sub(1, Ordering::Relaxed);
+            dir.lost_dirty(self, usize::from(b.dirty));
         }
     }
 

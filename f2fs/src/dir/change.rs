@@ -91,13 +91,16 @@ impl Volume {
         let blocks = dir.size().div_ceil(4096);
         if dir.node.inode(|r| r.flags().contains(InodeFlags::CASEFOLD)) {
             // Names that fold case hash by rules unknown here: every entry is looked at.
-            for index in 0..blocks {
+            let mut next = self.after_holes(dir, 0)?;
+            while next < blocks {
+                let index = next;
                 let find =
                     |b: &Block| area::entries(&Layout::BLOCK, b, 0).find(|d| d.name == name).map(|d| at(index, d));
                 match look(index, &find)? {
                     Look::NotHere => {}
                     other => return Ok(other),
                 }
+                next = self.after_holes(dir, index + 1)?;
             }
             return Ok(Look::NotHere);
         }
@@ -150,10 +153,15 @@ impl Volume {
     ) -> Result<(Option<Found>, Option<Spot>)> {
         let slots = area::slots_for(name.len());
         let mut room = None;
+        let mut hole = false;
         let out = self.search(dir, name, |index, find| {
-            let Some(b) = self.dir_block(dir, content, index)? else { return Ok(Look::NotHere) };
+            let Some(b) = self.dir_block(dir, content, index)? else {
+                hole = true;
+                return Ok(Look::NotHere);
+            };
             let found = find(&b.bytes);
-            if found.is_none() && room.is_none() {
+            // A hole on the way is room that only [`Self::insert_entry`] can give a block.
+            if found.is_none() && room.is_none() && !hole {
                 room = area::room(&Layout::BLOCK, &b.bytes[..], slots).map(|slot| Spot::Block { index, slot });
             }
             Ok(found.into())
@@ -297,9 +305,19 @@ impl Volume {
         }
     }
 
-    /// Removes an entry found just now.
+    /// Removes an entry found just now. A block whose last entry it was goes with it (kernel
+    /// `f2fs_delete_entry`).
     pub(crate) fn remove_entry(&self, dir: &Arc<Inode>, content: &mut Content, at: Spot) -> Result<()> {
-        self.edit_area(dir, content, at, area::remove)
+        let empty = self.edit_area(dir, content, at, |l, a, slot| {
+            area::remove(l, a, slot);
+            area::is_empty(l, a)
+        })?;
+        if let Spot::Block { index, .. } = at
+            && empty
+        {
+            self.free_dir_block(dir, content, index);
+        }
+        Ok(())
     }
 
     /// Makes an entry found just now lead elsewhere.
@@ -322,12 +340,15 @@ impl Volume {
             let a = &bytes[self.inline_dir_area(RawInode::of(&bytes))?];
             return Ok(only_dots(&Layout::inline(a.len()), a));
         }
-        for index in 0..dir.size().div_ceil(4096) {
+        let blocks = dir.size().div_ceil(4096);
+        let mut index = self.after_holes(dir, 0)?;
+        while index < blocks {
             if let Some(b) = self.dir_block(dir, content, index)?
                 && !only_dots(&Layout::BLOCK, &b.bytes[..])
             {
                 return Ok(false);
             }
+            index = self.after_holes(dir, index + 1)?;
         }
         Ok(true)
     }

@@ -9,7 +9,7 @@ use vfs::{Caller, DeviceNumber, FileKind, NewNode, RenameFlags};
 
 use super::check_name;
 use super::create::Wish;
-use crate::dir::change::Found;
+use crate::dir::change::{Found, Spot};
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, Touch, put_advise, touch};
 use crate::volume::Volume;
@@ -42,6 +42,12 @@ impl<'d> Locked<'d> {
             _ => &mut self.first,
         }
     }
+}
+
+/// The `..` of a directory, locked with its contents.
+struct Up<'i> {
+    content: RwLockWriteGuard<'i, Content>,
+    spot: Spot,
 }
 
 impl Volume {
@@ -124,13 +130,20 @@ impl Volume {
             _ => {}
         }
 
+        // Everything that will change comes into memory first, and stays there: a block that cannot be read
+        // must not leave a name moved by half.
+        let source = self.hold_entry(&from_dir, locked.from(), from_name)?.ok_or(vfs::Error::NotFound)?;
+        let target = if replaced.is_some() { self.hold_entry(&to_dir, locked.to(), to_name)? } else { None };
+        let moving_up = self.hold_up(&moving, across)?;
+        let replaced_up = match &replaced {
+            Some(r) if exchange => self.hold_up(r, across)?,
+            _ => None,
+        };
         let white = if whiteout { Some(self.new_whiteout(caller, &from_dir, from_name)?) } else { None };
         // The new name first: only it can run out of room.
-        match (&replaced, target) {
-            (Some(_), Some(t)) => {
-                self.redirect_entry(&to_dir, locked.to(), t.spot, moving.ino, moving.kind)?;
-            }
-            _ => {
+        match target {
+            Some(t) => self.redirect_entry(&to_dir, locked.to(), t.spot, moving.ino, moving.kind)?,
+            None => {
                 if let Err(e) = self.insert_entry(&to_dir, locked.to(), to_name, moving.ino, moving.kind, None) {
                     if let Some(w) = &white {
                         self.abandon(w)?;
@@ -139,20 +152,21 @@ impl Volume {
                 }
             }
         }
-        self.leave_old_name(
-            &from_dir,
-            &mut locked,
-            from_name,
-            &moving,
-            replaced.as_ref().filter(|_| exchange),
-            white.as_ref(),
-        )?;
+        // Adding the new name may have moved the entries of a directory that was inline.
+        let old = match source.spot {
+            Spot::Block { .. } => source,
+            Spot::Inline { .. } => self.find_old(&from_dir, &mut locked, from_name, &moving)?,
+        };
+        match replaced.as_ref().filter(|_| exchange).or(white.as_ref()) {
+            Some(i) => self.redirect_entry(&from_dir, locked.from(), old.spot, i.ino, i.kind)?,
+            None => self.remove_entry(&from_dir, locked.from(), old.spot)?,
+        }
 
         let now = self.now();
-        self.settle(&moving, &from_dir, &to_dir, to_name, now)?;
+        self.settle(&moving, moving_up, &to_dir, to_name, now)?;
         if let Some(r) = &replaced {
             if exchange {
-                self.settle(r, &to_dir, &from_dir, from_name, now)?;
+                self.settle(r, replaced_up, &from_dir, from_name, now)?;
                 let net = i32::from(is_dir(&moving)) - i32::from(is_dir(r));
                 if across && net != 0 {
                     self.add_links(&to_dir, net);
@@ -176,22 +190,25 @@ impl Volume {
         Ok(())
     }
 
-    /// What becomes of the old name: it goes, or leads to the exchanged inode or the whiteout.
-    fn leave_old_name(
-        &self,
-        dir: &Arc<Inode>,
-        locked: &mut Locked<'_>,
-        name: &[u8],
-        moving: &Inode,
-        exchanged: Option<&Arc<Inode>>,
-        white: Option<&Arc<Inode>>,
-    ) -> Result<()> {
-        // Adding the new name may have moved the entries of a directory that was inline.
-        let again = self.find_old(dir, locked, name, moving)?;
-        match exchanged.or(white) {
-            Some(i) => self.redirect_entry(dir, locked.from(), again.spot, i.ino, i.kind),
-            None => self.remove_entry(dir, locked.from(), again.spot),
+    /// Finds an entry and keeps the block it lies in in memory.
+    fn hold_entry(&self, dir: &Arc<Inode>, content: &mut Content, name: &[u8]) -> Result<Option<Found>> {
+        let found = self.find_entry(dir, content, name)?;
+        if let Some(Found { spot: Spot::Block { index, .. }, .. }) = found {
+            self.dirty_dir_block(dir, content, index);
         }
+        Ok(found)
+    }
+
+    /// The `..` of a directory that gets another parent, kept in memory; `None` if it does not or is none.
+    fn hold_up<'i>(&self, inode: &'i Arc<Inode>, across: bool) -> Result<Option<Up<'i>>> {
+        if !across || inode.kind != FileKind::Directory {
+            return Ok(None);
+        }
+        let mut content = inode.content.write();
+        let up = self
+            .find_entry(inode, &mut content, b"..")?
+            .ok_or_else(|| Error::corrupt(format_args!("directory {}: has no ..", inode.ino)))?;
+        Ok(Some(Up { content, spot: up.spot }))
     }
 
     fn find_old(&self, dir: &Arc<Inode>, locked: &mut Locked<'_>, name: &[u8], moving: &Inode) -> Result<Found> {
@@ -200,11 +217,11 @@ impl Volume {
         })
     }
 
-    /// An inode arrived under a new name: its place, its times, a directory's `..`.
+    /// An inode arrived under a new name: its place, its times, a directory's `..` if that changes.
     fn settle(
         &self,
         inode: &Arc<Inode>,
-        old: &Inode,
+        up: Option<Up<'_>>,
         new: &Inode,
         name: &[u8],
         now: device::clock::Time,
@@ -216,12 +233,8 @@ impl Volume {
             // An fsync must not rely on roll-forward for a name it cannot move: it needs a checkpoint.
             self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
             self.renamed.lock().insert(inode.ino);
-        } else if old.ino != new.ino {
-            let mut content = inode.content.write();
-            let up = self
-                .find_entry(inode, &mut content, b"..")?
-                .ok_or_else(|| Error::corrupt(format_args!("directory {}: has no ..", inode.ino)))?;
-            self.redirect_entry(inode, &mut content, up.spot, new.ino, FileKind::Directory)?;
+        } else if let Some(mut up) = up {
+            self.redirect_entry(inode, &mut up.content, up.spot, new.ino, FileKind::Directory)?;
         }
         Ok(())
     }
