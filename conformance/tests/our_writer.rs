@@ -234,3 +234,66 @@ fn a_full_volume_says_so_stays_sound_and_can_be_emptied() {
     assert_clean(&image);
     assert_linux_finds(&image, &ours);
 }
+
+/// What is done to a directory, step by step, as a shell would say it and as we are asked.
+struct Step {
+    shell: String,
+    ours: Box<dyn Fn(&dyn FileSystem, vfs::Ino)>,
+}
+
+fn making(names: std::ops::Range<u32>) -> Step {
+    let shell = format!("for i in $(seq {} {}); do : >d/$i; done", names.start, names.end - 1);
+    let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber::default() };
+    let make = move |fs: &dyn FileSystem, dir, name: u32| {
+        let ino = fs.mknod(Caller::default(), dir, name.to_string().as_bytes(), &new).expect("made").attr.ino;
+        fs.forget(ino, 1);
+    };
+    Step { shell, ours: Box::new(move |fs, dir| names.clone().for_each(|name| make(fs, dir, name))) }
+}
+
+/// Removes all but every `kept`th of them.
+fn removing(names: std::ops::Range<u32>, kept: u32) -> Step {
+    let (first, last) = (names.start, names.end - 1);
+    let shell = format!("for i in $(seq {first} {last}); do [ $((i % {kept})) = 0 ] || echo d/$i; done | xargs rm");
+    let gone = move || names.clone().filter(move |name| name % kept != 0);
+    let remove = |fs: &dyn FileSystem, dir, name: u32| fs.unlink(dir, name.to_string().as_bytes()).expect("removed");
+    Step { shell, ours: Box::new(move |fs, dir| gone().for_each(|name| remove(fs, dir, name))) }
+}
+
+#[test]
+fn a_directory_takes_as_many_blocks_as_with_linux_while_it_grows_and_shrinks_and_grows() {
+    let steps = [
+        making(0..3000),
+        removing(0..3000, 97),
+        making(3000..3400),
+        removing(3000..3400, 400),
+        making(5000..5001),
+        removing(5000..5002, 5001),
+        making(6000..8000),
+    ];
+    let work = work_dir();
+    let (image, theirs) = (work.path().join("volume.img"), work.path().join("theirs.img"));
+    Mkfs::default().format(&image, 128 * MIB).expect("mkfs.f2fs formats");
+    std::fs::copy(&image, &theirs).expect("a copy");
+
+    let mut script = String::from("mkdir d\n");
+    for step in &steps {
+        script += &format!("{}\nstat -c '%s %b' d >>$OUT/blocks\n", step.shell);
+    }
+    let linux = printed(kernel().run(&theirs, &script).expect_ok().out(), "blocks");
+
+    let volume = mount_rw(&image);
+    let dir = volume.mkdir(Caller::default(), volume.root(), b"d", 0o755, 0).expect("made").attr.ino;
+    let mut ours = String::new();
+    for step in &steps {
+        (step.ours)(&*volume, dir);
+        let attr = volume.getattr(dir).expect("its attributes");
+        ours += &format!("{} {}\n", attr.size, attr.blocks512);
+    }
+    volume.forget(dir, 1);
+    assert_eq!(ours, linux, "size and blocks of the directory after each step");
+    let listed = list(&volume);
+    unmount(volume);
+    assert_clean(&image);
+    assert_linux_finds(&image, &listed);
+}

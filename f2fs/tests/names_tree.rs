@@ -92,6 +92,41 @@ fn the_zoo_reads_the_same_after_a_remount() {
 }
 
 #[test]
+fn a_directory_gives_blocks_back_that_lost_their_last_entry_and_takes_new_ones() {
+    let (dev, vol) = volume(128);
+    let dir = mkdir(&vol, vol.root(), "d");
+    let blocks = |vol: &Volume| vol.getattr(dir).unwrap().blocks512 / 8;
+    let free = |vol: &Volume| vol.statfs().unwrap().blocks_free;
+    let make = || (0..3000).for_each(|i| vol.forget(new_file(&vol, dir, &i.to_string()), 1));
+    vol.sync().unwrap();
+    let at_first = free(&vol);
+    let mut full = 0;
+    // Blocks that were never written, and blocks that were.
+    for synced in [false, true] {
+        make();
+        full = blocks(&vol);
+        assert!(full > 14, "{full} blocks");
+        if synced {
+            vol.sync().unwrap();
+        }
+        (0..3000).for_each(|i| vol.unlink(dir, i.to_string().as_bytes()).unwrap());
+        assert_eq!(blocks(&vol), 1, "`.` and `..` keep theirs");
+        assert_eq!(free(&vol), at_first - 1, "the directory left its inode");
+        assert_eq!(names(&vol, dir), [""; 0]);
+        vol.sync().unwrap();
+        assert_clean(&*dev, "emptied");
+    }
+    make();
+    assert_eq!(blocks(&vol), full);
+    let mut listed = names(&vol, dir);
+    listed.sort_by_key(|n| n.parse::<u32>().unwrap());
+    assert!(listed.iter().map(|n| n.parse::<u32>().unwrap()).eq(0..3000));
+    ended(&dev, &vol);
+    let again = mount(dev.clone());
+    assert_eq!((blocks(&again), names(&again, dir).len()), (full, 3000));
+}
+
+#[test]
 fn every_name_of_a_large_directory_is_found_listed_once_and_removed() {
     let (dev, vol) = volume(128);
     let dir = mkdir(&vol, vol.root(), "large");

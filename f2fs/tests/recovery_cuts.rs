@@ -49,6 +49,20 @@ impl<'v> Workload<'v> {
         have[at..at + data.len()].copy_from_slice(data);
         self.vol.write(*ino, at as u64, data, WriteFlags::empty()).map(drop)
     }
+    /// As a kernel gives whole pages back: in runs of at most a megabyte.
+    fn write_from_cache(&mut self, name: &str, page: usize, runs: impl Iterator<Item = Vec<u8>>) -> vfs::Result<()> {
+        self.touched(name);
+        let (ino, have) = self.files.get_mut(name).unwrap();
+        let mut at = page * 4096;
+        for data in runs {
+            have.resize(have.len().max(at + data.len()), 0);
+            have[at..at + data.len()].copy_from_slice(&data);
+            self.vol.write(*ino, at as u64, &data, WriteFlags::FROM_CACHE)?;
+            // The next run is not a neighbour.
+            at += data.len() + 4096;
+        }
+        Ok(())
+    }
     fn fsync(&mut self, name: &str) -> vfs::Result<()> {
         let (ino, have) = &self.files[name];
         self.vol.fsync(*ino, false)?;
@@ -86,6 +100,15 @@ impl<'v> Workload<'v> {
                 2 if names.len() > 3 => self.unlink(&names[rng.index(names.len())])?,
                 3 => self.sync()?,
                 4..=6 => self.fsync(&names[rng.index(names.len())])?,
+                7 => {
+                    let name = &names[rng.index(names.len())];
+                    let page = rng.index(self.files[name].1.len().min(4 << 20) / 4096 + 3);
+                    let runs = rng.range(1..6);
+                    let seed = rng.next_u64();
+                    let pages = (0..runs).map(|_| if rng.chance(1, 3) { 256 } else { rng.range(1..120) as usize });
+                    let pages: Vec<usize> = pages.collect();
+                    self.write_from_cache(name, page, pages.into_iter().map(|n| pattern(seed, n * 4096)))?;
+                }
                 _ => {
                     let name = &names[rng.index(names.len())];
                     let len = self.files[name].1.len();

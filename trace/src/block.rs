@@ -181,7 +181,7 @@ pub trait Events: Send {
     fn format(&self) -> Format;
     /// The next event; `None` at a complete end. After an error there is nothing more.
     fn next(&mut self) -> Result<Option<Event>, TraceError>;
-    /// False if the recording tells no times: all are 0, and only the order means something.
+    /// False if the recording tells no times, as far as it was read: all are 0, and only the order means something.
     fn timed(&self) -> bool {
         true
     }

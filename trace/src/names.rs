@@ -13,21 +13,70 @@ pub struct Process(pub u32);
 pub struct Names {
     names: Vec<String>,
     numbers: FxHashMap<Vec<u8>, Process>,
+    /// Short names asked for lately, each in a place that follows from it.
+    recent: Vec<(Short, Process)>,
 }
 
 /// At most so many; a recording with more lumps the rest together.
 const MOST: usize = 1 << 16;
+/// Places of names asked for lately, a power of two.
+const RECENT: usize = 256;
+
+/// A name of at most 16 bytes (the kernel's have 15) as numbers: different ones for different names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Short {
+    ends: [u64; 2],
+    length: usize,
+}
+
+impl Short {
+    /// `None` for a longer one.
+    #[inline]
+    pub(crate) fn of(name: &[u8]) -> Option<Short> {
+        let length = name.len();
+        let ends = match length {
+            8..=16 => [name.first_chunk(), name.last_chunk()].map(|eight| eight.map_or(0, |b| u64::from_le_bytes(*b))),
+            4..=7 => [name.first_chunk(), name.last_chunk()]
+                .map(|four| four.map_or(0, |b: &[u8; 4]| u64::from(u32::from_le_bytes(*b)))),
+            0..=3 => [name.iter().fold(0, |n, b| n << 8 | u64::from(*b)), 0],
+            _ => return None,
+        };
+        Some(Short { ends, length })
+    }
+
+    #[inline]
+    fn place(self) -> usize {
+        let mixed = (self.ends[0] ^ self.ends[1].rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed >> 32) as usize % RECENT
+    }
+}
 
 impl Default for Names {
     fn default() -> Self {
         let numbers = FxHashMap::from_iter([(Vec::new(), Process(0))]);
-        Names { names: vec![String::new()], numbers }
+        // Every place has the empty name, which is nobody's.
+        let nobody = (Short { ends: [0; 2], length: 0 }, Process(0));
+        Names { names: vec![String::new()], numbers, recent: vec![nobody; RECENT] }
     }
 }
 
 impl Names {
     /// The number of a name. Names beyond the first 65,536 get the last one's.
+    #[inline]
     pub fn number(&mut self, name: &[u8]) -> Process {
+        let Some(short) = Short::of(name) else { return self.find(name) };
+        let place = short.place();
+        match self.recent[place] {
+            (known, process) if known == short => process,
+            _ => {
+                let process = self.find(name);
+                self.recent[place] = (short, process);
+                process
+            }
+        }
+    }
+
+    fn find(&mut self, name: &[u8]) -> Process {
         if let Some(known) = self.numbers.get(name) {
             return *known;
         }
@@ -72,6 +121,26 @@ pub(crate) fn count_many(others: &mut Others, what: &str, n: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_all_lengths_are_told_from_each_other() {
+        let letters = b"ab";
+        let mut names = Names::default();
+        let mut all: Vec<(Vec<u8>, Process)> = Vec::new();
+        // One letter changed at a time, at every place of every length.
+        for length in 0..=20 {
+            for at in 0..length.max(1) {
+                let mut name = vec![letters[0]; length];
+                name.iter_mut().skip(at).take(1).for_each(|b| *b = letters[1]);
+                let number = names.number(&name);
+                all.push((name, number));
+            }
+            all.push((vec![letters[0]; length], names.number(&vec![letters[0]; length])));
+        }
+        for (name, number) in &all {
+            assert_eq!((names.number(name), names.name(*number).as_bytes()), (*number, &name[..]));
+        }
+    }
 
     #[test]
     fn a_name_keeps_its_number_and_too_many_share_one() {

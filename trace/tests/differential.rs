@@ -250,8 +250,14 @@ fn rows_for_a_fit_are_read_by_it() {
     let rows = device::energy::fit::Rows::parse(&plan.rows(&answer).unwrap(), "rows").unwrap().rows;
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].workload.as_str(), rows[0].source.as_str()), ("flash", "a meter, \"mine\""));
-    close(rows[0].measured.cpu.unwrap(), answer.parts[1].joules.value * 1e3);
-    close(rows[0].measured.storage.unwrap(), answer.parts[2].joules.value * 1e3);
+    for (row, part) in [(rows[0].measured.cpu, 1), (rows[0].measured.storage, 2)] {
+        assert!((row.unwrap() - answer.parts[part].joules.value * 1e3).abs() <= 0.0005, "{row:?}");
+    }
+    // To the microjoule, which no computing has added digits to.
+    for row in plan.rows(&answer).unwrap().lines().skip(1) {
+        let cells: Vec<&str> = row.split(',').skip(6).take(2).collect();
+        assert!(cells.iter().all(|c| c.split_once('.').is_none_or(|(_, digits)| digits.len() <= 3)), "{row}");
+    }
     let without = read(&PLAN.replace("workload =", "# workload ="), IDLE).unwrap();
     assert!(without.rows(&answer).unwrap_err().to_string().contains("[run.workload]"));
 }

@@ -53,6 +53,19 @@ fn version_3_has_times_and_version_2_has_none() {
 }
 
 #[test]
+fn whether_there_are_times_is_told_and_nothing_is_between_requests_without_them() {
+    for (log, timed) in
+        [(V2, false), (V3, true), (&b"fio version 2 iolog\nf add\nf wait 4 0\nf read 0 512\n"[..], true)]
+    {
+        let Ok(Opened::Blocks(events)) = text::open(log) else { panic!("no block events") };
+        let (stat, whole) = trace::stat::blocks::count(&mut trace::requests::Requests::new(events), |_| {});
+        whole.unwrap();
+        assert_eq!(stat.timed, timed);
+        assert_eq!(stat.between.is_some(), timed && stat.requests > 1);
+    }
+}
+
+#[test]
 fn every_file_is_a_device_with_its_name() {
     let log =
         "fio version 3 iolog\n1 /a add\n2 /b c add\n3 /a open\n4 /b c open\n5 /b c read 512 512\n6 /a trim 0 1024\n";

@@ -2,11 +2,12 @@
 
 mod text;
 
+use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use text::{Seen, read};
-use trace::block::{Action, Event, Op};
+use trace::block::{Action, Event, Flags, Op};
 use trace::power::{Reading, Value};
 use trace::{At, Format, Input, Kind, Opened, Process, TraceError, open_as, open_input, open_input_as};
 
@@ -90,6 +91,109 @@ fn events_are_those_of_the_text_in_the_order_of_time() {
     }
     assert_eq!(ours.others["lost events, how many is not known"], 1);
     assert!(ours.events.iter().any(|e| e.cpu == 0) && ours.events.iter().any(|e| e.cpu == 1));
+}
+
+/// `events.sums`: lines that begin with a word, by what follows it; the last numbers of each.
+fn counted(word: &str, numbers: usize) -> BTreeMap<String, Vec<u64>> {
+    let text = std::fs::read_to_string(path("perfetto/events.sums")).unwrap();
+    let of = |line: &str| {
+        let mut rest = line.strip_prefix(word)?.strip_prefix(' ')?;
+        let mut out = vec![0; numbers];
+        for n in out.iter_mut().rev() {
+            let (before, last) = rest.rsplit_once(' ')?;
+            (rest, *n) = (before, last.parse().ok()?);
+        }
+        Some((rest.to_owned(), out))
+    };
+    let all: BTreeMap<_, _> = text.lines().filter_map(of).collect();
+    assert!(!all.is_empty(), "no {word}");
+    all
+}
+
+#[test]
+fn events_and_energies_are_those_that_the_classes_of_perfettos_makers_read() {
+    for name in ["perfetto/events.pftrace.zst", "perfetto/compressed.pftrace.zst"] {
+        let ours = whole(&fixture(name));
+        let mut left = ours.others.clone();
+        left.retain(|name, _| !name.starts_with("packets of") && name != "lost events, how many is not known");
+        let mut plugs = [0; 3];
+        for (event, theirs) in counted("event", 3) {
+            let action = match event.as_str() {
+                "block_rq_issue" => Action::Issue,
+                "block_rq_complete" => Action::Complete,
+                "block_rq_insert" => Action::Insert,
+                "block_getrq" => Action::Get,
+                "block_bio_queue" => Action::Queue,
+                "block_bio_backmerge" => Action::BackMerge,
+                "block_plug" | "block_unplug" => {
+                    plugs.iter_mut().zip(theirs).for_each(|(sum, n)| *sum += n);
+                    continue;
+                }
+                other => {
+                    assert_eq!(left.remove(other), Some(theirs[0]), "{other}");
+                    continue;
+                }
+            };
+            assert_eq!(sums(&ours, action).to_vec(), theirs, "{event}");
+        }
+        assert_eq!(sums(&ours, Action::Other), plugs);
+        assert!(left.is_empty(), "{left:?}");
+        assert_eq!(ours.others["lost events, how many is not known"], lost());
+
+        let asked = ours.events.iter().filter(|e| e.action != Action::Other);
+        let mut kinds: BTreeMap<(Op, u8), u64> = BTreeMap::new();
+        asked.for_each(|e| *kinds.entry((e.op, e.flags.bits())).or_default() += 1);
+        let mut theirs: BTreeMap<(Op, u8), u64> = BTreeMap::new();
+        for (letters, count) in counted("letters", 1) {
+            let (op, flags) = match letters.as_str() {
+                "DS" => (Op::Discard, Flags::SYNC),
+                "FF" => (Op::Flush, Flags::empty()),
+                "FWFSM" => (Op::Write, Flags::PREFLUSH | Flags::FUA | Flags::SYNC | Flags::META),
+                "FWS" => (Op::Flush, Flags::SYNC),
+                "R" => (Op::Read, Flags::empty()),
+                "RA" => (Op::Read, Flags::AHEAD),
+                "RM" => (Op::Read, Flags::META),
+                "W" => (Op::Write, Flags::empty()),
+                "WS" => (Op::Write, Flags::SYNC),
+                "WSM" => (Op::Write, Flags::SYNC | Flags::META),
+                other => panic!("{other}"),
+            };
+            *theirs.entry((op, flags.bits())).or_default() += count[0];
+        }
+        assert_eq!(kinds, theirs);
+
+        // A completion tells of nobody.
+        let mut names: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        for (_, name) in ours.events.iter().zip(&ours.names).filter(|(e, _)| e.action != Action::Complete) {
+            names.entry(name.clone()).or_insert_with(|| vec![0])[0] += 1;
+        }
+        assert_eq!(names, counted("process", 1));
+
+        let (readings, channels, _) = rails(&fixture(name));
+        for (rail, theirs) in counted("rail", 3) {
+            let channel = channels.iter().position(|c| *c == rail).unwrap();
+            let of: Vec<u64> = readings
+                .iter()
+                .filter(|r| usize::from(r.channel) == channel)
+                .map(|r| match r.value {
+                    Value::Joules(joules) => (joules * 1e6).round() as u64,
+                    Value::Watts(_) => panic!("watts of a rail"),
+                })
+                .collect();
+            assert_eq!(vec![of.len() as u64, of[0], of[of.len() - 1]], theirs, "{rail}");
+        }
+    }
+}
+
+/// How many events of a kind there are, their sectors, and their times and threads' numbers.
+fn sums(seen: &Seen, action: Action) -> [u64; 3] {
+    let of = seen.events.iter().filter(|e| e.action == action);
+    of.fold([0; 3], |[n, sectors, sum], e| [n + 1, sectors + e.sectors, sum + e.time + u64::from(e.pid)])
+}
+
+fn lost() -> u64 {
+    let text = std::fs::read_to_string(path("perfetto/events.sums")).unwrap();
+    text.lines().find_map(|line| line.strip_prefix("lost ")?.parse().ok()).unwrap()
 }
 
 #[test]

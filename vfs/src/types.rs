@@ -181,7 +181,8 @@ bitflags! {
     pub struct WriteFlags: u32 {
         /// Clear suid/sgid (the writer is unprivileged).
         const KILL_SUID_SGID = 1;
-        /// The data is a page written back from a cache that owns times: leave mtime and ctime alone.
+        /// The data is pages written back from a cache that owns times: leave mtime and ctime alone. They have
+        /// waited there for more; waiting on gains little.
         const FROM_CACHE = 2;
     }
     /// How `setxattr` treats an existing attribute, and the ACL case that also drops sgid.

@@ -97,6 +97,19 @@ impl Volume {
         }
     }
 
+    /// Leaves a hole where a directory's block without entries was; its size and nodes stay. Where that
+    /// fails, the block stays as it is: the entry that was its last is gone either way.
+    pub(crate) fn free_dir_block(&self, dir: &Arc<Inode>, content: &mut Content, index: u64) {
+        if let Err(e) = self.free_range(&dir.node, index, index + 1) {
+            log::warn!("directory {}: its empty block {index} could not be freed: {e}", dir.ino);
+            return;
+        }
+        if let Some(b) = content.dir.remove(&index) {
+            self.dir_blocks.fetch_sub(1, Ordering::Relaxed);
+            dir.lost_dirty(self, usize::from(b.dirty));
+        }
+    }
+
     /// Forgets clean blocks if directories hold too many: other directories' first, as far as nobody
     /// has them, then this one's. Looks only once every eighth of the limit, because what is dirty
     /// stays.

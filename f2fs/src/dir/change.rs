@@ -153,10 +153,15 @@ impl Volume {
     ) -> Result<(Option<Found>, Option<Spot>)> {
         let slots = area::slots_for(name.len());
         let mut room = None;
+        let mut hole = false;
         let out = self.search(dir, name, |index, find| {
-            let Some(b) = self.dir_block(dir, content, index)? else { return Ok(Look::NotHere) };
+            let Some(b) = self.dir_block(dir, content, index)? else {
+                hole = true;
+                return Ok(Look::NotHere);
+            };
             let found = find(&b.bytes);
-            if found.is_none() && room.is_none() {
+            // A hole on the way is room that only [`Self::insert_entry`] can give a block.
+            if found.is_none() && room.is_none() && !hole {
                 room = area::room(&Layout::BLOCK, &b.bytes[..], slots).map(|slot| Spot::Block { index, slot });
             }
             Ok(found.into())
@@ -300,9 +305,19 @@ impl Volume {
         }
     }
 
-    /// Removes an entry found just now.
+    /// Removes an entry found just now. A block whose last entry it was goes with it (kernel
+    /// `f2fs_delete_entry`).
     pub(crate) fn remove_entry(&self, dir: &Arc<Inode>, content: &mut Content, at: Spot) -> Result<()> {
-        self.edit_area(dir, content, at, area::remove)
+        let empty = self.edit_area(dir, content, at, |l, a, slot| {
+            area::remove(l, a, slot);
+            area::is_empty(l, a)
+        })?;
+        if let Spot::Block { index, .. } = at
+            && empty
+        {
+            self.free_dir_block(dir, content, index);
+        }
+        Ok(())
     }
 
     /// Makes an entry found just now lead elsewhere.

@@ -1,20 +1,27 @@
-//! Bytes into memory.
+//! Bytes into memory, or past it.
+//!
+//! What a cache above gives back ([`WriteFlags::FROM_CACHE`]) has waited once already. It waits here only until
+//! a large request of it has gathered, and what comes as one is not copied.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use format::BlockAddr;
 use format::inode::RawInode;
+use format::{Block, BlockAddr};
 use vfs::WriteFlags;
 
 use super::BLOCK;
+use super::temperature::Writeback;
+use super::writeback::BATCH;
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, Touch, touch};
-use crate::node::map::Lookup;
+use crate::node::map::{Lookup, addr_in};
 use crate::volume::Volume;
 
 /// Bytes taken under one guard, so that checkpoints need not wait long.
 const CHUNK: usize = 1 << 20;
+/// Blocks from a cache above that an inode gathers before they go out: one request.
+const GATHERED: usize = BATCH;
 
 /// Clears suid, and sgid where the group may execute.
 pub(crate) fn kill_suid_sgid(r: &mut RawInode) {
@@ -24,6 +31,12 @@ pub(crate) fn kill_suid_sgid(r: &mut RawInode) {
         gone |= 0o2000;
     }
     r.i_mode = (mode & !gone).into();
+}
+
+/// The first block of the file and the bytes, if they are whole blocks.
+fn whole_blocks(offset: u64, data: &[u8]) -> Option<(u64, &[Block])> {
+    let (blocks, rest) = data.as_chunks::<4096>();
+    (offset.is_multiple_of(BLOCK) && rest.is_empty()).then_some((offset / BLOCK, blocks))
 }
 
 impl Volume {
@@ -38,20 +51,30 @@ impl Volume {
             let _change = self.begin()?;
             let mut content = inode.content.write();
             let at = offset + done as u64;
-            match self.write_locked(inode, &mut content, at, chunk) {
+            let from_cache = flags.contains(WriteFlags::FROM_CACHE);
+            let wrote = match whole_blocks(at, chunk) {
+                Some((first, blocks)) if from_cache && content.pages.len() + blocks.len() >= GATHERED => {
+                    self.write_through(inode, &mut content, first, blocks)
+                }
+                _ => self.write_locked(inode, &mut content, at, chunk),
+            };
+            match wrote {
                 Ok(n) => done += n,
                 Err(_) if done > 0 => break,
                 Err(e) => return Err(e),
             }
             let now = self.now();
             self.edit_inode(&inode.node, |r| {
-                if !flags.contains(WriteFlags::FROM_CACHE) {
+                if !from_cache {
                     touch(r, Touch::Modified, now);
                 }
                 if flags.contains(WriteFlags::KILL_SUID_SGID) {
                     kill_suid_sgid(r);
                 }
             });
+            if from_cache && content.pages.len() >= GATHERED {
+                self.write_back(inode, &mut content, Writeback::Background)?;
+            }
             self.limit_dirty(inode, &mut content)?;
             if done % CHUNK != 0 && n == CHUNK {
                 break; // no room for the rest
@@ -94,6 +117,39 @@ impl Volume {
             Err(Error::Fs(vfs::Error::NoSpace)) | Ok(()) => Ok(n),
             Err(e) => Err(e),
         }
+    }
+
+    /// Writes whole blocks to the log with all that waits of the inode; the size grows, times stay. If the log
+    /// does not take them, they wait too. The caller holds what [`Self::write_locked`] wants.
+    fn write_through(&self, inode: &Arc<Inode>, content: &mut Content, first: u64, blocks: &[Block]) -> Result<usize> {
+        let size = inode.size();
+        self.leave_inline(inode, content)?;
+        if first * BLOCK > size {
+            self.clear_tail(inode, content, size)?;
+        }
+        let mut roomy = 0;
+        while roomy < blocks.len() {
+            match self.room_for(inode, first + roomy as u64, (blocks.len() - roomy) as u64) {
+                Ok(n) => roomy += n as usize,
+                // Whoever asks for the rest is told why; what has room is not left reserved behind the end.
+                Err(_) if roomy > 0 => break,
+                Err(e) => return Err(e),
+            }
+        }
+        let blocks = &blocks[..roomy];
+        let end = (first + roomy as u64) * BLOCK;
+        if end > size {
+            self.edit_inode(&inode.node, |r| r.i_size = end.into());
+        }
+        if let Err(e) = self.write_out(inode, content, first, blocks) {
+            let mut fresh = 0;
+            for (index, block) in (first..).zip(blocks) {
+                fresh += usize::from(content.pages.insert(index, Box::new(*block)).is_none());
+            }
+            inode.gained_dirty(self, fresh);
+            return Err(e);
+        }
+        Ok(roomy * BLOCK as usize)
     }
 
     fn write_pages(
@@ -155,10 +211,13 @@ impl Volume {
     /// Makes sure blocks from `index` on have room; returns for how many, at least one.
     fn room_for(&self, inode: &Arc<Inode>, index: u64, want: u64) -> Result<u64> {
         // An overwrite needs none: look before changing anything.
-        if let Lookup::At(p) = self.find(&inode.node, index)?
-            && p.addr(self, p.slot) != BlockAddr::NULL
-        {
-            return Ok(1);
+        if let Lookup::At(p) = self.find(&inode.node, index)? {
+            let bytes = p.node.read();
+            let slots = p.slot..p.slot + p.run().min(want) as u32;
+            let held = slots.take_while(|&slot| addr_in(self, &p.node, &bytes, slot) != BlockAddr::NULL).count();
+            if held > 0 {
+                return Ok(held as u64);
+            }
         }
         self.reserve_run(&inode.node, index, want)
     }

@@ -16,7 +16,7 @@ use crate::node::map::{addr_in, set_addr_in};
 use crate::volume::Volume;
 
 /// Blocks gathered for one request: 1 MiB.
-const BATCH: usize = 256;
+pub(super) const BATCH: usize = 256;
 
 /// Blocks on their way to consecutive addresses.
 struct Run<'p> {
@@ -70,6 +70,27 @@ impl Volume {
             content.pages.clear();
             inode.lost_dirty(self, n);
         }
+        Ok(())
+    }
+
+    /// Writes `blocks`, the file's from `first` on, with the dirty blocks around them; dirty ones they stand for
+    /// are forgotten. The caller holds what [`Self::write_back`] wants. If it fails, what was dirty stays so.
+    pub(super) fn write_out(
+        &self,
+        inode: &Arc<Inode>,
+        content: &mut Content,
+        first: u64,
+        blocks: &[Block],
+    ) -> Result<()> {
+        self.promises.stray(inode.ino);
+        let end = first + blocks.len() as u64;
+        let dirty = |from: u64, to: u64| content.pages.range(from..to).map(|(i, b)| (*i, &**b));
+        let all: Vec<(u64, &Block)> =
+            dirty(0, first).chain((first..).zip(blocks)).chain(dirty(end, u64::MAX)).collect();
+        self.write_blocks(inode, &all, Writeback::Background, Cause::UserData)?;
+        let n = content.pages.len();
+        content.pages.clear();
+        inode.lost_dirty(self, n);
         Ok(())
     }
 

@@ -39,6 +39,9 @@ const INHERITED: InodeFlags = InodeFlags::SYNC
 
 /// True if a suffix list names this file: `.ext` anywhere past the first character, in any case.
 fn has_extension(name: &[u8], list: &[Vec<u8>]) -> bool {
+    if !name.contains(&b'.') {
+        return false;
+    }
     let lower = name.to_ascii_lowercase();
     list.iter()
         .filter(|e| !e.is_empty())

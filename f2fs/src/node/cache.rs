@@ -121,9 +121,10 @@ impl NodeCache {
     ) -> Arc<Node> {
         let node = Arc::new(Node::new(nid, ino, bytes));
         shard.put(nid, node.clone());
-        // Make room: look at a few of the oldest; those in use or dirty become young again.
+        // Make room: look at a few of the oldest; those in use or dirty become young again. A new inode's node
+        // comes before an idle inode lets go of its own, so without a margin the oldest would always be in use.
         for _ in 0..4 {
-            if shard.len() <= self.per_shard {
+            if shard.len() <= self.per_shard + self.per_shard / 16 {
                 break;
             }
             if let Some((nid, old)) = shard.pop_lru()

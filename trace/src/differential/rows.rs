@@ -79,11 +79,11 @@ pub(super) fn rows(plan: &Plan, answer: &Answer) -> Result<String, FitError> {
                 cells.push(String::new());
                 continue;
             }
-            let joules: f64 = of.map(|(_, joules)| joules).sum();
+            let joules = measured(of.map(|(_, joules)| joules).sum());
             if joules <= 0.0 {
                 return Err(FitError::Nothing { run: run.name.clone(), column: column.text(), joules });
             }
-            cells.push(format!("{}", joules * 1e3));
+            cells.push(format!("{:.3}", joules * 1e3).trim_end_matches('0').trim_end_matches('.').to_owned());
             some = true;
         }
         let counts = [w.mb_read, w.mb_written, w.read_requests, w.write_requests, w.map_accesses];
@@ -91,6 +91,11 @@ pub(super) fn rows(plan: &Plan, answer: &Answer) -> Result<String, FitError> {
         out += &format!("{},{},{},{}\n", cell(&run.name), counts.join(","), cells.join(","), cell(&w.source));
     }
     if some { Ok(out) } else { Err(FitError::None) }
+}
+
+/// Joules to the microjoule: no meter shows less, and what is below comes of computing.
+fn measured(joules: f64) -> f64 {
+    (joules * 1e6).round() / 1e6
 }
 
 /// A field of CSV, in quotes where that is needed.

@@ -45,6 +45,8 @@ struct Log {
     began: u64,
     /// Of the last line, in microseconds.
     time: u64,
+    /// There was a line with a time, or one that waits.
+    timed: bool,
 }
 
 /// The text behind the last space, and what is before it.
@@ -97,6 +99,7 @@ impl Row for Log {
         if self.version == 3 {
             let space = memchr::memchr(b' ', line).unwrap_or(line.len());
             let time = number(&line[..space]).ok_or_else(|| wrong("the time", &line[..space]))?;
+            self.timed = true;
             self.moment(time)?;
             rest = line.get(space + 1..).unwrap_or_default();
         }
@@ -124,6 +127,7 @@ impl Row for Log {
                 // Who is late already does not wait.
                 let until = from.checked_mul(1000).ok_or_else(|| wrong("the wait", offset))?;
                 self.moment(until.max(self.time - self.began))?;
+                self.timed = true;
                 return Ok(Read::Other("waits"));
             }
             other => return Err(wrong("the action", other)),
@@ -148,6 +152,10 @@ impl Row for Log {
             error: 0,
         };
         Ok(Read::Event(event, b""))
+    }
+
+    fn timed(&self) -> bool {
+        self.timed
     }
 
     fn device(&self, id: DeviceId) -> Option<String> {

@@ -1,8 +1,8 @@
 //! MobiBench's recordings of an Android app's system calls, as MobiGen makes them from strace's output (Jeong
 //! et al., the Mobibench tool): `thread microseconds call arguments`.
 //!
-//! MobiGen writes one thread after the other, so the whole recording is held (its text and 24 bytes a line) and
-//! given in order of time. What its lines mean is what its replayer and its generator say:
+//! MobiGen writes one thread after the other, so the whole recording is read before the first call is given, in order of
+//! time; a long one is put in order in a temporary file ([`by_time`](super::by_time)). Names of directories are held. What its lines mean is what its replayer and its generator say:
 //!
 //! * A descriptor belongs to all threads, from its open to its close. The last argument is what the call
 //!   returned: bytes of a read, for instance.
@@ -14,9 +14,12 @@
 //! * Which of them are pipes and sockets is not told. What is in `/dev`, `/proc` and `/sys` is counted only, and
 //!   so are descriptors that nobody opened.
 
-use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
+use std::io;
 
+use rustc_hash::FxHashMap;
+
+use super::by_time::{Gathered, InOrder};
 use super::decimal::{number, wrong};
 use super::paths::{is_special, normal};
 use crate::call::{Call, Calls, Handle, How, Op, Target};
@@ -38,10 +41,8 @@ fn knows(head: &[u8]) -> bool {
 fn open(input: Input) -> Result<Opened, TraceError> {
     Ok(Opened::Calls(Box::new(Recording {
         input,
-        loaded: false,
-        text: Vec::new(),
-        order: Vec::new(),
-        at: 0,
+        lines: None,
+        line: Vec::new(),
         directories: BTreeSet::new(),
         end: None,
         open: FxHashMap::default(),
@@ -212,13 +213,9 @@ fn how(flags: &[u8]) -> How {
 
 struct Recording {
     input: Input,
-    loaded: bool,
-    /// Lines that can be read, one behind the other.
-    text: Vec<u8>,
-    /// Microseconds, and where the line is in `text`.
-    order: Vec<(u64, usize, usize)>,
-    /// The next line, in `order`.
-    at: usize,
+    /// Lines that can be read, by their microseconds, once all were seen; and the last of them.
+    lines: Option<InOrder>,
+    line: Vec<u8>,
     /// Directories of paths in the recording.
     directories: BTreeSet<Vec<u8>>,
     /// Why there are no more lines.
@@ -231,8 +228,9 @@ struct Recording {
 }
 
 impl Recording {
-    fn load(&mut self) {
+    fn load(&mut self) -> io::Result<InOrder> {
         const FORMAT: Format = Format::Mobibench;
+        let mut lines = Gathered::default();
         loop {
             let text = match self.input.line(FORMAT) {
                 Ok(Some(text)) => text,
@@ -242,14 +240,14 @@ impl Recording {
                     break;
                 }
             };
-            let from = self.text.len();
             let read = match text {
                 b"" => Ok(None),
                 text => line(text).map(Some),
             };
             let read = read.map(|line| {
                 line.map(|line| {
-                    self.text.extend_from_slice(text);
+                    self.line.clear();
+                    self.line.extend_from_slice(text);
                     if let What::Known(Name::Open | Name::Stat | Name::Unlink, Arguments { path, .. }) = line.what
                         && let Place::Whole(path) = place(path)
                     {
@@ -270,7 +268,7 @@ impl Recording {
                 break;
             }
             match read {
-                Ok(Some(time)) => self.order.push((time, from, self.text.len())),
+                Ok(Some(time)) => lines.push(time, &self.line)?,
                 Ok(None) => self.count("empty lines"),
                 Err(what) => {
                     self.end = Some(self.input.damaged(FORMAT, at, what));
@@ -278,9 +276,18 @@ impl Recording {
                 }
             }
         }
-        // Stable: lines of one moment stay as they are.
-        self.order.sort_by_key(|(time, ..)| *time);
-        self.loaded = true;
+        lines.in_order()
+    }
+
+    /// Puts the next line in `self.line`; false if there is none.
+    fn advance(&mut self) -> io::Result<bool> {
+        let mut lines = match self.lines.take() {
+            Some(lines) => lines,
+            None => self.load()?,
+        };
+        let there = lines.next(&mut self.line)?.is_some();
+        self.lines = Some(lines);
+        Ok(there)
     }
 
     fn count(&mut self, what: &str) {
@@ -388,13 +395,18 @@ impl Calls for Recording {
     }
 
     fn next(&mut self) -> Result<Option<Call>, TraceError> {
-        if !self.loaded {
-            self.load();
-        }
-        while let Some((_, from, to)) = self.order.get(self.at).copied() {
-            self.at += 1;
-            let text = std::mem::take(&mut self.text);
-            let read = line(&text[from..to]).map(|Line { thread, microseconds, what }| match what {
+        loop {
+            match self.advance() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(source) => {
+                    // Nothing comes after it.
+                    (self.lines, self.end) = (Some(InOrder::none()), None);
+                    return Err(TraceError::Io { path: self.input.path().to_owned(), source });
+                }
+            }
+            let text = std::mem::take(&mut self.line);
+            let read = line(&text).map(|Line { thread, microseconds, what }| match what {
                 What::Other(name) => {
                     self.count(&String::from_utf8_lossy(name));
                     None
@@ -407,8 +419,8 @@ impl Calls for Recording {
                     failed: of.returned.is_none().then(|| "unknown".to_owned()),
                 }),
             });
-            self.text = text;
-            // Every line in `order` was read once and can be read again.
+            self.line = text;
+            // Every line was read once and can be read again.
             if let Ok(Some(call)) = read {
                 return Ok(Some(call));
             }

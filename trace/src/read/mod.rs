@@ -5,6 +5,7 @@
 
 mod blkparse;
 pub(crate) mod blktrace;
+mod by_time;
 mod decimal;
 mod extent;
 mod fio_iolog;

@@ -141,26 +141,39 @@ impl Trace {
     }
 }
 
+impl Trace {
+    /// Reads on when all is given away that can be; what the trace ended with if it did.
+    #[inline(never)]
+    fn more(&mut self) -> Option<Option<TraceError>> {
+        let late = self.bundles.order.late();
+        if late > 0 {
+            count_many(&mut self.bundles.others, "events that are told too late for their order", late);
+        }
+        if let Some(end) = &mut self.end {
+            return Some(end.take());
+        }
+        self.end = self.step();
+        if self.end.is_some() {
+            self.bundles.tell();
+            self.bundles.order.end();
+        }
+        None
+    }
+}
+
 impl Source for Trace {
     fn format(&self) -> Format {
         Format::Perfetto
     }
 
+    #[inline]
     fn pull(&mut self) -> Result<Option<Heard>, TraceError> {
         loop {
             if let Some(heard) = self.bundles.order.pop() {
                 return Ok(Some(heard));
             }
-            let late = self.bundles.order.late();
-            if late > 0 {
-                count_many(&mut self.bundles.others, "events that are told too late for their order", late);
-            }
-            if let Some(end) = &mut self.end {
-                return end.take().map_or(Ok(None), Err);
-            }
-            self.end = self.step();
-            if self.end.is_some() {
-                self.bundles.order.end();
+            if let Some(end) = self.more() {
+                return end.map_or(Ok(None), Err);
             }
         }
     }

@@ -23,6 +23,10 @@ pub(crate) trait Row: Send {
     const FORMAT: Format;
     /// What a line is, or what is wrong with it. What is remarkable about an event is counted in `others`.
     fn read<'a>(&mut self, line: &'a [u8], others: &mut Others) -> Result<Read<'a>, String>;
+    /// False if no line so far told a time.
+    fn timed(&self) -> bool {
+        true
+    }
     /// What the recording calls a device.
     fn device(&self, _: DeviceId) -> Option<String> {
         None
@@ -77,6 +81,10 @@ impl<R: Row> Events for Rows<R> {
             }
         }
         Ok(None)
+    }
+
+    fn timed(&self) -> bool {
+        self.row.timed()
     }
 
     fn names(&self) -> &Names {

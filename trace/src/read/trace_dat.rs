@@ -22,10 +22,10 @@ use pages::Pages;
 use ring::Ring;
 use store::Store;
 
-use crate::read::tracepoint::Heard;
 use crate::read::tracepoint::layers::{Layered, Source};
+use crate::read::tracepoint::{Heard, Layer, blank};
 use crate::recognise::Reader;
-use crate::{Format, Input, Names, Opened, Others, TraceError};
+use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
 
 /// Recognised by its first bytes.
 pub(crate) const READER: Reader = Reader { knows, open };
@@ -43,6 +43,7 @@ fn open(input: Input) -> Result<Opened, TraceError> {
         names: Names::default(),
         others,
         rings: Vec::new(),
+        next: Vec::new(),
         waiting: BinaryHeap::new(),
         failed: None,
         store,
@@ -52,45 +53,21 @@ fn open(input: Input) -> Result<Opened, TraceError> {
         merged.rings.push(Ring::new(pages, header.layout));
     }
     for ring in 0..merged.rings.len() {
-        match merged.next_of(ring) {
-            Ok(Some(heard)) => merged.waiting.push(Waiting::new(ring, heard)),
-            Ok(None) => {}
-            Err(e) => merged.failed = Some(merged.failed.take().unwrap_or(e)),
-        }
+        let none = Heard { layer: Layer::Block, event: blank(0, 0, 0, Process::default()) };
+        let heard = match merged.next_of(ring) {
+            Ok(Some(heard)) => {
+                merged.waiting.push(Reverse((heard.event.time, ring)));
+                heard
+            }
+            Ok(None) => none,
+            Err(e) => {
+                merged.failed = Some(merged.failed.take().unwrap_or(e));
+                none
+            }
+        };
+        merged.next.push(heard);
     }
     Ok(Opened::Blocks(Box::new(Layered::new(merged))))
-}
-
-/// The next event of a processor; the greatest is the earliest.
-struct Waiting {
-    key: Reverse<(u64, usize)>,
-    heard: Heard,
-}
-
-impl Waiting {
-    fn new(ring: usize, heard: Heard) -> Self {
-        Waiting { key: Reverse((heard.event.time, ring)), heard }
-    }
-}
-
-impl PartialEq for Waiting {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
-    }
-}
-
-impl Eq for Waiting {}
-
-impl PartialOrd for Waiting {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Waiting {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key.cmp(&other.key)
-    }
 }
 
 /// All processors.
@@ -100,12 +77,16 @@ struct Merged {
     names: Names,
     others: Others,
     rings: Vec<Ring>,
-    waiting: BinaryHeap<Waiting>,
+    /// The next event of each ring, as far as it has one.
+    next: Vec<Heard>,
+    /// Their times and rings; the greatest is the earliest.
+    waiting: BinaryHeap<Reverse<(u64, usize)>>,
     /// What one of them ended with.
     failed: Option<TraceError>,
 }
 
 /// The next event of a block device in a ring; others are counted.
+#[inline]
 fn next_of(
     ring: &mut Ring,
     store: &mut Store,
@@ -136,7 +117,7 @@ impl Source for Merged {
     }
 
     fn pull(&mut self) -> Result<Option<Heard>, TraceError> {
-        let Merged { rings, store, formats, names, others, waiting, failed } = self;
+        let Merged { rings, next, store, formats, names, others, waiting, failed } = self;
         // What is damaged has no known times: nothing after it is in order.
         if let Some(e) = failed.take() {
             waiting.clear();
@@ -147,10 +128,13 @@ impl Source for Merged {
             formats.tell(others);
             return Ok(None);
         };
-        let heard = first.heard;
-        let ring = first.key.0.1;
+        let Reverse((_, ring)) = *first;
+        let heard = next[ring];
         match next_of(&mut rings[ring], store, formats, names, others) {
-            Ok(Some(next)) => *first = Waiting::new(ring, next),
+            Ok(Some(after)) => {
+                *first = Reverse((after.event.time, ring));
+                next[ring] = after;
+            }
             Ok(None) => _ = PeekMut::pop(first),
             Err(e) => *failed = Some(e),
         }

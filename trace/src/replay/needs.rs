@@ -4,8 +4,8 @@
 //! making it, or removed, was there: as long as the recording needs it to be, and in directories that it did not make
 //! itself.
 //!
-//! Names are remembered, also those that are gone: memory grows with how many different ones a recording has, not with its
-//! length.
+//! Names are remembered, also those that are gone, and files that can still be asked for something: memory grows with how
+//! many different names a recording has and how many files are open at once, not with its length.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,13 +44,19 @@ struct File {
     /// Bytes that were written at its end, wherever that was.
     appended: u64,
     directory: bool,
+    /// Names it has, and how often it is open: with neither, nothing more is asked of it.
     names: u32,
+    opened: u32,
 }
 
 /// Follows a recording.
 #[derive(Default)]
 struct Scan {
+    /// Files that can still be asked for something; others are in [`Needs`] if they must have been there, and their
+    /// places are free.
     files: Vec<File>,
+    free: Vec<usize>,
+    needs: Needs,
     by_path: BTreeMap<Vec<u8>, usize>,
     open: FxHashMap<Handle, (usize, u64, How)>,
     /// Paths that led somewhere and do not any more, or never did.
@@ -88,9 +94,53 @@ pub fn scan(calls: &mut dyn Calls, mut progress: impl FnMut(u64)) -> (Needs, Res
 impl Scan {
     fn new_file(&mut self, path: &[u8], file: File) -> usize {
         self.inside(path);
-        self.files.push(file);
-        self.by_path.insert(path.to_owned(), self.files.len() - 1);
-        self.files.len() - 1
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.files[place] = file;
+                place
+            }
+            None => {
+                self.files.push(file);
+                self.files.len() - 1
+            }
+        };
+        self.name(path, place);
+        place
+    }
+
+    /// A path leads to a file, whatever it led to before.
+    fn name(&mut self, path: &[u8], file: usize) {
+        if let Some(before) = self.by_path.insert(path.to_owned(), file) {
+            self.unnamed(before);
+        }
+    }
+
+    /// A path leads to the file no more.
+    fn unnamed(&mut self, file: usize) {
+        let f = &mut self.files[file];
+        f.names = f.names.saturating_sub(1);
+        if f.names == 0 {
+            self.held = self.held.saturating_sub(f.now);
+            self.fold(file);
+        }
+    }
+
+    /// The file is closed once.
+    fn closed(&mut self, file: usize) {
+        let f = &mut self.files[file];
+        f.opened = f.opened.saturating_sub(1);
+        self.fold(file);
+    }
+
+    /// Keeps of a file without names and users what is needed of it.
+    fn fold(&mut self, file: usize) {
+        let f = &mut self.files[file];
+        if f.names == 0 && f.opened == 0 {
+            if let Some(path) = f.was.take() {
+                self.needs.add(path, f);
+            }
+            self.free.push(file);
+        }
     }
 
     /// Whether something can have been at a path at the beginning: nothing at it was seen to go, and no directory above
@@ -120,7 +170,7 @@ impl Scan {
         let settled = was.is_none();
         self.new_file(
             path,
-            File { was, may_be: None, then: 0, now: 0, settled, appended: 0, directory: false, names: 1 },
+            File { was, may_be: None, then: 0, now: 0, settled, appended: 0, directory: false, names: 1, opened: 0 },
         )
     }
 
@@ -160,13 +210,11 @@ impl Scan {
 
     fn dropped(&mut self, path: &[u8]) {
         if let Some(file) = self.by_path.remove(path) {
-            let f = &mut self.files[file];
-            f.names = f.names.saturating_sub(1);
-            if f.names == 0 {
-                self.held = self.held.saturating_sub(f.now);
-            }
+            self.unnamed(file);
         }
-        self.gone.insert(path.to_owned());
+        if !self.gone.contains(path) {
+            self.gone.insert(path.to_owned());
+        }
     }
 
     fn open(&mut self, handle: Handle, path: &[u8], how: How) {
@@ -181,7 +229,17 @@ impl Scan {
                 let settled = may_be.is_none();
                 self.new_file(
                     path,
-                    File { was: None, may_be, then: 0, now: 0, settled, appended: 0, directory: false, names: 1 },
+                    File {
+                        was: None,
+                        may_be,
+                        then: 0,
+                        now: 0,
+                        settled,
+                        appended: 0,
+                        directory: false,
+                        names: 1,
+                        opened: 0,
+                    },
                 )
             }
             None => self.there(path),
@@ -190,7 +248,10 @@ impl Scan {
         if how.contains(How::TRUNCATE) {
             self.set(file, 0);
         }
-        self.open.insert(handle, (file, 0, how));
+        self.files[file].opened += 1;
+        if let Some((before, ..)) = self.open.insert(handle, (file, 0, how)) {
+            self.closed(before);
+        }
     }
 
     fn moved(&mut self, handle: Handle, at: Option<u64>, bytes: u64, write: bool) {
@@ -224,7 +285,11 @@ impl Scan {
         }
         match &call.op {
             Op::Open { handle, path, how } => self.open(*handle, path, *how),
-            Op::Close { handle } => _ = self.open.remove(handle),
+            Op::Close { handle } => {
+                if let Some((file, ..)) = self.open.remove(handle) {
+                    self.closed(file);
+                }
+            }
             Op::Read { handle, at, bytes } => self.moved(*handle, *at, *bytes, false),
             Op::Write { handle, at, bytes } => self.moved(*handle, *at, *bytes, true),
             Op::Seek { handle, to } => {
@@ -264,7 +329,7 @@ impl Scan {
                 let file = self.there(from);
                 self.files[file].names += 1;
                 self.inside(to);
-                self.by_path.insert(to.clone(), file);
+                self.name(to, file);
             }
             Op::Symlink { path, .. } => {
                 self.gone.insert(path.clone());
@@ -298,7 +363,7 @@ impl Scan {
             self.made.insert(to.to_owned());
             for old in inside {
                 if let Some(file) = self.by_path.remove(&old) {
-                    self.by_path.insert([to, &old[from.len()..]].concat(), file);
+                    self.name(&[to, &old[from.len()..]].concat(), file);
                     self.gone.insert(old);
                 }
             }
@@ -310,21 +375,21 @@ impl Scan {
             }
             self.dropped(to);
             if let Some(file) = self.by_path.remove(from) {
-                self.by_path.insert(to.to_owned(), file);
+                self.name(to, file);
             }
         }
         self.gone.insert(from.to_owned());
     }
 
     fn needs(self) -> Needs {
-        let mut needs = Needs { directories: self.directories, files: BTreeMap::new(), peak: self.peak };
-        for file in self.files {
-            match file.was {
-                Some(path) if file.directory => _ = needs.directories.insert(path),
-                Some(path) => _ = needs.files.insert(path, file.then),
-                None => {}
+        let mut needs = self.needs;
+        for mut file in self.files {
+            if let Some(path) = file.was.take() {
+                needs.add(path, &file);
             }
         }
+        needs.directories.extend(self.directories);
+        needs.peak = self.peak;
         // What was only looked at may be a directory that other paths go through.
         needs.files.retain(|path, _| !needs.directories.contains(path) && path.as_slice() != b"/");
         needs.directories.remove(b"/".as_slice());
@@ -334,6 +399,15 @@ impl Scan {
 }
 
 impl Needs {
+    /// A file that must have been there.
+    fn add(&mut self, path: Vec<u8>, file: &File) {
+        if file.directory {
+            self.directories.insert(path);
+        } else {
+            self.files.insert(path, file.then);
+        }
+    }
+
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.files.values().fold(0, |sum, n| sum.saturating_add(*n))
@@ -363,5 +437,37 @@ impl Needs {
             make().map_err(|e: PlaceError| (path.clone(), e))?;
         }
         place.sync_all().map_err(|e| (b"/".to_vec(), e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_made_again_and_again_is_held_once() {
+        let mut scan = Scan::default();
+        let path = |name: &str| format!("/d/{name}").into_bytes();
+        for n in 0..50_000_u64 {
+            let how = How::WRITE | How::CREATE | if n % 3 == 0 { How::EXCLUSIVE } else { How::TRUNCATE };
+            let (handle, temporary) = (Handle(n), path("new"));
+            let ops = [
+                Op::Open { handle, path: temporary.clone(), how },
+                Op::Write { handle, at: None, bytes: 100 },
+                Op::Rename { from: temporary, to: path("old") },
+                Op::Link { from: path("old"), to: path("other") },
+                // Some are never closed, but their number is given again.
+                Op::Close { handle: if n % 5 == 0 { Handle(u64::MAX) } else { handle } },
+                Op::Open { handle: Handle(1 << 40), path: path("other"), how: How::READ },
+                Op::Unlink { path: path("other") },
+                Op::Read { handle: Handle(1 << 40), at: None, bytes: 100 },
+            ];
+            let close = (n % 5 == 0).then_some(Op::Open { handle, path: path("old"), how: How::READ });
+            for op in ops.into_iter().chain(close).chain([Op::Close { handle }]) {
+                scan.add(&Call { time: n, thread: 1, op, took: None, failed: None });
+            }
+        }
+        assert!(scan.files.len() < 8, "{} files are held", scan.files.len());
+        assert!(scan.open.len() + scan.by_path.len() + scan.gone.len() + scan.made.len() < 16);
     }
 }

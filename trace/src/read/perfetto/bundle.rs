@@ -80,9 +80,10 @@ pub(super) struct Bundles {
     pub(super) heard: u64,
     /// By number.
     layouts: Vec<Option<Layout>>,
-    /// Who has which number, from the events that tell it.
-    processes: FxHashMap<u32, Process>,
+    processes: Processes,
+    /// Events that are none of block devices, by number, and those of the numbers that are not 0.
     counts: Vec<u64>,
+    counted: Vec<u32>,
     /// Names of events that the trace itself gives.
     given: FxHashMap<u32, String>,
 }
@@ -103,8 +104,9 @@ impl Bundles {
             order: Order::new(),
             heard: 0,
             layouts: (0..TABLE as u32).map(layout).collect(),
-            processes: FxHashMap::default(),
+            processes: Processes::default(),
             counts: vec![0; TABLE],
+            counted: Vec::new(),
             given: FxHashMap::default(),
         }
     }
@@ -136,14 +138,18 @@ impl Bundles {
                 _ => {}
             }
         }
-        for (number, seen) in self.counts.iter_mut().enumerate().filter(|(_, seen)| **seen > 0) {
-            let seen = std::mem::take(seen);
-            match names::name(number as u32) {
+        Ok(())
+    }
+
+    /// Adds what was counted to the others.
+    pub(super) fn tell(&mut self) {
+        for number in self.counted.drain(..) {
+            let seen = std::mem::take(&mut self.counts[number as usize]);
+            match names::name(number) {
                 Some(name) => count_many(&mut self.others, name, seen),
                 None => count_many(&mut self.others, &format!("kernel event {number}"), seen),
             }
         }
-        Ok(())
     }
 
     /// `GenericEventDescriptor`: the name of an event that has none in the proto files.
@@ -186,25 +192,19 @@ impl Bundles {
             }
         }
         self.order.seen(lying.time);
-        let heard = match lying.number {
-            0 => None,
-            UFS => ufs(&lying, cpu)?,
-            n => match self.layouts.get(n as usize) {
-                Some(Some(layout)) => Some(extent(&lying, cpu, layout, &mut self.names, &mut self.processes)?),
-                _ => None,
-            },
-        };
-        let Some(mut heard) = heard else {
-            self.other(&lying);
-            return Ok(());
-        };
-        if heard.event.process == Process::default()
-            && let Some(known) = self.processes.get(&lying.pid)
+        if let Some(Some(layout)) = self.layouts.get(lying.number as usize) {
+            let (layer, event) = extent(&lying, cpu, layout, &mut self.names, &mut self.processes)?;
+            self.heard += 1;
+            self.order.push(Heard { layer, event });
+        } else if lying.number == UFS
+            && let Some(mut event) = ufs(&lying, cpu)?
         {
-            heard.event.process = *known;
+            event.process = self.processes.of(lying.pid);
+            self.heard += 1;
+            self.order.push(Heard { layer: Layer::Controller, event });
+        } else {
+            self.other(&lying);
         }
-        self.heard += 1;
-        self.order.push(heard);
         Ok(())
     }
 
@@ -217,6 +217,9 @@ impl Bundles {
             };
             count(&mut self.others, &name);
         } else if let Some(counter) = self.counts.get_mut(lying.number as usize) {
+            if *counter == 0 {
+                self.counted.push(lying.number);
+            }
             *counter += 1;
         } else {
             let name = self.given.get(&lying.number).filter(|_| room).map_or("unnamed kernel events", String::as_str);
@@ -225,60 +228,93 @@ impl Bundles {
     }
 }
 
-/// Whose name that is; it is remembered for the thread's other events.
-fn known_as(pid: u32, name: &[u8], names: &mut Names, processes: &mut FxHashMap<u32, Process>) -> Process {
-    if let Some(known) = processes.get(&pid)
-        && names.name(*known).as_bytes() == name
-    {
-        return *known;
-    }
-    let process = names.number(name);
-    if processes.len() < MOST || processes.contains_key(&pid) {
-        processes.insert(pid, process);
-    }
-    process
+/// Who has which number, from the events that tell it.
+struct Processes {
+    known: FxHashMap<u32, Process>,
+    /// Those of lately, each in the place that follows from its number.
+    recent: [(u32, Process); 64],
 }
 
+impl Default for Processes {
+    fn default() -> Self {
+        // Nobody has the number 0 in any other place than the first, and there no name.
+        Processes { known: FxHashMap::default(), recent: [(0, Process::default()); 64] }
+    }
+}
+
+impl Processes {
+    /// Its name is told; it is remembered for the thread's other events.
+    #[inline]
+    fn learn(&mut self, pid: u32, process: Process) {
+        let recent = &mut self.recent[pid as usize % 64];
+        if *recent == (pid, process) {
+            return;
+        }
+        if let Some(known) = self.known.get_mut(&pid) {
+            *known = process;
+        } else if self.known.len() < MOST {
+            self.known.insert(pid, process);
+        } else {
+            return;
+        }
+        *recent = (pid, process);
+    }
+
+    #[inline]
+    fn of(&self, pid: u32) -> Process {
+        match self.recent[pid as usize % 64] {
+            (known, process) if known == pid => process,
+            _ => self.known.get(&pid).copied().unwrap_or_default(),
+        }
+    }
+}
+
+#[inline(always)]
 fn extent(
     lying: &Lying<'_>,
     cpu: u32,
     layout: &Layout,
     names: &mut Names,
-    processes: &mut FxHashMap<u32, Process>,
-) -> Result<Heard, String> {
-    let mut event = blank(lying.time, cpu, lying.pid, Process::default());
-    let (mut sectors, mut said) = (0, &[][..]);
+    processes: &mut Processes,
+) -> Result<(Layer, Event), String> {
+    let (mut dev, mut sector, mut sectors, mut error) = (0, 0, 0, 0);
+    let (mut said, mut name) = (&[][..], None);
     let mut fields = Fields(lying.fields);
     while let Some((number, value)) = fields.next()? {
         match value {
             Value::Number(n) => match number {
-                1 if layout.letters > 0 => event.device = device(n),
-                2 if layout.letters > 0 => event.sector = n,
+                1 if layout.letters > 0 => dev = n,
+                2 if layout.letters > 0 => sector = n,
                 _ if number == layout.sectors => sectors = n,
-                _ if layout.errors.contains(&number) => event.error = event.error.max(errno(n)),
+                _ if layout.errors.contains(&number) => error = error.max(errno(n)),
                 _ => {}
             },
             Value::Bytes(text) if number == layout.letters => said = text,
-            Value::Bytes(text) if number == layout.process => {
-                event.process = known_as(lying.pid, text, names, processes);
-            }
+            Value::Bytes(text) if number == layout.process => name = Some(text),
             Value::Bytes(_) => {}
         }
     }
-    let Point::Extent(layer, action) = layout.point else {
-        return Ok(Heard { layer: Layer::Block, event });
+    let process = match name {
+        Some(name) => {
+            let process = names.number(name);
+            processes.learn(lying.pid, process);
+            process
+        }
+        None => processes.of(lying.pid),
     };
-    event.action = action;
+    let blank = blank(lying.time, cpu, lying.pid, process);
+    let Point::Extent(layer, action) = layout.point else {
+        return Ok((Layer::Block, blank));
+    };
     if action == Action::Split {
-        sectors = sectors.checked_sub(event.sector).ok_or("a bio divided before its beginning")?;
+        sectors = sectors.checked_sub(sector).ok_or("a bio divided before its beginning")?;
     }
-    (event.op, event.flags) = letters::read(said, sectors).ok_or_else(|| crate::read::decimal::wrong("rwbs", said))?;
-    event.sector = first_sector(event.sector, sectors);
-    event.sectors = sectors;
-    Ok(Heard { layer, event })
+    let (op, flags) = letters::read(said, sectors).ok_or_else(|| crate::read::decimal::wrong("rwbs", said))?;
+    let (device, sector) = (device(dev), first_sector(sector, sectors));
+    Ok((layer, Event { action, op, flags, sector, sectors, device, error, ..blank }))
 }
 
-fn ufs(lying: &Lying<'_>, cpu: u32) -> Result<Option<Heard>, String> {
+fn ufs(lying: &Lying<'_>, cpu: u32) -> Result<Option<Event>, String> {
     let mut fields = Fields(lying.fields);
     let mut command = Ufs::default();
     let mut action = None;
@@ -295,8 +331,7 @@ fn ufs(lying: &Lying<'_>, cpu: u32) -> Result<Option<Heard>, String> {
         }
     }
     let (Some(action), Some((op, sector, sectors))) = (action, command.extent()) else { return Ok(None) };
-    let event = Event { action, op, sector, sectors, ..blank(lying.time, cpu, lying.pid, Process::default()) };
-    Ok(Some(Heard { layer: Layer::Controller, event }))
+    Ok(Some(Event { action, op, sector, sectors, ..blank(lying.time, cpu, lying.pid, Process::default()) }))
 }
 
 #[cfg(test)]

@@ -73,6 +73,7 @@ fn place(fields: &[PerfFieldFormat], name: &str) -> Option<Place> {
 }
 
 impl Place {
+    #[inline(always)]
     fn number(self, data: &[u8], big: bool) -> Option<u64> {
         match self.size {
             1 => data.get(self.offset).map(|b| u64::from(*b)),
@@ -90,6 +91,7 @@ impl Place {
     }
 
     /// Text, up to its zero.
+    #[inline(always)]
     fn text(self, data: &[u8], big: bool) -> Option<&[u8]> {
         let bytes = if self.elsewhere {
             let at = u32_at(data, self.offset, big)?;
@@ -98,7 +100,8 @@ impl Place {
         } else {
             data.get(self.offset..self.offset + self.size)?
         };
-        Some(&bytes[..memchr::memchr(0, bytes).unwrap_or(bytes.len())])
+        // These are a few bytes.
+        Some(&bytes[..bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len())])
     }
 }
 
@@ -218,7 +221,7 @@ fn places(point: Point, format: &PerfEventFormat) -> Result<Places, String> {
     if there { Ok(places) } else { Err(format!("{} without the fields it has on every kernel", format.name())) }
 }
 
-#[inline]
+#[inline(always)]
 fn extent(
     layer: Layer,
     action: Action,

@@ -42,6 +42,8 @@ pub(crate) struct Layered<S> {
     /// Sectors of requests whose end is told without them (`block_io_done`).
     sizes: FxHashMap<(DeviceId, u64), u64>,
     ended: bool,
+    /// The block layer is listened to, and nothing is left of the look ahead.
+    settled: bool,
 }
 
 /// True if an event decides for its layer.
@@ -69,6 +71,7 @@ impl<S: Source> Layered<S> {
             failed: None,
             sizes: FxHashMap::default(),
             ended: false,
+            settled: false,
         }
     }
 
@@ -122,7 +125,23 @@ impl<S: Source> Events for Layered<S> {
         self.source.format()
     }
 
+    #[inline]
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        // As it is nearly always: nothing is decided or remembered any more.
+        while self.settled {
+            match self.source.pull() {
+                Ok(Some(heard)) if heard.layer == Layer::Block => return Ok(Some(heard.event)),
+                Ok(Some(heard)) => {
+                    if let Some(event) = self.listen(Layer::Block, heard) {
+                        return Ok(Some(event));
+                    }
+                }
+                end => {
+                    (self.settled, self.ended) = (false, true);
+                    return end.map(|_| None);
+                }
+            }
+        }
         // Whatever goes wrong below, nothing comes after it.
         while !std::mem::replace(&mut self.ended, true) {
             let heard = match self.ahead.pop_front() {
@@ -136,6 +155,7 @@ impl<S: Source> Events for Layered<S> {
                 },
             };
             self.ended = false;
+            self.settled = self.chosen == Some(Layer::Block) && self.ahead.is_empty() && self.failed.is_none();
             let event = match self.chosen {
                 Some(chosen) => self.listen(chosen, heard),
                 None if !decides(&heard) => Some(heard.event),

@@ -1,0 +1,110 @@
+//! Every recording that lies beside an experiment or a reader is read whole, and can be made once more.
+
+use std::path::{Path, PathBuf};
+
+use device::Blank;
+use device::clock::RealClock;
+use record::Tempo;
+use trace::replay::place::OnDirectory;
+use trace::replay::{self, extent, needs};
+use trace::requests::Requests;
+use trace::{Format, Kind, Opened, TraceError, open, open_as, stat};
+
+/// What is beside recordings: words, scripts, plans, sums.
+const BESIDE: [&str; 7] = ["md", "py", "sh", "toml", "csv", "fio", "sums"];
+
+fn recordings() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut folders = vec![root.join("experiments"), root.join("trace/fixtures")];
+    let mut out = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let ending = path.extension().map(|e| e.to_string_lossy().into_owned());
+            match ending {
+                _ if path.is_dir() => folders.push(path),
+                Some(ending) if !BESIDE.contains(&ending.as_str()) => out.push(path),
+                // The only one without an ending is a script.
+                _ => {}
+            }
+        }
+    }
+    out.sort();
+    out
+}
+
+fn requests(path: &Path) -> Requests {
+    let Ok(Opened::Blocks(events)) = open(path) else { panic!("{}: not of a block device any more", path.display()) };
+    Requests::new(events)
+}
+
+fn of_blocks(path: &Path) {
+    let (stat, whole) = stat::blocks::count(&mut requests(path), |_| {});
+    whole.unwrap_or_else(|e| panic!("{e}"));
+    let (all, whole) = extent::scan(&mut requests(path), |_| {});
+    whole.unwrap();
+    let of = extent::busiest(&all).unwrap_or_else(|| panic!("{}: no requests", path.display()));
+    let device = Blank::new(all[&of].blocks.max(1));
+    let (done, whole) =
+        replay::blocks::replay(&mut requests(path), of, &device, &RealClock::new(), &Tempo::BackToBack, |_| {});
+    whole.unwrap();
+    assert_eq!((done.failed, &done.first_failure), (0, &None), "{}", path.display());
+    assert!(done.requests > 0 && done.requests <= stat.requests, "{}", path.display());
+}
+
+fn of_calls(path: &Path) {
+    let again = || match open(path) {
+        Ok(Opened::Calls(calls)) => calls,
+        _ => panic!("{}: not of calls any more", path.display()),
+    };
+    let (needs, whole) = needs::scan(&mut *again(), |_| {});
+    whole.unwrap_or_else(|e| panic!("{e}"));
+    let directory = tempfile::tempdir().unwrap();
+    let mut place = OnDirectory::new(directory.path());
+    needs.prepare(&mut place, |_| {}).unwrap_or_else(|(of, e)| panic!("{}: {of:?}: {e}", path.display()));
+    let (done, whole) = replay::calls::replay(&mut *again(), &mut place, &RealClock::new(), &Tempo::BackToBack, |_| {});
+    whole.unwrap();
+    assert_eq!((done.failed, &done.first_failure), (0, &None), "{}", path.display());
+    assert!(done.calls > 0, "{}", path.display());
+}
+
+/// A recording by inode, which has no paths: on a volume of its own.
+fn of_inodes(path: &Path) {
+    let file = std::fs::File::open(path).unwrap();
+    let events = record::calls::Events::new(record::Reader::new(file).unwrap()).unwrap();
+    let mut calls = 0;
+    for event in events {
+        event.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        calls += 1;
+    }
+    assert!(calls > 0, "{}", path.display());
+}
+
+#[test]
+fn every_recording_that_is_shipped_is_read_and_made_once_more() {
+    let all = recordings();
+    let mut kinds = [0; 3];
+    for path in &all {
+        match open(path) {
+            Ok(Opened::Blocks(events)) => {
+                kinds[0] += 1;
+                if events.format() == Format::Perfetto {
+                    let Ok(Opened::Power(mut rails)) = open_as(path, Kind::Power) else { panic!("no rails") };
+                    stat::power::count(&mut *rails, |_| {}).1.unwrap();
+                }
+                of_blocks(path);
+            }
+            Ok(Opened::Calls(_)) => {
+                kinds[1] += 1;
+                of_calls(path);
+            }
+            Err(TraceError::Unsupported { format: Format::JouleRec, .. }) => {
+                kinds[2] += 1;
+                of_inodes(path);
+            }
+            Ok(Opened::Power(_)) => panic!("{}: of a meter, and nothing here looks at it", path.display()),
+            Err(e) => panic!("{e}"),
+        }
+    }
+    assert!(kinds.iter().all(|n| *n > 3), "{kinds:?} of {}", all.len());
+}
