@@ -359,8 +359,7 @@ impl Volume {
         options.dirty_limit = options.dirty_limit.min(cp.user_blocks as usize / 32).max(16);
         let monotonic = clock.monotonic();
         let chooser = Chooser::new(&sb, &table, cp.elapsed, &options);
-        let segments =
-            Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
+        let segments = Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
         let overprov_segs = cp.overprov_segs;
         let nat = Nat::new(dev.clone(), sb.clone(), cp.nat_bitmap.clone(), nat_journal, cp.next_free_nid);
         let now = clock.now();

@@ -120,13 +120,7 @@ impl Bench {
         for (level, count) in free.count.iter().enumerate() {
             phase.note(&format!("free_pieces_{}", FreeFragments::name(level)), *count as f64, "pieces");
         }
-        let bars = free.count.iter().enumerate().map(|(level, n)| (FreeFragments::name(level), *n));
-        let histogram = Histogram {
-            name: "pieces of free space by size (L1 is 4 KB, each level twice the one before, L9 over 512 KB)".into(),
-            unit: "pieces".into(),
-            bars: bars.collect(),
-        };
-        Ok((phase, histogram))
+        Ok((phase, Histogram::of_free_space(&free, "aged")))
     }
 
     fn mount(&mut self) -> Result<(), LabError> {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use device::energy::{Component, Energy, Ledger, Nanos, Operation, Part};
 use device::{BLOCK, CountSnapshot};
+use f2fs::FreeFragments;
 use f2fs::cause::Cause;
 use serde::{Deserialize, Serialize};
 use toml::Table;
@@ -70,6 +71,20 @@ pub struct Histogram {
     pub unit: String,
     /// Classes and counts, in order.
     pub bars: Vec<(String, u64)>,
+}
+
+impl Histogram {
+    /// Pieces of free space by size, as bars.
+    pub fn of_free_space(free: &FreeFragments, when: &str) -> Self {
+        let bars = free.count.iter().enumerate().map(|(level, n)| (FreeFragments::name(level), *n));
+        Histogram {
+            name: format!(
+                "pieces of free space by size, {when} (L1 is 4 KB, each level twice the one before, L9 over 512 KB)"
+            ),
+            unit: "pieces".into(),
+            bars: bars.collect(),
+        }
+    }
 }
 
 /// A number with its unit.

@@ -68,6 +68,8 @@ pub struct Requests {
     under_way: FxHashMap<(DeviceId, u64, Op), u64>,
     /// Requests whose end is not waited for any more.
     forgotten: u64,
+    /// Whether any end was seen.
+    ends: bool,
     /// How often each action was seen, with its bytes, by operation.
     counts: FxHashMap<(Action, Op), (u64, u64)>,
 }
@@ -102,6 +104,7 @@ impl Requests {
             ready: Vec::new(),
             under_way: FxHashMap::default(),
             forgotten: 0,
+            ends: false,
             counts: FxHashMap::default(),
         }
     }
@@ -123,9 +126,9 @@ impl Requests {
         self.events.others()
     }
 
-    /// Requests that had to be forgotten before their ends were seen: how long they took is not known.
-    pub fn forgotten(&self) -> u64 {
-        self.forgotten
+    /// Requests so far whose ends were not seen, in a recording that tells of others how long they took.
+    pub fn without_end(&self) -> u64 {
+        if self.ends { self.forgotten + self.under_way.len() as u64 } else { 0 }
     }
 
     /// Events so far, by what happened to what: how many, and bytes.
@@ -168,6 +171,7 @@ impl Requests {
     fn done(&mut self, event: &Event) {
         // Where the end is all there is, it is the request, too.
         if let Some(began) = self.under_way.remove(&(event.device, event.sector, event.op)) {
+            self.ends = true;
             self.ready.push(Seen::Done { op: event.op, took: event.time.saturating_sub(began) });
         }
     }
@@ -184,7 +188,9 @@ impl Requests {
                 self.forgotten += UNDER_WAY as u64;
                 self.under_way.clear();
             }
-            self.under_way.insert((device, sector, event.op), time);
+            if self.under_way.insert((device, sector, event.op), time).is_some() {
+                self.forgotten += 1;
+            }
         }
         let empty = sectors == 0;
         match event.op {
@@ -241,6 +247,24 @@ mod tests {
             took: None,
             error: 0,
         }
+    }
+
+    /// Read to the end.
+    fn without_end(events: Vec<Event>) -> u64 {
+        let mut requests = Requests::new(Box::new(List(events.into_iter(), Names::default(), Others::new())));
+        while requests.seen().unwrap().is_some() {}
+        requests.without_end()
+    }
+
+    #[test]
+    fn every_request_without_an_end_is_counted_where_ends_are_told() {
+        let asked = |sector| event(sector, Action::Issue, Op::Write, sector, 8, Flags::empty());
+        let end = event(9, Action::Complete, Op::Write, 8, 8, Flags::empty());
+        let many = UNDER_WAY as u64 + 10;
+        assert_eq!(without_end((0..many).map(asked).collect()), 0, "nothing is told of ends");
+        assert_eq!(without_end([asked(8), end].into_iter().chain((0..many).map(asked)).collect()), many);
+        // Asked twice at one place, ended once.
+        assert_eq!(without_end(vec![asked(8), asked(8), end]), 1);
     }
 
     fn all(events: Vec<Event>) -> (Action, Vec<Seen>) {

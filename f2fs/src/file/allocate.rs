@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use format::BlockAddr;
 use format::inode::Advise;
+use format::node::ADDRS_PER_BLOCK;
 use vfs::{Allocate, FileKind};
 
 use super::BLOCK;
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, Touch, put_advise, touch};
+use crate::node::map::Lookup;
 use crate::volume::Volume;
 
 impl Volume {
@@ -45,7 +47,7 @@ impl Volume {
                     return Err(vfs::Error::Invalid("a collapse must end before the end of the file").into());
                 }
                 let blocks = offset / BLOCK..size.div_ceil(BLOCK) - len / BLOCK;
-                self.take_room(inode, content, blocks.clone().map(|to| (to + len / BLOCK, to)))?;
+                self.check_room(inode, content, blocks.clone().map(|to| (to + len / BLOCK, to)))?;
                 self.shift_down(inode, content, blocks, len / BLOCK)?;
                 self.truncate(inode, content, size - len)?;
             }
@@ -57,7 +59,7 @@ impl Volume {
                 let grown = self.checked_end(inode, size, len)?;
                 self.clear_tail(inode, content, size)?;
                 let blocks = offset / BLOCK..size.div_ceil(BLOCK);
-                self.take_room(inode, content, blocks.clone().map(|from| (from, from + len / BLOCK)))?;
+                self.check_room(inode, content, blocks.clone().rev().map(|from| (from, from + len / BLOCK)))?;
                 self.edit_inode(&inode.node, |r| r.i_size = grown.into());
                 self.shift_up(inode, content, blocks, len / BLOCK)?;
             }
@@ -95,21 +97,33 @@ impl Volume {
         Ok(())
     }
 
-    /// Reserves room for every block that will be copied: from one place of the file to another, which may
-    /// be a hole. If there is not enough, nothing is taken.
-    fn take_room(&self, inode: &Arc<Inode>, content: &Content, copies: impl Iterator<Item = (u64, u64)>) -> Result<()> {
-        let mut taken = Vec::new();
+    /// Makes sure there is room to copy blocks from one place of the file to another, one after the other: a
+    /// copy over a hole takes a block, a hole over a block gives one back. Nothing changes.
+    fn check_room(
+        &self,
+        inode: &Arc<Inode>,
+        content: &Content,
+        copies: impl Iterator<Item = (u64, u64)>,
+    ) -> Result<()> {
+        let (mut taken, mut most, mut nodes, mut last) = (0i64, 0i64, 0, None);
         for (from, to) in copies {
             let is_hole = |i: u64| Ok::<_, Error>(self.addr_of(&inode.node, i)? == BlockAddr::NULL);
-            if (is_hole(from)? && !content.pages.contains_key(&from)) || !is_hole(to)? {
-                continue;
+            let copied = content.pages.contains_key(&from) || !is_hole(from)?;
+            if copied && matches!(self.find(&inode.node, to)?, Lookup::HoleUntil(_)) {
+                let node = Some(to / u64::from(ADDRS_PER_BLOCK));
+                nodes += i64::from(node != last);
+                last = node;
             }
-            if let Err(e) = self.reserve(&inode.node, to) {
-                taken.into_iter().try_for_each(|i| self.free_range(&inode.node, i, i + 1))?;
-                return Err(e);
+            match (copied, is_hole(to)?) {
+                (true, true) => taken += 1,
+                (false, false) => taken -= 1,
+                _ => {}
             }
-            taken.push(to);
+            most = most.max(taken);
         }
+        let need = (most + nodes) as u64;
+        self.space.take(need)?;
+        self.space.give(need);
         Ok(())
     }
 

@@ -14,12 +14,12 @@ use record::{Reader, Tempo};
 use serde::Deserialize;
 use vfs::FileSystem as _;
 
-use super::cleaned::{self, Cleaned, Cleaning};
+use super::cleaned::{Cleaned, Cleaning};
 use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::Bench;
 use crate::plan::Job;
-use crate::result::Phase;
+use crate::result::{Histogram, Phase};
 use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
@@ -58,7 +58,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         }
         phases.push(phase);
     }
-    histograms.push(cleaned::pieces(&bench.volume()?.free_fragments(), "after all programs"));
+    histograms.push(Histogram::of_free_space(&bench.volume()?.free_fragments(), "after all programs"));
     Ok((phases, histograms))
 }
 

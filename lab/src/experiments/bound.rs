@@ -37,7 +37,7 @@ use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::Bench;
 use crate::plan::Job;
-use crate::result::Phase;
+use crate::result::{Histogram, Phase};
 use crate::run::{LabError, Progress};
 use crate::typed;
 
@@ -146,7 +146,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let gc = cleaned::evenly(&p.policy, &p.power, Duration::ZERO)?;
     let options = MountOptions { gc, ..MountOptions::default() };
     let parts = if given.is_aged() { 3 } else { 2 };
-    let (bench, (mut phases, histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
+    let (bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
     let volume = bench.volume()?;
     cleaned::set_age_threshold(volume, p.age_threshold)?;
     typed::align(bench.volume()?, "before")?;
@@ -162,6 +162,9 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         compare(volume, &mut phase, cleaned.moved as f64, &work, &seen);
     }
     phases.push(phase);
+    if given.is_aged() {
+        histograms.push(Histogram::of_free_space(&volume.free_fragments(), "overwritten"));
+    }
     Ok((phases, histograms))
 }
 

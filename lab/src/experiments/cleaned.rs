@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use device::clock::Clock;
+use f2fs::Volume;
 use f2fs::gc::background::Settings;
 use f2fs::gc::policy::{Policy, Power};
-use f2fs::{FreeFragments, Volume};
 use serde::Deserialize;
 use vfs::FileSystem;
 
 use crate::bench::{Bench, Recorder};
-use crate::result::{Histogram, Phase};
+use crate::result::Phase;
 use crate::run::{LabError, Progress};
 
 /// The volume's counters of cleaning at a moment.
@@ -188,14 +188,4 @@ pub(super) fn pass(
 pub(super) fn pass_time(bench: &Bench, recorder: &mut Recorder<'_>, time: Duration) -> Result<(), LabError> {
     let end = bench.clock().monotonic() + time;
     pass(bench, recorder, || Ok(end.checked_sub(bench.clock().monotonic()).filter(|left| !left.is_zero())))
-}
-
-/// Pieces of free space by size, as bars.
-pub(super) fn pieces(free: &FreeFragments, when: &str) -> Histogram {
-    let bars = free.count.iter().enumerate().map(|(level, n)| (FreeFragments::name(level), *n));
-    Histogram {
-        name: format!("pieces of free space by size, {when} (L1 is 4 KB, L9 over 512 KB)"),
-        unit: "pieces".into(),
-        bars: bars.collect(),
-    }
 }

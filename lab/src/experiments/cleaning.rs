@@ -19,7 +19,7 @@ use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::Bench;
 use crate::plan::Job;
-use crate::result::Phase;
+use crate::result::{Histogram, Phase};
 use crate::run::{LabError, Progress};
 use crate::typed;
 
@@ -64,7 +64,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     bench.volume()?.sync()?;
     let before = bench.volume()?.free_fragments().fragments();
     let mut cleaned = clean(&bench, &p, Settings { on: true, ..gc }, total, &progress.part(parts - 1, parts))?;
-    histograms.push(cleaned::pieces(&bench.volume()?.free_fragments(), "after cleaning"));
+    histograms.push(Histogram::of_free_space(&bench.volume()?.free_fragments(), "after cleaning"));
     notes(&bench, &mut cleaned, before)?;
     phases.push(cleaned);
     Ok((phases, histograms))

@@ -10,12 +10,12 @@ use f2fs::MountOptions;
 use serde::Deserialize;
 use vfs::{FileSystem, WriteFlags};
 
-use super::cleaned::{self, Cleaning};
+use super::cleaned::Cleaning;
 use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
 use crate::plan::Job;
-use crate::result::Phase;
+use crate::result::{Histogram, Phase};
 use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
@@ -97,7 +97,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let (mut bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
     if let Some(c) = &p.cleaning {
         phases.push(c.run(&bench, &progress.part(phases.len(), parts))?);
-        histograms.push(cleaned::pieces(&bench.volume()?.free_fragments(), "after cleaning"));
+        histograms.push(Histogram::of_free_space(&bench.volume()?.free_fragments(), "after cleaning"));
     }
     let mut rng = Rng::new(job.seed);
     let size = blocks_of_mib(p.file_mib) * BLOCK as u64;

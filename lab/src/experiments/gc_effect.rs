@@ -110,7 +110,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         seen.push((done.sections, end));
     }
     note(&mut phase, &start, &end, p.published_mib as f64 / p.volume_mib as f64);
-    let mut histograms = vec![before_by_size, cleaned::pieces(&end, "after cleaning")];
+    let mut histograms = vec![before_by_size, Histogram::of_free_space(&end, "after cleaning")];
     histograms.extend(over_cleanings(&seen));
     Ok((vec![aging, phase], histograms))
 }

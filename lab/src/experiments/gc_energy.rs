@@ -20,7 +20,7 @@ use super::given::{Given, OnVolume};
 use super::{Measured, parameters};
 use crate::bench::Bench;
 use crate::plan::Job;
-use crate::result::Phase;
+use crate::result::{Histogram, Phase};
 use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
@@ -80,7 +80,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         phase.note("whole", awake + own, "mJ");
         phases.push(phase);
     }
-    histograms.push(cleaned::pieces(&bench.volume()?.free_fragments(), "after all cleaning"));
+    histograms.push(Histogram::of_free_space(&bench.volume()?.free_fragments(), "after all cleaning"));
     Ok((phases, histograms))
 }
 

@@ -9,7 +9,7 @@ use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 use super::{ReportError, plots};
 use crate::compare::{Comparison, How, figures};
 use crate::plan::Experiment;
-use crate::result::{Measure, Outcome, Phase, VariantResult};
+use crate::result::{Histogram, Measure, Outcome, Phase, VariantResult};
 
 const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; background: #fff }
@@ -60,16 +60,22 @@ fn section(index: usize, o: &Outcome) -> Result<Markup, ReportError> {
     let experiment = Experiment::find(&o.experiment).ok();
     let components = plots::by_component(o)?;
     let causes = plots::by_cause(o)?;
-    let mut histograms = Vec::new();
+    let mut histograms: Vec<(&Histogram, Vec<String>)> = Vec::new();
     let mut times = Vec::new();
     for v in &o.variants {
         for h in &v.histograms {
-            histograms.push(plots::histogram(&name_of(o, v), h)?);
+            match histograms.iter_mut().find(|(seen, _)| *seen == h) {
+                Some((_, of)) => of.push(name_of(o, v)),
+                None => histograms.push((h, vec![name_of(o, v)])),
+            }
         }
         for p in v.phases.iter().filter(|p| p.timeline.len() > 2) {
             times.push(plots::over_time(&format!("{}, {}", name_of(o, v), p.name), p)?);
         }
     }
+    // What is the same for several is shown once.
+    let histograms = histograms.iter().map(|(h, of)| plots::histogram(&of.join(", "), h));
+    let histograms = histograms.collect::<Result<Vec<_>, _>>()?;
     Ok(html! {
         h2 id={ "e" (index) } { (o.experiment) ": " (o.title) }
         p.note {

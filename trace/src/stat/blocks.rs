@@ -313,8 +313,8 @@ impl Counter {
         processes.sort_by_key(|(p, (n, read, written))| (std::cmp::Reverse((read + written, *n)), *p));
         processes.truncate(PROCESSES);
         let mut others = requests.others().clone();
-        if requests.forgotten() > 0 {
-            others.insert("requests without an end, whose times are not known".into(), requests.forgotten());
+        if requests.without_end() > 0 {
+            others.insert("requests without an end, whose times are not known".into(), requests.without_end());
         }
         BlockStat {
             format: requests.events().format().to_string(),

@@ -87,11 +87,8 @@ impl Gauge {
     }
 
     fn write(&mut self, text: &str) -> Result<(), Failure> {
-        match &mut self.file {
-            Some((path, file)) => file.write_all(text.as_bytes()).map_err(|e| format!("{}: {e}", path.display()))?,
-            None => {}
-        }
-        Ok(())
+        let Some((path, file)) = &mut self.file else { return Ok(()) };
+        Ok(file.write_all(text.as_bytes()).map_err(|e| format!("{}: {e}", path.display()))?)
     }
 
     /// Reads once more.
