@@ -1,7 +1,7 @@
 //! What may a power cut leave, and what must it?
 //!
-//! A scenario's steps run on a device whose power goes at a chosen write; what the medium then holds
-//! is mounted and judged against a [`Record`] of every step.
+//! A [`Scenario`]'s steps, or a [`Course`]'s at random, run on a device whose power goes at a chosen write; what
+//! the medium then holds is mounted and judged against a [`Record`] of every step.
 //!
 //! # The rule
 //! * A file has a *floor*: its contents when it was last made durable (`fsync` of it, `sync`).
