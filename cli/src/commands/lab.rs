@@ -24,6 +24,7 @@ pub struct Args {
 #[derive(clap::Subcommand)]
 enum Command {
     /// List the experiments there are.
+    #[command(after_help = "Examples:\n  joulefs lab list\n  joulefs lab list --json")]
     List,
     /// Run experiments and print the papers' numbers beside ours.
     Run(RunArgs),
@@ -32,6 +33,10 @@ enum Command {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "Examples:\n  joulefs lab run --quick fagc-fig4\n  \
+    joulefs lab run nexus-sqlite --set rows=1000000\n  \
+    joulefs lab run --all --quick --threads 1\n\nA plan's parameters and variants are in its plan.toml; experiments that come with the program are in\n\
+    experiments/ of its sources.")]
 struct RunArgs {
     /// Experiments by name, or by the path of a directory with README.md, plan.toml and paper.csv.
     #[arg(required_unless_present = "all")]
@@ -63,6 +68,7 @@ struct RunArgs {
 }
 
 #[derive(clap::Args)]
+#[command(after_help = "Example:\n  joulefs lab report --results results --output report.html")]
 struct ReportArgs {
     /// Read results below this directory.
     #[arg(long, default_value = "results")]

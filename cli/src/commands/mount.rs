@@ -30,8 +30,9 @@ use crate::{Failure, held, output, power, volume_options};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n  \
     joulefs mount disk.img /mnt --profile oneplus8t-ufs31 --ledger joules.txt\n\n\
-    Options for -o: ro, allow_other, noatime, dev, suid, noexec, writeback=on|off,\n  \
-    discard=on|off, inline=on|off, threads=N, node_cache=MIB, dirty=MIB, dir_cache=MIB,\n  \
+    Options for -o: ro, rw, allow_other, noatime, dev, suid, noexec, writeback=on|off, discard=on|off,\n  \
+    nodiscard (as discard=off), inline=on|off, threads=N (default 2), node_cache=MIB (default 32),\n  \
+    dirty=MIB (default 32), dir_cache=MIB (default 16),\n  \
     gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule (who chooses what is cleaned; default cost-benefit),\n  \
     background_gc=on|off, power=battery|powered|auto (default battery; auto: as the system says),\n  stats=FILE (what was written and why, at the end; JSON if FILE ends in .json)")]
 pub struct Args {
@@ -45,7 +46,8 @@ pub struct Args {
     /// Record every request to the image to this file, for `joulefs replay`.
     #[arg(long, value_name = "FILE")]
     record_device: Option<PathBuf>,
-    /// Count joules as on this device: the name of a shipped profile, or the path of a profile file.
+    /// Count joules as on this device: the name of a shipped profile, or the path of a profile file; without -f
+    /// with --ledger.
     #[arg(long, short, value_name = "PROFILE")]
     profile: Option<String>,
     /// Keep the joules spent so far in this file, written anew every second and at the end: JSON if it

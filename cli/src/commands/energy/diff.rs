@@ -8,7 +8,7 @@ use trace::differential::{Answer, Number, Plan};
 use crate::{Failure, output, progress};
 
 const EXAMPLES: &str = r#"PLAN.toml:
-  of = "flash"                      # the run that is divided; the last one if not said
+  of = "memory"                     # the run that is divided; the last one if not said
   [[component]]
   name = "screen"                   # per = "second" (a power), "operation", "byte" or "run"
   [[component]]
