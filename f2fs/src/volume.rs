@@ -8,8 +8,8 @@
 //!    above the other first, unrelated ones (only under `names`) in order of inode number.
 //! 4. `node_io`: order of node writes.
 //! 5. Node bytes, inode before its nodes, parent before child.
-//! 6. Leaves: the section being cleaned, segments, orphans, caches, NAT; one at a time, or in this order.
-//!    (The names of deleted files come before node bytes.)
+//! 6. Leaves: the section being cleaned, segments, orphans, fsync's promises, caches, NAT; one at a time, or in
+//!    this order. (The names of deleted files come before node bytes.)
 //!
 //! Cleaning changes addresses without inode locks. A reader notices by `moves` and reads again.
 
