@@ -14,7 +14,14 @@ impl Volume {
                 Ok(inode) => {
                     let links = inode.node.inode(|r| r.i_links.get());
                     if links == 0 {
-                        self.remove_inode(&inode)?;
+                        match self.remove_inode(&inode) {
+                            Ok(()) => {}
+                            Err(Error::Device(e)) => return Err(e.into()),
+                            Err(e) => {
+                                log::warn!("orphan {ino}: {e}; kept for fsck");
+                                continue;
+                            }
+                        }
                     } else {
                         log::warn!("inode {ino}: on the list of orphans, but it has {links} links; kept");
                     }

@@ -82,7 +82,10 @@ impl Volume {
         let out = if clean && !self.changed.load(Ordering::Acquire) {
             Ok(())
         } else {
-            self.free_orphans().and_then(|()| self.checkpoint_locked(&mut pack, Reason::Unmount))
+            if let Err(e) = self.free_orphans() {
+                log::warn!("orphans that could not be freed stay for the next mount: {e}");
+            }
+            self.checkpoint_locked(&mut pack, Reason::Unmount)
         };
         self.closed.store(true, Ordering::Release);
         out

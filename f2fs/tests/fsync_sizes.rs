@@ -57,3 +57,37 @@ fn a_reservation_that_ran_out_of_room_does_not_lengthen_a_file_after_a_cut() {
         assert_eq!(read_all(vol, find(vol, "f").unwrap()).len() as u64, size);
     });
 }
+
+#[test]
+fn a_shift_cut_at_any_write_leaves_the_file_as_it_was_or_shifted() {
+    for (name, what) in [("f", Allocate::Insert), ("f", Allocate::Collapse), ("f.mp4", Allocate::Insert)] {
+        let mut cuts = 0;
+        loop {
+            let dev = power_cut(&formatted(64, &Options::default()));
+            let vol = mount(dev.clone());
+            let f = new_file(&vol, vol.root(), name);
+            let old: Vec<u8> = (0..6).flat_map(|i| pattern(i, 4096)).collect();
+            write(&vol, f, 0, &old);
+            vol.sync().unwrap();
+            let new = match what {
+                Allocate::Insert => [&[0; 4096], &old[..]].concat(),
+                _ => old[4096..].to_vec(),
+            };
+            vol.fallocate(f, what, 0, 4096).unwrap();
+            dev.cut_after(dev.write_count() + cuts);
+            let done = vol.fsync(f, false).is_ok();
+            drop(vol);
+            for loss in [Loss::AllKept, Loss::AllLost] {
+                recovered(&dev.image(loss), |vol| {
+                    let there = read_all(vol, find(vol, name).unwrap());
+                    assert!(there == new || (!done && there == old), "{name}, {what:?}, cut after {cuts}, {loss:?}");
+                });
+            }
+            if done {
+                break;
+            }
+            cuts += 1;
+        }
+        assert!(cuts > 1, "{name}, {what:?}: there was nothing to cut");
+    }
+}

@@ -105,7 +105,7 @@ impl Volume {
         content: &Content,
         copies: impl Iterator<Item = (u64, u64)>,
     ) -> Result<()> {
-        let (mut taken, mut most, mut nodes, mut last) = (0i64, 0i64, 0, None);
+        let (mut taken, mut most, mut nodes, mut last, mut copied_blocks) = (0i64, 0i64, 0, None, 0u64);
         for (from, to) in copies {
             let is_hole = |i: u64| Ok::<_, Error>(self.addr_of(&inode.node, i)? == BlockAddr::NULL);
             let copied = content.pages.contains_key(&from) || !is_hole(from)?;
@@ -114,6 +114,7 @@ impl Volume {
                 nodes += i64::from(node != last);
                 last = node;
             }
+            copied_blocks += u64::from(copied);
             match (copied, is_hole(to)?) {
                 (true, true) => taken += 1,
                 (false, false) => taken -= 1,
@@ -121,9 +122,21 @@ impl Volume {
             }
             most = most.max(taken);
         }
-        let need = (most + nodes) as u64;
-        self.space.take(need)?;
-        self.space.give(need);
+        // Nodes begin at other multiples than counted here, which is one more at most, and above them there may be
+        // three indirect ones to make.
+        let need = (most + nodes + if nodes > 0 { 4 } else { 0 }) as u64;
+        if self.space.valid_blocks() + need > self.space.user_blocks() {
+            return Err(Error::no_space());
+        }
+        // All copies are made under one guard: what they replace is held, since no checkpoint can come meanwhile.
+        let free = {
+            let seg = self.seg.lock();
+            seg.table.free_sections().saturating_sub(seg.sections_needed())
+        };
+        let free = u64::from(free) * u64::from(self.sb.segs_per_sec) * 512;
+        if copied_blocks > free.max(self.options.dirty_limit as u64) {
+            return Err(Error::no_space());
+        }
         Ok(())
     }
 
@@ -169,6 +182,8 @@ impl Volume {
                 self.free_range(&inode.node, to, to + 1)
             }
             Some(page) => {
+                // Never in place: until the new map is durable, the old one must find what was there.
+                self.free_range(&inode.node, to, to + 1)?;
                 self.reserve(&inode.node, to)?;
                 if content.pages.insert(to, page).is_none() {
                     inode.gained_dirty(self, 1);

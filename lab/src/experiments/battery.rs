@@ -66,8 +66,10 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         }
         for mut phase in each {
             let count = phase.measures.get("gc_count").map_or(0.0, |n| n.value);
-            let one = phase.total().millijoules() / count;
-            p.note(&mut phase, one);
+            if count > 0.0 {
+                let one = phase.total().millijoules() / count;
+                p.note(&mut phase, one);
+            }
             phases.push(phase);
         }
     }
