@@ -79,3 +79,25 @@ fn a_collapse_without_room_leaves_the_file_as_it_was_or_is_done() {
         }
     }
 }
+
+#[test]
+fn a_shift_of_more_than_the_log_has_room_for_changes_nothing() {
+    for what in [Allocate::Collapse, Allocate::Insert] {
+        let vol = mount(std::sync::Arc::new(formatted(128, &Options::default())));
+        let f = new_file(&vol, vol.root(), "f");
+        let room = vol.statfs().unwrap().blocks_free;
+        for i in 0..room * 9 / 10 / 64 {
+            write(&vol, f, i * 64 * 4096, &pattern(i, 64 * 4096));
+        }
+        vol.sync().unwrap();
+        let before = read_all(&vol, f);
+        assert_eq!(vol.fallocate(f, what, 0, 4096), Err(Error::NoSpace), "{what:?}");
+        assert!(read_all(&vol, f) == before, "{what:?}: half done");
+        // And the volume goes on.
+        vol.sync().unwrap();
+        write(&vol, f, 0, b"on");
+        vol.unlink(vol.root(), b"f").unwrap();
+        vol.sync().unwrap();
+        vol.unmount().unwrap();
+    }
+}

@@ -128,12 +128,10 @@ impl Volume {
         if self.space.valid_blocks() + need > self.space.user_blocks() {
             return Err(Error::no_space());
         }
-        // All copies are made under one guard: what they replace is held, since no checkpoint can come meanwhile.
-        let free = {
-            let seg = self.seg.lock();
-            seg.table.free_sections().saturating_sub(seg.sections_needed())
-        };
-        let free = u64::from(free) * u64::from(self.sb.segs_per_sec) * 512;
+        // All copies are made under one guard: what they replace is held, since no checkpoint can come meanwhile. The
+        // log would end within them, and with it all that a checkpoint needs.
+        let free = u64::from(self.seg.lock().table.free_sections());
+        let free = free.saturating_sub(2) * u64::from(self.sb.segs_per_sec) * 512;
         if copied_blocks > free.max(self.options.dirty_limit as u64) {
             return Err(Error::no_space());
         }
