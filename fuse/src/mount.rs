@@ -214,7 +214,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Res
         .name("fuse-session".to_owned())
         .spawn(move || {
             // Nobody listening means nobody waits any more.
-            let _ = ended.send(Event::Ended(session.run()));
+            let _ = ended.send(Event::Ended(let_go(session.run())));
         })
         .map_err(start)?;
     let mut mounted = Mounted {
@@ -230,6 +230,18 @@ pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Res
     };
     mounted.ticker = Some(tick(mounted.fs.clone(), notices).map_err(start)?);
     Ok(mounted)
+}
+
+/// The end of a session that has met the kernel's letting go.
+///
+/// A read of `/dev/fuse` says `ENODEV` once the mount is gone, which fuser takes as the end; but a read that
+/// holds a request already while the kernel shuts the connection down says `ECONNABORTED`. Such a request
+/// is one nobody waits for (the release of the last files), and [`FileSystem::unmount`] follows.
+fn let_go(ended: io::Result<()>) -> io::Result<()> {
+    match ended {
+        Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
+        ended => ended,
+    }
 }
 
 /// Offers `fs` turns of background work as often as it wants, at least every [`TICK`], until the returned sender is dropped.

@@ -108,6 +108,31 @@ fn users_who_leave_after_a_signal_let_the_mount_end_by_itself() {
     assert!(m.fs.ended());
 }
 
+/// The kernel may be handing over the release of a file while it shuts the connection down.
+#[test]
+fn releases_under_way_at_the_end_are_no_failure() {
+    let _turn = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
+    for _ in 0..50 {
+        let Some(mut m) = mount(1 << 20, &options(true)) else {
+            return;
+        };
+        m.mounted.unmount_on_signals().unwrap();
+        let open: Vec<File> = (0..8).map(|n| File::create(m.path(&n.to_string())).unwrap()).collect();
+        kill_process(getpid(), Signal::TERM).unwrap();
+        let dir = m.dir.path().canonicalize().unwrap();
+        let waiter = std::thread::spawn(move || m.mounted.wait());
+        while mounted_at(&dir).unwrap().is_some() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let closing: Vec<_> = open.into_iter().map(|file| std::thread::spawn(move || drop(file))).collect();
+        for thread in closing {
+            thread.join().unwrap();
+        }
+        waiter.join().unwrap().unwrap();
+        assert!(m.fs.ended());
+    }
+}
+
 #[test]
 fn dropping_a_mount_unmounts_it() {
     let Some(m) = mount(1 << 20, &options(true)) else {
