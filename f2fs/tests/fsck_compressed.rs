@@ -33,23 +33,34 @@ fn mount(dev: Arc<Memory>) -> Arc<Volume> {
     Volume::mount(dev, clock, MountOptions::default()).expect("a sound volume")
 }
 
-/// Calls `each` with the directory and name of everything below the root, deepest first.
-fn walk(vol: &Volume, dir: vfs::Ino, path: &str, each: &mut dyn FnMut(&str, vfs::Ino, &[u8], &vfs::Attr)) {
+/// A file that is no directory.
+struct Found {
+    path: String,
+    dir: vfs::Ino,
+    name: Vec<u8>,
+    attr: vfs::Attr,
+}
+
+/// Every regular file below a directory.
+fn files(vol: &Volume, dir: vfs::Ino, path: &str) -> Vec<Found> {
     let mut names = Vec::new();
     vol.readdir(dir, 0, &mut |e| {
         names.push(e.name.to_vec());
         Flow::Continue
     })
     .expect("readable");
-    for name in names.iter().filter(|n| *n != b"." && *n != b"..") {
-        let entry = vol.lookup(dir, name).expect("there");
-        let below = format!("{path}{}", name.escape_ascii());
-        if entry.attr.kind == FileKind::Directory {
-            walk(vol, entry.attr.ino, &format!("{below}/"), each);
+    let mut out = Vec::new();
+    for name in names.into_iter().filter(|n| n != b"." && n != b"..") {
+        let attr = vol.lookup(dir, &name).expect("there").attr;
+        let path = format!("{path}{}", name.escape_ascii());
+        match attr.kind {
+            FileKind::Directory => out.extend(files(vol, attr.ino, &format!("{path}/"))),
+            FileKind::Regular => out.push(Found { path, dir, name, attr }),
+            _ => {}
         }
-        each(&below, dir, name, &entry.attr);
-        vol.forget(entry.attr.ino, 1);
+        vol.forget(attr.ino, 1);
     }
+    out
 }
 
 fn clean_for_all(dev: &Memory) {
@@ -74,35 +85,24 @@ fn a_repair_leaves_compressed_files_as_they_are() {
     v.finds_and_repairs(|k| matches!(k, K::LinksWrong { ino, .. } if *ino == root));
     let sums = std::fs::read_to_string(fixture("compressed.sha256")).expect("the sums");
     let vol = mount(Arc::new(v.dev.fork()));
-    let mut seen = 0;
-    walk(&vol, vol.root(), "", &mut |path, _, _, attr| {
-        if attr.kind == FileKind::Regular {
-            let mut bytes = vec![0; attr.size as usize];
-            let n = vol.read(attr.ino, 0, &mut bytes).expect("readable");
-            assert_eq!(n, bytes.len());
-            let sum: String = Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect();
-            assert!(sums.lines().any(|l| l == format!("{sum}  {path}")), "{path} is changed");
-            seen += 1;
-        }
-    });
-    assert_eq!(seen, sums.lines().count());
+    let files = files(&vol, vol.root(), "");
+    for Found { path, attr, .. } in &files {
+        let mut bytes = vec![0; attr.size as usize];
+        let n = vol.read(attr.ino, 0, &mut bytes).expect("readable");
+        assert_eq!(n, bytes.len());
+        let sum: String = Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect();
+        assert!(sums.lines().any(|l| l == format!("{sum}  {path}")), "{path} is changed");
+    }
+    assert_eq!(files.len(), sums.lines().count());
 }
 
 #[test]
 fn a_cluster_of_impossible_size_is_found_and_its_bit_turned_back() {
     let v = fsck_rig::Volume::of(image());
     let vol = mount(Arc::new(v.dev.fork()));
-    let mut compressed = None;
-    walk(&vol, vol.root(), "", &mut |_, _, _, attr| {
-        let ino = format::Ino(attr.ino.0 as u32);
-        if attr.kind == FileKind::Regular {
-            let node = v.node(ino.nid());
-            if RawInode::of(&node).flags().contains(InodeFlags::COMPRESS) {
-                compressed = Some(ino);
-            }
-        }
-    });
-    let ino = compressed.expect("the fixture has some");
+    let inos = files(&vol, vol.root(), "").into_iter().map(|f| format::Ino(f.attr.ino.0 as u32));
+    let compressed = |ino: &format::Ino| RawInode::of(&v.node(ino.nid())).flags().contains(InodeFlags::COMPRESS);
+    let ino = inos.into_iter().find(compressed).expect("the fixture has some");
     let at = v.nat(ino.nid()).addr;
     v.edit(at, |b| RawInode::of_mut(b).extra_mut().expect("extra attributes").i_log_cluster_size ^= 0x40);
     v.finds_and_repairs(|k| matches!(k, K::InodeBad { ino: bad, .. } if *bad == ino));
@@ -113,15 +113,12 @@ fn deleting_what_linux_compressed_gives_back_what_it_took() {
     let dev = Arc::new(image());
     let before = fsck::check(&*dev, &fsck::Options::default()).expect("a volume").counts.blocks;
     let vol = mount(dev.clone());
-    let mut gone = 0;
-    walk(&vol, vol.root(), "", &mut |path, dir, name, attr| {
-        if attr.kind == FileKind::Regular {
-            vol.unlink(dir, name).unwrap_or_else(|e| panic!("{path}: {e}"));
-            gone += 1;
-        }
-    });
+    let files = files(&vol, vol.root(), "");
+    for f in &files {
+        vol.unlink(f.dir, &f.name).unwrap_or_else(|e| panic!("{}: {e}", f.path));
+    }
     vol.unmount().expect("unmounted");
-    assert!(gone > 50);
+    assert!(files.len() > 50);
     clean_for_all(&dev);
     let after = fsck::check(&*dev, &fsck::Options::default()).expect("a volume").counts.blocks;
     assert!(after < before / 10, "{after} of {before} blocks are left");
