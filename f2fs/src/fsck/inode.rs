@@ -1,7 +1,7 @@
 //! Is one inode lawful: its fields, its block map, its inline contents, its sums?
 
-use format::inode::{self, Advise, Division, Inline, InodeFlags, RawInode, extra_end};
-use format::node::{self, ADDRS_PER_BLOCK, NIDS_PER_BLOCK, XATTR_NODE_OFFSET};
+use format::inode::{self, Advise, Division, Inline, RawInode};
+use format::node::{self, NIDS_PER_BLOCK, Shape, XATTR_NODE_OFFSET};
 use format::superblock::Features;
 use format::{Block, BlockAddr, FormatError, Ino, Nid};
 
@@ -18,6 +18,7 @@ pub struct FileState {
     /// Highest file block with an address, plus one.
     end: u64,
     extent: Extent,
+    shape: Shape,
     cluster: Option<Cluster>,
     pub(super) dir: Option<DirState>,
 }
@@ -92,13 +93,22 @@ impl Walk<'_, '_> {
             });
         }
         let released = inline.contains(Inline::COMPRESS_RELEASED);
-        let cluster = compressed(raw, features).map(|size| Cluster { size, released, at: None, saved: 0 });
+        let shape = match raw.shape(features) {
+            Ok(shape) => shape,
+            Err(error) => {
+                self.report.add(K::InodeBad { ino, error });
+                return Ok(());
+            }
+        };
+        let cluster = raw.log_cluster(features).ok().flatten();
+        let cluster = cluster.map(|log| Cluster { size: 1 << log, released, at: None, saved: 0 });
         let [from, addr, len] = raw.i_ext.map(|w| w.get());
         let mut f = FileState {
             ino,
             blocks: 1,
             end: 0,
             extent: Extent { from, addr: BlockAddr(addr), len, matched: 0 },
+            shape,
             cluster,
             dir: (kind == DIR).then(|| DirState::new(raw, features, parent)),
         };
@@ -172,24 +182,19 @@ impl Walk<'_, '_> {
 
     fn map(&mut self, raw: &RawInode, division: Division, f: &mut FileState) -> Result<(), FsckError> {
         let ino = f.ino;
-        let direct = division.direct_slots();
+        let direct = f.shape.direct_slots;
         let version = self.img.nat(ino.nid())?.version;
         for i in 0..direct {
             let at = Slot { ino, nid: ino.nid(), index: i };
             self.address(f, at, version, u64::from(i), raw.addr(division, i))?;
         }
-        let n = u64::from(ADDRS_PER_BLOCK);
         let per = NIDS_PER_BLOCK + 1;
-        let first = u64::from(direct);
-        let trees = [
-            (0, 1, first),
-            (0, 2, first + n),
-            (1, 3, first + 2 * n),
-            (1, 3 + per, first + 2 * n + n * n),
-            (2, 3 + 2 * per, first + 2 * n + 2 * n * n),
-        ];
-        for (k, (level, offset, first)) in trees.into_iter().enumerate() {
+        let trees = [(0, 1), (0, 2), (1, 3), (1, 3 + per), (2, 3 + 2 * per)];
+        let mut next = u64::from(direct);
+        for (k, (level, offset)) in trees.into_iter().enumerate() {
             let nid = raw.nid(k);
+            let first = next;
+            next += f.shape.span(level);
             if nid.0 != 0 {
                 let from = Slot { ino, nid: ino.nid(), index: k as u32 };
                 self.tree(f, nid, from, level, offset, first)?;
@@ -217,21 +222,20 @@ impl Walk<'_, '_> {
         if stored != offset {
             self.report.add(K::NodeOffsetWrong { ino, nid, stored, is: offset });
         }
-        let n = u64::from(ADDRS_PER_BLOCK);
         if level == 0 {
             let version = self.img.nat(nid)?.version;
-            for i in 0..ADDRS_PER_BLOCK {
+            for i in 0..f.shape.per_node {
                 let addr = BlockAddr(node::word(&block, i as usize));
                 self.address(f, Slot { ino, nid, index: i }, version, first + u64::from(i), addr)?;
             }
             return Ok(());
         }
-        let (blocks, offsets) = if level == 1 { (n, 1) } else { (n * n, NIDS_PER_BLOCK + 1) };
+        let offsets = if level == 1 { 1 } else { NIDS_PER_BLOCK + 1 };
         for i in 0..NIDS_PER_BLOCK {
             let child = Nid(node::word(&block, i as usize));
             if child.0 != 0 {
                 let from = Slot { ino, nid, index: i };
-                let first = first + u64::from(i) * blocks;
+                let first = first + u64::from(i) * f.shape.span(level - 1);
                 self.tree(f, child, from, level - 1, offset + 1 + i * offsets, first)?;
             }
         }
@@ -331,15 +335,4 @@ impl Extent {
             self.matched = self.matched.saturating_add(1);
         }
     }
-}
-
-/// Blocks in a cluster, if the file is compressed.
-fn compressed(raw: &RawInode, features: Features) -> Option<u64> {
-    let extra = raw.extra()?;
-    let is = features.contains(Features::COMPRESSION)
-        && raw.flags().contains(InodeFlags::COMPRESS)
-        && kind_of(raw.i_mode.get()) == Some(1)
-        && raw.extra_isize() >= extra_end::COMPRESS;
-    // Linux allows clusters of 4 to 256 blocks.
-    (is && (2..=8).contains(&extra.i_log_cluster_size)).then(|| 1 << extra.i_log_cluster_size)
 }

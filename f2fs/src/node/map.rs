@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use format::inode::RawInode;
+use format::inode::{Inline, RawInode};
 use format::node::{self, ADDRS_PER_BLOCK, Footer};
 use format::{BlockAddr, Ino, Nid};
 
@@ -194,7 +194,7 @@ impl Volume {
         }
     }
 
-    /// Frees the addresses in `slots` of a node; returns how many blocks that were.
+    /// Frees the addresses in `slots` of a node; returns how many counted blocks that were.
     fn free_slots(&self, node: &Arc<Node>, slots: std::ops::Range<u32>) -> Result<u64> {
         let mut gone: Vec<BlockAddr> = Vec::new();
         {
@@ -218,10 +218,12 @@ impl Volume {
             seg.invalidate(*a, age)?;
         }
         drop(seg);
-        // A released cluster's mark and its empty slots were given back when it was released; this
-        // volume never writes such files, and counts them as reserved like the rest.
-        self.space.give(gone.len() as u64);
-        Ok(gone.len() as u64)
+        let marks = gone.iter().filter(|a| **a == BlockAddr::COMPRESS).count();
+        // A released cluster's mark was given back when it was released.
+        let given = marks > 0 && self.node(node.ino.nid())?.inode(|r| r.inline().contains(Inline::COMPRESS_RELEASED));
+        let counted = (gone.len() - if given { marks } else { 0 }) as u64;
+        self.space.give(counted);
+        Ok(counted)
     }
 
     /// Frees every block of `[from, to)`; nodes stay.

@@ -190,7 +190,7 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     }
     session.actions.push(match restored {
         Some(_) => Action::BitRestored { ino },
-        None if RawInode::of(&block).divide(features).is_err() => {
+        None if RawInode::of(&block).shape(features).is_err() => {
             return Err(RepairError::NotRepairable { finding: Box::new(kind.clone()) });
         }
         None => Action::ChecksumRenewed { ino },

@@ -65,8 +65,9 @@ fn attach(e: &mut Editor<'_, '_>, f: Footer, block: &Block) -> Result<bool, Fsck
     if raw.inline().intersects(Inline::DATA | Inline::DENTRY) && f.offset != node::XATTR_NODE_OFFSET {
         return Ok(false);
     }
-    if let NodeKind::Direct { first } = node::kind_of(f.offset) {
-        let from = (u64::from(division.direct_slots()) + first).saturating_mul(BLOCK as u64);
+    let Ok(shape) = raw.shape(e.img.sb.features) else { return Ok(false) };
+    if let NodeKind::Direct { first } = shape.kind_of(f.offset) {
+        let from = (u64::from(shape.direct_slots) + first).saturating_mul(BLOCK as u64);
         if from >= raw.i_size.get() && raw.i_size.get() > 0 {
             return Ok(false);
         }
