@@ -130,6 +130,8 @@ impl Volume {
             _ => {}
         }
 
+        // What is replaced may become an orphan.
+        let place = replaced.as_ref().filter(|_| !exchange).map(|_| self.orphans.place()).transpose()?;
         // Everything that will change comes into memory first, and stays there: a block that cannot be read
         // must not leave a name moved by half.
         let source = self.hold_entry(&from_dir, locked.from(), from_name)?.ok_or(vfs::Error::NotFound)?;
@@ -172,11 +174,11 @@ impl Volume {
                     self.add_links(&to_dir, net);
                     self.add_links(&from_dir, -net);
                 }
-            } else {
+            } else if let Some(place) = place {
                 if is_dir(r) {
                     self.add_links(&to_dir, -1);
                 }
-                self.unlinked(r)?;
+                self.unlinked(r, place)?;
             }
         }
         if across && is_dir(&moving) && !exchange {

@@ -5,7 +5,7 @@
 //! 2. Before anything changes in memory, the blocks of the chain and the data they point at are
 //!    *held*: nothing overwrites them before the checkpoint that ends recovery. So a power cut in
 //!    the middle leaves what it found.
-//! 3. Orphans are freed.
+//! 3. Orphans are freed, but for those that cannot be.
 //! 4. `replay` and `name`: inodes, contents, names, in the order they were written, each inode up to
 //!    its last node that an fsync marked. Nodes written later are nobody's promise.
 //! 5. A checkpoint.
@@ -44,14 +44,14 @@ impl Volume {
     pub(crate) fn recover(&self) -> Result<()> {
         let clean = self.cp.read().checkpoint.flags.contains(CpFlags::UMOUNT);
         let chain = self.chain()?;
-        let orphans = !self.orphans.lock().is_empty();
+        let orphans = !self.orphans.is_empty();
         if clean && chain.is_empty() && !orphans {
             return Ok(());
         }
         if !chain.is_empty() {
             self.protect(&chain)?;
         }
-        self.free_orphans()?;
+        self.free_orphans();
         let replayed = self.replay(&chain)?;
         if replayed > 0 || orphans {
             log::info!("recovered {replayed} inodes from {} nodes written since the checkpoint", chain.len());

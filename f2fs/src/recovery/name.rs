@@ -33,9 +33,10 @@ impl Volume {
                 if old.kind == FileKind::Directory {
                     return Ok(false);
                 }
+                let place = self.orphans.place()?;
                 self.redirect_entry(&dir, &mut content, found.spot, inode.ino, inode.kind)?;
                 drop(content);
-                self.unlinked(&old)?;
+                self.unlinked(&old, place)?;
             }
             None => self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, None)?,
         }
