@@ -44,7 +44,7 @@ impl Volume {
         if directory {
             self.add_links(&dir, -1);
         }
-        self.unlinked(&victim, place)
+        self.unlinked(&victim, (dir.ino, name), place)
     }
 
     /// The inode an entry leads to. One that is not there is damage, not absence.
@@ -66,15 +66,15 @@ impl Volume {
         Ok(())
     }
 
-    /// An inode lost a name. Without names it is freed, or becomes an orphan, for which there is a place, while
+    /// An inode lost a name in a directory. Without names it is freed, or becomes an orphan, for which there is a place, while
     /// somebody refers to it.
-    pub(crate) fn unlinked(&self, inode: &Arc<Inode>, place: Place<'_>) -> Result<()> {
+    pub(crate) fn unlinked(&self, inode: &Arc<Inode>, lost: (Ino, &[u8]), place: Place<'_>) -> Result<()> {
         let now = self.now();
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         let left =
             if inode.kind == FileKind::Directory { self.add_links(inode, -2) } else { self.add_links(inode, -1) };
         if left > 0 || inode.kind == FileKind::Directory {
-            self.promises.vacated();
+            self.promises.vacated(lost.0, lost.1);
         }
         if left > 0 {
             self.doubt_place(inode);

@@ -165,9 +165,11 @@ impl Volume {
         }
 
         let now = self.now();
+        self.promises.vacated(from_dir.ino, from_name);
         self.settle(&moving, moving_up, &to_dir, to_name, now)?;
         if let Some(r) = &replaced {
             if exchange {
+                self.promises.vacated(to_dir.ino, to_name);
                 self.settle(r, replaced_up, &from_dir, from_name, now)?;
                 let net = i32::from(is_dir(&moving)) - i32::from(is_dir(r));
                 if across && net != 0 {
@@ -178,7 +180,7 @@ impl Volume {
                 if is_dir(r) {
                     self.add_links(&to_dir, -1);
                 }
-                self.unlinked(r, place)?;
+                self.unlinked(r, (to_dir.ino, to_name), place)?;
             }
         }
         if across && is_dir(&moving) && !exchange {
@@ -229,7 +231,6 @@ impl Volume {
         now: device::clock::Time,
     ) -> Result<()> {
         self.set_place(inode, new.ino, name);
-        self.promises.vacated();
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         if inode.kind != FileKind::Directory {
             // An fsync must not rely on roll-forward for a name it cannot move: it needs a checkpoint.

@@ -36,7 +36,7 @@ impl Volume {
                 let place = self.orphans.place()?;
                 self.redirect_entry(&dir, &mut content, found.spot, inode.ino, inode.kind)?;
                 drop(content);
-                self.unlinked(&old, place)?;
+                self.unlinked(&old, (dir.ino, name), place)?;
             }
             None => self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, None)?,
         }
