@@ -112,10 +112,18 @@ fn read(dev: &dyn BlockDevice, at: BlockAddr, cause: Cause) -> Result<Box<Block>
 
 /// Reads the superblock: the first copy, or the second where the first is no good.
 pub fn read_superblock(dev: &dyn BlockDevice) -> std::result::Result<SuperBlock, MountError> {
-    if dev.blocks() < 2 {
-        return Err(MountError::CutShort { volume: 2, image: dev.blocks() });
-    }
     let mut block = [0; BLOCK];
+    if dev.blocks() < 2 {
+        // A small file of another kind is no volume of which something is missing.
+        let whole =
+            FormatError::Short { structure: "superblock", have: dev.blocks() as usize * BLOCK, need: 2 * BLOCK };
+        let not = |first| MountError::NotF2fs { first: Box::new(first), second: Box::new(whole) };
+        return Err(match dev.read(Lba(0), &mut block, Cause::Superblock.tag()).map(|()| SuperBlock::check(&block)) {
+            Ok(Ok(sb)) => MountError::CutShort { volume: sb.block_count, image: dev.blocks() },
+            Ok(Err(first)) => not(first),
+            Err(e) => e.into(),
+        });
+    }
     dev.read(Lba(0), &mut block, Cause::Superblock.tag())?;
     SuperBlock::check(&block).or_else(|first| {
         dev.read(Lba(1), &mut block, Cause::Superblock.tag())?;
