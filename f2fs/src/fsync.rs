@@ -221,8 +221,7 @@ impl Volume {
             return Ok(false);
         }
         if self.needs_name(ino) {
-            // Replaying the name would displace a file whose own new name is not durable, and a directory it
-            // displaces only if that is empty.
+            // Replaying the name would displace a file or directory whose own new name is not durable.
             let name = inode.node.inode(|r| r.name().to_vec());
             if self.promises.vacated.lock().contains(pino.as_ino(), &name) {
                 return Ok(false);

@@ -104,7 +104,7 @@ impl Volume {
                 self.recover_new(link, &block)?;
             }
         }
-        let mut nameless = Vec::new();
+        let (mut nameless, mut displaced) = (Vec::new(), Vec::new());
         let mut done = 0;
         for (i, link) in chain.iter().enumerate() {
             let Some(p) = promises.get(&link.ino).copied() else { continue };
@@ -121,7 +121,7 @@ impl Volume {
             };
             let block = self.read_link(link.addr)?;
             self.replay_link(&inode, &block)?;
-            if p.name == Some(i) && !self.restore_name(&inode, &block)? {
+            if p.name == Some(i) && !self.restore_name(&inode, &block, &mut displaced)? {
                 nameless.push(inode.clone());
             }
             done += usize::from(p.last == Some(i));
@@ -129,6 +129,9 @@ impl Volume {
         for inode in nameless {
             log::warn!("inode {}: synced, but its directory is gone; dropped", inode.ino);
             self.abandon(&inode)?;
+        }
+        for dir in &displaced {
+            self.settle_displaced(dir)?;
         }
         Ok(done)
     }
