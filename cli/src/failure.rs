@@ -19,6 +19,14 @@ pub enum Failure {
     Failed(String),
 }
 
+/// What the language says of a number, and what a person must write.
+const ACCEPTED: [(&str, &str); 4] = [
+    ("invalid digit found in string", "not a whole number"),
+    ("number too large to fit in target type", "too large a number"),
+    ("number would be zero for non-zero type", "must be 1 or more"),
+    ("invalid float literal", "not a number"),
+];
+
 impl Failure {
     /// A wrong command line.
     pub fn usage(text: impl fmt::Display) -> Self {
@@ -30,7 +38,8 @@ impl Failure {
         let text = e.to_string();
         let parts = text.trim_start_matches("error: ").split("\n\n").map(one_line);
         let parts = parts.filter(|p| !p.is_empty() && !p.starts_with("For more information"));
-        Self::Usage(parts.collect::<Vec<_>>().join("; ").replace("; Usage: ", "; usage: "))
+        let text = parts.collect::<Vec<_>>().join("; ").replace("; Usage: ", "; usage: ");
+        Self::Usage(ACCEPTED.iter().fold(text, |text, (said, meant)| text.replace(said, meant)))
     }
 
     /// The same with words before it: which option, or which file.

@@ -8,14 +8,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
+
+use crate::interrupt;
 
 /// What a signal takes away.
 static MAKING: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A file that is being made.
+/// A file that is being made, or a directory for such files, which stays if it holds one that is whole.
 #[must_use = "the file is removed when this is dropped"]
 pub struct HalfMade {
     path: Option<PathBuf>,
@@ -25,18 +26,22 @@ fn making() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     MAKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Removes a file, or a directory that holds nothing. What cannot be removed was said to have failed anyway.
+fn remove(path: &Path) {
+    let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
+}
+
 /// Ends the process as signals do, without what is half made. A command that ends in its own way must not ask for it.
 fn watch_signals() {
     static BEGUN: Once = Once::new();
     BEGUN.call_once(|| {
         // Where signals cannot be watched, they end the process all the same.
-        let Ok(mut signals) = Signals::new([SIGINT, SIGTERM, SIGHUP]) else { return };
+        let Ok(mut signals) = Signals::new(interrupt::signals()) else { return };
         std::thread::spawn(move || {
             for signal in signals.forever() {
                 let making = making();
-                for path in making.iter() {
-                    let _ = fs::remove_file(path);
-                }
+                // What lies in a directory before the directory.
+                making.iter().rev().for_each(|path| remove(path));
                 // Ends the process, while nobody can begin anything new.
                 let _ = emulate_default_handler(signal);
             }
@@ -68,8 +73,7 @@ impl HalfMade {
 impl Drop for HalfMade {
     fn drop(&mut self) {
         if let Some(path) = self.path.take() {
-            // What cannot be removed was said to have failed anyway.
-            let _ = fs::remove_file(&path);
+            remove(&path);
             making().remove(&path);
         }
     }

@@ -35,7 +35,8 @@ pub fn create(path: &Path, bytes: u64, made: HalfMade) -> Result<(FileDevice, Ha
                 // Somebody else made it meanwhile.
                 made.keep();
             }
-            Err(e.to_string().into())
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.exists());
+            Err(dir.map_or_else(|| e.to_string(), |dir| format!("{}: no such directory", dir.display())).into())
         }
     }
 }

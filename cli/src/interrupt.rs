@@ -9,6 +9,15 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::Failure;
 
+/// Signals that would end this process: those that whoever started it (`nohup`, a shell for what runs in the background)
+/// wants to be ignored are not.
+pub fn signals() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
+}
+
 /// Signals that end a process, noted instead. The second one ends it at once.
 pub struct Interrupt {
     number: Arc<AtomicUsize>,
@@ -18,7 +27,7 @@ impl Interrupt {
     /// From now on they are noted.
     pub fn catch() -> Result<Self, Failure> {
         let (number, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for signal in signals() {
             // In this order: the first one arms what the second one meets.
             flag::register_conditional_default(signal, again.clone())
                 .and_then(|_| flag::register(signal, again.clone()))

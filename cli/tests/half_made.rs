@@ -74,6 +74,35 @@ fn an_interrupted_command_takes_what_it_was_making_with_it() {
 }
 
 #[test]
+fn what_shall_go_on_in_the_background_is_not_interrupted() {
+    let room = Room::new();
+    fs::create_dir(room.path("d")).unwrap();
+    let (out, joulefs) = (room.text("d/t.txt"), env!("CARGO_BIN_EXE_joulefs"));
+    let script = "trap '' HUP; exec \"$@\"";
+    let mut converting = Command::new("sh")
+        .args(["-c", script, "nohup", joulefs, "trace", "convert", "-", "--to", "blkparse", "--output", &out])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let line = "128166372003061629,host,0,Write,4096,4096,100\n";
+    let mut input = converting.stdin.take().unwrap();
+    input.write_all(line.repeat(100_000).as_bytes()).unwrap();
+    wait_for("the part", || room.path("d/t.txt.part").exists());
+    drop(input);
+    assert_eq!(interrupt(converting, "HUP"), None);
+    assert_eq!(fs::read_to_string(&out).unwrap().lines().count(), 100_000);
+}
+
+#[test]
+fn an_interrupted_experiment_leaves_no_directory() {
+    let room = Room::new();
+    let running = start(&["lab", "run", "fagc-fig7-8", "--results", &room.text("results")]);
+    wait_for("the directory", || room.path("results/fagc-fig7-8").exists());
+    assert_eq!(interrupt(running, "INT"), Some(2));
+    assert!(!room.path("results").exists());
+}
+
+#[test]
 fn an_interrupted_copy_leaves_whole_files_and_a_clean_volume() {
     let room = Room::new();
     let image = room.text("v.img");
@@ -140,6 +169,9 @@ fn what_a_command_could_not_begin_leaves_no_recording() {
     let (record, dir) = (room.text("out/r"), room.text("out"));
     refused(&["mount", &room.text("text"), &dir, "-f", "--record-device", &record], &["not an F2FS volume"]);
     refused(&["mount", &room.text("text"), &dir, "-f", "--record", &record], &["not an F2FS volume"]);
+    let image = room.text("v.img");
+    done(&["mkfs", &image, "--size", "100M"]);
+    refused(&["mount", &image, &dir, "-f", "--record", &record, "-o", "stats=/no/such/s"], &["stats=/no/such/s"]);
     let image = room.text("out/new.img");
     let device = ["device", "--nbd", &format!("unix:{dir}/s"), "--image", &image, "--size", "10T"];
     misused(&device, &["--size 10T", "too large to simulate"]);

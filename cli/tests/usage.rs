@@ -110,6 +110,8 @@ fn values_that_a_recording_or_an_experiment_has_no_use_for_are_named() {
     misused(&["trace", "replay", &requests, "--size", "200T"], &["--size 200T", "too large"]);
     misused(&["trace", "replay", &calls, "--compare", "nope"], &["--compare nope", "NAME=A,B"]);
     misused(&["trace", "replay", &calls, "--compare", "profile=nope"], &["--compare profile=nope", "microdrive"]);
+    refused(&["mkfs", &room.text("none/v.img"), "--size", "100M"], &["none: no such directory"]);
+    refused(&["replay", &room.text(".")], &["is a directory"]);
     misused(&["energy", &requests, "--of", "9,9"], &["--of 9,9", "1,0"]);
 
     let results = room.text("results");
@@ -135,6 +137,9 @@ fn what_clap_refuses_is_one_line_too() {
     misused(&["mkdir", "--mode", "9", "a.img:/x"], &["'9'", "--mode", "octal"]);
     misused(&["age", "v.img"], &["--recipe", "usage: joulefs age"]);
     misused(&["energy", "measure", "--interval", "0", "--", "true"], &["--interval", "1..=10000"]);
+    misused(&["unmount", "d", "--wait", "soon"], &["'soon'", "--wait", "not a whole number"]);
+    misused(&["lab", "run", "gc-bound", "--threads", "0"], &["--threads", "1 or more"]);
+    misused(&["mkfs", "v.img", "--overprovision", "much"], &["--overprovision", "not a number"]);
     misused(&["lis", "v.img:/"], &["'lis'"]);
     let ran = joulefs(&["--json", "ls", "--colour", "v.img:/"]);
     let value: serde_json::Value = serde_json::from_str(&ran.out).unwrap();

@@ -9,6 +9,7 @@ use lab::result::Outcome;
 use lab::run::LabError;
 use serde_json::json;
 
+use crate::half_made::HalfMade;
 use crate::{Failure, output, progress, whole};
 
 /// Repeat the papers' measurements and compare.
@@ -176,14 +177,14 @@ fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
     experiments.iter().try_for_each(|e| check(e, &changes, args))?;
     // A place for the results, too.
     let dirs: Vec<PathBuf> = experiments.iter().map(|e| args.results.join(&e.name)).collect();
-    let new: Vec<&PathBuf> = dirs.iter().chain([&args.results]).filter(|dir| !dir.exists()).collect();
+    let new = dirs.iter().chain([&args.results]).filter(|dir| !dir.exists());
+    let new: Vec<HalfMade> = new.map(|dir| HalfMade::watched(dir)).collect();
     let outcomes = dirs
         .iter()
         .try_for_each(|dir| std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()).into()))
         .and_then(|()| run_each(&experiments, &changes, args, as_json));
-    if outcomes.is_err() {
-        // Those that hold something stay.
-        new.iter().for_each(|dir| _ = std::fs::remove_dir(dir));
+    if outcomes.is_ok() {
+        new.into_iter().for_each(HalfMade::keep);
     }
     if as_json {
         output::print(&json!(outcomes?));

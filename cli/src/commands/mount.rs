@@ -165,6 +165,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let path = std::fs::canonicalize(&args.image).map_err(|e| format!("{}: {e}", args.image.display()))?;
     let dir = std::fs::canonicalize(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
     parsed.fuse.fsname = path.display().to_string();
+    if let Some(file) = parsed.stats.as_ref().filter(|file| file.parent().is_some_and(|dir| !dir.is_dir())) {
+        return Err(format!("-o stats={}: no such directory", file.display()).into());
+    }
     let recording = |file: &Option<PathBuf>| file.as_deref().map(Recording::create).transpose();
     let (calls, requests) = (recording(&args.record)?, recording(&args.record_device)?);
     let profile = args.profile.as_deref().map(Profile::find).transpose()?;

@@ -112,16 +112,19 @@ fn nanos(clock: &dyn Clock) -> u64 {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let named = |e: &dyn std::fmt::Display| format!("{}: {e}", args.file.display());
     let profile = Profile::find(&args.profile)?;
-    let size = args.size.as_deref().map(|s| size::of("--size", s)).transpose()?;
+    let of_device = || args.size.as_deref().map(|s| size::within("--size", s, 4096..=1 << 48)).transpose();
     let of_volume = || args.size.as_deref().map(|s| size::of_volume(s, &mkfs::Options::default())).transpose();
     let file = File::open(&args.file).map_err(|e| named(&e))?;
+    if file.metadata().is_ok_and(|m| m.is_dir()) {
+        return Err(named(&"is a directory").into());
+    }
     let reader = Reader::new(BufReader::new(file)).map_err(|e| named(&e))?;
     let outcome = match reader.kind() {
         Kind::Blocks if args.image.is_some() => {
             let why = "a recording of a device, whose contents do not matter: --image is for file systems";
             return Err(Failure::usage(named(&why)));
         }
-        Kind::Blocks => of_blocks(args, &profile, size, blocks::Events::new(reader).map_err(|e| named(&e))?)?,
+        Kind::Blocks => of_blocks(args, &profile, of_device()?, blocks::Events::new(reader).map_err(|e| named(&e))?)?,
         Kind::Calls => of_calls(args, &profile, of_volume()?, calls::Events::new(reader).map_err(|e| named(&e))?)?,
     };
     match print(&profile, outcome, as_json) {
