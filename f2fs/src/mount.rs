@@ -24,6 +24,7 @@ use crate::gc::chooser::Chooser;
 use crate::inode::InodeTable;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
+use crate::orphan::Orphans;
 use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
 use crate::segment::{Pressure, Segments};
@@ -361,7 +362,7 @@ impl Volume {
             logs.push(Log { seg: head.seg, next: head.next, threaded: head.threaded, summary });
         }
         let logs: [Log; 6] = logs.try_into().map_err(|_| Error::corrupt("six logs expected"))?;
-        let orphans = orphan_list(&sb, &cp, &pack)?;
+        let orphans = Orphans::new(&sb, orphan_list(&sb, &cp, &pack)?);
         let sb = Arc::new(sb);
         let pressure = Arc::new(Pressure::default());
         // Contents kept in memory must find room in the log: on a small volume keep less.
@@ -398,7 +399,7 @@ impl Volume {
             seg: Mutex::new(segments),
             inodes: InodeTable::new(),
             pressure,
-            orphans: Mutex::new(orphans),
+            orphans,
             renamed: Mutex::default(),
             node_io: Mutex::new(()),
             promises: Promises::default(),
