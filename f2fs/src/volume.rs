@@ -1,6 +1,7 @@
 //! A mounted volume: what it is made of, and the guard every change runs under.
 //!
 //! # Locking order
+//! 0. Being admitted ([`crate::file::admission`]): who brings contents waits for others who do, before all locks.
 //! 1. `cp`: shared by every operation that changes something, exclusive for checkpoint and cleaning.
 //!    Readers do not take it.
 //! 2. `names`: renames between directories, one at a time.
@@ -13,7 +14,6 @@
 //!
 //! Cleaning changes addresses without inode locks. A reader notices by `moves` and reads again.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -27,11 +27,13 @@ use rustc_hash::FxHashSet;
 
 use crate::checkpoint::PackState;
 use crate::error::{Error, Result};
+use crate::file::admission::Writers;
 use crate::fsync::{FlushGate, Promises};
 use crate::gc::Cleaner;
 use crate::inode::InodeTable;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
+use crate::orphan::Orphans;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
 
@@ -152,8 +154,9 @@ pub struct Volume {
     pub(crate) nodes: NodeCache,
     pub(crate) inodes: InodeTable,
     pub(crate) space: Space,
+    pub(crate) writers: Writers,
     pub(crate) pressure: Arc<Pressure>,
-    pub(crate) orphans: Mutex<BTreeSet<Ino>>,
+    pub(crate) orphans: Orphans,
     /// Inodes renamed since their parent pointer was last vouched for.
     pub(crate) renamed: Mutex<FxHashSet<Ino>>,
     pub(crate) node_io: Mutex<()>,

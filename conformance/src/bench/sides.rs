@@ -65,6 +65,14 @@ fn is_mounted(root: &Path) -> bool {
     std::fs::read_to_string("/proc/self/mounts").is_ok_and(|m| m.contains(&shown))
 }
 
+/// Gives every byte of an image its memory, without changing any: a medium has its blocks before they are
+/// written, and none of the sides shall pay for finding them.
+fn allocate(image: &Path) -> Outcome<()> {
+    use rustix::fs::{FallocateFlags, fallocate};
+    let file = std::fs::File::options().write(true).open(image)?;
+    Ok(fallocate(&file, FallocateFlags::empty(), 0, IMAGE)?)
+}
+
 /// Makes an image in `dir` and mounts it.
 ///
 /// # Errors
@@ -83,6 +91,7 @@ pub fn start(side: Side, dir: &Path) -> Outcome<Running> {
             f2fs::mkfs::format(&dev, &RealClock::new(), &options)?;
             // The server wants it for itself.
             drop(dev);
+            allocate(&image)?;
             Some(serve_from_another_process(&["serve-joulefs", at, place])?)
         }
         Side::MemFs => Some(serve_from_another_process(&["serve-memfs", place])?),
@@ -90,6 +99,7 @@ pub fn start(side: Side, dir: &Path) -> Outcome<Running> {
             // Tables are made now, not by a thread in the background of the measurement.
             let lazy = "lazy_itable_init=0,lazy_journal_init=0";
             run("mkfs.ext4", &["-q", "-F", "-E", lazy, at])?;
+            allocate(&image)?;
             if side == Side::Ext4 {
                 run("mount", &["-o", "loop", at, place])?;
                 None

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use joulefs_conformance::bench::report::{Comparison, document, in_process_table};
 use joulefs_conformance::bench::sides::{Side, serve, start};
-use joulefs_conformance::bench::{Outcome, in_process, memory, metered, phone, rows, traces};
+use joulefs_conformance::bench::{Outcome, choosing, in_process, memory, metered, phone, rows, traces};
 
 const USAGE: &str =
     "usage: bench [--passes N] [--mounts-only | --core-only | --traces-only] [--no-large-image] [--output FILE]
@@ -56,7 +56,7 @@ fn measure(args: &[String]) -> Outcome<()> {
     if let Some(comparison) = &comparison {
         println!("{}", comparison.table());
     }
-    let (mut alone, mut simulated, mut large_volume) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut alone, mut simulated, mut chosen, mut large_volume) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     if core {
         eprintln!("the core alone");
         alone = in_process::all(passes, large.then_some(dir.path()))?;
@@ -65,6 +65,9 @@ fn measure(args: &[String]) -> Outcome<()> {
         simulated = metered::all(passes)?;
         simulated.extend(phone::all()?);
         println!("{}", in_process_table(&simulated));
+        eprintln!("choosing victims");
+        chosen = choosing::all(passes);
+        println!("{}", in_process_table(&chosen));
         if large {
             eprintln!("256 GiB in memory");
             large_volume = memory::all()?;
@@ -77,7 +80,7 @@ fn measure(args: &[String]) -> Outcome<()> {
         read = traces::all(passes)?;
         println!("{}", in_process_table(&read));
     }
-    std::fs::write(&output, document(comparison.as_ref(), &alone, &simulated, &large_volume, &read, passes))?;
+    std::fs::write(&output, document(comparison.as_ref(), &alone, &simulated, &chosen, &large_volume, &read, passes))?;
     eprintln!("written to {}", output.display());
     Ok(())
 }

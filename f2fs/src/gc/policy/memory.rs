@@ -101,7 +101,7 @@ pub struct Ask<'a> {
 
 impl<'a> Ask<'a> {
     /// In the background, without hurry.
-    pub fn background(end: SegNo, unit: u32) -> Self {
+    pub const fn background(end: SegNo, unit: u32) -> Self {
         Ask { foreground: false, urgent: false, end, unit, passed: &[] }
     }
     /// How many units one choice looks at.
