@@ -33,7 +33,7 @@ fn file(vol: &Volume, dir: Ino, name: &str) -> vfs::Result<Ino> {
 fn write(vol: &Volume, ino: Ino, offset: u64, len: usize) -> vfs::Result<()> {
     let mut data = vec![0xa5; len];
     for (i, block) in data.chunks_mut(BLOCK).enumerate() {
-        let words = [ino.0 as u32 | 0xa500_0000, (offset / BLOCK as u64) as u32 + i as u32 | 0xa500_0000];
+        let words = [ino.0 as u32 | 0xa500_0000, ((offset / BLOCK as u64) as u32 + i as u32) | 0xa500_0000];
         let words = words.map(u32::to_be_bytes);
         let n = block.len().min(8);
         block[..n].copy_from_slice(&words.as_flattened()[..n]);

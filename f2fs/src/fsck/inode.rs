@@ -53,12 +53,12 @@ impl Walk<'_, '_> {
             self.report.add(K::InodeChecksum { ino, stored, computed });
         }
         let is = super::signs::inline(self.img, ino, block)?;
-        let mut seen_right = block.clone();
+        let mut right = *block;
         if is != inline {
             self.report.add(K::InlineWrong { ino, stored: inline.bits(), is: is.bits() });
-            RawInode::of_mut(&mut seen_right).i_inline = is.bits();
+            RawInode::of_mut(&mut right).i_inline = is.bits();
         }
-        let (block, inline) = (&seen_right, is);
+        let (block, inline) = (&right, is);
         let raw = RawInode::of(block);
         let len = raw.i_namelen.get();
         if len as usize > inode::NAME_LEN {
