@@ -113,6 +113,11 @@ const CASES: &[(&str, Damage)] = &[
     ("a file is a directory", |v| mode(v, "mid", 0o040_644)),
     ("an inline file is a directory", |v| mode(v, "tiny", 0o040_644)),
     ("a file of two names is a pipe", |v| mode(v, "twice", 0o010_644)),
+    ("a name leads to a directory that has another", |v| {
+        let (at, slot, _) = v.entry(v.sb.root, "mid");
+        let er = v.ino("deep/er");
+        v.edit(at, |b| dentry::redirect(&dentry::Layout::BLOCK, b, slot, er.0, 1));
+    }),
     ("a directory is a file", |v| mode(v, "many", 0o100_755)),
 ];
 
