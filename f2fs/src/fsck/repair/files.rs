@@ -193,7 +193,16 @@ fn unusable(
         _ => {}
     }
     match from {
-        Referrer::Dentry { place, name } => remove(e, session, *place, name, Some(nid.as_ino())),
+        Referrer::Dentry { place, name } => match strays.inode_named(place.dir, &name.0) {
+            // The name is right, where it leads is not.
+            Some((ino, kind)) => {
+                let slot = place.slot;
+                e.change_area(place.dir, place.area, |l, b| dentry::redirect(l, b, slot, ino.0, kind))?;
+                session.actions.push(Action::NameRestored { dir: place.dir, name: name.clone(), ino });
+                Ok(())
+            }
+            None => remove(e, session, *place, name, Some(nid.as_ino())),
+        },
         Referrer::Index(at) => {
             e.set_index(*at, Nid(0))?;
             session.actions.push(Action::PointerCleared { at: *at });
