@@ -16,6 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::cause::Cause;
 use crate::checkpoint::PackState;
 use crate::error::{At, Error, Result};
+use crate::file::admission::Writers;
 use crate::fsync::{FlushGate, Promises};
 use crate::gc::Cleaner;
 use crate::gc::background::Pacer;
@@ -367,6 +368,7 @@ impl Volume {
         Ok(Volume {
             checksum_seed: format::inode::checksum_seed(&sb.uuid),
             nodes: NodeCache::new(options.node_cache, pressure.clone()),
+            writers: Writers::default(),
             space: Space::new(cp.user_blocks, sb.max_nid(), cp.valid_blocks, cp.valid_nodes, cp.valid_inodes),
             cp_ver: AtomicU64::new(cp.version | u64::from(cp.crc) << 32),
             elapsed_base: cp.elapsed,

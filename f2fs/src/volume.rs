@@ -1,6 +1,7 @@
 //! A mounted volume: what it is made of, and the guard every change runs under.
 //!
 //! # Locking order
+//! 0. Being admitted ([`crate::file::admission`]): who brings contents waits for others who do, before all locks.
 //! 1. `cp`: shared by every operation that changes something, exclusive for checkpoint and cleaning.
 //!    Readers do not take it.
 //! 2. `names`: renames between directories, one at a time.
@@ -27,6 +28,7 @@ use rustc_hash::FxHashSet;
 
 use crate::checkpoint::PackState;
 use crate::error::{Error, Result};
+use crate::file::admission::Writers;
 use crate::fsync::{FlushGate, Promises};
 use crate::gc::Cleaner;
 use crate::inode::InodeTable;
@@ -152,6 +154,7 @@ pub struct Volume {
     pub(crate) nodes: NodeCache,
     pub(crate) inodes: InodeTable,
     pub(crate) space: Space,
+    pub(crate) writers: Writers,
     pub(crate) pressure: Arc<Pressure>,
     pub(crate) orphans: Mutex<BTreeSet<Ino>>,
     /// Inodes renamed since their parent pointer was last vouched for.

@@ -2,7 +2,9 @@
 
 mod log_rig;
 
-use device::Loss;
+use std::sync::Arc;
+
+use device::{Fault, Faulty, Loss, Op, PowerCut};
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
 use log_rig::*;
@@ -56,6 +58,37 @@ fn a_reservation_that_ran_out_of_room_does_not_lengthen_a_file_after_a_cut() {
     recovered(&dev.image(Loss::AllLost), |vol| {
         assert_eq!(read_all(vol, find(vol, "f").unwrap()).len() as u64, size);
     });
+}
+
+#[test]
+fn a_change_that_could_not_read_the_last_block_does_not_lengthen_a_file_after_a_cut() {
+    let changes: [fn(&Volume, Ino) -> vfs::Result<()>; 3] = [
+        |v, f| v.write(f, 5000, &[2; 20_000], WriteFlags::empty()).map(drop),
+        |v, f| v.fallocate(f, Allocate::Reserve { keep_size: false }, 0, 1 << 20),
+        |v, f| v.fallocate(f, Allocate::Zero { keep_size: false }, 8192, 1 << 20),
+    ];
+    for (i, change) in changes.into_iter().enumerate() {
+        let image = Arc::new(formatted(64, &Options::default()));
+        {
+            let vol = mount(image.clone());
+            let f = new_file(&vol, vol.root(), "f");
+            write(&vol, f, 0, &[1; 5000]);
+            vol.unmount().unwrap();
+        }
+        let dev = Arc::new(Faulty::new(PowerCut::new(image.fork())));
+        let vol = mount(dev.clone());
+        let f = find(&vol, "f").unwrap();
+        vol.setattr(f, &SetAttr { perm: Some(0o600), ..SetAttr::default() }).unwrap();
+        dev.add(Fault::Place { op: Op::Read, blocks: 0..u64::MAX });
+        let out = change(&vol, f);
+        assert!(matches!(out, Err(Error::Device(_))), "change {i}: {out:?}");
+        dev.heal();
+        vol.fsync(f, false).unwrap();
+        assert_eq!(vol.getattr(f).unwrap().size, 5000, "change {i}");
+        recovered(&dev.inner().image(Loss::AllLost), |vol| {
+            assert!(read_all(vol, find(vol, "f").unwrap()) == [1; 5000], "change {i}");
+        });
+    }
 }
 
 #[test]

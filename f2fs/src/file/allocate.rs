@@ -32,14 +32,16 @@ impl Volume {
         self.leave_inline(inode, content)?;
         match what {
             Allocate::Reserve { keep_size } => {
+                self.clear_before(inode, content, end, keep_size)?;
                 self.reserve_range(inode, offset, end)?;
-                self.grow(inode, content, end, keep_size)?;
+                self.grow(inode, end, keep_size);
             }
             Allocate::PunchHole => self.punch(inode, content, offset, end)?,
             Allocate::Zero { keep_size } => {
+                self.clear_before(inode, content, end, keep_size)?;
                 self.punch(inode, content, offset, end)?;
                 self.reserve_range(inode, offset, end)?;
-                self.grow(inode, content, end, keep_size)?;
+                self.grow(inode, end, keep_size);
             }
             Allocate::Collapse => {
                 aligned(offset, len)?;
@@ -69,15 +71,20 @@ impl Volume {
         self.limit_dirty(inode, content)
     }
 
-    fn grow(&self, inode: &Arc<Inode>, content: &mut Content, end: u64, keep: bool) -> Result<()> {
+    /// What must be read for the file to grow to `end`, read before anything is reserved behind its end.
+    fn clear_before(&self, inode: &Arc<Inode>, content: &mut Content, end: u64, keep: bool) -> Result<()> {
         let size = inode.size();
-        if end > size && !keep {
-            self.clear_tail(inode, content, size)?;
-            self.edit_inode(&inode.node, |r| r.i_size = end.into());
-        } else if end > size {
-            self.edit_inode(&inode.node, |r| put_advise(r, Advise::KEEP_SIZE, true));
+        if end > size && !keep { self.clear_tail(inode, content, size) } else { Ok(()) }
+    }
+
+    /// Makes the file longer, its last block cleared before, or notes that it has blocks behind its end.
+    fn grow(&self, inode: &Inode, end: u64, keep: bool) {
+        if end > inode.size() {
+            self.edit_inode(&inode.node, |r| match keep {
+                true => put_advise(r, Advise::KEEP_SIZE, true),
+                false => r.i_size = end.into(),
+            });
         }
-        Ok(())
     }
 
     fn reserve_range(&self, inode: &Arc<Inode>, from: u64, to: u64) -> Result<()> {

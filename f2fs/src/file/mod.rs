@@ -4,11 +4,12 @@
 //! clock or the limit says so. A block's room is reserved when it is first written, so what was
 //! accepted can be stored.
 //!
-//! * [`read`], [`write`]: bytes in and out of memory and log.
+//! * [`read`], [`write`]: bytes in and out of memory and log. [`admission`]: how many may write at once.
 //! * [`writeback`]: from memory to the log; [`temperature`]: to which one, or in place.
 //! * [`truncate`], [`allocate`]: size, holes, reservations. [`inline`]: contents inside the inode.
 //! * [`compressed`]: clusters Linux compressed, read only.
 
+pub mod admission;
 pub mod allocate;
 pub mod compressed;
 pub mod inline;

@@ -12,7 +12,7 @@ use vfs::WriteFlags;
 
 use super::BLOCK;
 use super::temperature::Writeback;
-use super::writeback::BATCH;
+use super::writeback::{BATCH, or_wait};
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, Touch, touch};
 use crate::node::map::{Lookup, addr_in};
@@ -40,7 +40,9 @@ fn whole_blocks(offset: u64, data: &[u8]) -> Option<(u64, &[Block])> {
 }
 
 impl Volume {
-    /// Writes all of `data`, or as much as there is room for if that is not nothing.
+    /// Writes all of `data`, or as much as there is room for if that is not nothing. What is taken is kept: that
+    /// the log has no place for it now, or for what others wrote, is no error of this call. It goes out when a
+    /// checkpoint has made one.
     pub(crate) fn write_file(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         self.check_plain(inode)?;
         self.checked_end(inode, offset, data.len() as u64)?;
@@ -48,9 +50,14 @@ impl Volume {
         while done < data.len() {
             let n = CHUNK.min(data.len() - done);
             let chunk = &data[done..done + n];
-            let _change = self.begin()?;
-            let mut content = inode.content.write();
             let at = offset + done as u64;
+            let _admitted = self.admit((at + n as u64).div_ceil(BLOCK) - at / BLOCK);
+            let _change = match self.begin() {
+                Ok(change) => change,
+                Err(_) if done > 0 => break,
+                Err(e) => return Err(e),
+            };
+            let mut content = inode.content.write();
             let from_cache = flags.contains(WriteFlags::FROM_CACHE);
             let wrote = match whole_blocks(at, chunk) {
                 Some((first, blocks)) if from_cache && content.pages.len() + blocks.len() >= GATHERED => {
@@ -73,7 +80,7 @@ impl Volume {
                 }
             });
             if from_cache && content.pages.len() >= GATHERED {
-                self.write_back(inode, &mut content, Writeback::Background)?;
+                or_wait(self.write_back(inode, &mut content, Writeback::Background))?;
             }
             self.limit_dirty(inode, &mut content)?;
             if done % CHUNK != 0 && n == CHUNK {
@@ -141,15 +148,15 @@ impl Volume {
         if end > size {
             self.edit_inode(&inode.node, |r| r.i_size = end.into());
         }
-        if let Err(e) = self.write_out(inode, content, first, blocks) {
+        let out = self.write_out(inode, content, first, blocks);
+        if out.is_err() {
             let mut fresh = 0;
             for (index, block) in (first..).zip(blocks) {
                 fresh += usize::from(content.pages.insert(index, Box::new(*block)).is_none());
             }
             inode.gained_dirty(self, fresh);
-            return Err(e);
         }
-        Ok(roomy * BLOCK as usize)
+        or_wait(out).map(|()| roomy * BLOCK as usize)
     }
 
     fn write_pages(
@@ -176,13 +183,6 @@ impl Volume {
                 done += n;
                 continue;
             }
-            if index >= reserved_to {
-                let want = (offset + data.len() as u64).div_ceil(BLOCK) - index;
-                match self.room_for(inode, index, want) {
-                    Ok(n) => reserved_to = index + n,
-                    Err(e) => break Err(e),
-                }
-            }
             let page = if n == 4096 {
                 // OK to unwrap: `piece` is exactly one block long here.
                 Box::<format::Block>::new(piece.try_into().unwrap())
@@ -200,6 +200,14 @@ impl Volume {
                     Err(e) => break Err(e),
                 }
             };
+            // After all that may fail: roll-forward would take what is left reserved behind the end for a longer file.
+            if index >= reserved_to {
+                let want = (offset + data.len() as u64).div_ceil(BLOCK) - index;
+                match self.room_for(inode, index, want) {
+                    Ok(n) => reserved_to = index + n,
+                    Err(e) => break Err(e),
+                }
+            }
             content.pages.insert(index, page);
             fresh += 1;
             done += n;

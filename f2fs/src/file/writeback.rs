@@ -10,7 +10,7 @@ use vfs::FileKind;
 
 use super::temperature::{Writeback, data_log, in_place};
 use crate::cause::Cause;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::{Content, Inode};
 use crate::node::map::{addr_in, set_addr_in};
 use crate::volume::Volume;
@@ -42,6 +42,15 @@ impl<'p> Run<'p> {
             self.parts.clear();
         }
         Ok(())
+    }
+}
+
+/// Blocks for which the log has no place stay dirty and go out with the next checkpoint, which makes one: their
+/// room is reserved.
+pub(super) fn or_wait(written: Result<()>) -> Result<()> {
+    match written {
+        Err(Error::Fs(vfs::Error::NoSpace)) => Ok(()),
+        other => other,
     }
 }
 
@@ -183,22 +192,25 @@ impl Volume {
     }
 
     /// Makes room for more dirty contents: this inode's go out if there are too many, then others'
-    /// as far as nobody has them. The caller holds `cp` shared and the inode's lock exclusively.
+    /// as far as nobody has them. What the log has no place for stays, and what others' are refused by the device is
+    /// for them to hear. The caller holds `cp` shared and the inode's lock exclusively.
     pub(crate) fn limit_dirty(&self, inode: &Arc<Inode>, content: &mut Content) -> Result<()> {
         let limit = self.options.dirty_limit as u64;
         let over = || self.pressure.data.load(Ordering::Relaxed) > limit;
         if !over() {
             return Ok(());
         }
-        self.write_back(inode, content, Writeback::Background)?;
+        or_wait(self.write_back(inode, content, Writeback::Background))?;
         while over() {
             let others: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
             let mut progress = false;
             for other in others.iter().filter(|o| o.ino != inode.ino && o.kind != FileKind::Directory) {
                 // Waiting for another inode here could wait for a thread that waits for this one.
                 if let Some(mut c) = other.content.try_write() {
-                    self.write_back(other, &mut c, Writeback::Background)?;
-                    progress = true;
+                    match self.write_back(other, &mut c, Writeback::Background) {
+                        Ok(()) => progress = true,
+                        Err(e) => log::debug!("inode {}: its contents wait on: {e}", other.ino),
+                    }
                 }
                 if !over() {
                     break;

@@ -138,6 +138,12 @@ impl Segments {
         need.min(u32::MAX.into()) as u32
     }
 
+    /// True if there are free sections for `blocks` more beside what [`Self::sections_needed`] counts.
+    pub fn has_sections_for(&self, blocks: u64) -> bool {
+        let more = blocks.div_ceil(self.blocks_per_section());
+        u64::from(self.table.free_sections()) > u64::from(self.sections_needed()) + more
+    }
+
     /// Takes the next block of `log` for what `owner` describes; `old`, if real, becomes invalid.
     /// `age` is the time the block's contents date from, in seconds of mounted time.
     pub fn allocate(&mut self, log: LogType, owner: Summary, old: BlockAddr, age: u64) -> Result<Placed> {

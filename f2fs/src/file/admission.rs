@@ -1,0 +1,46 @@
+//! How many may bring contents at once?
+//!
+//! [`Volume::begin`] makes room for what is dirty in memory and lets its caller in; it does not know what the
+//! caller brings. One writer's mebibyte always fits the reserve. Many that were let in together would use the
+//! log up to its end, and then there is no place for a checkpoint either, without which nothing is freed.
+//!
+//! So what is being brought is counted, and who would not be alone waits, before taking any lock, until there
+//! are free sections for it beside all that is dirty or being brought already. Whether there is room on the
+//! volume at all is not asked here: a block's room is reserved when it is written to.
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::volume::Volume;
+
+/// Those who bring contents now.
+#[derive(Debug, Default)]
+pub(crate) struct Writers {
+    /// Blocks they bring, written or not.
+    bringing: Mutex<u64>,
+    one_left: Condvar,
+}
+
+/// The right to bring so many blocks; ends when dropped.
+pub(crate) struct Admitted<'v> {
+    writers: &'v Writers,
+    blocks: u64,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        *self.writers.bringing.lock() -= self.blocks;
+        self.writers.one_left.notify_all();
+    }
+}
+
+impl Volume {
+    /// Waits until `blocks` more may be brought. The caller holds no lock.
+    pub(crate) fn admit(&self, blocks: u64) -> Admitted<'_> {
+        let mut bringing = self.writers.bringing.lock();
+        while *bringing > 0 && !self.seg.lock().has_sections_for(*bringing + blocks) {
+            self.writers.one_left.wait(&mut bringing);
+        }
+        *bringing += blocks;
+        Admitted { writers: &self.writers, blocks }
+    }
+}
