@@ -1,7 +1,7 @@
 //! How a command fails: one line for a person, and whose fault it was.
 //!
-//! What clap finds wrong with a command line it says itself; here is what only a command can know to be wrong
-//! with it, and everything that went wrong later.
+//! What clap finds wrong with a command line, what only a command can know to be wrong with it, and everything that
+//! went wrong later.
 
 use std::fmt;
 
@@ -19,10 +19,42 @@ pub enum Failure {
     Failed(String),
 }
 
+/// What the language says of a number, and what a person must write.
+const ACCEPTED: [(&str, &str); 4] = [
+    ("invalid digit found in string", "not a whole number"),
+    ("number too large to fit in target type", "too large a number"),
+    ("number would be zero for non-zero type", "must be 1 or more"),
+    ("invalid float literal", "not a number"),
+];
+
 impl Failure {
     /// A wrong command line.
     pub fn usage(text: impl fmt::Display) -> Self {
         Self::Usage(text.to_string())
+    }
+
+    /// What clap says, without its help.
+    pub fn of_clap(e: &clap::Error) -> Self {
+        let text = e.to_string();
+        let parts = text.trim_start_matches("error: ").split("\n\n").map(one_line);
+        let parts = parts.filter(|p| !p.is_empty() && !p.starts_with("For more information"));
+        let text = parts.collect::<Vec<_>>().join("; ").replace("; Usage: ", "; usage: ");
+        Self::Usage(ACCEPTED.iter().fold(text, |text, (said, meant)| text.replace(said, meant)))
+    }
+
+    /// The same with words before it: which option, or which file.
+    pub fn named(self, what: impl fmt::Display) -> Self {
+        match self {
+            Self::Usage(text) => Self::Usage(format!("{what}: {text}")),
+            Self::Failed(text) => Self::Failed(format!("{what}: {text}")),
+        }
+    }
+
+    /// The same as a wrong command line.
+    pub fn into_usage(self) -> Self {
+        match self {
+            Self::Usage(text) | Self::Failed(text) => Self::Usage(text),
+        }
     }
 
     /// What to tell the person.
@@ -41,9 +73,23 @@ impl Failure {
     }
 }
 
+/// A text in one line. A parser's drawing of the place, which goes over several, is left out: line and column are said
+/// before it.
+pub fn one_line(text: &str) -> String {
+    let drawn = |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit()).trim_start().starts_with('|');
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !drawn(line));
+    let mut out = String::new();
+    for line in lines {
+        let after = if out.is_empty() { "" } else { " " };
+        let parsed = line.find("parse error at line ").is_some();
+        out += &format!("{after}{line}{}", if parsed { ":" } else { "" });
+    }
+    out
+}
+
 impl From<String> for Failure {
     fn from(text: String) -> Self {
-        Self::Failed(text)
+        Self::Failed(one_line(&text))
     }
 }
 
@@ -57,18 +103,16 @@ impl From<ProfileError> for Failure {
     fn from(e: ProfileError) -> Self {
         match e {
             ProfileError::Unknown { .. } => Self::usage(e),
-            _ => Self::Failed(e.to_string()),
+            _ => e.to_string().into(),
         }
     }
 }
 
 impl From<AgeError> for Failure {
     fn from(e: AgeError) -> Self {
-        // Of a file of somebody's own, the parser's words go over several lines.
-        let text = e.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
         match e {
-            AgeError::Unknown { .. } => Self::Usage(text),
-            _ => Self::Failed(text),
+            AgeError::Unknown { .. } => Self::usage(e),
+            _ => e.to_string().into(),
         }
     }
 }
@@ -77,7 +121,10 @@ impl From<PlanError> for Failure {
     fn from(e: PlanError) -> Self {
         match e {
             PlanError::Unknown { .. } => Self::usage(e),
-            _ => Self::Failed(e.to_string()),
+            PlanError::NoVariant { experiment, variant, known } => {
+                Self::Usage(format!("--variant {variant}: {experiment} has no such variant: it has {known}"))
+            }
+            _ => e.to_string().into(),
         }
     }
 }
@@ -97,5 +144,19 @@ impl From<DaemonError> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parsers_drawing_becomes_one_line() {
+        let e = "x = 1\ny 2 | 3".parse::<toml::Table>().unwrap_err();
+        assert!(e.to_string().lines().count() > 3, "nothing is drawn any more: {e}");
+        let text = Failure::from(format!("plan.toml: {e}")).text().to_owned();
+        assert!(text.starts_with("plan.toml: TOML parse error at line 2, column 3: "), "{text}");
+        assert!(!text.contains('|') && !text.contains('^'), "{text}");
     }
 }

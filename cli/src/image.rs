@@ -1,27 +1,58 @@
 //! Opening images, and what was written to them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, Counting, RealClock, open_image};
+use device::{Access, BlockDevice, Counting, FileDevice, OpenError, RealClock, open_image};
 use f2fs::cause::Cause;
 use f2fs::{MountOptions, Volume};
 use serde_json::{Value, json};
 use vfs::FileSystem;
 
 use crate::Failure;
+use crate::half_made::HalfMade;
+use crate::place::Place;
 
 /// A mounted image with its write counts.
 pub struct Image {
     /// The volume.
     pub vol: Arc<Volume>,
     dev: Arc<Counting<Arc<dyn BlockDevice>>>,
+    path: PathBuf,
+}
+
+/// Refuses a place inside an image where an image is meant.
+pub fn check_name(path: &Path) -> Result<(), Failure> {
+    match Place::from(path.as_os_str().to_owned()) {
+        Place::Inside { image, .. } if image.exists() => Err(Failure::Usage(format!(
+            "{}: a place inside an image; here the image is meant: {}",
+            path.display(),
+            image.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Opens an image as a device.
 pub fn open_device(path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>, Failure> {
+    check_name(path)?;
     let access = if write { Access::ReadWrite } else { Access::ReadOnly };
     Ok(open_image(path, access).map_err(|e| e.to_string())?)
+}
+
+/// Makes an image where nothing is; it goes again unless it is kept.
+pub fn create(path: &Path, bytes: u64, made: HalfMade) -> Result<(FileDevice, HalfMade), Failure> {
+    match FileDevice::create(path, bytes) {
+        Ok(dev) => Ok((dev, made)),
+        Err(e) => {
+            if matches!(e, OpenError::InUse { .. }) {
+                // Somebody else made it meanwhile.
+                made.keep();
+            }
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty() && !dir.exists());
+            Err(dir.map_or_else(|| e.to_string(), |dir| format!("{}: no such directory", dir.display())).into())
+        }
+    }
 }
 
 impl Image {
@@ -45,12 +76,17 @@ impl Image {
         let dev = Arc::new(Counting::new(through(open_device(path, !options.read_only)?)?));
         let vol = Volume::mount(dev.clone(), Arc::new(RealClock::new()), options)
             .map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Image { vol, dev })
+        Ok(Image { vol, dev, path: path.to_owned() })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Leaves the volume clean.
     pub fn close(&self) -> Result<(), Failure> {
-        Ok(self.vol.unmount().map_err(|e| e.to_string())?)
+        Ok(self.vol.unmount().map_err(|e| format!("{}: {e}", self.path.display()))?)
     }
 
     /// What was written and why: a table, or JSON.

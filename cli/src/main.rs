@@ -1,14 +1,18 @@
 //! The `joulefs` command: what a person types, and nothing of how it works.
 //!
-//! Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usage; `fsck` has
+//! Exit codes: 0 done, 1 failed, 2 wrong usage, with one line on standard error that says why; `fsck` has
 //! those of fsck(8).
 #![forbid(unsafe_code)]
 
 mod commands;
+#[cfg(test)]
+mod examples;
 mod failure;
 mod fragments;
+mod half_made;
 mod held;
 mod image;
+mod interrupt;
 mod joules;
 mod live;
 mod metered;
@@ -21,9 +25,11 @@ mod recording;
 mod size;
 mod spent;
 mod volume_options;
+mod whole;
 
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 pub use failure::Failure;
@@ -68,7 +74,27 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    match Cli::try_parse() {
+        Ok(cli) => run(cli),
+        Err(e) => misused(&e),
+    }
+}
+
+/// How fsck(8) says that it was called wrongly.
+const FSCK_USAGE: u8 = 16;
+
+/// A command line that clap does not take, or that asks for help.
+fn misused(e: &clap::Error) -> ExitCode {
+    if !e.use_stderr() || e.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        e.exit();
+    }
+    let mut words = std::env::args_os().skip(1);
+    output::failure(Failure::of_clap(e).text(), words.any(|w| w == "--json"));
+    let fsck = std::env::args_os().skip(1).find(|w| w != "--json").is_some_and(|w| w == "fsck");
+    if fsck { ExitCode::from(FSCK_USAGE) } else { ExitCode::from(2) }
+}
+
+fn run(cli: Cli) -> ExitCode {
     let json = cli.json;
     let done = |r: Result<(), Failure>| r.map(|()| ExitCode::SUCCESS);
     let out = match cli.command {
@@ -80,7 +106,7 @@ fn main() -> ExitCode {
         Command::Replay(a) => done(commands::replay::run(&a, json)),
         Command::Energy(a) => commands::energy::run(&a, json),
         Command::Trace(a) => commands::trace::run(&a, json),
-        Command::Fsck(a) => return commands::fsck::run(&a, json),
+        Command::Fsck(a) => Ok(commands::fsck::run(&a, json)),
         Command::Age(a) => done(commands::age::run(&a, json)),
         Command::Info(a) => done(commands::info::run(&a, json)),
         Command::Lab(a) => done(commands::lab::run(&a, json)),
@@ -91,11 +117,47 @@ fn main() -> ExitCode {
         Command::Mkdir(a) => done(commands::tree::mkdir(&a, json)),
         Command::Mv(a) => done(commands::tree::mv(&a, json)),
     };
+    let out = match (out, output::lost()) {
+        (Ok(code), Some(failure)) if code == ExitCode::SUCCESS => Err(failure),
+        (out, _) => out,
+    };
     match out {
         Ok(code) => code,
         Err(failure) => {
             output::failure(failure.text(), json);
             ExitCode::from(failure.code())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(words: &str) -> String {
+        let failure = Failure::of_clap(&Cli::try_parse_from(words.split(' ')).err().unwrap());
+        assert_eq!((failure.code(), failure.text().lines().count()), (2, 1), "{failure}");
+        failure.text().to_owned()
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_command_line_is_one_line() {
+        assert_eq!(
+            said("joulefs energy measure --interval 0 -- true"),
+            "invalid value '0' for '--interval <MS>': 0 is not in 1..=10000"
+        );
+        assert_eq!(
+            said("joulefs trace convert a --to csv"),
+            "invalid value 'csv' for '--to <TO>' [possible values: iolog, iolog2, blkparse, parquet]"
+        );
+        assert_eq!(
+            said("joulefs age v.img"),
+            "the following required arguments were not provided: --recipe <RECIPE>; usage: joulefs age --recipe \
+             <RECIPE> <IMAGE>"
+        );
+        assert_eq!(
+            said("joulefs ls --al v.img:/"),
+            "unexpected argument '--al' found; tip: a similar argument exists: '--all'; usage: joulefs ls --all <PLACE>"
+        );
     }
 }

@@ -15,7 +15,7 @@ use f2fs::cause::Cause;
 use f2fs::owners::{Look, Owner};
 
 use crate::spent::{self, Spent};
-use crate::{Failure, joules, live};
+use crate::{Failure, joules, whole};
 
 /// A metered device under a volume.
 pub struct Metered {
@@ -135,6 +135,6 @@ impl Metered {
 
     /// Writes a ledger to a file; who reads it finds this one or the one before, whole.
     pub fn write(spent: &Spent, file: &Path) -> Result<(), Failure> {
-        live::replace(file, &Self::text(spent, file))
+        whole::write(file, Self::text(spent, file))
     }
 }

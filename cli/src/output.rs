@@ -1,6 +1,7 @@
 //! How answers and failures are printed.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,8 @@ use serde_json::{Value, json};
 pub fn failure(text: &str, as_json: bool) {
     if as_json {
         print(&json!({ "error": text }));
-    } else {
+    }
+    if !as_json || LOST.get().is_some() {
         eprintln!("joulefs: {text}");
     }
 }
@@ -18,10 +20,22 @@ pub fn print(value: &Value) {
     line(&format!("{value:#}"));
 }
 
+/// Why something was not printed.
+static LOST: OnceLock<String> = OnceLock::new();
+
 /// Prints a line on standard output. A reader that went away (`joulefs ls ... | head`) wants no more:
-/// the program goes on to leave volumes clean, in silence.
+/// the program goes on to leave volumes clean, in silence. So it does where nothing can be written, which [`lost`] says
+/// at the end.
 pub fn line(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(e) if e.kind() != ErrorKind::BrokenPipe => _ = LOST.set(e.to_string()),
+        _ => {}
+    }
+}
+
+/// A failure if something could not be printed that somebody waits for.
+pub fn lost() -> Option<crate::Failure> {
+    LOST.get().map(|why| format!("standard output: {why}").into())
 }
 
 /// Prints what was done, for machines only: people see it by there being no complaint.

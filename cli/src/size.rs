@@ -1,5 +1,7 @@
 //! Sizes as people write them.
 
+use f2fs::mkfs::{Geometry, MAX_BLOCKS, MkfsError, Options};
+
 use crate::Failure;
 
 /// Bytes from `512M` or `8G`; the error names the option.
@@ -15,6 +17,23 @@ pub fn within(option: &str, text: &str, limits: std::ops::RangeInclusive<u64>) -
     }
     let [from, to] = [limits.start(), limits.end()].map(|n| crate::output::bytes(*n));
     Err(Failure::usage(format!("{option} {text}: from {from} to {to} is possible")))
+}
+
+/// `--size` of a volume that is made with these options.
+pub fn of_volume(text: &str, options: &Options) -> Result<u64, Failure> {
+    let bytes = of("--size", text)?;
+    let wrong = |why: String| Err(Failure::Usage(format!("--size {text}: {why}")));
+    if bytes / 4096 > MAX_BLOCKS {
+        return wrong(format!("larger than F2FS can be, {}", crate::output::bytes(MAX_BLOCKS * 4096)));
+    }
+    match Geometry::plan(bytes / 4096, options) {
+        Err(MkfsError::TooSmall { minimum, .. }) => {
+            let least = crate::output::bytes(minimum * 4096);
+            wrong(format!("too small; with these options a volume needs at least {least}"))
+        }
+        Err(e) => Err(Failure::usage(e)),
+        Ok(_) => Ok(bytes),
+    }
 }
 
 fn parse(text: &str) -> Option<u64> {
@@ -41,6 +60,22 @@ mod tests {
         assert_eq!(parse("4096"), Some(4096));
         assert_eq!(parse("much"), None);
         assert_eq!(parse("99999999999T"), None);
+    }
+
+    #[test]
+    fn a_volume_is_not_smaller_or_larger_than_f2fs_can_be() {
+        let options = Options::default();
+        assert_eq!(of_volume("1G", &options).unwrap(), 1 << 30);
+        for (text, words) in
+            [("1K", "needs at least 52.00 MiB"), ("17T", "larger than F2FS can be"), ("0", "too small")]
+        {
+            let failure = of_volume(text, &options).unwrap_err();
+            assert_eq!(failure.code(), 2);
+            assert!(
+                failure.text().starts_with(&format!("--size {text}: ")) && failure.text().contains(words),
+                "{failure}"
+            );
+        }
     }
 
     #[test]

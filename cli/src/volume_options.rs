@@ -6,6 +6,7 @@ use f2fs::MountOptions;
 pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<bool, String> {
     match name {
         "discard" => core.discard = on(value)?,
+        "nodiscard" if value.is_some() => return Err("nodiscard takes no value".into()),
         "nodiscard" => core.discard = false,
         "inline" => core.inline = on(value)?,
         "node_cache" => core.node_cache = number(name, value)? * 256,

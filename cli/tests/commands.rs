@@ -97,7 +97,7 @@ fn what_is_no_volume_is_refused_in_one_line() {
     }
     misused(&["ls", "/plain/path"], &["/plain/path", "IMAGE:/path"]);
     misused(&["mkfs", &room.text("new.img")], &["--size"]);
-    refused(&["mkfs", &room.text("tiny.img"), "--size", "1M"], &["tiny.img"]);
+    misused(&["mkfs", &room.text("tiny.img"), "--size", "1M"], &["--size 1M"]);
     assert!(!room.path("tiny.img").exists(), "a format that failed leaves no file");
     refused(&["mkfs", &room.text("text")], &["text", "--force"]);
 }
@@ -262,6 +262,6 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 fn a_forced_format_of_an_impossible_size_leaves_the_file_as_it_was() {
     let room = Room::new();
     fs::write(room.path("kept"), b"precious").unwrap();
-    refused(&["mkfs", "--force", "--size", "1M", &room.text("kept")], &["kept"]);
+    misused(&["mkfs", "--force", "--size", "1M", &room.text("kept")], &["--size 1M"]);
     assert_eq!(fs::read(room.path("kept")).unwrap(), b"precious");
 }

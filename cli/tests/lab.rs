@@ -46,10 +46,10 @@ fn a_plan_can_be_changed_and_a_wrong_change_is_named() {
     let file = format!("{results}/microdrive-table31/microdrive.seed-7.quick.json");
     let kept: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
     assert_eq!(kept["variants"][0]["parameters"]["random_reads"], 50);
-    refused(&run(&["--set", "random_reeds=50"]), &["random_reeds"]);
+    misused(&run(&["--set", "random_reeds=50"]), &["random_reeds"]);
     misused(&run(&["--set", "random_reads"]), &["NAME=VALUE"]);
-    refused(&run(&["--profile", "kirin9000-ufs31"]), &["kirin9000-ufs31", "not a disk"]);
-    refused(&run(&["--variant", "other"]), &["other", "plain"]);
+    misused(&run(&["--profile", "kirin9000-ufs31"]), &["--profile kirin9000-ufs31", "not a disk"]);
+    misused(&run(&["--variant", "other"]), &["--variant other", "plain"]);
     misused(&["lab", "run", "nothing"], &["nothing", "microdrive-table31"]);
     refused(&["lab", "report", "--results", "/nonexistent"], &["/nonexistent"]);
 }

@@ -193,8 +193,8 @@ fn what_is_wrong_is_said_in_one_line_with_its_place() {
     misused(&["trace", "replay", "-"], &["twice"]);
     let (good, _) = msr(10);
     fs::write(&file, good).unwrap();
-    refused(&["trace", "replay", &file, "--of", "8,0"], &["8,0", "1,0"]);
-    refused(&["trace", "replay", &file, "--size", "1M"], &["t.csv", "too small"]);
+    misused(&["trace", "replay", &file, "--of", "8,0"], &["--of 8,0", "1,0"]);
+    misused(&["trace", "replay", &file, "--size", "1M"], &["--size 1M", "t.csv", "too small"]);
     misused(&["trace", "replay", &file, "--compare", "gc=greedy,atgc"], &["recordings of calls"]);
     misused(&["trace", "replay", &file, "--profile", "none"], &["none"]);
     misused(&["trace", "replay", &file, "--size", "big"], &["--size"]);

@@ -86,7 +86,7 @@ impl Volume {
         let sit_journal = self.flush_sit(seg, &mut cp.sit_bitmap, &mut pack.sit_journal)?;
         seg.summaries.write_all(&*self.dev, &self.sb)?;
 
-        let orphans: Vec<format::Ino> = self.orphans.lock().iter().copied().collect();
+        let orphans = self.orphans.all();
         let orphan_blocks = orphan::encode(&orphans);
         let (data_sums, compact) = data_summaries(seg, &nat_journal, &sit_journal);
         let unmount = reason == Reason::Unmount;

@@ -2,21 +2,22 @@
 //!
 //! Of a regular file with one settled name, only its nodes: roll-forward replays them after a power
 //! cut. Everything else takes a checkpoint (kernel `need_do_checkpoint`, fsync mode posix), and so do
-//! two cases in which a replay would lose something: a new name while others, that live on or are
-//! directories, have given up theirs since the checkpoint, and a file that lost nodes since then.
+//! two cases in which a replay would lose something: a new file under a name that a directory, or a file
+//! that lives on, gave up since the checkpoint, and a file that lost nodes since then.
 //!
 //! The order that makes a replay whole: data and nodes below the inode, then a flush, then the inode
 //! with the mark that makes it count, then a flush. Where only blocks already mapped were
 //! overwritten in place, the first flush is not needed, and `fdatasync` writes no inode.
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use format::inode::{Advise, InodeFlags, RawInode, extra_end};
 use format::node::{self, Footer, NodeKind};
 use format::{Block, BlockAddr, Ino, Nid};
 use parking_lot::{Condvar, Mutex};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use vfs::FileKind;
 
 use crate::cause::Cause;
@@ -80,11 +81,37 @@ pub(crate) struct Promises {
     written: Mutex<FxHashMap<Ino, Box<Block>>>,
     /// Inodes marked as of unknown parent whose parent and name are right and durable.
     vouched: Mutex<FxHashSet<Ino>>,
-    /// In the tree of the last checkpoint a name leads to a directory, or to what lives on elsewhere, and
-    /// does so no more.
-    vacated: AtomicBool,
+    vacated: Mutex<Vacated>,
 }
 
+/// Names that lead, in the tree of the last checkpoint, to a directory or to what lives on elsewhere, and do so no
+/// more. Roll-forward looks at no name but the one it restores, so no other name matters.
+#[derive(Debug, Default)]
+struct Vacated {
+    /// Hashes of directory and name; two that agree cost a checkpoint, no more.
+    names: FxHashSet<u64>,
+    /// There are more than are remembered: every name is taken for one of them.
+    any: bool,
+}
+
+impl Vacated {
+    fn hash(dir: Ino, name: &[u8]) -> u64 {
+        FxBuildHasher.hash_one((dir.0, name))
+    }
+    fn add(&mut self, dir: Ino, name: &[u8]) {
+        if self.names.len() >= MOST_VACATED {
+            self.any = true;
+        } else {
+            self.names.insert(Self::hash(dir, name));
+        }
+    }
+    fn contains(&self, dir: Ino, name: &[u8]) -> bool {
+        self.any || self.names.contains(&Self::hash(dir, name))
+    }
+}
+
+/// Vacated names remembered.
+const MOST_VACATED: usize = 1 << 16;
 /// Inodes vouched for that are remembered; the others' next fsyncs write checkpoints.
 const MOST_VOUCHED: usize = 1 << 16;
 /// Inode blocks remembered: 1 MiB.
@@ -118,8 +145,8 @@ impl Promises {
     }
     /// A directory lost a name, or a file that lives on under another. Who is synced under that name before
     /// the next checkpoint would displace it if roll-forward replayed the name.
-    pub(crate) fn vacated(&self) {
-        self.vacated.store(true, Ordering::Release);
+    pub(crate) fn vacated(&self, dir: Ino, name: &[u8]) {
+        self.vacated.lock().add(dir, name);
     }
     /// A node of an inode is gone.
     pub(crate) fn reshaped(&self, ino: Ino) {
@@ -133,7 +160,7 @@ impl Volume {
         self.promises.strays.lock().clear();
         self.promises.reshaped.lock().clear();
         self.promises.written.lock().clear();
-        self.promises.vacated.store(false, Ordering::Release);
+        *self.promises.vacated.lock() = Vacated::default();
         let settled = std::mem::take(&mut *self.renamed.lock());
         let mut vouched = self.promises.vouched.lock();
         if vouched.len() + settled.len() <= MOST_VOUCHED {
@@ -193,10 +220,12 @@ impl Volume {
         if !known_parent || !self.nat.since_checkpoint(pino).checkpointed {
             return Ok(false);
         }
-        if self.needs_name(ino) && self.promises.vacated.load(Ordering::Acquire) {
-            // Replaying the name could displace a file whose own new name is not durable, and it cannot
-            // displace a directory.
-            return Ok(false);
+        if self.needs_name(ino) {
+            // Replaying the name would displace a file or directory whose own new name is not durable.
+            let name = inode.node.inode(|r| r.name().to_vec());
+            if self.promises.vacated.lock().contains(pino.as_ino(), &name) {
+                return Ok(false);
+            }
         }
         if advise.contains(Advise::LOST_PINO) {
             if !self.promises.vouched.lock().remove(&ino) {
@@ -338,5 +367,18 @@ mod tests {
         })
         .unwrap();
         assert_eq!(ran.into_inner(), 1);
+    }
+
+    #[test]
+    fn names_given_up_are_told_from_others_until_there_are_too_many() {
+        let mut names = Vacated::default();
+        names.add(Ino(3), b"a");
+        assert!(names.contains(Ino(3), b"a"));
+        assert!(!names.contains(Ino(4), b"a") && !names.contains(Ino(3), b"b"));
+        for i in 0..MOST_VACATED {
+            names.add(Ino(5), &i.to_le_bytes());
+        }
+        assert!(names.contains(Ino(4), b"a"), "none is forgotten");
+        assert_eq!(names.names.len(), MOST_VACATED);
     }
 }

@@ -198,7 +198,7 @@ impl Volume {
             return Err(vfs::Error::NotFound.into());
         }
         let (mode, links) = node.inode(|r| (r.i_mode.get(), r.i_links.get()));
-        if links == 0 && !self.inodes.is_held(ino) && !self.orphans.lock().contains(&ino) {
+        if links == 0 && !self.inodes.is_held(ino) && !self.orphans.contains(ino) {
             return Err(vfs::Error::NotFound.into());
         }
         let kind = FileKind::from_mode(mode)

@@ -24,6 +24,7 @@ use crate::gc::chooser::Chooser;
 use crate::inode::InodeTable;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
+use crate::orphan::Orphans;
 use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
 use crate::segment::{Pressure, Segments};
@@ -111,10 +112,18 @@ fn read(dev: &dyn BlockDevice, at: BlockAddr, cause: Cause) -> Result<Box<Block>
 
 /// Reads the superblock: the first copy, or the second where the first is no good.
 pub fn read_superblock(dev: &dyn BlockDevice) -> std::result::Result<SuperBlock, MountError> {
-    if dev.blocks() < 2 {
-        return Err(MountError::CutShort { volume: 2, image: dev.blocks() });
-    }
     let mut block = [0; BLOCK];
+    if dev.blocks() < 2 {
+        // A small file of another kind is no volume of which something is missing.
+        let whole =
+            FormatError::Short { structure: "superblock", have: dev.blocks() as usize * BLOCK, need: 2 * BLOCK };
+        let not = |first| MountError::NotF2fs { first: Box::new(first), second: Box::new(whole) };
+        return Err(match dev.read(Lba(0), &mut block, Cause::Superblock.tag()).map(|()| SuperBlock::check(&block)) {
+            Ok(Ok(sb)) => MountError::CutShort { volume: sb.block_count, image: dev.blocks() },
+            Ok(Err(first)) => not(first),
+            Err(e) => e.into(),
+        });
+    }
     dev.read(Lba(0), &mut block, Cause::Superblock.tag())?;
     SuperBlock::check(&block).or_else(|first| {
         dev.read(Lba(1), &mut block, Cause::Superblock.tag())?;
@@ -353,7 +362,7 @@ impl Volume {
             logs.push(Log { seg: head.seg, next: head.next, threaded: head.threaded, summary });
         }
         let logs: [Log; 6] = logs.try_into().map_err(|_| Error::corrupt("six logs expected"))?;
-        let orphans = orphan_list(&sb, &cp, &pack)?;
+        let orphans = Orphans::new(&sb, orphan_list(&sb, &cp, &pack)?);
         let sb = Arc::new(sb);
         let pressure = Arc::new(Pressure::default());
         // Contents kept in memory must find room in the log: on a small volume keep less.
@@ -390,7 +399,7 @@ impl Volume {
             seg: Mutex::new(segments),
             inodes: InodeTable::new(),
             pressure,
-            orphans: Mutex::new(orphans),
+            orphans,
             renamed: Mutex::default(),
             node_io: Mutex::new(()),
             promises: Promises::default(),

@@ -1,38 +1,121 @@
 //! Inodes without a name: freed once nobody has them any more, at the latest by the next mount.
+//!
+//! A checkpoint lists them, and its pack has room for about half a million. So who is about to take an inode's
+//! last name away asks for a place in the list before anything is changed ([`Orphans::place`]), and is refused
+//! if there is none (kernel `f2fs_acquire_orphan_inode`): no checkpoint fails for the length of the list.
+//!
+//! What cannot be freed, because its nodes cannot be read or are damaged, stays in the list. It keeps neither a
+//! mount nor an unmount from going on; every mount tries again.
+
+use std::collections::BTreeSet;
 
 use format::Ino;
+use format::orphan::ORPHANS_PER_BLOCK;
+use format::superblock::SuperBlock;
+use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
 use crate::volume::Volume;
 
-impl Volume {
-    /// Frees every orphan. Nobody may use the volume meanwhile.
-    pub(crate) fn free_orphans(&self) -> Result<()> {
-        let orphans: Vec<Ino> = self.orphans.lock().iter().copied().collect();
-        for ino in orphans {
-            match self.inode(ino) {
-                Ok(inode) => {
-                    let links = inode.node.inode(|r| r.i_links.get());
-                    if links == 0 {
-                        match self.remove_inode(&inode) {
-                            Ok(()) => {}
-                            Err(Error::Device(e)) => return Err(e.into()),
-                            Err(e) => {
-                                log::warn!("orphan {ino}: {e}; kept for fsck");
-                                continue;
-                            }
-                        }
-                    } else {
-                        log::warn!("inode {ino}: on the list of orphans, but it has {links} links; kept");
-                    }
-                }
-                Err(Error::Fs(vfs::Error::NotFound)) => {}
-                Err(Error::Device(e)) => return Err(e.into()),
-                // Damage in one orphan must not keep the volume from being used.
-                Err(e) => log::warn!("orphan {ino}: {e}; kept for fsck"),
-            }
-            self.orphans.lock().remove(&ino);
+/// Blocks of a checkpoint pack.
+const PACK_BLOCKS: u32 = 512;
+/// Of these, what an unmount writes beside payload and orphans: head, six summaries, tail.
+const OTHER_BLOCKS: u32 = 8;
+
+/// The list of orphans.
+#[derive(Debug)]
+pub(crate) struct Orphans {
+    most: usize,
+    list: Mutex<List>,
+}
+
+#[derive(Debug)]
+struct List {
+    inos: BTreeSet<Ino>,
+    /// Places given away that nobody fills yet.
+    promised: usize,
+}
+
+/// A place in the list for one orphan more; given back when dropped.
+pub(crate) struct Place<'o>(&'o Orphans);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.list.lock().promised -= 1;
+    }
+}
+
+impl Orphans {
+    /// The orphans a checkpoint lists, and room for as many as a pack of this volume has.
+    pub(crate) fn new(sb: &SuperBlock, inos: BTreeSet<Ino>) -> Self {
+        let blocks = PACK_BLOCKS.saturating_sub(OTHER_BLOCKS).saturating_sub(sb.cp_payload);
+        Orphans { most: blocks as usize * ORPHANS_PER_BLOCK, list: Mutex::new(List { inos, promised: 0 }) }
+    }
+    /// A place for one more.
+    pub(crate) fn place(&self) -> Result<Place<'_>> {
+        let mut list = self.list.lock();
+        if list.inos.len() + list.promised >= self.most {
+            return Err(Error::no_space());
         }
-        Ok(())
+        list.promised += 1;
+        Ok(Place(self))
+    }
+    /// Fills a place.
+    pub(crate) fn put(&self, ino: Ino, place: Place<'_>) {
+        self.list.lock().inos.insert(ino);
+        drop(place);
+    }
+    /// Lists one that would have been freed at once, had that not failed.
+    pub(crate) fn keep(&self, ino: Ino) {
+        self.list.lock().inos.insert(ino);
+    }
+    /// Takes one off the list and keeps its place; `None` if it is not there.
+    pub(crate) fn take(&self, ino: Ino) -> Option<Place<'_>> {
+        let mut list = self.list.lock();
+        list.inos.remove(&ino).then(|| {
+            list.promised += 1;
+            Place(self)
+        })
+    }
+    /// Takes one off the list, if it is there.
+    pub(crate) fn remove(&self, ino: Ino) {
+        self.list.lock().inos.remove(&ino);
+    }
+    /// True if it is in the list.
+    pub(crate) fn contains(&self, ino: Ino) -> bool {
+        self.list.lock().inos.contains(&ino)
+    }
+    /// True if there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.lock().inos.is_empty()
+    }
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Ino> {
+        self.list.lock().inos.iter().copied().collect()
+    }
+}
+
+impl Volume {
+    /// Frees every orphan that can be freed. Nobody may use the volume meanwhile.
+    pub(crate) fn free_orphans(&self) {
+        for ino in self.orphans.all() {
+            match self.free_orphan(ino) {
+                Ok(()) => self.orphans.remove(ino),
+                Err(e) => log::warn!("orphan {ino}: {e}; it stays for the next mount or fsck"),
+            }
+        }
+    }
+
+    fn free_orphan(&self, ino: Ino) -> Result<()> {
+        let inode = match self.inode(ino) {
+            Err(Error::Fs(vfs::Error::NotFound)) => return Ok(()),
+            other => other?,
+        };
+        let links = inode.node.inode(|r| r.i_links.get());
+        if links > 0 {
+            log::warn!("inode {ino}: on the list of orphans, but it has {links} links; kept");
+            return Ok(());
+        }
+        self.remove_inode(&inode)
     }
 }

@@ -82,9 +82,7 @@ impl Volume {
         let out = if clean && !self.changed.load(Ordering::Acquire) {
             Ok(())
         } else {
-            if let Err(e) = self.free_orphans() {
-                log::warn!("orphans that could not be freed stay for the next mount: {e}");
-            }
+            self.free_orphans();
             self.checkpoint_locked(&mut pack, Reason::Unmount)
         };
         self.closed.store(true, Ordering::Release);

@@ -14,7 +14,6 @@
 //!
 //! Cleaning changes addresses without inode locks. A reader notices by `moves` and reads again.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,6 +33,7 @@ use crate::gc::Cleaner;
 use crate::inode::InodeTable;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
+use crate::orphan::Orphans;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
 
@@ -156,7 +156,7 @@ pub struct Volume {
     pub(crate) space: Space,
     pub(crate) writers: Writers,
     pub(crate) pressure: Arc<Pressure>,
-    pub(crate) orphans: Mutex<BTreeSet<Ino>>,
+    pub(crate) orphans: Orphans,
     /// Inodes renamed since their parent pointer was last vouched for.
     pub(crate) renamed: Mutex<FxHashSet<Ino>>,
     pub(crate) node_io: Mutex<()>,

@@ -5,6 +5,8 @@
 
 mod log_rig;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use device::{Loss, PowerCut};
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
@@ -104,4 +106,44 @@ fn a_synced_file_under_the_name_of_a_directory_that_another_replaced_and_left_is
         vol.rmdir(root, b"d").unwrap();
     });
     recovered(&image, |vol| assert!(contents(vol, "d").expect("the synced file") == NEW));
+}
+
+#[test]
+fn a_new_files_fsync_is_a_checkpoint_only_under_a_name_that_was_given_up_in_its_directory() {
+    for (place, name, checkpoints) in [("root", "a", 1), ("root", "x", 1), ("root", "gone", 1), ("root", "y", 1)]
+        .into_iter()
+        .chain([("root", "new", 0), ("d", "a", 0), ("d", "gone", 0), ("d", "e", 1), ("root", "e", 0)])
+    {
+        let dev = power_cut(&formatted(64, &Options::default()));
+        let vol = mount(dev.clone());
+        let root = vol.root();
+        let d = vol.mkdir(ROOT, root, b"d", 0o755, 0).unwrap().attr.ino;
+        vol.mkdir(ROOT, d, b"e", 0o755, 0).unwrap();
+        vol.mkdir(ROOT, root, b"gone", 0o755, 0).unwrap();
+        for name in ["a", "x", "y"] {
+            write(&vol, new_file(&vol, root, name), 0, &OLD);
+        }
+        vol.sync().unwrap();
+        // `a` and `d/e` move, `x` and `y` change places and go, `gone` is removed.
+        rename(&vol, "a", "b");
+        vol.rename(ROOT, (d, b"e"), (root, b"f"), RenameFlags::empty()).unwrap();
+        vol.rename(ROOT, (root, b"x"), (root, b"y"), RenameFlags::EXCHANGE).unwrap();
+        rename(&vol, "x", "z");
+        rename(&vol, "y", "w");
+        vol.rmdir(root, b"gone").unwrap();
+        let before = vol.counters.checkpoints.load(Relaxed);
+        let dir = if place == "d" { d } else { root };
+        let new = new_file(&vol, dir, name);
+        write(&vol, new, 0, &NEW);
+        vol.fsync(new, false).unwrap();
+        let written = vol.counters.checkpoints.load(Relaxed) - before;
+        assert_eq!(written, checkpoints, "{name} in {place}");
+        recovered(&dev.image(Loss::AllLost), |vol| {
+            let dir = if place == "d" { find(vol, "d").unwrap() } else { vol.root() };
+            let new = vol.lookup(dir, name.as_bytes()).unwrap().attr.ino;
+            assert!(read_all(vol, new) == NEW, "{name} in {place}");
+            let old = if written == 0 { ["a", "x", "y"] } else { ["b", "z", "w"] };
+            assert!(old.iter().all(|old| contents(vol, old).unwrap() == OLD), "{name} in {place}");
+        });
+    }
 }

@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use device::{Access, FileDevice, Loss, Memory};
 use joulefs_conformance::oracle::kernel::{Ending, Kernel};
 use joulefs_conformance::oracle::tools::assert_fsck_clean;
+use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
 use log_rig::*;
-use vfs::FileSystem;
+use vfs::{DirEntry, FileSystem, Flow, Ino};
 
 #[test]
 fn linux_replays_what_we_synced() {
@@ -87,4 +88,53 @@ fn we_replay_what_linux_synced() {
         mount(dev.clone()).unmount().unwrap();
         assert_tools_clean(&dev);
     }
+}
+
+/// The only directory in the root whose name begins so.
+fn beside(vol: &Volume, name: &str) -> Option<Ino> {
+    let mut found = Vec::new();
+    let list = |e: DirEntry<'_>| {
+        if e.name.starts_with(format!("{name}.").as_bytes()) {
+            found.push(String::from_utf8(e.name.to_vec()).unwrap());
+        }
+        Flow::Continue
+    };
+    vol.readdir(vol.root(), 0, &mut { list }).unwrap();
+    assert!(found.len() < 2, "{found:?}");
+    found.first().and_then(|name| find(vol, name))
+}
+
+/// Linux promises such names by nodes alone; its own recovery frees the directories and loses what they hold.
+#[test]
+fn files_linux_synced_under_names_of_directories_are_there_and_so_is_what_the_directories_held() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    formatted(128, &Options::default()).save(&image).unwrap();
+    let script = "
+        mkdir empty full moved into; echo inside >full/f; mkdir moved/below; echo inside >moved/below/f; sync
+        rmdir empty; echo new >empty; sync empty
+        rm -r full; echo new >full; sync full
+        mv moved elsewhere; echo new >moved; sync moved
+        mv into away; echo new >into; sync into; echo inside >away/f; sync away/f
+    ";
+    Kernel::new().ending(Ending::Cut).run(&image, script).expect_ok();
+    let image = Memory::load(&image).unwrap();
+    recovered(&image, |vol| {
+        for name in ["empty", "full", "moved", "into"] {
+            let found = find(vol, name).unwrap_or_else(|| panic!("{name} was synced and is gone"));
+            assert!(read_all(vol, found) == b"new\n", "{name}");
+        }
+        assert_eq!(beside(vol, "empty"), None);
+        for (name, below) in [("full", None), ("moved", Some("below")), ("into", None)] {
+            let mut dir = beside(vol, name).unwrap_or_else(|| panic!("what {name} held is gone"));
+            if let Some(below) = below {
+                dir = vol.lookup(dir, below.as_bytes()).unwrap().attr.ino;
+            }
+            let f = vol.lookup(dir, b"f").unwrap().attr.ino;
+            assert!(read_all(vol, f) == b"inside\n", "in {name}");
+        }
+    });
+    let dev = Arc::new(image.fork());
+    mount(dev.clone()).unmount().unwrap();
+    assert_tools_clean(&dev);
 }

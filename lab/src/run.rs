@@ -4,8 +4,10 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device::energy::profile::{Profile, ProfileError};
+use f2fs::mkfs::MkfsError;
 use parking_lot::Mutex;
 
+use crate::aging::AgeError;
 use crate::compare::compare;
 use crate::experiments;
 use crate::plan::{Changes, Experiment, Job, PlanError};
@@ -30,10 +32,10 @@ pub enum LabError {
     Parameters(String),
     /// The volume cannot be made.
     #[error(transparent)]
-    Mkfs(#[from] f2fs::mkfs::MkfsError),
+    Mkfs(#[from] MkfsError),
     /// The volume cannot be brought into the state asked for.
     #[error(transparent)]
-    Age(#[from] crate::aging::AgeError),
+    Age(#[from] AgeError),
     /// The volume cannot be mounted.
     #[error(transparent)]
     Mount(#[from] f2fs::MountError),
@@ -66,6 +68,19 @@ pub enum LabError {
     },
 }
 
+impl LabError {
+    /// Parameters or a device that no work can be done with, whatever the machine it is to be done on.
+    pub fn is_of_parameters(&self) -> bool {
+        match self {
+            LabError::Variant { source, .. } => source.is_of_parameters(),
+            LabError::Parameters(_) | LabError::Model(_) => true,
+            LabError::Mkfs(e) => matches!(e, MkfsError::TooSmall { .. } | MkfsError::Impossible { .. }),
+            LabError::Age(e) => matches!(e, AgeError::Unknown { .. }),
+            _ => false,
+        }
+    }
+}
+
 /// How far a job is, told to somebody who shows it. Parts of the job tell their own way through
 /// [`Progress::part`].
 pub struct Progress<'a> {
@@ -89,6 +104,24 @@ impl<'a> Progress<'a> {
     /// So much of it is done, 0 to 1.
     pub fn at(&self, share: f64) {
         (self.tell)(self.from + self.span * share.clamp(0.0, 1.0));
+    }
+}
+
+/// Whether there are the variants asked for, their devices, and parameters of the kind the work takes; nothing is
+/// done. What a parameter's value means is seen when the work begins.
+pub fn check(experiment: &Experiment, changes: &Changes) -> Result<(), LabError> {
+    experiment.jobs(changes)?.iter().try_for_each(|job| {
+        Profile::find(&job.profile)?;
+        experiments::check(experiment.plan.kind, job).map_err(|source| of_variant(experiment, job, source))
+    })
+}
+
+fn of_variant(experiment: &Experiment, job: &Job, source: LabError) -> LabError {
+    LabError::Variant {
+        experiment: experiment.name.clone(),
+        variant: job.variant.clone(),
+        seed: job.seed,
+        source: Box::new(source),
     }
 }
 
@@ -154,12 +187,7 @@ fn run_job(experiment: &Experiment, job: &Job, progress: &Progress<'_>) -> Resul
         let profile = Profile::find(&job.profile)?;
         experiments::run(experiment.plan.kind, &profile, job, progress)
     };
-    let (phases, histograms) = measured().map_err(|source| LabError::Variant {
-        experiment: experiment.name.clone(),
-        variant: job.variant.clone(),
-        seed: job.seed,
-        source: Box::new(source),
-    })?;
+    let (phases, histograms) = measured().map_err(|source| of_variant(experiment, job, source))?;
     Ok(VariantResult {
         name: job.variant.clone(),
         profile: job.profile.clone(),

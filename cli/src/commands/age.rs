@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use device::{Access, BLOCK, BlockDevice, FileDevice, Fingerprint};
-use f2fs::{FreeFragments, MountError, MountOptions, Volume};
+use f2fs::{FreeFragments, MountError, MountOptions, Volume, mkfs};
 use indicatif::ProgressBar;
 use lab::aging::published::RATIOS;
 use lab::aging::recipe::BUILT_IN;
@@ -13,7 +13,8 @@ use lab::aging::{self, Ager, Done, Progress, Recipe};
 use serde_json::{Value, json};
 use vfs::{FileSystem, Flow};
 
-use crate::{Failure, fragments, output, progress, size};
+use crate::half_made::HalfMade;
+use crate::{Failure, fragments, image, output, progress, size};
 
 /// Bring a volume into a state: full, fragmented, or as a year of use leaves it.
 ///
@@ -36,14 +37,14 @@ pub struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Format what is there, even if it holds files or other data.
-    #[arg(long, short, requires = "image")]
+    #[arg(long, short, conflicts_with = "compare")]
     force: bool,
     /// Age three volumes in memory, pristine, full and full-fragmented, and put their pieces of free space
     /// beside the published ratios.
     #[arg(long, conflicts_with_all = ["image", "recipe"])]
     compare: bool,
     /// List the recipes that come with the program.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["image", "recipe", "size", "seed", "force", "compare"])]
     list: bool,
 }
 
@@ -64,13 +65,16 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if args.list {
         return list(as_json);
     }
-    let size = args.size.as_deref().map(|s| size::of("--size", s)).transpose()?;
+    let size = args.size.as_deref().map(|s| size::of_volume(s, &mkfs::Options::default())).transpose()?;
     if args.compare {
         return compare(size.unwrap_or(16 << 30), args.seed, as_json);
     }
     let Some(recipe) = &args.recipe else {
         return Err(Failure::usage("--recipe is missing; --list says which there are"));
     };
+    if args.force && args.image.is_none() {
+        return Err(Failure::usage("--force: no image is given; in memory there is nothing to overwrite"));
+    }
     let chain = Recipe::chain(recipe)?;
     let aged = match &args.image {
         Some(path) => on_image(path, size, &chain, args)?,
@@ -140,11 +144,7 @@ fn measure(vol: &Volume, chain: &[Recipe], done: Done) -> Result<Aged, Failure> 
 }
 
 fn in_memory(bytes: u64, chain: &[Recipe], seed: u64) -> Result<Aged, Failure> {
-    let blocks = bytes / BLOCK as u64;
-    if blocks > f2fs::mkfs::MAX_BLOCKS {
-        return Err(Failure::usage(format!("{}: larger than F2FS can be", output::bytes(bytes))));
-    }
-    let dev = Arc::new(Fingerprint::new(blocks));
+    let dev = Arc::new(Fingerprint::new(bytes / BLOCK as u64));
     let clock = aging::clock();
     aging::format(&*dev, &*clock, seed, true).map_err(|e| e.to_string())?;
     let vol = Volume::mount(dev.clone(), clock.clone(), MountOptions::default()).map_err(|e| e.to_string())?;
@@ -156,15 +156,13 @@ fn in_memory(bytes: u64, chain: &[Recipe], seed: u64) -> Result<Aged, Failure> {
 fn on_image(path: &Path, size: Option<u64>, chain: &[Recipe], args: &Args) -> Result<Aged, Failure> {
     let name = path.display();
     let clock = aging::clock();
+    let mut made = None;
     let dev = match (std::fs::metadata(path), size) {
         (Err(_), None) => return Err(Failure::usage(format!("{name}: no such file; give --size to make one"))),
         (Err(_), Some(size)) => {
-            let dev = FileDevice::create(path, size).map_err(|e| e.to_string())?;
-            aging::format(&dev, &*clock, args.seed, true).map_err(|e| {
-                // Made for this volume only: nothing half-done stays.
-                let _ = std::fs::remove_file(path);
-                format!("{name}: {e}")
-            })?;
+            let (dev, half) = image::create(path, size, HalfMade::watched(path))?;
+            made = Some(half);
+            aging::format(&dev, &*clock, args.seed, true).map_err(|e| format!("{name}: {e}"))?;
             dev
         }
         (Ok(there), size) => existing(path, &there, size, &clock, args)?,
@@ -174,6 +172,9 @@ fn on_image(path: &Path, size: Option<u64>, chain: &[Recipe], args: &Args) -> Re
     let done = carry_out(&vol, &clock, chain, args.seed).map_err(|e| format!("{name}: {e}"))?;
     let aged = measure(&vol, chain, done)?;
     vol.unmount().map_err(|e| format!("{name}: {e}"))?;
+    if let Some(made) = made {
+        made.keep();
+    }
     Ok(aged)
 }
 

@@ -67,7 +67,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         output::print(&json!(map));
     } else {
         for (name, value) in shown {
-            println!("{name:<26} {value}");
+            output::line(&format!("{name:<26} {value}"));
         }
     }
     Ok(())

@@ -13,7 +13,8 @@ use crate::{Failure, image, output, progress};
 /// Reads the whole image by code of its own, independent of the one that mounts, and names every
 /// contradiction with its place. Writes nothing without --repair.
 ///
-/// Exit codes, as fsck(8): 0 clean, 1 errors were repaired, 4 errors are left, 8 could not check.
+/// Exit codes, as fsck(8): 0 clean, 1 errors were repaired, 4 errors are left, 8 could not check,
+/// 16 wrong usage.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs fsck disk.img\n  joulefs fsck --repair disk.img")]
 pub struct Args {

@@ -3,11 +3,14 @@
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use device::energy::profile::Profile;
 use lab::plan::{Changes, Experiment, SHIPPED};
 use lab::result::Outcome;
+use lab::run::LabError;
 use serde_json::json;
 
-use crate::{Failure, output, progress};
+use crate::half_made::HalfMade;
+use crate::{Failure, output, progress, whole};
 
 /// Repeat the papers' measurements and compare.
 ///
@@ -123,6 +126,9 @@ fn changes(args: &RunArgs) -> Result<Changes, Failure> {
         let parsed = line.parse::<toml::Table>().ok().and_then(|mut t| t.remove("v"));
         parameters.insert(name.into(), parsed.unwrap_or_else(|| value.into()));
     }
+    if let Some(name) = &args.profile {
+        Profile::find(name)?;
+    }
     Ok(Changes {
         quick: args.quick,
         profile: args.profile.clone(),
@@ -132,22 +138,92 @@ fn changes(args: &RunArgs) -> Result<Changes, Failure> {
     })
 }
 
-fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
+/// Refuses what an experiment's plan has no use for, by the option that asks for it.
+fn check(experiment: &Experiment, changes: &Changes, args: &RunArgs) -> Result<(), Failure> {
+    experiment.jobs(changes)?;
+    let Err(e) = lab::run::check(experiment, changes) else { return Ok(()) };
+    let as_planned = Changes { profile: None, parameters: toml::Table::new(), ..changes.clone() };
+    lab::run::check(experiment, &as_planned).map_err(|of_plan| of_plan.to_string())?;
+    for (name, value) in &changes.parameters {
+        let parameters = std::iter::once((name.clone(), value.clone())).collect();
+        if let Err(e) = lab::run::check(experiment, &Changes { parameters, ..as_planned.clone() }) {
+            let typed = args.set.iter().rfind(|set| set.split_once('=').is_some_and(|(n, _)| n == name));
+            let set = typed.map_or(name.as_str(), String::as_str);
+            return Err(Failure::from(e.to_string()).named(format_args!("--set {set}")).into_usage());
+        }
+    }
+    Err(said(&e, args))
+}
+
+/// A failure of an experiment: of whoever changed its plan, if it is of what can be changed.
+fn said(e: &LabError, args: &RunArgs) -> Failure {
+    let changes = args.set.iter().map(|set| format!("--set {set}"));
+    let changes: Vec<_> = changes.chain(args.profile.iter().map(|profile| format!("--profile {profile}"))).collect();
+    let failure = Failure::from(e.to_string());
+    match e.is_of_parameters() && !changes.is_empty() {
+        true => failure.named(changes.join(" ")).into_usage(),
+        false => failure,
+    }
+}
+
+/// Whether there is what a command line asks for; nothing is run.
+#[cfg(test)]
+pub fn is_there(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        // Paths are from where it is typed.
+        Command::Run(run) if !run.names.iter().any(|name| name.contains('/')) => planned(run).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// The experiments that shall run, and what is changed in their plans.
+fn planned(args: &RunArgs) -> Result<(Vec<Experiment>, Changes), Failure> {
     let changes = changes(args)?;
     let names: Vec<&str> = match args.all {
         true => SHIPPED.iter().map(|(n, _)| *n).collect(),
         false => args.names.iter().map(String::as_str).collect(),
     };
     let experiments: Vec<Experiment> = names.into_iter().map(Experiment::find).collect::<Result<_, _>>()?;
+    // All of them, before the first takes its time.
+    experiments.iter().try_for_each(|e| check(e, &changes, args))?;
+    Ok((experiments, changes))
+}
+
+fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
+    let (experiments, changes) = planned(args)?;
+    // A place for the results, too.
+    let dirs: Vec<PathBuf> = experiments.iter().map(|e| args.results.join(&e.name)).collect();
+    let new = dirs.iter().chain([&args.results]).filter(|dir| !dir.exists());
+    let new: Vec<HalfMade> = new.map(|dir| HalfMade::watched(dir)).collect();
+    let outcomes = dirs
+        .iter()
+        .try_for_each(|dir| std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()).into()))
+        .and_then(|()| run_each(&experiments, &changes, args, as_json));
+    if outcomes.is_ok() {
+        new.into_iter().for_each(HalfMade::keep);
+    }
+    if as_json {
+        output::print(&json!(outcomes?));
+        return Ok(());
+    }
+    outcomes.map(drop)
+}
+
+fn run_each(
+    experiments: &[Experiment],
+    changes: &Changes,
+    args: &RunArgs,
+    as_json: bool,
+) -> Result<Vec<serde_json::Value>, Failure> {
     let threads = args.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     let mut outcomes = Vec::new();
-    for experiment in &experiments {
+    for experiment in experiments {
         let bar = progress::steps(1000, &experiment.name);
         let tell = |share: f64| {
             bar.set_position((share * 1000.0) as u64);
             progress::show_if_slow(&bar);
         };
-        let outcome = lab::run::run(experiment, &changes, threads, &tell).map_err(|e| e.to_string())?;
+        let outcome = lab::run::run(experiment, changes, threads, &tell).map_err(|e| said(&e, args))?;
         bar.finish_and_clear();
         let file = store(&outcome, &args.results)?;
         if !as_json {
@@ -155,19 +231,13 @@ fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
         }
         outcomes.push(json!({ "file": file, "outcome": outcome }));
     }
-    if as_json {
-        output::print(&json!(outcomes));
-    }
-    Ok(())
+    Ok(outcomes)
 }
 
 fn store(outcome: &Outcome, results: &Path) -> Result<PathBuf, Failure> {
-    let dir = results.join(&outcome.experiment);
-    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", dir.display());
-    std::fs::create_dir_all(&dir).map_err(|e| failed(&e))?;
-    let file = dir.join(outcome.file_name());
-    let text = serde_json::to_string_pretty(outcome).map_err(|e| failed(&e))?;
-    std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+    let file = results.join(&outcome.experiment).join(outcome.file_name());
+    let text = serde_json::to_string_pretty(outcome).map_err(|e| format!("{}: {e}", file.display()))?;
+    whole::write(&file, text)?;
     Ok(file)
 }
 
@@ -214,7 +284,7 @@ fn report(args: &ReportArgs, as_json: bool) -> Result<(), Failure> {
         return Err(format!("no results below {}: run `joulefs lab run` first", args.results.display()).into());
     }
     let text = lab::report::html(&outcomes).map_err(|e| e.to_string())?;
-    std::fs::write(&page, text).map_err(|e| format!("{}: {e}", page.display()))?;
+    whole::write(&page, text)?;
     match as_json {
         true => output::print(&json!({ "report": page, "experiments": outcomes.len() })),
         false => output::line(&format!("report: {}", page.display())),

@@ -5,13 +5,14 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use device::{Access, BlockDevice, FileDevice, RealClock};
-use f2fs::mkfs::{self, Options};
+use f2fs::mkfs::{self, MkfsError, Options};
 use format::superblock::Features;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use serde_json::json;
 
-use crate::{Failure, output, size};
+use crate::half_made::HalfMade;
+use crate::{Failure, image, output, size};
 
 /// Make an F2FS volume in a file or on a block device.
 #[derive(clap::Args)]
@@ -32,7 +33,7 @@ pub struct Args {
     #[arg(long, short = 'O', value_delimiter = ',', default_value = "modern")]
     features: Vec<String>,
     /// Percent of the volume kept back for cleaning; default: chosen for the size.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     overprovision: Option<f64>,
     /// Segments (2 MiB) in a section, the unit of cleaning.
     #[arg(long, default_value_t = 1)]
@@ -47,12 +48,31 @@ pub struct Args {
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
-    let n = u128::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 32)?;
-    Some(n.to_be_bytes())
+    // The number's parser takes a sign for one of them.
+    let plain = digits.len() == 32 && digits.bytes().all(|c| c.is_ascii_hexdigit());
+    Some(u128::from_str_radix(&digits, 16).ok().filter(|_| plain)?.to_be_bytes())
 }
 
-fn options(args: &Args) -> Result<Options, Failure> {
+/// Options of which no volume can be made, whatever its size, by the names they have here.
+fn wrong(args: &Args, e: &MkfsError) -> Failure {
+    Failure::Usage(match e {
+        MkfsError::Option { option: "label", value, must } => format!("--label: {value}; must be {must}"),
+        MkfsError::Option { option: "overprovision", value, must } => {
+            format!("--overprovision {value}: must be {must}")
+        }
+        MkfsError::Option { must, .. } => {
+            format!("--segs-per-sec {}: must be in {must}", args.segs_per_sec)
+        }
+        e => format!("--features {}: {e}", args.features.join(",")),
+    })
+}
+
+/// What a command line asks for.
+pub fn options(args: &Args) -> Result<Options, Failure> {
     let mut options = Options::default();
+    if args.features.len() > 1 && args.features.iter().any(|n| n == "none") {
+        return Err(Failure::Usage(format!("--features {}: none stands alone", args.features.join(","))));
+    }
     for name in args.features.iter().filter(|n| !n.is_empty() && *n != "none") {
         if name == "modern" {
             options.features |= Options::modern().features;
@@ -75,6 +95,7 @@ fn options(args: &Args) -> Result<Options, Failure> {
         .as_deref()
         .map(|u| parse_uuid(u).ok_or_else(|| Failure::usage(format!("--uuid {u}: not 32 hexadecimal digits"))))
         .transpose()?;
+    options.check().map_err(|e| wrong(args, &e))?;
     Ok(options)
 }
 
@@ -82,9 +103,9 @@ fn options(args: &Args) -> Result<Options, Failure> {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut options = options(args)?;
     let path = &args.image;
-    let size = args.size.as_deref().map(|s| size::of("--size", s)).transpose()?;
+    let size = args.size.as_deref().map(|s| size::of_volume(s, &options)).transpose()?;
     let there = std::fs::metadata(path).ok();
-    let missing = there.is_none();
+    let mut made = None;
     let empty = there.as_ref().is_some_and(|m| m.is_file() && m.len() == 0);
     let dev = match (there, size) {
         (Some(m), _) if !args.force && !empty => {
@@ -108,19 +129,18 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         (Some(_), _) => reopen(path, size, &mut options)?,
         (None, Some(size)) => {
             options.assume_zeroed = true;
-            FileDevice::create(path, size).map_err(|e| e.to_string())?
+            let (dev, half) = image::create(path, size, HalfMade::watched(path))?;
+            made = Some(half);
+            dev
         }
         (None, None) => {
             return Err(Failure::usage(format!("{}: no such file; give --size to make one", path.display())));
         }
     };
-    let summary = mkfs::format(&dev, &RealClock::new(), &options).map_err(|e| {
-        if missing {
-            // Made for this volume only: nothing half-done stays.
-            let _ = std::fs::remove_file(path);
-        }
-        format!("{}: {e}", path.display())
-    })?;
+    let summary = mkfs::format(&dev, &RealClock::new(), &options).map_err(|e| format!("{}: {e}", path.display()))?;
+    if let Some(made) = made {
+        made.keep();
+    }
     let uuid: String = summary.uuid.iter().map(|b| format!("{b:02x}")).collect();
     if as_json {
         output::print(&json!({
@@ -141,20 +161,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Refuses options or a size of which no volume can be made.
-fn plan(path: &std::path::Path, size: u64, options: &Options) -> Result<(), Failure> {
-    let refuse = |e: mkfs::MkfsError| format!("{}: {e}", path.display());
-    options.check().map_err(refuse)?;
-    mkfs::Geometry::plan(size / 4096, options).map_err(refuse)?;
-    Ok(())
-}
-
 fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Options) -> Result<FileDevice, Failure> {
     let file = std::fs::metadata(path).is_ok_and(|m| m.is_file());
     match size {
         Some(size) if file => {
-            // Emptying it for a volume that cannot be would lose what it holds for nothing.
-            plan(path, size, options)?;
             options.assume_zeroed = true;
             Ok(FileDevice::create(path, size).map_err(|e| e.to_string())?)
         }

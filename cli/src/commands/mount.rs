@@ -17,7 +17,7 @@ use crate::image::Image;
 use crate::live::Live;
 use crate::metered::Metered;
 use crate::recording::Recording;
-use crate::{Failure, held, output, power, volume_options};
+use crate::{Failure, held, image, output, power, volume_options, whole};
 
 /// Mount an image through FUSE.
 ///
@@ -82,7 +82,8 @@ pub struct UnmountArgs {
     wait: u64,
 }
 
-struct Parsed {
+/// What the options of `-o` ask for.
+pub struct Parsed {
     core: MountOptions,
     fuse: fuse::MountOptions,
     stats: Option<PathBuf>,
@@ -90,7 +91,8 @@ struct Parsed {
     power_auto: bool,
 }
 
-fn parse(args: &Args) -> Result<Parsed, Failure> {
+/// Reads the options of `-o`.
+pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     let mut core = MountOptions::default();
     let mut fuse = fuse::MountOptions::default();
     let mut stats = None;
@@ -105,15 +107,22 @@ fn parse(args: &Args) -> Result<Parsed, Failure> {
             power_auto &= name != "power";
             continue;
         }
+        let plain = |done: &mut dyn FnMut()| match value {
+            None => {
+                done();
+                Ok(())
+            }
+            Some(_) => Err(Failure::usage(format!("-o {option}: {name} takes no value"))),
+        };
         let on = || volume_options::on(value).map_err(|why| Failure::usage(format!("-o {option}: {why}")));
         match name {
-            "ro" => core.read_only = true,
-            "rw" => core.read_only = false,
+            "ro" => plain(&mut || core.read_only = true)?,
+            "rw" => plain(&mut || core.read_only = false)?,
             "allow_other" => fuse.allow_other = on()?,
-            "noatime" => fuse.noatime = true,
-            "dev" => fuse.dev = true,
-            "suid" => fuse.suid = true,
-            "noexec" => fuse.exec = false,
+            "noatime" => plain(&mut || fuse.noatime = true)?,
+            "dev" => plain(&mut || fuse.dev = true)?,
+            "suid" => plain(&mut || fuse.suid = true)?,
+            "noexec" => plain(&mut || fuse.exec = false)?,
             "writeback" => fuse.caching = if on()? { fuse::Caching::Writeback } else { fuse::Caching::Through },
             "threads" => {
                 fuse.threads =
@@ -153,9 +162,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         output::done(as_json, &json!({ "mounted": args.dir.display().to_string(), "process": pid }));
         return Ok(());
     }
+    image::check_name(&args.image)?;
     let path = std::fs::canonicalize(&args.image).map_err(|e| format!("{}: {e}", args.image.display()))?;
     let dir = std::fs::canonicalize(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
     parsed.fuse.fsname = path.display().to_string();
+    if let Some(file) = parsed.stats.as_ref().filter(|file| file.parent().is_some_and(|dir| !dir.is_dir())) {
+        return Err(format!("-o stats={}: no such directory", file.display()).into());
+    }
     let recording = |file: &Option<PathBuf>| file.as_deref().map(Recording::create).transpose();
     let (calls, requests) = (recording(&args.record)?, recording(&args.record_device)?);
     let profile = args.profile.as_deref().map(Profile::find).transpose()?;
@@ -209,6 +222,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     drop(watch);
     // Whatever ended the mount, the volume is left clean; a second unmount does nothing.
     let closed = image.close();
+    let mut stats = Ok(());
     if let Some(file) = parsed.stats {
         let statistics = image.statistics();
         let text = if file.extension().is_some_and(|e| e == "json") {
@@ -216,7 +230,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         } else {
             statistics.table() + "\n"
         };
-        std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+        stats = whole::write(&file, text);
     }
     let mut written = Ok(());
     if let Some(live) = live {
@@ -234,7 +248,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             });
         }
     }
-    ends.into_iter().fold(out.and(closed).and(written), |out, end| out.and(end.finish()))
+    ends.into_iter().fold(out.and(closed).and(stats).and(written), |out, end| out.and(end.finish()))
 }
 
 /// Runs `unmount`.

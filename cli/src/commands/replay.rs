@@ -87,7 +87,10 @@ fn target(
     contents: Arc<dyn BlockDevice>,
     held: &[(Lba, u64)],
 ) -> Result<Target, Failure> {
-    let mut model = model::build(profile, contents.blocks()).map_err(|e| e.to_string())?;
+    let mut model = model::build(profile, contents.blocks()).map_err(|e| match &args.size {
+        Some(size) => Failure::Usage(format!("--size {size}: {e}")),
+        None => e.to_string().into(),
+    })?;
     model.fill(Nanos(0), held);
     let meter = Arc::new(Meter::new(profile.host.prices()));
     let (pace, clock, tempo): (_, Arc<dyn Clock>, _) = if args.paced {
@@ -109,16 +112,23 @@ fn nanos(clock: &dyn Clock) -> u64 {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let named = |e: &dyn std::fmt::Display| format!("{}: {e}", args.file.display());
     let profile = Profile::find(&args.profile)?;
-    let size = args.size.as_deref().map(|s| size::of("--size", s)).transpose()?;
+    let of_device = || args.size.as_deref().map(|s| size::within("--size", s, 4096..=1 << 48)).transpose();
+    let of_volume = || args.size.as_deref().map(|s| size::of_volume(s, &mkfs::Options::default())).transpose();
     let file = File::open(&args.file).map_err(|e| named(&e))?;
-    let reader = Reader::new(BufReader::new(file)).map_err(|e| named(&e))?;
+    if file.metadata().is_ok_and(|m| m.is_dir()) {
+        return Err(named(&"is a directory").into());
+    }
+    let reader = Reader::new(BufReader::new(file)).map_err(|e| match e {
+        RecordError::NotARecording => named(&format_args!("{e}; joulefs trace replay reads those of other programs")),
+        e => named(&e),
+    })?;
     let outcome = match reader.kind() {
         Kind::Blocks if args.image.is_some() => {
             let why = "a recording of a device, whose contents do not matter: --image is for file systems";
             return Err(Failure::usage(named(&why)));
         }
-        Kind::Blocks => of_blocks(args, &profile, size, blocks::Events::new(reader).map_err(|e| named(&e))?)?,
-        Kind::Calls => of_calls(args, &profile, size, calls::Events::new(reader).map_err(|e| named(&e))?)?,
+        Kind::Blocks => of_blocks(args, &profile, of_device()?, blocks::Events::new(reader).map_err(|e| named(&e))?)?,
+        Kind::Calls => of_calls(args, &profile, of_volume()?, calls::Events::new(reader).map_err(|e| named(&e))?)?,
     };
     match print(&profile, outcome, as_json) {
         // What was interrupted is still what happened until then.

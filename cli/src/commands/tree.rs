@@ -1,5 +1,7 @@
 //! `joulefs rm`, `mkdir`, `mv`: names inside an image.
 
+use std::path::Path;
+
 use vfs::{Caller, FileKind, FileSystem, Ino, RenameFlags, path};
 
 use super::ls::names;
@@ -124,6 +126,9 @@ pub fn mkdir(args: &MkdirArgs, as_json: bool) -> Result<(), Failure> {
     each(&args.places, |image, at| {
         let fs = &*image.vol;
         let parts: Vec<&[u8]> = at.split(|&b| b == b'/').filter(|p| !p.is_empty()).collect();
+        if parts.is_empty() && !args.parents {
+            return Err(vfs::Error::Exists);
+        }
         let mut dir = fs.root();
         for (i, part) in parts.iter().enumerate() {
             let last = i + 1 == parts.len();
@@ -150,7 +155,9 @@ pub fn mkdir(args: &MkdirArgs, as_json: bool) -> Result<(), Failure> {
 pub fn mv(args: &MvArgs, as_json: bool) -> Result<(), Failure> {
     let (image, from) = args.from.inside()?;
     let (other, to) = args.to.inside()?;
-    if image != other {
+    // One image may have several names.
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if real(image) != real(other) {
         return Err(Failure::usage(format!(
             "{}: another image; copy with joulefs cp and remove the original",
             args.to.text()

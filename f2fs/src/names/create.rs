@@ -82,10 +82,11 @@ impl Volume {
         let _change = self.begin()?;
         let dir = self.outer_dir(parent)?;
         self.check_dir_changes(&dir, true)?;
+        let place = self.orphans.place()?;
         let inode = self.new_inode(&dir, None, wish)?;
         self.add_links(&inode, -1);
         self.inodes.hold(inode.ino);
-        self.orphans.lock().insert(inode.ino);
+        self.orphans.put(inode.ino, place);
         Ok(Entry { attr: self.attr(&inode)? })
     }
 
@@ -273,7 +274,7 @@ impl Volume {
         let now = self.now();
         if self.add_links(&inode, 1) == 1 {
             // It had no name: this one is what roll-forward may restore.
-            self.orphans.lock().remove(&inode.ino);
+            self.orphans.remove(inode.ino);
             self.set_place(&inode, dir.ino, name);
         } else {
             self.doubt_place(&inode);

@@ -8,6 +8,7 @@ use vfs::FileKind;
 
 use crate::error::Result;
 use crate::inode::{Content, Inode, Touch, touch};
+use crate::orphan::Place;
 use crate::volume::Volume;
 
 impl Volume {
@@ -37,12 +38,13 @@ impl Volume {
         if directory && !self.is_empty_dir(&victim, &mut victim.content.write())? {
             return Err(vfs::Error::NotEmpty.into());
         }
+        let place = self.orphans.place()?;
         self.remove_entry(&dir, &mut content, found.spot)?;
         self.touch_dir(&dir);
         if directory {
             self.add_links(&dir, -1);
         }
-        self.unlinked(&victim)
+        self.unlinked(&victim, (dir.ino, name), place)
     }
 
     /// The inode an entry leads to. One that is not there is damage, not absence.
@@ -64,15 +66,15 @@ impl Volume {
         Ok(())
     }
 
-    /// An inode lost a name. Without names it is freed, or becomes an orphan while somebody refers
-    /// to it.
-    pub(crate) fn unlinked(&self, inode: &Arc<Inode>) -> Result<()> {
+    /// An inode lost a name in a directory. Without names it is freed, or becomes an orphan, for which there is a place, while
+    /// somebody refers to it.
+    pub(crate) fn unlinked(&self, inode: &Arc<Inode>, lost: (Ino, &[u8]), place: Place<'_>) -> Result<()> {
         let now = self.now();
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         let left =
             if inode.kind == FileKind::Directory { self.add_links(inode, -2) } else { self.add_links(inode, -1) };
         if left > 0 || inode.kind == FileKind::Directory {
-            self.promises.vacated();
+            self.promises.vacated(lost.0, lost.1);
         }
         if left > 0 {
             self.doubt_place(inode);
@@ -80,7 +82,7 @@ impl Volume {
         }
         let last = || inode.node.inode(|r| (Ino(r.i_pino.get()), r.name().to_vec()));
         self.inodes.gone.note(inode.ino, last);
-        self.orphans.lock().insert(inode.ino);
+        self.orphans.put(inode.ino, place);
         if !self.inodes.is_held(inode.ino) {
             self.remove_orphan(inode)?;
         }
@@ -91,19 +93,18 @@ impl Volume {
     /// here at once: who takes it off the list frees it. The caller holds `cp` shared, so no
     /// checkpoint sees the list without it.
     fn remove_orphan(&self, inode: &Arc<Inode>) -> Result<()> {
-        if !self.orphans.lock().remove(&inode.ino) {
-            return Ok(());
+        let Some(place) = self.orphans.take(inode.ino) else { return Ok(()) };
+        let out = self.remove_inode(inode);
+        if out.is_err() {
+            self.orphans.put(inode.ino, place);
         }
-        self.remove_inode(inode).inspect_err(|_| {
-            self.orphans.lock().insert(inode.ino);
-        })
+        out
     }
 
     /// Frees a new inode that gets no name after all; one that cannot be freed now is an orphan.
     pub(crate) fn abandon(&self, inode: &Arc<Inode>) -> Result<()> {
         self.edit_inode(&inode.node, |r| r.i_links = 0.into());
-        self.orphans.lock().insert(inode.ino);
-        self.remove_orphan(inode)
+        self.remove_inode(inode).inspect_err(|_| self.orphans.keep(inode.ino))
     }
 
     /// Frees an inode and all it has. The caller holds `cp` shared (or mounts) and no lock of this
@@ -115,9 +116,7 @@ impl Volume {
         drop(content);
         self.inodes.drop_inode(inode.ino);
         self.renamed.lock().remove(&inode.ino);
-        self.free_node(&inode.node, true)?;
-        self.orphans.lock().remove(&inode.ino);
-        Ok(())
+        self.free_node(&inode.node, true)
     }
 
     /// Frees the blocks and nodes of an inode but its own.
@@ -139,11 +138,11 @@ impl Volume {
 
     /// The last reference to an inode is gone: frees it if it has no name.
     pub(crate) fn unreferenced(&self, ino: Ino) -> Result<()> {
-        if !self.orphans.lock().contains(&ino) || self.options.read_only {
+        if !self.orphans.contains(ino) || self.options.read_only {
             return Ok(());
         }
         let _change = self.begin()?;
-        if self.inodes.is_held(ino) || !self.orphans.lock().contains(&ino) {
+        if self.inodes.is_held(ino) || !self.orphans.contains(ino) {
             return Ok(());
         }
         let inode = match self.inode(ino) {

@@ -130,6 +130,8 @@ impl Volume {
             _ => {}
         }
 
+        // What is replaced may become an orphan.
+        let place = replaced.as_ref().filter(|_| !exchange).map(|_| self.orphans.place()).transpose()?;
         // Everything that will change comes into memory first, and stays there: a block that cannot be read
         // must not leave a name moved by half.
         let source = self.hold_entry(&from_dir, locked.from(), from_name)?.ok_or(vfs::Error::NotFound)?;
@@ -163,20 +165,22 @@ impl Volume {
         }
 
         let now = self.now();
+        self.promises.vacated(from_dir.ino, from_name);
         self.settle(&moving, moving_up, &to_dir, to_name, now)?;
         if let Some(r) = &replaced {
             if exchange {
+                self.promises.vacated(to_dir.ino, to_name);
                 self.settle(r, replaced_up, &from_dir, from_name, now)?;
                 let net = i32::from(is_dir(&moving)) - i32::from(is_dir(r));
                 if across && net != 0 {
                     self.add_links(&to_dir, net);
                     self.add_links(&from_dir, -net);
                 }
-            } else {
+            } else if let Some(place) = place {
                 if is_dir(r) {
                     self.add_links(&to_dir, -1);
                 }
-                self.unlinked(r)?;
+                self.unlinked(r, (to_dir.ino, to_name), place)?;
             }
         }
         if across && is_dir(&moving) && !exchange {
@@ -227,7 +231,6 @@ impl Volume {
         now: device::clock::Time,
     ) -> Result<()> {
         self.set_place(inode, new.ino, name);
-        self.promises.vacated();
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         if inode.kind != FileKind::Directory {
             // An fsync must not rely on roll-forward for a name it cannot move: it needs a checkpoint.

@@ -5,7 +5,7 @@
 //! 2. Before anything changes in memory, the blocks of the chain and the data they point at are
 //!    *held*: nothing overwrites them before the checkpoint that ends recovery. So a power cut in
 //!    the middle leaves what it found.
-//! 3. Orphans are freed.
+//! 3. Orphans are freed, but for those that cannot be.
 //! 4. `replay` and `name`: inodes, contents, names, in the order they were written, each inode up to
 //!    its last node that an fsync marked. Nodes written later are nobody's promise.
 //! 5. A checkpoint.
@@ -44,14 +44,14 @@ impl Volume {
     pub(crate) fn recover(&self) -> Result<()> {
         let clean = self.cp.read().checkpoint.flags.contains(CpFlags::UMOUNT);
         let chain = self.chain()?;
-        let orphans = !self.orphans.lock().is_empty();
+        let orphans = !self.orphans.is_empty();
         if clean && chain.is_empty() && !orphans {
             return Ok(());
         }
         if !chain.is_empty() {
             self.protect(&chain)?;
         }
-        self.free_orphans()?;
+        self.free_orphans();
         let replayed = self.replay(&chain)?;
         if replayed > 0 || orphans {
             log::info!("recovered {replayed} inodes from {} nodes written since the checkpoint", chain.len());
@@ -104,7 +104,7 @@ impl Volume {
                 self.recover_new(link, &block)?;
             }
         }
-        let mut nameless = Vec::new();
+        let (mut nameless, mut displaced) = (Vec::new(), Vec::new());
         let mut done = 0;
         for (i, link) in chain.iter().enumerate() {
             let Some(p) = promises.get(&link.ino).copied() else { continue };
@@ -121,7 +121,7 @@ impl Volume {
             };
             let block = self.read_link(link.addr)?;
             self.replay_link(&inode, &block)?;
-            if p.name == Some(i) && !self.restore_name(&inode, &block)? {
+            if p.name == Some(i) && !self.restore_name(&inode, &block, &mut displaced)? {
                 nameless.push(inode.clone());
             }
             done += usize::from(p.last == Some(i));
@@ -129,6 +129,9 @@ impl Volume {
         for inode in nameless {
             log::warn!("inode {}: synced, but its directory is gone; dropped", inode.ino);
             self.abandon(&inode)?;
+        }
+        for dir in &displaced {
+            self.settle_displaced(dir)?;
         }
         Ok(done)
     }

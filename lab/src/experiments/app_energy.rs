@@ -33,7 +33,7 @@ use crate::traces::{ReplayError, Run, Speed, blocks, calls};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+pub(super) struct Parameters {
     /// Applications, and their recordings: shipped ones by name, others by the path of their file (what has a slash), or
     /// by the name of the file where those of others are ([`theirs`]).
     recordings: BTreeMap<String, String>,

@@ -24,7 +24,7 @@ use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+pub(super) struct Parameters {
     /// Shipped recordings by name, or recordings by the path of their file (what has a slash).
     recordings: Vec<String>,
     /// Only so many calls of each.

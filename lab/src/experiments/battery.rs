@@ -16,7 +16,7 @@ use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+pub(super) struct Parameters {
     /// Milliampere hours the battery holds.
     battery_mah: f64,
     /// Its voltage.

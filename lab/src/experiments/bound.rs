@@ -49,7 +49,7 @@ const PATIENCE: u32 = 4;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+pub(super) struct Parameters {
     /// Percent of the user's space in use once the file is written.
     fill_percent: u64,
     /// Blocks overwritten, in percent of the file's.

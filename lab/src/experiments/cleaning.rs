@@ -25,7 +25,7 @@ use crate::typed;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+pub(super) struct Parameters {
     /// Segments of each type.
     segments: u64,
     /// Valid blocks of a segment of type A or B.

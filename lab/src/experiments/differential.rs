@@ -22,7 +22,7 @@ use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+pub(super) struct Parameters {
     /// Mebibytes of the file.
     file_mib: u64,
     /// Mebibytes written at random in one run.

@@ -16,7 +16,7 @@ use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+pub(super) struct Parameters {
     /// Reads of one block at random places.
     random_reads: u64,
     /// Mebibytes read, and written, in order.

@@ -20,7 +20,7 @@ use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+pub(super) struct Parameters {
     /// Whether the device is switched off and on between phases, and not only the volume mounted anew.
     #[serde(default)]
     device_restarts: bool,

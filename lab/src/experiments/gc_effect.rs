@@ -23,7 +23,7 @@ use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+pub(super) struct Parameters {
     /// Mebibytes of the volume.
     volume_mib: u64,
     /// Mebibytes of the volume that was published: cleanings and changes are in proportion to it.

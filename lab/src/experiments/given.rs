@@ -68,7 +68,11 @@ impl<'de, P: DeserializeOwned> Deserialize<'de> for OnVolume<P> {
         let given: Table = FIELDS.into_iter().filter_map(|field| work.remove_entry(field)).collect();
         Ok(OnVolume {
             given: given.try_into().map_err(D::Error::custom)?,
-            work: work.try_into().map_err(D::Error::custom)?,
+            // Its own fields are not all there are.
+            work: work.try_into().map_err(|e: toml::de::Error| match e.message().starts_with("unknown field") {
+                true => D::Error::custom(format!("{}, {}", e.message(), FIELDS.map(|f| format!("`{f}`")).join(", "))),
+                false => D::Error::custom(e),
+            })?,
         })
     }
 }

@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use crate::plan::{Job, Kind};
 use crate::result::{Histogram, Phase};
 use crate::run::{LabError, Progress};
+use given::OnVolume;
 
 /// What a kind of work measures: phases, and distributions beside them.
 pub type Measured = (Vec<Phase>, Vec<Histogram>);
@@ -41,6 +42,24 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::AppReplay => app_replay::run(profile, job, progress),
         Kind::AppEnergy => app_energy::run(profile, job, progress),
         Kind::GcEffect => gc_effect::run(profile, job, progress),
+    }
+}
+
+/// Whether a job's parameters are what its kind of work takes; nothing is done.
+pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
+    match kind {
+        Kind::FileIo => parameters::<OnVolume<file_io::Parameters>>(job).map(drop),
+        Kind::Fragments => parameters::<OnVolume<fragments::Parameters>>(job).map(drop),
+        Kind::Sqlite => parameters::<sqlite::Parameters>(job).map(drop),
+        Kind::Bound => parameters::<OnVolume<bound::Parameters>>(job).map(drop),
+        Kind::Cleaning => parameters::<OnVolume<cleaning::Parameters>>(job).map(drop),
+        Kind::Differential => parameters::<OnVolume<differential::Parameters>>(job).map(drop),
+        Kind::DiskModes => parameters::<disk_modes::Parameters>(job).map(drop),
+        Kind::GcEnergy => parameters::<OnVolume<gc_energy::Parameters>>(job).map(drop),
+        Kind::Battery => parameters::<battery::Parameters>(job).map(drop),
+        Kind::AppReplay => parameters::<OnVolume<app_replay::Parameters>>(job).map(drop),
+        Kind::AppEnergy => parameters::<app_energy::Parameters>(job).map(drop),
+        Kind::GcEffect => parameters::<gc_effect::Parameters>(job).map(drop),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+pub(super) struct Parameters {
     /// Mebibytes of the volume; 0: as many as the table needs, twice over.
     volume_mib: u64,
     /// Rows in the table before anything is measured.

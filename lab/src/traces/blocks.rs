@@ -46,15 +46,10 @@ impl Options {
         let known: Vec<String> = all.keys().map(ToString::to_string).collect();
         let of = self.of.or_else(|| extent::busiest(&all));
         let of = of.ok_or_else(|| ReplayError::Empty(format!("this {path} recording holds no request to a device")))?;
-        let needs: Extent = all.remove(&of).ok_or_else(|| {
-            ReplayError::Empty(format!("no request to device {of} is recorded; there are {}", known.join(" and ")))
-        })?;
+        let needs: Extent =
+            all.remove(&of).ok_or_else(|| ReplayError::NotRecorded { of, known: known.join(" and ") })?;
         if let Some(given) = self.blocks.filter(|given| *given < needs.blocks) {
-            return Err(ReplayError::Empty(format!(
-                "device {of} is asked for {} bytes, one of {} is too small",
-                needs.blocks * 4096,
-                given * 4096
-            )));
+            return Err(ReplayError::TooSmall { of, needed: needs.blocks * 4096, given: given * 4096 });
         }
         let blocks = self.blocks.unwrap_or(needs.blocks.next_multiple_of(1 << 18).max(1 << 18));
         let mut held = if self.full { vec![(Lba(0), blocks)] } else { needs.held() };

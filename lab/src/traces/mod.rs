@@ -22,6 +22,7 @@ use device::model::{self, Pace, Simulated};
 use device::{BlockDevice, Lba};
 use record::Tempo;
 use trace::TraceError;
+use trace::block::DeviceId;
 
 use crate::aging;
 use crate::run::LabError;
@@ -47,9 +48,27 @@ pub enum ReplayError {
     /// There is no device or volume for it.
     #[error(transparent)]
     Lab(#[from] LabError),
-    /// It cannot be done on the device that was chosen, or asks nothing of it.
+    /// It asks nothing of any device.
     #[error("{0}")]
     Empty(String),
+    /// It asks nothing of the device whose requests are to be made.
+    #[error("no request to device {of} is recorded; there are {known}")]
+    NotRecorded {
+        /// Which.
+        of: DeviceId,
+        /// Those there are.
+        known: String,
+    },
+    /// It asks more than the device has that was chosen.
+    #[error("device {of} is asked for {needed} bytes, one of {given} is too small")]
+    TooSmall {
+        /// The recorded device.
+        of: DeviceId,
+        /// How large it was at least.
+        needed: u64,
+        /// How large it was to be.
+        given: u64,
+    },
     /// What it needs could not be put on the volume.
     #[error("{path}: cannot be made before the calls: {why}")]
     Prepare {

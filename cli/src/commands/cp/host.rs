@@ -188,6 +188,9 @@ impl Sink for Host {
         let file = OpenOptions::new().write(true).open(path(at)).map_err(fail(at))?;
         Ok(Box::new(Open { file, at: at.to_vec() }))
     }
+    fn discard(&self, at: &[u8]) {
+        let _ = fs::remove_file(path(at));
+    }
     fn finish(&self, at: &[u8], item: &Item) -> Out<()> {
         if is_root() {
             std::os::unix::fs::lchown(path(at), Some(item.uid), Some(item.gid)).map_err(fail(at))?;

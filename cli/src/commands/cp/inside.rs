@@ -10,15 +10,16 @@ use crate::image::Image;
 /// A mounted image.
 pub struct Inside(pub Image);
 
-fn fail(at: &[u8]) -> impl Fn(vfs::Error) -> String {
-    move |e| format!("{} (in the image): {e}", String::from_utf8_lossy(at))
+fn fail(place: &str) -> impl Fn(vfs::Error) -> String {
+    move |e| format!("{place}: {e}")
 }
 
 struct Open<'i> {
     fs: &'i dyn FileSystem,
     ino: Ino,
     size: u64,
-    at: Vec<u8>,
+    /// As a person writes it.
+    place: String,
 }
 
 impl Drop for Open<'_> {
@@ -28,41 +29,49 @@ impl Drop for Open<'_> {
 }
 
 impl Inside {
+    /// A path as a person writes it.
+    fn place(&self, at: &[u8]) -> String {
+        format!("{}:{}", self.0.path().display(), String::from_utf8_lossy(at))
+    }
+    fn fail(&self, at: &[u8]) -> impl Fn(vfs::Error) -> String + use<> {
+        let place = self.place(at);
+        move |e| format!("{place}: {e}")
+    }
     fn fs(&self) -> &dyn FileSystem {
         &*self.0.vol
     }
     fn handle(&self, at: &[u8]) -> Out<Open<'_>> {
-        let found = path::walk(self.fs(), at).map_err(fail(at))?;
-        let size = self.fs().getattr(found.ino()).map_err(fail(at))?.size;
-        self.fs().open(found.ino(), false).map_err(fail(at))?;
-        Ok(Open { fs: self.fs(), ino: found.ino(), size, at: at.to_vec() })
+        let found = path::walk(self.fs(), at).map_err(self.fail(at))?;
+        let size = self.fs().getattr(found.ino()).map_err(self.fail(at))?.size;
+        self.fs().open(found.ino(), false).map_err(self.fail(at))?;
+        Ok(Open { fs: self.fs(), ino: found.ino(), size, place: self.place(at) })
     }
     fn give_way(&self, at: &[u8]) -> Out<()> {
-        let (dir, name) = path::walk_parent(self.fs(), at).map_err(fail(at))?;
+        let (dir, name) = path::walk_parent(self.fs(), at).map_err(self.fail(at))?;
         match self.fs().unlink(dir.ino(), name) {
             Ok(()) | Err(vfs::Error::NotFound) => Ok(()),
-            Err(e) => Err(fail(at)(e)),
+            Err(e) => Err(self.fail(at)(e)),
         }
     }
 }
 
 impl Source for Inside {
     fn glance(&self, at: &[u8]) -> Out<Glance> {
-        let found = path::walk(self.fs(), at).map_err(fail(at))?;
-        let a = self.fs().getattr(found.ino()).map_err(fail(at))?;
+        let found = path::walk(self.fs(), at).map_err(self.fail(at))?;
+        let a = self.fs().getattr(found.ino()).map_err(self.fail(at))?;
         Ok(Glance { kind: a.kind, size: a.size, file: (0, a.ino.0) })
     }
     fn item(&self, at: &[u8]) -> Out<Item> {
         let fs = self.fs();
-        let found = path::walk(fs, at).map_err(fail(at))?;
-        let a = fs.getattr(found.ino()).map_err(fail(at))?;
+        let found = path::walk(fs, at).map_err(self.fail(at))?;
+        let a = fs.getattr(found.ino()).map_err(self.fail(at))?;
         let target = match a.kind {
-            FileKind::Symlink => fs.readlink(found.ino()).map_err(fail(at))?,
+            FileKind::Symlink => fs.readlink(found.ino()).map_err(self.fail(at))?,
             _ => Vec::new(),
         };
         let mut xattrs = Vec::new();
-        for name in fs.listxattr(found.ino()).map_err(fail(at))? {
-            let value = fs.getxattr(found.ino(), &name).map_err(fail(at))?;
+        for name in fs.listxattr(found.ino()).map_err(self.fail(at))? {
+            let value = fs.getxattr(found.ino(), &name).map_err(self.fail(at))?;
             xattrs.push((name, value));
         }
         Ok(Item {
@@ -80,8 +89,9 @@ impl Source for Inside {
         })
     }
     fn names(&self, at: &[u8]) -> Out<Vec<Vec<u8>>> {
-        let found = path::walk(self.fs(), at).map_err(fail(at))?;
-        let mut out: Vec<_> = names(self.fs(), found.ino()).map_err(fail(at))?.into_iter().map(|(n, ..)| n).collect();
+        let found = path::walk(self.fs(), at).map_err(self.fail(at))?;
+        let mut out: Vec<_> =
+            names(self.fs(), found.ino()).map_err(self.fail(at))?.into_iter().map(|(n, ..)| n).collect();
         out.sort();
         Ok(out)
     }
@@ -94,15 +104,15 @@ impl Reader for Open<'_> {
     fn next_data(&mut self, offset: u64) -> Out<Option<(u64, u64)>> {
         match self.fs.seek(self.ino, offset, Seek::Data) {
             Err(vfs::Error::PastEnd) => Ok(None),
-            Err(e) => Err(fail(&self.at)(e)),
+            Err(e) => Err(fail(&self.place)(e)),
             Ok(start) => {
-                let end = self.fs.seek(self.ino, start, Seek::Hole).map_err(fail(&self.at))?;
+                let end = self.fs.seek(self.ino, start, Seek::Hole).map_err(fail(&self.place))?;
                 Ok(Some((start, end)))
             }
         }
     }
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Out<usize> {
-        self.fs.read(self.ino, offset, buf).map_err(fail(&self.at))
+        self.fs.read(self.ino, offset, buf).map_err(fail(&self.place))
     }
 }
 
@@ -113,7 +123,7 @@ impl Writer for Open<'_> {
             let n = self
                 .fs
                 .write(self.ino, offset + done as u64, &data[done..], WriteFlags::empty())
-                .map_err(fail(&self.at))?;
+                .map_err(fail(&self.place))?;
             done += n;
         }
         self.size = self.size.max(offset + data.len() as u64);
@@ -124,30 +134,30 @@ impl Writer for Open<'_> {
             return Ok(());
         }
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        self.fs.setattr(self.ino, &set).map(drop).map_err(fail(&self.at))
+        self.fs.setattr(self.ino, &set).map(drop).map_err(fail(&self.place))
     }
 }
 
 impl Sink for Inside {
     fn kind(&self, at: &[u8]) -> Out<Option<FileKind>> {
         match path::walk(self.fs(), at) {
-            Ok(found) => Ok(Some(self.fs().getattr(found.ino()).map_err(fail(at))?.kind)),
+            Ok(found) => Ok(Some(self.fs().getattr(found.ino()).map_err(self.fail(at))?.kind)),
             Err(vfs::Error::NotFound) => Ok(None),
-            Err(e) => Err(fail(at)(e)),
+            Err(e) => Err(self.fail(at)(e)),
         }
     }
     fn make_directory(&self, at: &[u8]) -> Out<()> {
         if self.kind(at)? == Some(FileKind::Directory) {
             return Ok(());
         }
-        let (dir, name) = path::walk_parent(self.fs(), at).map_err(fail(at))?;
-        let e = self.fs().mkdir(caller(), dir.ino(), name, 0o700, 0).map_err(fail(at))?;
+        let (dir, name) = path::walk_parent(self.fs(), at).map_err(self.fail(at))?;
+        let e = self.fs().mkdir(caller(), dir.ino(), name, 0o700, 0).map_err(self.fail(at))?;
         self.fs().forget(e.attr.ino, 1);
         Ok(())
     }
     fn make(&self, at: &[u8], item: &Item) -> Out<()> {
         self.give_way(at)?;
-        let (dir, name) = path::walk_parent(self.fs(), at).map_err(fail(at))?;
+        let (dir, name) = path::walk_parent(self.fs(), at).map_err(self.fail(at))?;
         let entry = match item.kind {
             FileKind::Symlink => self.fs().symlink(caller(), dir.ino(), name, &item.target),
             kind => {
@@ -155,23 +165,26 @@ impl Sink for Inside {
                 self.fs().mknod(caller(), dir.ino(), name, &new)
             }
         };
-        self.fs().forget(entry.map_err(fail(at))?.attr.ino, 1);
+        self.fs().forget(entry.map_err(self.fail(at))?.attr.ino, 1);
         Ok(())
     }
     fn link(&self, existing: &[u8], at: &[u8]) -> Out<()> {
         self.give_way(at)?;
-        let found = path::walk(self.fs(), existing).map_err(fail(existing))?;
-        let (dir, name) = path::walk_parent(self.fs(), at).map_err(fail(at))?;
-        let e = self.fs().link(found.ino(), dir.ino(), name).map_err(fail(at))?;
+        let found = path::walk(self.fs(), existing).map_err(self.fail(existing))?;
+        let (dir, name) = path::walk_parent(self.fs(), at).map_err(self.fail(at))?;
+        let e = self.fs().link(found.ino(), dir.ino(), name).map_err(self.fail(at))?;
         self.fs().forget(e.attr.ino, 1);
         Ok(())
     }
     fn open<'s>(&'s self, at: &[u8]) -> Out<Box<dyn Writer + 's>> {
         Ok(Box::new(self.handle(at)?))
     }
+    fn discard(&self, at: &[u8]) {
+        let _ = self.give_way(at);
+    }
     fn finish(&self, at: &[u8], item: &Item) -> Out<()> {
         let fs = self.fs();
-        let found = path::walk(fs, at).map_err(fail(at))?;
+        let found = path::walk(fs, at).map_err(self.fail(at))?;
         let root = rustix::process::geteuid().is_root();
         let owner = SetAttr {
             perm: (item.kind != FileKind::Symlink).then_some(item.perm),
@@ -179,15 +192,15 @@ impl Sink for Inside {
             gid: root.then_some(item.gid),
             ..SetAttr::default()
         };
-        fs.setattr(found.ino(), &owner).map_err(fail(at))?;
+        fs.setattr(found.ino(), &owner).map_err(self.fail(at))?;
         for list in item.lists_not_had() {
-            fs.removexattr(found.ino(), list).map_err(fail(at))?;
+            fs.removexattr(found.ino(), list).map_err(self.fail(at))?;
         }
         for (name, value) in &item.xattrs {
             match fs.setxattr(found.ino(), name, value, XattrFlags::empty()) {
                 // Attributes F2FS has no place for are the host's own.
                 Err(vfs::Error::Unsupported(_)) => {}
-                other => other.map_err(fail(at))?,
+                other => other.map_err(self.fail(at))?,
             }
         }
         let times = SetAttr {
@@ -195,6 +208,6 @@ impl Sink for Inside {
             mtime: Some(SetTime::At(item.mtime)),
             ..SetAttr::default()
         };
-        fs.setattr(found.ino(), &times).map(drop).map_err(fail(at))
+        fs.setattr(found.ino(), &times).map(drop).map_err(self.fail(at))
     }
 }

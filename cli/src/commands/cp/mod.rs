@@ -14,6 +14,7 @@ use serde_json::json;
 use vfs::{DeviceNumber, FileKind, Timestamp};
 
 use crate::image::Image;
+use crate::interrupt::Interrupt;
 use crate::place::Place;
 use crate::{Failure, output, progress};
 
@@ -117,6 +118,8 @@ trait Sink {
     fn make(&self, path: &[u8], item: &Item) -> Out<()>;
     fn link(&self, existing: &[u8], path: &[u8]) -> Out<()>;
     fn open<'s>(&'s self, path: &[u8]) -> Out<Box<dyn Writer + 's>>;
+    /// Removes a file whose contents are not whole; that it was not copied is said already.
+    fn discard(&self, path: &[u8]);
     /// Gives a path its owner, mode, attributes and times, last of all.
     fn finish(&self, path: &[u8], item: &Item) -> Out<()>;
 }
@@ -126,6 +129,7 @@ struct Copy<'c> {
     sink: &'c dyn Sink,
     links: HashMap<(u64, u64), Vec<u8>>,
     bar: &'c ProgressBar,
+    stop: &'c Interrupt,
     buf: Vec<u8>,
     files: u64,
     bytes: u64,
@@ -144,17 +148,24 @@ fn base(path: &[u8]) -> Option<&[u8]> {
     path.split(|&b| b == b'/').rfind(|p| !p.is_empty() && *p != b"." && *p != b"..")
 }
 
+/// Copying ends early if somebody asks for it.
+fn go_on(stop: &Interrupt) -> Out<()> {
+    if stop.came() { Err("interrupted".into()) } else { Ok(()) }
+}
+
 /// Adds up what will be copied, and refuses trees without end: one that holds the image being written,
 /// which would grow while it is read, and a damaged one that contains itself.
 struct Survey<'s> {
     source: &'s dyn Source,
     bar: &'s ProgressBar,
+    stop: &'s Interrupt,
     written: Option<(u64, u64)>,
     above: Vec<(u64, u64)>,
 }
 
 impl Survey<'_> {
     fn of(&mut self, path: &[u8]) -> Out<()> {
+        go_on(self.stop)?;
         let item = self.source.glance(path)?;
         let fail = |why| Err(format!("{}: {why}", String::from_utf8_lossy(path)));
         match item.kind {
@@ -183,6 +194,7 @@ impl Survey<'_> {
 
 impl Copy<'_> {
     fn tree(&mut self, from: &[u8], to: &[u8]) -> Out<()> {
+        go_on(self.stop)?;
         let item = self.source.item(from)?;
         if item.kind == FileKind::Directory {
             self.sink.make_directory(to)?;
@@ -199,7 +211,7 @@ impl Copy<'_> {
         }
         self.sink.make(to, &item)?;
         if item.kind == FileKind::Regular {
-            self.contents(from, to, item.size)?;
+            self.contents(from, to, item.size).inspect_err(|_| self.sink.discard(to))?;
         }
         if let Some(id) = item.identity {
             self.links.insert(id, to.to_vec());
@@ -218,6 +230,7 @@ impl Copy<'_> {
             self.bar.inc(start - at);
             at = start;
             while at < end.min(size) {
+                go_on(self.stop)?;
                 let want = (end.min(size) - at).min(self.buf.len() as u64) as usize;
                 let n = reader.read_at(at, &mut self.buf[..want])?;
                 if n == 0 {
@@ -277,6 +290,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             args.to.text()
         )));
     }
+    if args.stats && matches!(args.to, Place::Host(_)) {
+        return Err(Failure::usage(format!(
+            "--stats: {} is no place inside an image, so that nothing is written to one",
+            args.to.text()
+        )));
+    }
     let image_of = |p: &Place| -> Option<PathBuf> {
         match p {
             Place::Inside { image, .. } => std::fs::canonicalize(image).ok(),
@@ -292,12 +311,14 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         )));
     }
     let (end, to) = End::open(&args.to, true)?;
-    let out = copy_all(args, &end, &to);
+    let stop = Interrupt::catch()?;
+    let out = copy_all(args, &end, &to, &stop);
     let mut statistics = None;
     if let End::Inside(i) = &end {
         i.0.close()?;
         statistics = Some(i.0.statistics());
     }
+    stop.end();
     let (files, bytes) = out?;
     if as_json {
         let written = statistics.map(|s| s.json());
@@ -308,8 +329,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn copy_all(args: &Args, end: &End, to: &[u8]) -> Result<(u64, u64), Failure> {
-    let into_dir = end.sink().kind(to)? == Some(FileKind::Directory);
+fn copy_all(args: &Args, end: &End, to: &[u8], stop: &Interrupt) -> Result<(u64, u64), Failure> {
+    let there = end.sink().kind(to)?;
+    let into_dir = there == Some(FileKind::Directory);
+    // What is there gives way to a copy, which nobody wants of a device or a pipe.
+    if matches!(args.to, Place::Host(_)) && !matches!(there, None | Some(FileKind::Directory | FileKind::Regular)) {
+        return Err(format!("{}: no regular file; joulefs cat writes to pipes and devices", args.to.text()).into());
+    }
     if args.from.len() > 1 && !into_dir {
         return Err(format!("{}: not a directory, and there are several things to copy", args.to.text()).into());
     }
@@ -328,14 +354,15 @@ fn copy_all(args: &Args, end: &End, to: &[u8]) -> Result<(u64, u64), Failure> {
         if source.glance(&from)?.kind == FileKind::Directory && !args.recursive {
             return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()).into());
         }
-        Survey { source, bar: &bar, written, above: Vec::new() }.of(&from)?;
+        Survey { source, bar: &bar, stop, written, above: Vec::new() }.of(&from)?;
         // A root has no name of its own: its contents go where they shall.
         let target = match base(&from) {
             Some(name) if into_dir => join(to, name),
             _ => to.to_vec(),
         };
         let buf = vec![0; 1 << 20];
-        let mut copy = Copy { source, sink: end.sink(), links: HashMap::new(), bar: &bar, buf, files: 0, bytes: 0 };
+        let (sink, links) = (end.sink(), HashMap::new());
+        let mut copy = Copy { source, sink, links, bar: &bar, stop, buf, files: 0, bytes: 0 };
         copy.tree(&from, &target)?;
         files += copy.files;
         bytes += copy.bytes;

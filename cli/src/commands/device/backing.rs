@@ -8,7 +8,8 @@ use device::{Access, BlockDevice, FileDevice, Lba, Memory, open_image};
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
 use super::Args;
-use crate::{Failure, held, size};
+use crate::half_made::HalfMade;
+use crate::{Failure, held, image, size};
 
 /// The largest device in bytes, 256 TiB: what memory can stand for.
 const LARGEST: u64 = 1 << 48;
@@ -21,6 +22,8 @@ pub(super) struct Backing {
     pub discards_read_zero: bool,
     /// What the kernel shows as mounted.
     pub source: String,
+    /// The image, if it was made just now.
+    pub made: Option<HalfMade>,
 }
 
 fn asked(args: &Args) -> Result<Option<u64>, Failure> {
@@ -40,6 +43,7 @@ pub(super) fn backing(args: &Args) -> Result<Backing, Failure> {
             held: Vec::new(),
             discards_read_zero: true,
             source,
+            made: None,
         });
     };
     let named = |e: std::io::Error| format!("{}: {e}", path.display());
@@ -48,7 +52,13 @@ pub(super) fn backing(args: &Args) -> Result<Backing, Failure> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => true,
         Err(e) => return Err(named(e).into()),
     };
+    let mut made = None;
     let contents: Arc<dyn BlockDevice> = match size {
+        Some(bytes) if fresh && !path.exists() => {
+            let (dev, half) = image::create(path, bytes, HalfMade::new(path))?;
+            made = Some(half);
+            Arc::new(dev)
+        }
         Some(bytes) if fresh => Arc::new(FileDevice::create(path, bytes).map_err(|e| e.to_string())?),
         None if fresh => {
             return Err(Failure::usage(format!(
@@ -60,14 +70,15 @@ pub(super) fn backing(args: &Args) -> Result<Backing, Failure> {
     };
     let bytes = contents.blocks().saturating_mul(4096);
     if let Some(asked) = size.filter(|asked| asked / 4096 != contents.blocks()) {
-        return Err(
-            format!("{}: holds {bytes} bytes, not the {asked} of --size; leave --size out", path.display()).into()
-        );
+        return Err(Failure::Usage(format!(
+            "--size {asked}: {} holds {bytes} bytes; leave --size out",
+            path.display()
+        )));
     }
     let path = std::fs::canonicalize(path).map_err(named)?;
     let source = path.display().to_string();
     let held = held::runs(&contents, &path)?;
-    Ok(Backing { contents, held, discards_read_zero: has_holes(&path), source })
+    Ok(Backing { contents, held, discards_read_zero: has_holes(&path), source, made })
 }
 
 /// Whether the host can punch holes where the image lies. On a block device it can: Linux writes zeroes

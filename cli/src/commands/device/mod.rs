@@ -16,9 +16,9 @@ use nbd::{Address, Export, Listener, Stop};
 use serde_json::json;
 
 use crate::joules::{self, Line};
-use crate::live::{self, Live};
+use crate::live::Live;
 use crate::recording::{End, Recording};
-use crate::{Failure, output};
+use crate::{Failure, output, whole};
 use backing::{Backing, backing};
 
 /// Show a simulated, metered storage device as a file, or as a disk of the network block device protocol.
@@ -168,7 +168,7 @@ impl Face {
     /// What must be done every second while it is shown.
     fn every_second(&self, gauge: Arc<Gauge>, ledger: Option<PathBuf>) -> Result<Option<Live>, Failure> {
         match (self, ledger) {
-            (_, Some(file)) => Live::start(move || live::replace(&file, &text(&gauge.report(), &file))).map(Some),
+            (_, Some(file)) => Live::start(move || whole::write(&file, text(&gauge.report(), &file))).map(Some),
             (Face::Socket { .. }, None) => Live::start(move || {
                 gauge.sample();
                 Ok(())
@@ -205,8 +205,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let profile = Profile::find(&args.profile)?;
     let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
     let face = Face::prepare(args)?;
-    let Backing { contents, held, discards_read_zero, source } = backing(args)?;
-    let mut model = model::build(&profile, contents.blocks()).map_err(|e| e.to_string())?;
+    let Backing { contents, held, discards_read_zero, source, made } = backing(args)?;
+    let mut model = model::build(&profile, contents.blocks()).map_err(|e| match &args.size {
+        Some(size) => Failure::Usage(format!("--size {size}: {e}")),
+        None => e.to_string().into(),
+    })?;
     model.fill(Nanos(0), &held);
     let speed = if args.paced { Speed::Paced } else { Speed::Unpaced };
     let setup = Setup { contents, discards_read_zero, model, profile, speed };
@@ -215,6 +218,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let gauge = Arc::new(gauge);
     let live = face.every_second(gauge.clone(), ledger.clone())?;
     let ready = || {
+        if let Some(made) = made {
+            made.keep();
+        }
         if args.background
             && let Err(e) = fuse::daemon::ready()
         {
@@ -227,7 +233,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     let recorded = recording.map_or(Ok(()), |end| end.finish());
     let report = gauge.report();
-    let written = ledger.map_or(Ok(()), |file| live::replace(&file, &text(&report, &file)));
+    let written = ledger.map_or(Ok(()), |file| whole::write(&file, text(&report, &file)));
     if args.foreground {
         output::line(&if as_json { format!("{:#}", report.json()) } else { table(&report) });
     }

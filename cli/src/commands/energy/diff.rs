@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use trace::differential::{Answer, Number, Plan};
 
-use crate::{Failure, output, progress};
+use crate::{Failure, output, progress, whole};
 
 const EXAMPLES: &str = r#"PLAN.toml:
   of = "memory"                     # the run that is divided; the last one if not said
@@ -69,12 +69,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         progress::show_if_slow(&bar);
     });
     bar.finish_and_clear();
-    let plan = plan.map_err(|e| e.to_string());
-    let plan = plan?;
+    let plan = plan.map_err(|e| e.to_string())?;
     let answer = plan.solve().map_err(|e| format!("{}: {e}", args.plan.display()))?;
     if let Some(out) = &args.rows {
         let rows = plan.rows(&answer).map_err(|e| format!("{}: {e}", args.plan.display()))?;
-        std::fs::write(out, rows).map_err(|e| format!("{}: {e}", out.display()))?;
+        whole::write(out, rows)?;
     }
     if as_json {
         output::print(&as_value(&plan, &answer)?);

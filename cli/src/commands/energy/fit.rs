@@ -7,7 +7,7 @@ use device::energy::fit::{Comparison, Fit, Parameters, Quality, Rows, calibrate}
 use device::energy::profile::{Profile, Unit};
 use serde_json::{Value, json};
 
-use crate::{Failure, output};
+use crate::{Failure, output, whole};
 
 /// Fit a profile's prices and times to measured rows.
 ///
@@ -40,10 +40,10 @@ pub struct Args {
     #[arg(long, value_name = "HELD-OUT.csv")]
     predict: Vec<PathBuf>,
     /// The profile to begin with: a shipped one or a file. What the fit does not determine stays as it is there.
-    #[arg(long, value_name = "PROFILE", default_value = "kirin9000-ufs31")]
+    #[arg(long, value_name = "PROFILE", default_value = "kirin9000-ufs31", requires = "output")]
     profile: String,
     /// How long a random read of 4 KB takes (ns, us, ms, s), if not as long as the base profile says.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "output")]
     anchor: Option<Nanos>,
     /// Write the fitted profile here.
     #[arg(short, long, value_name = "OUT.toml")]
@@ -71,7 +71,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if let Some(out) = &args.output {
         let base = Profile::text(&args.profile)?;
         let profile = calibrate(&base, &args.profile, &fit.parameters, &rows.sources(), args.anchor);
-        std::fs::write(out, profile.map_err(|e| e.to_string())?).map_err(|e| format!("{}: {e}", out.display()))?;
+        whole::write(out, profile.map_err(|e| e.to_string())?)?;
     }
     if as_json {
         output::print(&as_value(&fit, &predicted));

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use trace::rapl::{Counters, POWERCAP};
 use trace::read::joules_csv;
 
-use crate::{Failure, output};
+use crate::{Failure, output, whole};
 
 /// Run a command and say what it cost this machine, as its processor counts it (RAPL).
 ///
@@ -162,6 +162,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let child = match Command::new(program).args(arguments).spawn() {
         Ok(child) => child,
         Err(e) => {
+            // Nothing ran that it could tell of.
+            if let Some((path, _)) = gauge.file.take().filter(|(path, _)| whole::is_plain(path)) {
+                let _ = std::fs::remove_file(path);
+            }
             output::failure(&format!("{}: {e}", program.display()), as_json);
             return Ok(ExitCode::from(if e.kind() == ErrorKind::NotFound { 127 } else { 126 }));
         }

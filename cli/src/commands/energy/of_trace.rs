@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use device::energy::profile::Profile;
 use device::energy::{Component, Energy, Operation};
 use lab::traces::prices::{Priced, Prices, estimate, shares};
-use lab::traces::{Speed, blocks};
+use lab::traces::{ReplayError, Speed, blocks};
 use serde_json::json;
 
 use crate::{Failure, joules, output, recorded};
@@ -52,7 +52,10 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
     let (requests, length) = recorded::requests(file)?;
     let (bar, moved) = recorded::bar(length, "looking");
     let options = blocks::Options { of, blocks: None, full: args.full, speed: Speed::Virtual };
-    let plan = options.plan(requests, moved).map_err(|e| format!("{}: {e}", file.display()))?;
+    let plan = options.plan(requests, moved).map_err(|e| match (&e, &args.of) {
+        (ReplayError::NotRecorded { .. }, Some(of)) => Failure::Usage(format!("--of {of}: {}: {e}", file.display())),
+        _ => format!("{}: {e}", file.display()).into(),
+    })?;
     bar.finish_and_clear();
     let (mut requests, _) = recorded::requests(file)?;
     let (bar, moved) = recorded::bar(length, "pricing");

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde_json::json;
@@ -12,7 +12,7 @@ use trace::requests::{Requests, Seen};
 use trace::write::{blkparse, fio_iolog, parquet};
 use trace::{Opened, TraceError};
 
-use crate::{Failure, output, recorded};
+use crate::{Failure, output, recorded, whole};
 
 /// Write a recording in another format.
 ///
@@ -75,13 +75,6 @@ impl From<io::Error> for Broken {
     }
 }
 
-/// What is not written yet goes to `FILE.part`, and is there under its name when it is whole.
-fn part(file: &Path) -> PathBuf {
-    let mut name = file.as_os_str().to_owned();
-    name.push(".part");
-    name.into()
-}
-
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if args.to == To::Parquet && args.output.is_none() {
@@ -110,12 +103,15 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         Some(file) => format!("{}: {e}", file.display()),
         None => format!("standard output: {e}"),
     };
-    // What is no plain file (a pipe) is written as it is.
-    let plain = args.output.as_deref().filter(|f| f.metadata().map_or(true, |m| m.is_file()));
-    let out: Box<dyn Write + Send> = match (&args.output, plain) {
-        (None, _) => Box::new(io::stdout()),
-        (_, Some(file)) => Box::new(File::create(part(file)).map_err(|e| named(&e))?),
-        (Some(file), None) => Box::new(File::options().write(true).open(file).map_err(|e| named(&e))?),
+    let mut part = None;
+    let out: Box<dyn Write + Send> = match &args.output {
+        None => Box::new(io::stdout()),
+        Some(file) if whole::is_plain(file) => {
+            let (made, open) = whole::Part::create(file, true).map_err(|e| named(&e))?;
+            part = Some(made);
+            Box::new(open)
+        }
+        Some(file) => Box::new(File::options().write(true).open(file).map_err(|e| named(&e))?),
     };
     let mut written = Written::default();
     let done =
@@ -125,9 +121,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         Ok(damage) => damage.is_none() || args.until_damage,
         Err(_) => false,
     };
-    if let Some(file) = plain {
-        let placed = if kept { std::fs::rename(part(file), file) } else { std::fs::remove_file(part(file)) };
-        placed.map_err(|e| named(&e))?;
+    if let Some(part) = part.filter(|_| kept) {
+        part.finish().map_err(|e| named(&e))?;
     }
     let damage = match done {
         Ok(damage) => damage,

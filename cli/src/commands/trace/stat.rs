@@ -16,7 +16,7 @@ use trace::stat::randomness::Share;
 use trace::stat::{blocks, calls, power};
 use trace::{Opened, TraceError};
 
-use crate::{Failure, joules, output, recorded};
+use crate::{Failure, joules, output, recorded, whole};
 
 /// Say what is in a recording: how much, how large, in which order, how often the same place, when.
 ///
@@ -87,7 +87,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             Counted::Calls(s) => lab::report::recording::of_calls(&title, s),
             Counted::Power(s) => lab::report::recording::of_power(&title, s),
         };
-        std::fs::write(file, page.map_err(|e| e.to_string())?).map_err(|e| format!("{}: {e}", file.display()))?;
+        whole::write(file, page.map_err(|e| e.to_string())?)?;
     }
     if as_json {
         let mut value = counted.json()?;

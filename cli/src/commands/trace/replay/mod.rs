@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 use device::clock::RealClock;
 use device::{Access, open_image};
+use f2fs::mkfs;
 use indicatif::ProgressBar;
+use lab::aging::Recipe;
+use lab::run::LabError;
 use lab::traces::{self, ReplayError, Speed};
 use record::Tempo;
 use trace::call::Calls;
@@ -51,12 +54,12 @@ use variants::Variant;
 pub struct Args {
     /// The recording.
     file: PathBuf,
-    /// The device: the name of a shipped profile, or the path of a profile file.
-    #[arg(long, short, default_value = "kirin9000-ufs31")]
-    profile: String,
-    /// The file system calls are made on: ours. For others, --into.
-    #[arg(long, value_parser = ["f2fs"], default_value = "f2fs")]
-    fs: String,
+    /// The device: the name of a shipped profile, or the path of a profile file; default: kirin9000-ufs31.
+    #[arg(long, short)]
+    profile: Option<String>,
+    /// The file system calls are made on: ours, which is the default. For others, --into.
+    #[arg(long, value_parser = ["f2fs"])]
+    fs: Option<String>,
     /// Options of the volume, comma-separated.
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
@@ -73,24 +76,26 @@ pub struct Args {
     #[arg(long)]
     full: bool,
     /// What the volume holds at the beginning; for recordings of calls.
-    #[arg(long, conflicts_with_all = ["size", "age"])]
+    #[arg(long, conflicts_with_all = ["size", "age", "seed"])]
     image: Option<PathBuf>,
     /// The recipe that brings a new volume into its state (`joulefs age --list`); for recordings of calls.
     #[arg(long, value_name = "RECIPE")]
     age: Option<String>,
     /// Make the calls in this directory of the host, in real time.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["size", "age", "image", "compare", "options", "full", "of", "page_cache"])]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["profile", "fs", "options", "compare", "size", "of",
+        "full", "image", "age", "seed", "page_cache", "by_file"])]
     into: Option<PathBuf>,
-    /// What recipes are drawn from.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    /// What a new volume and its recipe are drawn from; default: 1. For recordings of calls.
+    #[arg(long)]
+    seed: Option<u64>,
     /// What the host keeps of files' contents in memory, reading ahead as Linux does, e.g. 256M; default: nothing, every
     /// read is one of the device. For recordings of calls.
     #[arg(long, value_name = "SIZE")]
     page_cache: Option<String>,
-    /// Files, or processes, that are named in the account, those that cost most first.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    by_file: usize,
+    /// Files, or processes, that are named in the account, those that cost most first; default: 20. With --compare
+    /// only --json names them.
+    #[arg(long, value_name = "N")]
+    by_file: Option<usize>,
     /// Take as long as it would take.
     #[arg(long)]
     paced: bool,
@@ -115,28 +120,68 @@ impl Args {
         Ok(Some((bytes / 4096) as usize))
     }
 
+    /// Bytes of a device for requests.
     fn bytes(&self) -> Result<Option<u64>, Failure> {
         let Some(text) = &self.size else { return Ok(None) };
         size::within("--size", text, 1 << 20..=1 << 48).map(Some)
     }
+
+    /// What is asked for that a recording of this kind has no use for: nobody shall take it for done.
+    fn out_of_place(&self, kind: Kind) -> Option<&'static str> {
+        let of_calls = [
+            ("-o", !self.options.is_empty()),
+            ("--fs", self.fs.is_some()),
+            ("--image", self.image.is_some()),
+            ("--age", self.age.is_some()),
+            ("--seed", self.seed.is_some()),
+            ("--page-cache", self.page_cache.is_some()),
+            ("--into", self.into.is_some()),
+        ];
+        let of_blocks = [("--full", self.full), ("--of", self.of.is_some())];
+        let list: &[_] = match kind {
+            Kind::Blocks => &of_calls,
+            Kind::Calls => &of_blocks,
+            Kind::Power => &[],
+        };
+        list.iter().find(|(_, given)| *given).map(|(name, _)| *name)
+    }
+}
+
+/// Whether there are the options, devices and recipes asked for.
+#[cfg(test)]
+pub fn is_there(args: &Args) -> Result<(), Failure> {
+    variants::all(args)?;
+    args.age.iter().try_for_each(|recipe| Recipe::chain(recipe).map(drop).map_err(Failure::from))
 }
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     recorded::again(&args.file)?;
     let recorded = recorded::open(&args.file)?;
-    if let Some(dir) = &args.into {
+    let kind = recorded.opened.kind();
+    if let Some(option) = args.out_of_place(kind) {
+        let (is, wanted) = match kind {
+            Kind::Blocks => ("a block device", "calls to a file system"),
+            _ => ("calls to a file system", "a block device"),
+        };
+        let file = args.file.display();
+        return Err(Failure::Usage(format!("{file}: a recording of {is}: {option} is for recordings of {wanted}")));
+    }
+    if let (Some(dir), Kind::Calls) = (&args.into, kind) {
         return into(args, dir, as_json);
     }
+    if args.by_file.is_some() && !args.compare.is_empty() && !as_json {
+        return Err(Failure::usage("--by-file: with --compare only --json names files"));
+    }
     let variants = variants::all(args)?;
-    let outcomes = match recorded.opened.kind() {
+    let outcomes = match kind {
         Kind::Blocks => of_blocks(args, &variants)?,
         Kind::Calls => of_calls(args, &variants)?,
         Kind::Power => {
             return Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls"));
         }
     };
-    print::all(&outcomes, args.by_file, as_json);
+    print::all(&outcomes, args.by_file.unwrap_or(20), as_json);
     Ok(recorded::end(outcomes.iter().find_map(Outcome::damage), as_json))
 }
 
@@ -172,18 +217,24 @@ fn at_once<T: Send>(
 }
 
 fn said(args: &Args, e: &ReplayError) -> Failure {
-    match e {
-        ReplayError::Empty(why) => format!("{}: {why}", args.file.display()),
-        e => e.to_string(),
+    let file = args.file.display();
+    match (e, &args.of, &args.size) {
+        (ReplayError::NotRecorded { .. }, Some(of), _) => Failure::Usage(format!("--of {of}: {file}: {e}")),
+        (ReplayError::TooSmall { .. }, _, Some(size)) => Failure::Usage(format!("--size {size}: {file}: {e}")),
+        (ReplayError::Lab(LabError::Model(_)), _, Some(size)) => Failure::Usage(format!("--size {size}: {e}")),
+        (ReplayError::Lab(LabError::Mount(_)), ..) => match &args.image {
+            Some(image) => format!("{}: {e}", image.display()).into(),
+            None => e.to_string().into(),
+        },
+        (ReplayError::Empty(_), ..) => format!("{file}: {e}").into(),
+        _ => e.to_string().into(),
     }
-    .into()
 }
 
 fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
-    if args.image.is_some() || args.age.is_some() || variants.iter().any(|v| v.of_volume) {
+    if variants.iter().any(|v| v.of_volume) {
         return Err(Failure::usage(format!(
-            "{}: a recording of a block device, on which there is no file system of ours: -o, --age and --image are for \
-             recordings of calls",
+            "{}: a recording of a block device: --compare is for recordings of calls, but for profile=A,B,...",
             args.file.display()
         )));
     }
@@ -222,7 +273,8 @@ fn calls(path: &Path) -> Result<(Box<dyn Calls>, u64), Failure> {
     let recorded::Recorded { opened, length } = recorded::open(path)?;
     match opened {
         Opened::Calls(calls) => Ok((calls, length)),
-        _ => Err(recorded::not_of(path, "something else", "calls to a file system")),
+        Opened::Blocks(_) => Err(recorded::not_of(path, "requests to a block device", "calls to a file system")),
+        Opened::Power(_) => Err(recorded::not_of(path, "a meter", "calls to a file system")),
     }
 }
 
@@ -236,11 +288,15 @@ fn needed(path: &Path) -> Result<Needs, Failure> {
 }
 
 fn of_calls(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
-    if args.full || args.of.is_some() {
-        return Err(Failure::usage(format!(
-            "{}: a recording of calls: --full and --of are for block devices",
-            args.file.display()
-        )));
+    let bytes = args.size.as_deref().map(|text| size::of_volume(text, &mkfs::Options::default())).transpose()?;
+    let page_cache = args.cache()?;
+    if let Some(recipe) = &args.age {
+        if args.paced {
+            return Err(Failure::usage(
+                "--age with --paced: a volume is aged in virtual time; make an image of it first",
+            ));
+        }
+        Recipe::chain(recipe).map_err(|e| Failure::from(e).named("--age"))?;
     }
     let needs = needed(&args.file)?;
     let image = match &args.image {
@@ -251,7 +307,6 @@ fn of_calls(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> 
             Some(traces::calls::Image { device: image, held })
         }
     };
-    let bytes = args.bytes()?;
     at_once(variants, |variant, bar| {
         let (mut calls, length) = calls(&args.file)?;
         let options = traces::calls::Options {
@@ -259,9 +314,9 @@ fn of_calls(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> 
             bytes,
             image: image.clone(),
             recipe: args.age.clone(),
-            seed: args.seed,
+            seed: args.seed.unwrap_or(1),
             speed: args.speed(),
-            page_cache: args.cache()?,
+            page_cache,
         };
         let mut moved = share(bar, 1000);
         let mut progress = |what: &str, part: f64| {

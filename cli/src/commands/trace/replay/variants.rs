@@ -36,12 +36,19 @@ pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         setting(&mut mount, option, &format!("-o {option}"))?;
     }
-    let profile = Profile::find(&args.profile)?;
+    let mut names: Vec<&str> = Vec::new();
+    let profile = Profile::find(args.profile.as_deref().unwrap_or("kirin9000-ufs31"))?;
     let of_volume = !args.options.is_empty();
     let mut all = vec![Variant { name: String::new(), profile, mount, of_volume }];
     for compare in &args.compare {
         let given = format!("--compare {compare}");
-        let (name, values) = compare.split_once('=').ok_or_else(|| format!("{given}: write NAME=A,B,..."))?;
+        let (name, values) =
+            compare.split_once('=').ok_or_else(|| Failure::Usage(format!("{given}: write NAME=A,B,...")))?;
+        let set = |option: &String| option.split('=').next() == Some(name);
+        if names.contains(&name) || args.options.iter().any(set) || (name == "profile" && args.profile.is_some()) {
+            return Err(Failure::Usage(format!("{given}: {name} is given twice; write every value once, here")));
+        }
+        names.push(name);
         let mut more = Vec::new();
         for before in &all {
             for value in values.split(',') {
@@ -53,7 +60,7 @@ pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
                     of_volume: before.of_volume || name != "profile",
                 };
                 if name == "profile" {
-                    variant.profile = Profile::find(value)?;
+                    variant.profile = Profile::find(value).map_err(|e| Failure::from(e).named(&given))?;
                 } else {
                     setting(&mut variant.mount, &format!("{name}={value}"), &given)?;
                 }

@@ -1,0 +1,51 @@
+//! Ctrl-C in the middle of work that is to be left tidy.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::Failure;
+
+/// Signals that would end this process: those that whoever started it (`nohup`, a shell for what runs in the background)
+/// wants to be ignored are not.
+pub fn signals() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
+}
+
+/// Signals that end a process, noted instead. The second one ends it at once.
+pub struct Interrupt {
+    number: Arc<AtomicUsize>,
+}
+
+impl Interrupt {
+    /// From now on they are noted.
+    pub fn catch() -> Result<Self, Failure> {
+        let (number, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        for signal in signals() {
+            // In this order: the first one arms what the second one meets.
+            flag::register_conditional_default(signal, again.clone())
+                .and_then(|_| flag::register(signal, again.clone()))
+                .and_then(|_| flag::register_usize(signal, number.clone(), signal.unsigned_abs() as usize))
+                .map_err(|e| format!("signals: {e}"))?;
+        }
+        Ok(Interrupt { number })
+    }
+
+    /// True once one came.
+    pub fn came(&self) -> bool {
+        self.number.load(Ordering::Relaxed) != 0
+    }
+
+    /// Ends the process as the signal that came would have.
+    pub fn end(&self) {
+        if let Ok(signal @ 1..) = i32::try_from(self.number.load(Ordering::Relaxed)) {
+            let _ = emulate_default_handler(signal);
+        }
+    }
+}

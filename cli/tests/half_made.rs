@@ -1,0 +1,190 @@
+//! What stays behind when a command fails or is interrupted: nothing that somebody could take for whole.
+
+mod room;
+mod typed;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use room::Room;
+use typed::{done, misused, refused};
+
+fn start(args: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_joulefs"));
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn wait_for(what: &str, mut there: impl FnMut() -> bool) {
+    for _ in 0..60_000 {
+        if there() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{what} did not come");
+}
+
+/// Sends a signal, and says by which the process ended.
+fn interrupt(child: Child, signal: &str) -> Option<i32> {
+    assert!(Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().unwrap().success());
+    child.wait_with_output().unwrap().status.signal()
+}
+
+fn names(dir: &Path) -> Vec<String> {
+    let mut all: Vec<_> =
+        fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    all.sort();
+    all
+}
+
+/// Runs with files limited to so many kilobytes, as on a full disk, but for the error's words.
+fn in_little_room(kilobytes: u32, args: &[&str]) -> (Option<i32>, String) {
+    let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", kilobytes * 2);
+    let out =
+        Command::new("sh").args(["-c", &script, "sh", env!("CARGO_BIN_EXE_joulefs")]).args(args).output().unwrap();
+    (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+}
+
+#[test]
+fn an_interrupted_command_takes_what_it_was_making_with_it() {
+    let room = Room::new();
+    fs::create_dir(room.path("d")).unwrap();
+    let image = room.text("d/v.img");
+    let aging = start(&["age", &image, "--size", "8G", "--recipe", "full-fragmented"]);
+    wait_for("the image", || room.path("d/v.img").exists());
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(interrupt(aging, "INT"), Some(2));
+    assert_eq!(names(&room.path("d")), [""; 0]);
+
+    // Somebody else's recording is never done.
+    let out = room.text("d/t.txt");
+    fs::write(&out, "before").unwrap();
+    let mut converting = start(&["trace", "convert", "-", "--to", "blkparse", "--output", &out]);
+    let line = "128166372003061629,host,0,Write,4096,4096,100\n";
+    let mut input = converting.stdin.take().unwrap();
+    input.write_all(line.repeat(100_000).as_bytes()).unwrap();
+    wait_for("the part", || room.path("d/t.txt.part").exists());
+    assert_eq!(interrupt(converting, "TERM"), Some(15));
+    assert_eq!(names(&room.path("d")), ["t.txt"]);
+    assert_eq!(fs::read(&out).unwrap(), b"before");
+}
+
+#[test]
+fn what_shall_go_on_in_the_background_is_not_interrupted() {
+    let room = Room::new();
+    fs::create_dir(room.path("d")).unwrap();
+    let (out, joulefs) = (room.text("d/t.txt"), env!("CARGO_BIN_EXE_joulefs"));
+    let script = "trap '' HUP; exec \"$@\"";
+    let mut converting = Command::new("sh")
+        .args(["-c", script, "nohup", joulefs, "trace", "convert", "-", "--to", "blkparse", "--output", &out])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let line = "128166372003061629,host,0,Write,4096,4096,100\n";
+    let mut input = converting.stdin.take().unwrap();
+    input.write_all(line.repeat(100_000).as_bytes()).unwrap();
+    wait_for("the part", || room.path("d/t.txt.part").exists());
+    drop(input);
+    assert_eq!(interrupt(converting, "HUP"), None);
+    assert_eq!(fs::read_to_string(&out).unwrap().lines().count(), 100_000);
+}
+
+#[test]
+fn an_interrupted_experiment_leaves_no_directory() {
+    let room = Room::new();
+    let running = start(&["lab", "run", "fagc-fig7-8", "--results", &room.text("results")]);
+    wait_for("the directory", || room.path("results/fagc-fig7-8").exists());
+    assert_eq!(interrupt(running, "INT"), Some(2));
+    assert!(!room.path("results").exists());
+}
+
+#[test]
+fn an_interrupted_copy_leaves_whole_files_and_a_clean_volume() {
+    let room = Room::new();
+    let image = room.text("v.img");
+    done(&["mkfs", &image, "--size", "1G"]);
+    fs::create_dir_all(room.path("tree")).unwrap();
+    fs::write(room.path("tree/a"), b"small").unwrap();
+    fs::write(room.path("tree/b"), vec![0x5A; 400 << 20]).unwrap();
+    done(&["cp", "-r", &room.text("tree"), &format!("{image}:/")]);
+
+    let copying = start(&["cp", "-r", &format!("{image}:/tree"), &room.text("out")]);
+    wait_for("the copy", || fs::metadata(room.path("out/b")).is_ok_and(|m| m.len() > 0));
+    assert_eq!(interrupt(copying, "INT"), Some(2));
+    assert_eq!(names(&room.path("out")), ["a"]);
+
+    let copying = start(&["cp", "-r", &room.text("tree"), &format!("{image}:/more")]);
+    std::thread::sleep(Duration::from_millis(50));
+    interrupt(copying, "INT");
+    done(&["fsck", &image]);
+    let rows = done(&["ls", "-l", "-R", &format!("{image}:/")]);
+    let sizes = rows.lines().filter(|l| l.starts_with('-')).map(|l| l.split_whitespace().nth(4).unwrap());
+    assert!(sizes.clone().all(|s| ["5", "419430400"].contains(&s)), "{rows}");
+}
+
+#[test]
+fn a_full_disk_leaves_no_half_of_a_file() {
+    let room = Room::new();
+    let image = room.text("v.img");
+    done(&["mkfs", &image, "--size", "100M"]);
+    fs::write(room.path("big"), vec![7; 1 << 20]).unwrap();
+    done(&["cp", &room.text("big"), &format!("{image}:/")]);
+    fs::create_dir(room.path("out")).unwrap();
+    let fails = |args: &[&str], name: &str| {
+        let (code, said) = in_little_room(4, args);
+        assert_eq!((code, said.lines().count()), (Some(1), 1), "{args:?}: {said}");
+        assert!(said.contains(name), "{args:?}: {said}");
+        assert_eq!(names(&room.path("out")), [""; 0], "{args:?}");
+    };
+    let at = |name: &str| room.text(&format!("out/{name}"));
+    fails(&["cp", &format!("{image}:/big"), &at("big")], "big");
+    fails(&["mkfs", &at("new.img"), "--size", "100M"], "new.img");
+    fails(&["age", &at("new.img"), "--size", "100M", "--recipe", "pristine"], "new.img");
+    let rows = concat!(env!("CARGO_MANIFEST_DIR"), "/../profiles/calibration/kirin9000.csv");
+    fails(&["energy", "fit", rows, "--output", &at("p.toml")], "p.toml");
+    let mut requests = String::new();
+    for n in 0..2000_u64 {
+        requests +=
+            &format!("{},host,0,Write,{},4096,100\n", 128_166_372_003_061_629 + n * 1000, n * 7919 % 5000 * 4096);
+    }
+    fs::write(room.path("t.csv"), requests).unwrap();
+    fails(&["trace", "stat", &room.text("t.csv"), "--html", &at("t.html")], "t.html");
+    fails(&["trace", "convert", &room.text("t.csv"), "--to", "iolog", "--output", &at("t.log")], "t.log");
+    // The volume that was written to names the image, and is as it was.
+    let (code, said) = in_little_room(4, &["cp", &room.text("big"), &format!("{image}:/again")]);
+    assert!(code == Some(1) && said.contains("v.img"), "{said}");
+    done(&["fsck", &image]);
+    assert_eq!(done(&["ls", &format!("{image}:/")]), "big\nlost+found\n");
+}
+
+#[test]
+fn what_a_command_could_not_begin_leaves_no_recording() {
+    let room = Room::new();
+    fs::create_dir(room.path("out")).unwrap();
+    fs::write(room.path("text"), vec![b'x'; 1 << 20]).unwrap();
+    let (record, dir) = (room.text("out/r"), room.text("out"));
+    refused(&["mount", &room.text("text"), &dir, "-f", "--record-device", &record], &["not an F2FS volume"]);
+    refused(&["mount", &room.text("text"), &dir, "-f", "--record", &record], &["not an F2FS volume"]);
+    let image = room.text("v.img");
+    done(&["mkfs", &image, "--size", "100M"]);
+    refused(&["mount", &image, &dir, "-f", "--record", &record, "-o", "stats=/no/such/s"], &["stats=/no/such/s"]);
+    let image = room.text("out/new.img");
+    let device = ["device", "--nbd", &format!("unix:{dir}/s"), "--image", &image, "--size", "10T"];
+    misused(&device, &["--size 10T", "too large to simulate"]);
+    assert_eq!(names(&room.path("out")), [""; 0]);
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_a_failure() {
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    for args in [&["energy", "profiles"][..], &["lab", "list", "--json"], &["age", "--list"]] {
+        let out = Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).stdout(full()).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.code() == Some(1) && said.contains("standard output"), "{args:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+}
