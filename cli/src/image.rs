@@ -11,6 +11,7 @@ use vfs::FileSystem;
 
 use crate::Failure;
 use crate::half_made::HalfMade;
+use crate::place::Place;
 
 /// A mounted image with its write counts.
 pub struct Image {
@@ -20,8 +21,21 @@ pub struct Image {
     path: PathBuf,
 }
 
+/// Refuses a place inside an image where an image is meant.
+pub fn check_name(path: &Path) -> Result<(), Failure> {
+    match Place::from(path.as_os_str().to_owned()) {
+        Place::Inside { image, .. } if image.exists() => Err(Failure::Usage(format!(
+            "{}: a place inside an image; here the image is meant: {}",
+            path.display(),
+            image.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Opens an image as a device.
 pub fn open_device(path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>, Failure> {
+    check_name(path)?;
     let access = if write { Access::ReadWrite } else { Access::ReadOnly };
     Ok(open_image(path, access).map_err(|e| e.to_string())?)
 }

@@ -112,6 +112,7 @@ fn values_that_a_recording_or_an_experiment_has_no_use_for_are_named() {
     misused(&["trace", "replay", &calls, "--compare", "profile=nope"], &["--compare profile=nope", "microdrive"]);
     refused(&["mkfs", &room.text("none/v.img"), "--size", "100M"], &["none: no such directory"]);
     refused(&["replay", &room.text(".")], &["is a directory"]);
+    refused(&["replay", &requests], &["not a recording", "joulefs trace replay"]);
     misused(&["energy", &requests, "--of", "9,9"], &["--of 9,9", "1,0"]);
 
     let results = room.text("results");
@@ -160,6 +161,17 @@ fn a_file_of_another_kind_is_named_for_what_it_is() {
     let calls = room.text("calls");
     fs::write(&calls, CALLS).unwrap();
     refused(&["trace", "replay", &calls, "--image", &small], &["letter", "not an F2FS volume"]);
+    // An image is not a place inside it.
+    let image = room.text("w.img");
+    done(&["mkfs", &image, "--size", "100M"]);
+    let place = format!("{image}:/");
+    misused(&["info", &place], &["w.img:/", "the image is meant"]);
+    misused(&["mount", &place, &room.text(".")], &["w.img:/", "the image is meant"]);
+    // A copy replaces files; a pipe is none.
+    assert!(std::process::Command::new("mkfifo").arg(room.path("pipe")).status().unwrap().success());
+    done(&["cp", &small, &place]);
+    refused(&["cp", &format!("{image}:/letter"), &room.text("pipe")], &["pipe", "joulefs cat"]);
+    assert!(!fs::metadata(room.path("pipe")).unwrap().is_file(), "the pipe was replaced");
     // One image is one image, by whichever name.
     let image = room.text("v.img");
     done(&["mkfs", &image, "--size", "100M"]);

@@ -17,7 +17,7 @@ use crate::image::Image;
 use crate::live::Live;
 use crate::metered::Metered;
 use crate::recording::Recording;
-use crate::{Failure, held, output, power, volume_options, whole};
+use crate::{Failure, held, image, output, power, volume_options, whole};
 
 /// Mount an image through FUSE.
 ///
@@ -162,6 +162,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         output::done(as_json, &json!({ "mounted": args.dir.display().to_string(), "process": pid }));
         return Ok(());
     }
+    image::check_name(&args.image)?;
     let path = std::fs::canonicalize(&args.image).map_err(|e| format!("{}: {e}", args.image.display()))?;
     let dir = std::fs::canonicalize(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
     parsed.fuse.fsname = path.display().to_string();

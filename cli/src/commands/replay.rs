@@ -118,7 +118,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if file.metadata().is_ok_and(|m| m.is_dir()) {
         return Err(named(&"is a directory").into());
     }
-    let reader = Reader::new(BufReader::new(file)).map_err(|e| named(&e))?;
+    let reader = Reader::new(BufReader::new(file)).map_err(|e| match e {
+        RecordError::NotARecording => named(&format_args!("{e}; joulefs trace replay reads those of other programs")),
+        e => named(&e),
+    })?;
     let outcome = match reader.kind() {
         Kind::Blocks if args.image.is_some() => {
             let why = "a recording of a device, whose contents do not matter: --image is for file systems";

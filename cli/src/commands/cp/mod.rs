@@ -330,7 +330,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 }
 
 fn copy_all(args: &Args, end: &End, to: &[u8], stop: &Interrupt) -> Result<(u64, u64), Failure> {
-    let into_dir = end.sink().kind(to)? == Some(FileKind::Directory);
+    let there = end.sink().kind(to)?;
+    let into_dir = there == Some(FileKind::Directory);
+    // What is there gives way to a copy, which nobody wants of a device or a pipe.
+    if matches!(args.to, Place::Host(_)) && !matches!(there, None | Some(FileKind::Directory | FileKind::Regular)) {
+        return Err(format!("{}: no regular file; joulefs cat writes to pipes and devices", args.to.text()).into());
+    }
     if args.from.len() > 1 && !into_dir {
         return Err(format!("{}: not a directory, and there are several things to copy", args.to.text()).into());
     }
