@@ -64,6 +64,9 @@ fn wrong(words: &[String]) -> Option<String> {
         Ok(cli) => match cli.command {
             Command::Mount(args) => commands::mount::parse(&args).err().map(said),
             Command::Mkfs(args) => commands::mkfs::options(&args).err().map(said),
+            // A file of one's own is not here, which is no wrong usage.
+            Command::Lab(args) => commands::lab::is_there(&args).err().filter(|e| e.code() == 2).map(said),
+            Command::Trace(args) => commands::trace::is_there(&args).err().filter(|e| e.code() == 2).map(said),
             _ => None,
         },
     }
@@ -176,4 +179,6 @@ fn a_command_line_is_found_among_what_is_said_to_the_shell() {
     assert!(wrong(&words("joulefs ls --colour v.img:/")).is_some());
     assert!(wrong(&words("joulefs mount v.img /mnt -o warp")).is_some());
     assert!(wrong(&words("joulefs mkfs v.img --features teleport")).is_some());
+    assert!(wrong(&words("joulefs lab run nexus-sqlite --set cols=1")).is_some());
+    assert!(wrong(&words("joulefs trace replay a.strace --compare gc=magic")).is_some());
 }

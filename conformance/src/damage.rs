@@ -29,8 +29,16 @@ fn file(vol: &Volume, dir: Ino, name: &str) -> vfs::Result<Ino> {
     Ok(vol.mknod(Caller::default(), dir, name.as_bytes(), &new)?.attr.ino)
 }
 
+/// Every block says whose it is, in words that are no node numbers.
 fn write(vol: &Volume, ino: Ino, offset: u64, len: usize) -> vfs::Result<()> {
-    vol.write(ino, offset, &vec![0xa5; len], WriteFlags::empty()).map(drop)
+    let mut data = vec![0xa5; len];
+    for (i, block) in data.chunks_mut(BLOCK).enumerate() {
+        let words = [ino.0 as u32 | 0xa500_0000, ((offset / BLOCK as u64) as u32 + i as u32) | 0xa500_0000];
+        let words = words.map(u32::to_be_bytes);
+        let n = block.len().min(8);
+        block[..n].copy_from_slice(&words.as_flattened()[..n]);
+    }
+    vol.write(ino, offset, &data, WriteFlags::empty()).map(drop)
 }
 
 fn populate(vol: &Volume) -> vfs::Result<()> {
@@ -76,11 +84,25 @@ fn populate(vol: &Volume) -> vfs::Result<()> {
 /// # Panics
 /// If it cannot be made.
 pub fn volume(options: &mkfs::Options) -> Memory {
+    made(options).0
+}
+
+/// The same volume, unmounted.
+///
+/// # Panics
+/// If it cannot be made.
+pub fn unmounted(options: &mkfs::Options) -> Memory {
+    let (_, mem, vol) = made(options);
+    vol.unmount().expect("nothing is in the way");
+    mem.fork()
+}
+
+fn made(options: &mkfs::Options) -> (Memory, Arc<Memory>, Arc<Volume>) {
     let mem = Arc::new(Memory::new(BLOCKS));
     mkfs::format(&*mem, &*clock(), options).expect("the image is large enough");
     let vol = Volume::mount(mem.clone(), clock(), MountOptions::default()).expect("fresh volume");
     populate(&vol).expect("the volume has room");
-    mem.fork()
+    (mem.fork(), mem, vol)
 }
 
 /// The kinds of metadata, and the blocks of each that hold something.

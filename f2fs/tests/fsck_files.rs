@@ -215,8 +215,9 @@ fn each_sum_of_an_inode_is_compared_with_what_is_counted() {
 #[test]
 fn inline_flags_and_fields_that_contradict_the_file_are_found() {
     let v = volume(&[]);
-    v.edit_inode(v.ino("mid"), |r| r.i_inline |= Inline::DENTRY.bits());
-    v.finds_and_repairs(|k| matches!(k, K::InlineMisplaced { what: "directory", .. }));
+    let (mid, bit) = (v.ino("mid"), Inline::DENTRY.bits());
+    v.edit_inode(mid, |r| r.i_inline |= bit);
+    v.finds_and_repairs(|k| matches!(k, K::InlineWrong { ino, stored, is } if *ino == mid && stored ^ is == bit));
 
     let tiny = v.ino("tiny");
     let inline = |v: &Volume| RawInode::of(&v.node(tiny.nid())).inline();

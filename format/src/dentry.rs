@@ -118,6 +118,15 @@ pub fn at<'a>(l: &Layout, area: &'a [u8], i: usize) -> Option<Dentry<'a>> {
     })
 }
 
+/// Hash and inode number as they stand at slot `i`, whether or not a lawful entry begins there.
+pub fn raw_hash_and_ino(l: &Layout, area: &[u8], i: usize) -> (u32, u32) {
+    if i >= l.slots {
+        return (0, 0);
+    }
+    let e = l.entry(i);
+    (u32_at(area, e), u32_at(area, e + 4))
+}
+
 /// The entry of `name` (whose hash is `hash`).
 pub fn find<'a>(l: &Layout, area: &'a [u8], name: &[u8], hash: u32) -> Option<Dentry<'a>> {
     // One comparison a slot in the common case; the bitmap is only asked about a slot whose hash

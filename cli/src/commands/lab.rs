@@ -166,7 +166,18 @@ fn said(e: &LabError, args: &RunArgs) -> Failure {
     }
 }
 
-fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
+/// Whether there is what a command line asks for; nothing is run.
+#[cfg(test)]
+pub fn is_there(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        // Paths are from where it is typed.
+        Command::Run(run) if !run.names.iter().any(|name| name.contains('/')) => planned(run).map(drop),
+        _ => Ok(()),
+    }
+}
+
+/// The experiments that shall run, and what is changed in their plans.
+fn planned(args: &RunArgs) -> Result<(Vec<Experiment>, Changes), Failure> {
     let changes = changes(args)?;
     let names: Vec<&str> = match args.all {
         true => SHIPPED.iter().map(|(n, _)| *n).collect(),
@@ -175,6 +186,11 @@ fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
     let experiments: Vec<Experiment> = names.into_iter().map(Experiment::find).collect::<Result<_, _>>()?;
     // All of them, before the first takes its time.
     experiments.iter().try_for_each(|e| check(e, &changes, args))?;
+    Ok((experiments, changes))
+}
+
+fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
+    let (experiments, changes) = planned(args)?;
     // A place for the results, too.
     let dirs: Vec<PathBuf> = experiments.iter().map(|e| args.results.join(&e.name)).collect();
     let new = dirs.iter().chain([&args.results]).filter(|dir| !dir.exists());

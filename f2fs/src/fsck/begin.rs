@@ -195,10 +195,11 @@ pub fn log_summaries(
             if cp.logs[k].threaded { 512 } else { usize::from(cp.logs[k].next) }
         };
         let entries: usize = (0..3).map(used).sum();
+        let end = tail.saturating_sub(if nodes { 3 } else { 0 });
         let mut blocks = Vec::new();
         for i in 0..summary::compact_blocks(entries) as u32 {
             let i = cp.start_sum + i;
-            if i >= tail {
+            if i >= end {
                 report.add(K::SummariesShort);
                 break;
             }

@@ -16,6 +16,9 @@ use super::walk::{DIR, Walk};
 pub struct DirState {
     parent: Option<Ino>,
     dir_level: u8,
+    /// Bit `l`: every name stands where level `l` puts it.
+    levels: u64,
+    misplaced: bool,
     /// Hashes are of something else than the bytes of the name.
     opaque: bool,
     /// `.` and `..` are made up at lookup if they are not there.
@@ -38,6 +41,8 @@ impl DirState {
         DirState {
             parent,
             dir_level: raw.i_dir_level,
+            levels: !0,
+            misplaced: false,
             opaque: casefold || raw.advise().contains(Advise::ENCRYPT),
             dots_implied: raw.inline().contains(Inline::DOTS),
             dots: [0; 2],
@@ -82,7 +87,8 @@ impl Walk<'_, '_> {
                 slot += 1;
                 continue;
             }
-            let Some(d) = dentry::at(&layout, bytes, slot) else {
+            let lawful = |d: &dentry::Dentry<'_>| state.opaque || !d.name.iter().any(|b| matches!(b, 0 | b'/'));
+            let Some(d) = dentry::at(&layout, bytes, slot).filter(lawful) else {
                 self.report.add(K::DentryBad { place });
                 slot += 1;
                 continue;
@@ -110,8 +116,17 @@ impl Walk<'_, '_> {
                 continue;
             }
             if let Area::Block(block) = area {
-                let level = level_of(block, state.dir_level);
-                if !dentry::bucket(level.min(dentry::MAX_DEPTH - 1), state.dir_level, d.hash).contains(&block) {
+                let stands = |dir_level: u8| {
+                    let level = level_of(block, dir_level).min(dentry::MAX_DEPTH - 1);
+                    dentry::bucket(level, dir_level, d.hash).contains(&block)
+                };
+                (0..dentry::MAX_DEPTH as u8)
+                    .filter(|l| state.levels >> l & 1 == 1 && !stands(*l))
+                    .collect::<Vec<_>>()
+                    .iter()
+                    .for_each(|l| state.levels &= !(1 << l));
+                if !stands(state.dir_level) {
+                    state.misplaced = true;
                     self.report.add(K::DentryBucket { place, name: name() });
                 }
             }
@@ -120,7 +135,7 @@ impl Walk<'_, '_> {
                 continue;
             }
             let from = Referrer::Dentry { place, name: name() };
-            if let Some(kind) = self.arrive(ino, from, Some(dir))? {
+            if let Some(kind) = self.arrive(ino, from, Some(dir), Some(d.kind))? {
                 state.subdirs += u32::from(kind == DIR);
                 if kind != d.kind {
                     self.report.add(K::DentryType { place, name: name(), ino, stored: d.kind, is: kind });
@@ -154,6 +169,10 @@ impl Walk<'_, '_> {
         }
         if state.opaque && !state.names.is_empty() {
             self.report.add(K::HashesUnchecked { dir: ino });
+        }
+        let is = state.levels.trailing_zeros() as u8;
+        if state.misplaced && u32::from(is) < dentry::MAX_DEPTH {
+            self.report.add(K::DirLevelWrong { ino, stored: state.dir_level, is });
         }
         // An orphan directory's links are gone.
         let counted = state.subdirs.saturating_add(2);

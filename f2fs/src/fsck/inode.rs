@@ -52,6 +52,14 @@ impl Walk<'_, '_> {
         {
             self.report.add(K::InodeChecksum { ino, stored, computed });
         }
+        let is = super::signs::inline(self.img, ino, block)?;
+        let mut right = *block;
+        if is != inline {
+            self.report.add(K::InlineWrong { ino, stored: inline.bits(), is: is.bits() });
+            RawInode::of_mut(&mut right).i_inline = is.bits();
+        }
+        let (block, inline) = (&right, is);
+        let raw = RawInode::of(block);
         let len = raw.i_namelen.get();
         if len as usize > inode::NAME_LEN {
             self.report.add(K::NameLenBad { ino, len });
@@ -162,6 +170,9 @@ impl Walk<'_, '_> {
         let value = raw.addr(division, 0).0;
         if value != 0 {
             self.report.add(K::InlineReserved { ino, value });
+        }
+        if let Some(nid) = (0..5).map(|k| raw.nid(k)).find(|nid| nid.0 != 0) {
+            self.report.add(K::InlineNids { ino, nid });
         }
         if inline.contains(Inline::DENTRY) {
             if let Some(mut dir) = f.dir.take() {

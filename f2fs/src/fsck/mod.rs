@@ -18,6 +18,7 @@ mod load;
 mod repair;
 mod report;
 mod sets;
+mod signs;
 mod tables;
 mod terms;
 mod walk;

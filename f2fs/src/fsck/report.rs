@@ -139,12 +139,20 @@ pub enum FindingKind {
     InlineReserved { ino: Ino, value: u32 },
     #[error("inode {ino}: inline data is there, but not marked")]
     InlineUnmarked { ino: Ino },
+    #[error("inode {ino}: i_inline is {stored:#04x}, what the inode holds says {is:#04x}")]
+    InlineWrong { ino: Ino, stored: u8, is: u8 },
+    #[error("inode {ino}: mode is {stored:#o}, its name and what it holds say {is:#o}")]
+    ModeWrong { ino: Ino, stored: u16, is: u16 },
+    #[error("inode {ino}: contents are inline, yet i_nid leads to node {nid}")]
+    InlineNids { ino: Ino, nid: Nid },
     #[error("inode {ino}: extent of {len} blocks at file block {from}, {addr} is not in its block map")]
     ExtentWrong { ino: Ino, from: u32, addr: BlockAddr, len: u32 },
     #[error("directory {ino}: size is {size}, its blocks need {needs}")]
     DirSizeWrong { ino: Ino, size: u64, needs: u64 },
     #[error("directory {ino}: i_current_depth is {stored}, its entries need {needs}")]
     DirDepthWrong { ino: Ino, stored: u32, needs: u32 },
+    #[error("directory {ino}: i_dir_level is {stored}, its names stand as at level {is}")]
+    DirLevelWrong { ino: Ino, stored: u8, is: u8 },
     #[error("symbolic link {ino}: size is 0 but it has a block")]
     SymlinkEmpty { ino: Ino },
     #[error("inode {ino}: i_pino is {stored}, its parent is {parent}")]

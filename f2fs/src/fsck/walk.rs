@@ -60,20 +60,20 @@ pub struct Walk<'i, 'd> {
 pub fn walk(img: &Image<'_>, report: &mut Report, options: &Options<'_>) -> Result<Walked, FsckError> {
     let mut w = Walk { img, report, options, seen: Walked::default(), links: BTreeMap::new(), waiting: Vec::new() };
     let root = img.sb.root;
-    if w.arrive(root, Referrer::Root, Some(root))?.is_some_and(|kind| kind != DIR) {
+    if w.arrive(root, Referrer::Root, Some(root), Some(DIR))?.is_some_and(|kind| kind != DIR) {
         w.report.add(K::NodeUnusable { nid: root.nid(), from: Referrer::Root, fault: NodeFault::NotADirectory });
     }
     w.drain()?;
     for (k, ino) in img.sb.quota_inos.into_iter().enumerate() {
         if ino.0 != 0 {
-            w.arrive(ino, Referrer::Quota(k), None)?;
+            w.arrive(ino, Referrer::Quota(k), None, None)?;
         }
     }
     let orphans = img.orphans(w.report)?;
     for ino in orphans {
         if w.seen.inodes.has(ino.0) {
             w.report.add(K::OrphanHasName { ino });
-        } else if w.arrive(ino, Referrer::Orphan, None)?.is_some() {
+        } else if w.arrive(ino, Referrer::Orphan, None, None)?.is_some() {
             w.seen.counts.orphans += 1;
         }
     }
@@ -89,6 +89,14 @@ pub fn walk(img: &Image<'_>, report: &mut Report, options: &Options<'_>) -> Resu
 
 /// Dentry type number of directories.
 pub const DIR: u8 = 2;
+
+/// Mode bits of a dentry type number.
+pub fn mode_of(kind: u8) -> u16 {
+    [0o100_000, 0o040_000, 0o020_000, 0o060_000, 0o010_000, 0o140_000, 0o120_000]
+        .get(usize::from(kind).wrapping_sub(1))
+        .copied()
+        .unwrap_or(0o100_000)
+}
 
 /// Dentry type number of a mode; `None` if the mode is of no type.
 pub fn kind_of(mode: u16) -> Option<u8> {
@@ -115,8 +123,14 @@ impl Walk<'_, '_> {
     }
 
     /// Follows a reference to an inode: its dentry type number, or `None` if it cannot be used.
-    /// A file is checked at once, a directory waits.
-    pub(super) fn arrive(&mut self, ino: Ino, from: Referrer, parent: Option<Ino>) -> Result<Option<u8>, FsckError> {
+    /// A file is checked at once, a directory waits. `said` is the type its name says it has.
+    pub(super) fn arrive(
+        &mut self,
+        ino: Ino,
+        from: Referrer,
+        parent: Option<Ino>,
+        said: Option<u8>,
+    ) -> Result<Option<u8>, FsckError> {
         if self.seen.inodes.has(ino.0) {
             if self.seen.dirs.has(ino.0) {
                 match from {
@@ -138,8 +152,13 @@ impl Walk<'_, '_> {
         }
         let orphan = matches!(from, Referrer::Orphan);
         let named = matches!(from, Referrer::Dentry { .. });
-        let Some(block) = self.claim_node(ino.nid(), ino, from, true)? else { return Ok(None) };
+        let Some(mut block) = self.claim_node(ino.nid(), ino, from, true)? else { return Ok(None) };
         self.seen.inodes.add(ino.0);
+        if let Some(is) = super::signs::mode(self.img, ino, &block, said)? {
+            let raw = RawInode::of_mut(&mut block);
+            self.report.add(K::ModeWrong { ino, stored: raw.i_mode.get(), is });
+            raw.i_mode = is.into();
+        }
         let raw = RawInode::of(&block);
         let links = raw.i_links.get();
         let Some(kind) = kind_of(raw.i_mode.get()) else { return Ok(None) };

@@ -34,6 +34,15 @@ enum Command {
     Replay(Box<replay::Args>),
 }
 
+/// Whether there is what a command line asks for; nothing is read.
+#[cfg(test)]
+pub fn is_there(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::Replay(a) => replay::is_there(a),
+        _ => Ok(()),
+    }
+}
+
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     match &args.command {

@@ -5,10 +5,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use format::inode::{Division, RawInode};
+use format::inode::{Division, Inline, InodeFlags, RawInode};
 use format::nat::NatEntry;
+use format::node::NodeKind;
 use format::summary::Summary;
-use format::{Block, BlockAddr, Ino, Nid, SegNo, dentry, node};
+use format::{BLOCK, Block, BlockAddr, Ino, Nid, SegNo, dentry, node};
 
 use crate::fsck::FsckError;
 use crate::fsck::load::Image;
@@ -128,6 +129,30 @@ impl<'i, 'd> Editor<'i, 'd> {
             nid = Nid(word);
         }
         Ok(None)
+    }
+
+    /// True if an address slot inside a file's size leads to no block, though its kind of file could
+    /// have one there.
+    pub fn is_hole(&self, at: Slot) -> Result<bool, FsckError> {
+        let Some(inode) = self.peek(at.ino.nid())? else { return Ok(false) };
+        let raw = RawInode::of(&inode);
+        let Ok(shape) = raw.shape(self.img.sb.features) else { return Ok(false) };
+        // In a compressed file a cluster's unused slots are holes too.
+        let odd = Inline::DATA | Inline::DENTRY;
+        if raw.inline().intersects(odd) || raw.flags().contains(InodeFlags::COMPRESS) {
+            return Ok(false);
+        }
+        let (first, slots, addr) = if at.nid == at.ino.nid() {
+            let division = self.division(at.ino)?;
+            (0, shape.direct_slots, division.map_or(BlockAddr::NULL, |d| raw.addr(d, at.index)))
+        } else {
+            let Some(block) = self.peek(at.nid)? else { return Ok(false) };
+            let NodeKind::Direct { first } = shape.kind_of(node::footer(&block).offset) else { return Ok(false) };
+            let first = u64::from(shape.direct_slots) + first;
+            (first, shape.per_node, BlockAddr(node::word(&block, at.index as usize)))
+        };
+        let inside = (first + u64::from(at.index)).saturating_mul(BLOCK as u64) < raw.i_size.get();
+        Ok(inside && at.index < slots && matches!(addr, BlockAddr::NULL | BlockAddr::NEW))
     }
 
     /// Writes an address slot.

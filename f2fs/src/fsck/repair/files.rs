@@ -13,7 +13,7 @@ use super::rescue::Strays;
 use super::{Action, RepairError, Session};
 use crate::fsck::FsckError;
 use crate::fsck::report::{Area, DentryPlace, DotFault, FindingKind as K, Name, NodeFault, Referrer, Slot, XattrFault};
-use crate::fsck::walk::DIR;
+use crate::fsck::walk::{DIR, kind_of, mode_of};
 use crate::fsck::xattr;
 
 type Done = Result<(), RepairError>;
@@ -31,24 +31,33 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, strays: &mut Stray
             e.nat.insert(*nid, NatEntry { ino: *is, ..entry });
         }
         K::NodeUnusable { nid, from, fault } => unusable(e, session, strays, kind, *nid, from, *fault)?,
-        K::NodeOffsetWrong { nid, is, .. } => {
+        K::NodeOffsetWrong { ino, nid, is, .. } => {
+            // Or the pointer leads to the wrong node of the file, and the right one says where it belongs.
+            if let Some(right) = strays.node_at(e.img, *ino, *is)?
+                && let Some(slot) = super::stray::place(e, *ino, *is)?
+            {
+                e.set_index(slot, right)?;
+                session.actions.push(Action::NodeAttached { ino: *ino, nid: right });
+                return Ok(());
+            }
             if let Some(block) = e.node(*nid)? {
                 let f = node::footer(block);
                 node::set_footer(block, &Footer { offset: *is, ..f });
             }
         }
-        K::AddrOutside { at, .. } | K::BlockTaken { at, .. } => match (strays.data(*at), kind) {
-            (Some(addr), _) => {
-                e.set_slot(*at, addr)?;
-                session.actions.push(Action::DataFound { at: *at, addr });
+        K::AddrOutside { at, .. } | K::BlockTaken { at, .. } | K::ClusterMark { at } => {
+            match (strays.data(*at), kind) {
+                (Some(addr), _) => {
+                    e.set_slot(*at, addr)?;
+                    session.actions.push(Action::DataFound { at: *at, addr });
+                }
+                (None, K::BlockTaken { addr, .. }) => {
+                    e.copies.push((*at, *addr));
+                    session.actions.push(Action::BlockCopied { at: *at, addr: *addr });
+                }
+                _ => clear(e, session, *at)?,
             }
-            (None, K::BlockTaken { addr, .. }) => {
-                e.copies.push((*at, *addr));
-                session.actions.push(Action::BlockCopied { at: *at, addr: *addr });
-            }
-            _ => clear(e, session, *at)?,
-        },
-        K::ClusterMark { at } => clear(e, session, *at)?,
+        }
         K::NameLenBad { ino, .. } => {
             e.inode(*ino, |raw| {
                 let len = raw.i_name.iter().position(|&b| b == 0).unwrap_or(raw.i_name.len());
@@ -63,18 +72,16 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, strays: &mut Stray
             };
             e.inode(*ino, |raw| raw.i_inline &= !bit.bits())?;
         }
+        K::InlineNids { ino, .. } => {
+            e.inode(*ino, |raw| raw.i_nid = [0.into(); 5])?;
+        }
         K::InlineReserved { ino, .. } => {
             if let Some(division) = e.division(*ino)? {
                 e.inode(*ino, |raw| raw.set_addr(division, 0, BlockAddr::NULL))?;
             }
         }
         K::XattrBad { ino, fault } => cut_xattrs(e, session, *ino, *fault)?,
-        K::DentryBad { place } => {
-            let slot = place.slot;
-            e.change_area(place.dir, place.area, |_, bytes| {
-                bits::lsb_put(bytes, slot, false);
-            })?;
-        }
+        K::DentryBad { place } => mend_entry(e, session, *place)?,
         K::DentrySlots { place, name } => {
             let range = place.slot..place.slot + dentry::slots_for(name.0.len());
             e.change_area(place.dir, place.area, |_, bytes| {
@@ -97,7 +104,7 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, strays: &mut Stray
             remove(e, session, *place, name, None)?;
         }
         K::DirectoryTwice { place, name, ino } => remove(e, session, *place, name, Some(*ino))?,
-        K::Dots { dir, which, fault } => dots(e, kind, *dir, which, *fault)?,
+        K::Dots { dir, which, fault } => dots(e, session, strays, kind, *dir, which, *fault)?,
         _ => {}
     }
     Ok(())
@@ -133,6 +140,10 @@ fn unusable(
         Referrer::Xattr(ino) => *ino,
         _ => nid.as_ino(),
     };
+    // Another name of the same inode found it in this round.
+    if matches!(from, Referrer::Dentry { .. }) && (e.nat.contains_key(&nid) || e.nodes.contains_key(&nid)) {
+        return Ok(());
+    }
     let elsewhere = !matches!(fault, NodeFault::Twice | NodeFault::OutOfRange | NodeFault::Mode { .. });
     if elsewhere && let Some(addr) = strays.node(nid, owner) {
         let version = e.entry(nid)?.version;
@@ -175,6 +186,11 @@ fn unusable(
             Ok(())
         }
         Referrer::Xattr(ino) => {
+            if let Some(right) = strays.node_at(e.img, *ino, node::XATTR_NODE_OFFSET)? {
+                e.inode(*ino, |raw| raw.i_xattr_nid = right.0.into())?;
+                session.actions.push(Action::NodeAttached { ino: *ino, nid: right });
+                return Ok(());
+            }
             e.inode(*ino, |raw| raw.i_xattr_nid = 0.into())?;
             session.actions.push(Action::XattrsCut { ino: *ino });
             Ok(())
@@ -250,14 +266,6 @@ fn kind_by_name(e: &Editor<'_, '_>, from: &Referrer) -> Result<Option<u8>, FsckE
     Ok(dentry::at(&layout, &bytes, place.slot).map(|d| d.kind).filter(|k| (1..=7).contains(k)))
 }
 
-/// Mode bits of a dentry type number.
-fn mode_of(kind: u8) -> u16 {
-    [0o100_000, 0o040_000, 0o020_000, 0o060_000, 0o010_000, 0o140_000, 0o120_000]
-        .get(usize::from(kind).wrapping_sub(1))
-        .copied()
-        .unwrap_or(0o100_000)
-}
-
 fn cut_xattrs(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, fault: XattrFault) -> Done {
     let (Some(block), Some(division)) = (e.peek(ino.nid())?, e.division(ino)?) else { return Ok(()) };
     let raw = RawInode::of(&block);
@@ -291,13 +299,51 @@ fn cut_xattrs(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, fault: Xa
     Ok(())
 }
 
+/// True if a lawful name can stand at a slot without covering another entry.
+fn fits(layout: &dentry::Layout, bytes: &[u8], slot: usize, name: &[u8]) -> bool {
+    let slots = dentry::slots_for(name.len());
+    let lawful = !name.is_empty() && !name.iter().any(|b| matches!(b, 0 | b'/'));
+    lawful
+        && slot + slots <= layout.slots
+        && (slot + 1..slot + slots).all(|next| dentry::at(layout, bytes, next).is_none())
+}
+
+/// A slot in use whose name is none: the inode it leads to knows the name, if the hash says so too.
+fn mend_entry(e: &mut Editor<'_, '_>, session: &mut Session, place: DentryPlace) -> Done {
+    let Some((layout, bytes)) = e.area(place.dir, place.area)? else { return Ok(()) };
+    let slot = place.slot;
+    let (hash, ino) = dentry::raw_hash_and_ino(&layout, &bytes, slot);
+    let known = match e.peek(Nid(ino))? {
+        Some(b) if ino != 0 => {
+            let raw = RawInode::of(&b);
+            kind_of(raw.i_mode.get()).map(|kind| (raw.name().to_vec(), Ino(raw.i_pino.get()), kind))
+        }
+        _ => None,
+    };
+    if let Some((name, parent, kind)) = known {
+        if name_hash(&name) == hash && fits(&layout, &bytes, slot, &name) {
+            e.change_area(place.dir, place.area, |l, b| dentry::insert(l, b, slot, &name, hash, ino, kind))?;
+            let restored = Action::NameRestored { dir: place.dir, name: Name(name), ino: Ino(ino) };
+            session.actions.push(restored);
+            return Ok(());
+        }
+        if parent == place.dir {
+            session.lost_names.insert((parent, name));
+        }
+    }
+    e.change_area(place.dir, place.area, |_, bytes| {
+        bits::lsb_put(bytes, slot, false);
+    })?;
+    Ok(())
+}
+
 /// Either the hash or the name was damaged: the inode knows its name.
 fn mend_hash(e: &mut Editor<'_, '_>, place: DentryPlace, name: &Name, stored: u32) -> Done {
     let Some((layout, bytes)) = e.area(place.dir, place.area)? else { return Ok(()) };
     let Some(d) = dentry::at(&layout, &bytes, place.slot) else { return Ok(()) };
     let (ino, kind) = (d.ino, d.kind);
     let known = e.peek(Nid(ino))?.map(|b| RawInode::of(&b).name().to_vec()).unwrap_or_default();
-    let restore = known.len() == name.0.len() && name_hash(&known) == stored && !known.is_empty();
+    let restore = name_hash(&known) == stored && fits(&layout, &bytes, place.slot, &known);
     let (right, hash) = if restore { (known, stored) } else { (name.0.clone(), name_hash(&name.0)) };
     let slot = place.slot;
     e.change_area(place.dir, place.area, |l, bytes| dentry::insert(l, bytes, slot, &right, hash, ino, kind))?;
@@ -316,7 +362,16 @@ fn mend_bucket(e: &mut Editor<'_, '_>, session: &mut Session, place: DentryPlace
     Ok(())
 }
 
-fn dots(e: &mut Editor<'_, '_>, kind: &K, dir: Ino, which: &str, fault: DotFault) -> Done {
+#[allow(clippy::too_many_arguments)] // the parts of one finding
+fn dots(
+    e: &mut Editor<'_, '_>,
+    session: &mut Session,
+    strays: &mut Strays,
+    kind: &K,
+    dir: Ino,
+    which: &str,
+    fault: DotFault,
+) -> Done {
     let Some(block) = e.peek(dir.nid())? else { return Ok(()) };
     let raw = RawInode::of(&block);
     let inline = raw.inline().contains(Inline::DENTRY);
@@ -328,8 +383,11 @@ fn dots(e: &mut Editor<'_, '_>, kind: &K, dir: Ino, which: &str, fault: DotFault
         _ => parent,
     };
     if e.area(dir, area)?.is_none() && !inline {
-        if e.slot(dir, 0)?.is_none() {
-            return refuse(kind);
+        let Some((at, _)) = e.slot(dir, 0)? else { return refuse(kind) };
+        if let Some(addr) = strays.data(at) {
+            e.set_slot(at, addr)?;
+            session.actions.push(Action::DataFound { at, addr });
+            return Ok(());
         }
         e.data.insert((dir, 0), Box::new([0; BLOCK]));
     }

@@ -3,15 +3,17 @@
 //! Findings follow from each other: a flipped bit in an inode breaks its map, a broken map breaks the
 //! sums, all of it breaks the tables. So each round mends only the most basic stage that has findings.
 
+use format::BlockAddr;
 use format::inode::{Inline, RawInode};
+use format::nat::NatEntry;
+use format::summary::Summary;
 use format::superblock::Features;
-use format::{BlockAddr, Nid};
 
 use super::edit::Editor;
-use super::rescue::{Strays, unflip};
+use super::rescue::{Strays, bears_out, unflip};
 use super::{Action, RepairError, Session};
 use crate::fsck::load::{Image, log_type};
-use crate::fsck::report::{Class, FindingKind as K, Report, Severity};
+use crate::fsck::report::{Class, FindingKind as K, Report, Severity, Slot};
 use crate::fsck::tables::class;
 use crate::fsck::walk::Walked;
 
@@ -33,10 +35,11 @@ enum Stage {
 /// Findings of one round: more wait for the next, so that memory stays bounded.
 const MOST: usize = 2000;
 
-fn stage(img: &Image<'_>, kind: &K) -> Stage {
+fn stage(img: &Image<'_>, strays: &Strays, kind: &K) -> Stage {
     match kind {
-        K::SummaryWrong { addr, is, .. } if is_doubtful(img, *addr, is.nid) => Stage::Pointers,
+        K::SummaryWrong { addr, is, .. } if is_doubtful(img, strays, *addr, *is) => Stage::Pointers,
         K::InodeChecksum { .. } | K::InodeBad { .. } => Stage::Inodes,
+        K::InlineWrong { .. } | K::ModeWrong { .. } | K::DirLevelWrong { .. } => Stage::Inodes,
         K::OrphanHasName { .. }
         | K::OrphanHasLinks { .. }
         | K::NatInoWrong { .. }
@@ -48,6 +51,7 @@ fn stage(img: &Image<'_>, kind: &K) -> Stage {
         | K::NameLenBad { .. }
         | K::InlineMisplaced { .. }
         | K::InlineReserved { .. }
+        | K::InlineNids { .. }
         | K::XattrBad { .. }
         | K::DentryBad { .. }
         | K::DentrySlots { .. }
@@ -73,13 +77,14 @@ fn stage(img: &Image<'_>, kind: &K) -> Stage {
     }
 }
 
-/// True for a pointer to a block that the SIT calls free, or that is in a segment of nodes: perhaps it
-/// is not the block that was meant.
-fn is_doubtful(img: &Image<'_>, addr: BlockAddr, owner: Nid) -> bool {
+/// True for a pointer to a block that the SIT calls free, or that is in a segment of nodes, or where
+/// another block says that it belongs here: perhaps it is not the block that was meant.
+fn is_doubtful(img: &Image<'_>, strays: &Strays, addr: BlockAddr, is: Summary) -> bool {
+    let owner = is.nid;
     let seg = img.sb.locate(addr).map(|(seg, _)| img.segment(seg));
     let among_nodes = seg.and_then(|s| log_type(s.kind)).is_some_and(|l| l.is_node());
     let is_data = img.nat(owner).is_ok_and(|e| e.addr != addr);
-    !img.marked(addr) || (among_nodes && is_data)
+    !img.marked(addr) || (among_nodes && is_data) || strays.has_data(is.nid, is.slot)
 }
 
 /// The changes of one round.
@@ -93,16 +98,31 @@ pub fn plan<'i, 'd>(
     let mut e = Editor::new(img, walked, orphans);
     let serious = |k: &K| k.severity() > Severity::Note;
     let all = || report.findings.iter().map(|f| &f.kind).filter(|k| serious(k));
-    let now = all().map(|k| stage(img, k)).min().unwrap_or(Stage::Tables);
+    let mut strays = Strays::search(img, walked)?;
+    let now = all().map(|k| stage(img, &strays, k)).min().unwrap_or(Stage::Tables);
     // Until everything found its place, blocks nothing leads to may still be someone's.
     e.keep_marked = now < Stage::Sums;
     tables(&mut e, all())?;
-    let mut strays = match now {
-        Stage::Pointers => Strays::search(img, walked)?,
-        _ => Strays::default(),
-    };
+    let unknown = strays.unknown_to_nat(img)?;
+    for (nid, ino, addr) in &unknown {
+        let entry = e.entry(*nid)?;
+        e.nat.insert(*nid, NatEntry { version: entry.version, ino: *ino, addr: *addr });
+        session.actions.push(Action::NodeFound { nid: *nid, addr: *addr });
+    }
+    if !unknown.is_empty() {
+        e.keep_marked = true;
+        return Ok(e);
+    }
+    if now == Stage::Tables {
+        refuse_to_drop_most(img, walked, report)?;
+    }
+    if now >= Stage::Strays && put_back(&mut e, session, &strays)? {
+        e.keep_marked = true;
+        return Ok(e);
+    }
     let mut taken = 0;
-    for kind in all().filter(|k| stage(img, k) == now) {
+    let stages: Vec<_> = all().map(|k| (stage(img, &strays, k), k)).collect();
+    for (_, kind) in stages.into_iter().filter(|(stage, _)| *stage == now) {
         match now {
             Stage::Inodes => inode_bytes(&mut e, session, kind)?,
             Stage::Pointers => super::files::pointer(&mut e, session, &mut strays, kind)?,
@@ -173,9 +193,63 @@ fn move_nodes_out(e: &mut Editor<'_, '_>, seg: format::SegNo) -> Result<(), Repa
     Ok(())
 }
 
+/// Where the tree that can be reached has lost inodes and leaves more blocks unused than it uses, it is
+/// not the tree the checkpoint was written for: to free the rest would be the end of it.
+fn refuse_to_drop_most(img: &Image<'_>, walked: &Walked, report: &Report) -> Result<(), RepairError> {
+    let surplus = report.findings.iter().filter_map(|f| match &f.kind {
+        kind @ K::SitSurplus { count, .. } => Some((kind, u64::from(*count))),
+        _ => None,
+    });
+    let unused: u64 = surplus.clone().map(|(_, count)| count).sum();
+    let inodes = walked.counts.dirs + walked.counts.files;
+    match surplus.map(|(kind, _)| kind).next() {
+        Some(kind) if unused > walked.counts.written_blocks && inodes < u64::from(img.cp.valid_inodes) => {
+            Err(RepairError::NotRepairable { finding: Box::new(kind.clone()) })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Puts blocks that say whose they are back into holes of files, where the SIT's counts bear them out;
+/// true if there were any.
+fn put_back(e: &mut Editor<'_, '_>, session: &mut Session, strays: &Strays) -> Result<bool, RepairError> {
+    let img = e.img;
+    let mut any = false;
+    for (nid, slot, addr) in strays.all_data() {
+        let Some((seg, _)) = img.sb.locate(addr) else { continue };
+        if !bears_out(img, seg) || !e.walked.nids.has(nid.0) {
+            continue;
+        }
+        let at = Slot { ino: img.nat(nid)?.ino, nid, index: slot.into() };
+        if e.is_hole(at)? {
+            e.set_slot(at, addr)?;
+            session.actions.push(Action::DataFound { at, addr });
+            any = true;
+        }
+    }
+    Ok(any)
+}
+
 fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Result<(), RepairError> {
-    let (K::InodeChecksum { ino, .. } | K::InodeBad { ino, .. }) = *kind else { return Ok(()) };
+    let (K::InodeChecksum { ino, .. }
+    | K::InodeBad { ino, .. }
+    | K::InlineWrong { ino, .. }
+    | K::ModeWrong { ino, .. }
+    | K::DirLevelWrong { ino, .. }) = *kind
+    else {
+        return Ok(());
+    };
     if e.nodes.contains_key(&ino.nid()) {
+        return Ok(());
+    }
+    let field = match *kind {
+        K::InlineWrong { is, .. } => e.inode(ino, |raw| raw.i_inline = is)?,
+        K::ModeWrong { is, .. } => e.inode(ino, |raw| raw.i_mode = is.into())?,
+        K::DirLevelWrong { is, .. } => e.inode(ino, |raw| raw.i_dir_level = is)?,
+        _ => false,
+    };
+    if field {
+        session.actions.push(Action::Mended { finding: kind.to_string() });
         return Ok(());
     }
     let Some(block) = e.peek(ino.nid())? else { return Ok(()) };

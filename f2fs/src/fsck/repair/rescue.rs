@@ -16,10 +16,19 @@ use crate::fsck::report::Slot;
 use crate::fsck::tables::class;
 use crate::fsck::walk::Walked;
 
+/// A node nothing leads to.
+struct Node {
+    /// Of the checkpoint it was written under; the upper half of the field is that one's checksum.
+    version: u32,
+    addr: BlockAddr,
+    /// Its place in the file, as its footer has it.
+    offset: u32,
+}
+
 /// Blocks that are marked valid but that nothing leads to, by who they say they are.
 #[derive(Default)]
 pub struct Strays {
-    nodes: BTreeMap<(Nid, Ino), (u64, BlockAddr)>,
+    nodes: BTreeMap<(Nid, Ino), Node>,
     data: BTreeMap<(Nid, u16), BlockAddr>,
 }
 
@@ -48,12 +57,14 @@ impl Strays {
         if holds != Some(Class::Data) {
             let f = node::footer(&*img.block(addr)?);
             let known = self.nodes.get(&(f.nid, f.ino));
-            if known.is_none_or(|(ver, _)| *ver < f.cp_ver) {
-                self.nodes.insert((f.nid, f.ino), (f.cp_ver, addr));
+            let version = f.cp_ver as u32;
+            if known.is_none_or(|known| known.version < version) {
+                self.nodes.insert((f.nid, f.ino), Node { version, addr, offset: f.offset });
             }
         }
         if holds != Some(Class::Node)
             && let Some(s) = img.summary(seg, off)?
+            && s.version == img.nat(s.nid)?.version
         {
             self.data.insert((s.nid, s.slot), addr);
         }
@@ -62,13 +73,64 @@ impl Strays {
 
     /// A stray block that is this node.
     pub fn node(&mut self, nid: Nid, ino: Ino) -> Option<BlockAddr> {
-        self.nodes.remove(&(nid, ino)).map(|(_, addr)| addr)
+        self.nodes.remove(&(nid, ino)).map(|node| node.addr)
+    }
+
+    /// Nodes the NAT knows nothing of, though the SIT and the summaries do: their numbers have no
+    /// block, or one that is free.
+    pub fn unknown_to_nat(&self, img: &Image<'_>) -> Result<Vec<(Nid, Ino, BlockAddr)>, FsckError> {
+        let mut out = Vec::new();
+        for ((nid, ino), node) in &self.nodes {
+            let lawful = |n: u32| (3..img.sb.max_nid()).contains(&n);
+            let Some((seg, off)) = img.sb.locate(node.addr).filter(|_| lawful(nid.0) && lawful(ino.0)) else {
+                continue;
+            };
+            let vouched = img.summary(seg, off)?.is_none_or(|s| s.nid == *nid);
+            if vouched && bears_out(img, seg) && !img.marked(img.nat(*nid)?.addr) {
+                out.push((*nid, *ino, node.addr));
+            }
+        }
+        // A block the NAT has under another number is that number's, whatever its footer says.
+        if !out.is_empty() {
+            for n in 0..img.sb.nat_blocks() {
+                let known: Vec<_> = img.nat_live(n)?.into_iter().map(|(_, entry)| entry.addr).collect();
+                out.retain(|(_, _, addr)| !known.contains(addr));
+            }
+        }
+        Ok(out)
+    }
+
+    /// The stray node of an inode with this footer offset that the NAT still knows.
+    pub fn node_at(&self, img: &Image<'_>, ino: Ino, offset: u32) -> Result<Option<Nid>, FsckError> {
+        for ((nid, _), node) in self.nodes.iter().filter(|((_, owner), _)| *owner == ino) {
+            if node.offset == offset && img.nat(*nid)?.addr == node.addr {
+                return Ok(Some(*nid));
+            }
+        }
+        Ok(None)
+    }
+
+    /// True if a stray block says it is what this slot led to.
+    pub fn has_data(&self, nid: Nid, slot: u16) -> bool {
+        self.data.contains_key(&(nid, slot))
+    }
+
+    /// Every stray data block with the slot it says it belongs to.
+    pub fn all_data(&self) -> impl Iterator<Item = (Nid, u16, BlockAddr)> + '_ {
+        self.data.iter().map(|((nid, slot), addr)| (*nid, *slot, *addr))
     }
 
     /// A stray data block of this slot.
     pub fn data(&mut self, at: Slot) -> Option<BlockAddr> {
         self.data.remove(&(at.nid, u16::try_from(at.index).ok()?))
     }
+}
+
+/// True if the count of a segment's SIT entry is that of its bits: a flipped bit alone brings nothing
+/// back to life.
+pub fn bears_out(img: &Image<'_>, seg: SegNo) -> bool {
+    let entry = img.segment(seg);
+    u32::from(entry.valid) == bits::count(&entry.map)
 }
 
 /// The inode block as it was before one bit flipped, if its checksum proves that.

@@ -102,6 +102,16 @@ fn attach(e: &mut Editor<'_, '_>, f: Footer, block: &Block) -> Result<bool, Fsck
     }
 }
 
+/// Where the pointer to the node at a footer offset of a file stands, but for extended attributes.
+pub fn place(e: &Editor<'_, '_>, ino: Ino, offset: u32) -> Result<Option<Slot>, FsckError> {
+    let Some(inode) = e.peek(ino.nid())? else { return Ok(None) };
+    Ok(match home(offset) {
+        Some(Home::Inode(index)) => Some(Slot { ino, nid: ino.nid(), index }),
+        Some(Home::Node { of, index }) => holder(e, RawInode::of(&inode), of)?.map(|nid| Slot { ino, nid, index }),
+        _ => None,
+    })
+}
+
 /// The indirect node of a file at a footer offset.
 fn holder(e: &Editor<'_, '_>, raw: &RawInode, offset: u32) -> Result<Option<Nid>, FsckError> {
     Ok(match home(offset) {
@@ -126,7 +136,8 @@ fn stray_inode(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: &
         return Ok(());
     }
     let (parent, name) = (Ino(raw.i_pino.get()), raw.name().to_vec());
-    if e.walked.dirs.has(parent.0) && !name.is_empty() && name != b"." && name != b".." {
+    let lawful = !matches!(&name[..], b"" | b"." | b"..") && !name.iter().any(|b| matches!(b, 0 | b'/'));
+    if e.walked.dirs.has(parent.0) && lawful {
         let name_known = Name(name.clone());
         let restored = Action::NameRestored { dir: parent, name: name_known, ino };
         match e.find(parent, &name)? {

@@ -147,6 +147,13 @@ impl Args {
     }
 }
 
+/// Whether there are the options, devices and recipes asked for.
+#[cfg(test)]
+pub fn is_there(args: &Args) -> Result<(), Failure> {
+    variants::all(args)?;
+    args.age.iter().try_for_each(|recipe| Recipe::chain(recipe).map(drop).map_err(Failure::from))
+}
+
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     recorded::again(&args.file)?;

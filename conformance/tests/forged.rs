@@ -1,0 +1,190 @@
+//! Whatever a field says under a checksum that holds: there is an answer, soon, and no panic; and what a
+//! repair calls repaired is so, for every judge, and works on.
+//!
+//! `JOULEFS_DEEP=1` forges a hundred times as much; `JOULEFS_REPLAY=<volume>:<n>` does one case again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag};
+use endure::{all_end_well, change, endure, watched};
+use f2fs::{MountError, MountOptions, Volume, fsck, mkfs};
+use format::checkpoint;
+use format::superblock::SuperBlock;
+use joulefs_conformance::damage::{block, clock, unmounted, volume};
+use joulefs_conformance::forge::Forger;
+use vfs::{Attr, FileKind, FileSystem, Flow};
+
+mod endure;
+
+fn replayed() -> Option<String> {
+    std::env::var("JOULEFS_REPLAY").ok()
+}
+
+/// The numbers of the cases of a volume to run.
+fn cases(volume: u64, count: u64) -> Vec<u64> {
+    if let Some(replay) = replayed() {
+        let (of, n) = replay.split_once(':').expect("JOULEFS_REPLAY=<volume>:<n>");
+        return if of == volume.to_string() { vec![n.parse().expect("a number")] } else { Vec::new() };
+    }
+    let first = std::env::var("JOULEFS_FIRST_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    (first..first + if std::env::var_os("JOULEFS_DEEP").is_some() { 100 * count } else { count }).collect()
+}
+
+/// A copy with one field forged, sometimes a few.
+fn forged(base: &Memory, forger: &Forger, seed: u64, n: u64) -> (Memory, String) {
+    let image = base.fork();
+    let mut rng = Rng::new(seed << 32 | n);
+    let times = if rng.chance(1, 4) { 2 + rng.below(4) } else { 1 };
+    let places: Vec<String> = (0..times).map(|_| forger.forge(&image, &mut rng)).collect();
+    (image, format!("forged:{seed}:{n} ({})", places.join("; ")))
+}
+
+fn lies_are_survived(seed: u64, options: &mkfs::Options) {
+    let base = volume(options);
+    let forger = Forger::of(&base);
+    let cases = cases(seed, 5000);
+    let all = cases.len();
+    let mounted = all_end_well(watched(cases, move |n| forged(&base, &forger, seed, n), |image, _| endure(image)));
+    println!("{mounted} of {all} could be mounted for writing");
+    assert!(all < 100 || mounted > all / 2, "only {mounted} of {all} lied behind the mount");
+}
+
+#[test]
+fn a_lie_under_a_good_checksum_on_a_plain_volume_is_survived() {
+    lies_are_survived(1, &mkfs::Options::default());
+}
+
+#[test]
+fn a_lie_under_a_good_checksum_on_a_volume_with_modern_features_is_survived() {
+    lies_are_survived(2, &mkfs::Options::modern());
+}
+
+/// What every name leads to, as far as it can be read.
+fn contents(image: &Memory) -> BTreeMap<Vec<u8>, u64> {
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    let mut out = BTreeMap::new();
+    let Ok(vol) = Volume::mount(Arc::new(image.fork()), clock(), options) else { return out };
+    let mut known = BTreeMap::new();
+    let mut dirs = vec![(vol.root(), Vec::new())];
+    while let Some((dir, path)) = dirs.pop() {
+        let mut names = Vec::new();
+        let _ = vol.readdir(dir, 0, &mut |e| {
+            names.push(e.name.to_vec());
+            if names.len() < 1000 { Flow::Continue } else { Flow::Stop }
+        });
+        for name in names.into_iter().filter(|n| n != b"." && n != b"..") {
+            let Ok(entry) = vol.lookup(dir, &name) else { continue };
+            let path = [&path[..], b"/", &name].concat();
+            let ino = entry.attr.ino;
+            let seen = *known.entry(ino).or_insert_with(|| digest(&vol, &entry.attr));
+            if entry.attr.kind == FileKind::Directory && dirs.len() < 1000 {
+                dirs.push((ino, path.clone()));
+            }
+            out.insert(path, seen);
+            vol.forget(ino, 1);
+        }
+    }
+    out
+}
+
+fn digest(vol: &Volume, attr: &Attr) -> u64 {
+    let mut hash = DefaultHasher::new();
+    format!("{:?}", attr.kind).hash(&mut hash);
+    let mut buf = [0; 16 * BLOCK];
+    match attr.kind {
+        FileKind::Symlink => vol.readlink(attr.ino).ok().hash(&mut hash),
+        FileKind::Regular => {
+            attr.size.hash(&mut hash);
+            for block in [0, 1000, 1500, 4000, 2_500_000] {
+                let n = vol.read(attr.ino, block * BLOCK as u64, &mut buf);
+                n.map(|n| buf[..n].to_vec()).ok().hash(&mut hash);
+            }
+        }
+        _ => {}
+    }
+    for name in vol.listxattr(attr.ino).unwrap_or_default() {
+        vol.getxattr(attr.ino, &name).ok().hash(&mut hash);
+    }
+    hash.finish()
+}
+
+/// Demands that a repaired volume is clean for us, stays so when it is used, and has what it had but for
+/// the files of which something was damaged. False if it could not be repaired.
+fn repaired(image: &Memory, name: &str, before: &BTreeMap<Vec<u8>, u64>) -> bool {
+    let clean = |image: &Memory, when: &str| {
+        let report = fsck::check(image, &fsck::Options::default()).unwrap_or_else(|e| panic!("{when}: {e}"));
+        assert!(report.is_clean(), "{when}: {:?}", report.errors().take(3).collect::<Vec<_>>());
+    };
+    match fsck::repair(image, &fsck::Options::default()) {
+        Ok(done) if replayed().is_some() => {
+            println!("{}", done.before);
+            done.actions.iter().for_each(|action| println!("{action}"));
+        }
+        Ok(_) => {}
+        Err(e) => {
+            println!("{name}: refused: {e}");
+            return false;
+        }
+    }
+    clean(image, "after repair");
+    // A lie about versions, journals or copies of tables may be one about all files.
+    if !name.contains("checkpoint") {
+        let after: BTreeSet<u64> = contents(image).into_values().collect();
+        let gone: BTreeSet<u64> = before.values().copied().filter(|what| !after.contains(what)).collect();
+        let lies = name.matches("->").count();
+        assert!(gone.len() <= lies, "{} files are lost by {lies} lies", gone.len());
+    }
+    let dev = Arc::new(image.fork());
+    let vol = match Volume::mount(dev.clone(), clock(), MountOptions::default()) {
+        Ok(vol) => vol,
+        // Lawful states of a volume that are not ours to leave.
+        Err(MountError::CannotWrite { .. } | MountError::CannotRead { .. }) => return false,
+        Err(e) => panic!("mount: {e}"),
+    };
+    change(&vol);
+    drop(vol);
+    clean(&dev, "after use");
+    true
+}
+
+fn lies_are_repaired(seed: u64, options: &mkfs::Options) {
+    let base = unmounted(options);
+    let forger = Forger::of(&base);
+    let cases = cases(seed, 1000);
+    let all = cases.len();
+    let before = contents(&base);
+    let make = move |n| forged(&base, &forger, seed, n);
+    let done = all_end_well(watched(cases, make, move |image, name| repaired(image, name, &before)));
+    println!("{done} of {all} were repaired");
+    assert!(all < 100 || done > all * 3 / 4, "only {done} of {all} were repaired");
+}
+
+#[test]
+fn a_lie_on_a_plain_volume_is_repaired_or_refused() {
+    lies_are_repaired(3, &mkfs::Options::default());
+}
+
+#[test]
+fn a_lie_on_a_volume_with_modern_features_is_repaired_or_refused() {
+    lies_are_repaired(4, &mkfs::Options::modern());
+}
+
+/// Both journals and the summaries of the data logs are in one block of a compact pack.
+#[test]
+fn a_checkpoint_whose_node_journal_cannot_be_read_loses_no_file() {
+    for options in [mkfs::Options::default(), mkfs::Options::modern()] {
+        let image = unmounted(&options);
+        let before = contents(&image);
+        let sb = SuperBlock::check(&block(&image, 0)).unwrap();
+        let packs = [sb.cp.0, sb.cp.0 + 512].map(u64::from);
+        let newest = packs.into_iter().max_by_key(|at| checkpoint::version(&block(&image, *at)).unwrap_or(0)).unwrap();
+        let mut journal = block(&image, newest + 1);
+        assert!((1..=38).contains(&journal[0]), "a journal in use");
+        journal[..2].copy_from_slice(&[0xFF, 0x7F]);
+        image.write(Lba(newest + 1), &*journal, Tag::default()).unwrap();
+        assert!(repaired(&image, "journal", &before));
+        assert_eq!(contents(&image), before);
+    }
+}

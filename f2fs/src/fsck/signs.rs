@@ -1,0 +1,134 @@
+//! What does an inode hold, whatever its flags say?
+//!
+//! `i_inline` decides how the rest of an inode is read: one wrong bit of it, and a file's contents are
+//! taken for addresses or its addresses for contents. What is there says which it is.
+
+use format::inode::{Inline, RawInode};
+use format::node::{self, ADDRS_PER_BLOCK};
+use format::superblock::Features;
+use format::{Block, BlockAddr, Ino, dentry, xattr};
+
+use super::FsckError;
+use super::load::Image;
+use super::walk::{DIR, kind_of, mode_of};
+
+/// `i_inline` as the rest of the inode says it is; as stored where nothing says otherwise.
+pub fn inline(img: &Image<'_>, ino: Ino, block: &Block) -> Result<Inline, FsckError> {
+    let raw = RawInode::of(block);
+    let features = img.sb.features;
+    let kind = kind_of(raw.i_mode.get());
+    let mut is = raw.inline();
+    if features.contains(Features::EXTRA_ATTR) && !is.contains(Inline::EXTRA_ATTR) {
+        // Every inode of such a volume has them.
+        let with = with(block, is | Inline::EXTRA_ATTR);
+        if RawInode::of(&with).divide(features).is_ok() {
+            is |= Inline::EXTRA_ATTR;
+        }
+    }
+    if !is.contains(Inline::XATTR) && has_inline_xattrs(features, &with(block, is | Inline::XATTR)) {
+        is |= Inline::XATTR;
+    }
+    let contents = match kind {
+        Some(DIR) => Inline::DENTRY,
+        Some(1 | 7) => Inline::DATA,
+        _ => return Ok(is),
+    };
+    if is.intersects(Inline::DATA | Inline::DENTRY) {
+        if has_blocks(img, ino, &with(block, is))? {
+            is -= Inline::DATA | Inline::DATA_EXIST | Inline::DENTRY;
+        }
+    } else if holds(img, ino, &with(block, is | contents)) {
+        is |= contents;
+    }
+    Ok(is)
+}
+
+/// The mode an inode should have, if what it holds bears out its name's type and not its own.
+pub fn mode(img: &Image<'_>, ino: Ino, block: &Block, said: Option<u8>) -> Result<Option<u16>, FsckError> {
+    let raw = RawInode::of(block);
+    let mode = raw.i_mode.get();
+    let (Some(kind), Some(said @ 1..=7)) = (kind_of(mode), said) else { return Ok(None) };
+    let other = match (kind, said) {
+        _ if kind == said => false,
+        // Files of these types hold nothing.
+        (3..=6, 1 | 7) => raw.i_size.get() > 0,
+        (DIR, _) => begins_otherwise(img, ino, block)?,
+        _ => false,
+    };
+    Ok(other.then(|| mode & 0o7777 | mode_of(said)))
+}
+
+/// True if an inode has a first block or inline contents, and they do not begin as a directory's do.
+fn begins_otherwise(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, FsckError> {
+    let raw = RawInode::of(block);
+    let Ok(division) = raw.divide(img.sb.features) else { return Ok(false) };
+    let own = |layout: &dentry::Layout, area: &[u8]| {
+        dentry::at(layout, area, 0).is_some_and(|d| d.name == b"." && d.ino == ino.0)
+    };
+    if raw.inline().intersects(Inline::DATA | Inline::DENTRY) {
+        let area = &block[division.inline_area()];
+        return Ok(!own(&dentry::Layout::inline(area.len()), area));
+    }
+    let first = raw.addr(division, 0);
+    Ok(img.marked(first) && !own(&dentry::Layout::BLOCK, &img.block(first)?[..]))
+}
+
+fn with(block: &Block, inline: Inline) -> Box<Block> {
+    let mut block = Box::new(*block);
+    RawInode::of_mut(&mut block).i_inline = inline.bits();
+    block
+}
+
+/// True if what would be inline attributes begins as they do, and cannot be anything else.
+fn has_inline_xattrs(features: Features, block: &Block) -> bool {
+    let raw = RawInode::of(block);
+    let flexible = features.contains(Features::FLEXIBLE_INLINE_XATTR) && raw.inline().contains(Inline::EXTRA_ATTR);
+    let Ok(division) = raw.divide(features) else { return false };
+    let area = division.xattr_area();
+    let ends = division.inline_area().len() as u64;
+    let contents = raw.inline().contains(Inline::DATA) && raw.i_size.get() > ends;
+    // With sizes of their own the area is kept free in inodes without attributes too.
+    let only = flexible || !contents;
+    only && area.len() > xattr::HEADER && block[area].starts_with(&xattr::MAGIC.to_le_bytes())
+}
+
+/// True if an inode marked as inline has a block or a node: each says itself whose it is.
+fn has_blocks(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, FsckError> {
+    let raw = RawInode::of(block);
+    let Ok(division) = raw.divide(img.sb.features) else { return Ok(false) };
+    for nid in (0..5).map(|k| raw.nid(k)).filter(|nid| nid.0 != 0) {
+        let addr = img.nat(nid)?.addr;
+        if img.marked(addr) {
+            let f = node::footer(&*img.block(addr)?);
+            if f.nid == nid && f.ino == ino {
+                return Ok(true);
+            }
+        }
+    }
+    let first = raw.addr(division, 0);
+    match img.sb.locate(first) {
+        Some((seg, off)) if img.marked(first) => {
+            Ok(img.summary(seg, off)?.is_some_and(|s| s.nid == ino.nid() && s.slot == 0))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// True if an inode that is not marked as inline holds contents all the same.
+fn holds(img: &Image<'_>, ino: Ino, block: &Block) -> bool {
+    let raw = RawInode::of(block);
+    let Ok(division) = raw.divide(img.sb.features) else { return false };
+    let area = &block[division.inline_area()];
+    if raw.addr(division, 0) != BlockAddr::NULL || (0..5).any(|k| raw.nid(k).0 != 0) {
+        return false;
+    }
+    if raw.inline().contains(Inline::DENTRY) {
+        let layout = dentry::Layout::inline(area.len());
+        return dentry::at(&layout, area, 0).is_some_and(|d| d.name == b"." && d.ino == ino.0);
+    }
+    let address = |word: BlockAddr| !word.is_real() || img.marked(word);
+    let words = 1..division.direct_slots().min(ADDRS_PER_BLOCK);
+    raw.inline().contains(Inline::DATA_EXIST)
+        && (1..=area.len() as u64).contains(&raw.i_size.get())
+        && words.into_iter().any(|slot| !address(raw.addr(division, slot)))
+}
