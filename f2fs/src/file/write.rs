@@ -19,7 +19,7 @@ use crate::node::map::{Lookup, addr_in};
 use crate::volume::Volume;
 
 /// Bytes taken under one guard, so that checkpoints need not wait long.
-const CHUNK: usize = 1 << 20;
+pub(super) const CHUNK: usize = 1 << 20;
 /// Blocks from a cache above that an inode gathers before they go out: one request.
 const GATHERED: usize = BATCH;
 
