@@ -93,6 +93,10 @@ const CASES: &[(&str, Damage)] = &[
         let (slot, _) = v.dir_blocks(v.ino("many"))[1];
         lose_block(v, "many", slot as u32, BlockAddr::NULL);
     }),
+    ("a hole of a directory leads to its first block", |v| {
+        let first = v.addr(v.ino("many"), 0);
+        lose_block(v, "many", 200, first);
+    }),
     ("an address in a direct node is lost", |v| {
         let nid = RawInode::of(&v.node(v.ino("big").nid())).nid(1);
         v.edit_node(nid, |b| node::set_word(b, 7, 0));

@@ -51,6 +51,10 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, strays: &mut Stray
                     e.set_slot(*at, addr)?;
                     session.actions.push(Action::DataFound { at: *at, addr });
                 }
+                // A copy would be the same names once more.
+                (None, K::BlockTaken { addr, .. }) if is_names_of_another_place(e, *at, *addr)? => {
+                    clear(e, session, *at)?
+                }
                 (None, K::BlockTaken { addr, .. }) => {
                     e.copies.push((*at, *addr));
                     session.actions.push(Action::BlockCopied { at: *at, addr: *addr });
@@ -119,6 +123,16 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, strays: &mut Stray
         _ => {}
     }
     Ok(())
+}
+
+/// True for a slot of a directory that leads to a block whose summary says it belongs elsewhere.
+fn is_names_of_another_place(e: &Editor<'_, '_>, at: Slot, addr: BlockAddr) -> Result<bool, FsckError> {
+    let dir = e.peek(at.ino.nid())?.is_some_and(|b| kind_of(RawInode::of(&b).i_mode.get()) == Some(DIR));
+    let owner = match e.img.sb.locate(addr) {
+        Some((seg, off)) if dir => e.img.summary(seg, off)?,
+        _ => None,
+    };
+    Ok(owner.is_some_and(|s| (s.nid, u32::from(s.slot)) != (at.nid, at.index)))
 }
 
 fn clear(e: &mut Editor<'_, '_>, session: &mut Session, at: Slot) -> Done {
