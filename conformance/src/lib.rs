@@ -11,6 +11,7 @@ pub mod forge;
 pub mod memfs;
 pub mod oracle;
 pub mod packing;
+pub mod payload;
 #[path = "../../trace/tests/drivers/recordings.rs"]
 pub mod recordings;
 pub mod zoo;

@@ -32,6 +32,9 @@ struct Kind {
     tuned: &'static [(&'static str, &'static str)],
 }
 
+/// Kinds whose packs have payload blocks, and how many.
+const PAYLOAD: &[(&str, u32)] = &[("payload", 2), ("payload-full-sections", 1)];
+
 fn by(policy: Policy) -> MountOptions {
     let gc = f2fs::gc::background::Settings { policy, ..MountOptions::default().gc };
     MountOptions { gc, ..MountOptions::default() }
@@ -90,6 +93,15 @@ const KINDS: &[Kind] = &[
         full: 40,
         tuned: &[],
     },
+    Kind { name: "payload", mib: 64, options: Options::modern, mount: little_memory, full: 60, tuned: &[] },
+    Kind {
+        name: "payload-full-sections",
+        mib: 128,
+        options: || Options { segs_per_sec: 4, ..Options::default() },
+        mount: MountOptions::default,
+        full: 90,
+        tuned: URGENT,
+    },
     Kind { name: "nearly-full", mib: 64, options: Options::modern, mount: MountOptions::default, full: 95, tuned: &[] },
     Kind { name: "full", mib: 64, options: Options::modern, mount: little_memory, full: 99, tuned: &[] },
     Kind {
@@ -146,6 +158,9 @@ fn prepare(kind: &Kind, threads: usize) -> Result<(Memory, Still), String> {
     let clock = clock();
     let options = Options { assume_zeroed: true, checkpoint_version: Some(7), uuid: Some([3; 16]), ..(kind.options)() };
     mkfs::format(&*dev, &*clock, &options).map_err(|e| e.to_string())?;
+    if let Some((_, blocks)) = PAYLOAD.iter().find(|(name, _)| *name == kind.name) {
+        joulefs_conformance::payload::give(&dev, *blocks);
+    }
     let vol = mount(kind, dev.clone(), &clock)?;
     let told = |e: vfs::Error| format!("preparing: {e}");
     for t in 0..threads {

@@ -17,7 +17,7 @@ fn entry(b: &mut Block, slot: usize) -> &mut [u8] {
 }
 
 #[test]
-fn a_name_that_leads_nowhere_is_removed_and_reported() {
+fn a_name_that_leads_nowhere_leads_to_the_inode_of_that_name_again() {
     let v = volume(&[]);
     let dir = v.ino("many");
     let (at, slot, ino) = v.entry(dir, "file_number_7");
@@ -25,10 +25,21 @@ fn a_name_that_leads_nowhere_is_removed_and_reported() {
     let done =
         v.finds_and_repairs(|k| matches!(k, K::NodeUnusable { nid: Nid(60_000), fault: NodeFault::Unmapped, .. }));
     let name = Name(b"file_number_7".to_vec());
-    assert!(done.actions.contains(&Action::EntryRemoved { dir, name: name.clone(), ino: Ino(60_000) }));
-    // Its inode still knows where it belongs.
     assert!(done.actions.contains(&Action::NameRestored { dir, name, ino }));
     assert_eq!(Volume::of(v.dev).entry(dir, "file_number_7").2, ino);
+}
+
+#[test]
+fn a_name_that_leads_nowhere_is_removed_and_reported_if_no_inode_has_it() {
+    let v = volume(&[]);
+    let dir = v.ino("many");
+    let (at, slot, ino) = v.entry(dir, "file_number_7");
+    v.edit(at, |b| dentry::redirect(&B, b, slot, 60_000, 1));
+    v.edit_inode(ino, |r| r.i_name[..4].copy_from_slice(b"else"));
+    let done = v.finds_and_repairs(|k| matches!(k, K::NodeUnusable { nid: Nid(60_000), .. }));
+    let name = Name(b"file_number_7".to_vec());
+    assert!(done.actions.contains(&Action::EntryRemoved { dir, name, ino: Ino(60_000) }));
+    assert!(done.actions.contains(&Action::Adopted { ino }));
 }
 
 #[test]

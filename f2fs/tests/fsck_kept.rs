@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use device::{Memory, Time, VirtualClock};
+use device::{Loss, Memory, PowerCut, Rng, Time, VirtualClock};
 use format::inode::{Inline, RawInode};
 use format::node;
 use format::{BlockAddr, dentry};
-use joulefs_f2fs::MountOptions;
+use joulefs_f2fs::{MountOptions, fsck};
 use vfs::{FileKind, FileSystem, Flow};
 
 mod fsck_rig;
@@ -113,6 +113,11 @@ const CASES: &[(&str, Damage)] = &[
     ("a file is a directory", |v| mode(v, "mid", 0o040_644)),
     ("an inline file is a directory", |v| mode(v, "tiny", 0o040_644)),
     ("a file of two names is a pipe", |v| mode(v, "twice", 0o010_644)),
+    ("a name leads to a directory that has another", |v| {
+        let (at, slot, _) = v.entry(v.sb.root, "mid");
+        let er = v.ino("deep/er");
+        v.edit(at, |b| dentry::redirect(&dentry::Layout::BLOCK, b, slot, er.0, 1));
+    }),
     ("a directory is a file", |v| mode(v, "many", 0o100_755)),
 ];
 
@@ -139,6 +144,38 @@ fn no_file_is_lost_by_one_damaged_field() {
         }
     }
     assert!(failures.is_empty(), "{} of {}:\n{}", failures.len(), CASES.len(), failures.join("\n"));
+}
+
+/// Whichever writes a power cut leaves of a repair, the next one ends as it would have.
+#[test]
+fn a_repair_that_loses_power_loses_no_file_either() {
+    let whole = tree(&volume(&[]).dev);
+    let mut failures = Vec::new();
+    for (k, (what, damage)) in CASES.iter().enumerate() {
+        let v = volume(&[]);
+        damage(&v);
+        let counting = PowerCut::new(v.dev.fork());
+        fsck::repair(&counting, &fsck::Options::default()).expect("repaired");
+        let writes = counting.write_count();
+        assert!(writes > 3, "{what}");
+        let mut rng = Rng::new(k as u64);
+        for i in 0..4 {
+            let write = 1 + (i * writes + rng.below(writes)) / 4;
+            let dev = PowerCut::new(v.dev.fork());
+            dev.cut_after(write);
+            let _ = fsck::repair(&dev, &fsck::Options::default());
+            for loss in [Loss::AllLost, Loss::Random(rng.next_u64() % 1000)] {
+                let left = dev.image(loss);
+                let again = fsck::repair(&left, &fsck::Options::default());
+                let clean = again.as_ref().is_ok_and(|done| done.after.is_clean());
+                if !clean || tree(&left) != whole {
+                    let why = again.err().map_or("files are gone or changed".to_owned(), |e| e.to_string());
+                    failures.push(format!("{what}, cut at write {write} of {writes}, {loss}: {why}"));
+                }
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{} failures:\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]

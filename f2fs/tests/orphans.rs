@@ -5,46 +5,18 @@ mod log_rig;
 use std::sync::Arc;
 
 use device::{BlockDevice, Fault, Faulty, Lba, Loss, Memory, Op, PowerCut, Tag};
-use format::Block;
-use format::checkpoint::{Checkpoint, pack_blocks};
 use format::node::{self, NodeKind};
 use format::orphan::ORPHANS_PER_BLOCK;
-use format::superblock::{RawSuperBlock, SuperBlock};
+use joulefs_conformance::damage::block;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{Volume, fsck};
 use log_rig::*;
 use vfs::{Error, FileSystem, Ino, RenameFlags};
 
-fn block(dev: &Memory, at: u64) -> Block {
-    let mut b = [0; 4096];
-    dev.read(Lba(at), &mut b, Tag::default()).unwrap();
-    b
-}
-
 /// An empty volume whose checkpoint packs hold so much payload that one block is left for orphans.
 fn with_room_for_one_block_of_orphans() -> Memory {
-    const PAYLOAD: u32 = 503;
     let dev = formatted(64, &Options::default());
-    let old = SuperBlock::check(&block(&dev, 0)).unwrap();
-    for copy in 0..2 {
-        let mut b = block(&dev, copy);
-        let mut raw = RawSuperBlock::of(&b).clone();
-        raw.cp_payload = PAYLOAD.into();
-        raw.store(&mut b);
-        dev.write(Lba(copy), &b, Tag::default()).unwrap();
-    }
-    let new = SuperBlock::check(&block(&dev, 0)).unwrap();
-    let start = u64::from(old.cp.0);
-    let n = u64::from(pack_blocks(&block(&dev, start)).unwrap());
-    let pack: Vec<Block> = (start..start + n).map(|at| block(&dev, at)).collect();
-    let mut cp = Checkpoint::check(&old, pack[..=old.cp_payload as usize].as_flattened()).unwrap();
-    cp.start_sum += PAYLOAD - old.cp_payload;
-    cp.pack_blocks += PAYLOAD - old.cp_payload;
-    let mut bytes = cp.encode(&new);
-    let head = bytes[..4096].to_vec();
-    bytes.extend_from_slice(pack[1 + old.cp_payload as usize..n as usize - 1].as_flattened());
-    bytes.extend_from_slice(&head);
-    dev.write(Lba(start), &bytes, Tag::default()).unwrap();
+    joulefs_conformance::payload::give(&dev, 503);
     dev
 }
 

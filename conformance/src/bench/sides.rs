@@ -65,12 +65,14 @@ fn is_mounted(root: &Path) -> bool {
     std::fs::read_to_string("/proc/self/mounts").is_ok_and(|m| m.contains(&shown))
 }
 
-/// Gives every byte of an image its memory, without changing any: a medium has its blocks before they are
-/// written, and none of the sides shall pay for finding them.
-fn allocate(image: &Path) -> Outcome<()> {
-    use rustix::fs::{FallocateFlags, fallocate};
-    let file = std::fs::File::options().write(true).open(image)?;
-    Ok(fallocate(&file, FallocateFlags::empty(), 0, IMAGE)?)
+/// An image of zeros whose every byte has its memory, in this machine and in the one it may be simulated on: a
+/// medium has its blocks before they are written, and none of the sides shall pay for finding them.
+fn blank(image: &Path) -> Outcome<()> {
+    use std::io::Write;
+    let mut file = std::fs::File::options().write(true).create(true).truncate(false).open(image)?;
+    let zeros = vec![0; 1 << 20];
+    (0..IMAGE >> 20).try_for_each(|_| file.write_all(&zeros))?;
+    Ok(())
 }
 
 /// Makes an image in `dir` and mounts it.
@@ -81,8 +83,7 @@ pub fn start(side: Side, dir: &Path) -> Outcome<Running> {
     let root = dir.join("mnt");
     std::fs::create_dir_all(&root)?;
     let image = dir.join("image");
-    let _ = std::fs::remove_file(&image);
-    std::fs::File::create(&image)?.set_len(IMAGE)?;
+    blank(&image)?;
     let (at, place) = (path(&image)?, path(&root)?);
     let server = match side {
         Side::JouleFs => {
@@ -91,15 +92,13 @@ pub fn start(side: Side, dir: &Path) -> Outcome<Running> {
             f2fs::mkfs::format(&dev, &RealClock::new(), &options)?;
             // The server wants it for itself.
             drop(dev);
-            allocate(&image)?;
             Some(serve_from_another_process(&["serve-joulefs", at, place])?)
         }
         Side::MemFs => Some(serve_from_another_process(&["serve-memfs", place])?),
         Side::Fuse2Fs | Side::Ext4 => {
             // Tables are made now, not by a thread in the background of the measurement.
-            let lazy = "lazy_itable_init=0,lazy_journal_init=0";
-            run("mkfs.ext4", &["-q", "-F", "-E", lazy, at])?;
-            allocate(&image)?;
+            let how = "nodiscard,lazy_itable_init=0,lazy_journal_init=0";
+            run("mkfs.ext4", &["-q", "-F", "-E", how, at])?;
             if side == Side::Ext4 {
                 run("mount", &["-o", "loop", at, place])?;
                 None

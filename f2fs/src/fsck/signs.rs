@@ -3,7 +3,8 @@
 //! `i_inline` decides how the rest of an inode is read: one wrong bit of it, and a file's contents are
 //! taken for addresses or its addresses for contents. What is there says which it is.
 
-use format::inode::{Inline, RawInode};
+use format::hash::name_hash;
+use format::inode::{Advise, Inline, RawInode};
 use format::node::{self, ADDRS_PER_BLOCK};
 use format::superblock::Features;
 use format::{Block, BlockAddr, Ino, dentry, xattr};
@@ -71,6 +72,47 @@ fn begins_otherwise(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, Fs
     }
     let first = raw.addr(division, 0);
     Ok(img.marked(first) && !own(&dentry::Layout::BLOCK, &img.block(first)?[..]))
+}
+
+/// The directory in which a directory has the name it records, if that is another than the one that
+/// leads to it: a directory has one name. Looked for where a name's hash puts it, as far as the
+/// recorded parent's inode has the addresses.
+pub fn named_elsewhere(img: &Image<'_>, ino: Ino, block: &Block, from: Ino) -> Result<Option<Ino>, FsckError> {
+    let raw = RawInode::of(block);
+    let parent = Ino(raw.i_pino.get());
+    let doubtful = kind_of(raw.i_mode.get()) == Some(DIR) && parent != from && parent != ino;
+    if !doubtful || raw.advise().contains(Advise::LOST_PINO) {
+        return Ok(None);
+    }
+    let addr = img.nat(parent.nid())?.addr;
+    if !img.marked(addr) {
+        return Ok(None);
+    }
+    let above = img.block(addr)?;
+    let (dir, f) = (RawInode::of(&above), node::footer(&above));
+    let Ok(division) = dir.divide(img.sb.features) else { return Ok(None) };
+    if f.nid != parent.nid() || f.ino != parent || kind_of(dir.i_mode.get()) != Some(DIR) {
+        return Ok(None);
+    }
+    let (name, hash) = (raw.name(), name_hash(raw.name()));
+    let has =
+        |layout: &dentry::Layout, area: &[u8]| dentry::find(layout, area, name, hash).is_some_and(|d| d.ino == ino.0);
+    if dir.inline().contains(Inline::DENTRY) {
+        let area = &above[division.inline_area()];
+        return Ok(has(&dentry::Layout::inline(area.len()), area).then_some(parent));
+    }
+    for level in 0..dir.i_current_depth.get().min(dentry::MAX_DEPTH) {
+        for index in dentry::bucket(level, dir.i_dir_level, hash) {
+            if index >= u64::from(division.direct_slots()) {
+                return Ok(None);
+            }
+            let addr = dir.addr(division, index as u32);
+            if img.marked(addr) && has(&dentry::Layout::BLOCK, &img.block(addr)?[..]) {
+                return Ok(Some(parent));
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn with(block: &Block, inline: Inline) -> Box<Block> {

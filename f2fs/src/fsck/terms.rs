@@ -176,6 +176,12 @@ pub enum NodeFault {
         /// The block.
         addr: BlockAddr,
     },
+    /// It is a directory that knows itself under a name that is there, and this is another.
+    #[error("it is a directory named in directory {dir}")]
+    NamedElsewhere {
+        /// That directory.
+        dir: Ino,
+    },
     /// It was to be a directory and is something else.
     #[error("it is not a directory")]
     NotADirectory,

@@ -221,6 +221,12 @@ impl Walk<'_, '_> {
                     break 'fault NodeFault::Mode { mode };
                 }
             }
+            if is_inode
+                && let Referrer::Dentry { place, .. } = &from
+                && let Some(dir) = super::signs::named_elsewhere(img, ino, &block, place.dir)?
+            {
+                break 'fault NodeFault::NamedElsewhere { dir };
+            }
             if self.seen.reached.add(seg, off) {
                 break 'fault NodeFault::BlockTaken { addr };
             }

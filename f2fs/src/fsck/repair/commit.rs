@@ -121,7 +121,7 @@ fn write(img: &Image<'_>, at: BlockAddr, bytes: &[u8]) -> Result<(), FsckError> 
 pub fn commit(mut e: Editor<'_, '_>) -> Result<(), RepairError> {
     let img = e.img;
     let mut room = Room::new(&e);
-    let mut freed = Vec::new();
+    let mut freed = std::mem::take(&mut e.dropped);
     let mut marked = Vec::new();
 
     // Data first: its new addresses change nodes.

@@ -26,6 +26,8 @@ pub struct Editor<'i, 'd> {
     pub nat: BTreeMap<Nid, NatEntry>,
     /// Directory blocks changed or made.
     pub data: BTreeMap<(Ino, u64), Box<Block>>,
+    /// Blocks of nodes that were dropped: nobody's from now on.
+    pub dropped: Vec<BlockAddr>,
     /// Slots that get a copy of a block that is someone else's.
     pub copies: Vec<(Slot, BlockAddr)>,
     /// The new orphan list.
@@ -49,6 +51,7 @@ impl<'i, 'd> Editor<'i, 'd> {
             nodes: BTreeMap::new(),
             nat: BTreeMap::new(),
             data: BTreeMap::new(),
+            dropped: Vec::new(),
             copies: Vec::new(),
             orphans,
             summaries: BTreeMap::new(),
@@ -230,7 +233,14 @@ impl<'i, 'd> Editor<'i, 'd> {
 
     /// Forgets a node: its number becomes free under a new version.
     pub fn drop_node(&mut self, nid: Nid) -> Result<(), FsckError> {
-        let version = self.entry(nid)?.version.wrapping_add(1);
+        let old = self.entry(nid)?;
+        let version = old.version.wrapping_add(1);
+        if let Some((seg, off)) = self.img.sb.locate(old.addr)
+            && !self.walked.reached.has(seg, off)
+            && node::footer(&*self.img.block(old.addr)?).nid == nid
+        {
+            self.dropped.push(old.addr);
+        }
         self.nodes.remove(&nid);
         self.nat.insert(nid, NatEntry { version, ino: Ino(0), addr: BlockAddr::NULL });
         Ok(())

@@ -80,7 +80,18 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, strays: &mut Stray
                 e.inode(*ino, |raw| raw.set_addr(division, 0, BlockAddr::NULL))?;
             }
         }
-        K::XattrBad { ino, fault } => cut_xattrs(e, session, *ino, *fault)?,
+        K::XattrBad { ino, fault } => {
+            let lost = strays.node_at(e.img, *ino, node::XATTR_NODE_OFFSET)?;
+            let alone = e.peek(ino.nid())?.is_some_and(|b| RawInode::of(&b).i_xattr_nid.get() == 0);
+            match lost.filter(|_| alone) {
+                // The list goes on where nothing leads.
+                Some(nid) => {
+                    e.inode(*ino, |raw| raw.i_xattr_nid = nid.0.into())?;
+                    session.actions.push(Action::NodeAttached { ino: *ino, nid });
+                }
+                None => cut_xattrs(e, session, *ino, *fault)?,
+            }
+        }
         K::DentryBad { place } => mend_entry(e, session, *place)?,
         K::DentrySlots { place, name } => {
             let range = place.slot..place.slot + dentry::slots_for(name.0.len());
@@ -144,7 +155,10 @@ fn unusable(
     if matches!(from, Referrer::Dentry { .. }) && (e.nat.contains_key(&nid) || e.nodes.contains_key(&nid)) {
         return Ok(());
     }
-    let elsewhere = !matches!(fault, NodeFault::Twice | NodeFault::OutOfRange | NodeFault::Mode { .. });
+    let elsewhere = !matches!(
+        fault,
+        NodeFault::Twice | NodeFault::OutOfRange | NodeFault::Mode { .. } | NodeFault::NamedElsewhere { .. }
+    );
     if elsewhere && let Some(addr) = strays.node(nid, owner) {
         let version = e.entry(nid)?.version;
         e.nat.insert(nid, NatEntry { version, ino: owner, addr });
@@ -179,7 +193,16 @@ fn unusable(
         _ => {}
     }
     match from {
-        Referrer::Dentry { place, name } => remove(e, session, *place, name, Some(nid.as_ino())),
+        Referrer::Dentry { place, name } => match strays.inode_named(place.dir, &name.0) {
+            // The name is right, where it leads is not.
+            Some((ino, kind)) => {
+                let slot = place.slot;
+                e.change_area(place.dir, place.area, |l, b| dentry::redirect(l, b, slot, ino.0, kind))?;
+                session.actions.push(Action::NameRestored { dir: place.dir, name: name.clone(), ino });
+                Ok(())
+            }
+            None => remove(e, session, *place, name, Some(nid.as_ino())),
+        },
         Referrer::Index(at) => {
             e.set_index(*at, Nid(0))?;
             session.actions.push(Action::PointerCleared { at: *at });

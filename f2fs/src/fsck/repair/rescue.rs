@@ -14,7 +14,7 @@ use crate::fsck::load::{Image, log_type};
 use crate::fsck::report::Class;
 use crate::fsck::report::Slot;
 use crate::fsck::tables::class;
-use crate::fsck::walk::Walked;
+use crate::fsck::walk::{Walked, kind_of};
 
 /// A node nothing leads to.
 struct Node {
@@ -30,6 +30,8 @@ struct Node {
 pub struct Strays {
     nodes: BTreeMap<(Nid, Ino), Node>,
     data: BTreeMap<(Nid, u16), BlockAddr>,
+    /// Inodes by the directory and the name they record.
+    names: BTreeMap<(Ino, Vec<u8>), (Ino, u8)>,
 }
 
 impl Strays {
@@ -55,7 +57,15 @@ impl Strays {
         let addr = img.sb.seg_start(seg).plus(u32::from(off));
         let holds = walked.classes.get(&seg).copied().or(log_type(kind).map(class));
         if holds != Some(Class::Data) {
-            let f = node::footer(&*img.block(addr)?);
+            let block = img.block(addr)?;
+            let f = node::footer(&block);
+            let raw = RawInode::of(&block);
+            if f.nid == f.ino.nid()
+                && img.nat(f.nid)?.addr == addr
+                && let Some(kind) = kind_of(raw.i_mode.get())
+            {
+                self.names.insert((Ino(raw.i_pino.get()), raw.name().to_vec()), (f.ino, kind));
+            }
             let known = self.nodes.get(&(f.nid, f.ino));
             let version = f.cp_ver as u32;
             if known.is_none_or(|known| known.version < version) {
@@ -108,6 +118,11 @@ impl Strays {
             }
         }
         Ok(None)
+    }
+
+    /// The inode nothing leads to that knows itself under this name, and its dentry type.
+    pub fn inode_named(&mut self, dir: Ino, name: &[u8]) -> Option<(Ino, u8)> {
+        self.names.remove(&(dir, name.to_vec()))
     }
 
     /// True if a stray block says it is what this slot led to.

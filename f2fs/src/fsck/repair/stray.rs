@@ -93,11 +93,12 @@ fn attach(e: &mut Editor<'_, '_>, f: Footer, block: &Block) -> Result<bool, Fsck
         Some(Home::Node { of, index }) => {
             let Some(holder) = holder(e, raw, of)? else { return Ok(false) };
             let Some(block) = e.peek(holder)? else { return Ok(false) };
-            let free = node::word(&block, index as usize) == 0;
-            if free {
+            let has = node::word(&block, index as usize);
+            if has == 0 {
                 e.set_index(Slot { ino: f.ino, nid: holder, index }, f.nid)?;
             }
-            Ok(free)
+            // A holder that is a stray itself comes back with it.
+            Ok(has == 0 || has == f.nid.0 && !e.walked.nids.has(holder.0))
         }
     }
 }
