@@ -149,12 +149,17 @@ fn readers_never_see_blocks_of_other_files_while_cleaning_moves_them() {
 #[test]
 fn nor_while_the_background_fills_holes_between_other_files_and_the_foreground_takes_over_what_it_began() {
     let gc = Settings { policy: Policy::Fagc, ..Settings::default() };
-    let (vol, dev) = many_at_once(true, MountOptions { gc, ..MountOptions::default() });
-    let n = |c: &AtomicU64| c.load(Relaxed);
-    let (c, by_moved) = (&vol.counters, n(&dev.by_moved));
-    let (fore, back, threaded) = (n(&c.foreground_gc), n(&c.background_gc), n(&c.moved_threaded));
-    println!("foreground {fore}, background {back}, threaded {threaded}, overtaken by moved blocks {by_moved}");
-    assert!(fore > 0 && back >= 5 && threaded > 0 && by_moved > 0);
+    // That a moved block takes the place of one being read is rare: some runs see none.
+    let overtaken = (0..8).any(|_| {
+        let (vol, dev) = many_at_once(true, MountOptions { gc: gc.clone(), ..MountOptions::default() });
+        let n = |c: &AtomicU64| c.load(Relaxed);
+        let (c, by_moved) = (&vol.counters, n(&dev.by_moved));
+        let (fore, back, threaded) = (n(&c.foreground_gc), n(&c.background_gc), n(&c.moved_threaded));
+        println!("foreground {fore}, background {back}, threaded {threaded}, overtaken by moved blocks {by_moved}");
+        assert!(fore > 0 && back >= 5 && threaded > 0);
+        by_moved > 0
+    });
+    assert!(overtaken, "no moved block took the place of one that was being read");
 }
 
 /// Everything at once, judged; with a thread that cleans in the background in steps of all lengths or without.
