@@ -151,7 +151,7 @@ fn nor_while_the_background_fills_holes_between_other_files_and_the_foreground_t
     let gc = Settings { policy: Policy::Fagc, ..Settings::default() };
     // That a moved block takes the place of one being read is rare: some runs see none.
     let overtaken = (0..8).any(|_| {
-        let (vol, dev) = many_at_once(true, MountOptions { gc: gc.clone(), ..MountOptions::default() });
+        let (vol, dev) = many_at_once(true, MountOptions { gc, ..MountOptions::default() });
         let n = |c: &AtomicU64| c.load(Relaxed);
         let (c, by_moved) = (&vol.counters, n(&dev.by_moved));
         let (fore, back, threaded) = (n(&c.foreground_gc), n(&c.background_gc), n(&c.moved_threaded));
