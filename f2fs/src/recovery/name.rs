@@ -6,7 +6,7 @@
 //!
 //! A directory that holds something by then lives on beside the file, under its name and its number: Linux frees
 //! it, too, and leaves what it held without any name, though it was durable. (Our own fsync writes a checkpoint
-//! rather than promise such a name.)
+//! rather than promise such a name; docs/decisions/0009.)
 
 use std::sync::Arc;
 
