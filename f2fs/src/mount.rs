@@ -113,6 +113,9 @@ fn read(dev: &dyn BlockDevice, at: BlockAddr, cause: Cause) -> Result<Box<Block>
 /// Reads the superblock: the first copy, or the second where the first is no good.
 pub fn read_superblock(dev: &dyn BlockDevice) -> std::result::Result<SuperBlock, MountError> {
     let mut block = [0; BLOCK];
+    if dev.blocks() == 0 {
+        return Err(MountError::CutShort { volume: 2, image: 0 });
+    }
     if dev.blocks() < 2 {
         // A small file of another kind is no volume of which something is missing.
         let whole =
