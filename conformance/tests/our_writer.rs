@@ -235,10 +235,13 @@ fn a_full_volume_says_so_stays_sound_and_can_be_emptied() {
     assert_linux_finds(&image, &ours);
 }
 
+/// What we are asked to do to a directory.
+type Asked = Box<dyn Fn(&dyn FileSystem, vfs::Ino)>;
+
 /// What is done to a directory, step by step, as a shell would say it and as we are asked.
 struct Step {
     shell: String,
-    ours: Box<dyn Fn(&dyn FileSystem, vfs::Ino)>,
+    ours: Asked,
 }
 
 fn making(names: std::ops::Range<u32>) -> Step {
