@@ -17,7 +17,7 @@ use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
 use crate::aging::{self, Ager, Recipe};
 use crate::host::Host;
-use crate::result::{Histogram, Phase, Raw, Sample};
+use crate::result::{Histogram, Phase, Raw, Sample, Stage};
 use crate::run::{LabError, Progress};
 
 type Metered = Simulated<Arc<dyn BlockDevice>>;
@@ -114,6 +114,7 @@ impl Bench {
             }
             Ok(written)
         })?;
+        phase.stage = Stage::Preparation;
         volume.sync()?;
         let free = volume.free_fragments();
         phase.note("free_pieces", free.total() as f64, "pieces");

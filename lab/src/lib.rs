@@ -6,12 +6,16 @@
 //! * [`bench`]: device, meter, clock and volume; [`host`]: how large requests are.
 //! * [`traces`]: recordings of others, on our devices and volumes; [`theirs`]: where those are that are not shipped.
 //! * [`run`]: the variants, in parallel; [`result`]: what came out; [`compare`]: the papers' numbers beside it.
+//! * [`control`]: a plan that compares policies of cleaning has one in which nobody cleans; [`cost`]: what cleaning and
+//!   the work after it cost.
 //! * [`report`]: one page of all results, with plots.
 #![forbid(unsafe_code)]
 
 pub mod aging;
 pub mod bench;
 pub mod compare;
+pub mod control;
+pub mod cost;
 pub mod experiments;
 pub mod host;
 pub mod plan;

@@ -1,0 +1,53 @@
+//! What did cleaning cost, what did it leave, and what did the work after it cost?
+//!
+//! A count of cleanings says nothing by itself: whoever cleans less may have left less, and whoever cleans more may
+//! have cleaned for nobody. So a variant that is cleaned has four numbers side by side: joules while it was measured,
+//! free segments held at the end of that, joules of the work after it, and the sum. Left out on purpose:
+//! preparation, which all variants share.
+
+use device::energy::Energy;
+
+use crate::result::{Costs, Outcome, Phase, Stage, VariantResult};
+
+/// The measure of the phase after that says how many free segments it found.
+pub const HELD: &str = "free_segments_held";
+
+/// Of a variant's phases; none if no work came after.
+pub fn of(phases: &[Phase]) -> Option<Costs> {
+    let held = phases.iter().find(|p| p.stage == Stage::After)?.measures.get(HELD)?.value;
+    let of = |stage| phases.iter().filter(move |p| p.stage == stage);
+    let counted = |name: &str| of(Stage::Measured).filter_map(|p| p.measures.get(name)).map(|m| m.value as u64).sum();
+    let spent = |stage| -> Energy { of(stage).map(Phase::total).sum() };
+    let (measured, after) = (spent(Stage::Measured), spent(Stage::After));
+    Some(Costs {
+        gcs: counted("gc_count"),
+        moved: counted("moved_blocks"),
+        held: held as u64,
+        measured,
+        after,
+        in_all: measured + after,
+    })
+}
+
+/// The heads of a table of costs, one column for each of [`row`].
+pub const HEADS: [&str; 7] = ["variant", "GCs", "blocks moved", "free segments held", "measured", "after", "in all"];
+
+/// A variant's row in a table of costs; none if it has no costs.
+pub fn row(name: String, variant: &VariantResult) -> Option<[String; 7]> {
+    let c = variant.costs.as_ref()?;
+    let number = |n: u64| n.to_string();
+    Some([
+        name,
+        number(c.gcs),
+        number(c.moved),
+        number(c.held),
+        c.measured.to_string(),
+        c.after.to_string(),
+        c.in_all.to_string(),
+    ])
+}
+
+/// Every variant's row.
+pub fn rows(outcome: &Outcome) -> Vec<[String; 7]> {
+    outcome.variants.iter().filter_map(|v| row(v.name.clone(), v)).collect()
+}
