@@ -173,6 +173,8 @@ fn extents_of_a_file_linux_pinned_are_the_same_after_we_cleaned_and_overwrote() 
     let image = dir.path().join("image");
     formatted(256, &Options::default()).save(&image).unwrap();
     let extents = "for f in swap late; do echo $f; filefrag -e $f | grep -E '^ +[0-9]+:'; done";
+    // Blocks that have sections to themselves; and, where the kernel still lets a file be pinned that is not empty
+    // (before 6.12), blocks among others that are gone.
     let script = format!(
         "touch swap; f2fs_io pinfile set swap; fallocate -l 6M swap
          i=0
@@ -181,13 +183,19 @@ fn extents_of_a_file_linux_pinned_are_the_same_after_we_cleaned_and_overwrote() 
            i=$((i + 1))
          done
          head -c 6M /dev/urandom | dd of=swap conv=notrunc,fsync bs=1M 2>/dev/null
-         f2fs_io pinfile set late; rm gone; sync
-         f2fs_io pinfile get swap; f2fs_io pinfile get late
+         if f2fs_io pinfile set late; then touch $OUT/both; fi
+         rm gone; sync; f2fs_io pinfile get swap
          {extents} >$OUT/extents; cp late swap $OUT/"
     );
     let run = Kernel::new().run(&image, &script).expect_ok();
     let before = std::fs::read_to_string(run.out().join("extents")).unwrap();
-    assert!(before.lines().count() > 10, "{before}");
+    let both = run.out().join("both").exists();
+    assert!(before.lines().count() > if both { 10 } else { 2 }, "{before}");
+    // Where `late` may move it does, and only `swap` is asked about.
+    let judged = |extents: &str| match both {
+        true => extents.to_owned(),
+        false => extents.split_once("late").unwrap().0.to_owned(),
+    };
     let dev = Arc::new(FileDevice::open(&image, Access::ReadWrite).unwrap());
     let vol = mount(dev);
     for name in ["swap", "late"] {
@@ -203,7 +211,8 @@ fn extents_of_a_file_linux_pinned_are_the_same_after_we_cleaned_and_overwrote() 
     assert_fsck_clean(&image);
     let after = Kernel::new().run(&image, &format!("{extents} >$OUT/extents; cp late swap $OUT/")).expect_ok();
     after.assert_no_f2fs_complaints();
-    assert_eq!(std::fs::read_to_string(after.out().join("extents")).unwrap(), before, "{moved} blocks were moved");
+    let now = std::fs::read_to_string(after.out().join("extents")).unwrap();
+    assert_eq!(judged(&now), judged(&before), "{moved} blocks were moved");
     for name in ["swap", "late"] {
         let (was, is) = (std::fs::read(run.out().join(name)).unwrap(), std::fs::read(after.out().join(name)).unwrap());
         assert!(was.iter().zip(&is).all(|(a, b)| *a == !*b), "{name}");
