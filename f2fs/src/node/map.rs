@@ -440,7 +440,7 @@ mod tests {
         });
         assert_eq!(vol.nat.get(doomed.node.nid).unwrap().addr, BlockAddr::NULL);
         vol.unmount().unwrap();
-        let report = crate::fsck::check(&dev.inner, &crate::fsck::Options::default()).unwrap();
+        let report = fsck::check(&dev.inner, &fsck::Options::default()).unwrap();
         assert!(report.is_clean(), "{:?}", report.errors().take(4).collect::<Vec<_>>());
         let dir = tempfile::tempdir().unwrap();
         dev.inner.save(&dir.path().join("image")).unwrap();
