@@ -123,7 +123,7 @@ fn segments_of_three_types_have_their_valid_blocks_and_their_holes() {
         aging::format(&*device, &*clock, 1, true).unwrap();
         let volume = Volume::mount(device, clock, MountOptions::default()).unwrap();
         for t in types {
-            let segments = 8;
+            let segments = 24;
             let before = (volume.free_fragments(), volume.state().dirty_segments);
             typed::write(&volume, &t, segments, 1, || Ok(())).unwrap();
             let after = (volume.free_fragments(), volume.state().dirty_segments);
@@ -139,9 +139,9 @@ fn segments_of_three_types_have_their_valid_blocks_and_their_holes() {
                 _ => 2,
             };
             let (pieces, blocks) = gained(class);
-            // Tables, nodes and directories aside.
+            // Aside from what the logs of nodes and directories leave of their segments.
             assert!(pieces.abs_diff(segments * t.pieces) <= 4, "{}: {pieces} pieces", t.name);
-            assert!(blocks.abs_diff(segments * free) <= 600, "{}: {blocks} blocks", t.name);
+            assert!(blocks.abs_diff(segments * free) <= 1100, "{}: {blocks} blocks", t.name);
             assert!((segments..segments + 4).contains(&u64::from(after.1 - before.1)), "{}", t.name);
         }
     }
