@@ -15,11 +15,11 @@ use std::time::Duration;
 use device::clock::{Time, VirtualClock};
 use device::{BLOCK, Memory};
 use f2fs::gc::background::{Settings, Urgency};
-use f2fs::gc::policy::Policy;
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
 use lab::typed;
 use vfs::FileSystem;
+use victim::Policy;
 
 use crate::oracle::kernel::Kernel;
 

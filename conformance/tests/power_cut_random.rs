@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use device::{BlockDevice, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
-use f2fs::gc::policy::Policy;
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume, fsck};
 use format::superblock::Features;
 use joulefs_conformance::crash::{Course, Habits, Record};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
+use victim::Policy;
 
 mod rig;
 

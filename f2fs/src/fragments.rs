@@ -11,8 +11,8 @@
 //! (`segment::fragmentation`).
 
 use format::SegNo;
+use victim::fragmentation;
 
-use crate::segment::fragmentation;
 use crate::segment::table::SegmentTable;
 use crate::volume::Volume;
 

@@ -59,7 +59,7 @@ pub struct MountOptions {
     /// Cleaning ahead of time.
     pub gc: crate::gc::background::Settings,
     /// What operations cost on the device below, for policies that weigh joules.
-    pub prices: crate::gc::policy::joule::Prices,
+    pub prices: victim::joule::Prices,
 }
 
 impl Default for MountOptions {
@@ -74,7 +74,7 @@ impl Default for MountOptions {
             checkpoint_after: Duration::from_secs(60),
             inline: true,
             gc: crate::gc::background::Settings::default(),
-            prices: crate::gc::policy::joule::Prices::default(),
+            prices: victim::joule::Prices::default(),
         }
     }
 }

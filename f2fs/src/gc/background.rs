@@ -8,18 +8,16 @@
 //! A section is emptied in small steps with everybody let in between them
 //! ([`Settings::step_blocks`]); how long the longest step held others off is counted.
 //!
-//! Left out on purpose: cleaning because space is short (`pace`), whom to clean (`policy`).
+//! Left out on purpose: cleaning because space is short (`pace`), whom to clean (the `victim` crate).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::RwLockWriteGuard;
+use victim::{Hurry, Policy, Power, mwhfb};
 
-use super::chooser::Hurry;
 use super::collect::{Into, When, Work};
-use super::policy::{Policy, Power, mwhfb};
 use crate::error::Result;
-use crate::segment::Segments;
 use crate::volume::Volume;
 
 /// How long cleaning in the background sleeps.
@@ -275,9 +273,8 @@ impl Volume {
         let now = self.mounted_seconds();
         let (victim, into) = {
             let mut seg = self.seg.lock();
-            let Segments { table, chooser, .. } = &mut *seg;
-            let victim = chooser.victim(table, hurry, now)?;
-            let aged = chooser.moves_by_age() && settings.urgency != Urgency::High;
+            let victim = seg.choose_victim(hurry, now)?;
+            let aged = seg.chooser.moves_by_age() && settings.urgency != Urgency::High;
             (victim, if aged { Into::SimilarAge } else { Into::ColdLog })
         };
         Some(self.begin_cleaning(Work::new(self.sb.section_of(victim.seg), When::Background, into)))

@@ -115,7 +115,7 @@ impl Volume {
                 seg.set_victim(None);
                 if matches!(e, Error::Device(_)) {
                     // Chosen again it would fail again, and whoever needs space would wait for ever.
-                    seg.chooser.give_up(work.section);
+                    seg.give_up(work.section);
                     seg.table.section(work.section).for_each(|s| seg.table.touch(s));
                 }
                 return Err(e);
@@ -129,7 +129,7 @@ impl Volume {
         let of_nodes = seg.table.section(work.section).next().is_some_and(|s| seg.table.segment(s).log.is_node());
         if !work.clean {
             log::warn!("section {}: holds valid blocks nobody owns; run joulefs fsck", work.section);
-            seg.chooser.give_up(work.section);
+            seg.give_up(work.section);
             let segs: Vec<SegNo> = seg.table.section(work.section).collect();
             segs.into_iter().for_each(|s| seg.table.touch(s));
         }

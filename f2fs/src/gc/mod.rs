@@ -1,18 +1,19 @@
 //! Cleaning: making free sections out of used ones.
 //!
-//! * [`policy`]: whom to clean; pure functions of a read-only view.
-//! * [`chooser`]: the view of a mounted volume, and what the policies remember.
 //! * `collect`: moving the valid blocks of one section elsewhere.
 //! * `pace`: when cleaning must run because space is short, and how much of it.
 //! * [`background`]: when it runs ahead of time.
 //! * [`control`]: the knobs and counters of a mounted volume.
+//! * [`prices`]: what operations cost on a device, for a policy that weighs joules.
+//!
+//! Left out on purpose: whom to clean (the `victim` crate) and what a policy sees of the volume
+//! (`segment`).
 
 pub mod background;
-pub mod chooser;
 mod collect;
 pub mod control;
 mod pace;
-pub mod policy;
+pub mod prices;
 
 use std::sync::atomic::AtomicU32;
 

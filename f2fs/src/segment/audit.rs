@@ -5,8 +5,8 @@
 
 use format::sit::MAP_BYTES;
 use format::{SegNo, bits};
+use victim::fragmentation::Fragmentation;
 
-use super::fragmentation::Fragmentation;
 use super::table::SegmentTable;
 use crate::fragments::FreeFragments;
 use crate::volume::Volume;

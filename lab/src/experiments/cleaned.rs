@@ -8,9 +8,9 @@ use std::time::Duration;
 use device::clock::Clock;
 use f2fs::Volume;
 use f2fs::gc::background::Settings;
-use f2fs::gc::policy::{Policy, Power};
 use serde::Deserialize;
 use vfs::FileSystem;
+use victim::{Policy, Power};
 
 use crate::bench::{Bench, Recorder};
 use crate::result::Phase;

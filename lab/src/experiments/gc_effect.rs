@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use device::BLOCK;
 use device::energy::profile::Profile;
-use f2fs::gc::policy::Power;
 use f2fs::{FreeFragments, MountOptions};
 use serde::Deserialize;
 use vfs::FileSystem;
+use victim::Power;
 
 use super::cleaned::{self, Cleaned};
 use super::{Measured, parameters};

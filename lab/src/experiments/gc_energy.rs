@@ -12,8 +12,8 @@ use device::energy::profile::Profile;
 use device::energy::{Component, Energy};
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
-use f2fs::gc::policy::Policy;
 use serde::Deserialize;
+use victim::Policy;
 
 use super::cleaned::{self, Cleaned};
 use super::given::{Given, OnVolume};

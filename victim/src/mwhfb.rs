@@ -8,8 +8,9 @@
 
 use std::time::Duration;
 
-use super::memory::{Ask, Choice, Memory, Tuning};
-use super::{View, cost_benefit};
+use crate::cost_benefit;
+use crate::memory::{Ask, Choice, Memory, Tuning};
+use crate::view::View;
 
 /// The background looks for idle time at least and at most so often.
 pub const INTERVAL: Duration = Duration::from_secs(1);

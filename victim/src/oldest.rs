@@ -11,8 +11,8 @@
 
 use format::SegNo;
 
-use super::memory::{Ask, Choice, Memory, Tuning};
-use super::{AgeCut, Among, Candidate, Rank, View};
+use crate::memory::{Ask, Choice, Memory, Tuning};
+use crate::view::{AgeCut, Among, Candidate, Rank, View};
 
 /// The candidates that are compared.
 #[derive(Debug, Clone)]
@@ -31,21 +31,21 @@ pub struct Pool {
 }
 
 /// What is old enough: the places up to `sure`, then `more` in the order they are compared.
-pub(super) struct Eligible {
-    pub(super) sure: u32,
-    pub(super) more: Vec<Candidate>,
+pub(crate) struct Eligible {
+    pub(crate) sure: u32,
+    pub(crate) more: Vec<Candidate>,
 }
 
 /// What a look at all candidates shows.
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// The write time of the oldest.
-    pub(super) oldest: u64,
+    pub(crate) oldest: u64,
     /// The youngest ever seen before.
-    pub(super) before: u64,
+    pub(crate) before: u64,
 }
 
 /// Looks at all candidates, if there are any, and remembers their ages.
-pub(super) fn see(view: &dyn View, memory: &mut Memory) -> Option<Seen> {
+pub(crate) fn see(view: &dyn View, memory: &mut Memory) -> Option<Seen> {
     let oldest = view.nth_oldest(Among::All, 0)?.0;
     let youngest = view.nth_oldest(Among::All, view.count() - 1)?.0;
     memory.see(oldest);
@@ -57,7 +57,7 @@ pub(super) fn see(view: &dyn View, memory: &mut Memory) -> Option<Seen> {
 
 /// Candidates at least `threshold` seconds older than the youngest that was seen when they were looked
 /// at. `first` is where the scan starts, `before` the youngest seen before.
-pub(super) fn eligible(view: &dyn View, first: SegNo, before: u64, threshold: u64, youngest: u64) -> Eligible {
+pub(crate) fn eligible(view: &dyn View, first: SegNo, before: u64, threshold: u64, youngest: u64) -> Eligible {
     let sure = match before.checked_sub(threshold) {
         _ if threshold == 0 => view.count(),
         Some(cut) => view.count_up_to(cut),
@@ -91,7 +91,7 @@ pub(super) fn eligible(view: &dyn View, first: SegNo, before: u64, threshold: u6
 }
 
 /// How many candidates are compared if so many are old enough.
-pub(super) fn compared(tuning: &Tuning, eligible: u32) -> u32 {
+pub(crate) fn compared(tuning: &Tuning, eligible: u32) -> u32 {
     // As in the kernel, the first is looked at before anything is counted.
     let share = u64::from(tuning.candidate_ratio) * u64::from(eligible) / 100;
     tuning.candidate_count.max(share.min(u32::MAX.into()) as u32).max(1)
@@ -174,7 +174,7 @@ impl Pool {
 }
 
 /// Chooses from the pool.
-pub(super) fn choose(
+pub(crate) fn choose(
     view: &dyn View,
     memory: &Memory,
     tuning: &Tuning,
@@ -188,7 +188,7 @@ pub(super) fn choose(
 
 /// Chooses with the threshold of age; once more among all candidates, however young, if nothing is chosen and
 /// the volume itself is younger.
-pub(super) fn old_enough(
+pub(crate) fn old_enough(
     view: &dyn View,
     memory: &Memory,
     tuning: &Tuning,

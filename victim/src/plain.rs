@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use format::SegNo;
 
-use super::{AgeCut, Among, Bounds, Candidate, Rank, View, Visit};
+use crate::view::{AgeCut, Among, Bounds, Candidate, Rank, View, Visit};
 
 /// Candidates in a list.
 #[derive(Debug, Clone, Default)]

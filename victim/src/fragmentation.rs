@@ -5,7 +5,7 @@
 //! is 0 for a segment without fragments and 4,096,512 at worst, where every second block is free.
 //!
 //! A changed bit of the valid map changes one run, so f follows without looking at the rest. Left
-//! out on purpose: what f is used for (`gc::policy`), and runs across segments (`fragments`).
+//! out on purpose: what f is used for (the policies), and runs across segments (a file system's business).
 
 use format::sit::MAP_BYTES;
 
@@ -73,13 +73,13 @@ impl Fragmentation {
         }
     }
     /// A block between `before` and `after` free ones becomes valid.
-    pub(super) fn split(&mut self, before: u32, after: u32) {
+    pub fn split(&mut self, before: u32, after: u32) {
         self.remove(before + 1 + after);
         self.add(before);
         self.add(after);
     }
     /// The block between them becomes free.
-    pub(super) fn join(&mut self, before: u32, after: u32) {
+    pub fn join(&mut self, before: u32, after: u32) {
         self.remove(before);
         self.remove(after);
         self.add(before + 1 + after);
@@ -91,7 +91,7 @@ fn word(map: &[u8; MAP_BYTES], n: usize) -> u64 {
 }
 
 /// Calls `each(start, length)` for every run of free blocks, in order.
-pub(crate) fn each_run(map: &[u8; MAP_BYTES], mut each: impl FnMut(u32, u32)) {
+pub fn each_run(map: &[u8; MAP_BYTES], mut each: impl FnMut(u32, u32)) {
     let mut run = 0;
     for n in 0..MAP_BYTES / 8 {
         let mut rest = word(map, n);
@@ -119,7 +119,7 @@ pub(crate) fn each_run(map: &[u8; MAP_BYTES], mut each: impl FnMut(u32, u32)) {
 }
 
 /// How many blocks right before block `off` are free, and how many right after it.
-pub(super) fn around(map: &[u8; MAP_BYTES], off: u16) -> (u32, u32) {
+pub fn around(map: &[u8; MAP_BYTES], off: u16) -> (u32, u32) {
     let (n, bit) = (usize::from(off / 64), u32::from(off % 64));
     let here = word(map, n);
     // The bits before `off`, moved to the low end.
@@ -164,7 +164,7 @@ pub(super) fn around(map: &[u8; MAP_BYTES], off: u16) -> (u32, u32) {
 }
 
 /// Free blocks at the start and at the end of a segment; `None` if all are free.
-pub(crate) fn edges(map: &[u8; MAP_BYTES]) -> Option<(u32, u32)> {
+pub fn edges(map: &[u8; MAP_BYTES]) -> Option<(u32, u32)> {
     let mut lead = 0;
     for n in 0..MAP_BYTES / 8 {
         let zeros = word(map, n).leading_zeros();

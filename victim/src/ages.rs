@@ -3,13 +3,13 @@
 //!
 //! Up to [`SLICE`] units form a slice, up to [`CHUNK`] slices a chunk; a change touches one of each. After changes,
 //! and before anybody looks, they are settled ([`Ages::settle`]): between the two, bounds may be too wide. Left
-//! out on purpose: the order by place on the volume, and which changes are made when (`segment::index`).
+//! out on purpose: the order by place on the volume, and which changes are made when (`index`).
 
 use std::ops::Range;
 
 use format::SegNo;
 
-use crate::gc::policy::{AgeCut, Among, Bounds, Candidate};
+use crate::view::{AgeCut, Among, Bounds, Candidate};
 
 /// Units in a slice at most.
 const SLICE: usize = 64;
@@ -22,11 +22,11 @@ type Counts = [u32; 3];
 
 /// Some units that follow one another in the order of age.
 #[derive(Debug, Clone)]
-pub(super) struct Slice {
+pub(crate) struct Slice {
     /// With their fragments.
-    pub(super) units: Vec<(Candidate, u32)>,
-    pub(super) bounds: [Bounds; 3],
-    pub(super) counts: Counts,
+    pub(crate) units: Vec<(Candidate, u32)>,
+    pub(crate) bounds: [Bounds; 3],
+    pub(crate) counts: Counts,
     /// The bounds may be too wide.
     stale: bool,
 }
@@ -54,22 +54,22 @@ impl Slice {
             }
         }
     }
-    pub(super) fn of_kind(&self, kind: Among, per: u32) -> impl Iterator<Item = &Candidate> {
+    pub(crate) fn of_kind(&self, kind: Among, per: u32) -> impl Iterator<Item = &Candidate> {
         self.units.iter().map(|u| &u.0).filter(move |c| kind == Among::All || c.is(kind, per))
     }
-    pub(super) fn first(&self) -> AgeCut {
+    pub(crate) fn first(&self) -> AgeCut {
         self.units.first().map_or((0, SegNo(0)), |u| u.0.place())
     }
 }
 
 /// Slices that follow one another.
 #[derive(Debug)]
-pub(super) struct Chunk {
-    pub(super) slices: Vec<Slice>,
+pub(crate) struct Chunk {
+    pub(crate) slices: Vec<Slice>,
     /// Where each of them begins.
     firsts: Vec<AgeCut>,
-    pub(super) counts: Counts,
-    pub(super) bounds: [Bounds; 3],
+    pub(crate) counts: Counts,
+    pub(crate) bounds: [Bounds; 3],
     /// Its bounds, or those of one of its slices, may be too wide.
     stale: bool,
 }
@@ -122,7 +122,7 @@ impl Chunk {
         }
     }
     /// Its slices with units of a kind, each with the place of its first; `first` is that of the chunk's.
-    pub(super) fn slices(&self, kind: Among, first: u32) -> impl Iterator<Item = (&Slice, u32)> {
+    pub(crate) fn slices(&self, kind: Among, first: u32) -> impl Iterator<Item = (&Slice, u32)> {
         let mut place = first;
         self.slices.iter().filter_map(move |slice| {
             let first = place;
@@ -130,38 +130,38 @@ impl Chunk {
             (first < place).then_some((slice, first))
         })
     }
-    pub(super) fn first(&self) -> AgeCut {
+    pub(crate) fn first(&self) -> AgeCut {
         self.firsts.first().copied().unwrap_or((0, SegNo(0)))
     }
 }
 
 /// The order of age. No slice and no chunk is without units.
 #[derive(Debug, Default)]
-pub(super) struct Ages {
-    pub(super) chunks: Vec<Chunk>,
-    pub(super) per: u32,
+pub(crate) struct Ages {
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) per: u32,
 }
 
 impl Ages {
     /// Of units of `per` segments, in any order.
-    pub(super) fn of(per: u32, mut units: Vec<Candidate>) -> Self {
+    pub(crate) fn of(per: u32, mut units: Vec<Candidate>) -> Self {
         units.sort_unstable_by_key(Candidate::place);
         let mut slices = units.chunks(SLICE * 3 / 4).map(|units| Slice::of(units, per));
         let chunk = || Some(slices.by_ref().take(CHUNK * 3 / 4).collect::<Vec<_>>()).filter(|c| !c.is_empty());
         Ages { chunks: std::iter::from_fn(chunk).map(Chunk::new).collect(), per }
     }
     /// Makes all bounds exact.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.chunks.iter_mut().for_each(|chunk| chunk.settle(self.per));
     }
     /// The slice where `place` is or would be: its chunk, and which it is there.
-    pub(super) fn find(&self, place: AgeCut) -> (usize, usize) {
+    pub(crate) fn find(&self, place: AgeCut) -> (usize, usize) {
         let chunk = self.chunks.partition_point(|c| c.first() <= place).saturating_sub(1);
         let firsts = self.chunks.get(chunk).map_or(&[][..], |c| &c.firsts);
         (chunk, firsts.partition_point(|first| *first <= place).saturating_sub(1))
     }
     /// Enters a unit.
-    pub(super) fn insert(&mut self, c: Candidate) {
+    pub(crate) fn insert(&mut self, c: Candidate) {
         if self.chunks.is_empty() {
             self.chunks.push(Chunk::new(vec![Slice::of(&[c], self.per)]));
             return;
@@ -194,7 +194,7 @@ impl Ages {
         }
     }
     /// Takes a unit out.
-    pub(super) fn remove(&mut self, place: AgeCut) {
+    pub(crate) fn remove(&mut self, place: AgeCut) {
         let (at, n) = self.find(place);
         let Some(chunk) = self.chunks.get_mut(at) else { return };
         let units = &mut chunk.slices[n].units;
@@ -243,7 +243,7 @@ impl Ages {
         }
     }
     /// The chunk and slice that hold place `n` of a kind, and the place of its first.
-    pub(super) fn locate(&self, kind: Among, n: u32) -> Option<(&Slice, u32)> {
+    pub(crate) fn locate(&self, kind: Among, n: u32) -> Option<(&Slice, u32)> {
         let kind = kind as usize;
         let mut before = 0;
         for chunk in &self.chunks {
@@ -261,7 +261,7 @@ impl Ages {
         None
     }
     /// Calls `each` for the chunks that hold places in `range`, with the place of their first.
-    pub(super) fn chunks<'a>(&'a self, kind: Among, range: &Range<u32>, mut each: impl FnMut(&'a Chunk, u32)) {
+    pub(crate) fn chunks<'a>(&'a self, kind: Among, range: &Range<u32>, mut each: impl FnMut(&'a Chunk, u32)) {
         let mut place = 0;
         for chunk in &self.chunks {
             let first = place;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use format::SegNo;
-use joulefs_f2fs::gc::policy::plain::Plain;
-use joulefs_f2fs::gc::policy::{Among, Bounds, Candidate, View, end_of};
-use joulefs_f2fs::segment::index::Index;
+use victim::Index;
+use victim::plain::Plain;
+use victim::{Among, Bounds, Candidate, View, end_of};
 
 fn random(rng: &mut device::Rng, seg: u32, per: u32, seconds: u64) -> Candidate {
     let capacity = 512 * per;

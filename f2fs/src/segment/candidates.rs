@@ -1,40 +1,19 @@
-//! What does a policy see of a mounted volume, and what is remembered between its choices?
+//! What does a policy see of a mounted volume?
 //!
 //! The segment table says which segments changed; here that becomes what the policies look at, kept
 //! up when somebody asks and not at every written block: sections for who wants a victim, segments by kind for who
 //! fills holes, and neither pays for the other. Lies behind the segment mutex.
 //!
-//! Left out on purpose: the choices themselves (`policy`), and when they are made (`pace`,
-//! `background`).
+//! Left out on purpose: who is chosen (the `victim` crate), and when (`gc`).
 
 use std::collections::BTreeSet;
 
 use format::SegNo;
 use format::addr::SecNo;
-use format::sit::LogType;
-use format::superblock::SuperBlock;
 use rustc_hash::FxHashSet;
+use victim::{Candidate, Index};
 
-use super::background::{Settings, Urgency};
-use super::policy::memory::{Ask, Memory, Tuning};
-use super::policy::similar::{self, Moved};
-use super::policy::{Candidate, Policy, Power, atgc, cost_benefit, fagc, greedy, joule, mwhfb};
-use crate::segment::index::Index;
-use crate::segment::table::SegmentTable;
-use crate::volume::MountOptions;
-
-/// For what a victim is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hurry {
-    /// Somebody waits for space.
-    Foreground,
-    /// Nobody does.
-    Background,
-    /// Nobody does, but cleaning is wanted now, by cost and benefit (kernel `GC_URGENT_LOW`, `_MID`).
-    Urgent,
-    /// Nobody does, but cleaning is wanted now and much of it (kernel `GC_URGENT_HIGH`).
-    UrgentHigh,
-}
+use super::table::SegmentTable;
 
 /// Not among the candidates of any kind.
 const NOWHERE: u8 = u8::MAX;
@@ -71,18 +50,10 @@ struct Kinds {
     entered: Vec<u8>,
 }
 
-/// Chooses victims and targets.
-pub struct Chooser {
+/// The candidates of a mounted volume.
+pub struct Candidates {
     segs: SegNo,
     per_section: u32,
-    policy: Policy,
-    power: Power,
-    /// Numbers a user may change.
-    pub(crate) tuning: Tuning,
-    memory: Memory,
-    prices: joule::Prices,
-    /// Logs fill holes even where fresh segments are plenty (kernel `f2fs_need_SSR` in `GC_URGENT_HIGH`).
-    pub(crate) threads_always: bool,
     /// The section being cleaned now.
     pub(crate) victim: Option<SecNo>,
     /// Sections with valid blocks nobody owns: they cannot be emptied.
@@ -95,22 +66,12 @@ pub struct Chooser {
     due_kinds: Due,
 }
 
-impl Chooser {
-    /// For a volume that was mounted for `elapsed` seconds before.
-    pub(crate) fn new(sb: &SuperBlock, table: &SegmentTable, elapsed: u64, options: &MountOptions) -> Chooser {
-        let oldest = (0..sb.sections()).map(|sec| mean_age(table, SecNo(sec))).min().unwrap_or(0);
-        Chooser::of(SegNo(sb.main_segs), sb.segs_per_sec, Memory::at_mount(elapsed, oldest), options)
-    }
-    fn of(segs: SegNo, per_section: u32, memory: Memory, options: &MountOptions) -> Chooser {
-        Chooser {
-            segs,
+impl Candidates {
+    /// Of a volume of so many segments.
+    pub(crate) fn new(segs: u32, per_section: u32) -> Candidates {
+        Candidates {
+            segs: SegNo(segs),
             per_section,
-            policy: options.gc.policy,
-            power: options.gc.power,
-            tuning: Tuning::default(),
-            memory,
-            prices: options.prices,
-            threads_always: options.gc.urgency == Urgency::High,
             victim: None,
             hopeless: FxHashSet::default(),
             victims: None,
@@ -120,89 +81,13 @@ impl Chooser {
         }
     }
 
-    /// Chooses by other settings from now on.
-    pub(crate) fn set(&mut self, settings: &Settings) {
-        self.policy = settings.policy;
-        self.power = settings.power;
-        self.threads_always = settings.urgency == Urgency::High;
-    }
-    /// Invalid blocks that cleaning reads along rather than making two requests: under our own policy as
-    /// many as a request costs, under the others none, as in the kernel.
-    pub(crate) fn read_along(&self) -> u32 {
-        match self.policy {
-            Policy::Joule => (self.prices.request / self.prices.read_block.max(1)).min(511) as u32,
-            _ => 0,
-        }
-    }
     /// Does not choose a section again.
     pub(crate) fn give_up(&mut self, section: SecNo) {
         self.hopeless.insert(section);
     }
-    /// True if moved data goes to segments of similar age.
-    pub(crate) fn moves_by_age(&self) -> bool {
-        match self.policy {
-            Policy::Greedy | Policy::CostBenefit | Policy::Mwhfb | Policy::Joule => false,
-            Policy::Atgc => self.memory.elapsed >= self.tuning.age_threshold,
-            Policy::Fagc => true,
-        }
-    }
-
-    /// The section to clean next, if any is worth it; `now` in seconds of mounted time.
-    pub(crate) fn victim(&mut self, table: &mut SegmentTable, hurry: Hurry, now: u64) -> Option<Candidate> {
-        self.refresh_victims(table);
-        let foreground = hurry == Hurry::Foreground;
-        let passed = self.passed(table);
-        let urgent = hurry == Hurry::UrgentHigh;
-        let ask = Ask { foreground, urgent, end: self.segs, unit: self.per_section, passed: &passed };
-        self.memory.max_mtime = self.memory.max_mtime.max(now);
-        let view = self.victims.as_deref()?;
-        let (memory, tuning) = (&self.memory, &self.tuning);
-        let by = match (hurry, self.policy) {
-            (Hurry::Foreground | Hurry::UrgentHigh, _) => Policy::Greedy,
-            (Hurry::Urgent, _) => Policy::CostBenefit,
-            // Kernel: not before the volume is old enough to tell ages.
-            (Hurry::Background, Policy::Atgc) if !self.moves_by_age() => Policy::CostBenefit,
-            (Hurry::Background, policy) => policy,
-        };
-        let (choice, memory) = match by {
-            Policy::Greedy => greedy::choose(view, memory, tuning, ask),
-            Policy::CostBenefit => cost_benefit::choose(view, memory, tuning, ask),
-            Policy::Mwhfb => mwhfb::choose(view, memory, tuning, ask),
-            Policy::Atgc => atgc::choose(view, memory, tuning, ask),
-            Policy::Fagc => fagc::choose(view, memory, tuning, ask),
-            Policy::Joule => {
-                let free = table.free_sections();
-                joule::choose(view, memory, tuning, ask, &self.prices, self.power, free)
-            }
-        };
-        self.memory = memory;
-        choice.map(|c| c.victim)
-    }
-
-    /// A used segment of one kind whose holes a log may fill because free segments are short.
-    pub(crate) fn threading(&mut self, table: &mut SegmentTable, kind: LogType) -> Option<SegNo> {
-        self.refresh_targets(table);
-        let ask = Ask::background(self.segs, 1);
-        let view = &self.kinds.as_ref()?.of[kind.index()];
-        let (choice, memory) = greedy::choose_to_thread(view, &self.memory, &self.tuning, ask, kind);
-        self.memory = memory;
-        choice.map(|c| c.victim.seg)
-    }
-
-    /// A used segment of one kind and of similar age, for data that moves; see
-    /// [`Chooser::refresh_targets`].
-    pub(crate) fn target(&mut self, kind: LogType, mtime: u64) -> Option<SegNo> {
-        let view = &self.kinds.as_ref()?.of[kind.index()];
-        let (ask, moved) = (Ask::background(self.segs, 1), Moved { kind, mtime });
-        let pick = if self.policy == Policy::Fagc { fagc::most_fragmented } else { atgc::fullest };
-        let (choice, memory) = similar::target(pick, view, &self.memory, &self.tuning, ask, moved);
-        self.memory = memory;
-        choice.map(|c| c.victim.seg)
-    }
-
     /// Sections of which the kernel's scans take notice and which they pass over: with used segments
     /// that have invalid blocks, but being cleaned or shared with a log.
-    fn passed(&self, table: &SegmentTable) -> Vec<SegNo> {
+    pub(crate) fn passed(&self, table: &SegmentTable) -> Vec<SegNo> {
         if self.per_section == 1 {
             // A log's segment is not among the dirty ones, and nothing is being cleaned while a victim
             // is chosen.
@@ -226,8 +111,8 @@ impl Chooser {
         self.victim == Some(section) || table.section(section).any(|s| table.is_log(s))
     }
 
-    /// Brings what [`Chooser::victim`] looks at up to date.
-    fn refresh_victims(&mut self, table: &mut SegmentTable) {
+    /// The sections that may be cleaned.
+    pub(crate) fn to_clean(&mut self, table: &mut SegmentTable) -> &Index {
         self.note(table);
         let per = self.per_section;
         let mut index = self.victims.take().unwrap_or_else(|| Box::new(Index::new(self.segs.0, per)));
@@ -248,11 +133,11 @@ impl Chooser {
                 && !self.is_closed(table, section);
             index.set(first, open.then_some(unit));
         }
-        self.victims = Some(index);
+        self.victims.insert(index)
     }
 
-    /// Brings what [`Chooser::target`] looks at up to date.
-    pub(crate) fn refresh_targets(&mut self, table: &mut SegmentTable) {
+    /// The segments of each log's kind whose holes may be filled.
+    pub(crate) fn to_fill(&mut self, table: &mut SegmentTable) -> &[Index; 6] {
         self.note(table);
         let segs = self.segs.0;
         let mut kinds = self.kinds.take().unwrap_or_else(|| {
@@ -276,7 +161,14 @@ impl Chooser {
                 }
             }
         }
-        self.kinds = Some(kinds);
+        &self.kinds.insert(kinds).of
+    }
+}
+
+impl SegmentTable {
+    /// The oldest mean age of a section, of those without valid blocks too.
+    pub(crate) fn oldest_section(&self, sections: u32) -> u64 {
+        (0..sections).map(|sec| mean_age(self, SecNo(sec))).min().unwrap_or(0)
     }
 }
 
@@ -302,11 +194,13 @@ fn candidate(table: &SegmentTable, seg: SegNo, mtime: u64) -> Candidate {
 #[cfg(test)]
 mod tests {
     use device::Rng;
-    use format::sit::SitEntry;
+    use format::sit::{LogType, SitEntry};
+    use victim::joule::Prices;
+    use victim::memory::Memory;
+    use victim::similar::Moved;
+    use victim::{Among, Chooser, Policy, Power, View};
 
     use super::*;
-    use crate::gc::policy::Among;
-    use crate::gc::policy::View;
 
     /// Six sections of two segments; `SEGMENT:VALID:MTIME ...`, all cold data.
     fn target(segments: &[(u32, u16, u64)], moved: u64) -> Option<u32> {
@@ -317,13 +211,12 @@ mod tests {
             table.load(SegNo(seg), &SitEntry { log: LogType::ColdData, valid, map, mtime });
         }
         let memory = Memory { dirty_max_mtime: u64::MAX / 2, ..Memory::at_mount(u64::MAX / 2, 0) };
-        let mut options = MountOptions::default();
-        options.gc.policy = Policy::Atgc;
-        let mut chooser = Chooser::of(SegNo(12), 2, memory, &options);
+        let mut chooser = Chooser::new(SegNo(12), 2, memory, Prices::default(), Policy::Atgc, Power::Battery);
         chooser.tuning.candidate_count = 1;
         chooser.tuning.candidate_ratio = 0;
-        chooser.refresh_targets(&mut table);
-        chooser.target(LogType::ColdData, moved).map(|s| s.0)
+        let mut candidates = Candidates::new(12, 2);
+        let (kind, cold) = (LogType::ColdData, &candidates.to_fill(&mut table)[LogType::ColdData.index()]);
+        chooser.target(cold, Moved { kind, mtime: moved }).map(|s| s.0)
     }
 
     #[test]
@@ -349,20 +242,20 @@ mod tests {
     }
 
     /// What a look at the whole table finds: sections to clean, and segments to fill by kind.
-    fn there(chooser: &Chooser, table: &SegmentTable) -> (Vec<Candidate>, [Vec<Candidate>; 6]) {
+    fn there(of: &Candidates, table: &SegmentTable) -> (Vec<Candidate>, [Vec<Candidate>; 6]) {
         let (mut victims, mut kinds) = (Vec::new(), <[Vec<Candidate>; 6]>::default());
-        let per = chooser.per_section;
-        for sec in (0..chooser.segs.0 / per).map(SecNo) {
+        let per = of.per_section;
+        for sec in (0..of.segs.0 / per).map(SecNo) {
             let dirty: Vec<SegNo> = table.section(sec).filter(|s| table.is_dirty(*s)).collect();
-            if chooser.victim == Some(sec) || table.section(sec).any(|s| table.is_log(s)) {
+            if of.victim == Some(sec) || table.section(sec).any(|s| table.is_log(s)) {
                 continue;
             }
-            let of = |s| candidate(table, s, mean_age(table, sec));
-            dirty.iter().for_each(|&s| kinds[table.segment(s).log.index()].push(of(s)));
-            let all: Vec<Candidate> = table.section(sec).map(of).collect();
+            let unit = |s| candidate(table, s, mean_age(table, sec));
+            dirty.iter().for_each(|&s| kinds[table.segment(s).log.index()].push(unit(s)));
+            let all: Vec<Candidate> = table.section(sec).map(unit).collect();
             let sum = |number: fn(&Candidate) -> u32| all.iter().map(number).sum();
             let (valid, held, f, loose) = (sum(|c| c.valid), sum(|c| c.held), sum(|c| c.f), sum(|c| c.loose));
-            if valid > 0 && valid < 512 * per && !dirty.is_empty() && !chooser.hopeless.contains(&sec) {
+            if valid > 0 && valid < 512 * per && !dirty.is_empty() && !of.hopeless.contains(&sec) {
                 victims.push(Candidate { valid, held, f, loose, ..all[0] });
             }
         }
@@ -395,7 +288,7 @@ mod tests {
             let mut table = SegmentTable::new(64, per);
             let mut logs = LogType::ALL.map(|log| SegNo(log.index() as u32 * per));
             logs.iter().zip(LogType::ALL).for_each(|(seg, log)| table.take(*seg, log));
-            let mut chooser = Chooser::of(SegNo(64), per, Memory::at_mount(0, 0), &MountOptions::default());
+            let mut candidates = Candidates::new(64, per);
             let mut seen = [0; 2];
             for now in 0..400 {
                 for _ in 0..rng.below(40) {
@@ -406,18 +299,16 @@ mod tests {
                 }
                 if rng.chance(1, 8) {
                     let next = rng.chance(1, 2).then(|| SecNo(rng.below(u64::from(64 / per)) as u32));
-                    let before = std::mem::replace(&mut chooser.victim, next);
+                    let before = std::mem::replace(&mut candidates.victim, next);
                     before.into_iter().chain(next).for_each(|sec| table.section(sec).for_each(|s| table.touch(s)));
                 }
-                let (victims, kinds) = there(&chooser, &table);
+                let (victims, kinds) = there(&candidates, &table);
                 if rng.chance(1, 3) {
-                    chooser.refresh_victims(&mut table);
-                    assert_eq!(shown(chooser.victims.as_ref().unwrap()), victims, "seed {seed}, round {now}");
+                    assert_eq!(shown(candidates.to_clean(&mut table)), victims, "seed {seed}, round {now}");
                     seen[0] += victims.len();
                 }
                 if rng.chance(1, 3) {
-                    chooser.refresh_targets(&mut table);
-                    let shown = chooser.kinds.as_ref().unwrap().of.each_ref().map(shown);
+                    let shown = candidates.to_fill(&mut table).each_ref().map(shown);
                     assert_eq!(shown, kinds, "seed {seed}, round {now}");
                     seen[1] += kinds.iter().flatten().count();
                 }

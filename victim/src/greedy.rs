@@ -8,8 +8,8 @@
 use format::SegNo;
 use format::sit::LogType;
 
-use super::memory::{Ask, Choice, Look, Memory, Tuning};
-use super::{Bounds, Candidate, View};
+use crate::memory::{Ask, Choice, Look, Memory, Tuning};
+use crate::view::{Bounds, Candidate, View};
 
 /// The first unit below a bar, and of those the one with the fewest blocks.
 struct Least {
@@ -55,7 +55,7 @@ pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -
 }
 
 /// Where a scan for a segment of one kind starts: nodes and hot data gather at the start of the volume.
-pub(super) fn start(memory: &Memory, kind: LogType) -> SegNo {
+pub(crate) fn start(memory: &Memory, kind: LogType) -> SegNo {
     match kind {
         LogType::WarmData | LogType::ColdData => memory.last_victim_greedy,
         _ => SegNo(0),
@@ -83,8 +83,8 @@ pub fn choose_to_thread(
 
 #[cfg(test)]
 mod tests {
-    use super::super::plain::Plain;
     use super::*;
+    use crate::plain::Plain;
 
     fn c(seg: u32, valid: u32) -> Candidate {
         Candidate { seg: SegNo(seg), valid, held: valid + 1, mtime: 0, f: 0, loose: 0 }

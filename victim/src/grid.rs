@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use format::SegNo;
 
-use crate::gc::policy::{AgeCut, Bounds, Candidate};
+use crate::view::{AgeCut, Bounds, Candidate};
 
 /// Valid blocks of a segment that make no difference.
 const VALID: u32 = 16;
@@ -57,7 +57,7 @@ impl Group {
 
 /// Units by valid blocks, fragments and their mean size.
 #[derive(Debug)]
-pub(super) struct Grid {
+pub(crate) struct Grid {
     per: u32,
     groups: Vec<Group>,
 }
@@ -67,7 +67,7 @@ type Best = (u64, Option<Candidate>);
 
 impl Grid {
     /// Without units; they will have `per` segments each.
-    pub(super) fn new(per: u32) -> Self {
+    pub(crate) fn new(per: u32) -> Self {
         Grid { per, groups: vec![Group::new(); COLUMNS * SIZES.len()] }
     }
     /// The group and the row of a unit.
@@ -78,7 +78,7 @@ impl Grid {
         let size = SIZES.iter().rposition(|&s| s <= mean).unwrap_or(0);
         (column.min(COLUMNS - 1) * SIZES.len() + size, row.min(ROWS - 1))
     }
-    pub(super) fn insert(&mut self, c: &Candidate) {
+    pub(crate) fn insert(&mut self, c: &Candidate) {
         let fragments = c.fragments();
         let (group, row) = self.cell(c, fragments);
         let group = &mut self.groups[group];
@@ -88,7 +88,7 @@ impl Grid {
             group.note(row);
         }
     }
-    pub(super) fn remove(&mut self, c: &Candidate) {
+    pub(crate) fn remove(&mut self, c: &Candidate) {
         let (group, row) = self.cell(c, c.fragments());
         let group = &mut self.groups[group];
         group.cells[row].remove(&c.place());
@@ -112,7 +112,7 @@ impl Grid {
     }
     /// The unit that gains most, if anything; of equals the oldest, then the first on the volume. `limit` is at
     /// least the gain of whatever lies within bounds.
-    pub(super) fn best(
+    pub(crate) fn best(
         &self,
         limit: &dyn Fn(&Bounds) -> u64,
         gain: &dyn Fn(&Candidate, u32) -> u64,

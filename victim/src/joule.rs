@@ -3,10 +3,10 @@
 //! Our own; no paper. A unit of `C` blocks has `v` valid ones, and `l` loose ones in `n` fragments. Of
 //! fragments the volume keeps `l` and `f` = sum of 16,002 / X; by Cauchy's inequality there are at most
 //! n = sqrt(l f / 16,002) of them, and exactly so many if they are of one size. Valid blocks lie in
-//! about `r` = min(v, n + 1) runs. Prices are per block or request, from the device's profile ([`Prices`]).
+//! about `r` = min(v, n + 1) runs. Prices are per block or request, of the device below ([`Prices`]).
 //!
 //! *Cleaning now costs* (pJ): reading the runs, or the fragments between them along if that is cheaper
-//! (`collect` does the cheaper at each gap); writing the blocks in order to the cold log; one node block
+//! (whoever moves them does the cheaper at each gap); writing the blocks in order to the cold log; one node block
 //! changed for each run:
 //!
 //! ```text
@@ -52,11 +52,9 @@
 //!
 //! `p` and `w` are counted in 1/1024, all numbers are whole and stay at the largest there is.
 
-use device::energy::profile::{DeviceSpec, DiskSpec, FlashSpec, Profile};
-use device::energy::{Energy, Nanos};
-
-use super::memory::{Ask, Choice, Memory, Tuning};
-use super::{Bounds, Candidate, Power, View};
+use crate::memory::{Ask, Choice, Memory, Tuning};
+use crate::policy::Power;
+use crate::view::{Bounds, Candidate, View};
 
 /// On battery, savings must be so many times the cost.
 pub const BATTERY_FACTOR: u64 = 3;
@@ -93,52 +91,6 @@ impl Default for Prices {
             write_block_random: 12_614_000,
             request: 121_949_000,
             map_miss: 39_312_000,
-        }
-    }
-}
-
-impl Prices {
-    /// Of a device, with what processor, memory and board add to it (see `docs/energy-model.md`).
-    pub fn of(profile: &Profile) -> Prices {
-        let host = profile.host.prices();
-        let block = host.cpu_byte.of(4096) + host.dram_byte.of(4096);
-        let wait = |time: Nanos| host.board.over(time);
-        match &profile.device {
-            DeviceSpec::Flash(flash) => Self::of_flash(flash, host.cpu_request, block, wait),
-            DeviceSpec::Disk(disk) => Self::of_disk(disk, host.cpu_request, block, wait),
-        }
-    }
-
-    /// Out of place as it writes, flash makes no difference between near and far but the request's and
-    /// the map's, which have prices of their own.
-    fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Energy) -> Prices {
-        let link = &d.link;
-        let read = link.read_energy.value.of(4096) + d.nand.read_energy.value.of(4096);
-        let write = link.write_energy.value.of(4096) + d.nand.program_energy.value.of(4096);
-        let request = link.write_request.as_ref().unwrap_or(&link.request).value;
-        let write = (block + write + wait(link.write.value.of(4096))).0;
-        Prices {
-            read_block: (block + read + wait(link.read.value.of(4096))).0,
-            write_block_sequential: write,
-            write_block_random: write,
-            request: (cpu + link.request_energy.value + wait(request)).0,
-            map_miss: (d.map.access_energy.value + wait(d.map.access.value)).0,
-        }
-    }
-
-    /// The arm moves a third of the way, and the platter half a turn, to what is far.
-    fn of_disk(d: &DiskSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Energy) -> Prices {
-        let media = d.media.value.of(4096);
-        let half_turn = Nanos(30_000_000_000 / d.rpm.value.max(1));
-        let seek = d.seek_average.value + d.write_settle.value;
-        let far = d.seek_power.value.over(seek) + d.rotate_power.value.over(half_turn) + wait(seek + half_turn);
-        let write = block + d.write_power.value.over(media) + wait(media);
-        Prices {
-            read_block: (block + d.read_power.value.over(media) + wait(media)).0,
-            write_block_sequential: write.0,
-            write_block_random: (write + far).0,
-            request: (cpu + d.idle_power.value.over(d.request.value) + wait(d.request.value)).0,
-            map_miss: 0,
         }
     }
 }
@@ -244,8 +196,8 @@ pub fn choose(
 mod tests {
     use format::SegNo;
 
-    use super::super::plain::Plain;
     use super::*;
+    use crate::plain::Plain;
 
     /// A segment with `pieces` fragments of `size` blocks and `valid` valid ones.
     fn seg(seg: u32, valid: u32, pieces: u32, size: u32, mtime: u64) -> Candidate {
@@ -404,25 +356,5 @@ mod tests {
                 choose(&view, &memory, &Tuning::default(), ASK, &prices, power, free);
             }
         }
-    }
-
-    #[test]
-    fn every_shipped_profile_has_prices_and_the_default_is_the_first() {
-        for (name, text) in device::energy::profile::SHIPPED {
-            let prices = Prices::of(&Profile::parse(text, name).unwrap());
-            assert!(prices.request > 0 && prices.read_block > 0 && prices.write_block_sequential > 0, "{name}");
-            assert!(prices.write_block_random >= prices.write_block_sequential, "{name}");
-            assert_eq!(prices.map_miss > 0, prices.write_block_random == prices.write_block_sequential, "{name}");
-        }
-        let phone = Prices::of(&Profile::find("kirin9000-ufs31").unwrap());
-        let rounded = |n: u64| (n + 500) / 1000 * 1000;
-        let phone = Prices {
-            read_block: rounded(phone.read_block),
-            write_block_sequential: rounded(phone.write_block_sequential),
-            write_block_random: rounded(phone.write_block_random),
-            request: rounded(phone.request),
-            map_miss: rounded(phone.map_miss),
-        };
-        assert_eq!(phone, Prices::default());
     }
 }

@@ -3,11 +3,11 @@
 
 use format::SegNo;
 use format::sit::LogType;
-use joulefs_f2fs::gc::policy::memory::{Ask, Choice, Memory, Tuning};
-use joulefs_f2fs::gc::policy::plain::Plain;
-use joulefs_f2fs::gc::policy::similar::{self, Moved};
-use joulefs_f2fs::gc::policy::{Among, Candidate, atgc, cost_benefit, fagc, greedy};
-use joulefs_f2fs::segment::index::Index;
+use victim::Index;
+use victim::memory::{Ask, Choice, Memory, Tuning};
+use victim::plain::Plain;
+use victim::similar::{self, Moved};
+use victim::{Among, Candidate, atgc, cost_benefit, fagc, greedy};
 
 const END: u32 = 120;
 

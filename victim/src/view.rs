@@ -1,29 +1,7 @@
-//! Whom to clean, and where to put what is moved? Each policy is one file, and a pure function from
-//! a [`View`] of the volume and a [`Memory`] of earlier choices to a choice and the new memory.
+//! What does a policy see of a volume?
 //!
-//! A *unit* is what is chosen: a section as a victim, a segment as a target of threaded logging. It
-//! is known by its first segment. A policy reads nothing but the view and what it is handed, so a
-//! text fixture is as good as a volume. Left out on purpose: when cleaning runs (`pace`,
-//! `background`) and how blocks are moved (`collect`).
-//!
-//! * [`memory`]: what is remembered from choice to choice, and the numbers a user may change.
-//! * [`plain`]: a view of a list, by looking at all of it.
-//! * [`greedy`], [`cost_benefit`], [`atgc`]: the kernel's, to the integer.
-//! * [`oldest`]: the candidates that policies by age compare, [`similar`]: those of similar age.
-//! * [`mwhfb`], [`fagc`]: the papers'. [`joule`]: ours.
-//!
-//! [`Memory`]: memory::Memory
-
-pub mod atgc;
-pub mod cost_benefit;
-pub mod fagc;
-pub mod greedy;
-pub mod joule;
-pub mod memory;
-pub mod mwhfb;
-pub mod oldest;
-pub mod plain;
-pub mod similar;
+//! Candidates and questions about them ([`View`]), among hundreds of thousands of which nobody wants to look at each.
+//! Left out on purpose: how a volume's tables become candidates, and who is best.
 
 use std::ops::Range;
 
@@ -253,74 +231,5 @@ pub trait View {
     fn best(&self, kind: Among, cut: AgeCut, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate> {
         let range = 0..self.count_to(kind, cut);
         self.search(kind, range, &|b| rank(&b.corner()), rank)
-    }
-}
-
-/// Who chooses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
-    /// The section with the fewest valid blocks.
-    Greedy,
-    /// The kernel's default in the background: few valid blocks and long unchanged.
-    CostBenefit,
-    /// The kernel's `atgc`: the emptiest among the oldest, moved to segments of similar age.
-    Atgc,
-    /// Cost and benefit, looked at every second (a stand-in for Li et al., SAC'19).
-    Mwhfb,
-    /// By age, emptiness and fragmentation of free space (FAGC TACO'23).
-    Fagc,
-    /// By the joules it costs and saves.
-    Joule,
-}
-
-impl Policy {
-    /// Every policy.
-    pub const ALL: [Policy; 6] =
-        [Policy::Greedy, Policy::CostBenefit, Policy::Atgc, Policy::Mwhfb, Policy::Fagc, Policy::Joule];
-    /// Their names, for help texts.
-    pub const NAMES_TEXT: &str = "greedy|cost-benefit|atgc|mwhfb|fagc|joule";
-    /// What users call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Policy::Greedy => "greedy",
-            Policy::CostBenefit => "cost-benefit",
-            Policy::Atgc => "atgc",
-            Policy::Mwhfb => "mwhfb",
-            Policy::Fagc => "fagc",
-            Policy::Joule => "joule",
-        }
-    }
-    /// The policy of a name. The error completes the sentence "gc ...".
-    pub fn parse(name: &str) -> Result<Policy, String> {
-        let found = Policy::ALL.into_iter().find(|p| p.name() == name);
-        found.ok_or_else(|| format!("is one of {}", Policy::NAMES_TEXT.replace('|', ", ")))
-    }
-}
-
-/// Where the power comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Power {
-    /// A battery: spend least now.
-    #[default]
-    Battery,
-    /// A charger: invest.
-    Powered,
-}
-
-impl Power {
-    /// What users call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Power::Battery => "battery",
-            Power::Powered => "powered",
-        }
-    }
-    /// The source of a name. The error completes the sentence "power ...".
-    pub fn parse(name: &str) -> Result<Power, String> {
-        match name {
-            "battery" => Ok(Power::Battery),
-            "powered" => Ok(Power::Powered),
-            _ => Err("is battery or powered".to_owned()),
-        }
     }
 }

@@ -13,24 +13,24 @@
 //! in whole numbers, each division rounded down in this order. Of equal costs the greater age wins,
 //! then the one written first.
 //!
-//! **Target** (`AT_SSR`): of the segments of [`similar`](super::similar) age the fullest that has a block to overwrite;
+//! **Target** (`AT_SSR`): of the segments of [`similar`](crate::similar) age the fullest that has a block to overwrite;
 //! its cost is 2^32 - 1 less its held blocks. Among equals the kernel means the one closest in age, but
 //! compares the moved segment's write time with the target's age: the smaller
 //! |mtime of what moves - (max - mtime of the target)|, the better. So do we. What finds no target goes
 //! to a new cold segment.
 
-use super::memory::{Ask, Choice, Memory, Tuning};
-use super::oldest::{self, Pool};
-use super::similar::{Moved, Neighbours};
-use super::{Among, Candidate, Rank, View};
+use crate::memory::{Ask, Choice, Memory, Tuning};
+use crate::oldest::{self, Pool};
+use crate::similar::{Moved, Neighbours};
+use crate::view::{Among, Candidate, Rank, View};
 
 /// Shares of age and of free blocks are counted in units of one in so many.
-pub(super) const ACCURACY: u64 = 10_000;
+pub(crate) const ACCURACY: u64 = 10_000;
 
 /// The numbers of the cost function that all candidates share.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scale {
-    pub(super) accuracy: u64,
+pub(crate) struct Scale {
+    pub(crate) accuracy: u64,
     max: u64,
     span: Divisor,
     capacity: Divisor,
@@ -38,7 +38,7 @@ pub(super) struct Scale {
 
 /// A number that many are divided by: a choice divides thousands of times by the same few.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Divisor {
+pub(crate) struct Divisor {
     by: u64,
     /// The share of 2^64, rounded down.
     inverse: u64,
@@ -46,12 +46,12 @@ pub(super) struct Divisor {
 
 impl Divisor {
     /// Of a number above 0.
-    pub(super) fn new(by: u64) -> Self {
+    pub(crate) fn new(by: u64) -> Self {
         let by = by.max(1);
         Divisor { by, inverse: u64::MAX / by }
     }
     /// `n / by`, rounded down.
-    pub(super) fn divide(self, n: u64) -> u64 {
+    pub(crate) fn divide(self, n: u64) -> u64 {
         let mut quotient = ((u128::from(n) * u128::from(self.inverse)) >> 64) as u64;
         // At most two too few.
         let mut rest = n - quotient * self.by;
@@ -68,17 +68,17 @@ impl Scale {
         Scale::between(pool.min, pool.max, ask)
     }
     /// For ages from `min` to before `max`.
-    pub(super) fn between(min: u64, max: u64, ask: Ask<'_>) -> Scale {
+    pub(crate) fn between(min: u64, max: u64, ask: Ask<'_>) -> Scale {
         let span = max.saturating_sub(min).max(1);
         let accuracy = (u64::MAX / span / 100).min(ACCURACY);
         Scale { accuracy, max, span: Divisor::new(span), capacity: Divisor::new(ask.capacity().into()) }
     }
     /// Share of the time span that a unit is older than the youngest, 0 to `accuracy`.
-    pub(super) fn age(&self, mtime: u64) -> u64 {
+    pub(crate) fn age(&self, mtime: u64) -> u64 {
         self.span.divide(self.accuracy * (self.max - mtime))
     }
     /// Share of a unit that is not valid, 0 to `accuracy`.
-    pub(super) fn free(&self, valid: u32) -> u64 {
+    pub(crate) fn free(&self, valid: u32) -> u64 {
         self.capacity.divide(self.accuracy * self.capacity.by.saturating_sub(valid.into()))
     }
 }
@@ -91,7 +91,7 @@ fn rank(scale: &Scale, tuning: &Tuning, c: &Candidate) -> Rank {
 }
 
 /// Cost from the sum of what speaks for a unit; nothing speaking for it is no choice.
-pub(super) fn cost(sum: u64) -> Option<u32> {
+pub(crate) fn cost(sum: u64) -> Option<u32> {
     (sum > 0).then(|| u32::MAX - sum.min(u32::MAX.into()) as u32)
 }
 
@@ -136,9 +136,9 @@ mod tests {
     use format::SegNo;
     use format::sit::LogType;
 
-    use super::super::plain::Plain;
-    use super::super::similar;
     use super::*;
+    use crate::plain::Plain;
+    use crate::similar;
 
     const DAY: u64 = 86_400;
     const ASK: Ask<'_> = Ask { foreground: false, urgent: false, end: SegNo(100), unit: 1, passed: &[] };

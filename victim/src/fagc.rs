@@ -37,18 +37,18 @@
 //! **Target**: FAGC "selects the target segment with a similar age to the victim segment and migrates valid
 //! blocks to the target segment via threaded logging writes so that migrated valid blocks do not occupy
 //! new idle segments", and writes its blocks "one by one which also reduces free space fragments of the
-//! target". So of the segments of [`similar`](super::similar) age (the same range as ATGC's) that have a block to
+//! target". So of the segments of [`similar`](crate::similar) age (the same range as ATGC's) that have a block to
 //! overwrite, the one with the largest f; of equals the fullest, then the closest in age. What finds none
 //! goes to a new cold segment.
 
 use std::cmp::Reverse;
 use std::ops::Range;
 
-use super::atgc::{self, Divisor, Scale};
-use super::memory::{Ask, Choice, Memory, Tuning};
-use super::oldest;
-use super::similar::{Moved, Neighbours};
-use super::{Among, Candidate, Rank, View, end_of};
+use crate::atgc::{self, Divisor, Scale};
+use crate::memory::{Ask, Choice, Memory, Tuning};
+use crate::oldest;
+use crate::similar::{Moved, Neighbours};
+use crate::view::{Among, Candidate, Rank, View, end_of};
 
 /// The victim; `None` if no candidate is worth cleaning.
 pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -> (Option<Choice>, Memory) {
@@ -99,9 +99,9 @@ mod tests {
     use format::SegNo;
     use format::sit::LogType;
 
-    use super::super::plain::Plain;
-    use super::super::similar;
     use super::*;
+    use crate::plain::Plain;
+    use crate::similar;
 
     const ASK: Ask<'_> = Ask { foreground: false, urgent: false, end: SegNo(100), unit: 1, passed: &[] };
     const NOW: u64 = 10_000_000;

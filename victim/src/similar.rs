@@ -14,9 +14,10 @@ use std::ops::Range;
 use format::SegNo;
 use format::sit::LogType;
 
-use super::memory::{Ask, Choice, Memory, Tuning};
-use super::oldest::{self, Eligible};
-use super::{Among, Bounds, Candidate, View, end_of, greedy};
+use crate::greedy;
+use crate::memory::{Ask, Choice, Memory, Tuning};
+use crate::oldest::{self, Eligible};
+use crate::view::{Among, Bounds, Candidate, View, end_of};
 
 /// Segments of similar age.
 #[derive(Debug)]

@@ -6,8 +6,8 @@
 //! Units are looked at from where the last such choice ended, in the background at most
 //! `max_victim_search` of them; the first of equals wins.
 
-use super::memory::{Ask, Choice, Look, Memory, Tuning};
-use super::{Bounds, Candidate, View};
+use crate::memory::{Ask, Choice, Look, Memory, Tuning};
+use crate::view::{Bounds, Candidate, View};
 
 /// The benefit of emptying a unit that is `u` percent full and `age` percent old.
 const fn benefit(u: u32, age: u32) -> u32 {
@@ -85,8 +85,8 @@ fn age(memory: &Memory, mtime: u64) -> u32 {
 mod tests {
     use format::SegNo;
 
-    use super::super::plain::Plain;
     use super::*;
+    use crate::plain::Plain;
 
     fn c(seg: u32, valid: u32, mtime: u64) -> Candidate {
         Candidate { seg: SegNo(seg), valid, held: valid, mtime, f: 0, loose: 0 }

@@ -2,25 +2,25 @@
 //!
 //! Units stand in up to three orders, and who asks for one pays for it. By place on the volume, in pages of 64 with
 //! a tree of minima above: the emptiest of a range is found by a walk down that tree. By age, in slices of up to 64
-//! units, which lie in chunks, both with the bounds of what they hold (`segment::ages`): a search asks for each
+//! units, which lie in chunks, both with the bounds of what they hold (`ages`): a search asks for each
 //! chunk and slice how high its best could rank, and looks inside only where that beats what was found. Places in
 //! the order of age are sums over chunks and slices. What goes neither by place nor by age first is found in a third
-//! order, by valid blocks and fragments (`segment::grid`).
+//! order, by valid blocks and fragments (`grid`).
 //!
 //! Changes are made at their place on the volume. The other two orders are not there before somebody asks for them;
 //! that of age then follows all changes since the last question at once.
 //!
 //! Bounds and numbers are kept for each [`Among`]. Left out on purpose: what is entered, and when
-//! (`gc::chooser`), and how candidates rank (`gc::policy`).
+//! (a file system's business), and how candidates rank (the policies).
 
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::ops::Range;
 
 use format::SegNo;
 
-use super::ages::{Ages, Slice};
-use super::grid::Grid;
-use crate::gc::policy::{AgeCut, Among, Bounds, Candidate, Rank, View, Visit};
+use crate::ages::{Ages, Slice};
+use crate::grid::Grid;
+use crate::view::{AgeCut, Among, Bounds, Candidate, Rank, View, Visit};
 
 /// Units in a page.
 const PAGE: usize = 64;

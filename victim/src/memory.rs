@@ -6,7 +6,7 @@
 
 use format::SegNo;
 
-use super::{Bounds, Candidate, View, Visit};
+use crate::view::{Bounds, Candidate, View, Visit};
 
 /// What the choices so far left behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl Memory {
         }
     }
     /// Takes an age into account that a choice looked at.
-    pub(super) fn see(&mut self, mtime: u64) {
+    pub(crate) fn see(&mut self, mtime: u64) {
         self.min_mtime = self.min_mtime.min(mtime);
         self.max_mtime = self.max_mtime.max(mtime);
     }
@@ -105,24 +105,24 @@ impl<'a> Ask<'a> {
         Ask { foreground: false, urgent: false, end, unit, passed: &[] }
     }
     /// How many units one choice looks at.
-    pub(super) fn window(&self, view: &dyn View, tuning: &Tuning) -> u32 {
+    pub(crate) fn window(&self, view: &dyn View, tuning: &Tuning) -> u32 {
         match self.foreground || self.urgent {
             true => self.total(view),
             false => self.total(view).min(tuning.max_victim_search),
         }
     }
     /// How many there are to look at.
-    pub(super) fn total(&self, view: &dyn View) -> u32 {
+    pub(crate) fn total(&self, view: &dyn View) -> u32 {
         view.count() + self.passed.len() as u32
     }
     /// Blocks in a unit.
-    pub(super) fn capacity(&self) -> u32 {
+    pub(crate) fn capacity(&self) -> u32 {
         512 * self.unit
     }
     /// Looks at units from `from` to the end and then from the start to `from`, at most `window` of
     /// them. Returns where the next scan starts: behind the last unit looked at, or one unit behind
     /// `from` if that lies before it.
-    pub(super) fn look(&self, view: &dyn View, from: SegNo, window: u32, look: &mut dyn Look) -> SegNo {
+    pub(crate) fn look(&self, view: &dyn View, from: SegNo, window: u32, look: &mut dyn Look) -> SegNo {
         let mut scan = Scan { left: window, at: None, wrapped: false, passed: self.passed, look };
         for (wrapped, a, b) in [(false, from, self.end), (true, SegNo(0), from)] {
             let among = |seg: SegNo| self.passed.partition_point(|&p| p < seg);
@@ -136,7 +136,7 @@ impl<'a> Ask<'a> {
         self.after(from, scan.at)
     }
     /// Where the next scan starts if this one began at `from` and looks at all there is.
-    pub(super) fn look_at_all(&self, view: &dyn View, from: SegNo) -> SegNo {
+    pub(crate) fn look_at_all(&self, view: &dyn View, from: SegNo) -> SegNo {
         let wrapped = self.passed.first().is_some_and(|&p| p < from) || {
             let mut any = false;
             view.scan(SegNo(0), from, &mut |_| {
@@ -149,7 +149,7 @@ impl<'a> Ask<'a> {
         self.after(from, last.map(|l| (wrapped, l)))
     }
     /// Behind `(wrapped, seg)`, the last unit looked at.
-    pub(super) fn after(&self, from: SegNo, at: Option<(bool, SegNo)>) -> SegNo {
+    pub(crate) fn after(&self, from: SegNo, at: Option<(bool, SegNo)>) -> SegNo {
         let next = match at {
             None => return from,
             Some((true, _)) => from,
@@ -160,7 +160,7 @@ impl<'a> Ask<'a> {
 }
 
 /// Who looks for the best unit.
-pub(super) trait Look {
+pub(crate) trait Look {
     /// True if nothing within the bounds could be chosen or leave anything behind.
     fn hopeless(&self, bounds: &Bounds) -> bool;
     /// Looks at a unit.
