@@ -28,7 +28,7 @@ use crate::oracle::kernel::Kernel;
 pub enum PackingError {
     /// The volume could not be made.
     #[error("making the volume: {0}")]
-    Lab(#[from] lab::run::LabError),
+    Lab(#[from] lab::error::LabError),
     /// It could not be formatted.
     #[error("formatting: {0}")]
     Mkfs(#[from] f2fs::mkfs::MkfsError),

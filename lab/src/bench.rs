@@ -17,9 +17,10 @@ use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 use victim::joule::Prices;
 
 use crate::aging::{self, Ager, Recipe};
+use crate::error::LabError;
 use crate::host::Host;
+use crate::progress::Progress;
 use crate::result::{Histogram, Phase, Raw, Sample};
-use crate::run::{LabError, Progress};
 
 type Metered = Simulated<Arc<dyn BlockDevice>>;
 type Stack = Host<Counting<Arc<Metered>>>;

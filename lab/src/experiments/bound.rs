@@ -36,9 +36,10 @@ use super::cleaned::{self, Cleaned};
 use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::Bench;
+use crate::error::LabError;
 use crate::plan::Job;
+use crate::progress::Progress;
 use crate::result::{Histogram, Phase};
-use crate::run::{LabError, Progress};
 use crate::typed;
 
 /// Blocks of a segment.

@@ -13,8 +13,9 @@ use vfs::FileSystem;
 use victim::{Policy, Power};
 
 use crate::bench::{Bench, Recorder};
+use crate::error::LabError;
+use crate::progress::Progress;
 use crate::result::Phase;
-use crate::run::{LabError, Progress};
 
 /// The volume's counters of cleaning at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,9 +17,10 @@ use victim::Power;
 use super::cleaned::{self, Cleaned};
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
+use crate::error::LabError;
 use crate::plan::Job;
+use crate::progress::Progress;
 use crate::result::{Histogram, Phase};
-use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

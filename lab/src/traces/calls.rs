@@ -17,7 +17,7 @@ use super::host_memory::{PageCache, ReadAhead};
 use super::order::{Order, Ordered};
 use super::{ReplayError, Run, Speed, Stack, since};
 use crate::aging::{self, Ager, Recipe};
-use crate::run::LabError;
+use crate::error::LabError;
 
 /// On which volume.
 #[derive(Clone, Default)]
