@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use device::clock::{Time, VirtualClock};
 use device::{BLOCK, Memory};
-use f2fs::gc::background::{Settings, Urgency};
+use f2fs::gc::settings::{Settings, Urgency};
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
 use lab::typed;

@@ -4,7 +4,7 @@ mod rig;
 
 use std::sync::atomic::Ordering;
 
-use f2fs::gc::background::Settings;
+use f2fs::gc::settings::Settings;
 use f2fs::mkfs::Options;
 use joulefs_conformance::churn::round;
 use joulefs_conformance::oracle::tools::Mkfs;

@@ -36,7 +36,7 @@ struct Kind {
 const PAYLOAD: &[(&str, u32)] = &[("payload", 2), ("payload-full-sections", 1)];
 
 fn by(policy: Policy) -> MountOptions {
-    let gc = f2fs::gc::background::Settings { policy, ..MountOptions::default().gc };
+    let gc = f2fs::gc::settings::Settings { policy, ..MountOptions::default().gc };
     MountOptions { gc, ..MountOptions::default() }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use device::{BlockDevice, Lba, Memory, Tag};
 use joulefs_f2fs::cause::Cause;
-use joulefs_f2fs::gc::background::Settings;
+use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use log_rig::*;

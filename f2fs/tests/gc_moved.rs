@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use device::{BlockDevice, Counting, Fault, Faulty, Lba, Loss, Memory, Op, PowerCut, Tag};
 use joulefs_f2fs::cause::Cause;
-use joulefs_f2fs::gc::background::Settings;
+use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use log_rig::*;

@@ -3,7 +3,7 @@
 
 use device::energy::profile::Profile;
 use f2fs::MountOptions;
-use f2fs::gc::background::Settings;
+use f2fs::gc::settings::Settings;
 use lab::aging::{Ager, Recipe};
 use lab::bench::Bench;
 use victim::Policy;

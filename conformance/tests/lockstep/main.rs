@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::{Memory, RealClock, Rng};
-use f2fs::gc::background::{Intervals, Settings, Urgency};
+use f2fs::gc::settings::{Intervals, Settings, Urgency};
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
 use proptest::prelude::*;

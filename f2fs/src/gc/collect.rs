@@ -11,67 +11,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use device::Lba;
-use format::addr::SecNo;
 use format::inode::{Inline, RawInode};
 use format::node::{self, ADDRS_PER_BLOCK, NodeKind};
 use format::sit::LogType;
 use format::summary::{self, Summary};
 use format::{BLOCK, Block, BlockAddr, SegNo, bits};
 
-use crate::cause::Cause;
+use super::work::{Into, When, Work};
 use crate::error::{Error, Result};
 use crate::node::cache::Node;
 use crate::node::map::{addr_in, set_addr_in};
 use crate::node::write::Mark;
 use crate::volume::Volume;
-
-/// For whom is cleaned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum When {
-    /// Somebody waits for space.
-    Foreground,
-    /// Nobody does.
-    Background,
-}
-
-/// Where data goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Into {
-    /// To the end of the cold log.
-    ColdLog,
-    /// Into the log of moved blocks: holes of segments of similar age.
-    SimilarAge,
-}
-
-/// A section being emptied.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Work {
-    pub(super) section: SecNo,
-    pub(super) when: When,
-    pub(super) into: Into,
-    /// The next block to look at, counted from the section's start.
-    next: u32,
-    /// Every valid block so far had an owner.
-    clean: bool,
-}
-
-impl Work {
-    pub(super) fn new(section: SecNo, when: When, into: Into) -> Work {
-        Work { section, when, into, next: 0, clean: true }
-    }
-    fn data_cause(&self) -> Cause {
-        match self.when {
-            When::Foreground => Cause::ForegroundGcData,
-            When::Background => Cause::BackgroundGcData,
-        }
-    }
-    fn node_cause(&self) -> Cause {
-        match self.when {
-            When::Foreground => Cause::ForegroundGcNode,
-            When::Background => Cause::BackgroundGcNode,
-        }
-    }
-}
 
 /// A data block that moves: where it is, and the slot that says so.
 struct Live {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use victim::{Policy, Power};
 
-use super::background::{Intervals, Settings, Urgency};
+use super::settings::{Intervals, Settings, Urgency};
 use crate::segment::Segments;
 use crate::volume::Volume;
 

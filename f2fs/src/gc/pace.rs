@@ -15,11 +15,11 @@ use format::addr::SecNo;
 use format::sit::LogType;
 use victim::Hurry;
 
-use super::collect::{Into, When, Work};
+use super::work::{Into, When, Work};
 use crate::cause::Cause;
-use crate::checkpoint::{PackState, Reason};
 use crate::error::Result;
 use crate::node::write::Mark;
+use crate::pack::{PackState, Reason};
 use crate::volume::Volume;
 
 /// Sections beyond the need that a round makes free (kernel `NR_GC_CHECKPOINT_SECS`).

@@ -4,6 +4,7 @@
 //! * [`log`]: the six logs and how one finds its next segment.
 //! * [`migration`]: where blocks go that cleaning moves by age.
 //! * `candidates`: what policies see of the table, as victims and as targets.
+//! * `pieces`: the pieces of free space, by size.
 //! * `audit`: whether what is kept of a segment is what its map says.
 //! * [`summary`]: who owns each block of a segment, kept until it reaches the device.
 //!
@@ -16,6 +17,7 @@ mod audit;
 mod candidates;
 pub mod log;
 pub mod migration;
+mod pieces;
 pub mod summary;
 pub mod table;
 

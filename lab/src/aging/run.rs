@@ -5,7 +5,7 @@ use std::time::Duration;
 use device::BLOCK;
 use device::clock::VirtualClock;
 use f2fs::Volume;
-use f2fs::gc::background::Settings;
+use f2fs::gc::settings::Settings;
 use vfs::FileSystem;
 
 use super::AgeError;

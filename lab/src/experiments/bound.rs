@@ -24,7 +24,7 @@ use std::time::Duration;
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::cause::Cause;
-use f2fs::gc::background::Settings;
+use f2fs::gc::settings::Settings;
 use f2fs::{MountOptions, Volume};
 use format::sit::LogType;
 use serde::Deserialize;

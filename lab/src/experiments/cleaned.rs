@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use device::clock::Clock;
 use f2fs::Volume;
-use f2fs::gc::background::Settings;
+use f2fs::gc::settings::Settings;
 use serde::Deserialize;
 use vfs::FileSystem;
 use victim::{Policy, Power};

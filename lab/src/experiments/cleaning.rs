@@ -10,7 +10,7 @@ use device::BLOCK;
 use device::energy::profile::Profile;
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
-use f2fs::gc::background::Settings;
+use f2fs::gc::settings::Settings;
 use serde::Deserialize;
 use vfs::FileSystem;
 

@@ -93,7 +93,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
             }
             Mode::Background => {
                 let gc = cleaned::every(policy, Duration::from_millis(p.sleep_ms));
-                volume.set_cleaning(f2fs::gc::background::Settings { power, ..gc });
+                volume.set_cleaning(f2fs::gc::settings::Settings { power, ..gc });
                 cleaned::pass(&bench, recorder, || {
                     let done = done();
                     look(done.sections);

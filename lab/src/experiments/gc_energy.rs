@@ -97,7 +97,7 @@ pub(super) fn prepared(
 }
 
 /// How often a thread wakes in so many milliseconds whose `n`-th sleep is `n` times the shortest: the rule of the
-/// kernel and of [`f2fs::gc::background::Pacer`] for a volume with little to gain, up to the longest sleep.
+/// kernel and of [`f2fs::gc::pacer::Pacer`] for a volume with little to gain, up to the longest sleep.
 fn wakes(shortest: u64, within: u64) -> u64 {
     let longest = cleaned::every(Policy::CostBenefit, Duration::from_millis(shortest)).intervals.max.as_millis() as u64;
     let mut at = 0;
