@@ -4,6 +4,11 @@
 //! the segment table whose owner does not point at it is damage: it stays, and the section is not
 //! chosen again. Addresses change without inode locks; `Volume::moves` tells readers.
 //!
+//! A pinned file's blocks stay, whoever waits for space: swap, loop devices and device-mapper tables hold their
+//! addresses. The rest of the section moves, and the section is left alone until one of those blocks is gone. (Linux
+//! gives a pin up after 2,048 futile foreground cleanings. Whoever holds the addresses is not told then, so a pin is
+//! never given up here.)
+//!
 //! A section is emptied in steps ([`Work`]), so that whoever cleans in the background can let others
 //! in between. Where a step ends nothing is half done: some blocks have moved, the others have not.
 
@@ -15,7 +20,7 @@ use format::inode::{Inline, RawInode};
 use format::node::{self, ADDRS_PER_BLOCK, NodeKind};
 use format::sit::LogType;
 use format::summary::{self, Summary};
-use format::{BLOCK, Block, BlockAddr, SegNo, bits};
+use format::{BLOCK, Block, BlockAddr, Ino, SegNo, bits};
 
 use super::work::{Into, When, Work};
 use crate::error::{Error, Result};
@@ -81,6 +86,11 @@ impl Volume {
         if !work.clean {
             log::warn!("section {}: holds valid blocks nobody owns; run joulefs fsck", work.section);
             seg.give_up(work.section);
+        }
+        if work.pinned {
+            seg.leave_pinned(work.section);
+        }
+        if !work.clean || work.pinned {
             let segs: Vec<SegNo> = seg.table.section(work.section).collect();
             segs.into_iter().for_each(|s| seg.table.touch(s));
         }
@@ -106,8 +116,11 @@ impl Volume {
         };
         let start = self.sb.seg_start(s);
         let blocks = valid.iter().map(|&o| (start.plus(o.into()), summary::get(&owners, o.into())));
-        let clean = if is_node { self.move_nodes(*work, blocks)? } else { self.move_data(*work, blocks)? };
-        work.clean &= clean;
+        if is_node {
+            work.clean &= self.move_nodes(*work, blocks)?;
+        } else {
+            self.move_data(work, blocks)?;
+        }
         // A full batch may have more behind it in this segment.
         work.next = match valid.last() {
             Some(&last) if valid.len() == most => work.next - u32::from(off) + u32::from(last) + 1,
@@ -135,15 +148,15 @@ impl Volume {
         Ok(clean)
     }
 
-    fn move_data(&self, work: Work, valid: impl Iterator<Item = (BlockAddr, Summary)>) -> Result<bool> {
-        let mut clean = true;
+    fn move_data(&self, work: &mut Work, valid: impl Iterator<Item = (BlockAddr, Summary)>) -> Result<()> {
         let mut live: Vec<Live> = Vec::new();
+        let mut pinned: Option<(Ino, bool)> = None;
         for (from, owner) in valid {
             let node = match self.node(owner.nid) {
                 Ok(n) => n,
                 Err(Error::Device(e)) => return Err(e.into()),
                 Err(_) => {
-                    clean = false;
+                    work.clean = false;
                     continue;
                 }
             };
@@ -152,13 +165,34 @@ impl Volume {
                 slots_of(self, &bytes).is_some_and(|n| u32::from(owner.slot) < n)
                     && addr_in(self, &node, &bytes, owner.slot.into()) == from
             };
-            match points_here {
-                true => live.push(Live { from, node, slot: owner.slot }),
-                false => clean = false,
+            if !points_here {
+                work.clean = false;
+                continue;
+            }
+            let stays = match pinned {
+                Some((ino, known)) if ino == node.ino => known,
+                _ => match self.is_pinned(&node) {
+                    Ok(is) => is,
+                    Err(Error::Device(e)) => return Err(e.into()),
+                    Err(_) => {
+                        work.clean = false;
+                        continue;
+                    }
+                },
+            };
+            pinned = Some((node.ino, stays));
+            match stays {
+                true => work.pinned = true,
+                false => live.push(Live { from, node, slot: owner.slot }),
             }
         }
-        self.copy(work, &live)?;
-        Ok(clean)
+        self.copy(*work, &live)
+    }
+
+    /// True if the file that one of its nodes belongs to is pinned.
+    fn is_pinned(&self, node: &Arc<Node>) -> Result<bool> {
+        let pinned = |n: &Node| n.inode(|r| r.inline().contains(Inline::PIN_FILE));
+        if node.nid == node.ino.nid() { Ok(pinned(node)) } else { Ok(pinned(&*self.node(node.ino.nid())?)) }
     }
 
     /// The contents of blocks, which are in order. Small gaps between them are read along if that is

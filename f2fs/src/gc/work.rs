@@ -32,11 +32,13 @@ pub(super) struct Work {
     pub(super) next: u32,
     /// Every valid block so far had an owner.
     pub(super) clean: bool,
+    /// Some are of pinned files.
+    pub(super) pinned: bool,
 }
 
 impl Work {
     pub(super) fn new(section: SecNo, when: When, into: Into) -> Work {
-        Work { section, when, into, next: 0, clean: true }
+        Work { section, when, into, next: 0, clean: true, pinned: false }
     }
     pub(super) fn data_cause(&self) -> Cause {
         match self.when {

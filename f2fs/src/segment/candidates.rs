@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use format::SegNo;
 use format::addr::SecNo;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use victim::{Candidate, Index};
 
 use super::table::SegmentTable;
@@ -58,6 +58,8 @@ pub struct Candidates {
     pub(crate) victim: Option<SecNo>,
     /// Sections with valid blocks nobody owns: they cannot be emptied.
     hopeless: FxHashSet<SecNo>,
+    /// Sections that were emptied but for blocks of pinned files, with how many valid blocks were left.
+    pinned: FxHashMap<SecNo, u32>,
     /// Sections, as victims; made when somebody wants one.
     victims: Option<Box<Index>>,
     due_victims: Due,
@@ -74,6 +76,7 @@ impl Candidates {
             per_section,
             victim: None,
             hopeless: FxHashSet::default(),
+            pinned: FxHashMap::default(),
             victims: None,
             due_victims: Due::default(),
             kinds: None,
@@ -84,6 +87,11 @@ impl Candidates {
     /// Does not choose a section again.
     pub(crate) fn give_up(&mut self, section: SecNo) {
         self.hopeless.insert(section);
+    }
+    /// Does not choose a section, of which only blocks that must not move are left, until one of them is gone.
+    pub(crate) fn leave_pinned(&mut self, table: &SegmentTable, section: SecNo) {
+        let left = table.section(section).map(|s| u32::from(table.segment(s).valid)).sum();
+        self.pinned.insert(section, left);
     }
     /// Sections of which the kernel's scans take notice and which they pass over: with used segments
     /// that have invalid blocks, but being cleaned or shared with a log.
@@ -130,6 +138,7 @@ impl Candidates {
                 && unit.valid < per * 512
                 && segs().any(|s| table.is_dirty(s))
                 && !self.hopeless.contains(&section)
+                && self.pinned.get(&section).is_none_or(|left| unit.valid < *left)
                 && !self.is_closed(table, section);
             index.set(first, open.then_some(unit));
         }

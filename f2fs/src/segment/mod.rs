@@ -266,6 +266,10 @@ impl Segments {
     pub(crate) fn give_up(&mut self, section: SecNo) {
         self.candidates.give_up(section);
     }
+    /// Does not choose a section, of which only blocks that must not move are left, until one of them is gone.
+    pub(crate) fn leave_pinned(&mut self, section: SecNo) {
+        self.candidates.leave_pinned(&self.table, section);
+    }
 
     /// Segment and offset of a main-area block.
     pub fn place(&self, addr: BlockAddr) -> Result<(SegNo, u16)> {
