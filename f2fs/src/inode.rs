@@ -11,14 +11,13 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use format::inode::{Advise, Division, Inline, RawInode, extra_end};
+use format::inode::{Advise, Division, Inline, RawInode};
 use format::{Block, Ino};
 use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
+use vfs::{DeviceNumber, FileKind};
 
-use crate::error::{At, Error, Result};
 use crate::node::cache::Node;
 
 const SHARDS: usize = 16;

@@ -17,9 +17,9 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use fuser::{Errno, INodeNo, Notifier, ReplyLseek};
+use fuser::{Errno, INodeNo, Notifier};
 use rustc_hash::FxHashSet;
-use vfs::{FileSystem, Ino, Seek};
+use vfs::FileSystem;
 
 use crate::attr::Numbers;
 use crate::seek::SeekJob;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use fuser::{Errno, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
+use fuser::{Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
 use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
 
 use crate::attr::{Numbers, unpack};

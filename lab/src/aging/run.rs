@@ -1,7 +1,5 @@
 //! Carrying a recipe's steps out.
 
-use std::time::Duration;
-
 use device::BLOCK;
 use device::clock::VirtualClock;
 use f2fs::Volume;

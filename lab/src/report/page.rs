@@ -9,7 +9,7 @@ use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 use super::{ReportError, plots};
 use crate::claim::{Comparison, How, figures};
 use crate::plan::Experiment;
-use crate::result::{Histogram, Measure, Outcome, Phase, VariantResult};
+use crate::result::{Histogram, Measure, Outcome, Phase};
 
 const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; background: #fff }
