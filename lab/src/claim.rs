@@ -124,3 +124,14 @@ pub fn figures(n: f64) -> String {
     let text = if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
     if text == "-0" { "0".into() } else { text.to_owned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_to_four_figures() {
+        let texts: Vec<_> = [-0.00001, 0.05, 2.5, 2.0, 33.764, 219.04, 12345.6].map(figures).into();
+        assert_eq!(texts, ["0", "0.05", "2.5", "2", "33.76", "219", "12346"]);
+    }
+}

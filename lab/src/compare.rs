@@ -119,10 +119,4 @@ mod tests {
             assert!(Claim::parse_all(&format!("{HEAD}{row}\n")).is_err(), "{row}");
         }
     }
-
-    #[test]
-    fn numbers_are_read_to_four_figures() {
-        let texts: Vec<_> = [-0.00001, 0.05, 2.5, 2.0, 33.764, 219.04, 12345.6].map(figures).into();
-        assert_eq!(texts, ["0", "0.05", "2.5", "2", "33.76", "219", "12346"]);
-    }
 }
