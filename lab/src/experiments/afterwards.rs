@@ -7,15 +7,16 @@
 
 use device::{BLOCK, generate};
 use f2fs::Volume;
-use f2fs::gc::policy::Policy;
 use serde::Deserialize;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
+use victim::Policy;
 
 use super::cleaned::{self, Cleaned};
 use crate::bench::Bench;
 use crate::cost::HELD;
+use crate::error::LabError;
+use crate::progress::Progress;
 use crate::result::{Phase, Stage};
-use crate::run::{LabError, Progress};
 
 /// The phase's name.
 const PHASE: &str = "after";
