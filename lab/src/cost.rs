@@ -7,7 +7,7 @@
 
 use device::energy::Energy;
 
-use crate::result::{Costs, Outcome, Phase, Stage, VariantResult};
+use crate::result::{Costs, Outcome, Phase, Stage};
 
 /// The measure of the phase after that says how many free segments it found.
 pub const HELD: &str = "free_segments_held";
@@ -29,25 +29,16 @@ pub fn of(phases: &[Phase]) -> Option<Costs> {
     })
 }
 
-/// The heads of a table of costs, one column for each of [`row`].
+/// The heads of a table of costs, one for each column of [`rows`].
 pub const HEADS: [&str; 7] = ["variant", "GCs", "blocks moved", "free segments held", "measured", "after", "in all"];
 
-/// A variant's row in a table of costs; none if it has no costs.
-pub fn row(name: String, variant: &VariantResult) -> Option<[String; 7]> {
-    let c = variant.costs.as_ref()?;
-    let number = |n: u64| n.to_string();
-    Some([
-        name,
-        number(c.gcs),
-        number(c.moved),
-        number(c.held),
-        c.measured.to_string(),
-        c.after.to_string(),
-        c.in_all.to_string(),
-    ])
+/// A table of costs, a row for each variant that has some.
+pub fn rows(outcome: &Outcome) -> Vec<[String; HEADS.len()]> {
+    outcome.variants.iter().filter_map(|v| Some(row(outcome.name_of(v), v.costs.as_ref()?))).collect()
 }
 
-/// Every variant's row.
-pub fn rows(outcome: &Outcome) -> Vec<[String; 7]> {
-    outcome.variants.iter().filter_map(|v| row(v.name.clone(), v)).collect()
+fn row(name: String, c: &Costs) -> [String; HEADS.len()] {
+    let [gcs, moved, held] = [c.gcs, c.moved, c.held].map(|n| n.to_string());
+    let [measured, after, in_all] = [c.measured, c.after, c.in_all].map(|e| e.to_string());
+    [name, gcs, moved, held, measured, after, in_all]
 }

@@ -160,7 +160,7 @@ fn comparison(rows: &[Comparison]) -> Markup {
 
 /// What cleaning cost and left, and what the work after it cost.
 fn costs(o: &Outcome) -> Markup {
-    let rows: Vec<_> = o.variants.iter().filter_map(|v| cost::row(name_of(o, v), v)).collect();
+    let rows = cost::rows(o);
     html! {
         @if !rows.is_empty() {
             h3 { "What cleaning cost, and the work after it" }
