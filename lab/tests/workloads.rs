@@ -1,15 +1,11 @@
 //! Experiments do what their plans say: bytes, calls, mix of reads and writes, order, pieces, numbers of files.
 
 use std::num::NonZeroUsize;
-use std::sync::Arc;
 
-use device::Fingerprint;
 use device::energy::Operation;
 use f2fs::cause::Cause;
-use f2fs::{MountOptions, Volume};
 use lab::plan::{Changes, Experiment};
 use lab::result::{Outcome, Phase, Stage};
-use lab::{aging, typed};
 
 const MIB: u64 = 1 << 20;
 
@@ -110,41 +106,6 @@ fn a_bare_disk_is_asked_for_as_many_places_and_as_long_as_planned() {
         assert_eq!((count(name, operation), phase(&outcome, name).bytes), (64, 4 * MIB), "{name}");
     }
     assert_eq!([phase(&outcome, "idle"), phase(&outcome, "standby")].map(|p| p.took.0 / 1_000_000_000), [1, 60]);
-}
-
-#[test]
-fn segments_of_three_types_have_their_valid_blocks_and_their_holes() {
-    for (valid, rest) in [(231, 221), (256, 171), (296, 91)] {
-        let types = typed::types(valid, 55.53).unwrap();
-        assert_eq!(types.map(|t| t.valid), [valid, valid, rest]);
-        let share = 100.0 * (1.0 - types.iter().map(|t| t.valid).sum::<u64>() as f64 / (3 * 512) as f64);
-        assert!((share - 55.53).abs() < 0.05, "{share:.2} % are invalid");
-        let (device, clock) = (Arc::new(Fingerprint::new(512 << 8)), aging::clock());
-        aging::format(&*device, &*clock, 1, true).unwrap();
-        let volume = Volume::mount(device, clock, MountOptions::default()).unwrap();
-        for t in types {
-            let segments = 24;
-            let before = (volume.free_fragments(), volume.state().dirty_segments);
-            typed::write(&volume, &t, segments, 1, || Ok(())).unwrap();
-            let after = (volume.free_fragments(), volume.state().dirty_segments);
-            let gained = |class: usize| {
-                let of =
-                    |f: fn(&f2fs::FreeFragments, usize) -> u64| f(&after.0, class).saturating_sub(f(&before.0, class));
-                (of(|f, c| f.pieces[c]), of(|f, c| f.capacity[c]))
-            };
-            let free = 512 - t.valid;
-            let class = match free / t.pieces {
-                0..32 => 0,
-                32..256 => 1,
-                _ => 2,
-            };
-            let (pieces, blocks) = gained(class);
-            // Aside from what the logs of nodes and directories leave of their segments.
-            assert!(pieces.abs_diff(segments * t.pieces) <= 4, "{}: {pieces} pieces", t.name);
-            assert!(blocks.abs_diff(segments * free) <= 1100, "{}: {blocks} blocks", t.name);
-            assert!((segments..segments + 4).contains(&u64::from(after.1 - before.1)), "{}", t.name);
-        }
-    }
 }
 
 #[test]

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use device::clock::VirtualClock;
 use device::{Fingerprint, Rng};
 use f2fs::{MountOptions, Volume};
-use vfs::FileSystem;
 
 use super::files::{Files, whole};
 use super::recipe::{BUILT_IN, Sizes, Spread, Step};
@@ -14,7 +13,6 @@ use super::run::Ager;
 use super::{Done, Recipe, clock, format};
 
 const MIB: u64 = 1 << 20;
-const GIB: f64 = (1u64 << 30) as f64;
 
 fn volume(mib: u64) -> (Arc<Volume>, Arc<VirtualClock>) {
     let (device, clock) = (Arc::new(Fingerprint::new(mib * 256)), clock());
@@ -128,81 +126,6 @@ fn rewriting_overwrites_so_much_in_pieces_so_large_and_changes_no_size() {
         assert_eq!(done.bytes_written, 24 * MIB);
         assert!(files.set("a").unwrap().files().all(|f| f.bytes == MIB));
     });
-}
-
-#[test]
-fn a_phones_year_has_its_days_and_files_and_ends_four_fifths_full() {
-    let (volume, clock) = volume(1024);
-    let mut ager = Ager::new(&volume, &clock, 1);
-    let chain = Recipe::chain("phone-year").unwrap();
-    ager.all(&chain[..1], &mut |_| ()).unwrap();
-    let made = |ager: &Ager<'_>, set: &str| ager.files.set(set).map_or(0, |s| s.made());
-    let Some(Step::Live(live)) = chain[1].steps.iter().find(|s| matches!(s, Step::Live(_))) else { panic!() };
-    let before: Vec<u32> = live.kinds.iter().map(|kind| made(&ager, &kind.set)).collect();
-    let done = ager.all(&chain[1..], &mut |_| ()).unwrap();
-    let days = done.took.as_secs_f64() / 86_400.0;
-    // The day of the state before, and what writing takes.
-    assert!((366.0..368.0).contains(&days), "{days} days");
-    let s = volume.statfs().unwrap();
-    let used = 100.0 * (s.blocks - s.blocks_free) as f64 / s.blocks as f64;
-    // When a file goes to make room on a volume this small, it is some percent of it.
-    assert!((75.0..80.5).contains(&used), "{used:.1} % are in use");
-    let scale = GIB / chain[1].reference.0 as f64;
-    for (kind, before) in live.kinds.iter().zip(before) {
-        let wanted = kind.per_day * 365.0 * scale;
-        let made = f64::from(made(&ager, &kind.set) - before);
-        assert!((-1.0..=1.0).contains(&(made - wanted)), "{}: {made} made, not {wanted:.1}", kind.set);
-    }
-}
-
-#[test]
-fn what_is_deleted_of_small_files_is_half_of_the_free_space_of_the_fragmented_state() {
-    let (volume, clock) = volume(2048);
-    let mut ager = Ager::new(&volume, &clock, 1);
-    ager.all(&Recipe::chain("full-fragmented").unwrap(), &mut |_| ()).unwrap();
-    for (set, bytes) in [("2m", 2 * MIB), ("4k", 4096), ("8k", 8192)] {
-        let set = ager.files.set(set).unwrap();
-        // The last of each is cut to fit.
-        let others = set.files().filter(|f| f.bytes != bytes).count();
-        assert!(set.len() > 20 && others <= 1, "{others} of {} are not of {bytes}", set.len());
-    }
-    let (set, made) = (ager.files.set("4k").unwrap(), ager.files.set("4k").unwrap().made() as usize);
-    assert_eq!(set.len(), made.div_ceil(2), "every second is deleted");
-    let deleted = |name: &str, bytes: u64| {
-        let set = ager.files.set(name).unwrap();
-        // An inode each.
-        (set.made() as usize - set.len()) as u64 * (bytes + 4096)
-    };
-    let free = volume.statfs().unwrap().blocks_free * 4096;
-    let share = 100.0 * (deleted("4k", 4096) + deleted("8k", 8192)) as f64 / free as f64;
-    assert!((40.0..60.0).contains(&share), "{share:.1} % of the free space were small files");
-}
-
-#[test]
-fn large_and_small_files_have_the_published_shares_on_a_smaller_volume_too() {
-    for mib in [2048] {
-        let (volume, clock) = volume(mib);
-        let mut ager = Ager::new(&volume, &clock, 1);
-        let recipe = Recipe::chain("large-and-small").unwrap();
-        let scale = mib as f64 / (recipe[0].reference.0 / MIB) as f64;
-        ager.all(&recipe, &mut |_| ()).unwrap();
-        let [large, small] = ["large", "small"].map(|set| ager.files.set(set).unwrap());
-        // 86 large files; 24,000 small ones, of which some 10,000 are deleted.
-        let published = 24_000.0 * scale;
-        let made = f64::from(small.made());
-        assert!((75..=95).contains(&large.len()), "{mib} MiB: {} large files", large.len());
-        assert!((made / published - 1.0).abs() < 0.2, "{mib} MiB: {made} small files, not {published:.0}");
-        let gone = 1.0 - small.len() as f64 / made;
-        assert!((0.25..0.55).contains(&gone), "{mib} MiB: {gone:.2} of the small files are gone");
-        let held = large.files().map(|f| f.bytes).sum::<u64>() as f64;
-        // Before the deletions 9.4 GB to 1.8.
-        let mean = small.files().map(|f| f.bytes).sum::<u64>() as f64 / small.len() as f64;
-        let ratio = held / (mean * made);
-        assert!((4.0..6.5).contains(&ratio), "{mib} MiB: {ratio:.1} times as many bytes in large files");
-        let s = volume.statfs().unwrap();
-        let used = 100.0 * (s.blocks - s.blocks_free) as f64 / s.blocks as f64;
-        assert!((94.0..95.5).contains(&used), "{mib} MiB: {used:.1} % in use");
-    }
 }
 
 #[test]
