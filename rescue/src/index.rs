@@ -51,8 +51,8 @@ pub struct Index {
     jumps: FxHashMap<(u32, u32), u32>,
     /// Blocks that are nodes beyond doubt.
     pub certain: Bitmap,
-    /// Inodes whose checksum does not hold.
-    pub damaged: u64,
+    /// Inodes whose checksum does not hold, with the newest version that they claim to be.
+    damaged: FxHashMap<u32, u32>,
     /// A node names a block behind the end of the image.
     pub cut_short: bool,
     seg_phase: u32,
@@ -77,7 +77,7 @@ impl Index {
             rivals: FxHashMap::default(),
             jumps: FxHashMap::default(),
             certain: Bitmap::new(window.blocks()),
-            damaged: 0,
+            damaged: FxHashMap::default(),
             cut_short: false,
             seg_phase,
         };
@@ -120,7 +120,10 @@ impl Index {
                 }
             }
             if sign.is_inode() && !sound(place, block) {
-                self.damaged += 1;
+                if self.damaged.len() < MOST_RIVALS {
+                    let version = self.damaged.entry(sign.nid.0).or_default();
+                    *version = sign.version.max(*version);
+                }
                 continue;
             }
             self.add(addr, sign, believed);
@@ -205,6 +208,16 @@ impl Index {
     /// The newest version of a node that belongs to this place of this file.
     pub fn node_of(&self, nid: Nid, ino: Ino, offset: u32) -> Option<Version> {
         self.get(nid).filter(|v| v.ino == ino && v.offset == offset)
+    }
+
+    /// Inodes of which a version has a wrong checksum.
+    pub fn damaged(&self) -> u64 {
+        self.damaged.len() as u64
+    }
+
+    /// True if a damaged version of an inode is as new as `version` or newer.
+    pub fn is_outdated(&self, ino: Ino, version: u32) -> bool {
+        self.damaged.get(&ino.0).is_some_and(|damaged| *damaged >= version)
     }
 
     /// The newest version of an inode.

@@ -203,9 +203,9 @@ impl<'d> Rescue<'d> {
     pub fn is_cut_short(&self) -> bool {
         self.cut_short
     }
-    /// Inodes whose checksum does not hold.
+    /// Inodes of which a version has a wrong checksum.
     pub fn damaged_inodes(&self) -> u64 {
-        self.index.damaged
+        self.index.damaged()
     }
     /// The root directory, if it was found.
     pub fn root(&self) -> Option<Ino> {
@@ -287,6 +287,9 @@ impl<'d> Rescue<'d> {
         }
         if ambiguous {
             doubts.push("several versions are of the same age: another may be the newest".into());
+        }
+        if self.index.is_outdated(file.ino, file.version.version) {
+            doubts.push("a version of its inode that is as new or newer has a wrong checksum".into());
         }
         if file.is_encrypted() {
             doubts.push("it is encrypted".into());

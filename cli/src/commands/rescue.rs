@@ -23,7 +23,7 @@ use crate::{Failure, output, progress};
 ///
 /// DIR, which must be new or empty, gets the files that are proved alive: a directory that is alive names them, and
 /// their blocks are theirs. What a lost directory had held is put below DIR/rescue-unplaced, each under its inode number
-/// and name; nothing can tell whether such a file had been deleted. Deleted files and files some of whose blocks may have
+/// and name; nothing can tell whether such a file had been deleted, and it is called likely, not proved. Deleted files and files some of whose blocks may have
 /// been overwritten are only listed, unless --doubtful asks for them: they are put below DIR/rescue-deleted and
 /// DIR/rescue-doubtful, what is missing of them as zeroes.
 ///
@@ -91,7 +91,7 @@ struct Row {
     doubts: Vec<String>,
     /// The inode itself is gone.
     lost: bool,
-    /// Nothing is against it, but something could be in a part of the volume that is not there.
+    /// Nothing is against it, but something could be that is not there: a newer owner of its blocks.
     unsure: bool,
     version: u32,
     versions: u16,
@@ -362,7 +362,7 @@ impl Plan<'_> {
             size,
             doubts,
             lost: false,
-            unsure: self.rescue.is_cut_short(),
+            unsure: self.rescue.is_cut_short() || group != Group::Living,
             version: verdict.version,
             versions: verdict.versions,
         };
@@ -546,7 +546,10 @@ fn tell_people(found: &Rescue<'_>, rows: &[Row]) {
         output::line("the root directory is not there");
     }
     if found.damaged_inodes() > 0 {
-        output::line(&format!("{} inodes have a wrong checksum and were left out", found.damaged_inodes()));
+        output::line(&format!(
+            "{} inodes have versions with a wrong checksum, which were left out",
+            found.damaged_inodes()
+        ));
     }
     for row in rows.iter().filter(|r| r.group != Group::Living || !r.doubts.is_empty()) {
         let why = if row.doubts.is_empty() { String::new() } else { format!(": {}", row.doubts.join("; ")) };
