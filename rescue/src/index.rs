@@ -120,7 +120,8 @@ impl Index {
                 }
             }
             if sign.is_inode() && !sound(place, block) {
-                if self.damaged.len() < MOST_RIVALS {
+                // Contents that look like an inode have no checksum of this volume.
+                if believed && self.damaged.len() < MOST_RIVALS {
                     let version = self.damaged.entry(sign.nid.0).or_default();
                     *version = sign.version.max(*version);
                 }
