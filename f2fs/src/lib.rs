@@ -24,6 +24,8 @@ pub mod node;
 pub mod orphan;
 pub mod owners;
 pub mod recovery;
+#[cfg(test)]
+mod rig;
 pub mod segment;
 pub mod space;
 pub mod tick;
