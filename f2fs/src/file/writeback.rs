@@ -192,6 +192,9 @@ impl Volume {
             // addresses before the inode's lock is given up.
             self.add_blocks(&inode.node, reserved);
             *given += placed.len();
+            if moved {
+                self.forget_extent(&inode.node);
+            }
             for (addr, block) in placed {
                 run.push(self, addr, block, tag)?;
             }
