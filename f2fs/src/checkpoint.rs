@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use device::Lba;
-use format::checkpoint::{Checkpoint, CpFlags, LogHead};
+use format::checkpoint::{CpFlags, LogHead};
 use format::sit::{self, LogType, RawSitEntry, SIT_ENTRIES};
 use format::summary::{self, JOURNAL_BYTES, SIT_JOURNAL, compact_blocks, encode_compact, encode_sit_journal};
 use format::superblock::Features;
@@ -21,29 +21,9 @@ use format::{BLOCK, Block, SegNo, bits, orphan};
 use crate::cause::Cause;
 use crate::error::{Error, Result};
 use crate::node::write::Mark;
+use crate::pack::{PackState, Reason};
 use crate::segment::Segments;
 use crate::volume::Volume;
-
-/// The checkpoint that counts, and what of it lives on in memory.
-pub struct PackState {
-    /// As last written or read.
-    pub checkpoint: Checkpoint,
-    /// It is in the second pack.
-    pub second: bool,
-    /// SIT entries that are in the journal and not in the table's blocks.
-    pub sit_journal: BTreeMap<SegNo, RawSitEntry>,
-    /// Kilobytes written over the volume's life, as Linux counts them.
-    pub kbytes_written: u64,
-}
-
-/// Why a checkpoint is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// The volume goes on.
-    Running,
-    /// It is being unmounted: node summaries go into the pack.
-    Unmount,
-}
 
 impl Volume {
     /// Writes a checkpoint, if anything changed since the last.
