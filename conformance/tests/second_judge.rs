@@ -23,7 +23,7 @@ fn base(volume: u64) -> Memory {
         1 => unmounted(&mkfs::Options::default()),
         2 => unmounted(&mkfs::Options::modern()),
         3 => theirs(&["lost_found"]),
-        4 => theirs(&["extra_attr", "inode_checksum", "sb_checksum", "inode_crtime", "compression"]),
+        4 => theirs(&["lost_found", "extra_attr", "inode_checksum", "sb_checksum", "inode_crtime", "compression"]),
         5 => theirs(&["extra_attr", "quota", "project_quota", "lost_found"]),
         _ => unreachable!("volumes are 1 to 5"),
     }

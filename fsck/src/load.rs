@@ -269,7 +269,8 @@ impl<'d> Image<'d> {
             }
             let f = node::footer(&*read_block(self.dev, at)?);
             let same = if low_only { f.cp_ver as u32 == want as u32 } else { f.cp_ver == want };
-            if !same {
+            // A node that both tables have is the checkpoint's own: the log stands where it must not.
+            if !same || self.marked(at) && self.nat(f.nid)?.addr == at {
                 break;
             }
             out.push(at);
