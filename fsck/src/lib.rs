@@ -14,6 +14,7 @@
 mod begin;
 mod dir;
 mod inode;
+mod kind;
 mod load;
 mod repair;
 mod report;

@@ -10,9 +10,9 @@ use format::superblock::Features;
 use format::{Block, BlockAddr, Ino, dentry, xattr};
 
 use super::FsckError;
+use super::kind::{DIR, kind_of, mode_of};
 use super::load::Image;
 use super::report::Mark;
-use super::walk::{DIR, kind_of, mode_of};
 
 /// `i_inline` as the rest of the inode says it is; as stored where nothing says otherwise.
 pub fn inline(img: &Image<'_>, ino: Ino, block: &Block) -> Result<Inline, FsckError> {
