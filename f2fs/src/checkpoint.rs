@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use device::Lba;
-use format::checkpoint::{Checkpoint, CpFlags, LogHead};
+use format::checkpoint::{CpFlags, LogHead};
 use format::sit::{self, LogType, RawSitEntry, SIT_ENTRIES};
 use format::summary::{self, JOURNAL_BYTES, SIT_JOURNAL, compact_blocks, encode_compact, encode_sit_journal};
 use format::superblock::Features;
@@ -20,29 +20,9 @@ use format::{BLOCK, Block, SegNo, bits, orphan};
 use crate::cause::Cause;
 use crate::error::{Error, Result};
 use crate::node::write::Mark;
+use crate::pack::{PackState, Reason};
 use crate::segment::Segments;
 use crate::volume::Volume;
-
-/// The checkpoint that counts, and what of it lives on in memory.
-pub struct PackState {
-    /// As last written or read.
-    pub checkpoint: Checkpoint,
-    /// It is in the second pack.
-    pub second: bool,
-    /// SIT entries that are in the journal and not in the table's blocks.
-    pub sit_journal: BTreeMap<SegNo, RawSitEntry>,
-    /// Kilobytes written over the volume's life, as Linux counts them.
-    pub kbytes_written: u64,
-}
-
-/// Why a checkpoint is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// The volume goes on.
-    Running,
-    /// It is being unmounted: node summaries go into the pack.
-    Unmount,
-}
 
 impl Volume {
     /// Writes a checkpoint, if anything changed since the last.
@@ -109,7 +89,7 @@ impl Volume {
         cp.flags.set(CpFlags::ORPHAN, !orphans.is_empty());
         cp.flags.set(CpFlags::COMPACT_SUM, compact);
         if self.has(Features::QUOTA_INO) {
-            // Usage in quota files is not kept here: Linux must count anew.
+            // Usage in quota files is not kept here: they are not to be believed until fsck.f2fs has counted anew.
             cp.flags |= CpFlags::QUOTA_NEED_FSCK;
         }
         cp.start_sum = 1 + self.sb.cp_payload + orphan_blocks.len() as u32;

@@ -23,6 +23,7 @@ pub mod nat;
 pub mod node;
 pub mod orphan;
 pub mod owners;
+pub mod pack;
 pub mod recovery;
 pub mod segment;
 pub mod space;

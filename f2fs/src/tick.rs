@@ -6,9 +6,9 @@ use std::time::Duration;
 use format::checkpoint::CpFlags;
 
 use crate::cause::Cause;
-use crate::checkpoint::Reason;
 use crate::error::Result;
 use crate::file::temperature::Writeback;
+use crate::pack::Reason;
 use crate::volume::Volume;
 
 impl Volume {

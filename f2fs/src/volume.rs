@@ -25,15 +25,16 @@ use format::{Block, BlockAddr, Ino};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashSet;
 
-use crate::checkpoint::PackState;
 use crate::error::{Error, Result};
-use crate::file::admission::Writers;
-use crate::fsync::{FlushGate, Promises};
-use crate::gc::Cleaner;
+use crate::file::writers::Writers;
+use crate::fsync::flush_gate::FlushGate;
+use crate::fsync::promises::Promises;
+use crate::gc::cleaner::Cleaner;
 use crate::inode::InodeTable;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
+use crate::pack::PackState;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
 
@@ -72,9 +73,9 @@ pub struct MountOptions {
     /// Small files and directories live in their inodes (kernel `inline_data`, `inline_dentry`).
     pub inline: bool,
     /// Cleaning ahead of time.
-    pub gc: crate::gc::background::Settings,
+    pub gc: crate::gc::settings::Settings,
     /// What operations cost on the device below, for policies that weigh joules.
-    pub prices: crate::gc::policy::joule::Prices,
+    pub prices: victim::joule::Prices,
 }
 
 impl Default for MountOptions {
@@ -89,8 +90,8 @@ impl Default for MountOptions {
             writeback_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(60),
             inline: true,
-            gc: crate::gc::background::Settings::default(),
-            prices: crate::gc::policy::joule::Prices::default(),
+            gc: crate::gc::settings::Settings::default(),
+            prices: victim::joule::Prices::default(),
         }
     }
 }
@@ -180,7 +181,7 @@ pub struct Volume {
     pub(crate) flushes: FlushGate,
     pub(crate) cleaner: Cleaner,
     /// How cleaning is set now.
-    pub(crate) gc: Mutex<crate::gc::background::Settings>,
+    pub(crate) gc: Mutex<crate::gc::settings::Settings>,
     /// See [`Volume::report_too`].
     pub(crate) reported_too: Mutex<Option<Reporter>>,
     /// Segments beyond what users may fill, from the checkpoint.
@@ -256,7 +257,7 @@ impl Volume {
         self.note_use();
         self.balance()?;
         if self.nat.wants_checkpoint() {
-            self.checkpoint(crate::checkpoint::Reason::Running)?;
+            self.checkpoint(crate::pack::Reason::Running)?;
         }
         let cp = self.cp.read();
         // It may have been unmounted or have failed while this waited.

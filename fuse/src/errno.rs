@@ -1,6 +1,6 @@
 //! Which error number does a program see for a [`vfs::Error`]? The only such table.
 
-use vfs::Error;
+use vfs::{Error, Ino};
 
 /// The Linux error number of `error`.
 ///
@@ -43,6 +43,14 @@ pub fn is_fault(error: &Error) -> bool {
 
 pub(crate) fn reply(error: &Error) -> fuser::Errno {
     fuser::Errno::from_i32(errno(error))
+}
+
+/// The number to answer with; a fault of the image or the device is also logged, with its text.
+pub(crate) fn failed(what: &str, ino: Ino, error: &Error) -> fuser::Errno {
+    if is_fault(error) {
+        log::error!("{what}, inode {}: {error}", ino.0);
+    }
+    reply(error)
 }
 
 #[cfg(test)]

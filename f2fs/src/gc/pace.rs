@@ -13,14 +13,13 @@ use std::sync::atomic::Ordering;
 
 use format::addr::SecNo;
 use format::sit::LogType;
+use victim::Hurry;
 
-use super::collect::{Into, When, Work};
+use super::work::{Into, When, Work};
 use crate::cause::Cause;
-use crate::checkpoint::{PackState, Reason};
 use crate::error::Result;
-use crate::gc::chooser::Hurry;
 use crate::node::write::Mark;
-use crate::segment::Segments;
+use crate::pack::{PackState, Reason};
 use crate::volume::Volume;
 
 /// Sections beyond the need that a round makes free (kernel `NR_GC_CHECKPOINT_SECS`).
@@ -215,9 +214,7 @@ impl Volume {
         let now = self.mounted_seconds();
         let mut seg = self.seg.lock();
         let full = self.sb.segs_per_sec * 512;
-        let Segments { table, chooser, .. } = &mut *seg;
-        chooser
-            .victim(table, Hurry::Foreground, now)
+        seg.choose_victim(Hurry::Foreground, now)
             .filter(|c| full - c.valid > full / 128)
             .map(|c| self.sb.section_of(c.seg))
     }

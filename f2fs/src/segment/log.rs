@@ -101,7 +101,8 @@ impl Segments {
     /// both now and at the last checkpoint.
     fn thread(&mut self, log: LogType) -> Result<bool> {
         for kind in threading_order(log) {
-            let Some(seg) = self.chooser.threading(&mut self.table, kind) else { continue };
+            let view = &self.candidates.to_fill(&mut self.table)[kind.index()];
+            let Some(seg) = self.chooser.threading(view, kind) else { continue };
             let summary = self.summaries.load(&*self.dev, &self.sb, seg)?;
             let next = self.table.next_hole(seg, 0);
             self.table.take_threaded(seg, log);

@@ -10,8 +10,8 @@ use format::SegNo;
 use format::addr::SecNo;
 use format::bits;
 use format::sit::{LogType, MAP_BYTES, SitEntry};
+use victim::fragmentation::{self, Fragmentation};
 
-use super::fragmentation::{self, Fragmentation};
 use crate::error::{Error, Result};
 use crate::fragments::FreeFragments;
 
