@@ -37,8 +37,13 @@ impl Volume {
     /// Writes a checkpoint; the caller has `cp` exclusive.
     pub(crate) fn checkpoint_locked(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
         self.check_writable()?;
-        self.flush_all_contents()?;
-        self.flush_all_nodes(Cause::Node)?;
+        let flushed = self.flush_all_contents().and_then(|()| self.flush_all_nodes(Cause::Node));
+        if let Err(e) = flushed {
+            if matches!(e, Error::Violated(_)) {
+                self.failed.store(true, Ordering::Release);
+            }
+            return Err(e);
+        }
         let out = self.commit_pack(pack, reason);
         if out.is_err() {
             self.failed.store(true, Ordering::Release);
@@ -58,6 +63,7 @@ impl Volume {
     }
 
     fn commit_pack(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
+        self.check_invariants()?;
         let (nat_journal, nat_bitmap) = self.nat.flush()?;
         let mut seg = self.seg.lock();
         let seg = &mut *seg;

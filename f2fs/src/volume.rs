@@ -31,6 +31,7 @@ use crate::fsync::flush_gate::FlushGate;
 use crate::fsync::promises::Promises;
 use crate::gc::cleaner::Cleaner;
 use crate::inode::InodeTable;
+use crate::invariant::Sound;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
@@ -168,6 +169,8 @@ pub struct Volume {
     pub(crate) gc: Mutex<crate::gc::settings::Settings>,
     /// See [`Volume::report_too`].
     pub(crate) reported_too: Mutex<Option<Reporter>>,
+    /// Which counts can be relied on.
+    pub(crate) sound: Sound,
     /// Segments beyond what users may fill, from the checkpoint.
     pub(crate) overprov_segs: u32,
     /// Somebody asked something of the volume since the background last looked.
