@@ -150,7 +150,7 @@ impl Volume {
 
     fn move_data(&self, work: &mut Work, valid: impl Iterator<Item = (BlockAddr, Summary)>) -> Result<()> {
         let mut live: Vec<Live> = Vec::new();
-        let mut pinned: Option<(Ino, bool)> = None;
+        let mut asked: Option<(Ino, bool)> = None;
         for (from, owner) in valid {
             let node = match self.node(owner.nid) {
                 Ok(n) => n,
@@ -169,10 +169,10 @@ impl Volume {
                 work.clean = false;
                 continue;
             }
-            let stays = match pinned {
-                Some((ino, known)) if ino == node.ino => known,
-                _ => match self.is_pinned(&node) {
-                    Ok(is) => is,
+            let may = match asked {
+                Some((ino, may)) if ino == node.ino => may,
+                _ => match self.may_move(&node) {
+                    Ok(may) => may,
                     Err(Error::Device(e)) => return Err(e.into()),
                     Err(_) => {
                         work.clean = false;
@@ -180,19 +180,24 @@ impl Volume {
                     }
                 },
             };
-            pinned = Some((node.ino, stays));
-            match stays {
-                true => work.pinned = true,
-                false => live.push(Live { from, node, slot: owner.slot }),
+            asked = Some((node.ino, may));
+            match may {
+                true => live.push(Live { from, node, slot: owner.slot }),
+                false => work.pinned = true,
             }
         }
         self.copy(*work, &live)
     }
 
-    /// True if the file that one of its nodes belongs to is pinned.
-    fn is_pinned(&self, node: &Arc<Node>) -> Result<bool> {
-        let pinned = |n: &Node| n.inode(|r| r.inline().contains(Inline::PIN_FILE));
-        if node.nid == node.ino.nid() { Ok(pinned(node)) } else { Ok(pinned(&*self.node(node.ino.nid())?)) }
+    /// False if the file that one of its nodes belongs to is pinned; else its inode is made ready for the move.
+    fn may_move(&self, node: &Arc<Node>) -> Result<bool> {
+        let own = node.nid == node.ino.nid();
+        let inode = if own { node.clone() } else { self.node(node.ino.nid())? };
+        if inode.inode(|r| r.inline().contains(Inline::PIN_FILE)) {
+            return Ok(false);
+        }
+        self.forget_extent(&inode);
+        Ok(true)
     }
 
     /// The contents of blocks, which are in order. Small gaps between them are read along if that is
