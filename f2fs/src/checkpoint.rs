@@ -34,10 +34,10 @@ impl Volume {
         self.checkpoint_locked(&mut pack, reason)
     }
 
-    /// Writes a checkpoint; the caller has `cp` exclusive.
+    /// Writes a checkpoint, while nobody changes anything: `pack` is behind the exclusive guard.
     pub(crate) fn checkpoint_locked(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
         self.check_writable()?;
-        let flushed = self.flush_all_contents().and_then(|()| self.flush_all_nodes(Cause::Node));
+        let flushed = self.flush_all_contents(pack).and_then(|()| self.flush_all_nodes(pack, Cause::Node));
         if let Err(e) = flushed {
             if matches!(e, Error::Violated(_)) {
                 self.failed.store(true, Ordering::Release);
@@ -52,13 +52,13 @@ impl Volume {
     }
 
     /// Writes every dirty node.
-    pub(crate) fn flush_all_nodes(&self, cause: Cause) -> Result<()> {
+    pub(crate) fn flush_all_nodes(&self, held: &PackState, cause: Cause) -> Result<()> {
         loop {
             let dirty = self.nodes.dirty();
             if dirty.iter().all(|n| !n.is_dirty()) {
                 return Ok(());
             }
-            self.write_nodes(&dirty, Mark::Plain, cause)?;
+            self.write_nodes(held, &dirty, Mark::Plain, cause)?;
         }
     }
 

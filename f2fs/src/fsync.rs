@@ -27,7 +27,7 @@ use crate::inode::{Content, Inode, put_advise};
 use crate::node::cache::Node;
 use crate::node::write::Mark;
 use crate::pack::Reason;
-use crate::volume::Volume;
+use crate::volume::{Change, Volume};
 use promises::MOST_WRITTEN;
 
 /// An inode block without what `fdatasync` may leave unwritten: times, and what every write of the
@@ -65,10 +65,10 @@ impl Volume {
                 // Blocks overwritten in place may still be on their way.
                 return self.flush_for(inode.ino);
             }
-            let _change = self.begin()?;
+            let change = self.begin()?;
             let content = inode.content.write();
             if self.nodes_suffice(inode)? {
-                let out = self.promise(inode, content, data_only);
+                let out = self.promise(&change, inode, content, data_only);
                 if out.is_err() {
                     self.promises.stray(inode.ino);
                 }
@@ -131,6 +131,7 @@ impl Volume {
     /// Writes contents and nodes so that roll-forward finds them.
     fn promise(
         &self,
+        change: &Change<'_>,
         inode: &Arc<Inode>,
         mut content: parking_lot::RwLockWriteGuard<'_, Content>,
         data_only: bool,
@@ -150,7 +151,7 @@ impl Volume {
             })
             .collect();
         if !below.is_empty() {
-            self.write_nodes(&below, Mark::Plain, Cause::FsyncNode)?;
+            self.write_nodes(change, &below, Mark::Plain, Cause::FsyncNode)?;
             in_order = false;
         }
         let now = without_times(&inode.node);
@@ -165,7 +166,7 @@ impl Volume {
             self.flush_for(ino)?;
         }
         let dentry = self.needs_name(ino);
-        self.write_nodes(std::slice::from_ref(&inode.node), Mark::Fsync { dentry }, Cause::FsyncNode)?;
+        self.write_nodes(change, std::slice::from_ref(&inode.node), Mark::Fsync { dentry }, Cause::FsyncNode)?;
         self.promises.strays.lock().remove(&ino);
         {
             let mut written = self.promises.written.lock();

@@ -195,7 +195,14 @@ pub struct Volume {
 
 /// Held while an operation changes something: no checkpoint and no cleaning happens meanwhile.
 pub(crate) struct Change<'v> {
-    _cp: RwLockReadGuard<'v, PackState>,
+    cp: RwLockReadGuard<'v, PackState>,
+}
+
+impl std::ops::Deref for Change<'_> {
+    type Target = PackState;
+    fn deref(&self) -> &PackState {
+        &self.cp
+    }
 }
 
 impl Volume {
@@ -251,7 +258,7 @@ impl Volume {
         self.check_writable()?;
         // Not before a checkpoint that was on its way has ended: it ends by saying that nothing changed since.
         self.changed.store(true, Ordering::Release);
-        Ok(Change { _cp: cp })
+        Ok(Change { cp })
     }
 
     /// Checks an address found in a data slot.

@@ -13,6 +13,7 @@ use crate::cause::Cause;
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode};
 use crate::node::map::{addr_in, set_addr_in};
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 /// Blocks gathered for one request: 1 MiB.
@@ -174,9 +175,9 @@ impl Volume {
         run.write(self, tag)
     }
 
-    /// Writes back every inode with dirty contents. The caller holds `cp`, either way, and no inode
-    /// lock.
-    pub(crate) fn flush_all_contents(&self) -> Result<()> {
+    /// Writes back every inode with dirty contents. `_alone` shows that nobody changes anything meanwhile, so no
+    /// inode's lock is waited for by somebody who waits for this.
+    pub(crate) fn flush_all_contents(&self, _alone: &mut PackState) -> Result<()> {
         let dirty: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
         for inode in dirty {
             let mut content = inode.content.write();
