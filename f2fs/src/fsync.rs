@@ -21,7 +21,7 @@ use format::{Block, BlockAddr, Ino, Nid};
 use vfs::FileKind;
 
 use crate::cause::Cause;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::temperature::{Writeback, in_place};
 use crate::inode::{Content, Inode, put_advise};
 use crate::node::cache::Node;
@@ -68,19 +68,23 @@ impl Volume {
             let change = self.begin()?;
             let content = inode.content.write();
             if self.nodes_suffice(inode)? {
-                let out = self.promise(&change, inode, content, data_only);
-                if out.is_err() {
-                    self.promises.stray(inode.ino);
+                match self.promise(&change, inode, content, data_only) {
+                    // Others took the room since this began: a checkpoint makes some.
+                    Err(Error::Fs(vfs::Error::NoSpace)) => {}
+                    out => return out,
                 }
-                return out;
             }
         }
         self.counters.slow_fsyncs.fetch_add(1, Ordering::Relaxed);
         self.checkpoint(Reason::Running)
     }
 
-    /// True if nothing of the inode changed since it was last made durable.
+    /// True if nothing of the inode changed since it was last written to be made durable, and all that was written
+    /// has reached the device, which may not have flushed it. The caller holds no lock.
     fn is_settled(&self, inode: &Inode) -> bool {
+        // Whoever writes contents or makes a promise holds this lock until the device has everything. Nodes that
+        // others write, a checkpoint among them, are noted before they are clean.
+        let _content = inode.content.read();
         let since = self.nat.since_checkpoint(inode.ino.nid());
         (since.checkpointed || since.fsynced)
             && inode.dirty.load(Ordering::Acquire) == 0
@@ -136,9 +140,18 @@ impl Volume {
         mut content: parking_lot::RwLockWriteGuard<'_, Content>,
         data_only: bool,
     ) -> Result<()> {
+        self.write_promise(inode, &mut content, data_only).inspect_err(|_| self.promises.stray(inode.ino))?;
+        drop(content);
+        self.flush_for(inode.ino)?;
+        self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// [`Self::promise`] without the flush at its end.
+    fn write_promise(&self, inode: &Arc<Inode>, content: &mut Content, data_only: bool) -> Result<()> {
         let ino = inode.ino;
-        let mut in_order = !self.promises.strays.lock().contains(&ino) && self.stays_in_place(inode, &content)?;
-        self.write_back(inode, &mut content, Writeback::Fsync)?;
+        let mut in_order = self.stays_in_place(inode, content)?;
+        self.write_back(inode, content, Writeback::Fsync)?;
         // Indirect nodes are not replayed: roll-forward makes them anew.
         let below: Vec<Arc<Node>> = self
             .nodes
@@ -154,12 +167,11 @@ impl Volume {
             self.write_nodes(change, &below, Mark::Plain, Cause::FsyncNode)?;
             in_order = false;
         }
+        // After the look at what is dirty: what others write of the inode meanwhile is noted before it is clean.
+        in_order &= !self.promises.strays.lock().contains(&ino);
         let now = without_times(&inode.node);
         if data_only && in_order && self.promises.written.lock().get(&ino) == Some(&now) {
             // Only times changed beside blocks that kept their places.
-            drop(content);
-            self.flush_for(ino)?;
-            self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         if !in_order {
@@ -167,17 +179,11 @@ impl Volume {
         }
         let dentry = self.needs_name(ino);
         self.write_nodes(change, std::slice::from_ref(&inode.node), Mark::Fsync { dentry }, Cause::FsyncNode)?;
-        self.promises.strays.lock().remove(&ino);
-        {
-            let mut written = self.promises.written.lock();
-            if written.len() >= MOST_WRITTEN {
-                written.clear();
-            }
-            written.insert(ino, now);
+        let mut written = self.promises.written.lock();
+        if written.len() >= MOST_WRITTEN {
+            written.clear();
         }
-        drop(content);
-        self.flush_for(ino)?;
-        self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
+        written.insert(ino, now);
         Ok(())
     }
 

@@ -26,6 +26,8 @@ pub mod orphan;
 pub mod owners;
 pub mod pack;
 pub mod recovery;
+#[cfg(test)]
+mod rig;
 pub mod segment;
 pub mod space;
 pub mod tick;

@@ -418,11 +418,11 @@ impl Volume {
             flushes: FlushGate::default(),
             used: AtomicBool::new(false),
             untouched: AtomicBool::new(true),
-            moves: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             changed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             dir_blocks: AtomicU64::new(0),
+            dir_blocks_brought: AtomicU64::new(0),
             counters: Counters::default(),
         })
     }

@@ -90,6 +90,11 @@ impl Orphans {
     pub(crate) fn is_empty(&self) -> bool {
         self.list.lock().inos.is_empty()
     }
+    /// Keeps everybody from the list.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Sized + '_ {
+        self.list.lock()
+    }
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Ino> {
         self.list.lock().inos.iter().copied().collect()

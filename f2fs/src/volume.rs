@@ -12,7 +12,8 @@
 //! 6. Leaves: the section being cleaned, segments, orphans, fsync's promises, caches, NAT; one at a time, or in
 //!    this order. (The names of deleted files come before node bytes.)
 //!
-//! Cleaning changes addresses without inode locks. A reader notices by `moves` and reads again.
+//! Cleaning changes addresses without inode locks. A reader notices by the node's [`moves`](crate::node::cache::Node)
+//! and reads again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -177,7 +178,6 @@ pub struct Volume {
     pub(crate) used: AtomicBool,
     /// Nothing was changed since the mount, and the checkpoint is one of an earlier mount.
     pub(crate) untouched: AtomicBool,
-    pub(crate) moves: AtomicU64,
     pub(crate) cp_ver: AtomicU64,
     pub(crate) failed: AtomicBool,
     pub(crate) changed: AtomicBool,
@@ -188,7 +188,9 @@ pub struct Volume {
     pub(crate) last_checkpoint: AtomicU64,
     pub(crate) last_writeback: AtomicU64,
     pub(crate) generation: AtomicU64,
+    /// Directory blocks in memory, and how many came since their number was last looked at.
     pub(crate) dir_blocks: AtomicU64,
+    pub(crate) dir_blocks_brought: AtomicU64,
     /// What users and operators ask for.
     pub counters: Counters,
 }

@@ -58,6 +58,11 @@ impl Promises {
     pub(crate) fn stray(&self, ino: Ino) {
         self.strays.lock().insert(ino);
     }
+    /// An fsync writes the inode block, the last of what it writes. The caller orders the writes of nodes, so that
+    /// what is written of the inode later is noted later.
+    pub(crate) fn vouch_for(&self, ino: Ino) {
+        self.strays.lock().remove(&ino);
+    }
     /// The name an inode records may not be its own any more.
     pub(crate) fn doubt(&self, ino: Ino) {
         self.vouched.lock().remove(&ino);

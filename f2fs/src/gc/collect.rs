@@ -2,7 +2,7 @@
 //!
 //! The summary says who owns a block; the owner decides whether that is still so. A block valid in
 //! the segment table whose owner does not point at it is damage: it stays, and the section is not
-//! chosen again. Addresses change without inode locks; `Volume::moves` tells readers.
+//! chosen again. Addresses change without inode locks; the nodes that hold them count it, for readers.
 //!
 //! A pinned file's blocks stay, whoever waits for space: swap, loop devices and device-mapper tables hold their
 //! addresses. The rest of the section moves, and the section is left alone until one of those blocks is gone. (Linux
@@ -273,10 +273,10 @@ impl Volume {
             self.promises.stray(l.node.ino);
             let mut bytes = l.node.write();
             set_addr_in(self, &l.node, &mut bytes, l.slot.into(), *addr);
+            // The old place stays readable until the checkpoint that follows.
+            l.node.note_move();
             self.nodes.mark_dirty(&l.node);
         }
-        // The old places stay readable until the checkpoint that follows.
-        self.moves.fetch_add(1, Ordering::AcqRel);
         self.counters.moved(work.when == When::Foreground, to.len() as u64, threaded);
         out
     }

@@ -18,6 +18,7 @@ use victim::Hurry;
 use super::work::{Into, When, Work};
 use crate::cause::Cause;
 use crate::error::Result;
+use crate::file::writeback::or_wait;
 use crate::node::write::Mark;
 use crate::pack::{PackState, Reason};
 use crate::volume::Volume;
@@ -68,7 +69,7 @@ impl Volume {
         if self.nodes.dirty_count() > self.dirty_nodes_limit() {
             let held = self.cp.read();
             let dirty = self.nodes.dirty();
-            self.write_nodes(&held, &dirty, Mark::Plain, Cause::Node)?;
+            or_wait(self.write_nodes(&held, &dirty, Mark::Plain, Cause::Node))?;
         }
         match self.lack() {
             Lack::Nothing => Ok(()),
@@ -76,7 +77,7 @@ impl Volume {
                 let mut pack = self.cp.write();
                 match self.lack() {
                     Lack::Nothing => Ok(()),
-                    _ => self.checkpoint_locked(&mut pack, Reason::Running),
+                    _ => self.checkpoint_of_what_fits(&mut pack, Reason::Running).map(drop),
                 }
             }
             Lack::Sections => {
@@ -155,9 +156,9 @@ impl Volume {
     }
 
     /// One round of checkpoints and cleaning.
-    fn reclaim(&self, pack: &mut PackState) -> Result<()> {
+    pub(crate) fn reclaim(&self, pack: &mut PackState) -> Result<()> {
         // What is dirty needs room by itself; once it is written the need is the reserve alone.
-        self.checkpoint_locked(pack, Reason::Running)?;
+        self.checkpoint_of_what_fits(pack, Reason::Running)?;
         let start = self.room();
         let mut cleaned = 0;
         for _ in 0..MOST_CHECKPOINTS {
@@ -166,7 +167,7 @@ impl Volume {
                 break;
             }
             let more = self.clean_some(pack, room.goal, &mut cleaned)?;
-            self.checkpoint_locked(pack, Reason::Running)?;
+            self.checkpoint_of_what_fits(pack, Reason::Running)?;
             if !more {
                 break;
             }

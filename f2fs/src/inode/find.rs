@@ -62,6 +62,15 @@ impl Volume {
         ))
     }
 
+    /// Refuses an inode that was freed while whoever has it waited for its lock, which he holds now. Only an inode
+    /// that nobody refers to is freed; users of the volume that keep no references get here.
+    pub(crate) fn check_there(&self, inode: &Inode) -> Result<()> {
+        match inode.node.inode(|r| r.i_links.get()) == 0 && !self.orphans.contains(inode.ino) {
+            true => Err(vfs::Error::NotFound.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Puts a new inode, whose node is in memory, into use.
     pub(crate) fn adopt_inode(&self, ino: Ino, kind: FileKind, node: Arc<Node>) -> Arc<Inode> {
         self.inodes

@@ -83,6 +83,29 @@ impl Segments {
         }
     }
 
+    /// Finds a segment for every log that used up its own and found no other then. A segment that the checkpoint
+    /// about to be written frees will do: nothing is written there before that checkpoint is durable.
+    pub(crate) fn seat_full_logs(&mut self) -> Result<()> {
+        for log in LogType::ALL {
+            if !self.logs[log.index()].is_full() {
+                continue;
+            }
+            match self.roll(log) {
+                Err(Error::Fs(vfs::Error::NoSpace)) => {}
+                other => {
+                    other?;
+                    continue;
+                }
+            }
+            let old = self.logs[log.index()].seg;
+            let seg = self.table.first_prefree().ok_or_else(Error::no_space)?;
+            self.table.take(seg, log);
+            self.table.release_log(old);
+            self.open(log, seg, 0, false, Box::new([0; 4096]));
+        }
+        Ok(())
+    }
+
     /// Hands a log's summary over to be written.
     fn close(&mut self, log: LogType) -> Result<()> {
         let l = &self.logs[log.index()];

@@ -165,6 +165,26 @@ impl Segments {
         need.min(u32::MAX.into()) as u32
     }
 
+    /// Free sections that dirty directories and nodes need.
+    fn needed_without_files(&self) -> u64 {
+        let per = self.blocks_per_section();
+        Pressure::sections(&self.pressure.nodes, per) + 2 * Pressure::sections(&self.pressure.dents, per)
+    }
+
+    /// True if a checkpoint must write directories before contents of files: what free sections there are the
+    /// directories and nodes may need.
+    pub(crate) fn are_files_last(&self) -> bool {
+        let files = Pressure::sections(&self.pressure.data, self.blocks_per_section());
+        u64::from(self.table.free_sections()) <= self.needed_without_files() + files
+    }
+
+    /// True if a checkpoint must leave contents of files for the next one, since the last free sections are needed
+    /// for nodes and directories and it will free others.
+    pub(crate) fn must_files_wait(&self) -> bool {
+        let free = u64::from(self.table.free_sections());
+        free > 0 && free <= self.needed_without_files() && self.table.prefree_segments() > 0
+    }
+
     /// True if there are free sections for `blocks` more beside what [`Self::sections_needed`] counts.
     pub fn has_sections_for(&self, blocks: u64) -> bool {
         let more = blocks.div_ceil(self.blocks_per_section());

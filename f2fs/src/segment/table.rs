@@ -168,6 +168,10 @@ impl SegmentTable {
     pub fn prefree_segments(&self) -> u32 {
         self.prefree.len()
     }
+    /// The first of them.
+    pub fn first_prefree(&self) -> Option<SegNo> {
+        self.prefree.next(0).map(SegNo)
+    }
     /// Used segments with invalid blocks that are no log's.
     pub fn dirty_segments(&self) -> impl Iterator<Item = SegNo> {
         self.dirty.iter().map(SegNo)
