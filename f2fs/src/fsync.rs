@@ -140,7 +140,7 @@ impl Volume {
         mut content: parking_lot::RwLockWriteGuard<'_, Content>,
         data_only: bool,
     ) -> Result<()> {
-        self.write_promise(inode, &mut content, data_only).inspect_err(|_| self.promises.stray(inode.ino))?;
+        self.write_promise(change, inode, &mut content, data_only).inspect_err(|_| self.promises.stray(inode.ino))?;
         drop(content);
         self.flush_for(inode.ino)?;
         self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
@@ -148,7 +148,13 @@ impl Volume {
     }
 
     /// [`Self::promise`] without the flush at its end.
-    fn write_promise(&self, inode: &Arc<Inode>, content: &mut Content, data_only: bool) -> Result<()> {
+    fn write_promise(
+        &self,
+        change: &Change<'_>,
+        inode: &Arc<Inode>,
+        content: &mut Content,
+        data_only: bool,
+    ) -> Result<()> {
         let ino = inode.ino;
         let mut in_order = self.stays_in_place(inode, content)?;
         self.write_back(inode, content, Writeback::Fsync)?;
