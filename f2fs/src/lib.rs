@@ -8,7 +8,6 @@ mod acl;
 mod attr;
 pub mod cause;
 pub mod checkpoint;
-pub mod compress;
 pub mod dir;
 pub mod error;
 pub mod file;
