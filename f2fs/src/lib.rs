@@ -15,6 +15,7 @@ pub mod fragments;
 pub mod fsync;
 pub mod gc;
 pub mod inode;
+pub mod invariant;
 pub mod mkfs;
 pub mod mount;
 pub mod names;
