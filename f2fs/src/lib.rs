@@ -15,6 +15,7 @@ pub mod fragments;
 pub mod fsync;
 pub mod gc;
 pub mod inode;
+pub mod invariant;
 pub mod mkfs;
 pub mod mount;
 pub mod names;
@@ -35,4 +36,4 @@ mod xattr;
 
 pub use fragments::FreeFragments;
 pub use mount::MountError;
-pub use volume::{MountOptions, Volume};
+pub use volume::{MountOptions, RollForward, Volume};
