@@ -14,8 +14,8 @@ pub struct Candidate {
     pub seg: SegNo,
     /// Valid blocks.
     pub valid: u32,
-    /// *Held* blocks: those that nothing may overwrite before the next checkpoint. They are the valid blocks and the
-    /// blocks that the last checkpoint points at. At least `valid`.
+    /// *Held* blocks: those that nothing may overwrite before the next checkpoint. They are the valid blocks, and
+    /// those that the last checkpoint or recovery may need. At least `valid`.
     pub held: u32,
     /// Mean time at which its blocks were written, in seconds of mounted time; for a segment that of its section.
     pub mtime: u64,

@@ -1,10 +1,10 @@
-//! How does a mount replay what fsync promised before a power cut?
+//! Roll-forward: how does a mount replay what fsync promised before a power cut?
 //!
 //! 1. [`chain`]: find the nodes that were written since the checkpoint, as far as the chain in the warm node log
-//! reaches.
+//!    reaches.
 //! 2. Before anything changes in memory, mark the blocks of the chain and the data they point at as *held*: nothing
 //!    overwrites them before the checkpoint that ends recovery. So a power cut in the middle leaves what this mount
-//!   found.
+//!    found.
 //! 3. Free the orphans, except those that cannot be freed.
 //! 4. `replay` and `name`: restore inodes, contents and names in the order they were written, each inode up to its last
 //!    node with an fsync mark. No fsync promised the nodes after that.
