@@ -10,6 +10,9 @@
 //!    its last node that an fsync marked. Nodes written later are nobody's promise.
 //! 5. A checkpoint.
 //!
+//! A mount may give the chain up instead ([`RollForward::GiveUp`]): the checkpoint at the end has another version,
+//! which the chain's nodes do not carry. Or it leaves all as it is ([`RollForward::Leave`]) and recovers nothing.
+//!
 //! A volume that was unmounted and has nothing to replay is not written to.
 
 mod chain;
@@ -27,7 +30,7 @@ use rustc_hash::FxHashMap;
 use crate::cause::Cause;
 use crate::error::Result;
 use crate::pack::Reason;
-use crate::volume::Volume;
+use crate::volume::{RollForward, Volume};
 use chain::Link;
 
 /// What the chain holds for one inode: positions of links in it.
@@ -43,7 +46,10 @@ impl Volume {
     /// Brings a volume just mounted to the state fsync promised. Nobody else uses it yet.
     pub(crate) fn recover(&self) -> Result<()> {
         let clean = self.cp.read().checkpoint.flags.contains(CpFlags::UMOUNT);
-        let chain = self.chain()?;
+        let chain = match self.options.roll_forward {
+            RollForward::Replay => self.chain()?,
+            RollForward::Leave | RollForward::GiveUp => Vec::new(),
+        };
         let orphans = !self.orphans.is_empty();
         if clean && chain.is_empty() && !orphans {
             return Ok(());
