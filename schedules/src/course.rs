@@ -86,6 +86,8 @@ pub enum Op {
     Tick(u64),
     /// So many blocks at a time.
     Clean(usize),
+    /// One of the crowd is removed.
+    Thin(u64),
 }
 
 /// Which rename.
@@ -127,6 +129,9 @@ pub struct Mounting {
     pub inline: bool,
     /// Cleaning in the background hurries.
     pub hurry: bool,
+    /// New files that nobody touches, made before the threads begin: with some 64 dirty nodes, whoever changes
+    /// something writes nodes first.
+    pub crowd: u64,
 }
 
 /// Which case: what decides everything.
@@ -184,13 +189,14 @@ impl Course {
         let mut rng = Rng::new(case.seed);
         let (mut shape, mut asked) = (rng.split(), rng.split());
         let mounting = Mounting {
-            node_cache: *pick(&mut shape, &[16, 64, 8192]),
+            node_cache: *pick(&mut shape, &[16, 64, 64, 8192]),
             dirty_limit: *pick(&mut shape, &[16, 64, 8192]),
             dir_cache: *pick(&mut shape, &[4, 4096]),
             writeback_after: *pick(&mut shape, &[0, 0, 5]),
             checkpoint_after: *pick(&mut shape, &[0, 20, 60]),
             inline: shape.chance(2, 3),
             hurry: shape.chance(1, 2),
+            crowd: if shape.chance(1, 2) { 58 + shape.below(8) } else { 0 },
         };
         let trouble = match shape.below(10) {
             0..5 => Trouble::None,
@@ -210,7 +216,11 @@ impl Course {
                 (0..each)
                     .map(|_| {
                         number += 1;
-                        (number - 1, operation(&mut asked, role))
+                        let op = match mounting.crowd {
+                            crowd @ 1.. if asked.chance(1, 4) => Op::Thin(asked.below(crowd)),
+                            _ => operation(&mut asked, role),
+                        };
+                        (number - 1, op)
                     })
                     .collect()
             })
@@ -241,16 +251,8 @@ enum Role {
     Keeper,
 }
 
-const ROLES: [Role; 8] = [
-    Role::Writer,
-    Role::Writer,
-    Role::Fsyncer,
-    Role::Fsyncer,
-    Role::Namer,
-    Role::Namer,
-    Role::Reader,
-    Role::Keeper,
-];
+const ROLES: [Role; 8] =
+    [Role::Writer, Role::Writer, Role::Fsyncer, Role::Fsyncer, Role::Namer, Role::Namer, Role::Reader, Role::Keeper];
 
 fn operation(rng: &mut Rng, role: Role) -> Op {
     // One in four is of another role.
@@ -268,8 +270,7 @@ fn operation(rng: &mut Rng, role: Role) -> Op {
             8..10 => Op::Truncate(at, if rng.chance(1, 3) { 0 } else { offset(rng) }),
             10 => Op::SetAttribute(at, rng.below(2) as u8, *pick(rng, &[10, 300, 1500])),
             _ => {
-                let range =
-                    *pick(rng, &[Range::Punch, Range::Reserve, Range::Zero, Range::Collapse, Range::Insert]);
+                let range = *pick(rng, &[Range::Punch, Range::Reserve, Range::Zero, Range::Collapse, Range::Insert]);
                 Op::Allocate(at, range, rng.below(6) * 8, (1 + rng.below(5)) * 8)
             }
         },

@@ -15,8 +15,7 @@ use crate::order::Order;
 use crate::tree::{Effect, Tree};
 
 /// The parts of a file in which contents are ever written: first cell and cells.
-pub const WINDOWS: [(u64, u64); 4] =
-    [(0, 800), (873 * 8, 1000), ((923 + 1018) * 8, 400), ((923 + 2 * 1018) * 8, 400)];
+pub const WINDOWS: [(u64, u64); 4] = [(0, 800), (873 * 8, 1000), ((923 + 1018) * 8, 400), ((923 + 2 * 1018) * 8, 400)];
 
 /// An inode as it was found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -139,14 +138,11 @@ impl Promises {
 
     fn judge_file(&self, object: usize, thing: &Thing) -> Result<(), String> {
         let first = |effect| Change { event: usize::MAX, from: 0, to: 0, effect };
-        let mine = |c: &&Change| {
-            matches!(c.effect, Effect::Cells(o, ..) | Effect::Reaches(o, _) | Effect::Size(o, _) | Effect::Shifted(o) if o == object)
-        };
+        let mine = |c: &&Change| matches!(c.effect, Effect::Cells(o, ..) | Effect::Reaches(o, _) | Effect::Size(o, _) | Effect::Shifted(o) if o == object);
         let mine: Vec<Change> = self.changes.iter().filter(mine).copied().collect();
         if mine.iter().any(|c| matches!(c.effect, Effect::Shifted(_))) {
-            let written = |t: &Token| {
-                mine.iter().any(|c| matches!(c.effect, Effect::Cells(_, _, _, token) if token == *t))
-            };
+            let written =
+                |t: &Token| mine.iter().any(|c| matches!(c.effect, Effect::Cells(_, _, _, token) if token == *t));
             return match thing.cells.iter().find(|(_, t)| !written(t)) {
                 Some((cell, token)) => Err(format!("cell {cell} holds {token}, which nobody wrote here")),
                 None => Ok(()),
@@ -158,8 +154,7 @@ impl Promises {
             _ => None,
         });
         let inside = |c: &u64| WINDOWS.iter().any(|(first, n)| (*first..first + n).contains(c));
-        let cells: BTreeSet<u64> =
-            covered.flatten().filter(inside).chain(thing.cells.keys().copied()).collect();
+        let cells: BTreeSet<u64> = covered.flatten().filter(inside).chain(thing.cells.keys().copied()).collect();
         for cell in cells {
             let over = |c: &&Change| matches!(c.effect, Effect::Cells(_, at, end, _) if (at..end).contains(&cell));
             let all: Vec<Change> = [first(Effect::Cells(object, 0, u64::MAX, 0))]

@@ -67,7 +67,10 @@ pub enum Answer {
     Ino(u64),
     /// Cells that are there, and what those hold that are not zeroes.
     Cells(u64, Vec<(u64, Token)>),
-    Stat { size: u64, links: u32 },
+    Stat {
+        size: u64,
+        links: u32,
+    },
     Names(Vec<(Name, u64)>),
     Value(Token),
     Refused(Refusal),
@@ -216,7 +219,7 @@ impl Hand<'_> {
         });
     }
 
-    /// Does the operation of this number. False if the device is gone for good.
+    /// Does the operation of this number.
     pub fn perform(&self, number: usize, op: Op) {
         let token = number as Token + 1;
         match op {
@@ -311,11 +314,12 @@ impl Hand<'_> {
             Op::Tick(_) => {
                 self.call(Call::Background, |fs| fs.tick().map(|_| Answer::Done));
             }
-            Op::Clean(_) => {}
+            // Not asked of a file system, or not of what is looked at: see `background`.
+            Op::Clean(_) | Op::Thin(_) => {}
         }
     }
 
-    /// Something of the background, which is no call of a [`FileSystem`].
+    /// Something that changes nothing of what is looked at.
     pub fn background(&self, work: impl FnOnce() -> vfs::Result<()>) {
         self.call(Call::Background, |_| work().map(|()| Answer::Done));
     }
@@ -337,7 +341,11 @@ impl Hand<'_> {
         let dir = self.ino(dir);
         self.call(Call::Unlink(dir, name, directory), |fs| {
             let name = name.bytes();
-            if directory { fs.rmdir(Ino(dir), &name)? } else { fs.unlink(Ino(dir), &name)? }
+            if directory {
+                fs.rmdir(Ino(dir), &name)?
+            } else {
+                fs.unlink(Ino(dir), &name)?
+            }
             Ok(Answer::Done)
         });
     }

@@ -17,6 +17,7 @@ pub mod choice;
 pub mod course;
 pub mod durable;
 pub mod hand;
+mod many;
 pub mod medium;
 pub mod order;
 pub mod run;
@@ -24,4 +25,5 @@ pub mod shrink;
 pub mod tree;
 
 pub use course::Case;
-pub use run::{Failure, Outcome, run};
+pub use many::{Sum, many};
+pub use run::{Failure, Outcome, run, run_and_keep};

@@ -1,88 +1,70 @@
 //! Schedules from the command line: one again, many, or fresh ones until told to stop.
 
-use std::collections::HashSet;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use clap::{Parser, Subcommand};
 use device::{Clock, RealClock};
-use joulefs_schedules::{Case, Failure, Outcome, run, run_and_keep, shrink};
+use joulefs_schedules::{Case, Failure, many, run_and_keep, shrink};
 
-/// Threads, faults and power cuts on a small volume, each case decided by one seed.
-///
-/// Example: schedules run 10000
-#[derive(Parser)]
-#[command(name = "schedules")]
-struct Args {
-    #[command(subcommand)]
-    what: What,
-}
+const HELP: &str = "\
+Threads, faults and power cuts on a small volume, each case decided by one seed.
 
-#[derive(Subcommand)]
+    schedules run COUNT [--from SEED]      that many seeds, one after the other
+    schedules soak [--from SEED]           fresh seeds until interrupted
+    schedules replay SEED [--schedule SEED] [--only N,N,...] [--show] [--shrink] [--image FILE]
+                                           one case again; shows its operations, looks for a smaller one,
+                                           keeps the image that is left
+
+Example: schedules run 10000";
+
+/// What is wrong with a command line: exit code 2.
+struct Usage(String);
+
+/// What is to be done.
 enum What {
-    /// Runs seeds one after the other.
-    Run {
-        /// How many.
-        count: u64,
-        /// The first.
-        #[arg(long, default_value_t = 0)]
-        from: u64,
-    },
-    /// Runs fresh seeds until interrupted.
-    Soak {
-        /// The first; drawn by the system if not given.
-        #[arg(long)]
-        from: Option<u64>,
-    },
-    /// Runs one case again, and says what is wrong with it and how long it took.
-    Replay {
-        /// Its seed.
-        seed: u64,
-        /// The schedule's seed, if it is another.
-        #[arg(long)]
-        schedule: Option<u64>,
-        /// Only these operations.
-        #[arg(long, value_delimiter = ',')]
-        only: Option<Vec<usize>>,
-        /// Shows the operations first.
-        #[arg(long)]
-        show: bool,
-        /// Keeps the image that is left in this file.
-        #[arg(long)]
-        image: Option<std::path::PathBuf>,
-        /// Looks for a smaller case that fails too.
-        #[arg(long)]
-        shrink: bool,
-    },
+    Help,
+    Run { count: u64, from: u64 },
+    Soak { from: Option<u64> },
+    Replay { case: Case, show: bool, shrink: bool, image: Option<String> },
 }
 
-/// What a run came to so far.
-#[derive(Default)]
-struct Sum {
-    cases: u64,
-    calls: u64,
-    choices: u64,
-    failures: u64,
-    schedules: HashSet<u64>,
-    crashes: HashSet<u64>,
+fn number(name: &str, value: Option<String>) -> Result<u64, Usage> {
+    let value = value.ok_or_else(|| Usage(format!("{name} wants a number; see --help")))?;
+    value.parse().map_err(|_| Usage(format!("{name} is {value:?}, which is no number")))
 }
 
-impl Sum {
-    fn add(&mut self, outcome: &Outcome) {
-        self.calls += outcome.calls as u64;
-        self.choices += outcome.chosen.choices;
-        self.schedules.insert(outcome.chosen.digest);
-        if let Some(first) = outcome.digest.first_chunk().filter(|_| outcome.cut) {
-            self.crashes.insert(u64::from_le_bytes(*first));
+fn parse(mut args: impl Iterator<Item = String>) -> Result<What, Usage> {
+    let mut what = match args.next().as_deref() {
+        None | Some("--help" | "-h") => return Ok(What::Help),
+        Some("run") => What::Run { count: number("COUNT", args.next())?, from: 0 },
+        Some("soak") => What::Soak { from: None },
+        Some("replay") => {
+            let case = Case::new(number("SEED", args.next())?);
+            What::Replay { case, show: false, shrink: false, image: None }
+        }
+        Some(other) => return Err(Usage(format!("{other:?} is none of run, soak, replay"))),
+    };
+    while let Some(arg) = args.next() {
+        match (arg.as_str(), &mut what) {
+            ("--from", What::Run { from, .. }) => *from = number("--from", args.next())?,
+            ("--from", What::Soak { from }) => *from = Some(number("--from", args.next())?),
+            ("--schedule", What::Replay { case, .. }) => case.schedule = Some(number("--schedule", args.next())?),
+            ("--only", What::Replay { case, .. }) => {
+                let list = args.next().ok_or_else(|| Usage("--only wants numbers; see --help".into()))?;
+                let parts = list.split(',').map(|n| number("--only", Some(n.to_owned())).map(|n| n as usize));
+                case.only = Some(parts.collect::<Result<_, _>>()?);
+            }
+            ("--show", What::Replay { show, .. }) => *show = true,
+            ("--shrink", What::Replay { shrink, .. }) => *shrink = true,
+            ("--image", What::Replay { image, .. }) => {
+                *image = Some(args.next().ok_or_else(|| Usage("--image wants a file".into()))?);
+            }
+            (other, _) => return Err(Usage(format!("{other:?} is not known here; see --help"))),
         }
     }
-}
-
-fn locked(sum: &Mutex<Sum>) -> MutexGuard<'_, Sum> {
-    sum.lock().unwrap_or_else(PoisonError::into_inner)
+    Ok(what)
 }
 
 fn told(failure: &Failure) {
@@ -90,43 +72,12 @@ fn told(failure: &Failure) {
     let _ = std::io::stdout().flush();
 }
 
-/// Runs seeds from `from` on, on all processors, until there are `count` or somebody says stop.
-fn many(from: u64, count: u64, stop: &Arc<AtomicBool>) -> ExitCode {
-    let (clock, sum, next) = (RealClock::new(), Mutex::new(Sum::default()), AtomicU64::new(0));
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|s| {
-        for _ in 0..workers {
-            s.spawn(|| {
-                while !stop.load(Relaxed) {
-                    let n = next.fetch_add(1, Relaxed);
-                    if n >= count {
-                        break;
-                    }
-                    let out = run(&Case::new(from.wrapping_add(n)));
-                    let mut sum = locked(&sum);
-                    sum.cases += 1;
-                    match out {
-                        Ok(outcome) => sum.add(&outcome),
-                        Err(failure) => {
-                            sum.failures += 1;
-                            told(&failure);
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let (sum, seconds) = (locked(&sum), clock.monotonic().as_secs_f64());
-    println!(
-        "{} schedules from seed {from}, {} of them distinct, {} distinct crash states; {} calls, {} choices; {} failures; {:.0} a second",
-        sum.cases,
-        sum.schedules.len(),
-        sum.crashes.len(),
-        sum.calls,
-        sum.choices,
-        sum.failures,
-        sum.cases as f64 / seconds.max(1e-9),
-    );
+/// Runs seeds from `from` on until there are `count` or somebody says stop.
+fn run_many(from: u64, count: u64, stop: &AtomicBool) -> ExitCode {
+    let clock = RealClock::new();
+    let sum = many(from, count, stop, &told);
+    let seconds = clock.monotonic().as_secs_f64().max(1e-9);
+    println!("from seed {from}: {sum}; {:.0} a second", sum.cases as f64 / seconds);
     if sum.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -139,20 +90,31 @@ fn main() -> ExitCode {
             eprintln!("schedules: signal {signal}: {e}");
         }
     }
-    match Args::parse().what {
-        What::Run { count, from } => many(from, count, &stop),
+    let what = match parse(std::env::args().skip(1)) {
+        Ok(what) => what,
+        Err(Usage(text)) => {
+            eprintln!("schedules: {text}");
+            return ExitCode::from(2);
+        }
+    };
+    match what {
+        What::Help => {
+            println!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        What::Run { count, from } => run_many(from, count, &stop),
         What::Soak { from } => {
-            let fresh = || device::rng::entropy().map(|b| u64::from_le_bytes(*b.first_chunk().unwrap_or(&[0; 8])) >> 16);
+            let fresh =
+                || device::rng::entropy().map(|b| u64::from_le_bytes(*b.first_chunk().unwrap_or(&[0; 8])) >> 16);
             match from.map_or_else(fresh, Ok) {
-                Ok(from) => many(from, u64::MAX, &stop),
+                Ok(from) => run_many(from, u64::MAX, &stop),
                 Err(e) => {
                     eprintln!("schedules: no seed from the system ({e}); name one with --from");
                     ExitCode::FAILURE
                 }
             }
         }
-        What::Replay { seed, schedule, only, show, image, shrink: smaller } => {
-            let case = Case { seed, schedule, only };
+        What::Replay { case, show, shrink: smaller, image } => {
             if show {
                 println!("{:#?}", joulefs_schedules::course::Course::of(&case));
             }
@@ -167,6 +129,9 @@ fn main() -> ExitCode {
                 }
                 Err(failure) => {
                     told(&failure);
+                    if show {
+                        failure.history.iter().for_each(|e| println!("{e:?}"));
+                    }
                     if smaller {
                         told(&shrink::shrink(&failure, || stop.load(Relaxed)));
                     }

@@ -59,7 +59,11 @@ pub fn find(events: &[Event], start: &Tree) -> Result<Order, String> {
         None => {
             let (done, stuck) = &search.furthest;
             let calls: Vec<String> = stuck.iter().map(|i| format!("{:?}", events[*i])).collect();
-            Err(format!("no order is right: after {done} of {} calls, none of these can follow:\n  {}", events.len(), calls.join("\n  ")))
+            Err(format!(
+                "no order is right: after {done} of {} calls, none of these can follow:\n  {}",
+                events.len(),
+                calls.join("\n  ")
+            ))
         }
     }
 }

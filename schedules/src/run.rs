@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use device::{BlockDevice, Loss, Memory, Time, VirtualClock};
-use f2fs::{fsck, mkfs};
+use f2fs::mkfs;
 use f2fs_scheduled::gc::background::{Intervals, Settings, Urgency};
 use f2fs_scheduled::{MountOptions, Volume};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
@@ -47,6 +47,8 @@ pub struct Failure {
     pub case: Case,
     /// What is wrong.
     pub what: String,
+    /// All calls, if the schedule came to its end.
+    pub history: Vec<Event>,
 }
 
 /// What is left of a schedule once it has ended.
@@ -131,6 +133,32 @@ fn options(m: &Mounting) -> MountOptions {
     }
 }
 
+/// The name of one of the crowd.
+fn member(n: u64) -> Vec<u8> {
+    format!("crowd {n}").into_bytes()
+}
+
+fn thin(vol: &dyn FileSystem, n: u64) -> vfs::Result<()> {
+    let filler = vol.lookup(vol.root(), FILLER)?.attr.ino;
+    let out = vol.unlink(filler, &member(n));
+    vol.forget(filler, 1);
+    match out {
+        Err(vfs::Error::NotFound) => Ok(()),
+        out => out,
+    }
+}
+
+fn crowd(vol: &dyn FileSystem, files: u64) -> vfs::Result<()> {
+    let filler = vol.lookup(vol.root(), FILLER)?.attr.ino;
+    let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
+    for n in 0..files {
+        let e = vol.mknod(ME, filler, &member(n), &new)?;
+        vol.forget(e.attr.ino, 1);
+    }
+    vol.forget(filler, 1);
+    Ok(())
+}
+
 /// Looks at everything, as the last calls of all.
 fn look(hand: &Hand<'_>) {
     let mut waiting = vec![hand.dirs[0]];
@@ -160,6 +188,7 @@ fn carry_out(course: &Course) -> Result<Left, String> {
         let e = vol.lookup(Ino(dirs[usize::from(parent)]), &name.bytes()).map_err(|e| e.to_string())?;
         dirs.push(e.attr.ino.0);
     }
+    crowd(&*vol, course.mounting.crowd).map_err(|e| e.to_string())?;
     dev.arm(course.trouble);
     let (history, dirs) = (Arc::new(History::default()), Arc::new(dirs));
     let threads: Vec<_> = course
@@ -181,6 +210,7 @@ fn carry_out(course: &Course) -> Result<Left, String> {
                             let settings = Settings { step_blocks, ..vol.cleaning() };
                             Ok(vol.clean_in_background(&settings).map(drop)?)
                         }),
+                        Op::Thin(n) => hand.background(|| thin(&*vol, n)),
                         op => {
                             if let Op::Tick(seconds) = op {
                                 clock.advance(Duration::from_secs(seconds));
@@ -297,7 +327,7 @@ pub fn run(case: &Case) -> Result<Outcome, Failure> {
 /// # Errors
 /// As [`run`].
 pub fn run_and_keep(case: &Case) -> Result<(Outcome, Memory), Failure> {
-    let failure = |what: String| Failure { case: case.clone(), what };
+    let failure = |what: String| Failure { case: case.clone(), what, history: Vec::new() };
     let course = Course::of(case);
     let chooser = Chooser::new(case.schedule_seed(), course.operations());
     let slot = Arc::new(Mutex::new(None));
@@ -320,7 +350,8 @@ pub fn run_and_keep(case: &Case) -> Result<(Outcome, Memory), Failure> {
     let left = slot.lock().ok().and_then(|mut s| s.take());
     let left = left.unwrap_or_else(|| Err("the schedule did not end".to_owned())).map_err(failure)?;
     match catch_unwind(AssertUnwindSafe(|| judge(&course, &left))) {
-        Ok(verdict) => verdict.map_err(failure)?,
+        Ok(Ok(())) => {}
+        Ok(Err(what)) => return Err(Failure { history: left.events, ..failure(what) }),
         Err(_) => return Err(failure("a judge panicked".to_owned())),
     }
     let outcome = Outcome {

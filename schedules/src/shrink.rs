@@ -12,8 +12,7 @@ const TRIES: u64 = 60;
 /// A smaller case that fails too, or the same. `stop` says that there is no more time.
 pub fn shrink(failure: &Failure, mut stop: impl FnMut() -> bool) -> Failure {
     let mut best = failure.clone();
-    let mut only: Vec<usize> =
-        Course::of(&failure.case).threads.iter().flatten().map(|(number, _)| *number).collect();
+    let mut only: Vec<usize> = Course::of(&failure.case).threads.iter().flatten().map(|(number, _)| *number).collect();
     let mut piece = only.len().div_ceil(2);
     while piece > 0 {
         let mut at = 0;
@@ -21,7 +20,8 @@ pub fn shrink(failure: &Failure, mut stop: impl FnMut() -> bool) -> Failure {
             let mut fewer = only.clone();
             fewer.drain(at..(at + piece).min(fewer.len()));
             let first = failure.case.schedule_seed();
-            let smaller = |n| Case { schedule: Some(first.wrapping_add(n)), only: Some(fewer.clone()), ..failure.case.clone() };
+            let smaller =
+                |n| Case { schedule: Some(first.wrapping_add(n)), only: Some(fewer.clone()), ..failure.case.clone() };
             let found = (0..TRIES).take_while(|_| !stop()).find_map(|n| run(&smaller(n)).err());
             match found {
                 Some(found) => {

@@ -313,13 +313,7 @@ impl Tree {
         Ok(Answer::Done)
     }
 
-    fn rename(
-        &mut self,
-        from: (u64, Name),
-        to: (u64, Name),
-        flavour: Flavour,
-        effects: &mut Vec<Effect>,
-    ) -> Told {
+    fn rename(&mut self, from: (u64, Name), to: (u64, Name), flavour: Flavour, effects: &mut Vec<Effect>) -> Told {
         let (dir, moving) = self.find(from.0, from.1)?;
         let (into, target) = self.find(to.0, to.1)?;
         self.live(dir)?;
