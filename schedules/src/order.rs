@@ -1,11 +1,12 @@
 //! Can the answers be put in an order in which they are right?
 //!
 //! The search of Wing and Gong (1993) with Lowe's memory of what was tried (2017): of the calls that no other
-//! one ended before, the one that ended first is tried first; a call whose device failed may have happened or
-//! not. Histories are bounded (some forty operations), and an order is nearly always found at once.
+//! one ended before, the one that ended first is tried first; a call whose device failed may have happened, or
+//! not, or in part if it writes. Histories are bounded (some forty operations), and an order is nearly always found at once.
 
 use rustc_hash::FxHashSet;
 
+use crate::course::Range;
 use crate::hand::{Answer, Call, Event};
 use crate::tree::{Effect, Tree};
 
@@ -68,6 +69,19 @@ pub fn find(events: &[Event], start: &Tree) -> Result<Order, String> {
     }
 }
 
+/// What a call on contents whose device failed may have done of what it was asked: whole blocks from its beginning.
+fn parts(e: &Event) -> Vec<Call> {
+    let ends = |at: u64, cells: u64| (at / 8 + 1..(at + cells).div_ceil(8)).map(move |block| block * 8 - at);
+    match e.call {
+        _ if e.answer != Answer::Failed => Vec::new(),
+        Call::Write(ino, at, cells, token) => ends(at, cells).map(|n| Call::Write(ino, at, n, token)).collect(),
+        Call::Allocate(ino, range @ (Range::Punch | Range::Reserve | Range::Zero), at, cells) => {
+            ends(at, cells).map(|n| Call::Allocate(ino, range, at, n)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 impl Search<'_> {
     /// Recurses once for each event.
     fn go(&mut self, at: Vec<u16>, tree: &Tree, done: usize) -> Option<Tree> {
@@ -88,13 +102,20 @@ impl Search<'_> {
             let e = &self.events[*i];
             let mut next = at.clone();
             next[e.thread] += 1;
-            let mut effects = Vec::new();
-            let mut changed = tree.clone();
-            let right = changed.step(&e.call, &e.answer, &mut effects);
             let kept = self.changes.len();
+            let mut effects = Vec::new();
+            let mut after = Vec::new();
+            for call in std::iter::once(e.call).chain(parts(e)) {
+                let mut changed = tree.clone();
+                if changed.step(&call, &e.answer, &mut effects) {
+                    after.push(changed);
+                }
+            }
             self.changes.extend(effects.into_iter().map(|effect| (*i, effect)));
-            if right && let Some(end) = self.go(next.clone(), &changed, done + 1) {
-                return Some(end);
+            for changed in after {
+                if let Some(end) = self.go(next.clone(), &changed, done + 1) {
+                    return Some(end);
+                }
             }
             // It may not have happened: the changes stay, as those that may be found. Not those of an inode that
             // was not made: it has no place in the tree.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use device::{BlockDevice, Loss, Memory, Time, VirtualClock};
 use f2fs::mkfs;
-use f2fs_scheduled::gc::background::{Intervals, Settings, Urgency};
+use f2fs_scheduled::gc::settings::{Intervals, Settings, Urgency};
 use f2fs_scheduled::{MountOptions, Volume};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};

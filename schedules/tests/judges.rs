@@ -56,6 +56,24 @@ fn a_number_handed_out_twice_is_in_no_order() {
     assert!(order::find(&events, &start).is_err());
 }
 
+#[test]
+fn a_write_that_failed_may_be_found_in_part_and_only_from_its_beginning() {
+    let start = Tree::new(&[3]);
+    let found = |cells: &[u64]| {
+        order::find(
+            &told(vec![
+                (Call::Create(3, NAME, false), Answer::Ino(4)),
+                (Call::Resize(4, 20), Answer::Done),
+                (Call::Write(4, 4, 12, 7), Answer::Failed),
+                (Call::Read(4, 0, 20), Answer::Cells(20, cells.iter().map(|c| (*c, 7)).collect())),
+            ]),
+            &start,
+        )
+    };
+    assert!(found(&[]).is_ok() && found(&[4, 5, 6, 7]).is_ok());
+    assert!(found(&[8, 9, 10, 11, 12, 13, 14, 15]).is_err());
+}
+
 /// A file of eight cells, synced; then what is looked at is changed behind the judge's back.
 #[test]
 fn contents_and_names_that_were_synced_are_missed() {
