@@ -95,14 +95,14 @@ fn fill(vol: &dyn FileSystem) -> vfs::Result<()> {
     }
     let filler = vol.lookup(vol.root(), FILLER)?.attr.ino;
     let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
-    for n in 0..48u8 {
+    for n in 0..24u8 {
         let e = vol.mknod(ME, filler, &[b'A' + n], &new)?;
         vol.write(e.attr.ino, 0, &vec![n; 32 * 4096], WriteFlags::empty())?;
         vol.fsync(e.attr.ino, false)?;
         vol.forget(e.attr.ino, 1);
     }
     vol.sync()?;
-    for n in (0..48u8).filter(|n| n % 2 == 0) {
+    for n in (0..24u8).filter(|n| n % 2 == 0) {
         vol.unlink(filler, &[b'A' + n])?;
     }
     vol.unmount()
