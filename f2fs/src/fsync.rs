@@ -27,7 +27,7 @@ use crate::inode::{Content, Inode, put_advise};
 use crate::node::cache::Node;
 use crate::node::write::Mark;
 use crate::pack::Reason;
-use crate::volume::Volume;
+use crate::volume::{Change, Volume};
 use promises::MOST_WRITTEN;
 
 /// An inode block without what `fdatasync` may leave unwritten: times, and what every write of the
@@ -65,10 +65,10 @@ impl Volume {
                 // Blocks overwritten in place may still be on their way.
                 return self.flush_for(inode.ino);
             }
-            let _change = self.begin()?;
+            let change = self.begin()?;
             let content = inode.content.write();
             if self.nodes_suffice(inode)? {
-                match self.promise(inode, content, data_only) {
+                match self.promise(&change, inode, content, data_only) {
                     // Others took the room since this began: a checkpoint makes some.
                     Err(Error::Fs(vfs::Error::NoSpace)) => {}
                     out => return out,
@@ -135,11 +135,12 @@ impl Volume {
     /// Writes contents and nodes so that roll-forward finds them.
     fn promise(
         &self,
+        change: &Change<'_>,
         inode: &Arc<Inode>,
         mut content: parking_lot::RwLockWriteGuard<'_, Content>,
         data_only: bool,
     ) -> Result<()> {
-        self.write_promise(inode, &mut content, data_only).inspect_err(|_| self.promises.stray(inode.ino))?;
+        self.write_promise(change, inode, &mut content, data_only).inspect_err(|_| self.promises.stray(inode.ino))?;
         drop(content);
         self.flush_for(inode.ino)?;
         self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
@@ -147,7 +148,13 @@ impl Volume {
     }
 
     /// [`Self::promise`] without the flush at its end.
-    fn write_promise(&self, inode: &Arc<Inode>, content: &mut Content, data_only: bool) -> Result<()> {
+    fn write_promise(
+        &self,
+        change: &Change<'_>,
+        inode: &Arc<Inode>,
+        content: &mut Content,
+        data_only: bool,
+    ) -> Result<()> {
         let ino = inode.ino;
         let mut in_order = self.stays_in_place(inode, content)?;
         self.write_back(inode, content, Writeback::Fsync)?;
@@ -163,7 +170,7 @@ impl Volume {
             })
             .collect();
         if !below.is_empty() {
-            self.write_nodes(&below, Mark::Plain, Cause::FsyncNode)?;
+            self.write_nodes(change, &below, Mark::Plain, Cause::FsyncNode)?;
             in_order = false;
         }
         // After the look at what is dirty: what others write of the inode meanwhile is noted before it is clean.
@@ -177,7 +184,7 @@ impl Volume {
             self.flush_for(ino)?;
         }
         let dentry = self.needs_name(ino);
-        self.write_nodes(std::slice::from_ref(&inode.node), Mark::Fsync { dentry }, Cause::FsyncNode)?;
+        self.write_nodes(change, std::slice::from_ref(&inode.node), Mark::Fsync { dentry }, Cause::FsyncNode)?;
         let mut written = self.promises.written.lock();
         if written.len() >= MOST_WRITTEN {
             written.clear();

@@ -23,6 +23,7 @@ use crate::fsync::promises::Promises;
 use crate::gc::cleaner::Cleaner;
 use crate::gc::pacer::Pacer;
 use crate::inode::InodeTable;
+use crate::invariant::Sound;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
@@ -379,6 +380,7 @@ impl Volume {
         let mut segments =
             Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
         gc.apply(&mut segments);
+        let sound = Sound::of(&cp, segments.table.sums());
         let overprov_segs = cp.overprov_segs;
         let nat = Nat::new(dev.clone(), sb.clone(), cp.nat_bitmap.clone(), nat_journal, cp.next_free_nid);
         let now = clock.now();
@@ -397,6 +399,7 @@ impl Volume {
             cleaner: Cleaner::new(Pacer::new(&options.gc, monotonic)),
             gc: Mutex::new(options.gc),
             overprov_segs,
+            sound,
             reported_too: Mutex::default(),
             dev,
             sb,

@@ -32,6 +32,7 @@ use crate::fsync::flush_gate::FlushGate;
 use crate::fsync::promises::Promises;
 use crate::gc::cleaner::Cleaner;
 use crate::inode::InodeTable;
+use crate::invariant::Sound;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
@@ -169,6 +170,8 @@ pub struct Volume {
     pub(crate) gc: Mutex<crate::gc::settings::Settings>,
     /// See [`Volume::report_too`].
     pub(crate) reported_too: Mutex<Option<Reporter>>,
+    /// Which counts can be relied on.
+    pub(crate) sound: Sound,
     /// Segments beyond what users may fill, from the checkpoint.
     pub(crate) overprov_segs: u32,
     /// Somebody asked something of the volume since the background last looked.
@@ -194,7 +197,14 @@ pub struct Volume {
 
 /// Held while an operation changes something: no checkpoint and no cleaning happens meanwhile.
 pub(crate) struct Change<'v> {
-    _cp: RwLockReadGuard<'v, PackState>,
+    cp: RwLockReadGuard<'v, PackState>,
+}
+
+impl std::ops::Deref for Change<'_> {
+    type Target = PackState;
+    fn deref(&self) -> &PackState {
+        &self.cp
+    }
 }
 
 impl Volume {
@@ -250,7 +260,7 @@ impl Volume {
         self.check_writable()?;
         // Not before a checkpoint that was on its way has ended: it ends by saying that nothing changed since.
         self.changed.store(true, Ordering::Release);
-        Ok(Change { _cp: cp })
+        Ok(Change { cp })
     }
 
     /// Checks an address found in a data slot.

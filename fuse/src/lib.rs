@@ -34,6 +34,7 @@ mod notices;
 mod operations;
 mod room;
 mod seek;
+mod setid;
 pub mod unmount;
 
 pub use features::Caching;

@@ -200,10 +200,10 @@ impl Course {
         };
         let trouble = match shape.below(10) {
             0..5 => Trouble::None,
-            5..8 => Trouble::Cut(1 + shape.below(50), shape.next_u64()),
+            5..8 => Trouble::Cut(1 + shape.below(20), shape.next_u64()),
             _ => {
                 let (request, most) =
-                    *pick(&mut shape, &[(Request::Read, 30), (Request::Write, 50), (Request::Flush, 12)]);
+                    *pick(&mut shape, &[(Request::Read, 30), (Request::Write, 20), (Request::Flush, 6)]);
                 Trouble::Fault(request, 1 + shape.below(most), 1 + shape.below(3), shape.next_u64())
             }
         };
