@@ -123,7 +123,7 @@ impl Volume {
         cp.flags.set(CpFlags::ORPHAN, !orphans.is_empty());
         cp.flags.set(CpFlags::COMPACT_SUM, compact);
         if self.has(Features::QUOTA_INO) {
-            // Usage in quota files is not kept here: Linux must count anew.
+            // Usage in quota files is not kept here: they are not to be believed until fsck.f2fs has counted anew.
             cp.flags |= CpFlags::QUOTA_NEED_FSCK;
         }
         cp.start_sum = 1 + self.sb.cp_payload + orphan_blocks.len() as u32;

@@ -36,4 +36,4 @@ mod xattr;
 
 pub use fragments::FreeFragments;
 pub use mount::MountError;
-pub use volume::{MountOptions, Volume};
+pub use volume::{MountOptions, RollForward, Volume};

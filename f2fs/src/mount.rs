@@ -32,7 +32,7 @@ use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
-use crate::volume::{Counters, MountOptions, Volume};
+use crate::volume::{Counters, MountOptions, RollForward, Volume};
 
 /// Why a volume could not be mounted.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +76,11 @@ pub enum MountError {
         /// Their names.
         features: Vec<String>,
     },
+    /// What was synced since the last checkpoint cannot be replayed.
+    #[error(
+        "what was synced since the last checkpoint cannot be restored: {0}; norecovery reads the volume as of that checkpoint"
+    )]
+    RollForward(Error),
     /// Anything else.
     #[error(transparent)]
     Other(#[from] Error),
@@ -309,6 +314,8 @@ impl Volume {
             return Err(MountError::CannotRead { features });
         }
         let unwritable = sb.features - WRITABLE;
+        let leave = options.roll_forward == RollForward::Leave;
+        options.read_only |= leave;
         let (cp, pack, second) = choose_pack(&*dev, &sb)?;
         if !options.read_only {
             let mut features = unwritable.names();
@@ -324,13 +331,13 @@ impl Volume {
         }
         // Recovery writes; on an image that takes no writes it happens in memory.
         let wanted_read_only = options.read_only;
-        let overlay = wanted_read_only && unwritable.is_empty();
+        let overlay = wanted_read_only && unwritable.is_empty() && !leave;
         let dev: Arc<dyn BlockDevice> = if overlay { Arc::new(device::Overlay::new(dev)) } else { dev };
         options.read_only = wanted_read_only && !overlay;
 
         let mut vol = Self::assemble(dev, clock, options, sb, cp, pack, second)?;
         if !vol.options.read_only {
-            vol.recover()?;
+            vol.recover().map_err(MountError::RollForward)?;
         }
         if wanted_read_only {
             vol.options.read_only = true;

@@ -40,11 +40,26 @@ use crate::pack::PackState;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
 
+/// What becomes of what fsync promised since the last checkpoint, on a volume that was not unmounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RollForward {
+    /// It is replayed; a volume of which it cannot be replayed is not mounted.
+    #[default]
+    Replay,
+    /// Not even looked for: the volume is as of its last checkpoint, and takes no changes, so that what is not
+    /// replayed stays for another mount (Linux: `norecovery`).
+    Leave,
+    /// Given up: the volume goes on from its last checkpoint (Linux: `disable_roll_forward`).
+    GiveUp,
+}
+
 /// How a volume is mounted.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
     /// Write nothing. An image that was not unmounted is recovered in memory.
     pub read_only: bool,
+    /// What becomes of synced contents that only roll-forward finds.
+    pub roll_forward: RollForward,
     /// Tell the device of freed segments.
     pub discard: bool,
     /// Clean nodes kept, in blocks of 4 KiB.
@@ -69,6 +84,7 @@ impl Default for MountOptions {
     fn default() -> Self {
         MountOptions {
             read_only: false,
+            roll_forward: RollForward::Replay,
             discard: true,
             node_cache: 8192,
             dirty_limit: 8192,

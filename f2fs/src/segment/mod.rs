@@ -207,10 +207,10 @@ impl Segments {
         }
         self.advance(log);
         if self.logs[log.index()].is_full() {
-            // A full device: the log stays full and the next allocation reports it.
-            match self.roll(log) {
-                Err(Error::Fs(vfs::Error::NoSpace)) => {}
-                other => other?,
+            // This block has its place, whether the next one finds one or not: on a full device, or where a summary
+            // cannot be read, the log stays full, and the next allocation tries again before it changes anything.
+            if let Err(e) = self.roll(log) {
+                ::log::debug!("{log:?} stays full: {e}");
             }
         }
         let l = &self.logs[log.index()];
