@@ -278,7 +278,9 @@ impl fuser::Filesystem for Adapter {
         flags.set(WriteFlags::KILL_SUID_SGID, write_flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID));
         // O_SYNC contains O_DSYNC. A page from the cache is synced by the kernel's own fsync.
         let sync = !from_cache && open_flags.0 & libc::O_DSYNC != 0;
-        let result = self.store(ino, offset, data, flags).and_then(|length| {
+        let kills = flags.contains(WriteFlags::KILL_SUID_SGID);
+        let stored = self.clearing(ino, kills, || self.store(ino, offset, data, flags));
+        let result = stored.and_then(|length| {
             if sync {
                 self.fs.fsync(ino, open_flags.0 & libc::O_SYNC != libc::O_SYNC)?;
             }
@@ -394,7 +396,7 @@ impl fuser::Filesystem for Adapter {
 
     fn fallocate(
         &self,
-        _: &Request,
+        req: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -403,7 +405,10 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let ino = self.ino(ino);
-        let result = allocate(mode).and_then(|what| self.room.with(|| self.fs.fallocate(ino, what, offset, length)));
+        let result = allocate(mode).and_then(|what| {
+            self.before_fallocate(req, ino)?;
+            self.room.with(|| self.fs.fallocate(ino, what, offset, length))
+        });
         reply_empty("fallocate", ino, result, reply);
     }
 

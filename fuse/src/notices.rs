@@ -62,6 +62,15 @@ impl Notices {
         }
     }
 
+    /// Declares the attributes of one file stale, at once. For a thread that serves requests, only while its
+    /// caller holds the inode (see [`crate::setid`]).
+    pub(crate) fn attributes_changed(&self, ino: INodeNo) {
+        if let Some(notifier) = self.notifier.get() {
+            // A negative offset means attributes only. An error means that the mount is ending.
+            let _ = notifier.inval_inode(ino, -1, 0);
+        }
+    }
+
     /// Makes the kernel write back what it holds of a file from `offset` on.
     fn write_back(&self, ino: INodeNo, offset: i64) -> io::Result<()> {
         self.notifier.get().map_or(Ok(()), |n| n.inval_inode(ino, offset, 0))
