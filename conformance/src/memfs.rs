@@ -3,7 +3,7 @@
 //! It keeps everything [`vfs::FileSystem`] promises but durability, as plainly as possible: a lock for
 //! each inode, and one for changes of the tree of names, which reading, writing and looking up never
 //! take. Behind FUSE it shows what FUSE itself costs; in tests it is the file system that works.
-//! Left out: access times on reading, inheritance of default ACLs.
+//! Left out: inheritance of default ACLs.
 
 mod acl;
 mod content;
@@ -347,6 +347,14 @@ impl FileSystem for MemFs {
 
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
         Ok(self.node(ino)?.state.read().file()?.read(offset, buf))
+    }
+
+    fn accessed(&self, ino: Ino) {
+        let Ok(node) = self.node(ino) else { return };
+        let now = self.now();
+        if node.attr().access_is_due(now) {
+            node.state.write().atime = now;
+        }
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {

@@ -49,6 +49,9 @@ impl FileSystem for Volume {
 
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
         self.note_use();
+        if name == b"." {
+            return Ok(self.itself(parent)?);
+        }
         let dir = self.outer_dir(parent)?;
         // Under the directory's lock: the name must not go before the reference is counted. Shared is
         // enough unless a block must be loaded.
@@ -162,6 +165,14 @@ impl FileSystem for Volume {
     fn read(&self, ino: Ino, offset: u64, buf: &mut [u8]) -> Result<usize> {
         self.note_use();
         Ok(self.read_file(&self.outer(ino)?, offset, buf)?)
+    }
+
+    fn accessed(&self, ino: Ino) {
+        if !self.options.read_only
+            && let Err(e) = self.outer(ino).map_err(Into::into).and_then(|inode| self.note_access(&inode))
+        {
+            log::debug!("inode {}: access not noted: {e}", ino.0);
+        }
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {

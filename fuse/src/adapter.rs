@@ -112,7 +112,10 @@ impl fuser::Filesystem for Adapter {
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         let ino = self.ino(ino);
         match self.fs.readlink(ino) {
-            Ok(target) => reply.data(&target),
+            Ok(target) => {
+                self.accessed(ino);
+                reply.data(&target)
+            }
             Err(error) => reply.error(failed("readlink", ino, &error)),
         }
     }
@@ -253,7 +256,10 @@ impl fuser::Filesystem for Adapter {
                 contents.resize(size, 0);
             }
             match self.fs.read(ino, offset, &mut contents[..size]) {
-                Ok(length) => reply.data(&contents[..length.min(size)]),
+                Ok(length) => {
+                    self.accessed(ino);
+                    reply.data(&contents[..length.min(size)])
+                }
                 Err(error) => reply.error(failed("read", ino, &error)),
             }
         });
@@ -307,7 +313,10 @@ impl fuser::Filesystem for Adapter {
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let ino = self.ino(ino);
         match listing::plain(&*self.fs, self.numbers, ino, offset, &mut reply) {
-            Ok(()) => reply.ok(),
+            Ok(()) => {
+                self.accessed(ino);
+                reply.ok()
+            }
             Err(error) => reply.error(failed("readdir", ino, &error)),
         }
     }
@@ -317,7 +326,10 @@ impl fuser::Filesystem for Adapter {
         let result =
             listing::with_attributes(&*self.fs, self.numbers, &self.ungranted, ino, offset, self.ttl, &mut reply);
         match result {
-            Ok(()) => reply.ok(),
+            Ok(()) => {
+                self.accessed(ino);
+                reply.ok()
+            }
             Err(error) => reply.error(failed("readdir", ino, &error)),
         }
     }

@@ -31,6 +31,8 @@ pub(crate) struct Adapter {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) numbers: Numbers,
     pub(crate) caching: Caching,
+    /// Whether readings change access times.
+    pub(crate) atime: bool,
     /// How long the kernel may believe a name or an attribute.
     pub(crate) ttl: Duration,
     pub(crate) agreed: Agreed,
@@ -43,7 +45,7 @@ pub(crate) struct Adapter {
 }
 
 impl Adapter {
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, caching: Caching, notices: Arc<Notices>) -> io::Result<Self> {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, caching: Caching, atime: bool, notices: Arc<Notices>) -> io::Result<Self> {
         let numbers = Numbers::new(fs.root());
         let seeker = match caching {
             Caching::Writeback => Some(notices::seeker(fs.clone(), numbers, notices.clone())?),
@@ -54,6 +56,7 @@ impl Adapter {
             fs,
             numbers,
             caching,
+            atime,
             ttl,
             agreed: Agreed::default(),
             capabilities: Capabilities::default(),
@@ -66,6 +69,14 @@ impl Adapter {
 
     pub(crate) fn ino(&self, ino: INodeNo) -> Ino {
         self.numbers.to_vfs(ino)
+    }
+
+    /// Something of `ino` was read for somebody. Before the answer: the kernel asks for the time anew once
+    /// it has it.
+    pub(crate) fn accessed(&self, ino: Ino) {
+        if self.atime {
+            self.fs.accessed(ino);
+        }
     }
 
     pub(crate) fn reply_entry(&self, what: &str, ino: Ino, result: Result<Entry>, reply: ReplyEntry) {

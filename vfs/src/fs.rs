@@ -27,7 +27,9 @@ pub trait FileSystem: Send + Sync + 'static {
     /// True if nothing can be written.
     fn read_only(&self) -> bool;
 
-    /// Finds a name. Takes a reference. `.` and `..` are understood.
+    /// Finds a name. Takes a reference. `..` is understood, and `.` for an inode of any kind: that is how one
+    /// known by its number alone (an NFS handle) gets a reference. Without links and references it is
+    /// [`NotFound`](crate::Error::NotFound).
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry>;
     /// Gives `count` references back.
     fn forget(&self, ino: Ino, count: u64);
@@ -65,6 +67,10 @@ pub trait FileSystem: Send + Sync + 'static {
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize>;
     /// `fallocate`.
     fn fallocate(&self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()>;
+    /// Somebody read contents, names or a symlink's target: the access time may have to follow, by the rule of
+    /// [`Attr::access_is_due`]. Whoever serves a file system calls this where access times are wanted; reading
+    /// alone never changes one. Nobody is told of a failure.
+    fn accessed(&self, _ino: Ino) {}
     /// `SEEK_DATA`, `SEEK_HOLE`.
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64>;
 

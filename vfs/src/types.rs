@@ -104,6 +104,15 @@ pub struct Attr {
     pub crtime: Option<Timestamp>,
 }
 
+impl Attr {
+    /// Whether an access now has to be noted: the rule of Linux's `relatime`. The time of the last access is
+    /// kept only so far that it says whether anything was read since it changed, and on which day.
+    pub fn access_is_due(&self, now: Timestamp) -> bool {
+        const DAY: i64 = 24 * 3600;
+        self.atime <= self.mtime || self.atime <= self.ctime || now.sec.saturating_sub(self.atime.sec) >= DAY
+    }
+}
+
 /// The result of finding or making a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {

@@ -253,7 +253,17 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 
 /// Runs `unmount`.
 pub fn unmount(args: &UnmountArgs, as_json: bool) -> Result<(), Failure> {
-    fuse::unmount::unmount(&args.dir, "fuse.joulefs", Duration::from_secs(args.wait)).map_err(|e| e.to_string())?;
-    output::done(as_json, &json!({ "unmounted": args.dir.display().to_string() }));
+    let patience = Duration::from_secs(args.wait);
+    let done = fuse::unmount::unmount(&args.dir, "fuse.joulefs", patience).map_err(|e| e.to_string())?;
+    let mut said = json!({ "unmounted": args.dir.display().to_string() });
+    if let Some(dir) = done.elsewhere {
+        let dir = dir.display().to_string();
+        if !as_json {
+            output::line(&format!("the volume is still mounted at {dir}"));
+        }
+        said["mounted"] = json!(dir);
+    }
+    output::done(as_json, &said);
+
     Ok(())
 }

@@ -184,6 +184,10 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
         let len = buf.len() as u64;
         self.note(|| self.inner.read(ino, offset, buf), || Call::Read { ino, offset, len }, |n| *n as u64)
     }
+    // Follows from a reading that is recorded.
+    fn accessed(&self, ino: Ino) {
+        self.inner.accessed(ino);
+    }
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         let call = || Call::Write { ino, offset, contents: Contents::of(data), flags };
         self.note(|| self.inner.write(ino, offset, data, flags), call, |n| *n as u64)
