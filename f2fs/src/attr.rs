@@ -25,7 +25,8 @@ impl Volume {
             Ok(self.attr(inode)?.access_is_due(vfs::Timestamp { sec: now.secs, nsec: now.nanos }))
         };
         let now = self.now();
-        if !due(now)? {
+        let still = inode.node.inode(|r| r.flags().contains(InodeFlags::NOATIME));
+        if still || !due(now)? {
             return Ok(());
         }
         let _change = self.begin()?;
@@ -40,8 +41,11 @@ impl Volume {
     /// `setattr`.
     pub(crate) fn set_attributes(&self, inode: &Arc<Inode>, set: &SetAttr) -> Result<Attr> {
         let flags = inode.node.inode(|r| r.flags());
-        if flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
-            return Err(vfs::Error::NotPermitted("the file is immutable or append-only").into());
+        // A cache above that owns times writes those of a file that grew.
+        let owned_times = SetAttr { atime: set.atime, mtime: set.mtime, ctime: set.ctime, ..SetAttr::default() };
+        let grown = flags.contains(InodeFlags::APPEND) && set.ctime.is_some() && *set == owned_times;
+        if flags.contains(InodeFlags::IMMUTABLE) || !grown {
+            self.check_unsealed(inode)?;
         }
         if let Some(size) = set.size {
             self.set_size(inode, size)?;

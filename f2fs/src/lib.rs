@@ -8,6 +8,7 @@
 mod acl;
 mod attr;
 pub mod cause;
+mod chattr;
 pub mod checkpoint;
 pub mod compress;
 pub mod dir;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use vfs::{
-    Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileKind, FileSystem, Flow, Ino, NewNode,
+    Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileFlags, FileKind, FileSystem, Flags, Flow, Ino, NewNode,
     RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
@@ -225,6 +225,7 @@ impl FileSystem for Volume {
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         let inode = self.outer(ino)?;
         let (index, rest) = attribute(name)?;
+        self.check_unsealed(&inode)?;
         let _change = self.begin()?;
         let _content = inode.content.write();
         match index {
@@ -248,6 +249,7 @@ impl FileSystem for Volume {
                 };
             }
         }
+        self.check_unsealed(&inode)?;
         let _change = self.begin()?;
         let _content = inode.content.write();
         match index {
@@ -255,6 +257,14 @@ impl FileSystem for Volume {
             _ => self.put_xattr(&inode, index, rest, None, XattrFlags::empty())?,
         }
         Ok(())
+    }
+
+    fn flags(&self, ino: Ino) -> Result<Flags> {
+        Ok(self.flags_of(&*self.outer(ino)?))
+    }
+
+    fn set_flags(&self, ino: Ino, flags: FileFlags, project: Option<u32>) -> Result<()> {
+        Ok(self.set_flags_of(&self.outer(ino)?, flags, project)?)
     }
 
     fn tick(&self) -> Result<Duration> {

@@ -27,7 +27,6 @@ use fuser::{
 use vfs::{Error, FileKind, NewNode, RenameFlags, Seek, SetAttr, WriteFlags, XattrFlags};
 
 use crate::attr::{bare, from_system, set_time, unpack};
-use crate::notices::SeekJob;
 use crate::operations::{Adapter, allocate, answer_seek, caller, failed, new_node, perm, reply_empty, reply_xattr};
 use crate::{acl, capability, control, features, listing};
 
@@ -434,12 +433,24 @@ impl fuser::Filesystem for Adapter {
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(Errno::ENXIO);
         };
-        let job = SeekJob { ino, offset, what, reply };
-        match &self.seeker {
-            // The thread ends only after this sender.
-            Some(seeker) => drop(seeker.send(job)),
-            None => answer_seek(&*self.fs, job),
-        }
+        self.after_writeback(ino, offset, move |asked| match asked {
+            Ok(fs) => answer_seek(fs, ino, offset, what, reply),
+            Err(error) => reply.error(error),
+        });
+    }
+
+    fn ioctl(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        command: u32,
+        data: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        self.flags_ioctl(req, self.ino(ino), command, data, reply);
     }
 
     // What follows is answered so that the kernel does it itself; without these, fuser writes a
@@ -463,20 +474,6 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         reply.error(Errno::ENOSYS);
-    }
-
-    fn ioctl(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: IoctlFlags,
-        _: u32,
-        _: &[u8],
-        _: u32,
-        reply: ReplyIoctl,
-    ) {
-        reply.error(Errno::ENOTTY);
     }
 
     fn poll(

@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use fuser::{Errno, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
-use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
+use fuser::{Errno, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyXattr, Request};
+use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, Seek, SetAttr, WriteFlags};
 
 use crate::attr::{Numbers, unpack};
 use crate::capability::Capabilities;
 use crate::errno;
 use crate::features::{Agreed, Caching};
 use crate::listing::Ungranted;
-use crate::notices::{self, Notices, SeekJob};
+use crate::notices::{self, Job, Notices};
 use crate::room::Room;
 
 /// How long the kernel may believe a name or an attribute of a volume without asking. The kernel is the
@@ -40,15 +40,15 @@ pub(crate) struct Adapter {
     pub(crate) ungranted: Ungranted,
     pub(crate) room: Room,
     pub(crate) notices: Arc<Notices>,
-    /// Where seeks go that must wait for the kernel's cache; none without one.
-    pub(crate) seeker: Option<Sender<SeekJob>>,
+    /// Where requests go that must wait for the kernel's cache; none without one.
+    pub(crate) waiting: Option<Sender<Job>>,
 }
 
 impl Adapter {
     pub(crate) fn new(fs: Arc<dyn FileSystem>, caching: Caching, atime: bool, notices: Arc<Notices>) -> io::Result<Self> {
         let numbers = Numbers::new(fs.root());
-        let seeker = match caching {
-            Caching::Writeback => Some(notices::seeker(fs.clone(), numbers, notices.clone())?),
+        let waiting = match caching {
+            Caching::Writeback => Some(notices::wait_for_cache(fs.clone(), numbers, notices.clone())?),
             Caching::Through | Caching::Live => None,
         };
         let ttl = if caching == Caching::Live { Duration::ZERO } else { FOREVER };
@@ -63,8 +63,22 @@ impl Adapter {
             ungranted: Ungranted::default(),
             room: Room::default(),
             notices,
-            seeker,
+            waiting,
         })
+    }
+
+    /// Answers a request once the kernel has written back what it holds of the file from `offset` on.
+    pub(crate) fn after_writeback(
+        &self,
+        ino: Ino,
+        offset: u64,
+        answer: impl FnOnce(std::result::Result<&dyn FileSystem, Errno>) + Send + 'static,
+    ) {
+        match &self.waiting {
+            // The thread ends only after this sender.
+            Some(waiting) => drop(waiting.send(Job { ino, offset, answer: Box::new(answer) })),
+            None => answer(Ok(&*self.fs)),
+        }
     }
 
     pub(crate) fn ino(&self, ino: INodeNo) -> Ino {
@@ -101,9 +115,15 @@ impl Adapter {
         self.capabilities.drop_from(&*self.fs, ino)?;
         let from_cache = flags.contains(WriteFlags::FROM_CACHE);
         let mut done = 0;
+        let refused = |error: Error| {
+            if from_cache && matches!(error, Error::NotPermitted(_)) {
+                self.notices.refused(self.numbers.to_fuse(ino));
+            }
+            error
+        };
         loop {
             let (at, rest) = (offset.saturating_add(done as u64), &data[done..]);
-            let length = self.room.with(|| self.fs.write(ino, at, rest, flags))?;
+            let length = self.room.with(|| self.fs.write(ino, at, rest, flags)).map_err(refused)?;
             done += length.min(rest.len());
             if done == data.len() || !from_cache {
                 break;
@@ -159,12 +179,11 @@ pub(crate) fn reply_xattr(what: &str, ino: Ino, result: Result<Vec<u8>>, size: u
 }
 
 /// Answers `SEEK_DATA` and `SEEK_HOLE` from what the file system knows now.
-pub(crate) fn answer_seek(fs: &dyn FileSystem, job: SeekJob) {
-    let found =
-        fs.seek(job.ino, job.offset, job.what).and_then(|found| i64::try_from(found).map_err(|_| Error::PastEnd));
+pub(crate) fn answer_seek(fs: &dyn FileSystem, ino: Ino, offset: u64, what: Seek, reply: ReplyLseek) {
+    let found = fs.seek(ino, offset, what).and_then(|found| i64::try_from(found).map_err(|_| Error::PastEnd));
     match found {
-        Ok(offset) => job.reply.offset(offset),
-        Err(error) => job.reply.error(failed("lseek", job.ino, &error)),
+        Ok(offset) => reply.offset(offset),
+        Err(error) => reply.error(failed("lseek", ino, &error)),
     }
 }
 

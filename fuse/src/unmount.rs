@@ -122,18 +122,22 @@ fn unescape(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(plain))
 }
 
-/// Takes the mount at `dir` out of the tree; one in use is tried again for a moment. `lazy` succeeds even while
-/// it is in use: the name goes now, the mount when its last user does. Falls back to `fusermount3` where only that may.
+/// Takes the mount at `dir` out of the tree. `lazy` succeeds even while it is in use: the name goes
+/// now, the mount when its last user does. Falls back to `fusermount3` where only that may.
 pub(crate) fn detach(dir: &Path, lazy: bool) -> io::Result<()> {
     let mut flags = UnmountFlags::NOFOLLOW;
     flags.set(UnmountFlags::DETACH, lazy);
+    match rustix::mount::unmount(dir, flags) {
+        Err(Errno::PERM) => by_fusermount(dir, lazy),
+        done => Ok(done?),
+    }
+}
+
+/// Takes the mount at `dir` out of the tree, for which it waits a moment while somebody uses it.
+fn detach_soon(dir: &Path) -> io::Result<()> {
     let mut rounds = MOMENT.as_nanos() / ROUND.as_nanos();
     loop {
-        let done = match rustix::mount::unmount(dir, flags) {
-            Err(Errno::PERM) => by_fusermount(dir, lazy),
-            done => done.map_err(io::Error::from),
-        };
-        match done {
+        match detach(dir, false) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && rounds > 0 => rounds -= 1,
             done => return done,
         }
@@ -177,7 +181,7 @@ pub fn unmount(dir: &Path, kind: &str, patience: Duration) -> Result<Unmounted, 
         .map_err(refused)?
         .filter(|m| m.kind == kind)
         .ok_or_else(|| UnmountError::NotMounted { dir: dir.to_owned(), kind: kind.to_owned() })?;
-    detach(&absolute, false).map_err(|error| {
+    detach_soon(&absolute).map_err(|error| {
         if error.raw_os_error() == Some(libc::EBUSY) {
             UnmountError::Busy { dir: dir.to_owned() }
         } else {

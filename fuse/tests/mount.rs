@@ -238,14 +238,14 @@ fn a_mount_that_somebody_looks_at_now_and_then_can_be_unmounted() {
         };
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
-            for _ in 0..2 {
-                scope.spawn(|| {
-                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
-                        let _ = rustix::fs::statvfs(m.dir.path());
-                    }
-                });
-            }
-            let ended = m.mounted.unmount();
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _ = rustix::fs::statvfs(m.dir.path());
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            });
+            std::thread::sleep(Duration::from_millis(2));
+            let ended = unmount(m.dir.path(), "fuse.memfs", Duration::ZERO);
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             ended.unwrap();
         });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    Allocate, Attr, Caller, DirEntry, Entry, Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr, StatFs,
+    Allocate, Attr, Caller, DirEntry, Entry, Error, FileFlags, Flags, Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr, StatFs,
     WriteFlags, XattrFlags,
 };
 
@@ -93,6 +93,16 @@ pub trait FileSystem: Send + Sync + 'static {
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()>;
     /// Removes an attribute.
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()>;
+
+    /// The flags `lsattr` shows.
+    fn flags(&self, _ino: Ino) -> Result<Flags> {
+        Err(Error::Unsupported("flags of files".to_owned()))
+    }
+    /// Makes `flags` the flags, and `project` the project if it is given. Immutable and append-only are enforced
+    /// from then on, for everybody.
+    fn set_flags(&self, _ino: Ino, _flags: FileFlags, _project: Option<u32>) -> Result<()> {
+        Err(Error::Unsupported("flags of files".to_owned()))
+    }
 
     /// Does background work that is due (writeback, checkpoint, cleaning, discard), and says after how
     /// long there may be more. A mount calls this from a thread of its own; a simulation whenever it

@@ -25,6 +25,9 @@ use crate::{Failure, held, image, output, power, volume_options, whole};
 /// `fusermount3 -u DIR`, or SIGINT or SIGTERM to the process, and always leaves a clean volume.
 /// `joulefs unmount` returns when the volume is closed; `umount` may return earlier.
 ///
+/// Access times follow the rule of Linux's relatime, by what is read from here: a file that is read from the
+/// kernel's cache alone does not look read. With `-o noatime` they stand still.
+///
 /// With --profile every request to the image is also made on a simulated device, which counts what it would
 /// have spent, by component, by cause and by file.
 #[derive(clap::Args)]
@@ -72,6 +75,9 @@ pub struct Args {
 }
 
 /// Unmount and wait until the volume is closed.
+///
+/// A mount in use is tried again for a second. One that is mounted in a second place too (`mount --bind`) lives on
+/// there and is not waited for.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  joulefs unmount /mnt && fsck.f2fs --dry-run disk.img")]
 pub struct UnmountArgs {

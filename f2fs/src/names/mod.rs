@@ -91,9 +91,14 @@ impl Volume {
         Ok(())
     }
 
+    /// Whether inodes belong to projects.
+    pub(crate) fn keeps_projects(&self) -> bool {
+        self.has(Features::PRJQUOTA)
+    }
+
     /// The project an inode belongs to, 0 where none is kept.
     pub(crate) fn project(&self, inode: &Inode) -> u32 {
-        if !self.has(Features::PRJQUOTA) {
+        if !self.keeps_projects() {
             return 0;
         }
         inode.node.inode(|r| {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use device::clock::Clock;
 use parking_lot::Mutex;
 use vfs::{
-    Allocate, Attr, Caller, DirEntry, Entry, FileSystem, Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr,
-    StatFs, WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, DirEntry, Entry, FileFlags, FileSystem, Flags, Flow, Ino, NewNode, RenameFlags, Result, Seek,
+    SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 use super::call::{Call, Contents};
@@ -235,6 +235,13 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
     }
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         self.plain(|| self.inner.removexattr(ino, name), || Call::Removexattr { ino, name: name.into() })
+    }
+    // A recording has no word for flags: they change nothing that a device sees, but for one node.
+    fn flags(&self, ino: Ino) -> Result<Flags> {
+        self.inner.flags(ino)
+    }
+    fn set_flags(&self, ino: Ino, flags: FileFlags, project: Option<u32>) -> Result<()> {
+        self.inner.set_flags(ino, flags, project)
     }
     fn tick(&self) -> Result<Duration> {
         self.plain(|| self.inner.tick(), || Call::Tick {})
