@@ -160,6 +160,9 @@ impl Volume {
             // The device is not waited for under a lock others need; nobody can see the new
             // addresses before the inode's lock is given up.
             self.add_blocks(&inode.node, reserved);
+            if moved {
+                self.forget_extent(&inode.node);
+            }
             for (addr, block) in placed {
                 run.push(self, addr, block, tag)?;
             }

@@ -13,7 +13,7 @@ use format::SegNo;
 use format::addr::SecNo;
 use format::sit::LogType;
 use format::superblock::SuperBlock;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::background::{Settings, Urgency};
 use super::policy::memory::{Ask, Memory, Tuning};
@@ -87,6 +87,8 @@ pub struct Chooser {
     pub(crate) victim: Option<SecNo>,
     /// Sections with valid blocks nobody owns: they cannot be emptied.
     hopeless: FxHashSet<SecNo>,
+    /// Sections that were emptied but for blocks of pinned files, with how many valid blocks were left.
+    pinned: FxHashMap<SecNo, u32>,
     /// Sections, as victims; made when somebody wants one.
     victims: Option<Box<Index>>,
     due_victims: Due,
@@ -113,6 +115,7 @@ impl Chooser {
             threads_always: options.gc.urgency == Urgency::High,
             victim: None,
             hopeless: FxHashSet::default(),
+            pinned: FxHashMap::default(),
             victims: None,
             due_victims: Due::default(),
             kinds: None,
@@ -137,6 +140,11 @@ impl Chooser {
     /// Does not choose a section again.
     pub(crate) fn give_up(&mut self, section: SecNo) {
         self.hopeless.insert(section);
+    }
+    /// Does not choose a section, of which only blocks that must not move are left, until one of them is gone.
+    pub(crate) fn leave_pinned(&mut self, table: &SegmentTable, section: SecNo) {
+        let left = table.section(section).map(|s| u32::from(table.segment(s).valid)).sum();
+        self.pinned.insert(section, left);
     }
     /// True if moved data goes to segments of similar age.
     pub(crate) fn moves_by_age(&self) -> bool {
@@ -245,6 +253,7 @@ impl Chooser {
                 && unit.valid < per * 512
                 && segs().any(|s| table.is_dirty(s))
                 && !self.hopeless.contains(&section)
+                && self.pinned.get(&section).is_none_or(|left| unit.valid < *left)
                 && !self.is_closed(table, section);
             index.set(first, open.then_some(unit));
         }
