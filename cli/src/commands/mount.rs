@@ -43,7 +43,8 @@ pub struct Args {
     image: PathBuf,
     /// Where it appears.
     dir: PathBuf,
-    /// Record every call to the file system to this file, for `joulefs replay`.
+    /// Record every call to the file system to this file, for `joulefs replay`; access times then stand still, as
+    /// with -o noatime.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Record every request to the image to this file, for `joulefs replay`.
@@ -172,6 +173,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let path = std::fs::canonicalize(&args.image).map_err(|e| format!("{}: {e}", args.image.display()))?;
     let dir = std::fs::canonicalize(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
     parsed.fuse.fsname = path.display().to_string();
+    // A recording has no word for an access, and a replay would not spend what noting it did.
+    parsed.fuse.noatime |= args.record.is_some();
     if let Some(file) = parsed.stats.as_ref().filter(|file| file.parent().is_some_and(|dir| !dir.is_dir())) {
         return Err(format!("-o stats={}: no such directory", file.display()).into());
     }

@@ -184,7 +184,7 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
         let len = buf.len() as u64;
         self.note(|| self.inner.read(ino, offset, buf), || Call::Read { ino, offset, len }, |n| *n as u64)
     }
-    // Follows from a reading that is recorded.
+    // Not recorded: a mount that records keeps access times still.
     fn accessed(&self, ino: Ino) {
         self.inner.accessed(ino);
     }
