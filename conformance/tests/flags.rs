@@ -97,12 +97,15 @@ fn an_immutable_file_is_not_changed_by_anybody() {
     for result in write_both_ways(&path, 0) {
         refused(result);
     }
-    refused(rustix::fs::fallocate(
-        &OpenOptions::new().write(true).open(&path).expect("opened"),
-        rustix::fs::FallocateFlags::KEEP_SIZE,
-        0,
-        8192,
-    ).map_err(Into::into));
+    refused(
+        rustix::fs::fallocate(
+            &OpenOptions::new().write(true).open(&path).expect("opened"),
+            rustix::fs::FallocateFlags::KEEP_SIZE,
+            0,
+            8192,
+        )
+        .map_err(Into::into),
+    );
     let mount = again(mount);
     assert_eq!((text(&path), lsattr(&path)), ("text".to_owned(), "0 i".to_owned()));
     assert_sealed(&path);

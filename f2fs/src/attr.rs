@@ -33,7 +33,9 @@ impl Volume {
         let _content = inode.content.write();
         // Readers come many at once: the first has done it for all.
         if due(now)? && inode.node.inode(|r| r.i_links.get()) > 0 {
-            self.edit_inode(&inode.node, |r| (r.i_atime, r.i_atime_nsec) = ((now.secs as u64).into(), now.nanos.into()));
+            self.edit_inode(&inode.node, |r| {
+                (r.i_atime, r.i_atime_nsec) = ((now.secs as u64).into(), now.nanos.into())
+            });
         }
         Ok(())
     }
@@ -52,6 +54,7 @@ impl Volume {
         }
         let _change = self.begin()?;
         let _content = inode.content.write();
+        self.check_there(inode)?;
         let now = self.now();
         self.edit_inode(&inode.node, |r| {
             if let Some(uid) = set.uid {

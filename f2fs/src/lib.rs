@@ -24,7 +24,10 @@ pub mod nat;
 pub mod node;
 pub mod orphan;
 pub mod owners;
+pub mod pack;
 pub mod recovery;
+#[cfg(test)]
+mod rig;
 pub mod segment;
 pub mod space;
 pub mod tick;

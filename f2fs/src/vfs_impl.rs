@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use vfs::{
-    Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileFlags, FileKind, FileSystem, Flags, Flow, Ino, NewNode,
-    RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileFlags, FileKind, FileSystem, Flags, Flow, Ino,
+    NewNode, RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 use format::xattr::{index, split_name};
@@ -228,6 +228,7 @@ impl FileSystem for Volume {
         self.check_unsealed(&inode)?;
         let _change = self.begin()?;
         let _content = inode.content.write();
+        self.check_there(&inode)?;
         match index {
             index::ACL_ACCESS | index::ACL_DEFAULT => self.set_acl(&inode, index, value, flags)?,
             index::ADVISE => return Err(Error::NotPermitted("system.advise is the file system's own")),
@@ -252,6 +253,7 @@ impl FileSystem for Volume {
         self.check_unsealed(&inode)?;
         let _change = self.begin()?;
         let _content = inode.content.write();
+        self.check_there(&inode)?;
         match index {
             index::ACL_ACCESS | index::ACL_DEFAULT => self.drop_acl(&inode, index)?,
             _ => self.put_xattr(&inode, index, rest, None, XattrFlags::empty())?,

@@ -11,12 +11,12 @@ use format::{BlockAddr, node};
 use joulefs_conformance::damage::block;
 use joulefs_conformance::oracle::kernel::Kernel;
 use joulefs_conformance::oracle::tools::assert_fsck_clean;
-use joulefs_f2fs::gc::background::Settings;
-use joulefs_f2fs::gc::policy::Policy;
+use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use log_rig::*;
 use vfs::{Allocate, Error, FileSystem, Ino};
+use victim::Policy;
 
 const BLOCKS: u64 = 2000;
 

@@ -30,6 +30,8 @@ mod error;
 pub use addr::{BlockAddr, Ino, Nid, SegNo};
 pub use error::FormatError;
 
+/// The file system's magic (kernel `F2FS_SUPER_MAGIC`).
+pub const MAGIC: u32 = 0xF2F5_2010;
 /// Bytes in a block.
 pub const BLOCK: usize = 4096;
 /// Blocks in a segment (2 MiB).

@@ -9,8 +9,9 @@ use format::superblock::Features;
 use rustc_hash::FxHashSet;
 
 use super::FsckError;
+use super::kind::DIR;
 use super::report::{Area, DentryPlace, DotFault, FindingKind as K, Name, Referrer};
-use super::walk::{DIR, Walk};
+use super::walk::Walk;
 
 /// What is summed up while a directory's areas are read.
 pub struct DirState {

@@ -7,8 +7,9 @@ use format::{Block, BlockAddr, FormatError, Ino, Nid};
 
 use super::FsckError;
 use super::dir::DirState;
+use super::kind::{DIR, kind_of};
 use super::report::{Area, FindingKind as K, Referrer, Slot};
-use super::walk::{DIR, Walk, kind_of};
+use super::walk::Walk;
 
 /// What is summed up while a file's map is walked.
 pub struct FileState {

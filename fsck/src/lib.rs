@@ -15,6 +15,7 @@
 mod begin;
 mod dir;
 mod inode;
+mod kind;
 mod load;
 mod repair;
 mod report;

@@ -10,8 +10,8 @@ use format::superblock::Features;
 use format::{Block, BlockAddr, Ino, dentry, xattr};
 
 use super::FsckError;
+use super::kind::{DIR, kind_of, mode_of};
 use super::load::Image;
-use super::walk::{DIR, kind_of, mode_of};
 
 /// `i_inline` as the rest of the inode says it is; as stored where nothing says otherwise.
 pub fn inline(img: &Image<'_>, ino: Ino, block: &Block) -> Result<Inline, FsckError> {

@@ -27,7 +27,9 @@ use fuser::{
 use vfs::{Error, FileKind, NewNode, RenameFlags, Seek, SetAttr, WriteFlags, XattrFlags};
 
 use crate::attr::{bare, from_system, set_time, unpack};
-use crate::operations::{Adapter, allocate, answer_seek, caller, failed, new_node, perm, reply_empty, reply_xattr};
+use crate::errno::failed;
+use crate::operations::{Adapter, allocate, caller, new_node, perm, reply_empty, reply_xattr};
+use crate::seek::SeekJob;
 use crate::{acl, capability, control, features, listing};
 
 thread_local! {
@@ -433,9 +435,10 @@ impl fuser::Filesystem for Adapter {
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(Errno::ENXIO);
         };
+        let job = SeekJob { ino, offset, what, reply };
         self.after_writeback(ino, offset, move |asked| match asked {
-            Ok(fs) => answer_seek(fs, ino, offset, what, reply),
-            Err(error) => reply.error(error),
+            Ok(fs) => job.answer(fs),
+            Err(error) => job.reply.error(error),
         });
     }
 

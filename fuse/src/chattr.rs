@@ -12,7 +12,8 @@ use fuser::{Errno, ReplyIoctl, Request};
 use rustix::ioctl::{Opcode, opcode};
 use vfs::{Error, FileFlags, FileSystem, Flags, Ino, Result};
 
-use crate::operations::{Adapter, failed};
+use crate::errno::failed;
+use crate::operations::Adapter;
 
 /// `struct fsxattr`: flags, extent size, extents, project, extent size for copies, padding; 32 bits each.
 type Extended = [u8; 28];
@@ -91,9 +92,8 @@ impl Adapter {
                     return reply.error(failed("ioctl", ino, &error));
                 }
                 let set = move |asked: std::result::Result<&dyn FileSystem, Errno>| {
-                    let done = asked.and_then(|fs| {
-                        fs.set_flags(ino, flags, project).map_err(|error| failed("ioctl", ino, &error))
-                    });
+                    let done = asked
+                        .and_then(|fs| fs.set_flags(ino, flags, project).map_err(|error| failed("ioctl", ino, &error)));
                     match done {
                         Ok(()) => reply.ioctl(0, &[]),
                         Err(error) => reply.error(error),

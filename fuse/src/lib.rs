@@ -43,6 +43,7 @@ pub mod mount;
 mod notices;
 mod operations;
 mod room;
+mod seek;
 mod setid;
 pub mod unmount;
 

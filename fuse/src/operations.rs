@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use fuser::{Errno, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyXattr, Request};
-use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, Seek, SetAttr, WriteFlags};
+use fuser::{Errno, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
+use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
 
 use crate::attr::{Numbers, unpack};
 use crate::capability::Capabilities;
-use crate::errno;
+use crate::errno::{self, failed};
 use crate::features::{Agreed, Caching};
 use crate::listing::Ungranted;
 use crate::notices::{self, Job, Notices};
@@ -45,7 +45,12 @@ pub(crate) struct Adapter {
 }
 
 impl Adapter {
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, caching: Caching, atime: bool, notices: Arc<Notices>) -> io::Result<Self> {
+    pub(crate) fn new(
+        fs: Arc<dyn FileSystem>,
+        caching: Caching,
+        atime: bool,
+        notices: Arc<Notices>,
+    ) -> io::Result<Self> {
         let numbers = Numbers::new(fs.root());
         let waiting = match caching {
             Caching::Writeback => Some(notices::wait_for_cache(fs.clone(), numbers, notices.clone())?),
@@ -152,14 +157,6 @@ impl Adapter {
     }
 }
 
-/// The number to answer with; a fault of the image or the device is also logged, with its text.
-pub(crate) fn failed(what: &str, ino: Ino, error: &Error) -> Errno {
-    if errno::is_fault(error) {
-        log::error!("{what}, inode {}: {error}", ino.0);
-    }
-    errno::reply(error)
-}
-
 pub(crate) fn reply_empty(what: &str, ino: Ino, result: Result<()>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
@@ -175,15 +172,6 @@ pub(crate) fn reply_xattr(what: &str, ino: Ino, result: Result<Vec<u8>>, size: u
             _ => reply.error(errno::reply(&Error::Range)),
         },
         Err(error) => reply.error(failed(what, ino, &error)),
-    }
-}
-
-/// Answers `SEEK_DATA` and `SEEK_HOLE` from what the file system knows now.
-pub(crate) fn answer_seek(fs: &dyn FileSystem, ino: Ino, offset: u64, what: Seek, reply: ReplyLseek) {
-    let found = fs.seek(ino, offset, what).and_then(|found| i64::try_from(found).map_err(|_| Error::PastEnd));
-    match found {
-        Ok(offset) => reply.offset(offset),
-        Err(error) => reply.error(failed("lseek", ino, &error)),
     }
 }
 

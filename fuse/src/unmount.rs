@@ -174,7 +174,6 @@ fn absolute(dir: &Path) -> io::Result<PathBuf> {
 /// A source that is not a file is not waited for: there is no image. Nor is a file system that is mounted
 /// elsewhere too (`mount --bind`): it lives on there.
 pub fn unmount(dir: &Path, kind: &str, patience: Duration) -> Result<Unmounted, UnmountError> {
-
     let refused = |error| UnmountError::Refused { dir: dir.to_owned(), error };
     let absolute = absolute(dir).map_err(refused)?;
     let mount = mounted_at(&absolute)

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::compare::Claim;
+use crate::claim::Claim;
 
 /// `plan.toml`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

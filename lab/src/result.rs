@@ -12,7 +12,7 @@ use f2fs::cause::Cause;
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
-use crate::compare::Comparison;
+use crate::claim::Comparison;
 
 /// One run of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -315,6 +315,12 @@ pub fn cause_text(cause: u8) -> &'static str {
 }
 
 impl Outcome {
+    /// A variant as it is told from the others: its seed is named where there are several.
+    pub fn name_of(&self, v: &VariantResult) -> String {
+        let several = self.variants.iter().any(|w| w.name == v.name && w.seed != v.seed);
+        if several { format!("{} (seed {})", v.name, v.seed) } else { v.name.clone() }
+    }
+
     /// Every phase with its variant.
     pub fn phases(&self) -> impl Iterator<Item = (&VariantResult, &Phase)> {
         self.variants.iter().flat_map(|v| v.phases.iter().map(move |p| (v, p)))

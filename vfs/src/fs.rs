@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Allocate, Attr, Caller, DirEntry, Entry, Error, FileFlags, Flags, Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr, StatFs,
-    WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, DirEntry, Entry, Error, FileFlags, Flags, Flow, Ino, NewNode, RenameFlags, Result, Seek,
+    SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 /// A mounted volume. Every method takes `&self` and may be called from many threads.

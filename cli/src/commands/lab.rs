@@ -4,9 +4,9 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use device::energy::profile::Profile;
+use lab::error::LabError;
 use lab::plan::{Changes, Experiment, SHIPPED};
 use lab::result::Outcome;
-use lab::run::LabError;
 use serde_json::json;
 
 use crate::half_made::HalfMade;

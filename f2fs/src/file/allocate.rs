@@ -35,6 +35,7 @@ impl Volume {
         let _change = self.begin()?;
         let mut guard = inode.content.write();
         let content = &mut *guard;
+        self.check_there(inode)?;
         let size = inode.size();
         self.leave_inline(inode, content)?;
         match what {

@@ -12,6 +12,7 @@ use crate::cause::Cause;
 use crate::compress::Method;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::node::map::Lookup;
 use crate::volume::Volume;
 
 /// The block index that leads, in a plain file's tree, to the slot where a file whose clusters have
@@ -48,7 +49,13 @@ impl Volume {
             let at = offset + done as u64;
             let cluster = at / BLOCK / n;
             let inside = (at - cluster * n * BLOCK) as usize;
-            self.read_steady(|| self.read_cluster(inode, &method, cluster * n, direct, n, &mut plain))?;
+            let first = cluster * n;
+            match self.find(&inode.node, slot_index(first, direct, n))? {
+                Lookup::At(place) => {
+                    self.read_steady(&place.node, || self.read_cluster(inode, &method, first, direct, n, &mut plain))?
+                }
+                Lookup::HoleUntil(_) => plain.fill(0),
+            }
             let m = (plain.len() - inside).min(buf.len() - done);
             buf[done..done + m].copy_from_slice(&plain[inside..inside + m]);
             done += m;

@@ -2,7 +2,7 @@
 //!
 //! The summary says who owns a block; the owner decides whether that is still so. A block valid in
 //! the segment table whose owner does not point at it is damage: it stays, and the section is not
-//! chosen again. Addresses change without inode locks; `Volume::moves` tells readers.
+//! chosen again. Addresses change without inode locks; the nodes that hold them count it, for readers.
 //!
 //! A pinned file's blocks stay, whoever waits for space: swap, loop devices and device-mapper tables hold their
 //! addresses. The rest of the section moves, and the section is left alone until one of those blocks is gone. (Linux
@@ -16,70 +16,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use device::Lba;
-use format::addr::SecNo;
 use format::inode::{Inline, RawInode};
 use format::node::{self, ADDRS_PER_BLOCK, NodeKind};
 use format::sit::LogType;
 use format::summary::{self, Summary};
 use format::{BLOCK, Block, BlockAddr, Ino, SegNo, bits};
 
-use crate::cause::Cause;
+use super::work::{Into, When, Work};
 use crate::error::{Error, Result};
 use crate::node::cache::Node;
 use crate::node::map::{addr_in, set_addr_in};
 use crate::node::write::Mark;
-use crate::segment::Segments;
 use crate::volume::Volume;
-
-/// For whom is cleaned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum When {
-    /// Somebody waits for space.
-    Foreground,
-    /// Nobody does.
-    Background,
-}
-
-/// Where data goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Into {
-    /// To the end of the cold log.
-    ColdLog,
-    /// Into the log of moved blocks: holes of segments of similar age.
-    SimilarAge,
-}
-
-/// A section being emptied.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Work {
-    pub(super) section: SecNo,
-    pub(super) when: When,
-    pub(super) into: Into,
-    /// The next block to look at, counted from the section's start.
-    next: u32,
-    /// Every valid block so far had an owner.
-    clean: bool,
-    /// Some are of pinned files.
-    pinned: bool,
-}
-
-impl Work {
-    pub(super) fn new(section: SecNo, when: When, into: Into) -> Work {
-        Work { section, when, into, next: 0, clean: true, pinned: false }
-    }
-    fn data_cause(&self) -> Cause {
-        match self.when {
-            When::Foreground => Cause::ForegroundGcData,
-            When::Background => Cause::BackgroundGcData,
-        }
-    }
-    fn node_cause(&self) -> Cause {
-        match self.when {
-            When::Foreground => Cause::ForegroundGcNode,
-            When::Background => Cause::BackgroundGcNode,
-        }
-    }
-}
 
 /// A data block that moves: where it is, and the slot that says so.
 struct Live {
@@ -123,7 +71,7 @@ impl Volume {
                 seg.set_victim(None);
                 if matches!(e, Error::Device(_)) {
                     // Chosen again it would fail again, and whoever needs space would wait for ever.
-                    seg.chooser.give_up(work.section);
+                    seg.give_up(work.section);
                     seg.table.section(work.section).for_each(|s| seg.table.touch(s));
                 }
                 return Err(e);
@@ -137,11 +85,10 @@ impl Volume {
         let of_nodes = seg.table.section(work.section).next().is_some_and(|s| seg.table.segment(s).log.is_node());
         if !work.clean {
             log::warn!("section {}: holds valid blocks nobody owns; run joulefs fsck", work.section);
-            seg.chooser.give_up(work.section);
+            seg.give_up(work.section);
         }
         if work.pinned {
-            let Segments { table, chooser, .. } = &mut *seg;
-            chooser.leave_pinned(table, work.section);
+            seg.leave_pinned(work.section);
         }
         if !work.clean || work.pinned {
             let segs: Vec<SegNo> = seg.table.section(work.section).collect();
@@ -315,10 +262,10 @@ impl Volume {
             self.promises.stray(l.node.ino);
             let mut bytes = l.node.write();
             set_addr_in(self, &l.node, &mut bytes, l.slot.into(), *addr);
+            // The old place stays readable until the checkpoint that follows.
+            l.node.note_move();
             self.nodes.mark_dirty(&l.node);
         }
-        // The old places stay readable until the checkpoint that follows.
-        self.moves.fetch_add(1, Ordering::AcqRel);
         self.counters.moved(work.when == When::Foreground, to.len() as u64, threaded);
         out
     }

@@ -422,7 +422,7 @@ mod tests {
             vol.edit(&last.node, |_| ());
             vol.write_nodes(std::slice::from_ref(&last.node), Mark::Plain, Cause::Node).unwrap();
         }
-        vol.seg.lock().chooser.threads_always = true;
+        vol.seg.lock().threads_always = true;
         (dev, vol)
     }
 

@@ -10,7 +10,19 @@ use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
 use super::AgeError;
 use super::recipe::{Order, Sizes};
-use super::run::Done;
+
+/// What was done to a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Done {
+    /// Files made.
+    pub files_made: u64,
+    /// Files deleted.
+    pub files_deleted: u64,
+    /// Bytes written to files.
+    pub bytes_written: u64,
+    /// Virtual time it took.
+    pub took: Duration,
+}
 
 /// Bytes handed over at once.
 const CHUNK: usize = 1 << 20;

@@ -1,33 +1,18 @@
 //! Carrying a recipe's steps out.
 
-use std::time::Duration;
-
 use device::BLOCK;
 use device::clock::VirtualClock;
 use f2fs::Volume;
-use f2fs::gc::background::Settings;
+use f2fs::gc::settings::Settings;
 use vfs::FileSystem;
 
 use super::AgeError;
 use super::amount::Amount;
-use super::files::{Files, Wish};
+use super::files::{Done, Files, Wish};
 use super::recipe::{Delete, Recipe, Rewrite, Sizes, Step, Write};
 
 /// Data blocks a direct node maps.
 const PER_NODE: u64 = 1018;
-
-/// What was done to a volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Done {
-    /// Files made.
-    pub files_made: u64,
-    /// Files deleted.
-    pub files_deleted: u64,
-    /// Bytes written to files.
-    pub bytes_written: u64,
-    /// Virtual time it took.
-    pub took: Duration,
-}
 
 /// How far a step is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,9 +18,10 @@ use super::cleaned::{Cleaned, Cleaning};
 use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::Bench;
+use crate::error::LabError;
 use crate::plan::Job;
+use crate::progress::Progress;
 use crate::result::{Histogram, Phase};
-use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -24,7 +24,7 @@ use std::time::Duration;
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::cause::Cause;
-use f2fs::gc::background::Settings;
+use f2fs::gc::settings::Settings;
 use f2fs::{MountOptions, Volume};
 use format::sit::LogType;
 use serde::Deserialize;
@@ -36,9 +36,10 @@ use super::cleaned::{self, Cleaned};
 use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::Bench;
+use crate::error::LabError;
 use crate::plan::Job;
+use crate::progress::Progress;
 use crate::result::{Histogram, Phase};
-use crate::run::{LabError, Progress};
 use crate::typed;
 
 /// Blocks of a segment.

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use device::clock::Clock;
 use f2fs::Volume;
-use f2fs::gc::background::Settings;
-use f2fs::gc::policy::{Policy, Power};
+use f2fs::gc::settings::Settings;
 use serde::Deserialize;
 use vfs::FileSystem;
+use victim::{Policy, Power};
 
 use crate::bench::{Bench, Recorder};
+use crate::error::LabError;
+use crate::progress::Progress;
 use crate::result::Phase;
-use crate::run::{LabError, Progress};
 
 /// The volume's counters of cleaning at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

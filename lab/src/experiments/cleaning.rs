@@ -10,7 +10,7 @@ use device::BLOCK;
 use device::energy::profile::Profile;
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
-use f2fs::gc::background::Settings;
+use f2fs::gc::settings::Settings;
 use serde::Deserialize;
 use vfs::FileSystem;
 
@@ -18,9 +18,10 @@ use super::cleaned;
 use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::Bench;
+use crate::error::LabError;
 use crate::plan::Job;
+use crate::progress::Progress;
 use crate::result::{Histogram, Phase};
-use crate::run::{LabError, Progress};
 use crate::typed;
 
 #[derive(Deserialize)]

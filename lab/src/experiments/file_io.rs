@@ -14,9 +14,10 @@ use super::cleaned::Cleaning;
 use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
+use crate::error::LabError;
 use crate::plan::Job;
+use crate::progress::Progress;
 use crate::result::{Histogram, Phase};
-use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -84,7 +85,7 @@ enum Order {
 const FILE: &str = "measured";
 
 /// Measures every phase.
-pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+pub(crate) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
     let mut options = MountOptions::default();
     if let Some(blocks) = p.node_cache {

@@ -9,17 +9,18 @@ use std::time::Duration;
 
 use device::BLOCK;
 use device::energy::profile::Profile;
-use f2fs::gc::policy::Power;
 use f2fs::{FreeFragments, MountOptions};
 use serde::Deserialize;
 use vfs::FileSystem;
+use victim::Power;
 
 use super::cleaned::{self, Cleaned};
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
+use crate::error::LabError;
 use crate::plan::Job;
+use crate::progress::Progress;
 use crate::result::{Histogram, Phase};
-use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,7 +93,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
             }
             Mode::Background => {
                 let gc = cleaned::every(policy, Duration::from_millis(p.sleep_ms));
-                volume.set_cleaning(f2fs::gc::background::Settings { power, ..gc });
+                volume.set_cleaning(f2fs::gc::settings::Settings { power, ..gc });
                 cleaned::pass(&bench, recorder, || {
                     let done = done();
                     look(done.sections);

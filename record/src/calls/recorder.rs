@@ -8,8 +8,8 @@ use std::time::Duration;
 use device::clock::Clock;
 use parking_lot::Mutex;
 use vfs::{
-    Allocate, Attr, Caller, DirEntry, Entry, FileFlags, FileSystem, Flags, Flow, Ino, NewNode, RenameFlags, Result, Seek,
-    SetAttr, StatFs, WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, DirEntry, Entry, FileFlags, FileSystem, Flags, Flow, Ino, NewNode, RenameFlags, Result,
+    Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 use super::call::{Call, Contents};
