@@ -11,7 +11,9 @@
 pub mod acl;
 pub mod addr;
 pub mod bits;
+pub mod casefold;
 pub mod checkpoint;
+pub mod compress;
 pub mod crc;
 pub mod dentry;
 pub mod hash;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::energy::profile::Profile;
-use f2fs::MountOptions;
 use f2fs::cause::Cause;
 use f2fs::gc::prices;
 use f2fs::owners::Look;
+use f2fs::{MountOptions, RollForward};
 use serde_json::json;
 use vfs::FileSystem;
 
@@ -33,7 +33,9 @@ use crate::{Failure, held, image, output, power, volume_options, whole};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n  \
     joulefs mount disk.img /mnt --profile oneplus8t-ufs31 --ledger joules.txt\n\n\
-    Options for -o: ro, rw, allow_other, noatime, dev, suid, noexec, writeback=on|off, discard=on|off,\n  \
+    Options for -o: ro, rw,\n  \
+    norecovery (read-only, as of the last checkpoint: what was synced since is not replayed, and not lost),\n  \
+    disable_roll_forward (what was synced since the last checkpoint is given up),\n   allow_other, noatime, dev, suid, noexec, writeback=on|off, discard=on|off,\n  \
     nodiscard (as discard=off), inline=on|off, threads=N (default 2), node_cache=MIB (default 32),\n  \
     dirty=MIB (default 32), dir_cache=MIB (default 16),\n  \
     gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule (who chooses what is cleaned; default cost-benefit),\n  \
@@ -124,6 +126,10 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
         let on = || volume_options::on(value).map_err(|why| Failure::usage(format!("-o {option}: {why}")));
         match name {
             "ro" => plain(&mut || core.read_only = true)?,
+            "norecovery" => plain(&mut || {
+                core.roll_forward = RollForward::Leave;
+            })?,
+            "disable_roll_forward" => plain(&mut || core.roll_forward = RollForward::GiveUp)?,
             "rw" => plain(&mut || core.read_only = false)?,
             "allow_other" => fuse.allow_other = on()?,
             "noatime" => plain(&mut || fuse.noatime = true)?,
@@ -145,6 +151,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             }
         }
     }
+    core.read_only |= core.roll_forward == RollForward::Leave;
     fuse.read_only = core.read_only;
     if power_auto {
         core.gc.power = power::now();

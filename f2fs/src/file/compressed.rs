@@ -3,13 +3,13 @@
 //! A compressed file's clusters never straddle nodes: of each node's address slots only a multiple
 //! of the cluster size is used. A compressed cluster's first slot is a mark, then come its blocks.
 
+use format::compress::Method;
 use format::inode::extra_end;
 use format::node::ADDRS_PER_BLOCK;
 use format::{Block, BlockAddr};
 
 use super::BLOCK;
 use crate::cause::Cause;
-use crate::compress::Method;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::node::map::Lookup;

@@ -16,6 +16,7 @@ use super::pacer::Situation;
 use super::settings::{Settings, Urgency};
 use super::work::{Into, When, Work};
 use crate::error::Result;
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 impl Volume {
@@ -53,10 +54,10 @@ impl Volume {
         self.check_writable()?;
         self.balance()?;
         let begun = {
-            let _alone = self.cp.write();
+            let mut alone = self.cp.write();
             let mut begun = self.cleaner.begun.lock();
             if begun.is_none() {
-                *begun = self.next_work(settings);
+                *begun = self.next_work(&mut alone, settings);
             }
             begun.is_some()
         };
@@ -65,18 +66,18 @@ impl Volume {
             return Ok(false);
         }
         loop {
-            let pack = self.cp.write();
+            let mut alone = self.cp.write();
             // It may have been unmounted between two steps, or have failed.
             self.check_writable()?;
             let from = self.clock.monotonic();
             // Somebody short of space may have finished it meanwhile.
             let Some(work) = self.cleaner.begun.lock().take() else { break };
             self.changed.store(true, Ordering::Release);
-            let rest = self.clean_step(work, settings.step_blocks.max(1))?;
+            let rest = self.clean_step(&mut alone, work, settings.step_blocks.max(1))?;
             *self.cleaner.begun.lock() = rest;
             self.counters.held_off(self.clock.monotonic().saturating_sub(from));
             // To whoever waits, not to the next step.
-            RwLockWriteGuard::unlock_fair(pack);
+            RwLockWriteGuard::unlock_fair(alone);
             if rest.is_none() {
                 break;
             }
@@ -84,7 +85,7 @@ impl Volume {
         Ok(true)
     }
 
-    fn next_work(&self, settings: &Settings) -> Option<Work> {
+    fn next_work(&self, alone: &mut PackState, settings: &Settings) -> Option<Work> {
         let hurry = match settings.urgency {
             Urgency::Normal => Hurry::Background,
             Urgency::High => Hurry::UrgentHigh,
@@ -97,7 +98,7 @@ impl Volume {
             let aged = seg.chooser.moves_by_age() && settings.urgency != Urgency::High;
             (victim, if aged { Into::SimilarAge } else { Into::ColdLog })
         };
-        Some(self.begin_cleaning(Work::new(self.sb.section_of(victim.seg), When::Background, into)))
+        Some(self.begin_cleaning(alone, Work::new(self.sb.section_of(victim.seg), When::Background, into)))
     }
 
     /// Kernel `has_enough_invalid_blocks`: more than 40 % of the user's blocks are invalid and of those

@@ -27,6 +27,7 @@ use crate::error::{Error, Result};
 use crate::node::cache::Node;
 use crate::node::map::{addr_in, set_addr_in};
 use crate::node::write::Mark;
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 /// A data block that moves: where it is, and the slot that says so.
@@ -53,17 +54,17 @@ fn slots_of(vol: &Volume, bytes: &Block) -> Option<u32> {
 
 impl Volume {
     /// Begins to empty a section: no log may thread into it until [`Volume::clean_step`] is done.
-    pub(super) fn begin_cleaning(&self, work: Work) -> Work {
+    pub(super) fn begin_cleaning(&self, _alone: &mut PackState, work: Work) -> Work {
         let mut seg = self.seg.lock();
         let first = seg.table.section(work.section).next();
         seg.set_victim(first);
         work
     }
 
-    /// Moves at most `most` blocks of a section, fewer at a segment's end. The caller holds `cp`
-    /// exclusive. `None` when the section is done; running out of room ends it early, which is no error.
-    pub(super) fn clean_step(&self, mut work: Work, most: usize) -> Result<Option<Work>> {
-        let done = match self.clean_blocks(&mut work, most) {
+    /// Moves at most `most` blocks of a section, fewer at a segment's end, while nobody changes anything. `None`
+    /// when the section is done; running out of room ends it early, which is no error.
+    pub(super) fn clean_step(&self, alone: &mut PackState, mut work: Work, most: usize) -> Result<Option<Work>> {
+        let done = match self.clean_blocks(alone, &mut work, most) {
             Ok(()) => work.next >= self.sb.segs_per_sec * 512,
             Err(Error::Fs(vfs::Error::NoSpace)) => true,
             Err(e) => {
@@ -100,7 +101,7 @@ impl Volume {
     }
 
     /// Moves the valid blocks among the next ones of a section's segment.
-    fn clean_blocks(&self, work: &mut Work, most: usize) -> Result<()> {
+    fn clean_blocks(&self, alone: &mut PackState, work: &mut Work, most: usize) -> Result<()> {
         let s = SegNo(work.section.0 * self.sb.segs_per_sec + work.next / 512);
         let off = (work.next % 512) as u16;
         let (valid, is_node, owners) = {
@@ -117,9 +118,9 @@ impl Volume {
         let start = self.sb.seg_start(s);
         let blocks = valid.iter().map(|&o| (start.plus(o.into()), summary::get(&owners, o.into())));
         if is_node {
-            work.clean &= self.move_nodes(*work, blocks)?;
+            work.clean &= self.move_nodes(alone, *work, blocks)?;
         } else {
-            self.move_data(work, blocks)?;
+            self.move_data(alone, work, blocks)?;
         }
         // A full batch may have more behind it in this segment.
         work.next = match valid.last() {
@@ -129,7 +130,12 @@ impl Volume {
         Ok(())
     }
 
-    fn move_nodes(&self, work: Work, valid: impl Iterator<Item = (BlockAddr, Summary)>) -> Result<bool> {
+    fn move_nodes(
+        &self,
+        alone: &mut PackState,
+        work: Work,
+        valid: impl Iterator<Item = (BlockAddr, Summary)>,
+    ) -> Result<bool> {
         let mut clean = true;
         let mut live = Vec::new();
         for (addr, owner) in valid {
@@ -143,12 +149,17 @@ impl Volume {
                 _ => clean = false,
             }
         }
-        self.write_nodes(&live, Mark::Plain, work.node_cause())?;
+        self.write_nodes(alone, &live, Mark::Plain, work.node_cause())?;
         self.counters.moved(work.when == When::Foreground, live.len() as u64, 0);
         Ok(clean)
     }
 
-    fn move_data(&self, work: &mut Work, valid: impl Iterator<Item = (BlockAddr, Summary)>) -> Result<()> {
+    fn move_data(
+        &self,
+        alone: &mut PackState,
+        work: &mut Work,
+        valid: impl Iterator<Item = (BlockAddr, Summary)>,
+    ) -> Result<()> {
         let mut live: Vec<Live> = Vec::new();
         let mut asked: Option<(Ino, bool)> = None;
         for (from, owner) in valid {
@@ -186,7 +197,7 @@ impl Volume {
                 false => work.pinned = true,
             }
         }
-        self.copy(*work, &live)
+        self.copy(alone, *work, &live)
     }
 
     /// False if the file that one of its nodes belongs to is pinned; else its inode is made ready for the move.
@@ -216,7 +227,7 @@ impl Volume {
     }
 
     /// Copies blocks, then turns their owners' slots.
-    fn copy(&self, work: Work, live: &[Live]) -> Result<()> {
+    fn copy(&self, _alone: &mut PackState, work: Work, live: &[Live]) -> Result<()> {
         let bytes = self.read_live(work, live)?;
         let mut owners = Vec::with_capacity(live.len());
         for l in live {

@@ -67,9 +67,9 @@ impl Volume {
             self.leave_clean_state()?;
         }
         if self.nodes.dirty_count() > self.dirty_nodes_limit() {
-            let _still = self.cp.read();
+            let held = self.cp.read();
             let dirty = self.nodes.dirty();
-            or_wait(self.write_nodes(&dirty, Mark::Plain, Cause::Node))?;
+            or_wait(self.write_nodes(&held, &dirty, Mark::Plain, Cause::Node))?;
         }
         match self.lack() {
             Lack::Nothing => Ok(()),
@@ -139,19 +139,19 @@ impl Volume {
     pub fn clean_in_foreground(&self) -> Result<bool> {
         self.check_writable()?;
         self.balance()?;
-        let mut pack = self.cp.write();
+        let pack = &mut *self.cp.write();
         let begun = self.cleaner.begun.lock().take();
         let mut work = match begun.or_else(|| {
-            self.worst_section().map(|v| self.begin_cleaning(Work::new(v, When::Foreground, Into::ColdLog)))
+            self.worst_section().map(|v| self.begin_cleaning(pack, Work::new(v, When::Foreground, Into::ColdLog)))
         }) {
             None => return Ok(false),
             work => work,
         };
         self.changed.store(true, Ordering::Release);
         while let Some(w) = work {
-            work = self.clean_step(w, 512)?;
+            work = self.clean_step(pack, w, 512)?;
         }
-        self.checkpoint_locked(&mut pack, Reason::Running)?;
+        self.checkpoint_locked(pack, Reason::Running)?;
         Ok(true)
     }
 
@@ -166,7 +166,7 @@ impl Volume {
             if room.free > room.goal || cleaned >= MOST_SECTIONS {
                 break;
             }
-            let more = self.clean_some(room.goal, &mut cleaned)?;
+            let more = self.clean_some(pack, room.goal, &mut cleaned)?;
             self.checkpoint_of_what_fits(pack, Reason::Running)?;
             if !more {
                 break;
@@ -182,7 +182,7 @@ impl Volume {
 
     /// Cleans sections until more than `goal` are free or emptied, or room for copies runs low;
     /// false if there is nothing more to clean. A bounded number in all.
-    fn clean_some(&self, goal: u32, cleaned: &mut usize) -> Result<bool> {
+    fn clean_some(&self, pack: &mut PackState, goal: u32, cleaned: &mut usize) -> Result<bool> {
         while *cleaned < MOST_SECTIONS {
             {
                 let seg = self.seg.lock();
@@ -195,15 +195,15 @@ impl Volume {
             // What the background began is finished first (kernel `check_bg_victims`).
             let mut work = match self.cleaner.begun.lock().take() {
                 Some(begun) => Some(begun),
-                None => {
-                    self.worst_section().map(|v| self.begin_cleaning(Work::new(v, When::Foreground, Into::ColdLog)))
-                }
+                None => self
+                    .worst_section()
+                    .map(|v| self.begin_cleaning(pack, Work::new(v, When::Foreground, Into::ColdLog))),
             };
             if work.is_none() {
                 return Ok(false);
             }
             while let Some(w) = work {
-                work = self.clean_step(w, 512)?;
+                work = self.clean_step(pack, w, 512)?;
             }
             *cleaned += 1;
         }

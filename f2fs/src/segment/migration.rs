@@ -36,6 +36,7 @@ impl Segments {
         log.next += 1;
         let next = log.next;
         let kind = self.table.segment(seg).log;
+        self.check_free(seg, off)?;
         self.table.set_valid(seg, off, kind, mtime)?;
         // Only the new place is dated, by what it holds (kernel `update_segment_mtime`).
         self.table.clear_valid(from, old_off, None)?;

@@ -6,6 +6,7 @@
 //! * `candidates`: what policies see of the table, as victims and as targets.
 //! * `pieces`: the pieces of free space, by size.
 //! * `audit`: whether what is kept of a segment is what its map says.
+//! * [`sums`]: valid blocks of the whole main area.
 //! * [`summary`]: who owns each block of a segment, kept until it reaches the device.
 //!
 //! One mutex guards all of it ([`Segments`] is what lies inside); it is held for the bookkeeping of
@@ -19,7 +20,9 @@ pub mod log;
 pub mod migration;
 mod pieces;
 pub mod summary;
+pub mod sums;
 pub mod table;
+mod word_set;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +38,7 @@ use victim::chooser::Moment;
 use victim::{Candidate, Chooser, Hurry};
 
 use crate::error::{Error, Result};
+use crate::invariant::Violation;
 use candidates::Candidates;
 use log::Log;
 use summary::PendingSummaries;
@@ -89,6 +93,8 @@ pub struct Segments {
     /// Logs fill holes even where fresh segments are plenty (kernel `f2fs_need_SSR` in `GC_URGENT_HIGH`).
     pub(crate) threads_always: bool,
     pub(crate) pressure: Arc<Pressure>,
+    /// The first invariant of theirs that was found broken.
+    pub(crate) violated: Option<Violation>,
 }
 
 impl Segments {
@@ -115,6 +121,7 @@ impl Segments {
             chooser,
             threads_always: false,
             pressure,
+            violated: None,
         }
     }
 
@@ -193,21 +200,33 @@ impl Segments {
         let l = &mut self.logs[log.index()];
         let (seg, off) = (l.seg, l.next);
         l.record(owner);
+        self.check_free(seg, off)?;
         self.table.set_valid(seg, off, log, age)?;
         if old.is_real() {
             self.invalidate(old, age)?;
         }
         self.advance(log);
         if self.logs[log.index()].is_full() {
-            // A full device: the log stays full and the next allocation reports it.
-            match self.roll(log) {
-                Err(Error::Fs(vfs::Error::NoSpace)) => {}
-                other => other?,
+            // This block has its place, whether the next one finds one or not: on a full device, or where a summary
+            // cannot be read, the log stays full, and the next allocation tries again before it changes anything.
+            if let Err(e) = self.roll(log) {
+                ::log::debug!("{log:?} stays full: {e}");
             }
         }
         let l = &self.logs[log.index()];
         let next = if l.is_full() { BlockAddr::NULL } else { self.sb.seg_start(l.seg).plus(l.next.into()) };
         Ok(Placed { addr: self.sb.seg_start(seg).plus(off.into()), next })
+    }
+
+    /// Refuses a block that is about to be handed out though the last checkpoint or an fsync since may need it.
+    fn check_free(&mut self, seg: SegNo, off: u16) -> Result<()> {
+        if !self.table.is_held(seg, off) || self.table.is_valid(seg, off) {
+            // A valid one the table refuses by itself.
+            return Ok(());
+        }
+        let violation = Violation::Held { seg, off };
+        self.violated.get_or_insert_with(|| violation.clone());
+        Err(violation.into())
     }
 
     /// Marks a block of the main area as no longer valid.

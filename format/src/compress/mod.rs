@@ -6,7 +6,7 @@
 //!
 //! Pure: bytes in, bytes out, and any bytes are answered by an error rather than a panic or more
 //! output than asked for. Left out: where a cluster's blocks are (its first address slot says
-//! [`format::BlockAddr::COMPRESS`]), and compressing.
+//! [`crate::BlockAddr::COMPRESS`]), and compressing.
 //!
 //! lz4 and zstd are libraries; the decoder of zstd is the one in pure Rust, which reads all there is
 //! to read and spares everybody a C compiler. LZO is decoded here: of its two dialects only the older
@@ -16,7 +16,7 @@
 mod lzo;
 mod zstd;
 
-use format::crc;
+use crate::crc;
 
 pub use lzo::LzoError;
 
@@ -135,7 +135,7 @@ impl Method {
 
     /// Bytes in a cluster.
     pub fn cluster_bytes(self) -> usize {
-        self.cluster_blocks() as usize * format::BLOCK
+        self.cluster_blocks() as usize * crate::BLOCK
     }
 
     /// Decompresses the blocks that stand for a cluster (`cluster`, one after the other) into `out`,
