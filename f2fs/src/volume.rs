@@ -3,7 +3,7 @@
 //! # Locking order
 //! 0. Admission ([`crate::file::admission`]): a writer with contents waits for other writers before it takes any lock.
 //! 1. `cp`: shared by every operation that changes something, exclusive for checkpoint and cleaning. Readers do not
-//! take it.
+//!    take it.
 //! 2. `names`: renames between directories, one at a time.
 //! 3. Inode locks ([`crate::inode::Inode::content`]): parent before child; of two directories the upper one first,
 //!    unrelated ones (only under `names`) in order of inode number.
