@@ -1,7 +1,7 @@
 //! What does a policy remember from choice to choice, and which numbers may a user change?
 //!
-//! Names follow the kernel's: `last_victim` of each mode, `min_mtime`, `max_mtime`, `dirty_max_mtime` of `struct
-//! sit_info`, and the fields of `struct atgc_management`. All of it lives from mount to unmount.
+//! Names follow the kernel's: `last_victim` of each mode; `min_mtime`, `max_mtime` and `dirty_max_mtime` of
+//! `struct sit_info`; the fields of `struct atgc_management`. All of it lives from mount to unmount.
 
 use format::SegNo;
 

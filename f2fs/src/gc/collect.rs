@@ -1,16 +1,17 @@
-//! Emptying a section: its valid blocks go elsewhere, and the next checkpoint frees it.
+//! How is a section emptied? Cleaning moves its valid blocks elsewhere, and the next checkpoint frees it.
 //!
-//! The summary says who owns a block; the owner decides whether that is still so. A block valid in
-//! the segment table whose owner does not point at it is damage: it stays, and the section is not
-//! chosen again. Addresses change without inode locks; the nodes that hold them count it, for readers.
+//! The summary names the owner of each block; cleaning then checks that the owner still points at the block. If the
+//! segment table calls a block valid and its owner does not point at it, the volume is damaged: the block stays, and no
+//! policy chooses the section again. Cleaning changes addresses without inode locks; the node that holds an address
+//! counts the change, so that readers notice it.
 //!
-//! A pinned file's blocks stay, whoever waits for space: swap, loop devices and device-mapper tables hold their
-//! addresses. The rest of the section moves, and the section is left alone until one of those blocks is gone. (Linux
-//! gives a pin up after 2,048 futile foreground cleanings. Whoever holds the addresses is not told then, so a pin is
-//! never given up here.)
+//! Blocks of a pinned file stay, even if a writer waits for space: swap, loop devices and device-mapper tables rely on
+//! their addresses. The other blocks of the section move, and no policy chooses the section again until one of the
+//! pinned blocks is gone. (Linux unpins a file after 2,048 futile foreground cleanings. It does not tell the user of
+//! the addresses, so here a pin lasts.)
 //!
-//! A section is emptied in steps ([`Work`]), so that whoever cleans in the background can let others
-//! in between. Where a step ends nothing is half done: some blocks have moved, the others have not.
+//! A section is emptied in steps ([`Work`]), so that background cleaning can let other operations run in between.
+//! Between two steps nothing is half done: some blocks have moved, the others have not.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +31,7 @@ use crate::node::write::Mark;
 use crate::pack::PackState;
 use crate::volume::Volume;
 
-/// A data block that moves: where it is, and the slot that says so.
+/// A data block that moves: its address, and the slot that points at it.
 struct Live {
     from: BlockAddr,
     node: Arc<Node>,
@@ -71,7 +72,8 @@ impl Volume {
                 let mut seg = self.seg.lock();
                 seg.set_victim(None);
                 if matches!(e, Error::Device(_)) {
-                    // Chosen again it would fail again, and whoever needs space would wait for ever.
+                    // A policy that chose the section again would fail again, and a writer that needs space would wait
+                    // for ever.
                     seg.give_up(work.section);
                     seg.table.section(work.section).for_each(|s| seg.table.touch(s));
                 }
@@ -122,7 +124,7 @@ impl Volume {
         } else {
             self.move_data(alone, work, blocks)?;
         }
-        // A full batch may have more behind it in this segment.
+        // If the batch is full, this segment may have more valid blocks behind it.
         work.next = match valid.last() {
             Some(&last) if valid.len() == most => work.next - u32::from(off) + u32::from(last) + 1,
             _ => (work.next / 512 + 1) * 512,
@@ -200,7 +202,7 @@ impl Volume {
         self.copy(alone, *work, &live)
     }
 
-    /// False if the file that one of its nodes belongs to is pinned; else its inode is made ready for the move.
+    /// False if the node belongs to a pinned file; otherwise makes its inode ready for the move.
     fn may_move(&self, node: &Arc<Node>) -> Result<bool> {
         let own = node.nid == node.ino.nid();
         let inode = if own { node.clone() } else { self.node(node.ino.nid())? };
@@ -211,7 +213,7 @@ impl Volume {
         Ok(true)
     }
 
-    /// The contents of blocks, which are in order. Small gaps between them are read along if that is
+    /// Reads the contents of blocks, which are given in order. Reads a small gap between two blocks along if that is
     /// cheaper than another request.
     fn read_live(&self, work: Work, live: &[Live]) -> Result<Vec<[u8; BLOCK]>> {
         let gap = self.seg.lock().chooser.read_along();
@@ -226,7 +228,7 @@ impl Volume {
         Ok(bytes)
     }
 
-    /// Copies blocks, then turns their owners' slots.
+    /// Copies blocks, then points their owners' slots at the copies.
     fn copy(&self, _alone: &mut PackState, work: Work, live: &[Live]) -> Result<()> {
         let bytes = self.read_live(work, live)?;
         let mut owners = Vec::with_capacity(live.len());
@@ -262,18 +264,18 @@ impl Volume {
             let tag = work.data_cause().of(live[done].node.ino);
             let data = bytes[done..done + run.len()].as_flattened();
             if let Err(e) = self.dev.write(Lba(run[0].0.into()), data, tag) {
-                // The segment table has moved blocks that no node has.
+                // The segment table counts blocks as moved that no node points at.
                 self.failed.store(true, Ordering::Release);
                 return Err(e.into());
             }
             done += run.len();
         }
         for (l, addr) in live.iter().zip(&to) {
-            // The copy must be durable before an fsync vouches for a node that names it.
+            // The copy must be durable before an fsync marks an inode whose nodes point at it.
             self.promises.stray(l.node.ino);
             let mut bytes = l.node.write();
             set_addr_in(self, &l.node, &mut bytes, l.slot.into(), *addr);
-            // The old place stays readable until the checkpoint that follows.
+            // The old block stays intact until the next checkpoint.
             l.node.note_move();
             self.nodes.mark_dirty(&l.node);
         }
