@@ -91,7 +91,7 @@ impl Orphans {
     pub(crate) fn is_empty(&self) -> bool {
         self.list.lock().inos.is_empty()
     }
-    /// Keeps everybody from the list.
+    /// Locks the list.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Sized + '_ {
         self.list.lock()

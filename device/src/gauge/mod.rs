@@ -103,7 +103,7 @@ impl Gauge {
         })
     }
 
-    /// Takes a point of the report's line over time. Whoever serves the device calls this every second.
+    /// Takes a point of the report's line over time. The server of the device calls this every second.
     pub fn sample(&self) {
         self.watch.sample(&self.device.ledger());
     }

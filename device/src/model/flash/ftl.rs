@@ -117,7 +117,7 @@ impl Flash {
                     return at;
                 }
                 Taken::Slot => {
-                    // Who writes a block pays for programming it, whoever fills the row.
+                    // The write of a block pays for programming it, whichever write fills the row.
                     match self.paid_ahead {
                         0 => bill.add(Part::FlashProgram, self.prices.unit_program),
                         _ => self.paid_ahead -= 1,
