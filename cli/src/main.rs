@@ -112,7 +112,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Lab(a) => done(commands::lab::run(&a, json)),
         Command::Ls(a) => done(commands::ls::run(&a, json)),
         Command::Cat(a) => done(commands::cat::run(&a, json)),
-        Command::Cp(a) => done(commands::cp::run(&a, json)),
+        Command::Cp(a) => commands::cp::run(&a, json),
         Command::Rm(a) => done(commands::tree::rm(&a, json)),
         Command::Mkdir(a) => done(commands::tree::mkdir(&a, json)),
         Command::Mv(a) => done(commands::tree::mv(&a, json)),

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use device::{BlockDevice, DeviceError, Lba, Loss, Memory, Op, PowerCut, Rng, Tag, Time, VirtualClock};
 use f2fs::mkfs::{self, Options};
-use f2fs::{MountOptions, Volume, fsck};
+use f2fs::{MountOptions, Volume};
 use joulefs_conformance::crash::{Course, Habits, Record};
 use parking_lot::Mutex;
 use vfs::FileSystem;

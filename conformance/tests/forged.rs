@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag};
 use endure::{all_end_well, change, endure, watched};
-use f2fs::{MountError, MountOptions, Volume, fsck, mkfs};
+use f2fs::{MountError, MountOptions, Volume, mkfs};
 use format::checkpoint;
 use format::superblock::SuperBlock;
 use joulefs_conformance::damage::{block, clock, unmounted, volume};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::{Memory, Rng, VirtualClock};
 use f2fs::mkfs::{self, Options};
-use f2fs::{MountOptions, Volume, fsck};
+use f2fs::{MountOptions, Volume};
 use vfs::{Allocate, Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, SetAttr, WriteFlags};
 
 const BLOCK: u64 = 4096;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use device::{BlockDevice, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
 use f2fs::gc::policy::Policy;
 use f2fs::mkfs::{self, Options};
-use f2fs::{MountOptions, Volume, fsck};
+use f2fs::{MountOptions, Volume};
 use format::superblock::Features;
 use joulefs_conformance::crash::{Course, Habits, Record};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};

@@ -1,8 +1,7 @@
 //! How does the log work?
 //!
 //! F2FS as Linux lays it out: six logs, node and segment tables, checkpoints, roll-forward.
-//! [`Volume`] is a mounted volume; it implements `vfs::FileSystem`. [`mkfs`] makes one, [`fsck`]
-//! checks one by a reading of its own.
+//! [`Volume`] is a mounted volume; it implements `vfs::FileSystem`. [`mkfs`] makes one.
 #![forbid(unsafe_code)]
 
 mod acl;
@@ -14,7 +13,6 @@ pub mod dir;
 pub mod error;
 pub mod file;
 pub mod fragments;
-pub mod fsck;
 pub mod fsync;
 pub mod gc;
 pub mod inode;

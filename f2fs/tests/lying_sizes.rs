@@ -1,7 +1,8 @@
 //! A directory that claims more blocks than there are costs no more than the blocks it has.
 
-mod fsck_rig;
 mod log_rig;
+#[path = "../../fsck/tests/rig/mod.rs"]
+mod rig;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use vfs::{FileSystem, Flow, RenameFlags};
 #[test]
 fn a_directory_of_claimed_exbibytes_is_listed_searched_and_removed_in_no_time() {
     for size in [1 << 42, 1 << 60, u64::MAX] {
-        let v = fsck_rig::volume(&[]);
+        let v = rig::volume(&[]);
         let dir = v.ino("deep/er");
         v.edit_inode(dir, |r| r.i_size = size.into());
         let vol = mount(Arc::new(v.dev));

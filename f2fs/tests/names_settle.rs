@@ -35,6 +35,6 @@ fn a_hard_link_leaves_no_parent_to_warn_of() {
     vol.link(ino, dir, b"second").unwrap();
     vol.unlink(vol.root(), b"first").unwrap();
     vol.unmount().unwrap();
-    let report = joulefs_f2fs::fsck::check(&*mem, &Default::default()).unwrap();
+    let report = fsck::check(&*mem, &Default::default()).unwrap();
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }

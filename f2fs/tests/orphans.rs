@@ -8,8 +8,8 @@ use device::{BlockDevice, Fault, Faulty, Lba, Loss, Memory, Op, PowerCut, Tag};
 use format::node::{self, NodeKind};
 use format::orphan::ORPHANS_PER_BLOCK;
 use joulefs_conformance::damage::block;
+use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
-use joulefs_f2fs::{Volume, fsck};
 use log_rig::*;
 use vfs::{Error, FileSystem, Ino, RenameFlags};
 

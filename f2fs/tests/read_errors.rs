@@ -155,7 +155,7 @@ fn an_operation_that_cannot_read_is_not_half_done() {
             if let Err(e) = vol.unmount() {
                 failures.push(format!("{name}, read {n}: {out:?}, unmount: {e}"));
             }
-            let report = joulefs_f2fs::fsck::check(dev.inner(), &joulefs_f2fs::fsck::Options::default()).unwrap();
+            let report = fsck::check(dev.inner(), &fsck::Options::default()).unwrap();
             if !report.is_clean() {
                 let found: Vec<_> = report.errors().take(3).collect();
                 failures.push(format!("{name}, read {n}: {out:?}, {found:?}"));

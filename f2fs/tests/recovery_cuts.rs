@@ -226,7 +226,7 @@ fn recovery_frees_what_nobody_can_reach_any_more() {
     let dev = Arc::new(image.fork());
     let vol = mount(dev.clone());
     vol.unmount().unwrap();
-    let counts = joulefs_f2fs::fsck::check(&*dev, &Default::default()).unwrap().counts;
+    let counts = fsck::check(&*dev, &Default::default()).unwrap().counts;
     // "old" and the five new files; "open" had lost its name.
     assert_eq!((counts.files, counts.orphans), (6, 0), "{counts:?}");
     assert_tools_clean(&dev);

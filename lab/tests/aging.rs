@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use device::Fingerprint;
-use f2fs::fsck::{self, Options};
 use f2fs::{FreeFragments, MountOptions, Volume};
+use fsck::Options;
 use lab::aging::published::RATIOS;
 use lab::aging::recipe::BUILT_IN;
 use lab::aging::{self, Ager, Recipe};

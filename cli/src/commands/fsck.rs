@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use f2fs::fsck::{self, Options, Report};
+use fsck::{Options, Report};
 use serde_json::json;
 
 use crate::{Failure, image, output, progress};

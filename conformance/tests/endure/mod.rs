@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use device::{BLOCK, BlockDevice, DeviceError, Lba, Memory, Tag};
-use f2fs::{MountOptions, Volume, fsck};
+use f2fs::{MountOptions, Volume};
 use joulefs_conformance::damage::clock;
 use vfs::{Caller, FileKind, FileSystem, Flow, Ino, NewNode, RenameFlags, WriteFlags, XattrFlags};
 

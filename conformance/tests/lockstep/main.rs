@@ -14,7 +14,7 @@ use device::{Memory, RealClock, Rng};
 use f2fs::gc::background::{Intervals, Settings, Urgency};
 use f2fs::gc::policy::Policy;
 use f2fs::mkfs::{self, Options};
-use f2fs::{MountOptions, Volume, fsck};
+use f2fs::{MountOptions, Volume};
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use vfs::{Allocate, Caller, Error, FileKind, FileSystem, NewNode, WriteFlags};

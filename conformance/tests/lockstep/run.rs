@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use device::{Memory, VirtualClock};
 use f2fs::mkfs::{self, Options};
-use f2fs::{MountOptions, Volume, fsck};
+use f2fs::{MountOptions, Volume};
 use vfs::{
     Allocate, Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr,
     WriteFlags, XattrFlags,

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ::fsck::Report;
 use device::{Access, BlockDevice, FileDevice, Memory, RealClock};
-use f2fs::fsck::Report;
 use f2fs::{MountError, MountOptions, Volume};
 use fuse::Mounted;
 use joulefs_conformance::oracle::kernel::Kernel;
@@ -126,7 +126,7 @@ pub fn format(image: &Path, bytes: u64, options: &f2fs::mkfs::Options) {
 #[track_caller]
 pub fn our_fsck(image: &Path) -> Report {
     let dev = FileDevice::open(image, Access::ReadOnly).unwrap_or_else(|e| panic!("{e}"));
-    f2fs::fsck::check(&dev, &f2fs::fsck::Options::default()).unwrap_or_else(|e| panic!("{e}"))
+    ::fsck::check(&dev, &::fsck::Options::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Demands that an image is without fault for our checker and for `fsck.f2fs`, and was unmounted.

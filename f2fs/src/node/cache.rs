@@ -153,7 +153,7 @@ impl NodeCache {
         }
     }
 
-    /// Forgets a node that no longer exists.
+    /// Forgets a node that no longer exists. Call it with the node's bytes locked.
     pub fn drop_node(&self, node: &Node) {
         self.mark_clean(node);
         self.shard(node.nid).lock().pop(&node.nid);

@@ -171,7 +171,12 @@ impl Volume {
     }
 
     /// Frees a node: its block, its number, its count.
+    ///
+    /// Its bytes stay locked throughout, so that whoever writes nodes has given this one its place before its
+    /// address is looked up here, or finds it clean afterwards. Its NAT entry goes before it leaves memory: a reader
+    /// who finds it there no more finds no address either, and cannot bring it back.
     pub(crate) fn free_node(&self, node: &Arc<Node>, is_inode: bool) -> Result<()> {
+        let _bytes = node.write();
         let entry = self.nat.get(node.nid)?;
         if entry.addr.is_real() {
             self.seg.lock().invalidate(entry.addr, self.mounted_seconds())?;
@@ -179,8 +184,8 @@ impl Volume {
         if !is_inode {
             self.promises.reshaped(node.ino);
         }
-        self.nodes.drop_node(node);
         self.nat.release(node.nid)?;
+        self.nodes.drop_node(node);
         self.space.give_node(is_inode);
         Ok(())
     }
@@ -313,5 +318,132 @@ impl Volume {
             *freed += 1;
         }
         Ok(whole)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+    use std::time::Duration;
+
+    use device::{BlockDevice, Lba, Memory, Tag, Time, VirtualClock};
+    use format::sit::LogType;
+    use parking_lot::{Condvar, Mutex};
+    use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode};
+
+    use super::*;
+    use crate::cause::Cause;
+    use crate::node::write::Mark;
+
+    /// A device on which one read of a segment's summary waits.
+    struct Gated {
+        inner: Memory,
+        armed: AtomicBool,
+        /// Somebody waits in the read; he may go on.
+        gate: Mutex<(bool, bool)>,
+        moved: Condvar,
+    }
+
+    impl Gated {
+        fn await_read(&self) {
+            let mut gate = self.gate.lock();
+            while !gate.0 {
+                self.moved.wait(&mut gate);
+            }
+        }
+        fn go_on(&self) {
+            self.gate.lock().1 = true;
+            self.moved.notify_all();
+        }
+    }
+
+    impl BlockDevice for Gated {
+        fn blocks(&self) -> u64 {
+            self.inner.blocks()
+        }
+        fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
+            if tag.cause == Cause::Ssa.tag().cause && self.armed.swap(false, SeqCst) {
+                let mut gate = self.gate.lock();
+                gate.0 = true;
+                self.moved.notify_all();
+                while !gate.1 {
+                    self.moved.wait(&mut gate);
+                }
+            }
+            self.inner.read(at, buf, tag)
+        }
+        fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
+            self.inner.write(at, data, tag)
+        }
+        fn flush(&self, tag: Tag) -> device::Result<()> {
+            self.inner.flush(tag)
+        }
+        fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> device::Result<()> {
+            self.inner.discard(at, blocks, tag)
+        }
+    }
+
+    fn file(vol: &Volume, name: &str) -> Arc<crate::inode::Inode> {
+        let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
+        let made = vol.mknod(Caller { uid: 0, gid: 0 }, vol.root(), name.as_bytes(), &new).unwrap();
+        vol.outer(made.attr.ino).unwrap()
+    }
+
+    /// A volume whose next warm node makes its log thread into a used segment, which reads that segment's summary
+    /// after the writer has looked whether the node is dirty and where it was.
+    fn about_to_thread() -> (Arc<Gated>, Arc<Volume>) {
+        let inner = Memory::new(64 * 256);
+        let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
+        crate::mkfs::format(&inner, &*clock, &crate::mkfs::Options::default()).unwrap();
+        let dev =
+            Arc::new(Gated { inner, armed: AtomicBool::new(false), gate: Mutex::default(), moved: Condvar::new() });
+        let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();
+        let last = (0..520).map(|i| file(&vol, &format!("f{i}"))).last().unwrap();
+        vol.sync().unwrap();
+        (0..300).for_each(|i| vol.unlink(vol.root(), format!("f{i}").as_bytes()).unwrap());
+        for i in 0..300 {
+            vol.forget(vfs::Ino(u64::from(last.ino.0) - 519 + i), 1);
+        }
+        vol.sync().unwrap();
+        while vol.seg.lock().logs[LogType::WarmNode.index()].next < 511 {
+            let _change = vol.cp.read();
+            vol.edit(&last.node, |_| ());
+            vol.write_nodes(std::slice::from_ref(&last.node), Mark::Plain, Cause::Node).unwrap();
+        }
+        vol.seg.lock().chooser.threads_always = true;
+        (dev, vol)
+    }
+
+    #[test]
+    fn a_node_that_is_freed_while_it_is_written_gives_up_the_block_it_is_given() {
+        let (dev, vol) = about_to_thread();
+        let doomed = file(&vol, "doomed");
+        vol.unlink(vol.root(), b"doomed").unwrap();
+        dev.armed.store(true, SeqCst);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                let _change = vol.cp.read();
+                vol.write_nodes(std::slice::from_ref(&doomed.node), Mark::Plain, Cause::Node).unwrap();
+            });
+            dev.await_read();
+            // The last reference goes; what was left to look at in the inode has been looked at.
+            let freer = s.spawn(|| {
+                let _change = vol.cp.read();
+                let place = vol.orphans.take(doomed.ino);
+                vol.inodes.drop_inode(doomed.ino);
+                vol.free_node(&doomed.node, true).unwrap();
+                drop(place);
+            });
+            // Time enough to end without the writer, if it does not wait for it.
+            (0..30).take_while(|_| !freer.is_finished()).for_each(|_| std::thread::sleep(Duration::from_millis(10)));
+            dev.go_on();
+        });
+        assert_eq!(vol.nat.get(doomed.node.nid).unwrap().addr, BlockAddr::NULL);
+        vol.unmount().unwrap();
+        let report = fsck::check(&dev.inner, &fsck::Options::default()).unwrap();
+        assert!(report.is_clean(), "{:?}", report.errors().take(4).collect::<Vec<_>>());
+        let dir = tempfile::tempdir().unwrap();
+        dev.inner.save(&dir.path().join("image")).unwrap();
+        joulefs_conformance::oracle::tools::assert_fsck_clean(&dir.path().join("image"));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use device::{BlockDevice, Memory, PowerCut, Time, VirtualClock};
 use joulefs_f2fs::mkfs::Options;
-use joulefs_f2fs::{MountOptions, Volume, fsck};
+use joulefs_f2fs::{MountOptions, Volume};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
 pub const ROOT: Caller = Caller { uid: 0, gid: 0 };

@@ -60,6 +60,17 @@ fn open_unseen(at: &[u8], more: OFlags) -> Out<File> {
     Ok(fd.map_err(fail(at))?.into())
 }
 
+fn read_names(at: &[u8], out: &mut Vec<Vec<u8>>) -> Out<()> {
+    let dir = open_unseen(at, OFlags::DIRECTORY)?;
+    for e in rustix::fs::Dir::read_from(dir).map_err(fail(at))? {
+        let name = e.map_err(fail(at))?.file_name().to_bytes().to_vec();
+        if name != b"." && name != b".." {
+            out.push(name);
+        }
+    }
+    Ok(())
+}
+
 impl Source for Host {
     fn glance(&self, at: &[u8]) -> Out<Glance> {
         let m = fs::symlink_metadata(path(at)).map_err(fail(at))?;
@@ -86,17 +97,11 @@ impl Source for Host {
             xattrs: xattrs(at),
         })
     }
-    fn names(&self, at: &[u8]) -> Out<Vec<Vec<u8>>> {
+    fn names(&self, at: &[u8]) -> (Vec<Vec<u8>>, Out<()>) {
         let mut out = Vec::new();
-        let dir = open_unseen(at, OFlags::DIRECTORY)?;
-        for e in rustix::fs::Dir::read_from(dir).map_err(fail(at))? {
-            let name = e.map_err(fail(at))?.file_name().to_bytes().to_vec();
-            if name != b"." && name != b".." {
-                out.push(name);
-            }
-        }
+        let read = read_names(at, &mut out);
         out.sort();
-        Ok(out)
+        (out, read)
     }
     fn open<'s>(&'s self, at: &[u8]) -> Out<Box<dyn Reader + 's>> {
         Ok(Box::new(Open { file: open_unseen(at, OFlags::empty())?, at: at.to_vec() }))

@@ -1,9 +1,8 @@
 //! An image as source and sink.
 
-use vfs::{FileKind, FileSystem, Ino, NewNode, Seek, SetAttr, SetTime, WriteFlags, XattrFlags, path};
+use vfs::{FileKind, FileSystem, Flow, Ino, NewNode, Seek, SetAttr, SetTime, WriteFlags, XattrFlags, path};
 
 use super::{Glance, Item, Out, Reader, Sink, Source, Writer};
-use crate::commands::ls::names;
 use crate::commands::tree::caller;
 use crate::image::Image;
 
@@ -88,12 +87,18 @@ impl Source for Inside {
             xattrs,
         })
     }
-    fn names(&self, at: &[u8]) -> Out<Vec<Vec<u8>>> {
-        let found = path::walk(self.fs(), at).map_err(self.fail(at))?;
-        let mut out: Vec<_> =
-            names(self.fs(), found.ino()).map_err(self.fail(at))?.into_iter().map(|(n, ..)| n).collect();
+    fn names(&self, at: &[u8]) -> (Vec<Vec<u8>>, Out<()>) {
+        let mut out = Vec::new();
+        let read = path::walk(self.fs(), at).and_then(|found| {
+            self.fs().readdir(found.ino(), 0, &mut |e| {
+                if e.name != b"." && e.name != b".." {
+                    out.push(e.name.to_vec());
+                }
+                Flow::Continue
+            })
+        });
         out.sort();
-        Ok(out)
+        (out, read.map_err(self.fail(at)))
     }
     fn open<'s>(&'s self, at: &[u8]) -> Out<Box<dyn Reader + 's>> {
         Ok(Box::new(self.handle(at)?))

@@ -1,18 +1,21 @@
 //! `joulefs cp`: trees between the host and images, in any direction.
 //!
 //! One walk over a [`Source`] feeds one [`Sink`]; host and image are both, so there are no special
-//! directions.
+//! directions. What cannot be copied is said in a line and counted, and the walk goes on; of it nothing is left
+//! behind. Only a signal ends the walk early.
 
 mod host;
 mod inside;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use indicatif::ProgressBar;
 use serde_json::json;
 use vfs::{DeviceNumber, FileKind, Timestamp};
 
+use crate::failure::one_line;
 use crate::image::Image;
 use crate::interrupt::Interrupt;
 use crate::place::Place;
@@ -21,7 +24,8 @@ use crate::{Failure, output, progress};
 /// Copy files into, out of and between images.
 ///
 /// Keeps kinds, modes, times to the nanosecond, extended attributes, access lists, hard links within
-/// one copy, device nodes and holes; owners too when run by root.
+/// one copy, device nodes and holes; owners too when run by root. What cannot be read or written is named in a
+/// line on standard error (in `failed` with --json); everything else is copied, and the exit code is 1.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs cp -r photos disk.img:/\n  joulefs cp -r disk.img:/photos /tmp/out\n  \
     joulefs cp a.img:/x b.img:/y")]
@@ -105,7 +109,8 @@ trait Writer {
 trait Source {
     fn glance(&self, path: &[u8]) -> Out<Glance>;
     fn item(&self, path: &[u8]) -> Out<Item>;
-    fn names(&self, path: &[u8]) -> Out<Vec<Vec<u8>>>;
+    /// The names in a directory, sorted. Where reading it fails: those read until then, and why.
+    fn names(&self, path: &[u8]) -> (Vec<Vec<u8>>, Out<()>);
     fn open<'s>(&'s self, path: &[u8]) -> Out<Box<dyn Reader + 's>>;
 }
 
@@ -128,11 +133,32 @@ struct Copy<'c> {
     source: &'c dyn Source,
     sink: &'c dyn Sink,
     links: HashMap<(u64, u64), Vec<u8>>,
+    above: Vec<(u64, u64)>,
     bar: &'c ProgressBar,
     stop: &'c Interrupt,
     buf: Vec<u8>,
+    done: &'c mut Done,
+}
+
+/// What came of a copy.
+#[derive(Default)]
+struct Done {
     files: u64,
     bytes: u64,
+    /// What was not copied, and why.
+    failed: Vec<String>,
+    /// Failures are told as they happen.
+    told: bool,
+}
+
+impl Done {
+    fn fail(&mut self, bar: &ProgressBar, why: &str) {
+        let why = one_line(why);
+        if self.told {
+            bar.suspend(|| output::failure(&why, false));
+        }
+        self.failed.push(why);
+    }
 }
 
 fn join(dir: &[u8], name: &[u8]) -> Vec<u8> {
@@ -153,8 +179,11 @@ fn go_on(stop: &Interrupt) -> Out<()> {
     if stop.came() { Err("interrupted".into()) } else { Ok(()) }
 }
 
-/// Adds up what will be copied, and refuses trees without end: one that holds the image being written,
-/// which would grow while it is read, and a damaged one that contains itself.
+/// Why a tree has no end.
+const CONTAINS_ITSELF: &str = "this directory contains itself; run joulefs fsck";
+
+/// Adds up what will be copied, and refuses a tree that holds the image being written, which would grow while it is
+/// read. What cannot be read counts nothing: the copy says so in its place.
 struct Survey<'s> {
     source: &'s dyn Source,
     bar: &'s ProgressBar,
@@ -166,22 +195,19 @@ struct Survey<'s> {
 impl Survey<'_> {
     fn of(&mut self, path: &[u8]) -> Out<()> {
         go_on(self.stop)?;
-        let item = self.source.glance(path)?;
-        let fail = |why| Err(format!("{}: {why}", String::from_utf8_lossy(path)));
+        let Ok(item) = self.source.glance(path) else { return Ok(()) };
         match item.kind {
-            FileKind::Directory if self.above.contains(&item.file) => {
-                fail("this directory contains itself; run joulefs fsck")
-            }
+            FileKind::Directory if self.above.contains(&item.file) => Ok(()),
             FileKind::Directory => {
                 self.above.push(item.file);
-                for name in self.source.names(path)? {
+                for name in self.source.names(path).0 {
                     self.of(&join(path, &name))?;
                 }
                 self.above.pop();
                 Ok(())
             }
             FileKind::Regular if self.written == Some(item.file) => {
-                fail("is the image being written; move it elsewhere")
+                Err(format!("{}: is the image being written; move it elsewhere", String::from_utf8_lossy(path)))
             }
             FileKind::Regular => {
                 self.bar.inc_length(item.size);
@@ -193,21 +219,27 @@ impl Survey<'_> {
 }
 
 impl Copy<'_> {
+    /// Copies a tree but for what fails, which is noted. Fails if it was told to stop.
     fn tree(&mut self, from: &[u8], to: &[u8]) -> Out<()> {
+        let copied = self.one(from, to);
+        go_on(self.stop)?;
+        if let Err(why) = copied {
+            self.done.fail(self.bar, &why);
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, from: &[u8], to: &[u8]) -> Out<()> {
         go_on(self.stop)?;
         let item = self.source.item(from)?;
         if item.kind == FileKind::Directory {
-            self.sink.make_directory(to)?;
-            for name in self.source.names(from)? {
-                self.tree(&join(from, &name), &join(to, &name))?;
-            }
-            self.files += 1;
-            return self.sink.finish(to, &item);
+            return self.directory(from, to, &item);
         }
-        self.files += 1;
         if let Some(first) = item.identity.and_then(|id| self.links.get(&id)) {
             self.bar.inc(item.size);
-            return self.sink.link(first, to);
+            self.sink.link(first, to)?;
+            self.done.files += 1;
+            return Ok(());
         }
         self.sink.make(to, &item)?;
         if item.kind == FileKind::Regular {
@@ -216,7 +248,27 @@ impl Copy<'_> {
         if let Some(id) = item.identity {
             self.links.insert(id, to.to_vec());
         }
+        self.done.files += 1;
         self.sink.finish(to, &item)
+    }
+
+    fn directory(&mut self, from: &[u8], to: &[u8], item: &Item) -> Out<()> {
+        let file = self.source.glance(from)?.file;
+        if self.above.contains(&file) {
+            return Err(format!("{}: {CONTAINS_ITSELF}", String::from_utf8_lossy(from)));
+        }
+        let (names, read) = self.source.names(from);
+        if names.is_empty() {
+            read.clone()?;
+        }
+        self.sink.make_directory(to)?;
+        self.above.push(file);
+        for name in names {
+            self.tree(&join(from, &name), &join(to, &name))?;
+        }
+        self.above.pop();
+        self.done.files += 1;
+        self.sink.finish(to, item).and(read)
     }
 
     fn contents(&mut self, from: &[u8], to: &[u8], size: u64) -> Out<()> {
@@ -238,7 +290,7 @@ impl Copy<'_> {
                 }
                 writer.write_at(at, &self.buf[..n])?;
                 at += n as u64;
-                self.bytes += n as u64;
+                self.done.bytes += n as u64;
                 self.bar.inc(n as u64);
                 progress::show_if_slow(self.bar);
             }
@@ -282,7 +334,7 @@ impl End {
 }
 
 /// Runs it.
-pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
+pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let all = || args.from.iter().chain([&args.to]);
     if all().all(|p| matches!(p, Place::Host(_))) {
         return Err(Failure::usage(format!(
@@ -312,24 +364,30 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     let (end, to) = End::open(&args.to, true)?;
     let stop = Interrupt::catch()?;
-    let out = copy_all(args, &end, &to, &stop);
+    let mut done = Done { told: !as_json, ..Done::default() };
+    let out = copy_all(args, &end, &to, &stop, &mut done);
     let mut statistics = None;
     if let End::Inside(i) = &end {
         i.0.close()?;
         statistics = Some(i.0.statistics());
     }
     stop.end();
-    let (files, bytes) = out?;
+    out?;
     if as_json {
+        // Nothing was copied, for one reason.
+        if let (0, [why]) = (done.files, &done.failed[..]) {
+            return Err(Failure::Failed(why.clone()));
+        }
         let written = statistics.map(|s| s.json());
-        output::print(&json!({ "files": files, "bytes": bytes, "written": written }));
+        let Done { files, bytes, failed, .. } = &done;
+        output::print(&json!({ "files": files, "bytes": bytes, "failed": failed, "written": written }));
     } else if let Some(s) = statistics.filter(|_| args.stats) {
         output::line(&s.table());
     }
-    Ok(())
+    Ok(if done.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn copy_all(args: &Args, end: &End, to: &[u8], stop: &Interrupt) -> Result<(u64, u64), Failure> {
+fn copy_all(args: &Args, end: &End, to: &[u8], stop: &Interrupt, done: &mut Done) -> Result<(), Failure> {
     let there = end.sink().kind(to)?;
     let into_dir = there == Some(FileKind::Directory);
     // What is there gives way to a copy, which nobody wants of a device or a pipe.
@@ -347,26 +405,38 @@ fn copy_all(args: &Args, end: &End, to: &[u8], stop: &Interrupt) -> Result<(u64,
         Place::Host(_) => None,
     };
     let bar = progress::bytes(0, "copying");
-    let (mut files, mut bytes) = (0, 0);
     for place in &args.from {
-        let (source_end, from) = End::open(place, false)?;
-        let source = source_end.source();
-        if source.glance(&from)?.kind == FileKind::Directory && !args.recursive {
-            return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()).into());
+        let copied = copy_place(args, place, (end, to, into_dir), &bar, stop, written, done);
+        match copied {
+            Err(Failure::Failed(why)) if args.from.len() > 1 && !stop.came() => done.fail(&bar, &why),
+            other => other?,
         }
-        Survey { source, bar: &bar, stop, written, above: Vec::new() }.of(&from)?;
-        // A root has no name of its own: its contents go where they shall.
-        let target = match base(&from) {
-            Some(name) if into_dir => join(to, name),
-            _ => to.to_vec(),
-        };
-        let buf = vec![0; 1 << 20];
-        let (sink, links) = (end.sink(), HashMap::new());
-        let mut copy = Copy { source, sink, links, bar: &bar, stop, buf, files: 0, bytes: 0 };
-        copy.tree(&from, &target)?;
-        files += copy.files;
-        bytes += copy.bytes;
     }
     bar.finish_and_clear();
-    Ok((files, bytes))
+    Ok(())
+}
+
+/// Copies one source into the sink, as its root or into it.
+fn copy_place(
+    args: &Args,
+    place: &Place,
+    (end, to, into_dir): (&End, &[u8], bool),
+    bar: &ProgressBar,
+    stop: &Interrupt,
+    written: Option<(u64, u64)>,
+    done: &mut Done,
+) -> Result<(), Failure> {
+    let (source_end, from) = End::open(place, false)?;
+    let source = source_end.source();
+    if source.glance(&from)?.kind == FileKind::Directory && !args.recursive {
+        return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()).into());
+    }
+    Survey { source, bar, stop, written, above: Vec::new() }.of(&from)?;
+    // A root has no name of its own: its contents go where they shall.
+    let target = match base(&from) {
+        Some(name) if into_dir => join(to, name),
+        _ => to.to_vec(),
+    };
+    let (sink, links, buf) = (end.sink(), HashMap::new(), vec![0; 1 << 20]);
+    Ok(Copy { source, sink, links, above: Vec::new(), bar, stop, buf, done }.tree(&from, &target)?)
 }

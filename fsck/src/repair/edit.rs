@@ -11,10 +11,10 @@ use format::node::NodeKind;
 use format::summary::Summary;
 use format::{BLOCK, Block, BlockAddr, Ino, Nid, SegNo, dentry, node};
 
-use crate::fsck::FsckError;
-use crate::fsck::load::Image;
-use crate::fsck::report::{Area, Slot};
-use crate::fsck::walk::Walked;
+use crate::FsckError;
+use crate::load::Image;
+use crate::report::{Area, Slot};
+use crate::walk::Walked;
 
 /// Changes to one state of a volume.
 pub struct Editor<'i, 'd> {

@@ -12,10 +12,10 @@ use format::superblock::Features;
 use super::edit::Editor;
 use super::rescue::{Strays, bears_out, unflip};
 use super::{Action, RepairError, Session};
-use crate::fsck::load::{Image, log_type};
-use crate::fsck::report::{Class, FindingKind as K, Report, Severity, Slot};
-use crate::fsck::tables::class;
-use crate::fsck::walk::Walked;
+use crate::load::{Image, log_type};
+use crate::report::{Class, FindingKind as K, Report, Severity, Slot};
+use crate::tables::class;
+use crate::walk::Walked;
 
 /// What must be mended before what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -5,21 +5,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::{Loss, Memory, PowerCut, Rng, Time, VirtualClock};
+use f2fs::MountOptions;
 use format::inode::{Inline, RawInode};
 use format::node;
 use format::{BlockAddr, dentry};
-use joulefs_f2fs::{MountOptions, fsck};
 use vfs::{FileKind, FileSystem, Flow};
 
-mod fsck_rig;
+mod rig;
 
-use fsck_rig::{Volume, volume};
+use rig::{Volume, volume};
 
 /// Every path with its type and contents.
 fn tree(dev: &Memory) -> BTreeMap<String, (FileKind, Vec<u8>)> {
     let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
     let options = MountOptions { read_only: true, ..MountOptions::default() };
-    let vol = joulefs_f2fs::Volume::mount(Arc::new(dev.fork()), clock, options).expect("a sound volume");
+    let vol = f2fs::Volume::mount(Arc::new(dev.fork()), clock, options).expect("a sound volume");
     let mut out = BTreeMap::new();
     let mut dirs = vec![(vol.root(), String::new())];
     while let Some((dir, path)) = dirs.pop() {

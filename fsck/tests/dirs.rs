@@ -1,13 +1,13 @@
 //! Damage to directories is found, named and repaired; what loses its name is not lost.
 
-mod fsck_rig;
+mod rig;
 
 use format::dentry::{self, Layout};
 use format::hash::name_hash;
 use format::inode::RawInode;
 use format::{Block, Ino, Nid, bits};
-use fsck_rig::{FEATURES, Volume, volume};
-use joulefs_f2fs::fsck::{Action, DotFault, FindingKind as K, Name, NodeFault};
+use fsck::{Action, DotFault, FindingKind as K, Name, NodeFault};
+use rig::{FEATURES, Volume, volume};
 
 const B: Layout = Layout::BLOCK;
 

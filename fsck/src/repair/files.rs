@@ -11,10 +11,10 @@ use format::{BLOCK, BlockAddr, Ino, Nid, bits};
 use super::edit::Editor;
 use super::rescue::Strays;
 use super::{Action, RepairError, Session};
-use crate::fsck::FsckError;
-use crate::fsck::report::{Area, DentryPlace, DotFault, FindingKind as K, Name, NodeFault, Referrer, Slot, XattrFault};
-use crate::fsck::walk::{DIR, kind_of, mode_of};
-use crate::fsck::xattr;
+use crate::FsckError;
+use crate::report::{Area, DentryPlace, DotFault, FindingKind as K, Name, NodeFault, Referrer, Slot, XattrFault};
+use crate::walk::{DIR, kind_of, mode_of};
+use crate::xattr;
 
 type Done = Result<(), RepairError>;
 

@@ -2,14 +2,15 @@
 //!
 //! An independent reading of an F2FS image straight from the device: [`check`] walks everything that
 //! can be reached from the checkpoint and compares it with every table, [`repair`] mends what can be
-//! mended without losing data. Neither shares code with the mounted volume, so each is a judge of
-//! the other.
+//! mended without losing data. This crate does not know the one of the mounted volume, and that one
+//! does not know this: the compiler keeps them apart, so each is a judge of the other.
 //!
 //! What is checked is the state of the checkpoint. Nodes written after it by `fsync` are not part of
 //! it; that they exist is reported ([`FindingKind::NeedsRecovery`]).
 //!
 //! Left out: quota accounting inside quota files, and hashes of names that fold case or are
 //! encrypted.
+#![forbid(unsafe_code)]
 
 mod begin;
 mod dir;

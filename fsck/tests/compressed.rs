@@ -5,15 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use device::{BlockDevice, Lba, Memory, Tag, Time, VirtualClock};
+use f2fs::{MountOptions, Volume};
 use format::BLOCK;
 use format::inode::{InodeFlags, RawInode};
+use fsck::FindingKind as K;
 use joulefs_conformance::oracle::tools::assert_fsck_clean;
-use joulefs_f2fs::fsck::{self, FindingKind as K};
-use joulefs_f2fs::{MountOptions, Volume};
 use sha2::{Digest, Sha256};
 use vfs::{FileKind, FileSystem, Flow};
 
-mod fsck_rig;
+mod rig;
 
 fn fixture(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/fixtures").join(name)
@@ -79,7 +79,7 @@ fn a_volume_linux_compressed_is_clean() {
 
 #[test]
 fn a_repair_leaves_compressed_files_as_they_are() {
-    let v = fsck_rig::Volume::of(image());
+    let v = rig::Volume::of(image());
     let root = v.sb.root;
     v.edit_inode(root, |r| r.i_links = 77.into());
     v.finds_and_repairs(|k| matches!(k, K::LinksWrong { ino, .. } if *ino == root));
@@ -98,7 +98,7 @@ fn a_repair_leaves_compressed_files_as_they_are() {
 
 #[test]
 fn a_cluster_of_impossible_size_is_found_and_its_bit_turned_back() {
-    let v = fsck_rig::Volume::of(image());
+    let v = rig::Volume::of(image());
     let vol = mount(Arc::new(v.dev.fork()));
     let inos = files(&vol, vol.root(), "").into_iter().map(|f| format::Ino(f.attr.ino.0 as u32));
     let compressed = |ino: &format::Ino| RawInode::of(&v.node(ino.nid())).flags().contains(InodeFlags::COMPRESS);

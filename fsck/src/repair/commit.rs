@@ -16,11 +16,11 @@ use format::{BLOCKS_PER_SEG, Block, BlockAddr, Nid, SegNo, bits, inode, orphan};
 
 use super::RepairError;
 use super::edit::Editor;
-use crate::fsck::begin::{pack_start, read_block};
-use crate::fsck::load::{Image, log_type};
-use crate::fsck::report::{Class, Slot};
-use crate::fsck::tables::class;
-use crate::fsck::{FsckError, TAG};
+use crate::begin::{pack_start, read_block};
+use crate::load::{Image, log_type};
+use crate::report::{Class, Slot};
+use crate::tables::class;
+use crate::{FsckError, TAG};
 
 /// Takes blocks from free segments.
 struct Room {

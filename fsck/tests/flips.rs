@@ -1,11 +1,10 @@
 //! Whatever bits a medium flips: no panic, no endless loop, and what is repaired satisfies fsck.f2fs.
 
-mod fsck_rig;
+mod rig;
 
 use device::{BlockDevice, Lba, Rng, Tag};
 use format::{BLOCK, BlockAddr, nat};
-use fsck_rig::{FEATURES, Volume, volume};
-use joulefs_f2fs::fsck;
+use rig::{FEATURES, Volume, volume};
 
 /// Blocks of metadata that hold something: (areas before the main one, nodes and directories).
 fn metadata(v: &Volume) -> (Vec<u64>, Vec<u64>) {

@@ -9,9 +9,9 @@ use format::{BLOCK, BlockAddr, Ino, bits};
 
 use super::RepairError;
 use super::edit::Editor;
-use crate::fsck::FsckError;
-use crate::fsck::report::{Area, DentryPlace};
-use crate::fsck::walk::{DIR, kind_of};
+use crate::FsckError;
+use crate::report::{Area, DentryPlace};
+use crate::walk::{DIR, kind_of};
 
 /// Name of the directory for inodes whose name is lost.
 pub const LOST_FOUND: &[u8] = b"lost+found";

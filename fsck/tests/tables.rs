@@ -1,12 +1,12 @@
 //! Damage to the superblock, the checkpoint and the tables is found, named and repaired.
 
-mod fsck_rig;
+mod rig;
 
 use format::checkpoint::CpFlags;
 use format::sit::LogType;
 use format::{BLOCK, BlockAddr, Ino, Nid, SegNo, bits, nat, node, orphan, summary};
-use fsck_rig::{FEATURES, volume};
-use joulefs_f2fs::fsck::{self, Class, FindingKind as K, FsckError, RepairError, Severity, Total};
+use fsck::{Class, FindingKind as K, FsckError, RepairError, Severity, Total};
+use rig::{FEATURES, volume};
 
 #[test]
 fn an_untouched_volume_is_clean_and_repair_writes_nothing() {
@@ -189,7 +189,7 @@ fn nat_bits_that_lie_are_found() {
 }
 
 /// Puts an orphan block into the pack by moving its summaries on.
-fn with_orphans(v: &fsck_rig::Volume, block: &format::Block) {
+fn with_orphans(v: &rig::Volume, block: &format::Block) {
     let n = v.cp.pack_blocks;
     for i in (v.cp.start_sum..n).rev() {
         let b = v.read(v.pack.plus(i));
@@ -312,7 +312,7 @@ fn a_nat_entry_nothing_leads_to_is_dropped_if_nothing_is_there() {
     v.edit_nat(Nid(5000), |e| *e = nat::NatEntry { version: 3, ino: Ino(5000), addr });
     let done = v.finds_and_repairs(|k| matches!(k, K::Unreachable { nid: Nid(5000), .. }));
     assert!(done.actions.contains(&fsck::Action::NodeDropped { nid: Nid(5000), ino: Ino(5000) }));
-    assert_eq!(fsck_rig::Volume::of(v.dev.fork()).nat(Nid(5000)).version, 4, "a new life has a new version");
+    assert_eq!(rig::Volume::of(v.dev.fork()).nat(Nid(5000)).version, 4, "a new life has a new version");
 }
 
 #[test]
@@ -374,7 +374,7 @@ fn data_and_nodes_in_one_segment_are_taken_apart() {
 }
 
 /// A file block in a segment that is no log's, so that its summary is in the SSA.
-fn settled(v: &fsck_rig::Volume) -> (Nid, BlockAddr) {
+fn settled(v: &rig::Volume) -> (Nid, BlockAddr) {
     let ino = v.ino("big");
     let node = format::inode::RawInode::of(&v.node(ino.nid())).nid(0);
     let block = v.node(node);

@@ -12,10 +12,10 @@ use format::{BLOCK, Block, BlockAddr, Ino, Nid};
 use super::edit::Editor;
 use super::rescue::{Home, home};
 use super::{Action, RepairError, Session};
-use crate::fsck::FsckError;
-use crate::fsck::report::{DentryPlace, Name, Slot};
-use crate::fsck::walk::{DIR, kind_of};
-use crate::fsck::xattr;
+use crate::FsckError;
+use crate::report::{DentryPlace, Name, Slot};
+use crate::walk::{DIR, kind_of};
+use crate::xattr;
 
 type Done = Result<(), RepairError>;
 

@@ -1,12 +1,12 @@
 //! Damage to nodes, block maps, inodes and attributes is found, named and repaired.
 
-mod fsck_rig;
+mod rig;
 
 use format::inode::{Inline, RawInode};
 use format::node::{self, Footer};
 use format::{BlockAddr, Ino, Nid};
-use fsck_rig::{FEATURES, Volume, volume};
-use joulefs_f2fs::fsck::{Action, FindingKind as K, NodeFault, Referrer, XattrFault};
+use fsck::{Action, FindingKind as K, NodeFault, Referrer, XattrFault};
+use rig::{FEATURES, Volume, volume};
 
 /// Direct node number `k` of `big`.
 fn direct(v: &Volume, k: usize) -> (Ino, Nid) {

@@ -9,12 +9,12 @@ use format::inode::{self, RawInode};
 use format::node::{self, NodeKind};
 use format::{BLOCKS_PER_SEG, Block, BlockAddr, Ino, Nid, SegNo, bits};
 
-use crate::fsck::FsckError;
-use crate::fsck::load::{Image, log_type};
-use crate::fsck::report::Class;
-use crate::fsck::report::Slot;
-use crate::fsck::tables::class;
-use crate::fsck::walk::{Walked, kind_of};
+use crate::FsckError;
+use crate::load::{Image, log_type};
+use crate::report::Class;
+use crate::report::Slot;
+use crate::tables::class;
+use crate::walk::{Walked, kind_of};
 
 /// A node nothing leads to.
 struct Node {
