@@ -1,4 +1,4 @@
-//! Records which segments Linux's F2FS chooses to clean and to fill, as `conformance/fixtures/gc/NAME.txt`.
+//! Records which segments Linux's F2FS chooses to clean and to fill, as `conformance/fixtures/gc/NAME-6.12.txt`.
 //!
 //! Images are made here, in virtual time, so that their segments are weeks apart in age; the kernel then works on them as
 //! a process. Needs `scripts/install-tools kernel`, and half a minute for each recording. Times of day and of
@@ -199,8 +199,14 @@ fn make(name: &str, image: Image, script: &str) -> Outcome<String> {
     let text = fixture.to_string();
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/gc");
     std::fs::create_dir_all(&place)?;
-    std::fs::write(place.join(format!("{name}.txt")), &text)?;
+    std::fs::write(place.join(format!("{name}-{}.txt", series(&fixture.kernel))), &text)?;
     Ok(summary(&fixture, text.len()))
+}
+
+/// `6.12` of `6.12.117 #1 ...`.
+fn series(kernel: &str) -> String {
+    let release = kernel.split_whitespace().next().unwrap_or("unknown");
+    release.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
 fn summary(fixture: &Fixture, bytes: usize) -> String {

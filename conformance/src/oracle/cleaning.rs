@@ -77,13 +77,21 @@ pub fn record(linux: Linux, image: &Path, about: &[String], script: &str) -> Res
     let whole = format!("WINDOW='{}'\n{GUEST}\n{script}", ranges.join(" "));
     let run = Kernel::of(linux).without_mount().memory_mib(768).timeout(LONGEST).run(image, &whole);
     if !run.ok() || !run.complaints().is_empty() {
-        return Err(RecordError::Script(format!("{}\n{}", run.complaints().join("\n"), run.describe())));
+        return Err(RecordError::Script(why(&run)));
     }
     let printed = run.printed().map_err(host("reading what the guest printed"))?;
     let mut taker = Taker { window, rest: &printed, per_section: sb.segs_per_sec, volume: None, kernel: String::new() };
     let mounts = taker.mounts().map_err(|reason| taker.fault(printed.len(), reason))?;
     let Some(volume) = taker.volume else { return Err(taker.fault(printed.len(), "nothing was mounted".into())) };
     Ok(Fixture { about: about.to_vec(), kernel: taker.kernel, volume, mounts })
+}
+
+/// What a failed run has to say: the kernel's complaints, and the end of the script's words without the tables between.
+fn why(run: &KernelRun) -> String {
+    let text = |line: &&str| !line.is_empty() && line.chars().all(|c| c == '\t' || !c.is_control() && c != '\u{FFFD}');
+    let said: Vec<&str> = run.stdout.lines().filter(text).collect();
+    let last = &said[said.len().saturating_sub(20)..];
+    format!("{}\n{}", run.complaints().join("\n"), last.join("\n"))
 }
 
 /// The guest's output, as far as it is not read yet.

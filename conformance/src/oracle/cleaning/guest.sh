@@ -54,7 +54,7 @@ knob() {
 clean() {
     echo "@@do clean $1"
     [ $1 = foreground ] && sync=1 || sync=0
-    perl -e 'open F, "<", "$MNT" or die; my $a = pack "I", shift; ioctl F, 0x4004f506, $a or print "\@\@failed $!\n"' $sync
+    perl -e 'open F, "<", $ENV{MNT} or die; my $a = pack "I", shift; ioctl F, 0x4004f506, $a or print "\@\@failed $!\n"' $sync
     told
 }
 
@@ -68,7 +68,7 @@ fill() {
 # files NAME COUNT: makes as many files of one block and syncs.
 files() {
     echo "@@do make $2 files $1"
-    perl -e 'for (1 .. $ARGV[1]) { open F, ">", "$MNT/$ARGV[0]$_" or print("\@\@failed $!\n"), last; print F "x" x 4000; close F }' $1 $2
+    perl -e 'for (1 .. $ARGV[1]) { open F, ">", "$ENV{MNT}/$ARGV[0]$_" or print("\@\@failed $!\n"), last; print F "x" x 4000; close F }' $1 $2
     sync
     told
 }
@@ -76,7 +76,7 @@ files() {
 # directories NAME COUNT: as many directories, and syncs.
 directories() {
     echo "@@do make $2 directories $1"
-    perl -e 'for (1 .. $ARGV[1]) { mkdir "$MNT/$ARGV[0]$_" or print("\@\@failed $!\n"), last }' $1 $2
+    perl -e 'for (1 .. $ARGV[1]) { mkdir "$ENV{MNT}/$ARGV[0]$_" or print("\@\@failed $!\n"), last }' $1 $2
     sync
     told
 }
@@ -88,7 +88,7 @@ wear() {
     echo "@@do overwrite $2 pieces of files, seed $1"
     perl -e '
         srand shift; my @f;
-        for my $d ("$MNT", map "$MNT/d$_", 0 .. 7) {
+        for my $d ($ENV{MNT}, map "$ENV{MNT}/d$_", 0 .. 7) {
             opendir D, $d or next; push @f, grep { -f && -s _ > 8192 } map "$d/$_", sort(readdir(D));
         }
         for (1 .. shift) {
