@@ -11,8 +11,8 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use f2fs::gc::policy::Power;
 use vfs::FileSystem;
+use victim::Power;
 
 /// The directory Linux keeps its power supplies in.
 pub const SUPPLIES: &str = "/sys/class/power_supply";

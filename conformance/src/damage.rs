@@ -131,7 +131,7 @@ impl Targets {
         let (sit, nat, ssa) = (sb.sit_block(0, false), sb.nat_block(0, false), sb.ssa_block(SegNo(0)));
         let (sit, nat, ssa) = (u64::from(sit.0), u64::from(nat.0), u64::from(ssa.0));
         let (mut nodes, mut names) = (Vec::new(), Vec::new());
-        for at in filled(main, BLOCKS) {
+        for at in filled(main, mem.blocks()) {
             let bytes = block(mem, at);
             let (nid, max) = (node::footer(&bytes).nid.0, sb.max_nid());
             if (1..max).contains(&nid) {

@@ -9,6 +9,7 @@ pub mod crash;
 pub mod damage;
 pub mod forge;
 pub mod memfs;
+pub mod misplace;
 pub mod oracle;
 pub mod packing;
 pub mod payload;

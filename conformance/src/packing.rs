@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use device::clock::{Time, VirtualClock};
 use device::{BLOCK, Memory};
-use f2fs::gc::background::{Settings, Urgency};
-use f2fs::gc::policy::Policy;
+use f2fs::gc::settings::{Settings, Urgency};
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
 use lab::typed;
 use vfs::FileSystem;
+use victim::Policy;
 
 use crate::oracle::kernel::Kernel;
 
@@ -28,7 +28,7 @@ use crate::oracle::kernel::Kernel;
 pub enum PackingError {
     /// The volume could not be made.
     #[error("making the volume: {0}")]
-    Lab(#[from] lab::run::LabError),
+    Lab(#[from] lab::error::LabError),
     /// It could not be formatted.
     #[error("formatting: {0}")]
     Mkfs(#[from] f2fs::mkfs::MkfsError),

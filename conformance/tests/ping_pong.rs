@@ -4,8 +4,7 @@ mod rig;
 
 use std::sync::atomic::Ordering;
 
-use f2fs::gc::background::Settings;
-use f2fs::gc::policy::Policy;
+use f2fs::gc::settings::Settings;
 use f2fs::mkfs::Options;
 use joulefs_conformance::churn::round;
 use joulefs_conformance::oracle::tools::Mkfs;
@@ -13,6 +12,7 @@ use joulefs_conformance::oracle::tree::assert_same;
 use joulefs_conformance::zoo::in_process;
 use rig::*;
 use vfs::FileSystem;
+use victim::Policy;
 
 /// Plays `rounds` rounds from a volume just made; each side lists what the other left before it goes on.
 /// On our turns the background cleans by `policy`, if any, again and again in between; returns how many

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use device::{BlockDevice, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
-use f2fs::gc::policy::Policy;
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
 use format::superblock::Features;
 use joulefs_conformance::crash::{Course, Habits, Record};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
+use victim::Policy;
 
 mod rig;
 
@@ -36,7 +36,7 @@ struct Kind {
 const PAYLOAD: &[(&str, u32)] = &[("payload", 2), ("payload-full-sections", 1)];
 
 fn by(policy: Policy) -> MountOptions {
-    let gc = f2fs::gc::background::Settings { policy, ..MountOptions::default().gc };
+    let gc = f2fs::gc::settings::Settings { policy, ..MountOptions::default().gc };
     MountOptions { gc, ..MountOptions::default() }
 }
 

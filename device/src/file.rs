@@ -15,28 +15,10 @@ use rustix::io::Errno;
 use crate::bounds::{check, check_blocks, check_parts};
 use crate::claim::{check_kind, claim, is_frozen};
 use crate::stripes::Stripes;
-use crate::{BLOCK, BlockDevice, DeviceError, Lba, OpenError, Result, Tag};
+use crate::{Access, BLOCK, BlockDevice, DeviceError, Lba, OpenError, Result, Tag};
 
 /// Parts the host takes in one vectored write (`UIO_MAXIOV` of Linux).
 const MAX_PARTS: usize = 1024;
-
-/// What an image is opened for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
-    /// Reading, together with other readers.
-    ReadOnly,
-    /// Reading and writing, alone.
-    ReadWrite,
-}
-
-impl std::fmt::Display for Access {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::ReadOnly => "read-only",
-            Self::ReadWrite => "read-write",
-        })
-    }
-}
 
 /// A regular file or block device of the host, locked against other openers while the value lives.
 ///

@@ -9,6 +9,7 @@
 //! Left out on purpose: any meaning of a block's bytes, and any meaning of a [`Tag`].
 #![forbid(unsafe_code)]
 
+mod address;
 mod blank;
 mod bounds;
 mod claim;
@@ -31,14 +32,15 @@ pub mod rng;
 mod sparse_image;
 mod stripes;
 
+pub use address::{BLOCK, Lba, Tag};
 pub use blank::Blank;
-pub use claim::OpenError;
+pub use claim::{Access, OpenError};
 pub use clock::{Clock, RealClock, Time, VirtualClock};
-pub use contract::{BLOCK, BlockDevice, Lba, Tag};
+pub use contract::BlockDevice;
 pub use counting::{CountSnapshot, Counting, Counts};
 pub use error::{DeviceError, Result};
 pub use fault::{Fault, Faulty, Op};
-pub use file::{Access, FileDevice};
+pub use file::FileDevice;
 pub use fingerprint::{Fingerprint, Held, Origin, generate};
 pub use loss::{Loss, SECTOR, UnknownLoss};
 pub use memory::Memory;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use device::{Memory, RealClock, Rng};
-use joulefs_f2fs::gc::background::Settings;
+use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::{MountOptions, Volume, mkfs};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
 

@@ -30,6 +30,7 @@ impl Volume {
         }
         let _change = self.begin()?;
         let _content = inode.content.write();
+        self.check_there(inode)?;
         let now = self.now();
         self.edit_inode(&inode.node, |r| {
             if let Some(uid) = set.uid {

@@ -5,13 +5,14 @@
 //! flushes, so that after a power cut either it counts whole or the one before does.
 //!
 //! Contents of regular files go out too, before the nodes (Linux leaves them for later): a size that
-//! is durable never stands above blocks that are not.
+//! is durable never stands above blocks that are not. Only where the log has no place for them before what was
+//! emptied is free does a first checkpoint leave them out, as Linux does, and a second one follow.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use device::Lba;
-use format::checkpoint::{Checkpoint, CpFlags, LogHead};
+use format::checkpoint::{CpFlags, LogHead};
 use format::sit::{self, LogType, RawSitEntry, SIT_ENTRIES};
 use format::summary::{self, JOURNAL_BYTES, SIT_JOURNAL, compact_blocks, encode_compact, encode_sit_journal};
 use format::superblock::Features;
@@ -20,29 +21,9 @@ use format::{BLOCK, Block, SegNo, bits, orphan};
 use crate::cause::Cause;
 use crate::error::{Error, Result};
 use crate::node::write::Mark;
+use crate::pack::{PackState, Reason};
 use crate::segment::Segments;
 use crate::volume::Volume;
-
-/// The checkpoint that counts, and what of it lives on in memory.
-pub struct PackState {
-    /// As last written or read.
-    pub checkpoint: Checkpoint,
-    /// It is in the second pack.
-    pub second: bool,
-    /// SIT entries that are in the journal and not in the table's blocks.
-    pub sit_journal: BTreeMap<SegNo, RawSitEntry>,
-    /// Kilobytes written over the volume's life, as Linux counts them.
-    pub kbytes_written: u64,
-}
-
-/// Why a checkpoint is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// The volume goes on.
-    Running,
-    /// It is being unmounted: node summaries go into the pack.
-    Unmount,
-}
 
 impl Volume {
     /// Writes a checkpoint, if anything changed since the last.
@@ -54,16 +35,44 @@ impl Volume {
         self.checkpoint_locked(&mut pack, reason)
     }
 
-    /// Writes a checkpoint; the caller has `cp` exclusive.
+    /// Writes a checkpoint of everything; the caller has `cp` exclusive.
     pub(crate) fn checkpoint_locked(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
-        self.check_writable()?;
-        self.flush_all_contents()?;
-        self.flush_all_nodes(Cause::Node)?;
-        let out = self.commit_pack(pack, reason);
-        if out.is_err() {
-            self.failed.store(true, Ordering::Release);
+        let mut cleaned = false;
+        let mut before = u64::MAX;
+        loop {
+            let waiting = self.checkpoint_of_what_fits(pack, reason)?;
+            if waiting == 0 {
+                return Ok(());
+            }
+            if waiting >= before {
+                if cleaned {
+                    return Err(Error::no_space());
+                }
+                self.reclaim(pack)?;
+                cleaned = true;
+            }
+            before = waiting;
         }
-        out
+    }
+
+    /// Writes a checkpoint of everything but contents of files that find no place in the log; returns how many blocks
+    /// wait. It frees what was emptied since the last, which may make the place they lack. The caller has `cp`
+    /// exclusive. Where even the rest finds no place, the volume is as it was.
+    pub(crate) fn checkpoint_of_what_fits(&self, pack: &mut PackState, reason: Reason) -> Result<u64> {
+        self.check_writable()?;
+        let waiting = self.flush_all_contents()?;
+        self.flush_all_nodes(Cause::Node)?;
+        self.seg.lock().seat_full_logs()?;
+        // What waits comes later: this is not the volume's last checkpoint.
+        let reason = if waiting > 0 { Reason::Running } else { reason };
+        if let Err(e) = self.commit_pack(pack, reason) {
+            self.failed.store(true, Ordering::Release);
+            return Err(e);
+        }
+        if waiting > 0 {
+            self.changed.store(true, Ordering::Release);
+        }
+        Ok(waiting)
     }
 
     /// Writes every dirty node.
@@ -98,9 +107,6 @@ impl Volume {
         cp.valid_inodes = self.space.inodes();
         cp.free_segs = seg.table.free_segments() + seg.table.prefree_segments();
         for (head, log) in cp.logs.iter_mut().zip(&seg.logs) {
-            if log.is_full() {
-                return Err(Error::no_space());
-            }
             *head = LogHead { seg: log.seg, next: log.next, threaded: log.threaded };
         }
         let keep = CpFlags::LARGE_NAT_BITMAP | CpFlags::QUOTA_NEED_FSCK | CpFlags::FSCK | CpFlags::ERROR;
@@ -251,4 +257,116 @@ fn data_summaries(seg: &mut Segments, nat: &[u8; JOURNAL_BYTES], sit: &[u8; JOUR
         })
         .collect();
     (blocks, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use vfs::FileSystem;
+
+    use super::*;
+    use crate::MountOptions;
+    use crate::rig::*;
+
+    /// More than a log's segment holds.
+    const MANY: usize = 1200;
+
+    #[test]
+    fn contents_that_find_no_place_go_out_after_the_checkpoint_that_frees_one() {
+        let (dev, vol) = mounted(256, MountOptions::default());
+        let f = file(&vol, "f");
+        write(&vol, f, 0, &blocks(MANY));
+        empty_segments(&vol, &take_free_segments(&vol));
+        vol.checkpoint(Reason::Running).unwrap();
+        assert_eq!(vol.pressure.data.load(Ordering::Relaxed), 0, "all of it is durable");
+        assert!(read(&vol, f) == blocks(MANY));
+        judge(&dev, &vol);
+    }
+
+    #[test]
+    fn contents_that_find_no_place_are_in_the_checkpoint_of_an_unmount() {
+        let (dev, vol) = mounted(256, MountOptions::default());
+        let f = file(&vol, "f");
+        write(&vol, f, 0, &blocks(MANY));
+        empty_segments(&vol, &take_free_segments(&vol));
+        judge(&dev, &vol);
+        let clock = vol.clock.clone();
+        let vol = Volume::mount(dev, clock, MountOptions::default()).unwrap();
+        assert!(read(&vol, f) == blocks(MANY));
+    }
+
+    /// Somebody who begins while there is room, and is kept from `f`'s contents until there is none.
+    fn while_room_vanishes<T: Send>(vol: &Volume, f: vfs::Ino, work: impl FnOnce() -> T + Send) -> T {
+        let inode = vol.outer(f).unwrap();
+        std::thread::scope(|s| {
+            let content = inode.content.read();
+            let worker = s.spawn(work);
+            std::thread::sleep(A_WHILE);
+            assert!(vol.cp.try_write().is_none(), "it has begun");
+            empty_segments(vol, &take_free_segments(vol));
+            drop(content);
+            worker.join().unwrap()
+        })
+    }
+
+    #[test]
+    fn an_fsync_whose_room_is_taken_by_others_makes_a_checkpoint() {
+        let (dev, vol) = mounted(256, MountOptions::default());
+        let f = file(&vol, "f");
+        vol.sync().unwrap();
+        write(&vol, f, 0, &blocks(MANY));
+        while_room_vanishes(&vol, f, || vol.fsync(f, false)).unwrap();
+        assert_eq!(vol.pressure.data.load(Ordering::Relaxed), 0);
+        assert!(read(&vol, f) == blocks(MANY));
+        judge(&dev, &vol);
+    }
+
+    #[test]
+    fn what_the_clock_writes_back_waits_where_there_is_no_place() {
+        let options = MountOptions { writeback_after: Duration::ZERO, ..MountOptions::default() };
+        let (dev, vol) = mounted(256, options);
+        let f = file(&vol, "f");
+        vol.sync().unwrap();
+        write(&vol, f, 0, &blocks(MANY));
+        while_room_vanishes(&vol, f, || vol.tick()).unwrap();
+        let waits = vol.pressure.data.load(Ordering::Relaxed);
+        assert!((1..MANY as u64).contains(&waits), "{waits} blocks wait; what had a place does not");
+        assert!(read(&vol, f) == blocks(MANY));
+        judge(&dev, &vol);
+    }
+
+    /// The warm data log has used up its segment, and there is no other.
+    fn full_log(vol: &Volume) -> Vec<SegNo> {
+        vol.sync().unwrap();
+        let taken = take_free_segments(vol);
+        let left = 512 - vol.seg.lock().logs[LogType::WarmData.index()].next;
+        let f = file(vol, "f");
+        write(vol, f, 0, &blocks(left.into()));
+        let _change = vol.cp.read();
+        vol.flush_all_contents().unwrap();
+        assert!(vol.seg.lock().logs[LogType::WarmData.index()].is_full());
+        taken
+    }
+
+    #[test]
+    fn a_checkpoint_puts_a_log_without_room_into_a_segment_that_it_frees() {
+        let (dev, vol) = mounted(64, MountOptions { inline: false, ..MountOptions::default() });
+        let taken = full_log(&vol);
+        empty_segments(&vol, &taken);
+        vol.checkpoint(Reason::Running).unwrap();
+        write(&vol, file(&vol, "g"), 0, &blocks(600));
+        judge(&dev, &vol);
+    }
+
+    #[test]
+    fn a_checkpoint_that_finds_no_segment_for_a_log_changes_nothing_and_can_be_tried_again() {
+        let (dev, vol) = mounted(64, MountOptions { inline: false, ..MountOptions::default() });
+        let taken = full_log(&vol);
+        let out = vol.checkpoint_locked(&mut vol.cp.write(), Reason::Running);
+        assert!(matches!(out, Err(Error::Fs(vfs::Error::NoSpace))), "{out:?}");
+        empty_segments(&vol, &taken);
+        vol.checkpoint(Reason::Running).unwrap();
+        judge(&dev, &vol);
+    }
 }

@@ -4,17 +4,8 @@
 //! as long as it goes: across segments and sections, ahead of the logs, emptied segments that wait for a
 //! checkpoint included. Pieces are sorted into the nine sizes of FAGC TACO'23, Table 3.
 //!
-//! The segment table counts the pieces inside segments as blocks change; only those that touch a
-//! segment's edge are put together when somebody asks, so asking costs a look at each segment.
-//!
-//! Left out: what a piece costs whoever writes into it, and the factor f of a single segment
-//! (`segment::fragmentation`).
-
-use format::SegNo;
-
-use crate::segment::fragmentation;
-use crate::segment::table::SegmentTable;
-use crate::volume::Volume;
+//! Left out: how the pieces of a volume are counted (`segment`), what a piece costs whoever writes into it, and the
+//! factor f of a single segment (`victim::fragmentation`).
 
 /// Number of sizes.
 pub const LEVELS: usize = 9;
@@ -84,39 +75,11 @@ impl FreeFragments {
             by(&mut self.capacity[class], run);
         }
     }
-
-    /// The pieces of the whole main area.
-    pub(crate) fn of(table: &SegmentTable, segments: u32) -> Self {
-        let mut out = *table.inner_fragments();
-        let mut run = 0;
-        for n in 0..segments {
-            match table.segment(SegNo(n)).valid {
-                0 => run += 512,
-                512 => out.add(std::mem::take(&mut run)),
-                _ => {
-                    // OK to take full for none: with a valid block there is an edge.
-                    let (lead, trail) = fragmentation::edges(table.map(SegNo(n))).unwrap_or((512, 0));
-                    out.add(run + u64::from(lead));
-                    run = trail.into();
-                }
-            }
-        }
-        out.add(run);
-        out
-    }
-}
-
-impl Volume {
-    /// The pieces free space is in now.
-    pub fn free_fragments(&self) -> FreeFragments {
-        FreeFragments::of(&self.seg.lock().table, self.sb.main_segs)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use format::sit::LogType;
 
     #[test]
     fn levels_are_those_of_the_paper() {
@@ -126,41 +89,5 @@ mod tests {
             assert_eq!(FreeFragments::level(kib / 4 + 1), level + 1);
         }
         assert_eq!(FreeFragments::level(1 << 30), 8);
-    }
-
-    /// The pieces by looking at one block after another.
-    fn plainly(table: &SegmentTable, segments: u32) -> FreeFragments {
-        let mut out = FreeFragments::default();
-        let mut run = 0;
-        for n in 0..segments * 512 {
-            if table.is_valid(SegNo(n / 512), (n % 512) as u16) {
-                out.add(std::mem::take(&mut run));
-            } else {
-                run += 1;
-            }
-        }
-        out.add(run);
-        out
-    }
-
-    #[test]
-    fn pieces_reach_across_segments_and_end_at_valid_blocks() {
-        let mut table = SegmentTable::new(6, 1);
-        let mut rng = device::Rng::new(4);
-        for seg in [0, 2, 3, 5] {
-            table.take(SegNo(seg), LogType::WarmData);
-            for off in 0..512 {
-                // Segment 3 is full, the others have runs of all lengths.
-                if seg == 3 || rng.chance(1, 1 + u64::from(off) / 16) {
-                    table.set_valid(SegNo(seg), off, LogType::WarmData, 1).unwrap();
-                }
-            }
-        }
-        let found = FreeFragments::of(&table, 6);
-        assert_eq!(found, plainly(&table, 6));
-        assert_eq!(found.total_blocks(), (0..6).map(|n| 512 - u64::from(table.segment(SegNo(n)).valid)).sum::<u64>());
-        assert!(found.total() > 100 && found.count[8] >= 2, "{found:?}");
-        let none = FreeFragments::of(&SegmentTable::new(6, 1), 6);
-        assert_eq!((none.count, none.capacity), ([0, 0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 6 * 512]));
     }
 }

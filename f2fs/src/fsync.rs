@@ -9,113 +9,26 @@
 //! with the mark that makes it count, then a flush. Where only blocks already mapped were
 //! overwritten in place, the first flush is not needed, and `fdatasync` writes no inode.
 
-use std::hash::BuildHasher;
+pub(crate) mod flush_gate;
+pub(crate) mod promises;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use format::inode::{Advise, InodeFlags, RawInode, extra_end};
 use format::node::{self, Footer, NodeKind};
 use format::{Block, BlockAddr, Ino, Nid};
-use parking_lot::{Condvar, Mutex};
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use vfs::FileKind;
 
 use crate::cause::Cause;
-use crate::checkpoint::Reason;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::temperature::{Writeback, in_place};
 use crate::inode::{Content, Inode, put_advise};
 use crate::node::cache::Node;
 use crate::node::write::Mark;
+use crate::pack::Reason;
 use crate::volume::Volume;
-
-/// One flush for all who ask for one at the same time: a flush makes everything durable that was
-/// written before it began.
-#[derive(Debug, Default)]
-pub(crate) struct FlushGate {
-    state: Mutex<Flushes>,
-    ended: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Flushes {
-    begun: u64,
-    /// The latest that succeeded.
-    done: u64,
-    running: bool,
-}
-
-impl FlushGate {
-    /// Returns when everything written before the call is durable.
-    pub(crate) fn pass(&self, flush: impl Fn() -> Result<()>) -> Result<()> {
-        let mut s = self.state.lock();
-        let enough = s.begun + 1;
-        while s.done < enough {
-            if s.running {
-                self.ended.wait(&mut s);
-                continue;
-            }
-            s.begun += 1;
-            s.running = true;
-            let number = s.begun;
-            let out = parking_lot::MutexGuard::unlocked(&mut s, &flush);
-            s.running = false;
-            if out.is_ok() {
-                s.done = number;
-            }
-            self.ended.notify_all();
-            out?;
-        }
-        Ok(())
-    }
-}
-
-/// What fsync must know of inodes since the last checkpoint.
-#[derive(Debug, Default)]
-pub(crate) struct Promises {
-    /// Something of theirs was written that no fsync of theirs vouched for.
-    strays: Mutex<FxHashSet<Ino>>,
-    /// They lost nodes.
-    reshaped: Mutex<FxHashSet<Ino>>,
-    /// What their inode blocks held, times aside, when an fsync last wrote them.
-    written: Mutex<FxHashMap<Ino, Box<Block>>>,
-    /// Inodes marked as of unknown parent whose parent and name are right and durable.
-    vouched: Mutex<FxHashSet<Ino>>,
-    vacated: Mutex<Vacated>,
-}
-
-/// Names that lead, in the tree of the last checkpoint, to a directory or to what lives on elsewhere, and do so no
-/// more. Roll-forward looks at no name but the one it restores, so no other name matters.
-#[derive(Debug, Default)]
-struct Vacated {
-    /// Hashes of directory and name; two that agree cost a checkpoint, no more.
-    names: FxHashSet<u64>,
-    /// There are more than are remembered: every name is taken for one of them.
-    any: bool,
-}
-
-impl Vacated {
-    fn hash(dir: Ino, name: &[u8]) -> u64 {
-        FxBuildHasher.hash_one((dir.0, name))
-    }
-    fn add(&mut self, dir: Ino, name: &[u8]) {
-        if self.names.len() >= MOST_VACATED {
-            self.any = true;
-        } else {
-            self.names.insert(Self::hash(dir, name));
-        }
-    }
-    fn contains(&self, dir: Ino, name: &[u8]) -> bool {
-        self.any || self.names.contains(&Self::hash(dir, name))
-    }
-}
-
-/// Vacated names remembered.
-const MOST_VACATED: usize = 1 << 16;
-/// Inodes vouched for that are remembered; the others' next fsyncs write checkpoints.
-const MOST_VOUCHED: usize = 1 << 16;
-/// Inode blocks remembered: 1 MiB.
-const MOST_WRITTEN: usize = 256;
+use promises::MOST_WRITTEN;
 
 /// An inode block without what `fdatasync` may leave unwritten: times, and what every write of the
 /// block changes.
@@ -134,38 +47,11 @@ fn without_times(node: &Node) -> Box<Block> {
     b
 }
 
-impl Promises {
-    /// Contents or nodes of an inode were written without an fsync.
-    pub(crate) fn stray(&self, ino: Ino) {
-        self.strays.lock().insert(ino);
-    }
-    /// The name an inode records may not be its own any more.
-    pub(crate) fn doubt(&self, ino: Ino) {
-        self.vouched.lock().remove(&ino);
-    }
-    /// A directory lost a name, or a file that lives on under another. Who is synced under that name before
-    /// the next checkpoint would displace it if roll-forward replayed the name.
-    pub(crate) fn vacated(&self, dir: Ino, name: &[u8]) {
-        self.vacated.lock().add(dir, name);
-    }
-    /// A node of an inode is gone.
-    pub(crate) fn reshaped(&self, ino: Ino) {
-        self.reshaped.lock().insert(ino);
-    }
-}
-
 impl Volume {
     /// A checkpoint made everything durable.
     pub(crate) fn keep_promises(&self) {
-        self.promises.strays.lock().clear();
-        self.promises.reshaped.lock().clear();
-        self.promises.written.lock().clear();
-        *self.promises.vacated.lock() = Vacated::default();
         let settled = std::mem::take(&mut *self.renamed.lock());
-        let mut vouched = self.promises.vouched.lock();
-        if vouched.len() + settled.len() <= MOST_VOUCHED {
-            vouched.extend(settled);
-        }
+        self.promises.kept(settled);
     }
 
     /// Makes a file or directory durable. The caller holds no lock.
@@ -182,19 +68,23 @@ impl Volume {
             let _change = self.begin()?;
             let content = inode.content.write();
             if self.nodes_suffice(inode)? {
-                let out = self.promise(inode, content, data_only);
-                if out.is_err() {
-                    self.promises.stray(inode.ino);
+                match self.promise(inode, content, data_only) {
+                    // Others took the room since this began: a checkpoint makes some.
+                    Err(Error::Fs(vfs::Error::NoSpace)) => {}
+                    out => return out,
                 }
-                return out;
             }
         }
         self.counters.slow_fsyncs.fetch_add(1, Ordering::Relaxed);
         self.checkpoint(Reason::Running)
     }
 
-    /// True if nothing of the inode changed since it was last made durable.
+    /// True if nothing of the inode changed since it was last written to be made durable, and all that was written
+    /// has reached the device, which may not have flushed it. The caller holds no lock.
     fn is_settled(&self, inode: &Inode) -> bool {
+        // Whoever writes contents or makes a promise holds this lock until the device has everything. Nodes that
+        // others write, a checkpoint among them, are noted before they are clean.
+        let _content = inode.content.read();
         let since = self.nat.since_checkpoint(inode.ino.nid());
         (since.checkpointed || since.fsynced)
             && inode.dirty.load(Ordering::Acquire) == 0
@@ -249,9 +139,18 @@ impl Volume {
         mut content: parking_lot::RwLockWriteGuard<'_, Content>,
         data_only: bool,
     ) -> Result<()> {
+        self.write_promise(inode, &mut content, data_only).inspect_err(|_| self.promises.stray(inode.ino))?;
+        drop(content);
+        self.flush_for(inode.ino)?;
+        self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// [`Self::promise`] without the flush at its end.
+    fn write_promise(&self, inode: &Arc<Inode>, content: &mut Content, data_only: bool) -> Result<()> {
         let ino = inode.ino;
-        let mut in_order = !self.promises.strays.lock().contains(&ino) && self.stays_in_place(inode, &content)?;
-        self.write_back(inode, &mut content, Writeback::Fsync)?;
+        let mut in_order = self.stays_in_place(inode, content)?;
+        self.write_back(inode, content, Writeback::Fsync)?;
         // Indirect nodes are not replayed: roll-forward makes them anew.
         let below: Vec<Arc<Node>> = self
             .nodes
@@ -267,12 +166,11 @@ impl Volume {
             self.write_nodes(&below, Mark::Plain, Cause::FsyncNode)?;
             in_order = false;
         }
+        // After the look at what is dirty: what others write of the inode meanwhile is noted before it is clean.
+        in_order &= !self.promises.strays.lock().contains(&ino);
         let now = without_times(&inode.node);
         if data_only && in_order && self.promises.written.lock().get(&ino) == Some(&now) {
             // Only times changed beside blocks that kept their places.
-            drop(content);
-            self.flush_for(ino)?;
-            self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         if !in_order {
@@ -280,17 +178,11 @@ impl Volume {
         }
         let dentry = self.needs_name(ino);
         self.write_nodes(std::slice::from_ref(&inode.node), Mark::Fsync { dentry }, Cause::FsyncNode)?;
-        self.promises.strays.lock().remove(&ino);
-        {
-            let mut written = self.promises.written.lock();
-            if written.len() >= MOST_WRITTEN {
-                written.clear();
-            }
-            written.insert(ino, now);
+        let mut written = self.promises.written.lock();
+        if written.len() >= MOST_WRITTEN {
+            written.clear();
         }
-        drop(content);
-        self.flush_for(ino)?;
-        self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
+        written.insert(ino, now);
         Ok(())
     }
 
@@ -320,65 +212,5 @@ impl Volume {
             }
         }
         Ok(true)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::AtomicU64;
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn many_who_flush_at_once_share_flushes_that_began_after_they_asked() {
-        let gate = FlushGate::default();
-        let (clock, flushes) = (AtomicU64::new(0), AtomicU64::new(0));
-        let begun_last = AtomicU64::new(0);
-        std::thread::scope(|s| {
-            for _ in 0..8 {
-                s.spawn(|| {
-                    for _ in 0..20 {
-                        let asked = clock.fetch_add(1, Ordering::SeqCst);
-                        gate.pass(|| {
-                            let begun = clock.fetch_add(1, Ordering::SeqCst);
-                            std::thread::sleep(Duration::from_millis(1));
-                            flushes.fetch_add(1, Ordering::SeqCst);
-                            begun_last.fetch_max(begun, Ordering::SeqCst);
-                            Ok(())
-                        })
-                        .unwrap();
-                        assert!(begun_last.load(Ordering::SeqCst) > asked);
-                    }
-                });
-            }
-        });
-        assert!(flushes.load(Ordering::SeqCst) < 160, "nobody shared");
-    }
-
-    #[test]
-    fn a_failed_flush_satisfies_nobody() {
-        let gate = FlushGate::default();
-        assert!(gate.pass(|| Err(crate::error::Error::no_space())).is_err());
-        let ran = AtomicU64::new(0);
-        gate.pass(|| {
-            ran.fetch_add(1, Ordering::SeqCst);
-            Ok(())
-        })
-        .unwrap();
-        assert_eq!(ran.into_inner(), 1);
-    }
-
-    #[test]
-    fn names_given_up_are_told_from_others_until_there_are_too_many() {
-        let mut names = Vacated::default();
-        names.add(Ino(3), b"a");
-        assert!(names.contains(Ino(3), b"a"));
-        assert!(!names.contains(Ino(4), b"a") && !names.contains(Ino(3), b"b"));
-        for i in 0..MOST_VACATED {
-            names.add(Ino(5), &i.to_le_bytes());
-        }
-        assert!(names.contains(Ino(4), b"a"), "none is forgotten");
-        assert_eq!(names.names.len(), MOST_VACATED);
     }
 }

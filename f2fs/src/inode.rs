@@ -1,24 +1,24 @@
-//! Inodes in use: their locks, their references, and how their fields look from outside.
+//! Inodes in use: their locks, their references, and how their fields are set.
 //!
 //! An [`Inode`] can be dropped and made anew at any time unless it holds dirty contents or somebody
 //! has it; references (`lookup`, `open`) are counted apart, in a few bytes each, so that a kernel
 //! that remembers a million inodes does not keep a million of them here.
+
+mod find;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use format::inode::{Advise, Division, Inline, RawInode, extra_end};
+use format::inode::{Advise, Division, Inline, RawInode};
 use format::{Block, Ino};
 use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxBuildHasher, FxHashMap};
-use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
+use vfs::{DeviceNumber, FileKind};
 
-use crate::error::{At, Error, Result};
 use crate::node::cache::Node;
-use crate::volume::Volume;
 
 const SHARDS: usize = 16;
 /// Idle inodes kept.
@@ -68,7 +68,7 @@ pub struct InodeTable {
     /// Inodes with dirty contents.
     pub dirty: Mutex<BTreeMap<Ino, Arc<Inode>>>,
     /// Names of inodes that are gone.
-    pub(crate) gone: crate::owners::Gone,
+    pub(crate) gone: crate::owners::gone::Gone,
 }
 
 impl InodeTable {
@@ -77,10 +77,10 @@ impl InodeTable {
             shards: std::array::from_fn(|_| Mutex::new(LruCache::unbounded_with_hasher(FxBuildHasher))),
             refs: std::array::from_fn(|_| Mutex::default()),
             dirty: Mutex::default(),
-            gone: crate::owners::Gone::default(),
+            gone: crate::owners::gone::Gone::default(),
         }
     }
-    fn get(&self, ino: Ino) -> Option<Arc<Inode>> {
+    pub(crate) fn get(&self, ino: Ino) -> Option<Arc<Inode>> {
         self.shards[ino.0 as usize % SHARDS].lock().get(&ino).cloned()
     }
     /// Directories in use.
@@ -91,7 +91,7 @@ impl InodeTable {
         self.shards.iter().flat_map(of).collect()
     }
     /// `dir_blocks` counts the directory blocks in memory; some may go with idle inodes.
-    fn insert(&self, inode: Inode, dir_blocks: &AtomicU64) -> Arc<Inode> {
+    pub(crate) fn insert(&self, inode: Inode, dir_blocks: &AtomicU64) -> Arc<Inode> {
         let ino = inode.ino;
         let mut shard = self.shards[ino.0 as usize % SHARDS].lock();
         if let Some(i) = shard.get(&ino) {
@@ -157,117 +157,10 @@ pub fn is_dir(raw: &RawInode) -> bool {
 }
 
 impl Inode {
-    /// Notes a dirty block; the first puts the inode among those to write back.
-    pub(crate) fn gained_dirty(self: &Arc<Self>, vol: &Volume, n: usize) {
-        if n > 0 && self.dirty.fetch_add(n, Ordering::AcqRel) == 0 {
-            vol.inodes.dirty.lock().insert(self.ino, self.clone());
-        }
-        let p = if self.kind == FileKind::Directory { &vol.pressure.dents } else { &vol.pressure.data };
-        p.fetch_add(n as u64, Ordering::Relaxed);
-    }
-    /// Notes dirty blocks written or dropped.
-    pub(crate) fn lost_dirty(&self, vol: &Volume, n: usize) {
-        if n > 0 && self.dirty.fetch_sub(n, Ordering::AcqRel) == n {
-            vol.inodes.dirty.lock().remove(&self.ino);
-        }
-        let p = if self.kind == FileKind::Directory { &vol.pressure.dents } else { &vol.pressure.data };
-        p.fetch_sub(n as u64, Ordering::Relaxed);
-    }
     /// Size in bytes.
     pub fn size(&self) -> u64 {
         self.node.inode(|r| r.i_size.get())
     }
-}
-
-impl Volume {
-    /// How an inode's address words are divided.
-    pub(crate) fn division(&self, raw: &RawInode) -> Result<Division> {
-        raw.divide(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
-    }
-
-    /// An inode by number. Gone or never there is [`vfs::Error::NotFound`].
-    pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
-        if let Some(i) = self.inodes.get(ino) {
-            return Ok(i);
-        }
-        if ino.0 < self.sb.root.0 || ino.0 >= self.sb.max_nid() {
-            return Err(vfs::Error::NotFound.into());
-        }
-        let node = self.node(ino.nid())?;
-        if node.ino != ino {
-            return Err(vfs::Error::NotFound.into());
-        }
-        let (mode, links) = node.inode(|r| (r.i_mode.get(), r.i_links.get()));
-        if links == 0 && !self.inodes.is_held(ino) && !self.orphans.contains(ino) {
-            return Err(vfs::Error::NotFound.into());
-        }
-        let kind = FileKind::from_mode(mode)
-            .ok_or_else(|| Error::corrupt(format_args!("inode {ino}: mode {mode:#o} names no kind of file")))?;
-        Ok(self.inodes.insert(
-            Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) },
-            &self.dir_blocks,
-        ))
-    }
-
-    /// Puts a new inode, whose node is in memory, into use.
-    pub(crate) fn adopt_inode(&self, ino: Ino, kind: FileKind, node: Arc<Node>) -> Arc<Inode> {
-        self.inodes
-            .insert(Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) }, &self.dir_blocks)
-    }
-
-    /// What `stat` says.
-    pub(crate) fn attr(&self, inode: &Inode) -> Result<Attr> {
-        inode.node.inode(|r| {
-            let kind = inode.kind;
-            let ts = |sec: u64, nsec: u32| Timestamp { sec: sec as i64, nsec: nsec.min(999_999_999) };
-            let crtime = r
-                .extra()
-                .filter(|_| r.extra_isize() >= extra_end::CRTIME)
-                .map(|e| ts(e.i_crtime.get(), e.i_crtime_nsec.get()));
-            let rdev = match kind {
-                FileKind::CharDevice | FileKind::BlockDevice => device_number(r, self.division(r)?),
-                _ => DeviceNumber::default(),
-            };
-            Ok(Attr {
-                ino: vfs::Ino(inode.ino.0.into()),
-                generation: r.i_generation.get(),
-                kind,
-                perm: r.i_mode.get() & 0o7777,
-                nlink: r.i_links.get(),
-                uid: r.i_uid.get(),
-                gid: r.i_gid.get(),
-                size: r.i_size.get(),
-                blocks512: shown_blocks(r, kind),
-                rdev,
-                atime: ts(r.i_atime.get(), r.i_atime_nsec.get()),
-                mtime: ts(r.i_mtime.get(), r.i_mtime_nsec.get()),
-                ctime: ts(r.i_ctime.get(), r.i_ctime_nsec.get()),
-                crtime,
-            })
-        })
-    }
-}
-
-/// Blocks as Linux shows them: without the inode's own, with what lies inside it (kernel
-/// `f2fs_getattr`).
-fn shown_blocks(r: &RawInode, kind: FileKind) -> u64 {
-    let inside = match kind {
-        FileKind::Regular => r.inline().contains(Inline::DATA),
-        _ => r.inline().contains(Inline::DENTRY),
-    };
-    let inside = if inside { r.i_size.get().div_ceil(512) } else { 0 };
-    r.i_blocks.get().saturating_sub(1).saturating_mul(8).saturating_add(inside)
-}
-
-/// The device number of a device node: the first address word in the old 16-bit form, or the second
-/// in the new 32-bit form (kernel `__get_inode_rdev`).
-fn device_number(r: &RawInode, d: Division) -> DeviceNumber {
-    let old = r.addr(d, 0).0;
-    if old != 0 {
-        return DeviceNumber { major: old >> 8 & 0xFF, minor: old & 0xFF };
-    }
-    let new = r.addr(d, 1).0;
-    DeviceNumber { major: new >> 8 & 0xFFF, minor: new & 0xFF | new >> 12 & 0xF_FF00 }
 }
 
 /// Stores a device number (kernel `__set_inode_rdev`).

@@ -8,7 +8,6 @@ mod acl;
 mod attr;
 pub mod cause;
 pub mod checkpoint;
-pub mod compress;
 pub mod dir;
 pub mod error;
 pub mod file;
@@ -23,7 +22,10 @@ pub mod nat;
 pub mod node;
 pub mod orphan;
 pub mod owners;
+pub mod pack;
 pub mod recovery;
+#[cfg(test)]
+mod rig;
 pub mod segment;
 pub mod space;
 pub mod tick;

@@ -12,19 +12,21 @@ use format::summary::{self, Summary, SummaryKind};
 use format::superblock::{Features, SuperBlock};
 use format::{BLOCK, Block, BlockAddr, FormatError, Ino, Nid, SegNo, bits, node, orphan};
 use parking_lot::{Mutex, RwLock};
+use victim::Chooser;
+use victim::memory::Memory;
 
 use crate::cause::Cause;
-use crate::checkpoint::PackState;
 use crate::error::{At, Error, Result};
-use crate::file::admission::Writers;
-use crate::fsync::{FlushGate, Promises};
-use crate::gc::Cleaner;
-use crate::gc::background::Pacer;
-use crate::gc::chooser::Chooser;
+use crate::file::writers::Writers;
+use crate::fsync::flush_gate::FlushGate;
+use crate::fsync::promises::Promises;
+use crate::gc::cleaner::Cleaner;
+use crate::gc::pacer::Pacer;
 use crate::inode::InodeTable;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
+use crate::pack::PackState;
 use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
 use crate::segment::{Pressure, Segments};
@@ -371,8 +373,12 @@ impl Volume {
         // Contents kept in memory must find room in the log: on a small volume keep less.
         options.dirty_limit = options.dirty_limit.min(cp.user_blocks as usize / 32).max(16);
         let monotonic = clock.monotonic();
-        let chooser = Chooser::new(&sb, &table, cp.elapsed, &options);
-        let segments = Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
+        let memory = Memory::at_mount(cp.elapsed, table.oldest_section(sb.sections()));
+        let (gc, prices) = (options.gc, options.prices);
+        let chooser = Chooser::new(SegNo(sb.main_segs), sb.segs_per_sec, memory, prices, gc.policy, gc.power);
+        let mut segments =
+            Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
+        gc.apply(&mut segments);
         let overprov_segs = cp.overprov_segs;
         let nat = Nat::new(dev.clone(), sb.clone(), cp.nat_bitmap.clone(), nat_journal, cp.next_free_nid);
         let now = clock.now();
@@ -409,11 +415,11 @@ impl Volume {
             flushes: FlushGate::default(),
             used: AtomicBool::new(false),
             untouched: AtomicBool::new(true),
-            moves: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             changed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             dir_blocks: AtomicU64::new(0),
+            dir_blocks_brought: AtomicU64::new(0),
             counters: Counters::default(),
         })
     }

@@ -140,9 +140,6 @@ impl Nat {
         loop {
             if let Some(nid) = s.free.pop_front() {
                 let old = self.lookup(s, nid)?;
-                if old.addr != BlockAddr::NULL {
-                    continue; // taken by recovery since it was found
-                }
                 let ino = owner.unwrap_or(nid.as_ino());
                 let entry = NatEntry { version: old.version, ino, addr: BlockAddr::NEW };
                 s.dirty.insert(nid, Dirty { entry, checkpointed: false, fsynced: false });
@@ -193,6 +190,13 @@ impl Nat {
         self.check(nid)?;
         let mut s = self.state.lock();
         let old = self.lookup(&mut s, nid)?;
+        // It is free no more, whether it was found to be or was given back since the checkpoint.
+        if old.addr == BlockAddr::NULL {
+            match s.dirty.contains_key(&nid) {
+                true => s.freed.retain(|n| *n != nid),
+                false => s.free.retain(|n| *n != nid),
+            }
+        }
         let entry = NatEntry { version: old.version, ino: owner, addr: BlockAddr::NEW };
         s.dirty.insert(nid, Dirty { entry, checkpointed: false, fsynced: false });
         self.note_want(&s);
@@ -289,5 +293,32 @@ impl Nat {
         let mut journal: Vec<(Nid, NatEntry)> = s.journal.iter().map(|(n, e)| (*n, *e)).collect();
         journal.sort_by_key(|(n, _)| *n);
         Ok((encode_nat_journal(&journal), s.bitmap.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::mounted;
+
+    #[test]
+    fn a_number_that_recovery_claims_and_that_is_released_is_used_again_only_after_a_checkpoint() {
+        let (_dev, vol) = mounted(64, crate::MountOptions::default());
+        let nat = &vol.nat;
+        // Finds free numbers, the next one among them.
+        let first = nat.reserve(None).unwrap();
+        let claimed = Nid(first.0 + 1);
+        nat.claim(claimed, claimed.as_ino()).unwrap();
+        nat.release(claimed).unwrap();
+        let until: Vec<Nid> = (0..600).map(|_| nat.reserve(None).unwrap()).collect();
+        assert!(!until.contains(&claimed));
+        nat.claim(claimed, claimed.as_ino()).unwrap();
+        nat.release(claimed).unwrap();
+        until.iter().for_each(|&n| nat.release(n).unwrap());
+        nat.flush().unwrap();
+        let mut after: Vec<Nid> = (0..2000).map(|_| nat.reserve(None).unwrap()).collect();
+        assert!(after.contains(&claimed));
+        after.sort_unstable();
+        assert!(after.is_sorted_by(|a, b| a < b), "a number is given away once");
     }
 }

@@ -7,6 +7,8 @@
 //! What cannot be freed, because its nodes cannot be read or are damaged, stays in the list. It keeps neither a
 //! mount nor an unmount from going on; every mount tries again.
 
+mod free;
+
 use std::collections::BTreeSet;
 
 use format::Ino;
@@ -15,7 +17,6 @@ use format::superblock::SuperBlock;
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
-use crate::volume::Volume;
 
 /// Blocks of a checkpoint pack.
 const PACK_BLOCKS: u32 = 512;
@@ -89,33 +90,13 @@ impl Orphans {
     pub(crate) fn is_empty(&self) -> bool {
         self.list.lock().inos.is_empty()
     }
+    /// Keeps everybody from the list.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Sized + '_ {
+        self.list.lock()
+    }
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Ino> {
         self.list.lock().inos.iter().copied().collect()
-    }
-}
-
-impl Volume {
-    /// Frees every orphan that can be freed. Nobody may use the volume meanwhile.
-    pub(crate) fn free_orphans(&self) {
-        for ino in self.orphans.all() {
-            match self.free_orphan(ino) {
-                Ok(()) => self.orphans.remove(ino),
-                Err(e) => log::warn!("orphan {ino}: {e}; it stays for the next mount or fsck"),
-            }
-        }
-    }
-
-    fn free_orphan(&self, ino: Ino) -> Result<()> {
-        let inode = match self.inode(ino) {
-            Err(Error::Fs(vfs::Error::NotFound)) => return Ok(()),
-            other => other?,
-        };
-        let links = inode.node.inode(|r| r.i_links.get());
-        if links > 0 {
-            log::warn!("inode {ino}: on the list of orphans, but it has {links} links; kept");
-            return Ok(());
-        }
-        self.remove_inode(&inode)
     }
 }

@@ -5,10 +5,10 @@
 //! the directory, which is searched if it says otherwise. A number that was freed and given to another
 //! file stands for the new one. Names of files that are deleted are kept if somebody asked for it.
 
+pub(crate) mod gone;
+
 use device::Tag;
 use format::{BlockAddr, Ino, Nid};
-use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use vfs::{FileKind, Flow};
 
 use crate::error::Result;
@@ -16,32 +16,6 @@ use crate::volume::Volume;
 
 /// Directories one below the other; more are a circle.
 const DEEPEST: usize = 1024;
-
-/// Deleted files whose names are kept: some megabytes of memory.
-const GONE: usize = 65_536;
-
-/// A name, and the directory it is in.
-type Place = (Ino, Vec<u8>);
-
-/// The last names of deleted files, if they are kept.
-#[derive(Default)]
-pub(crate) struct Gone {
-    kept: Mutex<Option<FxHashMap<Ino, Place>>>,
-}
-
-impl Gone {
-    /// A file lost its last name.
-    pub(crate) fn note(&self, ino: Ino, last: impl FnOnce() -> Place) {
-        if let Some(kept) = &mut *self.kept.lock()
-            && (kept.len() < GONE || kept.contains_key(&ino))
-        {
-            kept.insert(ino, last());
-        }
-    }
-    fn of(&self, ino: Ino) -> Option<Place> {
-        self.kept.lock().as_ref()?.get(&ino).cloned()
-    }
-}
 
 /// What may be asked to find a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

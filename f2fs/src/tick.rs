@@ -6,9 +6,10 @@ use std::time::Duration;
 use format::checkpoint::CpFlags;
 
 use crate::cause::Cause;
-use crate::checkpoint::Reason;
 use crate::error::Result;
 use crate::file::temperature::Writeback;
+use crate::file::writeback::or_wait;
+use crate::pack::Reason;
 use crate::volume::Volume;
 
 impl Volume {
@@ -40,13 +41,14 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes every inode's dirty contents, letting others in between.
+    /// Writes every inode's dirty contents, letting others in between. What the log has no place for waits for a
+    /// checkpoint that makes one.
     fn write_back_gently(&self) -> Result<()> {
         let dirty: Vec<_> = self.inodes.dirty.lock().values().cloned().collect();
         for inode in dirty {
             let _still = self.cp.read();
             let mut content = inode.content.write();
-            self.write_back(&inode, &mut content, Writeback::Background)?;
+            or_wait(self.write_back(&inode, &mut content, Writeback::Background))?;
         }
         Ok(())
     }

@@ -216,6 +216,7 @@ impl FileSystem for Volume {
         let (index, rest) = attribute(name)?;
         let _change = self.begin()?;
         let _content = inode.content.write();
+        self.check_there(&inode)?;
         match index {
             index::ACL_ACCESS | index::ACL_DEFAULT => self.set_acl(&inode, index, value, flags)?,
             index::ADVISE => return Err(Error::NotPermitted("system.advise is the file system's own")),
@@ -239,6 +240,7 @@ impl FileSystem for Volume {
         }
         let _change = self.begin()?;
         let _content = inode.content.write();
+        self.check_there(&inode)?;
         match index {
             index::ACL_ACCESS | index::ACL_DEFAULT => self.drop_acl(&inode, index)?,
             _ => self.put_xattr(&inode, index, rest, None, XattrFlags::empty())?,

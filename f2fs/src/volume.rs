@@ -12,7 +12,8 @@
 //! 6. Leaves: the section being cleaned, segments, orphans, fsync's promises, caches, NAT; one at a time, or in
 //!    this order. (The names of deleted files come before node bytes.)
 //!
-//! Cleaning changes addresses without inode locks. A reader notices by `moves` and reads again.
+//! Cleaning changes addresses without inode locks. A reader notices by the node's [`moves`](crate::node::cache::Node)
+//! and reads again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,15 +26,16 @@ use format::{Block, BlockAddr, Ino};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashSet;
 
-use crate::checkpoint::PackState;
 use crate::error::{Error, Result};
-use crate::file::admission::Writers;
-use crate::fsync::{FlushGate, Promises};
-use crate::gc::Cleaner;
+use crate::file::writers::Writers;
+use crate::fsync::flush_gate::FlushGate;
+use crate::fsync::promises::Promises;
+use crate::gc::cleaner::Cleaner;
 use crate::inode::InodeTable;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
+use crate::pack::PackState;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
 
@@ -57,9 +59,9 @@ pub struct MountOptions {
     /// Small files and directories live in their inodes (kernel `inline_data`, `inline_dentry`).
     pub inline: bool,
     /// Cleaning ahead of time.
-    pub gc: crate::gc::background::Settings,
+    pub gc: crate::gc::settings::Settings,
     /// What operations cost on the device below, for policies that weigh joules.
-    pub prices: crate::gc::policy::joule::Prices,
+    pub prices: victim::joule::Prices,
 }
 
 impl Default for MountOptions {
@@ -73,8 +75,8 @@ impl Default for MountOptions {
             writeback_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(60),
             inline: true,
-            gc: crate::gc::background::Settings::default(),
-            prices: crate::gc::policy::joule::Prices::default(),
+            gc: crate::gc::settings::Settings::default(),
+            prices: victim::joule::Prices::default(),
         }
     }
 }
@@ -164,7 +166,7 @@ pub struct Volume {
     pub(crate) flushes: FlushGate,
     pub(crate) cleaner: Cleaner,
     /// How cleaning is set now.
-    pub(crate) gc: Mutex<crate::gc::background::Settings>,
+    pub(crate) gc: Mutex<crate::gc::settings::Settings>,
     /// See [`Volume::report_too`].
     pub(crate) reported_too: Mutex<Option<Reporter>>,
     /// Segments beyond what users may fill, from the checkpoint.
@@ -173,7 +175,6 @@ pub struct Volume {
     pub(crate) used: AtomicBool,
     /// Nothing was changed since the mount, and the checkpoint is one of an earlier mount.
     pub(crate) untouched: AtomicBool,
-    pub(crate) moves: AtomicU64,
     pub(crate) cp_ver: AtomicU64,
     pub(crate) failed: AtomicBool,
     pub(crate) changed: AtomicBool,
@@ -184,7 +185,9 @@ pub struct Volume {
     pub(crate) last_checkpoint: AtomicU64,
     pub(crate) last_writeback: AtomicU64,
     pub(crate) generation: AtomicU64,
+    /// Directory blocks in memory, and how many came since their number was last looked at.
     pub(crate) dir_blocks: AtomicU64,
+    pub(crate) dir_blocks_brought: AtomicU64,
     /// What users and operators ask for.
     pub counters: Counters,
 }
@@ -240,7 +243,7 @@ impl Volume {
         self.note_use();
         self.balance()?;
         if self.nat.wants_checkpoint() {
-            self.checkpoint(crate::checkpoint::Reason::Running)?;
+            self.checkpoint(crate::pack::Reason::Running)?;
         }
         let cp = self.cp.read();
         // It may have been unmounted or have failed while this waited.

@@ -87,8 +87,8 @@ impl Volume {
             Some(_) => None,
             None => {
                 let full = xattr::capacity(inline, true);
-                // What does not fit is, as in Linux, a lack of room.
-                Some(xattr::set(&area, index, name, value, full).at(place)?.ok_or_else(Error::no_space)?)
+                // Linux says E2BIG, too: no room on the volume would help.
+                Some(xattr::set(&area, index, name, value, full).at(place)?.ok_or(vfs::Error::AttributeTooLarge)?)
             }
         };
         match (small, whole) {

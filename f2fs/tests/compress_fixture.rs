@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use format::checkpoint::{Checkpoint, pack_blocks};
+use format::compress::Method;
 use format::inode::{InodeFlags, RawInode, extra_end};
 use format::superblock::SuperBlock;
 use format::{BLOCK, Block, BlockAddr, Nid, bits, dentry, nat, node, summary};
-use joulefs_f2fs::compress::Method;
 use sha2::{Digest, Sha256};
 
 const DIRECTORY: u16 = 0o040_000;

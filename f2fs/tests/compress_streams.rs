@@ -1,8 +1,8 @@
 //! Streams of other compressors are read, damaged ones are refused, and none does harm.
 
 use device::Rng;
+use format::compress::{Algorithm, CompressError, Method};
 use format::crc;
-use joulefs_f2fs::compress::{Algorithm, CompressError, Method};
 
 const ALGORITHMS: [(u8, Algorithm); 4] =
     [(0, Algorithm::Lzo), (1, Algorithm::Lz4), (2, Algorithm::Zstd), (3, Algorithm::LzoRle)];

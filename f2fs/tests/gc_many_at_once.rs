@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use device::{BlockDevice, Lba, Memory, Tag};
 use joulefs_f2fs::cause::Cause;
-use joulefs_f2fs::gc::background::Settings;
-use joulefs_f2fs::gc::policy::Policy;
+use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use log_rig::*;
 use parking_lot::{Condvar, Mutex};
 use vfs::{FileSystem, Ino, WriteFlags};
+use victim::Policy;
 
 /// Blocks of a file.
 const BLOCKS: u64 = 256;

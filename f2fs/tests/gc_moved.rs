@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use device::{BlockDevice, Counting, Fault, Faulty, Lba, Loss, Memory, Op, PowerCut, Tag};
 use joulefs_f2fs::cause::Cause;
-use joulefs_f2fs::gc::background::Settings;
-use joulefs_f2fs::gc::policy::Policy;
+use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use log_rig::*;
 use vfs::{FileSystem, Ino};
+use victim::Policy;
 
 const FILES: u64 = 700;
 const LEN: usize = 3 * 4096;

@@ -11,12 +11,12 @@ use device::energy::Meter;
 use device::energy::profile::Profile;
 use device::model::{self, Pace, Simulated};
 use device::{BlockDevice, Lba, Memory, Tag};
-use joulefs_f2fs::gc::background::Settings;
-use joulefs_f2fs::gc::policy::Policy;
+use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use log_rig::*;
 use vfs::FileSystem;
+use victim::Policy;
 
 const MIB: u64 = 96;
 

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use device::{Counting, Memory, VirtualClock};
 use joulefs_f2fs::cause::Cause;
-use joulefs_f2fs::gc::background::Settings;
-use joulefs_f2fs::gc::policy::Policy;
+use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use log_rig::*;
 use vfs::{FileSystem, Ino};
+use victim::Policy;
 
 const BLOCK: u64 = 4096;
 

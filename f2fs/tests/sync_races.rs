@@ -1,4 +1,4 @@
-//! Who syncs while another thread's checkpoint ends finds his own changes durable.
+//! Whoever syncs while another thread's checkpoint or fsync is on its way finds his own changes durable.
 
 mod log_rig;
 
@@ -13,10 +13,10 @@ use log_rig::*;
 use parking_lot::{Condvar, Mutex};
 use vfs::FileSystem;
 
-/// A device on which one write of nodes or one flush waits; the flush may then fail.
+/// A device on which one write for some cause or one flush waits; the flush may then fail.
 struct Slow {
     inner: Arc<PowerCut>,
-    slow_write: AtomicBool,
+    slow_write: Mutex<Option<Cause>>,
     slow_flush: AtomicBool,
     fails: AtomicBool,
     /// Somebody waits in a request; he may go on.
@@ -26,8 +26,9 @@ struct Slow {
 
 impl Slow {
     fn new(inner: Arc<PowerCut>) -> Arc<Self> {
-        let [slow_write, slow_flush, fails] = Default::default();
-        Arc::new(Slow { inner, slow_write, slow_flush, fails, gate: Mutex::default(), moved: Condvar::new() })
+        let [slow_flush, fails] = Default::default();
+        let (slow_write, gate) = (Mutex::default(), Mutex::default());
+        Arc::new(Slow { inner, slow_write, slow_flush, fails, gate, moved: Condvar::new() })
     }
     fn wait(&self) {
         let mut gate = self.gate.lock();
@@ -57,7 +58,8 @@ impl BlockDevice for Slow {
         self.inner.read(at, buf, tag)
     }
     fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
-        if tag.cause == Cause::Node.tag().cause && self.slow_write.swap(false, SeqCst) {
+        let slow = self.slow_write.lock().take_if(|cause| cause.tag().cause == tag.cause);
+        if slow.is_some() {
             self.wait();
         }
         self.inner.write(at, data, tag)
@@ -87,7 +89,7 @@ fn what_waited_for_a_checkpoint_to_end_is_in_the_next_one() {
         let vol = mount(dev.clone());
         new_file(&vol, vol.root(), "first");
         // The nodes of a checkpoint.
-        dev.slow_write.store(true, SeqCst);
+        *dev.slow_write.lock() = Some(Cause::Node);
         std::thread::scope(|s| {
             s.spawn(|| vol.sync().unwrap());
             dev.await_request();
@@ -129,4 +131,38 @@ fn a_flush_that_failed_for_one_is_not_made_good_by_the_next_for_another() {
         // What it wrote may be among what the failed flush lost.
         assert!(second.join().unwrap().is_err());
     });
+}
+
+#[test]
+fn an_fsync_that_finds_everything_taken_up_by_another_waits_until_the_device_has_it() {
+    // Bytes that go to a new place, to the place they have, and none but the inode's own.
+    for (before, cause) in [(0, Cause::FsyncNode), (9000, Cause::UserData), (9000, Cause::FsyncNode)] {
+        let cut = power_cut(&formatted(64, &Options::default()));
+        let dev = Slow::new(cut.clone());
+        let vol = mount(dev.clone());
+        let f = new_file(&vol, vol.root(), "f");
+        write(&vol, f, 0, &vec![1; before]);
+        vol.sync().unwrap();
+        write(&vol, f, 0, &[2; 6000]);
+        *dev.slow_write.lock() = Some(cause);
+        let early = std::thread::scope(|s| {
+            let first = s.spawn(|| vol.fsync(f, false));
+            dev.await_request();
+            let second = s.spawn(|| vol.fsync(f, false));
+            std::thread::sleep(A_WHILE);
+            let early = second.is_finished().then(|| cut.image(Loss::AllLost));
+            dev.go_on();
+            first.join().unwrap().unwrap();
+            second.join().unwrap().unwrap();
+            early
+        });
+        for image in early.iter().chain([&cut.image(Loss::AllLost)]) {
+            recovered(image, |vol| {
+                let bytes = read_all(vol, find(vol, "f").unwrap());
+                assert!(bytes.starts_with(&[2; 6000]), "{before} {cause:?}, early: {}", early.is_some());
+            });
+        }
+        vol.unmount().unwrap();
+        assert_tools_clean(&cut.image(Loss::AllLost));
+    }
 }

@@ -2,7 +2,7 @@
 //! is inverted before or after (kernel `crc32_le`).
 
 /// The seed of superblock and checkpoint checksums: the file system's magic.
-pub const SEED: u32 = crate::superblock::MAGIC;
+pub const SEED: u32 = crate::MAGIC;
 
 /// Continues `seed` over `bytes`.
 #[inline]

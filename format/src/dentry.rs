@@ -129,6 +129,11 @@ pub fn raw_hash_and_ino(l: &Layout, area: &[u8], i: usize) -> (u32, u32) {
 
 /// The entry of `name` (whose hash is `hash`).
 pub fn find<'a>(l: &Layout, area: &'a [u8], name: &[u8], hash: u32) -> Option<Dentry<'a>> {
+    find_where(l, area, hash, |entry| entry == name)
+}
+
+/// The entry under `hash` whose name `is` the one that is meant.
+pub fn find_where<'a>(l: &Layout, area: &'a [u8], hash: u32, is: impl Fn(&[u8]) -> bool) -> Option<Dentry<'a>> {
     // One comparison a slot in the common case; the bitmap is only asked about a slot whose hash
     // matches. Eight slots share one branch.
     let entries = area.get(l.entries..l.names)?.as_chunks::<ENTRY>().0;
@@ -140,7 +145,7 @@ pub fn find<'a>(l: &Layout, area: &'a [u8], name: &[u8], hash: u32) -> Option<De
         };
         if any {
             for (k, _) in eight.iter().enumerate().filter(|(_, e)| same(e)) {
-                if let Some(d) = at(l, area, group * 8 + k).filter(|d| d.name == name) {
+                if let Some(d) = at(l, area, group * 8 + k).filter(|d| is(d.name)) {
                     return Some(d);
                 }
             }

@@ -11,7 +11,9 @@
 pub mod acl;
 pub mod addr;
 pub mod bits;
+pub mod casefold;
 pub mod checkpoint;
+pub mod compress;
 pub mod crc;
 pub mod dentry;
 pub mod hash;
@@ -30,6 +32,8 @@ mod error;
 pub use addr::{BlockAddr, Ino, Nid, SegNo};
 pub use error::FormatError;
 
+/// The file system's magic (kernel `F2FS_SUPER_MAGIC`).
+pub const MAGIC: u32 = 0xF2F5_2010;
 /// Bytes in a block.
 pub const BLOCK: usize = 4096;
 /// Blocks in a segment (2 MiB).

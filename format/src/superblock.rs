@@ -8,8 +8,8 @@ use crate::addr::SecNo;
 use crate::nat::NAT_ENTRIES;
 use crate::{BLOCKS_PER_SEG, Block, BlockAddr, FormatError, Ino, SegNo, crc};
 
-/// The file system's magic (kernel `F2FS_SUPER_MAGIC`).
-pub const MAGIC: u32 = 0xF2F5_2010;
+pub use crate::MAGIC;
+
 /// Byte offset of the superblock in each of blocks 0 and 1.
 pub const OFFSET: usize = 1024;
 /// Most entries in the extension list.

@@ -9,8 +9,9 @@ use format::superblock::Features;
 use rustc_hash::FxHashSet;
 
 use super::FsckError;
+use super::kind::DIR;
 use super::report::{Area, DentryPlace, DotFault, FindingKind as K, Name, Referrer};
-use super::walk::{DIR, Walk};
+use super::walk::Walk;
 
 /// What is summed up while a directory's areas are read.
 pub struct DirState {
@@ -20,7 +21,9 @@ pub struct DirState {
     levels: u64,
     misplaced: bool,
     /// Hashes are of something else than the bytes of the name.
-    opaque: bool,
+    folded: bool,
+    /// Names are of any bytes.
+    encrypted: bool,
     /// `.` and `..` are made up at lookup if they are not there.
     dots_implied: bool,
     dots: [u32; 2],
@@ -37,13 +40,15 @@ const DOTS: [&str; 2] = [".", ".."];
 impl DirState {
     /// For a directory whose parent is known unless it is an orphan.
     pub fn new(raw: &RawInode, features: Features, parent: Option<Ino>) -> Self {
-        let casefold = features.contains(Features::CASEFOLD) && raw.flags().contains(InodeFlags::CASEFOLD);
+        let folded = features.contains(Features::CASEFOLD) && raw.flags().contains(InodeFlags::CASEFOLD);
+        let encrypted = features.contains(Features::ENCRYPT) && raw.advise().contains(Advise::ENCRYPT);
         DirState {
             parent,
             dir_level: raw.i_dir_level,
             levels: !0,
             misplaced: false,
-            opaque: casefold || raw.advise().contains(Advise::ENCRYPT),
+            folded,
+            encrypted,
             dots_implied: raw.inline().contains(Inline::DOTS),
             dots: [0; 2],
             subdirs: 0,
@@ -87,7 +92,7 @@ impl Walk<'_, '_> {
                 slot += 1;
                 continue;
             }
-            let lawful = |d: &dentry::Dentry<'_>| state.opaque || !d.name.iter().any(|b| matches!(b, 0 | b'/'));
+            let lawful = |d: &dentry::Dentry<'_>| state.encrypted || !d.name.iter().any(|b| matches!(b, 0 | b'/'));
             let Some(d) = dentry::at(&layout, bytes, slot).filter(lawful) else {
                 self.report.add(K::DentryBad { place });
                 slot += 1;
@@ -101,7 +106,7 @@ impl Walk<'_, '_> {
             }
             slot += slots;
             let dot = DOTS.iter().position(|n| n.as_bytes() == d.name);
-            if dot.is_some() || !state.opaque {
+            if dot.is_some() || !state.folded {
                 let computed = name_hash(d.name);
                 if computed != d.hash {
                     self.report.add(K::DentryHash { place, name: name(), stored: d.hash, computed });
@@ -167,7 +172,7 @@ impl Walk<'_, '_> {
                 self.report.add(K::Dots { dir: ino, which, fault: DotFault::Missing });
             }
         }
-        if state.opaque && !state.names.is_empty() {
+        if state.folded && !state.names.is_empty() {
             self.report.add(K::HashesUnchecked { dir: ino });
         }
         let is = state.levels.trailing_zeros() as u8;

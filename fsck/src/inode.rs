@@ -7,8 +7,13 @@ use format::{Block, BlockAddr, FormatError, Ino, Nid};
 
 use super::FsckError;
 use super::dir::DirState;
+use super::kind::{DIR, kind_of};
 use super::report::{Area, FindingKind as K, Referrer, Slot};
-use super::walk::{DIR, Walk, kind_of};
+use super::walk::Walk;
+
+/// Words of inline attributes that Linux takes: room for their header, and so few that the least inline
+/// directory fits beside them.
+const INLINE_XATTR_WORDS: std::ops::RangeInclusive<u32> = 6..=903;
 
 /// What is summed up while a file's map is walked.
 pub struct FileState {
@@ -60,6 +65,9 @@ impl Walk<'_, '_> {
         }
         let (block, inline) = (&right, is);
         let raw = RawInode::of(block);
+        for what in super::signs::misplaced_marks(raw, features) {
+            self.report.add(K::MarkMisplaced { ino, what });
+        }
         let len = raw.i_namelen.get();
         if len as usize > inode::NAME_LEN {
             self.report.add(K::NameLenBad { ino, len });
@@ -85,12 +93,15 @@ impl Walk<'_, '_> {
                 return Ok(());
             }
         };
+        let flexible = features.contains(Features::FLEXIBLE_INLINE_XATTR);
+        if flexible && inline.contains(Inline::XATTR) && !INLINE_XATTR_WORDS.contains(&division.xattr) {
+            self.report.add(K::InlineXattrSize { ino, words: division.xattr });
+        }
         let lost = raw.advise().contains(Advise::LOST_PINO);
         if let Some(parent) = parent
             && raw.i_pino.get() != parent.0
-            && !lost
             && ino != self.img.sb.root
-            && (kind == DIR || raw.i_links.get() == 1)
+            && (kind == DIR || raw.i_links.get() == 1 && !lost)
         {
             let stored = Ino(raw.i_pino.get());
             // A file's parent matters to roll-forward only; a directory's must be where `..` leads.

@@ -8,13 +8,13 @@
 //! What is checked is the state of the checkpoint. Nodes written after it by `fsync` are not part of
 //! it; that they exist is reported ([`FindingKind::NeedsRecovery`]).
 //!
-//! Left out: quota accounting inside quota files, and hashes of names that fold case or are
-//! encrypted.
+//! Left out: quota accounting inside quota files, and hashes of names that fold case.
 #![forbid(unsafe_code)]
 
 mod begin;
 mod dir;
 mod inode;
+mod kind;
 mod load;
 mod repair;
 mod report;

@@ -92,12 +92,12 @@ impl<'d> Image<'d> {
             sb,
             cp,
         };
-        image.load_nat_journal(report);
+        image.load_nat_journal(report)?;
         image.load_sit(report)?;
         Ok(Some(image))
     }
 
-    fn load_nat_journal(&mut self, report: &mut Report) {
+    fn load_nat_journal(&mut self, report: &mut Report) -> Result<(), FsckError> {
         match summary::nat_journal(&self.logs.nat_journal) {
             Ok(entries) => {
                 for (nid, e) in entries {
@@ -105,11 +105,17 @@ impl<'d> Image<'d> {
                         report.add(K::NatJournalNid { nid });
                     } else {
                         self.nat_journal.insert(nid, e);
+                        let (n, i) = nat::position(nid);
+                        let below = nat::get(&*self.nat_block(n)?, i);
+                        if below.ino.0 == 0 && below.addr != BlockAddr::NULL {
+                            report.add(K::NatShadowed { nid });
+                        }
                     }
                 }
             }
             Err(error) => report.add(K::NatJournalBad { error }),
         }
+        Ok(())
     }
 
     fn load_sit(&mut self, report: &mut Report) -> Result<(), FsckError> {
@@ -131,8 +137,11 @@ impl<'d> Image<'d> {
                 for (segment, raw) in entries {
                     if segment.0 >= self.sb.main_segs {
                         report.add(K::SitJournalSegment { segment });
-                    } else {
-                        self.sit.insert(segment, Segment::of(&raw));
+                    } else if let Some(below) = self.sit.insert(segment, Segment::of(&raw))
+                        && u32::from(below.valid) != bits::count(&below.map)
+                    {
+                        // Linux looks at it before it reads the journal.
+                        report.add(K::SitShadowed { segment });
                     }
                 }
             }
@@ -244,11 +253,10 @@ impl<'d> Image<'d> {
     }
 
     /// Node blocks that wait for roll-forward: the chain from the warm node log's next free block.
+    /// A checkpoint of an unmount may have one too: Linux writes none when it mounts, so what was synced
+    /// before the first one of that mount follows the last one of the mount before.
     pub fn chain(&self) -> Result<Vec<BlockAddr>, FsckError> {
         let mut out = Vec::new();
-        if self.cp.flags.contains(CpFlags::UMOUNT) {
-            return Ok(out);
-        }
         let with_crc = self.cp.flags.contains(CpFlags::CRC_RECOVERY);
         let want = self.cp.version | if with_crc { u64::from(self.cp.crc) << 32 } else { 0 };
         let low_only = self.cp.flags.contains(CpFlags::NOCRC_RECOVERY);
@@ -261,7 +269,8 @@ impl<'d> Image<'d> {
             }
             let f = node::footer(&*read_block(self.dev, at)?);
             let same = if low_only { f.cp_ver as u32 == want as u32 } else { f.cp_ver == want };
-            if !same {
+            // A node that both tables have is the checkpoint's own: the log stands where it must not.
+            if !same || self.marked(at) && self.nat(f.nid)?.addr == at {
                 break;
             }
             out.push(at);

@@ -54,7 +54,7 @@ pub enum FindingKind {
     ErrorFlags { pack: Pack, flags: CpFlags },
     #[error("{total} of the checkpoint is {stored}, counted {counted}")]
     TotalWrong { total: Total, stored: u64, counted: u64 },
-    #[error("checkpoint was not written by an unmount; {nodes} node blocks after it wait for roll-forward")]
+    #[error("{nodes} node blocks written after the checkpoint wait for roll-forward")]
     NeedsRecovery { nodes: u64 },
     #[error("nat_bits: block {block} of the NAT is marked {marked}, but is {is}")]
     NatBitsWrong { block: u32, marked: &'static str, is: &'static str },
@@ -74,8 +74,13 @@ pub enum FindingKind {
     NatJournalNid { nid: Nid },
     #[error("NAT entry of node {nid}: says it belongs to inode {stored}, but it is inode {is}'s")]
     NatInoWrong { nid: Nid, stored: Ino, is: Ino },
+    #[error("NAT entry of node {nid}, which no volume has, is inode {ino} at {addr}; must be inode {nid} at 1")]
+    NatReserved { nid: Nid, ino: Ino, addr: BlockAddr },
     #[error("NAT entry of node {nid} (inode {ino}) at {addr}: nothing leads there")]
     Unreachable { nid: Nid, ino: Ino, addr: BlockAddr },
+
+    #[error("NAT: under its entry in the journal, node {nid} has one with an address and no inode")]
+    NatShadowed { nid: Nid },
 
     // --- SIT ---
     #[error("SIT journal: {error}")]
@@ -84,6 +89,8 @@ pub enum FindingKind {
     SitJournalSegment { segment: SegNo },
     #[error("SIT entry of segment {segment}: count is {stored}, its map has {counted}")]
     SitCountMismatch { segment: SegNo, stored: u16, counted: u16 },
+    #[error("SIT: under its entry in the journal, segment {segment} has one whose count is not that of its map")]
+    SitShadowed { segment: SegNo },
     #[error("SIT entry of segment {segment}: type {stored} is none")]
     SitTypeBad { segment: SegNo, stored: u16 },
     #[error("SIT entry of segment {segment}: type is {stored:?}, but it holds {holds}")]
@@ -141,6 +148,10 @@ pub enum FindingKind {
     InlineUnmarked { ino: Ino },
     #[error("inode {ino}: i_inline is {stored:#04x}, what the inode holds says {is:#04x}")]
     InlineWrong { ino: Ino, stored: u8, is: u8 },
+    #[error("inode {ino}: inline attributes of {words} words; Linux takes 6 to 903")]
+    InlineXattrSize { ino: Ino, words: u32 },
+    #[error("inode {ino}: marked {what}, which the volume or this kind of file cannot be")]
+    MarkMisplaced { ino: Ino, what: Mark },
     #[error("inode {ino}: mode is {stored:#o}, its name and what it holds say {is:#o}")]
     ModeWrong { ino: Ino, stored: u16, is: u16 },
     #[error("inode {ino}: contents are inline, yet i_nid leads to node {nid}")]

@@ -4,14 +4,15 @@
 //! taken for addresses or its addresses for contents. What is there says which it is.
 
 use format::hash::name_hash;
-use format::inode::{Advise, Inline, RawInode};
+use format::inode::{Advise, Inline, InodeFlags, RawInode};
 use format::node::{self, ADDRS_PER_BLOCK};
 use format::superblock::Features;
 use format::{Block, BlockAddr, Ino, dentry, xattr};
 
 use super::FsckError;
+use super::kind::{DIR, kind_of, mode_of};
 use super::load::Image;
-use super::walk::{DIR, kind_of, mode_of};
+use super::report::Mark;
 
 /// `i_inline` as the rest of the inode says it is; as stored where nothing says otherwise.
 pub fn inline(img: &Image<'_>, ino: Ino, block: &Block) -> Result<Inline, FsckError> {
@@ -21,10 +22,7 @@ pub fn inline(img: &Image<'_>, ino: Ino, block: &Block) -> Result<Inline, FsckEr
     let mut is = raw.inline();
     if features.contains(Features::EXTRA_ATTR) && !is.contains(Inline::EXTRA_ATTR) {
         // Every inode of such a volume has them.
-        let with = with(block, is | Inline::EXTRA_ATTR);
-        if RawInode::of(&with).divide(features).is_ok() {
-            is |= Inline::EXTRA_ATTR;
-        }
+        is |= Inline::EXTRA_ATTR;
     }
     if !is.contains(Inline::XATTR) && has_inline_xattrs(features, &with(block, is | Inline::XATTR)) {
         is |= Inline::XATTR;
@@ -57,6 +55,19 @@ pub fn mode(img: &Image<'_>, ino: Ino, block: &Block, said: Option<u8>) -> Resul
         _ => false,
     };
     Ok(other.then(|| mode & 0o7777 | mode_of(said)))
+}
+
+/// Marks that no inode of such a kind, or of a volume with these features, has.
+pub fn misplaced_marks(raw: &RawInode, features: Features) -> impl Iterator<Item = Mark> {
+    let dir = kind_of(raw.i_mode.get()) == Some(DIR);
+    let casefold = raw.flags().contains(InodeFlags::CASEFOLD) && !(dir && features.contains(Features::CASEFOLD));
+    let encrypted =
+        raw.advise().intersects(Advise::ENCRYPT | Advise::ENC_NAME) && !features.contains(Features::ENCRYPT);
+    let verity = raw.advise().contains(Advise::VERITY) && !features.contains(Features::VERITY);
+    let compressed = raw.flags().contains(InodeFlags::COMPRESS) && !features.contains(Features::COMPRESSION);
+    [(compressed, Mark::Compressed), (casefold, Mark::Casefold), (encrypted, Mark::Encrypted), (verity, Mark::Verity)]
+        .into_iter()
+        .filter_map(|(wrong, what)| wrong.then_some(what))
 }
 
 /// True if an inode has a first block or inline contents, and they do not begin as a directory's do.

@@ -13,11 +13,21 @@ use super::report::{Class, FindingKind as K, Report, Total};
 use super::walk::Walked;
 use super::{FsckError, TAG};
 
+/// The numbers of Linux's own inodes for nodes and metadata, which are in no block. Their NAT entries say
+/// that they are their own inodes', in block 1.
+pub const RESERVED: [Nid; 2] = [Nid(1), Nid(2)];
+
 /// Compares SIT, NAT, summaries, logs and totals with what was reached.
 pub fn compare(img: &Image<'_>, walked: &Walked, report: &mut Report) -> Result<(), FsckError> {
     let free = segments(img, walked, report)?;
     logs(img, walked, report);
     nat(img, walked, report)?;
+    for nid in RESERVED {
+        let NatEntry { ino, addr, .. } = img.nat(nid)?;
+        if (ino, addr) != (nid.as_ino(), BlockAddr(1)) {
+            report.add(K::NatReserved { nid, ino, addr });
+        }
+    }
     let inodes = walked.counts.dirs + walked.counts.files;
     let totals = [
         (Total::ValidBlocks, img.cp.valid_blocks, walked.counts.blocks),
@@ -138,7 +148,7 @@ fn nat_used(img: &Image<'_>, n: u32) -> Result<u32, FsckError> {
     let mut used = img.nat_live(n)?.iter().filter(|(nid, _)| nid.0 != 0).count() as u32;
     if n == 0 {
         used += 1;
-        for nid in [Nid(1), Nid(2)] {
+        for nid in RESERVED {
             used += u32::from(img.nat(nid)?.addr != BlockAddr::NULL);
         }
     }

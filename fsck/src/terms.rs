@@ -193,6 +193,30 @@ pub enum NodeFault {
     },
 }
 
+/// A mark of an inode that changes how its names or contents are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// `i_flags` says that names fold case.
+    Casefold,
+    /// `i_flags` says that contents are compressed.
+    Compressed,
+    /// `i_advise` says that contents are encrypted.
+    Encrypted,
+    /// `i_advise` says that fs-verity is on.
+    Verity,
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mark::Casefold => "as one whose names fold case",
+            Mark::Compressed => "as compressed",
+            Mark::Encrypted => "as encrypted",
+            Mark::Verity => "as sealed by fs-verity",
+        })
+    }
+}
+
 /// What a segment was seen to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {

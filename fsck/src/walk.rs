@@ -10,6 +10,7 @@ use format::node;
 use format::summary::Summary;
 use format::{Block, BlockAddr, Ino, Nid, SegNo};
 
+use super::kind::{DIR, kind_of};
 use super::load::Image;
 use super::report::{Class, Counts, FindingKind as K, NodeFault, Referrer, Report, Slot};
 use super::sets::{BlockSet, NumberSet};
@@ -85,31 +86,6 @@ pub fn walk(img: &Image<'_>, report: &mut Report, options: &Options<'_>) -> Resu
     }
     (options.progress)(w.seen.counts.blocks, w.seen.counts.blocks);
     Ok(w.seen)
-}
-
-/// Dentry type number of directories.
-pub const DIR: u8 = 2;
-
-/// Mode bits of a dentry type number.
-pub fn mode_of(kind: u8) -> u16 {
-    [0o100_000, 0o040_000, 0o020_000, 0o060_000, 0o010_000, 0o140_000, 0o120_000]
-        .get(usize::from(kind).wrapping_sub(1))
-        .copied()
-        .unwrap_or(0o100_000)
-}
-
-/// Dentry type number of a mode; `None` if the mode is of no type.
-pub fn kind_of(mode: u16) -> Option<u8> {
-    Some(match mode & 0o170_000 {
-        0o100_000 => 1,
-        0o040_000 => DIR,
-        0o020_000 => 3,
-        0o060_000 => 4,
-        0o010_000 => 5,
-        0o140_000 => 6,
-        0o120_000 => 7,
-        _ => return None,
-    })
 }
 
 impl Walk<'_, '_> {

@@ -27,8 +27,9 @@ use fuser::{
 use vfs::{Error, FileKind, NewNode, RenameFlags, Seek, SetAttr, WriteFlags, XattrFlags};
 
 use crate::attr::{bare, from_system, set_time, unpack};
-use crate::notices::SeekJob;
-use crate::operations::{Adapter, allocate, answer_seek, caller, failed, new_node, perm, reply_empty, reply_xattr};
+use crate::errno::failed;
+use crate::operations::{Adapter, allocate, caller, new_node, perm, reply_empty, reply_xattr};
+use crate::seek::SeekJob;
 use crate::{acl, capability, control, features, listing};
 
 thread_local! {
@@ -421,7 +422,7 @@ impl fuser::Filesystem for Adapter {
         match &self.seeker {
             // The thread ends only after this sender.
             Some(seeker) => drop(seeker.send(job)),
-            None => answer_seek(&*self.fs, job),
+            None => job.answer(&*self.fs),
         }
     }
 

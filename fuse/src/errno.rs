@@ -1,6 +1,6 @@
 //! Which error number does a program see for a [`vfs::Error`]? The only such table.
 
-use vfs::Error;
+use vfs::{Error, Ino};
 
 /// The Linux error number of `error`.
 ///
@@ -20,6 +20,7 @@ pub fn errno(error: &Error) -> i32 {
         Error::TooManyLinks => libc::EMLINK,
         Error::TooBig => libc::EFBIG,
         Error::NoAttribute => libc::ENODATA,
+        Error::AttributeTooLarge => libc::E2BIG,
         Error::Range => libc::ERANGE,
         Error::PastEnd => libc::ENXIO,
         Error::Busy(_) => libc::EBUSY,
@@ -45,6 +46,14 @@ pub(crate) fn reply(error: &Error) -> fuser::Errno {
     fuser::Errno::from_i32(errno(error))
 }
 
+/// The number to answer with; a fault of the image or the device is also logged, with its text.
+pub(crate) fn failed(what: &str, ino: Ino, error: &Error) -> fuser::Errno {
+    if is_fault(error) {
+        log::error!("{what}, inode {}: {error}", ino.0);
+    }
+    reply(error)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +73,7 @@ mod tests {
             (Error::TooManyLinks, 31),
             (Error::TooBig, 27),
             (Error::NoAttribute, 61),
+            (Error::AttributeTooLarge, 7),
             (Error::Range, 34),
             (Error::PastEnd, 6),
             (Error::Busy("x"), 16),

@@ -33,6 +33,7 @@ pub mod mount;
 mod notices;
 mod operations;
 mod room;
+mod seek;
 pub mod unmount;
 
 pub use features::Caching;

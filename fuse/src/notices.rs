@@ -17,12 +17,12 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 
-use fuser::{Errno, INodeNo, Notifier, ReplyLseek};
+use fuser::{Errno, INodeNo, Notifier};
 use rustc_hash::FxHashSet;
-use vfs::{FileSystem, Ino, Seek};
+use vfs::FileSystem;
 
 use crate::attr::Numbers;
-use crate::operations::answer_seek;
+use crate::seek::SeekJob;
 
 const SHARDS: usize = 16;
 
@@ -68,14 +68,6 @@ impl Notices {
     }
 }
 
-/// A question that has to wait for writeback.
-pub(crate) struct SeekJob {
-    pub(crate) ino: Ino,
-    pub(crate) offset: u64,
-    pub(crate) what: Seek,
-    pub(crate) reply: ReplyLseek,
-}
-
 /// Starts the thread that answers seeks; it ends when the sender is dropped.
 pub(crate) fn seeker(fs: Arc<dyn FileSystem>, numbers: Numbers, notices: Arc<Notices>) -> io::Result<Sender<SeekJob>> {
     let (sender, jobs) = mpsc::channel::<SeekJob>();
@@ -87,7 +79,7 @@ pub(crate) fn seeker(fs: Arc<dyn FileSystem>, numbers: Numbers, notices: Arc<Not
                 .map_err(io::Error::other)
                 .and_then(|offset| notices.write_back(numbers.to_fuse(job.ino), offset));
             match (written, fs.upgrade()) {
-                (Ok(()), Some(fs)) => answer_seek(&*fs, job),
+                (Ok(()), Some(fs)) => job.answer(&*fs),
                 (Ok(()), None) => job.reply.error(Errno::ENOTCONN),
                 (Err(error), _) => job.reply.error(error.into()),
             }

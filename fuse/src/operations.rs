@@ -10,16 +10,17 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use fuser::{Errno, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
+use fuser::{Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
 use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
 
 use crate::attr::{Numbers, unpack};
 use crate::capability::Capabilities;
-use crate::errno;
+use crate::errno::{self, failed};
 use crate::features::{Agreed, Caching};
 use crate::listing::Ungranted;
-use crate::notices::{self, Notices, SeekJob};
+use crate::notices::{self, Notices};
 use crate::room::Room;
+use crate::seek::SeekJob;
 
 /// How long the kernel may believe a name or an attribute of a volume without asking. The kernel is the
 /// only one who changes it, so this is "as long as it likes"; a day, to keep its timer arithmetic far from
@@ -121,14 +122,6 @@ impl Adapter {
     }
 }
 
-/// The number to answer with; a fault of the image or the device is also logged, with its text.
-pub(crate) fn failed(what: &str, ino: Ino, error: &Error) -> Errno {
-    if errno::is_fault(error) {
-        log::error!("{what}, inode {}: {error}", ino.0);
-    }
-    errno::reply(error)
-}
-
 pub(crate) fn reply_empty(what: &str, ino: Ino, result: Result<()>, reply: ReplyEmpty) {
     match result {
         Ok(()) => reply.ok(),
@@ -144,16 +137,6 @@ pub(crate) fn reply_xattr(what: &str, ino: Ino, result: Result<Vec<u8>>, size: u
             _ => reply.error(errno::reply(&Error::Range)),
         },
         Err(error) => reply.error(failed(what, ino, &error)),
-    }
-}
-
-/// Answers `SEEK_DATA` and `SEEK_HOLE` from what the file system knows now.
-pub(crate) fn answer_seek(fs: &dyn FileSystem, job: SeekJob) {
-    let found =
-        fs.seek(job.ino, job.offset, job.what).and_then(|found| i64::try_from(found).map_err(|_| Error::PastEnd));
-    match found {
-        Ok(offset) => job.reply.offset(offset),
-        Err(error) => job.reply.error(failed("lseek", job.ino, &error)),
     }
 }
 

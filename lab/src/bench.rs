@@ -10,15 +10,17 @@ use device::energy::{Component, Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
 use device::{BLOCK, BlockDevice, CountSnapshot, Counting, Fingerprint, VirtualClock, generate};
 use f2fs::cause::Cause;
-use f2fs::gc::policy::joule::Prices;
+use f2fs::gc::prices;
 use f2fs::owners::{Look, Owner};
 use f2fs::{FreeFragments, MountOptions, Volume};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
+use victim::joule::Prices;
 
 use crate::aging::{self, Ager, Recipe};
+use crate::error::LabError;
 use crate::host::Host;
-use crate::result::{Histogram, Phase, Raw, Sample};
-use crate::run::{LabError, Progress};
+use crate::progress::Progress;
+use crate::result::{Histogram, Phase, Raw, Sample, Stage};
 
 type Metered = Simulated<Arc<dyn BlockDevice>>;
 type Stack = Host<Counting<Arc<Metered>>>;
@@ -65,7 +67,7 @@ impl Bench {
         let contents: Arc<dyn BlockDevice> = Arc::new(Fingerprint::new(blocks));
         let device = Arc::new(Simulated::new(contents, model, meter, Pace::Virtual(clock.clone())));
         let counting = Arc::new(Host::new(Counting::new(device.clone())));
-        let prices = Prices::of(profile);
+        let prices = prices::of(profile);
         Ok(Bench { clock, device, counting, options: MountOptions::default(), prices, volume: None })
     }
 
@@ -114,6 +116,7 @@ impl Bench {
             }
             Ok(written)
         })?;
+        phase.stage = Stage::Preparation;
         volume.sync()?;
         let free = volume.free_fragments();
         phase.note("free_pieces", free.total() as f64, "pieces");

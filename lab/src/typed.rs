@@ -8,7 +8,7 @@ use device::{BLOCK, generate};
 use f2fs::Volume;
 use vfs::{Allocate, Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
-use crate::run::LabError;
+use crate::error::LabError;
 
 /// Blocks of a segment.
 pub const SEGMENT: u64 = 512;

@@ -46,6 +46,9 @@ pub enum Error {
     /// No extended attribute of that name.
     #[error("no such attribute")]
     NoAttribute,
+    /// The attribute does not fit beside the inode's others.
+    #[error("attribute too large, or too many of them")]
+    AttributeTooLarge,
     /// The caller's buffer is too small for the attribute.
     #[error("result does not fit the buffer")]
     Range,

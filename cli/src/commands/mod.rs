@@ -13,5 +13,6 @@ pub mod ls;
 pub mod mkfs;
 pub mod mount;
 pub mod replay;
+pub mod rescue;
 pub mod trace;
 pub mod tree;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use device::energy::profile::Profile;
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
-use f2fs::gc::policy::joule::Prices;
+use f2fs::gc::prices;
 use f2fs::owners::Look;
 use serde_json::json;
 use vfs::FileSystem;
@@ -174,7 +174,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let profile = args.profile.as_deref().map(Profile::find).transpose()?;
     let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
     if let Some(profile) = &profile {
-        parsed.core.prices = Prices::of(profile);
+        parsed.core.prices = prices::of(profile);
     }
     let mut ends = Vec::new();
     let mut metered = None;

@@ -6,12 +6,12 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use f2fs::gc::policy::memory::{Ask, Choice, Memory, Tuning};
-use f2fs::gc::policy::similar::{self, Moved};
-use f2fs::gc::policy::{Candidate, Power, View, atgc, cost_benefit, fagc, greedy, joule};
-use f2fs::segment::index::Index;
 use format::SegNo;
 use format::sit::LogType;
+use victim::Index;
+use victim::memory::{Ask, Choice, Memory, Tuning};
+use victim::similar::{self, Moved};
+use victim::{Candidate, Power, View, atgc, cost_benefit, fagc, greedy, joule};
 
 use super::in_process::Measured;
 use super::{Stopwatch, median};

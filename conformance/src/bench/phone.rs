@@ -3,10 +3,10 @@
 
 use device::energy::profile::Profile;
 use f2fs::MountOptions;
-use f2fs::gc::background::Settings;
-use f2fs::gc::policy::Policy;
+use f2fs::gc::settings::Settings;
 use lab::aging::{Ager, Recipe};
 use lab::bench::Bench;
+use victim::Policy;
 
 use super::in_process::Measured;
 use super::{Outcome, Stopwatch};

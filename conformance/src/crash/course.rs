@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use device::{Rng, VirtualClock};
 use f2fs::Volume;
-use f2fs::gc::background::Settings;
+use f2fs::gc::settings::Settings;
 use vfs::{
     Allocate, Caller, DeviceNumber, Entry, Error, FileKind, FileSystem, NewNode, RenameFlags, SetAttr, WriteFlags,
     XattrFlags,

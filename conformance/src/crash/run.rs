@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::{BlockDevice, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
-use f2fs::gc::background::Settings;
+use f2fs::gc::settings::Settings;
 use f2fs::{MountOptions, Volume, mkfs};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, RenameFlags, SetAttr, WriteFlags, XattrFlags};
 

@@ -1,4 +1,6 @@
 //! An image is used in every way there is: there must be an answer, soon, and no panic.
+// Each test program uses its part.
+#![allow(dead_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use f2fs::gc::policy::memory::{Ask, Choice, Memory, Tuning};
-use f2fs::gc::policy::plain::Plain;
-use f2fs::gc::policy::similar::{self, Moved};
-use f2fs::gc::policy::{Candidate, View, atgc, cost_benefit, greedy};
-use f2fs::segment::index::Index;
 use format::SegNo;
 use format::sit::LogType;
 use joulefs_conformance::oracle::victims::{Fixture, Gc, Mount, Policy, Purpose};
+use victim::Index;
+use victim::memory::{Ask, Choice, Memory, Tuning};
+use victim::plain::Plain;
+use victim::similar::{self, Moved};
+use victim::{Candidate, View, atgc, cost_benefit, greedy};
 
 use crate::formulas::{self, Start};
 use crate::situation::{Scene, oldest_at_mount};

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::{Memory, RealClock, Rng};
-use f2fs::gc::background::{Intervals, Settings, Urgency};
-use f2fs::gc::policy::Policy;
+use f2fs::gc::settings::{Intervals, Settings, Urgency};
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use vfs::{Allocate, Caller, Error, FileKind, FileSystem, NewNode, WriteFlags};
+use victim::Policy;
 
 use crate::op::{Dir, Name, Op, Which};
 use crate::run::Lockstep;

@@ -10,11 +10,11 @@ mod simulated;
 
 pub use simulated::{Pace, Simulated};
 
-use serde::Serialize;
-
 use crate::energy::profile::{DeviceSpec, Profile};
 use crate::energy::{Bill, Nanos};
 use crate::{Lba, Tag};
+
+pub use crate::address::Remap;
 
 /// A device that cannot be simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -80,16 +80,6 @@ pub enum Ask {
         /// What becomes of the two.
         how: Remap,
     },
-}
-
-/// What a remap does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Remap {
-    /// The two ranges change places.
-    Exchange,
-    /// The data at the first is afterwards at the second, whose own is gone; the first is discarded.
-    Move,
 }
 
 /// The inside of a device. Not shared: who shares one locks it.

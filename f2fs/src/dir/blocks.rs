@@ -4,8 +4,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use format::BlockAddr;
 use format::inode::{Inline, RawInode};
-use format::{Block, BlockAddr};
 
 use crate::cause::Cause;
 use crate::error::{Error, Result};
@@ -46,17 +46,16 @@ impl Volume {
         index: u64,
     ) -> Result<Option<&'c mut DirBlock>> {
         if !content.dir.contains_key(&index) {
-            let bytes: Box<Block> = match self.addr_of(&dir.node, index)? {
-                BlockAddr::NULL => return Ok(None),
+            let Lookup::At(place) = self.find(&dir.node, index)? else { return Ok(None) };
+            let stored = || match place.addr(self, place.slot) {
+                BlockAddr::NULL => Ok(None),
                 a if a.is_real() => {
                     self.check_data_addr(a, dir.ino, index)?;
-                    self.read_steady(|| {
-                        let a = self.addr_of(&dir.node, index)?;
-                        self.read_block(a, Cause::Directory.of(dir.ino))
-                    })?
+                    self.read_block(a, Cause::Directory.of(dir.ino)).map(Some)
                 }
-                _ => Box::new([0; 4096]),
+                _ => Ok(Some(Box::new([0; 4096]))),
             };
+            let Some(bytes) = self.read_steady(&place.node, stored)? else { return Ok(None) };
             self.make_room(content);
             self.dir_blocks.fetch_add(1, Ordering::Relaxed);
             content.dir.insert(index, DirBlock { bytes, dirty: false });
@@ -111,14 +110,16 @@ impl Volume {
     }
 
     /// Forgets clean blocks if directories hold too many: other directories' first, as far as nobody
-    /// has them, then this one's. Looks only once every eighth of the limit, because what is dirty
-    /// stays.
+    /// has them, then this one's. Looks only once for every eighth of the limit that was brought, because what is
+    /// dirty stays.
     fn make_room(&self, content: &mut Content) {
         let limit = self.options.dir_cache as u64;
         let held = || self.dir_blocks.load(Ordering::Relaxed);
-        if !held().checked_sub(limit).is_some_and(|over| over.is_multiple_of((limit / 8).max(1))) {
+        let brought = self.dir_blocks_brought.fetch_add(1, Ordering::Relaxed);
+        if held() < limit || brought < limit / 8 {
             return;
         }
+        self.dir_blocks_brought.store(0, Ordering::Relaxed);
         let enough = || held() <= limit / 2;
         for other in self.inodes.directories() {
             if enough() {
@@ -138,5 +139,31 @@ impl Volume {
         let before = content.dir.len();
         content.dir.retain(|_, b| b.dirty);
         self.dir_blocks.fetch_sub((before - content.dir.len()) as u64, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::*;
+    use vfs::FileSystem;
+
+    #[test]
+    fn a_cache_that_passed_its_limit_by_several_blocks_at_once_is_trimmed() {
+        let limit = 64;
+        let options = crate::MountOptions { dir_cache: limit, inline: false, ..crate::MountOptions::default() };
+        let (_dev, vol) = mounted(64, options);
+        let dirs: Vec<_> = (0..2 * limit).map(|i| dir(&vol, vol.root(), &format!("d{i}"))).collect();
+        vol.sync().unwrap();
+        vol.inodes.directories().iter().for_each(|d| vol.forget_clean(&mut d.content.write()));
+        let bring = |d: &vfs::Ino| assert!(vol.lookup(*d, b"none").is_err());
+        let mut dirs = dirs.iter();
+        dirs.by_ref().take(limit - 1).for_each(bring);
+        // As two threads leave it that both looked before either had counted its block, and again an eighth later.
+        for _ in 0..2 {
+            vol.dir_blocks.fetch_add(2, Ordering::Relaxed);
+            dirs.by_ref().take(limit / 8 - 2).for_each(bring);
+        }
+        assert!(vol.dir_blocks.load(Ordering::Relaxed) <= limit as u64, "trimmed");
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use format::casefold::{self, Sought};
 use format::dentry::{self, Layout, MAX_DEPTH};
 use format::hash::name_hash;
-use format::inode::{Inline, InodeFlags, RawInode};
+use format::inode::{Advise, Inline, InodeFlags, RawInode};
 use format::{Block, BlockAddr, Ino, dentry as area};
 use vfs::FileKind;
 
@@ -80,42 +81,92 @@ impl Volume {
         if name.len() > 255 {
             return Err(vfs::Error::NameTooLong.into());
         }
+        if dir.node.inode(|r| r.flags().contains(InodeFlags::CASEFOLD)) {
+            return self.search_folded(dir, name, look);
+        }
         let hash = name_hash(name);
         if self.is_inline_dir(dir) {
-            let bytes = dir.node.read();
-            let a = &bytes[self.inline_dir_area(RawInode::of(&bytes))?];
-            let d = area::find(&Layout::inline(a.len()), a, name, hash);
-            return Ok(d.map(|d| self.found(&d, Spot::Inline { slot: d.slot })).into());
+            return self.search_inline(dir, |l, a| area::find(l, a, name, hash));
         }
-        let at = |index: u64, d: area::Dentry<'_>| self.found(&d, Spot::Block { index, slot: d.slot });
+        self.search_buckets(dir, hash, |a| area::find(&Layout::BLOCK, a, name, hash), &mut look)
+    }
+
+    fn search_inline(
+        &self,
+        dir: &Inode,
+        find: impl for<'a> Fn(&Layout, &'a [u8]) -> Option<area::Dentry<'a>>,
+    ) -> Result<Look> {
+        let bytes = dir.node.read();
+        let a = &bytes[self.inline_dir_area(RawInode::of(&bytes))?];
+        let d = find(&Layout::inline(a.len()), a);
+        Ok(d.map(|d| self.found(&d, Spot::Inline { slot: d.slot })).into())
+    }
+
+    /// The buckets of a hash, level by level.
+    fn search_buckets(
+        &self,
+        dir: &Inode,
+        hash: u32,
+        find: impl for<'a> Fn(&'a [u8]) -> Option<area::Dentry<'a>>,
+        look: &mut impl FnMut(u64, &dyn Fn(&Block) -> Option<Found>) -> Result<Look>,
+    ) -> Result<Look> {
         let blocks = dir.size().div_ceil(4096);
-        if dir.node.inode(|r| r.flags().contains(InodeFlags::CASEFOLD)) {
-            // Names that fold case hash by rules unknown here: every entry is looked at.
-            let mut next = self.after_holes(dir, 0)?;
-            while next < blocks {
-                let index = next;
-                let find =
-                    |b: &Block| area::entries(&Layout::BLOCK, b, 0).find(|d| d.name == name).map(|d| at(index, d));
-                match look(index, &find)? {
-                    Look::NotHere => {}
-                    other => return Ok(other),
-                }
-                next = self.after_holes(dir, index + 1)?;
-            }
-            return Ok(Look::NotHere);
-        }
         let (depth, dir_level) = self.levels(dir)?;
         for level in 0..depth {
             for index in dentry::bucket(level, dir_level, hash) {
                 if index >= blocks {
                     return Ok(Look::NotHere);
                 }
-                let find = |b: &Block| area::find(&Layout::BLOCK, b, name, hash).map(|d| at(index, d));
+                let find = |b: &Block| find(b).map(|d| self.found(&d, Spot::Block { index, slot: d.slot }));
                 match look(index, &find)? {
                     Look::NotHere => {}
                     other => return Ok(other),
                 }
             }
+        }
+        Ok(Look::NotHere)
+    }
+
+    /// A name that folds as another does is that other. It is under the hash of the folded name; as in Linux it is then
+    /// looked for under any other, since kernels have folded in more than one way.
+    fn search_folded(
+        &self,
+        dir: &Inode,
+        name: &[u8],
+        mut look: impl FnMut(u64, &dyn Fn(&Block) -> Option<Found>) -> Result<Look>,
+    ) -> Result<Look> {
+        let encoding = self.sb.raw.s_encoding_flags.get();
+        let encrypted = dir.node.inode(|r| r.advise().contains(Advise::ENCRYPT));
+        let sought = Sought::new(name);
+        if encoding & casefold::STRICT != 0 && !encrypted && !sought.is_lawful() {
+            return Err(vfs::Error::Invalid("a name that is not UTF-8, in a directory that takes no other").into());
+        }
+        // What stands in an encrypted directory is no text, and its hashes are keyed.
+        let is = |entry: &[u8]| if encrypted { entry == name } else { sought.is(entry) };
+        let linear = encrypted || encoding & casefold::NO_FALLBACK == 0;
+        if self.is_inline_dir(dir) {
+            return self.search_inline(dir, |l, a| {
+                let hashed = area::find_where(l, a, sought.hash, is);
+                hashed.or_else(|| area::entries(l, a, 0).filter(|_| linear).find(|d| is(d.name)))
+            });
+        }
+        let hashed =
+            self.search_buckets(dir, sought.hash, |a| area::find_where(&Layout::BLOCK, a, sought.hash, is), &mut look)?;
+        if !linear || !matches!(hashed, Look::NotHere) {
+            return Ok(hashed);
+        }
+        let blocks = dir.size().div_ceil(4096);
+        let mut index = self.after_holes(dir, 0)?;
+        while index < blocks {
+            let find = |b: &Block| {
+                let found = area::entries(&Layout::BLOCK, b, 0).find(|d| is(d.name));
+                found.map(|d| self.found(&d, Spot::Block { index, slot: d.slot }))
+            };
+            match look(index, &find)? {
+                Look::NotHere => {}
+                other => return Ok(other),
+            }
+            index = self.after_holes(dir, index + 1)?;
         }
         Ok(Look::NotHere)
     }

@@ -9,35 +9,13 @@
 //! there are free sections for all of it beside what is dirty. Whether there is room on the
 //! volume at all is not asked here: a block's room is reserved when it is written to.
 
-use parking_lot::{Condvar, Mutex};
-
 use super::BLOCK;
 use super::write::CHUNK;
+use super::writers::Admitted;
 use crate::volume::Volume;
 
 /// Blocks that are brought at a time wherever there is room at all: what one writer brings at most.
 const ALWAYS: u64 = CHUNK as u64 / BLOCK + 1;
-
-/// Those who bring contents now.
-#[derive(Debug, Default)]
-pub(crate) struct Writers {
-    /// Blocks they bring, written or not.
-    bringing: Mutex<u64>,
-    one_left: Condvar,
-}
-
-/// The right to bring so many blocks; ends when dropped.
-pub(crate) struct Admitted<'v> {
-    writers: &'v Writers,
-    blocks: u64,
-}
-
-impl Drop for Admitted<'_> {
-    fn drop(&mut self) {
-        *self.writers.bringing.lock() -= self.blocks;
-        self.writers.one_left.notify_all();
-    }
-}
 
 impl Volume {
     /// Waits until `blocks` more may be brought, no more than [`ALWAYS`]. The caller holds no lock.

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use format::BlockAddr;
-use format::inode::Advise;
+use format::inode::{Advise, Inline};
 use format::node::ADDRS_PER_BLOCK;
 use vfs::{Allocate, FileKind};
 
@@ -25,9 +25,14 @@ impl Volume {
             return Err(vfs::Error::Invalid("fallocate of no bytes").into());
         }
         let end = self.checked_end(inode, offset, len)?;
+        if !matches!(what, Allocate::Reserve { .. }) && inode.node.inode(|r| r.inline().contains(Inline::PIN_FILE)) {
+            // As in Linux: others hold the addresses of its blocks.
+            return Err(vfs::Error::Unsupported("holes in a pinned file, and shifting its blocks".into()).into());
+        }
         let _change = self.begin()?;
         let mut guard = inode.content.write();
         let content = &mut *guard;
+        self.check_there(inode)?;
         let size = inode.size();
         self.leave_inline(inode, content)?;
         match what {

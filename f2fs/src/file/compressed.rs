@@ -3,15 +3,16 @@
 //! A compressed file's clusters never straddle nodes: of each node's address slots only a multiple
 //! of the cluster size is used. A compressed cluster's first slot is a mark, then come its blocks.
 
+use format::compress::Method;
 use format::inode::extra_end;
 use format::node::ADDRS_PER_BLOCK;
 use format::{Block, BlockAddr};
 
 use super::BLOCK;
 use crate::cause::Cause;
-use crate::compress::Method;
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::node::map::Lookup;
 use crate::volume::Volume;
 
 /// The block index that leads, in a plain file's tree, to the slot where a file whose clusters have
@@ -48,7 +49,13 @@ impl Volume {
             let at = offset + done as u64;
             let cluster = at / BLOCK / n;
             let inside = (at - cluster * n * BLOCK) as usize;
-            self.read_steady(|| self.read_cluster(inode, &method, cluster * n, direct, n, &mut plain))?;
+            let first = cluster * n;
+            match self.find(&inode.node, slot_index(first, direct, n))? {
+                Lookup::At(place) => {
+                    self.read_steady(&place.node, || self.read_cluster(inode, &method, first, direct, n, &mut plain))?
+                }
+                Lookup::HoleUntil(_) => plain.fill(0),
+            }
             let m = (plain.len() - inside).min(buf.len() - done);
             buf[done..done + m].copy_from_slice(&plain[inside..inside + m]);
             done += m;

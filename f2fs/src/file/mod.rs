@@ -18,6 +18,7 @@ pub mod temperature;
 pub mod truncate;
 pub mod write;
 pub mod writeback;
+pub(crate) mod writers;
 
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! Bytes out of memory and log.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use device::Lba;
 use format::{Block, BlockAddr};
@@ -11,7 +10,8 @@ use super::BLOCK;
 use crate::cause::Cause;
 use crate::error::Result;
 use crate::inode::{Content, Inode};
-use crate::node::map::Lookup;
+use crate::node::cache::Node;
+use crate::node::map::{Lookup, Place};
 use crate::volume::Volume;
 
 impl Volume {
@@ -32,18 +32,19 @@ impl Volume {
         } else if self.is_compressed(inode) {
             self.read_compressed(inode, offset, buf)?;
         } else {
-            self.read_steady(|| self.read_blocks(inode, &content, offset, buf))?;
+            self.read_blocks(inode, &content, offset, buf)?;
         }
         Ok(n)
     }
 
-    /// Runs a reading of mapped blocks until cleaning moved nothing meanwhile: an address looked up
-    /// before a move may point at a reused block afterwards.
-    pub(crate) fn read_steady<T>(&self, mut f: impl FnMut() -> Result<T>) -> Result<T> {
+    /// Runs a reading of blocks whose addresses are in `node` until cleaning moved none of that node's meanwhile: an
+    /// address looked up before a move may point at a reused block afterwards. `node` stays in memory as long as
+    /// the caller has it, so its count is the same one before and after.
+    pub(crate) fn read_steady<T>(&self, node: &Node, mut f: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
-            let before = self.moves.load(Ordering::Acquire);
+            let before = node.moves();
             let out = f();
-            if self.moves.load(Ordering::Acquire) == before {
+            if node.moves() == before {
                 return out;
             }
             // Cleaning cannot be waited for under an inode lock (checkpoints take inode locks). It
@@ -86,6 +87,19 @@ impl Volume {
             }
             Lookup::At(p) => p,
         };
+        self.read_steady(&place.node, || self.read_run(inode, index, &place, end, inside, buf))
+    }
+
+    /// [`Self::read_mapped`] where one node has the addresses.
+    fn read_run(
+        &self,
+        inode: &Inode,
+        index: u64,
+        place: &Place,
+        end: u64,
+        inside: usize,
+        buf: &mut [u8],
+    ) -> Result<usize> {
         let first = place.addr(self, place.slot);
         let most = place.run().min(end - index);
         let mut run = 1;
@@ -129,7 +143,8 @@ impl Volume {
 
     /// One block's contents as the device has them. `None` for a hole.
     pub(crate) fn load_stored(&self, inode: &Inode, index: u64) -> Result<Option<Box<Block>>> {
-        self.read_steady(|| match self.addr_of(&inode.node, index)? {
+        let Lookup::At(place) = self.find(&inode.node, index)? else { return Ok(None) };
+        self.read_steady(&place.node, || match place.addr(self, place.slot) {
             BlockAddr::NULL => Ok(None),
             a if !a.is_real() => Ok(Some(Box::new([0; 4096]))),
             a => {

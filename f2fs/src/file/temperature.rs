@@ -1,6 +1,6 @@
 //! Which log a block goes to, and whether it may stay where it is.
 
-use format::inode::{Advise, RawInode};
+use format::inode::{Advise, Inline, RawInode};
 use format::sit::LogType;
 
 /// Why contents are written back.
@@ -31,10 +31,11 @@ pub fn data_log(raw: &RawInode, dirty: usize) -> LogType {
 }
 
 /// True if blocks that have a place keep it (kernel `should_update_inplace` under the default
-/// policy): cold files always, others in an fsync of few blocks. Directories never.
+/// policy): pinned and cold files always, others in an fsync of few blocks. Directories never.
 pub fn in_place(raw: &RawInode, dirty: usize, why: Writeback) -> bool {
     if crate::inode::is_dir(raw) {
         return false;
     }
-    raw.advise().contains(Advise::COLD) || (why == Writeback::Fsync && dirty <= IN_PLACE_BLOCKS)
+    let always = raw.inline().contains(Inline::PIN_FILE) || raw.advise().contains(Advise::COLD);
+    always || (why == Writeback::Fsync && dirty <= IN_PLACE_BLOCKS)
 }

@@ -20,6 +20,7 @@ impl Volume {
         self.checked_end(inode, 0, size)?;
         let _change = self.begin()?;
         let mut content = inode.content.write();
+        self.check_there(inode)?;
         self.truncate(inode, &mut content, size)?;
         let now = self.now();
         self.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));

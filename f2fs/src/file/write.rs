@@ -58,6 +58,7 @@ impl Volume {
                 Err(e) => return Err(e),
             };
             let mut content = inode.content.write();
+            self.check_there(inode)?;
             let from_cache = flags.contains(WriteFlags::FROM_CACHE);
             let wrote = match whole_blocks(at, chunk) {
                 Some((first, blocks)) if from_cache && content.pages.len() + blocks.len() >= GATHERED => {

@@ -47,7 +47,7 @@ impl<'p> Run<'p> {
 
 /// Blocks for which the log has no place stay dirty and go out with the next checkpoint, which makes one: their
 /// room is reserved.
-pub(super) fn or_wait(written: Result<()>) -> Result<()> {
+pub(crate) fn or_wait(written: Result<()>) -> Result<()> {
     match written {
         Err(Error::Fs(vfs::Error::NoSpace)) => Ok(()),
         other => other,
@@ -56,7 +56,8 @@ pub(super) fn or_wait(written: Result<()>) -> Result<()> {
 
 impl Volume {
     /// Writes an inode's dirty blocks to the log, or in place where policy says so. The caller holds
-    /// `cp` (either way) and the inode's lock exclusively. If it fails, the blocks stay dirty.
+    /// `cp` (either way) and the inode's lock exclusively. If it fails, the blocks stay dirty but for those of a
+    /// file that found a place before the log was full.
     pub(crate) fn write_back(&self, inode: &Arc<Inode>, content: &mut Content, why: Writeback) -> Result<()> {
         if inode.dirty.load(Ordering::Acquire) == 0 {
             return Ok(());
@@ -68,16 +69,19 @@ impl Volume {
             let mut dirty: Vec<(u64, &Block)> =
                 content.dir.iter().filter(|(_, b)| b.dirty).map(|(i, b)| (*i, &*b.bytes)).collect();
             dirty.sort_unstable_by_key(|(i, _)| *i);
-            self.write_blocks(inode, &dirty, why, Cause::Directory)?;
+            self.write_blocks(inode, &dirty, why, Cause::Directory).1?;
             let n = dirty.len();
             content.dir.values_mut().for_each(|b| b.dirty = false);
             inode.lost_dirty(self, n);
         } else {
             let dirty: Vec<(u64, &Block)> = content.pages.iter().map(|(i, b)| (*i, &**b)).collect();
-            self.write_blocks(inode, &dirty, why, Cause::UserData)?;
-            let n = dirty.len();
-            content.pages.clear();
+            let (n, out) = self.write_blocks(inode, &dirty, why, Cause::UserData);
+            match dirty.get(n).map(|(i, _)| *i) {
+                Some(first) => content.pages = content.pages.split_off(&first),
+                None => content.pages.clear(),
+            }
             inode.lost_dirty(self, n);
+            out?;
         }
         Ok(())
     }
@@ -96,21 +100,48 @@ impl Volume {
         let dirty = |from: u64, to: u64| content.pages.range(from..to).map(|(i, b)| (*i, &**b));
         let all: Vec<(u64, &Block)> =
             dirty(0, first).chain((first..).zip(blocks)).chain(dirty(end, u64::MAX)).collect();
-        self.write_blocks(inode, &all, Writeback::Background, Cause::UserData)?;
+        self.write_blocks(inode, &all, Writeback::Background, Cause::UserData).1?;
         let n = content.pages.len();
         content.pages.clear();
         inode.lost_dirty(self, n);
         Ok(())
     }
 
-    fn write_blocks(&self, inode: &Inode, dirty: &[(u64, &Block)], why: Writeback, cause: Cause) -> Result<()> {
+    /// Writes blocks; returns how many of them, from the first on, the device has, and why not all.
+    fn write_blocks(
+        &self,
+        inode: &Inode,
+        dirty: &[(u64, &Block)],
+        why: Writeback,
+        cause: Cause,
+    ) -> (usize, Result<()>) {
+        let mut given = 0;
+        let out = self.place_blocks(inode, dirty, why, cause, &mut given);
+        match out {
+            // Whatever was given a place has reached it.
+            Ok(()) | Err(Error::Fs(vfs::Error::NoSpace)) => (given, out),
+            Err(_) => (0, out),
+        }
+    }
+
+    fn place_blocks(
+        &self,
+        inode: &Inode,
+        dirty: &[(u64, &Block)],
+        why: Writeback,
+        cause: Cause,
+        given: &mut usize,
+    ) -> Result<()> {
         let (log, stay) = inode.node.inode(|r| (data_log(r, dirty.len()), in_place(r, dirty.len(), why)));
         let tag = cause.of(Ino(inode.ino.0));
         let age = self.mounted_seconds();
         let mut run = Run { start: BlockAddr::NULL, parts: Vec::new() };
         let mut rest = dirty;
         while let Some(&(first, _)) = rest.first() {
-            let place = self.make(&inode.node, first)?;
+            let place = match self.make(&inode.node, first) {
+                Ok(place) => place,
+                Err(e) => return run.write(self, tag).and(Err(e)),
+            };
             let covered = first + place.run();
             let here = rest.partition_point(|(i, _)| *i < covered);
             let (now, later) = rest.split_at(here);
@@ -160,6 +191,10 @@ impl Volume {
             // The device is not waited for under a lock others need; nobody can see the new
             // addresses before the inode's lock is given up.
             self.add_blocks(&inode.node, reserved);
+            *given += placed.len();
+            if moved {
+                self.forget_extent(&inode.node);
+            }
             for (addr, block) in placed {
                 run.push(self, addr, block, tag)?;
             }
@@ -171,15 +206,24 @@ impl Volume {
         run.write(self, tag)
     }
 
-    /// Writes back every inode with dirty contents. The caller holds `cp`, either way, and no inode
-    /// lock.
-    pub(crate) fn flush_all_contents(&self) -> Result<()> {
+    /// Writes back every inode with dirty contents, files as far as the log has places for them; returns how many
+    /// of their blocks wait. The caller holds `cp`, either way, and no inode lock.
+    pub(crate) fn flush_all_contents(&self) -> Result<u64> {
         let dirty: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
-        for inode in dirty {
+        // Directories and nodes must have their places in any case.
+        let (files, dirs): (Vec<_>, Vec<_>) = match self.seg.lock().are_files_last() {
+            true => dirty.into_iter().partition(|i| i.kind != FileKind::Directory),
+            false => (Vec::new(), dirty),
+        };
+        for inode in dirs.iter().chain(&files) {
+            if inode.kind != FileKind::Directory && self.seg.lock().must_files_wait() {
+                continue;
+            }
             let mut content = inode.content.write();
-            self.write_back(&inode, &mut content, Writeback::Background)?;
+            let written = self.write_back(inode, &mut content, Writeback::Background);
+            if inode.kind == FileKind::Directory { written } else { or_wait(written) }?;
         }
-        Ok(())
+        Ok(self.pressure.data.load(Ordering::Relaxed))
     }
 
     /// Forgets what is in memory of an inode's contents, written or not.

@@ -2,7 +2,12 @@
 //!
 //! The summary says who owns a block; the owner decides whether that is still so. A block valid in
 //! the segment table whose owner does not point at it is damage: it stays, and the section is not
-//! chosen again. Addresses change without inode locks; `Volume::moves` tells readers.
+//! chosen again. Addresses change without inode locks; the nodes that hold them count it, for readers.
+//!
+//! A pinned file's blocks stay, whoever waits for space: swap, loop devices and device-mapper tables hold their
+//! addresses. The rest of the section moves, and the section is left alone until one of those blocks is gone. (Linux
+//! gives a pin up after 2,048 futile foreground cleanings. Whoever holds the addresses is not told then, so a pin is
+//! never given up here.)
 //!
 //! A section is emptied in steps ([`Work`]), so that whoever cleans in the background can let others
 //! in between. Where a step ends nothing is half done: some blocks have moved, the others have not.
@@ -11,67 +16,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use device::Lba;
-use format::addr::SecNo;
 use format::inode::{Inline, RawInode};
 use format::node::{self, ADDRS_PER_BLOCK, NodeKind};
 use format::sit::LogType;
 use format::summary::{self, Summary};
-use format::{BLOCK, Block, BlockAddr, SegNo, bits};
+use format::{BLOCK, Block, BlockAddr, Ino, SegNo, bits};
 
-use crate::cause::Cause;
+use super::work::{Into, When, Work};
 use crate::error::{Error, Result};
 use crate::node::cache::Node;
 use crate::node::map::{addr_in, set_addr_in};
 use crate::node::write::Mark;
 use crate::volume::Volume;
-
-/// For whom is cleaned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum When {
-    /// Somebody waits for space.
-    Foreground,
-    /// Nobody does.
-    Background,
-}
-
-/// Where data goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Into {
-    /// To the end of the cold log.
-    ColdLog,
-    /// Into the log of moved blocks: holes of segments of similar age.
-    SimilarAge,
-}
-
-/// A section being emptied.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Work {
-    pub(super) section: SecNo,
-    pub(super) when: When,
-    pub(super) into: Into,
-    /// The next block to look at, counted from the section's start.
-    next: u32,
-    /// Every valid block so far had an owner.
-    clean: bool,
-}
-
-impl Work {
-    pub(super) fn new(section: SecNo, when: When, into: Into) -> Work {
-        Work { section, when, into, next: 0, clean: true }
-    }
-    fn data_cause(&self) -> Cause {
-        match self.when {
-            When::Foreground => Cause::ForegroundGcData,
-            When::Background => Cause::BackgroundGcData,
-        }
-    }
-    fn node_cause(&self) -> Cause {
-        match self.when {
-            When::Foreground => Cause::ForegroundGcNode,
-            When::Background => Cause::BackgroundGcNode,
-        }
-    }
-}
 
 /// A data block that moves: where it is, and the slot that says so.
 struct Live {
@@ -115,7 +71,7 @@ impl Volume {
                 seg.set_victim(None);
                 if matches!(e, Error::Device(_)) {
                     // Chosen again it would fail again, and whoever needs space would wait for ever.
-                    seg.chooser.give_up(work.section);
+                    seg.give_up(work.section);
                     seg.table.section(work.section).for_each(|s| seg.table.touch(s));
                 }
                 return Err(e);
@@ -129,7 +85,12 @@ impl Volume {
         let of_nodes = seg.table.section(work.section).next().is_some_and(|s| seg.table.segment(s).log.is_node());
         if !work.clean {
             log::warn!("section {}: holds valid blocks nobody owns; run joulefs fsck", work.section);
-            seg.chooser.give_up(work.section);
+            seg.give_up(work.section);
+        }
+        if work.pinned {
+            seg.leave_pinned(work.section);
+        }
+        if !work.clean || work.pinned {
             let segs: Vec<SegNo> = seg.table.section(work.section).collect();
             segs.into_iter().for_each(|s| seg.table.touch(s));
         }
@@ -155,8 +116,11 @@ impl Volume {
         };
         let start = self.sb.seg_start(s);
         let blocks = valid.iter().map(|&o| (start.plus(o.into()), summary::get(&owners, o.into())));
-        let clean = if is_node { self.move_nodes(*work, blocks)? } else { self.move_data(*work, blocks)? };
-        work.clean &= clean;
+        if is_node {
+            work.clean &= self.move_nodes(*work, blocks)?;
+        } else {
+            self.move_data(work, blocks)?;
+        }
         // A full batch may have more behind it in this segment.
         work.next = match valid.last() {
             Some(&last) if valid.len() == most => work.next - u32::from(off) + u32::from(last) + 1,
@@ -184,15 +148,15 @@ impl Volume {
         Ok(clean)
     }
 
-    fn move_data(&self, work: Work, valid: impl Iterator<Item = (BlockAddr, Summary)>) -> Result<bool> {
-        let mut clean = true;
+    fn move_data(&self, work: &mut Work, valid: impl Iterator<Item = (BlockAddr, Summary)>) -> Result<()> {
         let mut live: Vec<Live> = Vec::new();
+        let mut asked: Option<(Ino, bool)> = None;
         for (from, owner) in valid {
             let node = match self.node(owner.nid) {
                 Ok(n) => n,
                 Err(Error::Device(e)) => return Err(e.into()),
                 Err(_) => {
-                    clean = false;
+                    work.clean = false;
                     continue;
                 }
             };
@@ -201,13 +165,39 @@ impl Volume {
                 slots_of(self, &bytes).is_some_and(|n| u32::from(owner.slot) < n)
                     && addr_in(self, &node, &bytes, owner.slot.into()) == from
             };
-            match points_here {
+            if !points_here {
+                work.clean = false;
+                continue;
+            }
+            let may = match asked {
+                Some((ino, may)) if ino == node.ino => may,
+                _ => match self.may_move(&node) {
+                    Ok(may) => may,
+                    Err(Error::Device(e)) => return Err(e.into()),
+                    Err(_) => {
+                        work.clean = false;
+                        continue;
+                    }
+                },
+            };
+            asked = Some((node.ino, may));
+            match may {
                 true => live.push(Live { from, node, slot: owner.slot }),
-                false => clean = false,
+                false => work.pinned = true,
             }
         }
-        self.copy(work, &live)?;
-        Ok(clean)
+        self.copy(*work, &live)
+    }
+
+    /// False if the file that one of its nodes belongs to is pinned; else its inode is made ready for the move.
+    fn may_move(&self, node: &Arc<Node>) -> Result<bool> {
+        let own = node.nid == node.ino.nid();
+        let inode = if own { node.clone() } else { self.node(node.ino.nid())? };
+        if inode.inode(|r| r.inline().contains(Inline::PIN_FILE)) {
+            return Ok(false);
+        }
+        self.forget_extent(&inode);
+        Ok(true)
     }
 
     /// The contents of blocks, which are in order. Small gaps between them are read along if that is
@@ -272,10 +262,10 @@ impl Volume {
             self.promises.stray(l.node.ino);
             let mut bytes = l.node.write();
             set_addr_in(self, &l.node, &mut bytes, l.slot.into(), *addr);
+            // The old place stays readable until the checkpoint that follows.
+            l.node.note_move();
             self.nodes.mark_dirty(&l.node);
         }
-        // The old places stay readable until the checkpoint that follows.
-        self.moves.fetch_add(1, Ordering::AcqRel);
         self.counters.moved(work.when == When::Foreground, to.len() as u64, threaded);
         out
     }

@@ -5,8 +5,10 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::background::{Intervals, Settings, Urgency};
-use super::policy::{Policy, Power};
+use victim::{Policy, Power};
+
+use super::settings::{Intervals, Settings, Urgency};
+use crate::segment::Segments;
 use crate::volume::Volume;
 
 /// What a volume can be told while it is mounted: name, values, meaning.
@@ -26,6 +28,13 @@ pub const KNOBS: &[(&str, &str, &str)] = &[
 ];
 
 impl Settings {
+    /// Tells the segments who chooses, and when logs fill holes.
+    pub(crate) fn apply(&self, seg: &mut Segments) {
+        seg.chooser.policy = self.policy;
+        seg.chooser.power = self.power;
+        seg.threads_always = self.urgency == Urgency::High;
+    }
+
     /// Sets one of [`KNOBS`] that is no tuning of a policy. The error completes the sentence "NAME ...".
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let ms = |v: &str| whole(v).map(Duration::from_millis);
@@ -117,7 +126,7 @@ impl Volume {
     /// Cleans by other settings from now on.
     pub fn set_cleaning(&self, settings: Settings) {
         *self.gc.lock() = settings;
-        self.seg.lock().chooser.set(&settings);
+        settings.apply(&mut self.seg.lock());
         self.cleaner.pacer.lock().adjust(&settings, self.clock.monotonic());
     }
 

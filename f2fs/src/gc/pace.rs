@@ -13,14 +13,14 @@ use std::sync::atomic::Ordering;
 
 use format::addr::SecNo;
 use format::sit::LogType;
+use victim::Hurry;
 
-use super::collect::{Into, When, Work};
+use super::work::{Into, When, Work};
 use crate::cause::Cause;
-use crate::checkpoint::{PackState, Reason};
 use crate::error::Result;
-use crate::gc::chooser::Hurry;
+use crate::file::writeback::or_wait;
 use crate::node::write::Mark;
-use crate::segment::Segments;
+use crate::pack::{PackState, Reason};
 use crate::volume::Volume;
 
 /// Sections beyond the need that a round makes free (kernel `NR_GC_CHECKPOINT_SECS`).
@@ -69,7 +69,7 @@ impl Volume {
         if self.nodes.dirty_count() > self.dirty_nodes_limit() {
             let _still = self.cp.read();
             let dirty = self.nodes.dirty();
-            self.write_nodes(&dirty, Mark::Plain, Cause::Node)?;
+            or_wait(self.write_nodes(&dirty, Mark::Plain, Cause::Node))?;
         }
         match self.lack() {
             Lack::Nothing => Ok(()),
@@ -77,7 +77,7 @@ impl Volume {
                 let mut pack = self.cp.write();
                 match self.lack() {
                     Lack::Nothing => Ok(()),
-                    _ => self.checkpoint_locked(&mut pack, Reason::Running),
+                    _ => self.checkpoint_of_what_fits(&mut pack, Reason::Running).map(drop),
                 }
             }
             Lack::Sections => {
@@ -156,9 +156,9 @@ impl Volume {
     }
 
     /// One round of checkpoints and cleaning.
-    fn reclaim(&self, pack: &mut PackState) -> Result<()> {
+    pub(crate) fn reclaim(&self, pack: &mut PackState) -> Result<()> {
         // What is dirty needs room by itself; once it is written the need is the reserve alone.
-        self.checkpoint_locked(pack, Reason::Running)?;
+        self.checkpoint_of_what_fits(pack, Reason::Running)?;
         let start = self.room();
         let mut cleaned = 0;
         for _ in 0..MOST_CHECKPOINTS {
@@ -167,7 +167,7 @@ impl Volume {
                 break;
             }
             let more = self.clean_some(room.goal, &mut cleaned)?;
-            self.checkpoint_locked(pack, Reason::Running)?;
+            self.checkpoint_of_what_fits(pack, Reason::Running)?;
             if !more {
                 break;
             }
@@ -215,9 +215,7 @@ impl Volume {
         let now = self.mounted_seconds();
         let mut seg = self.seg.lock();
         let full = self.sb.segs_per_sec * 512;
-        let Segments { table, chooser, .. } = &mut *seg;
-        chooser
-            .victim(table, Hurry::Foreground, now)
+        seg.choose_victim(Hurry::Foreground, now)
             .filter(|c| full - c.valid > full / 128)
             .map(|c| self.sb.section_of(c.seg))
     }

@@ -269,6 +269,9 @@ impl Volume {
             return Err(vfs::Error::TooManyLinks.into());
         }
         self.check_project(&inode, &dir)?;
+        // Its last name may be going: names are counted under its lock.
+        let _counting = inode.content.write();
+        self.check_there(&inode)?;
         self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, room)?;
         self.renamed.lock().insert(inode.ino);
         let now = self.now();

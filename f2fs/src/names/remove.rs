@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use format::inode::InodeFlags;
 use format::{Ino, Nid};
+use parking_lot::RwLockWriteGuard;
 use vfs::FileKind;
 
 use crate::error::Result;
@@ -35,16 +36,23 @@ impl Volume {
         if victim.ino == dir.ino {
             return Err(crate::error::Error::corrupt(format_args!("directory {}: holds itself", dir.ino)));
         }
-        if directory && !self.is_empty_dir(&victim, &mut victim.content.write())? {
-            return Err(vfs::Error::NotEmpty.into());
-        }
+        let emptied = if directory { Some(self.lock_empty_dir(&victim)?) } else { None };
         let place = self.orphans.place()?;
         self.remove_entry(&dir, &mut content, found.spot)?;
         self.touch_dir(&dir);
         if directory {
             self.add_links(&dir, -1);
         }
-        self.unlinked(&victim, (dir.ino, name), place)
+        self.unlinked(&victim, (dir.ino, name), place, emptied)
+    }
+
+    /// The lock of a directory that is empty, and stays so as long as the lock is held.
+    pub(crate) fn lock_empty_dir<'i>(&self, dir: &'i Inode) -> Result<RwLockWriteGuard<'i, Content>> {
+        let mut content = dir.content.write();
+        match self.is_empty_dir(dir, &mut content)? {
+            true => Ok(content),
+            false => Err(vfs::Error::NotEmpty.into()),
+        }
     }
 
     /// The inode an entry leads to. One that is not there is damage, not absence.
@@ -66,9 +74,17 @@ impl Volume {
         Ok(())
     }
 
-    /// An inode lost a name in a directory. Without names it is freed, or becomes an orphan, for which there is a place, while
-    /// somebody refers to it.
-    pub(crate) fn unlinked(&self, inode: &Arc<Inode>, lost: (Ino, &[u8]), place: Place<'_>) -> Result<()> {
+    /// An inode lost a name in a directory. Without names it is freed, or becomes an orphan, for which there is a
+    /// place, while somebody refers to it. `locked` is the inode's lock, if the caller has it: names are counted and
+    /// the orphan is listed under it, so that whoever gives the inode a name finds it with names, listed, or gone.
+    pub(crate) fn unlinked<'i>(
+        &self,
+        inode: &'i Arc<Inode>,
+        lost: (Ino, &[u8]),
+        place: Place<'_>,
+        locked: Option<RwLockWriteGuard<'i, Content>>,
+    ) -> Result<()> {
+        let locked = locked.unwrap_or_else(|| inode.content.write());
         let now = self.now();
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         let left =
@@ -83,6 +99,7 @@ impl Volume {
         let last = || inode.node.inode(|r| (Ino(r.i_pino.get()), r.name().to_vec()));
         self.inodes.gone.note(inode.ino, last);
         self.orphans.put(inode.ino, place);
+        drop(locked);
         if !self.inodes.is_held(inode.ino) {
             self.remove_orphan(inode)?;
         }
@@ -110,7 +127,7 @@ impl Volume {
     /// Frees an inode and all it has. The caller holds `cp` shared (or mounts) and no lock of this
     /// inode; nobody refers to it.
     pub(crate) fn remove_inode(&self, inode: &Arc<Inode>) -> Result<()> {
-        let mut content: parking_lot::RwLockWriteGuard<'_, Content> = inode.content.write();
+        let mut content = inode.content.write();
         self.drop_contents(inode, &mut content);
         self.free_inode_blocks(inode)?;
         drop(content);
@@ -151,5 +168,84 @@ impl Volume {
             other => other?,
         };
         self.remove_orphan(&inode)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vfs::FileSystem;
+
+    use crate::MountOptions;
+    use crate::rig::*;
+
+    #[test]
+    fn a_directory_found_empty_takes_no_name_before_it_is_gone() {
+        let (dev, vol) = mounted(64, MountOptions::default());
+        let d = dir(&vol, vol.root(), "d");
+        let (removed, made) = std::thread::scope(|s| {
+            let hold = vol.orphans.hold();
+            let remover = s.spawn(|| vol.rmdir(vol.root(), b"d"));
+            std::thread::sleep(A_WHILE);
+            let maker = s.spawn(|| try_file(&vol, d, "inside"));
+            std::thread::sleep(A_WHILE);
+            drop(hold);
+            (remover.join().unwrap(), maker.join().unwrap())
+        });
+        assert_ne!(removed.is_ok(), made.is_ok(), "{removed:?}, {made:?}");
+        vol.forget(d, 1);
+        judge(&dev, &vol);
+    }
+
+    #[test]
+    fn a_file_that_gets_a_name_while_it_loses_its_last_one_is_kept_or_refused() {
+        let (dev, vol) = mounted(64, MountOptions::default());
+        let (f, other) = (file(&vol, "f"), dir(&vol, vol.root(), "other"));
+        vol.forget(f, 1);
+        let inode = vol.outer(f).unwrap();
+        let (removed, linked) = std::thread::scope(|s| {
+            // Between the count of names and the list of orphans the remover notes the name that is gone.
+            let hold = vol.inodes.gone.hold();
+            let remover = s.spawn(|| vol.unlink(vol.root(), b"f"));
+            while inode.node.inode(|r| r.i_links.get()) > 0 {
+                std::thread::yield_now();
+            }
+            let linker = s.spawn(|| vol.link(f, other, b"g").map(drop));
+            std::thread::sleep(A_WHILE);
+            drop(hold);
+            (remover.join().unwrap(), linker.join().unwrap())
+        });
+        removed.unwrap();
+        match linked {
+            Ok(()) => {
+                // The reference that came with the name.
+                vol.forget(f, 1);
+                assert_eq!(vol.lookup(other, b"g").unwrap().attr.nlink, 1);
+            }
+            Err(e) => assert_eq!(e, vfs::Error::NotFound),
+        }
+        judge(&dev, &vol);
+    }
+
+    #[test]
+    fn a_write_to_a_file_that_is_freed_while_it_waits_is_refused_or_goes_with_the_file() {
+        let (dev, vol) = mounted(64, MountOptions::default());
+        let f = file(&vol, "f");
+        write(&vol, f, 0, &blocks(3));
+        vol.sync().unwrap();
+        vol.forget(f, 1);
+        let inode = vol.outer(f).unwrap();
+        let (removed, written) = std::thread::scope(|s| {
+            let content = inode.content.read();
+            let remover = s.spawn(|| vol.unlink(vol.root(), b"f"));
+            std::thread::sleep(A_WHILE);
+            let writer = s.spawn(|| vol.write(f, 0, &blocks(40), vfs::WriteFlags::empty()));
+            std::thread::sleep(A_WHILE);
+            drop(content);
+            (remover.join().unwrap(), writer.join().unwrap())
+        });
+        removed.unwrap();
+        assert!(matches!(written, Ok(_) | Err(vfs::Error::NotFound)), "{written:?}");
+        assert!(vol.outer(f).is_err());
+        judge(&dev, &vol);
     }
 }

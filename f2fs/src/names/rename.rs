@@ -5,6 +5,7 @@ use std::sync::Arc;
 use format::Ino;
 use format::inode::Advise;
 use parking_lot::RwLockWriteGuard;
+use rustc_hash::FxHashSet;
 use vfs::{Caller, DeviceNumber, FileKind, NewNode, RenameFlags};
 
 use super::check_name;
@@ -50,6 +51,22 @@ struct Up<'i> {
     spot: Spot,
 }
 
+/// A directory and those above it, or why they cannot be told.
+type Above = std::result::Result<Vec<Ino>, vfs::Error>;
+
+/// Is the place whose ancestors these are `dir` itself or below it?
+fn is_inside(above: &Above, dir: Ino) -> Result<bool> {
+    Ok(above.as_ref().map_err(Clone::clone)?.contains(&dir))
+}
+
+/// True if directory `a` is locked before `b`: whoever removes a directory locks parent before child, so the one above
+/// comes first; unrelated ones are ordered by number.
+fn goes_first(a: (Ino, &Above), b: (Ino, &Above)) -> bool {
+    // Parents that lead nowhere relate nothing.
+    let inside = |above: &Above, dir: Ino| is_inside(above, dir).unwrap_or(false);
+    a.0 != b.0 && (inside(b.1, a.0) || (!inside(a.1, b.0) && a.0 < b.0))
+}
+
 impl Volume {
     /// `renameat2`.
     pub(crate) fn rename_name(
@@ -72,10 +89,14 @@ impl Volume {
         let _names = (from.0 != to.0).then(|| self.names.lock());
         let (from_dir, to_dir) = (self.outer_dir(from.0)?, self.outer_dir(to.0)?);
         let (from_name, to_name) = (from.1, to.1);
+        let across = from_dir.ino != to_dir.ino;
+        let above = |dir| if across { self.ancestors(dir).map_err(vfs::Error::from) } else { Ok(Vec::new()) };
+        let (above_from, above_to) = (above(&from_dir), above(&to_dir));
 
         // The tree above both names stands still from here on, but other names may come and go until
         // the directories are locked; what is found under their locks is what counts.
-        let mut locked = Locked::new(&from_dir, &to_dir, self.goes_first(&to_dir, &from_dir));
+        let to_first = goes_first((to_dir.ino, &above_to), (from_dir.ino, &above_from));
+        let mut locked = Locked::new(&from_dir, &to_dir, to_first);
         self.check_dir_changes(&from_dir, false)?;
         let source = self.find_entry(&from_dir, locked.from(), from_name)?.ok_or(vfs::Error::NotFound)?;
         let target = self.find_entry(&to_dir, locked.to(), to_name)?;
@@ -96,9 +117,8 @@ impl Volume {
             return Ok(()); // two names of one inode
         }
         let is_dir = |i: &Inode| i.kind == FileKind::Directory;
-        let across = from_dir.ino != to_dir.ino;
         let into_itself = || Err(vfs::Error::Invalid("a directory cannot move into itself").into());
-        if across && is_dir(&moving) && self.is_inside(&to_dir, moving.ino)? {
+        if across && is_dir(&moving) && is_inside(&above_to, moving.ino)? {
             return into_itself();
         }
         if let Some(r) = &replaced {
@@ -107,7 +127,7 @@ impl Volume {
                 return Err(Error::corrupt(format_args!("directory {}: holds itself", r.ino)));
             }
             // Also keeps the lock below from being taken twice: the place a name comes from is held already.
-            let holds_source = across && is_dir(r) && self.is_inside(&from_dir, r.ino)?;
+            let holds_source = across && is_dir(r) && is_inside(&above_from, r.ino)?;
             if exchange {
                 if holds_source {
                     return into_itself();
@@ -122,13 +142,11 @@ impl Volume {
             }
         }
         self.check_project(&moving, &to_dir)?;
-        match &replaced {
-            Some(r) if exchange => self.check_project(r, &from_dir)?,
-            Some(r) if is_dir(r) && !self.is_empty_dir(r, &mut r.content.write())? => {
-                return Err(vfs::Error::NotEmpty.into());
-            }
-            _ => {}
-        }
+        let emptied = match &replaced {
+            Some(r) if exchange => self.check_project(r, &from_dir).map(|()| None)?,
+            Some(r) if is_dir(r) => Some(self.lock_empty_dir(r)?),
+            _ => None,
+        };
 
         // What is replaced may become an orphan.
         let place = replaced.as_ref().filter(|_| !exchange).map(|_| self.orphans.place()).transpose()?;
@@ -180,7 +198,7 @@ impl Volume {
                 if is_dir(r) {
                     self.add_links(&to_dir, -1);
                 }
-                self.unlinked(r, (to_dir.ino, to_name), place)?;
+                self.unlinked(r, (to_dir.ino, to_name), place, emptied)?;
             }
         }
         if across && is_dir(&moving) && !exchange {
@@ -242,29 +260,32 @@ impl Volume {
         Ok(())
     }
 
-    /// True if directory `a` is locked before `b`: whoever removes a directory locks parent before
-    /// child, so the one above comes first; unrelated ones are ordered by number.
-    fn goes_first(&self, a: &Arc<Inode>, b: &Arc<Inode>) -> bool {
-        // Parents that lead nowhere relate nothing.
-        let inside = |place: &Arc<Inode>, dir: Ino| self.is_inside(place, dir).unwrap_or(false);
-        a.ino != b.ino && (inside(b, a.ino) || (!inside(a, b.ino) && a.ino < b.ino))
+    /// A directory and those above it. The caller holds `names`, which keeps every directory below the one it is in,
+    /// and no inode lock.
+    fn ancestors(&self, dir: &Arc<Inode>) -> Result<Vec<Ino>> {
+        let (mut above, mut seen) = (vec![dir.ino], FxHashSet::default());
+        let mut at = dir.clone();
+        while at.ino != self.sb.root {
+            let up = self.parent(&at)?;
+            if !seen.insert(up) {
+                return Err(Error::corrupt(format_args!("directory {}: its parents form a loop", dir.ino)));
+            }
+            above.push(up);
+            at = self.inode(up)?;
+        }
+        Ok(above)
     }
 
-    /// Is the place `dir` itself or below it?
-    fn is_inside(&self, place: &Arc<Inode>, dir: Ino) -> Result<bool> {
-        let mut at = place.ino;
-        // A tree deeper than there are node numbers has a loop.
-        for _ in 0..self.sb.max_nid() {
-            if at == dir {
-                return Ok(true);
-            }
-            if at == self.sb.root {
-                return Ok(false);
-            }
-            // Directories keep their parent's number; renames, which change it, are held off.
-            at = self.inode(at)?.node.inode(|r| Ino(r.i_pino.get()));
-        }
-        Err(Error::corrupt(format_args!("directory {}: its parents form a loop", place.ino)))
+    /// Where a directory's `..` leads. The parent its inode records may be an old one: kernels before 4.20 left it
+    /// when they moved a directory.
+    fn parent(&self, dir: &Arc<Inode>) -> Result<Ino> {
+        let known = self.find_in_memory(dir, &dir.content.read(), b"..")?;
+        let found = match known {
+            Some(found) => found,
+            None => self.find_entry(dir, &mut dir.content.write(), b"..")?,
+        };
+        let up = found.ok_or_else(|| Error::corrupt(format_args!("directory {}: has no ..", dir.ino)))?;
+        Ok(up.ino)
     }
 
     /// The whiteout a rename leaves behind.
@@ -272,5 +293,60 @@ impl Volume {
         let new = NewNode { kind: FileKind::CharDevice, perm: 0, umask: 0, rdev: DeviceNumber::default() };
         let wish = Wish { caller, kind: new.kind, perm: new.perm, umask: new.umask, rdev: new.rdev, target: b"" };
         self.new_inode(dir, Some(name), &wish)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vfs::FileSystem;
+
+    use super::*;
+    use crate::MountOptions;
+    use crate::rig::*;
+
+    #[test]
+    fn a_directory_found_empty_takes_no_name_before_another_replaces_it() {
+        for across in [false, true] {
+            let (dev, vol) = mounted(64, MountOptions::default());
+            let from = if across { dir(&vol, vol.root(), "from") } else { vol.root() };
+            dir(&vol, from, "a");
+            let d = dir(&vol, vol.root(), "d");
+            let (renamed, made) = std::thread::scope(|s| {
+                let hold = vol.orphans.hold();
+                let renamer = s.spawn(|| vol.rename(ROOT, (from, b"a"), (vol.root(), b"d"), RenameFlags::empty()));
+                std::thread::sleep(A_WHILE);
+                let maker = s.spawn(|| try_file(&vol, d, "inside"));
+                std::thread::sleep(A_WHILE);
+                drop(hold);
+                (renamer.join().unwrap(), maker.join().unwrap())
+            });
+            assert_ne!(renamed.is_ok(), made.is_ok(), "{renamed:?}, {made:?}");
+            vol.forget(d, 1);
+            judge(&dev, &vol);
+        }
+    }
+
+    #[test]
+    fn a_directory_is_where_its_dots_say_whatever_parent_its_inode_records() {
+        for inline in [true, false] {
+            let (dev, vol) = mounted(64, MountOptions { inline, ..MountOptions::default() });
+            let a = dir(&vol, vol.root(), "a");
+            let b = dir(&vol, a, "b");
+            let c = dir(&vol, b, "c");
+            let record = |ino, parent: vfs::Ino| {
+                let inode = vol.outer(ino).unwrap();
+                vol.edit_inode(&inode.node, |r| r.i_pino = (parent.0 as u32).into());
+            };
+            // As kernels before 4.20 left a directory that moved.
+            record(c, vol.root());
+            let into_itself = vol.rename(ROOT, (vol.root(), b"a"), (c, b"a"), RenameFlags::empty());
+            assert!(matches!(into_itself, Err(vfs::Error::Invalid(_))), "{into_itself:?}");
+            // One that records a parent it never had moves like any other.
+            record(b, c);
+            let other = dir(&vol, vol.root(), "other");
+            vol.rename(ROOT, (b, b"c"), (other, b"c"), RenameFlags::empty()).unwrap();
+            record(b, a);
+            judge(&dev, &vol);
+        }
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use format::inode::RawInode;
 use format::{Block, Ino, Nid};
@@ -27,11 +27,13 @@ pub struct Node {
     pub ino: Ino,
     bytes: RwLock<Box<Block>>,
     dirty: AtomicBool,
+    /// Times that cleaning moved blocks whose addresses are here.
+    moves: AtomicU32,
 }
 
 impl Node {
     fn new(nid: Nid, ino: Ino, bytes: Box<Block>) -> Self {
-        Node { nid, ino, bytes: RwLock::new(bytes), dirty: AtomicBool::new(false) }
+        Node { nid, ino, bytes: RwLock::new(bytes), dirty: AtomicBool::new(false), moves: AtomicU32::new(0) }
     }
     /// Its bytes.
     pub fn read(&self) -> RwLockReadGuard<'_, Box<Block>> {
@@ -44,6 +46,14 @@ impl Node {
     /// Looks at it as an inode.
     pub fn inode<T>(&self, f: impl FnOnce(&RawInode) -> T) -> T {
         f(RawInode::of(&self.read()))
+    }
+    /// Notes that cleaning moved a block whose address is here. Call it with the bytes locked.
+    pub(crate) fn note_move(&self) {
+        self.moves.fetch_add(1, Ordering::AcqRel);
+    }
+    /// How often cleaning moved blocks whose addresses are here, while it was in memory.
+    pub(crate) fn moves(&self) -> u32 {
+        self.moves.load(Ordering::Acquire)
     }
     /// True if it must be written.
     pub fn is_dirty(&self) -> bool {

@@ -54,7 +54,8 @@ pub(crate) fn addr_in(vol: &Volume, node: &Node, bytes: &format::Block, slot: u3
     }
 }
 
-/// Changes an address slot in a node's bytes.
+/// Changes an address slot in a node's bytes. Where that is not the inode itself and a block leaves its place,
+/// [`Volume::forget_extent`] must follow.
 pub(crate) fn set_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
     if node.nid == node.ino.nid() {
         let raw = RawInode::of_mut(bytes);
@@ -190,6 +191,14 @@ impl Volume {
         Ok(())
     }
 
+    /// Makes a file's inode name no largest extent: a block of the file has left its place, and Linux believes
+    /// what the inode says without a look at the nodes.
+    pub(crate) fn forget_extent(&self, inode: &Arc<Node>) {
+        if inode.inode(|r| r.i_ext.iter().any(|word| word.get() != 0)) {
+            self.edit_inode(inode, RawInode::forget_extent);
+        }
+    }
+
     /// Adjusts an inode's block count.
     pub(crate) fn add_blocks(&self, inode: &Arc<Node>, delta: i64) {
         if delta != 0 {
@@ -254,6 +263,9 @@ impl Volume {
     fn counting_freed(&self, inode: &Arc<Node>, free: impl FnOnce(&mut u64) -> Result<()>) -> Result<()> {
         let mut freed = 0;
         let out = free(&mut freed);
+        if freed > 0 {
+            self.forget_extent(inode);
+        }
         self.add_blocks(inode, -(freed as i64));
         out
     }
@@ -410,7 +422,7 @@ mod tests {
             vol.edit(&last.node, |_| ());
             vol.write_nodes(std::slice::from_ref(&last.node), Mark::Plain, Cause::Node).unwrap();
         }
-        vol.seg.lock().chooser.threads_always = true;
+        vol.seg.lock().threads_always = true;
         (dev, vol)
     }
 

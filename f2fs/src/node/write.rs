@@ -102,10 +102,13 @@ impl Volume {
             }
             run.bytes.extend_from_slice(&bytes[..]);
             run.owners.push(node.ino.0.into());
-            self.nodes.mark_clean(node);
-            if mark == Mark::Plain {
-                self.promises.stray(node.ino);
+            // Before the node is clean: whoever finds all of an inode clean must find this, too.
+            match mark {
+                Mark::Plain => self.promises.stray(node.ino),
+                Mark::Fsync { .. } if is_inode => self.promises.vouch_for(node.ino),
+                Mark::Fsync { .. } => {}
             }
+            self.nodes.mark_clean(node);
         }
         Ok(())
     }

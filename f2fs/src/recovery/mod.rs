@@ -25,8 +25,8 @@ use format::{Block, BlockAddr, Ino};
 use rustc_hash::FxHashMap;
 
 use crate::cause::Cause;
-use crate::checkpoint::Reason;
 use crate::error::Result;
+use crate::pack::Reason;
 use crate::volume::Volume;
 use chain::Link;
 

@@ -55,7 +55,7 @@ impl Volume {
                 if old.kind == FileKind::Directory {
                     displaced.push(Displaced { parent: dir, name: name.to_vec(), dir: old });
                 } else {
-                    self.unlinked(&old, (dir.ino, name), place)?;
+                    self.unlinked(&old, (dir.ino, name), place, None)?;
                 }
             }
             None => self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, None)?,
@@ -69,7 +69,7 @@ impl Volume {
         if self.is_empty_dir(dir, &mut dir.content.write())? {
             let place = self.orphans.place()?;
             self.add_links(parent, -1);
-            return self.unlinked(dir, (parent.ino, name), place);
+            return self.unlinked(dir, (parent.ino, name), place, None);
         }
         let mut content = parent.content.write();
         for n in 0u64.. {

@@ -156,6 +156,7 @@ impl Volume {
                 Lookup::HoleUntil(_) => return Ok(()),
             },
         };
+        self.forget_extent(&inode.node);
         let keep_size = inode.node.inode(|r| r.advise().contains(Advise::KEEP_SIZE));
         for &(slot, want) in slots {
             if place.addr(self, slot) == want || want == BlockAddr::COMPRESS {
@@ -230,6 +231,7 @@ impl Volume {
         }
         let holder = self.node(node.ino.nid())?;
         self.set_slot(&Place { node, slot, slots: slot + 1 }, slot, BlockAddr::NULL);
+        self.forget_extent(&holder);
         self.seg.lock().invalidate(addr, self.mounted_seconds())?;
         self.space.give(1);
         self.add_blocks(&holder, -1);

@@ -5,8 +5,8 @@
 
 use format::sit::MAP_BYTES;
 use format::{SegNo, bits};
+use victim::fragmentation::Fragmentation;
 
-use super::fragmentation::Fragmentation;
 use super::table::SegmentTable;
 use crate::fragments::FreeFragments;
 use crate::volume::Volume;
@@ -40,7 +40,7 @@ impl SegmentTable {
             }
         }
         pieces.add(run);
-        let kept = FreeFragments::of(self, segments);
+        let kept = self.free_fragments(segments);
         match kept == pieces {
             true => Ok(()),
             false => Err(format!("pieces of free space: {kept:?} kept, {pieces:?} in the maps")),

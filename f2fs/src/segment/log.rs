@@ -83,6 +83,29 @@ impl Segments {
         }
     }
 
+    /// Finds a segment for every log that used up its own and found no other then. A segment that the checkpoint
+    /// about to be written frees will do: nothing is written there before that checkpoint is durable.
+    pub(crate) fn seat_full_logs(&mut self) -> Result<()> {
+        for log in LogType::ALL {
+            if !self.logs[log.index()].is_full() {
+                continue;
+            }
+            match self.roll(log) {
+                Err(Error::Fs(vfs::Error::NoSpace)) => {}
+                other => {
+                    other?;
+                    continue;
+                }
+            }
+            let old = self.logs[log.index()].seg;
+            let seg = self.table.first_prefree().ok_or_else(Error::no_space)?;
+            self.table.take(seg, log);
+            self.table.release_log(old);
+            self.open(log, seg, 0, false, Box::new([0; 4096]));
+        }
+        Ok(())
+    }
+
     /// Hands a log's summary over to be written.
     fn close(&mut self, log: LogType) -> Result<()> {
         let l = &self.logs[log.index()];
@@ -101,7 +124,8 @@ impl Segments {
     /// both now and at the last checkpoint.
     fn thread(&mut self, log: LogType) -> Result<bool> {
         for kind in threading_order(log) {
-            let Some(seg) = self.chooser.threading(&mut self.table, kind) else { continue };
+            let view = &self.candidates.to_fill(&mut self.table)[kind.index()];
+            let Some(seg) = self.chooser.threading(view, kind) else { continue };
             let summary = self.summaries.load(&*self.dev, &self.sb, seg)?;
             let next = self.table.next_hole(seg, 0);
             self.table.take_threaded(seg, log);

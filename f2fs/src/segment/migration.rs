@@ -7,11 +7,12 @@
 //!
 //! Cleaning that does not look at age appends to the cold log instead, as any writer.
 //!
-//! [`Chooser`]: crate::gc::chooser::Chooser
+//! [`Chooser`]: victim::Chooser
 
 use format::sit::LogType;
 use format::summary::{self, Summary, SummaryKind};
 use format::{BlockAddr, SegNo};
+use victim::similar::Moved;
 
 use super::log::Log;
 use super::{Placed, Segments};
@@ -84,9 +85,9 @@ impl Segments {
     /// A used segment of similar age: of the same temperature first, then of the other two.
     fn target(&mut self, kind: LogType, mtime: u64) -> Option<SegNo> {
         let order = super::log::threading_order(kind);
-        let Segments { table, chooser, .. } = self;
-        chooser.refresh_targets(table);
-        order.into_iter().find_map(|k| chooser.target(k, mtime))
+        let Segments { table, chooser, candidates, .. } = self;
+        let views = candidates.to_fill(table);
+        order.into_iter().find_map(|kind| chooser.target(&views[kind.index()], Moved { kind, mtime }))
     }
 
     /// Ends the log of moved blocks; its segment is an ordinary one from here on.

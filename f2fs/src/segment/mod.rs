@@ -3,21 +3,21 @@
 //! * [`table`]: valid maps, counts, ages; which segments are free, dirty, about to be free.
 //! * [`log`]: the six logs and how one finds its next segment.
 //! * [`migration`]: where blocks go that cleaning moves by age.
-//! * [`fragmentation`]: the factor f of a segment.
+//! * `candidates`: what policies see of the table, as victims and as targets.
+//! * `pieces`: the pieces of free space, by size.
 //! * `audit`: whether what is kept of a segment is what its map says.
 //! * [`summary`]: who owns each block of a segment, kept until it reaches the device.
 //!
 //! One mutex guards all of it ([`Segments`] is what lies inside); it is held for the bookkeeping of
 //! one block or a run of blocks, and for the rare reading of a summary when a log starts threading.
-//! Left out on purpose: writing the blocks themselves, and whom to clean (`gc`).
+//! Left out on purpose: writing the blocks themselves, whom to clean (the `victim` crate) and
+//! when (`gc`).
 
-mod ages;
 mod audit;
-pub mod fragmentation;
-mod grid;
-pub mod index;
+mod candidates;
 pub mod log;
 pub mod migration;
+mod pieces;
 pub mod summary;
 pub mod table;
 
@@ -25,13 +25,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::BlockDevice;
+use format::addr::SecNo;
 use format::sit::LogType;
 use format::summary::Summary;
 use format::superblock::SuperBlock;
 use format::{BlockAddr, SegNo};
 
+use victim::chooser::Moment;
+use victim::{Candidate, Chooser, Hurry};
+
 use crate::error::{Error, Result};
-use crate::gc::chooser::Chooser;
+use candidates::Candidates;
 use log::Log;
 use summary::PendingSummaries;
 use table::SegmentTable;
@@ -80,6 +84,10 @@ pub struct Segments {
     victim: Option<SegNo>,
     /// Whom to clean and where to thread.
     pub(crate) chooser: Chooser,
+    /// Of what it chooses.
+    candidates: Candidates,
+    /// Logs fill holes even where fresh segments are plenty (kernel `f2fs_need_SSR` in `GC_URGENT_HIGH`).
+    pub(crate) threads_always: bool,
     pub(crate) pressure: Arc<Pressure>,
 }
 
@@ -94,8 +102,20 @@ impl Segments {
         pressure: Arc<Pressure>,
         chooser: Chooser,
     ) -> Segments {
-        let summaries = PendingSummaries::default();
-        Segments { sb, dev, table, logs, summaries, reserved_segs, moved: None, victim: None, chooser, pressure }
+        Segments {
+            candidates: Candidates::new(sb.main_segs, sb.segs_per_sec),
+            sb,
+            dev,
+            table,
+            logs,
+            summaries: PendingSummaries::default(),
+            reserved_segs,
+            moved: None,
+            victim: None,
+            chooser,
+            threads_always: false,
+            pressure,
+        }
     }
 
     /// True if the block was put into a hole of a used segment by the log of moved blocks.
@@ -116,7 +136,7 @@ impl Segments {
     /// Kernel `f2fs_need_SSR`: too few free sections to keep writing fresh ones, or cleaning at its most
     /// urgent.
     pub fn need_threading(&self) -> bool {
-        if self.chooser.threads_always {
+        if self.threads_always {
             return true;
         }
         let per = self.blocks_per_section();
@@ -136,6 +156,26 @@ impl Segments {
             + Pressure::sections(&self.pressure.data, per)
             + u64::from(self.reserved_sections());
         need.min(u32::MAX.into()) as u32
+    }
+
+    /// Free sections that dirty directories and nodes need.
+    fn needed_without_files(&self) -> u64 {
+        let per = self.blocks_per_section();
+        Pressure::sections(&self.pressure.nodes, per) + 2 * Pressure::sections(&self.pressure.dents, per)
+    }
+
+    /// True if a checkpoint must write directories before contents of files: what free sections there are the
+    /// directories and nodes may need.
+    pub(crate) fn are_files_last(&self) -> bool {
+        let files = Pressure::sections(&self.pressure.data, self.blocks_per_section());
+        u64::from(self.table.free_sections()) <= self.needed_without_files() + files
+    }
+
+    /// True if a checkpoint must leave contents of files for the next one, since the last free sections are needed
+    /// for nodes and directories and it will free others.
+    pub(crate) fn must_files_wait(&self) -> bool {
+        let free = u64::from(self.table.free_sections());
+        free > 0 && free <= self.needed_without_files() && self.table.prefree_segments() > 0
     }
 
     /// True if there are free sections for `blocks` more beside what [`Self::sections_needed`] counts.
@@ -232,7 +272,23 @@ impl Segments {
             self.table.section(section).for_each(|s| self.table.touch(s));
         }
         self.victim = victim;
-        self.chooser.victim = victim.map(|v| self.sb.section_of(v));
+        self.candidates.victim = victim.map(|v| self.sb.section_of(v));
+    }
+
+    /// The section to clean next, if any is worth it; `now` in seconds of mounted time.
+    pub(crate) fn choose_victim(&mut self, hurry: Hurry, now: u64) -> Option<Candidate> {
+        let passed = self.candidates.passed(&self.table);
+        let view = self.candidates.to_clean(&mut self.table);
+        let free = self.table.free_sections();
+        self.chooser.victim(view, Moment { hurry, now, passed: &passed, free })
+    }
+    /// Does not choose a section again.
+    pub(crate) fn give_up(&mut self, section: SecNo) {
+        self.candidates.give_up(section);
+    }
+    /// Does not choose a section, of which only blocks that must not move are left, until one of them is gone.
+    pub(crate) fn leave_pinned(&mut self, section: SecNo) {
+        self.candidates.leave_pinned(&self.table, section);
     }
 
     /// Segment and offset of a main-area block.

@@ -10,8 +10,8 @@ use format::SegNo;
 use format::addr::SecNo;
 use format::bits;
 use format::sit::{LogType, MAP_BYTES, SitEntry};
+use victim::fragmentation::{self, Fragmentation};
 
-use super::fragmentation::{self, Fragmentation};
 use crate::error::{Error, Result};
 use crate::fragments::FreeFragments;
 
@@ -202,6 +202,10 @@ impl SegmentTable {
     /// Segments that the next checkpoint frees.
     pub fn prefree_segments(&self) -> u32 {
         self.prefree.len
+    }
+    /// The first of them.
+    pub fn first_prefree(&self) -> Option<SegNo> {
+        self.prefree.next(0).map(SegNo)
     }
     /// Used segments with invalid blocks that are no log's.
     pub fn dirty_segments(&self) -> impl Iterator<Item = SegNo> {

@@ -12,8 +12,8 @@ use super::edit::Editor;
 use super::rescue::Strays;
 use super::{Action, RepairError, Session};
 use crate::FsckError;
+use crate::kind::{DIR, kind_of, mode_of};
 use crate::report::{Area, DentryPlace, DotFault, FindingKind as K, Name, NodeFault, Referrer, Slot, XattrFault};
-use crate::walk::{DIR, kind_of, mode_of};
 use crate::xattr;
 
 type Done = Result<(), RepairError>;

@@ -58,6 +58,11 @@ pub enum Action {
     ChecksumRenewed { ino: Ino },
     /// Extended attributes past damage were dropped.
     XattrsCut { ino: Ino },
+    /// Sizes of an inode's extra attributes were none, and were set anew.
+    ExtraReset {
+        /// The inode.
+        ino: Ino,
+    },
     /// An inode's field was set to what is counted.
     Mended { finding: String },
 }
@@ -81,6 +86,7 @@ impl fmt::Display for Action {
             Action::NodeDropped { nid, ino } => write!(f, "node {nid} of inode {ino} dropped"),
             Action::BitRestored { ino } => write!(f, "inode {ino}: one flipped bit turned back"),
             Action::ChecksumRenewed { ino } => write!(f, "inode {ino}: checksum renewed"),
+            Action::ExtraReset { ino } => write!(f, "inode {ino}: sizes of extra attributes set anew"),
             Action::XattrsCut { ino } => write!(f, "inode {ino}: damaged extended attributes cut off"),
             Action::Mended { finding } => write!(f, "mended: {finding}"),
         }

@@ -10,8 +10,8 @@ use format::{BLOCK, BlockAddr, Ino, bits};
 use super::RepairError;
 use super::edit::Editor;
 use crate::FsckError;
+use crate::kind::{DIR, kind_of};
 use crate::report::{Area, DentryPlace};
-use crate::walk::{DIR, kind_of};
 
 /// Name of the directory for inodes whose name is lost.
 pub const LOST_FOUND: &[u8] = b"lost+found";

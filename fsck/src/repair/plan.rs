@@ -3,17 +3,19 @@
 //! Findings follow from each other: a flipped bit in an inode breaks its map, a broken map breaks the
 //! sums, all of it breaks the tables. So each round mends only the most basic stage that has findings.
 
-use format::BlockAddr;
-use format::inode::{Inline, RawInode};
+use format::inode::{self, Advise, Inline, InodeFlags, RawInode};
 use format::nat::NatEntry;
 use format::summary::Summary;
 use format::superblock::Features;
+use format::{Block, BlockAddr};
 
 use super::edit::Editor;
 use super::rescue::{Strays, bears_out, unflip};
 use super::{Action, RepairError, Session};
+use crate::FsckError;
 use crate::load::{Image, log_type};
-use crate::report::{Class, FindingKind as K, Report, Severity, Slot};
+use crate::report::{Class, FindingKind as K, Mark, Report, Severity, Slot};
+use crate::signs::misplaced_marks;
 use crate::tables::class;
 use crate::walk::Walked;
 
@@ -39,7 +41,11 @@ fn stage(img: &Image<'_>, strays: &Strays, kind: &K) -> Stage {
     match kind {
         K::SummaryWrong { addr, is, .. } if is_doubtful(img, strays, *addr, *is) => Stage::Pointers,
         K::InodeChecksum { .. } | K::InodeBad { .. } => Stage::Inodes,
-        K::InlineWrong { .. } | K::ModeWrong { .. } | K::DirLevelWrong { .. } => Stage::Inodes,
+        K::InlineWrong { .. }
+        | K::MarkMisplaced { .. }
+        | K::InlineXattrSize { .. }
+        | K::ModeWrong { .. }
+        | K::DirLevelWrong { .. } => Stage::Inodes,
         K::OrphanHasName { .. }
         | K::OrphanHasLinks { .. }
         | K::NatInoWrong { .. }
@@ -154,6 +160,10 @@ fn tables<'k>(e: &mut Editor<'_, '_>, findings: impl Iterator<Item = &'k K>) -> 
             K::SummaryKindWrong { segment, .. } => {
                 e.footers.insert(*segment);
             }
+            K::NatReserved { nid, .. } => {
+                let version = e.entry(*nid)?.version;
+                e.nat.insert(*nid, NatEntry { version, ino: nid.as_ino(), addr: BlockAddr(1) });
+            }
             K::LogBlockTaken { log, .. } => e.leave[log.index()] = true,
             K::SitClassWrong { segment, holds, .. } => {
                 if let Some(log) = e.img.log_of(*segment)
@@ -234,16 +244,34 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     let (K::InodeChecksum { ino, .. }
     | K::InodeBad { ino, .. }
     | K::InlineWrong { ino, .. }
+    | K::MarkMisplaced { ino, .. }
+    | K::InlineXattrSize { ino, .. }
     | K::ModeWrong { ino, .. }
     | K::DirLevelWrong { ino, .. }) = *kind
     else {
         return Ok(());
     };
+    // Marks are independent of each other and of everything else in the inode.
+    if let K::MarkMisplaced { what, .. } = *kind {
+        let features = e.img.sb.features;
+        e.inode(ino, |raw| match what {
+            // Its mode may have been the lie.
+            _ if !misplaced_marks(raw, features).any(|still| still == what) => {}
+            Mark::Casefold => raw.i_flags = (raw.flags() - InodeFlags::CASEFOLD).bits().into(),
+            Mark::Compressed => raw.i_flags = (raw.flags() - InodeFlags::COMPRESS).bits().into(),
+            Mark::Encrypted => raw.i_advise &= !(Advise::ENCRYPT | Advise::ENC_NAME).bits(),
+            Mark::Verity => raw.i_advise &= !Advise::VERITY.bits(),
+        })?;
+        session.actions.push(Action::Mended { finding: kind.to_string() });
+        return Ok(());
+    }
     if e.nodes.contains_key(&ino.nid()) {
         return Ok(());
     }
     let field = match *kind {
         K::InlineWrong { is, .. } => e.inode(ino, |raw| raw.i_inline = is)?,
+        // The words stay what they are, and hold no attributes.
+        K::InlineXattrSize { .. } => e.inode(ino, |raw| raw.i_inline &= !Inline::XATTR.bits())?,
         K::ModeWrong { is, .. } => e.inode(ino, |raw| raw.i_mode = is.into())?,
         K::DirLevelWrong { is, .. } => e.inode(ino, |raw| raw.i_dir_level = is)?,
         _ => false,
@@ -264,11 +292,38 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     }
     session.actions.push(match restored {
         Some(_) => Action::BitRestored { ino },
-        None if RawInode::of(&block).shape(features).is_err() => {
-            return Err(RepairError::NotRepairable { finding: Box::new(kind.clone()) });
+        None => {
+            let mut lawful = block.clone();
+            let changed = make_shape_lawful(img, &mut lawful)?;
+            restored = changed.then_some(lawful);
+            if changed { Action::ExtraReset { ino } } else { Action::ChecksumRenewed { ino } }
         }
-        None => Action::ChecksumRenewed { ino },
     });
     e.nodes.insert(ino.nid(), restored.unwrap_or(block));
     Ok(())
+}
+
+/// Gives extra attributes that are none the sizes that the volume's root has. False if nothing was wrong.
+fn make_shape_lawful(img: &Image<'_>, block: &mut Block) -> Result<bool, FsckError> {
+    let features = img.sb.features;
+    if RawInode::of(block).divide(features).is_err() {
+        let root = img.block(img.nat(img.sb.root.nid())?.addr)?;
+        let like = RawInode::of(&root);
+        let sizes = like.divide(features).ok().and(like.extra()).map(|e| (e.i_extra_isize, e.i_inline_xattr_size));
+        // The root itself may be the one: everything that the features can need then has its room.
+        let (extra, xattr) = sizes.unwrap_or((inode::EXTRA_FULL.into(), (inode::DEFAULT_INLINE_XATTR as u16).into()));
+        let raw = RawInode::of_mut(block);
+        if let Some(e) = raw.extra_mut() {
+            (e.i_extra_isize, e.i_inline_xattr_size) = (extra, xattr);
+        }
+        return Ok(true);
+    }
+    if RawInode::of(block).log_cluster(features).is_err() {
+        // The smallest cluster: a mark that does not begin one is found and cleared.
+        if let Some(e) = RawInode::of_mut(block).extra_mut() {
+            e.i_log_cluster_size = 2;
+        }
+        return Ok(true);
+    }
+    Ok(false)
 }

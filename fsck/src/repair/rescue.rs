@@ -10,11 +10,12 @@ use format::node::{self, NodeKind};
 use format::{BLOCKS_PER_SEG, Block, BlockAddr, Ino, Nid, SegNo, bits};
 
 use crate::FsckError;
+use crate::kind::kind_of;
 use crate::load::{Image, log_type};
 use crate::report::Class;
 use crate::report::Slot;
 use crate::tables::class;
-use crate::walk::{Walked, kind_of};
+use crate::walk::Walked;
 
 /// A node nothing leads to.
 struct Node {

@@ -13,8 +13,8 @@ use super::edit::Editor;
 use super::rescue::{Home, home};
 use super::{Action, RepairError, Session};
 use crate::FsckError;
+use crate::kind::{DIR, kind_of};
 use crate::report::{DentryPlace, Name, Slot};
-use crate::walk::{DIR, kind_of};
 use crate::xattr;
 
 type Done = Result<(), RepairError>;

@@ -10,7 +10,19 @@ use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
 use super::AgeError;
 use super::recipe::{Order, Sizes};
-use super::run::Done;
+
+/// What was done to a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Done {
+    /// Files made.
+    pub files_made: u64,
+    /// Files deleted.
+    pub files_deleted: u64,
+    /// Bytes written to files.
+    pub bytes_written: u64,
+    /// Virtual time it took.
+    pub took: Duration,
+}
 
 /// Bytes handed over at once.
 const CHUNK: usize = 1 << 20;
@@ -55,6 +67,11 @@ impl Set {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.files.len() - self.gone
+    }
+    /// How many were ever made.
+    #[cfg(test)]
+    pub fn made(&self) -> u32 {
+        self.made
     }
     /// One of them, each as likely as any other.
     fn any(&self, rng: &mut Rng) -> Option<File> {

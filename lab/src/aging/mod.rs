@@ -13,6 +13,8 @@
 pub mod amount;
 mod files;
 mod live;
+#[cfg(test)]
+mod measured;
 pub mod published;
 pub mod recipe;
 mod run;
@@ -24,8 +26,9 @@ use device::{BlockDevice, Rng};
 use f2fs::mkfs::{self, MkfsError};
 use f2fs::{MountError, MountOptions, Volume};
 
+pub use files::Done;
 pub use recipe::Recipe;
-pub use run::{Ager, Done, Progress};
+pub use run::{Ager, Progress};
 
 /// Why a volume could not be aged.
 #[derive(Debug, thiserror::Error)]

@@ -1,33 +1,18 @@
 //! Carrying a recipe's steps out.
 
-use std::time::Duration;
-
 use device::BLOCK;
 use device::clock::VirtualClock;
 use f2fs::Volume;
-use f2fs::gc::background::Settings;
+use f2fs::gc::settings::Settings;
 use vfs::FileSystem;
 
 use super::AgeError;
 use super::amount::Amount;
-use super::files::{Files, Wish};
+use super::files::{Done, Files, Wish};
 use super::recipe::{Delete, Recipe, Rewrite, Sizes, Step, Write};
 
 /// Data blocks a direct node maps.
 const PER_NODE: u64 = 1018;
-
-/// What was done to a volume.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Done {
-    /// Files made.
-    pub files_made: u64,
-    /// Files deleted.
-    pub files_deleted: u64,
-    /// Bytes written to files.
-    pub bytes_written: u64,
-    /// Virtual time it took.
-    pub took: Duration,
-}
 
 /// How far a step is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,7 +151,7 @@ impl Steps<'_, '_, '_> {
             (.., free) => End::Free(free.map_or(0, |a| self.bytes(a))),
         };
         let begin = self.ager.files.free()?;
-        let (mut made, mut written) = (0, 0);
+        let (mut made, mut written, mut others) = (0, 0, 0.0);
         loop {
             let (done, all) = match end {
                 End::Files(n) => (made, n),
@@ -182,7 +167,10 @@ impl Steps<'_, '_, '_> {
             };
             made += 1;
             written += bytes;
-            for _ in 0..w.then.as_ref().map_or(0, |o| o.count) {
+            // Fewer beside a smaller file, so that the shares of both are those of the reference.
+            others += w.then.as_ref().map_or(0.0, |o| o.count as f64 * size_scale);
+            while others >= 1.0 {
+                others -= 1.0;
                 let Some(o) = &w.then else { break };
                 match self.make(end, &o.set, o.suffix.as_deref(), &o.size, 1.0, w)? {
                     Some(bytes) => written += bytes,

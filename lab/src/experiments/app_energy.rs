@@ -22,9 +22,10 @@ use trace::requests::Requests;
 use trace::{Format, Input, Names, Opened, Others, TraceError, open_input};
 
 use super::{Measured, parameters};
+use crate::error::LabError;
 use crate::plan::Job;
+use crate::progress::Progress;
 use crate::result::{Phase, Raw, Spending};
-use crate::run::{LabError, Progress};
 use crate::theirs;
 use crate::traces::order::Order;
 use crate::traces::prices::{self, Prices};

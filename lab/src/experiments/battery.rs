@@ -10,9 +10,10 @@ use serde::Deserialize;
 use super::given::OnVolume;
 use super::{Measured, gc_energy, parameters};
 use crate::bench::Bench;
+use crate::error::LabError;
 use crate::plan::Job;
+use crate::progress::Progress;
 use crate::result::Phase;
-use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

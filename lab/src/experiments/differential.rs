@@ -16,9 +16,10 @@ use vfs::{FileSystem, WriteFlags};
 use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
+use crate::error::LabError;
 use crate::plan::Job;
+use crate::progress::Progress;
 use crate::result::Phase;
-use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

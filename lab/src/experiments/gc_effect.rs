@@ -9,17 +9,19 @@ use std::time::Duration;
 
 use device::BLOCK;
 use device::energy::profile::Profile;
-use f2fs::gc::policy::Power;
 use f2fs::{FreeFragments, MountOptions};
 use serde::Deserialize;
 use vfs::FileSystem;
+use victim::Power;
 
+use super::afterwards::{self, Afterwards};
 use super::cleaned::{self, Cleaned};
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
+use crate::error::LabError;
 use crate::plan::Job;
+use crate::progress::Progress;
 use crate::result::{Histogram, Phase};
-use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,7 +34,7 @@ pub(super) struct Parameters {
     state: String,
     /// Whether somebody waits for the space.
     mode: Mode,
-    /// Who chooses in the background; in the foreground it is always the emptiest section.
+    /// Who chooses in the background, `none` if nobody cleans there; in the foreground it is always the emptiest section.
     #[serde(default = "by_cost")]
     policy: String,
     /// Where the power comes from, for policies that ask.
@@ -46,6 +48,9 @@ pub(super) struct Parameters {
     age_threshold: u64,
     /// Moments at which pieces are counted.
     moments: u64,
+    /// The work after.
+    #[serde(default)]
+    after: Option<Afterwards>,
 }
 
 fn by_cost() -> String {
@@ -71,7 +76,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let every = gcs.div_ceil(p.moments.max(1)).max(1);
     let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
     bench.format(job.seed, MountOptions { gc: cleaned::never(policy), ..MountOptions::default() })?;
-    let (aging, before_by_size) = bench.age(&p.state, job.seed, &progress.part(0, 2))?;
+    let (aging, before_by_size) = bench.age(&p.state, job.seed, &progress.part(0, 3))?;
     let volume = bench.volume()?;
     cleaned::set_age_threshold(volume, p.age_threshold)?;
     let (start, from) = (volume.free_fragments(), Cleaned::so_far(volume));
@@ -82,7 +87,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         }
     };
     let done = || Cleaned::so_far(volume).since(from);
-    let mut phase = bench.measure("cleaning", gcs, &progress.part(1, 2), |recorder| {
+    let mut phase = bench.measure("cleaning", gcs, &progress.part(1, 3), |recorder| {
         match p.mode {
             Mode::Foreground => {
                 while done().sections < gcs && volume.clean_in_foreground().map_err(vfs::Error::from)? {
@@ -90,9 +95,10 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
                     recorder.step()?;
                 }
             }
+            Mode::Background if !cleaned::cleans(&p.policy) => {}
             Mode::Background => {
                 let gc = cleaned::every(policy, Duration::from_millis(p.sleep_ms));
-                volume.set_cleaning(f2fs::gc::background::Settings { power, ..gc });
+                volume.set_cleaning(f2fs::gc::settings::Settings { power, ..gc });
                 cleaned::pass(&bench, recorder, || {
                     let done = done();
                     look(done.sections);
@@ -112,7 +118,9 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     note(&mut phase, &start, &end, p.published_mib as f64 / p.volume_mib as f64);
     let mut histograms = vec![before_by_size, Histogram::of_free_space(&end, "after cleaning")];
     histograms.extend(over_cleanings(&seen));
-    Ok((vec![aging, phase], histograms))
+    let mut phases = vec![aging, phase];
+    afterwards::run(p.after, &bench, job.seed, &progress.part(2, 3), &mut phases)?;
+    Ok((phases, histograms))
 }
 
 /// What changed; `scale` is the size of the published volume by ours.

@@ -12,16 +12,17 @@ use device::energy::profile::Profile;
 use device::energy::{Component, Energy};
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
-use f2fs::gc::policy::Policy;
 use serde::Deserialize;
+use victim::Policy;
 
 use super::cleaned::{self, Cleaned};
 use super::given::{Given, OnVolume};
 use super::{Measured, parameters};
 use crate::bench::Bench;
+use crate::error::LabError;
 use crate::plan::Job;
+use crate::progress::Progress;
 use crate::result::{Histogram, Phase};
-use crate::run::{LabError, Progress};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -96,7 +97,7 @@ pub(super) fn prepared(
 }
 
 /// How often a thread wakes in so many milliseconds whose `n`-th sleep is `n` times the shortest: the rule of the
-/// kernel and of [`f2fs::gc::background::Pacer`] for a volume with little to gain, up to the longest sleep.
+/// kernel and of [`f2fs::gc::pacer::Pacer`] for a volume with little to gain, up to the longest sleep.
 fn wakes(shortest: u64, within: u64) -> u64 {
     let longest = cleaned::every(Policy::CostBenefit, Duration::from_millis(shortest)).intervals.max.as_millis() as u64;
     let mut at = 0;

@@ -11,8 +11,9 @@ use toml::Table;
 
 use super::Measured;
 use crate::bench::{Bench, blocks_of_mib};
+use crate::error::LabError;
 use crate::plan::Job;
-use crate::run::{LabError, Progress};
+use crate::progress::Progress;
 
 /// The volume.
 #[derive(Deserialize)]

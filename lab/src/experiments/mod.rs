@@ -1,5 +1,6 @@
 //! The kinds of work a plan may name: one file each.
 
+mod afterwards;
 mod app_energy;
 mod app_replay;
 mod battery;
@@ -8,7 +9,7 @@ mod cleaned;
 mod cleaning;
 mod differential;
 mod disk_modes;
-mod file_io;
+pub(crate) mod file_io;
 mod fragments;
 mod gc_effect;
 mod gc_energy;
@@ -19,9 +20,10 @@ mod sqlite_disk;
 use device::energy::profile::Profile;
 use serde::de::DeserializeOwned;
 
+use crate::error::LabError;
 use crate::plan::{Job, Kind};
+use crate::progress::Progress;
 use crate::result::{Histogram, Phase};
-use crate::run::{LabError, Progress};
 use given::OnVolume;
 
 /// What a kind of work measures: phases, and distributions beside them.

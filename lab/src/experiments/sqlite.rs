@@ -14,8 +14,9 @@ use vfs::FileSystem;
 use super::sqlite_disk::Registered;
 use super::{Measured, parameters};
 use crate::bench::{Bench, Recorder, blocks_of_mib};
+use crate::error::LabError;
 use crate::plan::Job;
-use crate::run::{LabError, Progress};
+use crate::progress::Progress;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use sqlite_vfs::{DatabaseHandle, LockKind, OpenAccess, OpenOptions, Vfs, WalDisabled};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, SetAttr, WriteFlags};
 
-use crate::run::LabError;
+use crate::error::LabError;
 
 /// Numbers disks registered in this process: SQLite knows them by name.
 static REGISTERED: AtomicU64 = AtomicU64::new(0);

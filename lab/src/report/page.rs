@@ -7,9 +7,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 
 use super::{ReportError, plots};
-use crate::compare::{Comparison, How, figures};
+use crate::claim::{Comparison, How, figures};
+use crate::cost;
 use crate::plan::Experiment;
-use crate::result::{Histogram, Measure, Outcome, Phase, VariantResult};
+use crate::result::{Histogram, Measure, Outcome, Phase};
 
 const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem; color: #1a1a1a; background: #fff }
@@ -65,12 +66,12 @@ fn section(index: usize, o: &Outcome) -> Result<Markup, ReportError> {
     for v in &o.variants {
         for h in &v.histograms {
             match histograms.iter_mut().find(|(seen, _)| *seen == h) {
-                Some((_, of)) => of.push(name_of(o, v)),
-                None => histograms.push((h, vec![name_of(o, v)])),
+                Some((_, of)) => of.push(o.name_of(v)),
+                None => histograms.push((h, vec![o.name_of(v)])),
             }
         }
         for p in v.phases.iter().filter(|p| p.timeline.len() > 2) {
-            times.push(plots::over_time(&format!("{}, {}", name_of(o, v), p.name), p)?);
+            times.push(plots::over_time(&format!("{}, {}", o.name_of(v), p.name), p)?);
         }
     }
     // What is the same for several is shown once.
@@ -89,6 +90,7 @@ fn section(index: usize, o: &Outcome) -> Result<Markup, ReportError> {
         }
         @if !o.compared.is_empty() { (comparison(&o.compared)) }
         @for s in &o.skipped { p.note { "Skipped: " (s.variant) ": " (s.why) "." } }
+        (costs(o))
         (counted(o))
         h3 { "Who spent it" }
         (PreEscaped(components))
@@ -106,12 +108,6 @@ fn section(index: usize, o: &Outcome) -> Result<Markup, ReportError> {
             details { summary { "What files cost" } (files(o)) }
         }
     })
-}
-
-/// A variant as it is told from the others: its seed is named where there are several.
-pub(super) fn name_of(o: &Outcome, v: &VariantResult) -> String {
-    let several = o.variants.iter().any(|w| w.name == v.name && w.seed != v.seed);
-    if several { format!("{} (seed {})", v.name, v.seed) } else { v.name.clone() }
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {
@@ -162,6 +158,20 @@ fn comparison(rows: &[Comparison]) -> Markup {
     }
 }
 
+/// What cleaning cost and left, and what the work after it cost.
+fn costs(o: &Outcome) -> Markup {
+    let rows = cost::rows(o);
+    html! {
+        @if !rows.is_empty() {
+            h3 { "What cleaning cost, and the work after it" }
+            div.scroll { table {
+                tr { @for (n, head) in cost::HEADS.iter().enumerate() { th.n[n > 0] { (head) } } }
+                @for row in &rows { tr { @for (n, cell) in row.iter().enumerate() { td.n[n > 0] { (cell) } } } }
+            } }
+        }
+    }
+}
+
 /// What this kind of work counted, a phase a row. The state after aging is among the distributions.
 fn counted(o: &Outcome) -> Markup {
     let of = |p: &Phase| -> BTreeMap<String, Measure> {
@@ -181,7 +191,7 @@ fn counted(o: &Outcome) -> Markup {
                 }
                 @for (v, p, own) in &rows {
                     tr {
-                        td { (name_of(o, v)) } td { (p.name) }
+                        td { (o.name_of(v)) } td { (p.name) }
                         @for name in units.keys() {
                             td.n { (own.get(*name).map_or_else(String::new, |m| figures(m.value))) }
                         }
@@ -203,7 +213,7 @@ fn numbers(o: &Outcome) -> Markup {
             @for (v, p) in o.phases() {
                 @let measure = |n: &str| p.measures.get(n).map_or_else(String::new, |m| format!("{:.1} {}", m.value, m.unit));
                 tr {
-                    td { (name_of(o, v)) } td { (p.name) } td.n { (p.total()) }
+                    td { (o.name_of(v)) } td { (p.name) } td.n { (p.total()) }
                     @for c in Component::ALL { td.n { (p.component(c)) } }
                     td.n { (format!("{:.3} s", p.took.0 as f64 / 1e9)) } td.n { (measure("read")) } td.n { (measure("written")) }
                 }
@@ -224,7 +234,7 @@ fn files(o: &Outcome) -> Markup {
             @for (v, p) in o.phases().filter(|(_, p)| !p.files.is_empty()) {
                 @for (owner, energy) in p.owners.iter().filter(|(_, e)| e.0 > 0) {
                     tr {
-                        td { (name_of(o, v)) } td { (p.name) } td { (name(p, *owner)) } td.n { (energy) }
+                        td { (o.name_of(v)) } td { (p.name) } td { (name(p, *owner)) } td.n { (energy) }
                         td.n { (format!("{:.1} %", energy.0 as f64 * 100.0 / p.total().0.max(1) as f64)) }
                     }
                 }

@@ -5,7 +5,6 @@ use plotters::coord::ranged1d::SegmentValue;
 use plotters::prelude::*;
 
 use super::ReportError;
-use super::page::name_of;
 use crate::result::{Histogram, Outcome, Phase, cause_text};
 
 const WIDTH: u32 = 980;
@@ -66,7 +65,7 @@ fn bars(o: &Outcome, pieces: impl Fn(&Phase) -> Vec<(usize, f64)>) -> Vec<Bar> {
             let scale = if p.bytes > 0 { 1.0 / megabytes } else { 1.0 };
             let name = match o.variants.len() {
                 1 => p.name.clone(),
-                _ => format!("{}, {}", name_of(o, v), p.name),
+                _ => format!("{}, {}", o.name_of(v), p.name),
             };
             let name = if p.bytes > 0 { name } else { format!("{name} (mJ)") };
             Bar { name, pieces: pieces(p).into_iter().map(|(k, e)| (k, e * scale)).collect() }

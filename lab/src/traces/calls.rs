@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use device::energy::profile::Profile;
 use device::{BlockDevice, CountSnapshot, Counting, Fingerprint, Lba, Overlay};
-use f2fs::gc::policy::joule::Prices;
+use f2fs::gc::prices;
 use f2fs::{MountOptions, Volume};
 use trace::call::Calls;
 use trace::replay::calls::{Replayed, replay};
@@ -17,7 +17,7 @@ use super::host_memory::{PageCache, ReadAhead};
 use super::order::{Order, Ordered};
 use super::{ReplayError, Run, Speed, Stack, since};
 use crate::aging::{self, Ager, Recipe};
-use crate::run::LabError;
+use crate::error::LabError;
 
 /// On which volume.
 #[derive(Clone, Default)]
@@ -108,7 +108,7 @@ pub fn run(
     if options.image.is_none() {
         aging::format(&*device, &*stack.clock, options.seed, true)?;
     }
-    let mount = MountOptions { prices: Prices::of(profile), ..options.mount.clone() };
+    let mount = MountOptions { prices: prices::of(profile), ..options.mount.clone() };
     let mut volume = Volume::mount(device.clone(), stack.clock.clone(), mount.clone())?;
     if let Some(recipe) = &options.recipe {
         let Some(clock) = &stack.virtual_clock else {

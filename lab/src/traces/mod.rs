@@ -25,7 +25,7 @@ use trace::TraceError;
 use trace::block::DeviceId;
 
 use crate::aging;
-use crate::run::LabError;
+use crate::error::LabError;
 
 /// How time passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

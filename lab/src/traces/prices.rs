@@ -16,9 +16,10 @@ use trace::block::DeviceId;
 use trace::requests::{Requests, Seen};
 use trace::stat::randomness::{Randomness, Share};
 
-use crate::experiments;
-use crate::plan::{Changes, Experiment, Kind};
-use crate::run::{LabError, Progress};
+use crate::error::LabError;
+use crate::experiments::file_io;
+use crate::plan::{Changes, Experiment};
+use crate::progress::Progress;
 
 /// Microjoules for each kilobyte (1,024 bytes) of files read or written.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -54,7 +55,7 @@ impl Prices {
                 }
             }
         }
-        let (phases, _) = experiments::run(Kind::FileIo, profile, &job, &Progress::new(&|_| ()))?;
+        let (phases, _) = file_io::run(profile, &job, &Progress::new(&|_| ()))?;
         let price = |name: &str| {
             let phase = phases.iter().find(|p| p.name == name);
             let phase = phase.ok_or_else(|| LabError::Parameters(format!("no phase {name}")))?;

@@ -54,6 +54,7 @@ failures! {
     20 Corrupt: Error::Corrupt(_),
     21 Device: Error::Device(_),
     22 OtherProject: Error::OtherProject,
+    23 AttributeTooLarge: Error::AttributeTooLarge,
 }
 
 /// A call, when it came and how it ended.

@@ -229,7 +229,7 @@ impl Plan {
 
     /// The rows `energy fit` takes: one for each run that says what it asked of a device.
     pub fn rows(&self, answer: &Answer) -> Result<String, FitError> {
-        super::rows::rows(self, answer)
+        super::rows::rows(&self.columns, &self.workloads, answer)
     }
 }
 

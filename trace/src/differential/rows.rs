@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, Plan};
+use super::Answer;
 
 /// A column of the rows, in which energies of components are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,15 +66,19 @@ pub enum FitError {
 }
 
 /// CSV of the runs that say what they asked of a device; energies in millijoules.
-pub(super) fn rows(plan: &Plan, answer: &Answer) -> Result<String, FitError> {
+pub(super) fn rows(
+    columns: &[Option<FitColumn>],
+    workloads: &[Option<Workload>],
+    answer: &Answer,
+) -> Result<String, FitError> {
     let mut out =
         String::from("workload,mb_read,mb_written,read_requests,write_requests,map_accesses,cpu,storage,rest,source\n");
     let mut some = false;
-    for (run, workload) in answer.runs.iter().zip(&plan.workloads) {
+    for (run, workload) in answer.runs.iter().zip(workloads) {
         let Some(w) = workload else { continue };
         let mut cells = Vec::new();
         for column in FitColumn::ALL {
-            let mut of = plan.columns.iter().zip(&run.parts).filter(|(c, _)| **c == Some(column)).peekable();
+            let mut of = columns.iter().zip(&run.parts).filter(|(c, _)| **c == Some(column)).peekable();
             if of.peek().is_none() {
                 cells.push(String::new());
                 continue;

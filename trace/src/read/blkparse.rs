@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 
 use crate::block::{Event, Events};
 use crate::names::count;
-use crate::recognise::Reader;
+use crate::opened::Reader;
 use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
 
 use line::{Line, Who};

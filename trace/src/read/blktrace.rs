@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 
 use crate::block::{Event, Events};
 use crate::names::count;
-use crate::recognise::Reader;
+use crate::opened::Reader;
 use crate::{Format, Names, Opened, Others, Process, TraceError};
 
 use order::Order;

@@ -16,7 +16,7 @@ use super::decimal::{number, wrong};
 use super::extent::sectors;
 use super::rows::{Read, Row, Rows};
 use crate::block::{Action, DeviceId, Event, Flags, Op};
-use crate::recognise::Reader;
+use crate::opened::Reader;
 use crate::{Format, Input, Opened, Others, Process, TraceError};
 
 /// The first lines.

@@ -14,10 +14,10 @@ use line::line;
 
 use crate::block::Event;
 use crate::names::{count, count_many};
+use crate::opened::Reader;
 use crate::read::decimal::{number, wrong};
 use crate::read::tracepoint::layers::{Layered, Source};
 use crate::read::tracepoint::{Heard, Layer, Point, blank, point};
-use crate::recognise::Reader;
 use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
 
 /// Recognised by the kernel's header, or by its first event.

@@ -3,8 +3,8 @@
 
 use super::decimal::wrong;
 use super::measured::{finite, nanoseconds};
+use crate::opened::Reader;
 use crate::power::{Reading, Readings, Value};
-use crate::recognise::Reader;
 use crate::{Format, Input, Opened, Others, TraceError};
 
 const FORMAT: Format = Format::JoulesCsv;

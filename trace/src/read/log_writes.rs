@@ -13,7 +13,7 @@
 
 use crate::block::{Action, DeviceId, Event, Events, Flags, Op, SECTOR};
 use crate::names::count;
-use crate::recognise::Reader;
+use crate::opened::Reader;
 use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
 
 /// The first eight bytes: `WRITE_LOG_MAGIC`.

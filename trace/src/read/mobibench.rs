@@ -24,7 +24,7 @@ use super::decimal::{number, wrong};
 use super::paths::{is_special, normal};
 use crate::call::{Call, Calls, Handle, How, Op, Target};
 use crate::names::count;
-use crate::recognise::Reader;
+use crate::opened::Reader;
 use crate::{Format, Input, Opened, Others, TraceError};
 
 /// Recognised by a first line that can be read, or one of the first if that is cut.

@@ -17,7 +17,7 @@ use super::decimal::{nanoseconds, number, wrong};
 use super::rows::{Read, Row, Rows};
 use crate::block::{Action, DeviceId, Event};
 use crate::letters;
-use crate::recognise::Reader;
+use crate::opened::Reader;
 use crate::{Format, Input, Opened, Others, Process, TraceError};
 
 /// Lines that may be the first.

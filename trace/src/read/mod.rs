@@ -26,7 +26,7 @@ mod strace;
 mod trace_dat;
 mod tracepoint;
 
-use crate::recognise::Reader;
+use crate::opened::Reader;
 
 /// All readers; those whose mark cannot be mistaken come first.
 pub(crate) const READERS: &[Reader] = &[

@@ -19,9 +19,9 @@ use packets::Packets;
 use wire::{Fields, Value, Wrong};
 
 use crate::names::{count, count_many};
+use crate::opened::Reader;
 use crate::read::tracepoint::Heard;
 use crate::read::tracepoint::layers::{Layered, Source};
-use crate::recognise::Reader;
 use crate::{Format, Input, Names, Opened, Others, TraceError};
 
 /// Recognised by packets that are whole, with fields that every trace has.

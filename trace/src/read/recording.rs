@@ -11,7 +11,7 @@ use record::blocks::{self, Request};
 use record::{Kind, Reader as Recording, RecordError};
 
 use crate::block::{Action, DeviceId, Event, Events, Flags, Op};
-use crate::recognise::Reader;
+use crate::opened::Reader;
 use crate::{At, Format, Input, Names, Opened, Others, Process, TraceError};
 
 /// Sectors of a block.

@@ -15,7 +15,7 @@ use super::extent::sectors;
 use super::rows::{Read, Row, Rows};
 use crate::block::{Action, DeviceId, Event, Flags, Op};
 use crate::names::count;
-use crate::recognise::Reader;
+use crate::opened::Reader;
 use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
 
 /// Recognised by header or first line.

@@ -26,7 +26,7 @@ use self::processes::What;
 use super::decimal::wrong;
 use crate::call::{Call, Calls};
 use crate::names::count;
-use crate::recognise::Reader;
+use crate::opened::Reader;
 use crate::{Format, Input, Opened, Others, TraceError};
 
 /// Recognised by the first line that is no message of strace.

@@ -22,9 +22,9 @@ use pages::Pages;
 use ring::Ring;
 use store::Store;
 
+use crate::opened::Reader;
 use crate::read::tracepoint::layers::{Layered, Source};
 use crate::read::tracepoint::{Heard, Layer, blank};
-use crate::recognise::Reader;
 use crate::{Format, Input, Names, Opened, Others, Process, TraceError};
 
 /// Recognised by its first bytes.

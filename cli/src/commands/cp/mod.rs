@@ -8,7 +8,7 @@ mod host;
 mod inside;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use indicatif::ProgressBar;
@@ -47,18 +47,18 @@ pub struct Args {
 /// What is copied of a file beside its contents.
 #[derive(Debug, Clone)]
 pub struct Item {
-    kind: FileKind,
-    perm: u16,
-    uid: u32,
-    gid: u32,
-    size: u64,
-    atime: Timestamp,
-    mtime: Timestamp,
-    rdev: DeviceNumber,
+    pub(super) kind: FileKind,
+    pub(super) perm: u16,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) size: u64,
+    pub(super) atime: Timestamp,
+    pub(super) mtime: Timestamp,
+    pub(super) rdev: DeviceNumber,
     /// Device and inode, if it has more names than one.
-    identity: Option<(u64, u64)>,
-    target: Vec<u8>,
-    xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) identity: Option<(u64, u64)>,
+    pub(super) target: Vec<u8>,
+    pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Item {
@@ -76,21 +76,21 @@ impl Item {
 
 /// What a first look at a file tells. It leaves the file's access time as it is.
 #[derive(Debug, Clone, Copy)]
-struct Glance {
-    kind: FileKind,
-    size: u64,
+pub struct Glance {
+    pub(super) kind: FileKind,
+    pub(super) size: u64,
     /// Device (0: the image) and inode.
-    file: (u64, u64),
+    pub(super) file: (u64, u64),
 }
 
 /// The attributes that are access lists: a file and a directory may have taken them from the directory
 /// they were made in, so where the original has none they must go.
 const ACCESS_LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 
-type Out<T> = Result<T, String>;
+pub type Out<T> = Result<T, String>;
 
 /// Contents being read.
-trait Reader {
+pub trait Reader {
     /// The next stretch of data at or after `offset`; `None` if only holes are left.
     fn next_data(&mut self, offset: u64) -> Out<Option<(u64, u64)>>;
     /// Reads at most `buf.len()` bytes.
@@ -106,7 +106,7 @@ trait Writer {
 }
 
 /// Where things come from. Paths are bytes with `/` between the names.
-trait Source {
+pub trait Source {
     fn glance(&self, path: &[u8]) -> Out<Glance>;
     fn item(&self, path: &[u8]) -> Out<Item>;
     /// The names in a directory, sorted. Where reading it fails: those read until then, and why.
@@ -414,6 +414,23 @@ fn copy_all(args: &Args, end: &End, to: &[u8], stop: &Interrupt, done: &mut Done
     }
     bar.finish_and_clear();
     Ok(())
+}
+
+/// Copies a tree that is neither the host's nor a volume's into a directory of the host. What could not be copied is
+/// returned, and told unless the answer is for machines.
+pub fn copy_tree(source: &dyn Source, to: &Path, stop: &Interrupt, as_json: bool) -> Result<Vec<String>, Failure> {
+    let mut done = Done { told: !as_json, ..Done::default() };
+    let bar = progress::bytes(0, "copying");
+    let made = std::fs::create_dir_all(to).and_then(|()| std::fs::canonicalize(to));
+    let to = made.map_err(|e| format!("{}: {e}", to.display()))?;
+    Survey { source, bar: &bar, stop, written: None, above: Vec::new() }.of(b"/")?;
+    let (sink, links, buf) = (&host::Host, HashMap::new(), vec![0; 1 << 20]);
+    let mut copy = Copy { source, sink, links, above: Vec::new(), bar: &bar, stop, buf, done: &mut done };
+    let copied = copy.tree(b"/", std::os::unix::ffi::OsStrExt::as_bytes(to.as_os_str()));
+    bar.finish_and_clear();
+    stop.end();
+    copied?;
+    Ok(done.failed)
 }
 
 /// Copies one source into the sink, as its root or into it.

@@ -12,7 +12,7 @@ use device::{Access, open_image};
 use f2fs::mkfs;
 use indicatif::ProgressBar;
 use lab::aging::Recipe;
-use lab::run::LabError;
+use lab::error::LabError;
 use lab::traces::{self, ReplayError, Speed};
 use record::Tempo;
 use trace::call::Calls;

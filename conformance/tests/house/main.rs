@@ -1,0 +1,159 @@
+//! The house stands as ARCHITECTURE.md draws it: a crate knows only crates below it, and no crate has a circle of
+//! modules that import each other. A module may name what the module it lies in holds: it is a part of it.
+
+mod imports;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use imports::{Name, Sources, circles};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn manifest(path: &Path) -> toml::Table {
+    fs::read_to_string(path).unwrap().parse().unwrap()
+}
+
+/// The crates of the project, by room; each with the crates its product (not its tests) is built from.
+fn rooms() -> BTreeMap<String, BTreeSet<String>> {
+    let members = manifest(&root().join("Cargo.toml"))["workspace"]["members"].as_array().unwrap().clone();
+    let members: Vec<String> = members.iter().map(|m| m.as_str().unwrap().to_owned()).collect();
+    let known = |member: &String| {
+        let manifest = manifest(&root().join(member).join("Cargo.toml"));
+        let tables = ["dependencies", "build-dependencies"].into_iter().filter_map(|t| manifest.get(t)?.as_table());
+        let named = tables.flat_map(|table| table.keys());
+        let room =
+            |name: &str| members.iter().find(|m| name == *m || name.strip_prefix("joulefs-") == Some(m)).cloned();
+        (member.clone(), named.filter_map(|name| room(name)).collect())
+    };
+    members.iter().map(known).collect()
+}
+
+/// The storeys that ARCHITECTURE.md draws, the highest first.
+fn storeys(text: &str, rooms: &BTreeMap<String, BTreeSet<String>>) -> Vec<Vec<String>> {
+    let (_, drawn) = text.split_once("## The rooms").expect("ARCHITECTURE.md has a section on rooms");
+    let lines = drawn.lines().skip_while(|line| !line.starts_with("    ")).take_while(|line| line.starts_with("    "));
+    let names =
+        |line: &str| line.split_whitespace().take_while(|w| rooms.contains_key(*w)).map(str::to_owned).collect();
+    lines.map(names).collect()
+}
+
+/// What breaks the rule: a crate that knows one of its own storey or above, or that is not drawn.
+fn out_of_place(rooms: &BTreeMap<String, BTreeSet<String>>, storeys: &[Vec<String>]) -> Vec<String> {
+    let storey = |room: &String| storeys.iter().position(|s| s.contains(room));
+    let mut wrong = Vec::new();
+    for (room, known) in rooms {
+        let Some(here) = storey(room) else {
+            wrong.push(format!("{room} is not drawn"));
+            continue;
+        };
+        let above = known.iter().filter(|other| storey(other).is_none_or(|there| there <= here));
+        wrong.extend(above.map(|other| format!("{room} knows {other}")));
+    }
+    wrong
+}
+
+/// The circles of a crate, each with the imports that make it.
+fn described(imports: &BTreeMap<Name, BTreeSet<Name>>) -> Vec<String> {
+    let shown = |name: &Name| if name.is_empty() { "crate".to_owned() } else { name.join("::") };
+    let of_circle = |circle: BTreeSet<Name>| {
+        let within = |from: &Name| imports[from].intersection(&circle).map(shown).collect::<Vec<_>>().join(", ");
+        let lines: Vec<String> = circle.iter().map(|from| format!("{} -> {}", shown(from), within(from))).collect();
+        format!("a circle of {}:\n    {}", circle.len(), lines.join("\n    "))
+    };
+    circles(imports).into_iter().map(of_circle).collect()
+}
+
+#[test]
+fn a_crate_knows_only_crates_below_it() {
+    let rooms = rooms();
+    let storeys = storeys(&fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap(), &rooms);
+    assert!(rooms.len() > 10 && storeys.len() > 4, "{rooms:?} {storeys:?}");
+    let wrong = out_of_place(&rooms, &storeys);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn no_crate_has_a_circle_of_modules() {
+    let mut found = Vec::new();
+    let mut modules = 0;
+    for room in rooms().keys() {
+        let src = root().join(room).join("src");
+        let file = ["lib.rs", "main.rs"].map(|name| src.join(name)).into_iter().find(|file| file.exists());
+        let sources = Sources::read(&file.unwrap());
+        modules += sources.len();
+        found.extend(described(&sources.imports()).into_iter().map(|circle| format!("{room}: {circle}")));
+    }
+    assert!(modules > 400, "only {modules} modules are found");
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+fn found(texts: &[(&str, &str)]) -> Vec<String> {
+    circles(&Sources::of(texts).imports()).into_iter().flatten().map(|name| name.join("::")).collect()
+}
+
+#[test]
+fn a_circle_is_found_however_it_is_written() {
+    let lib = ("", "mod a; mod b; mod c;");
+    let a = ("a", "use crate::b::B; pub struct A;");
+    let by_path = ("b", "pub struct B; fn f(_: &crate::a::A) {}");
+    assert_eq!(found(&[lib, a, by_path, ("c", "")]), ["a", "b"]);
+    assert_eq!(
+        found(&[lib, a, ("b", "use super::c::C; pub struct B;"), ("c", "use crate::{a::{self, A}};")]),
+        ["a", "b", "c"]
+    );
+    assert_eq!(
+        found(&[lib, a, ("b", "pub struct B; fn f() { println!(\"{}\", crate::a::A) }"), ("c", "")]),
+        ["a", "b"]
+    );
+    // Through the name that the root passes on, and through a module's.
+    assert_eq!(found(&[("", "mod a; mod b; pub use a::A;"), a, ("b", "pub struct B; impl crate::A {}")]), ["a", "b"]);
+    assert_eq!(
+        found(&[lib, ("a", "use crate::b; fn f(_: b::B) {}"), ("b", "mod inner { use super::super::a; }")]),
+        ["a", "b"]
+    );
+    // Through a child, which is a part of its parent.
+    let child = ("a::c", "use crate::b::B; pub struct C;");
+    assert_eq!(
+        found(&[lib, ("a", "mod c; use c::C;"), child, ("b", "use crate::a; pub struct B;")]),
+        ["a", "a::c", "b"]
+    );
+}
+
+#[test]
+fn what_tests_comments_and_visibilities_name_and_a_child_of_its_parent_makes_no_circle() {
+    let lib = ("", "pub mod a; mod b; pub use a::A; pub use b::B;");
+    let a = ("a", "use crate::b::B; pub struct A;");
+    assert!(
+        found(&[lib, a, ("b", "//! See crate::a::A.\npub struct B; #[cfg(test)] mod tests { use crate::a::A; }")])
+            .is_empty()
+    );
+    assert!(
+        found(&[lib, a, ("b", "pub(super) struct B; pub(in crate::a) struct C; fn f() { \"crate::a::A\"; }")])
+            .is_empty()
+    );
+    assert!(found(&[lib, ("a", "use std::a; use b::x; pub struct A;"), ("b", "use crate::A;")]).is_empty());
+    assert!(
+        found(&[("", "mod a;"), ("a", "mod b; use b::B; struct A(B);"), ("a::b", "use super::A; struct B;")])
+            .is_empty()
+    );
+    let made = "pub struct B; macro_rules! all { () => { /// See [`crate::a::A`].\n struct C; } }";
+    assert!(found(&[lib, a, ("b", made)]).is_empty());
+}
+
+#[test]
+fn a_crate_that_knows_one_above_it_or_is_not_drawn_is_found() {
+    let rooms = |all: &[(&str, &[&str])]| -> BTreeMap<String, BTreeSet<String>> {
+        all.iter().map(|(room, known)| (room.to_string(), known.iter().map(|k| k.to_string()).collect())).collect()
+    };
+    let house = rooms(&[("roof", &["wall", "floor"]), ("wall", &["floor"]), ("floor", &[])]);
+    let drawn = "# House\n\n## The rooms\n\nDown.\n\n    roof      keeps rain off the wall\n    wall      holds\n    floor     carries\n\nEnd.\n";
+    let storeys = storeys(drawn, &house);
+    assert_eq!(storeys, [["roof"], ["wall"], ["floor"]]);
+    assert!(out_of_place(&house, &storeys).is_empty());
+    let upside_down = rooms(&[("roof", &[]), ("wall", &["wall"]), ("floor", &["roof"]), ("shed", &[])]);
+    assert_eq!(out_of_place(&upside_down, &storeys), ["floor knows roof", "shed is not drawn", "wall knows wall"]);
+}

@@ -1,0 +1,24 @@
+//! Those who bring contents, and how much.
+
+use parking_lot::{Condvar, Mutex};
+
+/// Those who bring contents now.
+#[derive(Debug, Default)]
+pub(crate) struct Writers {
+    /// Blocks they bring, written or not.
+    pub(super) bringing: Mutex<u64>,
+    pub(super) one_left: Condvar,
+}
+
+/// The right to bring so many blocks; ends when dropped.
+pub(crate) struct Admitted<'v> {
+    pub(super) writers: &'v Writers,
+    pub(super) blocks: u64,
+}
+
+impl Drop for Admitted<'_> {
+    fn drop(&mut self) {
+        *self.writers.bringing.lock() -= self.blocks;
+        self.writers.one_left.notify_all();
+    }
+}

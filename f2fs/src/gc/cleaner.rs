@@ -1,0 +1,26 @@
+//! What does cleaning remember from round to round?
+
+use std::sync::atomic::AtomicU32;
+
+use parking_lot::Mutex;
+
+use super::pacer::Pacer;
+use super::work::Work;
+
+/// What cleaning remembers from round to round.
+#[derive(Debug)]
+pub(crate) struct Cleaner {
+    /// Free sections when cleaning last gained nothing more; another round waits until there are
+    /// fewer. `u32::MAX` after a round that reached its goal.
+    pub(super) gave_up_at: AtomicU32,
+    /// The section the background is emptying.
+    pub(super) begun: Mutex<Option<Work>>,
+    /// When the background cleans next.
+    pub(super) pacer: Mutex<Pacer>,
+}
+
+impl Cleaner {
+    pub(crate) fn new(pacer: Pacer) -> Self {
+        Cleaner { gave_up_at: AtomicU32::new(u32::MAX), begun: Mutex::default(), pacer: Mutex::new(pacer) }
+    }
+}

@@ -1,0 +1,177 @@
+//! When does cleaning run ahead of time?
+//!
+//! The rules of the kernel's `gc_thread_func`, as a state machine without clock or thread: it is told
+//! the time and the situation, and says whether to clean one section now and when to come again.
+//! Between two sections it sleeps 30 to 60 seconds, longer and longer while the volume is busy or has
+//! little to gain, 5 minutes where nothing was worth cleaning, 500 ms when told to hurry.
+
+use std::time::Duration;
+
+use super::settings::{Intervals, Settings, Urgency};
+
+/// What the pacer is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Situation {
+    /// Monotonic time.
+    pub now: Duration,
+    /// Somebody asked something of the volume since the last call.
+    pub used: bool,
+    /// Much is invalid and little free (kernel `has_enough_invalid_blocks`).
+    pub much_to_gain: bool,
+}
+
+/// When the next section is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pacer {
+    intervals: Intervals,
+    urgency: Urgency,
+    wait: Duration,
+    due: Duration,
+    last_use: Duration,
+}
+
+impl Pacer {
+    /// Begins to sleep at `now`.
+    pub fn new(settings: &Settings, now: Duration) -> Pacer {
+        let mut p = Pacer {
+            intervals: settings.intervals,
+            urgency: settings.urgency,
+            wait: Duration::ZERO,
+            due: now,
+            last_use: now,
+        };
+        p.wait = p.shortest();
+        p.due = now + p.wait;
+        p
+    }
+
+    /// Goes on under other settings, from `now`.
+    pub fn adjust(&mut self, settings: &Settings, now: Duration) {
+        *self = Pacer { last_use: self.last_use, ..Pacer::new(settings, now) };
+    }
+
+    fn hurried(&self) -> bool {
+        matches!(self.urgency, Urgency::High | Urgency::Mid)
+    }
+    fn shortest(&self) -> Duration {
+        if self.hurried() { self.intervals.urgent } else { self.intervals.min }
+    }
+    fn longer(&mut self) {
+        if self.wait != self.intervals.none {
+            self.wait = (self.wait + self.intervals.min).min(self.intervals.max);
+        }
+    }
+    fn shorter(&mut self) {
+        let wait = if self.wait == self.intervals.none { self.intervals.max } else { self.wait };
+        self.wait = wait.saturating_sub(self.intervals.min).max(self.intervals.min);
+    }
+
+    /// True if a section shall be cleaned now; [`Pacer::cleaned`] must follow then.
+    pub fn turn(&mut self, s: Situation) -> bool {
+        if s.used {
+            self.last_use = s.now;
+        }
+        if s.now < self.due {
+            return false;
+        }
+        if self.hurried() {
+            self.wait = self.intervals.urgent;
+            return true;
+        }
+        let idle = self.urgency == Urgency::Low || s.now.saturating_sub(self.last_use) >= self.intervals.idle;
+        if !idle {
+            self.longer();
+            self.due = s.now + self.wait;
+            return false;
+        }
+        if s.much_to_gain {
+            self.shorter()
+        } else {
+            self.longer()
+        }
+        true
+    }
+
+    /// Sleeps again, after a section was cleaned or nothing was found.
+    pub fn cleaned(&mut self, now: Duration, found: bool) {
+        if !self.hurried() {
+            if !found {
+                self.wait = self.intervals.none;
+            } else if self.wait == self.intervals.none {
+                self.wait = self.intervals.min;
+            }
+        }
+        self.due = now + self.wait;
+    }
+
+    /// How long to sleep from `now`.
+    pub fn sleep(&self, now: Duration) -> Duration {
+        self.due.saturating_sub(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn s(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+    fn at(now: Duration, used: bool, much: bool) -> Situation {
+        Situation { now, used, much_to_gain: much }
+    }
+
+    #[test]
+    fn a_busy_volume_is_left_alone_for_longer_and_longer_up_to_a_minute() {
+        let mut p = Pacer::new(&Settings::default(), s(0));
+        assert_eq!(p.sleep(s(0)), s(30));
+        assert!(!p.turn(at(s(30), true, false)));
+        assert_eq!(p.sleep(s(30)), s(60));
+        assert!(!p.turn(at(s(90), true, false)));
+        assert_eq!(p.sleep(s(90)), s(60));
+        assert!(!p.turn(at(s(149), false, false)));
+        assert!(p.turn(at(s(150), false, false)));
+    }
+
+    #[test]
+    fn five_idle_seconds_are_idle_enough() {
+        let mut p = Pacer::new(&Settings::default(), s(0));
+        assert!(!p.turn(at(s(26), true, true)));
+        assert!(!p.turn(at(s(30), false, true)));
+        let mut p = Pacer::new(&Settings::default(), s(0));
+        assert!(!p.turn(at(s(25), true, true)));
+        assert!(p.turn(at(s(30), false, true)));
+    }
+
+    #[test]
+    fn much_to_gain_shortens_the_sleep_to_half_a_minute_and_little_lengthens_it() {
+        let mut p = Pacer::new(&Settings::default(), s(0));
+        assert!(p.turn(at(s(40), false, false)));
+        p.cleaned(s(40), true);
+        assert_eq!(p.sleep(s(40)), s(60));
+        assert!(p.turn(at(s(100), false, true)));
+        p.cleaned(s(100), true);
+        assert_eq!(p.sleep(s(100)), s(30));
+    }
+
+    #[test]
+    fn nothing_to_clean_is_looked_at_again_after_five_minutes() {
+        let mut p = Pacer::new(&Settings::default(), s(0));
+        assert!(p.turn(at(s(30), false, false)));
+        p.cleaned(s(30), false);
+        assert_eq!(p.sleep(s(30)), s(300));
+        assert!(p.turn(at(s(330), false, false)));
+        p.cleaned(s(330), true);
+        assert_eq!(p.sleep(s(330)), s(30));
+    }
+
+    #[test]
+    fn told_to_hurry_it_cleans_twice_a_second_whatever_others_do() {
+        let mut p = Pacer::new(&Settings { urgency: Urgency::High, ..Settings::default() }, s(0));
+        for half in 1..6 {
+            let now = Duration::from_millis(500 * half);
+            assert!(p.turn(at(now, true, false)));
+            p.cleaned(now, true);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! What do operations cost on this device, for a policy that weighs joules?
+//!
+//! Left out on purpose: what is weighed (`victim::joule`), and what is really spent (`device::energy`).
+
+use device::energy::profile::{DeviceSpec, DiskSpec, FlashSpec, Profile};
+use device::energy::{Energy, Nanos};
+use victim::joule::Prices;
+
+/// Of a device, with what processor, memory and board add to it (see `docs/energy-model.md`).
+pub fn of(profile: &Profile) -> Prices {
+    let host = profile.host.prices();
+    let block = host.cpu_byte.of(4096) + host.dram_byte.of(4096);
+    let wait = |time: Nanos| host.board.over(time);
+    match &profile.device {
+        DeviceSpec::Flash(flash) => of_flash(flash, host.cpu_request, block, wait),
+        DeviceSpec::Disk(disk) => of_disk(disk, host.cpu_request, block, wait),
+    }
+}
+
+/// Out of place as it writes, flash makes no difference between near and far but the request's and
+/// the map's, which have prices of their own.
+fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Energy) -> Prices {
+    let link = &d.link;
+    let read = link.read_energy.value.of(4096) + d.nand.read_energy.value.of(4096);
+    let write = link.write_energy.value.of(4096) + d.nand.program_energy.value.of(4096);
+    let request = link.write_request.as_ref().unwrap_or(&link.request).value;
+    let write = (block + write + wait(link.write.value.of(4096))).0;
+    Prices {
+        read_block: (block + read + wait(link.read.value.of(4096))).0,
+        write_block_sequential: write,
+        write_block_random: write,
+        request: (cpu + link.request_energy.value + wait(request)).0,
+        map_miss: (d.map.access_energy.value + wait(d.map.access.value)).0,
+    }
+}
+
+/// The arm moves a third of the way, and the platter half a turn, to what is far.
+fn of_disk(d: &DiskSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Energy) -> Prices {
+    let media = d.media.value.of(4096);
+    let half_turn = Nanos(30_000_000_000 / d.rpm.value.max(1));
+    let seek = d.seek_average.value + d.write_settle.value;
+    let far = d.seek_power.value.over(seek) + d.rotate_power.value.over(half_turn) + wait(seek + half_turn);
+    let write = block + d.write_power.value.over(media) + wait(media);
+    Prices {
+        read_block: (block + d.read_power.value.over(media) + wait(media)).0,
+        write_block_sequential: write.0,
+        write_block_random: (write + far).0,
+        request: (cpu + d.idle_power.value.over(d.request.value) + wait(d.request.value)).0,
+        map_miss: 0,
+    }
+}
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shipped_profile_has_prices_and_the_default_is_the_first() {
+        for (name, text) in device::energy::profile::SHIPPED {
+            let prices = of(&Profile::parse(text, name).unwrap());
+            assert!(prices.request > 0 && prices.read_block > 0 && prices.write_block_sequential > 0, "{name}");
+            assert!(prices.write_block_random >= prices.write_block_sequential, "{name}");
+            assert_eq!(prices.map_miss > 0, prices.write_block_random == prices.write_block_sequential, "{name}");
+        }
+        let phone = of(&Profile::find("kirin9000-ufs31").unwrap());
+        let rounded = |n: u64| (n + 500) / 1000 * 1000;
+        let phone = Prices {
+            read_block: rounded(phone.read_block),
+            write_block_sequential: rounded(phone.write_block_sequential),
+            write_block_random: rounded(phone.write_block_random),
+            request: rounded(phone.request),
+            map_miss: rounded(phone.map_miss),
+        };
+        assert_eq!(phone, Prices::default());
+    }
+}

@@ -1,0 +1,55 @@
+//! A section being emptied: for whom, where its blocks go, and how far it is.
+
+use format::addr::SecNo;
+
+use crate::cause::Cause;
+
+/// For whom is cleaned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// Somebody waits for space.
+    Foreground,
+    /// Nobody does.
+    Background,
+}
+
+/// Where data goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Into {
+    /// To the end of the cold log.
+    ColdLog,
+    /// Into the log of moved blocks: holes of segments of similar age.
+    SimilarAge,
+}
+
+/// A section being emptied.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Work {
+    pub(super) section: SecNo,
+    pub(super) when: When,
+    pub(super) into: Into,
+    /// The next block to look at, counted from the section's start.
+    pub(super) next: u32,
+    /// Every valid block so far had an owner.
+    pub(super) clean: bool,
+    /// Some are of pinned files.
+    pub(super) pinned: bool,
+}
+
+impl Work {
+    pub(super) fn new(section: SecNo, when: When, into: Into) -> Work {
+        Work { section, when, into, next: 0, clean: true, pinned: false }
+    }
+    pub(super) fn data_cause(&self) -> Cause {
+        match self.when {
+            When::Foreground => Cause::ForegroundGcData,
+            When::Background => Cause::BackgroundGcData,
+        }
+    }
+    pub(super) fn node_cause(&self) -> Cause {
+        match self.when {
+            When::Foreground => Cause::ForegroundGcNode,
+            When::Background => Cause::BackgroundGcNode,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! An inode by number, its dirty blocks counted, and what `stat` says of it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use format::Ino;
+use format::inode::{Division, Inline, RawInode, extra_end};
+use parking_lot::RwLock;
+use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
+
+use super::Inode;
+use crate::error::{At, Error, Result};
+use crate::node::cache::Node;
+use crate::volume::Volume;
+
+impl Inode {
+    /// Notes a dirty block; the first puts the inode among those to write back.
+    pub(crate) fn gained_dirty(self: &Arc<Self>, vol: &Volume, n: usize) {
+        if n > 0 && self.dirty.fetch_add(n, Ordering::AcqRel) == 0 {
+            vol.inodes.dirty.lock().insert(self.ino, self.clone());
+        }
+        let p = if self.kind == FileKind::Directory { &vol.pressure.dents } else { &vol.pressure.data };
+        p.fetch_add(n as u64, Ordering::Relaxed);
+    }
+    /// Notes dirty blocks written or dropped.
+    pub(crate) fn lost_dirty(&self, vol: &Volume, n: usize) {
+        if n > 0 && self.dirty.fetch_sub(n, Ordering::AcqRel) == n {
+            vol.inodes.dirty.lock().remove(&self.ino);
+        }
+        let p = if self.kind == FileKind::Directory { &vol.pressure.dents } else { &vol.pressure.data };
+        p.fetch_sub(n as u64, Ordering::Relaxed);
+    }
+}
+
+impl Volume {
+    /// How an inode's address words are divided.
+    pub(crate) fn division(&self, raw: &RawInode) -> Result<Division> {
+        raw.divide(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
+    }
+
+    /// An inode by number. Gone or never there is [`vfs::Error::NotFound`].
+    pub(crate) fn inode(&self, ino: Ino) -> Result<Arc<Inode>> {
+        if let Some(i) = self.inodes.get(ino) {
+            return Ok(i);
+        }
+        if ino.0 < self.sb.root.0 || ino.0 >= self.sb.max_nid() {
+            return Err(vfs::Error::NotFound.into());
+        }
+        let node = self.node(ino.nid())?;
+        if node.ino != ino {
+            return Err(vfs::Error::NotFound.into());
+        }
+        let (mode, links) = node.inode(|r| (r.i_mode.get(), r.i_links.get()));
+        if links == 0 && !self.inodes.is_held(ino) && !self.orphans.contains(ino) {
+            return Err(vfs::Error::NotFound.into());
+        }
+        let kind = FileKind::from_mode(mode)
+            .ok_or_else(|| Error::corrupt(format_args!("inode {ino}: mode {mode:#o} names no kind of file")))?;
+        Ok(self.inodes.insert(
+            Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) },
+            &self.dir_blocks,
+        ))
+    }
+
+    /// Refuses an inode that was freed while whoever has it waited for its lock, which he holds now. Only an inode
+    /// that nobody refers to is freed; users of the volume that keep no references get here.
+    pub(crate) fn check_there(&self, inode: &Inode) -> Result<()> {
+        match inode.node.inode(|r| r.i_links.get()) == 0 && !self.orphans.contains(inode.ino) {
+            true => Err(vfs::Error::NotFound.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Puts a new inode, whose node is in memory, into use.
+    pub(crate) fn adopt_inode(&self, ino: Ino, kind: FileKind, node: Arc<Node>) -> Arc<Inode> {
+        self.inodes
+            .insert(Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) }, &self.dir_blocks)
+    }
+
+    /// What `stat` says.
+    pub(crate) fn attr(&self, inode: &Inode) -> Result<Attr> {
+        inode.node.inode(|r| {
+            let kind = inode.kind;
+            let ts = |sec: u64, nsec: u32| Timestamp { sec: sec as i64, nsec: nsec.min(999_999_999) };
+            let crtime = r
+                .extra()
+                .filter(|_| r.extra_isize() >= extra_end::CRTIME)
+                .map(|e| ts(e.i_crtime.get(), e.i_crtime_nsec.get()));
+            let rdev = match kind {
+                FileKind::CharDevice | FileKind::BlockDevice => device_number(r, self.division(r)?),
+                _ => DeviceNumber::default(),
+            };
+            Ok(Attr {
+                ino: vfs::Ino(inode.ino.0.into()),
+                generation: r.i_generation.get(),
+                kind,
+                perm: r.i_mode.get() & 0o7777,
+                nlink: r.i_links.get(),
+                uid: r.i_uid.get(),
+                gid: r.i_gid.get(),
+                size: r.i_size.get(),
+                blocks512: shown_blocks(r, kind),
+                rdev,
+                atime: ts(r.i_atime.get(), r.i_atime_nsec.get()),
+                mtime: ts(r.i_mtime.get(), r.i_mtime_nsec.get()),
+                ctime: ts(r.i_ctime.get(), r.i_ctime_nsec.get()),
+                crtime,
+            })
+        })
+    }
+}
+
+/// Blocks as Linux shows them: without the inode's own, with what lies inside it (kernel
+/// `f2fs_getattr`).
+fn shown_blocks(r: &RawInode, kind: FileKind) -> u64 {
+    let inside = match kind {
+        FileKind::Regular => r.inline().contains(Inline::DATA),
+        _ => r.inline().contains(Inline::DENTRY),
+    };
+    let inside = if inside { r.i_size.get().div_ceil(512) } else { 0 };
+    r.i_blocks.get().saturating_sub(1).saturating_mul(8).saturating_add(inside)
+}
+
+/// The device number of a device node: the first address word in the old 16-bit form, or the second
+/// in the new 32-bit form (kernel `__get_inode_rdev`).
+fn device_number(r: &RawInode, d: Division) -> DeviceNumber {
+    let old = r.addr(d, 0).0;
+    if old != 0 {
+        return DeviceNumber { major: old >> 8 & 0xFF, minor: old & 0xFF };
+    }
+    let new = r.addr(d, 1).0;
+    DeviceNumber { major: new >> 8 & 0xFFF, minor: new & 0xFF | new >> 12 & 0xF_FF00 }
+}

@@ -1,0 +1,31 @@
+//! Orphans are freed: at mount and at unmount.
+
+use format::Ino;
+
+use crate::error::{Error, Result};
+use crate::volume::Volume;
+
+impl Volume {
+    /// Frees every orphan that can be freed. Nobody may use the volume meanwhile.
+    pub(crate) fn free_orphans(&self) {
+        for ino in self.orphans.all() {
+            match self.free_orphan(ino) {
+                Ok(()) => self.orphans.remove(ino),
+                Err(e) => log::warn!("orphan {ino}: {e}; it stays for the next mount or fsck"),
+            }
+        }
+    }
+
+    fn free_orphan(&self, ino: Ino) -> Result<()> {
+        let inode = match self.inode(ino) {
+            Err(Error::Fs(vfs::Error::NotFound)) => return Ok(()),
+            other => other?,
+        };
+        let links = inode.node.inode(|r| r.i_links.get());
+        if links > 0 {
+            log::warn!("inode {ino}: on the list of orphans, but it has {links} links; kept");
+            return Ok(());
+        }
+        self.remove_inode(&inode)
+    }
+}

@@ -1,0 +1,36 @@
+//! The last names of deleted files.
+
+use format::Ino;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+/// Deleted files whose names are kept: some megabytes of memory.
+const GONE: usize = 65_536;
+
+/// A name, and the directory it is in.
+type Place = (Ino, Vec<u8>);
+
+/// The last names of deleted files, if they are kept.
+#[derive(Default)]
+pub(crate) struct Gone {
+    pub(super) kept: Mutex<Option<FxHashMap<Ino, Place>>>,
+}
+
+impl Gone {
+    /// A file lost its last name.
+    pub(crate) fn note(&self, ino: Ino, last: impl FnOnce() -> Place) {
+        if let Some(kept) = &mut *self.kept.lock()
+            && (kept.len() < GONE || kept.contains_key(&ino))
+        {
+            kept.insert(ino, last());
+        }
+    }
+    /// Keeps everybody from noting anything.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Sized + '_ {
+        self.kept.lock()
+    }
+    pub(super) fn of(&self, ino: Ino) -> Option<Place> {
+        self.kept.lock().as_ref()?.get(&ino).cloned()
+    }
+}

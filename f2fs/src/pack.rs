@@ -1,0 +1,28 @@
+//! The checkpoint that counts, while the volume is mounted.
+
+use std::collections::BTreeMap;
+
+use format::SegNo;
+use format::checkpoint::Checkpoint;
+use format::sit::RawSitEntry;
+
+/// The checkpoint that counts, and what of it lives on in memory.
+pub struct PackState {
+    /// As last written or read.
+    pub checkpoint: Checkpoint,
+    /// It is in the second pack.
+    pub second: bool,
+    /// SIT entries that are in the journal and not in the table's blocks.
+    pub sit_journal: BTreeMap<SegNo, RawSitEntry>,
+    /// Kilobytes written over the volume's life, as Linux counts them.
+    pub kbytes_written: u64,
+}
+
+/// Why a checkpoint is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The volume goes on.
+    Running,
+    /// It is being unmounted: node summaries go into the pack.
+    Unmount,
+}

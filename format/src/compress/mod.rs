@@ -1,0 +1,179 @@
+//! What does a compressed cluster hold?
+//!
+//! Linux compresses a file in clusters of 4 to 256 blocks. The blocks that stand for a cluster begin
+//! with a header of 24 bytes, then comes one stream of the file's algorithm, then padding to the end
+//! of the last block. Decompressed, it is always a whole cluster, zeroes past the file's end.
+//!
+//! Pure: bytes in, bytes out, and any bytes are answered by an error rather than a panic or more
+//! output than asked for. Left out: where a cluster's blocks are (its first address slot says
+//! [`crate::BlockAddr::COMPRESS`]), and compressing.
+//!
+//! lz4 and zstd are libraries; the decoder of zstd is the one in pure Rust, which reads all there is
+//! to read and spares everybody a C compiler. LZO is decoded here: of its two dialects only the older
+//! one has a library that we may use, that one panics on damaged streams, and the newer dialect is
+//! a superset of the older.
+
+mod lzo;
+mod zstd;
+
+use crate::crc;
+
+pub use lzo::LzoError;
+
+/// Bytes before the stream: length, checksum, four reserved words.
+const HEADER: usize = 24;
+/// Fewest blocks in a cluster, as a power of two (kernel `MIN_COMPRESS_LOG_SIZE`).
+const MIN_LOG: u8 = 2;
+/// Most blocks in a cluster, as a power of two (kernel `MAX_COMPRESS_LOG_SIZE`).
+const MAX_LOG: u8 = 8;
+/// `i_compress_flag`: the header's checksum counts.
+const CHECKSUM: u16 = 1;
+
+/// How a file's clusters are compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// LZO1X.
+    Lzo,
+    /// LZ4 block format, of either compressor.
+    Lz4,
+    /// Zstandard frame.
+    Zstd,
+    /// LZO1X with runs of zeroes (bitstream version 1).
+    LzoRle,
+}
+
+/// What an inode says of its clusters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Method {
+    /// Algorithm of the streams.
+    pub algorithm: Algorithm,
+    /// Blocks in a cluster as a power of two, 2..=8.
+    pub log_cluster_size: u8,
+    /// True if headers carry a checksum.
+    pub checksum: bool,
+}
+
+/// A cluster that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompressError {
+    /// `i_compress_algorithm` names none.
+    #[error("compression algorithm {0} is not known (0 lzo, 1 lz4, 2 zstd, 3 lzo-rle)")]
+    Algorithm(u8),
+    /// `i_log_cluster_size` is outside what Linux makes.
+    #[error("cluster size 2^{0} blocks is not between 2^2 and 2^8")]
+    ClusterSize(u8),
+    /// The room for the result is not one cluster.
+    #[error("{have} bytes of room for a cluster of {need}")]
+    Room {
+        /// Bytes given.
+        have: usize,
+        /// Bytes of a cluster.
+        need: usize,
+    },
+    /// The header's length passes the blocks that stand for the cluster.
+    #[error("compressed length is {clen}, the cluster's blocks hold {room} bytes after the header")]
+    Length {
+        /// `clen` of the header.
+        clen: u32,
+        /// Bytes there are.
+        room: usize,
+    },
+    /// The checksum over the stream does not match.
+    #[error("cluster checksum is {stored:#010x}, contents give {computed:#010x}")]
+    Checksum {
+        /// As stored.
+        stored: u32,
+        /// As computed.
+        computed: u32,
+    },
+    /// The LZO stream is damaged.
+    #[error("lzo stream: {0}")]
+    Lzo(#[from] LzoError),
+    /// The LZ4 or Zstandard stream is damaged.
+    #[error("{algorithm} stream: {reason}")]
+    Stream {
+        /// Whose stream.
+        algorithm: &'static str,
+        /// What the decoder says.
+        reason: String,
+    },
+    /// The stream is whole but holds less than a cluster.
+    #[error("the stream holds {have} bytes of a cluster of {need}")]
+    Incomplete {
+        /// Bytes it gave.
+        have: usize,
+        /// Bytes of a cluster.
+        need: usize,
+    },
+}
+
+impl Method {
+    /// Checks what an inode's extra attributes say: `i_compress_algorithm`, `i_log_cluster_size`,
+    /// `i_compress_flag`. Of the flag only bit 0 matters to a reader; the upper half is the level.
+    ///
+    /// # Errors
+    /// [`CompressError::Algorithm`], [`CompressError::ClusterSize`].
+    pub fn of_inode(algorithm: u8, log_cluster_size: u8, compress_flag: u16) -> Result<Self, CompressError> {
+        let algorithm = match algorithm {
+            0 => Algorithm::Lzo,
+            1 => Algorithm::Lz4,
+            2 => Algorithm::Zstd,
+            3 => Algorithm::LzoRle,
+            n => return Err(CompressError::Algorithm(n)),
+        };
+        if !(MIN_LOG..=MAX_LOG).contains(&log_cluster_size) {
+            return Err(CompressError::ClusterSize(log_cluster_size));
+        }
+        Ok(Method { algorithm, log_cluster_size, checksum: compress_flag & CHECKSUM != 0 })
+    }
+
+    /// Blocks in a cluster, 4..=256.
+    pub fn cluster_blocks(self) -> u32 {
+        1 << self.log_cluster_size.clamp(MIN_LOG, MAX_LOG)
+    }
+
+    /// Bytes in a cluster.
+    pub fn cluster_bytes(self) -> usize {
+        self.cluster_blocks() as usize * crate::BLOCK
+    }
+
+    /// Decompresses the blocks that stand for a cluster (`cluster`, one after the other) into `out`,
+    /// which must be [`Self::cluster_bytes`] long. After an error `out` holds anything.
+    ///
+    /// # Errors
+    /// Every variant of [`CompressError`] but the first two.
+    pub fn decompress(self, cluster: &[u8], out: &mut [u8]) -> Result<(), CompressError> {
+        let need = self.cluster_bytes();
+        if out.len() != need {
+            return Err(CompressError::Room { have: out.len(), need });
+        }
+        let stream = self.stream(cluster)?;
+        let have = match self.algorithm {
+            // Linux decodes both dialects by the stream's own mark, whatever the inode says.
+            Algorithm::Lzo | Algorithm::LzoRle => lzo::decompress(stream, out)?,
+            Algorithm::Lz4 => lz4_flex::block::decompress_into(stream, out)
+                .map_err(|e| CompressError::Stream { algorithm: "lz4", reason: e.to_string() })?,
+            Algorithm::Zstd => {
+                zstd::decompress(stream, out).map_err(|reason| CompressError::Stream { algorithm: "zstd", reason })?
+            }
+        };
+        if have == need { Ok(()) } else { Err(CompressError::Incomplete { have, need }) }
+    }
+
+    /// The stream behind the header, checked.
+    fn stream(self, cluster: &[u8]) -> Result<&[u8], CompressError> {
+        let (header, rest) = cluster.split_at_checked(HEADER).unwrap_or((&[], &[]));
+        let word = |at: usize| header.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes);
+        let clen = word(0);
+        let stream = usize::try_from(clen).ok().and_then(|n| rest.get(..n)).filter(|s| !s.is_empty());
+        let stream = stream.ok_or(CompressError::Length { clen, room: rest.len() })?;
+        if self.checksum {
+            let (stored, computed) = (word(4), crc::crc32(crc::SEED, stream));
+            if stored != computed {
+                return Err(CompressError::Checksum { stored, computed });
+            }
+        }
+        Ok(stream)
+    }
+}

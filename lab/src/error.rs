@@ -1,0 +1,74 @@
+//! What can go wrong with an experiment.
+
+use device::energy::profile::ProfileError;
+use f2fs::mkfs::MkfsError;
+
+use crate::aging::AgeError;
+use crate::plan::PlanError;
+
+/// An experiment that failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The experiment is not what it should be.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The device's profile is not.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The device cannot be simulated.
+    #[error(transparent)]
+    Model(#[from] device::model::TooLarge),
+    /// The parameters are not what the kind of work asks for.
+    #[error("parameters: {0}")]
+    Parameters(String),
+    /// The volume cannot be made.
+    #[error(transparent)]
+    Mkfs(#[from] MkfsError),
+    /// The volume cannot be brought into the state asked for.
+    #[error(transparent)]
+    Age(#[from] AgeError),
+    /// The volume cannot be mounted.
+    #[error(transparent)]
+    Mount(#[from] f2fs::MountError),
+    /// The file system refused.
+    #[error("file system: {0}")]
+    Fs(#[from] vfs::Error),
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] device::DeviceError),
+    /// A database refused.
+    #[error("database: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// SQLite does not take our file system for a disk.
+    #[error("SQLite and our file system: {0}")]
+    Register(String),
+    /// Work on a volume before there is one.
+    #[error("no volume was made on the device")]
+    NoVolume,
+    /// A variant failed.
+    #[error("{experiment}, variant {variant}, seed {seed}: {source}")]
+    Variant {
+        /// The experiment.
+        experiment: String,
+        /// The variant.
+        variant: String,
+        /// Its seed.
+        seed: u64,
+        /// Why.
+        source: Box<LabError>,
+    },
+}
+
+impl LabError {
+    /// Parameters or a device that no work can be done with, whatever the machine it is to be done on.
+    pub fn is_of_parameters(&self) -> bool {
+        match self {
+            LabError::Variant { source, .. } => source.is_of_parameters(),
+            LabError::Parameters(_) | LabError::Model(_) => true,
+            LabError::Mkfs(e) => matches!(e, MkfsError::TooSmall { .. } | MkfsError::Impossible { .. }),
+            LabError::Age(e) => matches!(e, AgeError::Unknown { .. }),
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! One bit for each block of the image: 32 MiB for a tebibyte.
+
+/// Blocks that are marked.
+pub struct Bitmap {
+    words: Vec<u64>,
+}
+
+impl Bitmap {
+    /// None of `blocks` blocks marked.
+    pub fn new(blocks: u64) -> Self {
+        Bitmap { words: vec![0; blocks.div_ceil(64) as usize] }
+    }
+    /// True if a block is marked; one past the end is not.
+    pub fn get(&self, at: u64) -> bool {
+        self.words.get((at / 64) as usize).is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+    /// Marks a block; true if it was marked before.
+    pub fn set(&mut self, at: u64) -> bool {
+        let was = self.get(at);
+        if let Some(word) = self.words.get_mut((at / 64) as usize) {
+            *word |= 1 << (at % 64);
+        }
+        was
+    }
+}

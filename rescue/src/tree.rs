@@ -1,0 +1,221 @@
+//! Which files were alive, and what were their names?
+//!
+//! A file is alive if the newest version of a directory that is alive names it; the root directory is. Everything else
+//! that was found is a deleted file, or one whose directory was lost. It is a deleted one if its directory (`i_pino`) is
+//! alive and whole and has no such entry, or if the whole tree is whole, so that there is nowhere else it could be. If
+//! neither is so, nothing on the volume can tell: such files are *unplaced*. So are all that no directory names where
+//! the image was cut short, since a directory that looks whole may then be an older version of itself.
+//!
+//! What lies below a deleted or unplaced directory comes with it, if its inode says so too: an old directory names
+//! inodes that are other files by now.
+
+use format::dentry::{self, Layout};
+use format::inode::RawInode;
+use format::{BLOCK, Ino};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::RescueError;
+use crate::claims::is_past_end;
+use crate::file::{Part, RescuedFile, Sources};
+
+/// A directory's entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The name; no `/`, no NUL, not `.` nor `..`.
+    pub name: Vec<u8>,
+    /// The inode it leads to.
+    pub ino: Ino,
+    /// The kind of file it says that is.
+    pub kind: u8,
+}
+
+/// What a directory holds, as far as it can be read.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    /// Its entries, in the order of its blocks.
+    pub entries: Vec<Entry>,
+    /// Why entries may be lacking.
+    pub gaps: Vec<String>,
+}
+
+/// Why a file is not in the tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loose {
+    /// Its directory was lost, or part of it.
+    Unplaced,
+    /// No directory has it any more.
+    Deleted,
+}
+
+/// Which inodes are alive, and which of the others stand for themselves.
+pub struct Tree {
+    /// Inodes reached from the root.
+    pub living: FxHashSet<u32>,
+    /// The others that no other of them holds, in order of their numbers.
+    pub loose: Vec<(Ino, Loose)>,
+    /// Directories with gaps, alive ones.
+    pub broken: FxHashSet<u32>,
+    /// Entries whose inode is not there, as directory and entry.
+    pub lost: Vec<(Ino, Entry)>,
+}
+
+/// Names that are remembered as lost.
+const MOST_LOST: usize = 1 << 20;
+
+/// A name no directory may have, or that leads elsewhere.
+pub fn is_lawful(name: &[u8]) -> bool {
+    !name.is_empty() && name != b"." && name != b".." && !name.contains(&b'/') && !name.contains(&0)
+}
+
+/// The entries of a directory.
+pub fn names(from: Sources<'_>, dir: Ino) -> Result<Names, RescueError> {
+    let mut out = Names::default();
+    let Some(mut file) = RescuedFile::open(from, dir)?.filter(|f| f.kind() == 2) else {
+        out.gaps.push("its inode is not there".into());
+        return Ok(out);
+    };
+    if file.is_encrypted() {
+        out.gaps.push("its names are encrypted".into());
+        return Ok(out);
+    }
+    if let Some(area) = file.inline().map(<[u8]>::to_vec) {
+        take(&Layout::inline(area.len()), &area, &mut out);
+        return Ok(out);
+    }
+    let (mut missing, mut gone) = (0u64, 0u64);
+    let mut nodes = Vec::new();
+    file.parts(&mut |part| match part {
+        Part::Missing => missing += 1,
+        Part::Node(v, nid) => nodes.push((v.addr, nid)),
+    })?;
+    for (addr, nid) in nodes {
+        let Some(block) = from.window.block(addr)? else { continue };
+        gone += file.slots(nid, &block).iter().filter(|s| is_past_end(from, s.addr)).count() as u64;
+    }
+    if missing + gone > 0 {
+        out.gaps.push(format!("{missing} of its nodes and {gone} of its blocks are not there"));
+    }
+    let end = file.raw().i_size.get().div_ceil(BLOCK as u64);
+    let mut block = [0; BLOCK];
+    file.lenient = true;
+    let mut at = 0;
+    while let Some(next) = file.next_data(at, end)? {
+        match file.read_block(next, &mut block) {
+            Ok(()) => take(&Layout::BLOCK, &block, &mut out),
+            Err(e) => out.gaps.push(e.to_string()),
+        }
+        at = next + 1;
+    }
+    Ok(out)
+}
+
+fn take(layout: &Layout, area: &[u8], out: &mut Names) {
+    for d in dentry::entries(layout, area, 0) {
+        if d.name == b"." || d.name == b".." {
+            continue;
+        }
+        match is_lawful(d.name) {
+            true => out.entries.push(Entry { name: d.name.to_vec(), ino: Ino(d.ino), kind: d.kind }),
+            false => out.gaps.push("an entry's name holds '/' or a zero byte".into()),
+        }
+    }
+}
+
+impl Tree {
+    /// Finds out what is alive. `unnamed` are inodes that no directory names though they are in use.
+    pub fn build(from: Sources<'_>, root: Ino, cut_short: bool, unnamed: &[Ino]) -> Result<Self, RescueError> {
+        let mut tree =
+            Tree { living: FxHashSet::default(), loose: Vec::new(), broken: FxHashSet::default(), lost: Vec::new() };
+        let has_root = RescuedFile::open(from, root)?.is_some_and(|f| f.kind() == 2);
+        let mut lost_dirs = FxHashSet::default();
+        let mut waiting = Vec::new();
+        if has_root {
+            tree.living.insert(root.0);
+            waiting.push(root);
+        }
+        while let Some(dir) = waiting.pop() {
+            let names = names(from, dir)?;
+            if !names.gaps.is_empty() {
+                tree.broken.insert(dir.0);
+            }
+            for entry in names.entries {
+                match kind_of(from, entry.ino)? {
+                    Some(kind) if kind == entry.kind => {
+                        if tree.living.insert(entry.ino.0) && kind == 2 {
+                            waiting.push(entry.ino);
+                        }
+                    }
+                    _ => {
+                        if entry.kind == 2 {
+                            lost_dirs.insert(entry.ino.0);
+                        }
+                        if tree.lost.len() < MOST_LOST {
+                            tree.lost.push((dir, entry));
+                        }
+                    }
+                }
+            }
+        }
+        tree.living.extend(unnamed.iter().map(|ino| ino.0));
+        let whole = has_root && !cut_short && tree.broken.is_empty() && lost_dirs.is_empty();
+        tree.sort_out(from, cut_short, whole)?;
+        unnamed.iter().for_each(|ino| _ = tree.living.remove(&ino.0));
+        Ok(tree)
+    }
+
+    fn sort_out(&mut self, from: Sources<'_>, cut_short: bool, whole: bool) -> Result<(), RescueError> {
+        let others: Vec<Ino> = from.index.inodes().into_iter().filter(|i| !self.living.contains(&i.0)).collect();
+        let mut above: FxHashMap<u32, u32> = FxHashMap::default();
+        for dir in &others {
+            if kind_of(from, *dir)? != Some(2) {
+                continue;
+            }
+            for entry in names(from, *dir)?.entries {
+                if self.belongs(from, *dir, &entry)? && !leads_to(&above, *dir, entry.ino) {
+                    above.entry(entry.ino.0).or_insert(dir.0);
+                }
+            }
+        }
+        for ino in others.into_iter().filter(|ino| !above.contains_key(&ino.0)) {
+            let Some(file) = RescuedFile::open(from, ino)? else { continue };
+            let parent = Ino(file.raw().i_pino.get());
+            let parent_whole = self.living.contains(&parent.0) && !self.broken.contains(&parent.0);
+            let gone = whole || !cut_short && parent_whole;
+            self.loose.push((ino, if gone { Loose::Deleted } else { Loose::Unplaced }));
+        }
+        Ok(())
+    }
+
+    /// True if an entry of a directory that is not alive still means the inode it leads to.
+    pub fn belongs(&self, from: Sources<'_>, dir: Ino, entry: &Entry) -> Result<bool, RescueError> {
+        if self.living.contains(&entry.ino.0) || entry.ino == dir {
+            return Ok(false);
+        }
+        let Some(file) = RescuedFile::open(from, entry.ino)? else { return Ok(false) };
+        Ok(file.kind() == entry.kind && Ino(file.raw().i_pino.get()) == dir)
+    }
+}
+
+/// True if going up from `dir` comes to `ino`.
+fn leads_to(above: &FxHashMap<u32, u32>, dir: Ino, ino: Ino) -> bool {
+    let mut at = dir.0;
+    for _ in 0..=above.len() {
+        if at == ino.0 {
+            return true;
+        }
+        match above.get(&at) {
+            Some(up) => at = *up,
+            None => return false,
+        }
+    }
+    true
+}
+
+fn kind_of(from: Sources<'_>, ino: Ino) -> Result<Option<u8>, RescueError> {
+    Ok(RescuedFile::open(from, ino)?.map(|f| f.kind()))
+}
+
+/// The name an inode records for itself, if it is a lawful one.
+pub fn own_name(raw: &RawInode) -> Option<Vec<u8>> {
+    Some(raw.name().to_vec()).filter(|name| is_lawful(name))
+}

@@ -1,0 +1,94 @@
+//! The formats that are read, and what a recording may be of.
+
+use std::fmt;
+
+/// A format that is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Format {
+    /// Our own recordings of a block device.
+    JouleRec,
+    /// Linux blktrace, binary, version 7 (48-byte records) and 8 (`blk_io_trace2`, 64-byte records).
+    Blktrace,
+    /// What blkparse prints.
+    Blkparse,
+    /// The kernel's trace file (`/sys/kernel/tracing/trace`), `trace-cmd report`, Android systrace.
+    Ftrace,
+    /// What `trace-cmd record` writes.
+    TraceDat,
+    /// A Perfetto trace, its block, UFS and file system events.
+    Perfetto,
+    /// The power rails of a Perfetto trace.
+    PerfettoPower,
+    /// fio's iolog, version 2 and 3.
+    FioIolog,
+    /// Microsoft Research Cambridge traces (SNIA IOTTA): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`.
+    MsrCsv,
+    /// SYSTOR'17 traces (SNIA IOTTA): `Timestamp,Response,IOType,LUN,Offset,Size`.
+    SystorCsv,
+    /// Mobile block traces (SYSTOR'24): `proces,device,rw_flag,sector,size,timestamp`.
+    MobileCsv,
+    /// dm-log-writes of Linux, and QEMU's blklogwrites.
+    LogWrites,
+    /// MobiBench's recordings of an app's system calls.
+    Mobibench,
+    /// `strace -f -ttt`.
+    Strace,
+    /// Monsoon power monitor, as PyMonsoon writes it.
+    MonsoonCsv,
+    /// powermonitor-hvpm.
+    HvpmCsv,
+    /// `joulefs energy measure`.
+    JoulesCsv,
+}
+
+impl Format {
+    /// In words, for errors and tables.
+    pub fn text(self) -> &'static str {
+        match self {
+            Format::JouleRec => "recording",
+            Format::Blktrace => "blktrace",
+            Format::Blkparse => "blkparse text",
+            Format::Ftrace => "ftrace text",
+            Format::TraceDat => "trace.dat",
+            Format::Perfetto => "Perfetto",
+            Format::PerfettoPower => "Perfetto power rails",
+            Format::FioIolog => "fio iolog",
+            Format::MsrCsv => "MSR Cambridge CSV",
+            Format::SystorCsv => "SYSTOR'17 CSV",
+            Format::MobileCsv => "mobile block CSV",
+            Format::LogWrites => "write log",
+            Format::Mobibench => "MobiBench",
+            Format::Strace => "strace",
+            Format::MonsoonCsv => "Monsoon CSV",
+            Format::HvpmCsv => "powermonitor-hvpm CSV",
+            Format::JoulesCsv => "CSV of joules",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())
+    }
+}
+
+/// What a recording is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Requests to block devices.
+    Blocks,
+    /// Calls to a file system.
+    Calls,
+    /// A meter.
+    Power,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Blocks => "block devices",
+            Kind::Calls => "calls to a file system",
+            Kind::Power => "a meter",
+        })
+    }
+}

@@ -1,0 +1,277 @@
+//! Candidates in the order of age, with the bounds of neighbours: who is the n-th oldest, and how high
+//! could any of these rank?
+//!
+//! Up to [`SLICE`] units form a slice, up to [`CHUNK`] slices a chunk; a change touches one of each. After changes,
+//! and before anybody looks, they are settled ([`Ages::settle`]): between the two, bounds may be too wide. Left
+//! out on purpose: the order by place on the volume, and which changes are made when (`index`).
+
+use std::ops::Range;
+
+use format::SegNo;
+
+use crate::view::{AgeCut, Among, Bounds, Candidate};
+
+/// Units in a slice at most.
+const SLICE: usize = 64;
+/// Two neighbouring slices of so many units in all become one.
+const MERGE: usize = 40;
+/// Slices in a chunk at most.
+const CHUNK: usize = 96;
+/// Numbers of units, by kind.
+type Counts = [u32; 3];
+
+/// Some units that follow one another in the order of age.
+#[derive(Debug, Clone)]
+pub(crate) struct Slice {
+    /// With their fragments.
+    pub(crate) units: Vec<(Candidate, u32)>,
+    pub(crate) bounds: [Bounds; 3],
+    pub(crate) counts: Counts,
+    /// The bounds may be too wide.
+    stale: bool,
+}
+
+impl Slice {
+    fn new(units: Vec<(Candidate, u32)>, per: u32) -> Self {
+        let mut slice = Slice { units, bounds: [Bounds::NONE; 3], counts: [0; 3], stale: false };
+        slice.reckon(per);
+        slice
+    }
+    /// Of some units in the order of age; more fit in.
+    fn of(units: &[Candidate], per: u32) -> Self {
+        let mut all = Vec::with_capacity(SLICE + 1);
+        all.extend(units.iter().map(|c| (*c, c.fragments())));
+        Slice::new(all, per)
+    }
+    fn reckon(&mut self, per: u32) {
+        (self.bounds, self.counts, self.stale) = ([Bounds::NONE; 3], [0; 3], false);
+        for (c, fragments) in &self.units {
+            for kind in Among::ALL {
+                if c.is(kind, per) {
+                    self.bounds[kind as usize].add_of(c, *fragments);
+                    self.counts[kind as usize] += 1;
+                }
+            }
+        }
+    }
+    pub(crate) fn of_kind(&self, kind: Among, per: u32) -> impl Iterator<Item = &Candidate> {
+        self.units.iter().map(|u| &u.0).filter(move |c| kind == Among::All || c.is(kind, per))
+    }
+    pub(crate) fn first(&self) -> AgeCut {
+        self.units.first().map_or((0, SegNo(0)), |u| u.0.place())
+    }
+}
+
+/// Slices that follow one another.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) slices: Vec<Slice>,
+    /// Where each of them begins.
+    firsts: Vec<AgeCut>,
+    pub(crate) counts: Counts,
+    pub(crate) bounds: [Bounds; 3],
+    /// Its bounds, or those of one of its slices, may be too wide.
+    stale: bool,
+}
+
+impl Chunk {
+    fn new(slices: Vec<Slice>) -> Self {
+        let firsts = slices.iter().map(Slice::first).collect();
+        let mut chunk = Chunk { slices, firsts, counts: [0; 3], bounds: [Bounds::NONE; 3], stale: false };
+        chunk.reckon();
+        chunk
+    }
+    fn reckon(&mut self) {
+        (self.counts, self.bounds) = ([0; 3], [Bounds::NONE; 3]);
+        for slice in &self.slices {
+            for kind in 0..3 {
+                self.counts[kind] += slice.counts[kind];
+                self.bounds[kind].join(&slice.bounds[kind]);
+            }
+        }
+        self.stale = self.slices.iter().any(|s| s.stale);
+    }
+    /// Counts a unit that came into slice `n`.
+    fn gained(&mut self, n: usize, (c, fragments): &(Candidate, u32), per: u32) {
+        let slice = &mut self.slices[n];
+        for kind in Among::ALL.into_iter().filter(|kind| c.is(*kind, per)) {
+            let kind = kind as usize;
+            slice.bounds[kind].add_of(c, *fragments);
+            self.bounds[kind].add_of(c, *fragments);
+            slice.counts[kind] += 1;
+            self.counts[kind] += 1;
+        }
+        self.firsts[n] = slice.first();
+    }
+    /// Counts a unit no more that left slice `n`.
+    fn lost(&mut self, n: usize, (c, fragments): &(Candidate, u32), per: u32) {
+        let slice = &mut self.slices[n];
+        for kind in Among::ALL.into_iter().filter(|kind| c.is(*kind, per)) {
+            let kind = kind as usize;
+            slice.stale |= slice.bounds[kind].is_edge(c, *fragments);
+            slice.counts[kind] -= 1;
+            self.counts[kind] -= 1;
+        }
+        self.stale |= slice.stale;
+        self.firsts[n] = slice.first();
+    }
+    fn settle(&mut self, per: u32) {
+        if self.stale {
+            self.slices.iter_mut().filter(|s| s.stale).for_each(|s| s.reckon(per));
+            self.reckon();
+        }
+    }
+    /// Its slices with units of a kind, each with the place of its first; `first` is that of the chunk's.
+    pub(crate) fn slices(&self, kind: Among, first: u32) -> impl Iterator<Item = (&Slice, u32)> {
+        let mut place = first;
+        self.slices.iter().filter_map(move |slice| {
+            let first = place;
+            place += slice.counts[kind as usize];
+            (first < place).then_some((slice, first))
+        })
+    }
+    pub(crate) fn first(&self) -> AgeCut {
+        self.firsts.first().copied().unwrap_or((0, SegNo(0)))
+    }
+}
+
+/// The order of age. No slice and no chunk is without units.
+#[derive(Debug, Default)]
+pub(crate) struct Ages {
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) per: u32,
+}
+
+impl Ages {
+    /// Of units of `per` segments, in any order.
+    pub(crate) fn of(per: u32, mut units: Vec<Candidate>) -> Self {
+        units.sort_unstable_by_key(Candidate::place);
+        let mut slices = units.chunks(SLICE * 3 / 4).map(|units| Slice::of(units, per));
+        let chunk = || Some(slices.by_ref().take(CHUNK * 3 / 4).collect::<Vec<_>>()).filter(|c| !c.is_empty());
+        Ages { chunks: std::iter::from_fn(chunk).map(Chunk::new).collect(), per }
+    }
+    /// Makes all bounds exact.
+    pub(crate) fn settle(&mut self) {
+        self.chunks.iter_mut().for_each(|chunk| chunk.settle(self.per));
+    }
+    /// The slice where `place` is or would be: its chunk, and which it is there.
+    pub(crate) fn find(&self, place: AgeCut) -> (usize, usize) {
+        let chunk = self.chunks.partition_point(|c| c.first() <= place).saturating_sub(1);
+        let firsts = self.chunks.get(chunk).map_or(&[][..], |c| &c.firsts);
+        (chunk, firsts.partition_point(|first| *first <= place).saturating_sub(1))
+    }
+    /// Enters a unit.
+    pub(crate) fn insert(&mut self, c: Candidate) {
+        if self.chunks.is_empty() {
+            self.chunks.push(Chunk::new(vec![Slice::of(&[c], self.per)]));
+            return;
+        }
+        let entry = (c, c.fragments());
+        let (at, n) = self.find(c.place());
+        let youngest = at + 1 == self.chunks.len();
+        let chunk = &mut self.chunks[at];
+        let youngest = youngest && n + 1 == chunk.slices.len();
+        let units = &mut chunk.slices[n].units;
+        let place = units.partition_point(|u| u.0.place() < c.place());
+        units.insert(place, entry);
+        let size = units.len();
+        chunk.gained(n, &entry, self.per);
+        if size <= SLICE {
+            return;
+        }
+        // Segments are written one after another: what is split off at the young end stays nearly full.
+        let young = youngest && place + 1 == size;
+        let slice = &mut chunk.slices[n];
+        let upper = Slice::new(slice.units.split_off(if young { SLICE * 7 / 8 } else { SLICE / 2 }), self.per);
+        slice.reckon(self.per);
+        chunk.firsts.insert(n + 1, upper.first());
+        chunk.slices.insert(n + 1, upper);
+        if chunk.slices.len() > CHUNK {
+            let upper = chunk.slices.split_off(if young { CHUNK * 7 / 8 } else { CHUNK / 2 });
+            chunk.firsts.truncate(chunk.slices.len());
+            chunk.reckon();
+            self.chunks.insert(at + 1, Chunk::new(upper));
+        }
+    }
+    /// Takes a unit out.
+    pub(crate) fn remove(&mut self, place: AgeCut) {
+        let (at, n) = self.find(place);
+        let Some(chunk) = self.chunks.get_mut(at) else { return };
+        let units = &mut chunk.slices[n].units;
+        let Ok(unit) = units.binary_search_by_key(&place, |u| u.0.place()) else { return };
+        let entry = units.remove(unit);
+        let left = units.len();
+        chunk.lost(n, &entry, self.per);
+        let with = |n: usize| chunk.slices.get(n).map_or(usize::MAX, |s| left + s.units.len());
+        let into = match n.checked_sub(1) {
+            Some(m) if with(m) <= MERGE => Some(m),
+            _ if with(n + 1) <= MERGE => Some(n),
+            _ => None,
+        };
+        if let Some(older) = into {
+            let units = chunk.slices.remove(older + 1).units;
+            chunk.firsts.remove(older + 1);
+            chunk.slices[older].units.extend(units);
+            chunk.slices[older].reckon(self.per);
+            chunk.firsts[older] = chunk.slices[older].first();
+        } else if left == 0 {
+            chunk.slices.remove(n);
+            chunk.firsts.remove(n);
+        } else {
+            return;
+        }
+        chunk.stale = true;
+        if chunk.slices.is_empty() {
+            self.chunks.remove(at);
+        } else if chunk.slices.len() < CHUNK / 4 {
+            self.merge(at);
+        }
+    }
+    /// Makes a chunk and a neighbour one, if they are small.
+    fn merge(&mut self, at: usize) {
+        for older in [at.wrapping_sub(1), at] {
+            let of = |n: usize| self.chunks.get(n).map_or(CHUNK, |c| c.slices.len());
+            if of(older) + of(older.wrapping_add(1)) <= CHUNK / 2 {
+                let younger = self.chunks.remove(older + 1);
+                let chunk = &mut self.chunks[older];
+                chunk.slices.extend(younger.slices);
+                chunk.firsts.extend(younger.firsts);
+                chunk.reckon();
+                chunk.stale = true;
+                return;
+            }
+        }
+    }
+    /// The chunk and slice that hold place `n` of a kind, and the place of its first.
+    pub(crate) fn locate(&self, kind: Among, n: u32) -> Option<(&Slice, u32)> {
+        let kind = kind as usize;
+        let mut before = 0;
+        for chunk in &self.chunks {
+            if before + chunk.counts[kind] <= n {
+                before += chunk.counts[kind];
+                continue;
+            }
+            for slice in &chunk.slices {
+                if before + slice.counts[kind] > n {
+                    return Some((slice, before));
+                }
+                before += slice.counts[kind];
+            }
+        }
+        None
+    }
+    /// Calls `each` for the chunks that hold places in `range`, with the place of their first.
+    pub(crate) fn chunks<'a>(&'a self, kind: Among, range: &Range<u32>, mut each: impl FnMut(&'a Chunk, u32)) {
+        let mut place = 0;
+        for chunk in &self.chunks {
+            let first = place;
+            place += chunk.counts[kind as usize];
+            if first >= range.end {
+                return;
+            }
+            if first < place && range.start < place {
+                each(chunk, first);
+            }
+        }
+    }
+}

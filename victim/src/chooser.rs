@@ -1,0 +1,195 @@
+//! Which policy chooses when, and what is remembered between its choices?
+//!
+//! Who waits for space gets the emptiest unit, whatever policy is set; so does who is told to hurry. Left out on
+//! purpose: the choices themselves (the policies), what there is to choose from (a [`View`]), and when somebody asks.
+
+use format::SegNo;
+use format::sit::LogType;
+
+use crate::joule::{self, Prices};
+use crate::memory::{Ask, Memory, Tuning};
+use crate::policy::{Policy, Power};
+use crate::similar::{self, Moved};
+use crate::view::{Candidate, View};
+use crate::{atgc, cost_benefit, fagc, greedy, mwhfb};
+
+/// For what a victim is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hurry {
+    /// Somebody waits for space.
+    Foreground,
+    /// Nobody does.
+    Background,
+    /// Nobody does, but cleaning is wanted now, by cost and benefit (kernel `GC_URGENT_LOW`, `_MID`).
+    Urgent,
+    /// Nobody does, but cleaning is wanted now and much of it (kernel `GC_URGENT_HIGH`).
+    UrgentHigh,
+}
+
+/// What is known when a victim is chosen, beside the candidates.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment<'a> {
+    /// For what.
+    pub hurry: Hurry,
+    /// Seconds the volume was ever mounted.
+    pub now: u64,
+    /// See [`Ask::passed`].
+    pub passed: &'a [SegNo],
+    /// Sections that are free.
+    pub free: u32,
+}
+
+/// Chooses victims and targets.
+#[derive(Debug, Clone)]
+pub struct Chooser {
+    /// Number of main segments.
+    end: SegNo,
+    /// Segments in a section.
+    per_section: u32,
+    /// Who chooses in the background.
+    pub policy: Policy,
+    /// Where the power comes from.
+    pub power: Power,
+    /// Numbers a user may change.
+    pub tuning: Tuning,
+    prices: Prices,
+    memory: Memory,
+}
+
+impl Chooser {
+    /// Of a volume of `end` segments, `per_section` in each section.
+    pub fn new(end: SegNo, per_section: u32, memory: Memory, prices: Prices, policy: Policy, power: Power) -> Self {
+        Chooser { end, per_section, policy, power, tuning: Tuning::default(), prices, memory }
+    }
+
+    /// Invalid blocks that cleaning reads along rather than making two requests: under our own policy as
+    /// many as a request costs, under the others none, as in the kernel.
+    pub fn read_along(&self) -> u32 {
+        match self.policy {
+            Policy::Joule => (self.prices.request / self.prices.read_block.max(1)).min(511) as u32,
+            _ => 0,
+        }
+    }
+    /// True if moved data goes to segments of similar age.
+    pub fn moves_by_age(&self) -> bool {
+        match self.policy {
+            Policy::Greedy | Policy::CostBenefit | Policy::Mwhfb | Policy::Joule => false,
+            Policy::Atgc => self.memory.elapsed >= self.tuning.age_threshold,
+            Policy::Fagc => true,
+        }
+    }
+
+    /// The section to clean next, of those in view, if any is worth it.
+    pub fn victim(&mut self, view: &dyn View, moment: Moment<'_>) -> Option<Candidate> {
+        let Moment { hurry, now, passed, free } = moment;
+        let foreground = hurry == Hurry::Foreground;
+        let urgent = hurry == Hurry::UrgentHigh;
+        let ask = Ask { foreground, urgent, end: self.end, unit: self.per_section, passed };
+        self.memory.max_mtime = self.memory.max_mtime.max(now);
+        let (memory, tuning) = (&self.memory, &self.tuning);
+        let (choice, memory) = match self.who(hurry) {
+            Policy::Greedy => greedy::choose(view, memory, tuning, ask),
+            Policy::CostBenefit => cost_benefit::choose(view, memory, tuning, ask),
+            Policy::Mwhfb => mwhfb::choose(view, memory, tuning, ask),
+            Policy::Atgc => atgc::choose(view, memory, tuning, ask),
+            Policy::Fagc => fagc::choose(view, memory, tuning, ask),
+            Policy::Joule => joule::choose(view, memory, tuning, ask, &self.prices, self.power, free),
+        };
+        self.memory = memory;
+        choice.map(|c| c.victim)
+    }
+    fn who(&self, hurry: Hurry) -> Policy {
+        match (hurry, self.policy) {
+            (Hurry::Foreground | Hurry::UrgentHigh, _) => Policy::Greedy,
+            (Hurry::Urgent, _) => Policy::CostBenefit,
+            // Kernel: not before the volume is old enough to tell ages.
+            (Hurry::Background, Policy::Atgc) if !self.moves_by_age() => Policy::CostBenefit,
+            (Hurry::Background, policy) => policy,
+        }
+    }
+
+    /// A used segment of one kind whose holes a log may fill because free segments are short; in view are the
+    /// segments of that kind.
+    pub fn threading(&mut self, view: &dyn View, kind: LogType) -> Option<SegNo> {
+        let ask = Ask::background(self.end, 1);
+        let (choice, memory) = greedy::choose_to_thread(view, &self.memory, &self.tuning, ask, kind);
+        self.memory = memory;
+        choice.map(|c| c.victim.seg)
+    }
+
+    /// A used segment of one kind and of similar age, for data that moves; in view are the segments of that kind.
+    pub fn target(&mut self, view: &dyn View, moved: Moved) -> Option<SegNo> {
+        let ask = Ask::background(self.end, 1);
+        let pick = if self.policy == Policy::Fagc { fagc::most_fragmented } else { atgc::fullest };
+        let (choice, memory) = similar::target(pick, view, &self.memory, &self.tuning, ask, moved);
+        self.memory = memory;
+        choice.map(|c| c.victim.seg)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plain::Plain;
+
+    const DAY: u64 = 86_400;
+
+    fn chooser(policy: Policy, days: u64) -> Chooser {
+        let memory = Memory::at_mount(days * DAY, 0);
+        Chooser::new(SegNo(100), 1, memory, Prices::default(), policy, Power::Powered)
+    }
+    /// The emptiest is young; the oldest is fuller, and a third is the most fragmented.
+    fn view() -> Plain {
+        let c = |seg, valid, mtime, f, loose| Candidate { seg: SegNo(seg), valid, held: valid, mtime, f, loose };
+        let (young, old) = (30 * DAY - 1, DAY);
+        Plain::new(1, vec![c(1, 100, young, 0, 0), c(2, 200, old, 0, 0), c(3, 256, 2 * DAY, 4_096_512, 256)])
+    }
+    fn chosen(policy: Policy, days: u64, hurry: Hurry) -> Option<u32> {
+        let moment = Moment { hurry, now: 30 * DAY, passed: &[], free: 5 };
+        chooser(policy, days).victim(&view(), moment).map(|c| c.seg.0)
+    }
+
+    #[test]
+    fn who_waits_or_hurries_gets_the_emptiest_whatever_policy_is_set() {
+        for policy in Policy::ALL {
+            assert_eq!(chosen(policy, 30, Hurry::Foreground), Some(1), "{policy:?}");
+            assert_eq!(chosen(policy, 30, Hurry::UrgentHigh), Some(1), "{policy:?}");
+            assert_eq!(chosen(policy, 30, Hurry::Urgent), Some(2), "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn in_the_background_the_policy_that_is_set_chooses() {
+        let each = Policy::ALL.map(|policy| chosen(policy, 30, Hurry::Background));
+        assert_eq!(each, [1, 2, 2, 2, 3, 3].map(Some));
+    }
+
+    #[test]
+    fn ages_are_told_apart_once_the_volume_is_old_enough() {
+        assert!(!chooser(Policy::Atgc, 6).moves_by_age());
+        assert!(chooser(Policy::Atgc, 7).moves_by_age());
+        assert!(chooser(Policy::Fagc, 0).moves_by_age());
+        assert!(!chooser(Policy::Joule, 100).moves_by_age());
+    }
+
+    #[test]
+    fn moved_data_goes_where_the_policy_that_is_set_puts_it() {
+        let moved = Moved { kind: LogType::ColdData, mtime: DAY };
+        assert_eq!(chooser(Policy::Atgc, 30).target(&view(), moved), Some(SegNo(3)));
+        let full = Plain::new(
+            1,
+            [(1, 300, 0), (2, 200, 16_002)]
+                .map(|(seg, valid, f)| Candidate {
+                    seg: SegNo(seg),
+                    valid,
+                    held: valid,
+                    mtime: DAY,
+                    f,
+                    loose: 312 - valid,
+                })
+                .into(),
+        );
+        assert_eq!(chooser(Policy::Atgc, 0).target(&full, moved), Some(SegNo(1)));
+        assert_eq!(chooser(Policy::Fagc, 0).target(&full, moved), Some(SegNo(2)));
+    }
+}

@@ -1,0 +1,70 @@
+//! Who chooses, and what a user calls it.
+
+/// Who chooses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// The section with the fewest valid blocks.
+    Greedy,
+    /// The kernel's default in the background: few valid blocks and long unchanged.
+    CostBenefit,
+    /// The kernel's `atgc`: the emptiest among the oldest, moved to segments of similar age.
+    Atgc,
+    /// Cost and benefit, looked at every second (a stand-in for Li et al., SAC'19).
+    Mwhfb,
+    /// By age, emptiness and fragmentation of free space (FAGC TACO'23).
+    Fagc,
+    /// By the joules it costs and saves.
+    Joule,
+}
+
+impl Policy {
+    /// Every policy.
+    pub const ALL: [Policy; 6] =
+        [Policy::Greedy, Policy::CostBenefit, Policy::Atgc, Policy::Mwhfb, Policy::Fagc, Policy::Joule];
+    /// Their names, for help texts.
+    pub const NAMES_TEXT: &str = "greedy|cost-benefit|atgc|mwhfb|fagc|joule";
+    /// What users call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Greedy => "greedy",
+            Policy::CostBenefit => "cost-benefit",
+            Policy::Atgc => "atgc",
+            Policy::Mwhfb => "mwhfb",
+            Policy::Fagc => "fagc",
+            Policy::Joule => "joule",
+        }
+    }
+    /// The policy of a name. The error completes the sentence "gc ...".
+    pub fn parse(name: &str) -> Result<Policy, String> {
+        let found = Policy::ALL.into_iter().find(|p| p.name() == name);
+        found.ok_or_else(|| format!("is one of {}", Policy::NAMES_TEXT.replace('|', ", ")))
+    }
+}
+
+/// Where the power comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Power {
+    /// A battery: spend least now.
+    #[default]
+    Battery,
+    /// A charger: invest.
+    Powered,
+}
+
+impl Power {
+    /// What users call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Power::Battery => "battery",
+            Power::Powered => "powered",
+        }
+    }
+    /// The source of a name. The error completes the sentence "power ...".
+    pub fn parse(name: &str) -> Result<Power, String> {
+        match name {
+            "battery" => Ok(Power::Battery),
+            "powered" => Ok(Power::Powered),
+            _ => Err("is battery or powered".to_owned()),
+        }
+    }
+}

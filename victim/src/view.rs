@@ -1,0 +1,235 @@
+//! What does a policy see of a volume?
+//!
+//! Candidates and questions about them ([`View`]), among hundreds of thousands of which nobody wants to look at each.
+//! Left out on purpose: how a volume's tables become candidates, and who is best.
+
+use std::ops::Range;
+
+use format::SegNo;
+
+/// One unit that may be chosen: it has valid blocks and blocks to gain, and no log writes to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Candidate {
+    /// Its first segment.
+    pub seg: SegNo,
+    /// Valid blocks.
+    pub valid: u32,
+    /// Blocks that must not be overwritten before the next checkpoint: the valid ones, and those the
+    /// last checkpoint holds. At least `valid`.
+    pub held: u32,
+    /// Mean time its blocks were written, in seconds of mounted time; of a segment that of its section.
+    pub mtime: u64,
+    /// Free-space fragmentation factor of FAGC TACO'23, Algorithm 1: 0 to 4,096,512 per segment.
+    pub f: u32,
+    /// Free blocks in fragments: runs shorter than 32 blocks.
+    pub loose: u32,
+}
+
+impl Candidate {
+    /// Its place in the order of age.
+    pub fn place(&self) -> AgeCut {
+        (self.mtime, self.seg)
+    }
+    /// True if it belongs to a kind; `unit` is its size in segments.
+    pub fn is(&self, kind: Among, unit: u32) -> bool {
+        match kind {
+            Among::All => true,
+            Among::Fragmented => 2 * u64::from(self.loose) > u64::from((512 * unit).saturating_sub(self.valid)),
+            Among::Open => self.held < 512 * unit,
+        }
+    }
+    /// How many fragments its loose blocks lie in at most; exactly so many if they are of one size. By
+    /// Cauchy's inequality from the sum of their sizes and the sum of the inverses, which is `f`.
+    pub fn fragments(&self) -> u32 {
+        let product = u64::from(self.f) * u64::from(self.loose) / 16_002;
+        // Below 2^53: the root of a double is exact to the whole number.
+        ((product as f64).sqrt() as u32).clamp(u32::from(self.loose > 0), self.loose)
+    }
+}
+
+/// Which candidates are counted and compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Among {
+    /// Every one.
+    All,
+    /// Those more than half of whose free blocks lie in fragments.
+    Fragmented,
+    /// Those with a block that may be overwritten before the next checkpoint.
+    Open,
+}
+
+impl Among {
+    /// Every kind, in the order of the enum.
+    pub const ALL: [Among; 3] = [Among::All, Among::Fragmented, Among::Open];
+}
+
+/// Smallest and greatest numbers of some candidates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Of [`Candidate::seg`].
+    pub seg: (SegNo, SegNo),
+    /// Of [`Candidate::mtime`].
+    pub mtime: (u64, u64),
+    /// Of [`Candidate::valid`].
+    pub valid: (u32, u32),
+    /// Of [`Candidate::held`].
+    pub held: (u32, u32),
+    /// Of [`Candidate::f`].
+    pub f: (u32, u32),
+    /// Of [`Candidate::loose`].
+    pub loose: (u32, u32),
+    /// Of [`Candidate::fragments`].
+    pub fragments: (u32, u32),
+}
+
+impl Bounds {
+    /// Of no candidate: nothing lies within.
+    pub const NONE: Bounds = Bounds {
+        seg: (SegNo(u32::MAX), SegNo(0)),
+        mtime: (u64::MAX, 0),
+        valid: (u32::MAX, 0),
+        held: (u32::MAX, 0),
+        f: (u32::MAX, 0),
+        loose: (u32::MAX, 0),
+        fragments: (u32::MAX, 0),
+    };
+    /// Widens them by a candidate.
+    pub fn add(&mut self, c: &Candidate) {
+        self.add_of(c, c.fragments());
+    }
+    /// Widens them by a candidate with so many fragments.
+    pub(crate) fn add_of(&mut self, c: &Candidate, fragments: u32) {
+        let widen = |pair: &mut (u32, u32), x: u32| *pair = (pair.0.min(x), pair.1.max(x));
+        self.seg = (self.seg.0.min(c.seg), self.seg.1.max(c.seg));
+        self.mtime = (self.mtime.0.min(c.mtime), self.mtime.1.max(c.mtime));
+        widen(&mut self.valid, c.valid);
+        widen(&mut self.held, c.held);
+        widen(&mut self.f, c.f);
+        widen(&mut self.loose, c.loose);
+        widen(&mut self.fragments, fragments);
+    }
+    /// True if without a candidate with so many fragments, which lies within, they could be narrower.
+    pub(crate) fn is_edge(&self, c: &Candidate, fragments: u32) -> bool {
+        let edge = |pair: (u32, u32), x: u32| pair.0 == x || pair.1 == x;
+        edge((self.seg.0.0, self.seg.1.0), c.seg.0)
+            || self.mtime.0 == c.mtime
+            || self.mtime.1 == c.mtime
+            || edge(self.valid, c.valid)
+            || edge(self.held, c.held)
+            || edge(self.f, c.f)
+            || edge(self.loose, c.loose)
+            || edge(self.fragments, fragments)
+    }
+    /// Widens them by others.
+    pub fn join(&mut self, o: &Bounds) {
+        let widen = |pair: &mut (u32, u32), x: (u32, u32)| *pair = (pair.0.min(x.0), pair.1.max(x.1));
+        self.seg = (self.seg.0.min(o.seg.0), self.seg.1.max(o.seg.1));
+        self.mtime = (self.mtime.0.min(o.mtime.0), self.mtime.1.max(o.mtime.1));
+        widen(&mut self.valid, o.valid);
+        widen(&mut self.held, o.held);
+        widen(&mut self.f, o.f);
+        widen(&mut self.loose, o.loose);
+        widen(&mut self.fragments, o.fragments);
+    }
+    /// The best a monotone rank could find within: as old, as empty and as fragmented as any.
+    pub fn corner(&self) -> Candidate {
+        Candidate {
+            seg: SegNo(0),
+            valid: self.valid.0,
+            held: self.held.0,
+            mtime: self.mtime.0,
+            f: self.f.1,
+            loose: self.loose.1,
+        }
+    }
+}
+
+/// An order of candidates: the greatest wins. Compared from the first number on.
+pub type Rank = [u64; 4];
+
+/// A place in the order of age: write time, then segment. Everything up to it is at least as old.
+pub type AgeCut = (u64, SegNo);
+
+/// The last place of those written at `mtime`.
+pub fn end_of(mtime: u64) -> AgeCut {
+    (mtime, SegNo(u32::MAX))
+}
+
+/// Who looks at candidates one after another.
+pub trait Visit {
+    /// True if a group of candidates that come next need not be looked at one by one: they lie within
+    /// `bounds`, there are `count`, and `last` is the last.
+    fn passes(&mut self, bounds: &Bounds, count: u32, last: SegNo) -> bool;
+    /// Looks at one; no more if false.
+    fn visit(&mut self, c: Candidate) -> bool;
+}
+
+/// Looks at every one.
+struct Each<'a>(&'a mut dyn FnMut(Candidate) -> bool);
+
+impl Visit for Each<'_> {
+    fn passes(&mut self, _: &Bounds, _: u32, _: SegNo) -> bool {
+        false
+    }
+    fn visit(&mut self, c: Candidate) -> bool {
+        (self.0)(c)
+    }
+}
+
+/// What a policy sees of the volume. The order of age is by write time, of equals by segment; places
+/// in it are counted from 0 among the candidates of one kind.
+pub trait View {
+    /// How many candidates there are.
+    fn count(&self) -> u32;
+    /// The last candidate on the volume.
+    fn last(&self) -> Option<SegNo>;
+    /// Shows the candidates with `from <= seg < to`, in order of segment number. A view may offer to
+    /// pass over groups of them.
+    fn walk(&self, from: SegNo, to: SegNo, visit: &mut dyn Visit);
+    /// The candidate with `from <= seg < to` that has the fewest valid blocks, the first of equals.
+    fn emptiest(&self, from: SegNo, to: SegNo) -> Option<Candidate>;
+    /// How many candidates of a kind stand at `cut` or before it.
+    fn count_to(&self, kind: Among, cut: AgeCut) -> u32;
+    /// The `n`-th oldest candidate of a kind, counted from 0.
+    fn nth_oldest(&self, kind: Among, n: u32) -> Option<AgeCut>;
+    /// Calls `each` for the candidates of a kind whose place lies in `range`, the oldest first.
+    fn by_age(&self, kind: Among, range: Range<u32>, each: &mut dyn FnMut(Candidate));
+    /// Of the candidates of a kind whose place lies in `range`, the one that `rank` puts highest; of
+    /// equal ranks the oldest, then the first on the volume. `limit` is at least as high as the rank of
+    /// any candidate within the bounds; what lies below it need not be looked at.
+    fn search(
+        &self,
+        kind: Among,
+        range: Range<u32>,
+        limit: &dyn Fn(&Bounds) -> Rank,
+        rank: &dyn Fn(&Candidate) -> Rank,
+    ) -> Option<Candidate>;
+
+    /// Smallest and greatest `f` among the candidates of a kind whose place lies in `range`.
+    fn range_of_f(&self, kind: Among, range: Range<u32>) -> Option<(u32, u32)>;
+    /// Of all candidates the one that gains most, if any gains something; of equals the oldest, then the first on
+    /// the volume. `gain` is told the candidate's fragments too.
+    ///
+    /// Only write time, valid blocks, fragments and loose blocks may count, and the older never gain less. `limit`
+    /// is at least as high as the gain of any candidate within the bounds; bounds of other numbers say nothing.
+    fn most_gained(&self, limit: &dyn Fn(&Bounds) -> u64, gain: &dyn Fn(&Candidate, u32) -> u64) -> Option<Candidate>;
+
+    /// Calls `each` for the candidates with `from <= seg < to`, in order of segment number, until it
+    /// returns false.
+    fn scan(&self, from: SegNo, to: SegNo, each: &mut dyn FnMut(Candidate) -> bool) {
+        self.walk(from, to, &mut Each(each));
+    }
+    /// How many candidates were written at `mtime` or before.
+    fn count_up_to(&self, mtime: u64) -> u32 {
+        self.count_to(Among::All, end_of(mtime))
+    }
+    /// Of the candidates of a kind up to `cut`, the one that `rank` puts highest; of equal ranks the
+    /// oldest, then the first on the volume.
+    ///
+    /// The rank must be monotone: of two candidates, the one that is no younger, has no more valid (and
+    /// held) blocks, no smaller `f` and no fewer loose blocks never ranks lower, wherever it lies.
+    fn best(&self, kind: Among, cut: AgeCut, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate> {
+        let range = 0..self.count_to(kind, cut);
+        self.search(kind, range, &|b| rank(&b.corner()), rank)
+    }
+}
