@@ -1,4 +1,4 @@
-//! From an image to a [`Volume`]: which superblock, which pack, which tables count.
+//! From an image to a [`Volume`]: which superblock copy, which checkpoint pack and which tables are valid?
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use crate::fsync::promises::Promises;
 use crate::gc::cleaner::Cleaner;
 use crate::gc::pacer::Pacer;
 use crate::inode::InodeTable;
+use crate::invariant::Sound;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
@@ -31,7 +32,7 @@ use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
-use crate::volume::{Counters, MountOptions, Volume};
+use crate::volume::{Counters, MountOptions, RollForward, Volume};
 
 /// Why a volume could not be mounted.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +76,11 @@ pub enum MountError {
         /// Their names.
         features: Vec<String>,
     },
+    /// What was synced since the last checkpoint cannot be replayed.
+    #[error(
+        "what was synced since the last checkpoint cannot be restored: {0}; norecovery reads the volume as of that checkpoint"
+    )]
+    RollForward(Error),
     /// Anything else.
     #[error(transparent)]
     Other(#[from] Error),
@@ -112,14 +118,14 @@ fn read(dev: &dyn BlockDevice, at: BlockAddr, cause: Cause) -> Result<Box<Block>
     Ok(b)
 }
 
-/// Reads the superblock: the first copy, or the second where the first is no good.
+/// Reads the superblock: the first copy, or the second if the first is not valid.
 pub fn read_superblock(dev: &dyn BlockDevice) -> std::result::Result<SuperBlock, MountError> {
     let mut block = [0; BLOCK];
     if dev.blocks() == 0 {
         return Err(MountError::CutShort { volume: 2, image: 0 });
     }
     if dev.blocks() < 2 {
-        // A small file of another kind is no volume of which something is missing.
+        // A small file of another kind is not a volume that was cut short.
         let whole =
             FormatError::Short { structure: "superblock", have: dev.blocks() as usize * BLOCK, need: 2 * BLOCK };
         let not = |first| MountError::NotF2fs { first: Box::new(first), second: Box::new(whole) };
@@ -153,7 +159,7 @@ fn read_pack(dev: &dyn BlockDevice, sb: &SuperBlock, start: BlockAddr) -> Result
     Ok((cp, bytes))
 }
 
-/// The pack that counts: the newer whole one, the first on a tie. True if it is the second.
+/// The valid pack: the newer of those that are whole, the first on a tie. True if it is the second.
 pub(crate) fn choose_pack(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -216,7 +222,7 @@ fn pack_summaries(cp: &Checkpoint, pack: &[Block]) -> Result<PackSummaries> {
     Ok(PackSummaries { data, node, nat: fixed(nat), sit: fixed(sit) })
 }
 
-/// A node log's summary from the footers of its segment's blocks: an unclean pack has none.
+/// A node log's summary, built from the footers of its segment's blocks: the pack of a running volume has none.
 fn rebuild_node_summary(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -235,7 +241,7 @@ fn rebuild_node_summary(
     Ok(out)
 }
 
-/// Reads the whole segment table: blocks of the copies that count, then the journal over them.
+/// Reads the whole segment table: the valid copies of its blocks, then the journal over them.
 fn load_segments(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -288,8 +294,8 @@ fn orphan_list(sb: &SuperBlock, cp: &Checkpoint, pack: &[Block]) -> Result<BTree
 }
 
 impl Volume {
-    /// Mounts a volume. An image that was not unmounted is recovered first: what fsync promised is
-    /// replayed, inodes without a name are freed.
+    /// Mounts a volume. An image that was not unmounted is recovered first: roll-forward replays what fsync promised,
+    /// and inodes without a name are freed.
     pub fn mount(
         dev: Arc<dyn BlockDevice>,
         clock: Arc<dyn Clock>,
@@ -308,6 +314,8 @@ impl Volume {
             return Err(MountError::CannotRead { features });
         }
         let unwritable = sb.features - WRITABLE;
+        let leave = options.roll_forward == RollForward::Leave;
+        options.read_only |= leave;
         let (cp, pack, second) = choose_pack(&*dev, &sb)?;
         if !options.read_only {
             let mut features = unwritable.names();
@@ -321,15 +329,15 @@ impl Volume {
                 return Err(MountError::CannotWrite { features });
             }
         }
-        // Recovery writes; on an image that takes no writes it happens in memory.
+        // Recovery writes; for a read-only mount it writes to memory.
         let wanted_read_only = options.read_only;
-        let overlay = wanted_read_only && unwritable.is_empty();
+        let overlay = wanted_read_only && unwritable.is_empty() && !leave;
         let dev: Arc<dyn BlockDevice> = if overlay { Arc::new(device::Overlay::new(dev)) } else { dev };
         options.read_only = wanted_read_only && !overlay;
 
         let mut vol = Self::assemble(dev, clock, options, sb, cp, pack, second)?;
         if !vol.options.read_only {
-            vol.recover()?;
+            vol.recover().map_err(MountError::RollForward)?;
         }
         if wanted_read_only {
             vol.options.read_only = true;
@@ -370,7 +378,7 @@ impl Volume {
         let orphans = Orphans::new(&sb, orphan_list(&sb, &cp, &pack)?);
         let sb = Arc::new(sb);
         let pressure = Arc::new(Pressure::default());
-        // Contents kept in memory must find room in the log: on a small volume keep less.
+        // Contents in memory must find room in the log: a small volume keeps fewer.
         options.dirty_limit = options.dirty_limit.min(cp.user_blocks as usize / 32).max(16);
         let monotonic = clock.monotonic();
         let memory = Memory::at_mount(cp.elapsed, table.oldest_section(sb.sections()));
@@ -379,6 +387,7 @@ impl Volume {
         let mut segments =
             Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
         gc.apply(&mut segments);
+        let sound = Sound::of(&cp, segments.table.sums());
         let overprov_segs = cp.overprov_segs;
         let nat = Nat::new(dev.clone(), sb.clone(), cp.nat_bitmap.clone(), nat_journal, cp.next_free_nid);
         let now = clock.now();
@@ -397,6 +406,7 @@ impl Volume {
             cleaner: Cleaner::new(Pacer::new(&options.gc, monotonic)),
             gc: Mutex::new(options.gc),
             overprov_segs,
+            sound,
             reported_too: Mutex::default(),
             dev,
             sb,

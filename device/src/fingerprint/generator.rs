@@ -1,4 +1,4 @@
-//! Which contents can be told by a few bytes?
+//! Which contents can be described by a few bytes?
 //!
 //! A generated block is a function of a seed and an index. Its layout, integers little-endian:
 //!

@@ -1,7 +1,7 @@
-//! How does a simulated device become something that people use, and how do they see what it spent?
+//! How do people use a simulated device, and how do they see what it spent?
 //!
-//! A [`Gauge`] is a metered device as one run of bytes ([`Disk`]) with a [`Report`] that can be taken at any
-//! time. Whatever shows it to others (a file, a socket) stands above and adds no cost of its own.
+//! A [`Gauge`] is a metered device as one run of bytes ([`Disk`]) with a [`Report`] that can be taken at any time. The
+//! front end that shows it to others (a file, a socket) stands above and adds no cost of its own.
 
 mod disk;
 mod report;

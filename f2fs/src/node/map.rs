@@ -1,8 +1,7 @@
-//! From a file block to its address, and back again to nothing.
+//! How does a file block lead to its address, and how are addresses freed (truncate)?
 //!
-//! The caller holds the inode's lock (shared to look, exclusive to change) and, to change, `cp`
-//! shared. Addresses live in node bytes, each under its node's own lock, since cleaning changes them
-//! without the inode's lock.
+//! The caller holds the inode's lock (shared to look, exclusive to change) and, to change, `cp` shared. Addresses live
+//! in the bytes of nodes, each under its node's own lock, since cleaning changes them without the inode's lock.
 
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ pub struct Place {
     pub node: Arc<Node>,
     /// Slot in it (in an inode: past the extra attributes).
     pub slot: u32,
-    /// Slots in it, so that `slots - slot` further blocks are here too.
+    /// How many slots the node has: `slots - slot` further blocks have their addresses here too.
     pub slots: u32,
 }
 
@@ -418,9 +417,9 @@ mod tests {
         }
         vol.sync().unwrap();
         while vol.seg.lock().logs[LogType::WarmNode.index()].next < 511 {
-            let _change = vol.cp.read();
+            let held = vol.cp.read();
             vol.edit(&last.node, |_| ());
-            vol.write_nodes(std::slice::from_ref(&last.node), Mark::Plain, Cause::Node).unwrap();
+            vol.write_nodes(&held, std::slice::from_ref(&last.node), Mark::Plain, Cause::Node).unwrap();
         }
         vol.seg.lock().threads_always = true;
         (dev, vol)
@@ -434,8 +433,8 @@ mod tests {
         dev.armed.store(true, SeqCst);
         std::thread::scope(|s| {
             s.spawn(|| {
-                let _change = vol.cp.read();
-                vol.write_nodes(std::slice::from_ref(&doomed.node), Mark::Plain, Cause::Node).unwrap();
+                let held = vol.cp.read();
+                vol.write_nodes(&held, std::slice::from_ref(&doomed.node), Mark::Plain, Cause::Node).unwrap();
             });
             dev.await_read();
             // The last reference goes; what was left to look at in the inode has been looked at.

@@ -1,8 +1,8 @@
-//! An inode and its contents from one node of the chain.
+//! How does a node of the chain restore an inode and its contents?
 //!
-//! Fields are copied, slots compared: where the chain has another address, the block it names is
-//! taken over where it lies, and the block the checkpoint had there is given up. Nodes are not taken
-//! over; they are changed in memory and written anew.
+//! The replay copies the inode's fields and compares its address slots. Where the chain has another address, the replay
+//! adopts the block there in its place, and invalidates the block that the checkpoint had. It does not adopt the
+//! chain's node blocks: it changes the nodes in memory, and they are written anew.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::volume::Volume;
 const BLOCK: u64 = 4096;
 
 impl Volume {
-    /// An inode the checkpoint does not know: made with its number, empty.
+    /// Makes an inode that the checkpoint does not know, with its number and empty.
     pub(super) fn recover_new(&self, link: &Link, src: &Block) -> Result<()> {
         self.nat.claim(link.nid, link.ino)?;
         self.space.take_node(true)?;
@@ -45,7 +45,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Brings an inode to the state one of its nodes in the chain records.
+    /// Brings an inode to the state that one of its nodes in the chain records.
     pub(super) fn replay_link(&self, inode: &Arc<Inode>, src: &Block) -> Result<()> {
         let base = match node::kind_of(node::footer(src).offset) {
             NodeKind::Inode => {
@@ -64,7 +64,7 @@ impl Volume {
             return Ok(());
         }
         if inode.node.inode(|r| r.inline().contains(Inline::DATA)) {
-            // It had left its inode when this node was written; the inode that says so comes after.
+            // The contents had left the inode when this node was written; the inode block that records it comes later.
             self.empty_inline(inode)?;
         }
         self.replay_slots(inode, base, &slots)
@@ -146,7 +146,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes over the addresses one node records for the file blocks from `base` on.
+    /// Takes over the addresses that one node records for the file blocks from `base` on.
     fn replay_slots(&self, inode: &Arc<Inode>, base: u64, slots: &[(u32, BlockAddr)]) -> Result<()> {
         let any = slots.iter().any(|(_, a)| *a != BlockAddr::NULL);
         let place = match any {
@@ -173,7 +173,7 @@ impl Volume {
 
     fn replay_slot(&self, inode: &Arc<Inode>, place: &Place, slot: u32, want: BlockAddr) -> Result<()> {
         if want.is_real() && self.seg.lock().is_valid(want) {
-            // Another slot of an earlier node in the chain has it; a later one took it over.
+            // A slot of an earlier node in the chain has this block; a later node took it over.
             self.evict(want)?;
         }
         let have = place.addr(self, slot);

@@ -1,8 +1,8 @@
-//! Which blocks are valid, which segments are free, dirty or about to be free.
+//! Which blocks are valid, and which segments are free, dirty or prefree (freed by the next checkpoint)?
 //!
-//! A block is *held* if it is valid, was valid at the last checkpoint, or was written since then:
-//! nothing may overwrite it before the next checkpoint, since recovery may need it (the kernel's
-//! `ckpt_valid_map` with the bits of later writes). So every valid block is held.
+//! A block is *held* if it is valid, was valid at the last checkpoint, or was written since then. Nothing may overwrite
+//! a held block before the next checkpoint, since recovery may need it (the kernel's `ckpt_valid_map`, with the bits of
+//! later writes). So every valid block is held.
 
 use std::collections::BTreeSet;
 
@@ -12,6 +12,8 @@ use format::bits;
 use format::sit::{LogType, MAP_BYTES, SitEntry};
 use victim::fragmentation::{self, Fragmentation};
 
+use super::sums::Sums;
+use super::word_set::WordSet;
 use crate::error::{Error, Result};
 use crate::fragments::FreeFragments;
 
@@ -22,24 +24,24 @@ struct Maps {
     held: [u8; MAP_BYTES],
 }
 
-/// What is known of one segment.
+/// The state of one segment.
 #[derive(Debug, Clone, Default)]
 pub struct Segment {
     /// Valid blocks.
     pub valid: u16,
     /// Held blocks, at least `valid`.
     pub held: u16,
-    /// Which log wrote it last.
+    /// The log that wrote to it last.
     pub log: LogType,
     in_log: bool,
     changed: bool,
-    /// Noted for [`SegmentTable::take_touched`].
+    /// True if it is on the list of [`SegmentTable::take_touched`].
     touched: bool,
     /// How fragmented its free space is.
     pub fragmentation: Fragmentation,
-    /// Mean age of its blocks, in seconds of mounted time.
+    /// Mean write time of its blocks, in seconds of mounted time.
     pub mtime: u64,
-    /// `None` if both maps are all zero or both all one.
+    /// `None` if both maps are all zero, or both all one.
     maps: Option<Box<Maps>>,
 }
 
@@ -76,48 +78,6 @@ impl Segment {
     }
 }
 
-/// A set of small numbers as machine words, with fast search for the next member.
-#[derive(Debug, Clone, Default)]
-struct WordSet {
-    words: Vec<u64>,
-    len: u32,
-}
-
-impl WordSet {
-    fn new(size: u32) -> Self {
-        WordSet { words: vec![0; size.div_ceil(64) as usize], len: 0 }
-    }
-    fn put(&mut self, i: u32, on: bool) -> bool {
-        let (w, m) = (&mut self.words[(i / 64) as usize], 1u64 << (i % 64));
-        let was = *w & m != 0;
-        if was != on {
-            *w ^= m;
-            self.len = if on { self.len + 1 } else { self.len - 1 };
-        }
-        was
-    }
-    fn has(&self, i: u32) -> bool {
-        self.words[(i / 64) as usize] & 1 << (i % 64) != 0
-    }
-    fn next(&self, from: u32) -> Option<u32> {
-        let mut w = (from / 64) as usize;
-        let mut word = *self.words.get(w)? & (!0u64 << (from % 64));
-        while word == 0 {
-            w += 1;
-            word = *self.words.get(w)?;
-        }
-        Some(w as u32 * 64 + word.trailing_zeros())
-    }
-    fn iter(&self) -> impl Iterator<Item = u32> {
-        let mut from = 0;
-        std::iter::from_fn(move || {
-            let i = self.next(from)?;
-            from = i + 1;
-            Some(i)
-        })
-    }
-}
-
 /// True if a valid block stands before the `free` free ones that end at block `off`.
 fn bounded_left(off: u16, free: u32) -> bool {
     u32::from(off) > free
@@ -140,7 +100,9 @@ pub struct SegmentTable {
     logs: BTreeSet<SegNo>,
     /// Pieces of free space with a valid block of the same segment on either side.
     inner: FreeFragments,
-    /// Segments whose numbers changed since somebody took the list; kept once somebody wants it.
+    /// Valid blocks of all of them.
+    sums: Sums,
+    /// Segments whose numbers changed since the last `take_touched`; filled from its first call on.
     touched: Vec<SegNo>,
     watched: bool,
 }
@@ -160,6 +122,7 @@ impl SegmentTable {
             changed: BTreeSet::new(),
             logs: BTreeSet::new(),
             inner: FreeFragments::default(),
+            sums: Sums::default(),
             touched: Vec::new(),
             watched: false,
         };
@@ -172,7 +135,9 @@ impl SegmentTable {
     /// Takes over a SIT entry while mounting.
     pub fn load(&mut self, seg: SegNo, e: &SitEntry) {
         let s = &mut self.segs[seg.0 as usize];
+        self.sums.sub(s.log, s.valid);
         (s.valid, s.held, s.log, s.mtime) = (e.valid, e.valid, e.log, e.mtime);
+        self.sums.add(s.log, s.valid);
         s.maps = (e.valid != 0 && e.valid != 512).then(|| Box::new(Maps { valid: e.map, held: e.map }));
         if s.maps.is_some() {
             s.fragmentation = Fragmentation::scan(&e.map);
@@ -187,37 +152,37 @@ impl SegmentTable {
         self.dirty.put(seg.0, used && e.valid < 512);
     }
 
-    /// What is known of a segment.
+    /// The state of a segment.
     pub fn segment(&self, seg: SegNo) -> &Segment {
         &self.segs[seg.0 as usize]
     }
     /// Sections without a used segment.
     pub fn free_sections(&self) -> u32 {
-        self.free_secs.len
+        self.free_secs.len()
     }
-    /// Segments without a valid block that are no log's and not waiting for a checkpoint.
+    /// Segments without a valid block that no log writes to and that do not wait for a checkpoint.
     pub fn free_segments(&self) -> u32 {
-        self.free.len
+        self.free.len()
     }
-    /// Segments that the next checkpoint frees.
+    /// Prefree segments: the next checkpoint frees them.
     pub fn prefree_segments(&self) -> u32 {
-        self.prefree.len
+        self.prefree.len()
     }
-    /// The first of them.
+    /// The first prefree segment.
     pub fn first_prefree(&self) -> Option<SegNo> {
         self.prefree.next(0).map(SegNo)
     }
-    /// Used segments with invalid blocks that are no log's.
+    /// Dirty segments: used, with invalid blocks, and no log writes to them.
     pub fn dirty_segments(&self) -> impl Iterator<Item = SegNo> {
         self.dirty.iter().map(SegNo)
     }
-    /// True if the segment is one of them.
+    /// True if the segment is dirty.
     pub fn is_dirty(&self, seg: SegNo) -> bool {
         self.dirty.has(seg.0)
     }
-    /// How many there are.
+    /// How many segments are dirty.
     pub fn dirty_count(&self) -> u32 {
-        self.dirty.len
+        self.dirty.len()
     }
     /// The segments logs write to.
     pub fn logs(&self) -> impl Iterator<Item = SegNo> {
@@ -234,6 +199,24 @@ impl SegmentTable {
             Some(m) => bits::msb_test(&m.valid, off.into()),
             None => s.valid == 512,
         }
+    }
+    /// True if block `off` must not be overwritten before the next checkpoint.
+    pub fn is_held(&self, seg: SegNo, off: u16) -> bool {
+        let s = &self.segs[seg.0 as usize];
+        match &s.maps {
+            Some(m) => bits::msb_test(&m.held, off.into()),
+            None => s.valid == 512,
+        }
+    }
+    /// Valid blocks of all segments.
+    pub fn sums(&self) -> Sums {
+        self.sums
+    }
+    /// The same by a look at each segment.
+    pub(crate) fn sums_anew(&self) -> Sums {
+        let mut sums = Sums::default();
+        self.segs.iter().for_each(|s| sums.add(s.log, s.valid));
+        sums
     }
     /// The valid map, most significant bit first.
     pub fn map(&self, seg: SegNo) -> &[u8; MAP_BYTES] {
@@ -279,6 +262,7 @@ impl SegmentTable {
         }
         s.fragmentation.split(before, after);
         s.valid += 1;
+        self.sums.add(s.log, 1);
         let left = bounded_left(off, before);
         let right = bounded_right(off, after);
         if left && right {
@@ -294,7 +278,7 @@ impl SegmentTable {
         Ok(())
     }
 
-    /// Block `off` lost its owner, at `age` if that shall count for the segment's age.
+    /// Block `off` lost its owner. With `Some`, `age` counts for the segment's age.
     pub fn clear_valid(&mut self, seg: SegNo, off: u16, age: Option<u64>) -> Result<()> {
         let s = &mut self.segs[seg.0 as usize];
         if let Some(age) = age {
@@ -309,6 +293,7 @@ impl SegmentTable {
         }
         s.fragmentation.join(before, after);
         s.valid -= 1;
+        self.sums.sub(s.log, 1);
         let left = bounded_left(off, before);
         let right = bounded_right(off, after);
         if left {
@@ -325,7 +310,7 @@ impl SegmentTable {
         Ok(())
     }
 
-    /// Recovery found block `off` in use since the checkpoint. Already valid is an error.
+    /// Recovery found that block `off` came into use after the checkpoint. If it is valid already, that is an error.
     pub fn adopt(&mut self, seg: SegNo, off: u16, log: LogType, age: u64) -> Result<()> {
         if self.segs[seg.0 as usize].valid == 0 && !self.is_log(seg) {
             self.segs[seg.0 as usize].log = log;
@@ -336,7 +321,7 @@ impl SegmentTable {
         Ok(())
     }
 
-    /// Keeps block `off` from being overwritten before the next checkpoint.
+    /// Holds block `off`: nothing overwrites it before the next checkpoint.
     pub fn hold(&mut self, seg: SegNo, off: u16) {
         self.put_free(seg, false);
         let s = &mut self.segs[seg.0 as usize];
@@ -356,7 +341,7 @@ impl SegmentTable {
     pub fn take_threaded(&mut self, seg: SegNo, log: LogType) {
         self.enter(seg, log);
     }
-    /// A log stands in this segment as the checkpoint says.
+    /// At mount: a log stands in this segment, as the checkpoint says.
     pub fn resume(&mut self, seg: SegNo, log: LogType) {
         self.put_free(seg, false);
         self.dirty.put(seg.0, false);
@@ -364,7 +349,9 @@ impl SegmentTable {
         let s = &mut self.segs[seg.0 as usize];
         s.in_log = true;
         if s.log != log {
+            self.sums.sub(s.log, s.valid);
             s.log = log;
+            self.sums.add(s.log, s.valid);
             self.note_change(seg);
         }
     }
@@ -372,7 +359,9 @@ impl SegmentTable {
         self.logs.insert(seg);
         let s = &mut self.segs[seg.0 as usize];
         s.in_log = true;
+        self.sums.sub(s.log, s.valid);
         s.log = log;
+        self.sums.add(s.log, s.valid);
         self.dirty.put(seg.0, false);
         self.prefree.put(seg.0, false);
         self.note_change(seg);
@@ -407,7 +396,7 @@ impl SegmentTable {
         self.changed.iter().copied()
     }
 
-    /// The checkpoint is durable: what it does not hold is free. Returns the freed segments.
+    /// The checkpoint is durable: frees blocks that it does not need. Returns the freed segments.
     pub fn commit(&mut self) -> Vec<SegNo> {
         for seg in std::mem::take(&mut self.changed) {
             let s = &mut self.segs[seg.0 as usize];
@@ -441,7 +430,7 @@ impl SegmentTable {
         }
     }
 
-    /// Sorts a segment into dirty, about to be free, or neither.
+    /// Sorts a segment into dirty, prefree, or neither.
     fn relocate(&mut self, seg: SegNo) {
         let s = &self.segs[seg.0 as usize];
         if s.in_log {
