@@ -1,7 +1,7 @@
 //! What does a file system offer?
 //!
-//! The [`FileSystem`] trait is the only interface between a file system's core and its front ends (FUSE, a command line,
-//! a test). Its words are inode numbers, names and byte ranges; it knows
+//! The [`FileSystem`] trait is the only interface between a file system's core and its front ends
+//! (FUSE, a command line, a test). Its words are inode numbers, names and byte ranges; it knows
 //! neither F2FS nor FUSE nor any device.
 //!
 //! Left out on purpose: permission checks (the caller's kernel does them, `default_permissions`),
