@@ -1,7 +1,7 @@
 # joulefs: `make demo` runs the main job, `make test` passes everything.
 export PATH := $(CURDIR)/target/tools/bin:$(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: demo test deep bench tools suites fmt clippy clean
+.PHONY: demo test deep soak bench tools suites fmt clippy clean
 
 demo: tools
 	cargo build --release -p joulefs-cli
@@ -14,6 +14,11 @@ test: suites
 # The long variants of the same judges: more seeds, more operations, more flips.
 deep: suites
 	JOULEFS_DEEP=1 cargo test --workspace --release
+
+# Fresh schedules, faults and power cuts until interrupted; each failure is printed with the command that repeats it.
+soak:
+	cargo build --release -p joulefs-schedules
+	target/release/schedules soak
 
 # Mount against mount on one medium; writes docs/benchmarks.md.
 bench: tools

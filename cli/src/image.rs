@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use device::{Access, BlockDevice, Counting, FileDevice, OpenError, RealClock, open_image};
 use f2fs::cause::Cause;
-use f2fs::{MountOptions, Volume};
+use f2fs::{MountOptions, RollForward, Volume};
 use serde_json::{Value, json};
 use vfs::FileSystem;
 
@@ -59,6 +59,12 @@ impl Image {
     /// Mounts an image.
     pub fn open(path: &Path, write: bool) -> Result<Self, Failure> {
         Self::open_with(path, MountOptions { read_only: !write, ..MountOptions::default() })
+    }
+
+    /// Mounts an image to read it; with `norecovery` as of its last checkpoint, whatever was synced since.
+    pub fn open_to_read(path: &Path, norecovery: bool) -> Result<Self, Failure> {
+        let roll_forward = if norecovery { RollForward::Leave } else { RollForward::Replay };
+        Self::open_with(path, MountOptions { read_only: true, roll_forward, ..MountOptions::default() })
     }
 
     /// Mounts an image with options.

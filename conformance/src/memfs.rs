@@ -3,7 +3,7 @@
 //! It keeps everything [`vfs::FileSystem`] promises but durability, as plainly as possible: a lock for
 //! each inode, and one for changes of the tree of names, which reading, writing and looking up never
 //! take. Behind FUSE it shows what FUSE itself costs; in tests it is the file system that works.
-//! Left out: access times on reading, inheritance of default ACLs.
+//! Left out: inheritance of default ACLs.
 
 mod acl;
 mod content;
@@ -45,6 +45,7 @@ pub struct MemFs {
     clock: Arc<dyn Clock>,
     ticks: AtomicU64,
     ended: AtomicBool,
+    write_nanos: AtomicU64,
 }
 
 impl MemFs {
@@ -64,6 +65,7 @@ impl MemFs {
             clock,
             ticks: AtomicU64::new(0),
             ended: AtomicBool::new(false),
+            write_nanos: AtomicU64::new(0),
         };
         let root = new(FileKind::Directory, 0o755, 0);
         fs.new_node(Caller::default(), &root, 2, Body::Directory(Directory::new(ROOT)));
@@ -78,6 +80,11 @@ impl MemFs {
     /// Whether [`FileSystem::unmount`] was called.
     pub fn ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
+    }
+
+    /// Makes every write take so long before it has an effect, as one that waits for a device.
+    pub fn slow_writes(&self, by: Duration) {
+        self.write_nanos.store(by.as_nanos() as u64, Ordering::Relaxed);
     }
 
     fn now(&self) -> Timestamp {
@@ -349,8 +356,20 @@ impl FileSystem for MemFs {
         Ok(self.node(ino)?.state.read().file()?.read(offset, buf))
     }
 
+    fn accessed(&self, ino: Ino) {
+        let Ok(node) = self.node(ino) else { return };
+        let now = self.now();
+        if node.attr().access_is_due(now) {
+            node.state.write().atime = now;
+        }
+    }
+
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         let node = self.node(ino)?;
+        let slow = self.write_nanos.load(Ordering::Relaxed);
+        if slow > 0 {
+            std::thread::sleep(Duration::from_nanos(slow));
+        }
         let mut state = node.state.write();
         state.file_mut()?.write(&self.space, offset, data)?;
         if flags.contains(WriteFlags::KILL_SUID_SGID) {

@@ -3,9 +3,10 @@
 //! The only reader of the host's clocks. A mounted volume has a [`RealClock`]; tests and
 //! simulations have a [`VirtualClock`] that moves when told.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 
 const NANOS: u32 = 1_000_000_000;
 
@@ -28,22 +29,6 @@ impl Time {
     pub fn saturating_add(self, by: Duration) -> Self {
         let secs = self.secs.saturating_add_unsigned(by.as_secs());
         Self::new(secs, self.nanos + by.subsec_nanos())
-    }
-}
-
-impl From<SystemTime> for Time {
-    fn from(at: SystemTime) -> Self {
-        match at.duration_since(SystemTime::UNIX_EPOCH) {
-            Ok(after) => Self { secs: i64::try_from(after.as_secs()).unwrap_or(i64::MAX), nanos: after.subsec_nanos() },
-            Err(before) => {
-                let before = before.duration();
-                let secs = -i64::try_from(before.as_secs()).unwrap_or(i64::MAX);
-                match before.subsec_nanos() {
-                    0 => Self { secs, nanos: 0 },
-                    n => Self { secs: secs.saturating_sub(1), nanos: NANOS - n },
-                }
-            }
-        }
     }
 }
 
@@ -85,9 +70,12 @@ impl Default for RealClock {
 }
 
 impl Clock for RealClock {
-    #[allow(clippy::disallowed_methods)] // As above.
+    /// As coarse as the kernel's own time stamps (a tick, 1 to 10 ms). A kernel that caches writes stamps
+    /// some files itself; by a finer clock, what is stamped here would look younger than what the kernel
+    /// stamps up to a tick later.
     fn now(&self) -> Time {
-        SystemTime::now().into()
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        Time::new(now.tv_sec, u32::try_from(now.tv_nsec).unwrap_or(0))
     }
 
     fn monotonic(&self) -> Duration {
@@ -142,13 +130,6 @@ mod tests {
         assert_eq!(clock.now(), Time { secs: 101, nanos: 100_000_000 });
         clock.set(Time::new(5, 0));
         assert_eq!((clock.now(), clock.monotonic()), (Time::new(5, 0), Duration::from_millis(200)));
-    }
-
-    #[test]
-    fn times_before_1970_round_down() {
-        let at = SystemTime::UNIX_EPOCH - Duration::from_millis(1);
-        assert_eq!(Time::from(at), Time { secs: -1, nanos: 999_000_000 });
-        assert_eq!(Time::from(SystemTime::UNIX_EPOCH - Duration::from_secs(2)), Time { secs: -2, nanos: 0 });
     }
 
     #[test]

@@ -174,6 +174,17 @@ impl Memory {
         (self.blocks != other.blocks).then_some(Lba(self.blocks.min(other.blocks)))
     }
 
+    /// Shows everything that may be something other than zeroes, in order, in pieces of the device's own size.
+    pub fn each_piece(&self, mut see: impl FnMut(Lba, &[u8])) {
+        for (at, _) in self.allocated_runs(Lba(0), self.blocks) {
+            if let Some(leaf) = self.peek((at / CHUNK_BLOCKS) as usize)
+                && let Some(bytes) = leaf.read().as_ref()
+            {
+                see(Lba(at), bytes);
+            }
+        }
+    }
+
     /// The runs of blocks that may hold something other than zeroes, in order: start and length.
     pub(crate) fn allocated_runs(&self, at: Lba, blocks: u64) -> Vec<(u64, u64)> {
         let mut runs = Vec::new();

@@ -19,11 +19,35 @@ fn time(set: SetTime, now: Time) -> (u64, u32) {
 }
 
 impl Volume {
+    /// Sets the access time if it is due. Nothing else about the inode changes, its change time neither.
+    pub(crate) fn note_access(&self, inode: &Arc<Inode>) -> Result<()> {
+        let due = |now: Time| -> Result<bool> {
+            Ok(self.attr(inode)?.access_is_due(vfs::Timestamp { sec: now.secs, nsec: now.nanos }))
+        };
+        let now = self.now();
+        let still = inode.node.inode(|r| r.flags().contains(InodeFlags::NOATIME));
+        if still || !due(now)? {
+            return Ok(());
+        }
+        let _change = self.begin()?;
+        let _content = inode.content.write();
+        // Readers come many at once: the first has done it for all.
+        if due(now)? && inode.node.inode(|r| r.i_links.get()) > 0 {
+            self.edit_inode(&inode.node, |r| {
+                (r.i_atime, r.i_atime_nsec) = ((now.secs as u64).into(), now.nanos.into())
+            });
+        }
+        Ok(())
+    }
+
     /// `setattr`.
     pub(crate) fn set_attributes(&self, inode: &Arc<Inode>, set: &SetAttr) -> Result<Attr> {
         let flags = inode.node.inode(|r| r.flags());
-        if flags.intersects(InodeFlags::IMMUTABLE | InodeFlags::APPEND) {
-            return Err(vfs::Error::NotPermitted("the file is immutable or append-only").into());
+        // A cache above that owns times writes those of a file that grew.
+        let owned_times = SetAttr { atime: set.atime, mtime: set.mtime, ctime: set.ctime, ..SetAttr::default() };
+        let grown = flags.contains(InodeFlags::APPEND) && set.ctime.is_some() && *set == owned_times;
+        if flags.contains(InodeFlags::IMMUTABLE) || !grown {
+            self.check_unsealed(inode)?;
         }
         if let Some(size) = set.size {
             self.set_size(inode, size)?;

@@ -35,7 +35,7 @@ impl Volume {
         self.checkpoint_locked(&mut pack, reason)
     }
 
-    /// Writes a checkpoint of everything; the caller has `cp` exclusive.
+    /// Writes a checkpoint of everything, while nobody changes anything: `pack` is behind the exclusive guard.
     pub(crate) fn checkpoint_locked(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
         let mut cleaned = false;
         let mut before = u64::MAX;
@@ -56,12 +56,19 @@ impl Volume {
     }
 
     /// Writes a checkpoint of everything but contents of files that find no place in the log; returns how many blocks
-    /// wait. It frees what was emptied since the last, which may make the place they lack. The caller has `cp`
-    /// exclusive. Where even the rest finds no place, the volume is as it was.
+    /// wait. It frees what was emptied since the last, which may make the place they lack. Where even
+    /// the rest finds no place, the volume is as it was.
     pub(crate) fn checkpoint_of_what_fits(&self, pack: &mut PackState, reason: Reason) -> Result<u64> {
         self.check_writable()?;
-        let waiting = self.flush_all_contents()?;
-        self.flush_all_nodes(Cause::Node)?;
+        let flushed = self.flush_all_contents(pack).and_then(|waiting| {
+            self.flush_all_nodes(pack, Cause::Node)?;
+            Ok(waiting)
+        });
+        let waiting = flushed.inspect_err(|e| {
+            if matches!(e, Error::Violated(_)) {
+                self.failed.store(true, Ordering::Release);
+            }
+        })?;
         self.seg.lock().seat_full_logs()?;
         // What waits comes later: this is not the volume's last checkpoint.
         let reason = if waiting > 0 { Reason::Running } else { reason };
@@ -76,17 +83,18 @@ impl Volume {
     }
 
     /// Writes every dirty node.
-    pub(crate) fn flush_all_nodes(&self, cause: Cause) -> Result<()> {
+    pub(crate) fn flush_all_nodes(&self, held: &PackState, cause: Cause) -> Result<()> {
         loop {
             let dirty = self.nodes.dirty();
             if dirty.iter().all(|n| !n.is_dirty()) {
                 return Ok(());
             }
-            self.write_nodes(&dirty, Mark::Plain, cause)?;
+            self.write_nodes(held, &dirty, Mark::Plain, cause)?;
         }
     }
 
     fn commit_pack(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
+        self.check_invariants()?;
         let (nat_journal, nat_bitmap) = self.nat.flush()?;
         let mut seg = self.seg.lock();
         let seg = &mut *seg;
@@ -115,7 +123,7 @@ impl Volume {
         cp.flags.set(CpFlags::ORPHAN, !orphans.is_empty());
         cp.flags.set(CpFlags::COMPACT_SUM, compact);
         if self.has(Features::QUOTA_INO) {
-            // Usage in quota files is not kept here: Linux must count anew.
+            // Usage in quota files is not kept here: they are not to be believed until fsck.f2fs has counted anew.
             cp.flags |= CpFlags::QUOTA_NEED_FSCK;
         }
         cp.start_sum = 1 + self.sb.cp_payload + orphan_blocks.len() as u32;
@@ -343,8 +351,7 @@ mod tests {
         let left = 512 - vol.seg.lock().logs[LogType::WarmData.index()].next;
         let f = file(vol, "f");
         write(vol, f, 0, &blocks(left.into()));
-        let _change = vol.cp.read();
-        vol.flush_all_contents().unwrap();
+        vol.flush_all_contents(&mut vol.cp.write()).unwrap();
         assert!(vol.seg.lock().logs[LogType::WarmData.index()].is_full());
         taken
     }

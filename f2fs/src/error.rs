@@ -3,6 +3,8 @@
 use device::DeviceError;
 use format::FormatError;
 
+use crate::invariant::Violation;
+
 /// Result inside the core.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -23,6 +25,9 @@ pub enum Error {
         /// What is wrong with it.
         source: FormatError,
     },
+    /// What is in memory contradicts itself.
+    #[error("the volume takes no changes until it is mounted again, and its last checkpoint stays: {0}")]
+    Violated(#[from] Violation),
 }
 
 impl Error {
@@ -54,7 +59,7 @@ impl From<Error> for vfs::Error {
             Error::Fs(e) => e,
             Error::Device(DeviceError::ReadOnly { .. }) => vfs::Error::ReadOnly,
             Error::Device(e) => vfs::Error::device(e),
-            Error::Format { .. } => vfs::Error::corrupt(e),
+            Error::Format { .. } | Error::Violated(_) => vfs::Error::corrupt(e),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! What does fsync write?
 //!
-//! Of a regular file with one settled name, only its nodes: roll-forward replays them after a power
-//! cut. Everything else takes a checkpoint (kernel `need_do_checkpoint`, fsync mode posix), and so do
-//! two cases in which a replay would lose something: a new file under a name that a directory, or a file
-//! that lives on, gave up since the checkpoint, and a file that lost nodes since then.
+//! For a regular file with one name, and no rename since the last checkpoint, fsync writes only contents and nodes:
+//! roll-forward replays the nodes after a power cut. We call such an fsync a *promise*. Every other fsync writes a
+//! checkpoint (kernel `need_do_checkpoint`, fsync mode posix). So do two cases in which a replay would lose something:
+//! a file that lost nodes since the checkpoint, and a new file whose name belonged, at the checkpoint, to a directory
+//! or to a file that lives on elsewhere.
 //!
-//! The order that makes a replay whole: data and nodes below the inode, then a flush, then the inode
-//! with the mark that makes it count, then a flush. Where only blocks already mapped were
+//! The order of writes makes a replay complete: data and the nodes below the inode, a flush, the inode with its fsync
+//! mark, a flush. Roll-forward replays nothing of a file without that mark. If only blocks already mapped were
 //! overwritten in place, the first flush is not needed, and `fdatasync` writes no inode.
 
 pub(crate) mod flush_gate;
@@ -27,11 +28,11 @@ use crate::inode::{Content, Inode, put_advise};
 use crate::node::cache::Node;
 use crate::node::write::Mark;
 use crate::pack::Reason;
-use crate::volume::Volume;
+use crate::volume::{Change, Volume};
 use promises::MOST_WRITTEN;
 
-/// An inode block without what `fdatasync` may leave unwritten: times, and what every write of the
-/// block changes.
+/// A copy of an inode block without the fields that `fdatasync` may leave unwritten (times), and without the fields
+/// that every write of the block changes.
 fn without_times(node: &Node) -> Box<Block> {
     let mut b = node.read().clone();
     let footer = node::footer(&b);
@@ -48,7 +49,7 @@ fn without_times(node: &Node) -> Box<Block> {
 }
 
 impl Volume {
-    /// A checkpoint made everything durable.
+    /// A checkpoint made everything durable: no promise since it is left to keep.
     pub(crate) fn keep_promises(&self) {
         let settled = std::mem::take(&mut *self.renamed.lock());
         self.promises.kept(settled);
@@ -62,14 +63,14 @@ impl Volume {
         self.check_writable()?;
         if inode.kind == FileKind::Regular {
             if self.is_settled(inode) {
-                // Blocks overwritten in place may still be on their way.
+                // The device may not have finished blocks overwritten in place.
                 return self.flush_for(inode.ino);
             }
-            let _change = self.begin()?;
+            let change = self.begin()?;
             let content = inode.content.write();
             if self.nodes_suffice(inode)? {
-                match self.promise(inode, content, data_only) {
-                    // Others took the room since this began: a checkpoint makes some.
+                match self.promise(&change, inode, content, data_only) {
+                    // Other writers took the room after `begin` had checked it: a checkpoint makes room.
                     Err(Error::Fs(vfs::Error::NoSpace)) => {}
                     out => return out,
                 }
@@ -79,11 +80,11 @@ impl Volume {
         self.checkpoint(Reason::Running)
     }
 
-    /// True if nothing of the inode changed since it was last written to be made durable, and all that was written
-    /// has reached the device, which may not have flushed it. The caller holds no lock.
+    /// True if the inode is clean since an fsync or a checkpoint last wrote it, and all of it has reached the device,
+    /// which may not have flushed it. The caller holds no lock.
     fn is_settled(&self, inode: &Inode) -> bool {
-        // Whoever writes contents or makes a promise holds this lock until the device has everything. Nodes that
-        // others write, a checkpoint among them, are noted before they are clean.
+        // A writer of contents and an fsync hold this lock until the device has everything. Other writers of nodes, a
+        // checkpoint among them, enter the inode in `strays` before they mark its nodes clean.
         let _content = inode.content.read();
         let since = self.nat.since_checkpoint(inode.ino.nid());
         (since.checkpointed || since.fsynced)
@@ -92,8 +93,8 @@ impl Volume {
             && !self.promises.strays.lock().contains(&inode.ino)
     }
 
-    /// True if roll-forward can restore the inode from its nodes. May settle a pending doubt about
-    /// its parent.
+    /// True if roll-forward can restore the inode from its nodes. Clears the inode's mark of an unknown parent
+    /// (`LOST_PINO`) if a checkpoint has confirmed parent and name.
     fn nodes_suffice(&self, inode: &Arc<Inode>) -> Result<bool> {
         let ino = inode.ino;
         let (links, flags, advise, pino) =
@@ -111,7 +112,7 @@ impl Volume {
             return Ok(false);
         }
         if self.needs_name(ino) {
-            // Replaying the name would displace a file or directory whose own new name is not durable.
+            // A replay of the name would displace a file or directory whose own new name is not durable.
             let name = inode.node.inode(|r| r.name().to_vec());
             if self.promises.vacated.lock().contains(pino.as_ino(), &name) {
                 return Ok(false);
@@ -126,20 +127,21 @@ impl Volume {
         Ok(true)
     }
 
-    /// True if no checkpoint and no fsync recorded the inode yet (kernel `need_dentry_mark`).
+    /// True if neither a checkpoint nor an fsync has recorded the inode yet (kernel `need_dentry_mark`).
     fn needs_name(&self, ino: Ino) -> bool {
         let since = self.nat.since_checkpoint(ino.nid());
         !since.checkpointed && !since.fsynced
     }
 
-    /// Writes contents and nodes so that roll-forward finds them.
+    /// Writes contents and nodes so that roll-forward finds them, then flushes.
     fn promise(
         &self,
+        change: &Change<'_>,
         inode: &Arc<Inode>,
         mut content: parking_lot::RwLockWriteGuard<'_, Content>,
         data_only: bool,
     ) -> Result<()> {
-        self.write_promise(inode, &mut content, data_only).inspect_err(|_| self.promises.stray(inode.ino))?;
+        self.write_promise(change, inode, &mut content, data_only).inspect_err(|_| self.promises.stray(inode.ino))?;
         drop(content);
         self.flush_for(inode.ino)?;
         self.counters.fast_fsyncs.fetch_add(1, Ordering::Relaxed);
@@ -147,11 +149,17 @@ impl Volume {
     }
 
     /// [`Self::promise`] without the flush at its end.
-    fn write_promise(&self, inode: &Arc<Inode>, content: &mut Content, data_only: bool) -> Result<()> {
+    fn write_promise(
+        &self,
+        change: &Change<'_>,
+        inode: &Arc<Inode>,
+        content: &mut Content,
+        data_only: bool,
+    ) -> Result<()> {
         let ino = inode.ino;
         let mut in_order = self.stays_in_place(inode, content)?;
         self.write_back(inode, content, Writeback::Fsync)?;
-        // Indirect nodes are not replayed: roll-forward makes them anew.
+        // Roll-forward does not replay indirect nodes; it makes them anew.
         let below: Vec<Arc<Node>> = self
             .nodes
             .dirty_of(ino)
@@ -163,21 +171,21 @@ impl Volume {
             })
             .collect();
         if !below.is_empty() {
-            self.write_nodes(&below, Mark::Plain, Cause::FsyncNode)?;
+            self.write_nodes(change, &below, Mark::Plain, Cause::FsyncNode)?;
             in_order = false;
         }
-        // After the look at what is dirty: what others write of the inode meanwhile is noted before it is clean.
+        // Looked at after the dirty nodes: another writer enters the inode in `strays` before it marks a node clean.
         in_order &= !self.promises.strays.lock().contains(&ino);
         let now = without_times(&inode.node);
         if data_only && in_order && self.promises.written.lock().get(&ino) == Some(&now) {
-            // Only times changed beside blocks that kept their places.
+            // Beside the blocks that kept their places, only times changed.
             return Ok(());
         }
         if !in_order {
             self.flush_for(ino)?;
         }
         let dentry = self.needs_name(ino);
-        self.write_nodes(std::slice::from_ref(&inode.node), Mark::Fsync { dentry }, Cause::FsyncNode)?;
+        self.write_nodes(change, std::slice::from_ref(&inode.node), Mark::Fsync { dentry }, Cause::FsyncNode)?;
         let mut written = self.promises.written.lock();
         if written.len() >= MOST_WRITTEN {
             written.clear();
@@ -188,17 +196,17 @@ impl Volume {
 
     fn flush_for(&self, ino: Ino) -> Result<()> {
         self.flushes.pass(|| {
-            // One may have failed while this waited for it.
+            // A flush may have failed while this fsync waited for it.
             self.check_writable()?;
             self.dev.flush(Cause::FsyncNode.of(ino)).map_err(|e| {
-                // Nobody knows what is lost; a flush that works later would not bring it back.
+                // Which writes are lost is unknown; a later flush that succeeds would not bring them back.
                 self.failed.store(true, Ordering::Release);
                 e.into()
             })
         })
     }
 
-    /// True if every dirty block will overwrite the place it has.
+    /// True if every dirty block will be overwritten in place.
     fn stays_in_place(&self, inode: &Arc<Inode>, content: &Content) -> Result<bool> {
         if content.pages.is_empty() {
             return Ok(true);

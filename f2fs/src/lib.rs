@@ -7,6 +7,7 @@
 mod acl;
 mod attr;
 pub mod cause;
+mod chattr;
 pub mod checkpoint;
 pub mod dir;
 pub mod error;
@@ -15,6 +16,7 @@ pub mod fragments;
 pub mod fsync;
 pub mod gc;
 pub mod inode;
+pub mod invariant;
 pub mod mkfs;
 pub mod mount;
 pub mod names;
@@ -35,4 +37,4 @@ mod xattr;
 
 pub use fragments::FreeFragments;
 pub use mount::MountError;
-pub use volume::{MountOptions, Volume};
+pub use volume::{MountOptions, RollForward, Volume};

@@ -23,6 +23,7 @@ use crate::fsync::promises::Promises;
 use crate::gc::cleaner::Cleaner;
 use crate::gc::pacer::Pacer;
 use crate::inode::InodeTable;
+use crate::invariant::Sound;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
@@ -31,7 +32,7 @@ use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
-use crate::volume::{Counters, MountOptions, Volume};
+use crate::volume::{Counters, MountOptions, RollForward, Volume};
 
 /// Why a volume could not be mounted.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +76,11 @@ pub enum MountError {
         /// Their names.
         features: Vec<String>,
     },
+    /// What was synced since the last checkpoint cannot be replayed.
+    #[error(
+        "what was synced since the last checkpoint cannot be restored: {0}; norecovery reads the volume as of that checkpoint"
+    )]
+    RollForward(Error),
     /// Anything else.
     #[error(transparent)]
     Other(#[from] Error),
@@ -308,6 +314,8 @@ impl Volume {
             return Err(MountError::CannotRead { features });
         }
         let unwritable = sb.features - WRITABLE;
+        let leave = options.roll_forward == RollForward::Leave;
+        options.read_only |= leave;
         let (cp, pack, second) = choose_pack(&*dev, &sb)?;
         if !options.read_only {
             let mut features = unwritable.names();
@@ -323,13 +331,13 @@ impl Volume {
         }
         // Recovery writes; on an image that takes no writes it happens in memory.
         let wanted_read_only = options.read_only;
-        let overlay = wanted_read_only && unwritable.is_empty();
+        let overlay = wanted_read_only && unwritable.is_empty() && !leave;
         let dev: Arc<dyn BlockDevice> = if overlay { Arc::new(device::Overlay::new(dev)) } else { dev };
         options.read_only = wanted_read_only && !overlay;
 
         let mut vol = Self::assemble(dev, clock, options, sb, cp, pack, second)?;
         if !vol.options.read_only {
-            vol.recover()?;
+            vol.recover().map_err(MountError::RollForward)?;
         }
         if wanted_read_only {
             vol.options.read_only = true;
@@ -379,6 +387,7 @@ impl Volume {
         let mut segments =
             Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
         gc.apply(&mut segments);
+        let sound = Sound::of(&cp, segments.table.sums());
         let overprov_segs = cp.overprov_segs;
         let nat = Nat::new(dev.clone(), sb.clone(), cp.nat_bitmap.clone(), nat_journal, cp.next_free_nid);
         let now = clock.now();
@@ -397,6 +406,7 @@ impl Volume {
             cleaner: Cleaner::new(Pacer::new(&options.gc, monotonic)),
             gc: Mutex::new(options.gc),
             overprov_segs,
+            sound,
             reported_too: Mutex::default(),
             dev,
             sb,

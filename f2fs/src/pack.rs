@@ -1,4 +1,10 @@
 //! The checkpoint that counts, while the volume is mounted.
+//!
+//! It lies behind [`Volume::cp`], so a reference to it is a witness: `&PackState` shows that whoever calls holds
+//! off checkpoints and cleaning (or is alone), `&mut PackState` that nobody changes anything meanwhile. Functions
+//! that rest on that take it as an argument.
+//!
+//! [`Volume::cp`]: crate::volume::Volume
 
 use std::collections::BTreeMap;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use vfs::{
-    Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileKind, FileSystem, Flow, Ino, NewNode,
-    RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileFlags, FileKind, FileSystem, Flags, Flow, Ino,
+    NewNode, RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 use format::xattr::{index, split_name};
@@ -49,6 +49,9 @@ impl FileSystem for Volume {
 
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
         self.note_use();
+        if name == b"." {
+            return Ok(self.itself(parent)?);
+        }
         let dir = self.outer_dir(parent)?;
         // Under the directory's lock: the name must not go before the reference is counted. Shared is
         // enough unless a block must be loaded.
@@ -164,6 +167,14 @@ impl FileSystem for Volume {
         Ok(self.read_file(&self.outer(ino)?, offset, buf)?)
     }
 
+    fn accessed(&self, ino: Ino) {
+        if !self.options.read_only
+            && let Err(e) = self.outer(ino).map_err(Into::into).and_then(|inode| self.note_access(&inode))
+        {
+            log::debug!("inode {}: access not noted: {e}", ino.0);
+        }
+    }
+
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         Ok(self.write_file(&self.outer(ino)?, offset, data, flags)?)
     }
@@ -214,6 +225,7 @@ impl FileSystem for Volume {
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()> {
         let inode = self.outer(ino)?;
         let (index, rest) = attribute(name)?;
+        self.check_unsealed(&inode)?;
         let _change = self.begin()?;
         let _content = inode.content.write();
         self.check_there(&inode)?;
@@ -238,6 +250,7 @@ impl FileSystem for Volume {
                 };
             }
         }
+        self.check_unsealed(&inode)?;
         let _change = self.begin()?;
         let _content = inode.content.write();
         self.check_there(&inode)?;
@@ -246,6 +259,14 @@ impl FileSystem for Volume {
             _ => self.put_xattr(&inode, index, rest, None, XattrFlags::empty())?,
         }
         Ok(())
+    }
+
+    fn flags(&self, ino: Ino) -> Result<Flags> {
+        Ok(self.flags_of(&*self.outer(ino)?))
+    }
+
+    fn set_flags(&self, ino: Ino, flags: FileFlags, project: Option<u32>) -> Result<()> {
+        Ok(self.set_flags_of(&self.outer(ino)?, flags, project)?)
     }
 
     fn tick(&self) -> Result<Duration> {

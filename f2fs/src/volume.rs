@@ -32,6 +32,7 @@ use crate::fsync::flush_gate::FlushGate;
 use crate::fsync::promises::Promises;
 use crate::gc::cleaner::Cleaner;
 use crate::inode::InodeTable;
+use crate::invariant::Sound;
 use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
@@ -39,11 +40,26 @@ use crate::pack::PackState;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
 
+/// What becomes of what fsync promised since the last checkpoint, on a volume that was not unmounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RollForward {
+    /// It is replayed; a volume of which it cannot be replayed is not mounted.
+    #[default]
+    Replay,
+    /// Not even looked for: the volume is as of its last checkpoint, and takes no changes, so that what is not
+    /// replayed stays for another mount (Linux: `norecovery`).
+    Leave,
+    /// Given up: the volume goes on from its last checkpoint (Linux: `disable_roll_forward`).
+    GiveUp,
+}
+
 /// How a volume is mounted.
 #[derive(Debug, Clone)]
 pub struct MountOptions {
     /// Write nothing. An image that was not unmounted is recovered in memory.
     pub read_only: bool,
+    /// What becomes of synced contents that only roll-forward finds.
+    pub roll_forward: RollForward,
     /// Tell the device of freed segments.
     pub discard: bool,
     /// Clean nodes kept, in blocks of 4 KiB.
@@ -68,6 +84,7 @@ impl Default for MountOptions {
     fn default() -> Self {
         MountOptions {
             read_only: false,
+            roll_forward: RollForward::Replay,
             discard: true,
             node_cache: 8192,
             dirty_limit: 8192,
@@ -169,6 +186,8 @@ pub struct Volume {
     pub(crate) gc: Mutex<crate::gc::settings::Settings>,
     /// See [`Volume::report_too`].
     pub(crate) reported_too: Mutex<Option<Reporter>>,
+    /// Which counts can be relied on.
+    pub(crate) sound: Sound,
     /// Segments beyond what users may fill, from the checkpoint.
     pub(crate) overprov_segs: u32,
     /// Somebody asked something of the volume since the background last looked.
@@ -194,7 +213,14 @@ pub struct Volume {
 
 /// Held while an operation changes something: no checkpoint and no cleaning happens meanwhile.
 pub(crate) struct Change<'v> {
-    _cp: RwLockReadGuard<'v, PackState>,
+    cp: RwLockReadGuard<'v, PackState>,
+}
+
+impl std::ops::Deref for Change<'_> {
+    type Target = PackState;
+    fn deref(&self) -> &PackState {
+        &self.cp
+    }
 }
 
 impl Volume {
@@ -250,7 +276,7 @@ impl Volume {
         self.check_writable()?;
         // Not before a checkpoint that was on its way has ended: it ends by saying that nothing changed since.
         self.changed.store(true, Ordering::Release);
-        Ok(Change { _cp: cp })
+        Ok(Change { cp })
     }
 
     /// Checks an address found in a data slot.

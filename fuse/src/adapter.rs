@@ -113,7 +113,10 @@ impl fuser::Filesystem for Adapter {
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
         let ino = self.ino(ino);
         match self.fs.readlink(ino) {
-            Ok(target) => reply.data(&target),
+            Ok(target) => {
+                self.accessed(ino);
+                reply.data(&target)
+            }
             Err(error) => reply.error(failed("readlink", ino, &error)),
         }
     }
@@ -254,7 +257,10 @@ impl fuser::Filesystem for Adapter {
                 contents.resize(size, 0);
             }
             match self.fs.read(ino, offset, &mut contents[..size]) {
-                Ok(length) => reply.data(&contents[..length.min(size)]),
+                Ok(length) => {
+                    self.accessed(ino);
+                    reply.data(&contents[..length.min(size)])
+                }
                 Err(error) => reply.error(failed("read", ino, &error)),
             }
         });
@@ -279,7 +285,9 @@ impl fuser::Filesystem for Adapter {
         flags.set(WriteFlags::KILL_SUID_SGID, write_flags.contains(fuser::WriteFlags::FUSE_WRITE_KILL_SUIDGID));
         // O_SYNC contains O_DSYNC. A page from the cache is synced by the kernel's own fsync.
         let sync = !from_cache && open_flags.0 & libc::O_DSYNC != 0;
-        let result = self.store(ino, offset, data, flags).and_then(|length| {
+        let kills = flags.contains(WriteFlags::KILL_SUID_SGID);
+        let stored = self.clearing(ino, kills, || self.store(ino, offset, data, flags));
+        let result = stored.and_then(|length| {
             if sync {
                 self.fs.fsync(ino, open_flags.0 & libc::O_SYNC != libc::O_SYNC)?;
             }
@@ -306,7 +314,10 @@ impl fuser::Filesystem for Adapter {
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let ino = self.ino(ino);
         match listing::plain(&*self.fs, self.numbers, ino, offset, &mut reply) {
-            Ok(()) => reply.ok(),
+            Ok(()) => {
+                self.accessed(ino);
+                reply.ok()
+            }
             Err(error) => reply.error(failed("readdir", ino, &error)),
         }
     }
@@ -316,7 +327,10 @@ impl fuser::Filesystem for Adapter {
         let result =
             listing::with_attributes(&*self.fs, self.numbers, &self.ungranted, ino, offset, self.ttl, &mut reply);
         match result {
-            Ok(()) => reply.ok(),
+            Ok(()) => {
+                self.accessed(ino);
+                reply.ok()
+            }
             Err(error) => reply.error(failed("readdir", ino, &error)),
         }
     }
@@ -395,7 +409,7 @@ impl fuser::Filesystem for Adapter {
 
     fn fallocate(
         &self,
-        _: &Request,
+        req: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -404,7 +418,10 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyEmpty,
     ) {
         let ino = self.ino(ino);
-        let result = allocate(mode).and_then(|what| self.room.with(|| self.fs.fallocate(ino, what, offset, length)));
+        let result = allocate(mode).and_then(|what| {
+            self.before_fallocate(req, ino)?;
+            self.room.with(|| self.fs.fallocate(ino, what, offset, length))
+        });
         reply_empty("fallocate", ino, result, reply);
     }
 
@@ -419,11 +436,24 @@ impl fuser::Filesystem for Adapter {
             return reply.error(Errno::ENXIO);
         };
         let job = SeekJob { ino, offset, what, reply };
-        match &self.seeker {
-            // The thread ends only after this sender.
-            Some(seeker) => drop(seeker.send(job)),
-            None => job.answer(&*self.fs),
-        }
+        self.after_writeback(ino, offset, move |asked| match asked {
+            Ok(fs) => job.answer(fs),
+            Err(error) => job.reply.error(error),
+        });
+    }
+
+    fn ioctl(
+        &self,
+        req: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        _: IoctlFlags,
+        command: u32,
+        data: &[u8],
+        _: u32,
+        reply: ReplyIoctl,
+    ) {
+        self.flags_ioctl(req, self.ino(ino), command, data, reply);
     }
 
     // What follows is answered so that the kernel does it itself; without these, fuser writes a
@@ -447,20 +477,6 @@ impl fuser::Filesystem for Adapter {
         reply: ReplyWrite,
     ) {
         reply.error(Errno::ENOSYS);
-    }
-
-    fn ioctl(
-        &self,
-        _: &Request,
-        _: INodeNo,
-        _: FileHandle,
-        _: IoctlFlags,
-        _: u32,
-        _: &[u8],
-        _: u32,
-        reply: ReplyIoctl,
-    ) {
-        reply.error(Errno::ENOTTY);
     }
 
     fn poll(

@@ -9,9 +9,11 @@ const MAX_WRITE: u32 = 1 << 20;
 const MAX_BACKGROUND: u16 = 64;
 
 /// Protocol features asked for wherever the kernel offers them.
-const WANTED: [InitFlags; 15] = [
+///
+/// `FUSE_ASYNC_DIO` is not among them: with it an asynchronous direct write (`io_submit`, `io_uring`) ends without
+/// the kernel dropping pages that a buffered read put into its cache meanwhile, and they stay stale for good.
+const WANTED: [InitFlags; 14] = [
     InitFlags::FUSE_ASYNC_READ,
-    InitFlags::FUSE_ASYNC_DIO,
     InitFlags::FUSE_BIG_WRITES,
     InitFlags::FUSE_DONT_MASK,
     InitFlags::FUSE_DO_READDIRPLUS,

@@ -3,7 +3,8 @@
 //! [`mount`](fn@mount) serves any file system through `/dev/fuse`: `adapter` turns FUSE requests into
 //! `vfs` calls, [`errno`] is the only table from errors to error numbers, [`mount`](mod@mount) holds a
 //! mount from its beginning to its last checkpoint, [`gauge`] shows a metered device as a file, [`unmount`] ends one from outside, [`daemon`] puts
-//! one in the background.
+//! one in the background; `setid` and `capability` take privileges from files that others changed, `chattr` knows
+//! their flags.
 //!
 //! # What a FUSE mount cannot do
 //! * `syncfs(2)` and `sync(2)` write the kernel's cache back to this process but do not tell it to
@@ -12,10 +13,18 @@
 //! * For the same reason `umount(8)` returns before the last checkpoint is written: a plain `fuse`
 //!   mount is not sent `FUSE_DESTROY`. (On `fuseblk` it would be, but the `fuser` library answers it
 //!   before the file system hears of it.) [`unmount::unmount`] waits until the image is released.
-//! * `O_TMPFILE`, birth times in `statx` and `syncfs` have opcodes (`TMPFILE`, `STATX`, `SYNCFS`) that
-//!   `fuser` 0.18 does not decode; the kernel falls back or reports "not supported".
-//! * The kernel itself refuses `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` on FUSE.
-//! * With the writeback cache a full volume is reported by `fsync` or `close`, not by `write`.
+//! * `O_TMPFILE` and birth times in `statx` have opcodes (`TMPFILE`, `STATX`) that `fuser` 0.18, the newest
+//!   release, does not decode; the kernel falls back or reports "not supported". `fuser`'s main line has both.
+//! * The kernel itself refuses `FALLOC_FL_COLLAPSE_RANGE` and `FALLOC_FL_INSERT_RANGE` on FUSE, and passes
+//!   neither `FIEMAP` nor `FIBMAP` on: programs that ask for extents are told "not supported".
+//! * With the writeback cache a full volume is reported by `fsync` or `close`, not by `write`; so is a write to
+//!   a file that `chattr` made immutable or append-only. `chattr` cannot set what nobody here would enforce
+//!   (`S`, `D`, `c`, `F`); an owner may set the times of an append-only file.
+//! * Access times follow the rule of Linux's `relatime`, but only by what is read from here: a file read from
+//!   the kernel's cache alone does not look read, and one of which the kernel reads a page to change part
+//!   of it does.
+//! * An asynchronous direct write (`io_submit`, `io_uring`) is made while the call waits; with
+//!   `FUSE_ASYNC_DIO` the kernel would leave stale pages in its cache.
 //! * `fuser` reads requests and writes replies by `read` and `writev`, never by `splice`.
 #![forbid(unsafe_code)]
 
@@ -23,6 +32,7 @@ mod acl;
 mod adapter;
 mod attr;
 mod capability;
+mod chattr;
 pub mod control;
 pub mod daemon;
 pub mod errno;
@@ -34,6 +44,7 @@ mod notices;
 mod operations;
 mod room;
 mod seek;
+mod setid;
 pub mod unmount;
 
 pub use features::Caching;

@@ -52,7 +52,7 @@ pub struct MountOptions {
     pub suid: bool,
     /// Let programs run.
     pub exec: bool,
-    /// Keep access times still.
+    /// Keep access times still. Else they change as with Linux's `relatime`, by the readings that reach us.
     pub noatime: bool,
 }
 
@@ -195,10 +195,12 @@ pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Res
     if let Err(error) = std::fs::metadata("/dev/fuse") {
         return Err(MountError::NoFuse { error });
     }
-    let config = options.config(options.read_only || fs.read_only());
+    let read_only = options.read_only || fs.read_only();
+    let config = options.config(read_only);
     let start = |error| MountError::Start { error };
     let notices = Arc::new(Notices::default());
-    let adapter = Adapter::new(fs.clone(), options.caching, notices.clone()).map_err(start)?;
+    let atime = !read_only && !options.noatime;
+    let adapter = Adapter::new(fs.clone(), options.caching, atime, notices.clone()).map_err(start)?;
     let session =
         Session::new(adapter, &dir, &config).map_err(|error| MountError::Refused { dir: dir.clone(), error })?;
     let device = match unmount::mounted_at(&dir) {

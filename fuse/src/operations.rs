@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use fuser::{Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
+use fuser::{Errno, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
 use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
 
 use crate::attr::{Numbers, unpack};
@@ -18,9 +18,8 @@ use crate::capability::Capabilities;
 use crate::errno::{self, failed};
 use crate::features::{Agreed, Caching};
 use crate::listing::Ungranted;
-use crate::notices::{self, Notices};
+use crate::notices::{self, Job, Notices};
 use crate::room::Room;
-use crate::seek::SeekJob;
 
 /// How long the kernel may believe a name or an attribute of a volume without asking. The kernel is the
 /// only one who changes it, so this is "as long as it likes"; a day, to keep its timer arithmetic far from
@@ -32,6 +31,8 @@ pub(crate) struct Adapter {
     pub(crate) fs: Arc<dyn FileSystem>,
     pub(crate) numbers: Numbers,
     pub(crate) caching: Caching,
+    /// Whether readings change access times.
+    pub(crate) atime: bool,
     /// How long the kernel may believe a name or an attribute.
     pub(crate) ttl: Duration,
     pub(crate) agreed: Agreed,
@@ -39,15 +40,20 @@ pub(crate) struct Adapter {
     pub(crate) ungranted: Ungranted,
     pub(crate) room: Room,
     pub(crate) notices: Arc<Notices>,
-    /// Where seeks go that must wait for the kernel's cache; none without one.
-    pub(crate) seeker: Option<Sender<SeekJob>>,
+    /// Where requests go that must wait for the kernel's cache; none without one.
+    pub(crate) waiting: Option<Sender<Job>>,
 }
 
 impl Adapter {
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, caching: Caching, notices: Arc<Notices>) -> io::Result<Self> {
+    pub(crate) fn new(
+        fs: Arc<dyn FileSystem>,
+        caching: Caching,
+        atime: bool,
+        notices: Arc<Notices>,
+    ) -> io::Result<Self> {
         let numbers = Numbers::new(fs.root());
-        let seeker = match caching {
-            Caching::Writeback => Some(notices::seeker(fs.clone(), numbers, notices.clone())?),
+        let waiting = match caching {
+            Caching::Writeback => Some(notices::wait_for_cache(fs.clone(), numbers, notices.clone())?),
             Caching::Through | Caching::Live => None,
         };
         let ttl = if caching == Caching::Live { Duration::ZERO } else { FOREVER };
@@ -55,18 +61,41 @@ impl Adapter {
             fs,
             numbers,
             caching,
+            atime,
             ttl,
             agreed: Agreed::default(),
             capabilities: Capabilities::default(),
             ungranted: Ungranted::default(),
             room: Room::default(),
             notices,
-            seeker,
+            waiting,
         })
+    }
+
+    /// Answers a request once the kernel has written back what it holds of the file from `offset` on.
+    pub(crate) fn after_writeback(
+        &self,
+        ino: Ino,
+        offset: u64,
+        answer: impl FnOnce(std::result::Result<&dyn FileSystem, Errno>) + Send + 'static,
+    ) {
+        match &self.waiting {
+            // The thread ends only after this sender.
+            Some(waiting) => drop(waiting.send(Job { ino, offset, answer: Box::new(answer) })),
+            None => answer(Ok(&*self.fs)),
+        }
     }
 
     pub(crate) fn ino(&self, ino: INodeNo) -> Ino {
         self.numbers.to_vfs(ino)
+    }
+
+    /// Something of `ino` was read for somebody. Before the answer: the kernel asks for the time anew once
+    /// it has it.
+    pub(crate) fn accessed(&self, ino: Ino) {
+        if self.atime {
+            self.fs.accessed(ino);
+        }
     }
 
     pub(crate) fn reply_entry(&self, what: &str, ino: Ino, result: Result<Entry>, reply: ReplyEntry) {
@@ -91,9 +120,15 @@ impl Adapter {
         self.capabilities.drop_from(&*self.fs, ino)?;
         let from_cache = flags.contains(WriteFlags::FROM_CACHE);
         let mut done = 0;
+        let refused = |error: Error| {
+            if from_cache && matches!(error, Error::NotPermitted(_)) {
+                self.notices.refused(self.numbers.to_fuse(ino));
+            }
+            error
+        };
         loop {
             let (at, rest) = (offset.saturating_add(done as u64), &data[done..]);
-            let length = self.room.with(|| self.fs.write(ino, at, rest, flags))?;
+            let length = self.room.with(|| self.fs.write(ino, at, rest, flags)).map_err(refused)?;
             done += length.min(rest.len());
             if done == data.len() || !from_cache {
                 break;

@@ -5,7 +5,7 @@ use vfs::{Error, FileSystem, Ino, Seek};
 
 use crate::errno::failed;
 
-/// A question that has to wait for writeback.
+/// The question, and where its answer goes.
 pub(crate) struct SeekJob {
     pub(crate) ino: Ino,
     pub(crate) offset: u64,

@@ -17,7 +17,10 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 
-/// How often a lock is tried.
+/// How long a mount that is in use is tried again: `df`, a shell's prompt or an indexer hold one for a moment.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// How often a lock, or a mount in use, is tried.
 const ROUND: Duration = Duration::from_millis(5);
 
 /// Why a mount could not be ended.
@@ -67,6 +70,15 @@ pub struct MountedAt {
     pub source: PathBuf,
     /// Major and minor number of the mount's anonymous device.
     pub device: (u32, u32),
+}
+
+/// What has been unmounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmounted {
+    /// Where it was, and what.
+    pub mount: MountedAt,
+    /// A directory at which the same file system is still mounted.
+    pub elsewhere: Option<PathBuf>,
 }
 
 /// Every mount this process can see, oldest first.
@@ -121,6 +133,18 @@ pub(crate) fn detach(dir: &Path, lazy: bool) -> io::Result<()> {
     }
 }
 
+/// Takes the mount at `dir` out of the tree, for which it waits a moment while somebody uses it.
+fn detach_soon(dir: &Path) -> io::Result<()> {
+    let mut rounds = MOMENT.as_nanos() / ROUND.as_nanos();
+    loop {
+        match detach(dir, false) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && rounds > 0 => rounds -= 1,
+            done => return done,
+        }
+        std::thread::sleep(ROUND);
+    }
+}
+
 fn by_fusermount(dir: &Path, lazy: bool) -> io::Result<()> {
     let mut command = Command::new("fusermount3");
     command.arg("-u").args(lazy.then_some("-z")).arg("--").arg(dir);
@@ -147,24 +171,29 @@ fn absolute(dir: &Path) -> io::Result<PathBuf> {
 /// Ends the mount of `kind` (as `fuse.joulefs`) at `dir` and waits until its process has written the
 /// last checkpoint and released the image, at most `patience`.
 ///
-/// Returns what was mounted. A source that is not a file is not waited for: there is no image.
-pub fn unmount(dir: &Path, kind: &str, patience: Duration) -> Result<MountedAt, UnmountError> {
+/// A source that is not a file is not waited for: there is no image. Nor is a file system that is mounted
+/// elsewhere too (`mount --bind`): it lives on there.
+pub fn unmount(dir: &Path, kind: &str, patience: Duration) -> Result<Unmounted, UnmountError> {
     let refused = |error| UnmountError::Refused { dir: dir.to_owned(), error };
     let absolute = absolute(dir).map_err(refused)?;
     let mount = mounted_at(&absolute)
         .map_err(refused)?
         .filter(|m| m.kind == kind)
         .ok_or_else(|| UnmountError::NotMounted { dir: dir.to_owned(), kind: kind.to_owned() })?;
-    detach(&absolute, false).map_err(|error| {
+    detach_soon(&absolute).map_err(|error| {
         if error.raw_os_error() == Some(libc::EBUSY) {
             UnmountError::Busy { dir: dir.to_owned() }
         } else {
             refused(error)
         }
     })?;
+    let elsewhere = mounts().map_err(refused)?.into_iter().rev().find(|m| m.device == mount.device).map(|m| m.dir);
+    if elsewhere.is_some() {
+        return Ok(Unmounted { mount, elsewhere });
+    }
     match wait_released(&mount.source, patience) {
         Ok(false) => Err(UnmountError::StillWriting { image: mount.source, seconds: patience.as_secs() }),
-        Ok(true) | Err(_) => Ok(mount),
+        Ok(true) | Err(_) => Ok(Unmounted { mount, elsewhere }),
     }
 }
 

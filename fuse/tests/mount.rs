@@ -211,3 +211,44 @@ fn a_read_only_mount_refuses_writing() {
     assert_eq!(error.raw_os_error(), Some(libc::EROFS));
     m.end();
 }
+
+#[test]
+fn unmounting_a_second_place_of_a_mount_does_not_wait_for_the_first() {
+    let Some(m) = mount(1 << 20, &options(true)) else {
+        return;
+    };
+    let second = tempfile::tempdir().unwrap();
+    match rustix::mount::mount_bind(m.dir.path(), second.path()) {
+        Err(rustix::io::Errno::PERM) => return println!("skipped: only root mounts a directory in a second place"),
+        done => done.unwrap(),
+    }
+    let open = File::create(m.path("open")).unwrap();
+    let done = unmount(second.path(), "fuse.memfs", Duration::ZERO).unwrap();
+    assert_eq!(done.elsewhere, Some(m.dir.path().canonicalize().unwrap()));
+    assert!(!m.fs.ended());
+    drop(open);
+    m.end();
+}
+
+#[test]
+fn a_mount_that_somebody_looks_at_now_and_then_can_be_unmounted() {
+    for _ in 0..20 {
+        let Some(m) = mount(1 << 20, &options(true)) else {
+            return;
+        };
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _ = rustix::fs::statvfs(m.dir.path());
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            });
+            std::thread::sleep(Duration::from_millis(2));
+            let ended = unmount(m.dir.path(), "fuse.memfs", Duration::ZERO);
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            ended.unwrap();
+        });
+        m.mounted.wait().unwrap();
+    }
+}

@@ -20,7 +20,7 @@ use crate::aging::{self, Ager, Recipe};
 use crate::error::LabError;
 use crate::host::Host;
 use crate::progress::Progress;
-use crate::result::{Histogram, Phase, Raw, Sample};
+use crate::result::{Histogram, Phase, Raw, Sample, Stage};
 
 type Metered = Simulated<Arc<dyn BlockDevice>>;
 type Stack = Host<Counting<Arc<Metered>>>;
@@ -116,6 +116,7 @@ impl Bench {
             }
             Ok(written)
         })?;
+        phase.stage = Stage::Preparation;
         volume.sync()?;
         let free = volume.free_fragments();
         phase.note("free_pieces", free.total() as f64, "pieces");

@@ -46,6 +46,7 @@ mod tests {
     fn phase(name: &str, value: f64) -> Phase {
         Phase {
             name: name.into(),
+            stage: crate::result::Stage::default(),
             bytes: 0,
             took: Nanos(0),
             spent: vec![],
@@ -67,6 +68,7 @@ mod tests {
             parameters: toml::Table::new(),
             phases: vec![phase("read", read), phase("write", write)],
             histograms: vec![],
+            costs: None,
         };
         Outcome {
             experiment: "x".into(),

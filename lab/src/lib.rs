@@ -7,6 +7,8 @@
 //! * [`traces`]: recordings of others, on our devices and volumes; [`theirs`]: where those are that are not shipped.
 //! * [`run`]: the variants, in parallel; [`progress`]: how far they are; [`error`]: why one failed.
 //! * [`result`]: what came out; [`claim`]: the papers' numbers, [`compare`]: which of ours answers them.
+//! * [`control`]: a plan that compares policies of cleaning has one in which nobody cleans; [`cost`]: what cleaning and
+//!   the work after it cost.
 //! * [`report`]: one page of all results, with plots.
 #![forbid(unsafe_code)]
 
@@ -14,6 +16,8 @@ pub mod aging;
 pub mod bench;
 pub mod claim;
 pub mod compare;
+pub mod control;
+pub mod cost;
 pub mod error;
 pub mod experiments;
 pub mod host;

@@ -25,6 +25,9 @@ pub struct Plan {
     /// Every variant runs once with each.
     #[serde(default = "one_seed")]
     pub seeds: Vec<u64>,
+    /// The variants in which nobody cleans in the background, where variants differ in who does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub control: Vec<String>,
     /// What the kind of work asks for.
     #[serde(default)]
     pub parameters: Table,

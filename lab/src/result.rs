@@ -60,6 +60,9 @@ pub struct VariantResult {
     /// Distributions: free space, extents.
     #[serde(default)]
     pub histograms: Vec<Histogram>,
+    /// What cleaning cost and left, and what the work after it cost, where a plan asks for that work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub costs: Option<Costs>,
 }
 
 /// Counts by class.
@@ -142,11 +145,51 @@ pub struct Sample {
     pub spent: [Energy; Component::ALL.len()],
 }
 
+/// What a phase is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// Brings the volume into the state that is asked about.
+    Preparation,
+    /// What is asked about.
+    #[default]
+    Measured,
+    /// The work after it, the same for all.
+    After,
+}
+
+impl Stage {
+    /// True for what most phases are.
+    pub fn is_measured(&self) -> bool {
+        *self == Stage::Measured
+    }
+}
+
+/// What cleaning cost and left, and what the work after it cost ([`crate::cost`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Costs {
+    /// Sections cleaned while it was measured, for whomever.
+    pub gcs: u64,
+    /// Blocks they moved.
+    pub moved: u64,
+    /// Free segments at the end of what was measured.
+    pub held: u64,
+    /// Spent while it was measured.
+    pub measured: Energy,
+    /// Spent by the work after.
+    pub after: Energy,
+    /// The sum of both.
+    pub in_all: Energy,
+}
+
 /// One measured stretch of work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// Its name.
     pub name: String,
+    /// What it is for.
+    #[serde(default, skip_serializing_if = "Stage::is_measured")]
+    pub stage: Stage,
     /// Bytes the work asked for or gave.
     pub bytes: u64,
     /// How long it took.
@@ -210,6 +253,7 @@ impl Phase {
         });
         let mut phase = Phase {
             name: name.into(),
+            stage: Stage::default(),
             bytes,
             took: raw.took,
             spent: spent.collect(),

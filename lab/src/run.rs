@@ -13,10 +13,12 @@ use crate::plan::{Changes, Experiment, Job};
 use crate::progress::Progress;
 use crate::result::{Outcome, Skipped, VariantResult};
 use crate::theirs;
+use crate::{control, cost};
 
 /// Whether there are the variants asked for, their devices, and parameters of the kind the work takes; nothing is
 /// done. What a parameter's value means is seen when the work begins.
 pub fn check(experiment: &Experiment, changes: &Changes) -> Result<(), LabError> {
+    control::check(experiment)?;
     experiment.jobs(changes)?.iter().try_for_each(|job| {
         Profile::find(&job.profile)?;
         experiments::check(experiment.plan.kind, job).map_err(|source| of_variant(experiment, job, source))
@@ -41,6 +43,7 @@ pub fn run(
     threads: NonZeroUsize,
     tell: &(dyn Fn(f64) + Sync),
 ) -> Result<Outcome, LabError> {
+    control::check(experiment)?;
     let (jobs, left_out): (Vec<_>, Vec<_>) =
         experiment.jobs(changes)?.into_iter().partition(|j| j.needs.as_ref().is_none_or(|n| theirs::find(n).is_some()));
     let next = AtomicUsize::new(0);
@@ -100,6 +103,7 @@ fn run_job(experiment: &Experiment, job: &Job, progress: &Progress<'_>) -> Resul
         profile: job.profile.clone(),
         seed: job.seed,
         parameters: job.parameters.clone(),
+        costs: cost::of(&phases),
         phases,
         histograms,
     })

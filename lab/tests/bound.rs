@@ -21,7 +21,8 @@ fn overwriting(outcome: &Outcome) -> impl Iterator<Item = (&str, &Phase)> {
 fn nobody_is_below_the_bound_and_the_clairvoyant_stand_between() {
     let outcome = run(2);
     assert_eq!(serde_json::to_string(&run(1)).unwrap(), serde_json::to_string(&outcome).unwrap());
-    for (name, phase) in overwriting(&outcome) {
+    // The control lets segments run short, so that the log fills holes and no order is left to bound.
+    for (name, phase) in overwriting(&outcome).filter(|(name, _)| *name != "none") {
         let of = |m: &str| phase.measures.get(m).unwrap_or_else(|| panic!("{name}: no {m}")).value;
         assert!(of("bound_blocks") > 0.0, "{name}: nothing had to move");
         assert!(of("moved_blocks") >= of("bound_blocks"), "{name}");

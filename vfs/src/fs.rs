@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Allocate, Attr, Caller, DirEntry, Entry, Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr, StatFs,
-    WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, DirEntry, Entry, Error, FileFlags, Flags, Flow, Ino, NewNode, RenameFlags, Result, Seek,
+    SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 /// A mounted volume. Every method takes `&self` and may be called from many threads.
@@ -27,7 +27,9 @@ pub trait FileSystem: Send + Sync + 'static {
     /// True if nothing can be written.
     fn read_only(&self) -> bool;
 
-    /// Finds a name. Takes a reference. `.` and `..` are understood.
+    /// Finds a name. Takes a reference. `..` is understood, and `.` for an inode of any kind: that is how one
+    /// known by its number alone (an NFS handle) gets a reference. Without links and references it is
+    /// [`NotFound`](crate::Error::NotFound).
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry>;
     /// Gives `count` references back.
     fn forget(&self, ino: Ino, count: u64);
@@ -65,6 +67,10 @@ pub trait FileSystem: Send + Sync + 'static {
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize>;
     /// `fallocate`.
     fn fallocate(&self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()>;
+    /// Somebody read contents, names or a symlink's target: the access time may have to follow, by the rule of
+    /// [`Attr::access_is_due`]. Whoever serves a file system calls this where access times are wanted; reading
+    /// alone never changes one. Nobody is told of a failure.
+    fn accessed(&self, _ino: Ino) {}
     /// `SEEK_DATA`, `SEEK_HOLE`.
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64>;
 
@@ -87,6 +93,16 @@ pub trait FileSystem: Send + Sync + 'static {
     fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], flags: XattrFlags) -> Result<()>;
     /// Removes an attribute.
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()>;
+
+    /// The flags `lsattr` shows.
+    fn flags(&self, _ino: Ino) -> Result<Flags> {
+        Err(Error::Unsupported("flags of files".to_owned()))
+    }
+    /// Makes `flags` the flags, and `project` the project if it is given. Immutable and append-only are enforced
+    /// from then on, for everybody.
+    fn set_flags(&self, _ino: Ino, _flags: FileFlags, _project: Option<u32>) -> Result<()> {
+        Err(Error::Unsupported("flags of files".to_owned()))
+    }
 
     /// Does background work that is due (writeback, checkpoint, cleaning, discard), and says after how
     /// long there may be more. A mount calls this from a thread of its own; a simulation whenever it

@@ -104,6 +104,15 @@ pub struct Attr {
     pub crtime: Option<Timestamp>,
 }
 
+impl Attr {
+    /// Whether an access now has to be noted: the rule of Linux's `relatime`. The time of the last access is
+    /// kept only so far that it says whether anything was read since it changed, and on which day.
+    pub fn access_is_due(&self, now: Timestamp) -> bool {
+        const DAY: i64 = 24 * 3600;
+        self.atime <= self.mtime || self.atime <= self.ctime || now.sec.saturating_sub(self.atime.sec) >= DAY
+    }
+}
+
 /// The result of finding or making a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
@@ -152,6 +161,15 @@ pub struct SetAttr {
     pub kill_suid_sgid: bool,
 }
 
+/// What `lsattr` shows of an inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Flags {
+    /// Its flags.
+    pub flags: FileFlags,
+    /// The project it belongs to, 0 where none is kept.
+    pub project: u32,
+}
+
 /// What a new inode starts with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewNode {
@@ -184,6 +202,28 @@ bitflags! {
         /// The data is pages written back from a cache that owns times: leave mtime and ctime alone. They have
         /// waited there for more; waiting on gains little.
         const FROM_CACHE = 2;
+    }
+    /// The flags of `chattr` and `lsattr`, with Linux's numbers (`FS_*_FL`). What has no name here is passed on as
+    /// it is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+    pub struct FileFlags: u32 {
+        /// Every write is durable at once.
+        const SYNC = 0x0000_0008;
+        /// Cannot change.
+        const IMMUTABLE = 0x0000_0010;
+        /// Can only grow.
+        const APPEND = 0x0000_0020;
+        /// Left out of backups.
+        const NODUMP = 0x0000_0040;
+        /// Access times stand still.
+        const NOATIME = 0x0000_0080;
+        /// Encrypted; cannot be set.
+        const ENCRYPT = 0x0000_0800;
+        /// Sealed by fs-verity; cannot be set.
+        const VERITY = 0x0010_0000;
+        /// New children inherit the project.
+        const PROJINHERIT = 0x2000_0000;
+        const _ = !0;
     }
     /// How `setxattr` treats an existing attribute, and the ACL case that also drops sgid.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,9 @@
-//! Candidates in the order of age, with the bounds of neighbours: who is the n-th oldest, and how high
-//! could any of these rank?
+//! Which candidate is the n-th oldest, and how high could any of these neighbours in age rank?
 //!
-//! Up to [`SLICE`] units form a slice, up to [`CHUNK`] slices a chunk; a change touches one of each. After changes,
-//! and before anybody looks, they are settled ([`Ages::settle`]): between the two, bounds may be too wide. Left
-//! out on purpose: the order by place on the volume, and which changes are made when (`index`).
+//! Up to [`SLICE`] units that follow one another in age form a slice, up to [`CHUNK`] slices a chunk. A change touches
+//! one slice and one chunk, and may leave their bounds too wide. [`Ages::settle`] makes them exact again; it runs after
+//! changes and before a search. Left out on purpose: the order by place on the volume, and which changes are made when
+//! (`index`).
 
 use std::ops::Range;
 
@@ -13,21 +13,21 @@ use crate::view::{AgeCut, Among, Bounds, Candidate};
 
 /// Units in a slice at most.
 const SLICE: usize = 64;
-/// Two neighbouring slices of so many units in all become one.
+/// Two neighbouring slices with no more units than this in all become one.
 const MERGE: usize = 40;
 /// Slices in a chunk at most.
 const CHUNK: usize = 96;
-/// Numbers of units, by kind.
+/// Numbers of units, by kind of candidate.
 type Counts = [u32; 3];
 
-/// Some units that follow one another in the order of age.
+/// Units that follow one another in the order of age.
 #[derive(Debug, Clone)]
 pub(crate) struct Slice {
-    /// With their fragments.
+    /// The units, each with its number of fragments.
     pub(crate) units: Vec<(Candidate, u32)>,
     pub(crate) bounds: [Bounds; 3],
     pub(crate) counts: Counts,
-    /// The bounds may be too wide.
+    /// True if the bounds may be too wide.
     stale: bool,
 }
 
@@ -37,7 +37,7 @@ impl Slice {
         slice.reckon(per);
         slice
     }
-    /// Of some units in the order of age; more fit in.
+    /// A slice of these units, which are in order of age; more fit in later.
     fn of(units: &[Candidate], per: u32) -> Self {
         let mut all = Vec::with_capacity(SLICE + 1);
         all.extend(units.iter().map(|c| (*c, c.fragments())));
@@ -66,11 +66,11 @@ impl Slice {
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) slices: Vec<Slice>,
-    /// Where each of them begins.
+    /// The place of the first unit of each slice.
     firsts: Vec<AgeCut>,
     pub(crate) counts: Counts,
     pub(crate) bounds: [Bounds; 3],
-    /// Its bounds, or those of one of its slices, may be too wide.
+    /// True if the bounds of the chunk or of one of its slices may be too wide.
     stale: bool,
 }
 
@@ -91,7 +91,7 @@ impl Chunk {
         }
         self.stale = self.slices.iter().any(|s| s.stale);
     }
-    /// Counts a unit that came into slice `n`.
+    /// Counts a unit that was entered into slice `n`.
     fn gained(&mut self, n: usize, (c, fragments): &(Candidate, u32), per: u32) {
         let slice = &mut self.slices[n];
         for kind in Among::ALL.into_iter().filter(|kind| c.is(*kind, per)) {
@@ -103,7 +103,7 @@ impl Chunk {
         }
         self.firsts[n] = slice.first();
     }
-    /// Counts a unit no more that left slice `n`.
+    /// Uncounts a unit that was removed from slice `n`.
     fn lost(&mut self, n: usize, (c, fragments): &(Candidate, u32), per: u32) {
         let slice = &mut self.slices[n];
         for kind in Among::ALL.into_iter().filter(|kind| c.is(*kind, per)) {
@@ -121,7 +121,7 @@ impl Chunk {
             self.reckon();
         }
     }
-    /// Its slices with units of a kind, each with the place of its first; `first` is that of the chunk's.
+    /// The slices with units of a kind, each with the place of its first such unit; `first` is the chunk's.
     pub(crate) fn slices(&self, kind: Among, first: u32) -> impl Iterator<Item = (&Slice, u32)> {
         let mut place = first;
         self.slices.iter().filter_map(move |slice| {
@@ -135,7 +135,7 @@ impl Chunk {
     }
 }
 
-/// The order of age. No slice and no chunk is without units.
+/// The order of age. Every slice and every chunk has at least one unit.
 #[derive(Debug, Default)]
 pub(crate) struct Ages {
     pub(crate) chunks: Vec<Chunk>,
@@ -143,7 +143,7 @@ pub(crate) struct Ages {
 }
 
 impl Ages {
-    /// Of units of `per` segments, in any order.
+    /// The order of `units`, given in any order; a unit has `per` segments.
     pub(crate) fn of(per: u32, mut units: Vec<Candidate>) -> Self {
         units.sort_unstable_by_key(Candidate::place);
         let mut slices = units.chunks(SLICE * 3 / 4).map(|units| Slice::of(units, per));
@@ -154,7 +154,7 @@ impl Ages {
     pub(crate) fn settle(&mut self) {
         self.chunks.iter_mut().for_each(|chunk| chunk.settle(self.per));
     }
-    /// The slice where `place` is or would be: its chunk, and which it is there.
+    /// The chunk and the slice in it where `place` is, or would be.
     pub(crate) fn find(&self, place: AgeCut) -> (usize, usize) {
         let chunk = self.chunks.partition_point(|c| c.first() <= place).saturating_sub(1);
         let firsts = self.chunks.get(chunk).map_or(&[][..], |c| &c.firsts);
@@ -179,7 +179,7 @@ impl Ages {
         if size <= SLICE {
             return;
         }
-        // Segments are written one after another: what is split off at the young end stays nearly full.
+        // Segments are written one after another: a slice split at the young end leaves a nearly full one behind.
         let young = youngest && place + 1 == size;
         let slice = &mut chunk.slices[n];
         let upper = Slice::new(slice.units.split_off(if young { SLICE * 7 / 8 } else { SLICE / 2 }), self.per);
@@ -193,7 +193,7 @@ impl Ages {
             self.chunks.insert(at + 1, Chunk::new(upper));
         }
     }
-    /// Takes a unit out.
+    /// Removes the unit at a place.
     pub(crate) fn remove(&mut self, place: AgeCut) {
         let (at, n) = self.find(place);
         let Some(chunk) = self.chunks.get_mut(at) else { return };
@@ -227,7 +227,7 @@ impl Ages {
             self.merge(at);
         }
     }
-    /// Makes a chunk and a neighbour one, if they are small.
+    /// Merges a chunk with a neighbour if both are small.
     fn merge(&mut self, at: usize) {
         for older in [at.wrapping_sub(1), at] {
             let of = |n: usize| self.chunks.get(n).map_or(CHUNK, |c| c.slices.len());
@@ -242,7 +242,7 @@ impl Ages {
             }
         }
     }
-    /// The chunk and slice that hold place `n` of a kind, and the place of its first.
+    /// The slice that holds place `n` of a kind, and the place of the slice's first such unit.
     pub(crate) fn locate(&self, kind: Among, n: u32) -> Option<(&Slice, u32)> {
         let kind = kind as usize;
         let mut before = 0;
@@ -260,7 +260,7 @@ impl Ages {
         }
         None
     }
-    /// Calls `each` for the chunks that hold places in `range`, with the place of their first.
+    /// Calls `each` for the chunks that hold places in `range`, with the place of the first unit of each.
     pub(crate) fn chunks<'a>(&'a self, kind: Among, range: &Range<u32>, mut each: impl FnMut(&'a Chunk, u32)) {
         let mut place = 0;
         for chunk in &self.chunks {

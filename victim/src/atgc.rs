@@ -1,8 +1,8 @@
 //! ATGC: the kernel's cleaning by age threshold (mount option `atgc`).
 //!
-//! **Victim** (`atgc_lookup_victim`): of the [`oldest`] candidates the one with the lowest cost. With
-//! `max` one second after the youngest candidate ever seen, `T` the time from the oldest to that, and
-//! a precision `A` = min(10000, (2^64 - 1) / T / 100):
+//! **Victim** (`atgc_lookup_victim`): the one with the lowest cost among the [`oldest`] candidates. `max` is one second
+//! after the youngest candidate ever seen, `T` the time from the oldest candidate to `max`, and the precision is
+//! `A` = min(10000, (2^64 - 1) / T / 100):
 //!
 //! ```text
 //! age  = A (max - mtime) / T x age_weight
@@ -10,24 +10,23 @@
 //! cost = 2^32 - 1 - (age + u)
 //! ```
 //!
-//! in whole numbers, each division rounded down in this order. Of equal costs the greater age wins,
-//! then the one written first.
+//! All numbers are integers; each division is rounded down, in this order. Of equal costs the greater age wins, then
+//! the unit written first.
 //!
-//! **Target** (`AT_SSR`): of the segments of [`similar`](crate::similar) age the fullest that has a block to overwrite;
-//! its cost is 2^32 - 1 less its held blocks. Among equals the kernel means the one closest in age, but
-//! compares the moved segment's write time with the target's age: the smaller
-//! |mtime of what moves - (max - mtime of the target)|, the better. So do we. What finds no target goes
-//! to a new cold segment.
+//! **Target** (`AT_SSR`): among the segments of [`similar`](crate::similar) age the fullest with a block to overwrite.
+//! Its cost is 2^32 - 1 less its held blocks. Among equals the kernel means to take the segment closest in age, but it
+//! compares the moved segment's write time with the target's age: the smaller |mtime of the moved segment - (max -
+//! mtime of the target)|, the better. So do we. Blocks that find no target go to a new cold segment.
 
 use crate::memory::{Ask, Choice, Memory, Tuning};
 use crate::oldest::{self, Pool};
 use crate::similar::{Moved, Neighbours};
 use crate::view::{Among, Candidate, Rank, View};
 
-/// Shares of age and of free blocks are counted in units of one in so many.
+/// The precision `A` where nothing limits it: age and free blocks are counted in shares of this.
 pub(crate) const ACCURACY: u64 = 10_000;
 
-/// The numbers of the cost function that all candidates share.
+/// The numbers in the cost function that all candidates share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
     pub(crate) accuracy: u64,
@@ -36,11 +35,11 @@ pub(crate) struct Scale {
     capacity: Divisor,
 }
 
-/// A number that many are divided by: a choice divides thousands of times by the same few.
+/// A divisor that is used often: a choice divides thousands of times by the same few numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Divisor {
     by: u64,
-    /// The share of 2^64, rounded down.
+    /// 2^64 divided by the number, rounded down.
     inverse: u64,
 }
 
@@ -53,7 +52,7 @@ impl Divisor {
     /// `n / by`, rounded down.
     pub(crate) fn divide(self, n: u64) -> u64 {
         let mut quotient = ((u128::from(n) * u128::from(self.inverse)) >> 64) as u64;
-        // At most two too few.
+        // The quotient is at most two too small.
         let mut rest = n - quotient * self.by;
         while rest >= self.by {
             quotient += 1;
@@ -67,30 +66,30 @@ impl Scale {
     fn new(pool: &Pool, ask: Ask<'_>) -> Scale {
         Scale::between(pool.min, pool.max, ask)
     }
-    /// For ages from `min` to before `max`.
+    /// For write times from `min` to before `max`.
     pub(crate) fn between(min: u64, max: u64, ask: Ask<'_>) -> Scale {
         let span = max.saturating_sub(min).max(1);
         let accuracy = (u64::MAX / span / 100).min(ACCURACY);
         Scale { accuracy, max, span: Divisor::new(span), capacity: Divisor::new(ask.capacity().into()) }
     }
-    /// Share of the time span that a unit is older than the youngest, 0 to `accuracy`.
+    /// How much older than the youngest a unit is, as a share of the time span: 0 to `accuracy`.
     pub(crate) fn age(&self, mtime: u64) -> u64 {
         self.span.divide(self.accuracy * (self.max - mtime))
     }
-    /// Share of a unit that is not valid, 0 to `accuracy`.
+    /// The share of a unit's blocks that are not valid: 0 to `accuracy`.
     pub(crate) fn free(&self, valid: u32) -> u64 {
         self.capacity.divide(self.accuracy * self.capacity.by.saturating_sub(valid.into()))
     }
 }
 
-/// Sum and age part of what makes a unit worth cleaning.
+/// The rank of a unit: what speaks for it in all (age + u), then its age alone.
 fn rank(scale: &Scale, tuning: &Tuning, c: &Candidate) -> Rank {
     let age = scale.age(c.mtime) * u64::from(tuning.age_weight);
     let u = scale.free(c.valid) * u64::from(100u32.saturating_sub(tuning.age_weight));
     [age + u, age, 0, 0]
 }
 
-/// Cost from the sum of what speaks for a unit; nothing speaking for it is no choice.
+/// The cost that follows from age + u; `None` for 0, since nothing speaks for the unit.
 pub(crate) fn cost(sum: u64) -> Option<u32> {
     (sum > 0).then(|| u32::MAX - sum.min(u32::MAX.into()) as u32)
 }
@@ -104,7 +103,7 @@ pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -
     })
 }
 
-/// The target, of the segments of similar age: the fullest.
+/// The target: the fullest among the segments of similar age.
 pub fn fullest(view: &dyn View, near: &Neighbours, moved: Moved) -> Option<Choice> {
     let closeness = |mtime: u64| {
         let apart = moved.mtime.wrapping_sub(near.max.saturating_sub(mtime)) as i64;
@@ -114,7 +113,7 @@ pub fn fullest(view: &dyn View, near: &Neighbours, moved: Moved) -> Option<Choic
     let [older, younger] = near.best(
         view,
         &|b| {
-            // The greatest is where the target is as old as what moves was written late.
+            // The kernel's difference is smallest for a target written at max - mtime of the moved segment.
             let best = match near.max.checked_sub(moved.mtime) {
                 Some(middle) => closeness(middle.clamp(b.mtime.0, b.mtime.1)),
                 None => u64::MAX,

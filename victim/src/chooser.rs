@@ -1,7 +1,8 @@
-//! Which policy chooses when, and what is remembered between its choices?
+//! Which policy chooses on which occasion, and what is remembered between choices?
 //!
-//! Who waits for space gets the emptiest unit, whatever policy is set; so does who is told to hurry. Left out on
-//! purpose: the choices themselves (the policies), what there is to choose from (a [`View`]), and when somebody asks.
+//! A writer that waits for space gets the emptiest unit, whatever policy is set; so does a cleaner that is told to
+//! hurry. Left out on purpose: how a policy chooses (the policies), what there is to choose from (a [`View`]), and when
+//! cleaning runs.
 
 use format::SegNo;
 use format::sit::LogType;
@@ -13,29 +14,29 @@ use crate::similar::{self, Moved};
 use crate::view::{Candidate, View};
 use crate::{atgc, cost_benefit, fagc, greedy, mwhfb};
 
-/// For what a victim is chosen.
+/// The occasion on which a victim is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hurry {
-    /// Somebody waits for space.
+    /// A writer waits for space.
     Foreground,
-    /// Nobody does.
+    /// No writer waits: cleaning ahead of time.
     Background,
-    /// Nobody does, but cleaning is wanted now, by cost and benefit (kernel `GC_URGENT_LOW`, `_MID`).
+    /// No writer waits, but a user asked for cleaning now; cost-benefit chooses (kernel `GC_URGENT_LOW`, `_MID`).
     Urgent,
-    /// Nobody does, but cleaning is wanted now and much of it (kernel `GC_URGENT_HIGH`).
+    /// No writer waits, but a user asked for as much cleaning as possible now (kernel `GC_URGENT_HIGH`).
     UrgentHigh,
 }
 
-/// What is known when a victim is chosen, beside the candidates.
+/// What a choice depends on, beside the candidates.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment<'a> {
-    /// For what.
+    /// The occasion.
     pub hurry: Hurry,
     /// Seconds the volume was ever mounted.
     pub now: u64,
     /// See [`Ask::passed`].
     pub passed: &'a [SegNo],
-    /// Sections that are free.
+    /// How many sections are free.
     pub free: u32,
 }
 
@@ -46,7 +47,7 @@ pub struct Chooser {
     end: SegNo,
     /// Segments in a section.
     per_section: u32,
-    /// Who chooses in the background.
+    /// The policy in the background.
     pub policy: Policy,
     /// Where the power comes from.
     pub power: Power,
@@ -57,20 +58,20 @@ pub struct Chooser {
 }
 
 impl Chooser {
-    /// Of a volume of `end` segments, `per_section` in each section.
+    /// A chooser for a volume of `end` segments, `per_section` in each section.
     pub fn new(end: SegNo, per_section: u32, memory: Memory, prices: Prices, policy: Policy, power: Power) -> Self {
         Chooser { end, per_section, policy, power, tuning: Tuning::default(), prices, memory }
     }
 
-    /// Invalid blocks that cleaning reads along rather than making two requests: under our own policy as
-    /// many as a request costs, under the others none, as in the kernel.
+    /// At most how many invalid blocks the cleaner reads along rather than make two requests. Under our own policy as
+    /// many as cost one request; under the others none, as in the kernel.
     pub fn read_along(&self) -> u32 {
         match self.policy {
             Policy::Joule => (self.prices.request / self.prices.read_block.max(1)).min(511) as u32,
             _ => 0,
         }
     }
-    /// True if moved data goes to segments of similar age.
+    /// True if the cleaner moves data to segments of similar age.
     pub fn moves_by_age(&self) -> bool {
         match self.policy {
             Policy::Greedy | Policy::CostBenefit | Policy::Mwhfb | Policy::Joule => false,
@@ -79,7 +80,7 @@ impl Chooser {
         }
     }
 
-    /// The section to clean next, of those in view, if any is worth it.
+    /// The section to clean next, of those in the view; `None` if none is worth it.
     pub fn victim(&mut self, view: &dyn View, moment: Moment<'_>) -> Option<Candidate> {
         let Moment { hurry, now, passed, free } = moment;
         let foreground = hurry == Hurry::Foreground;
@@ -102,13 +103,13 @@ impl Chooser {
         match (hurry, self.policy) {
             (Hurry::Foreground | Hurry::UrgentHigh, _) => Policy::Greedy,
             (Hurry::Urgent, _) => Policy::CostBenefit,
-            // Kernel: not before the volume is old enough to tell ages.
+            // As in the kernel: ATGC waits until the volume is old enough to tell ages.
             (Hurry::Background, Policy::Atgc) if !self.moves_by_age() => Policy::CostBenefit,
             (Hurry::Background, policy) => policy,
         }
     }
 
-    /// A used segment of one kind whose holes a log may fill because free segments are short; in view are the
+    /// A used segment whose holes a log of this kind may fill because free segments are short. The view holds the
     /// segments of that kind.
     pub fn threading(&mut self, view: &dyn View, kind: LogType) -> Option<SegNo> {
         let ask = Ask::background(self.end, 1);
@@ -117,7 +118,7 @@ impl Chooser {
         choice.map(|c| c.victim.seg)
     }
 
-    /// A used segment of one kind and of similar age, for data that moves; in view are the segments of that kind.
+    /// A used segment of similar age whose holes take the moved data. The view holds the segments of that kind.
     pub fn target(&mut self, view: &dyn View, moved: Moved) -> Option<SegNo> {
         let ask = Ask::background(self.end, 1);
         let pick = if self.policy == Policy::Fagc { fagc::most_fragmented } else { atgc::fullest };

@@ -1,10 +1,10 @@
 //! Cost-benefit: the kernel's default in the background (`GC_CB`).
 //!
-//! With `u` the share of valid blocks and `age` the place between the youngest and the oldest
-//! section ever seen, both in whole percent, the benefit is 100 (100 - u) age / (100 + u), rounded
-//! down, and the cost 2^32 - 1 less that. A benefit of 0 is never chosen, so the youngest never is.
-//! Units are looked at from where the last such choice ended, in the background at most
-//! `max_victim_search` of them; the first of equals wins.
+//! `u` is the share of valid blocks. `age` is the place of the unit's write time between the youngest (0) and the
+//! oldest (100) section ever seen. Both are integers in percent. The benefit is 100 (100 - u) age / (100 + u), rounded
+//! down, and the cost is 2^32 - 1 less the benefit. A unit of benefit 0 is never chosen, so the youngest never is. The
+//! scan starts where the last cost-benefit choice ended; in the background it looks at no more than `max_victim_search`
+//! units. The first of equals wins.
 
 use crate::memory::{Ask, Choice, Look, Memory, Tuning};
 use crate::view::{Bounds, Candidate, View};
@@ -25,7 +25,7 @@ const MOST: [u32; 101] = {
     most
 };
 
-/// The first unit with the greatest benefit so far.
+/// Searches for the first unit with the greatest benefit.
 struct Most {
     memory: Memory,
     unit: u32,
@@ -45,7 +45,8 @@ impl Most {
 
 impl Look for Most {
     fn hopeless(&self, b: &Bounds) -> bool {
-        // An age not seen before stays in mind, and moves the share of all ages after it.
+        // A write time outside the range seen so far is remembered, and shifts the ages of all units looked at after
+        // it.
         let seen = self.memory.min_mtime <= b.mtime.0 && b.mtime.1 <= self.memory.max_mtime;
         seen && self.benefit(b.valid.0, b.mtime.0) <= self.benefit
     }
@@ -58,7 +59,7 @@ impl Look for Most {
     }
 }
 
-/// The unit with the greatest benefit; `None` if none has any.
+/// The unit with the greatest benefit; `None` if none has a benefit above 0.
 pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -> (Option<Choice>, Memory) {
     let mut most = Most { memory: *memory, unit: ask.unit, found: None, benefit: 0 };
     let next = ask.look(view, memory.last_victim_cb, ask.window(view, tuning), &mut most);
@@ -66,14 +67,14 @@ pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -
     (most.found.map(|victim| Choice { victim, cost: u32::MAX - most.benefit }), most.memory)
 }
 
-/// In percent: 0 for the youngest ever seen, 100 for the oldest. `mtime` has been seen.
+/// Age in percent: 0 for the youngest ever seen, 100 for the oldest. The range seen includes `mtime`.
 fn age(memory: &Memory, mtime: u64) -> u32 {
     let span = memory.max_mtime - memory.min_mtime;
     if span == 0 {
         return 0;
     }
     let since = mtime - memory.min_mtime;
-    // Times beyond what 64 bits hold a hundred times come from damaged images only.
+    // Only a damaged image holds times whose hundredfold exceeds 64 bits.
     let percent = match since.checked_mul(100) {
         Some(n) => n / span,
         None => (u128::from(since) * 100 / u128::from(span)) as u64,

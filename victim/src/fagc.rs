@@ -1,10 +1,10 @@
 //! FAGC: cleaning that looks at fragmented free space (FAGC TACO'23, section 5.3, Algorithm 2).
 //!
-//! **Candidates** are the units that are suitable (below) and past the age threshold, and of them the
-//! oldest, as many as ATGC compares: the paper determines "the range of segments to be compared based on
-//! a similar age" and calls their number `dirty_threshold`, which is ATGC's name.
+//! **Candidates** are the units that are *suitable* (defined below) and past the age threshold; of these the oldest, as
+//! many as ATGC compares. The paper determines "the range of segments to be compared based on a similar age" and calls
+//! their number `dirty_threshold`, which is ATGC's name.
 //!
-//! **Victim**: the lowest cost, with age and time span as under ATGC and everything in whole numbers:
+//! **Victim**: the candidate with the lowest cost. Age and time span are as under ATGC; all numbers are integers:
 //!
 //! ```text
 //! age  = 10000 (max - mtime) / total x 40
@@ -13,33 +13,30 @@
 //! cost = 2^32 - 1 - (age + f + u)
 //! ```
 //!
-//! `min_f` and `max_f` are those of the candidates; if they are equal, f speaks for none. Of equal costs
-//! the largest f wins, then the fewest valid blocks, then the oldest.
+//! `min_f` and `max_f` are taken over the candidates; if they are equal, the term of f is 0. Of equal costs the largest
+//! f wins, then the fewest valid blocks, then the oldest.
 //!
-//! *Where this differs from the printed formula*: there f is divided by `max_f - min_f` without `min_f`
-//! taken from it. Then f could exceed its weight without bound (candidates of f 1,000,000 and 1,000,001
-//! would get a million times 40), though the text says that age, f and u "are all normalized" so that the
-//! cost is not "affected by a single factor". Since the printed f exceeds ours by the same amount for
-//! each candidate, rounding and the 32 bits apart, both put the candidates in the same order. The weights
-//! are 40, 40 and 20; they add to 100.
+//! *Where this differs from the printed formula*: the paper divides f by `max_f - min_f` without subtracting `min_f`
+//! first. Then f could exceed its weight without bound (candidates of f 1,000,000 and 1,000,001 would get a million
+//! times 40), though the text says that age, f and u "are all normalized" so that the cost is not "affected by a single
+//! factor". The printed term exceeds ours by the same amount for each candidate. So both formulas rank the candidates
+//! in the same order, apart from rounding and the limit of 32 bits. The weights are 40, 40 and 20; they add to 100.
 //!
-//! **When no victim is worth it.** The paper: traditional F2FS and ATGC "may trigger some GCs which find
-//! victim segments with large free space, while in this scenario FAGC would not trigger GC because no
-//! suitable victim segments are found". A cost says only which candidate is best, not whether it is good,
-//! and f alone does not tell either: a segment with a single hole of 4 KiB has a larger f than one with
-//! eight of 100 KiB. We take the sentence by its word: a unit is suitable if its free space is really in
-//! fragments, that is, if **more than half of its free or invalid blocks lie in runs shorter than 32
-//! blocks** (128 KiB, the paper's bound of a fragment, section 5.1). What has large free space is left
-//! to those who write into it, and to foreground cleaning. If no unit is suitable, nothing is chosen.
-//! Suitability comes before age: were the oldest taken first, a volume whose oldest segments are well
-//! arranged would never be cleaned.
+//! **When no victim is worth it.** The paper says: traditional F2FS and ATGC "may trigger some GCs which find victim
+//! segments with large free space, while in this scenario FAGC would not trigger GC because no suitable victim segments
+//! are found". A cost says only which candidate is best, not whether it is good. Nor does f alone: a segment with a
+//! single hole of 4 KiB has a larger f than one with eight holes of 100 KiB. We take the sentence literally: a unit is
+//! suitable if its free space really lies in fragments, that is, if **more than half of its free or invalid blocks lie
+//! in runs shorter than 32 blocks** (128 KiB, the paper's bound of a fragment, section 5.1). A unit with large free
+//! space is left to logs, which can write into it, and to foreground cleaning. If no unit is suitable, FAGC chooses
+//! nothing. Suitability is tested before age: if the oldest units were taken first, a volume whose oldest segments are
+//! well arranged would never be cleaned.
 //!
-//! **Target**: FAGC "selects the target segment with a similar age to the victim segment and migrates valid
-//! blocks to the target segment via threaded logging writes so that migrated valid blocks do not occupy
-//! new idle segments", and writes its blocks "one by one which also reduces free space fragments of the
-//! target". So of the segments of [`similar`](crate::similar) age (the same range as ATGC's) that have a block to
-//! overwrite, the one with the largest f; of equals the fullest, then the closest in age. What finds none
-//! goes to a new cold segment.
+//! **Target**: FAGC "selects the target segment with a similar age to the victim segment and migrates valid blocks to
+//! the target segment via threaded logging writes so that migrated valid blocks do not occupy new idle segments", and
+//! writes its blocks "one by one which also reduces free space fragments of the target". So the target is the segment
+//! with the largest f among those of [`similar`](crate::similar) age (the same range as ATGC's) that have a block to
+//! overwrite; of equals the fullest, then the closest in age. Blocks that find no target go to a new cold segment.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -58,7 +55,7 @@ pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -
     let old_enough =
         |threshold: u64| youngest.checked_sub(threshold).map_or(0, |cut| view.count_to(Among::Fragmented, end_of(cut)));
     let eligible = match old_enough(tuning.age_threshold) {
-        // As under ATGC: a volume younger than the threshold has nothing older.
+        // As under ATGC: on a volume younger than the threshold, no unit can be older than the threshold.
         0 if memory.elapsed < tuning.age_threshold => old_enough(0),
         n => n,
     };
@@ -67,7 +64,7 @@ pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -
     (pick(view, 0..take, scale, tuning), memory)
 }
 
-/// Algorithm 2 over the places `among` of the fragmented ones.
+/// Algorithm 2 over the places `among` in the order of age of the suitable candidates.
 fn pick(view: &dyn View, among: Range<u32>, scale: Scale, tuning: &Tuning) -> Option<Choice> {
     let (min_f, max_f) = view.range_of_f(Among::Fragmented, among.clone())?;
     let range = Divisor::new((max_f - min_f).into());
@@ -79,16 +76,16 @@ fn pick(view: &dyn View, among: Range<u32>, scale: Scale, tuning: &Tuning) -> Op
         [age + f + u, c.f.into(), u64::from(u32::MAX - c.valid), u64::MAX - c.mtime]
     };
     let victim = view.search(Among::Fragmented, among, &|b| rank(&b.corner()), &rank)?;
-    // A cost of 2^32 - 1 would say that nothing speaks for it; it is suitable all the same.
+    // With age, f and u all 0 there is no cost to compute; the candidate is suitable all the same, at the highest cost.
     let cost = atgc::cost(rank(&victim)[0]).unwrap_or(u32::MAX);
     Some(Choice { victim, cost })
 }
 
-/// The target, of the segments of similar age: the most fragmented. Its cost is 2^32 - 1 less its f.
+/// The target: the most fragmented among the segments of similar age. Its cost is 2^32 - 1 less its f.
 pub fn most_fragmented(view: &dyn View, near: &Neighbours, moved: Moved) -> Option<Choice> {
     let rank = |c: &Candidate| [c.f.into(), c.held.into()];
     let [older, younger] = near.best(view, &|b| [b.f.1.into(), b.held.1.into()], &rank);
-    // Of equals `max_by_key` takes the last: the older side.
+    // `max_by_key` takes the last of equals: the older side.
     let best = [younger, older].into_iter().flatten();
     let best = best.max_by_key(|c| (rank(c), Reverse(c.mtime.abs_diff(moved.mtime))))?;
     Some(Choice { victim: best, cost: u32::MAX - best.f })

@@ -1,11 +1,11 @@
 //! How fragmented is the free space of one segment?
 //!
-//! The free-space fragmentation factor f of FAGC TACO'23, Algorithm 1: the sum of 126 x 127 / X over
-//! all runs of X free or invalid blocks shorter than 32 (128 KiB); longer runs are no fragments. It
-//! is 0 for a segment without fragments and 4,096,512 at worst, where every second block is free.
+//! The factor f of fragmented free space in FAGC TACO'23, Algorithm 1: the sum of 126 x 127 / X over all runs of X free
+//! or invalid blocks shorter than 32 (128 KiB). Longer runs are no fragments. f is 0 for a segment without fragments
+//! and 4,096,512 at worst, where every second block is free.
 //!
-//! A changed bit of the valid map changes one run, so f follows without looking at the rest. Left
-//! out on purpose: what f is used for (the policies), and runs across segments (a file system's business).
+//! A changed bit of the valid map changes one run, so f is updated without a look at the rest of the map. Left out on
+//! purpose: what f is used for (the policies), and runs across segments (a file system's business).
 
 use format::sit::MAP_BYTES;
 
@@ -16,9 +16,9 @@ const SCALE: u64 = 127 * 126;
 /// The least common denominator of 16,002 / X for X = 1 to 31: sums of exact shares stay exact.
 const UNIT: u64 = 573_029_971_800;
 
-/// The factor f of a segment or of several together, exactly. At most 256 fragments per segment, so
-/// a segment needs less than 2^62 and a section of some segments may need more: sums are of whole
-/// numbers ([`Factor::value`]).
+/// The factor f of a segment, or of several together, exactly. A segment has at most 256 fragments and needs less than
+/// 2^62; a section of several segments may need more, so it sums the integers that
+/// [`Factor::value`] gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Factor(u64);
 
@@ -27,7 +27,7 @@ const SHARES: [u64; FRAGMENT_LIMIT as usize] = {
     let mut shares = [0; FRAGMENT_LIMIT as usize];
     let mut x = 1;
     while x < FRAGMENT_LIMIT as usize {
-        // Exact: UNIT holds every factor of X that 16,002 lacks.
+        // Exact: UNIT contains every factor of X that 16,002 lacks.
         shares[x] = (UNIT as u128 * SCALE as u128 / x as u128) as u64;
         x += 1;
     }
@@ -44,7 +44,7 @@ impl Factor {
     }
 }
 
-/// What is kept of a segment's free runs.
+/// What a segment keeps about its free runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fragmentation {
     /// The factor f.
@@ -54,7 +54,7 @@ pub struct Fragmentation {
 }
 
 impl Fragmentation {
-    /// By Algorithm 1, over the whole valid map (most significant bit first, 1 is valid).
+    /// Algorithm 1 over the whole valid map (most significant bit first, 1 is valid).
     pub fn scan(map: &[u8; MAP_BYTES]) -> Self {
         let mut out = Self::default();
         each_run(map, |_, run| out.add(run));
@@ -72,13 +72,13 @@ impl Fragmentation {
             self.loose -= run as u16;
         }
     }
-    /// A block between `before` and `after` free ones becomes valid.
+    /// A block with `before` free blocks before it and `after` behind it becomes valid.
     pub fn split(&mut self, before: u32, after: u32) {
         self.remove(before + 1 + after);
         self.add(before);
         self.add(after);
     }
-    /// The block between them becomes free.
+    /// A block with `before` free blocks before it and `after` behind it becomes free.
     pub fn join(&mut self, before: u32, after: u32) {
         self.remove(before);
         self.remove(after);

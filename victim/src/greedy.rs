@@ -1,9 +1,9 @@
-//! Greedy: the section with the fewest valid blocks; and the segment with the fewest held blocks, for a
-//! log that must thread because free segments are short.
+//! Greedy: which section has the fewest valid blocks? And, for a log that must thread because free segments are short:
+//! which segment has the fewest held blocks?
 //!
-//! Kernel `GC_GREEDY` and `SSR`: the cost is the number of valid blocks (of a segment to thread into,
-//! those held for the last checkpoint too); units are looked at from where the last greedy choice
-//! ended, and the first of equals wins. In the background at most `max_victim_search` are looked at.
+//! Kernel `GC_GREEDY` and `SSR`. The cost of a victim is the number of its valid blocks; the cost of a segment to
+//! thread into also counts the blocks that the last checkpoint holds. The scan starts where the last greedy choice
+//! ended, and the first of equals wins. In the background a scan looks at no more than `max_victim_search` units.
 
 use format::SegNo;
 use format::sit::LogType;
@@ -11,7 +11,7 @@ use format::sit::LogType;
 use crate::memory::{Ask, Choice, Look, Memory, Tuning};
 use crate::view::{Bounds, Candidate, View};
 
-/// The first unit below a bar, and of those the one with the fewest blocks.
+/// Searches for the first unit below the bar, and among such units for the one with the fewest blocks.
 struct Least {
     found: Option<Candidate>,
     bar: u32,
@@ -36,12 +36,12 @@ impl Look for Least {
     }
 }
 
-/// The cheapest unit to empty now; `None` if there is none to choose from.
+/// The unit that is cheapest to empty now; `None` without candidates.
 pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -> (Option<Choice>, Memory) {
     let mut memory = *memory;
     let from = memory.last_victim_greedy;
     let window = ask.window(view, tuning);
-    // Twice what a unit can hold: no candidate costs so much.
+    // Twice the capacity of a unit: every candidate costs less.
     let mut least = Least { found: None, bar: 2 * ask.capacity(), blocks: |c| c.valid };
     memory.last_victim_greedy = if window == ask.total(view) {
         for (a, b) in [(from, ask.end), (SegNo(0), from)] {
@@ -54,7 +54,7 @@ pub fn choose(view: &dyn View, memory: &Memory, tuning: &Tuning, ask: Ask<'_>) -
     (least.choice(), memory)
 }
 
-/// Where a scan for a segment of one kind starts: nodes and hot data gather at the start of the volume.
+/// Where a scan for a segment of this kind starts: nodes and hot data gather at the start of the volume.
 pub(crate) fn start(memory: &Memory, kind: LogType) -> SegNo {
     match kind {
         LogType::WarmData | LogType::ColdData => memory.last_victim_greedy,
@@ -62,8 +62,8 @@ pub(crate) fn start(memory: &Memory, kind: LogType) -> SegNo {
     }
 }
 
-/// The segment of one kind whose holes are most, for a log of that kind; the view holds only such
-/// segments, and units are segments.
+/// The segment with the most holes, for a log of this kind. The view holds only segments of the kind, and units are
+/// segments.
 pub fn choose_to_thread(
     view: &dyn View,
     memory: &Memory,

@@ -1,8 +1,9 @@
-//! Which unit is best by its valid blocks, fragments and age, of hundreds of thousands?
+//! Which of hundreds of thousands of units is best by its valid blocks, fragments and age?
 //!
-//! Units of about as many valid blocks, as many fragments and as large ones share a cell, in order of age. How
-//! high a cell's best could rank follows from its edges and its oldest; cells are looked into from the
-//! oldest on, and only as far as that could beat what was found. Left out on purpose: how units rank.
+//! Units share a cell if they have about as many valid blocks, as many fragments, and fragments of about the same size.
+//! A cell keeps its units in order of age. How high its best unit could rank follows from the cell's edges and its
+//! oldest unit; a search looks into a cell from the oldest unit on, and only as far as a unit could beat the best
+//! found. Left out on purpose: how units rank.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,32 +12,32 @@ use format::SegNo;
 
 use crate::view::{AgeCut, Bounds, Candidate};
 
-/// Valid blocks of a segment that make no difference.
+/// Within a cell, valid blocks of a segment differ by less than this.
 const VALID: u32 = 16;
-/// Fragments of a segment that make no difference.
+/// Within a cell, fragments of a segment differ by less than this.
 const FRAGMENTS: u32 = 4;
-/// Fragments of so many blocks in the mean, and more, make no difference to each other.
+/// Where the next range of the mean size of fragments begins, in blocks; the last range has no end.
 const SIZES: [u32; 6] = [1, 2, 3, 5, 8, 12];
 /// Rows of cells by valid blocks, up to 512 of a segment.
 const ROWS: usize = (512 / VALID) as usize + 1;
 /// Columns by fragments, up to 256 of a segment.
 const COLUMNS: usize = (256 / FRAGMENTS) as usize + 1;
-/// Units after which a cell's limit is looked at again.
+/// How many units a search looks at before it tests the cell's limit again.
 const STEP: usize = 8;
 
-/// In place of a write time: no unit.
+/// Stands for a write time where there is no unit.
 const NOBODY: u64 = u64::MAX;
 
-/// The cells of one range of fragments and one of their sizes: from the emptiest row on.
+/// The cells with one range of fragments and one range of their mean size, from the emptiest row on.
 #[derive(Debug, Clone)]
 struct Group {
-    /// In order of age, with their fragments.
+    /// The units of each cell in order of age, with their fragments.
     cells: [BTreeMap<AgeCut, (Candidate, u32)>; ROWS],
-    /// At most the write time of the oldest of each cell, or [`NOBODY`].
+    /// For each cell at most the write time of its oldest unit, or [`NOBODY`].
     oldest: [u64; ROWS],
-    /// The first row with units, and the write time of the oldest of all.
+    /// The first row with units, and the write time of the oldest unit in any row.
     corner: Option<(usize, u64)>,
-    /// Fragments of the most fragmented there ever was.
+    /// The most fragments that any unit here ever had.
     most: u32,
 }
 
@@ -44,7 +45,7 @@ impl Group {
     fn new() -> Self {
         Group { cells: [const { BTreeMap::new() }; ROWS], oldest: [NOBODY; ROWS], corner: None, most: 0 }
     }
-    /// Notes who is the oldest of a row now.
+    /// Updates the write time of the oldest unit in a row.
     fn note(&mut self, row: usize) {
         let oldest = self.cells[row].first_key_value().map_or(NOBODY, |(place, _)| place.0.min(NOBODY - 1));
         if std::mem::replace(&mut self.oldest[row], oldest) != oldest {
@@ -62,11 +63,11 @@ pub(crate) struct Grid {
     groups: Vec<Group>,
 }
 
-/// Who gained most so far.
+/// The greatest gain found so far, and its unit.
 type Best = (u64, Option<Candidate>);
 
 impl Grid {
-    /// Without units; they will have `per` segments each.
+    /// A grid without units; they will have `per` segments each.
     pub(crate) fn new(per: u32) -> Self {
         Grid { per, groups: vec![Group::new(); COLUMNS * SIZES.len()] }
     }
@@ -96,7 +97,7 @@ impl Grid {
             group.note(row);
         }
     }
-    /// What lies in a row of a group or in a fuller one, and is no older than `mtime`.
+    /// The bounds of the units in this row of a group or a fuller one that are no older than `mtime`.
     fn bounds(&self, group: usize, row: usize, mtime: u64) -> Bounds {
         let least = (group / SIZES.len()) as u32 * FRAGMENTS * self.per;
         let any = (0, u32::MAX);
@@ -110,14 +111,14 @@ impl Grid {
             fragments: (least, self.groups[group].most),
         }
     }
-    /// The unit that gains most, if anything; of equals the oldest, then the first on the volume. `limit` is at
-    /// least the gain of whatever lies within bounds.
+    /// The unit with the greatest gain; `None` if none gains anything. Of equals the oldest, then the first on the
+    /// volume. `limit` is at least the gain of any unit within the bounds.
     pub(crate) fn best(
         &self,
         limit: &dyn Fn(&Bounds) -> u64,
         gain: &dyn Fn(&Candidate, u32) -> u64,
     ) -> Option<Candidate> {
-        // Groups as empty as their emptiest and as old as their oldest.
+        // The limit of a group takes the emptiest and the oldest of its units as one.
         let mut groups: Vec<(u64, usize)> = Vec::new();
         for (n, group) in self.groups.iter().enumerate() {
             if let Some((row, oldest)) = group.corner {
@@ -139,7 +140,7 @@ impl Grid {
         }
         best.1
     }
-    /// Looks at the units of a cell, as far as they could be better.
+    /// Looks at the units of a cell, as far as they could beat the best found.
     fn look(
         &self,
         group: usize,

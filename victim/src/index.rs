@@ -1,17 +1,20 @@
 //! How does a policy see hundreds of thousands of segments without looking at each?
 //!
-//! Units stand in up to three orders, and who asks for one pays for it. By place on the volume, in pages of 64 with
-//! a tree of minima above: the emptiest of a range is found by a walk down that tree. By age, in slices of up to 64
-//! units, which lie in chunks, both with the bounds of what they hold (`ages`): a search asks for each
-//! chunk and slice how high its best could rank, and looks inside only where that beats what was found. Places in
-//! the order of age are sums over chunks and slices. What goes neither by place nor by age first is found in a third
-//! order, by valid blocks and fragments (`grid`).
+//! The index keeps the candidates in up to three orders. It builds the second and the third only when a policy first
+//! asks for them:
 //!
-//! Changes are made at their place on the volume. The other two orders are not there before somebody asks for them;
-//! that of age then follows all changes since the last question at once.
+//! * *By place* on the volume: pages of 64 units, and a tree of minima above the pages. A walk down that tree finds the
+//!   emptiest unit of a range.
+//! * *By age*: slices of up to 64 units, and chunks of slices (`ages`). Each slice and chunk has the bounds of its
+//!   units. A search asks how high the best unit within those bounds could rank, and looks inside only if that beats
+//!   the best found so far. A unit's place in this order is a sum of counts over the chunks and slices before it.
+//! * *By valid blocks and fragments* (`grid`): for a policy whose rank follows neither place nor age first.
 //!
-//! Bounds and numbers are kept for each [`Among`]. Left out on purpose: what is entered, and when
-//! (a file system's business), and how candidates rank (the policies).
+//! A change is entered by place at once, and in the grid if there is one. The order of age takes over all changes since
+//! the last question by age when the next such question comes.
+//!
+//! Bounds and counts are kept for each kind of candidate ([`Among`]). Left out on purpose: which units are entered and
+//! when (the file system's business), and how candidates rank (the policies').
 
 use std::cell::{Cell, OnceCell, Ref, RefCell};
 use std::ops::Range;
@@ -24,17 +27,17 @@ use crate::view::{AgeCut, Among, Bounds, Candidate, Rank, View, Visit};
 
 /// Units in a page.
 const PAGE: usize = 64;
-/// Units that follow one another on the volume.
+/// Units with neighbouring places on the volume.
 #[derive(Debug, Clone)]
 struct Page {
-    /// Which of them are candidates, the first in the lowest bit.
+    /// Which units are candidates, the first unit in the lowest bit.
     there: u64,
     units: [Candidate; PAGE],
-    /// Valid blocks of the emptiest; `u32::MAX` without units.
+    /// Valid blocks of the emptiest candidate; `u32::MAX` without candidates.
     least: u32,
-    /// At least as wide as what is there; nobody asks a page for fragments.
+    /// At least as wide as the candidates need. Those of fragments are not kept: no search asks a page for them.
     bounds: Cell<Bounds>,
-    /// The bounds may be wider.
+    /// True if the bounds may be wider than the candidates need.
     wide: Cell<bool>,
 }
 
@@ -44,7 +47,7 @@ impl Page {
         let (bounds, wide) = (Cell::new(Bounds::NONE), Cell::new(false));
         Box::new(Page { there: 0, units: [none; PAGE], least: u32::MAX, bounds, wide })
     }
-    /// Puts a unit in the place of what was there.
+    /// Enters, changes or (`None`) removes the candidate in a slot.
     fn put(&mut self, slot: usize, unit: Option<Candidate>) {
         let old = (self.there >> slot & 1 == 1).then(|| self.units[slot]);
         self.there &= !(1 << slot);
@@ -63,7 +66,7 @@ impl Page {
             self.least = self.among(0, PAGE).map(|c| c.valid).min().unwrap_or(u32::MAX);
         }
     }
-    /// Makes the bounds exact; false if they were.
+    /// Makes the bounds exact; false if they already were.
     fn narrow(&self) -> bool {
         let wide = self.wide.replace(false);
         if wide {
@@ -73,14 +76,14 @@ impl Page {
         }
         wide
     }
-    /// The candidates among units `from` to `to`.
+    /// The candidates in slots `from` to `to`.
     fn among(&self, from: usize, to: usize) -> impl DoubleEndedIterator<Item = &Candidate> {
         let low = |n: usize| if n < PAGE { (1u64 << n) - 1 } else { u64::MAX };
         Bits(self.there & low(to) & !low(from)).map(|n| &self.units[n])
     }
 }
 
-/// The bits that are set, by their place.
+/// The positions of the bits that are set.
 struct Bits(u64);
 
 impl Iterator for Bits {
@@ -100,20 +103,20 @@ impl DoubleEndedIterator for Bits {
     }
 }
 
-/// The order of age, and what it has yet to follow.
+/// The order of age, and the changes it has not taken over yet.
 #[derive(Debug, Default)]
 struct ByAge {
     ages: Ages,
-    /// Somebody has asked for it.
+    /// True once a policy has asked for this order.
     asked: bool,
-    /// Units that changed since, and where each stands in it.
+    /// Units that changed since the last question, and the place at which each still stands in `ages`.
     due: Vec<(SegNo, Option<AgeCut>)>,
-    /// Which units are on that list, by page.
+    /// A bit for each unit in `due`, by page.
     marks: Vec<u64>,
 }
 
 impl ByAge {
-    /// Notes a change of a unit that stood at `old`.
+    /// Notes that a unit changed; it stood at `old` before.
     fn note(&mut self, (page, slot): (usize, usize), seg: SegNo, old: Option<AgeCut>) {
         if self.asked && self.marks[page] >> slot & 1 == 0 {
             self.marks[page] |= 1 << slot;
@@ -122,24 +125,24 @@ impl ByAge {
     }
 }
 
-/// What policies look at, of units that change a few at a time.
+/// The candidates of a volume, changed a few at a time and searched by policies.
 #[derive(Debug)]
 pub struct Index {
     per: u32,
     count: u32,
-    /// By unit; pages without units take no room.
+    /// By place on the volume; a page without candidates takes no room.
     pages: Vec<Option<Box<Page>>>,
-    /// Valid blocks of the emptiest of each page, and above them of each pair; `u32::MAX` for none. The
-    /// root is 1, the children of `n` are `2n` and `2n + 1`, page `p` is `leaves + p`.
+    /// The tree of minima: valid blocks of the emptiest candidate of each page, and above the pages of each pair;
+    /// `u32::MAX` for none. The root is 1, the children of `n` are `2n` and `2n + 1`, page `p` is `leaves + p`.
     least: Vec<u32>,
     leaves: usize,
     by_age: RefCell<ByAge>,
-    /// By valid blocks and fragments; made when first asked for.
+    /// The order by valid blocks and fragments; built when a policy first asks for it.
     grid: OnceCell<Grid>,
 }
 
 impl Index {
-    /// Of no units yet, on a volume of `main_segs` segments; a unit has `segs_per_section` of them.
+    /// An index without candidates, for a volume of `main_segs` segments; a unit has `segs_per_section` of them.
     pub fn new(main_segs: u32, segs_per_section: u32) -> Self {
         let per = segs_per_section.max(1);
         let pages = (main_segs.div_ceil(per) as usize).div_ceil(PAGE).max(1);
@@ -155,8 +158,8 @@ impl Index {
         }
     }
 
-    /// Enters a unit, changes it, or takes it out. What does not lie on the volume, or is not the first
-    /// segment of a unit, is left out.
+    /// Enters a unit, changes it, or (`None`) removes it. A segment that does not lie on the volume, or is not the
+    /// first segment of a unit, is ignored.
     pub fn set(&mut self, seg: SegNo, unit: Option<Candidate>) {
         let n = (seg.0 / self.per) as usize;
         let (page, slot) = (n / PAGE, n % PAGE);
@@ -191,18 +194,19 @@ impl Index {
         }
     }
 
-    /// Brings the order of age up to date, which else the next question by age does.
+    /// Brings the order of age up to date now. Without this call the next question by age does it.
     pub fn catch_up(&self) {
         self.ages();
     }
 
-    /// The order of age, up to date.
+    /// The order of age, brought up to date.
     fn ages(&self) -> Ref<'_, Ages> {
         let late = |b: &ByAge| !b.asked || !b.due.is_empty();
         if late(&self.by_age.borrow()) {
             let ByAge { ages, asked, due, marks } = &mut *self.by_age.borrow_mut();
             marks.resize(self.pages.len(), 0);
-            // One change is as much work as entering some tens of units at once.
+            // Entering one change costs as much as building the order for some tens of units: many changes build it
+            // anew.
             if !*asked || due.len() * 16 > self.count as usize {
                 *ages =
                     Ages::of(self.per, self.pages.iter().flatten().flat_map(|p| p.among(0, PAGE)).copied().collect());
@@ -227,15 +231,17 @@ impl Index {
         (page.there >> (n % PAGE) & 1 == 1).then(|| &page.units[n % PAGE])
     }
 
-    /// The candidates among units `from` to `to` of a page.
+    /// The candidates in slots `from` to `to` of a page.
     fn of_page(&self, page: usize, from: usize, to: usize) -> impl DoubleEndedIterator<Item = &Candidate> {
         let page = self.pages.get(page).and_then(|p| p.as_deref());
         page.into_iter().flat_map(move |p| p.among(from, to))
     }
 
-    /// The first of the emptiest pages in a range of pages, with the valid blocks of its emptiest.
+    /// The page with the emptiest candidate in a range of pages, the first of equals; with that candidate's valid
+    /// blocks.
     fn emptiest_page(&self, pages: Range<usize>) -> Option<(u32, usize)> {
-        // From the edges of the range upwards: the parts it is made of, the left ones in order.
+        // The walk goes from both edges of the range upwards and meets the subtrees that make it up, on the left in
+        // order.
         let (mut a, mut b) = (self.leaves + pages.start, self.leaves + pages.end);
         let [mut left, mut right] = [None::<(u32, usize)>; 2];
         while a < b {
@@ -378,8 +384,8 @@ impl View for Index {
             }
             best.set(top);
         };
-        // The most promising chunks first, and each from its more promising end: then the rest is soon
-        // ruled out. Those not wholly in the range are near its ends.
+        // The search takes the most promising chunks first, and each from its more promising end: what remains is then
+        // soon ruled out. Chunks that lie only partly in the range are near its ends.
         let ages = self.ages();
         let mut whole = Vec::new();
         ages.chunks(kind, &range, |chunk, first| {

@@ -1,70 +1,74 @@
 //! Joule: what a victim costs now against what its free space saves later, in picojoules.
 //!
-//! Our own; no paper. A unit of `C` blocks has `v` valid ones, and `l` loose ones in `n` fragments. Of
-//! fragments the volume keeps `l` and `f` = sum of 16,002 / X; by Cauchy's inequality there are at most
-//! n = sqrt(l f / 16,002) of them, and exactly so many if they are of one size. Valid blocks lie in
-//! about `r` = min(v, n + 1) runs. Prices are per block or request, of the device below ([`Prices`]).
+//! Our own policy; no paper. A unit of `C` blocks has `v` valid blocks, and `l` *loose* blocks (free ones in
+//! fragments) in `n` fragments. The volume does not keep `n`; it keeps `l` and `f` = sum of 16,002 / X over the
+//! fragments of X blocks. By Cauchy's inequality n is at most sqrt(l f / 16,002), and exactly that if all fragments
+//! have one size. The valid blocks lie in about `r` = min(v, n + 1) runs. Prices are those of the device below, per
+//! block or per request ([`Prices`]).
 //!
-//! *Cleaning now costs* (pJ): reading the runs, or the fragments between them along if that is cheaper
-//! (whoever moves them does the cheaper at each gap); writing the blocks in order to the cold log; one node block
-//! changed for each run:
+//! *What cleaning costs now* (pJ) is three things. The cleaner reads the runs of valid blocks; it reads the fragments
+//! between them too, where that is cheaper than another request (the code that moves the blocks decides so at each
+//! gap). It writes the blocks in order to the cold log. And one node block changes for each run:
 //!
 //! ```text
 //! cost = v (read_block + write_block_sequential)
 //!      + min(r request, request + l read_block) + r write_block_sequential + ceil(v / 512) request
+//!      + min(r request, request + l read_block) + r write_block_sequential + ceil(v / 512) request
 //! ```
 //!
-//! *Where the blocks go*: to the end of the cold log. Filling the holes of a segment of similar age, as
-//! FAGC does, takes no free segment but a request for each hole: on the phone's flash a request costs as
-//! much as writing ten blocks, and twice the number of sections cleaned costs less than that.
+//! *Where the blocks go*: to the end of the cold log. FAGC fills the holes of a segment of similar age instead: that
+//! takes no free segment, but a request for each hole. On the phone's flash a request costs as much as writing ten
+//! blocks, so cleaning twice as many sections costs less.
 //!
-//! *Its free space saves, once it is used* (pJ): a log that threads into it makes a request for each
-//! fragment, whose first block is as far from the one before as a random one, and needs a page of the
-//! device's map for this segment alone, half of which a log in order needs too; and what nobody cleaned
-//! before is cleaned in the foreground, with a checkpoint of about eight blocks for each unit:
+//! *What its free space saves, once a log uses it* (pJ): a log that threads into the uncleaned segment makes a
+//! request for each fragment, and the fragment's first block is as far from the block before as a random one. The log
+//! also needs a page of the device's map for this segment alone, and a log that writes in order needs half of one too.
+//! And a section that was not cleaned ahead of time is cleaned in the foreground, with a checkpoint of about eight
+//! blocks for each unit:
 //!
 //! ```text
 //! saved = (n - 1) (request + write_block_random - write_block_sequential) + map_miss / 2, if n > 0
 //!       + 8 (request + write_block_sequential)
 //! ```
 //!
-//! *Will it be used?* With `s` of `S` sections free, with probability
+//! *How likely a log uses it.* If `s` of `S` sections are free, with probability
 //!
 //! ```text
 //! p = 1 / (1 + 5 s / S)
 //! ```
 //!
-//! which is 1 when nothing is free, 1/2 at 20 % and 1/6 on an empty volume.
+//! which is 1 if no section is free, 1/2 at 20 % and 1/6 on an empty volume.
 //!
-//! *Waiting lets more blocks die.* Free space lasts about t = s / S x (seconds the volume was ever
-//! mounted), as if all of it had been written once in that time. Lifetimes of blocks have long tails: of
-//! those that lived for `a` seconds, a share of d = t / (t + a) is gone `t` seconds later. What is used is
-//! cleaned sooner or later, and then costs (1 - d) cost. So the joules that cleaning now wins are
+//! *What waiting saves.* Blocks that become invalid before the cleaning need not be moved. Free space lasts about
+//! t = s / S x (seconds the volume was ever mounted), as if all of it had been written once in that time. Lifetimes of
+//! blocks have long tails: of the blocks that lived for `a` seconds, a share of d = t / (t + a) is invalid `t` seconds
+//! later. A section that is used is cleaned sooner or later, and cleaning it then costs (1 - d) cost. So the joules
+//! that cleaning now wins are
 //!
 //! ```text
 //! gain = p saved - w cost,    w = 1 - p (1 - d)
 //! ```
 //!
-//! and w cost is what it costs more than waiting. The unit with the greatest gain is chosen, of equals the
-//! oldest. On a charger any gain is taken. On battery nothing is cleaned while more than 10 % of the
-//! sections are free, and then only what saves at least [`BATTERY_FACTOR`] times what it costs. Its
-//! printed cost is 2^32 - 1 less the gain in microjoules.
+//! where w cost is what cleaning now costs more than waiting. The policy chooses the unit with the greatest gain, of
+//! equals the oldest. On a charger it takes any gain. On battery it cleans nothing while more than 10 % of the sections
+//! are free, and below that only a unit that saves at least [`BATTERY_FACTOR`] times what it costs. The cost it prints
+//! is 2^32 - 1 less the gain in microjoules.
 //!
-//! `p` and `w` are counted in 1/1024, all numbers are whole and stay at the largest there is.
+//! `p` and `w` are counted in 1/1024. All numbers are integers; sums and products saturate.
 
 use crate::memory::{Ask, Choice, Memory, Tuning};
 use crate::policy::Power;
 use crate::view::{Bounds, Candidate, View};
 
-/// On battery, savings must be so many times the cost.
+/// On battery, cleaning a unit must save this many times what it costs.
 pub const BATTERY_FACTOR: u64 = 3;
-/// On battery, nothing is cleaned while more than one in so many sections is free.
+/// On battery, the policy cleans nothing while more than one section in this many is free.
 const PLENTY: u64 = 10;
-/// Blocks a checkpoint writes beside those of the logs: packs, tables, a node of each log.
+/// Blocks that a checkpoint writes beside those of the logs: packs, tables, a node of each log.
 const CHECKPOINT_BLOCKS: u64 = 8;
-/// `p` and `w` are counted in one in so many.
+/// The denominator of `p` and `w`.
 const WHOLE: u64 = 1024;
-/// Longer times, 34,000 years, are taken for so many seconds.
+/// Longer times are counted as this many seconds, 34,000 years.
 const LONG: u64 = 1 << 40;
 
 /// What operations cost, in picojoules.
@@ -72,18 +76,18 @@ const LONG: u64 = 1 << 40;
 pub struct Prices {
     /// Reading 4 KiB.
     pub read_block: u64,
-    /// Writing 4 KiB behind the block before.
+    /// Writing 4 KiB right behind the block before.
     pub write_block_sequential: u64,
     /// Writing 4 KiB anywhere.
     pub write_block_random: u64,
-    /// A request, whatever it moves.
+    /// A request of any size.
     pub request: u64,
     /// Fetching a page of the device's map.
     pub map_miss: u64,
 }
 
 impl Default for Prices {
-    /// Of the shipped profile `kirin9000-ufs31`, for devices nothing is known of.
+    /// Those of the shipped profile `kirin9000-ufs31`, for a device of unknown prices.
     fn default() -> Self {
         Prices {
             read_block: 10_819_000,
@@ -98,9 +102,9 @@ impl Default for Prices {
 /// What all candidates of one choice share.
 struct Weights<'a> {
     prices: &'a Prices,
-    /// Probability of use, in 1/1024.
+    /// Probability that a log uses the space, in 1/1024.
     p: u64,
-    /// Seconds the free space lasts.
+    /// Seconds until the free space is used up, t.
     lasts: u64,
     now: u64,
     power: Power,
@@ -126,12 +130,12 @@ impl Weights<'_> {
         };
         split.saturating_add(CHECKPOINT_BLOCKS.saturating_mul(p.request.saturating_add(p.write_block_sequential)))
     }
-    /// What cleaning now costs more than waiting, of 1024.
+    /// The share of its cost that cleaning now costs more than waiting, in 1/1024.
     fn w(&self, mtime: u64) -> u64 {
         let age = self.now.saturating_sub(mtime).min(LONG);
         let both = (age + self.lasts.min(LONG)).max(1);
         let product = self.p * age;
-        // A double is near enough to be one off at most, and faster than a division.
+        // A division of doubles is off by one at most, and faster than one of integers.
         let mut stays = (product as f64 / both as f64) as u64;
         if stays * both > product {
             stays -= 1;
@@ -140,7 +144,7 @@ impl Weights<'_> {
         }
         WHOLE - stays.min(WHOLE)
     }
-    /// The gain in 1/1024 pJ if it is worth it, else 0.
+    /// The gain in 1/1024 pJ; 0 if the power source allows no such cleaning.
     fn gain(&self, saved: u64, cost: u64, w: u64) -> u64 {
         let (saved, cost) = (self.p.saturating_mul(saved), w.saturating_mul(cost));
         let wanted = match self.power {
@@ -149,19 +153,19 @@ impl Weights<'_> {
         };
         if saved < wanted { 0 } else { saved - cost }
     }
-    /// What a candidate with so many fragments gains.
+    /// The gain of a candidate with `fragments` fragments.
     fn of(&self, c: &Candidate, fragments: u32) -> u64 {
         let n = fragments.into();
         self.gain(self.saved(n), self.cost(c.valid, n, c.loose), self.w(c.mtime))
     }
-    /// What the best within could gain: fewest valid blocks in the fewest runs, oldest, most fragments.
+    /// The most that a unit within the bounds could gain: fewest valid blocks in fewest runs, oldest, most fragments.
     fn limit(&self, b: &Bounds) -> u64 {
         let (few, many) = (b.fragments.0.into(), b.fragments.1.into());
         self.gain(self.saved(many), self.cost(b.valid.0, few, b.loose.0), self.w(b.mtime.0))
     }
 }
 
-/// The unit that cleaning now wins most joules with, if any is worth it. `free` sections are free.
+/// The unit that wins most joules if cleaned now; `None` if no unit wins any. `free` sections are free.
 pub fn choose(
     view: &dyn View,
     memory: &Memory,

@@ -1,19 +1,22 @@
-//! Whom to clean, and where to put what is moved? Each policy is one file, and a pure function from
-//! a [`View`] of the volume and a [`Memory`] of earlier choices to a choice and the new memory.
+//! Which section should a cleaner clean, and which segment should take the blocks it moves? Each policy is one file,
+//! and a pure function from a [`View`] of the volume and a [`Memory`] of earlier choices to a choice and the new
+//! memory.
 //!
-//! A *unit* is what is chosen: a section as a victim, a segment as a target of threaded logging. It
-//! is known by its first segment. A policy reads nothing but the view and what it is handed, so a
-//! text fixture or a simulator's table is as good as a volume. Left out on purpose: how a volume's tables become
-//! candidates, when cleaning runs and how blocks are moved (a file system's business).
+//! A *victim* is the section to clean; a *target* is a segment whose holes a log fills (threaded logging). Where the
+//! two do not differ we say *unit*: a section as a victim, a segment as a target, known by its first segment. A policy
+//! reads nothing but the view and its arguments, so it works the same on a text fixture, on a simulator's table and on
+//! a volume. Left out on purpose: how a volume's tables become candidates, when cleaning runs, and how blocks are moved
+//! (a file system's business).
 //!
-//! * [`view`]: candidates, and what may be asked about them.
-//! * [`plain`]: a view of a list, by looking at all of it. [`index`]: one of hundreds of thousands that change.
-//! * [`fragmentation`]: how fragmented the free space of a segment is, f.
-//! * [`memory`]: what is remembered from choice to choice, and the numbers a user may change.
-//! * [`greedy`], [`cost_benefit`], [`atgc`]: the kernel's, to the integer.
-//! * [`oldest`]: the candidates that policies by age compare, [`similar`]: those of similar age.
-//! * [`mwhfb`], [`fagc`]: the papers'. [`joule`]: ours.
-//! * [`chooser`]: which of them chooses when.
+//! * [`view`]: candidates, and the questions a policy may ask about them.
+//! * [`plain`]: a view of a list, which looks at every candidate. [`index`]: a view of hundreds of thousands that
+//!   change.
+//! * [`fragmentation`]: f, how fragmented the free space of a segment is.
+//! * [`memory`]: what a policy remembers from choice to choice, and the numbers a user may change.
+//! * [`greedy`], [`cost_benefit`], [`atgc`]: the kernel's policies, equal to the integer.
+//! * [`oldest`]: the candidates that policies by age compare. [`similar`]: segments of similar age.
+//! * [`mwhfb`], [`fagc`]: policies from papers. [`joule`]: our own.
+//! * [`chooser`]: which of these policies chooses on which occasion.
 //!
 //! [`Memory`]: memory::Memory
 #![forbid(unsafe_code)]

@@ -1,25 +1,24 @@
-//! What is remembered from choice to choice, and the numbers a user may change.
+//! What does a policy remember from choice to choice, and which numbers may a user change?
 //!
-//! Names follow the kernel's: `last_victim` of each mode, `min_mtime`, `max_mtime`,
-//! `dirty_max_mtime` of `struct sit_info`, the fields of `struct atgc_management`. All of it lives
-//! from mount to unmount.
+//! Names follow the kernel's: `last_victim` of each mode; `min_mtime`, `max_mtime` and `dirty_max_mtime` of
+//! `struct sit_info`; the fields of `struct atgc_management`. All of it lives from mount to unmount.
 
 use format::SegNo;
 
 use crate::view::{Bounds, Candidate, View, Visit};
 
-/// What the choices so far left behind.
+/// What earlier choices left behind for the next one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// Where the next scan by cost and benefit starts.
+    /// Where the next cost-benefit scan starts.
     pub last_victim_cb: SegNo,
-    /// Where the next greedy scan starts; also those for a segment to thread into.
+    /// Where the next greedy scan starts, for a victim or for a segment to thread into.
     pub last_victim_greedy: SegNo,
-    /// Where the next scan by age starts. It decides between equals only.
+    /// Where the next scan by age starts. The start matters only between equals.
     pub last_victim_at: SegNo,
-    /// The oldest mean age of a section ever seen, in seconds of mounted time.
+    /// The oldest mean write time of a section ever seen, in seconds of mounted time.
     pub min_mtime: u64,
-    /// The youngest. Follows the time of the last write: the caller keeps it up.
+    /// The youngest one. It follows the time of the last write: the caller keeps it up to date.
     pub max_mtime: u64,
     /// The youngest candidate that a choice by age ever saw.
     pub dirty_max_mtime: u64,
@@ -28,8 +27,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// At mount: `elapsed` seconds mounted before, the oldest section `oldest` (the mean over its
-    /// segments, of sections without valid blocks too).
+    /// The memory at mount: the volume was mounted for `elapsed` seconds before, and the mean write time of its oldest
+    /// section (the mean over its segments; sections without valid blocks count too) is `oldest`.
     pub fn at_mount(elapsed: u64, oldest: u64) -> Self {
         Memory {
             last_victim_cb: SegNo(0),
@@ -41,31 +40,30 @@ impl Memory {
             elapsed,
         }
     }
-    /// Takes an age into account that a choice looked at.
+    /// Widens the range of write times by one that a choice looked at.
     pub(crate) fn see(&mut self, mtime: u64) {
         self.min_mtime = self.min_mtime.min(mtime);
         self.max_mtime = self.max_mtime.max(mtime);
     }
 }
 
-/// Numbers a user may change; the defaults are the kernel's and the papers'.
+/// The numbers that a user may change; the defaults are the kernel's and the papers'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// Units looked at for one choice in the background (`max_victim_search`).
+    /// At most how many units one choice in the background looks at (`max_victim_search`).
     pub max_victim_search: u32,
-    /// Seconds by which a unit must be older than the youngest to be chosen by age
-    /// (`atgc_age_threshold`).
+    /// How many seconds older than the youngest a unit must be for a policy by age to choose it (`atgc_age_threshold`).
     pub age_threshold: u64,
-    /// How many of those are compared, in percent of their number (`atgc_candidate_ratio`).
+    /// How many of those units the policy compares, in percent of their number (`atgc_candidate_ratio`).
     pub candidate_ratio: u32,
-    /// At least so many are (`atgc_candidate_count`).
+    /// At least how many it compares (`atgc_candidate_count`).
     pub candidate_count: u32,
     /// Weight of age in percent under ATGC; the rest is the weight of invalid blocks
     /// (`atgc_age_weight`).
     pub age_weight: u32,
     /// Weight of age in percent under FAGC.
     pub fagc_age_weight: u32,
-    /// Weight of fragmentation in percent under FAGC; what is left is the weight of invalid blocks.
+    /// Weight of fragmentation in percent under FAGC; the rest is the weight of invalid blocks.
     pub fagc_f_weight: u32,
 }
 
@@ -83,19 +81,19 @@ impl Default for Tuning {
     }
 }
 
-/// What is asked for.
+/// What a caller asks a policy for.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask<'a> {
-    /// Somebody waits for space.
+    /// True if a writer waits for space.
     pub foreground: bool,
-    /// Cleaning was told to hurry (kernel `GC_URGENT_HIGH`): no search window.
+    /// True if cleaning was told to hurry (kernel `GC_URGENT_HIGH`): the search window is the whole volume.
     pub urgent: bool,
     /// Number of main segments.
     pub end: SegNo,
     /// Segments in a unit.
     pub unit: u32,
-    /// Units with invalid blocks that may not be chosen and are no candidates, in ascending order: being
-    /// cleaned, or shared with a log. The kernel counts them as looked at.
+    /// Units with invalid blocks that no policy may choose, in ascending order: a unit being cleaned, or one that
+    /// shares its section with a log. They are no candidates, but the kernel counts them as looked at.
     pub passed: &'a [SegNo],
 }
 
@@ -111,7 +109,7 @@ impl<'a> Ask<'a> {
             false => self.total(view).min(tuning.max_victim_search),
         }
     }
-    /// How many there are to look at.
+    /// How many units there are to look at: candidates and `passed`.
     pub(crate) fn total(&self, view: &dyn View) -> u32 {
         view.count() + self.passed.len() as u32
     }
@@ -119,9 +117,9 @@ impl<'a> Ask<'a> {
     pub(crate) fn capacity(&self) -> u32 {
         512 * self.unit
     }
-    /// Looks at units from `from` to the end and then from the start to `from`, at most `window` of
-    /// them. Returns where the next scan starts: behind the last unit looked at, or one unit behind
-    /// `from` if that lies before it.
+    /// Looks at units from `from` to the end of the volume, then from its start to `from`, at most `window` of them.
+    /// Returns where the next scan starts: behind the last unit looked at, or one unit behind `from` if that unit lies
+    /// before `from`.
     pub(crate) fn look(&self, view: &dyn View, from: SegNo, window: u32, look: &mut dyn Look) -> SegNo {
         let mut scan = Scan { left: window, at: None, wrapped: false, passed: self.passed, look };
         for (wrapped, a, b) in [(false, from, self.end), (true, SegNo(0), from)] {
@@ -135,7 +133,7 @@ impl<'a> Ask<'a> {
         }
         self.after(from, scan.at)
     }
-    /// Where the next scan starts if this one began at `from` and looks at all there is.
+    /// Where the next scan starts if this one began at `from` and looked at every unit.
     pub(crate) fn look_at_all(&self, view: &dyn View, from: SegNo) -> SegNo {
         let wrapped = self.passed.first().is_some_and(|&p| p < from) || {
             let mut any = false;
@@ -159,9 +157,9 @@ impl<'a> Ask<'a> {
     }
 }
 
-/// Who looks for the best unit.
+/// A search for the best unit, which a scan shows units to.
 pub(crate) trait Look {
-    /// True if nothing within the bounds could be chosen or leave anything behind.
+    /// True if no unit within the bounds could be chosen or change what is remembered: the scan skips them.
     fn hopeless(&self, bounds: &Bounds) -> bool;
     /// Looks at a unit.
     fn take(&mut self, c: Candidate);
@@ -169,12 +167,12 @@ pub(crate) trait Look {
 
 /// A scan under way.
 struct Scan<'a> {
-    /// Units still to look at.
+    /// How many units it may still look at.
     left: u32,
-    /// The last one looked at, and whether it lies before the start.
+    /// The last unit it looked at, and whether that unit lies before the start.
     at: Option<(bool, SegNo)>,
     wrapped: bool,
-    /// Those to come that may not be chosen.
+    /// Units ahead that no policy may choose.
     passed: &'a [SegNo],
     look: &'a mut dyn Look,
 }
@@ -185,7 +183,7 @@ impl Scan<'_> {
         self.at = Some((self.wrapped, seg));
         self.left > 0
     }
-    /// Passes over the next unit that may not be chosen, if it lies before `seg`.
+    /// Counts the next unit that no policy may choose, if it lies before `seg`.
     fn pass(&mut self, seg: SegNo) -> bool {
         let Some((&first, rest)) = self.passed.split_first().filter(|(p, _)| **p < seg) else { return false };
         self.passed = rest;
@@ -212,11 +210,11 @@ impl Visit for Scan<'_> {
     }
 }
 
-/// What was chosen.
+/// What a policy chose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
     /// The unit.
     pub victim: Candidate,
-    /// Its cost; lower is better. For the kernel's policies what its tracepoint `f2fs_get_victim` prints.
+    /// Its cost; lower is better. For the kernel's policies the number that its tracepoint `f2fs_get_victim` prints.
     pub cost: u32,
 }

@@ -1,50 +1,49 @@
 //! Which candidates do policies by age compare?
 //!
-//! As the kernel's ATGC (`add_victim_entry`, `atgc_lookup_victim`): those that are older than the
-//! youngest ever seen by a threshold, and of them the oldest few. The kernel sorts every dirty
-//! section into a tree for each choice; here the order is the view's, and only what the kernel's way
-//! of sorting makes different is looked at one by one:
+//! As in the kernel's ATGC (`add_victim_entry`, `atgc_lookup_victim`): candidates that are older than the youngest ever
+//! seen by a threshold, and of these the oldest few. The kernel sorts every dirty section into a tree for each choice.
+//! Here the view keeps the order, and only two effects of the kernel's way of sorting need a look at single units:
 //!
-//! * The youngest seen is followed while the units are looked at, from where the last such scan ended.
-//!   So what is old only compared to a unit younger than all before depends on who comes first.
-//! * Units written at the same second stand in the order they were looked at.
+//! * The kernel updates the youngest write time while it scans, from where the last such scan ended. So a unit that is
+//!   old only in comparison with a later unit of the scan does not pass the threshold.
+//! * Units written in the same second stand in the order in which the scan reached them.
 
 use format::SegNo;
 
 use crate::memory::{Ask, Choice, Memory, Tuning};
 use crate::view::{AgeCut, Among, Candidate, Rank, View};
 
-/// The candidates that are compared.
+/// The candidates that a policy by age compares.
 #[derive(Debug, Clone)]
 pub struct Pool {
-    /// Every candidate up to here.
+    /// Every candidate up to this place is compared.
     pub up_to: Option<AgeCut>,
-    /// And these, which are not.
+    /// These candidates, which stand behind that place, are compared too.
     pub more: Vec<Candidate>,
     /// One second after the youngest candidate ever seen.
     pub max: u64,
     /// The write time of the oldest candidate.
     pub min: u64,
-    /// Where the scan started: of equals those from here on come first.
+    /// Where the scan started: among equals, units from here on come first.
     first: SegNo,
     end: SegNo,
 }
 
-/// What is old enough: the places up to `sure`, then `more` in the order they are compared.
+/// The candidates that are old enough: the places up to `sure`, then `more` in the order they are compared.
 pub(crate) struct Eligible {
     pub(crate) sure: u32,
     pub(crate) more: Vec<Candidate>,
 }
 
-/// What a look at all candidates shows.
+/// The extremes of age that a look at all candidates shows.
 pub(crate) struct Seen {
-    /// The write time of the oldest.
+    /// The write time of the oldest candidate.
     pub(crate) oldest: u64,
-    /// The youngest ever seen before.
+    /// The youngest write time ever seen before this choice.
     pub(crate) before: u64,
 }
 
-/// Looks at all candidates, if there are any, and remembers their ages.
+/// Looks at all candidates and remembers their extremes of age; `None` without candidates.
 pub(crate) fn see(view: &dyn View, memory: &mut Memory) -> Option<Seen> {
     let oldest = view.nth_oldest(Among::All, 0)?.0;
     let youngest = view.nth_oldest(Among::All, view.count() - 1)?.0;
@@ -55,8 +54,8 @@ pub(crate) fn see(view: &dyn View, memory: &mut Memory) -> Option<Seen> {
     Some(Seen { oldest, before })
 }
 
-/// Candidates at least `threshold` seconds older than the youngest that was seen when they were looked
-/// at. `first` is where the scan starts, `before` the youngest seen before.
+/// Candidates at least `threshold` seconds older than the youngest write time that the scan had seen when it reached
+/// them. The scan starts at `first`; `before` is the youngest write time seen before it.
 pub(crate) fn eligible(view: &dyn View, first: SegNo, before: u64, threshold: u64, youngest: u64) -> Eligible {
     let sure = match before.checked_sub(threshold) {
         _ if threshold == 0 => view.count(),
@@ -67,7 +66,7 @@ pub(crate) fn eligible(view: &dyn View, first: SegNo, before: u64, threshold: u6
     if end <= sure {
         return Eligible { sure, more: Vec::new() };
     }
-    // In the order of the scan, those that raised the mark.
+    // The candidates that raised the youngest write time, in the order of the scan.
     let turn = |c: &Candidate| (c.seg < first, c.seg);
     let mut marks = Vec::new();
     view.by_age(Among::All, view.count_up_to(before)..view.count(), &mut |c| marks.push((turn(&c), c.mtime)));
@@ -90,16 +89,16 @@ pub(crate) fn eligible(view: &dyn View, first: SegNo, before: u64, threshold: u6
     Eligible { sure, more }
 }
 
-/// How many candidates are compared if so many are old enough.
+/// How many candidates a policy compares if `eligible` are old enough.
 pub(crate) fn compared(tuning: &Tuning, eligible: u32) -> u32 {
-    // As in the kernel, the first is looked at before anything is counted.
+    // As in the kernel, which looks at the first candidate before it counts.
     let share = u64::from(tuning.candidate_ratio) * u64::from(eligible) / 100;
     tuning.candidate_count.max(share.min(u32::MAX.into()) as u32).max(1)
 }
 
 impl Pool {
-    /// The oldest candidates that are `threshold` seconds older than the youngest; `None` if there are
-    /// none. What was seen is remembered either way.
+    /// The oldest candidates that are `threshold` seconds older than the youngest; `None` if there are none. The ages
+    /// seen are remembered either way.
     pub fn gather(view: &dyn View, memory: &mut Memory, tuning: &Tuning, ask: Ask<'_>, threshold: u64) -> Option<Pool> {
         let first = memory.last_victim_at;
         memory.last_victim_at = ask.look_at_all(view, first);
@@ -128,7 +127,7 @@ impl Pool {
         Some(pool)
     }
 
-    /// Takes the `take` oldest; where the line goes through those of one second, in the scan's order.
+    /// Takes the `take` oldest. Where the limit falls among units of the same second, the scan's order decides.
     fn cut(&mut self, view: &dyn View, take: u32) {
         self.up_to = view.nth_oldest(Among::All, take - 1);
         let Some((second, _)) = self.up_to else { return };
@@ -147,8 +146,7 @@ impl Pool {
         self.up_to = others.checked_sub(1).and_then(|n| view.nth_oldest(Among::All, n));
     }
 
-    /// The candidate of a kind that a monotone rank puts highest; of equals the oldest, of those the
-    /// first that was looked at.
+    /// The candidate of a kind with the highest monotone rank; of equals the oldest, of those the first in the scan.
     pub fn best(
         &self,
         view: &dyn View,
@@ -173,7 +171,7 @@ impl Pool {
     }
 }
 
-/// Chooses from the pool.
+/// Chooses a unit from the pool.
 pub(crate) fn choose(
     view: &dyn View,
     memory: &Memory,
@@ -186,8 +184,8 @@ pub(crate) fn choose(
     })
 }
 
-/// Chooses with the threshold of age; once more among all candidates, however young, if nothing is chosen and
-/// the volume itself is younger.
+/// Chooses among candidates past the age threshold. If that gives nothing and the volume itself is younger than the
+/// threshold, chooses once more among all candidates.
 pub(crate) fn old_enough(
     view: &dyn View,
     memory: &Memory,

@@ -1,4 +1,4 @@
-//! A view of a list of candidates, by looking at all of it: what every other view must agree with.
+//! A view of a list of candidates that looks at every one: the reference with which every other view must agree.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ pub struct Plain {
 }
 
 impl Plain {
-    /// Of units of `unit` segments, in any order.
+    /// A view of `candidates`, in any order; a unit has `unit` segments.
     pub fn new(unit: u32, mut candidates: Vec<Candidate>) -> Self {
         candidates.sort_unstable_by_key(|c| c.seg);
         let mut by_age = candidates.clone();

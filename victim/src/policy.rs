@@ -1,19 +1,19 @@
-//! Who chooses, and what a user calls it.
+//! Which policies are there, and by what names does a user call them?
 
-/// Who chooses.
+/// A policy for choosing victims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     /// The section with the fewest valid blocks.
     Greedy,
-    /// The kernel's default in the background: few valid blocks and long unchanged.
+    /// The kernel's default in the background: a section with few valid blocks, unchanged for long.
     CostBenefit,
     /// The kernel's `atgc`: the emptiest among the oldest, moved to segments of similar age.
     Atgc,
-    /// Cost and benefit, looked at every second (a stand-in for Li et al., SAC'19).
+    /// Cost-benefit, run every second (a stand-in for Li et al., SAC'19).
     Mwhfb,
     /// By age, emptiness and fragmentation of free space (FAGC TACO'23).
     Fagc,
-    /// By the joules it costs and saves.
+    /// By the joules that cleaning a section costs and saves.
     Joule,
 }
 

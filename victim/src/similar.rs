@@ -1,13 +1,13 @@
-//! Which segments are of similar age to what moves?
+//! Which segments are of similar age to the moved blocks?
 //!
-//! As the kernel's `AT_SSR` (`atssr_lookup_victim`): segments of one kind that are older than the
-//! youngest by the threshold stand in order of age; from the place of the moved block's segment as
-//! many as ATGC compares are looked at towards the oldest, then as many towards the youngest. Those
-//! without a block to overwrite are skipped and do not count.
+//! As in the kernel's `AT_SSR` (`atssr_lookup_victim`). Segments of one kind that are older than the youngest by the
+//! threshold stand in order of age. From the place of the moved block's segment, a search looks at as many segments
+//! towards the oldest as ATGC compares, then at as many towards the youngest. It skips segments without a block to
+//! overwrite and does not count them.
 //!
-//! Where the kernel starts depends on the shape of its tree: at the last segment that is no younger
-//! or at the next, whichever lies deeper. Here it is always the former (the latter if there is none),
-//! so the far ends of the range may differ by one segment.
+//! Where the kernel starts depends on the shape of its tree: at the last segment that is no younger, or at the next
+//! one, whichever lies deeper. Here the search always starts at the former (at the latter if there is no former), so
+//! the far ends of the range may differ by one segment.
 
 use std::ops::Range;
 
@@ -19,18 +19,18 @@ use crate::memory::{Ask, Choice, Memory, Tuning};
 use crate::oldest::{self, Eligible};
 use crate::view::{Among, Bounds, Candidate, View, end_of};
 
-/// Segments of similar age.
+/// The segments of similar age.
 #[derive(Debug)]
 pub struct Neighbours {
-    /// Places, among those that are open, of segments no younger than what moves, the nearest last.
+    /// Places among the open segments no younger than the moved blocks; the nearest is the last.
     older: Range<u32>,
-    /// From there on towards the youngest.
+    /// Places from there on towards the youngest.
     younger: Range<u32>,
-    /// Older ones and younger ones that are on neither list, see [`oldest::Eligible`].
+    /// Older and younger segments whose places are in neither range, see [`oldest::Eligible`].
     more: [Vec<Candidate>; 2],
     /// One second after the youngest candidate ever seen.
     pub max: u64,
-    /// Where the scan started: of equals those from here on come first.
+    /// Where the scan started: among equals, segments from here on come first.
     first: SegNo,
 }
 
@@ -51,7 +51,7 @@ impl Neighbours {
         let Eligible { sure, more } = oldest::eligible(view, first, before, threshold, memory.dirty_max_mtime);
         let radius = oldest::compared(tuning, sure + more.len() as u32);
 
-        // In the order of age: the open ones among the sure, then those of `more`.
+        // In the order of age: the open segments among the `sure` ones, then those of `more`.
         let cut = sure.checked_sub(1).and_then(|n| view.nth_oldest(Among::All, n));
         let end = cut.map_or(0, |cut| view.count_to(Among::Open, cut));
         let nearest = match more.iter().rfind(|c| c.mtime <= mtime).or(more.first().filter(|_| sure == 0)) {
@@ -63,8 +63,8 @@ impl Neighbours {
             None => view.nth_oldest(Among::Open, n),
             Some(n) => open.get(n as usize).map(Candidate::place),
         };
-        // The nearest counts on both sides, if it is open; here it is in the older range only. If none is
-        // as old as what moves, it is the oldest of all.
+        // In the kernel the nearest open segment counts on both sides; here it is in the older range only. If no
+        // segment is as old as the moved blocks, the nearest is the oldest of all.
         let no_younger = view.count_to(Among::Open, end_of(mtime)).min(end)
             + open.iter().filter(|c| c.mtime <= mtime).count() as u32;
         let middle = no_younger.max(u32::from(at(0).is_some() && at(0) == nearest));
@@ -80,8 +80,7 @@ impl Neighbours {
         Some(Neighbours { older: sure(older), younger: sure(younger), more, max, first })
     }
 
-    /// The best on the older and on the younger side: highest by `rank`, of equals the nearest in the
-    /// order of age.
+    /// The best on the older and on the younger side: the highest `rank`, of equals the nearest in the order of age.
     pub fn best(
         &self,
         view: &dyn View,
@@ -90,7 +89,7 @@ impl Neighbours {
     ) -> [Option<Candidate>; 2] {
         let turn_of = |seg: SegNo| u64::from(seg < self.first) << 32 | u64::from(seg.0);
         let turn = |c: &Candidate| turn_of(c.seg);
-        // The first and the last turn among segments from `a` to `b`.
+        // The turns of the scan at which it reaches the first and the last of the segments from `a` to `b`.
         let turns = |(a, b): (SegNo, SegNo)| {
             let early = if b < self.first { a } else { a.max(self.first) };
             let late = if a < self.first { b.min(SegNo(self.first.0 - 1)) } else { b };
@@ -110,19 +109,19 @@ impl Neighbours {
     }
 }
 
-/// What moves.
+/// The blocks that move.
 #[derive(Debug, Clone, Copy)]
 pub struct Moved {
-    /// The kind of segment it is moved to.
+    /// The kind of segment that takes them.
     pub kind: LogType,
-    /// When its segment was written.
+    /// When the segment they leave was written.
     pub mtime: u64,
 }
 
-/// Who picks among segments of similar age.
+/// A policy's choice among segments of similar age.
 pub type Pick = fn(&dyn View, &Neighbours, Moved) -> Option<Choice>;
 
-/// The segment whose holes take what moves; the view holds segments of one kind, and units are segments.
+/// The segment whose holes take the moved blocks. The view holds segments of one kind, and units are segments.
 pub fn target(
     pick: Pick,
     view: &dyn View,

@@ -1,27 +1,27 @@
 //! What does a policy see of a volume?
 //!
-//! Candidates and questions about them ([`View`]), among hundreds of thousands of which nobody wants to look at each.
-//! Left out on purpose: how a volume's tables become candidates, and who is best.
+//! A policy sees candidates only through questions ([`View`]), since looking at each of hundreds of thousands takes too
+//! long. Left out on purpose: how a volume's tables become candidates, and which candidate is best.
 
 use std::ops::Range;
 
 use format::SegNo;
 
-/// One unit that may be chosen: it has valid blocks and blocks to gain, and no log writes to it.
+/// A unit that a policy may choose: it has valid blocks and blocks to gain, and no log writes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Candidate {
     /// Its first segment.
     pub seg: SegNo,
     /// Valid blocks.
     pub valid: u32,
-    /// Blocks that must not be overwritten before the next checkpoint: the valid ones, and those the
-    /// last checkpoint holds. At least `valid`.
+    /// *Held* blocks: those that nothing may overwrite before the next checkpoint. They are the valid blocks, and
+    /// those that the last checkpoint or recovery may need. At least `valid`.
     pub held: u32,
-    /// Mean time its blocks were written, in seconds of mounted time; of a segment that of its section.
+    /// Mean time at which its blocks were written, in seconds of mounted time; for a segment that of its section.
     pub mtime: u64,
     /// Free-space fragmentation factor of FAGC TACO'23, Algorithm 1: 0 to 4,096,512 per segment.
     pub f: u32,
-    /// Free blocks in fragments: runs shorter than 32 blocks.
+    /// *Loose* blocks: free blocks in fragments, which are runs shorter than 32 blocks.
     pub loose: u32,
 }
 
@@ -30,7 +30,7 @@ impl Candidate {
     pub fn place(&self) -> AgeCut {
         (self.mtime, self.seg)
     }
-    /// True if it belongs to a kind; `unit` is its size in segments.
+    /// True if the candidate is of this kind; `unit` is its size in segments.
     pub fn is(&self, kind: Among, unit: u32) -> bool {
         match kind {
             Among::All => true,
@@ -38,23 +38,23 @@ impl Candidate {
             Among::Open => self.held < 512 * unit,
         }
     }
-    /// How many fragments its loose blocks lie in at most; exactly so many if they are of one size. By
-    /// Cauchy's inequality from the sum of their sizes and the sum of the inverses, which is `f`.
+    /// At most how many fragments its loose blocks lie in; exact if all have one size. By Cauchy's inequality from the
+    /// sum of the sizes (`loose`) and the sum of their inverses (`f`).
     pub fn fragments(&self) -> u32 {
         let product = u64::from(self.f) * u64::from(self.loose) / 16_002;
-        // Below 2^53: the root of a double is exact to the whole number.
+        // The product is below 2^53, where the integer part of a double's root is exact.
         ((product as f64).sqrt() as u32).clamp(u32::from(self.loose > 0), self.loose)
     }
 }
 
-/// Which candidates are counted and compared.
+/// A kind of candidates: those that are counted and compared together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Among {
-    /// Every one.
+    /// Every candidate.
     All,
-    /// Those more than half of whose free blocks lie in fragments.
+    /// Candidates with more than half of their free blocks in fragments.
     Fragmented,
-    /// Those with a block that may be overwritten before the next checkpoint.
+    /// *Open* candidates: at least one block may be overwritten before the next checkpoint.
     Open,
 }
 
@@ -63,7 +63,7 @@ impl Among {
     pub const ALL: [Among; 3] = [Among::All, Among::Fragmented, Among::Open];
 }
 
-/// Smallest and greatest numbers of some candidates.
+/// The smallest and the greatest of each number in a group of candidates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Of [`Candidate::seg`].
@@ -83,7 +83,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Of no candidate: nothing lies within.
+    /// The bounds of no candidate: nothing lies within them.
     pub const NONE: Bounds = Bounds {
         seg: (SegNo(u32::MAX), SegNo(0)),
         mtime: (u64::MAX, 0),
@@ -93,11 +93,11 @@ impl Bounds {
         loose: (u32::MAX, 0),
         fragments: (u32::MAX, 0),
     };
-    /// Widens them by a candidate.
+    /// Widens the bounds by a candidate.
     pub fn add(&mut self, c: &Candidate) {
         self.add_of(c, c.fragments());
     }
-    /// Widens them by a candidate with so many fragments.
+    /// Widens the bounds by a candidate with `fragments` fragments.
     pub(crate) fn add_of(&mut self, c: &Candidate, fragments: u32) {
         let widen = |pair: &mut (u32, u32), x: u32| *pair = (pair.0.min(x), pair.1.max(x));
         self.seg = (self.seg.0.min(c.seg), self.seg.1.max(c.seg));
@@ -108,7 +108,7 @@ impl Bounds {
         widen(&mut self.loose, c.loose);
         widen(&mut self.fragments, fragments);
     }
-    /// True if without a candidate with so many fragments, which lies within, they could be narrower.
+    /// True if removing this candidate, which lies within and has `fragments` fragments, could narrow the bounds.
     pub(crate) fn is_edge(&self, c: &Candidate, fragments: u32) -> bool {
         let edge = |pair: (u32, u32), x: u32| pair.0 == x || pair.1 == x;
         edge((self.seg.0.0, self.seg.1.0), c.seg.0)
@@ -120,7 +120,7 @@ impl Bounds {
             || edge(self.loose, c.loose)
             || edge(self.fragments, fragments)
     }
-    /// Widens them by others.
+    /// Widens the bounds by other bounds.
     pub fn join(&mut self, o: &Bounds) {
         let widen = |pair: &mut (u32, u32), x: (u32, u32)| *pair = (pair.0.min(x.0), pair.1.max(x.1));
         self.seg = (self.seg.0.min(o.seg.0), self.seg.1.max(o.seg.1));
@@ -131,7 +131,8 @@ impl Bounds {
         widen(&mut self.loose, o.loose);
         widen(&mut self.fragments, o.fragments);
     }
-    /// The best a monotone rank could find within: as old, as empty and as fragmented as any.
+    /// A candidate that no other within the bounds can outrank, if the rank is monotone: as old, as empty and as
+    /// fragmented as the bounds allow.
     pub fn corner(&self) -> Candidate {
         Candidate {
             seg: SegNo(0),
@@ -144,27 +145,27 @@ impl Bounds {
     }
 }
 
-/// An order of candidates: the greatest wins. Compared from the first number on.
+/// A rank of candidates: the greatest wins. The first number that differs decides.
 pub type Rank = [u64; 4];
 
-/// A place in the order of age: write time, then segment. Everything up to it is at least as old.
+/// A place in the order of age: write time, then segment. Every candidate up to this place is at least as old.
 pub type AgeCut = (u64, SegNo);
 
-/// The last place of those written at `mtime`.
+/// The last place among candidates written at `mtime`.
 pub fn end_of(mtime: u64) -> AgeCut {
     (mtime, SegNo(u32::MAX))
 }
 
-/// Who looks at candidates one after another.
+/// A scan that is shown candidates one after another.
 pub trait Visit {
-    /// True if a group of candidates that come next need not be looked at one by one: they lie within
-    /// `bounds`, there are `count`, and `last` is the last.
+    /// True if the scan skips the next group of candidates: they lie within `bounds`, there are `count` of them, and
+    /// `last` is the last.
     fn passes(&mut self, bounds: &Bounds, count: u32, last: SegNo) -> bool;
-    /// Looks at one; no more if false.
+    /// Shows one candidate; false ends the scan.
     fn visit(&mut self, c: Candidate) -> bool;
 }
 
-/// Looks at every one.
+/// A scan that skips nothing.
 struct Each<'a>(&'a mut dyn FnMut(Candidate) -> bool);
 
 impl Visit for Each<'_> {
@@ -176,15 +177,15 @@ impl Visit for Each<'_> {
     }
 }
 
-/// What a policy sees of the volume. The order of age is by write time, of equals by segment; places
+/// The questions that a policy may ask about a volume. The order of age is by write time, of equals by segment; places
 /// in it are counted from 0 among the candidates of one kind.
 pub trait View {
     /// How many candidates there are.
     fn count(&self) -> u32;
-    /// The last candidate on the volume.
+    /// The first segment of the candidate that lies last on the volume.
     fn last(&self) -> Option<SegNo>;
-    /// Shows the candidates with `from <= seg < to`, in order of segment number. A view may offer to
-    /// pass over groups of them.
+    /// Shows the candidates with `from <= seg < to`, in order of segment number. A view may offer the scan to skip
+    /// whole groups.
     fn walk(&self, from: SegNo, to: SegNo, visit: &mut dyn Visit);
     /// The candidate with `from <= seg < to` that has the fewest valid blocks, the first of equals.
     fn emptiest(&self, from: SegNo, to: SegNo) -> Option<Candidate>;
@@ -194,9 +195,9 @@ pub trait View {
     fn nth_oldest(&self, kind: Among, n: u32) -> Option<AgeCut>;
     /// Calls `each` for the candidates of a kind whose place lies in `range`, the oldest first.
     fn by_age(&self, kind: Among, range: Range<u32>, each: &mut dyn FnMut(Candidate));
-    /// Of the candidates of a kind whose place lies in `range`, the one that `rank` puts highest; of
-    /// equal ranks the oldest, then the first on the volume. `limit` is at least as high as the rank of
-    /// any candidate within the bounds; what lies below it need not be looked at.
+    /// Of the candidates of a kind whose place lies in `range`, the one with the highest `rank`; of equal ranks the
+    /// oldest, then the first on the volume. `limit` is at least the rank of any candidate within the bounds, so that a
+    /// view may skip a group whose limit is too low.
     fn search(
         &self,
         kind: Among,
@@ -207,11 +208,12 @@ pub trait View {
 
     /// Smallest and greatest `f` among the candidates of a kind whose place lies in `range`.
     fn range_of_f(&self, kind: Among, range: Range<u32>) -> Option<(u32, u32)>;
-    /// Of all candidates the one that gains most, if any gains something; of equals the oldest, then the first on
-    /// the volume. `gain` is told the candidate's fragments too.
+    /// The candidate with the greatest gain; `None` if none gains anything. Of equals the oldest, then the first on the
+    /// volume. `gain` is given the number of fragments beside the candidate.
     ///
-    /// Only write time, valid blocks, fragments and loose blocks may count, and the older never gain less. `limit`
-    /// is at least as high as the gain of any candidate within the bounds; bounds of other numbers say nothing.
+    /// The gain may depend on nothing but write time, valid blocks, fragments and loose blocks, and of two candidates
+    /// that differ in age alone the older must not gain less. `limit` is at least the gain of any candidate within the
+    /// bounds; it must read no bounds but those of these four numbers.
     fn most_gained(&self, limit: &dyn Fn(&Bounds) -> u64, gain: &dyn Fn(&Candidate, u32) -> u64) -> Option<Candidate>;
 
     /// Calls `each` for the candidates with `from <= seg < to`, in order of segment number, until it
@@ -223,11 +225,11 @@ pub trait View {
     fn count_up_to(&self, mtime: u64) -> u32 {
         self.count_to(Among::All, end_of(mtime))
     }
-    /// Of the candidates of a kind up to `cut`, the one that `rank` puts highest; of equal ranks the
-    /// oldest, then the first on the volume.
+    /// Of the candidates of a kind up to `cut`, the one with the highest `rank`; of equal ranks the oldest, then the
+    /// first on the volume.
     ///
-    /// The rank must be monotone: of two candidates, the one that is no younger, has no more valid (and
-    /// held) blocks, no smaller `f` and no fewer loose blocks never ranks lower, wherever it lies.
+    /// The rank must be monotone: of two candidates, the one that is no younger, has no more valid (and held) blocks,
+    /// no smaller `f` and no fewer loose blocks never ranks lower, wherever it lies.
     fn best(&self, kind: Among, cut: AgeCut, rank: &dyn Fn(&Candidate) -> Rank) -> Option<Candidate> {
         let range = 0..self.count_to(kind, cut);
         self.search(kind, range, &|b| rank(&b.corner()), rank)

@@ -22,6 +22,10 @@ pub struct Args {
     /// IMAGE:/path, one or more.
     #[arg(required = true, value_parser = clap::value_parser!(Place))]
     places: Vec<Place>,
+    /// Read the volume as of its last checkpoint, without what was synced since; for one that is damaged and was
+    /// not unmounted.
+    #[arg(long)]
+    norecovery: bool,
 }
 
 /// Runs it.
@@ -31,7 +35,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     for place in &args.places {
         let fail = |e: vfs::Error| format!("{}: {e}", place.text());
         let (image, at) = place.inside()?;
-        let image = Image::open(image, false)?;
+        let image = Image::open_to_read(image, args.norecovery)?;
         let fs = &*image.vol;
         let found = path::walk(fs, at).map_err(fail)?;
         if fs.getattr(found.ino()).map_err(fail)?.kind == FileKind::Directory {

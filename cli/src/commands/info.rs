@@ -14,11 +14,15 @@ use crate::{Failure, fragments, output};
 pub struct Args {
     /// The image or block device.
     image: PathBuf,
+    /// Read the volume as of its last checkpoint, without what was synced since; for one that is damaged and was
+    /// not unmounted.
+    #[arg(long)]
+    norecovery: bool,
 }
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
-    let image = Image::open(&args.image, false)?;
+    let image = Image::open_to_read(&args.image, args.norecovery)?;
     let sb = image.vol.superblock();
     let st = image.vol.statfs().map_err(|e| e.to_string())?;
     let state = image.vol.state();

@@ -257,6 +257,11 @@ fn show(outcome: &Outcome, file: &Path) {
     }
     output::line("");
     table(&rows);
+    let costs = lab::cost::rows(outcome);
+    if !costs.is_empty() {
+        output::line("\nwhat cleaning cost, and the work after it:");
+        table(&std::iter::once(lab::cost::HEADS.map(str::to_owned)).chain(costs).collect::<Vec<_>>());
+    }
     for s in &outcome.skipped {
         output::line(&format!("skipped: {}: {}", s.variant, s.why));
     }
@@ -265,7 +270,11 @@ fn show(outcome: &Outcome, file: &Path) {
 
 /// Columns as wide as their widest cell; numbers, which are what stands right of the names, to the right.
 fn table<const N: usize>(rows: &[[String; N]]) {
-    let names = if N == 5 { [0, 4].as_slice() } else { &[0, 1] };
+    let names = match N {
+        5 => [0, 4].as_slice(),
+        8 => &[0, 1],
+        _ => &[0],
+    };
     let width = |i: usize| rows.iter().map(|r| r[i].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     for row in rows {

@@ -23,6 +23,10 @@ pub struct Args {
     /// Names that begin with a dot, too.
     #[arg(short, long)]
     all: bool,
+    /// Read the volume as of its last checkpoint, without what was synced since; for one that is damaged and was
+    /// not unmounted.
+    #[arg(long)]
+    norecovery: bool,
 }
 
 struct Row {
@@ -46,7 +50,7 @@ pub fn names(fs: &dyn FileSystem, dir: Ino) -> vfs::Result<Vec<(Vec<u8>, Ino, Fi
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let (image, at) = args.place.inside()?;
-    let image = Image::open(image, false)?;
+    let image = Image::open_to_read(image, args.norecovery)?;
     let fs = &*image.vol;
     let fail = |e: vfs::Error| format!("{}: {e}", args.place.text());
     let found = path::walk(fs, at).map_err(fail)?;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::energy::profile::Profile;
-use f2fs::MountOptions;
 use f2fs::cause::Cause;
 use f2fs::gc::prices;
 use f2fs::owners::Look;
+use f2fs::{MountOptions, RollForward};
 use serde_json::json;
 use vfs::FileSystem;
 
@@ -25,12 +25,17 @@ use crate::{Failure, held, image, output, power, volume_options, whole};
 /// `fusermount3 -u DIR`, or SIGINT or SIGTERM to the process, and always leaves a clean volume.
 /// `joulefs unmount` returns when the volume is closed; `umount` may return earlier.
 ///
+/// Access times follow the rule of Linux's relatime, by what is read from here: a file that is read from the
+/// kernel's cache alone does not look read. With `-o noatime` they stand still.
+///
 /// With --profile every request to the image is also made on a simulated device, which counts what it would
 /// have spent, by component, by cause and by file.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n  \
     joulefs mount disk.img /mnt --profile oneplus8t-ufs31 --ledger joules.txt\n\n\
-    Options for -o: ro, rw, allow_other, noatime, dev, suid, noexec, writeback=on|off, discard=on|off,\n  \
+    Options for -o: ro, rw,\n  \
+    norecovery (read-only, as of the last checkpoint: what was synced since is not replayed, and not lost),\n  \
+    disable_roll_forward (what was synced since the last checkpoint is given up),\n   allow_other, noatime, dev, suid, noexec, writeback=on|off, discard=on|off,\n  \
     nodiscard (as discard=off), inline=on|off, threads=N (default 2), node_cache=MIB (default 32),\n  \
     dirty=MIB (default 32), dir_cache=MIB (default 16),\n  \
     gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule (who chooses what is cleaned; default cost-benefit),\n  \
@@ -40,7 +45,8 @@ pub struct Args {
     image: PathBuf,
     /// Where it appears.
     dir: PathBuf,
-    /// Record every call to the file system to this file, for `joulefs replay`.
+    /// Record every call to the file system to this file, for `joulefs replay`; access times then stand still, as
+    /// with -o noatime.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Record every request to the image to this file, for `joulefs replay`.
@@ -72,6 +78,9 @@ pub struct Args {
 }
 
 /// Unmount and wait until the volume is closed.
+///
+/// A mount in use is tried again for a second. One that is mounted in a second place too (`mount --bind`) lives on
+/// there and is not waited for.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  joulefs unmount /mnt && fsck.f2fs --dry-run disk.img")]
 pub struct UnmountArgs {
@@ -117,6 +126,10 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
         let on = || volume_options::on(value).map_err(|why| Failure::usage(format!("-o {option}: {why}")));
         match name {
             "ro" => plain(&mut || core.read_only = true)?,
+            "norecovery" => plain(&mut || {
+                core.roll_forward = RollForward::Leave;
+            })?,
+            "disable_roll_forward" => plain(&mut || core.roll_forward = RollForward::GiveUp)?,
             "rw" => plain(&mut || core.read_only = false)?,
             "allow_other" => fuse.allow_other = on()?,
             "noatime" => plain(&mut || fuse.noatime = true)?,
@@ -138,6 +151,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             }
         }
     }
+    core.read_only |= core.roll_forward == RollForward::Leave;
     fuse.read_only = core.read_only;
     if power_auto {
         core.gc.power = power::now();
@@ -166,6 +180,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let path = std::fs::canonicalize(&args.image).map_err(|e| format!("{}: {e}", args.image.display()))?;
     let dir = std::fs::canonicalize(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
     parsed.fuse.fsname = path.display().to_string();
+    // A recording has no word for an access, and a replay would not spend what noting it did.
+    parsed.fuse.noatime |= args.record.is_some();
     if let Some(file) = parsed.stats.as_ref().filter(|file| file.parent().is_some_and(|dir| !dir.is_dir())) {
         return Err(format!("-o stats={}: no such directory", file.display()).into());
     }
@@ -253,7 +269,17 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 
 /// Runs `unmount`.
 pub fn unmount(args: &UnmountArgs, as_json: bool) -> Result<(), Failure> {
-    fuse::unmount::unmount(&args.dir, "fuse.joulefs", Duration::from_secs(args.wait)).map_err(|e| e.to_string())?;
-    output::done(as_json, &json!({ "unmounted": args.dir.display().to_string() }));
+    let patience = Duration::from_secs(args.wait);
+    let done = fuse::unmount::unmount(&args.dir, "fuse.joulefs", patience).map_err(|e| e.to_string())?;
+    let mut said = json!({ "unmounted": args.dir.display().to_string() });
+    if let Some(dir) = done.elsewhere {
+        let dir = dir.display().to_string();
+        if !as_json {
+            output::line(&format!("the volume is still mounted at {dir}"));
+        }
+        said["mounted"] = json!(dir);
+    }
+    output::done(as_json, &said);
+
     Ok(())
 }

@@ -1,24 +1,25 @@
-//! How many may bring contents at once?
+//! How many writers may bring contents at once?
 //!
-//! [`Volume::begin`] makes room for what is dirty in memory and lets its caller in; it does not know what the
-//! caller brings. A mebibyte, as much as one writer brings, always fits the reserve. Many that were let in
-//! together would use the log up to its end, and then there is no place for a checkpoint either, without which
-//! nothing is freed.
+//! *Admission* limits the contents that writers bring together. [`Volume::begin`] makes room for what is dirty in
+//! memory and lets its caller in; it does not know how much the caller brings. One writer brings at most a mebibyte,
+//! which always fits the reserve. Many writers let in together would use the log up to its end. Then a checkpoint finds
+//! no place either, and only a checkpoint frees segments.
 //!
-//! So what is being brought is counted, and who would make it more than that waits, before taking any lock, until
-//! there are free sections for all of it beside what is dirty. Whether there is room on the
-//! volume at all is not asked here: a block's room is reserved when it is written to.
+//! So the volume counts the blocks that admitted writers bring. If the next writer would raise the count above a
+//! mebibyte, it waits, before it takes any lock, until there are free sections for all of these blocks beside what is
+//! dirty. Whether the
+//! volume as a whole has room is not asked here: a block's room is reserved when it is written to.
 
 use super::BLOCK;
 use super::write::CHUNK;
 use super::writers::Admitted;
 use crate::volume::Volume;
 
-/// Blocks that are brought at a time wherever there is room at all: what one writer brings at most.
+/// Blocks that may always be brought: as many as one writer brings at most.
 const ALWAYS: u64 = CHUNK as u64 / BLOCK + 1;
 
 impl Volume {
-    /// Waits until `blocks` more may be brought, no more than [`ALWAYS`]. The caller holds no lock.
+    /// Waits until `blocks` more may be brought; `blocks` is at most [`ALWAYS`]. The caller holds no lock.
     pub(crate) fn admit(&self, blocks: u64) -> Admitted<'_> {
         let mut bringing = self.writers.bringing.lock();
         while *bringing + blocks > ALWAYS && !self.seg.lock().has_sections_for(*bringing + blocks) {

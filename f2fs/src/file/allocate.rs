@@ -21,6 +21,9 @@ impl Volume {
             return Err(vfs::Error::Invalid("fallocate wants a regular file").into());
         }
         self.check_plain(inode)?;
+        if !matches!(what, Allocate::Reserve { .. }) {
+            self.check_unsealed(inode)?;
+        }
         if len == 0 {
             return Err(vfs::Error::Invalid("fallocate of no bytes").into());
         }

@@ -1,4 +1,4 @@
-//! Which log a block goes to, and whether it may stay where it is.
+//! Which log does a block go to by its temperature, and when is it overwritten in place?
 
 use format::inode::{Advise, Inline, RawInode};
 use format::sit::LogType;
@@ -6,7 +6,7 @@ use format::sit::LogType;
 /// Why contents are written back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writeback {
-    /// The limit, the clock or a checkpoint.
+    /// The limit of dirty contents, the clock or a checkpoint.
     Background,
     /// An fsync of the file.
     Fsync,
@@ -17,8 +17,8 @@ const HOT_BLOCKS: usize = 16;
 /// An fsync of at most this many blocks overwrites in place (kernel `DEF_MIN_FSYNC_BLOCKS`).
 const IN_PLACE_BLOCKS: usize = 8;
 
-/// The log for data of an inode of which `dirty` blocks are written now (kernel
-/// `__get_segment_type_6`; write hints do not reach this file system).
+/// The log for the data of an inode that writes `dirty` blocks now (kernel `__get_segment_type_6`; write hints do not
+/// reach this file system).
 pub fn data_log(raw: &RawInode, dirty: usize) -> LogType {
     let advise = raw.advise();
     if advise.contains(Advise::COLD) {
@@ -30,8 +30,8 @@ pub fn data_log(raw: &RawInode, dirty: usize) -> LogType {
     }
 }
 
-/// True if blocks that have a place keep it (kernel `should_update_inplace` under the default
-/// policy): pinned and cold files always, others in an fsync of few blocks. Directories never.
+/// True if blocks that have an address are overwritten in place (kernel `should_update_inplace` under the default
+/// policy): in pinned and cold files always, in other files by an fsync of few blocks, in directories never.
 pub fn in_place(raw: &RawInode, dirty: usize, why: Writeback) -> bool {
     if crate::inode::is_dir(raw) {
         return false;

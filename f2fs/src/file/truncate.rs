@@ -17,6 +17,7 @@ impl Volume {
             return Err(vfs::Error::Invalid("a symlink's size is its target's").into());
         }
         self.check_plain(inode)?;
+        self.check_unsealed(inode)?;
         self.checked_end(inode, 0, size)?;
         let _change = self.begin()?;
         let mut content = inode.content.write();

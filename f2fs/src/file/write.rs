@@ -46,7 +46,7 @@ impl Volume {
     pub(crate) fn write_file(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         self.check_plain(inode)?;
         self.checked_end(inode, offset, data.len() as u64)?;
-        let mut done = 0;
+        let mut done = self.already_appended(inode, offset, data, flags.contains(WriteFlags::FROM_CACHE))?;
         while done < data.len() {
             let n = CHUNK.min(data.len() - done);
             let chunk = &data[done..done + n];

@@ -13,6 +13,7 @@ use crate::cause::Cause;
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode};
 use crate::node::map::{addr_in, set_addr_in};
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 /// Blocks gathered for one request: 1 MiB.
@@ -207,8 +208,9 @@ impl Volume {
     }
 
     /// Writes back every inode with dirty contents, files as far as the log has places for them; returns how many
-    /// of their blocks wait. The caller holds `cp`, either way, and no inode lock.
-    pub(crate) fn flush_all_contents(&self) -> Result<u64> {
+    /// of their blocks wait. `_alone` shows that nobody changes anything meanwhile, so no inode's lock is waited for by
+    /// somebody who waits for this.
+    pub(crate) fn flush_all_contents(&self, _alone: &mut PackState) -> Result<u64> {
         let dirty: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
         // Directories and nodes must have their places in any case.
         let (files, dirs): (Vec<_>, Vec<_>) = match self.seg.lock().are_files_last() {

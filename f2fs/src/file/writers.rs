@@ -1,16 +1,16 @@
-//! Those who bring contents, and how much.
+//! Which writers bring contents now, and how many blocks?
 
 use parking_lot::{Condvar, Mutex};
 
-/// Those who bring contents now.
+/// The writers that bring contents now.
 #[derive(Debug, Default)]
 pub(crate) struct Writers {
-    /// Blocks they bring, written or not.
+    /// How many blocks they bring, written or not.
     pub(super) bringing: Mutex<u64>,
     pub(super) one_left: Condvar,
 }
 
-/// The right to bring so many blocks; ends when dropped.
+/// The right to bring so many blocks; it ends when dropped.
 pub(crate) struct Admitted<'v> {
     pub(super) writers: &'v Writers,
     pub(super) blocks: u64,

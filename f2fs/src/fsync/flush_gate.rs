@@ -1,11 +1,11 @@
-//! One flush for many who need one.
+//! How do many callers that need a flush at the same time share one?
 
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::Result;
 
-/// One flush for all who ask for one at the same time: a flush makes everything durable that was
-/// written before it began.
+/// One flush for all callers that ask at the same time: a flush makes everything durable that was written before it
+/// began.
 #[derive(Debug, Default)]
 pub(crate) struct FlushGate {
     state: Mutex<Flushes>,
@@ -15,7 +15,7 @@ pub(crate) struct FlushGate {
 #[derive(Debug, Default)]
 struct Flushes {
     begun: u64,
-    /// The latest that succeeded.
+    /// The latest flush that succeeded.
     done: u64,
     running: bool,
 }

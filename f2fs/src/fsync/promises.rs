@@ -1,4 +1,4 @@
-//! What must fsync know of inodes since the last checkpoint?
+//! What must fsync know of each inode since the last checkpoint?
 
 use std::hash::BuildHasher;
 
@@ -6,27 +6,29 @@ use format::{Block, Ino};
 use parking_lot::Mutex;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 
-/// What fsync must know of inodes since the last checkpoint.
+/// Sets of inodes and names by which fsync decides whether nodes suffice or a checkpoint is needed.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
-    /// Something of theirs was written that no fsync of theirs vouched for.
+    /// Inodes of which contents or nodes were written and no fsync has marked the inode block since. A flush alone
+    /// does not make such an inode recoverable: its next fsync must write the inode block again.
     pub(super) strays: Mutex<FxHashSet<Ino>>,
-    /// They lost nodes.
+    /// Inodes that lost nodes.
     pub(super) reshaped: Mutex<FxHashSet<Ino>>,
-    /// What their inode blocks held, times aside, when an fsync last wrote them.
+    /// Inode blocks as an fsync last wrote them, without times.
     pub(super) written: Mutex<FxHashMap<Ino, Box<Block>>>,
-    /// Inodes marked as of unknown parent whose parent and name are right and durable.
+    /// Inodes that carry the mark of an unknown parent (`LOST_PINO`), but whose recorded parent and name are right
+    /// and durable: a checkpoint followed their last rename.
     pub(super) vouched: Mutex<FxHashSet<Ino>>,
     pub(super) vacated: Mutex<Vacated>,
 }
 
-/// Names that lead, in the tree of the last checkpoint, to a directory or to what lives on elsewhere, and do so no
-/// more. Roll-forward looks at no name but the one it restores, so no other name matters.
+/// *Vacated* names: in the tree of the last checkpoint each leads to a directory, or to a file that lives on elsewhere;
+/// since then it does not. No other names matter, since roll-forward looks only at the name that it restores.
 #[derive(Debug, Default)]
 pub(super) struct Vacated {
-    /// Hashes of directory and name; two that agree cost a checkpoint, no more.
+    /// Hashes of directory and name. Two names with the same hash cost a checkpoint, nothing worse.
     names: FxHashSet<u64>,
-    /// There are more than are remembered: every name is taken for one of them.
+    /// There are more vacated names than are remembered: every name counts as vacated.
     any: bool,
 }
 
@@ -46,37 +48,37 @@ impl Vacated {
     }
 }
 
-/// Vacated names remembered.
+/// How many vacated names are remembered.
 const MOST_VACATED: usize = 1 << 16;
-/// Inodes vouched for that are remembered; the others' next fsyncs write checkpoints.
+/// How many inodes in `vouched` are remembered. The next fsync of any other writes a checkpoint.
 const MOST_VOUCHED: usize = 1 << 16;
-/// Inode blocks remembered: 1 MiB.
+/// How many inode blocks are remembered: 1 MiB.
 pub(super) const MOST_WRITTEN: usize = 256;
 
 impl Promises {
-    /// Contents or nodes of an inode were written without an fsync.
+    /// Contents or nodes of an inode were written without an fsync's mark.
     pub(crate) fn stray(&self, ino: Ino) {
         self.strays.lock().insert(ino);
     }
-    /// An fsync writes the inode block, the last of what it writes. The caller orders the writes of nodes, so that
-    /// what is written of the inode later is noted later.
+    /// An fsync writes the inode block, the last of what it writes. The caller holds the lock that orders the writes of
+    /// nodes, so a later write of the inode is also noted later.
     pub(crate) fn vouch_for(&self, ino: Ino) {
         self.strays.lock().remove(&ino);
     }
-    /// The name an inode records may not be its own any more.
+    /// The parent and name that an inode records may be wrong from now on.
     pub(crate) fn doubt(&self, ino: Ino) {
         self.vouched.lock().remove(&ino);
     }
-    /// A directory lost a name, or a file that lives on under another. Who is synced under that name before
-    /// the next checkpoint would displace it if roll-forward replayed the name.
+    /// A name was taken from a directory, or from a file that lives on under another. A new file synced under that name
+    /// before the next checkpoint would displace the old owner when roll-forward replays the name.
     pub(crate) fn vacated(&self, dir: Ino, name: &[u8]) {
         self.vacated.lock().add(dir, name);
     }
-    /// A node of an inode is gone.
+    /// An inode lost a node.
     pub(crate) fn reshaped(&self, ino: Ino) {
         self.reshaped.lock().insert(ino);
     }
-    /// A checkpoint made everything durable; `settled` were renamed before it.
+    /// A checkpoint made everything durable. Inodes in `settled` were renamed before it, so it recorded their names.
     pub(crate) fn kept(&self, settled: FxHashSet<Ino>) {
         self.strays.lock().clear();
         self.reshaped.lock().clear();

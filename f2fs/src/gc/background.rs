@@ -1,10 +1,10 @@
-//! Cleaning ahead of time, one section after another.
+//! How does the background clean one section after another?
 //!
-//! A section is emptied in small steps with everybody let in between them
-//! ([`Settings::step_blocks`]); how long the longest step held others off is counted.
+//! It empties a section in small steps ([`Settings::step_blocks`]); other operations run between the steps. The longest
+//! step is recorded, since during a step other operations wait.
 //!
-//! Left out on purpose: when a section is due (`pacer`), cleaning because space is short (`pace`), whom to clean (the
-//! `victim` crate).
+//! Left out on purpose: when a section is due (`pacer`), cleaning because space is short (`pace`), which section to
+//! clean (the `victim` crate).
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,17 +16,18 @@ use super::pacer::Situation;
 use super::settings::{Settings, Urgency};
 use super::work::{Into, When, Work};
 use crate::error::Result;
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Notes that somebody asked something of the volume.
+    /// Notes that a caller asked something of the volume, which is therefore not idle.
     pub(crate) fn note_use(&self) {
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Cleans a section in the background if one is due; says when to come again.
+    /// Cleans a section in the background if one is due; returns how long to wait before the next call.
     pub(crate) fn clean_if_due(&self) -> Result<Duration> {
         let settings = *self.gc.lock();
         let now = self.clock.monotonic();
@@ -48,15 +49,15 @@ impl Volume {
         Ok(pacer.sleep(now))
     }
 
-    /// Cleans one section, letting others in between steps; false if none is worth it.
+    /// Cleans one section in steps, between which other operations run; false if no section is worth it.
     pub fn clean_in_background(&self, settings: &Settings) -> Result<bool> {
         self.check_writable()?;
         self.balance()?;
         let begun = {
-            let _alone = self.cp.write();
+            let mut alone = self.cp.write();
             let mut begun = self.cleaner.begun.lock();
             if begun.is_none() {
-                *begun = self.next_work(settings);
+                *begun = self.next_work(&mut alone, settings);
             }
             begun.is_some()
         };
@@ -65,18 +66,18 @@ impl Volume {
             return Ok(false);
         }
         loop {
-            let pack = self.cp.write();
-            // It may have been unmounted between two steps, or have failed.
+            let mut alone = self.cp.write();
+            // Between two steps the volume may have been unmounted, or have failed.
             self.check_writable()?;
             let from = self.clock.monotonic();
-            // Somebody short of space may have finished it meanwhile.
+            // A writer that was short of space may have finished the section meanwhile.
             let Some(work) = self.cleaner.begun.lock().take() else { break };
             self.changed.store(true, Ordering::Release);
-            let rest = self.clean_step(work, settings.step_blocks.max(1))?;
+            let rest = self.clean_step(&mut alone, work, settings.step_blocks.max(1))?;
             *self.cleaner.begun.lock() = rest;
             self.counters.held_off(self.clock.monotonic().saturating_sub(from));
-            // To whoever waits, not to the next step.
-            RwLockWriteGuard::unlock_fair(pack);
+            // Fair: a waiting operation gets the lock before the next step does.
+            RwLockWriteGuard::unlock_fair(alone);
             if rest.is_none() {
                 break;
             }
@@ -84,7 +85,7 @@ impl Volume {
         Ok(true)
     }
 
-    fn next_work(&self, settings: &Settings) -> Option<Work> {
+    fn next_work(&self, alone: &mut PackState, settings: &Settings) -> Option<Work> {
         let hurry = match settings.urgency {
             Urgency::Normal => Hurry::Background,
             Urgency::High => Hurry::UrgentHigh,
@@ -97,7 +98,7 @@ impl Volume {
             let aged = seg.chooser.moves_by_age() && settings.urgency != Urgency::High;
             (victim, if aged { Into::SimilarAge } else { Into::ColdLog })
         };
-        Some(self.begin_cleaning(Work::new(self.sb.section_of(victim.seg), When::Background, into)))
+        Some(self.begin_cleaning(alone, Work::new(self.sb.section_of(victim.seg), When::Background, into)))
     }
 
     /// Kernel `has_enough_invalid_blocks`: more than 40 % of the user's blocks are invalid and of those

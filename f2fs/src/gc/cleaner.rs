@@ -10,10 +10,10 @@ use super::work::Work;
 /// What cleaning remembers from round to round.
 #[derive(Debug)]
 pub(crate) struct Cleaner {
-    /// Free sections when cleaning last gained nothing more; another round waits until there are
-    /// fewer. `u32::MAX` after a round that reached its goal.
+    /// The number of free sections when a round last gained nothing: the next round waits until there are fewer.
+    /// `u32::MAX` after a round that reached its goal.
     pub(super) gave_up_at: AtomicU32,
-    /// The section the background is emptying.
+    /// The section that the background is emptying.
     pub(super) begun: Mutex<Option<Work>>,
     /// When the background cleans next.
     pub(super) pacer: Mutex<Pacer>,

@@ -1,16 +1,17 @@
-//! Emptying a section: its valid blocks go elsewhere, and the next checkpoint frees it.
+//! How is a section emptied? Cleaning moves its valid blocks elsewhere, and the next checkpoint frees it.
 //!
-//! The summary says who owns a block; the owner decides whether that is still so. A block valid in
-//! the segment table whose owner does not point at it is damage: it stays, and the section is not
-//! chosen again. Addresses change without inode locks; the nodes that hold them count it, for readers.
+//! The summary names the owner of each block; cleaning then checks that the owner still points at the block. If the
+//! segment table calls a block valid and its owner does not point at it, the volume is damaged: the block stays, and no
+//! policy chooses the section again. Cleaning changes addresses without inode locks; the node that holds an address
+//! counts the change, so that readers notice it.
 //!
-//! A pinned file's blocks stay, whoever waits for space: swap, loop devices and device-mapper tables hold their
-//! addresses. The rest of the section moves, and the section is left alone until one of those blocks is gone. (Linux
-//! gives a pin up after 2,048 futile foreground cleanings. Whoever holds the addresses is not told then, so a pin is
-//! never given up here.)
+//! Blocks of a pinned file stay, even if a writer waits for space: swap, loop devices and device-mapper tables rely on
+//! their addresses. The other blocks of the section move, and no policy chooses the section again until one of the
+//! pinned blocks is gone. (Linux unpins a file after 2,048 futile foreground cleanings. It does not tell the user of
+//! the addresses, so here a pin lasts.)
 //!
-//! A section is emptied in steps ([`Work`]), so that whoever cleans in the background can let others
-//! in between. Where a step ends nothing is half done: some blocks have moved, the others have not.
+//! A section is emptied in steps ([`Work`]), so that background cleaning can let other operations run in between.
+//! Between two steps nothing is half done: some blocks have moved, the others have not.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -27,9 +28,10 @@ use crate::error::{Error, Result};
 use crate::node::cache::Node;
 use crate::node::map::{addr_in, set_addr_in};
 use crate::node::write::Mark;
+use crate::pack::PackState;
 use crate::volume::Volume;
 
-/// A data block that moves: where it is, and the slot that says so.
+/// A data block that moves: its address, and the slot that points at it.
 struct Live {
     from: BlockAddr,
     node: Arc<Node>,
@@ -53,24 +55,25 @@ fn slots_of(vol: &Volume, bytes: &Block) -> Option<u32> {
 
 impl Volume {
     /// Begins to empty a section: no log may thread into it until [`Volume::clean_step`] is done.
-    pub(super) fn begin_cleaning(&self, work: Work) -> Work {
+    pub(super) fn begin_cleaning(&self, _alone: &mut PackState, work: Work) -> Work {
         let mut seg = self.seg.lock();
         let first = seg.table.section(work.section).next();
         seg.set_victim(first);
         work
     }
 
-    /// Moves at most `most` blocks of a section, fewer at a segment's end. The caller holds `cp`
-    /// exclusive. `None` when the section is done; running out of room ends it early, which is no error.
-    pub(super) fn clean_step(&self, mut work: Work, most: usize) -> Result<Option<Work>> {
-        let done = match self.clean_blocks(&mut work, most) {
+    /// Moves at most `most` blocks of a section, fewer at a segment's end, while nobody changes anything. `None`
+    /// when the section is done; running out of room ends it early, which is no error.
+    pub(super) fn clean_step(&self, alone: &mut PackState, mut work: Work, most: usize) -> Result<Option<Work>> {
+        let done = match self.clean_blocks(alone, &mut work, most) {
             Ok(()) => work.next >= self.sb.segs_per_sec * 512,
             Err(Error::Fs(vfs::Error::NoSpace)) => true,
             Err(e) => {
                 let mut seg = self.seg.lock();
                 seg.set_victim(None);
                 if matches!(e, Error::Device(_)) {
-                    // Chosen again it would fail again, and whoever needs space would wait for ever.
+                    // A policy that chose the section again would fail again, and a writer that needs space would wait
+                    // for ever.
                     seg.give_up(work.section);
                     seg.table.section(work.section).for_each(|s| seg.table.touch(s));
                 }
@@ -100,7 +103,7 @@ impl Volume {
     }
 
     /// Moves the valid blocks among the next ones of a section's segment.
-    fn clean_blocks(&self, work: &mut Work, most: usize) -> Result<()> {
+    fn clean_blocks(&self, alone: &mut PackState, work: &mut Work, most: usize) -> Result<()> {
         let s = SegNo(work.section.0 * self.sb.segs_per_sec + work.next / 512);
         let off = (work.next % 512) as u16;
         let (valid, is_node, owners) = {
@@ -117,11 +120,11 @@ impl Volume {
         let start = self.sb.seg_start(s);
         let blocks = valid.iter().map(|&o| (start.plus(o.into()), summary::get(&owners, o.into())));
         if is_node {
-            work.clean &= self.move_nodes(*work, blocks)?;
+            work.clean &= self.move_nodes(alone, *work, blocks)?;
         } else {
-            self.move_data(work, blocks)?;
+            self.move_data(alone, work, blocks)?;
         }
-        // A full batch may have more behind it in this segment.
+        // If the batch is full, this segment may have more valid blocks behind it.
         work.next = match valid.last() {
             Some(&last) if valid.len() == most => work.next - u32::from(off) + u32::from(last) + 1,
             _ => (work.next / 512 + 1) * 512,
@@ -129,7 +132,12 @@ impl Volume {
         Ok(())
     }
 
-    fn move_nodes(&self, work: Work, valid: impl Iterator<Item = (BlockAddr, Summary)>) -> Result<bool> {
+    fn move_nodes(
+        &self,
+        alone: &mut PackState,
+        work: Work,
+        valid: impl Iterator<Item = (BlockAddr, Summary)>,
+    ) -> Result<bool> {
         let mut clean = true;
         let mut live = Vec::new();
         for (addr, owner) in valid {
@@ -143,12 +151,17 @@ impl Volume {
                 _ => clean = false,
             }
         }
-        self.write_nodes(&live, Mark::Plain, work.node_cause())?;
+        self.write_nodes(alone, &live, Mark::Plain, work.node_cause())?;
         self.counters.moved(work.when == When::Foreground, live.len() as u64, 0);
         Ok(clean)
     }
 
-    fn move_data(&self, work: &mut Work, valid: impl Iterator<Item = (BlockAddr, Summary)>) -> Result<()> {
+    fn move_data(
+        &self,
+        alone: &mut PackState,
+        work: &mut Work,
+        valid: impl Iterator<Item = (BlockAddr, Summary)>,
+    ) -> Result<()> {
         let mut live: Vec<Live> = Vec::new();
         let mut asked: Option<(Ino, bool)> = None;
         for (from, owner) in valid {
@@ -186,10 +199,10 @@ impl Volume {
                 false => work.pinned = true,
             }
         }
-        self.copy(*work, &live)
+        self.copy(alone, *work, &live)
     }
 
-    /// False if the file that one of its nodes belongs to is pinned; else its inode is made ready for the move.
+    /// False if the node belongs to a pinned file; otherwise makes its inode ready for the move.
     fn may_move(&self, node: &Arc<Node>) -> Result<bool> {
         let own = node.nid == node.ino.nid();
         let inode = if own { node.clone() } else { self.node(node.ino.nid())? };
@@ -200,7 +213,7 @@ impl Volume {
         Ok(true)
     }
 
-    /// The contents of blocks, which are in order. Small gaps between them are read along if that is
+    /// Reads the contents of blocks, which are given in order. Reads a small gap between two blocks along if that is
     /// cheaper than another request.
     fn read_live(&self, work: Work, live: &[Live]) -> Result<Vec<[u8; BLOCK]>> {
         let gap = self.seg.lock().chooser.read_along();
@@ -215,8 +228,8 @@ impl Volume {
         Ok(bytes)
     }
 
-    /// Copies blocks, then turns their owners' slots.
-    fn copy(&self, work: Work, live: &[Live]) -> Result<()> {
+    /// Copies blocks, then points their owners' slots at the copies.
+    fn copy(&self, _alone: &mut PackState, work: Work, live: &[Live]) -> Result<()> {
         let bytes = self.read_live(work, live)?;
         let mut owners = Vec::with_capacity(live.len());
         for l in live {
@@ -251,18 +264,18 @@ impl Volume {
             let tag = work.data_cause().of(live[done].node.ino);
             let data = bytes[done..done + run.len()].as_flattened();
             if let Err(e) = self.dev.write(Lba(run[0].0.into()), data, tag) {
-                // The segment table has moved blocks that no node has.
+                // The segment table counts blocks as moved that no node points at.
                 self.failed.store(true, Ordering::Release);
                 return Err(e.into());
             }
             done += run.len();
         }
         for (l, addr) in live.iter().zip(&to) {
-            // The copy must be durable before an fsync vouches for a node that names it.
+            // The copy must be durable before an fsync marks an inode whose nodes point at it.
             self.promises.stray(l.node.ino);
             let mut bytes = l.node.write();
             set_addr_in(self, &l.node, &mut bytes, l.slot.into(), *addr);
-            // The old place stays readable until the checkpoint that follows.
+            // The old block stays intact until the next checkpoint.
             l.node.note_move();
             self.nodes.mark_dirty(&l.node);
         }

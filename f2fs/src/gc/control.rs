@@ -1,4 +1,4 @@
-//! The knobs and counters of a mounted volume, by the names users of the kernel's F2FS know.
+//! The settings and counters of a mounted volume, by the names that users of the kernel's F2FS know.
 //!
 //! Left out on purpose: how they reach a mounted volume (the `fuse` crate) and how they are printed.
 
@@ -11,7 +11,7 @@ use super::settings::{Intervals, Settings, Urgency};
 use crate::segment::Segments;
 use crate::volume::Volume;
 
-/// What a volume can be told while it is mounted: name, values, meaning.
+/// The settings that a user can change on a mounted volume: name, values, meaning.
 pub const KNOBS: &[(&str, &str, &str)] = &[
     ("gc", Policy::NAMES_TEXT, "who chooses what is cleaned in the background"),
     ("background_gc", "on|off", "whether anything is"),
@@ -28,21 +28,21 @@ pub const KNOBS: &[(&str, &str, &str)] = &[
 ];
 
 impl Settings {
-    /// Tells the segments who chooses, and when logs fill holes.
+    /// Tells the segments which policy chooses, and when logs fill holes.
     pub(crate) fn apply(&self, seg: &mut Segments) {
         seg.chooser.policy = self.policy;
         seg.chooser.power = self.power;
         seg.threads_always = self.urgency == Urgency::High;
     }
 
-    /// Sets one of [`KNOBS`] that is no tuning of a policy. The error completes the sentence "NAME ...".
+    /// Changes one of [`KNOBS`] that is no number of a policy. The error completes the sentence "NAME ...".
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let ms = |v: &str| whole(v).map(Duration::from_millis);
         let Intervals { urgent, min, max, none, idle } = &mut self.intervals;
         match name {
             "gc" => {
                 let (before, policy) = (Intervals::of(self.policy), Policy::parse(value)?);
-                // What nobody set follows the policy.
+                // An interval that no user has set follows the policy.
                 if (*min, *max) == (before.min, before.max) {
                     let own = Intervals::of(policy);
                     (*min, *max) = (own.min, own.max);
@@ -123,7 +123,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Cleans by other settings from now on.
+    /// Replaces the settings of cleaning.
     pub fn set_cleaning(&self, settings: Settings) {
         *self.gc.lock() = settings;
         settings.apply(&mut self.seg.lock());
@@ -194,7 +194,7 @@ impl Volume {
         out
     }
 
-    /// Adds to every report what only whoever mounted knows, such as what the device below spent.
+    /// Adds to every report what only the mounting program knows, such as what the device below spent.
     pub fn report_too(&self, more: impl Fn() -> Vec<(String, String)> + Send + Sync + 'static) {
         *self.reported_too.lock() = Some(Box::new(more));
     }

@@ -1,14 +1,13 @@
-//! Cleaning: making free sections out of used ones.
+//! Cleaning (garbage collection): how are used sections turned into free ones?
 //!
-//! * `collect`: moving the valid blocks of one section elsewhere.
-//! * `pace`: when cleaning must run because space is short, and how much of it.
-//! * [`background`]: cleaning ahead of time, [`pacer`]: when that is due.
-//! * [`settings`]: how it is set; `cleaner`, `work`: what it remembers, and the section being emptied.
-//! * [`control`]: the knobs and counters of a mounted volume.
+//! * `collect`: moves the valid blocks of a section elsewhere.
+//! * `pace`: foreground cleaning, when space is short: when it runs, and how much it does.
+//! * [`background`]: cleaning ahead of time. [`pacer`]: when that is due.
+//! * [`settings`]: what a user can set. `cleaner`, `work`: what cleaning remembers, and the section being emptied.
+//! * [`control`]: the settings and counters of a mounted volume.
 //! * [`prices`]: what operations cost on a device, for a policy that weighs joules.
 //!
-//! Left out on purpose: whom to clean (the `victim` crate) and what a policy sees of the volume
-//! (`segment`).
+//! Left out on purpose: which section to clean (the `victim` crate), and what a policy sees of the volume (`segment`).
 
 pub mod background;
 pub(crate) mod cleaner;

@@ -1,13 +1,13 @@
-//! When does cleaning run, and how much of it?
+//! When does foreground cleaning run, and how much does it do?
 //!
-//! Every change asks first ([`Volume::balance`]): are there free sections for what is dirty in
-//! memory, beyond the reserve? If not, a checkpoint frees what was emptied, and if that is not
-//! enough the emptiest sections are cleaned. A round does a bounded amount of work.
+//! Before every change, [`Volume::balance`] checks whether the free sections beyond the reserve suffice for what is
+//! dirty in memory. If not, a round begins: a checkpoint frees the emptied sections, and if that is not enough, the
+//! round cleans the emptiest ones. A round does a bounded amount of work.
 //!
-//! A small volume almost full never has that many free sections, however well it is packed. What it
-//! could have at best ([`Room::best`]) limits the goal, so that holes are left to gather for a while
-//! instead of being squeezed out one by one. Where a round gains nothing, the next waits until a
-//! section more has been used up.
+//! A small and almost full volume never has that many free sections, however well it is packed. The number it could
+//! have at best ([`Room::best`]) limits the goal of a round, so that cleaning lets holes gather for a while instead of
+//! squeezing them out one by one. After a round that gained nothing, the next round waits until one more section is
+//! used up.
 
 use std::sync::atomic::Ordering;
 
@@ -23,38 +23,38 @@ use crate::node::write::Mark;
 use crate::pack::{PackState, Reason};
 use crate::volume::Volume;
 
-/// Sections beyond the need that a round makes free (kernel `NR_GC_CHECKPOINT_SECS`).
+/// How many sections beyond the need a round makes free (kernel `NR_GC_CHECKPOINT_SECS`).
 const AHEAD: u32 = 3;
-/// Sections one round cleans at most.
+/// How many sections one round cleans at most.
 const MOST_SECTIONS: usize = 48;
-/// Checkpoints one round writes at most.
+/// How many checkpoints one round writes at most.
 const MOST_CHECKPOINTS: usize = 8;
-/// Emptied segments waiting for a checkpoint at most (kernel `max_rec_prefree_segs`).
+/// How many prefree segments may wait for a checkpoint (kernel `max_rec_prefree_segs`).
 const MOST_PREFREE: u32 = 4096;
 
 /// What a volume lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lack {
     Nothing,
-    /// Many emptied segments wait for a checkpoint.
+    /// A checkpoint: many prefree segments wait for one.
     Checkpoint,
     /// Free sections.
     Sections,
 }
 
-/// Free sections: how many there are, should be, may be.
+/// How many free sections there are, and how many there should be and can be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Room {
     free: u32,
-    /// Cleaning begins when there are no more than this.
+    /// Cleaning begins when no more sections than this are free.
     low: u32,
-    /// Cleaning ends when there are more than this.
+    /// Cleaning ends when more sections than this are free.
     goal: u32,
 }
 
 impl Room {
-    /// `best`: free sections if no hole were left anywhere. `need`: for what is dirty, with the
-    /// reserve. `reserve`: for what may be dirty before somebody asks again, with the reserve.
+    /// `best`: the free sections if no hole were left anywhere. `need`: the sections for what is dirty now, with the
+    /// reserve. `reserve`: the sections for what may become dirty before the next check, with the reserve.
     fn new(free: u32, best: u32, need: u32, reserve: u32) -> Room {
         Room { free, low: need.min(best / 2), goal: (reserve + AHEAD).min(best / 4 * 3) }
     }
@@ -67,9 +67,9 @@ impl Volume {
             self.leave_clean_state()?;
         }
         if self.nodes.dirty_count() > self.dirty_nodes_limit() {
-            let _still = self.cp.read();
+            let held = self.cp.read();
             let dirty = self.nodes.dirty();
-            or_wait(self.write_nodes(&dirty, Mark::Plain, Cause::Node))?;
+            or_wait(self.write_nodes(&held, &dirty, Mark::Plain, Cause::Node))?;
         }
         match self.lack() {
             Lack::Nothing => Ok(()),
@@ -90,9 +90,9 @@ impl Volume {
         }
     }
 
-    /// The first change since the mount. Nodes written and lost before it may carry the version of
-    /// the checkpoint it finds; under a new one, roll-forward cannot take them for nodes of this
-    /// mount.
+    /// Leaves the clean state at the first change since the mount. Nodes that an earlier mount wrote and lost may carry
+    /// the version of the checkpoint that this mount found. Under a new version, roll-forward cannot take them for
+    /// nodes of this mount.
     fn leave_clean_state(&self) -> Result<()> {
         let mut pack = self.cp.write();
         if self.untouched.load(Ordering::Acquire) {
@@ -102,8 +102,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Dirty nodes kept before they are written: half the cache, less on a small volume, where they
-    /// must find room in the log.
+    /// How many dirty nodes are kept before they are written: half the cache; fewer on a small volume, where they must
+    /// find room in the log.
     fn dirty_nodes_limit(&self) -> u64 {
         (self.options.node_cache as u64 / 2).min(self.space.user_blocks() / 64).max(64)
     }
@@ -126,38 +126,38 @@ impl Volume {
         } else if room.free < self.cleaner.gave_up_at.load(Ordering::Relaxed) {
             return Lack::Sections;
         }
-        // Kernel `excess_prefree_segs`; on a volume of few segments a checkpoint per segment would be
-        // many.
+        // Kernel `excess_prefree_segs`. On a volume of few segments the kernel's number would mean a checkpoint for
+        // each.
         let most = (self.sb.main_segs / 20).clamp(4, MOST_PREFREE);
         let prefree = self.seg.lock().table.prefree_segments();
         if prefree > most { Lack::Checkpoint } else { Lack::Nothing }
     }
 
-    /// Cleans one section the way it is done when space is short, whether it is or not: the emptiest,
-    /// at once, and a checkpoint that frees it (what the kernel does for `F2FS_IOC_GARBAGE_COLLECT` and
-    /// a checkpoint after it). False if no section yields anything.
+    /// Cleans one section as foreground cleaning does, whether space is short or not: cleans the emptiest section at
+    /// once and writes a checkpoint that frees it (what the kernel does for `F2FS_IOC_GARBAGE_COLLECT` and a checkpoint
+    /// after it). False if no section yields anything.
     pub fn clean_in_foreground(&self) -> Result<bool> {
         self.check_writable()?;
         self.balance()?;
-        let mut pack = self.cp.write();
+        let pack = &mut *self.cp.write();
         let begun = self.cleaner.begun.lock().take();
         let mut work = match begun.or_else(|| {
-            self.worst_section().map(|v| self.begin_cleaning(Work::new(v, When::Foreground, Into::ColdLog)))
+            self.worst_section().map(|v| self.begin_cleaning(pack, Work::new(v, When::Foreground, Into::ColdLog)))
         }) {
             None => return Ok(false),
             work => work,
         };
         self.changed.store(true, Ordering::Release);
         while let Some(w) = work {
-            work = self.clean_step(w, 512)?;
+            work = self.clean_step(pack, w, 512)?;
         }
-        self.checkpoint_locked(&mut pack, Reason::Running)?;
+        self.checkpoint_locked(pack, Reason::Running)?;
         Ok(true)
     }
 
     /// One round of checkpoints and cleaning.
     pub(crate) fn reclaim(&self, pack: &mut PackState) -> Result<()> {
-        // What is dirty needs room by itself; once it is written the need is the reserve alone.
+        // What is dirty takes sections itself; once it is written, only the reserve is needed.
         self.checkpoint_of_what_fits(pack, Reason::Running)?;
         let start = self.room();
         let mut cleaned = 0;
@@ -166,7 +166,7 @@ impl Volume {
             if room.free > room.goal || cleaned >= MOST_SECTIONS {
                 break;
             }
-            let more = self.clean_some(room.goal, &mut cleaned)?;
+            let more = self.clean_some(pack, room.goal, &mut cleaned)?;
             self.checkpoint_of_what_fits(pack, Reason::Running)?;
             if !more {
                 break;
@@ -174,15 +174,15 @@ impl Volume {
         }
         let end = self.room();
         let gained = end.free > end.low || end.free > start.free;
-        // With the last section gone nothing smaller is left to wait for.
+        // If no section is free, there is no smaller number to wait for.
         let gave_up = if gained { u32::MAX } else { end.free.max(1) };
         self.cleaner.gave_up_at.store(gave_up, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Cleans sections until more than `goal` are free or emptied, or room for copies runs low;
-    /// false if there is nothing more to clean. A bounded number in all.
-    fn clean_some(&self, goal: u32, cleaned: &mut usize) -> Result<bool> {
+    /// Cleans sections until more than `goal` are free or prefree, or until room for copies runs low. False if no
+    /// section is left to clean. `cleaned` counts up to a limit.
+    fn clean_some(&self, pack: &mut PackState, goal: u32, cleaned: &mut usize) -> Result<bool> {
         while *cleaned < MOST_SECTIONS {
             {
                 let seg = self.seg.lock();
@@ -192,25 +192,25 @@ impl Volume {
                     return Ok(true);
                 }
             }
-            // What the background began is finished first (kernel `check_bg_victims`).
+            // The section that the background began comes first (kernel `check_bg_victims`).
             let mut work = match self.cleaner.begun.lock().take() {
                 Some(begun) => Some(begun),
-                None => {
-                    self.worst_section().map(|v| self.begin_cleaning(Work::new(v, When::Foreground, Into::ColdLog)))
-                }
+                None => self
+                    .worst_section()
+                    .map(|v| self.begin_cleaning(pack, Work::new(v, When::Foreground, Into::ColdLog))),
             };
             if work.is_none() {
                 return Ok(false);
             }
             while let Some(w) = work {
-                work = self.clean_step(w, 512)?;
+                work = self.clean_step(pack, w, 512)?;
             }
             *cleaned += 1;
         }
         Ok(true)
     }
 
-    /// Whom to clean when space is short; nobody if even the best section yields next to nothing.
+    /// The section to clean when space is short; `None` if even the best section yields next to nothing.
     fn worst_section(&self) -> Option<SecNo> {
         let now = self.mounted_seconds();
         let mut seg = self.seg.lock();

@@ -1,22 +1,22 @@
-//! When does cleaning run ahead of time?
+//! When is background cleaning due?
 //!
-//! The rules of the kernel's `gc_thread_func`, as a state machine without clock or thread: it is told
-//! the time and the situation, and says whether to clean one section now and when to come again.
-//! Between two sections it sleeps 30 to 60 seconds, longer and longer while the volume is busy or has
-//! little to gain, 5 minutes where nothing was worth cleaning, 500 ms when told to hurry.
+//! The rules of the kernel's `gc_thread_func`, as a state machine without clock or thread: the caller tells it the time
+//! and the situation, and it answers whether to clean one section now and how long to sleep. Between two sections it
+//! sleeps 30 to 60 seconds, longer and longer while the volume is busy or has little to gain, 5 minutes after it found
+//! nothing worth cleaning, 500 ms when told to hurry.
 
 use std::time::Duration;
 
 use super::settings::{Intervals, Settings, Urgency};
 
-/// What the pacer is told.
+/// What the caller tells the pacer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Situation {
     /// Monotonic time.
     pub now: Duration,
-    /// Somebody asked something of the volume since the last call.
+    /// True if the volume got a request since the last call.
     pub used: bool,
-    /// Much is invalid and little free (kernel `has_enough_invalid_blocks`).
+    /// True if many blocks are invalid and few are free (kernel `has_enough_invalid_blocks`).
     pub much_to_gain: bool,
 }
 
@@ -45,7 +45,7 @@ impl Pacer {
         p
     }
 
-    /// Goes on under other settings, from `now`.
+    /// Continues under other settings, from `now`.
     pub fn adjust(&mut self, settings: &Settings, now: Duration) {
         *self = Pacer { last_use: self.last_use, ..Pacer::new(settings, now) };
     }
@@ -66,7 +66,7 @@ impl Pacer {
         self.wait = wait.saturating_sub(self.intervals.min).max(self.intervals.min);
     }
 
-    /// True if a section shall be cleaned now; [`Pacer::cleaned`] must follow then.
+    /// True if the caller shall clean a section now; it must call [`Pacer::cleaned`] afterwards.
     pub fn turn(&mut self, s: Situation) -> bool {
         if s.used {
             self.last_use = s.now;
@@ -92,7 +92,7 @@ impl Pacer {
         true
     }
 
-    /// Sleeps again, after a section was cleaned or nothing was found.
+    /// Sleeps again, after the caller cleaned a section or found none.
     pub fn cleaned(&mut self, now: Duration, found: bool) {
         if !self.hurried() {
             if !found {

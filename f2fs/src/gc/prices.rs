@@ -1,12 +1,12 @@
 //! What do operations cost on this device, for a policy that weighs joules?
 //!
-//! Left out on purpose: what is weighed (`victim::joule`), and what is really spent (`device::energy`).
+//! Left out on purpose: how a policy weighs them (`victim::joule`), and what is really spent (`device::energy`).
 
 use device::energy::profile::{DeviceSpec, DiskSpec, FlashSpec, Profile};
 use device::energy::{Energy, Nanos};
 use victim::joule::Prices;
 
-/// Of a device, with what processor, memory and board add to it (see `docs/energy-model.md`).
+/// The prices of a device, with what processor, memory and board add (see `docs/energy-model.md`).
 pub fn of(profile: &Profile) -> Prices {
     let host = profile.host.prices();
     let block = host.cpu_byte.of(4096) + host.dram_byte.of(4096);
@@ -17,8 +17,8 @@ pub fn of(profile: &Profile) -> Prices {
     }
 }
 
-/// Out of place as it writes, flash makes no difference between near and far but the request's and
-/// the map's, which have prices of their own.
+/// Flash writes out of place: near and far blocks differ only by the request and the map, which have prices of their
+/// own.
 fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Energy) -> Prices {
     let link = &d.link;
     let read = link.read_energy.value.of(4096) + d.nand.read_energy.value.of(4096);
@@ -34,7 +34,7 @@ fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> E
     }
 }
 
-/// The arm moves a third of the way, and the platter half a turn, to what is far.
+/// To a far block the arm moves a third of its way, and the platter half a turn.
 fn of_disk(d: &DiskSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Energy) -> Prices {
     let media = d.media.value.of(4096);
     let half_turn = Nanos(30_000_000_000 / d.rpm.value.max(1));

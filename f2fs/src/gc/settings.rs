@@ -1,10 +1,10 @@
-//! How is cleaning set?
+//! What can a user set about background cleaning?
 
 use std::time::Duration;
 
 use victim::{Policy, Power, mwhfb};
 
-/// How long cleaning in the background sleeps.
+/// How long background cleaning sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Intervals {
     /// Between sections when told to hurry (kernel `DEF_GC_THREAD_URGENT_SLEEP_TIME`).
@@ -13,9 +13,9 @@ pub struct Intervals {
     pub min: Duration,
     /// At most (kernel `DEF_GC_THREAD_MAX_SLEEP_TIME`).
     pub max: Duration,
-    /// After nothing was found to clean (kernel `DEF_GC_THREAD_NOGC_SLEEP_TIME`).
+    /// After it found nothing to clean (kernel `DEF_GC_THREAD_NOGC_SLEEP_TIME`).
     pub none: Duration,
-    /// A volume is idle after so long without a request (kernel `DEF_IDLE_INTERVAL`).
+    /// A volume is idle if it got no request for this long (kernel `DEF_IDLE_INTERVAL`).
     pub idle: Duration,
 }
 
@@ -27,7 +27,7 @@ impl Default for Intervals {
 }
 
 impl Intervals {
-    /// Those of a policy as long as nobody sets others.
+    /// A policy's intervals, unless a user sets others.
     pub fn of(policy: Policy) -> Self {
         let defaults = Intervals::default();
         match policy {
@@ -37,7 +37,7 @@ impl Intervals {
     }
 }
 
-/// How much cleaning in the background is wanted (kernel `gc_urgent`).
+/// How urgent background cleaning is (kernel `gc_urgent`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Urgency {
     /// When the volume is idle.
@@ -45,26 +45,26 @@ pub enum Urgency {
     Normal,
     /// All the time, greedily (`gc_urgent=1`).
     High,
-    /// At the normal pace but also while others work (`gc_urgent=2`).
+    /// At the normal pace, but also while the volume is busy (`gc_urgent=2`).
     Low,
-    /// At the urgent pace, by cost and benefit (`gc_urgent=3`).
+    /// At the urgent pace, by cost-benefit (`gc_urgent=3`).
     Mid,
 }
 
 /// Settings of cleaning in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Clean in the background at all (kernel `background_gc`).
+    /// True if the background cleans at all (kernel `background_gc`).
     pub on: bool,
-    /// Who chooses.
+    /// The policy that chooses victims.
     pub policy: Policy,
-    /// How long it sleeps.
+    /// How long the background sleeps.
     pub intervals: Intervals,
-    /// How much is wanted.
+    /// How urgent cleaning is.
     pub urgency: Urgency,
-    /// Where the power comes from; policies that know joules look at it.
+    /// Where the power comes from; a policy that weighs joules looks at it.
     pub power: Power,
-    /// Blocks moved before others are let in.
+    /// How many blocks a step moves before other operations run.
     pub step_blocks: usize,
 }
 

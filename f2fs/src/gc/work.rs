@@ -1,19 +1,19 @@
-//! A section being emptied: for whom, where its blocks go, and how far it is.
+//! Which section is being emptied, on which occasion, where do its blocks go, and how far is it?
 
 use format::addr::SecNo;
 
 use crate::cause::Cause;
 
-/// For whom is cleaned.
+/// The occasion of a cleaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// Somebody waits for space.
+    /// A writer waits for space.
     Foreground,
-    /// Nobody does.
+    /// No writer waits.
     Background,
 }
 
-/// Where data goes.
+/// Where moved data goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Into {
     /// To the end of the cold log.
@@ -30,9 +30,9 @@ pub(super) struct Work {
     pub(super) into: Into,
     /// The next block to look at, counted from the section's start.
     pub(super) next: u32,
-    /// Every valid block so far had an owner.
+    /// True if every valid block so far had an owner.
     pub(super) clean: bool,
-    /// Some are of pinned files.
+    /// True if some blocks belong to pinned files.
     pub(super) pinned: bool,
 }
 

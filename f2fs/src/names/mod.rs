@@ -49,6 +49,22 @@ impl Volume {
         Ok(dir)
     }
 
+    /// An inode by its number alone, with a reference. An unlinked one is not found.
+    pub(crate) fn itself(&self, ino: vfs::Ino) -> Result<vfs::Entry> {
+        let inode = self.outer(ino)?;
+        // First held, then looked at: who takes its last name meanwhile sees either the reference or, here,
+        // that there is no name.
+        self.inodes.hold(inode.ino);
+        let found = self.attr(&inode).and_then(|attr| match attr.nlink {
+            0 => Err(vfs::Error::NotFound.into()),
+            _ => Ok(vfs::Entry { attr }),
+        });
+        if found.is_err() && self.inodes.unhold(inode.ino, 1) {
+            self.unreferenced(inode.ino)?;
+        }
+        found
+    }
+
     /// Answers a lookup, with a reference. The caller holds the directory's lock.
     pub(crate) fn found_entry(&self, dir: &Inode, name: &[u8], found: Option<Found>) -> Result<vfs::Entry> {
         let inode = self.named(found.ok_or(vfs::Error::NotFound)?.ino, dir, name)?;
@@ -75,9 +91,14 @@ impl Volume {
         Ok(())
     }
 
+    /// Whether inodes belong to projects.
+    pub(crate) fn keeps_projects(&self) -> bool {
+        self.has(Features::PRJQUOTA)
+    }
+
     /// The project an inode belongs to, 0 where none is kept.
     pub(crate) fn project(&self, inode: &Inode) -> u32 {
-        if !self.has(Features::PRJQUOTA) {
+        if !self.keeps_projects() {
             return 0;
         }
         inode.node.inode(|r| {

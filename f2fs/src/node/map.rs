@@ -418,9 +418,9 @@ mod tests {
         }
         vol.sync().unwrap();
         while vol.seg.lock().logs[LogType::WarmNode.index()].next < 511 {
-            let _change = vol.cp.read();
+            let held = vol.cp.read();
             vol.edit(&last.node, |_| ());
-            vol.write_nodes(std::slice::from_ref(&last.node), Mark::Plain, Cause::Node).unwrap();
+            vol.write_nodes(&held, std::slice::from_ref(&last.node), Mark::Plain, Cause::Node).unwrap();
         }
         vol.seg.lock().threads_always = true;
         (dev, vol)
@@ -434,8 +434,8 @@ mod tests {
         dev.armed.store(true, SeqCst);
         std::thread::scope(|s| {
             s.spawn(|| {
-                let _change = vol.cp.read();
-                vol.write_nodes(std::slice::from_ref(&doomed.node), Mark::Plain, Cause::Node).unwrap();
+                let held = vol.cp.read();
+                vol.write_nodes(&held, std::slice::from_ref(&doomed.node), Mark::Plain, Cause::Node).unwrap();
             });
             dev.await_read();
             // The last reference goes; what was left to look at in the inode has been looked at.

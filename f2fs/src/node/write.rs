@@ -18,6 +18,7 @@ use format::{BlockAddr, Ino, Nid};
 use super::cache::Node;
 use crate::cause::Cause;
 use crate::error::Result;
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 /// Bytes gathered for one request: 1 MiB.
@@ -54,8 +55,9 @@ pub fn log_of(bytes: &format::Block) -> LogType {
 }
 
 impl Volume {
-    /// Writes those of `nodes` that are dirty, or all with a mark for fsync. The caller holds `cp` shared or exclusive.
-    pub(crate) fn write_nodes(&self, nodes: &[Arc<Node>], mark: Mark, cause: Cause) -> Result<()> {
+    /// Writes those of `nodes` that are dirty, or all with a mark for fsync. `_held` shows that no checkpoint begins
+    /// meanwhile.
+    pub(crate) fn write_nodes(&self, _held: &PackState, nodes: &[Arc<Node>], mark: Mark, cause: Cause) -> Result<()> {
         let _order = self.node_io.lock();
         let mut runs: [Run; 3] =
             std::array::from_fn(|_| Run { start: BlockAddr::NULL, bytes: Vec::new(), owners: Vec::new() });

@@ -1,10 +1,10 @@
 //! Which nodes were written since the checkpoint?
 //!
-//! The warm node log is a chain: it begins at the log's next free block, each node's footer names
-//! the next, and it ends at the first block that does not carry the checkpoint's version. A block
-//! that carries it but makes no sense (torn by the power cut) ends it too: whatever came after was
-//! not promised, since an fsync returns only when everything before it is whole. A torn inode is
-//! told by its checksum; on a volume without inode checksums only a torn start is noticed.
+//! The warm node log is a chain. It begins at the log's next free block, the footer of each node names the next one,
+//! and it ends at the first block without the checkpoint's version. A block that carries the version but makes no sense
+//! (torn by the power cut) ends it too. No fsync had promised what follows: an fsync returns only when everything
+//! before its end is whole. An inode's checksum shows whether it is torn; on a volume without inode checksums only a
+//! torn start is noticed.
 
 use format::checkpoint::{Checkpoint, CpFlags};
 use format::inode::{self, Inline, RawInode};

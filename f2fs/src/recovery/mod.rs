@@ -1,14 +1,17 @@
-//! What fsync promised, replayed after a power cut.
+//! Roll-forward: how does a mount replay what fsync promised before a power cut?
 //!
-//! 1. [`chain`]: which nodes were written since the checkpoint, as far as the chain in the warm node
-//!    log reaches.
-//! 2. Before anything changes in memory, the blocks of the chain and the data they point at are
-//!    *held*: nothing overwrites them before the checkpoint that ends recovery. So a power cut in
-//!    the middle leaves what it found.
-//! 3. Orphans are freed, but for those that cannot be.
-//! 4. `replay` and `name`: inodes, contents, names, in the order they were written, each inode up to
-//!    its last node that an fsync marked. Nodes written later are nobody's promise.
-//! 5. A checkpoint.
+//! 1. [`chain`]: find the nodes that were written since the checkpoint, as far as the chain in the warm node log
+//!    reaches.
+//! 2. Before anything changes in memory, mark the blocks of the chain and the data they point at as *held*: nothing
+//!    overwrites them before the checkpoint that ends recovery. So a power cut in the middle leaves what this mount
+//!    found.
+//! 3. Free the orphans, except those that cannot be freed.
+//! 4. `replay` and `name`: restore inodes, contents and names in the order they were written, each inode up to its last
+//!    node with an fsync mark. No fsync promised the nodes after that.
+//! 5. Write a checkpoint.
+//!
+//! A mount may give the chain up instead ([`RollForward::GiveUp`]): the checkpoint at the end has another version,
+//! which the chain's nodes do not carry. Or it leaves everything as it is and recovers nothing ([`RollForward::Leave`]).
 //!
 //! A volume that was unmounted and has nothing to replay is not written to.
 
@@ -27,7 +30,7 @@ use rustc_hash::FxHashMap;
 use crate::cause::Cause;
 use crate::error::Result;
 use crate::pack::Reason;
-use crate::volume::Volume;
+use crate::volume::{RollForward, Volume};
 use chain::Link;
 
 /// What the chain holds for one inode: positions of links in it.
@@ -43,7 +46,10 @@ impl Volume {
     /// Brings a volume just mounted to the state fsync promised. Nobody else uses it yet.
     pub(crate) fn recover(&self) -> Result<()> {
         let clean = self.cp.read().checkpoint.flags.contains(CpFlags::UMOUNT);
-        let chain = self.chain()?;
+        let chain = match self.options.roll_forward {
+            RollForward::Replay => self.chain()?,
+            RollForward::Leave | RollForward::GiveUp => Vec::new(),
+        };
         let orphans = !self.orphans.is_empty();
         if clean && chain.is_empty() && !orphans {
             return Ok(());

@@ -1,8 +1,8 @@
-//! An inode and its contents from one node of the chain.
+//! How does a node of the chain restore an inode and its contents?
 //!
-//! Fields are copied, slots compared: where the chain has another address, the block it names is
-//! taken over where it lies, and the block the checkpoint had there is given up. Nodes are not taken
-//! over; they are changed in memory and written anew.
+//! The replay copies the inode's fields and compares its address slots. Where the chain has another address, the replay
+//! adopts the block there in its place, and invalidates the block that the checkpoint had. It does not adopt the
+//! chain's node blocks: it changes the nodes in memory, and they are written anew.
 
 use std::sync::Arc;
 

@@ -1,10 +1,11 @@
 //! What does a policy see of a mounted volume?
 //!
-//! The segment table says which segments changed; here that becomes what the policies look at, kept
-//! up when somebody asks and not at every written block: sections for who wants a victim, segments by kind for who
-//! fills holes, and neither pays for the other. Lies behind the segment mutex.
+//! The segment table lists the segments that changed; here this list becomes the indexes that policies search. They are
+//! updated when a policy is asked, not at every written block. There is one index of sections, for victims, and one of
+//! segments for each kind of log, for threaded logging; a question updates only the index it uses. All of it lies
+//! behind the segment mutex.
 //!
-//! Left out on purpose: who is chosen (the `victim` crate), and when (`gc`).
+//! Left out on purpose: how a victim is chosen (the `victim` crate), and when (`gc`).
 
 use std::collections::BTreeSet;
 
@@ -15,14 +16,14 @@ use victim::{Candidate, Index};
 
 use super::table::SegmentTable;
 
-/// Not among the candidates of any kind.
+/// Marks a segment that is a candidate of no kind.
 const NOWHERE: u8 = u8::MAX;
 
-/// Sections that changed since somebody looked.
+/// Sections that changed since the index last took them over.
 #[derive(Debug, Default)]
 struct Due {
     sections: Vec<SecNo>,
-    /// By section: on the list.
+    /// By section: true if it is on the list.
     marked: Vec<bool>,
 }
 
@@ -46,7 +47,7 @@ impl Due {
 /// Segments of each log's kind, as targets of threaded logging.
 struct Kinds {
     of: [Index; 6],
-    /// The one in which each segment is entered, or [`NOWHERE`].
+    /// The kind in which each segment is entered, or [`NOWHERE`].
     entered: Vec<u8>,
 }
 
@@ -56,20 +57,20 @@ pub struct Candidates {
     per_section: u32,
     /// The section being cleaned now.
     pub(crate) victim: Option<SecNo>,
-    /// Sections with valid blocks nobody owns: they cannot be emptied.
+    /// Sections with valid blocks that have no owner: they cannot be emptied.
     hopeless: FxHashSet<SecNo>,
-    /// Sections that were emptied but for blocks of pinned files, with how many valid blocks were left.
+    /// Sections emptied except for blocks of pinned files, with the number of valid blocks left.
     pinned: FxHashMap<SecNo, u32>,
-    /// Sections, as victims; made when somebody wants one.
+    /// Sections, as victims; made when a victim is first wanted.
     victims: Option<Box<Index>>,
     due_victims: Due,
-    /// Made when somebody fills holes.
+    /// Made when a log first fills holes.
     kinds: Option<Box<Kinds>>,
     due_kinds: Due,
 }
 
 impl Candidates {
-    /// Of a volume of so many segments.
+    /// For a volume of `segs` segments.
     pub(crate) fn new(segs: u32, per_section: u32) -> Candidates {
         Candidates {
             segs: SegNo(segs),
@@ -84,21 +85,20 @@ impl Candidates {
         }
     }
 
-    /// Does not choose a section again.
+    /// Excludes a section for good.
     pub(crate) fn give_up(&mut self, section: SecNo) {
         self.hopeless.insert(section);
     }
-    /// Does not choose a section, of which only blocks that must not move are left, until one of them is gone.
+    /// Excludes a section in which only blocks are left that must not move, until one of those blocks is gone.
     pub(crate) fn leave_pinned(&mut self, table: &SegmentTable, section: SecNo) {
         let left = table.section(section).map(|s| u32::from(table.segment(s).valid)).sum();
         self.pinned.insert(section, left);
     }
-    /// Sections of which the kernel's scans take notice and which they pass over: with used segments
-    /// that have invalid blocks, but being cleaned or shared with a log.
+    /// Sections that the kernel's scans count but do not choose: they have used segments with invalid blocks, but are
+    /// being cleaned or contain a log.
     pub(crate) fn passed(&self, table: &SegmentTable) -> Vec<SegNo> {
         if self.per_section == 1 {
-            // A log's segment is not among the dirty ones, and nothing is being cleaned while a victim
-            // is chosen.
+            // A log's segment is not a dirty one, and no section is being cleaned while a victim is chosen.
             return Vec::new();
         }
         let logs = table.logs().map(|s| s.0 / self.per_section).collect::<BTreeSet<u32>>();
@@ -106,7 +106,7 @@ impl Candidates {
         logs.into_iter().filter(dirty).map(|sec| SegNo(sec * self.per_section)).collect()
     }
 
-    /// Notes what changed in the table.
+    /// Takes over the table's list of changes.
     fn note(&mut self, table: &mut SegmentTable) {
         for seg in table.take_touched() {
             let section = SecNo(seg.0 / self.per_section);
@@ -114,7 +114,7 @@ impl Candidates {
             self.due_kinds.note(section);
         }
     }
-    /// True if the section is not to be written to or cleaned: it is being cleaned, or a log's.
+    /// True if the section must not be cleaned or filled: it is being cleaned, or contains a log.
     fn is_closed(&self, table: &SegmentTable, section: SecNo) -> bool {
         self.victim == Some(section) || table.section(section).any(|s| table.is_log(s))
     }
@@ -165,7 +165,7 @@ impl Candidates {
                     old.set(s, None);
                 }
                 if let Some(index) = kinds.of.get_mut(usize::from(wanted)) {
-                    // A target too is as old as its whole section (kernel `get_section_mtime`).
+                    // A target also has the age of its whole section (kernel `get_section_mtime`).
                     index.set(s, Some(candidate(table, s, mtime)));
                 }
             }
@@ -175,15 +175,15 @@ impl Candidates {
 }
 
 impl SegmentTable {
-    /// The oldest mean age of a section, of those without valid blocks too.
+    /// The oldest mean write time of a section; sections without valid blocks count too.
     pub(crate) fn oldest_section(&self, sections: u32) -> u64 {
         (0..sections).map(|sec| mean_age(self, SecNo(sec))).min().unwrap_or(0)
     }
 }
 
-/// The mean age of a section's segments, those without valid blocks too.
+/// The mean write time of a section's segments; segments without valid blocks count too.
 fn mean_age(table: &SegmentTable, sec: SecNo) -> u64 {
-    // Sums beyond 64 bits come from damaged images only.
+    // Only a damaged image has sums beyond 64 bits.
     let (sum, n) = table.section(sec).fold((0u64, 0), |(t, n), s| (t.saturating_add(table.segment(s).mtime), n + 1));
     sum / n.max(1)
 }

@@ -1,4 +1,4 @@
-//! The six logs, and how one finds its next segment.
+//! The six logs: how does a log find its next segment?
 
 use format::sit::LogType;
 use format::summary::{self, Summary, SummaryKind};
@@ -7,11 +7,11 @@ use format::{Block, SegNo};
 use super::Segments;
 use crate::error::{Error, Result};
 
-/// One log: where it writes, and who owns what it wrote in its segment.
+/// A log: where it writes next, and the owners of the blocks in its segment.
 pub struct Log {
     /// Its segment.
     pub seg: SegNo,
-    /// Next block, 512 when the segment is used up and no other was found.
+    /// The next block; 512 if the segment is used up and no other was found.
     pub next: u16,
     /// True if it fills holes of a used segment (threaded logging, kernel SSR).
     pub threaded: bool,
@@ -20,7 +20,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// True if nothing can be written before a new segment is found.
+    /// True if the log must find a new segment before it can write.
     pub fn is_full(&self) -> bool {
         self.next >= 512
     }
@@ -29,8 +29,8 @@ impl Log {
     }
 }
 
-/// Which temperatures a log may thread into, nearest first (kernel `get_ssr_segment`): its own, then
-/// hot looks towards cold, warm and cold look towards hot.
+/// The temperatures that a log may thread into, nearest first (kernel `get_ssr_segment`): its own; then a hot log looks
+/// towards cold, a warm or cold log towards hot.
 pub(super) fn threading_order(log: LogType) -> impl Iterator<Item = LogType> {
     let base = if log.is_node() { 3 } else { 0 };
     let own = log.index();
@@ -49,8 +49,8 @@ impl Segments {
         }
     }
 
-    /// Closes a log's segment and finds it another: the next of the same section, a fresh section,
-    /// or holes of a used segment when fresh ones are short (kernel `allocate_segment_by_default`).
+    /// Closes a log's segment and finds another: the next of the same section, a fresh section, or the holes of a used
+    /// segment if fresh ones are short (kernel `allocate_segment_by_default`).
     pub(crate) fn roll(&mut self, log: LogType) -> Result<()> {
         self.close(log)?;
         let l = &self.logs[log.index()];
@@ -61,7 +61,7 @@ impl Segments {
             return Ok(());
         }
         if found.is_none() {
-            // Hot data and nodes search from the start, others from where the log stands.
+            // Hot data and nodes search from the volume's start, other logs from where they stand.
             let hint = match log {
                 LogType::WarmData | LogType::ColdData => old,
                 _ => SegNo(0),
@@ -83,8 +83,8 @@ impl Segments {
         }
     }
 
-    /// Finds a segment for every log that used up its own and found no other then. A segment that the checkpoint
-    /// about to be written frees will do: nothing is written there before that checkpoint is durable.
+    /// Finds a segment for every log that used up its own and found no other. It may be a segment that the checkpoint
+    /// about to be written frees: nothing is written there before that checkpoint is durable.
     pub(crate) fn seat_full_logs(&mut self) -> Result<()> {
         for log in LogType::ALL {
             if !self.logs[log.index()].is_full() {
@@ -106,7 +106,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Hands a log's summary over to be written.
+    /// Hands over a log's summary for writing.
     fn close(&mut self, log: LogType) -> Result<()> {
         let l = &self.logs[log.index()];
         let block = l.summary.clone();
@@ -120,8 +120,8 @@ impl Segments {
         self.logs[log.index()] = Log { seg, next, threaded, summary };
     }
 
-    /// Starts filling the holes of a used segment of a fitting temperature. The holes are those free
-    /// both now and at the last checkpoint.
+    /// Starts to fill the holes of a used segment of a fitting temperature: blocks that are free now and were free at
+    /// the last checkpoint.
     fn thread(&mut self, log: LogType) -> Result<bool> {
         for kind in threading_order(log) {
             let view = &self.candidates.to_fill(&mut self.table)[kind.index()];

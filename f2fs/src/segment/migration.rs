@@ -1,11 +1,11 @@
-//! Where do blocks go that cleaning moves by age?
+//! Where does cleaning by age move blocks?
 //!
-//! Into the holes of a used segment of similar age, through a log of its own (kernel
-//! `CURSEG_ALL_DATA_ATGC`), so that old stays with old and no free segment is used up. The log is
-//! only in memory: no checkpoint knows it, its summary is among the ordinary ones, and a segment it
-//! leaves empty is free. Which segment it fills is the policy's choice ([`Chooser`]).
+//! It moves them into the holes of a used segment of similar age, through a log of their own (kernel
+//! `CURSEG_ALL_DATA_ATGC`). So old blocks stay with old ones, and cleaning uses up no free segment. This log exists
+//! only in memory: no checkpoint records it, its summary is among the ordinary ones, and a segment that it leaves empty
+//! is free. The policy chooses the segment to fill ([`Chooser`]).
 //!
-//! Cleaning that does not look at age appends to the cold log instead, as any writer.
+//! Cleaning by other policies appends to the cold log, as a writer does.
 //!
 //! [`Chooser`]: victim::Chooser
 
@@ -19,8 +19,8 @@ use super::{Placed, Segments};
 use crate::error::{Error, Result};
 
 impl Segments {
-    /// Moves a data block to the log of moved blocks: `old` is where it is, `owner` whose it is. The
-    /// contents keep their age.
+    /// Moves a data block to the log of moved blocks. `old` is its address, `owner` its owner. Its contents keep their
+    /// age.
     pub(crate) fn allocate_moved(&mut self, owner: Summary, old: BlockAddr) -> Result<Placed> {
         let (from, old_off) = self.place(old)?;
         let (kind, mtime) = {
@@ -36,8 +36,9 @@ impl Segments {
         log.next += 1;
         let next = log.next;
         let kind = self.table.segment(seg).log;
+        self.check_free(seg, off)?;
         self.table.set_valid(seg, off, kind, mtime)?;
-        // Only the new place is dated, by what it holds (kernel `update_segment_mtime`).
+        // Only the new segment's age changes, by that of the contents (kernel `update_segment_mtime`).
         self.table.clear_valid(from, old_off, None)?;
         let next = self.table.next_hole(seg, next);
         if let Some(log) = &mut self.moved {
@@ -47,8 +48,8 @@ impl Segments {
         Ok(Placed { addr: here, next: BlockAddr::NULL })
     }
 
-    /// Finds the log of moved blocks its next segment: the rest of the section it began, holes of one of
-    /// similar age, or a fresh cold one.
+    /// Finds the next segment for the log of moved blocks: the rest of the section it began, the holes of a segment of
+    /// similar age, or a fresh cold segment.
     fn open_moved(&mut self, kind: LogType, mtime: u64) -> Result<()> {
         let begun = self.moved.as_ref().filter(|l| !l.threaded).map(|l| l.seg);
         let rest = begun.and_then(|seg| self.table.next_in_section(seg));
@@ -90,14 +91,15 @@ impl Segments {
         order.into_iter().find_map(|kind| chooser.target(&views[kind.index()], Moved { kind, mtime }))
     }
 
-    /// Ends the log of moved blocks; its segment is an ordinary one from here on.
+    /// Ends the log of moved blocks; from here on its segment is an ordinary one.
     pub(crate) fn close_moved(&mut self) -> Result<()> {
         let Some(log) = self.moved.take() else { return Ok(()) };
         self.table.release_log(log.seg);
         self.summaries.store(&self.dev, &self.sb, log.seg, log.summary)
     }
 
-    /// What a checkpoint needs: the summary where everybody looks for it, no log in an empty segment.
+    /// Prepares the log for a checkpoint: stores its summary where every reader looks, and leaves a segment that is
+    /// empty.
     pub(crate) fn save_moved(&mut self) -> Result<()> {
         let Some(log) = &self.moved else { return Ok(()) };
         if self.table.segment(log.seg).valid == 0 {

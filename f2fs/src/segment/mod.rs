@@ -1,17 +1,17 @@
-//! Segments: what is valid where, and where the next block goes.
+//! Segments: which blocks are valid, and where does the next block go?
 //!
-//! * [`table`]: valid maps, counts, ages; which segments are free, dirty, about to be free.
-//! * [`log`]: the six logs and how one finds its next segment.
-//! * [`migration`]: where blocks go that cleaning moves by age.
+//! * [`table`]: valid maps, counts, ages; which segments are free, dirty, prefree.
+//! * [`log`]: the six logs, and how each finds its next segment.
+//! * [`migration`]: where cleaning by age moves blocks.
 //! * `candidates`: what policies see of the table, as victims and as targets.
 //! * `pieces`: the pieces of free space, by size.
-//! * `audit`: whether what is kept of a segment is what its map says.
-//! * [`summary`]: who owns each block of a segment, kept until it reaches the device.
+//! * `audit`: whether the counts kept for a segment agree with its map.
+//! * [`sums`]: valid blocks of the whole main area.
+//! * [`summary`]: the owner of each block of a segment, kept until it reaches the device.
 //!
-//! One mutex guards all of it ([`Segments`] is what lies inside); it is held for the bookkeeping of
-//! one block or a run of blocks, and for the rare reading of a summary when a log starts threading.
-//! Left out on purpose: writing the blocks themselves, whom to clean (the `victim` crate) and
-//! when (`gc`).
+//! One mutex guards all of it ([`Segments`] is the state inside). A caller holds it for the bookkeeping of one block or
+//! a run of blocks, and for the rare reading of a summary when a log starts threading. Left out on purpose: writing the
+//! blocks themselves, which section to clean (the `victim` crate), and when (`gc`).
 
 mod audit;
 mod candidates;
@@ -19,7 +19,9 @@ pub mod log;
 pub mod migration;
 mod pieces;
 pub mod summary;
+pub mod sums;
 pub mod table;
+mod word_set;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +37,7 @@ use victim::chooser::Moment;
 use victim::{Candidate, Chooser, Hurry};
 
 use crate::error::{Error, Result};
+use crate::invariant::Violation;
 use candidates::Candidates;
 use log::Log;
 use summary::PendingSummaries;
@@ -74,21 +77,23 @@ pub struct Segments {
     pub table: SegmentTable,
     /// The six logs.
     pub logs: [Log; 6],
-    /// Summaries of closed segments on their way to the device.
+    /// Summaries of closed segments that have not reached the device.
     pub summaries: PendingSummaries,
-    /// Segments kept back, from the checkpoint.
+    /// Segments in reserve, as the checkpoint says.
     pub reserved_segs: u32,
-    /// The log of blocks that cleaning moves by age, while there is one.
+    /// The log of blocks that cleaning moves by age, if there is one.
     pub(crate) moved: Option<Log>,
-    /// First segment of the section being cleaned now: no log may thread into it.
+    /// The first segment of the section being cleaned: no log may thread into it.
     victim: Option<SegNo>,
-    /// Whom to clean and where to thread.
+    /// Chooses victims, and segments to thread into.
     pub(crate) chooser: Chooser,
-    /// Of what it chooses.
+    /// The candidates it chooses from.
     candidates: Candidates,
-    /// Logs fill holes even where fresh segments are plenty (kernel `f2fs_need_SSR` in `GC_URGENT_HIGH`).
+    /// True if logs fill holes even while fresh segments are plenty (kernel `f2fs_need_SSR` in `GC_URGENT_HIGH`).
     pub(crate) threads_always: bool,
     pub(crate) pressure: Arc<Pressure>,
+    /// The first invariant of theirs that was found broken.
+    pub(crate) violated: Option<Violation>,
 }
 
 impl Segments {
@@ -115,6 +120,7 @@ impl Segments {
             chooser,
             threads_always: false,
             pressure,
+            violated: None,
         }
     }
 
@@ -124,7 +130,7 @@ impl Segments {
         self.moved.as_ref().is_some_and(|l| l.threaded && Some(l.seg) == seg)
     }
 
-    /// Sections kept back for cleaning.
+    /// Sections in reserve for cleaning.
     pub fn reserved_sections(&self) -> u32 {
         self.reserved_segs.div_ceil(self.sb.segs_per_sec)
     }
@@ -133,8 +139,7 @@ impl Segments {
         u64::from(self.sb.segs_per_sec) * 512
     }
 
-    /// Kernel `f2fs_need_SSR`: too few free sections to keep writing fresh ones, or cleaning at its most
-    /// urgent.
+    /// Kernel `f2fs_need_SSR`: too few sections are free to keep writing fresh ones, or cleaning is at its most urgent.
     pub fn need_threading(&self) -> bool {
         if self.threads_always {
             return true;
@@ -143,7 +148,7 @@ impl Segments {
         let nodes = Pressure::sections(&self.pressure.nodes, per);
         let dents = Pressure::sections(&self.pressure.dents, per);
         let reserved = u64::from(self.reserved_sections());
-        // min_ssr_sections is the reserve once more (kernel segment.c).
+        // The kernel's min_ssr_sections is the reserve once more (segment.c).
         u64::from(self.table.free_sections()) <= nodes + 2 * dents + 2 * reserved
     }
 
@@ -164,28 +169,28 @@ impl Segments {
         Pressure::sections(&self.pressure.nodes, per) + 2 * Pressure::sections(&self.pressure.dents, per)
     }
 
-    /// True if a checkpoint must write directories before contents of files: what free sections there are the
-    /// directories and nodes may need.
+    /// True if a checkpoint must write directories before contents of files, since directories and nodes may need all
+    /// free sections.
     pub(crate) fn are_files_last(&self) -> bool {
         let files = Pressure::sections(&self.pressure.data, self.blocks_per_section());
         u64::from(self.table.free_sections()) <= self.needed_without_files() + files
     }
 
-    /// True if a checkpoint must leave contents of files for the next one, since the last free sections are needed
-    /// for nodes and directories and it will free others.
+    /// True if a checkpoint must leave contents of files to the next one: nodes and directories need the last free
+    /// sections, and this checkpoint will free others.
     pub(crate) fn must_files_wait(&self) -> bool {
         let free = u64::from(self.table.free_sections());
         free > 0 && free <= self.needed_without_files() && self.table.prefree_segments() > 0
     }
 
-    /// True if there are free sections for `blocks` more beside what [`Self::sections_needed`] counts.
+    /// True if there are free sections for `blocks` blocks more than [`Self::sections_needed`] counts.
     pub fn has_sections_for(&self, blocks: u64) -> bool {
         let more = blocks.div_ceil(self.blocks_per_section());
         u64::from(self.table.free_sections()) > u64::from(self.sections_needed()) + more
     }
 
-    /// Takes the next block of `log` for what `owner` describes; `old`, if real, becomes invalid.
-    /// `age` is the time the block's contents date from, in seconds of mounted time.
+    /// Takes the next block of `log` for `owner`; the block at `old`, if that is a real address, becomes invalid. `age`
+    /// is when the block's contents were written, in seconds of mounted time.
     pub fn allocate(&mut self, log: LogType, owner: Summary, old: BlockAddr, age: u64) -> Result<Placed> {
         if self.logs[log.index()].is_full() {
             self.roll(log)?;
@@ -193,21 +198,33 @@ impl Segments {
         let l = &mut self.logs[log.index()];
         let (seg, off) = (l.seg, l.next);
         l.record(owner);
+        self.check_free(seg, off)?;
         self.table.set_valid(seg, off, log, age)?;
         if old.is_real() {
             self.invalidate(old, age)?;
         }
         self.advance(log);
         if self.logs[log.index()].is_full() {
-            // A full device: the log stays full and the next allocation reports it.
-            match self.roll(log) {
-                Err(Error::Fs(vfs::Error::NoSpace)) => {}
-                other => other?,
+            // This block has its place, whether the next one finds one or not: on a full device, or where a summary
+            // cannot be read, the log stays full, and the next allocation tries again before it changes anything.
+            if let Err(e) = self.roll(log) {
+                ::log::debug!("{log:?} stays full: {e}");
             }
         }
         let l = &self.logs[log.index()];
         let next = if l.is_full() { BlockAddr::NULL } else { self.sb.seg_start(l.seg).plus(l.next.into()) };
         Ok(Placed { addr: self.sb.seg_start(seg).plus(off.into()), next })
+    }
+
+    /// Refuses a block that is about to be handed out though the last checkpoint or an fsync since may need it.
+    fn check_free(&mut self, seg: SegNo, off: u16) -> Result<()> {
+        if !self.table.is_held(seg, off) || self.table.is_valid(seg, off) {
+            // A valid one the table refuses by itself.
+            return Ok(());
+        }
+        let violation = Violation::Held { seg, off };
+        self.violated.get_or_insert_with(|| violation.clone());
+        Err(violation.into())
     }
 
     /// Marks a block of the main area as no longer valid.
@@ -216,7 +233,7 @@ impl Segments {
         self.table.clear_valid(seg, off, Some(age))
     }
 
-    /// Marks a block valid where it is: roll-forward found it there.
+    /// Marks a block valid at its address: roll-forward found it there.
     pub fn adopt(&mut self, addr: BlockAddr, log: LogType, owner: Summary, age: u64) -> Result<()> {
         let (seg, off) = self.place(addr)?;
         self.table.adopt(seg, off, log, age)?;
@@ -231,7 +248,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Keeps a block that is not valid from being overwritten before the next checkpoint.
+    /// Holds a block that is not valid: nothing overwrites it before the next checkpoint.
     pub fn hold(&mut self, addr: BlockAddr) -> Result<()> {
         let (seg, off) = self.place(addr)?;
         if !self.table.is_valid(seg, off) {
@@ -240,7 +257,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Lets a log with held blocks ahead of it in its segment fill the holes between them.
+    /// If held blocks lie ahead of a log in its segment, makes the log fill the holes between them.
     pub fn avoid_held(&mut self, log: LogType) -> Result<()> {
         let l = &self.logs[log.index()];
         let (seg, next) = (l.seg, l.next);
@@ -253,7 +270,7 @@ impl Segments {
         if l.is_full() { self.roll(log) } else { Ok(()) }
     }
 
-    /// Who owns a block, as its segment's summary has it.
+    /// The owner of a block, by its segment's summary.
     pub fn owner(&self, addr: BlockAddr) -> Result<Summary> {
         let (seg, off) = self.place(addr)?;
         Ok(match self.logs.iter().chain(&self.moved).find(|l| l.seg == seg) {
@@ -275,18 +292,18 @@ impl Segments {
         self.candidates.victim = victim.map(|v| self.sb.section_of(v));
     }
 
-    /// The section to clean next, if any is worth it; `now` in seconds of mounted time.
+    /// The section to clean next; `None` if none is worth it. `now` is in seconds of mounted time.
     pub(crate) fn choose_victim(&mut self, hurry: Hurry, now: u64) -> Option<Candidate> {
         let passed = self.candidates.passed(&self.table);
         let view = self.candidates.to_clean(&mut self.table);
         let free = self.table.free_sections();
         self.chooser.victim(view, Moment { hurry, now, passed: &passed, free })
     }
-    /// Does not choose a section again.
+    /// Excludes a section for good.
     pub(crate) fn give_up(&mut self, section: SecNo) {
         self.candidates.give_up(section);
     }
-    /// Does not choose a section, of which only blocks that must not move are left, until one of them is gone.
+    /// Excludes a section in which only blocks are left that must not move, until one of those blocks is gone.
     pub(crate) fn leave_pinned(&mut self, section: SecNo) {
         self.candidates.leave_pinned(&self.table, section);
     }

@@ -12,6 +12,8 @@ use format::bits;
 use format::sit::{LogType, MAP_BYTES, SitEntry};
 use victim::fragmentation::{self, Fragmentation};
 
+use super::sums::Sums;
+use super::word_set::WordSet;
 use crate::error::{Error, Result};
 use crate::fragments::FreeFragments;
 
@@ -76,48 +78,6 @@ impl Segment {
     }
 }
 
-/// A set of small numbers as machine words, with fast search for the next member.
-#[derive(Debug, Clone, Default)]
-struct WordSet {
-    words: Vec<u64>,
-    len: u32,
-}
-
-impl WordSet {
-    fn new(size: u32) -> Self {
-        WordSet { words: vec![0; size.div_ceil(64) as usize], len: 0 }
-    }
-    fn put(&mut self, i: u32, on: bool) -> bool {
-        let (w, m) = (&mut self.words[(i / 64) as usize], 1u64 << (i % 64));
-        let was = *w & m != 0;
-        if was != on {
-            *w ^= m;
-            self.len = if on { self.len + 1 } else { self.len - 1 };
-        }
-        was
-    }
-    fn has(&self, i: u32) -> bool {
-        self.words[(i / 64) as usize] & 1 << (i % 64) != 0
-    }
-    fn next(&self, from: u32) -> Option<u32> {
-        let mut w = (from / 64) as usize;
-        let mut word = *self.words.get(w)? & (!0u64 << (from % 64));
-        while word == 0 {
-            w += 1;
-            word = *self.words.get(w)?;
-        }
-        Some(w as u32 * 64 + word.trailing_zeros())
-    }
-    fn iter(&self) -> impl Iterator<Item = u32> {
-        let mut from = 0;
-        std::iter::from_fn(move || {
-            let i = self.next(from)?;
-            from = i + 1;
-            Some(i)
-        })
-    }
-}
-
 /// True if a valid block stands before the `free` free ones that end at block `off`.
 fn bounded_left(off: u16, free: u32) -> bool {
     u32::from(off) > free
@@ -140,6 +100,8 @@ pub struct SegmentTable {
     logs: BTreeSet<SegNo>,
     /// Pieces of free space with a valid block of the same segment on either side.
     inner: FreeFragments,
+    /// Valid blocks of all of them.
+    sums: Sums,
     /// Segments whose numbers changed since somebody took the list; kept once somebody wants it.
     touched: Vec<SegNo>,
     watched: bool,
@@ -160,6 +122,7 @@ impl SegmentTable {
             changed: BTreeSet::new(),
             logs: BTreeSet::new(),
             inner: FreeFragments::default(),
+            sums: Sums::default(),
             touched: Vec::new(),
             watched: false,
         };
@@ -172,7 +135,9 @@ impl SegmentTable {
     /// Takes over a SIT entry while mounting.
     pub fn load(&mut self, seg: SegNo, e: &SitEntry) {
         let s = &mut self.segs[seg.0 as usize];
+        self.sums.sub(s.log, s.valid);
         (s.valid, s.held, s.log, s.mtime) = (e.valid, e.valid, e.log, e.mtime);
+        self.sums.add(s.log, s.valid);
         s.maps = (e.valid != 0 && e.valid != 512).then(|| Box::new(Maps { valid: e.map, held: e.map }));
         if s.maps.is_some() {
             s.fragmentation = Fragmentation::scan(&e.map);
@@ -193,15 +158,15 @@ impl SegmentTable {
     }
     /// Sections without a used segment.
     pub fn free_sections(&self) -> u32 {
-        self.free_secs.len
+        self.free_secs.len()
     }
     /// Segments without a valid block that are no log's and not waiting for a checkpoint.
     pub fn free_segments(&self) -> u32 {
-        self.free.len
+        self.free.len()
     }
     /// Segments that the next checkpoint frees.
     pub fn prefree_segments(&self) -> u32 {
-        self.prefree.len
+        self.prefree.len()
     }
     /// The first of them.
     pub fn first_prefree(&self) -> Option<SegNo> {
@@ -217,7 +182,7 @@ impl SegmentTable {
     }
     /// How many there are.
     pub fn dirty_count(&self) -> u32 {
-        self.dirty.len
+        self.dirty.len()
     }
     /// The segments logs write to.
     pub fn logs(&self) -> impl Iterator<Item = SegNo> {
@@ -234,6 +199,24 @@ impl SegmentTable {
             Some(m) => bits::msb_test(&m.valid, off.into()),
             None => s.valid == 512,
         }
+    }
+    /// True if block `off` must not be overwritten before the next checkpoint.
+    pub fn is_held(&self, seg: SegNo, off: u16) -> bool {
+        let s = &self.segs[seg.0 as usize];
+        match &s.maps {
+            Some(m) => bits::msb_test(&m.held, off.into()),
+            None => s.valid == 512,
+        }
+    }
+    /// Valid blocks of all segments.
+    pub fn sums(&self) -> Sums {
+        self.sums
+    }
+    /// The same by a look at each segment.
+    pub(crate) fn sums_anew(&self) -> Sums {
+        let mut sums = Sums::default();
+        self.segs.iter().for_each(|s| sums.add(s.log, s.valid));
+        sums
     }
     /// The valid map, most significant bit first.
     pub fn map(&self, seg: SegNo) -> &[u8; MAP_BYTES] {
@@ -279,6 +262,7 @@ impl SegmentTable {
         }
         s.fragmentation.split(before, after);
         s.valid += 1;
+        self.sums.add(s.log, 1);
         let left = bounded_left(off, before);
         let right = bounded_right(off, after);
         if left && right {
@@ -309,6 +293,7 @@ impl SegmentTable {
         }
         s.fragmentation.join(before, after);
         s.valid -= 1;
+        self.sums.sub(s.log, 1);
         let left = bounded_left(off, before);
         let right = bounded_right(off, after);
         if left {
@@ -364,7 +349,9 @@ impl SegmentTable {
         let s = &mut self.segs[seg.0 as usize];
         s.in_log = true;
         if s.log != log {
+            self.sums.sub(s.log, s.valid);
             s.log = log;
+            self.sums.add(s.log, s.valid);
             self.note_change(seg);
         }
     }
@@ -372,7 +359,9 @@ impl SegmentTable {
         self.logs.insert(seg);
         let s = &mut self.segs[seg.0 as usize];
         s.in_log = true;
+        self.sums.sub(s.log, s.valid);
         s.log = log;
+        self.sums.add(s.log, s.valid);
         self.dirty.put(seg.0, false);
         self.prefree.put(seg.0, false);
         self.note_change(seg);

@@ -68,6 +68,11 @@ impl Set {
     pub fn len(&self) -> usize {
         self.files.len() - self.gone
     }
+    /// How many were ever made.
+    #[cfg(test)]
+    pub fn made(&self) -> u32 {
+        self.made
+    }
     /// One of them, each as likely as any other.
     fn any(&self, rng: &mut Rng) -> Option<File> {
         if self.len() == 0 {

@@ -13,6 +13,8 @@
 pub mod amount;
 mod files;
 mod live;
+#[cfg(test)]
+mod measured;
 pub mod published;
 pub mod recipe;
 mod run;

@@ -134,7 +134,7 @@ pub struct Others {
     pub suffix: Option<String>,
     /// Their sizes.
     pub size: Sizes,
-    /// How many after each of the step's own, on any volume.
+    /// How many after each of the step's own; in proportion to the volume where the size of those is.
     pub count: u64,
 }
 

@@ -151,7 +151,7 @@ impl Steps<'_, '_, '_> {
             (.., free) => End::Free(free.map_or(0, |a| self.bytes(a))),
         };
         let begin = self.ager.files.free()?;
-        let (mut made, mut written) = (0, 0);
+        let (mut made, mut written, mut others) = (0, 0, 0.0);
         loop {
             let (done, all) = match end {
                 End::Files(n) => (made, n),
@@ -167,7 +167,10 @@ impl Steps<'_, '_, '_> {
             };
             made += 1;
             written += bytes;
-            for _ in 0..w.then.as_ref().map_or(0, |o| o.count) {
+            // Fewer beside a smaller file, so that the shares of both are those of the reference.
+            others += w.then.as_ref().map_or(0.0, |o| o.count as f64 * size_scale);
+            while others >= 1.0 {
+                others -= 1.0;
                 let Some(o) = &w.then else { break };
                 match self.make(end, &o.set, o.suffix.as_deref(), &o.size, 1.0, w)? {
                     Some(bytes) => written += bytes,

@@ -14,6 +14,7 @@ use record::{Reader, Tempo};
 use serde::Deserialize;
 use vfs::FileSystem as _;
 
+use super::afterwards::{self, Afterwards};
 use super::cleaned::{Cleaned, Cleaning};
 use super::given::OnVolume;
 use super::{Measured, parameters};
@@ -33,6 +34,9 @@ pub(super) struct Parameters {
     limit_calls: Option<usize>,
     /// How the volume is cleaned meanwhile.
     cleaning: Cleaning,
+    /// The work after.
+    #[serde(default)]
+    after: Option<Afterwards>,
 }
 
 macro_rules! shipped {
@@ -47,7 +51,7 @@ const SHIPPED: &[(&str, &[u8])] = shipped!["chat", "clone", "unpack", "download"
 /// Measures each recording.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
-    let parts = p.recordings.len() + 1;
+    let parts = p.recordings.len() + 2;
     let options = MountOptions { gc: p.cleaning.at_rest()?, ..MountOptions::default() };
     let (mut bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
     for (n, recording) in p.recordings.iter().enumerate() {
@@ -60,6 +64,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         phases.push(phase);
     }
     histograms.push(Histogram::of_free_space(&bench.volume()?.free_fragments(), "after all programs"));
+    afterwards::run(p.after, &bench, job.seed, &progress.part(parts - 1, parts), &mut phases)?;
     Ok((phases, histograms))
 }
 

@@ -16,6 +16,7 @@
 //! lie somewhere.
 
 mod clairvoyant;
+mod overwrites;
 mod proved;
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,7 +32,9 @@ use serde::Deserialize;
 use vfs::{FileSystem, Ino, WriteFlags};
 
 use clairvoyant::Into;
+use overwrites::Overwrites;
 
+use super::afterwards::{self, Afterwards};
 use super::cleaned::{self, Cleaned};
 use super::given::OnVolume;
 use super::{Measured, parameters};
@@ -39,7 +42,7 @@ use crate::bench::Bench;
 use crate::error::LabError;
 use crate::plan::Job;
 use crate::progress::Progress;
-use crate::result::{Histogram, Phase};
+use crate::result::{Histogram, Phase, Stage};
 use crate::typed;
 
 /// Blocks of a segment.
@@ -65,43 +68,15 @@ pub(super) struct Parameters {
     hot_writes_percent: u64,
     /// Percent of the main area's segments that are free after each batch.
     keep_free_percent: u32,
-    /// Who chooses what is cleaned.
+    /// Who chooses what is cleaned; `none` if nobody cleans ahead of time.
     policy: String,
     /// Where the power comes from.
     power: String,
     /// Seconds of age from which policies with a threshold clean.
     age_threshold: u64,
-}
-
-/// Which blocks of a file are overwritten: the file's blocks in order, then batch after batch, each in
-/// order of blocks, no block twice in one.
-struct Overwrites {
-    blocks: u32,
-    batches: Vec<Vec<u32>>,
-}
-
-impl Overwrites {
-    fn draw(p: &Parameters, blocks: u32, rng: &mut Rng) -> Overwrites {
-        // Hot and cold lie side by side: a phone's database pages do.
-        let is_hot = |b: u32| u64::from(b.wrapping_mul(0x9e37_79b1) >> 16) % 100 < p.hot_percent;
-        let size = p.batch_blocks.clamp(1, blocks / 4 + 1);
-        let count = u64::from(blocks) * p.overwrite_percent / 100 / u64::from(size);
-        let batch = |rng: &mut Rng| {
-            let mut batch = std::collections::BTreeSet::new();
-            let mut tries = 0;
-            while batch.len() < size as usize {
-                let hot = rng.below(100) < p.hot_writes_percent;
-                let b = rng.below(blocks.into()) as u32;
-                // Where one class is used up, the other takes its place.
-                tries += 1;
-                if is_hot(b) == hot || tries > 64 * u64::from(size) {
-                    batch.insert(b);
-                }
-            }
-            batch.into_iter().collect()
-        };
-        Overwrites { blocks, batches: (0..count).map(|_| batch(rng)).collect() }
-    }
+    /// The work after.
+    #[serde(default)]
+    after: Option<Afterwards>,
 }
 
 /// Live blocks of the groups of 512 that the log wrote one after the other, after each batch.
@@ -146,17 +121,17 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
     let gc = cleaned::evenly(&p.policy, &p.power, Duration::ZERO)?;
     let options = MountOptions { gc, ..MountOptions::default() };
-    let parts = if given.is_aged() { 3 } else { 2 };
+    let parts = if given.is_aged() { 4 } else { 3 };
     let (bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
     let volume = bench.volume()?;
     cleaned::set_age_threshold(volume, p.age_threshold)?;
     typed::align(bench.volume()?, "before")?;
     let ino = bench.file("overwritten")?;
     let blocks = room(&**volume, p.fill_percent)?;
-    phases.push(fill(&bench, ino, blocks, job.seed, &progress.part(parts - 2, parts))?);
+    phases.push(fill(&bench, ino, blocks, job.seed, &progress.part(parts - 3, parts))?);
     let work = Overwrites::draw(&p, blocks, &mut Rng::new(job.seed));
     let before = Cleaned::so_far(volume);
-    let (mut phase, seen) = overwrite(&bench, ino, &p, &work, gc, job.seed, &progress.part(parts - 1, parts))?;
+    let (mut phase, seen) = overwrite(&bench, ino, &p, &work, gc, job.seed, &progress.part(parts - 2, parts))?;
     let cleaned = Cleaned::so_far(volume).since(before);
     notes(&mut phase, cleaned, &seen);
     if !given.is_aged() && seen.in_order {
@@ -166,6 +141,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     if given.is_aged() {
         histograms.push(Histogram::of_free_space(&volume.free_fragments(), "overwritten"));
     }
+    afterwards::run(p.after, &bench, job.seed, &progress.part(parts - 1, parts), &mut phases)?;
     Ok((phases, histograms))
 }
 
@@ -185,7 +161,7 @@ fn room(fs: &dyn FileSystem, percent: u64) -> Result<u32, LabError> {
 
 fn fill(bench: &Bench, ino: Ino, blocks: u32, seed: u64, progress: &Progress<'_>) -> Result<Phase, LabError> {
     let fs = bench.volume()?;
-    bench.measure("filling", u64::from(blocks / SEGMENT), progress, |recorder| {
+    let mut phase = bench.measure("filling", u64::from(blocks / SEGMENT), progress, |recorder| {
         let mut buf = vec![0; SEGMENT as usize * BLOCK];
         for first in (0..blocks).step_by(SEGMENT as usize) {
             let piece = &mut buf[..(blocks - first).min(SEGMENT) as usize * BLOCK];
@@ -195,7 +171,9 @@ fn fill(bench: &Bench, ino: Ino, blocks: u32, seed: u64, progress: &Progress<'_>
         }
         fs.sync()?;
         Ok(u64::from(blocks) * BLOCK as u64)
-    })
+    })?;
+    phase.stage = Stage::Preparation;
+    Ok(phase)
 }
 
 fn overwrite(
@@ -208,7 +186,10 @@ fn overwrite(
     progress: &Progress<'_>,
 ) -> Result<(Phase, Seen), LabError> {
     let fs = bench.volume()?;
-    let keep = fs.superblock().main_segs * p.keep_free_percent / 100;
+    let keep = match cleaned::cleans(&p.policy) {
+        true => fs.superblock().main_segs * p.keep_free_percent / 100,
+        false => 0,
+    };
     let mut seen = Seen { in_order: true, ..Seen::default() };
     let mut written = u64::from(work.blocks);
     let phase = bench.measure("overwriting", work.batches.len() as u64, progress, |recorder| {

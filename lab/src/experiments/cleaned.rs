@@ -13,6 +13,7 @@ use vfs::FileSystem;
 use victim::{Policy, Power};
 
 use crate::bench::{Bench, Recorder};
+use crate::control::NOBODY;
 use crate::error::LabError;
 use crate::progress::Progress;
 use crate::result::Phase;
@@ -75,7 +76,7 @@ impl Cleaned {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Cleaning {
-    /// Who chooses.
+    /// Who chooses; `none` if nobody cleans.
     policy: String,
     /// Where the power comes from, for policies that ask.
     #[serde(default)]
@@ -96,6 +97,9 @@ impl Cleaning {
 
     /// It.
     pub fn settings(&self) -> Result<Settings, LabError> {
+        if !cleans(&self.policy) {
+            return self.at_rest();
+        }
         let mut gc = every(policy(&self.policy)?, Duration::from_millis(self.interval_ms));
         // No longer from one to the next, and no longer where nothing was found.
         gc.intervals.max = gc.intervals.min;
@@ -122,7 +126,8 @@ impl Cleaning {
         let mut phase = bench.measure("cleaning", self.gcs, progress, |recorder| {
             pass(bench, recorder, || {
                 let done = done();
-                Ok((done.sections < self.gcs && done.nothing == 0).then_some(Duration::from_secs(1)))
+                let goes_on = cleans(&self.policy) && done.sections < self.gcs && done.nothing == 0;
+                Ok(goes_on.then_some(Duration::from_secs(1)))
             })?;
             volume.set_cleaning(self.at_rest()?);
             volume.sync()?;
@@ -134,9 +139,17 @@ impl Cleaning {
     }
 }
 
-/// A policy by its name.
+/// A policy by its name. That of nobody is the default: it is at rest, and the foreground asks none.
 pub(super) fn policy(name: &str) -> Result<Policy, LabError> {
-    Policy::parse(name).map_err(|why| LabError::Parameters(format!("policy {why}")))
+    match cleans(name) {
+        true => Policy::parse(name).map_err(|why| LabError::Parameters(format!("policy {why}, or {NOBODY}"))),
+        false => Ok(Settings::default().policy),
+    }
+}
+
+/// False if nobody cleans in the background: the control of every comparison.
+pub(super) fn cleans(policy: &str) -> bool {
+    policy != NOBODY
 }
 
 /// A source of power by its name.

@@ -14,6 +14,7 @@ use f2fs::gc::settings::Settings;
 use serde::Deserialize;
 use vfs::FileSystem;
 
+use super::afterwards::{self, Afterwards};
 use super::cleaned;
 use super::given::OnVolume;
 use super::{Measured, parameters};
@@ -21,7 +22,7 @@ use crate::bench::Bench;
 use crate::error::LabError;
 use crate::plan::Job;
 use crate::progress::Progress;
-use crate::result::{Histogram, Phase};
+use crate::result::{Histogram, Phase, Stage};
 use crate::typed;
 
 #[derive(Deserialize)]
@@ -33,7 +34,7 @@ pub(super) struct Parameters {
     valid: u64,
     /// Invalid blocks of all, in percent.
     invalid_percent: f64,
-    /// Who chooses what is cleaned.
+    /// Who chooses what is cleaned; `none` if nobody cleans.
     policy: String,
     /// Where the power comes from.
     power: String,
@@ -43,6 +44,9 @@ pub(super) struct Parameters {
     age_threshold: u64,
     /// Days between writing and cleaning.
     days_before: u64,
+    /// The work after.
+    #[serde(default)]
+    after: Option<Afterwards>,
 }
 
 /// Measures it.
@@ -52,22 +56,26 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let gc = cleaned::evenly(&p.policy, &p.power, wait)?;
     let types = typed::types(p.valid, p.invalid_percent)?;
     let options = MountOptions { gc, ..MountOptions::default() };
-    let parts = if given.is_aged() { 3 } else { 2 };
+    let parts = if given.is_aged() { 4 } else { 3 };
     let (bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
     let total = p.segments * types.len() as u64;
-    phases.push(bench.measure("writing", total, &progress.part(parts - 2, parts), |recorder| {
+    let mut writing = bench.measure("writing", total, &progress.part(parts - 3, parts), |recorder| {
         for (n, t) in types.iter().enumerate() {
             typed::write(bench.volume()?, t, p.segments, job.seed ^ n as u64, || recorder.step())?;
         }
         Ok(total * typed::SEGMENT * BLOCK as u64)
-    })?);
+    })?;
+    writing.stage = Stage::Preparation;
+    phases.push(writing);
     bench.clock().advance(Duration::from_secs(p.days_before * 86_400));
     bench.volume()?.sync()?;
     let before = bench.volume()?.free_fragments().fragments();
-    let mut cleaned = clean(&bench, &p, Settings { on: true, ..gc }, total, &progress.part(parts - 1, parts))?;
+    let gc = Settings { on: cleaned::cleans(&p.policy), ..gc };
+    let mut cleaned = clean(&bench, &p, gc, total, &progress.part(parts - 2, parts))?;
     histograms.push(Histogram::of_free_space(&bench.volume()?.free_fragments(), "after cleaning"));
     notes(&bench, &mut cleaned, before)?;
     phases.push(cleaned);
+    afterwards::run(p.after, &bench, job.seed, &progress.part(parts - 1, parts), &mut phases)?;
     Ok((phases, histograms))
 }
 
@@ -79,7 +87,7 @@ fn clean(bench: &Bench, p: &Parameters, gc: Settings, total: u64, progress: &Pro
     bench.measure("cleaning", total, progress, |recorder| {
         let nothing = || volume.counters.nothing_to_clean.load(Relaxed);
         let start = nothing();
-        while nothing() == start {
+        while gc.on && nothing() == start {
             bench.clock().advance(wait);
             recorder.step()?;
         }

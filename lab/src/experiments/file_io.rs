@@ -10,6 +10,7 @@ use f2fs::MountOptions;
 use serde::Deserialize;
 use vfs::{FileSystem, WriteFlags};
 
+use super::afterwards::{self, Afterwards};
 use super::cleaned::Cleaning;
 use super::given::OnVolume;
 use super::{Measured, parameters};
@@ -38,6 +39,9 @@ pub(super) struct Parameters {
     /// Clean nodes kept in memory, in blocks; the file system's own choice without.
     #[serde(default)]
     node_cache: Option<usize>,
+    /// The work after.
+    #[serde(default)]
+    after: Option<Afterwards>,
 }
 
 #[derive(Deserialize)]
@@ -94,7 +98,8 @@ pub(crate) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     if let Some(c) = &p.cleaning {
         options.gc = c.at_rest()?;
     }
-    let parts = p.phase.len() + usize::from(given.is_aged()) + usize::from(p.cleaning.is_some());
+    let before = usize::from(given.is_aged()) + usize::from(p.cleaning.is_some());
+    let parts = before + p.phase.len() + 1;
     let (mut bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
     if let Some(c) = &p.cleaning {
         phases.push(c.run(&bench, &progress.part(phases.len(), parts))?);
@@ -112,9 +117,10 @@ pub(crate) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         bench.restart(p.device_restarts)?;
         bench.cut_requests_at(spec.direct.then_some(spec.io_kib * 1024 / BLOCK as u64));
         let mut rng = rng.split();
-        phases.push(one(&bench, spec, &p, size, job.seed, &mut rng, &progress.part(parts - p.phase.len() + n, parts))?);
+        phases.push(one(&bench, spec, &p, size, job.seed, &mut rng, &progress.part(before + n, parts))?);
         bench.cut_requests_at(None);
     }
+    afterwards::run(p.after, &bench, job.seed, &progress.part(parts - 1, parts), &mut phases)?;
     Ok((phases, histograms))
 }
 

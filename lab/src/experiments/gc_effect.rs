@@ -14,6 +14,7 @@ use serde::Deserialize;
 use vfs::FileSystem;
 use victim::Power;
 
+use super::afterwards::{self, Afterwards};
 use super::cleaned::{self, Cleaned};
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
@@ -33,7 +34,7 @@ pub(super) struct Parameters {
     state: String,
     /// Whether somebody waits for the space.
     mode: Mode,
-    /// Who chooses in the background; in the foreground it is always the emptiest section.
+    /// Who chooses in the background, `none` if nobody cleans there; in the foreground it is always the emptiest section.
     #[serde(default = "by_cost")]
     policy: String,
     /// Where the power comes from, for policies that ask.
@@ -47,6 +48,9 @@ pub(super) struct Parameters {
     age_threshold: u64,
     /// Moments at which pieces are counted.
     moments: u64,
+    /// The work after.
+    #[serde(default)]
+    after: Option<Afterwards>,
 }
 
 fn by_cost() -> String {
@@ -72,7 +76,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let every = gcs.div_ceil(p.moments.max(1)).max(1);
     let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
     bench.format(job.seed, MountOptions { gc: cleaned::never(policy), ..MountOptions::default() })?;
-    let (aging, before_by_size) = bench.age(&p.state, job.seed, &progress.part(0, 2))?;
+    let (aging, before_by_size) = bench.age(&p.state, job.seed, &progress.part(0, 3))?;
     let volume = bench.volume()?;
     cleaned::set_age_threshold(volume, p.age_threshold)?;
     let (start, from) = (volume.free_fragments(), Cleaned::so_far(volume));
@@ -83,7 +87,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         }
     };
     let done = || Cleaned::so_far(volume).since(from);
-    let mut phase = bench.measure("cleaning", gcs, &progress.part(1, 2), |recorder| {
+    let mut phase = bench.measure("cleaning", gcs, &progress.part(1, 3), |recorder| {
         match p.mode {
             Mode::Foreground => {
                 while done().sections < gcs && volume.clean_in_foreground().map_err(vfs::Error::from)? {
@@ -91,6 +95,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
                     recorder.step()?;
                 }
             }
+            Mode::Background if !cleaned::cleans(&p.policy) => {}
             Mode::Background => {
                 let gc = cleaned::every(policy, Duration::from_millis(p.sleep_ms));
                 volume.set_cleaning(f2fs::gc::settings::Settings { power, ..gc });
@@ -113,7 +118,9 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     note(&mut phase, &start, &end, p.published_mib as f64 / p.volume_mib as f64);
     let mut histograms = vec![before_by_size, Histogram::of_free_space(&end, "after cleaning")];
     histograms.extend(over_cleanings(&seen));
-    Ok((vec![aging, phase], histograms))
+    let mut phases = vec![aging, phase];
+    afterwards::run(p.after, &bench, job.seed, &progress.part(2, 3), &mut phases)?;
+    Ok((phases, histograms))
 }
 
 /// What changed; `scale` is the size of the published volume by ours.

@@ -1,5 +1,6 @@
 //! The kinds of work a plan may name: one file each.
 
+mod afterwards;
 mod app_energy;
 mod app_replay;
 mod battery;

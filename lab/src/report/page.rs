@@ -8,6 +8,7 @@ use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 
 use super::{ReportError, plots};
 use crate::claim::{Comparison, How, figures};
+use crate::cost;
 use crate::plan::Experiment;
 use crate::result::{Histogram, Measure, Outcome, Phase};
 
@@ -89,6 +90,7 @@ fn section(index: usize, o: &Outcome) -> Result<Markup, ReportError> {
         }
         @if !o.compared.is_empty() { (comparison(&o.compared)) }
         @for s in &o.skipped { p.note { "Skipped: " (s.variant) ": " (s.why) "." } }
+        (costs(o))
         (counted(o))
         h3 { "Who spent it" }
         (PreEscaped(components))
@@ -153,6 +155,20 @@ fn comparison(rows: &[Comparison]) -> Markup {
                 }
             }
         } }
+    }
+}
+
+/// What cleaning cost and left, and what the work after it cost.
+fn costs(o: &Outcome) -> Markup {
+    let rows = cost::rows(o);
+    html! {
+        @if !rows.is_empty() {
+            h3 { "What cleaning cost, and the work after it" }
+            div.scroll { table {
+                tr { @for (n, head) in cost::HEADS.iter().enumerate() { th.n[n > 0] { (head) } } }
+                @for row in &rows { tr { @for (n, cell) in row.iter().enumerate() { td.n[n > 0] { (cell) } } } }
+            } }
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use device::clock::Clock;
 use parking_lot::Mutex;
 use vfs::{
-    Allocate, Attr, Caller, DirEntry, Entry, FileSystem, Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr,
-    StatFs, WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, DirEntry, Entry, FileFlags, FileSystem, Flags, Flow, Ino, NewNode, RenameFlags, Result,
+    Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 use super::call::{Call, Contents};
@@ -184,6 +184,10 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
         let len = buf.len() as u64;
         self.note(|| self.inner.read(ino, offset, buf), || Call::Read { ino, offset, len }, |n| *n as u64)
     }
+    // Not recorded: a mount that records keeps access times still.
+    fn accessed(&self, ino: Ino) {
+        self.inner.accessed(ino);
+    }
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         let call = || Call::Write { ino, offset, contents: Contents::of(data), flags };
         self.note(|| self.inner.write(ino, offset, data, flags), call, |n| *n as u64)
@@ -231,6 +235,13 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
     }
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         self.plain(|| self.inner.removexattr(ino, name), || Call::Removexattr { ino, name: name.into() })
+    }
+    // A recording has no word for flags: they change nothing that a device sees, but for one node.
+    fn flags(&self, ino: Ino) -> Result<Flags> {
+        self.inner.flags(ino)
+    }
+    fn set_flags(&self, ino: Ino, flags: FileFlags, project: Option<u32>) -> Result<()> {
+        self.inner.set_flags(ino, flags, project)
     }
     fn tick(&self) -> Result<Duration> {
         self.plain(|| self.inner.tick(), || Call::Tick {})

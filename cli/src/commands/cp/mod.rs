@@ -42,6 +42,10 @@ pub struct Args {
     /// Print what was written to the device, and why.
     #[arg(long)]
     stats: bool,
+    /// Read an image that is copied from as of its last checkpoint, without what was synced since; for one that is damaged and was
+    /// not unmounted.
+    #[arg(long)]
+    norecovery: bool,
 }
 
 /// What is copied of a file beside its contents.
@@ -307,7 +311,7 @@ enum End {
 }
 
 impl End {
-    fn open(place: &Place, write: bool) -> Result<(End, Vec<u8>), Failure> {
+    fn open(place: &Place, write: bool, norecovery: bool) -> Result<(End, Vec<u8>), Failure> {
         use std::os::unix::ffi::OsStrExt;
         Ok(match place {
             // A symlink that a person names as target directory is meant; those found below are not.
@@ -316,7 +320,10 @@ impl End {
                 (End::Host(host::Host), real.as_os_str().as_bytes().to_vec())
             }
             Place::Host(p) => (End::Host(host::Host), p.as_os_str().as_bytes().to_vec()),
-            Place::Inside { image, path } => (End::Inside(inside::Inside(Image::open(image, write)?)), path.clone()),
+            Place::Inside { image, path } => {
+                let image = if write { Image::open(image, true)? } else { Image::open_to_read(image, norecovery)? };
+                (End::Inside(inside::Inside(image)), path.clone())
+            }
         })
     }
     fn source(&self) -> &dyn Source {
@@ -362,7 +369,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             args.to.text()
         )));
     }
-    let (end, to) = End::open(&args.to, true)?;
+    let (end, to) = End::open(&args.to, true, false)?;
     let stop = Interrupt::catch()?;
     let mut done = Done { told: !as_json, ..Done::default() };
     let out = copy_all(args, &end, &to, &stop, &mut done);
@@ -443,7 +450,7 @@ fn copy_place(
     written: Option<(u64, u64)>,
     done: &mut Done,
 ) -> Result<(), Failure> {
-    let (source_end, from) = End::open(place, false)?;
+    let (source_end, from) = End::open(place, false, args.norecovery)?;
     let source = source_end.source();
     if source.glance(&from)?.kind == FileKind::Directory && !args.recursive {
         return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()).into());

@@ -1,0 +1,172 @@
+//! Do `chattr` and `lsattr` work on a mount, and do the flags hold?
+
+mod rig;
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{Result, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+
+use f2fs::mkfs::Options;
+use joulefs_conformance::oracle::tools::locate;
+use rig::*;
+use rustix::fs::XattrFlags;
+
+const EPERM: i32 = 1;
+
+fn chattr(how: &str, path: &Path) -> bool {
+    Command::new(locate("chattr", "e2fsprogs")).arg(how).arg(path).status().expect("runs").success()
+}
+
+/// The flags of a file or directory, without the dashes.
+fn lsattr(path: &Path) -> String {
+    let out = Command::new(locate("lsattr", "e2fsprogs")).args(["-d", "-p"]).arg(path).output().expect("runs");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8(out.stdout).expect("text");
+    let mut words = text.split_whitespace();
+    let project = words.next().expect("a project").to_owned();
+    format!("{project} {}", words.next().expect("flags").replace('-', ""))
+}
+
+#[track_caller]
+fn refused<T>(result: Result<T>) {
+    assert_eq!(result.err().and_then(|e| e.raw_os_error()), Some(EPERM));
+}
+
+/// Writes through the kernel's cache, which may tell only when it writes back, and past it.
+fn write_both_ways(path: &Path, at: u64) -> [Result<()>; 2] {
+    [0, rustix::fs::OFlags::DIRECT.bits() as i32].map(|flags| {
+        let file = OpenOptions::new().write(true).custom_flags(flags).open(path)?;
+        file.write_all_at(&[b'!'; 4096], at)?;
+        file.sync_all()
+    })
+}
+
+#[track_caller]
+fn assert_sealed(path: &Path) {
+    let file = File::open(path).expect("opened");
+    refused(fs::remove_file(path));
+    refused(fs::rename(path, path.with_extension("moved")));
+    refused(fs::hard_link(path, path.with_extension("link")));
+    refused(fs::set_permissions(path, Permissions::from_mode(0o777)));
+    refused(std::os::unix::fs::chown(path, Some(1), Some(1)));
+    refused(rustix::fs::setxattr(path, "user.x", b"1", XattrFlags::empty()).map_err(Into::into));
+    refused(OpenOptions::new().write(true).truncate(true).open(path));
+    refused(OpenOptions::new().write(true).open(path).and_then(|f| f.set_len(1)));
+    drop(file);
+}
+
+fn again(mount: OnFuse) -> OnFuse {
+    let (work, image) = mount.end();
+    OnFuse::mount(work, image)
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).expect("read")
+}
+
+#[test]
+fn flags_are_set_shown_and_kept() {
+    let mount = OnFuse::new(64, &Options::modern());
+    let (file, dir) = (mount.path("file"), mount.path("dir"));
+    fs::write(&file, "text").expect("written");
+    fs::create_dir(&dir).expect("made");
+    assert_eq!((lsattr(&file), lsattr(&dir)), ("0 ".to_owned(), "0 ".to_owned()));
+    assert!(chattr("+dA", &file) && chattr("+P", &dir));
+    let changed = fs::metadata(&file).expect("stat").ctime();
+    assert!(changed > 0);
+    let mount = again(mount);
+    assert_eq!((lsattr(&file), lsattr(&dir)), ("0 dA".to_owned(), "0 P".to_owned()));
+    // Synchronous writing is not kept as a promise, so it is not taken as one.
+    assert!(!chattr("+S", &file) && !chattr("+c", &file));
+    assert_eq!(lsattr(&file), "0 dA");
+    assert!(chattr("-d", &file));
+    assert_eq!(lsattr(&file), "0 A");
+    mount.end();
+}
+
+#[test]
+fn an_immutable_file_is_not_changed_by_anybody() {
+    let mount = OnFuse::new(64, &Options::default());
+    let path = mount.path("file");
+    // Not synced: what the kernel holds at the moment of sealing belongs to the file.
+    fs::write(&path, "text").expect("written");
+    assert!(chattr("+i", &path));
+    assert_sealed(&path);
+    for result in write_both_ways(&path, 0) {
+        refused(result);
+    }
+    refused(
+        rustix::fs::fallocate(
+            &OpenOptions::new().write(true).open(&path).expect("opened"),
+            rustix::fs::FallocateFlags::KEEP_SIZE,
+            0,
+            8192,
+        )
+        .map_err(Into::into),
+    );
+    let mount = again(mount);
+    assert_eq!((text(&path), lsattr(&path)), ("text".to_owned(), "0 i".to_owned()));
+    assert_sealed(&path);
+    assert!(chattr("-i", &path));
+    fs::write(&path, "other").expect("written");
+    fs::remove_file(&path).expect("removed");
+    mount.end();
+}
+
+#[test]
+fn an_append_only_file_grows_and_keeps_what_it_has() {
+    let mount = OnFuse::new(64, &Options::default());
+    let path = mount.path("log");
+    fs::write(&path, "one\n").expect("written");
+    assert!(chattr("+a", &path));
+    assert_sealed(&path);
+    let append = |line: &str| {
+        let mut file = OpenOptions::new().append(true).open(&path)?;
+        file.write_all(line.as_bytes())?;
+        file.sync_all()
+    };
+    for line in ["two\n", "three\n"] {
+        append(line).expect("appended");
+    }
+    for result in write_both_ways(&path, 0) {
+        refused(result);
+    }
+    let mount = again(mount);
+    assert_eq!(text(&path), "one\ntwo\nthree\n");
+    append(&"four\n".repeat(5000)).expect("appended");
+    assert_eq!(text(&path).len(), 14 + 25_000);
+    let mount = again(mount);
+    assert_eq!(text(&path).len(), 14 + 25_000);
+    assert_sealed(&path);
+    mount.end();
+}
+
+#[test]
+fn names_in_an_immutable_directory_stay_and_only_root_seals() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: only root seals, and acts as somebody else");
+    }
+    let mount = OnFuse::new(64, &Options::default());
+    let dir = mount.path("dir");
+    fs::create_dir(&dir).expect("made");
+    fs::write(dir.join("file"), "text").expect("written");
+    assert!(chattr("+i", &dir));
+    refused(File::create(dir.join("new")));
+    refused(fs::remove_file(dir.join("file")));
+    refused(fs::rename(dir.join("file"), mount.path("file")));
+    assert!(chattr("-i", &dir));
+    let other = |how: &str, path: &Path| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "1000", "--regid", "1000", "--clear-groups", "--"]);
+        command.arg(locate("chattr", "e2fsprogs")).arg(how).arg(path).status().expect("runs").success()
+    };
+    let path = mount.path("theirs");
+    fs::write(&path, "text").expect("written");
+    assert!(!other("+d", &path));
+    std::os::unix::fs::chown(&path, Some(1000), Some(1000)).expect("given");
+    assert!(other("+d", &path) && !other("+i", &path) && !other("+a", &path));
+    assert_eq!(lsattr(&path), "0 d");
+    mount.end();
+}

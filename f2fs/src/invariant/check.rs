@@ -1,0 +1,133 @@
+//! The invariants, asked of a volume.
+
+use super::Violation;
+use crate::error::Result;
+use crate::volume::Volume;
+
+impl Volume {
+    /// Refuses to write a checkpoint of what contradicts itself. All nodes are written, and nobody changes anything.
+    pub(crate) fn check_invariants(&self) -> Result<()> {
+        let seg = self.seg.lock();
+        if let Some(violation) = &seg.violated {
+            return Err(violation.clone().into());
+        }
+        let kept = seg.table.sums();
+        if cfg!(debug_assertions) {
+            let anew = seg.table.sums_anew();
+            if kept != anew {
+                return Err(Violation::Sums { kept, anew }.into());
+            }
+        }
+        let (nodes, blocks, room) =
+            (u64::from(self.space.nodes()), self.space.valid_blocks(), self.space.user_blocks());
+        if self.sound.nodes && nodes != kept.nodes {
+            return Err(Violation::Nodes { counted: nodes, valid: kept.nodes }.into());
+        }
+        if self.sound.blocks && (blocks < kept.total() || blocks > room) {
+            return Err(Violation::Blocks { counted: blocks, valid: kept.total(), room }.into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use device::{Memory, Time, VirtualClock};
+    use format::sit::LogType;
+    use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
+
+    use super::*;
+    use crate::error::Error;
+
+    struct Rig {
+        dev: Arc<Memory>,
+        clock: Arc<VirtualClock>,
+        vol: Arc<Volume>,
+    }
+
+    impl Rig {
+        fn new() -> Rig {
+            let dev = Arc::new(Memory::new(64 * 256));
+            let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
+            crate::mkfs::format(&*dev, &*clock, &crate::mkfs::Options::default()).unwrap();
+            let vol = Volume::mount(dev.clone(), clock.clone(), crate::MountOptions::default()).unwrap();
+            let rig = Rig { dev, clock, vol };
+            rig.file("before");
+            rig.vol.sync().unwrap();
+            rig
+        }
+        fn file(&self, name: &str) {
+            let vol = &self.vol;
+            let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
+            let made = vol.mknod(Caller { uid: 0, gid: 0 }, vol.root(), name.as_bytes(), &new).unwrap();
+            vol.write(made.attr.ino, 0, &[7; 100_000], WriteFlags::empty()).unwrap();
+        }
+        /// Breaks something after a change; says what stopped the checkpoint that followed.
+        fn broken(&self, how: impl FnOnce(&Volume)) -> Violation {
+            self.file("after");
+            how(&self.vol);
+            let stopped = self.vol.checkpoint(crate::pack::Reason::Running).unwrap_err();
+            let Error::Violated(violation) = stopped else { panic!("{stopped}") };
+            // Nothing goes on, not even an unmount's checkpoint.
+            let refused = self.vol.unlink(self.vol.root(), b"before").unwrap_err();
+            assert!(matches!(refused, vfs::Error::Device(_)), "{refused}");
+            assert!(self.vol.unmount().is_err());
+            // The last checkpoint counts.
+            let vol = Volume::mount(self.dev.clone(), self.clock.clone(), crate::MountOptions::default()).unwrap();
+            assert!(vol.lookup(vol.root(), b"before").is_ok());
+            assert!(matches!(vol.lookup(vol.root(), b"after"), Err(vfs::Error::NotFound)));
+            vol.unmount().unwrap();
+            let report = fsck::check(&*self.dev, &fsck::Options::default()).unwrap();
+            assert!(report.is_clean(), "{:?}", report.errors().take(4).collect::<Vec<_>>());
+            violation
+        }
+    }
+
+    #[test]
+    fn a_node_count_that_is_not_that_of_the_segment_table_stops_the_checkpoint() {
+        let one_too_few = Rig::new().broken(|vol| {
+            vol.space.give_node(false);
+            vol.space.take(1).unwrap();
+        });
+        assert!(matches!(one_too_few, Violation::Nodes { counted, valid } if counted + 1 == valid), "{one_too_few}");
+        let one_too_many = Rig::new().broken(|vol| vol.space.take_node(false).unwrap());
+        assert!(matches!(one_too_many, Violation::Nodes { counted, valid } if counted == valid + 1), "{one_too_many}");
+    }
+
+    #[test]
+    fn fewer_blocks_counted_as_used_than_are_valid_stop_the_checkpoint() {
+        let rig = Rig::new();
+        let found = rig.broken(|vol| vol.space.give(10));
+        assert!(matches!(found, Violation::Blocks { counted, valid, .. } if counted < valid), "{found}");
+    }
+
+    #[test]
+    fn a_block_that_the_last_checkpoint_holds_is_not_handed_out_and_no_pack_follows() {
+        let found = Rig::new().broken(|vol| {
+            let mut seg = vol.seg.lock();
+            let log = &seg.logs[LogType::WarmData.index()];
+            let (at, next) = (log.seg, log.next);
+            seg.table.hold(at, next);
+            let out = seg.allocate(LogType::WarmData, format::summary::Summary::default(), format::BlockAddr::NULL, 1);
+            assert!(matches!(out, Err(Error::Violated(Violation::Held { .. }))));
+        });
+        assert!(matches!(found, Violation::Held { .. }), "{found}");
+    }
+
+    #[test]
+    fn counts_that_were_wrong_at_mount_are_left_to_fsck() {
+        let rig = Rig::new();
+        rig.vol.unmount().unwrap();
+        let mut vol = Volume::mount(rig.dev.clone(), rig.clock.clone(), crate::MountOptions::default()).unwrap();
+        let sums = vol.seg.lock().table.sums();
+        let mut cp = vol.cp.read().checkpoint.clone();
+        cp.valid_nodes += 1;
+        let lying = crate::invariant::Sound::of(&cp, sums);
+        Arc::get_mut(&mut vol).unwrap().sound = lying;
+        vol.space.take_node(false).unwrap();
+        vol.changed.store(true, std::sync::atomic::Ordering::Release);
+        vol.sync().unwrap();
+    }
+}

@@ -1,0 +1,33 @@
+//! How many blocks of the main area are valid, of contents and of nodes?
+//!
+//! Kept as blocks change, so that a checkpoint's counts can be held against it ([`crate::invariant`]) without a look
+//! at each segment. What a segment holds is what its log's type says, as Linux counts (`SE_PAGETYPE`).
+
+use format::sit::LogType;
+
+/// Valid blocks by what they hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Sums {
+    /// Contents of files and directories.
+    pub data: u64,
+    /// Nodes.
+    pub nodes: u64,
+}
+
+impl Sums {
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.data + self.nodes
+    }
+    fn of(&mut self, log: LogType) -> &mut u64 {
+        if log.is_node() { &mut self.nodes } else { &mut self.data }
+    }
+    /// So many more in a segment of this log.
+    pub(super) fn add(&mut self, log: LogType, blocks: u16) {
+        *self.of(log) += u64::from(blocks);
+    }
+    /// So many fewer.
+    pub(super) fn sub(&mut self, log: LogType, blocks: u16) {
+        *self.of(log) -= u64::from(blocks);
+    }
+}

@@ -1,0 +1,152 @@
+//! Does a plan that compares policies of cleaning say what happens if nobody cleans?
+//!
+//! On a volume with room to spare the cheapest cleaning is none, and a table of policies alone cannot show it. So a
+//! plan whose variants differ in who cleans must name its controls: variants that do the same work while nobody cleans
+//! in the background (only the foreground does, when space is short). And each variant must say what work comes
+//! after ([`crate::cost`]), without which a policy that leaves nothing behind looks as good as one that does.
+
+use toml::Table;
+
+use crate::plan::{Experiment, Kind, Plan, PlanError};
+
+/// What a plan calls the policy of nobody.
+pub const NOBODY: &str = "none";
+
+/// Parameters that say how it is cleaned, and not what else is done.
+const OF_CLEANING: [&str; 5] = ["policy", "power", "mode", "gcs", "cleaning"];
+
+/// Who cleans in a variant, by all that tells one from another; none if it is not about cleaning.
+fn cleaner(kind: Kind, parameters: &Table) -> Option<Vec<String>> {
+    let of = match parameters.get("cleaning") {
+        Some(cleaning) => cleaning.as_table()?,
+        None if matches!(kind, Kind::Bound | Kind::Cleaning | Kind::GcEffect) => parameters,
+        None => return None,
+    };
+    let word = |name: &str| of.get(name).and_then(toml::Value::as_str).unwrap_or_default().to_owned();
+    Some(["policy", "power", "mode"].map(word).into())
+}
+
+fn is_nobody(cleaner: &[String]) -> bool {
+    cleaner.first().is_some_and(|policy| policy == NOBODY)
+}
+
+/// What a variant does beside cleaning.
+fn work(parameters: &Table) -> Table {
+    let mut work = parameters.clone();
+    work.retain(|name, _| !OF_CLEANING.contains(&name));
+    work
+}
+
+/// Refuses a comparison of policies without controls, or without the work after.
+pub(crate) fn check(experiment: &Experiment) -> Result<(), PlanError> {
+    of_plan(&experiment.plan).map_err(|message| PlanError::Malformed {
+        experiment: experiment.name.clone(),
+        file: "plan.toml",
+        message,
+    })
+}
+
+fn of_plan(plan: &Plan) -> Result<(), String> {
+    let merged = plan.variant.iter().map(|v| {
+        let mut parameters = plan.parameters.clone();
+        parameters.extend(v.parameters.clone());
+        (v.name.as_str(), parameters)
+    });
+    let merged: Vec<(&str, Table)> = merged.collect();
+    let cleaned: Vec<(&str, &Table, Vec<String>)> =
+        merged.iter().filter_map(|(name, p)| Some((*name, p, cleaner(plan.kind, p)?))).collect();
+    for name in &plan.control {
+        match cleaned.iter().find(|(n, ..)| n == name) {
+            None => return Err(format!("control {name:?}: there is no variant of that name that says who cleans")),
+            Some((.., who)) if !is_nobody(who) => {
+                return Err(format!("control {name:?}: a control's policy is {NOBODY:?}, not {:?}", who[0]));
+            }
+            Some(_) => {}
+        }
+    }
+    let compares = cleaned.windows(2).any(|pair| pair[0].2 != pair[1].2);
+    if !compares {
+        return Ok(());
+    }
+    if plan.control.is_empty() {
+        return Err(format!(
+            "no control: its variants compare who cleans, so one of them must have the policy {NOBODY:?} and be named \
+             (control = [{NOBODY:?}])"
+        ));
+    }
+    for (name, parameters, who) in &cleaned {
+        if !parameters.contains_key("after") {
+            return Err(format!(
+                "variant {name:?} does not say what work comes after (after = {{ mib = 64, file_kib = 16 }})"
+            ));
+        }
+        let mut controls = cleaned.iter().filter(|(n, ..)| plan.control.iter().any(|c| c == n));
+        if !is_nobody(who) && !controls.any(|(_, p, _)| work(p) == work(parameters)) {
+            return Err(format!(
+                "variant {name:?} has no control: in none of {:?} the same work is done",
+                plan.control
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::Experiment;
+
+    fn refused(plan: &str) -> String {
+        let head = "title = \"t\"\nprofile = \"p\"\n";
+        let experiment = Experiment::parse("x", "", &format!("{head}{plan}"), "").unwrap();
+        super::check(&experiment).map_or_else(|e| e.to_string(), |()| String::new())
+    }
+
+    const AFTER: &str = "[parameters]\nfill = 80\nafter = { mib = 1, file_kib = 4 }\n";
+    const NONE: &str = "[[variant]]\nname = \"none\"\npolicy = \"none\"\n";
+    const TWO: &str = "[[variant]]\nname = \"a\"\npolicy = \"atgc\"\n[[variant]]\nname = \"f\"\npolicy = \"fagc\"\n";
+
+    #[test]
+    fn a_comparison_of_policies_without_a_control_is_refused() {
+        for kind in ["bound", "cleaning", "gc-effect"] {
+            let e = refused(&format!("kind = \"{kind}\"\n{AFTER}{TWO}"));
+            assert!(e.starts_with("experiment x: plan.toml: no control"), "{e}");
+            // A variant alone is no control: it must be named as one.
+            assert!(refused(&format!("kind = \"{kind}\"\n{AFTER}{TWO}{NONE}")).contains("no control"));
+            assert_eq!(refused(&format!("kind = \"{kind}\"\ncontrol = [\"none\"]\n{AFTER}{TWO}{NONE}")), "");
+        }
+        let of = |policy: &str| format!("[[variant]]\nname = {policy:?}\ncleaning = {{ policy = {policy:?} }}\n");
+        for kind in ["file-io", "app-replay"] {
+            let two = format!("{}{}", of("atgc"), of("fagc"));
+            assert!(refused(&format!("kind = \"{kind}\"\n{AFTER}{two}")).contains("no control"));
+            let three = format!("{two}{}", of("none"));
+            assert_eq!(refused(&format!("kind = \"{kind}\"\ncontrol = [\"none\"]\n{AFTER}{three}")), "");
+        }
+    }
+
+    #[test]
+    fn a_comparison_that_does_not_say_what_work_comes_after_is_refused() {
+        let e = refused(&format!("kind = \"bound\"\ncontrol = [\"none\"]\n[parameters]\nfill = 80\n{TWO}{NONE}"));
+        assert!(e.contains("variant \"a\" does not say what work comes after"), "{e}");
+    }
+
+    #[test]
+    fn a_control_is_there_cleans_nothing_and_does_the_same_work() {
+        let with = |control: &str, variants: &str| {
+            refused(&format!("kind = \"bound\"\ncontrol = [{control:?}]\n{AFTER}{variants}"))
+        };
+        assert!(with("nobody", &format!("{TWO}{NONE}")).contains("control \"nobody\": there is no variant"));
+        assert!(
+            with("a", &format!("{TWO}{NONE}")).contains("control \"a\": a control's policy is \"none\", not \"atgc\"")
+        );
+        let e = with("none", &format!("{TWO}{NONE}fill = 70\n"));
+        assert!(e.contains("variant \"a\" has no control: in none of [\"none\"] the same work is done"), "{e}");
+    }
+
+    #[test]
+    fn a_plan_that_compares_something_else_needs_none() {
+        assert_eq!(refused("kind = \"bound\"\n[[variant]]\nname = \"a\"\npolicy = \"atgc\"\n"), "");
+        let same = "[[variant]]\nname = \"a\"\nfill = 1\n[[variant]]\nname = \"b\"\nfill = 2\n";
+        assert_eq!(refused(&format!("kind = \"bound\"\n[parameters]\npolicy = \"atgc\"\n{same}")), "");
+        assert_eq!(refused(&format!("kind = \"file-io\"\n{same}")), "");
+    }
+}

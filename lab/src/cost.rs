@@ -1,0 +1,44 @@
+//! What did cleaning cost, what did it leave, and what did the work after it cost?
+//!
+//! A count of cleanings says nothing by itself: whoever cleans less may have left less, and whoever cleans more may
+//! have cleaned for nobody. So a variant that is cleaned has four numbers side by side: joules while it was measured,
+//! free segments held at the end of that, joules of the work after it, and the sum. Left out on purpose:
+//! preparation, which all variants share.
+
+use device::energy::Energy;
+
+use crate::result::{Costs, Outcome, Phase, Stage};
+
+/// The measure of the phase after that says how many free segments it found.
+pub const HELD: &str = "free_segments_held";
+
+/// Of a variant's phases; none if no work came after.
+pub fn of(phases: &[Phase]) -> Option<Costs> {
+    let held = phases.iter().find(|p| p.stage == Stage::After)?.measures.get(HELD)?.value;
+    let of = |stage| phases.iter().filter(move |p| p.stage == stage);
+    let counted = |name: &str| of(Stage::Measured).filter_map(|p| p.measures.get(name)).map(|m| m.value as u64).sum();
+    let spent = |stage| -> Energy { of(stage).map(Phase::total).sum() };
+    let (measured, after) = (spent(Stage::Measured), spent(Stage::After));
+    Some(Costs {
+        gcs: counted("gc_count"),
+        moved: counted("moved_blocks"),
+        held: held as u64,
+        measured,
+        after,
+        in_all: measured + after,
+    })
+}
+
+/// The heads of a table of costs, one for each column of [`rows`].
+pub const HEADS: [&str; 7] = ["variant", "GCs", "blocks moved", "free segments held", "measured", "after", "in all"];
+
+/// A table of costs, a row for each variant that has some.
+pub fn rows(outcome: &Outcome) -> Vec<[String; HEADS.len()]> {
+    outcome.variants.iter().filter_map(|v| Some(row(outcome.name_of(v), v.costs.as_ref()?))).collect()
+}
+
+fn row(name: String, c: &Costs) -> [String; HEADS.len()] {
+    let [gcs, moved, held] = [c.gcs, c.moved, c.held].map(|n| n.to_string());
+    let [measured, after, in_all] = [c.measured, c.after, c.in_all].map(|e| e.to_string());
+    [name, gcs, moved, held, measured, after, in_all]
+}

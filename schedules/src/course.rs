@@ -1,0 +1,326 @@
+//! What is asked for, by whom, on which volume, and what goes wrong?
+//!
+//! All of it is drawn from a seed. Operations name things by small numbers, so that a course stays meaningful
+//! when a part of it is taken away; everything happens under few names, so that threads meet.
+
+use std::fmt;
+
+use device::{Op as Request, Rng};
+
+/// Cells of 512 bytes, the unit of all contents here: what a device writes whole.
+pub const CELL: u64 = 512;
+
+/// A directory: the root, or one of those the volume comes with ([`Dir::PLACES`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dir(pub u8);
+
+impl Dir {
+    /// Where each is on a new volume: parent and name. The root is 0.
+    pub const PLACES: [(u8, Name); 3] = [(0, Name(4)), (0, Name(5)), (1, Name(4))];
+    /// How many there are.
+    pub const COUNT: u8 = 1 + Self::PLACES.len() as u8;
+}
+
+/// One of a few names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(pub u8);
+
+impl Name {
+    /// How many there are.
+    pub const COUNT: u8 = 6;
+
+    /// Its bytes.
+    pub fn bytes(self) -> Vec<u8> {
+        if self.0 == 3 { vec![b'n'; 255] } else { vec![b'a' + self.0] }
+    }
+
+    /// Back from the bytes; `None` for a name that nobody here makes.
+    pub fn of(bytes: &[u8]) -> Option<Name> {
+        (0..Self::COUNT).map(Name).find(|n| n.bytes() == bytes)
+    }
+}
+
+/// A name in a directory.
+pub type Place = (Dir, Name);
+
+/// What kind of range change is asked of `fallocate`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Range {
+    /// A hole.
+    Punch,
+    /// Blocks for later.
+    Reserve,
+    /// Zeroes.
+    Zero,
+    /// A range is cut out.
+    Collapse,
+    /// A range is put between.
+    Insert,
+}
+
+/// One operation. Numbers of contents are cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // Each is the call of its name.
+pub enum Op {
+    /// A file is made, written, and synced if the last says so.
+    Create(Place, u64, bool),
+    Mkdir(Place),
+    Link(Place, Place),
+    Unlink(Place),
+    Rmdir(Place),
+    Rename(Place, Place, Flavour),
+    /// From this cell, so many.
+    Write(Place, u64, u64),
+    Read(Place, u64, u64),
+    Truncate(Place, u64),
+    Allocate(Place, Range, u64, u64),
+    Stat(Place),
+    List(Dir),
+    SetAttribute(Place, u8, u16),
+    GetAttribute(Place, u8),
+    /// True for data only.
+    Fsync(Place, bool),
+    FsyncDir(Dir),
+    Sync,
+    /// After so many seconds.
+    Tick(u64),
+    /// So many blocks at a time.
+    Clean(usize),
+    /// One of the crowd is removed.
+    Thin(u64),
+}
+
+/// Which rename.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Flavour {
+    /// Replaces.
+    Plain,
+    /// Refuses to.
+    NoReplace,
+    /// Both names stay.
+    Exchange,
+}
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// Nothing.
+    None,
+    /// The power goes at this write request; what was not flushed is lost, kept or torn by this seed.
+    Cut(u64, u64),
+    /// So many requests of a kind fail, from this one on; whatever cannot be unmounted then is cut by this seed.
+    Fault(Request, u64, u64, u64),
+}
+
+/// How the volume is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mounting {
+    /// Clean nodes kept.
+    pub node_cache: usize,
+    /// Dirty contents kept, in blocks.
+    pub dirty_limit: usize,
+    /// Directory blocks kept.
+    pub dir_cache: usize,
+    /// Seconds until contents are written.
+    pub writeback_after: u64,
+    /// Seconds until a checkpoint.
+    pub checkpoint_after: u64,
+    /// Small contents in inodes.
+    pub inline: bool,
+    /// Cleaning in the background hurries.
+    pub hurry: bool,
+    /// New files that nobody touches, made before the threads begin: with some 64 dirty nodes, whoever changes
+    /// something writes nodes first.
+    pub crowd: u64,
+}
+
+/// Which case: what decides everything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// Of operations, volume and trouble.
+    pub seed: u64,
+    /// Of the order in which threads go on, if it is another.
+    pub schedule: Option<u64>,
+    /// Only these operations, counted through all threads, if not all.
+    pub only: Option<Vec<usize>>,
+}
+
+impl Case {
+    /// The case of a seed.
+    pub fn new(seed: u64) -> Self {
+        Case { seed, schedule: None, only: None }
+    }
+
+    /// The seed of the schedule.
+    pub fn schedule_seed(&self) -> u64 {
+        self.schedule.unwrap_or(self.seed)
+    }
+}
+
+/// The arguments that say which case it is.
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.seed)?;
+        if let Some(schedule) = self.schedule {
+            write!(f, " --schedule {schedule}")?;
+        }
+        if let Some(only) = &self.only {
+            let list: Vec<String> = only.iter().map(usize::to_string).collect();
+            write!(f, " --only {}", list.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+/// All that one seed decides but the schedule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Course {
+    /// With their numbers, by thread.
+    pub threads: Vec<Vec<(usize, Op)>>,
+    /// How the volume is mounted.
+    pub mounting: Mounting,
+    /// What goes wrong.
+    pub trouble: Trouble,
+}
+
+impl Course {
+    /// The course of a case.
+    pub fn of(case: &Case) -> Course {
+        let mut rng = Rng::new(case.seed);
+        let (mut shape, mut asked) = (rng.split(), rng.split());
+        let mounting = Mounting {
+            node_cache: *pick(&mut shape, &[16, 64, 64, 8192]),
+            dirty_limit: *pick(&mut shape, &[16, 64, 8192]),
+            dir_cache: *pick(&mut shape, &[4, 4096]),
+            writeback_after: *pick(&mut shape, &[0, 0, 5]),
+            checkpoint_after: *pick(&mut shape, &[0, 20, 60]),
+            inline: shape.chance(2, 3),
+            hurry: shape.chance(1, 2),
+            crowd: if shape.chance(1, 2) { 58 + shape.below(8) } else { 0 },
+        };
+        let trouble = match shape.below(10) {
+            0..5 => Trouble::None,
+            5..8 => Trouble::Cut(1 + shape.below(20), shape.next_u64()),
+            _ => {
+                let (request, most) =
+                    *pick(&mut shape, &[(Request::Read, 30), (Request::Write, 20), (Request::Flush, 6)]);
+                Trouble::Fault(request, 1 + shape.below(most), 1 + shape.below(3), shape.next_u64())
+            }
+        };
+        let threads = 2 + shape.below(3);
+        let each = 3 + shape.below(8);
+        let mut number = 0;
+        let mut threads: Vec<Vec<(usize, Op)>> = (0..threads)
+            .map(|_| {
+                let role = *pick(&mut asked, &ROLES);
+                (0..each)
+                    .map(|_| {
+                        number += 1;
+                        let op = match mounting.crowd {
+                            crowd @ 1.. if asked.chance(1, 4) => Op::Thin(asked.below(crowd)),
+                            _ => operation(&mut asked, role),
+                        };
+                        (number - 1, op)
+                    })
+                    .collect()
+            })
+            .collect();
+        if let Some(only) = &case.only {
+            threads.iter_mut().for_each(|t| t.retain(|(n, _)| only.contains(n)));
+        }
+        Course { threads, mounting, trouble }
+    }
+
+    /// Operations in all.
+    pub fn operations(&self) -> usize {
+        self.threads.iter().map(Vec::len).sum()
+    }
+}
+
+fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
+    &from[rng.index(from.len())]
+}
+
+/// What a thread mostly does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Writer,
+    Fsyncer,
+    Namer,
+    Reader,
+    Keeper,
+}
+
+const ROLES: [Role; 8] =
+    [Role::Writer, Role::Writer, Role::Fsyncer, Role::Fsyncer, Role::Namer, Role::Namer, Role::Reader, Role::Keeper];
+
+fn operation(rng: &mut Rng, role: Role) -> Op {
+    // One in four is of another role.
+    let role = if rng.chance(1, 4) { *pick(rng, &ROLES) } else { role };
+    let dir = |rng: &mut Rng| Dir(rng.below(Dir::COUNT.into()) as u8);
+    let place = |rng: &mut Rng| {
+        let dir = if rng.chance(1, 2) { Dir(0) } else { dir(rng) };
+        (dir, Name(rng.below(Name::COUNT.into()) as u8))
+    };
+    let at = place(rng);
+    match role {
+        Role::Writer => match rng.below(12) {
+            0..3 => Op::Create(at, 1 + length(rng), false),
+            3..8 => Op::Write(at, offset(rng), 1 + length(rng)),
+            8..10 => Op::Truncate(at, if rng.chance(1, 3) { 0 } else { offset(rng) }),
+            10 => Op::SetAttribute(at, rng.below(2) as u8, *pick(rng, &[10, 300, 1500])),
+            _ => {
+                let range = *pick(rng, &[Range::Punch, Range::Reserve, Range::Zero, Range::Collapse, Range::Insert]);
+                Op::Allocate(at, range, rng.below(6) * 8, (1 + rng.below(5)) * 8)
+            }
+        },
+        Role::Fsyncer => match rng.below(10) {
+            0..3 => Op::Create(at, 1 + length(rng), true),
+            3..5 => Op::Write(at, offset(rng), 1 + length(rng)),
+            5..9 => Op::Fsync(at, rng.chance(1, 3)),
+            _ => Op::FsyncDir(dir(rng)),
+        },
+        Role::Namer => match rng.below(12) {
+            0..2 => Op::Create(at, 0, false),
+            2 => Op::Mkdir(at),
+            3 => Op::Link(at, place(rng)),
+            4..7 => Op::Unlink(at),
+            7 => Op::Rmdir(at),
+            _ => {
+                let flavour = *pick(rng, &[Flavour::Plain, Flavour::Plain, Flavour::NoReplace, Flavour::Exchange]);
+                Op::Rename(at, place(rng), flavour)
+            }
+        },
+        Role::Reader => match rng.below(6) {
+            0..3 => Op::Read(at, offset(rng), 1 + length(rng)),
+            3 => Op::Stat(at),
+            4 => Op::List(dir(rng)),
+            _ => Op::GetAttribute(at, rng.below(2) as u8),
+        },
+        Role::Keeper => match rng.below(6) {
+            0..3 => Op::Tick(*pick(rng, &[0, 1, 30, 100])),
+            3 => Op::Sync,
+            _ => Op::Clean(1 + rng.index(64)),
+        },
+    }
+}
+
+/// Where files change shape: the inline area's end, blocks, an inode's own addresses' end, the first indirect
+/// node's.
+fn offset(rng: &mut Rng) -> u64 {
+    match rng.below(10) {
+        0..4 => rng.below(16),
+        4..7 => rng.below(6) * 8,
+        7 => 873 * 8 + rng.below(60 * 8),
+        8 => (923 + 1018) * 8 + rng.below(16),
+        _ => (923 + 2 * 1018) * 8 + rng.below(16),
+    }
+}
+
+fn length(rng: &mut Rng) -> u64 {
+    match rng.below(6) {
+        0..3 => rng.below(8),
+        3..5 => rng.below(40),
+        _ => rng.below(200),
+    }
+}

@@ -1,0 +1,414 @@
+//! What was asked, what was answered, and when each began and ended.
+//!
+//! A [`Hand`] carries out one thread's operations. What people call one operation is several calls (a name is
+//! looked up, its file written, the reference given back), each written down by itself.
+
+use std::sync::Mutex;
+
+use vfs::{
+    Allocate, Caller, DeviceNumber, Error, FileKind, FileSystem, Flow, Ino, NewNode, RenameFlags, SetAttr, WriteFlags,
+    XattrFlags,
+};
+
+use crate::course::{CELL, Dir, Flavour, Name, Op, Place, Range};
+
+const ME: Caller = Caller { uid: 0, gid: 0 };
+const PER_CELL: usize = CELL as usize / 4;
+
+/// What fills a cell: the number of the call that wrote it; 0 for zeroes.
+pub type Token = u32;
+
+/// A call. Directories and files by inode number, contents in cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Call {
+    Lookup(u64, Name),
+    Create(u64, Name, bool),
+    Link(u64, u64, Name),
+    Unlink(u64, Name, bool),
+    Rename((u64, Name), (u64, Name), Flavour),
+    Write(u64, u64, u64, Token),
+    Read(u64, u64, u64),
+    Resize(u64, u64),
+    Allocate(u64, Range, u64, u64),
+    Stat(u64),
+    List(u64),
+    SetAttribute(u64, u8, Token),
+    GetAttribute(u64, u8),
+    Forget(u64),
+    Fsync(u64),
+    FsyncDir(u64),
+    Sync,
+    /// A tick, or cleaning: nothing that anybody sees.
+    Background,
+}
+
+/// Why a call was refused, without its words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Refusal {
+    NotFound,
+    Exists,
+    NotDirectory,
+    IsDirectory,
+    NotEmpty,
+    Invalid,
+    NotPermitted,
+    NoAttribute,
+    /// One that is never right here: no space, damage, and so on.
+    Wrong(String),
+}
+
+/// What came back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Answer {
+    Done,
+    Ino(u64),
+    /// Cells that are there, and what those hold that are not zeroes.
+    Cells(u64, Vec<(u64, Token)>),
+    Stat {
+        size: u64,
+        links: u32,
+    },
+    Names(Vec<(Name, u64)>),
+    Value(Token),
+    Refused(Refusal),
+    /// The device failed: it happened or did not.
+    Failed,
+}
+
+/// A call with its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// Who called.
+    pub thread: usize,
+    /// What was asked.
+    pub call: Call,
+    /// What came back.
+    pub answer: Answer,
+    /// When it began: a number that no other beginning or end has.
+    pub from: u64,
+    /// When it ended.
+    pub to: u64,
+}
+
+/// All calls so far. The lock is the host's: it is never held where another thread may go on.
+#[derive(Debug, Default)]
+pub struct History {
+    inner: Mutex<(u64, Vec<Event>)>,
+}
+
+impl History {
+    fn now(&self) -> u64 {
+        let mut inner = self.inner.lock().unwrap();
+        inner.0 += 1;
+        inner.0
+    }
+
+    fn add(&self, thread: usize, call: Call, answer: Answer, from: u64) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.0 += 1;
+        let to = inner.0;
+        inner.1.push(Event { thread, call, answer, from, to });
+    }
+
+    /// Everything, in order of ends.
+    ///
+    /// # Panics
+    /// Never: nobody panics while holding the lock.
+    pub fn events(&self) -> Vec<Event> {
+        self.inner.lock().unwrap().1.clone()
+    }
+}
+
+fn refusal(e: &Error) -> Answer {
+    Answer::Refused(match e {
+        Error::Device(_) => return Answer::Failed,
+        Error::NotFound => Refusal::NotFound,
+        Error::Exists => Refusal::Exists,
+        Error::NotDirectory => Refusal::NotDirectory,
+        Error::IsDirectory => Refusal::IsDirectory,
+        Error::NotEmpty => Refusal::NotEmpty,
+        Error::Invalid(_) => Refusal::Invalid,
+        Error::NotPermitted(_) => Refusal::NotPermitted,
+        Error::NoAttribute => Refusal::NoAttribute,
+        other => Refusal::Wrong(other.to_string()),
+    })
+}
+
+/// Bytes of cells that all hold `token`.
+pub fn filled(token: Token, cells: u64) -> Vec<u8> {
+    token.to_le_bytes().repeat(PER_CELL * cells as usize)
+}
+
+/// What cells hold, from the `first` on, zeroes left out.
+///
+/// # Errors
+/// A cell that holds parts of several, or one that is cut.
+pub fn tokens(bytes: &[u8], first: u64) -> Result<Vec<(u64, Token)>, String> {
+    let mut out = Vec::new();
+    for (at, cell) in (first..).zip(bytes.chunks(CELL as usize)) {
+        let words = cell.as_chunks::<4>().0;
+        if cell.len() != CELL as usize || words.iter().any(|w| *w != words[0]) {
+            return Err(format!("cell {at} holds parts of several writes"));
+        }
+        let token = Token::from_le_bytes(words[0]);
+        if token != 0 {
+            out.push((at, token));
+        }
+    }
+    Ok(out)
+}
+
+/// What one thread does, and its notes. `dirs` are the inodes of [`Dir`]s.
+pub struct Hand<'a> {
+    /// The volume.
+    pub fs: &'a dyn FileSystem,
+    /// Where it is written down.
+    pub history: &'a History,
+    /// Inode numbers of the directories.
+    pub dirs: &'a [u64],
+    /// Which thread.
+    pub thread: usize,
+}
+
+impl Hand<'_> {
+    fn call(&self, call: Call, ask: impl FnOnce(&dyn FileSystem) -> vfs::Result<Answer>) -> Answer {
+        let from = self.history.now();
+        let answer = ask(self.fs).unwrap_or_else(|e| refusal(&e));
+        self.history.add(self.thread, call, answer.clone(), from);
+        answer
+    }
+
+    fn ino(&self, dir: Dir) -> u64 {
+        self.dirs[usize::from(dir.0)]
+    }
+
+    fn forget(&self, ino: u64) {
+        self.call(Call::Forget(ino), |fs| {
+            fs.forget(Ino(ino), 1);
+            Ok(Answer::Done)
+        });
+    }
+
+    /// With what a name leads to, if it leads anywhere.
+    fn with(&self, (dir, name): Place, use_it: impl FnOnce(u64, FileKind)) {
+        self.with_ino(self.ino(dir), name, use_it);
+    }
+
+    /// With what a name in a directory of this number leads to.
+    pub fn with_ino(&self, parent: u64, name: Name, use_it: impl FnOnce(u64, FileKind)) {
+        let mut kind = FileKind::Regular;
+        let answer = self.call(Call::Lookup(parent, name), |fs| {
+            let e = fs.lookup(Ino(parent), &name.bytes())?;
+            kind = e.attr.kind;
+            Ok(Answer::Ino(e.attr.ino.0))
+        });
+        if let Answer::Ino(ino) = answer {
+            use_it(ino, kind);
+            self.forget(ino);
+        }
+    }
+
+    fn with_file(&self, place: Place, use_it: impl FnOnce(u64)) {
+        self.with(place, |ino, kind| {
+            if kind == FileKind::Regular {
+                use_it(ino);
+            }
+        });
+    }
+
+    /// Does the operation of this number.
+    pub fn perform(&self, number: usize, op: Op) {
+        let token = number as Token + 1;
+        match op {
+            Op::Create(place, cells, sync) => {
+                if let Answer::Ino(ino) = self.create(place, false) {
+                    if cells > 0 {
+                        self.write(ino, 0, cells, token);
+                    }
+                    if sync {
+                        self.fsync(ino, false);
+                    }
+                    self.forget(ino);
+                }
+            }
+            Op::Mkdir(place) => {
+                if let Answer::Ino(ino) = self.create(place, true) {
+                    self.forget(ino);
+                }
+            }
+            Op::Link(place, (dir, name)) => self.with_file(place, |ino| {
+                let dir = self.ino(dir);
+                let answer = self.call(Call::Link(ino, dir, name), |fs| {
+                    Ok(Answer::Ino(fs.link(Ino(ino), Ino(dir), &name.bytes())?.attr.ino.0))
+                });
+                if let Answer::Ino(ino) = answer {
+                    self.forget(ino);
+                }
+            }),
+            Op::Unlink((dir, name)) => self.remove(dir, name, false),
+            Op::Rmdir((dir, name)) => self.remove(dir, name, true),
+            Op::Rename((dir, name), (to, new), flavour) => {
+                let (dir, to) = (self.ino(dir), self.ino(to));
+                let flags = match flavour {
+                    Flavour::Plain => RenameFlags::empty(),
+                    Flavour::NoReplace => RenameFlags::NO_REPLACE,
+                    Flavour::Exchange => RenameFlags::EXCHANGE,
+                };
+                self.call(Call::Rename((dir, name), (to, new), flavour), |fs| {
+                    fs.rename(ME, (Ino(dir), &name.bytes()), (Ino(to), &new.bytes()), flags)?;
+                    Ok(Answer::Done)
+                });
+            }
+            Op::Write(place, at, cells) => self.with_file(place, |ino| self.write(ino, at, cells, token)),
+            Op::Read(place, at, cells) => self.with_file(place, |ino| {
+                self.read(ino, at, cells);
+            }),
+            Op::Truncate(place, cells) => self.with_file(place, |ino| {
+                let set = SetAttr { size: Some(cells * CELL), ..SetAttr::default() };
+                self.call(Call::Resize(ino, cells), |fs| fs.setattr(Ino(ino), &set).map(|_| Answer::Done));
+            }),
+            Op::Allocate(place, range, at, cells) => self.with_file(place, |ino| {
+                let what = match range {
+                    Range::Punch => Allocate::PunchHole,
+                    Range::Reserve => Allocate::Reserve { keep_size: false },
+                    Range::Zero => Allocate::Zero { keep_size: false },
+                    Range::Collapse => Allocate::Collapse,
+                    Range::Insert => Allocate::Insert,
+                };
+                self.call(Call::Allocate(ino, range, at, cells), |fs| {
+                    fs.fallocate(Ino(ino), what, at * CELL, cells * CELL).map(|()| Answer::Done)
+                });
+            }),
+            Op::Stat(place) => self.with_file(place, |ino| self.stat(ino)),
+            Op::List(dir) => {
+                self.list(self.ino(dir));
+            }
+            Op::SetAttribute(place, which, len) => self.with_file(place, |ino| {
+                let value = token.to_le_bytes().repeat(usize::from(len) / 4);
+                self.call(Call::SetAttribute(ino, which, token), |fs| {
+                    let name = [b'u', b's', b'e', b'r', b'.', b'0' + which];
+                    fs.setxattr(Ino(ino), &name, &value, XattrFlags::empty()).map(|()| Answer::Done)
+                });
+            }),
+            Op::GetAttribute(place, which) => self.with_file(place, |ino| {
+                self.call(Call::GetAttribute(ino, which), |fs| {
+                    let value = fs.getxattr(Ino(ino), &[b'u', b's', b'e', b'r', b'.', b'0' + which])?;
+                    let words = value.as_chunks::<4>().0;
+                    match words.first() {
+                        Some(w) if words.iter().all(|x| x == w) => Ok(Answer::Value(Token::from_le_bytes(*w))),
+                        _ => Ok(Answer::Refused(Refusal::Wrong("a mixed attribute".into()))),
+                    }
+                });
+            }),
+            Op::Fsync(place, data_only) => self.with_file(place, |ino| self.fsync(ino, data_only)),
+            Op::FsyncDir(dir) => {
+                let dir = self.ino(dir);
+                self.call(Call::FsyncDir(dir), |fs| fs.fsyncdir(Ino(dir), false).map(|()| Answer::Done));
+            }
+            Op::Sync => {
+                self.call(Call::Sync, |fs| fs.sync().map(|()| Answer::Done));
+            }
+            Op::Tick(_) => {
+                self.call(Call::Background, |fs| fs.tick().map(|_| Answer::Done));
+            }
+            // Not asked of a file system, or not of what is looked at: see `background`.
+            Op::Clean(_) | Op::Thin(_) => {}
+        }
+    }
+
+    /// Something that changes nothing of what is looked at.
+    pub fn background(&self, work: impl FnOnce() -> vfs::Result<()>) {
+        self.call(Call::Background, |_| work().map(|()| Answer::Done));
+    }
+
+    fn create(&self, (dir, name): Place, directory: bool) -> Answer {
+        let dir = self.ino(dir);
+        self.call(Call::Create(dir, name, directory), |fs| {
+            let e = if directory {
+                fs.mkdir(ME, Ino(dir), &name.bytes(), 0o700, 0)?
+            } else {
+                let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
+                fs.mknod(ME, Ino(dir), &name.bytes(), &new)?
+            };
+            Ok(Answer::Ino(e.attr.ino.0))
+        })
+    }
+
+    fn remove(&self, dir: Dir, name: Name, directory: bool) {
+        let dir = self.ino(dir);
+        self.call(Call::Unlink(dir, name, directory), |fs| {
+            let name = name.bytes();
+            if directory {
+                fs.rmdir(Ino(dir), &name)?
+            } else {
+                fs.unlink(Ino(dir), &name)?
+            }
+            Ok(Answer::Done)
+        });
+    }
+
+    fn write(&self, ino: u64, at: u64, cells: u64, token: Token) {
+        self.call(Call::Write(ino, at, cells, token), |fs| {
+            let data = filled(token, cells);
+            match fs.write(Ino(ino), at * CELL, &data, WriteFlags::empty())? {
+                n if n == data.len() => Ok(Answer::Done),
+                n => Ok(Answer::Refused(Refusal::Wrong(format!("{n} of {} bytes written", data.len())))),
+            }
+        });
+    }
+
+    fn fsync(&self, ino: u64, data_only: bool) {
+        self.call(Call::Fsync(ino), |fs| fs.fsync(Ino(ino), data_only).map(|()| Answer::Done));
+    }
+
+    /// Reads.
+    pub fn read(&self, ino: u64, at: u64, cells: u64) -> Answer {
+        self.call(Call::Read(ino, at, cells), |fs| {
+            let mut bytes = vec![0xEE; (cells * CELL) as usize];
+            let n = fs.read(Ino(ino), at * CELL, &mut bytes)?;
+            Ok(match tokens(&bytes[..n], at) {
+                Ok(found) => Answer::Cells(n as u64 / CELL, found),
+                Err(e) => Answer::Refused(Refusal::Wrong(e)),
+            })
+        })
+    }
+
+    /// Size and links.
+    pub fn stat(&self, ino: u64) {
+        self.call(Call::Stat(ino), |fs| {
+            let a = fs.getattr(Ino(ino))?;
+            Ok(Answer::Stat { size: a.size / CELL, links: a.nlink })
+        });
+    }
+
+    /// Names.
+    pub fn list(&self, dir: u64) -> Answer {
+        self.call(Call::List(dir), |fs| Ok(Answer::Names(names(fs, dir)?)))
+    }
+}
+
+/// What a directory lists, in order of names.
+///
+/// # Errors
+/// The file system's; a name nobody made is damage.
+pub fn names(fs: &dyn FileSystem, dir: u64) -> vfs::Result<Vec<(Name, u64)>> {
+    let mut found = Vec::new();
+    let mut unknown = None;
+    fs.readdir(Ino(dir), 0, &mut |e| {
+        if !matches!(e.name, b"." | b".." | b"lost+found") {
+            match Name::of(e.name) {
+                Some(name) => found.push((name, e.ino.0)),
+                None => unknown = Some(String::from_utf8_lossy(e.name).into_owned()),
+            }
+        }
+        Flow::Continue
+    })?;
+    found.sort_unstable();
+    match unknown {
+        Some(name) => Err(Error::corrupt(format_args!("a name nobody made: {name:?}"))),
+        None => Ok(found),
+    }
+}

@@ -1,0 +1,89 @@
+//! Many cases, on all processors.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use crate::course::Case;
+use crate::run::{Failure, Outcome, run};
+
+/// What cases came to.
+#[derive(Debug, Default)]
+pub struct Sum {
+    /// Cases run.
+    pub cases: u64,
+    /// Calls made.
+    pub calls: u64,
+    /// Times the scheduler had a choice.
+    pub choices: u64,
+    /// Cases in which a judge found something.
+    pub failures: u64,
+    schedules: HashSet<u64>,
+    crashes: HashSet<u64>,
+}
+
+impl Sum {
+    fn add(&mut self, outcome: &Outcome) {
+        self.calls += outcome.calls as u64;
+        self.choices += outcome.chosen.choices;
+        self.schedules.insert(outcome.chosen.digest);
+        if let Some(first) = outcome.digest.first_chunk().filter(|_| outcome.cut) {
+            self.crashes.insert(u64::from_le_bytes(*first));
+        }
+    }
+
+    /// Sequences of choices, no two the same.
+    pub fn distinct_schedules(&self) -> usize {
+        self.schedules.len()
+    }
+
+    /// Images that a cut left, with what was spent on them, no two the same.
+    pub fn distinct_crashes(&self) -> usize {
+        self.crashes.len()
+    }
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} schedules, {} of them distinct, {} distinct crash states, {} calls, {} choices, {} failures",
+            self.cases,
+            self.distinct_schedules(),
+            self.distinct_crashes(),
+            self.calls,
+            self.choices,
+            self.failures,
+        )
+    }
+}
+
+/// Runs seeds from `from` on, until there are `count` or `stop` is set. Failures are told as they come.
+pub fn many(from: u64, count: u64, stop: &AtomicBool, told: &(dyn Fn(&Failure) + Sync)) -> Sum {
+    let (sum, next) = (Mutex::new(Sum::default()), AtomicU64::new(0));
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|s| {
+        for _ in 0..workers {
+            s.spawn(|| {
+                while !stop.load(Relaxed) {
+                    let n = next.fetch_add(1, Relaxed);
+                    if n >= count {
+                        break;
+                    }
+                    let out = run(&Case::new(from.wrapping_add(n)));
+                    let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+                    sum.cases += 1;
+                    match out {
+                        Ok(outcome) => sum.add(&outcome),
+                        Err(failure) => {
+                            sum.failures += 1;
+                            told(&failure);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    sum.into_inner().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,118 @@
+//! A device under a schedule: every request is a point at which another thread may go on.
+//!
+//! From below: memory, the power, faults, prices, and the point.
+
+use std::sync::Arc;
+
+use device::energy::Meter;
+use device::energy::profile::Profile;
+use device::model::{self, Pace, Simulated};
+use device::{BlockDevice, Fault, Faulty, Lba, Loss, Memory, PowerCut, Result, Tag, VirtualClock};
+use shuttle::sync::atomic::{AtomicU64, Ordering};
+
+use crate::course::Trouble;
+
+/// The profile that prices requests.
+const PROFILE: &str = "kirin9000-ufs31";
+
+/// The device of one schedule.
+pub struct Medium {
+    below: Simulated<Faulty<PowerCut>>,
+    /// Requests; asking for it is what lets another thread go on.
+    requests: AtomicU64,
+}
+
+impl Medium {
+    /// Over an image. The clock moves with the device's time.
+    ///
+    /// # Errors
+    /// A profile that cannot be read or is too small: a mistake in this crate.
+    pub fn new(image: &Memory, clock: Arc<VirtualClock>) -> std::result::Result<Self, String> {
+        let profile = Profile::find(PROFILE).map_err(|e| e.to_string())?;
+        let model = model::build(&profile, image.blocks()).map_err(|e| e.to_string())?;
+        let meter = Arc::new(Meter::new(profile.host.prices()));
+        let faulty = Faulty::new(PowerCut::new(image.fork()));
+        let below = Simulated::new(faulty, model, meter, Pace::Virtual(clock));
+        Ok(Medium { below, requests: AtomicU64::new(0) })
+    }
+
+    fn faulty(&self) -> &Faulty<PowerCut> {
+        self.below.contents()
+    }
+
+    /// From now on this goes wrong, requests counted from here.
+    pub fn arm(&self, trouble: Trouble) {
+        let faulty = self.faulty();
+        match trouble {
+            Trouble::None => {}
+            Trouble::Cut(write, _) => faulty.inner().cut_after(faulty.inner().write_count() + write),
+            Trouble::Fault(op, first, many, _) => {
+                let from = faulty.requests(op) + first;
+                faulty.add(Fault::Nth { op, requests: from..from + many });
+            }
+        }
+    }
+
+    /// Nothing fails any more.
+    pub fn heal(&self) {
+        self.faulty().heal();
+    }
+
+    /// True once the power is off.
+    pub fn is_cut(&self) -> bool {
+        self.faulty().inner().is_cut()
+    }
+
+    /// What is on the medium, if the power goes now or went.
+    pub fn image(&self, loss: Loss) -> Memory {
+        self.faulty().inner().image(loss)
+    }
+
+    /// Joules, in picojoules by owner, and operations: what a digest is made of.
+    pub fn spent(&self) -> Vec<u64> {
+        let ledger = self.below.ledger();
+        let mut out = vec![ledger.total().0];
+        for (owner, energies) in ledger.owners() {
+            out.push(owner);
+            out.extend(energies.iter().map(|e| e.0));
+        }
+        for cause in ledger.causes() {
+            out.extend([u64::from(cause), ledger.cause(cause).0]);
+        }
+        out
+    }
+
+    fn point(&self) {
+        self.requests.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl BlockDevice for Medium {
+    fn blocks(&self) -> u64 {
+        self.below.blocks()
+    }
+    fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> Result<()> {
+        self.point();
+        self.below.read(at, buf, tag)
+    }
+    fn write(&self, at: Lba, data: &[u8], tag: Tag) -> Result<()> {
+        self.point();
+        self.below.write(at, data, tag)
+    }
+    fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> Result<()> {
+        self.point();
+        self.below.write_gather(at, parts, tag)
+    }
+    fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
+        self.point();
+        self.below.write_for(at, data, owners, cause)
+    }
+    fn flush(&self, tag: Tag) -> Result<()> {
+        self.point();
+        self.below.flush(tag)
+    }
+    fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()> {
+        self.point();
+        self.below.discard(at, blocks, tag)
+    }
+}

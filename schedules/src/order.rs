@@ -1,0 +1,138 @@
+//! Can the answers be put in an order in which they are right?
+//!
+//! The search of Wing and Gong (1993) with Lowe's memory of what was tried (2017): of the calls that no other
+//! one ended before, the one that ended first is tried first; a call whose device failed may have happened, or
+//! not, or in part if it writes. Histories are bounded (some forty operations), and an order is nearly always found at once.
+
+use rustc_hash::FxHashSet;
+
+use crate::course::Range;
+use crate::hand::{Answer, Call, Event};
+use crate::tree::{Effect, Tree};
+
+/// Positions and trees that are tried before the search gives up.
+const MOST: usize = 2_000_000;
+
+/// An order that is right: what each call changed, by the event's number, and the tree at the end.
+#[derive(Debug)]
+pub struct Order {
+    /// In that order. A call whose device failed has its changes here whether it happened or not.
+    pub changes: Vec<(usize, Effect)>,
+    /// What the volume holds after all.
+    pub tree: Tree,
+}
+
+struct Search<'e> {
+    events: &'e [Event],
+    /// Events of each thread, in order.
+    threads: Vec<Vec<usize>>,
+    tried: FxHashSet<(Vec<u16>, u64)>,
+    steps: usize,
+    /// The longest beginning that was right: how many calls, and those that could not follow.
+    furthest: (usize, Vec<usize>),
+    changes: Vec<(usize, Effect)>,
+}
+
+/// An order of all events, from a tree on.
+///
+/// # Errors
+/// Why there is none: the calls that can follow nowhere.
+pub fn find(events: &[Event], start: &Tree) -> Result<Order, String> {
+    let mut threads: Vec<Vec<usize>> = Vec::new();
+    for (i, e) in events.iter().enumerate() {
+        if threads.len() <= e.thread {
+            threads.resize(e.thread + 1, Vec::new());
+        }
+        threads[e.thread].push(i);
+    }
+    let at = vec![0; threads.len()];
+    let mut search = Search {
+        events,
+        threads,
+        tried: FxHashSet::default(),
+        steps: 0,
+        furthest: (0, Vec::new()),
+        changes: Vec::new(),
+    };
+    match search.go(at, start, 0) {
+        Some(tree) => Ok(Order { changes: search.changes, tree }),
+        None if search.steps > MOST => Err(format!("no order was found in {MOST} steps")),
+        None => {
+            let (done, stuck) = &search.furthest;
+            let calls: Vec<String> = stuck.iter().map(|i| format!("{:?}", events[*i])).collect();
+            Err(format!(
+                "no order is right: after {done} of {} calls, none of these can follow:\n  {}",
+                events.len(),
+                calls.join("\n  ")
+            ))
+        }
+    }
+}
+
+/// What a call on contents whose device failed may have done of what it was asked: whole blocks from its beginning.
+fn parts(e: &Event) -> Vec<Call> {
+    let ends = |at: u64, cells: u64| (at / 8 + 1..(at + cells).div_ceil(8)).map(move |block| block * 8 - at);
+    match e.call {
+        _ if e.answer != Answer::Failed => Vec::new(),
+        Call::Write(ino, at, cells, token) => ends(at, cells).map(|n| Call::Write(ino, at, n, token)).collect(),
+        Call::Allocate(ino, range @ (Range::Punch | Range::Reserve | Range::Zero), at, cells) => {
+            ends(at, cells).map(|n| Call::Allocate(ino, range, at, n)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+impl Search<'_> {
+    /// Recurses once for each event.
+    fn go(&mut self, at: Vec<u16>, tree: &Tree, done: usize) -> Option<Tree> {
+        let mut heads: Vec<usize> =
+            self.threads.iter().zip(&at).filter_map(|(t, n)| t.get(usize::from(*n)).copied()).collect();
+        if heads.is_empty() {
+            return Some(tree.clone());
+        }
+        self.steps += 1;
+        let key = (!self.tried.is_empty()).then(|| (at.clone(), tree.digest()));
+        if self.steps > MOST || key.as_ref().is_some_and(|k| self.tried.contains(k)) {
+            return None;
+        }
+        let first_end = heads.iter().map(|i| self.events[*i].to).min()?;
+        heads.retain(|i| self.events[*i].from < first_end);
+        heads.sort_unstable_by_key(|i| self.events[*i].to);
+        for i in &heads {
+            let e = &self.events[*i];
+            let mut next = at.clone();
+            next[e.thread] += 1;
+            let kept = self.changes.len();
+            let mut effects = Vec::new();
+            let mut after = Vec::new();
+            for call in std::iter::once(e.call).chain(parts(e)) {
+                let mut changed = tree.clone();
+                if changed.step(&call, &e.answer, &mut effects) {
+                    after.push(changed);
+                }
+            }
+            self.changes.extend(effects.into_iter().map(|effect| (*i, effect)));
+            for changed in after {
+                if let Some(end) = self.go(next.clone(), &changed, done + 1) {
+                    return Some(end);
+                }
+            }
+            // It may not have happened: the changes stay, as those that may be found. Not those of an inode that
+            // was not made: it has no place in the tree.
+            if matches!(e.call, Call::Create(..)) {
+                self.changes.truncate(kept);
+            }
+            if e.answer == Answer::Failed
+                && let Some(end) = self.go(next, tree, done + 1)
+            {
+                return Some(end);
+            }
+            self.changes.truncate(kept);
+        }
+        if self.furthest.0 <= done {
+            self.furthest = (done, heads);
+        }
+        self.tried.insert(key.unwrap_or_else(|| (at, tree.digest())));
+        None
+    }
+}

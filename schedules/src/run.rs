@@ -1,0 +1,364 @@
+//! Carries one case out and asks the judges.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use device::{BlockDevice, Loss, Memory, Time, VirtualClock};
+use f2fs::mkfs;
+use f2fs_scheduled::gc::settings::{Intervals, Settings, Urgency};
+use f2fs_scheduled::{MountOptions, Volume};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
+use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
+
+use crate::choice::{Chooser, Chosen};
+use crate::course::{Case, Course, Dir, Mounting, Op, Trouble};
+use crate::hand::{Answer, Event, Hand, History};
+use crate::medium::Medium;
+use crate::tree::Tree;
+use crate::{durable, order};
+
+/// Blocks of the volume: 64 MiB.
+const BLOCKS: u64 = 64 * 256;
+/// A directory of files that nobody touches, for cleaning to move.
+const FILLER: &[u8] = b"lost+found";
+/// Steps after which a schedule is one that never ends.
+const MOST_STEPS: usize = 5_000_000;
+const ME: Caller = Caller { uid: 0, gid: 0 };
+
+/// What a case came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// The order of threads.
+    pub chosen: Chosen,
+    /// Calls made.
+    pub calls: usize,
+    /// Of the image that is left, and of the ledger.
+    pub digest: [u8; 32],
+    /// True if the power went, or the volume could not be unmounted: the digest is that of a crash.
+    pub cut: bool,
+}
+
+/// What a judge said, and the case.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{case}: {what}")]
+pub struct Failure {
+    /// Which.
+    pub case: Case,
+    /// What is wrong.
+    pub what: String,
+    /// All calls, if the schedule came to its end.
+    pub history: Vec<Event>,
+}
+
+/// What is left of a schedule once it has ended.
+struct Left {
+    events: Vec<Event>,
+    dirs: Vec<u64>,
+    image: Memory,
+    spent: Vec<u64>,
+    /// Inodes and nodes, of a volume that was unmounted.
+    unmounted: Option<(u32, u32)>,
+    cut: bool,
+}
+
+fn clock() -> Arc<VirtualClock> {
+    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
+}
+
+/// The volume every case begins with: its directories, and some segments half of whose blocks are valid.
+fn image() -> Result<&'static Memory, String> {
+    static IMAGE: OnceLock<Result<Memory, String>> = OnceLock::new();
+    IMAGE.get_or_init(make).as_ref().map_err(Clone::clone)
+}
+
+fn make() -> Result<Memory, String> {
+    let (dev, clock) = (Arc::new(Memory::new(BLOCKS)), clock());
+    // With checksums, without which an inode that a cut tore cannot be told from a whole one.
+    let options = mkfs::Options {
+        assume_zeroed: true,
+        checkpoint_version: Some(7),
+        uuid: Some([9; 16]),
+        ..mkfs::Options::modern()
+    };
+    mkfs::format(&*dev, &*clock, &options).map_err(|e| e.to_string())?;
+    let vol = f2fs::Volume::mount(dev.clone(), clock, f2fs::MountOptions::default()).map_err(|e| e.to_string())?;
+    fill(&*vol).map_err(|e| e.to_string())?;
+    Ok(dev.fork())
+}
+
+fn fill(vol: &dyn FileSystem) -> vfs::Result<()> {
+    let mut dirs = vec![vol.root()];
+    for (parent, name) in Dir::PLACES {
+        let e = vol.mkdir(ME, dirs[usize::from(parent)], &name.bytes(), 0o700, 0)?;
+        dirs.push(e.attr.ino);
+    }
+    let filler = vol.lookup(vol.root(), FILLER)?.attr.ino;
+    let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
+    for n in 0..24u8 {
+        let e = vol.mknod(ME, filler, &[b'A' + n], &new)?;
+        vol.write(e.attr.ino, 0, &vec![n; 32 * 4096], WriteFlags::empty())?;
+        vol.fsync(e.attr.ino, false)?;
+        vol.forget(e.attr.ino, 1);
+    }
+    vol.sync()?;
+    for n in (0..24u8).filter(|n| n % 2 == 0) {
+        vol.unlink(filler, &[b'A' + n])?;
+    }
+    vol.unmount()
+}
+
+fn options(m: &Mounting) -> MountOptions {
+    let defaults = MountOptions::default();
+    let at_once = Intervals {
+        urgent: Duration::ZERO,
+        min: Duration::ZERO,
+        max: Duration::ZERO,
+        none: Duration::ZERO,
+        idle: Duration::ZERO,
+    };
+    let gc = match m.hurry {
+        true => Settings { urgency: Urgency::High, intervals: at_once, step_blocks: 7, ..defaults.gc },
+        false => defaults.gc,
+    };
+    MountOptions {
+        node_cache: m.node_cache,
+        dirty_limit: m.dirty_limit,
+        dir_cache: m.dir_cache,
+        writeback_after: Duration::from_secs(m.writeback_after),
+        checkpoint_after: Duration::from_secs(m.checkpoint_after),
+        inline: m.inline,
+        gc,
+        ..defaults
+    }
+}
+
+/// The name of one of the crowd.
+fn member(n: u64) -> Vec<u8> {
+    format!("crowd {n}").into_bytes()
+}
+
+fn thin(vol: &dyn FileSystem, n: u64) -> vfs::Result<()> {
+    let filler = vol.lookup(vol.root(), FILLER)?.attr.ino;
+    let out = vol.unlink(filler, &member(n));
+    vol.forget(filler, 1);
+    match out {
+        Err(vfs::Error::NotFound) => Ok(()),
+        out => out,
+    }
+}
+
+fn crowd(vol: &dyn FileSystem, files: u64) -> vfs::Result<()> {
+    let filler = vol.lookup(vol.root(), FILLER)?.attr.ino;
+    let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
+    for n in 0..files {
+        let e = vol.mknod(ME, filler, &member(n), &new)?;
+        vol.forget(e.attr.ino, 1);
+    }
+    vol.forget(filler, 1);
+    Ok(())
+}
+
+/// Looks at everything, as the last calls of all.
+fn look(hand: &Hand<'_>) {
+    let mut waiting = vec![hand.dirs[0]];
+    while let Some(dir) = waiting.pop() {
+        let Answer::Names(names) = hand.list(dir) else { continue };
+        for (name, _) in names {
+            hand.with_ino(dir, name, |ino, kind| match kind {
+                FileKind::Directory => waiting.push(ino),
+                _ => {
+                    hand.stat(ino);
+                    for (first, cells) in durable::WINDOWS {
+                        hand.read(ino, first, cells);
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// The schedule itself; runs inside of a scheduler.
+fn carry_out(course: &Course) -> Result<Left, String> {
+    let clock = clock();
+    let dev = Arc::new(Medium::new(image()?, clock.clone())?);
+    let vol = Volume::mount(dev.clone(), clock.clone(), options(&course.mounting)).map_err(|e| e.to_string())?;
+    let mut dirs = vec![vol.root().0];
+    for (parent, name) in Dir::PLACES {
+        let e = vol.lookup(Ino(dirs[usize::from(parent)]), &name.bytes()).map_err(|e| e.to_string())?;
+        dirs.push(e.attr.ino.0);
+    }
+    crowd(&*vol, course.mounting.crowd).map_err(|e| e.to_string())?;
+    dev.arm(course.trouble);
+    let (history, dirs) = (Arc::new(History::default()), Arc::new(dirs));
+    let threads: Vec<_> = course
+        .threads
+        .iter()
+        .cloned()
+        .enumerate()
+        .map(|(thread, ops)| {
+            let (vol, history, dirs) = (vol.clone(), history.clone(), dirs.clone());
+            let (dev, clock) = (dev.clone(), clock.clone());
+            shuttle::thread::spawn(move || {
+                let hand = Hand { fs: &*vol, history: &history, dirs: &dirs, thread };
+                for (number, op) in ops {
+                    if dev.is_cut() {
+                        break;
+                    }
+                    match op {
+                        Op::Clean(step_blocks) => hand.background(|| {
+                            let settings = Settings { step_blocks, ..vol.cleaning() };
+                            Ok(vol.clean_in_background(&settings).map(drop)?)
+                        }),
+                        Op::Thin(n) => hand.background(|| thin(&*vol, n)),
+                        op => {
+                            if let Op::Tick(seconds) = op {
+                                clock.advance(Duration::from_secs(seconds));
+                            }
+                            hand.perform(number, op);
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().map_err(|_| "a thread panicked".to_owned())?;
+    }
+    dev.heal();
+    let mut unmounted = None;
+    if !dev.is_cut() {
+        look(&Hand { fs: &*vol, history: &history, dirs: &dirs, thread: course.threads.len() });
+        match vol.unmount() {
+            Ok(()) => {
+                let state = vol.state();
+                unmounted = Some((state.inodes, state.nodes));
+            }
+            Err(e) if course.trouble == Trouble::None => return Err(format!("unmount: {e}")),
+            Err(_) => {}
+        }
+    }
+    let loss = match course.trouble {
+        _ if unmounted.is_some() => Loss::AllKept,
+        Trouble::None => Loss::AllKept,
+        Trouble::Cut(_, seed) | Trouble::Fault(.., seed) => match seed % 4 {
+            0 => Loss::AllKept,
+            1 => Loss::AllLost,
+            _ => Loss::Random(seed),
+        },
+    };
+    let (cut, spent, image) = (dev.is_cut(), dev.spent(), dev.image(loss));
+    Ok(Left { events: history.events(), dirs: dirs.to_vec(), image, spent, unmounted, cut })
+}
+
+fn clean(dev: &dyn BlockDevice, when: &str) -> Result<fsck::Report, String> {
+    let report = fsck::check(dev, &fsck::Options::default()).map_err(|e| format!("fsck {when}: {e}"))?;
+    if report.is_clean() {
+        return Ok(report);
+    }
+    let errors: Vec<String> = report.errors().take(4).map(ToString::to_string).collect();
+    Err(format!("fsck {when}: {}", errors.join("; ")))
+}
+
+fn mounted(dev: &Arc<Memory>) -> Result<Arc<f2fs::Volume>, String> {
+    f2fs::Volume::mount(dev.clone(), clock(), f2fs::MountOptions::default()).map_err(|e| format!("mounting anew: {e}"))
+}
+
+fn judge(course: &Course, left: &Left) -> Result<(), String> {
+    let failed = |e: &&Event| e.answer == Answer::Failed;
+    if course.trouble == Trouble::None
+        && let Some(e) = left.events.iter().find(failed)
+    {
+        return Err(format!("a device error, and the device has none: {e:?}"));
+    }
+    let start = Tree::new(&left.dirs);
+    let order = order::find(&left.events, &start)?;
+    let dev = Arc::new(left.image.fork());
+    if let Some((inodes, nodes)) = left.unmounted {
+        let report = clean(&*dev, "after unmount")?;
+        let counted = (report.counts.dirs + report.counts.files, report.counts.nodes);
+        if counted != (inodes.into(), nodes.into()) {
+            return Err(format!("the volume counted {inodes} inodes and {nodes} nodes, fsck {counted:?}"));
+        }
+        return durable::same(&order.tree, &durable::look(&*mounted(&dev)?)?).map_err(|e| format!("mounted anew: {e}"));
+    }
+    clean(&*dev, "before recovery")?;
+    let vol = mounted(&dev)?;
+    clean(&*dev, "after recovery")?;
+    let found = durable::look(&*vol).map_err(|e| format!("after a cut: {e}"))?;
+    durable::judge(&start, &left.events, &order, &found).map_err(|e| format!("after a cut: {e}"))?;
+    vol.unmount().map_err(|e| format!("unmount after recovery: {e}"))?;
+    clean(&*dev, "after recovery and unmount").map(drop)
+}
+
+/// The digest of an image and a ledger.
+fn digest(image: &Memory, spent: &[u64]) -> [u8; 32] {
+    let mut hash = blake3::Hasher::new();
+    image.each_piece(|at, bytes| {
+        hash.update(&at.0.to_le_bytes());
+        hash.update(bytes);
+    });
+    for n in spent {
+        hash.update(&n.to_le_bytes());
+    }
+    hash.finalize().into()
+}
+
+fn config() -> Config {
+    let mut config = Config::new();
+    config.stack_size = 4 << 20;
+    config.failure_persistence = FailurePersistence::None;
+    config.max_steps = MaxSteps::FailAfter(MOST_STEPS);
+    config.silence_warnings = true;
+    config.ungraceful_shutdown_config.immediately_return_on_panic = true;
+    config
+}
+
+/// Runs a case past all judges.
+///
+/// # Errors
+/// The first judge's that finds something; a panic and a deadlock are findings too.
+pub fn run(case: &Case) -> Result<Outcome, Failure> {
+    run_and_keep(case).map(|(outcome, _)| outcome)
+}
+
+/// The same, with the image that is left.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_and_keep(case: &Case) -> Result<(Outcome, Memory), Failure> {
+    let failure = |what: String| Failure { case: case.clone(), what, history: Vec::new() };
+    let course = Course::of(case);
+    let chooser = Chooser::new(case.schedule_seed(), course.operations());
+    let slot = Arc::new(Mutex::new(None));
+    let ran = {
+        let (course, slot, chooser) = (course.clone(), slot.clone(), chooser.clone());
+        catch_unwind(AssertUnwindSafe(|| {
+            Runner::new(chooser, config()).run(move || {
+                let left = carry_out(&course);
+                if let Ok(mut slot) = slot.lock() {
+                    *slot = Some(left);
+                }
+            })
+        }))
+    };
+    if let Err(panic) = ran {
+        let words = panic.downcast_ref::<String>().cloned();
+        let words = words.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+        return Err(failure(format!("panicked: {}", words.unwrap_or_default())));
+    }
+    let left = slot.lock().ok().and_then(|mut s| s.take());
+    let left = left.unwrap_or_else(|| Err("the schedule did not end".to_owned())).map_err(failure)?;
+    match catch_unwind(AssertUnwindSafe(|| judge(&course, &left))) {
+        Ok(Ok(())) => {}
+        Ok(Err(what)) => return Err(Failure { history: left.events, ..failure(what) }),
+        Err(_) => return Err(failure("a judge panicked".to_owned())),
+    }
+    let outcome = Outcome {
+        chosen: chooser.chosen(),
+        calls: left.events.len(),
+        digest: digest(&left.image, &left.spent),
+        cut: left.cut || left.unmounted.is_none(),
+    };
+    Ok((outcome, left.image))
+}

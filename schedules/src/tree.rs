@@ -1,0 +1,392 @@
+//! What should a file system answer? A plain tree in memory, whose steps are calls with their answers.
+//!
+//! It shares no code with the file system. Inode numbers are learnt from the answers that name them.
+
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use rustc_hash::FxHasher;
+
+use crate::course::{Dir, Flavour, Name, Range};
+use crate::hand::{Answer, Call, Refusal, Token};
+
+/// An inode.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Object {
+    /// Its number; 0 as long as nobody was told.
+    pub ino: u64,
+    /// What names lead to, in a directory.
+    pub names: Option<BTreeMap<Name, usize>>,
+    links: u32,
+    refs: u32,
+    parent: usize,
+    /// In cells.
+    pub size: u64,
+    /// Those that are not zeroes.
+    pub cells: BTreeMap<u64, Token>,
+    attributes: BTreeMap<u8, Token>,
+}
+
+impl Object {
+    fn new(ino: u64, directory: bool, parent: usize) -> Self {
+        Object {
+            ino,
+            names: directory.then(BTreeMap::new),
+            links: if directory { 2 } else { 1 },
+            refs: 1,
+            parent,
+            size: 0,
+            cells: BTreeMap::new(),
+            attributes: BTreeMap::new(),
+        }
+    }
+
+    fn set_size(&mut self, size: u64) {
+        self.cells.split_off(&size);
+        self.size = size;
+    }
+
+    fn zero(&mut self, at: u64, end: u64) {
+        self.cells.retain(|c, _| !(at..end).contains(c));
+    }
+}
+
+/// What a call changed, for whoever must know what may be durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// These cells of an object hold this; the end may be the last number there is.
+    Cells(usize, u64, u64, Token),
+    /// An object is at least so large.
+    Reaches(usize, u64),
+    /// An object has this size.
+    Size(usize, u64),
+    /// Cells of an object went elsewhere.
+    Shifted(usize),
+    /// A name in a directory leads here from now on.
+    Bind(usize, Name, Option<usize>),
+    /// An object, and a directory's names, are made durable.
+    Synced(usize),
+    /// Everything is.
+    SyncedAll,
+}
+
+/// The tree. Objects are known by their place; the first are [`Dir`]s.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    /// Every inode there ever was.
+    pub objects: Vec<Arc<Object>>,
+}
+
+type Told = Result<Answer, Refusal>;
+
+impl Tree {
+    /// A volume as it comes: the directories, by their numbers, each referred to once.
+    pub fn new(dirs: &[u64]) -> Self {
+        let mut tree = Tree { objects: Vec::new() };
+        for (i, ino) in dirs.iter().enumerate() {
+            let parent = if i == 0 { 0 } else { usize::from(Dir::PLACES[i - 1].0) };
+            tree.objects.push(Arc::new(Object::new(*ino, true, parent)));
+            if i > 0 {
+                let (_, name) = Dir::PLACES[i - 1];
+                tree.at(parent).links += 1;
+                tree.names_mut(parent).insert(name, i);
+            }
+        }
+        tree
+    }
+
+    /// For comparing two trees.
+    pub fn digest(&self) -> u64 {
+        let mut hash = FxHasher::default();
+        self.objects.hash(&mut hash);
+        hash.finish()
+    }
+
+    fn at(&mut self, object: usize) -> &mut Object {
+        Arc::make_mut(&mut self.objects[object])
+    }
+
+    fn names_mut(&mut self, dir: usize) -> &mut BTreeMap<Name, usize> {
+        self.at(dir).names.get_or_insert_default()
+    }
+
+    fn is_dir(&self, object: usize) -> bool {
+        self.objects[object].names.is_some()
+    }
+
+    /// The object of a number that somebody refers to.
+    pub fn of(&self, ino: u64) -> Option<usize> {
+        self.objects.iter().rposition(|o| o.ino == ino && (o.links > 0 || o.refs > 0))
+    }
+
+    fn file(&self, ino: u64) -> Result<usize, Refusal> {
+        self.of(ino).ok_or(Refusal::NotFound)
+    }
+
+    /// A directory, and what a name in it leads to.
+    fn find(&self, dir: u64, name: Name) -> Result<(usize, Option<usize>), Refusal> {
+        let dir = self.file(dir)?;
+        let names = self.objects[dir].names.as_ref().ok_or(Refusal::NotDirectory)?;
+        Ok((dir, names.get(&name).copied()))
+    }
+
+    fn live(&self, dir: usize) -> Result<(), Refusal> {
+        if self.objects[dir].links == 0 { Err(Refusal::NotFound) } else { Ok(()) }
+    }
+
+    fn is_below(&self, mut place: usize, dir: usize) -> bool {
+        while place != 0 && place != dir {
+            place = self.objects[place].parent;
+        }
+        place == dir
+    }
+
+    fn bind(&mut self, dir: usize, name: Name, to: Option<usize>, effects: &mut Vec<Effect>) {
+        match to {
+            Some(object) => self.names_mut(dir).insert(name, object),
+            None => self.names_mut(dir).remove(&name),
+        };
+        effects.push(Effect::Bind(dir, name, to));
+    }
+
+    fn drop_link(&mut self, object: usize) {
+        if self.is_dir(object) {
+            let parent = self.objects[object].parent;
+            self.at(parent).links -= 1;
+            self.at(object).links = 0;
+        } else {
+            self.at(object).links -= 1;
+        }
+    }
+
+    fn settle(&mut self, object: usize, dir: usize) {
+        if self.is_dir(object) {
+            let old = self.objects[object].parent;
+            self.at(object).parent = dir;
+            self.at(old).links -= 1;
+            self.at(dir).links += 1;
+        }
+    }
+
+    /// Does what was asked. True if the answer is what comes back here too; the tree is of use only then.
+    /// What [`Answer::Failed`] says is right for every call, which happens here.
+    pub fn step(&mut self, call: &Call, answer: &Answer, effects: &mut Vec<Effect>) -> bool {
+        let told = match answer {
+            Answer::Ino(ino) => *ino,
+            _ => 0,
+        };
+        let ours = self.answer(call, told, effects).unwrap_or_else(Answer::Refused);
+        match (answer, &ours) {
+            (Answer::Failed, _) => true,
+            (Answer::Ino(a), Answer::Ino(b)) => a == b,
+            // An inode without a name: nobody has decided whether it may get one again.
+            (Answer::Refused(Refusal::NotFound), Answer::Ino(b)) if matches!(call, Call::Link(..)) => {
+                self.of(*b).is_some_and(|o| self.objects[o].links == 1)
+            }
+            (a, b) => a == b,
+        }
+    }
+
+    fn answer(&mut self, call: &Call, told: u64, effects: &mut Vec<Effect>) -> Told {
+        match *call {
+            Call::Lookup(dir, name) => {
+                let object = self.find(dir, name)?.1.ok_or(Refusal::NotFound)?;
+                if self.objects[object].ino == 0 {
+                    self.at(object).ino = told;
+                }
+                // A failed lookup takes no reference.
+                if told != 0 {
+                    self.at(object).refs += 1;
+                }
+                Ok(Answer::Ino(self.objects[object].ino))
+            }
+            Call::Create(dir, name, directory) => self.create(dir, name, directory, told, effects),
+            Call::Link(ino, dir, name) => {
+                let object = self.file(ino)?;
+                if self.is_dir(object) {
+                    return Err(Refusal::NotPermitted);
+                }
+                let (dir, there) = self.find(dir, name)?;
+                self.live(dir)?;
+                if there.is_some() {
+                    return Err(Refusal::Exists);
+                }
+                let o = self.at(object);
+                o.links += 1;
+                o.refs += u32::from(told != 0);
+                self.bind(dir, name, Some(object), effects);
+                Ok(Answer::Ino(ino))
+            }
+            Call::Unlink(dir, name, directory) => self.remove(dir, name, directory, effects),
+            Call::Rename(from, to, flavour) => self.rename(from, to, flavour, effects),
+            Call::Forget(ino) => {
+                let object = self.file(ino)?;
+                self.at(object).refs -= 1;
+                Ok(Answer::Done)
+            }
+            Call::List(dir) => {
+                let dir = self.file(dir)?;
+                let names = self.objects[dir].names.as_ref().ok_or(Refusal::NotDirectory)?;
+                Ok(Answer::Names(names.iter().map(|(n, o)| (*n, self.objects[*o].ino)).collect()))
+            }
+            Call::Stat(ino) => {
+                let o = &self.objects[self.file(ino)?];
+                Ok(Answer::Stat { size: o.size, links: o.links })
+            }
+            Call::Read(ino, at, cells) => {
+                let o = &self.objects[self.file(ino)?];
+                let end = (at + cells).min(o.size).max(at);
+                Ok(Answer::Cells(end - at, o.cells.range(at..end).map(|(c, t)| (*c, *t)).collect()))
+            }
+            Call::Write(ino, at, cells, token) => {
+                let object = self.file(ino)?;
+                let o = self.at(object);
+                o.cells.extend((at..at + cells).map(|c| (c, token)));
+                o.size = o.size.max(at + cells);
+                effects.extend([Effect::Cells(object, at, at + cells, token), Effect::Reaches(object, at + cells)]);
+                Ok(Answer::Done)
+            }
+            Call::Resize(ino, size) => {
+                let object = self.file(ino)?;
+                self.at(object).set_size(size);
+                effects.extend([Effect::Cells(object, size, u64::MAX, 0), Effect::Size(object, size)]);
+                Ok(Answer::Done)
+            }
+            Call::Allocate(ino, range, at, cells) => {
+                let object = self.file(ino)?;
+                self.allocate(object, range, at, cells, effects)
+            }
+            Call::SetAttribute(ino, which, token) => {
+                let object = self.file(ino)?;
+                self.at(object).attributes.insert(which, token);
+                Ok(Answer::Done)
+            }
+            Call::GetAttribute(ino, which) => {
+                let o = &self.objects[self.file(ino)?];
+                o.attributes.get(&which).map(|t| Answer::Value(*t)).ok_or(Refusal::NoAttribute)
+            }
+            Call::Fsync(ino) | Call::FsyncDir(ino) => {
+                effects.push(Effect::Synced(self.file(ino)?));
+                Ok(Answer::Done)
+            }
+            Call::Sync => {
+                effects.push(Effect::SyncedAll);
+                Ok(Answer::Done)
+            }
+            Call::Background => Ok(Answer::Done),
+        }
+    }
+
+    fn create(&mut self, dir: u64, name: Name, directory: bool, told: u64, effects: &mut Vec<Effect>) -> Told {
+        let (dir, there) = self.find(dir, name)?;
+        self.live(dir)?;
+        if there.is_some() {
+            return Err(Refusal::Exists);
+        }
+        if told != 0 && self.of(told).is_some() {
+            return Err(Refusal::Wrong("the number of an inode that is in use".into()));
+        }
+        let object = self.objects.len();
+        let mut new = Object::new(told, directory, dir);
+        new.refs = u32::from(told != 0);
+        self.objects.push(Arc::new(new));
+        if directory {
+            self.at(dir).links += 1;
+        }
+        self.bind(dir, name, Some(object), effects);
+        Ok(Answer::Ino(told))
+    }
+
+    fn remove(&mut self, dir: u64, name: Name, directory: bool, effects: &mut Vec<Effect>) -> Told {
+        let (dir, there) = self.find(dir, name)?;
+        self.live(dir)?;
+        let object = there.ok_or(Refusal::NotFound)?;
+        match (&self.objects[object].names, directory) {
+            (Some(_), false) => return Err(Refusal::IsDirectory),
+            (None, true) => return Err(Refusal::NotDirectory),
+            (Some(names), true) if !names.is_empty() => return Err(Refusal::NotEmpty),
+            _ => {}
+        }
+        self.drop_link(object);
+        self.bind(dir, name, None, effects);
+        Ok(Answer::Done)
+    }
+
+    fn rename(&mut self, from: (u64, Name), to: (u64, Name), flavour: Flavour, effects: &mut Vec<Effect>) -> Told {
+        let (dir, moving) = self.find(from.0, from.1)?;
+        let (into, target) = self.find(to.0, to.1)?;
+        self.live(dir)?;
+        self.live(into)?;
+        let moving = moving.ok_or(Refusal::NotFound)?;
+        match (flavour, target) {
+            (Flavour::NoReplace, Some(_)) => return Err(Refusal::Exists),
+            (Flavour::Exchange, None) => return Err(Refusal::NotFound),
+            _ => {}
+        }
+        if target == Some(moving) {
+            return Ok(Answer::Done);
+        }
+        if self.is_dir(moving) && self.is_below(into, moving) {
+            return Err(Refusal::Invalid);
+        }
+        if let Some(target) = target {
+            let exchange = flavour == Flavour::Exchange;
+            match (exchange, self.is_dir(moving), self.is_dir(target)) {
+                (true, _, true) if self.is_below(dir, target) => return Err(Refusal::Invalid),
+                (false, ..) if self.is_below(dir, target) => return Err(Refusal::NotEmpty),
+                (false, true, false) => return Err(Refusal::NotDirectory),
+                (false, false, true) => return Err(Refusal::IsDirectory),
+                (false, true, true) if self.objects[target].names.as_ref().is_some_and(|n| !n.is_empty()) => {
+                    return Err(Refusal::NotEmpty);
+                }
+                _ => {}
+            }
+            if exchange {
+                self.settle(target, dir);
+            } else {
+                self.drop_link(target);
+            }
+            self.settle(moving, into);
+            self.bind(dir, from.1, exchange.then_some(target), effects);
+        } else {
+            self.settle(moving, into);
+            self.bind(dir, from.1, None, effects);
+        }
+        self.bind(into, to.1, Some(moving), effects);
+        Ok(Answer::Done)
+    }
+
+    fn allocate(&mut self, object: usize, range: Range, at: u64, cells: u64, effects: &mut Vec<Effect>) -> Told {
+        let (end, size) = (at + cells, self.objects[object].size);
+        let o = self.at(object);
+        match range {
+            Range::Punch => o.zero(at, end),
+            Range::Reserve => o.size = size.max(end),
+            Range::Zero => {
+                o.zero(at, end);
+                o.size = size.max(end);
+            }
+            Range::Collapse if end >= size => return Err(Refusal::Invalid),
+            Range::Insert if at >= size => return Err(Refusal::Invalid),
+            Range::Collapse => {
+                o.zero(at, end);
+                let down = |c| if c >= end { c - cells } else { c };
+                o.cells = std::mem::take(&mut o.cells).into_iter().map(|(c, t)| (down(c), t)).collect();
+                o.size -= cells;
+            }
+            Range::Insert => {
+                let up = |c| if c >= at { c + cells } else { c };
+                o.cells = std::mem::take(&mut o.cells).into_iter().map(|(c, t)| (up(c), t)).collect();
+                o.size += cells;
+            }
+        }
+        match range {
+            Range::Punch => effects.push(Effect::Cells(object, at, end, 0)),
+            Range::Reserve => effects.push(Effect::Reaches(object, end)),
+            Range::Zero => effects.extend([Effect::Cells(object, at, end, 0), Effect::Reaches(object, end)]),
+            Range::Collapse | Range::Insert => effects.push(Effect::Shifted(object)),
+        }
+        Ok(Answer::Done)
+    }
+}

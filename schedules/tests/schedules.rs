@@ -1,0 +1,47 @@
+//! Whatever order threads go on in, whatever the device refuses, whenever the power goes.
+//!
+//! `JOULEFS_DEEP=1` runs a hundred times as many schedules. A failure is printed with the command that repeats it.
+
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+use joulefs_schedules::{Case, many, run, run_and_keep};
+
+#[test]
+fn ten_thousand_schedules_break_no_promise() {
+    let count = if std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1") { 1_000_000 } else { 10_000 };
+    let told = |f: &joulefs_schedules::Failure| {
+        println!("{}\n    cargo run --release -p joulefs-schedules -- replay {} --show --shrink", f.what, f.case);
+    };
+    let sum = many(0, count, &AtomicBool::new(false), &told);
+    println!("{sum}");
+    assert_eq!(sum.failures, 0, "{sum}");
+    assert!(sum.distinct_schedules() as u64 > count * 95 / 100, "schedules repeat: {sum}");
+    assert!(sum.distinct_crashes() as u64 > count / 10, "the power hardly ever goes: {sum}");
+}
+
+/// Image, ledger, order of threads: all of it, whichever cases ran before.
+#[test]
+fn the_same_seed_gives_the_same_digest() {
+    let (once, again): (Vec<_>, Vec<_>) =
+        ((0..200).map(|s| run(&Case::new(s))).collect(), (0..200).rev().map(|s| run(&Case::new(s))).collect());
+    assert_eq!(once, again.into_iter().rev().collect::<Vec<_>>());
+    assert!(once.windows(2).all(|pair| pair[0] != pair[1]), "and another seed another");
+}
+
+#[test]
+fn fsck_f2fs_agrees_on_what_schedules_leave() {
+    let dir = std::env::temp_dir().join(format!("joulefs-schedules-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).expect("a directory");
+    let image = dir.join("image");
+    for seed in (0..400).step_by(10) {
+        let Ok((_, left)) = run_and_keep(&Case::new(seed)) else { panic!("seed {seed}") };
+        left.save(&image).expect("an image");
+        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+        let out = Command::new("fsck.f2fs").arg("--dry-run").arg(&image).env("PATH", path).output();
+        let out = out.expect("fsck.f2fs of f2fs-tools");
+        let text = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success() && !text.contains("[FAIL]"), "seed {seed}: {:?}\n{text}", out.status);
+    }
+    std::fs::remove_dir_all(&dir).expect("removes");
+}
