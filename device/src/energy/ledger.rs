@@ -1,4 +1,4 @@
-//! What was spent, by part, by cause, by owner and by kind of operation.
+//! How many joules were spent, by component, by cause, by owner and by kind of operation?
 
 use std::collections::BTreeMap;
 

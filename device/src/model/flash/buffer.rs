@@ -1,7 +1,7 @@
 //! What was written and is not yet on flash?
 //!
-//! Written blocks wait in slots until a row is full, and stay there until it is programmed. Writing a
-//! block again while it waits takes no second slot.
+//! Written blocks wait in slots until there are enough for a row, and stay there until the row is programmed. A block
+//! that is written again while it waits takes no second slot.
 
 use rustc_hash::FxHashMap;
 

@@ -1,12 +1,12 @@
-//! Which block is cleaned when erased ones run short, and where does what counts in it go?
+//! Which block is cleaned when erased ones run short, and where do its valid units go?
 //!
-//! Greedy: of the blocks of a die, the one in which least counts, cleaned onto the same die. Now and then,
-//! if blocks are worn very differently, the contents of the least worn block, which seldom change, go into
-//! the most worn one. Cleaning happens when the host needs a block and only then.
+//! Greedy: the block of a die with the fewest valid units is cleaned onto the same die. Now and then, if blocks are
+//! worn very differently, the contents of the least worn block, which seldom change, move to the most worn one.
+//! Cleaning happens when the host needs a block, and only then.
 //!
-//! Everything cleaning does to a die waits in that die's queue in order, so that a block is erased after
-//! its contents are programmed elsewhere; the map is changed at once, since both copies are alike and a
-//! power cut between finds one of them.
+//! All steps of cleaning on a die wait in that die's queue in order, so that a block is erased after its contents are
+//! programmed elsewhere. The map is changed at once: both copies are alike, and a power cut in between finds one of
+//! them.
 
 use super::ftl::{NONE, Use};
 use super::map::ENTRIES;

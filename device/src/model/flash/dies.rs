@@ -1,8 +1,8 @@
-//! When is a die done with what it was given?
+//! When does a die finish its work?
 //!
-//! A die does one thing at a time; programs and erases wait in a queue in the order they were given, a
-//! read goes before what has not begun. A channel moves the bytes of one die at a time; the waiting for it
-//! is reckoned as that for a server of constant rate.
+//! A die does one thing at a time. Programs and erases wait in a queue in order of arrival; a read goes before those
+//! that have not begun. A channel moves the bytes of one die at a time; the waiting for a channel is computed as for a
+//! server of constant rate.
 
 use std::collections::VecDeque;
 

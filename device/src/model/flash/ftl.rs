@@ -1,8 +1,8 @@
-//! How does what the host wrote get to flash?
+//! How do written blocks get from the host to flash?
 //!
-//! Waiting blocks become a row when there are enough (a page for each plane), which goes to the die that
-//! is free first. The map changes when a row is programmed: until then reads are answered from the buffer
-//! and the unit written before still counts, so that cleaning cannot erase it too early.
+//! Waiting blocks become a row as soon as there are enough (a page for each plane); the row goes to the die that is
+//! free first. The map changes when the row is programmed. Until then reads are answered from the buffer, and the unit
+//! written before stays valid, so that cleaning cannot erase it too early.
 
 use super::Flash;
 use super::buffer::Taken;
@@ -117,7 +117,7 @@ impl Flash {
                     return at;
                 }
                 Taken::Slot => {
-                    // Who writes a block pays for programming it, whoever fills the row.
+                    // The write of a block pays for programming it, whichever write fills the row.
                     match self.paid_ahead {
                         0 => bill.add(Part::FlashProgram, self.prices.unit_program),
                         _ => self.paid_ahead -= 1,

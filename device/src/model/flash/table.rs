@@ -1,8 +1,8 @@
-//! Which unit of flash holds which block of the host, and what is a power cut to undo?
+//! Which unit of flash holds which block of the host, and what must a power cut undo?
 //!
-//! The map and its reverse are dense arrays that cost memory only where they were used. A change that
-//! leaves no mark on flash (a discard, a remap) is durable once the journal is written; until then what
-//! it replaced is remembered, and no block is erased (see [`super::clean`]).
+//! The map and its reverse are dense arrays that take memory only where they were used. A change that leaves no mark on
+//! flash (a discard, a remap) is durable once the journal is written. Until then the table remembers what the change
+//! replaced, and no block is erased (see [`super::clean`]).
 
 use std::collections::BTreeMap;
 
