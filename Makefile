@@ -11,9 +11,11 @@ demo: tools
 test: suites
 	cargo test --workspace
 
-# The long variants of the same judges: more seeds, more operations, more flips.
+# The long variants of the same judges: more seeds, more operations, more flips; and a second kernel, Linux 6.12
+# with its own assertions, wherever `make test` asks Debian's 6.1.
 deep: suites
-	JOULEFS_DEEP=1 cargo test --workspace --release
+	@scripts/install-tools kernel
+	JOULEFS_DEEP=1 JOULEFS_LINUX=$(CURDIR)/target/tools/linux/linux cargo test --workspace --release
 
 # Fresh schedules, faults and power cuts until interrupted; each failure is printed with the command that repeats it.
 soak:

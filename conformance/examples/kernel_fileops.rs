@@ -1,6 +1,6 @@
 //! The experiment `nexus-fileops` on the host kernel's own file systems, over a metered device that takes its
 //! time: ext4, and F2FS where the kernel has it. Where it has not, Debian's kernel does it in an emulator
-//! (`scripts/install-tools kernel`), whose own slowness is not on the device's ledger. The volume is mounted anew
+//! (`scripts/install-tools emulator`), whose own slowness is not on the device's ledger. The volume is mounted anew
 //! for each phase, with nothing in memory; what mounting and unmounting alone cost is measured first and taken off.
 //!
 //! Not part of `joulefs lab`, for it needs root (loop devices), fio and minutes of real time, and does not

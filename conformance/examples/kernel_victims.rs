@@ -1,8 +1,8 @@
-//! Records which segments Linux's F2FS chooses to clean and to fill, as `conformance/fixtures/gc/NAME.txt`.
+//! Records which segments Linux's F2FS chooses to clean and to fill, as `conformance/fixtures/gc/NAME-6.12.txt`.
 //!
-//! Images are made here, in virtual time, so that their segments are weeks apart in age; the kernel then works on them in
-//! an emulator. Needs `scripts/install-tools kernel`, and half a minute for each recording. Times of day and of
-//! the emulator differ from run to run, so recordings do not repeat to the byte; every one is whole in itself.
+//! Images are made here, in virtual time, so that their segments are weeks apart in age; the kernel then works on them as
+//! a process. Needs `scripts/install-tools kernel`, and half a minute for each recording. Times of day and of
+//! the guest differ from run to run, so recordings do not repeat to the byte; every one is whole in itself.
 //!
 //!     cargo run -p joulefs-conformance --example kernel_victims -- [NAME...]
 
@@ -16,8 +16,8 @@ use device::{Memory, Rng};
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
 use joulefs_conformance::churn;
-use joulefs_conformance::oracle::qemu::KernelPackage;
-use joulefs_conformance::oracle::qemu::cleaning::record;
+use joulefs_conformance::oracle::cleaning::record;
+use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::victims::{Fixture, Step};
 use joulefs_conformance::zoo::{ZooOp, in_process};
 use vfs::FileSystem;
@@ -90,7 +90,7 @@ const RECORDINGS: [(&str, Image, &str); 11] = [
         "round() {
             mnt background_gc=off; knob min_ssr_sections 1000
             \"$@\"
-            rm -r /mnt/new* 2>/dev/null || true
+            rm -r $MNT/new* 2>/dev/null || true
             umnt
          }
          for i in 1 2 3 4 5 6 7 8; do
@@ -195,12 +195,18 @@ fn make(name: &str, image: Image, script: &str) -> Outcome<String> {
         format!("The image: {image:?}. The script:"),
     ];
     about.extend(script.lines().map(|line| format!("  {}", line.trim())));
-    let fixture = record(KernelPackage::installed()?, &path, &about, script)?;
+    let fixture = record(Linux::built()?, &path, &about, script)?;
     let text = fixture.to_string();
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/gc");
     std::fs::create_dir_all(&place)?;
-    std::fs::write(place.join(format!("{name}.txt")), &text)?;
+    std::fs::write(place.join(format!("{name}-{}.txt", series(&fixture.kernel))), &text)?;
     Ok(summary(&fixture, text.len()))
+}
+
+/// `6.12` of `6.12.117 #1 ...`.
+fn series(kernel: &str) -> String {
+    let release = kernel.split_whitespace().next().unwrap_or("unknown");
+    release.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
 fn summary(fixture: &Fixture, bytes: usize) -> String {

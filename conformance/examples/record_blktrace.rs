@@ -1,6 +1,6 @@
 //! Records what Linux's block layer does under ext4 and F2FS, with blktrace, as files for the readers of traces.
 //!
-//! Needs `scripts/install-tools kernel`, and the Debian packages blktrace, e2fsprogs, f2fs-tools, zstd.
+//! Needs `scripts/install-tools emulator`, and the Debian packages blktrace, e2fsprogs, f2fs-tools, zstd.
 //!
 //!     cargo run -p joulefs-conformance --example record_blktrace -- DIRECTORY
 //!

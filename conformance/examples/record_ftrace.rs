@@ -1,7 +1,7 @@
 //! Records what Linux's tracepoints say of block devices and F2FS, as files for the readers of traces: as text
 //! of the tracefs, in its several forms, and by `trace-cmd record`, in its several versions.
 //!
-//! Needs `scripts/install-tools kernel`, and the Debian packages trace-cmd, f2fs-tools, zstd.
+//! Needs `scripts/install-tools emulator`, and the Debian packages trace-cmd, f2fs-tools, zstd.
 //!
 //!     cargo run -p joulefs-conformance --example record_ftrace -- DIRECTORY
 //!

@@ -1,7 +1,7 @@
 //! Records write logs for the reader of them: one by Linux's device-mapper target log-writes, two by QEMU's
 //! `blklogwrites`, with sectors of 512 and of 4096 bytes.
 //!
-//! Needs `scripts/install-tools kernel`, and the Debian packages dmsetup, e2fsprogs, qemu-utils, zstd.
+//! Needs `scripts/install-tools emulator`, and the Debian packages dmsetup, e2fsprogs, qemu-utils, zstd.
 //!
 //!     cargo run -p joulefs-conformance --example record_write_logs -- DIRECTORY
 

@@ -60,7 +60,8 @@ fn fill(tree: &Path) {
     std::fs::write(at("entry_blocks"), &bytes[..50_000]).unwrap();
     std::fs::write(at("entry_inline"), b"inline").unwrap();
     std::fs::write(at("entry_dir/entry_deep/entry_leaf"), b"leaf").unwrap();
-    std::fs::hard_link(at("entry_blocks"), at("entry_dir/entry_again")).unwrap();
+    // Beside each other: sload.f2fs 1.15 leaves a wrong checksum in an inode named in two directories.
+    std::fs::hard_link(at("entry_blocks"), at("entry_again")).unwrap();
     std::os::unix::fs::symlink("entry_inline", at("entry_link")).unwrap();
 }
 

@@ -1,10 +1,10 @@
-//! A device whose contents nobody looks at.
+//! A device that keeps no contents.
 
 use crate::bounds::{check, check_blocks};
 use crate::{BlockDevice, Lba, Result, Tag};
 
-/// Takes what is written and forgets it; what is read are zeroes. For simulations in which only places and
-/// times matter: requests of others that are replayed, of which nobody knows the contents.
+/// It drops what is written, and reads as zeroes. For simulations in which only places and times matter: replays of
+/// recorded requests, whose contents are unknown.
 #[derive(Debug, Clone, Copy)]
 pub struct Blank {
     blocks: u64,

@@ -1,8 +1,8 @@
 //! Is anybody else using this image?
 //!
 //! The checks before a file or block device is touched: an advisory lock shared with other
-//! openers, the kernel's loop devices, and its mounts. Answers [`OpenError`], which says who has
-//! it and what to do. A loop device or mount made later, by someone who ignores the lock, is not noticed.
+//! openers, the kernel's loop devices, and its mounts. The error is [`OpenError`], which names the user of the
+//! image and what to do. A loop device or mount that ignores the lock and is made later is not noticed.
 
 use std::fs::{self, File, Metadata};
 use std::io;
@@ -138,7 +138,7 @@ impl OpenError {
     }
 }
 
-/// Refuses what has no blocks. Before opening, because opening a pipe would wait.
+/// Refuses a file without blocks. It is called before opening, because opening a pipe would wait.
 pub(crate) fn check_kind(path: &Path, meta: &Metadata) -> Result<(), OpenError> {
     let kind = meta.file_type();
     if kind.is_dir() {

@@ -1,4 +1,4 @@
-//! The device contract.
+//! What may a file system expect of a block device?
 
 use crate::address::{BLOCK, Lba, Remap, Tag};
 use crate::error::{DeviceError, Result};
@@ -38,8 +38,8 @@ pub trait BlockDevice: Send + Sync + 'static {
         Ok(())
     }
     /// Stores blocks of several objects that lie one after the other, as one [`write`](Self::write) does:
-    /// `owners` names the object of each block, in order. Who books energy divides that of the request; for
-    /// all others it is a write for the last of them.
+    /// `owners` names the object of each block, in order. A meter divides the request's energy among them; for
+    /// any other device it is a write for the last of them.
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
         self.write(at, data, Tag { cause, owner: owners.last().copied().unwrap_or_default() })
     }

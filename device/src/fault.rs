@@ -1,7 +1,7 @@
 //! What if the device itself is bad?
 //!
-//! Errors on chosen requests or places, bits that flip, writes that are taken and lost: what no
-//! contract allows and real devices do.
+//! Errors on chosen requests or places, flipped bits, writes that are accepted and lost: real devices do this, though
+//! no contract allows it.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

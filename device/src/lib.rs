@@ -2,9 +2,9 @@
 //!
 //! [`BlockDevice`] is a contract about failure; backings ([`Memory`], [`Fingerprint`], [`FileDevice`],
 //! [`SparseImage`], [`Blank`]) keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`]) and the test device
-//! [`PowerCut`] add powers a plain device knows nothing of. [`open_image`] picks the backing for a file.
-//! A simulated device is a [`model`] of its inside under the same contract; what it costs is counted in
-//! [`energy`], and people use it through a [`gauge`]. Time and chance for everything above come from [`clock`] and [`rng`].
+//! [`PowerCut`] add abilities that a plain device does not have. [`open_image`] picks the backing for a file.
+//! A simulated device is a [`model`] of its inside under the same contract; [`energy`] counts its joules, and people
+//! use it through a [`gauge`]. Time and random numbers for all crates above come from [`clock`] and [`rng`].
 //!
 //! Left out on purpose: any meaning of a block's bytes, and any meaning of a [`Tag`].
 #![forbid(unsafe_code)]

@@ -1,7 +1,7 @@
 //! Which of the requests since the last flush reach the medium, in what order, and how much of each?
 //!
-//! The choices the contract leaves a power cut, as values with names that can be printed and read
-//! back, so that a failure found by one can be repeated.
+//! The contract leaves a power cut several choices. Each is a value here, with a name that can be printed and read
+//! back, so that a failure under one choice can be repeated.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! How does a large device live in little memory, and how is it copied for next to nothing?
+//! How does a large device fit into little memory, and how is it copied at almost no cost?
 //!
 //! A two-level table of 64 KiB chunks, allocated on first write, so a 1 TiB device costs under a
 //! megabyte until it is written. Each chunk has its own lock; threads meet only on one chunk.
@@ -100,7 +100,7 @@ impl Memory {
             rest = tail;
             let mut slot = self.leaf(chunk).write();
             match slot.as_mut() {
-                // A whole chunk that a fork shares is replaced; copying it first would be for nothing.
+                // A chunk shared with a fork is replaced as a whole: copying it first would be wasted.
                 Some(shared) if len == CHUNK && Arc::strong_count(shared) > 1 => *shared = Arc::from(head),
                 Some(bytes) => Arc::make_mut(bytes)[from..from + len].copy_from_slice(head),
                 None => {

@@ -37,7 +37,7 @@ impl<D: BlockDevice> Overlay<D> {
         &self.below
     }
 
-    /// The device below; what was written above it is dropped.
+    /// The device below; blocks written here are dropped.
     pub fn into_inner(self) -> D {
         self.below
     }
@@ -113,7 +113,7 @@ impl<D: BlockDevice> BlockDevice for Overlay<D> {
     fn discard(&self, at: Lba, blocks: u64, _: Tag) -> Result<()> {
         check_blocks("discard", at, blocks, self.blocks())?;
         let end = at.0 + blocks;
-        // Whichever is shorter: the range, or what is held.
+        // Walks the range or the blocks held, whichever is shorter.
         if blocks <= self.held_blocks() {
             for block in at.0..end {
                 if self.shard(block).write().remove(&block).is_some() {

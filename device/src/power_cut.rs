@@ -1,7 +1,7 @@
 //! What is on the medium when the power goes?
 //!
-//! A test device that keeps apart what a flush has made durable and what was asked for since, and
-//! composes from the two every image that the contract allows a cut to leave.
+//! A test device that keeps durable blocks apart from requests made since the last flush, and composes from the two
+//! every image that the contract allows a cut to leave.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -59,8 +59,8 @@ impl PowerCut {
         }
     }
 
-    /// Lets write request number `write` and everything after it fail. If that one is past
-    /// already, the power goes at once.
+    /// Makes write request number `write` and everything after it fail. If that request is already past, the power
+    /// goes at once.
     pub fn cut_after(&self, write: u64) {
         let mut journal = self.journal.lock();
         journal.cut_at = Some(write);
@@ -90,12 +90,12 @@ impl PowerCut {
         self.journal.lock().flushes
     }
 
-    /// Requests (writes and discards) since the last flush: what a [`Loss`] decides about.
+    /// How many requests (writes and discards) came since the last flush: a [`Loss`] decides about these.
     pub fn unflushed(&self) -> usize {
         self.journal.lock().since.len()
     }
 
-    /// What is found on the medium if the power goes now, or went when it did.
+    /// The image on the medium if the power goes now; after a cut, the image that the cut left.
     pub fn image(&self, loss: Loss) -> Memory {
         let journal = self.journal.lock();
         compose(&journal.durable, &journal.dropped, &journal.since, loss)

@@ -45,8 +45,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Sets or removes a list given in the users' form. An access list also sets the mode, and is
-    /// not kept where the mode says it all. The caller holds what `put_xattr` wants.
+    /// Sets or removes a list given in the users' form. An access list also sets the mode, and is not kept if the mode
+    /// says all of it. The caller holds the locks that `put_xattr` requires.
     pub(crate) fn set_acl(&self, inode: &Arc<Inode>, index: u8, value: &[u8], flags: XattrFlags) -> Result<()> {
         let is_default = index == index::ACL_DEFAULT;
         if is_default && inode.kind != FileKind::Directory {
@@ -90,8 +90,8 @@ impl Volume {
         }
     }
 
-    /// What removing a list that is not there answers: it is gone, as in Linux, where a missing
-    /// attribute of any other kind is an error. Symlinks have none.
+    /// The answer to removing a list that is not there: success, as in Linux, where a missing attribute of any other
+    /// kind is an error. Symlinks have no lists.
     pub(crate) fn has_no_acl(&self, inode: &Inode) -> Result<()> {
         match inode.kind {
             FileKind::Symlink => Err(vfs::Error::Unsupported("access lists of symlinks".into()).into()),

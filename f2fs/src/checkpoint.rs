@@ -1,12 +1,12 @@
 //! When is data durable? Writing a checkpoint.
 //!
-//! A checkpoint makes everything in memory durable at once: contents, nodes, both tables, the logs'
-//! positions. It is written into the pack that does not count, its tail last and between two
-//! flushes, so that after a power cut either it counts whole or the one before does.
+//! A checkpoint makes everything in memory durable at once: contents, nodes, NAT and SIT, the positions of the logs. It
+//! is written into the older of the two packs, its tail last and between two flushes. So after a power cut either the
+//! whole new pack is valid, or the pack before it is.
 //!
-//! Contents of regular files go out too, before the nodes (Linux leaves them for later): a size that
-//! is durable never stands above blocks that are not. Only where the log has no place for them before what was
-//! emptied is free does a first checkpoint leave them out, as Linux does, and a second one follow.
+//! It also writes the contents of regular files, before the nodes (Linux writes them later): a durable size never
+//! covers blocks that are not durable. If the log has no place for the contents before a checkpoint frees segments, a
+//! first checkpoint leaves them out, as Linux does, and a second one follows.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -35,7 +35,7 @@ impl Volume {
         self.checkpoint_locked(&mut pack, reason)
     }
 
-    /// Writes a checkpoint of everything, while nobody changes anything: `pack` is behind the exclusive guard.
+    /// Writes a checkpoint of everything, while no other thread changes anything: `pack` is behind the exclusive guard.
     pub(crate) fn checkpoint_locked(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
         let mut cleaned = false;
         let mut before = u64::MAX;
@@ -55,9 +55,9 @@ impl Volume {
         }
     }
 
-    /// Writes a checkpoint of everything but contents of files that find no place in the log; returns how many blocks
-    /// wait. It frees what was emptied since the last, which may make the place they lack. Where even
-    /// the rest finds no place, the volume is as it was.
+    /// Writes a checkpoint of everything except contents of files that find no place in the log; returns how many
+    /// blocks wait. It frees the segments emptied since the last one, which may give those blocks a place. If even
+    /// nodes and directories find no place, the volume stays as it was.
     pub(crate) fn checkpoint_of_what_fits(&self, pack: &mut PackState, reason: Reason) -> Result<u64> {
         self.check_writable()?;
         let flushed = self.flush_all_contents(pack).and_then(|waiting| {
@@ -70,7 +70,7 @@ impl Volume {
             }
         })?;
         self.seg.lock().seat_full_logs()?;
-        // What waits comes later: this is not the volume's last checkpoint.
+        // Blocks wait for a later checkpoint, so this one is not the volume's last.
         let reason = if waiting > 0 { Reason::Running } else { reason };
         if let Err(e) = self.commit_pack(pack, reason) {
             self.failed.store(true, Ordering::Release);
@@ -175,8 +175,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Tells the device of freed segments, neighbours as one range. It is advice: the checkpoint is durable,
-    /// whether the device takes it or not.
+    /// Tells the device of freed segments, neighbours as one range. Discard is advice: if the device refuses it, the
+    /// checkpoint is durable all the same.
     fn discard_segments(&self, freed: &[SegNo]) {
         for run in freed.chunk_by(|a, b| a.0 + 1 == b.0) {
             let at = self.sb.seg_start(run[0]);
@@ -187,7 +187,7 @@ impl Volume {
         }
     }
 
-    /// Brings changed SIT entries to the journal or to the other copy of their block.
+    /// Writes changed SIT entries to the journal, or to the other copy of their block.
     fn flush_sit(
         &self,
         seg: &Segments,
@@ -234,7 +234,7 @@ impl Volume {
             let at = self.sb.sit_block(n, second);
             self.dev.write(Lba(at.0.into()), &*b, Cause::Sit.tag())?;
             bits::msb_put(bitmap, n as usize, second);
-            // What the block holds, the journal must not hold in an older state.
+            // The block now holds these entries; older ones must not stay in the journal.
             journal.retain(|s, _| s.0 / SIT_ENTRIES != n);
         }
         let entries: Vec<(SegNo, RawSitEntry)> = journal.iter().map(|(s, e)| (*s, *e)).collect();

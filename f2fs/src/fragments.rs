@@ -1,11 +1,11 @@
 //! In how many pieces is the free space?
 //!
-//! A piece is a run of neighbouring blocks of the main area none of which is valid in the segment table,
-//! as long as it goes: across segments and sections, ahead of the logs, emptied segments that wait for a
-//! checkpoint included. Pieces are sorted into the nine sizes of FAGC TACO'23, Table 3.
+//! A piece is the longest possible run of neighbouring blocks in the main area of which none is valid in the segment
+//! table. It may cross segments and sections, and it includes free blocks ahead of a log and prefree segments. Pieces
+//! are sorted into the nine sizes of FAGC TACO'23, Table 3.
 //!
-//! Left out: how the pieces of a volume are counted (`segment`), what a piece costs whoever writes into it, and the
-//! factor f of a single segment (`victim::fragmentation`).
+//! Left out: how the pieces of a volume are counted (`segment`), what a piece costs the log that writes into it, and
+//! the factor f of a single segment (`victim::fragmentation`).
 
 /// Number of sizes.
 pub const LEVELS: usize = 9;

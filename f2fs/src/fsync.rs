@@ -1,10 +1,10 @@
 //! What does fsync write?
 //!
-//! For a regular file with one name, and no rename since the last checkpoint, fsync writes only contents and nodes:
-//! roll-forward replays the nodes after a power cut. We call such an fsync a *promise*. Every other fsync writes a
-//! checkpoint (kernel `need_do_checkpoint`, fsync mode posix). So do two cases in which a replay would lose something:
-//! a file that lost nodes since the checkpoint, and a new file whose name belonged, at the checkpoint, to a directory
-//! or to a file that lives on elsewhere.
+//! Of a regular file fsync writes only contents and nodes, if the file has one name, was not renamed since the last
+//! checkpoint, and lies in a directory that this checkpoint knows: roll-forward replays the nodes after a power cut. We
+//! call such an fsync a *promise*. Every other fsync writes a checkpoint (kernel `need_do_checkpoint`, fsync mode
+//! posix). So do two cases in which a replay would lose something: a file that lost nodes since the checkpoint, and a
+//! new file whose name belonged, at the checkpoint, to a directory or to a file that lives on elsewhere.
 //!
 //! The order of writes makes a replay complete: data and the nodes below the inode, a flush, the inode with its fsync
 //! mark, a flush. Roll-forward replays nothing of a file without that mark. If only blocks already mapped were

@@ -1,8 +1,8 @@
-//! Inodes in use: their locks, their references, and how their fields are set.
+//! Which inodes are in use, and who refers to them? Their locks, and how their fields are set.
 //!
-//! An [`Inode`] can be dropped and made anew at any time unless it holds dirty contents or somebody
-//! has it; references (`lookup`, `open`) are counted apart, in a few bytes each, so that a kernel
-//! that remembers a million inodes does not keep a million of them here.
+//! An [`Inode`] without dirty contents and without a user can be dropped and made anew at any time. References
+//! (`lookup`, `open`) are counted apart, in a few bytes each: if a kernel remembers a million inodes, this process does
+//! not keep a million of them in memory.
 
 mod find;
 
@@ -21,7 +21,7 @@ use vfs::{DeviceNumber, FileKind};
 use crate::node::cache::Node;
 
 const SHARDS: usize = 16;
-/// Idle inodes kept.
+/// How many idle inodes are kept.
 const CACHED: usize = 8192;
 
 /// A directory block in memory.
@@ -178,9 +178,9 @@ pub(crate) fn set_device_number(r: &mut RawInode, d: Division, n: DeviceNumber) 
 /// Which times of an inode to set to now.
 #[derive(Clone, Copy)]
 pub(crate) enum Touch {
-    /// Contents and so everything.
+    /// Contents changed, and with them everything.
     Modified,
-    /// Only something about it.
+    /// Only attributes changed.
     Changed,
 }
 

@@ -1,19 +1,20 @@
 //! What must be true whenever a checkpoint is written?
 //!
-//! Three things Linux or a power cut would find out, but too late: as many nodes are counted as there are valid
-//! blocks of nodes (Linux refuses to mount another volume), no fewer blocks are counted as used than are valid, and
-//! no block was handed out that the last checkpoint or an fsync since may need. The first two are asked when all
-//! nodes are written and nobody changes anything, the last whenever a log hands out a block.
+//! Three invariants that Linux or a power cut would find broken, but too late:
 //!
-//! Where one is broken, memory and medium disagree for a reason nobody knows. No pack is written then: the volume
-//! fails with a [`Violation`], and the last checkpoint counts at the next mount.
+//! * The volume counts as many nodes as there are valid blocks of nodes (Linux refuses to mount any other volume).
+//! * It counts at least as many used blocks as there are valid ones.
+//! * No log hands out a block that the last checkpoint or an fsync since may need.
+//!
+//! A checkpoint tests the first two after all nodes are written, while no other thread changes anything. A log tests
+//! the last whenever it hands out a block. If one is broken, memory and medium disagree for an unknown reason. Then no
+//! pack is written: the volume fails with a [`Violation`], and the next mount finds the last checkpoint.
 //!
 //! *Cost*: sums that follow every change of the segment table, and a few comparisons at a checkpoint. With debug
 //! assertions the sums themselves are counted anew, which looks at each segment (about a millisecond for 400,000).
 //!
-//! A volume may have come with counts that are wrong. That is fsck's business: what was wrong at mount is not
-//! asked here. Left out on purpose: whether maps, tables and nodes agree block by block (`fsck`,
-//! `Volume::audit_segments`).
+//! Counts that were wrong at mount are not tested; they are fsck's business. Left out on purpose: whether maps, tables
+//! and nodes agree block by block (`fsck`, `Volume::audit_segments`).
 
 mod check;
 

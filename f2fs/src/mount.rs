@@ -1,4 +1,4 @@
-//! From an image to a [`Volume`]: which superblock, which pack, which tables count.
+//! From an image to a [`Volume`]: which superblock copy, which checkpoint pack and which tables are valid?
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -118,14 +118,14 @@ fn read(dev: &dyn BlockDevice, at: BlockAddr, cause: Cause) -> Result<Box<Block>
     Ok(b)
 }
 
-/// Reads the superblock: the first copy, or the second where the first is no good.
+/// Reads the superblock: the first copy, or the second if the first is not valid.
 pub fn read_superblock(dev: &dyn BlockDevice) -> std::result::Result<SuperBlock, MountError> {
     let mut block = [0; BLOCK];
     if dev.blocks() == 0 {
         return Err(MountError::CutShort { volume: 2, image: 0 });
     }
     if dev.blocks() < 2 {
-        // A small file of another kind is no volume of which something is missing.
+        // A small file of another kind is not a volume that was cut short.
         let whole =
             FormatError::Short { structure: "superblock", have: dev.blocks() as usize * BLOCK, need: 2 * BLOCK };
         let not = |first| MountError::NotF2fs { first: Box::new(first), second: Box::new(whole) };
@@ -159,7 +159,7 @@ fn read_pack(dev: &dyn BlockDevice, sb: &SuperBlock, start: BlockAddr) -> Result
     Ok((cp, bytes))
 }
 
-/// The pack that counts: the newer whole one, the first on a tie. True if it is the second.
+/// The valid pack: the newer of those that are whole, the first on a tie. True if it is the second.
 pub(crate) fn choose_pack(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -222,7 +222,7 @@ fn pack_summaries(cp: &Checkpoint, pack: &[Block]) -> Result<PackSummaries> {
     Ok(PackSummaries { data, node, nat: fixed(nat), sit: fixed(sit) })
 }
 
-/// A node log's summary from the footers of its segment's blocks: an unclean pack has none.
+/// A node log's summary, built from the footers of its segment's blocks: the pack of a running volume has none.
 fn rebuild_node_summary(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -241,7 +241,7 @@ fn rebuild_node_summary(
     Ok(out)
 }
 
-/// Reads the whole segment table: blocks of the copies that count, then the journal over them.
+/// Reads the whole segment table: the valid copies of its blocks, then the journal over them.
 fn load_segments(
     dev: &dyn BlockDevice,
     sb: &SuperBlock,
@@ -294,8 +294,8 @@ fn orphan_list(sb: &SuperBlock, cp: &Checkpoint, pack: &[Block]) -> Result<BTree
 }
 
 impl Volume {
-    /// Mounts a volume. An image that was not unmounted is recovered first: what fsync promised is
-    /// replayed, inodes without a name are freed.
+    /// Mounts a volume. An image that was not unmounted is recovered first: roll-forward replays what fsync promised,
+    /// and inodes without a name are freed.
     pub fn mount(
         dev: Arc<dyn BlockDevice>,
         clock: Arc<dyn Clock>,
@@ -329,7 +329,7 @@ impl Volume {
                 return Err(MountError::CannotWrite { features });
             }
         }
-        // Recovery writes; on an image that takes no writes it happens in memory.
+        // Recovery writes; for a read-only mount it writes to memory.
         let wanted_read_only = options.read_only;
         let overlay = wanted_read_only && unwritable.is_empty() && !leave;
         let dev: Arc<dyn BlockDevice> = if overlay { Arc::new(device::Overlay::new(dev)) } else { dev };
@@ -378,7 +378,7 @@ impl Volume {
         let orphans = Orphans::new(&sb, orphan_list(&sb, &cp, &pack)?);
         let sb = Arc::new(sb);
         let pressure = Arc::new(Pressure::default());
-        // Contents kept in memory must find room in the log: on a small volume keep less.
+        // Contents in memory must find room in the log: a small volume keeps fewer.
         options.dirty_limit = options.dirty_limit.min(cp.user_blocks as usize / 32).max(16);
         let monotonic = clock.monotonic();
         let memory = Memory::at_mount(cp.elapsed, table.oldest_section(sb.sections()));

@@ -1,9 +1,9 @@
-//! Where is each node? The node address table with its journal, its dirty entries and the pool of
-//! free node numbers.
+//! Where is each node? The node address table (NAT) with its journal, its dirty entries and the pool of free node
+//! numbers.
 //!
-//! One mutex guards it; reading a NAT block that is not cached happens under it. Memory: the clean
-//! blocks are an LRU of fixed size, dirty entries live until the next checkpoint.
-//! Left out on purpose: nat_bits (dropped at the first checkpoint, which Linux allows).
+//! One mutex guards it; a NAT block that is not cached is read under it. Memory: an LRU of fixed size keeps clean
+//! blocks; dirty entries live until the next checkpoint. Left out on purpose: nat_bits (the first checkpoint drops
+//! them, which Linux allows).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -30,7 +30,7 @@ const MOST_DIRTY: usize = 1 << 16;
 #[derive(Debug, Clone, Copy)]
 struct Dirty {
     entry: NatEntry,
-    /// Part of a checkpoint, in whatever place.
+    /// Part of a checkpoint, at whatever address.
     checkpointed: bool,
     /// Its inode block was written by an fsync since the checkpoint.
     fsynced: bool,
@@ -45,7 +45,7 @@ struct State {
     /// Next NAT block to search for free numbers, and how many have been searched.
     scan: u32,
     scanned: u32,
-    /// Freed since the last checkpoint: usable after it.
+    /// Numbers freed since the last checkpoint: usable after the next one.
     freed: Vec<Nid>,
 }
 
@@ -58,12 +58,12 @@ pub struct Nat {
     wants_checkpoint: AtomicBool,
 }
 
-/// What fsync must know of an inode's history since the last checkpoint.
+/// An inode's history since the last checkpoint, as fsync needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SinceCheckpoint {
-    /// The last checkpoint knows this node.
+    /// True if the last checkpoint knows this node.
     pub checkpointed: bool,
-    /// An fsync wrote it since.
+    /// True if an fsync has written it since.
     pub fsynced: bool,
 }
 
@@ -121,7 +121,7 @@ impl Nat {
         Ok(nat::get(self.block(s, n)?, i))
     }
 
-    /// The entry of a node. A free number gives an entry whose address is a hole.
+    /// The entry of a node. For a free number the entry's address is NULL.
     pub fn get(&self, nid: Nid) -> Result<NatEntry> {
         self.check(nid)?;
         self.lookup(&mut self.state.lock(), nid)
@@ -173,24 +173,24 @@ impl Nat {
         Ok(())
     }
 
-    /// True if a checkpoint should come before more is changed: every free number was freed since the
-    /// last one, which makes them usable, or too many entries wait in memory.
+    /// True if a checkpoint should come before further changes: either every free number was freed since the last one,
+    /// and becomes usable by a checkpoint, or too many entries wait in memory.
     pub fn wants_checkpoint(&self) -> bool {
         self.wants_checkpoint.load(Ordering::Relaxed)
     }
 
-    /// Call it after every change of what it looks at.
+    /// Updates `wants_checkpoint`; call it after every change of what that depends on.
     fn note_want(&self, s: &State) {
         let exhausted = s.free.is_empty() && s.scanned >= self.sb.nat_blocks() && !s.freed.is_empty();
         self.wants_checkpoint.store(exhausted || s.dirty.len() > MOST_DIRTY, Ordering::Relaxed);
     }
 
-    /// Recovery needs this very number; its version stays.
+    /// Takes a given number for recovery; its version stays.
     pub fn claim(&self, nid: Nid, owner: Ino) -> Result<()> {
         self.check(nid)?;
         let mut s = self.state.lock();
         let old = self.lookup(&mut s, nid)?;
-        // It is free no more, whether it was found to be or was given back since the checkpoint.
+        // It is no longer free, whether a search had found it or it was freed since the checkpoint.
         if old.addr == BlockAddr::NULL {
             match s.dirty.contains_key(&nid) {
                 true => s.freed.retain(|n| *n != nid),
@@ -203,7 +203,7 @@ impl Nat {
         Ok(())
     }
 
-    /// A node was written to `addr`. `fsync`: by an fsync, as the inode itself.
+    /// Records that a node was written to `addr`. `fsync`: as an inode, by its own fsync.
     pub fn moved(&self, nid: Nid, addr: BlockAddr, fsync: bool) -> Result<()> {
         let mut s = self.state.lock();
         let s = &mut *s;
@@ -219,7 +219,7 @@ impl Nat {
         Ok(())
     }
 
-    /// A node is gone: its number becomes free at the next checkpoint, its version goes up.
+    /// Frees a node's number from the next checkpoint on, and raises its version.
     pub fn release(&self, nid: Nid) -> Result<()> {
         self.check(nid)?;
         let mut s = self.state.lock();
@@ -245,9 +245,9 @@ impl Nat {
         s.free.front().map_or(s.scan * NAT_ENTRIES, |n| n.0).clamp(4, self.sb.max_nid() - 1)
     }
 
-    /// Writes every dirty entry: to the journal what fits there, the rest into the other copy of its
-    /// block. Returns the journal and the bitmap for the checkpoint. The caller holds off everybody
-    /// else; if this fails, the volume must not write another checkpoint.
+    /// Writes every dirty entry: as many as fit to the journal, the rest to the other copy of their block. Returns the
+    /// journal and the bitmap for the checkpoint. The caller keeps all other threads out; if this fails, the volume
+    /// must not write another checkpoint.
     pub fn flush(&self) -> Result<([u8; JOURNAL_BYTES], Vec<u8>)> {
         let mut guard = self.state.lock();
         let s = &mut *guard;

@@ -1,11 +1,12 @@
-//! Inodes without a name: freed once nobody has them any more, at the latest by the next mount.
+//! Orphans: inodes without a name. When are they freed, and what if a checkpoint's list of them is full?
 //!
-//! A checkpoint lists them, and its pack has room for about half a million. So who is about to take an inode's
-//! last name away asks for a place in the list before anything is changed ([`Orphans::place`]), and is refused
-//! if there is none (kernel `f2fs_acquire_orphan_inode`): no checkpoint fails for the length of the list.
+//! An orphan is freed when its last user is gone, at the latest by the next mount. A checkpoint lists all orphans; its
+//! pack has room for about half a million. So an operation that is about to remove an inode's last name first asks for
+//! a place in the list ([`Orphans::place`]), and is refused if there is none (kernel `f2fs_acquire_orphan_inode`). No
+//! checkpoint fails for the length of the list.
 //!
-//! What cannot be freed, because its nodes cannot be read or are damaged, stays in the list. It keeps neither a
-//! mount nor an unmount from going on; every mount tries again.
+//! An orphan that cannot be freed, because its nodes cannot be read or are damaged, stays in the list. It stops neither
+//! mount nor unmount; every mount tries again.
 
 mod free;
 
@@ -33,7 +34,7 @@ pub(crate) struct Orphans {
 #[derive(Debug)]
 struct List {
     inos: BTreeSet<Ino>,
-    /// Places given away that nobody fills yet.
+    /// Places given out that no orphan fills yet.
     promised: usize,
 }
 
@@ -47,7 +48,7 @@ impl Drop for Place<'_> {
 }
 
 impl Orphans {
-    /// The orphans a checkpoint lists, and room for as many as a pack of this volume has.
+    /// The orphans that a checkpoint lists, with room for as many as a pack of this volume has.
     pub(crate) fn new(sb: &SuperBlock, inos: BTreeSet<Ino>) -> Self {
         let blocks = PACK_BLOCKS.saturating_sub(OTHER_BLOCKS).saturating_sub(sb.cp_payload);
         Orphans { most: blocks as usize * ORPHANS_PER_BLOCK, list: Mutex::new(List { inos, promised: 0 }) }
@@ -66,11 +67,11 @@ impl Orphans {
         self.list.lock().inos.insert(ino);
         drop(place);
     }
-    /// Lists one that would have been freed at once, had that not failed.
+    /// Lists an inode that should have been freed at once, which failed.
     pub(crate) fn keep(&self, ino: Ino) {
         self.list.lock().inos.insert(ino);
     }
-    /// Takes one off the list and keeps its place; `None` if it is not there.
+    /// Takes an orphan off the list and keeps its place; `None` if it is not listed.
     pub(crate) fn take(&self, ino: Ino) -> Option<Place<'_>> {
         let mut list = self.list.lock();
         list.inos.remove(&ino).then(|| {
@@ -78,7 +79,7 @@ impl Orphans {
             Place(self)
         })
     }
-    /// Takes one off the list, if it is there.
+    /// Takes an orphan off the list, if it is listed.
     pub(crate) fn remove(&self, ino: Ino) {
         self.list.lock().inos.remove(&ino);
     }
@@ -90,7 +91,7 @@ impl Orphans {
     pub(crate) fn is_empty(&self) -> bool {
         self.list.lock().inos.is_empty()
     }
-    /// Keeps everybody from the list.
+    /// Locks the list.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Sized + '_ {
         self.list.lock()

@@ -1,9 +1,9 @@
 //! Which file does the number in a device tag stand for?
 //!
-//! For reports only. An inode notes one name and the directory it is in; that note may be old (an inode
-//! with several names has one of them there, and Linux does not always renew it), so it is checked against
-//! the directory, which is searched if it says otherwise. A number that was freed and given to another
-//! file stands for the new one. Names of files that are deleted are kept if somebody asked for it.
+//! For reports only. An inode records one name and its directory. The record may be outdated: an inode with several
+//! names records one of them, and Linux does not always renew it. So it is checked against the directory, and the
+//! directory is searched if it disagrees. A number that was freed and given to another file stands for the new file.
+//! The names of deleted files are kept if a caller asked for it.
 
 pub(crate) mod gone;
 
@@ -14,7 +14,7 @@ use vfs::{FileKind, Flow};
 use crate::error::Result;
 use crate::volume::Volume;
 
-/// Directories one below the other; more are a circle.
+/// How many directories may lie one below the other; more are a circle.
 const DEEPEST: usize = 1024;
 
 /// What may be asked to find a name.
@@ -33,7 +33,7 @@ pub enum Owner {
     Volume,
     /// What has this path, from the root on; bytes as they are in the directories.
     Path(Vec<u8>),
-    /// An inode that is no more, or has no name left; the path it had last, if it was kept.
+    /// An inode that is gone, or has no name left; with its last path, if that was kept.
     Deleted(Option<Vec<u8>>),
     /// An inode whose name was not found.
     Unnamed,
@@ -63,7 +63,8 @@ impl Volume {
         if number < self.sb.root.0 {
             return Owner::Volume;
         }
-        // What cannot be read has no name to show; whoever reads it for its own sake hears of the damage.
+        // An inode that cannot be read has no name to show here; a caller that reads it for its own sake gets the
+        // error.
         self.climb(Nid(number), look, DEEPEST).unwrap_or(Owner::Unnamed)
     }
 

@@ -1,8 +1,9 @@
-//! The checkpoint that counts, while the volume is mounted.
+//! Which checkpoint is valid while the volume is mounted?
 //!
-//! It lies behind [`Volume::cp`], so a reference to it is a witness: `&PackState` shows that whoever calls holds
-//! off checkpoints and cleaning (or is alone), `&mut PackState` that nobody changes anything meanwhile. Functions
-//! that rest on that take it as an argument.
+//! Its state lies behind [`Volume::cp`], so a reference to it is a witness that the lock is held. `&PackState` shows
+//! that no checkpoint or cleaning can begin while the function runs (or that the caller is alone); `&mut PackState`
+//! shows that no other thread changes anything meanwhile. A function that relies on this takes the reference as an
+//! argument.
 //!
 //! [`Volume::cp`]: crate::volume::Volume
 
@@ -12,11 +13,11 @@ use format::SegNo;
 use format::checkpoint::Checkpoint;
 use format::sit::RawSitEntry;
 
-/// The checkpoint that counts, and what of it lives on in memory.
+/// The valid checkpoint, and the parts of it that live on in memory.
 pub struct PackState {
     /// As last written or read.
     pub checkpoint: Checkpoint,
-    /// It is in the second pack.
+    /// True if it is in the second pack.
     pub second: bool,
     /// SIT entries that are in the journal and not in the table's blocks.
     pub sit_journal: BTreeMap<SegNo, RawSitEntry>,

@@ -70,8 +70,8 @@ impl Space {
         self.checkpointed.store(self.valid_blocks(), Ordering::Relaxed);
         self.taken.store(0, Ordering::Relaxed);
     }
-    /// True if everything taken since the checkpoint fits beside everything that was in use then:
-    /// roll-forward adds without knowing what was freed (kernel `space_for_roll_forward`).
+    /// True if all blocks taken since the checkpoint fit beside all blocks that were in use then: roll-forward adds
+    /// blocks without knowing which were freed (kernel `space_for_roll_forward`).
     pub fn fits_roll_forward(&self) -> bool {
         self.checkpointed.load(Ordering::Relaxed) + self.taken.load(Ordering::Relaxed) <= self.user
     }

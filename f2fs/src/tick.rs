@@ -1,4 +1,4 @@
-//! What happens by the clock, and at the end: writeback, checkpoints, `sync`, unmount.
+//! What is due by the clock, and at the end: writeback, checkpoints, `sync`, unmount.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::pack::Reason;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Does what is due: writes old dirty contents back, a checkpoint, cleaning. Says when to come
-    /// again: a second later at most.
+    /// Does what is due: writes back old dirty contents, writes a checkpoint, cleans. Returns when to call again: a
+    /// second later at most.
     pub(crate) fn tick_all(&self) -> Result<Duration> {
         const AT_MOST: Duration = Duration::from_secs(1);
         if self.check_writable().is_err() {
@@ -41,8 +41,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes every inode's dirty contents, letting others in between. What the log has no place for waits for a
-    /// checkpoint that makes one.
+    /// Writes every inode's dirty contents, and lets other operations run in between. Contents for which the log has no
+    /// place wait for a checkpoint that frees segments.
     fn write_back_gently(&self) -> Result<()> {
         let dirty: Vec<_> = self.inodes.dirty.lock().values().cloned().collect();
         for inode in dirty {
@@ -61,7 +61,7 @@ impl Volume {
         self.check_writable()?;
         if self.changed.load(Ordering::Acquire) {
             self.balance()?;
-            // Contents first, without holding everybody off.
+            // Contents first, without keeping other operations out.
             self.write_back_gently()?;
             self.checkpoint(Reason::Running)
         } else {

@@ -1,4 +1,4 @@
-//! The volume as a [`vfs::FileSystem`]: nothing but words into words.
+//! The volume as a [`vfs::FileSystem`]: translates calls, and does nothing else.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl FileSystem for Volume {
             return Ok(self.itself(parent)?);
         }
         let dir = self.outer_dir(parent)?;
-        // Under the directory's lock: the name must not go before the reference is counted. Shared is
+        // Under the directory's lock: the name must not be removed before the reference is counted. A shared lock is
         // enough unless a block must be loaded.
         let content = dir.content.read();
         if let Some(found) = self.find_in_memory(&dir, &content, name)? {
@@ -70,7 +70,7 @@ impl FileSystem for Volume {
             && self.inodes.unhold(ino, count)
             && let Err(e) = self.unreferenced(ino)
         {
-            // Nobody waits for an answer; the inode stays an orphan, which the next mount frees.
+            // No caller waits for an answer; the inode stays an orphan, which the next mount frees.
             log::warn!("inode {ino}: could not be freed: {e}");
         }
     }

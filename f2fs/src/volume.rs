@@ -1,19 +1,19 @@
-//! A mounted volume: what it is made of, and the guard every change runs under.
+//! A mounted volume: what is it made of, and under which guard does every change run?
 //!
 //! # Locking order
-//! 0. Being admitted ([`crate::file::admission`]): who brings contents waits for others who do, before all locks.
-//! 1. `cp`: shared by every operation that changes something, exclusive for checkpoint and cleaning.
-//!    Readers do not take it.
+//! 0. Admission ([`crate::file::admission`]): a writer with contents waits for other writers before it takes any lock.
+//! 1. `cp`: shared by every operation that changes something, exclusive for checkpoint and cleaning. Readers do not
+//!    take it.
 //! 2. `names`: renames between directories, one at a time.
-//! 3. Inode locks ([`crate::inode::Inode::content`]): parent before child; of two directories the one
-//!    above the other first, unrelated ones (only under `names`) in order of inode number.
+//! 3. Inode locks ([`crate::inode::Inode::content`]): parent before child; of two directories the upper one first,
+//!    unrelated ones (only under `names`) in order of inode number.
 //! 4. `node_io`: order of node writes.
-//! 5. Node bytes, inode before its nodes, parent before child.
-//! 6. Leaves: the section being cleaned, segments, orphans, fsync's promises, caches, NAT; one at a time, or in
-//!    this order. (The names of deleted files come before node bytes.)
+//! 5. Node bytes: inode before its nodes, parent before child.
+//! 6. Leaves: the section being cleaned, segments, orphans, fsync's promises, caches, NAT; one at a time, or in this
+//!    order. (The names of deleted files come before node bytes.)
 //!
-//! Cleaning changes addresses without inode locks. A reader notices by the node's [`moves`](crate::node::cache::Node)
-//! and reads again.
+//! Cleaning changes addresses without inode locks. A reader notices it by the node's
+//! [`moves`](crate::node::cache::Node), and reads again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -40,16 +40,16 @@ use crate::pack::PackState;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
 
-/// What becomes of what fsync promised since the last checkpoint, on a volume that was not unmounted.
+/// What happens, on a volume that was not unmounted, to what fsync promised since the last checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RollForward {
-    /// It is replayed; a volume of which it cannot be replayed is not mounted.
+    /// It is replayed. If it cannot be replayed, the mount fails.
     #[default]
     Replay,
-    /// Not even looked for: the volume is as of its last checkpoint, and takes no changes, so that what is not
-    /// replayed stays for another mount (Linux: `norecovery`).
+    /// It is not even looked for: the volume shows its last checkpoint and takes no changes, so that another mount can
+    /// still replay it (Linux: `norecovery`).
     Leave,
-    /// Given up: the volume goes on from its last checkpoint (Linux: `disable_roll_forward`).
+    /// It is given up: the volume continues from its last checkpoint (Linux: `disable_roll_forward`).
     GiveUp,
 }
 
@@ -58,7 +58,7 @@ pub enum RollForward {
 pub struct MountOptions {
     /// Write nothing. An image that was not unmounted is recovered in memory.
     pub read_only: bool,
-    /// What becomes of synced contents that only roll-forward finds.
+    /// What happens to synced contents that only roll-forward finds.
     pub roll_forward: RollForward,
     /// Tell the device of freed segments.
     pub discard: bool,
@@ -122,7 +122,7 @@ pub struct Counters {
     pub moved_background: AtomicU64,
     /// Moved blocks, of either kind, that went into holes of used segments.
     pub moved_threaded: AtomicU64,
-    /// The longest time cleaning in the background held changes off at a stretch, in microseconds.
+    /// The longest time for which background cleaning kept changes waiting, in microseconds.
     pub longest_pause: AtomicU64,
     /// Bytes users wrote.
     pub user_bytes: AtomicU64,
@@ -176,7 +176,7 @@ pub struct Volume {
     pub(crate) writers: Writers,
     pub(crate) pressure: Arc<Pressure>,
     pub(crate) orphans: Orphans,
-    /// Inodes renamed since their parent pointer was last vouched for.
+    /// Inodes renamed since a checkpoint last confirmed their recorded parent and name.
     pub(crate) renamed: Mutex<FxHashSet<Ino>>,
     pub(crate) node_io: Mutex<()>,
     pub(crate) promises: Promises,
@@ -186,13 +186,13 @@ pub struct Volume {
     pub(crate) gc: Mutex<crate::gc::settings::Settings>,
     /// See [`Volume::report_too`].
     pub(crate) reported_too: Mutex<Option<Reporter>>,
-    /// Which counts can be relied on.
+    /// Which counts were right at mount.
     pub(crate) sound: Sound,
-    /// Segments beyond what users may fill, from the checkpoint.
+    /// Segments beyond those that users may fill, as the checkpoint says.
     pub(crate) overprov_segs: u32,
-    /// Somebody asked something of the volume since the background last looked.
+    /// True if the volume got a request since the background last looked.
     pub(crate) used: AtomicBool,
-    /// Nothing was changed since the mount, and the checkpoint is one of an earlier mount.
+    /// True if nothing changed since the mount, and the checkpoint is one of an earlier mount.
     pub(crate) untouched: AtomicBool,
     pub(crate) cp_ver: AtomicU64,
     pub(crate) failed: AtomicBool,
@@ -204,7 +204,7 @@ pub struct Volume {
     pub(crate) last_checkpoint: AtomicU64,
     pub(crate) last_writeback: AtomicU64,
     pub(crate) generation: AtomicU64,
-    /// Directory blocks in memory, and how many came since their number was last looked at.
+    /// Directory blocks in memory, and how many came in since the last look at their number.
     pub(crate) dir_blocks: AtomicU64,
     pub(crate) dir_blocks_brought: AtomicU64,
     /// What users and operators ask for.
@@ -248,13 +248,13 @@ impl Volume {
         self.cp_ver.load(Ordering::Acquire)
     }
 
-    /// Refuses changes on a volume that takes none.
+    /// Refuses changes on a volume that is read-only, unmounted or failed.
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.options.read_only || self.closed.load(Ordering::Acquire) {
             return Err(vfs::Error::ReadOnly.into());
         }
         if self.failed.load(Ordering::Acquire) {
-            // A checkpoint failed half-way: memory and medium disagree.
+            // A checkpoint failed half-way: memory and device disagree.
             return Err(vfs::Error::device(
                 "an earlier write failed; the volume takes no changes until it is mounted again",
             )
@@ -272,9 +272,9 @@ impl Volume {
             self.checkpoint(crate::pack::Reason::Running)?;
         }
         let cp = self.cp.read();
-        // It may have been unmounted or have failed while this waited.
+        // The volume may have been unmounted, or have failed, while this waited.
         self.check_writable()?;
-        // Not before a checkpoint that was on its way has ended: it ends by saying that nothing changed since.
+        // Only now: a checkpoint that was under way ends by noting that nothing changed since.
         self.changed.store(true, Ordering::Release);
         Ok(Change { cp })
     }
@@ -297,7 +297,7 @@ impl Volume {
 
     /// A generation for a new inode.
     pub(crate) fn next_generation(&self) -> u32 {
-        // The kernel draws them at random; all that matters is that a number's lives differ.
+        // The kernel draws it at random; all that matters is that two lives of one number differ.
         self.generation.fetch_add(1, Ordering::Relaxed) as u32
     }
 }

@@ -9,7 +9,7 @@ use std::fmt;
 
 const DISK_VERSION: u32 = 1;
 const WIRE_VERSION: u32 = 2;
-/// What the wire format holds where an entry names nobody (kernel `ACL_UNDEFINED_ID`).
+/// The id of an entry without user or group (kernel `ACL_UNDEFINED_ID`).
 const NOBODY: u32 = !0;
 const RWX: u16 = 0o777;
 
@@ -23,7 +23,7 @@ pub enum AclError {
     /// Not a whole number of entries.
     #[error("access control list: {0} bytes hold no whole number of entries")]
     Length(usize),
-    /// An entry is for nobody known.
+    /// An entry has an unknown tag.
     #[error("access control list: tag of an entry is {0:#x}")]
     Tag(u16),
     /// An entry allows more than read, write and execute.
@@ -47,7 +47,7 @@ pub enum Tag {
     Group(u32),
     /// The most that named users, named groups and the owning group may get.
     Mask,
-    /// Everybody else.
+    /// All other users.
     Other,
 }
 

@@ -11,7 +11,7 @@ use crate::{BLOCK, Block, FormatError, SegNo, crc};
 const S: &str = "checkpoint";
 /// Offset of the version bitmaps.
 pub const BITMAPS: usize = 192;
-/// Where the checksum is, but for volumes with a large NAT bitmap.
+/// Where the checksum is, except on volumes with a large NAT bitmap.
 pub const CHECKSUM_OFFSET: u32 = 4092;
 
 bitflags! {
@@ -81,7 +81,7 @@ pub struct RawCheckpoint {
 }
 const _: () = assert!(size_of::<RawCheckpoint>() == BITMAPS);
 
-/// Where one log stands.
+/// The position of one log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LogHead {
     /// Its segment.
@@ -95,7 +95,7 @@ pub struct LogHead {
 /// A checked checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Version: the newer of two valid packs counts.
+    /// Version: of two valid packs the newer one is used.
     pub version: u64,
     /// Blocks users may fill.
     pub user_blocks: u64,
@@ -123,9 +123,9 @@ pub struct Checkpoint {
     pub next_free_nid: u32,
     /// Seconds mounted, over the volume's life.
     pub elapsed: u64,
-    /// Which copy of each SIT block counts; most significant bit first.
+    /// Which copy of each SIT block is valid; most significant bit first.
     pub sit_bitmap: Vec<u8>,
-    /// Which copy of each NAT block counts.
+    /// Which copy of each NAT block is valid.
     pub nat_bitmap: Vec<u8>,
     /// The CRC as stored: node footers carry it.
     pub crc: u32,

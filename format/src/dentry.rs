@@ -33,7 +33,7 @@ impl Layout {
     pub const BLOCK: Layout = Layout { slots: SLOTS_PER_BLOCK, entries: 30, names: 2384 };
 
     /// An inline directory of `bytes` bytes (as many slots as fit; the slack lies after the bitmap).
-    /// No area is longer than a block: what passes one is not used.
+    /// No area is longer than a block: bytes beyond that are not used.
     pub fn inline(bytes: usize) -> Layout {
         let bytes = bytes.min(crate::BLOCK);
         let slots = bytes * 8 / ((ENTRY + SLOT_LEN) * 8 + 1);

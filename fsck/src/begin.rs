@@ -1,4 +1,4 @@
-//! Which superblock, which checkpoint, which summaries of the logs count?
+//! Which superblock, which checkpoint, which summaries of the logs are valid?
 
 use device::{BlockDevice, Lba};
 use format::checkpoint::{self, Checkpoint, CpFlags};

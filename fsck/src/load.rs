@@ -1,7 +1,7 @@
 //! What do the tables of a checkpoint say?
 //!
-//! Read straight from the device, nothing assumed to agree. Tables are read where they are asked for:
-//! an [`Image`] takes memory for the SIT of used segments and for bounded caches only.
+//! They are read straight from the device, and nothing is assumed to agree. A table is read when it is needed: an
+//! [`Image`] takes memory for the SIT of used segments and for bounded caches only.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

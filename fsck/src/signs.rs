@@ -1,7 +1,7 @@
 //! What does an inode hold, whatever its flags say?
 //!
-//! `i_inline` decides how the rest of an inode is read: one wrong bit of it, and a file's contents are
-//! taken for addresses or its addresses for contents. What is there says which it is.
+//! `i_inline` decides how the rest of an inode is read. With one wrong bit in it, a file's contents are read as
+//! addresses, or its addresses as contents. The bytes themselves show which they are.
 
 use format::hash::name_hash;
 use format::inode::{Advise, Inline, InodeFlags, RawInode};

@@ -1,17 +1,17 @@
-//! Whose is a block that more than one file names?
+//! Which file owns a block that more than one file names?
 //!
-//! Data blocks say nothing of their owner. That a file's newest node names a block proves that it was the file's when
-//! that node was written; the block is another's by now only if it was given away since, and then whoever has it says so
-//! in a newer node, or it is a node itself. So blocks are given out to nodes from the newest to the oldest: what a node
-//! names that is taken already, or that is a node beyond doubt, may have been overwritten. If both nodes were written
-//! under one checkpoint, both are in doubt.
+//! Data blocks do not name their owner. If a file's newest node names a block, the block was the file's when that node
+//! was written. It is another file's by now only if it was freed and reused since; then its new owner names it in a
+//! newer node, or the block is a node itself. So blocks are given to nodes from the newest node to the oldest. A block
+//! that a node names may have been overwritten if a newer node has taken it, or if it is certainly a node itself. If
+//! both nodes were written under one checkpoint, the block is in doubt for both.
 //!
-//! Where a superblock tells where the segment summaries are, the summary of a contested block decides: it names node and
-//! slot of the owner. A block that is named once needs no summary, and none can refute it, since the summaries of the
-//! segments being filled are elsewhere.
+//! If a superblock tells where the segment summaries are, the summary of a contested block decides: it names node and
+//! slot of the owner. A block that only one node names needs no summary, and no summary can refute it, since the
+//! summaries of segments that were being filled are elsewhere.
 //!
-//! Left out: a block that nobody else names and that is no node, though something overwrote it that left no trace. No
-//! bytes of the main area tell that.
+//! Left out: a block that only one node names and that is no node, but was overwritten by something that left no other
+//! trace. No bytes of the main area show that.
 
 use format::{Block, BlockAddr, Ino, Nid, summary};
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -1,17 +1,18 @@
 //! Which block holds the newest version of each node?
 //!
-//! A log keeps old versions until their segment is used again, so most nodes are found several times. The checkpoint
-//! version in the footer orders them. Versions of one checkpoint lie in the order of their log: upwards within a
-//! segment, and from one segment to that which the segment's nodes name as the next. Where neither tells, the inode's
+//! A log keeps old versions of a node until their segment is used again, so most nodes are found several times. The
+//! checkpoint version in the footer orders them. Versions of one checkpoint lie in the order of their log: upwards
+//! within a segment, and from each segment to the one that its nodes name as the next. If neither decides, the inode's
 //! change time does, and the choice is noted as ambiguous.
 //!
-//! The newest version left is the one in force if no newer one was lost: whatever the NAT led to is never overwritten
-//! before something newer replaced it. Of a number that was freed an old version is left as well, which is no more in
-//! force than a deleted name; see [`crate::tree`].
+//! If no newer version was lost, the newest one found is the one in force: a block that the NAT led to is never
+//! overwritten before a newer version replaced it. An old version also remains of a freed number; it is as little in
+//! force as a deleted name, see [`crate::tree`].
 //!
-//! Contents may look like nodes. A segment holds either nodes or data, so nodes are believed in segments where one says
-//! where it lies ([`Sign::located`]), or that begin with a node that names no next block. Others count only if a number
-//! has no better version, and only until contents are found to own their block ([`Index::forget_claimed`]).
+//! Contents may look like nodes. A segment holds either nodes or data. So nodes are believed in a segment in which one
+//! node says where it lies ([`Sign::located`]), or whose first node names no next block. Other nodes count only if
+//! their number has no better version, and only until a file turns out to own their block as contents
+//! ([`Index::forget_claimed`]).
 
 use format::inode::{self, RawInode};
 use format::{BLOCK, BLOCKS_PER_SEG, Block, BlockAddr, Ino, Nid};
@@ -32,35 +33,35 @@ pub struct Version {
     pub ino: Ino,
     /// Its place in the file.
     pub offset: u32,
-    /// The checkpoint version it was written under.
+    /// The checkpoint version under which it was written.
     pub version: u32,
-    /// Versions that were found, this one included.
+    /// How many versions were found, this one included.
     pub found: u16,
-    /// Found in a segment of nodes.
+    /// True if it was found in a segment of nodes.
     pub believed: bool,
-    /// Another version may be newer.
+    /// True if another version may be newer.
     pub ambiguous: bool,
 }
 
 /// All nodes that were found.
 pub struct Index {
     nodes: FxHashMap<u32, Version>,
-    /// Nodes of one number and one checkpoint in several segments.
+    /// Versions of one node under one checkpoint that lie in several segments.
     rivals: FxHashMap<u32, Vec<BlockAddr>>,
-    /// The segment a log went on with, by segment and checkpoint version.
+    /// The segment in which a log continued, by its segment before and checkpoint version.
     jumps: FxHashMap<(u32, u32), u32>,
-    /// Blocks that are nodes beyond doubt.
+    /// Blocks that are certainly nodes.
     pub certain: Bitmap,
-    /// Inodes whose checksum does not hold, with the newest version that they claim to be.
+    /// Inodes with a wrong checksum, and the newest version that such a block claims.
     damaged: FxHashMap<u32, u32>,
-    /// A node names a block behind the end of the image.
+    /// True if a node names a block behind the end of the image.
     pub cut_short: bool,
     seg_phase: u32,
 }
 
-/// Rivals that are remembered; further ones are ambiguous.
+/// How many rivals are remembered; further ones are ambiguous.
 const MOST_RIVALS: usize = 1 << 20;
-/// Segments a log is followed through.
+/// Through how many segments a log is followed.
 const MOST_JUMPS: usize = 1 << 16;
 
 impl Index {
@@ -155,7 +156,7 @@ impl Index {
                 ambiguous = true;
             }
         }
-        // Blocks come in the order of their addresses: of one segment this is the later.
+        // Blocks come in the order of their addresses: within a segment the new one is the later.
         let kept = if order.is_gt() { old } else { new };
         self.nodes.insert(nid.0, Version { found, ambiguous, ..kept });
     }
@@ -188,7 +189,7 @@ impl Index {
         Ok(())
     }
 
-    /// True if the log went from one block's segment to the other's under one checkpoint.
+    /// True if the log continued from one block's segment in the other's under one checkpoint.
     fn leads(&self, from: BlockAddr, to: BlockAddr, version: u32) -> bool {
         let (mut at, to) = (self.segment_of(from), self.segment_of(to));
         for _ in 0..MOST_JUMPS {
@@ -239,7 +240,7 @@ impl Index {
     }
 }
 
-/// An inode's checksum holds, or it has none.
+/// True if an inode's checksum holds, or if it has none.
 fn sound(place: &Place, block: &Block) -> bool {
     place.seed.is_none_or(|seed| inode::verify_checksum(place.features, seed, block).is_ok())
         && RawInode::of(block).divide(place.features).is_ok()

@@ -1,16 +1,17 @@
-//! Where was the volume, and what was it like, if nothing but nodes tells?
+//! Where was the volume, and what was it like, if only nodes are left to tell?
 //!
-//! Two things are to be found: at which byte the volume's grid of blocks begins (its phase), and which address the first
-//! of these blocks has. Every node that a log wrote names the block its log goes on with, which is nearly always the next:
-//! a node found `d` blocks into the grid that goes on with address `n` votes for `n - 1 - d` as the address of block 0.
-//! Nodes that name none (`sload.f2fs` writes such) are helped by directories: the first block of a directory says which
-//! directory it is by its entry `.`, and the inode of that directory says which address its first block has. A
-//! superblock, if one is left, votes too. The phase and the address that most votes name are taken.
+//! There are two unknowns: the byte at which the volume's grid of blocks begins (its phase), and the address of the
+//! first of these blocks. Every node that a log wrote names the block with which its log continues, which is nearly
+//! always the next one: a node found `d` blocks into the grid whose log continues with address `n` votes for `n - 1 -
+//! d` as the address of block 0. For nodes that name none (`sload.f2fs` writes such) directories help: the entry `.` in
+//! a directory's first block says which directory it is, and the inode of that directory says which address its first
+//! block has. A superblock, if one is left, votes too. The phase and the address with most votes are taken.
 //!
-//! An image inside a file of the volume votes as well, for one place among many unless it fills most of the volume.
+//! An image inside a file of the volume votes as well, but for one place among many, unless it fills most of the
+//! volume.
 //!
-//! From the same sample come the seed of the inodes' checksums and the features that change how an inode is divided;
-//! both are the same for the whole volume, so that the majority of its inodes tells.
+//! The same sample gives the seed of the inodes' checksums, and the features that change how an inode is divided. Both
+//! are the same in the whole volume, so the majority of its inodes decides.
 
 use format::inode::{InodeFlags, RawInode, extra_end};
 use format::superblock::{Features, SuperBlock};
@@ -23,13 +24,13 @@ use crate::{BLOCKS_AT_ONCE, Progress, RescueError};
 
 /// Places a volume's grid can begin at within a block.
 const PHASES: usize = BLOCK / SECTOR as usize;
-/// Votes for one place after which nobody else is asked.
+/// How many votes for one place end the search.
 const ENOUGH: u32 = 512;
-/// Inodes after which their majority is believed.
+/// How many inodes it takes to believe their majority.
 const ENOUGH_INODES: u32 = 64;
-/// Blocks after which the inodes there were must do.
+/// How many blocks are sampled before fewer inodes must do.
 const SAMPLE: u64 = 1 << 18;
-/// Entries of each table of votes: whoever has the majority is among the first.
+/// Entries of each table of votes: the place with the majority is among the first.
 const MOST_VOTES: usize = 1 << 16;
 
 /// What was found of the volume as a whole.
@@ -58,7 +59,7 @@ impl Place {
     }
 }
 
-/// What one phase says.
+/// The votes for one phase.
 #[derive(Default)]
 struct Votes {
     places: FxHashMap<i64, u32>,

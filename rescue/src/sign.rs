@@ -1,9 +1,9 @@
 //! Is this block a node?
 //!
-//! A node says so in its footer: its own number, its inode's, its place in the file and the checkpoint it was written
-//! under. Each is bounded, and they must fit each other; an inode must further be one. Any block that passes is only a
-//! candidate: that it also says where it lies ([`Sign::located`]) is what contents that look like nodes, an image inside
-//! a file for example, cannot do.
+//! A node describes itself in its footer: its own number, its inode's, its place in the file, and the checkpoint under
+//! which it was written. Each number has bounds, and they must fit each other; an inode must also be valid as an inode.
+//! A block that passes is only a candidate. Most nodes also tell their own address, since the log continued with the
+//! block behind them ([`Sign::located`]); contents that look like nodes, such as an image inside a file, do not.
 
 use format::inode::{Inline, RawInode, extra_end};
 use format::node::{self, NodeKind};

@@ -1,13 +1,13 @@
 //! Which files were alive, and what were their names?
 //!
-//! A file is alive if the newest version of a directory that is alive names it; the root directory is. Everything else
-//! that was found is a deleted file, or one whose directory was lost. It is a deleted one if its directory (`i_pino`) is
-//! alive and whole and has no such entry, or if the whole tree is whole, so that there is nowhere else it could be. If
-//! neither is so, nothing on the volume can tell: such files are *unplaced*. So are all that no directory names where
-//! the image was cut short, since a directory that looks whole may then be an older version of itself.
+//! The root directory is alive, and so is every file that the newest version of a living directory names. Any other
+//! file was deleted, or its directory was lost. It was deleted if its directory (`i_pino`) is alive and complete and
+//! has no such entry, or if the whole tree is complete, so that no other place is left for it. Otherwise nothing on the
+//! volume can decide: such a file is *unplaced*. If the image was cut short, so is every file that no directory names,
+//! since a directory that looks complete may be an older version of itself.
 //!
-//! What lies below a deleted or unplaced directory comes with it, if its inode says so too: an old directory names
-//! inodes that are other files by now.
+//! Files below a deleted or unplaced directory come with it if their inodes agree: an old directory names inodes that
+//! are other files by now.
 
 use format::dentry::{self, Layout};
 use format::inode::RawInode;
@@ -25,7 +25,7 @@ pub struct Entry {
     pub name: Vec<u8>,
     /// The inode it leads to.
     pub ino: Ino,
-    /// The kind of file it says that is.
+    /// The kind of file that the entry records.
     pub kind: u8,
 }
 
@@ -34,7 +34,7 @@ pub struct Entry {
 pub struct Names {
     /// Its entries, in the order of its blocks.
     pub entries: Vec<Entry>,
-    /// Why entries may be lacking.
+    /// Why entries may be missing.
     pub gaps: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct Names {
 pub enum Loose {
     /// Its directory was lost, or part of it.
     Unplaced,
-    /// No directory has it any more.
+    /// No directory names it any more.
     Deleted,
 }
 
@@ -51,11 +51,11 @@ pub enum Loose {
 pub struct Tree {
     /// Inodes reached from the root.
     pub living: FxHashSet<u32>,
-    /// The others that no other of them holds, in order of their numbers.
+    /// The others that lie below none of these others, in order of their numbers.
     pub loose: Vec<(Ino, Loose)>,
-    /// Directories with gaps, alive ones.
+    /// Living directories with gaps.
     pub broken: FxHashSet<u32>,
-    /// Entries whose inode is not there, as directory and entry.
+    /// Entries whose inode was not found, as directory and entry.
     pub lost: Vec<(Ino, Entry)>,
 }
 

@@ -83,7 +83,7 @@ pub fn same(tree: &Tree, found: &Found) -> Result<(), String> {
             names.insert((d.ino, *name), o.ino);
             if o.names.is_some() {
                 waiting.push(*object);
-            } else {
+            } else if !o.shaken {
                 let inside = |c: &u64| WINDOWS.iter().any(|(first, n)| (*first..first + n).contains(c));
                 let cells = o.cells.iter().filter(|(c, _)| inside(c)).map(|(c, t)| (*c, *t)).collect();
                 let wanted = Thing { directory: false, size: o.size, cells };

@@ -26,6 +26,8 @@ pub struct Object {
     /// Those that are not zeroes.
     pub cells: BTreeMap<u64, Token>,
     attributes: BTreeMap<u8, Token>,
+    /// Blocks of it were on the move when the device failed: nobody knows which came where.
+    pub shaken: bool,
 }
 
 impl Object {
@@ -39,6 +41,7 @@ impl Object {
             size: 0,
             cells: BTreeMap::new(),
             attributes: BTreeMap::new(),
+            shaken: false,
         }
     }
 
@@ -176,9 +179,23 @@ impl Tree {
             Answer::Ino(ino) => *ino,
             _ => 0,
         };
+        let contents = match *call {
+            Call::Read(ino, ..) | Call::Stat(ino) => self.of(ino),
+            Call::Allocate(ino, Range::Collapse | Range::Insert, ..) => {
+                let object = self.of(ino);
+                if let Some(object) = object.filter(|_| *answer == Answer::Failed) {
+                    self.at(object).shaken = true;
+                }
+                object
+            }
+            _ => None,
+        };
+        let unknown = contents.is_some_and(|object| self.objects[object].shaken);
         let ours = self.answer(call, told, effects).unwrap_or_else(Answer::Refused);
         match (answer, &ours) {
             (Answer::Failed, _) => true,
+            (Answer::Refused(Refusal::Wrong(_)), _) => false,
+            _ if unknown => true,
             (Answer::Ino(a), Answer::Ino(b)) => a == b,
             // An inode without a name: nobody has decided whether it may get one again.
             (Answer::Refused(Refusal::NotFound), Answer::Ino(b)) if matches!(call, Call::Link(..)) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::{Memory, RealClock};
 use f2fs::{MountOptions, Volume, mkfs};
-use joulefs_schedules::course::Name;
+use joulefs_schedules::course::{Name, Range};
 use joulefs_schedules::hand::{Answer, Call, Event, Refusal, filled};
 use joulefs_schedules::tree::Tree;
 use joulefs_schedules::{durable, order};
@@ -72,6 +72,26 @@ fn a_write_that_failed_may_be_found_in_part_and_only_from_its_beginning() {
     };
     assert!(found(&[]).is_ok() && found(&[4, 5, 6, 7]).is_ok());
     assert!(found(&[8, 9, 10, 11, 12, 13, 14, 15]).is_err());
+}
+
+/// Whatever blocks were being moved, a file next to it is what it was.
+#[test]
+fn an_insertion_that_failed_leaves_one_file_unknown_and_no_other() {
+    let start = Tree::new(&[3]);
+    let reading = |ino: u64| {
+        order::find(
+            &told(vec![
+                (Call::Create(3, NAME, false), Answer::Ino(4)),
+                (Call::Create(3, Name(1), false), Answer::Ino(5)),
+                (Call::Write(4, 0, 16, 7), Answer::Done),
+                (Call::Allocate(4, Range::Insert, 8, 8), Answer::Failed),
+                (Call::Read(ino, 0, 1), Answer::Cells(1, Vec::new())),
+            ]),
+            &start,
+        )
+    };
+    assert!(reading(4).is_ok());
+    assert!(reading(5).is_err());
 }
 
 /// A file of eight cells, synced; then what is looked at is changed behind the judge's back.

@@ -1,6 +1,6 @@
 //! What does a file system offer?
 //!
-//! The [`FileSystem`] trait is the one door between a file system's core and whoever serves it
+//! The [`FileSystem`] trait is the only interface between a file system's core and its front ends
 //! (FUSE, a command line, a test). Its words are inode numbers, names and byte ranges; it knows
 //! neither F2FS nor FUSE nor any device.
 //!

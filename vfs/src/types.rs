@@ -1,4 +1,4 @@
-//! The words operations are spoken in: inode numbers, attributes, flags, directory entries.
+//! The types that operations take and return: inode numbers, attributes, flags, directory entries.
 
 use bitflags::bitflags;
 

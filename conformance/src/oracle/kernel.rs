@@ -1,6 +1,6 @@
 //! What does Linux's own F2FS do with an image?
 //!
-//! [`Kernel::run`] boots a whole Linux kernel (Debian's `user-mode-linux`) as an ordinary process,
+//! [`Kernel::run`] boots a whole Linux kernel ([`Linux`] says which) as an ordinary process,
 //! mounts the image there, runs a shell script in it and either unmounts or cuts the power. A boot
 //! takes about two seconds, any number may run at once.
 //!
@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::tools::locate;
+use super::linux::Linux;
 
 /// How a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -38,6 +38,7 @@ pub enum Ending {
 /// How to boot and mount. Build with [`Kernel::new`] and the methods; [`run`](Kernel::run) as often as you like.
 #[derive(Debug, Clone)]
 pub struct Kernel {
+    linux: Linux,
     memory_mib: u32,
     fs_type: String,
     mount_options: String,
@@ -59,9 +60,15 @@ impl Default for Kernel {
 const POLL: Duration = Duration::from_millis(5);
 
 impl Kernel {
-    /// 512 MiB of memory, f2fs with the kernel's default options, unmount at the end, two minutes at most.
+    /// [`Linux::asked`] with 512 MiB of memory, f2fs with its default options, unmount at the end, two minutes
+    /// at most.
     pub fn new() -> Self {
+        Kernel::of(Linux::asked())
+    }
+    /// The same with a kernel of the caller's choice.
+    pub fn of(linux: Linux) -> Self {
         Kernel {
+            linux,
             memory_mib: 512,
             fs_type: "f2fs".into(),
             mount_options: String::new(),
@@ -126,12 +133,7 @@ impl Kernel {
     /// for the result to say.
     #[track_caller]
     pub fn run(&self, image: &Path, script: &str) -> KernelRun {
-        let linux = locate("linux.uml", "user-mode-linux");
-        locate("insmod", "kmod");
-        assert!(
-            Path::new("/usr/lib/uml/modules").is_dir(),
-            "the modules of linux.uml are missing: apt-get install user-mode-linux"
-        );
+        let linux = self.linux.program();
         let started = self.prepare(image, script).and_then(|out| Ok((self.command(&linux, out.path())?.spawn()?, out)));
         let (mut child, out) = match started {
             Ok(started) => started,
@@ -173,14 +175,7 @@ impl Kernel {
             options.push(',');
             options.push_str(&self.mount_options);
         }
-        let insert = if self.fs_type == "f2fs" {
-            "insmod $K/crypto/crc32_generic.ko\n\
-             insmod $K/lib/lz4/lz4_compress.ko\n\
-             insmod $K/lib/lz4/lz4hc_compress.ko\n\
-             insmod $K/fs/f2fs/f2fs.ko\n"
-        } else {
-            ""
-        };
+        let insert = if self.fs_type == "f2fs" { self.linux.load_f2fs() } else { "" };
         let (mount, unmount) = if self.mount {
             (format!("mount -t {} -o {options} /dev/ubdb /tmp/m", self.fs_type), "umount /tmp/m")
         } else {
@@ -205,7 +200,6 @@ impl Kernel {
              mkdir /tmp/m /tmp/x /tmp/h\n\
              mount -t hostfs -o {out} none /tmp/x\n\
              mount -t hostfs -o / -r none /tmp/h\n\
-             K=/usr/lib/uml/modules/$(uname -r)/kernel\n\
              {insert}\
              if {mount} 2>/tmp/x/mount-error; then\n\
              mkdir /tmp/x/mounted\n\
@@ -356,6 +350,14 @@ impl KernelRun {
             ending,
             out,
         }
+    }
+
+    /// What the script printed, byte for byte.
+    ///
+    /// # Errors
+    /// What the host says when it reads that.
+    pub fn printed(&self) -> io::Result<Vec<u8>> {
+        std::fs::read(self.out.path().join("stdout"))
     }
 
     /// The host's side of `$OUT`; gone when this value is dropped.

@@ -1,8 +1,8 @@
 //! What does Linux's F2FS do inside, and why?
 //!
 //! [`Machine::run`] boots Debian's own kernel in an emulator, with images as its disks, and runs a shell
-//! script as process 1. Unlike the kernel that runs as a process ([`super::kernel`]) this one has
-//! tracepoints and the file system's statistics; it takes seven seconds to boot instead of two, and sees
+//! script as process 1. Unlike a kernel that runs as a process ([`super::kernel`]) this one has
+//! drivers of real disks; it takes seven seconds to boot instead of one, and sees
 //! nothing of the host but the programs and disks it is given.
 //!
 //! The script has busybox's applets, the modules for disks and F2FS loaded, `/proc`, `/sys`, tracefs
@@ -11,9 +11,7 @@
 //!
 //! Left out: hardware acceleration, which not every machine that runs tests has, and power cuts.
 
-pub mod cleaning;
 mod initramfs;
-mod segments;
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -43,7 +41,7 @@ pub struct KernelPackage {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
     /// No kernel in the directory.
-    #[error("no kernel in {0}: run `scripts/install-tools kernel`")]
+    #[error("no kernel in {0}: run `scripts/install-tools emulator`")]
     Kernel(PathBuf),
     /// A program of the host.
     #[error("`{program}` is not installed: apt-get install {package}")]
@@ -56,7 +54,7 @@ pub enum Missing {
 }
 
 impl KernelPackage {
-    /// The kernel that `scripts/install-tools kernel` unpacked, or the one in `$JOULEFS_KERNEL`.
+    /// The kernel that `scripts/install-tools emulator` unpacked, or the one in `$JOULEFS_KERNEL`.
     ///
     /// # Errors
     /// [`Missing::Kernel`] if there is none.

@@ -1,4 +1,4 @@
-//! What was spent, by part, by cause, by owner and by kind of operation.
+//! How many joules were spent, by component, by cause, by owner and by kind of operation?
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub enum Operation {
     Discard,
     /// A remap.
     Remap,
-    /// Time in which nothing was asked.
+    /// Time without requests.
     Idle,
     /// Computation.
     Work,
@@ -86,8 +86,8 @@ impl Ledger {
         }
     }
 
-    /// Moves what was booked on `from` in one operation to several owners, in equal shares for each time
-    /// they are named; what does not divide goes to the last.
+    /// Moves the amount that one operation booked on `from` to several owners, in equal shares for each time they are
+    /// named; the remainder goes to the last.
     pub(super) fn divide(&mut self, from: u64, owners: &[u64], amounts: &[(Part, Energy)]) {
         let Some((last, others)) = owners.split_last() else { return };
         for &(part, energy) in amounts {

@@ -39,7 +39,7 @@ impl Bill {
     }
 }
 
-/// Adds host and board to what the device spends, and writes it down.
+/// Adds the shares of host and board to the device's, and books all of them in the ledger.
 ///
 /// May be shared: the file system announces work to the meter its device books on.
 #[derive(Debug)]

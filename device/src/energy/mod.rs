@@ -1,8 +1,8 @@
-//! What did it cost, which component spent it, for what and for whom?
+//! How many joules did an operation cost, which component spent them, for what and for whom?
 //!
-//! Prices come from a [`Profile`](profile::Profile), one file per device; [`Meter`] is the only place
-//! where they become joules, [`Ledger`] what it has written down. Amounts are whole picojoules, so
-//! sums do not depend on their order and runs repeat to the last one.
+//! Prices come from a [`Profile`](profile::Profile), one file per device. Only [`Meter`] turns them into joules, and
+//! [`Ledger`] records these. Amounts are integers of picojoules, so sums do not depend on their order, and runs repeat
+//! to the last picojoule.
 //!
 //! Left out: how long things take and what a device does inside ([`crate::model`]).
 

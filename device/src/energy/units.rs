@@ -15,7 +15,7 @@ pub struct Energy(pub u64);
 impl Energy {
     /// None.
     pub const ZERO: Energy = Energy(0);
-    /// From joules, to the nearest picojoule; what is negative or no number is nothing.
+    /// From joules, to the nearest picojoule; a negative amount or NaN gives 0.
     pub fn from_joules(joules: f64) -> Self {
         Energy((joules * 1e12).round() as u64)
     }
@@ -145,7 +145,7 @@ macro_rules! parts {
     };
 }
 
-/// Who spends: the columns of every table of joules.
+/// The components that spend: the columns of every table of joules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
@@ -156,7 +156,7 @@ pub enum Component {
     Dram,
     /// The storage device, controller and all.
     Storage,
-    /// What the rest of the board draws while it waits for storage.
+    /// The rest of the board while it waits for storage.
     Board,
 }
 

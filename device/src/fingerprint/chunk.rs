@@ -1,7 +1,7 @@
-//! How do 64 blocks fit into as few bytes as they tell?
+//! How are 64 blocks kept in as few bytes as describe them?
 //!
-//! A bit for each block says what it is. Generated blocks that continue one another share one origin of
-//! 12 bytes; any other contents are kept as those of its 64 lines of 64 bytes that are not zero.
+//! A bit for each block says of which kind it is. Generated blocks that continue one another share one origin of 12
+//! bytes. Of any other contents, those of the 64 lines of 64 bytes are kept that are not zero.
 
 use std::sync::Arc;
 

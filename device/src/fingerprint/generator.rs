@@ -1,4 +1,4 @@
-//! Which contents can be told by a few bytes?
+//! Which contents can be described by a few bytes?
 //!
 //! A generated block is a function of a seed and an index. Its layout, integers little-endian:
 //!
@@ -27,7 +27,7 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// What a generated block is a function of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
-    /// Chosen by whoever generates: one for each version of each file, say.
+    /// The caller chooses it, for example one for each version of each file.
     pub seed: u64,
     /// Which block of the seed's sequence; block of a file, say.
     pub index: u32,

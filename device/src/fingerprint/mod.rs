@@ -1,11 +1,11 @@
 //! How does a phone's whole disk fit into a laptop's memory?
 //!
-//! Simulations write contents nobody ever looks at. Where those come from [`generate`], a block is known
-//! again when it is written, checked to its last byte, and kept as where it came from: 12 bytes, or next
-//! to nothing where it continues the block before. Zero blocks cost nothing, others what they hold beside
-//! zeroes. What is read is what was written, byte for byte, whoever wrote it.
+//! Simulations write contents that no program looks at. If such contents come from [`generate`], the device recognises
+//! a block when it is written, checks it to its last byte, and keeps only its origin: 12 bytes, or next to nothing if
+//! it continues the block before. Zero blocks take no room, other blocks as much as they contain beside zeroes. A read
+//! returns what was written, byte for byte, whoever wrote it.
 //!
-//! * [`generator`]: the blocks that can be told by a few bytes.
+//! * [`generator`]: the blocks that a few bytes describe.
 //! * `chunk`: 64 blocks.
 
 mod chunk;

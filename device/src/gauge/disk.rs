@@ -21,7 +21,7 @@ pub struct Disk {
     io: Arc<dyn BlockDevice>,
     contents: Arc<dyn BlockDevice>,
     discards_read_zero: bool,
-    /// Held alone while a part of a block is exchanged, so that nobody writes the rest meanwhile, and
+    /// Held alone while a part of a block is exchanged, so that no other thread writes the rest meanwhile, and
     /// while everything must stand still.
     gate: RwLock<()>,
 }

@@ -1,7 +1,7 @@
-//! How does a simulated device become something that people use, and how do they see what it spent?
+//! How do people use a simulated device, and how do they see what it spent?
 //!
-//! A [`Gauge`] is a metered device as one run of bytes ([`Disk`]) with a [`Report`] that can be taken at any
-//! time. Whatever shows it to others (a file, a socket) stands above and adds no cost of its own.
+//! A [`Gauge`] is a metered device as one run of bytes ([`Disk`]) with a [`Report`] that can be taken at any time. The
+//! front end that shows it to others (a file, a socket) stands above and adds no cost of its own.
 
 mod disk;
 mod report;
@@ -103,7 +103,7 @@ impl Gauge {
         })
     }
 
-    /// Takes a point of the report's line over time. Whoever serves the device calls this every second.
+    /// Takes a point of the report's line over time. The server of the device calls this every second.
     pub fn sample(&self) {
         self.watch.sample(&self.device.ledger());
     }

@@ -21,7 +21,7 @@ pub(super) fn cause(operation: Operation) -> u8 {
     }
 }
 
-/// What the causes of a metered device's requests mean, for who records them.
+/// What the causes of a metered device's requests mean, for a recording of them.
 pub const CAUSES: &[(u8, &str)] =
     &[(0, "idle"), (1, "read"), (2, "write"), (3, "flush"), (4, "discard"), (5, "remap"), (6, "work")];
 

@@ -43,7 +43,7 @@ pub fn build(profile: &Profile, blocks: u64) -> Result<Box<dyn Model>, TooLarge>
     })
 }
 
-/// What is asked of a device.
+/// A request to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
     /// Read so many blocks.
@@ -82,31 +82,31 @@ pub enum Ask {
     },
 }
 
-/// The inside of a device. Not shared: who shares one locks it.
+/// The inside of a device. It has no lock of its own: a caller that shares one locks it.
 ///
 /// Requests are within the device and arrive in order of time; a later one may be done earlier. A model
 /// is deterministic: the same requests at the same times give the same answers and bills.
 pub trait Model: Send {
     /// Size in blocks.
     fn blocks(&self) -> u64;
-    /// Serves a request that arrives at `now` and says when it is done. What the device spends between
-    /// the request before and the end of this one and is caused by it, goes on `bill`.
+    /// Serves a request that arrives at `now`, and returns when it is done. Puts on `bill` everything that the device
+    /// spends because of it, from the request before to its end.
     fn serve(&mut self, now: Nanos, ask: Ask, tag: Tag, bill: &mut Bill) -> Nanos;
-    /// Time has come to `now` and nothing was asked: puts what waiting cost since the last call on `bill`.
+    /// Up to `now` no request came: puts the cost of waiting since the last call on `bill`.
     fn wait(&mut self, now: Nanos, bill: &mut Bill);
-    /// The power goes off at `now`, announced, and comes back: everything written is durable first, and
-    /// what only the controller's memory held (the cached part of the map, the write buffer, a disk's track
-    /// buffer) is gone. What it takes to be ready for that goes on `bill`; starting up is left out. Returns
-    /// when the device is back.
+    /// The power goes off at `now`, announced, and comes back. The device first makes everything written durable, and
+    /// puts the cost of that on `bill`. Then the contents of the controller's memory are gone (the cached part of the
+    /// map, the write buffer, a disk's track buffer). The cost of starting up is left out. Returns when the device is
+    /// back.
     fn power_cycle(&mut self, now: Nanos, bill: &mut Bill) -> Nanos;
     /// Before the first request: these runs of blocks, first block and number, hold data that was written
-    /// in this order long ago. No joule and no counter knows of it, and nothing of it is in the
-    /// controller's memory. A device whose costs do not depend on what it holds needs not be told.
+    /// in this order long ago. It costs no joule and counts nowhere, and none of it is in the controller's
+    /// memory. A device whose costs do not depend on its contents may ignore this call.
     fn fill(&mut self, _now: Nanos, _runs: &[(Lba, u64)]) {}
-    /// The power is cut at `now` and comes back: what was not durable is gone. Returns the blocks whose
-    /// last write is lost, in order.
+    /// The power is cut at `now` and comes back: writes that were not durable are gone. Returns the blocks whose last
+    /// write is lost, in order.
     fn cut(&mut self, now: Nanos) -> Vec<Lba>;
-    /// False if it has no such command as [`Ask::Remap`], which is then never asked.
+    /// False if the device has no command [`Ask::Remap`]; then it never gets one.
     fn remaps(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! A directory's blocks in memory.
+//! Which blocks of a directory are in memory, and how do they come and go?
 
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ impl Volume {
         Ok(self.division(raw)?.inline_area())
     }
 
-    /// The first block from `index` on for whose address there is a node: a size may claim far more blocks than
-    /// there are. `u64::MAX` past the last there can be.
+    /// The first block from `index` on for whose address there is a node, since a directory's size may claim far more
+    /// blocks than it has. `u64::MAX` if there is none.
     pub(crate) fn after_holes(&self, dir: &Inode, index: u64) -> Result<u64> {
         let mut at = index;
         loop {
@@ -96,8 +96,8 @@ impl Volume {
         }
     }
 
-    /// Leaves a hole where a directory's block without entries was; its size and nodes stay. Where that
-    /// fails, the block stays as it is: the entry that was its last is gone either way.
+    /// Turns a directory's block without entries into a hole; size and nodes stay. If that fails, the block stays: its
+    /// last entry is gone either way.
     pub(crate) fn free_dir_block(&self, dir: &Arc<Inode>, content: &mut Content, index: u64) {
         if let Err(e) = self.free_range(&dir.node, index, index + 1) {
             log::warn!("directory {}: its empty block {index} could not be freed: {e}", dir.ino);
@@ -109,9 +109,8 @@ impl Volume {
         }
     }
 
-    /// Forgets clean blocks if directories hold too many: other directories' first, as far as nobody
-    /// has them, then this one's. Looks only once for every eighth of the limit that was brought, because what is
-    /// dirty stays.
+    /// Drops clean blocks if directories hold too many: first those of other directories that are not locked, then this
+    /// one's. It looks only after every eighth of the limit that came in, because dirty blocks stay.
     fn make_room(&self, content: &mut Content) {
         let limit = self.options.dir_cache as u64;
         let held = || self.dir_blocks.load(Ordering::Relaxed);
@@ -125,7 +124,7 @@ impl Volume {
             if enough() {
                 return;
             }
-            // Waiting here could wait for a thread that waits for this directory.
+            // Waiting for the lock could deadlock with a thread that waits for this directory.
             if let Some(mut c) = other.content.try_write() {
                 self.forget_clean(&mut c);
             }

@@ -1,4 +1,4 @@
-//! Finding, adding, removing and redirecting entries.
+//! How are entries found, added, removed and redirected?
 
 use std::sync::Arc;
 
@@ -34,19 +34,19 @@ pub enum Spot {
 /// An entry that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// Where it leads.
+    /// The inode it leads to.
     pub ino: Ino,
-    /// What it says it is.
+    /// The type that the entry records.
     pub kind: Option<FileKind>,
     /// Where it is.
     pub spot: Spot,
 }
 
-/// What looking at one place gave.
+/// The result of a look at one place.
 enum Look {
     Here(Found),
     NotHere,
-    /// Its block would have to be loaded first.
+    /// The block is not in memory.
     NotInMemory,
 }
 
@@ -70,8 +70,8 @@ impl Volume {
         Ok((depth, level))
     }
 
-    /// Goes through the places a name can be at, in order, until `look` says to stop. `look` gets a
-    /// block's index and what to search its bytes with.
+    /// Calls `look` for the places where a name can be, in order, until it says stop. `look` gets a block's index and a
+    /// function that searches the block's bytes.
     fn search(
         &self,
         dir: &Inode,
@@ -127,8 +127,9 @@ impl Volume {
         Ok(Look::NotHere)
     }
 
-    /// A name that folds as another does is that other. It is under the hash of the folded name; as in Linux it is then
-    /// looked for under any other, since kernels have folded in more than one way.
+    /// Searches a casefolded directory, where names with the same folding are one name. An entry lies under the hash of
+    /// its folded name; like Linux, the search then also looks under all other hashes, since kernels have folded in
+    /// more than one way.
     fn search_folded(
         &self,
         dir: &Inode,
@@ -141,7 +142,7 @@ impl Volume {
         if encoding & casefold::STRICT != 0 && !encrypted && !sought.is_lawful() {
             return Err(vfs::Error::Invalid("a name that is not UTF-8, in a directory that takes no other").into());
         }
-        // What stands in an encrypted directory is no text, and its hashes are keyed.
+        // Names in an encrypted directory are ciphertext, and their hashes are keyed.
         let is = |entry: &[u8]| if encrypted { entry == name } else { sought.is(entry) };
         let linear = encrypted || encoding & casefold::NO_FALLBACK == 0;
         if self.is_inline_dir(dir) {
@@ -179,7 +180,7 @@ impl Volume {
         Ok(if let Look::Here(found) = out { Some(found) } else { None })
     }
 
-    /// Finds a name with nothing but what is in memory; `None` if that does not tell.
+    /// Finds a name by what is in memory alone; `None` if that is not enough.
     pub(crate) fn find_in_memory(&self, dir: &Inode, content: &Content, name: &[u8]) -> Result<Option<Option<Found>>> {
         let out = self.search(dir, name, |index, find| {
             Ok(match content.dir.get(&index) {
@@ -211,7 +212,7 @@ impl Volume {
                 return Ok(Look::NotHere);
             };
             let found = find(&b.bytes);
-            // A hole on the way is room that only [`Self::insert_entry`] can give a block.
+            // A hole on the way has room, but only [`Self::insert_entry`] can give it a block.
             if found.is_none() && room.is_none() && !hole {
                 room = area::room(&Layout::BLOCK, &b.bytes[..], slots).map(|slot| Spot::Block { index, slot });
             }
@@ -320,7 +321,7 @@ impl Volume {
                 .try_for_each(|d| self.insert_hashed(dir, content, d.name, d.hash, Ino(d.ino), d.kind))
         };
         if out.is_err() {
-            // No room: back to how it was, so that nothing is half-done.
+            // No room: restores the directory, so that nothing is half done.
             self.drop_contents(dir, content);
             self.free_from(&dir.node, 0)?;
             let blocks = RawInode::of(&before).i_blocks;
@@ -356,8 +357,7 @@ impl Volume {
         }
     }
 
-    /// Removes an entry found just now. A block whose last entry it was goes with it (kernel
-    /// `f2fs_delete_entry`).
+    /// Removes an entry just found. If it was its block's last, the block becomes a hole (kernel `f2fs_delete_entry`).
     pub(crate) fn remove_entry(&self, dir: &Arc<Inode>, content: &mut Content, at: Spot) -> Result<()> {
         let empty = self.edit_area(dir, content, at, |l, a, slot| {
             area::remove(l, a, slot);
@@ -371,7 +371,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes an entry found just now lead elsewhere.
+    /// Makes an entry just found lead to another inode.
     pub(crate) fn redirect_entry(
         &self,
         dir: &Arc<Inode>,

@@ -1,4 +1,4 @@
-//! Walking all entries in a stable order.
+//! How are all entries listed in a stable order?
 //!
 //! A cookie is one more than the slot's number, counted over the blocks; an inline directory counts
 //! as its first block would. Entries move only when an inline directory leaves its inode.

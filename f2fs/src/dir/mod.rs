@@ -4,8 +4,7 @@
 //! * [`change`]: finding, adding, removing and redirecting entries.
 //! * [`list`]: walking all entries in a stable order.
 //!
-//! The caller holds the directory's lock: shared would do to look, but looking may bring blocks into
-//! memory, so everything here wants it exclusively.
+//! The caller holds the directory's lock exclusively: even a look may bring blocks into memory.
 
 pub mod blocks;
 pub mod change;

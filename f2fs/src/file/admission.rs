@@ -7,8 +7,8 @@
 //!
 //! So the volume counts the blocks that admitted writers bring. If the next writer would raise the count above a
 //! mebibyte, it waits, before it takes any lock, until there are free sections for all of these blocks beside what is
-//! dirty. Whether the
-//! volume as a whole has room is not asked here: a block's room is reserved when it is written to.
+//! dirty. Admission does not ask whether the volume as a whole has room: a block's room is reserved when it is first
+//! written.
 
 use super::BLOCK;
 use super::write::CHUNK;

@@ -29,7 +29,7 @@ impl Volume {
         }
         let end = self.checked_end(inode, offset, len)?;
         if !matches!(what, Allocate::Reserve { .. }) && inode.node.inode(|r| r.inline().contains(Inline::PIN_FILE)) {
-            // As in Linux: others hold the addresses of its blocks.
+            // As in Linux: a user of a pinned file relies on the addresses of its blocks.
             return Err(vfs::Error::Unsupported("holes in a pinned file, and shifting its blocks".into()).into());
         }
         let _change = self.begin()?;
@@ -79,13 +79,13 @@ impl Volume {
         self.limit_dirty(inode, content)
     }
 
-    /// What must be read for the file to grow to `end`, read before anything is reserved behind its end.
+    /// Reads what the file needs to grow to `end`, before anything is reserved behind its end.
     fn clear_before(&self, inode: &Arc<Inode>, content: &mut Content, end: u64, keep: bool) -> Result<()> {
         let size = inode.size();
         if end > size && !keep { self.clear_tail(inode, content, size) } else { Ok(()) }
     }
 
-    /// Makes the file longer, its last block cleared before, or notes that it has blocks behind its end.
+    /// Makes the file longer, after its last block was cleared; or notes that it has blocks behind its end.
     fn grow(&self, inode: &Inode, end: u64, keep: bool) {
         if end > inode.size() {
             self.edit_inode(&inode.node, |r| match keep {
@@ -102,7 +102,7 @@ impl Volume {
                 Ok(n) => i += n,
                 Err(e) => {
                     if to > inode.size() {
-                        // Roll-forward must not take what is reserved behind the end for a longer file.
+                        // Otherwise roll-forward would take blocks reserved behind the end for a longer file.
                         self.edit_inode(&inode.node, |r| put_advise(r, Advise::KEEP_SIZE, true));
                     }
                     return Err(e);
@@ -112,8 +112,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes sure there is room to copy blocks from one place of the file to another, one after the other: a
-    /// copy over a hole takes a block, a hole over a block gives one back. Nothing changes.
+    /// Makes sure there is room to copy blocks from one place of the file to another, one after the other: copying a
+    /// block over a hole takes a block, copying a hole over a block frees one. Changes nothing.
     fn check_room(
         &self,
         inode: &Arc<Inode>,
@@ -137,14 +137,14 @@ impl Volume {
             }
             most = most.max(taken);
         }
-        // Nodes begin at other multiples than counted here, which is one more at most, and above them there may be
-        // three indirect ones to make.
+        // Nodes begin at other multiples than this counts from, which is one node more at most; above them up to three
+        // indirect nodes may have to be made.
         let need = (most + nodes + if nodes > 0 { 4 } else { 0 }) as u64;
         if self.space.valid_blocks() + need > self.space.user_blocks() {
             return Err(Error::no_space());
         }
-        // All copies are made under one guard: what they replace is held, since no checkpoint can come meanwhile. The
-        // log would end within them, and with it all that a checkpoint needs.
+        // All copies are made under one guard. The blocks they replace stay held, since no checkpoint can come
+        // meanwhile. If the log ended within them, it would end for a checkpoint too.
         let free = u64::from(self.seg.lock().table.free_sections());
         let free = free.saturating_sub(2) * u64::from(self.sb.segs_per_sec) * 512;
         if copied_blocks > free.max(self.options.dirty_limit as u64) {
@@ -157,7 +157,7 @@ impl Volume {
     fn punch(&self, inode: &Arc<Inode>, content: &mut Content, from: u64, to: u64) -> Result<()> {
         let (first, last) = (from.div_ceil(BLOCK), to / BLOCK);
         if first > last {
-            // Inside one block.
+            // The range lies inside one block.
             return self.zero_part(inode, content, from / BLOCK, from % BLOCK, to % BLOCK);
         }
         if !from.is_multiple_of(BLOCK) {
@@ -195,7 +195,7 @@ impl Volume {
                 self.free_range(&inode.node, to, to + 1)
             }
             Some(page) => {
-                // Never in place: until the new map is durable, the old one must find what was there.
+                // Never in place: until the new map is durable, the old map must find the old contents.
                 self.free_range(&inode.node, to, to + 1)?;
                 self.reserve(&inode.node, to)?;
                 if content.pages.insert(to, page).is_none() {

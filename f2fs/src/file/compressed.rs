@@ -1,7 +1,7 @@
-//! Clusters Linux compressed, read only.
+//! How are clusters read that Linux compressed?
 //!
-//! A compressed file's clusters never straddle nodes: of each node's address slots only a multiple
-//! of the cluster size is used. A compressed cluster's first slot is a mark, then come its blocks.
+//! A compressed file's clusters never straddle nodes: of each node's address slots only a multiple of the cluster size
+//! is used. The first slot of a compressed cluster is a mark, the following slots are its blocks.
 
 use format::compress::Method;
 use format::inode::extra_end;
@@ -15,8 +15,7 @@ use crate::inode::Inode;
 use crate::node::map::Lookup;
 use crate::volume::Volume;
 
-/// The block index that leads, in a plain file's tree, to the slot where a file whose clusters have
-/// `cluster` blocks keeps block `index`.
+/// The index at which a plain file has the slot that a file with clusters of `cluster` blocks uses for block `index`.
 fn slot_index(index: u64, direct: u32, cluster: u64) -> u64 {
     let whole = |n: u32| u64::from(n) / cluster * cluster;
     let (own, per) = (whole(direct), whole(ADDRS_PER_BLOCK));

@@ -1,4 +1,4 @@
-//! Contents that live inside the inode, and how they move out.
+//! Contents inside the inode: how are they read and written, and how do they move out?
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::inode::{Content, Inode, put_inline};
 use crate::volume::Volume;
 
 impl Volume {
-    /// Bytes of contents an inode can hold itself; `None` if its contents are in blocks.
+    /// How many bytes of contents the inode itself can hold; `None` if its contents are in blocks.
     pub(crate) fn inline_room(&self, inode: &Inode) -> Result<Option<u64>> {
         inode.node.inode(|r| {
             if !r.inline().contains(Inline::DATA) {

@@ -1,8 +1,7 @@
 //! Contents of files.
 //!
-//! Writes gather in memory, one block a page, and reach the log when an fsync, a checkpoint, the
-//! clock or the limit says so. A block's room is reserved when it is first written, so what was
-//! accepted can be stored.
+//! Written contents gather in memory, one block a page, until an fsync, a checkpoint, the clock or the limit writes
+//! them to the log. A block's room is reserved when it is first written, so that every accepted byte can be stored.
 //!
 //! * [`read`], [`write`]: bytes in and out of memory and log. [`admission`]: how many may write at once.
 //! * [`writeback`]: from memory to the log; [`temperature`]: to which one, or in place.
@@ -45,13 +44,13 @@ impl Volume {
         }
     }
 
-    /// Reserves room for a file block that is a hole; nothing happens if it is not.
+    /// Reserves room for a file block if it is a hole.
     pub(crate) fn reserve(&self, node: &Arc<Node>, index: u64) -> Result<()> {
         self.reserve_run(node, index, 1).map(drop)
     }
 
-    /// Reserves room for the holes among `count` blocks, as many as one node holds; returns how many
-    /// blocks were looked at, at least one.
+    /// Reserves room for the holes among `count` blocks, as far as one node holds their addresses; returns for how many
+    /// blocks it looked, at least one.
     pub(crate) fn reserve_run(&self, node: &Arc<Node>, index: u64, count: u64) -> Result<u64> {
         let p = self.make(node, index)?;
         let n = p.run().min(count);
@@ -78,7 +77,7 @@ impl Volume {
         out
     }
 
-    /// Refuses what has no plain contents that could be changed.
+    /// Refuses an inode without plain contents that could be changed.
     pub(crate) fn check_plain(&self, inode: &Inode) -> Result<()> {
         match inode.kind {
             FileKind::Directory => return Err(vfs::Error::IsDirectory.into()),

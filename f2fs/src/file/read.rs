@@ -1,4 +1,4 @@
-//! Bytes out of memory and log.
+//! How are contents read from memory and from the log?
 
 use std::sync::Arc;
 
@@ -37,9 +37,9 @@ impl Volume {
         Ok(n)
     }
 
-    /// Runs a reading of blocks whose addresses are in `node` until cleaning moved none of that node's meanwhile: an
-    /// address looked up before a move may point at a reused block afterwards. `node` stays in memory as long as
-    /// the caller has it, so its count is the same one before and after.
+    /// Repeats a read of blocks whose addresses are in `node` until cleaning moved none of that node's blocks during
+    /// it: an address looked up before a move may point at a reused block afterwards. The caller's reference keeps
+    /// `node` in memory, so its count of moves is the same one before and after.
     pub(crate) fn read_steady<T>(&self, node: &Node, mut f: impl FnMut() -> Result<T>) -> Result<T> {
         loop {
             let before = node.moves();
@@ -47,8 +47,8 @@ impl Volume {
             if node.moves() == before {
                 return out;
             }
-            // Cleaning cannot be waited for under an inode lock (checkpoints take inode locks). It
-            // ends by itself: a round of it moves a bounded number of blocks.
+            // A reader must not wait for cleaning under an inode lock, since checkpoints take inode locks. The loop
+            // ends by itself: a round of cleaning moves a bounded number of blocks.
             std::thread::yield_now();
         }
     }
@@ -90,7 +90,7 @@ impl Volume {
         self.read_steady(&place.node, || self.read_run(inode, index, &place, end, inside, buf))
     }
 
-    /// [`Self::read_mapped`] where one node has the addresses.
+    /// [`Self::read_mapped`] for blocks whose addresses are in one node.
     fn read_run(
         &self,
         inode: &Inode,
@@ -154,7 +154,7 @@ impl Volume {
         })
     }
 
-    /// `SEEK_DATA` and `SEEK_HOLE`. Reserved blocks that hold nothing are holes.
+    /// `SEEK_DATA` and `SEEK_HOLE`. Blocks that are only reserved are holes.
     pub(crate) fn seek_file(&self, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
         let content = inode.content.read();
         let size = inode.size();

@@ -1,4 +1,4 @@
-//! Size.
+//! How does a file get another size?
 
 use std::sync::Arc;
 
@@ -28,8 +28,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Sets the size; blocks past it go. The caller holds `cp` shared and the inode's lock
-    /// exclusively.
+    /// Sets the size and frees blocks past it. The caller holds `cp` shared and the inode's lock exclusively.
     pub(crate) fn truncate(&self, inode: &Arc<Inode>, content: &mut Content, size: u64) -> Result<()> {
         let old = inode.size();
         if let Some(room) = self.inline_room(inode)? {
@@ -44,7 +43,7 @@ impl Volume {
             self.leave_inline(inode, content)?;
         }
         if size > old {
-            // Blocks reserved behind the end stay, some of them perhaps behind the new one too.
+            // Blocks reserved behind the end stay; some of them may lie behind the new end too.
             self.clear_tail(inode, content, old)?;
             self.edit_inode(&inode.node, |r| r.i_size = size.into());
             return Ok(());

@@ -1,7 +1,7 @@
-//! Bytes into memory, or past it.
+//! How do written bytes get into memory, or past it to the log?
 //!
-//! What a cache above gives back ([`WriteFlags::FROM_CACHE`]) has waited once already. It waits here only until
-//! a large request of it has gathered, and what comes as one is not copied.
+//! Contents from the kernel's writeback cache ([`WriteFlags::FROM_CACHE`]) have already waited in memory once. Here
+//! they wait only until there is enough for a large request; a large request in one piece is not copied.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,9 +18,9 @@ use crate::inode::{Content, Inode, Touch, touch};
 use crate::node::map::{Lookup, addr_in};
 use crate::volume::Volume;
 
-/// Bytes taken under one guard, so that checkpoints need not wait long.
+/// How many bytes are accepted under one guard, so that checkpoints need not wait long.
 pub(super) const CHUNK: usize = 1 << 20;
-/// Blocks from a cache above that an inode gathers before they go out: one request.
+/// How many blocks from a cache above an inode gathers before it writes them: one request.
 const GATHERED: usize = BATCH;
 
 /// Clears suid, and sgid where the group may execute.
@@ -40,9 +40,9 @@ fn whole_blocks(offset: u64, data: &[u8]) -> Option<(u64, &[Block])> {
 }
 
 impl Volume {
-    /// Writes all of `data`, or as much as there is room for if that is not nothing. What is taken is kept: that
-    /// the log has no place for it now, or for what others wrote, is no error of this call. It goes out when a
-    /// checkpoint has made one.
+    /// Writes all of `data`, or as much of it as there is room for, if that is not nothing. Accepted bytes are kept: if
+    /// the log has no place now for them, or for contents of other writers, this call does not fail. They are written
+    /// when a checkpoint has freed segments.
     pub(crate) fn write_file(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         self.check_plain(inode)?;
         self.checked_end(inode, offset, data.len() as u64)?;
@@ -127,8 +127,8 @@ impl Volume {
         }
     }
 
-    /// Writes whole blocks to the log with all that waits of the inode; the size grows, times stay. If the log
-    /// does not take them, they wait too. The caller holds what [`Self::write_locked`] wants.
+    /// Writes whole blocks to the log, with all other dirty blocks of the inode; the size grows, times stay. If the log
+    /// has no place for them, they stay in memory too. The caller holds the locks that [`Self::write_locked`] requires.
     fn write_through(&self, inode: &Arc<Inode>, content: &mut Content, first: u64, blocks: &[Block]) -> Result<usize> {
         let size = inode.size();
         self.leave_inline(inode, content)?;
@@ -139,7 +139,7 @@ impl Volume {
         while roomy < blocks.len() {
             match self.room_for(inode, first + roomy as u64, (blocks.len() - roomy) as u64) {
                 Ok(n) => roomy += n as usize,
-                // Whoever asks for the rest is told why; what has room is not left reserved behind the end.
+                // The caller writes the rest again and then gets the reason; nothing is left reserved behind the end.
                 Err(_) if roomy > 0 => break,
                 Err(e) => return Err(e),
             }
@@ -201,7 +201,8 @@ impl Volume {
                     Err(e) => break Err(e),
                 }
             };
-            // After all that may fail: roll-forward would take what is left reserved behind the end for a longer file.
+            // After everything that may fail: roll-forward would take a block left reserved behind the end for a longer
+            // file.
             if index >= reserved_to {
                 let want = (offset + data.len() as u64).div_ceil(BLOCK) - index;
                 match self.room_for(inode, index, want) {
@@ -217,9 +218,9 @@ impl Volume {
         (done, out)
     }
 
-    /// Makes sure blocks from `index` on have room; returns for how many, at least one.
+    /// Reserves room for blocks from `index` on; returns for how many, at least one.
     fn room_for(&self, inode: &Arc<Inode>, index: u64, want: u64) -> Result<u64> {
-        // An overwrite needs none: look before changing anything.
+        // An overwrite needs no room: this is checked before anything changes.
         if let Lookup::At(p) = self.find(&inode.node, index)? {
             let bytes = p.node.read();
             let slots = p.slot..p.slot + p.run().min(want) as u32;
@@ -231,8 +232,8 @@ impl Volume {
         self.reserve_run(&inode.node, index, want)
     }
 
-    /// Makes the rest of the block that holds byte `from` read as zeroes: a file is about to grow
-    /// past it, and what lies behind an end may be anything.
+    /// Zeroes the rest of the block that holds byte `from`: the file is about to grow past it, and the bytes behind an
+    /// end may be anything.
     pub(crate) fn clear_tail(&self, inode: &Arc<Inode>, content: &mut Content, from: u64) -> Result<()> {
         let (index, inside) = (from / BLOCK, (from % BLOCK) as usize);
         if inside == 0 {

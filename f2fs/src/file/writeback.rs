@@ -1,4 +1,4 @@
-//! From memory to the log.
+//! Writeback: how do dirty contents get from memory to the log?
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -46,8 +46,8 @@ impl<'p> Run<'p> {
     }
 }
 
-/// Blocks for which the log has no place stay dirty and go out with the next checkpoint, which makes one: their
-/// room is reserved.
+/// Blocks for which the log has no place stay dirty: their room is reserved, and the next checkpoint frees segments and
+/// writes them.
 pub(crate) fn or_wait(written: Result<()>) -> Result<()> {
     match written {
         Err(Error::Fs(vfs::Error::NoSpace)) => Ok(()),
@@ -56,9 +56,9 @@ pub(crate) fn or_wait(written: Result<()>) -> Result<()> {
 }
 
 impl Volume {
-    /// Writes an inode's dirty blocks to the log, or in place where policy says so. The caller holds
-    /// `cp` (either way) and the inode's lock exclusively. If it fails, the blocks stay dirty but for those of a
-    /// file that found a place before the log was full.
+    /// Writes an inode's dirty blocks to the log, or in place where the rules say so. The caller holds `cp` (shared or
+    /// exclusive) and the inode's lock exclusively. If it fails, the blocks stay dirty, except those of a file that got
+    /// a place before the log was full.
     pub(crate) fn write_back(&self, inode: &Arc<Inode>, content: &mut Content, why: Writeback) -> Result<()> {
         if inode.dirty.load(Ordering::Acquire) == 0 {
             return Ok(());
@@ -87,8 +87,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes `blocks`, the file's from `first` on, with the dirty blocks around them; dirty ones they stand for
-    /// are forgotten. The caller holds what [`Self::write_back`] wants. If it fails, what was dirty stays so.
+    /// Writes `blocks`, the file's from `first` on, together with the dirty blocks around them; dirty blocks that they
+    /// replace are dropped. The caller holds the locks that [`Self::write_back`] requires. If it fails, dirty blocks
+    /// stay dirty.
     pub(super) fn write_out(
         &self,
         inode: &Arc<Inode>,
@@ -108,7 +109,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Writes blocks; returns how many of them, from the first on, the device has, and why not all.
+    /// Writes blocks. Returns how many of them, counted from the first, the device has, and why not all.
     fn write_blocks(
         &self,
         inode: &Inode,
@@ -119,7 +120,7 @@ impl Volume {
         let mut given = 0;
         let out = self.place_blocks(inode, dirty, why, cause, &mut given);
         match out {
-            // Whatever was given a place has reached it.
+            // Every block that got a place has reached the device.
             Ok(()) | Err(Error::Fs(vfs::Error::NoSpace)) => (given, out),
             Err(_) => (0, out),
         }
@@ -189,8 +190,8 @@ impl Volume {
                     self.nodes.mark_dirty(&place.node);
                 }
             }
-            // The device is not waited for under a lock others need; nobody can see the new
-            // addresses before the inode's lock is given up.
+            // The device write needs no lock that others need: no other thread can see the new addresses before the
+            // inode's lock is released.
             self.add_blocks(&inode.node, reserved);
             *given += placed.len();
             if moved {
@@ -207,12 +208,12 @@ impl Volume {
         run.write(self, tag)
     }
 
-    /// Writes back every inode with dirty contents, files as far as the log has places for them; returns how many
-    /// of their blocks wait. `_alone` shows that nobody changes anything meanwhile, so no inode's lock is waited for by
-    /// somebody who waits for this.
+    /// Writes back every inode with dirty contents, files as far as the log has places for them; returns how many of
+    /// their blocks wait. `_alone` shows that no other thread changes anything meanwhile, so no holder of an inode's
+    /// lock can be waiting for this call.
     pub(crate) fn flush_all_contents(&self, _alone: &mut PackState) -> Result<u64> {
         let dirty: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
-        // Directories and nodes must have their places in any case.
+        // Directories and nodes must get their places in any case.
         let (files, dirs): (Vec<_>, Vec<_>) = match self.seg.lock().are_files_last() {
             true => dirty.into_iter().partition(|i| i.kind != FileKind::Directory),
             false => (Vec::new(), dirty),
@@ -228,7 +229,7 @@ impl Volume {
         Ok(self.pressure.data.load(Ordering::Relaxed))
     }
 
-    /// Forgets what is in memory of an inode's contents, written or not.
+    /// Drops an inode's contents from memory, written or not.
     pub(crate) fn drop_contents(&self, inode: &Arc<Inode>, content: &mut Content) {
         let n = inode.dirty.load(Ordering::Acquire);
         content.pages.clear();
@@ -237,9 +238,10 @@ impl Volume {
         inode.lost_dirty(self, n);
     }
 
-    /// Makes room for more dirty contents: this inode's go out if there are too many, then others'
-    /// as far as nobody has them. What the log has no place for stays, and what others' are refused by the device is
-    /// for them to hear. The caller holds `cp` shared and the inode's lock exclusively.
+    /// Makes room for more dirty contents: if there are too many, writes this inode's, then those of other inodes that
+    /// are not locked. Contents for which the log has no place stay dirty. If the device refuses another inode's
+    /// contents, that inode's users get the error, not this caller. The caller holds `cp` shared and the inode's lock
+    /// exclusively.
     pub(crate) fn limit_dirty(&self, inode: &Arc<Inode>, content: &mut Content) -> Result<()> {
         let limit = self.options.dirty_limit as u64;
         let over = || self.pressure.data.load(Ordering::Relaxed) > limit;
@@ -251,7 +253,7 @@ impl Volume {
             let others: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
             let mut progress = false;
             for other in others.iter().filter(|o| o.ino != inode.ino && o.kind != FileKind::Directory) {
-                // Waiting for another inode here could wait for a thread that waits for this one.
+                // Waiting for the lock could deadlock with a thread that waits for this inode.
                 if let Some(mut c) = other.content.try_write() {
                     match self.write_back(other, &mut c, Writeback::Background) {
                         Ok(()) => progress = true,

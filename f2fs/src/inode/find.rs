@@ -1,4 +1,4 @@
-//! An inode by number, its dirty blocks counted, and what `stat` says of it.
+//! How is an inode found by its number, how are its dirty blocks counted, and what does `stat` show?
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,8 +62,8 @@ impl Volume {
         ))
     }
 
-    /// Refuses an inode that was freed while whoever has it waited for its lock, which he holds now. Only an inode
-    /// that nobody refers to is freed; users of the volume that keep no references get here.
+    /// Refuses an inode that was freed while the caller waited for its lock, which the caller now holds. Only an inode
+    /// without references is freed; callers that keep no references get here.
     pub(crate) fn check_there(&self, inode: &Inode) -> Result<()> {
         match inode.node.inode(|r| r.i_links.get()) == 0 && !self.orphans.contains(inode.ino) {
             true => Err(vfs::Error::NotFound.into()),

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::volume::Volume;
 
 impl Volume {
-    /// Refuses to write a checkpoint of what contradicts itself. All nodes are written, and nobody changes anything.
+    /// Refuses a checkpoint that contradicts itself. All nodes are written, and no other thread changes anything.
     pub(crate) fn check_invariants(&self) -> Result<()> {
         let seg = self.seg.lock();
         if let Some(violation) = &seg.violated {

@@ -1,9 +1,9 @@
-//! Why a volume was not made.
+//! Why could a volume not be made?
 
 use device::DeviceError;
 use format::FormatError;
 
-/// Nothing was made; the fields name what would have to be different.
+/// Nothing was made; the fields say what would have to be different.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MkfsError {

@@ -1,4 +1,4 @@
-//! How does an empty volume come to be?
+//! How is an empty volume made?
 //!
 //! [`format()`] lays out a volume on any block device: the geometry and the reserve of `mkfs.f2fs`
 //! 1.15, its feature bits, its defaults. With the same identity, time and checkpoint version the two
@@ -49,8 +49,8 @@ pub struct Summary {
 
 /// Makes an empty F2FS volume of the whole of `dev` (or of its first [`Options::blocks`]).
 ///
-/// Old superblocks go first and new ones come last, each behind a flush: a format cut short leaves
-/// a device that nobody takes for a volume.
+/// Old superblocks are erased first and new ones written last, each before a flush: a format cut short leaves a device
+/// that no program takes for a volume.
 ///
 /// # Errors
 /// [`MkfsError`] names the option, the feature or the size that does not fit, before anything is
@@ -80,14 +80,14 @@ pub fn format(dev: &dyn BlockDevice, clock: &dyn Clock, opts: &Options) -> Resul
 
     let out = Writer { dev };
     if !opts.assume_zeroed {
-        // From here until the new superblocks stand, the device is nobody's volume. What lies before
-        // segment 0 may carry another file system's signature.
+        // From here until the new superblocks are written, the device holds no volume. The blocks before segment 0 may
+        // carry another file system's signature.
         out.zero(0, u64::from(BLOCKS_PER_SEG.min(sb.cp.0)))?;
         dev.flush(TAG)?;
         if opts.discard {
             dev.discard(Lba(0), blocks, TAG)?;
         }
-        // A discard promises no zeroes.
+        // A discarded block need not read as zeroes.
         out.zero_tables(&sb, &first)?;
     }
     for (n, nat) in first.nat_blocks() {
@@ -123,8 +123,8 @@ fn drawn_uuid(mut bytes: [u8; 16]) -> [u8; 16] {
     bytes
 }
 
-/// Odd and below 2^31. Nodes of an earlier volume on this device carry another one, so they are
-/// never replayed; and the footer's upper half stays free for the checkpoint's checksum.
+/// Odd and below 2^31. Nodes of an earlier volume on this device carry another version, so they are never replayed; and
+/// the footer's upper half stays free for the checkpoint's checksum.
 fn drawn_version(bytes: [u8; 16]) -> u32 {
     let [a, b, c, d, ..] = bytes;
     u32::from_le_bytes([a, b, c, d]) >> 1 | 1
@@ -154,15 +154,15 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Zeroes both checkpoint packs, the copies of SIT and NAT that count, and the first segment of
-    /// the warm node log, where roll-forward looks for nodes to replay.
+    /// Zeroes both checkpoint packs, the valid copies of SIT and NAT, and the first segment of the warm node log, where
+    /// roll-forward looks for nodes to replay.
     fn zero_tables(&self, sb: &SuperBlock, first: &FirstTree) -> Result<(), MkfsError> {
         self.zero(sb.cp.0.into(), 2 * u64::from(BLOCKS_PER_SEG))?;
         self.zero(sb.sit.0.into(), sb.sit_blocks().into())?;
         for n in (0..sb.nat_blocks()).step_by(BLOCKS_PER_SEG as usize) {
             self.zero(sb.nat_block(n, false).0.into(), BLOCKS_PER_SEG.into())?;
         }
-        // Nodes an earlier volume left in later segments are told apart by the checkpoint's version.
+        // Roll-forward tells nodes that an earlier volume left in later segments by the checkpoint's version.
         self.zero(first.warm_node_head.0.into(), BLOCKS_PER_SEG.into())
     }
 }

@@ -1,4 +1,4 @@
-//! What can be chosen when a volume is made, and which choices go together.
+//! What can a user choose when a volume is made, and which choices go together?
 
 use format::superblock::{Features, MAX_EXTENSIONS};
 
@@ -112,7 +112,7 @@ impl Options {
         }
     }
 
-    /// Names the first choice that cannot be, whatever the device.
+    /// Names the first choice that is impossible on any device.
     ///
     /// # Errors
     /// [`MkfsError::Needs`], [`MkfsError::Unsupported`] or [`MkfsError::Option`].

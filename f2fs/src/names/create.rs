@@ -90,7 +90,7 @@ impl Volume {
         Ok(Entry { attr: self.attr(&inode)? })
     }
 
-    /// Makes an inode with one link (a directory: two); on failure nothing is left.
+    /// Makes an inode with one link (a directory with two). If it fails, it leaves nothing behind.
     pub(crate) fn new_inode(&self, dir: &Arc<Inode>, name: Option<&[u8]>, wish: &Wish<'_>) -> Result<Arc<Inode>> {
         let inherit = self.inherited_acl(dir, wish.kind, wish.perm, wish.umask)?;
         self.space.take_node(true)?;
@@ -176,7 +176,7 @@ impl Volume {
         if !is_dir {
             flags -= InodeFlags::DIRSYNC | InodeFlags::PROJINHERIT | InodeFlags::CASEFOLD;
         }
-        // Nothing is compressed here: a new file must not claim to be.
+        // This file system compresses nothing, so a new file must not claim to be compressed.
         flags -= InodeFlags::COMPRESS;
         r.i_flags = flags.bits().into();
         if is_dir {
@@ -269,14 +269,14 @@ impl Volume {
             return Err(vfs::Error::TooManyLinks.into());
         }
         self.check_project(&inode, &dir)?;
-        // Its last name may be going: names are counted under its lock.
+        // Another thread may be removing the inode's last name: links are counted under its lock.
         let _counting = inode.content.write();
         self.check_there(&inode)?;
         self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, room)?;
         self.renamed.lock().insert(inode.ino);
         let now = self.now();
         if self.add_links(&inode, 1) == 1 {
-            // It had no name: this one is what roll-forward may restore.
+            // The inode had no name: roll-forward may restore this one.
             self.orphans.remove(inode.ino);
             self.set_place(&inode, dir.ino, name);
         } else {

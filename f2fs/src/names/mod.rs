@@ -1,7 +1,7 @@
-//! Names: making, linking, removing and moving them.
+//! Names: how are they made, linked, removed and moved?
 //!
-//! Every operation looks first, takes what it needs (room, numbers), and only then changes anything,
-//! so that an operation that fails leaves nothing behind.
+//! Every operation first looks, then takes what it needs (room, numbers), and only then changes anything, so that an
+//! operation that fails leaves nothing behind.
 
 pub mod create;
 pub mod remove;
@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::inode::{Inode, Touch, put_advise, touch};
 use crate::volume::Volume;
 
-/// Refuses what cannot be a new name.
+/// Refuses a name that no new file can have.
 pub(crate) fn check_name(name: &[u8]) -> Result<()> {
     if name.is_empty() || name == b"." || name == b".." {
         return Err(vfs::Error::Invalid("not a name that can be given").into());
@@ -34,13 +34,13 @@ pub(crate) fn check_name(name: &[u8]) -> Result<()> {
 }
 
 impl Volume {
-    /// An inode from outside's number.
+    /// The inode of a number that comes from outside.
     pub(crate) fn outer(&self, ino: vfs::Ino) -> Result<Arc<Inode>> {
         let n = u32::try_from(ino.0).map_err(|_| vfs::Error::NotFound)?;
         self.inode(Ino(n))
     }
 
-    /// A directory from outside's number.
+    /// The directory of a number that comes from outside.
     pub(crate) fn outer_dir(&self, ino: vfs::Ino) -> Result<Arc<Inode>> {
         let dir = self.outer(ino)?;
         if dir.kind != FileKind::Directory {
@@ -73,7 +73,7 @@ impl Volume {
         Ok(vfs::Entry { attr })
     }
 
-    /// Refuses changes to a directory that takes none.
+    /// Refuses changes to a directory that must not change.
     pub(crate) fn check_dir_changes(&self, dir: &Inode, adding: bool) -> Result<()> {
         let (flags, advise, links) = dir.node.inode(|r| (r.flags(), r.advise(), r.i_links.get()));
         if links == 0 {
@@ -107,8 +107,8 @@ impl Volume {
         })
     }
 
-    /// Refuses a name for what belongs to another project, in a directory whose children take its own
-    /// (kernel `FI_PROJ_INHERIT`).
+    /// Refuses a name for an inode of another project, in a directory whose children take its own project (kernel
+    /// `FI_PROJ_INHERIT`).
     pub(crate) fn check_project(&self, inode: &Inode, dir: &Inode) -> Result<()> {
         let takes_own = dir.node.inode(|r| r.flags().contains(InodeFlags::PROJINHERIT));
         match takes_own && self.project(dir) != self.project(inode) {
@@ -132,15 +132,15 @@ impl Volume {
         })
     }
 
-    /// An inode has, or had, several names: the one it records may be gone, so roll-forward must not
-    /// rely on it (kernel `file_lost_pino`).
+    /// Marks an inode that has, or had, several names: the name it records may be gone, so roll-forward must not rely
+    /// on it (kernel `file_lost_pino`).
     pub(crate) fn doubt_place(&self, inode: &Inode) {
         self.renamed.lock().remove(&inode.ino);
         self.promises.doubt(inode.ino);
         self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
     }
 
-    /// Records where an inode's name is now.
+    /// Records an inode's parent and name in the inode.
     pub(crate) fn set_place(&self, inode: &Inode, parent: Ino, name: &[u8]) {
         self.edit_inode(&inode.node, |r| {
             r.i_pino = parent.0.into();

@@ -1,4 +1,4 @@
-//! Removing names, and inodes nobody needs any more.
+//! How are names removed, and inodes that have no user any more?
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl Volume {
         }
     }
 
-    /// The inode an entry leads to. One that is not there is damage, not absence.
+    /// The inode that an entry leads to. If there is none, the volume is damaged: the error is not "not found".
     pub(crate) fn named(&self, ino: Ino, dir: &Inode, name: &[u8]) -> Result<Arc<Inode>> {
         self.inode(ino).map_err(|e| match e {
             crate::error::Error::Fs(vfs::Error::NotFound) => crate::error::Error::corrupt(format_args!(
@@ -74,9 +74,9 @@ impl Volume {
         Ok(())
     }
 
-    /// An inode lost a name in a directory. Without names it is freed, or becomes an orphan, for which there is a
-    /// place, while somebody refers to it. `locked` is the inode's lock, if the caller has it: names are counted and
-    /// the orphan is listed under it, so that whoever gives the inode a name finds it with names, listed, or gone.
+    /// An inode lost a name in a directory. Without any name it is freed, or, while it has users, becomes an orphan,
+    /// for which there is a place. `locked` is the inode's lock, if the caller has it. Links are counted and the orphan
+    /// is listed under this lock, so that a thread that gives the inode a name finds it with names, or listed, or gone.
     pub(crate) fn unlinked<'i>(
         &self,
         inode: &'i Arc<Inode>,
@@ -106,9 +106,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Frees an orphan nobody refers to. The name's end and the last reference's end may both get
-    /// here at once: who takes it off the list frees it. The caller holds `cp` shared, so no
-    /// checkpoint sees the list without it.
+    /// Frees an orphan without users. Two threads may get here at once, one that removed the last name and one that
+    /// dropped the last reference: the one that takes the orphan off the list frees it. The caller holds `cp` shared,
+    /// so no checkpoint sees the list without it.
     fn remove_orphan(&self, inode: &Arc<Inode>) -> Result<()> {
         let Some(place) = self.orphans.take(inode.ino) else { return Ok(()) };
         let out = self.remove_inode(inode);
@@ -124,8 +124,8 @@ impl Volume {
         self.remove_inode(inode).inspect_err(|_| self.orphans.keep(inode.ino))
     }
 
-    /// Frees an inode and all it has. The caller holds `cp` shared (or mounts) and no lock of this
-    /// inode; nobody refers to it.
+    /// Frees an inode, its blocks and its nodes. The caller holds `cp` shared (or mounts the volume) and no lock of
+    /// this inode, which has no users.
     pub(crate) fn remove_inode(&self, inode: &Arc<Inode>) -> Result<()> {
         let mut content = inode.content.write();
         self.drop_contents(inode, &mut content);
@@ -163,7 +163,7 @@ impl Volume {
             return Ok(());
         }
         let inode = match self.inode(ino) {
-            // Freed meanwhile by who took its last name.
+            // The thread that removed its last name has freed it meanwhile.
             Err(crate::error::Error::Fs(vfs::Error::NotFound)) => return Ok(()),
             other => other?,
         };

@@ -1,4 +1,4 @@
-//! Moving names.
+//! How are names moved?
 
 use std::sync::Arc;
 
@@ -51,18 +51,18 @@ struct Up<'i> {
     spot: Spot,
 }
 
-/// A directory and those above it, or why they cannot be told.
+/// A directory and those above it, or why they cannot be found.
 type Above = std::result::Result<Vec<Ino>, vfs::Error>;
 
-/// Is the place whose ancestors these are `dir` itself or below it?
+/// True if the place with these ancestors is `dir` itself or lies below it.
 fn is_inside(above: &Above, dir: Ino) -> Result<bool> {
     Ok(above.as_ref().map_err(Clone::clone)?.contains(&dir))
 }
 
-/// True if directory `a` is locked before `b`: whoever removes a directory locks parent before child, so the one above
-/// comes first; unrelated ones are ordered by number.
+/// True if directory `a` is locked before `b`. A thread that removes a directory locks parent before child, so the
+/// upper one comes first; unrelated ones are ordered by number.
 fn goes_first(a: (Ino, &Above), b: (Ino, &Above)) -> bool {
-    // Parents that lead nowhere relate nothing.
+    // Parents that cannot be found relate nothing.
     let inside = |above: &Above, dir: Ino| is_inside(above, dir).unwrap_or(false);
     a.0 != b.0 && (inside(b.1, a.0) || (!inside(a.1, b.0) && a.0 < b.0))
 }
@@ -84,8 +84,8 @@ impl Volume {
         check_name(from.1)?;
         check_name(to.1)?;
         let _change = self.begin()?;
-        // Between directories one at a time: the shape of the tree must not change under the ancestor
-        // check. Within one directory nothing gets another parent.
+        // Renames between directories run one at a time: the shape of the tree must not change during the check of
+        // ancestors. A rename within one directory gives nothing another parent.
         let _names = (from.0 != to.0).then(|| self.names.lock());
         let (from_dir, to_dir) = (self.outer_dir(from.0)?, self.outer_dir(to.0)?);
         let (from_name, to_name) = (from.1, to.1);
@@ -93,8 +93,8 @@ impl Volume {
         let above = |dir| if across { self.ancestors(dir).map_err(vfs::Error::from) } else { Ok(Vec::new()) };
         let (above_from, above_to) = (above(&from_dir), above(&to_dir));
 
-        // The tree above both names stands still from here on, but other names may come and go until
-        // the directories are locked; what is found under their locks is what counts.
+        // From here on the tree above both names does not change. Other names may still come and go until the
+        // directories are locked; only a look under their locks is valid.
         let to_first = goes_first((to_dir.ino, &above_to), (from_dir.ino, &above_from));
         let mut locked = Locked::new(&from_dir, &to_dir, to_first);
         self.check_dir_changes(&from_dir, false)?;
@@ -126,7 +126,7 @@ impl Volume {
             if r.ino == to_dir.ino {
                 return Err(Error::corrupt(format_args!("directory {}: holds itself", r.ino)));
             }
-            // Also keeps the lock below from being taken twice: the place a name comes from is held already.
+            // This also avoids taking a lock twice below: the source directory is already locked.
             let holds_source = across && is_dir(r) && is_inside(&above_from, r.ino)?;
             if exchange {
                 if holds_source {
@@ -148,10 +148,10 @@ impl Volume {
             _ => None,
         };
 
-        // What is replaced may become an orphan.
+        // The replaced inode may become an orphan.
         let place = replaced.as_ref().filter(|_| !exchange).map(|_| self.orphans.place()).transpose()?;
-        // Everything that will change comes into memory first, and stays there: a block that cannot be read
-        // must not leave a name moved by half.
+        // Every block that will change is brought into memory first and stays there: a block that cannot be read must
+        // not leave a name half moved.
         let source = self.hold_entry(&from_dir, locked.from(), from_name)?.ok_or(vfs::Error::NotFound)?;
         let target = if replaced.is_some() { self.hold_entry(&to_dir, locked.to(), to_name)? } else { None };
         let moving_up = self.hold_up(&moving, across)?;
@@ -160,7 +160,7 @@ impl Volume {
             _ => None,
         };
         let white = if whiteout { Some(self.new_whiteout(caller, &from_dir, from_name)?) } else { None };
-        // The new name first: only it can run out of room.
+        // The new name first: only adding it can run out of room.
         match target {
             Some(t) => self.redirect_entry(&to_dir, locked.to(), t.spot, moving.ino, moving.kind)?,
             None => {
@@ -212,7 +212,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Finds an entry and keeps the block it lies in in memory.
+    /// Finds an entry, and keeps its block in memory.
     fn hold_entry(&self, dir: &Arc<Inode>, content: &mut Content, name: &[u8]) -> Result<Option<Found>> {
         let found = self.find_entry(dir, content, name)?;
         if let Some(Found { spot: Spot::Block { index, .. }, .. }) = found {
@@ -221,7 +221,7 @@ impl Volume {
         Ok(found)
     }
 
-    /// The `..` of a directory that gets another parent, kept in memory; `None` if it does not or is none.
+    /// The `..` of a directory that gets another parent, kept in memory; `None` for anything else.
     fn hold_up<'i>(&self, inode: &'i Arc<Inode>, across: bool) -> Result<Option<Up<'i>>> {
         if !across || inode.kind != FileKind::Directory {
             return Ok(None);
@@ -239,7 +239,7 @@ impl Volume {
         })
     }
 
-    /// An inode arrived under a new name: its place, its times, a directory's `..` if that changes.
+    /// An inode has a new name: records it, sets its times, and changes a directory's `..` if the parent changed.
     fn settle(
         &self,
         inode: &Arc<Inode>,
@@ -251,7 +251,7 @@ impl Volume {
         self.set_place(inode, new.ino, name);
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         if inode.kind != FileKind::Directory {
-            // An fsync must not rely on roll-forward for a name it cannot move: it needs a checkpoint.
+            // Roll-forward cannot move a name, so an fsync must write a checkpoint.
             self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
             self.renamed.lock().insert(inode.ino);
         } else if let Some(mut up) = up {
@@ -260,8 +260,8 @@ impl Volume {
         Ok(())
     }
 
-    /// A directory and those above it. The caller holds `names`, which keeps every directory below the one it is in,
-    /// and no inode lock.
+    /// A directory and those above it. The caller holds `names`, so no directory gets another parent, and no inode
+    /// lock.
     fn ancestors(&self, dir: &Arc<Inode>) -> Result<Vec<Ino>> {
         let (mut above, mut seen) = (vec![dir.ino], FxHashSet::default());
         let mut at = dir.clone();

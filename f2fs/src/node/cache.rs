@@ -1,8 +1,8 @@
 //! Nodes in memory.
 //!
-//! A node is shared (`Arc`) and guards its bytes with its own lock. The cache drops a node only if
-//! nobody else has it and it is clean, so two copies of one node never exist. Its size is bounded by
-//! [`NodeCache::new`]'s capacity plus what is dirty or in use.
+//! A node is shared (`Arc`) and guards its bytes with its own lock. The cache drops a node only if it is clean and has
+//! no other user, so two copies of one node never exist. The cache's size is bounded by the capacity given to
+//! [`NodeCache::new`], plus the nodes that are dirty or in use.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -27,7 +27,7 @@ pub struct Node {
     pub ino: Ino,
     bytes: RwLock<Box<Block>>,
     dirty: AtomicBool,
-    /// Times that cleaning moved blocks whose addresses are here.
+    /// How often cleaning moved blocks whose addresses are here.
     moves: AtomicU32,
 }
 
@@ -43,7 +43,7 @@ impl Node {
     pub fn write(&self) -> RwLockWriteGuard<'_, Box<Block>> {
         self.bytes.write()
     }
-    /// Looks at it as an inode.
+    /// Reads it as an inode.
     pub fn inode<T>(&self, f: impl FnOnce(&RawInode) -> T) -> T {
         f(RawInode::of(&self.read()))
     }
@@ -95,7 +95,7 @@ impl NodeCache {
         self.shard(nid).lock().get(&nid).cloned()
     }
 
-    /// Puts a new node into memory; if it is there already, that one counts.
+    /// Puts a new node into memory; if it is there already, returns that one.
     pub fn insert(&self, nid: Nid, ino: Ino, bytes: Box<Block>) -> Arc<Node> {
         let mut shard = self.shard(nid).lock();
         match shard.get(&nid) {
@@ -104,9 +104,9 @@ impl NodeCache {
         }
     }
 
-    /// Puts a node read from the device into memory; if it is there already, that one counts.
-    /// `current` says whether the bytes are still the node's: since they were read it may have been
-    /// loaded, changed, written elsewhere and dropped again. Then nothing is put and `None` returned.
+    /// Puts a node read from the device into memory; if it is there already, returns that one. `current` says whether
+    /// the bytes are still the node's: since the read, another thread may have loaded, changed, written and dropped the
+    /// node. In that case the cache stays as it is, and the answer is `None`.
     pub fn insert_read(
         &self,
         nid: Nid,
@@ -118,7 +118,7 @@ impl NodeCache {
         if let Some(n) = shard.get(&nid) {
             return Some(n.clone());
         }
-        // Under the shard's lock: a node changes its place only while it is in memory.
+        // Under the shard's lock: a node's address changes only while the node is in memory.
         current().then(|| self.put(&mut shard, nid, ino, bytes))
     }
 
@@ -131,8 +131,8 @@ impl NodeCache {
     ) -> Arc<Node> {
         let node = Arc::new(Node::new(nid, ino, bytes));
         shard.put(nid, node.clone());
-        // Make room: look at a few of the oldest; those in use or dirty become young again. A new inode's node
-        // comes before an idle inode lets go of its own, so without a margin the oldest would always be in use.
+        // Makes room by looking at a few of the oldest nodes; those in use or dirty become young again. A new inode's
+        // node comes before an idle inode releases its own, so without a margin the oldest would always be in use.
         for _ in 0..4 {
             if shard.len() <= self.per_shard + self.per_shard / 16 {
                 break;
@@ -154,8 +154,8 @@ impl NodeCache {
         }
     }
 
-    /// Notes that a node's bytes are being written as they are; a later change marks it anew.
-    /// Call it with the node's bytes locked.
+    /// Notes that a node's bytes are being written as they are; a later change marks it dirty again. Call it with the
+    /// bytes locked.
     pub fn mark_clean(&self, node: &Node) {
         if node.dirty.swap(false, Ordering::AcqRel) {
             self.pressure.nodes.fetch_sub(1, Ordering::Relaxed);
@@ -169,8 +169,8 @@ impl NodeCache {
         self.shard(node.nid).lock().pop(&node.nid);
     }
 
-    /// Every dirty node, in order of number: as Linux writes them (the index of the node mapping), so that
-    /// neighbours in time of making are neighbours in the log.
+    /// Every dirty node, in order of number, as Linux writes them (the index of the node mapping): nodes made at about
+    /// the same time become neighbours in the log.
     pub fn dirty(&self) -> Vec<Arc<Node>> {
         let mut all: Vec<_> = self.dirty.iter().flat_map(|s| s.lock().values().cloned().collect::<Vec<_>>()).collect();
         all.sort_unstable_by_key(|n| n.nid);

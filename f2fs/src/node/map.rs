@@ -1,8 +1,7 @@
-//! From a file block to its address, and back again to nothing.
+//! How does a file block lead to its address, and how are addresses freed (truncate)?
 //!
-//! The caller holds the inode's lock (shared to look, exclusive to change) and, to change, `cp`
-//! shared. Addresses live in node bytes, each under its node's own lock, since cleaning changes them
-//! without the inode's lock.
+//! The caller holds the inode's lock (shared to look, exclusive to change) and, to change, `cp` shared. Addresses live
+//! in the bytes of nodes, each under its node's own lock, since cleaning changes them without the inode's lock.
 
 use std::sync::Arc;
 
@@ -21,13 +20,13 @@ pub struct Place {
     pub node: Arc<Node>,
     /// Slot in it (in an inode: past the extra attributes).
     pub slot: u32,
-    /// Slots in it, so that `slots - slot` further blocks are here too.
+    /// How many slots the node has: `slots - slot` further blocks have their addresses here too.
     pub slots: u32,
 }
 
 /// Where a file block's address is, or how far it is to one that may exist.
 pub enum Lookup {
-    /// Here.
+    /// It is here.
     At(Place),
     /// No node: every block before this index is a hole.
     HoleUntil(u64),
@@ -54,8 +53,8 @@ pub(crate) fn addr_in(vol: &Volume, node: &Node, bytes: &format::Block, slot: u3
     }
 }
 
-/// Changes an address slot in a node's bytes. Where that is not the inode itself and a block leaves its place,
-/// [`Volume::forget_extent`] must follow.
+/// Changes an address slot in a node's bytes. If the node is not the inode itself and a block moves, the caller must
+/// then call [`Volume::forget_extent`].
 pub(crate) fn set_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
     if node.nid == node.ino.nid() {
         let raw = RawInode::of_mut(bytes);
@@ -173,9 +172,9 @@ impl Volume {
 
     /// Frees a node: its block, its number, its count.
     ///
-    /// Its bytes stay locked throughout, so that whoever writes nodes has given this one its place before its
-    /// address is looked up here, or finds it clean afterwards. Its NAT entry goes before it leaves memory: a reader
-    /// who finds it there no more finds no address either, and cannot bring it back.
+    /// Its bytes stay locked throughout. So a writer of nodes has either stored the node's new address before it is
+    /// looked up here, or finds the node clean afterwards. The NAT entry is released before the node leaves memory: a
+    /// reader that no longer finds it in memory finds no address either, and cannot bring it back.
     pub(crate) fn free_node(&self, node: &Arc<Node>, is_inode: bool) -> Result<()> {
         let _bytes = node.write();
         let entry = self.nat.get(node.nid)?;
@@ -191,8 +190,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Makes a file's inode name no largest extent: a block of the file has left its place, and Linux believes
-    /// what the inode says without a look at the nodes.
+    /// Removes the largest extent from a file's inode: a block of the file has moved, and Linux relies on the extent
+    /// without a look at the nodes.
     pub(crate) fn forget_extent(&self, inode: &Arc<Node>) {
         if inode.inode(|r| r.i_ext.iter().any(|word| word.get() != 0)) {
             self.edit_inode(inode, RawInode::forget_extent);
@@ -233,7 +232,7 @@ impl Volume {
         }
         drop(seg);
         let marks = gone.iter().filter(|a| **a == BlockAddr::COMPRESS).count();
-        // A released cluster's mark was given back when it was released.
+        // The mark of a released cluster no longer counts: releasing gave it back.
         let given = marks > 0 && self.node(node.ino.nid())?.inode(|r| r.inline().contains(Inline::COMPRESS_RELEASED));
         let counted = (gone.len() - if given { marks } else { 0 }) as u64;
         self.space.give(counted);
@@ -258,8 +257,8 @@ impl Volume {
         })
     }
 
-    /// Takes what `free` counts off the inode's blocks, also where it ends with an error: what was freed
-    /// before a node that cannot be read is gone.
+    /// Subtracts the blocks that `free` counts from the inode's, even if it ends with an error: blocks freed before a
+    /// node that cannot be read are gone.
     fn counting_freed(&self, inode: &Arc<Node>, free: impl FnOnce(&mut u64) -> Result<()>) -> Result<()> {
         let mut freed = 0;
         let out = free(&mut freed);
@@ -294,8 +293,8 @@ impl Volume {
         })
     }
 
-    /// Frees what lies at or past `from` under a node `level` above the direct ones whose first block is
-    /// `base`; the node too if nothing lies before, and then it returns true.
+    /// Frees the blocks at or past `from` under a node `level` levels above the direct ones, whose first block is
+    /// `base`. If no block lies before `from`, frees the node too and returns true.
     fn cut(
         &self,
         ino: Ino,

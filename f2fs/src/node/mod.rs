@@ -1,4 +1,4 @@
-//! Nodes: the blocks that say where everything else is.
+//! Nodes: the blocks that hold inodes and addresses.
 //!
 //! * [`cache`]: nodes in memory, clean and dirty.
 //! * [`map`]: from a file block to its address and back again to nothing (truncate).

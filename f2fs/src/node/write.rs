@@ -1,8 +1,8 @@
-//! How a dirty node reaches its log.
+//! How does a dirty node reach its log?
 //!
-//! The warm node log is a chain that roll-forward follows: each node's footer names the next free
-//! block of the log. So nodes reach the device in the order they were allocated: `node_io` is held
-//! from allocation to the device write, and whoever flushes afterwards has the whole chain durable.
+//! The warm node log is a chain that roll-forward follows: each node's footer names the next free block of the log. So
+//! nodes must reach the device in the order of their allocation. A writer holds `node_io` from allocation to the device
+//! write, and a flush after that makes the whole chain durable.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,12 +24,12 @@ use crate::volume::Volume;
 /// Bytes gathered for one request: 1 MiB.
 const BATCH: usize = 1 << 20;
 
-/// Which marks the written nodes carry.
+/// The marks that written nodes carry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// None: roll-forward passes over them.
+    /// None: roll-forward does not replay a file because of them.
     Plain,
-    /// Roll-forward replays them; the inode with its name if `dentry`.
+    /// The fsync mark: roll-forward replays the file, and restores the inode's name if `dentry`.
     Fsync {
         /// The name must be restored too.
         dentry: bool,
@@ -62,10 +62,10 @@ impl Volume {
         let mut runs: [Run; 3] =
             std::array::from_fn(|_| Run { start: BlockAddr::NULL, bytes: Vec::new(), owners: Vec::new() });
         let out = self.place_nodes(nodes, mark, cause, &mut runs);
-        // What was given a place reaches it even if there was no place for the rest.
+        // Nodes that got an address are written even if the log had no place for the rest.
         let wrote = runs.iter_mut().try_for_each(|run| self.write_run(run, cause));
         if wrote.is_err() || matches!(out, Err(crate::error::Error::Device(_))) {
-            // The NAT names places that hold nothing, and the chain has a gap.
+            // The NAT names addresses at which nothing was written, and the chain has a gap.
             self.failed.store(true, Ordering::Release);
         }
         out.and(wrote)
@@ -104,7 +104,7 @@ impl Volume {
             }
             run.bytes.extend_from_slice(&bytes[..]);
             run.owners.push(node.ino.0.into());
-            // Before the node is clean: whoever finds all of an inode clean must find this, too.
+            // Before the node is marked clean: a thread that finds the inode clean must find this, too.
             match mark {
                 Mark::Plain => self.promises.stray(node.ino),
                 Mark::Fsync { .. } if is_inode => self.promises.vouch_for(node.ino),
@@ -134,7 +134,7 @@ impl Volume {
             let moved = || self.nat.get(nid).is_ok_and(|e| e.addr != addr);
             match self.load_node((nid, ino), addr, || self.nat.get(nid).is_ok_and(|e| e.addr == addr)) {
                 Ok(Some(n)) => return Ok(n),
-                // It was elsewhere before it was read: what was read is not it.
+                // Another thread wrote the node elsewhere before this read: the bytes are not the node.
                 Ok(None) => {}
                 Err(_) if moved() => {}
                 Err(e) => return Err(e),

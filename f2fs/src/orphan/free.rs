@@ -1,4 +1,4 @@
-//! Orphans are freed: at mount and at unmount.
+//! How are orphans freed at mount and at unmount?
 
 use format::Ino;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::volume::Volume;
 
 impl Volume {
-    /// Frees every orphan that can be freed. Nobody may use the volume meanwhile.
+    /// Frees every orphan that can be freed. No other thread may use the volume meanwhile.
     pub(crate) fn free_orphans(&self) {
         for ino in self.orphans.all() {
             match self.free_orphan(ino) {

@@ -1,4 +1,4 @@
-//! The last names of deleted files.
+//! Which names did deleted files have last?
 
 use format::Ino;
 use parking_lot::Mutex;
@@ -25,7 +25,7 @@ impl Gone {
             kept.insert(ino, last());
         }
     }
-    /// Keeps everybody from noting anything.
+    /// Locks the names, so that no other thread can add one.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Sized + '_ {
         self.kept.lock()

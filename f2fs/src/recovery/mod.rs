@@ -33,17 +33,17 @@ use crate::pack::Reason;
 use crate::volume::{RollForward, Volume};
 use chain::Link;
 
-/// What the chain holds for one inode: positions of links in it.
+/// The nodes of one inode in the chain, by their positions.
 #[derive(Debug, Default, Clone, Copy)]
 struct Promise {
-    /// The last one marked by an fsync.
+    /// The last node with an fsync mark.
     last: Option<usize>,
-    /// The last inode whose name is to be restored.
+    /// The last inode block whose name is to be restored.
     name: Option<usize>,
 }
 
 impl Volume {
-    /// Brings a volume just mounted to the state fsync promised. Nobody else uses it yet.
+    /// Brings a volume just mounted to the state that fsync promised. No other thread uses it yet.
     pub(crate) fn recover(&self) -> Result<()> {
         let clean = self.cp.read().checkpoint.flags.contains(CpFlags::UMOUNT);
         let chain = match self.options.roll_forward {
@@ -72,8 +72,8 @@ impl Volume {
         Ok(b)
     }
 
-    /// Holds the chain's blocks and the data they point at. A log that stands in a segment with such
-    /// blocks ahead fills the holes between them.
+    /// Holds the chain's blocks and the data they point at. If such blocks lie ahead of a log in its segment, the log
+    /// fills the holes between them.
     fn protect(&self, chain: &[Link]) -> Result<()> {
         for link in chain {
             let block = self.read_link(link.addr)?;
@@ -99,7 +99,7 @@ impl Volume {
                 p.name = Some(i);
             }
         }
-        // New inodes first, so that no other node is given their numbers.
+        // New inodes first, so that their numbers are not given to other nodes.
         for (i, link) in chain.iter().enumerate() {
             let promised = promises.get(&link.ino).copied().unwrap_or_default();
             if promised.name != Some(i) {
@@ -118,7 +118,7 @@ impl Volume {
                 continue;
             }
             let inode = match self.inode(link.ino) {
-                // Its name came with a node that is not in the chain: nothing to restore it under.
+                // The node that recorded its name is not in the chain: there is no name to restore.
                 Err(crate::error::Error::Fs(vfs::Error::NotFound)) => {
                     promises.remove(&link.ino);
                     continue;

@@ -1,11 +1,11 @@
-//! A synced file's name, which only its inode recorded.
+//! How does roll-forward restore the name of a synced file, which only its inode recorded?
 //!
-//! In the tree of the checkpoint another inode may have the name. It had lost it when the fsync was done: it was
-//! deleted, or moved to where only a checkpoint would have recorded it. A file is taken for deleted, as Linux
-//! takes it. So is a directory that is empty once all is replayed.
+//! In the tree of the checkpoint the name may belong to another inode. That inode had lost the name before the fsync:
+//! it was deleted, or it was moved and only a checkpoint would have recorded where to. Roll-forward takes a file for
+//! deleted, as Linux does, and also a directory that is empty after the whole replay.
 //!
-//! A directory that holds something by then lives on beside the file, under its name and its number: Linux frees
-//! it, too, and leaves what it held without any name, though it was durable. (Our own fsync writes a checkpoint
+//! A directory that is not empty by then lives on beside the file, under a name made of its old name and its number.
+//! (Linux frees such a directory and leaves its durable contents without any name. Our own fsync writes a checkpoint
 //! rather than promise such a name; docs/decisions/0009.)
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::volume::Volume;
 
-/// A directory whose name a synced file took: it has none for now.
+/// A directory whose name a synced file took; it has no name for now.
 pub(super) struct Displaced {
     /// Where it was.
     parent: Arc<Inode>,
@@ -27,8 +27,8 @@ pub(super) struct Displaced {
 }
 
 impl Volume {
-    /// Enters an inode under the name its node in the chain records; false if the directory is not there. A
-    /// directory that had the name is for [`Volume::settle_displaced`].
+    /// Enters an inode under the name that its node in the chain records; false if the directory does not exist. A
+    /// directory that had the name is left to [`Volume::settle_displaced`].
     pub(super) fn restore_name(&self, inode: &Arc<Inode>, src: &Block, displaced: &mut Vec<Displaced>) -> Result<bool> {
         let raw = RawInode::of(src);
         let (parent, name) = (Ino(raw.i_pino.get()), raw.name());
@@ -63,7 +63,7 @@ impl Volume {
         Ok(true)
     }
 
-    /// Frees a displaced directory that is empty now that all is replayed; gives another name to one that is not.
+    /// After the whole replay: frees a displaced directory that is empty, gives another name to one that is not.
     pub(super) fn settle_displaced(&self, displaced: &Displaced) -> Result<()> {
         let Displaced { parent, name, dir } = displaced;
         if self.is_empty_dir(dir, &mut dir.content.write())? {

@@ -21,7 +21,7 @@ use crate::volume::Volume;
 const BLOCK: u64 = 4096;
 
 impl Volume {
-    /// An inode the checkpoint does not know: made with its number, empty.
+    /// Makes an inode that the checkpoint does not know, with its number and empty.
     pub(super) fn recover_new(&self, link: &Link, src: &Block) -> Result<()> {
         self.nat.claim(link.nid, link.ino)?;
         self.space.take_node(true)?;
@@ -45,7 +45,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Brings an inode to the state one of its nodes in the chain records.
+    /// Brings an inode to the state that one of its nodes in the chain records.
     pub(super) fn replay_link(&self, inode: &Arc<Inode>, src: &Block) -> Result<()> {
         let base = match node::kind_of(node::footer(src).offset) {
             NodeKind::Inode => {
@@ -64,7 +64,7 @@ impl Volume {
             return Ok(());
         }
         if inode.node.inode(|r| r.inline().contains(Inline::DATA)) {
-            // It had left its inode when this node was written; the inode that says so comes after.
+            // The contents had left the inode when this node was written; the inode block that records it comes later.
             self.empty_inline(inode)?;
         }
         self.replay_slots(inode, base, &slots)
@@ -146,7 +146,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Takes over the addresses one node records for the file blocks from `base` on.
+    /// Takes over the addresses that one node records for the file blocks from `base` on.
     fn replay_slots(&self, inode: &Arc<Inode>, base: u64, slots: &[(u32, BlockAddr)]) -> Result<()> {
         let any = slots.iter().any(|(_, a)| *a != BlockAddr::NULL);
         let place = match any {
@@ -173,7 +173,7 @@ impl Volume {
 
     fn replay_slot(&self, inode: &Arc<Inode>, place: &Place, slot: u32, want: BlockAddr) -> Result<()> {
         if want.is_real() && self.seg.lock().is_valid(want) {
-            // Another slot of an earlier node in the chain has it; a later one took it over.
+            // A slot of an earlier node in the chain has this block; a later node took it over.
             self.evict(want)?;
         }
         let have = place.addr(self, slot);

@@ -1,6 +1,6 @@
-//! Is what is kept as blocks change what a plain look at every block finds?
+//! Do the numbers that the segment table updates as blocks change agree with a plain look at every block?
 //!
-//! For tests and whoever doubts a volume. Left out on purpose: whether the valid maps themselves are right
+//! For tests, and for a caller that doubts a volume. Left out on purpose: whether the valid maps themselves are right
 //! (`fsck`).
 
 use format::sit::MAP_BYTES;
@@ -49,7 +49,7 @@ impl SegmentTable {
 }
 
 impl Volume {
-    /// Compares what is kept of every segment with its valid map. The error names the first that differs.
+    /// Compares the numbers kept for every segment with its valid map. The error names the first that differs.
     pub fn audit_segments(&self) -> Result<(), String> {
         self.seg.lock().table.audit(self.sb.main_segs)
     }

@@ -1,7 +1,7 @@
 //! How many pieces of free space are there?
 //!
-//! The segment table counts the pieces inside segments as blocks change; only those that touch a
-//! segment's edge are put together when somebody asks, so asking costs a look at each segment.
+//! The segment table counts the pieces inside segments as blocks change. Pieces that touch a segment's edge are put
+//! together when a caller asks, which costs a look at each segment.
 
 use format::SegNo;
 use victim::fragmentation;
@@ -20,7 +20,7 @@ impl SegmentTable {
                 0 => run += 512,
                 512 => out.add(std::mem::take(&mut run)),
                 _ => {
-                    // OK to take full for none: with a valid block there is an edge.
+                    // `None` would mean that all blocks are free, but this segment has a valid one.
                     let (lead, trail) = fragmentation::edges(self.map(SegNo(n))).unwrap_or((512, 0));
                     out.add(run + u64::from(lead));
                     run = trail.into();

@@ -1,4 +1,4 @@
-//! Summaries of segments no log is in any more, until they reach the device.
+//! Which summaries of closed segments have not reached the device yet?
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use format::{Block, SegNo};
 use crate::cause::Cause;
 use crate::error::Result;
 
-/// Summaries held before they are written early: 2 MiB.
+/// How many summaries wait before all are written: 2 MiB.
 const MOST: usize = 512;
 
 /// Changed summary blocks by segment.

@@ -1,7 +1,8 @@
 //! How many blocks of the main area are valid, of contents and of nodes?
 //!
-//! Kept as blocks change, so that a checkpoint's counts can be held against it ([`crate::invariant`]) without a look
-//! at each segment. What a segment holds is what its log's type says, as Linux counts (`SE_PAGETYPE`).
+//! The sums are updated as blocks change, so that a checkpoint can compare its counts with them ([`crate::invariant`])
+//! without a look at each segment. A segment's log type says whether it holds nodes or contents, as Linux counts
+//! (`SE_PAGETYPE`).
 
 use format::sit::LogType;
 

@@ -1,8 +1,8 @@
-//! Which blocks are valid, which segments are free, dirty or about to be free.
+//! Which blocks are valid, and which segments are free, dirty or prefree (freed by the next checkpoint)?
 //!
-//! A block is *held* if it is valid, was valid at the last checkpoint, or was written since then:
-//! nothing may overwrite it before the next checkpoint, since recovery may need it (the kernel's
-//! `ckpt_valid_map` with the bits of later writes). So every valid block is held.
+//! A block is *held* if it is valid, was valid at the last checkpoint, or was written since then. Nothing may overwrite
+//! a held block before the next checkpoint, since recovery may need it (the kernel's `ckpt_valid_map`, with the bits of
+//! later writes). So every valid block is held.
 
 use std::collections::BTreeSet;
 
@@ -24,24 +24,24 @@ struct Maps {
     held: [u8; MAP_BYTES],
 }
 
-/// What is known of one segment.
+/// The state of one segment.
 #[derive(Debug, Clone, Default)]
 pub struct Segment {
     /// Valid blocks.
     pub valid: u16,
     /// Held blocks, at least `valid`.
     pub held: u16,
-    /// Which log wrote it last.
+    /// The log that wrote to it last.
     pub log: LogType,
     in_log: bool,
     changed: bool,
-    /// Noted for [`SegmentTable::take_touched`].
+    /// True if it is on the list of [`SegmentTable::take_touched`].
     touched: bool,
     /// How fragmented its free space is.
     pub fragmentation: Fragmentation,
-    /// Mean age of its blocks, in seconds of mounted time.
+    /// Mean write time of its blocks, in seconds of mounted time.
     pub mtime: u64,
-    /// `None` if both maps are all zero or both all one.
+    /// `None` if both maps are all zero, or both all one.
     maps: Option<Box<Maps>>,
 }
 
@@ -102,7 +102,7 @@ pub struct SegmentTable {
     inner: FreeFragments,
     /// Valid blocks of all of them.
     sums: Sums,
-    /// Segments whose numbers changed since somebody took the list; kept once somebody wants it.
+    /// Segments whose numbers changed since the last `take_touched`; filled from its first call on.
     touched: Vec<SegNo>,
     watched: bool,
 }
@@ -152,7 +152,7 @@ impl SegmentTable {
         self.dirty.put(seg.0, used && e.valid < 512);
     }
 
-    /// What is known of a segment.
+    /// The state of a segment.
     pub fn segment(&self, seg: SegNo) -> &Segment {
         &self.segs[seg.0 as usize]
     }
@@ -160,27 +160,27 @@ impl SegmentTable {
     pub fn free_sections(&self) -> u32 {
         self.free_secs.len()
     }
-    /// Segments without a valid block that are no log's and not waiting for a checkpoint.
+    /// Segments without a valid block that no log writes to and that do not wait for a checkpoint.
     pub fn free_segments(&self) -> u32 {
         self.free.len()
     }
-    /// Segments that the next checkpoint frees.
+    /// Prefree segments: the next checkpoint frees them.
     pub fn prefree_segments(&self) -> u32 {
         self.prefree.len()
     }
-    /// The first of them.
+    /// The first prefree segment.
     pub fn first_prefree(&self) -> Option<SegNo> {
         self.prefree.next(0).map(SegNo)
     }
-    /// Used segments with invalid blocks that are no log's.
+    /// Dirty segments: used, with invalid blocks, and no log writes to them.
     pub fn dirty_segments(&self) -> impl Iterator<Item = SegNo> {
         self.dirty.iter().map(SegNo)
     }
-    /// True if the segment is one of them.
+    /// True if the segment is dirty.
     pub fn is_dirty(&self, seg: SegNo) -> bool {
         self.dirty.has(seg.0)
     }
-    /// How many there are.
+    /// How many segments are dirty.
     pub fn dirty_count(&self) -> u32 {
         self.dirty.len()
     }
@@ -278,7 +278,7 @@ impl SegmentTable {
         Ok(())
     }
 
-    /// Block `off` lost its owner, at `age` if that shall count for the segment's age.
+    /// Block `off` lost its owner. With `Some`, `age` counts for the segment's age.
     pub fn clear_valid(&mut self, seg: SegNo, off: u16, age: Option<u64>) -> Result<()> {
         let s = &mut self.segs[seg.0 as usize];
         if let Some(age) = age {
@@ -310,7 +310,7 @@ impl SegmentTable {
         Ok(())
     }
 
-    /// Recovery found block `off` in use since the checkpoint. Already valid is an error.
+    /// Recovery found that block `off` came into use after the checkpoint. If it is valid already, that is an error.
     pub fn adopt(&mut self, seg: SegNo, off: u16, log: LogType, age: u64) -> Result<()> {
         if self.segs[seg.0 as usize].valid == 0 && !self.is_log(seg) {
             self.segs[seg.0 as usize].log = log;
@@ -321,7 +321,7 @@ impl SegmentTable {
         Ok(())
     }
 
-    /// Keeps block `off` from being overwritten before the next checkpoint.
+    /// Holds block `off`: nothing overwrites it before the next checkpoint.
     pub fn hold(&mut self, seg: SegNo, off: u16) {
         self.put_free(seg, false);
         let s = &mut self.segs[seg.0 as usize];
@@ -341,7 +341,7 @@ impl SegmentTable {
     pub fn take_threaded(&mut self, seg: SegNo, log: LogType) {
         self.enter(seg, log);
     }
-    /// A log stands in this segment as the checkpoint says.
+    /// At mount: a log stands in this segment, as the checkpoint says.
     pub fn resume(&mut self, seg: SegNo, log: LogType) {
         self.put_free(seg, false);
         self.dirty.put(seg.0, false);
@@ -396,7 +396,7 @@ impl SegmentTable {
         self.changed.iter().copied()
     }
 
-    /// The checkpoint is durable: what it does not hold is free. Returns the freed segments.
+    /// The checkpoint is durable: frees blocks that it does not need. Returns the freed segments.
     pub fn commit(&mut self) -> Vec<SegNo> {
         for seg in std::mem::take(&mut self.changed) {
             let s = &mut self.segs[seg.0 as usize];
@@ -430,7 +430,7 @@ impl SegmentTable {
         }
     }
 
-    /// Sorts a segment into dirty, about to be free, or neither.
+    /// Sorts a segment into dirty, prefree, or neither.
     fn relocate(&mut self, seg: SegNo) {
         let s = &self.segs[seg.0 as usize];
         if s.in_log {

@@ -1,15 +1,15 @@
 //! When are two names of a casefolded directory the same name?
 //!
-//! When they fold to the same bytes. Linux folds by Unicode 12.1, whatever Unicode is at today: canonical decomposition,
-//! full case folding of what that gives, decomposition of that, ignorable code points left out, combining marks in
-//! canonical order. A code point that 12.1 does not assign stays as it is. A name that cannot be folded is only the same
-//! as itself: one that is not UTF-8, of which nothing is left, or that folds to more than [`LONGEST`] bytes. Directories
-//! hash the folded name, or the bytes of a name that cannot be folded.
+//! When they fold to the same bytes. Linux folds by Unicode 12.1, whichever version is current: canonical
+//! decomposition, full case folding of the result, decomposition of that result, ignorable code points removed,
+//! combining marks in canonical order. A code point that 12.1 does not assign stays as it is. A name that cannot be
+//! folded is equal only to itself: one that is not UTF-8, that folds to nothing, or that folds to more than [`LONGEST`]
+//! bytes. Directories hash the folded name, or the bytes of a name that cannot be folded.
 //!
-//! Decompositions and combining classes of assigned code points never change (Unicode's stability policy), so those of
-//! a library of any later version serve; which code points 12.1 assigns and how they fold is in [`table`].
+//! Decompositions and combining classes of assigned code points never change (Unicode's stability policy), so a library
+//! of any later version has the right ones. Which code points 12.1 assigns, and how they fold, is in [`table`].
 //!
-//! Left out on purpose: casefolded directories that are encrypted too, whose hash is keyed.
+//! Left out on purpose: casefolded directories that are also encrypted, whose hash is keyed.
 
 mod table;
 

@@ -4,14 +4,13 @@
 //! with a header of 24 bytes, then comes one stream of the file's algorithm, then padding to the end
 //! of the last block. Decompressed, it is always a whole cluster, zeroes past the file's end.
 //!
-//! Pure: bytes in, bytes out, and any bytes are answered by an error rather than a panic or more
-//! output than asked for. Left out: where a cluster's blocks are (its first address slot says
-//! [`crate::BlockAddr::COMPRESS`]), and compressing.
+//! Pure functions from bytes to bytes: the answer to any bytes is an error, never a panic and never more output than
+//! asked for. Left out: where a cluster's blocks are (its first address slot is [`crate::BlockAddr::COMPRESS`]), and
+//! compressing.
 //!
-//! lz4 and zstd are libraries; the decoder of zstd is the one in pure Rust, which reads all there is
-//! to read and spares everybody a C compiler. LZO is decoded here: of its two dialects only the older
-//! one has a library that we may use, that one panics on damaged streams, and the newer dialect is
-//! a superset of the older.
+//! lz4 and zstd are libraries. The decoder of zstd is the one in pure Rust: it reads every stream, and users need no C
+//! compiler. LZO is decoded here: only the older of its two dialects has a library with a licence that we may use, that
+//! library panics on damaged streams, and the newer dialect is a superset of the older.
 
 mod lzo;
 mod zstd;

@@ -1,7 +1,7 @@
 //! How do changes become the state of the volume, whenever the power fails?
 //!
 //! Changed blocks go to segments that were free, tables to their other copies; all of it is flushed
-//! before the other checkpoint pack is written, whose last block makes the new state count. Summary
+//! before the other checkpoint pack is written, whose last block makes the new state valid. Summary
 //! blocks of the SSA have one copy: there only entries that were wrong change.
 
 use std::collections::BTreeMap;

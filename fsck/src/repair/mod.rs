@@ -2,8 +2,8 @@
 //!
 //! Repair goes in rounds: check, mend the most basic kind of damage found, write a new checkpoint,
 //! check again. Each round leaves a volume that is no worse than before, wherever the power fails.
-//! What belongs together is brought together again where blocks say who owns them; what has lost its
-//! name goes to lost+found.
+//! Blocks and nodes that name their owner are given back to it; files that lost their name go to
+//! lost+found.
 //!
 //! Left out: fsynced data after the checkpoint. A volume that holds some is refused: mounting it
 //! replays them.

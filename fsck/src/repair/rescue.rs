@@ -1,7 +1,7 @@
-//! What can be found again that a damaged pointer no longer leads to?
+//! Which blocks can be found again that a damaged pointer no longer leads to?
 //!
-//! Blocks say themselves who owns them: nodes in their footers, data through the summaries. Checksums
-//! say which bit of an inode was flipped.
+//! Blocks name their owners: nodes in their footers, data blocks in the summaries. A checksum shows
+//! which bit of an inode was flipped.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! Where does a node belong that nothing leads to?
+//! Where does a stray node belong, to which nothing leads?
 //!
-//! Index and xattr nodes go back to the place their footer names, inodes to the name they remember or
-//! to lost+found. What has no place is dropped.
+//! An index or xattr node goes back to the place that its footer names, an inode to the name that it
+//! records, or to lost+found. A node without a place is dropped.
 
 use format::dentry;
 use format::hash::name_hash;

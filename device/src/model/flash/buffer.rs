@@ -1,7 +1,7 @@
 //! What was written and is not yet on flash?
 //!
-//! Written blocks wait in slots until a row is full, and stay there until it is programmed. Writing a
-//! block again while it waits takes no second slot.
+//! Written blocks wait in slots until there are enough for a row, and stay there until the row is programmed. A block
+//! that is written again while it waits takes no second slot.
 
 use rustc_hash::FxHashMap;
 
@@ -10,7 +10,7 @@ const NONE: u32 = u32::MAX;
 /// A block that was written.
 #[derive(Debug, Clone, Copy)]
 pub struct Slot {
-    /// Which.
+    /// Its number.
     pub block: u32,
     /// The number of the write.
     pub generation: u64,
@@ -31,7 +31,7 @@ pub struct Row {
     pub slots: Vec<u32>,
 }
 
-/// What happens to a written block.
+/// How the buffer took a written block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// It took a slot.
@@ -143,7 +143,7 @@ impl Buffer {
         self.slots[slot as usize]
     }
 
-    /// A row is programmed: calls `counts` with each block and unit of it that is the newest on flash.
+    /// A row is programmed: calls `counts` for each of its blocks whose newest version on flash this is, with its unit.
     pub fn programmed(&mut self, row: u32, mut counts: impl FnMut(u32, u32)) {
         let Row { unit, slots } = std::mem::take(&mut self.rows[row as usize]);
         for (at, &slot) in (unit..).zip(&slots) {
@@ -175,7 +175,7 @@ impl Buffer {
         }
     }
 
-    /// A block is discarded; true if a write of it was still waiting and is not programmed any more.
+    /// Discards a block; true if a write of it still waited, which then is not programmed.
     pub fn discard(&mut self, block: u32) -> bool {
         let Some(slot) = self.newest.remove(&block) else { return false };
         let s = self.slots[slot as usize];
@@ -194,7 +194,7 @@ impl Buffer {
         rows.flat_map(|(r, _)| (r.unit..).take(r.slots.len())).collect()
     }
 
-    /// The power was cut: everything in it is gone. Says which blocks, in order.
+    /// After a power cut: drops everything in it, and returns these blocks in order.
     pub fn lose(&mut self) -> Vec<u32> {
         let mut lost: Vec<u32> = self.newest.drain().map(|(b, _)| b).collect();
         lost.sort_unstable();

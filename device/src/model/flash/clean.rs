@@ -1,12 +1,12 @@
-//! Which block is cleaned when erased ones run short, and where does what counts in it go?
+//! Which block is cleaned when erased ones run short, and where do its valid units go?
 //!
-//! Greedy: of the blocks of a die, the one in which least counts, cleaned onto the same die. Now and then,
-//! if blocks are worn very differently, the contents of the least worn block, which seldom change, go into
-//! the most worn one. Cleaning happens when the host needs a block and only then.
+//! Greedy: the block of a die with the fewest valid units is cleaned onto the same die. Now and then, if blocks are
+//! worn very differently, the contents of the least worn block, which seldom change, move to the most worn one.
+//! Cleaning happens when the host needs a block, and only then.
 //!
-//! Everything cleaning does to a die waits in that die's queue in order, so that a block is erased after
-//! its contents are programmed elsewhere; the map is changed at once, since both copies are alike and a
-//! power cut between finds one of them.
+//! All steps of cleaning on a die wait in that die's queue in order, so that a block is erased after its contents are
+//! programmed elsewhere. The map is changed at once: both copies are alike, and a power cut in between finds one of
+//! them.
 
 use super::ftl::{NONE, Use};
 use super::map::ENTRIES;
@@ -20,11 +20,11 @@ const LEVELLING: u32 = 8;
 
 /// Blocks of a die that can be cleaned.
 struct Found {
-    /// Units that count, and the block where they are least.
+    /// The fewest valid units, and the block that has them.
     emptiest: (u32, u32),
-    /// Erases, and the block with most in which nothing is parked.
+    /// The most erases, and the block that has them, of those in which nothing is parked.
     worn: (u32, u32),
-    /// Erases, and the block with least.
+    /// The fewest erases, and the block that has them.
     unworn: (u32, u32),
 }
 
@@ -36,7 +36,7 @@ impl Flash {
                 if let Some(found) = self.look(die) {
                     break found;
                 }
-                // Everything there is to gain is in blocks that are still being programmed.
+                // All invalid units are in blocks that are still being programmed.
                 assert!(self.step(at), "die {die} has nothing to clean");
             };
             self.write_journal(*at, bill);
@@ -56,7 +56,7 @@ impl Flash {
         }
     }
 
-    /// Looks at the blocks of a die that can be cleaned; none if none would give room.
+    /// Looks at the blocks of a die that can be cleaned; `None` if cleaning none of them gives room.
     fn look(&self, die: u32) -> Option<Found> {
         let first = die * self.geometry.blocks;
         let mut found: Option<Found> = None;
@@ -77,7 +77,7 @@ impl Flash {
         found.filter(|f| f.emptiest.0 < self.geometry.block_units())
     }
 
-    /// Copies what counts in a block, into a certain erased one if given, and erases it.
+    /// Copies a block's valid units, into a given erased block if there is one, and erases the block.
     fn clean(&mut self, die: u32, victim: u32, into: Option<u32>, at: Nanos, bill: &mut Bill) {
         let g = self.geometry;
         let mut moving = std::mem::take(&mut self.moving);
@@ -143,7 +143,7 @@ impl Flash {
         self.moving = moving;
     }
 
-    /// The block and page that cleaning goes on with.
+    /// The block and page into which cleaning copies next.
     fn copy_block(&mut self, die: u32) -> (u32, u32) {
         let block = self.blocks.copy[die as usize];
         if block != NONE && self.nand.programmed(block) < self.geometry.block_pages() {

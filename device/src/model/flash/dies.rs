@@ -1,8 +1,8 @@
-//! When is a die done with what it was given?
+//! When does a die finish its work?
 //!
-//! A die does one thing at a time; programs and erases wait in a queue in the order they were given, a
-//! read goes before what has not begun. A channel moves the bytes of one die at a time; the waiting for it
-//! is reckoned as that for a server of constant rate.
+//! A die does one thing at a time. Programs and erases wait in a queue in order of arrival; a read goes before those
+//! that have not begun. A channel moves the bytes of one die at a time; the waiting for a channel is computed as for a
+//! server of constant rate.
 
 use std::collections::VecDeque;
 
@@ -29,7 +29,7 @@ struct Die {
     queue: VecDeque<Job>,
     /// When the first of the queue ends, if it has begun.
     ends: Option<Nanos>,
-    /// When the last of what is no longer in the queue ends.
+    /// When the last work that has left the queue ends.
     free: Nanos,
     /// The sum of the queue's times.
     backlog: Nanos,
@@ -88,7 +88,7 @@ impl Die {
 }
 
 impl Dies {
-    /// Idle ones.
+    /// Idle dies and channels.
     pub fn new(dies: u32, channels: u32) -> Self {
         Dies {
             dies: (0..dies).map(|_| Die::default()).collect(),
@@ -129,7 +129,7 @@ impl Dies {
         *channel
     }
 
-    /// Gives a die work that nobody waits for.
+    /// Gives a die work for which no request waits.
     pub fn push(&mut self, die: u32, ready: Nanos, transfer: Nanos, busy: Nanos, row: u32) {
         let d = &mut self.dies[die as usize];
         d.queue.push_back(Job { ready, transfer, busy, row });
@@ -137,13 +137,13 @@ impl Dies {
         self.next = self.next.min(d.next());
     }
 
-    /// When a die would come to new work, by what it has.
+    /// When a die could begin new work, by the work it has.
     pub fn load(&self, die: u32, now: Nanos) -> Nanos {
         let d = &self.dies[die as usize];
         d.free.max(now) + d.backlog
     }
 
-    /// When the last thing ends that is no longer waited for, if nothing is.
+    /// When the last work that has left the queues ends, if none waits.
     pub fn quiet_since(&self) -> Option<Nanos> {
         self.dies.iter().all(|d| d.queue.is_empty()).then(|| self.dies.iter().map(|d| d.free).max())?
     }

@@ -1,8 +1,8 @@
-//! How does what the host wrote get to flash?
+//! How do written blocks get from the host to flash?
 //!
-//! Waiting blocks become a row when there are enough (a page for each plane), which goes to the die that
-//! is free first. The map changes when a row is programmed: until then reads are answered from the buffer
-//! and the unit written before still counts, so that cleaning cannot erase it too early.
+//! Waiting blocks become a row as soon as there are enough (a page for each plane); the row goes to the die that is
+//! free first. The map changes when the row is programmed. Until then reads are answered from the buffer, and the unit
+//! written before stays valid, so that cleaning cannot erase it too early.
 
 use super::Flash;
 use super::buffer::Taken;
@@ -26,7 +26,7 @@ pub(super) enum Use {
     /// Being filled by the host or by cleaning.
     Open,
     Closed,
-    /// Closed, and filled with what seldom changes because it was worn.
+    /// Closed; because it was worn, it was filled with contents that seldom change.
     Parked,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Blocks {
     pub host: Vec<u32>,
     /// The block of each die that cleaning fills.
     pub copy: Vec<u32>,
-    /// Units of a block that are being programmed with what the host wrote.
+    /// Units of a block that are being programmed with the host's writes.
     pub pending: Vec<u32>,
     /// The same by die.
     pub pending_on: Vec<u32>,
@@ -117,7 +117,7 @@ impl Flash {
                     return at;
                 }
                 Taken::Slot => {
-                    // Who writes a block pays for programming it, whoever fills the row.
+                    // The write of a block pays for programming it, whichever write fills the row.
                     match self.paid_ahead {
                         0 => bill.add(Part::FlashProgram, self.prices.unit_program),
                         _ => self.paid_ahead -= 1,
@@ -135,7 +135,7 @@ impl Flash {
         }
     }
 
-    /// Gives dies what waits in full rows, or everything if `all`.
+    /// Gives waiting blocks to dies in full rows; if `all`, in rows that are not full too.
     pub(super) fn issue(&mut self, at: Nanos, all: bool, bill: &mut Bill) {
         let (g, mut at) = (self.geometry, at);
         while self.buffer.waiting() >= self.row || all && self.buffer.waiting() > 0 {
@@ -172,7 +172,7 @@ impl Flash {
         }
     }
 
-    /// The die that would come to a new row first, of those that may hold one more.
+    /// The die that could begin a new row first, of those that have room for one more.
     fn least_busy(&mut self, at: &mut Nanos) -> u32 {
         loop {
             let within = |d: &u32| {
@@ -180,8 +180,8 @@ impl Flash {
                 held + self.geometry.row_units() <= self.geometry.limit
             };
             let best = (0..self.geometry.dies).filter(within).min_by_key(|d| self.dies.load(*d, *at));
-            // All dies together hold the host's data and a row each; what is more than that is being
-            // overwritten by rows under way.
+            // All dies together hold the host's data and a row each; units beyond that are being overwritten by rows
+            // under way.
             match best {
                 Some(die) => return die,
                 None => assert!(self.step(at), "dies hold more than the host wrote"),
@@ -279,7 +279,7 @@ impl Flash {
     /// Changes which data lies where; says when that is done.
     pub(super) fn remap(&mut self, pair: [u64; 2], blocks: u64, how: Remap, at: Nanos, bill: &mut Bill) -> Nanos {
         let mut at = at;
-        // A unit's out-of-band area names the block it was programmed for: what is not programmed is first.
+        // A unit's out-of-band area names the block for which it was programmed: waiting blocks are programmed first.
         if pair.iter().any(|from| !self.buffer.within(*from, from + blocks).is_empty()) {
             at = self.settle(at, bill);
         }

@@ -1,8 +1,8 @@
-//! How deep is the device asleep, what does that cost, and what does waking?
+//! How deep is the device asleep, and what do sleeping and waking cost?
 //!
-//! Time without a request and without work of the device's own counts. The energy of entering and leaving
-//! a state is paid by the request that wakes the device; only the deepest state that was reached is paid.
-//! Bytes in the write buffer are kept in every state.
+//! A device is idle when it has no request and no work of its own. The request that wakes the device pays the energy of
+//! entering and leaving a state; only the deepest state that was reached is paid. Bytes in the write buffer are kept in
+//! every state.
 
 use crate::energy::profile::flash::IdleSpec;
 use crate::energy::{Bill, Energy, Nanos, Part, Power};

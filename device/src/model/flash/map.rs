@@ -1,9 +1,9 @@
-//! Which parts of the map does the device have in its memory?
+//! Which parts of the map are in the device's memory?
 //!
-//! Demand-based caching as in Ji HotStorage'16, section 5.3.3: translation pages of 4 KB with 1,024
-//! entries, fetched and evicted a page at a time, the least recently used first. This is the cost of the map;
-//! what it says is in [`super::table`]. A page that was never written back is not on flash and need not
-//! be fetched. Where translation pages lie on flash, and their cleaning, are left out.
+//! Demand-based caching as in Ji HotStorage'16, section 5.3.3: translation pages of 4 KB with 1,024 entries, fetched
+//! and evicted a page at a time, the least recently used first. This module is the cost of the map; its entries are in
+//! [`super::table`]. A page that was never written back is not on flash and need not be fetched. Left out: where
+//! translation pages lie on flash, and their cleaning.
 
 /// Entries in a translation page.
 pub const ENTRIES: u64 = 1024;

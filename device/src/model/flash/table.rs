@@ -1,8 +1,8 @@
-//! Which unit of flash holds which block of the host, and what is a power cut to undo?
+//! Which unit of flash holds which block of the host, and what must a power cut undo?
 //!
-//! The map and its reverse are dense arrays that cost memory only where they were used. A change that
-//! leaves no mark on flash (a discard, a remap) is durable once the journal is written; until then what
-//! it replaced is remembered, and no block is erased (see [`super::clean`]).
+//! The map and its reverse are dense arrays that take memory only where they were used. A change that leaves no mark on
+//! flash (a discard, a remap) is durable once the journal is written. Until then the table remembers what the change
+//! replaced, and no block is erased (see [`super::clean`]).
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ struct Change {
     block: u32,
     was: u32,
     is: u32,
-    /// False if what is lost by undoing it was given up by the host.
+    /// False if undoing it loses only contents that the host had given up.
     written: bool,
 }
 
@@ -27,16 +27,16 @@ pub struct Table {
     map: Vec<u32>,
     /// By unit.
     reverse: Vec<u32>,
-    /// A bit for each unit: what it holds counts.
+    /// A bit for each unit: it is valid.
     valid: Vec<u64>,
-    /// Units that count, by flash block.
+    /// Valid units, by flash block.
     live: Vec<u32>,
-    /// Units that count, by die.
+    /// Valid units, by die.
     on_die: Vec<u32>,
-    /// Blocks of the host that are somewhere, by translation page.
+    /// Blocks of the host that have a unit, by translation page.
     mapped: Vec<u32>,
     journal: Vec<Change>,
-    /// What was asked and stands in the journal.
+    /// Entries in the journal, one for each request.
     entries: u64,
     /// Which write of the host a unit holds; only kept on demand.
     generations: Option<Vec<u64>>,
@@ -67,16 +67,16 @@ impl Table {
     pub fn unit(&self, block: u32) -> Option<u32> {
         self.map[block as usize].checked_sub(1)
     }
-    /// The block a unit holds, if what it holds counts.
+    /// The block that a unit holds, if the unit is valid.
     pub fn block(&self, unit: u32) -> Option<u32> {
         let counts = self.valid[unit as usize / 64] >> (unit % 64) & 1 == 1;
         counts.then(|| self.reverse[unit as usize])
     }
-    /// Units that count in a flash block.
+    /// Valid units in a flash block.
     pub fn live(&self, block: u32) -> u32 {
         self.live[block as usize]
     }
-    /// Units that count on a die.
+    /// Valid units on a die.
     pub fn on_die(&self, die: u32) -> u32 {
         self.on_die[die as usize]
     }
@@ -111,7 +111,7 @@ impl Table {
         }
         newest
     }
-    /// Compares what is kept twice; says what differs.
+    /// Compares the numbers that are kept twice; the error names the first difference.
     pub fn audit(&self) -> Result<(), String> {
         let (mut live, mut on_die) = (vec![0; self.live.len()], vec![0; self.on_die.len()]);
         let mut mapped = vec![0; self.mapped.len()];
@@ -147,7 +147,7 @@ impl Table {
         self.on_die[self.geometry.die_of(at) as usize] += 1;
     }
 
-    /// A block is at a unit from now on, and where it was no more.
+    /// Maps a block to a unit, and no longer to the unit before.
     pub fn set(&mut self, block: u32, unit: u32) {
         match std::mem::replace(&mut self.map[block as usize], unit + 1) {
             0 => self.mapped[(u64::from(block) / ENTRIES) as usize] += 1,
@@ -174,7 +174,7 @@ impl Table {
         }
     }
 
-    /// A block is nowhere from now on, once the journal is written.
+    /// Maps a block to no unit, durably once the journal is written.
     pub fn forget(&mut self, block: u32) {
         if let Some(unit) = self.unit(block) {
             self.invalidate(unit);
@@ -182,14 +182,14 @@ impl Table {
         }
     }
 
-    /// Two blocks change places, once the journal is written.
+    /// Exchanges the units of two blocks, durably once the journal is written.
     pub fn exchange(&mut self, a: u32, b: u32) {
         let (at_a, at_b) = (self.map[a as usize], self.map[b as usize]);
         self.change(a, at_b, true);
         self.change(b, at_a, true);
     }
 
-    /// What is at `from` is at `to` instead, once the journal is written.
+    /// Gives the unit of block `from` to block `to`, durably once the journal is written.
     pub fn move_to(&mut self, from: u32, to: u32) {
         if let Some(unit) = self.unit(to) {
             self.invalidate(unit);
@@ -199,11 +199,11 @@ impl Table {
         self.change(from, 0, false);
     }
 
-    /// Something was asked that stands in the journal.
+    /// Counts a request that the journal records.
     pub fn note(&mut self) {
         self.entries += 1;
     }
-    /// Entries the journal would be written with, and changes it has to undo until then.
+    /// How many entries the journal has now, and how many changes a power cut would undo until it is written.
     pub fn unwritten(&self) -> (u64, usize) {
         (self.entries, self.journal.len())
     }
@@ -213,11 +213,11 @@ impl Table {
         self.entries = 0;
     }
 
-    /// The power was cut: undoes the journal and builds everything anew from what is on flash. Blocks
-    /// that a remap gave new contents and that have the old ones again are added to `lost`.
+    /// After a power cut: undoes the journal and builds the map anew from flash. Blocks to which a remap gave new
+    /// contents and which have the old contents again are added to `lost`.
     pub fn restart(&mut self, lost: &mut Vec<u32>) {
         for c in std::mem::take(&mut self.journal).into_iter().rev() {
-            // What was programmed after the change is newer than what the change replaced.
+            // A unit programmed after the change is newer than the unit that the change replaced.
             if self.map[c.block as usize] == c.is {
                 self.map[c.block as usize] = c.was;
                 if c.written {

@@ -1,36 +1,40 @@
 //! How does the kernel choose segments on an image, step by step?
 //!
-//! [`record`] runs a script in a [`Machine`] whose first disk is the image, and makes a
-//! [`Fixture`] of what it prints. The script is a shell script that calls these functions:
+//! [`record`] boots a kernel with tracepoints, runs a script on the image there, and makes a [`Fixture`] of what the
+//! script prints. The script is a shell script that calls these functions:
 //!
 //! * `mnt OPTIONS`, `umnt`: a recording is one or more mounts. `background_gc=off` leaves cleaning to the script.
-//! * `knob NAME VALUE`: sets a file below `/sys/fs/f2fs/vda`.
+//! * `knob NAME VALUE`: sets a file below `/sys/fs/f2fs/ubdb`.
 //! * `clean background|foreground`: one round of cleaning.
 //! * `fill NAME MIB`, `files NAME COUNT`, `directories NAME COUNT`, `wear SEED COUNT`: writes, so that logs need segments.
 //! * `state`: a checkpoint, and the segment table it has.
 //!
 //! Left out: which scripts are worth recording.
 
+mod segments;
+
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 use format::BLOCK;
 use format::checkpoint::Checkpoint;
 use format::sit::LogType;
 
-use super::segments::{Window, superblock};
-use super::{KernelPackage, Machine, MachineRun, Missing};
-use crate::oracle::victims::{Fixture, Gc, Mount, Policy, Purpose, Round, Shape, State, Step, Victim};
+use super::kernel::{Kernel, KernelRun};
+use super::linux::Linux;
+use super::victims::{Fixture, Gc, Mount, Policy, Purpose, Round, Shape, State, Step, Victim};
 
-const GUEST: &str = include_str!("guest.sh");
+use segments::{Window, superblock};
+
+const GUEST: &str = include_str!("cleaning/guest.sh");
+/// A recording is some minutes of the guest's life at most.
+const LONGEST: Duration = Duration::from_secs(1800);
 
 /// Why there is no recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The host lacks something.
-    #[error(transparent)]
-    Missing(#[from] Missing),
     /// The host cannot do something.
     #[error("{what}: {source}")]
     Host {
@@ -60,7 +64,7 @@ pub enum RecordError {
 ///
 /// # Errors
 /// [`RecordError`] says what went wrong; a recording is whole or not there.
-pub fn record(kernel: KernelPackage, image: &Path, about: &[String], script: &str) -> Result<Fixture, RecordError> {
+pub fn record(linux: Linux, image: &Path, about: &[String], script: &str) -> Result<Fixture, RecordError> {
     let host = |what| move |source| RecordError::Host { what, source };
     let file = File::open(image).map_err(host("opening the image"))?;
     let sb = superblock(|at| {
@@ -71,15 +75,23 @@ pub fn record(kernel: KernelPackage, image: &Path, about: &[String], script: &st
     let window = Window::of(&sb);
     let ranges: Vec<String> = window.ranges().iter().map(|(at, n)| format!("{at} {n}")).collect();
     let whole = format!("WINDOW='{}'\n{GUEST}\n{script}", ranges.join(" "));
-    let run = Machine::new(kernel)?.disk(image).run(&whole).map_err(host("running the emulator"))?;
+    let run = Kernel::of(linux).without_mount().memory_mib(768).timeout(LONGEST).run(image, &whole);
     if !run.ok() || !run.complaints().is_empty() {
-        return Err(RecordError::Script(format!("{}\n{}", run.complaints().join("\n"), run.describe())));
+        return Err(RecordError::Script(why(&run)));
     }
-    let mut taker =
-        Taker { window, rest: &run.output, per_section: sb.segs_per_sec, volume: None, kernel: String::new() };
-    let mounts = taker.mounts().map_err(|reason| taker.fault(&run, reason))?;
-    let Some(volume) = taker.volume else { return Err(taker.fault(&run, "nothing was mounted".into())) };
+    let printed = run.printed().map_err(host("reading what the guest printed"))?;
+    let mut taker = Taker { window, rest: &printed, per_section: sb.segs_per_sec, volume: None, kernel: String::new() };
+    let mounts = taker.mounts().map_err(|reason| taker.fault(printed.len(), reason))?;
+    let Some(volume) = taker.volume else { return Err(taker.fault(printed.len(), "nothing was mounted".into())) };
     Ok(Fixture { about: about.to_vec(), kernel: taker.kernel, volume, mounts })
+}
+
+/// What a failed run has to say: the kernel's complaints, and the end of the script's words without the tables between.
+fn why(run: &KernelRun) -> String {
+    let text = |line: &&str| !line.is_empty() && line.chars().all(|c| c == '\t' || !c.is_control() && c != '\u{FFFD}');
+    let said: Vec<&str> = run.stdout.lines().filter(text).collect();
+    let last = &said[said.len().saturating_sub(20)..];
+    format!("{}\n{}", run.complaints().join("\n"), last.join("\n"))
 }
 
 /// The guest's output, as far as it is not read yet.
@@ -92,8 +104,8 @@ struct Taker<'o> {
 }
 
 impl<'o> Taker<'o> {
-    fn fault(&self, run: &MachineRun, reason: String) -> RecordError {
-        RecordError::Output { at: run.output.len() - self.rest.len(), reason }
+    fn fault(&self, printed: usize, reason: String) -> RecordError {
+        RecordError::Output { at: printed - self.rest.len(), reason }
     }
 
     fn line(&mut self) -> Option<&'o str> {

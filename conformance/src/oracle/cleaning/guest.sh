@@ -1,6 +1,6 @@
 # What recordings are made of: functions for the guest. Each prints lines that begin with @@ for the host.
 TRACE=/sys/kernel/tracing
-S=/sys/fs/f2fs/vda
+S=/sys/fs/f2fs/ubdb
 KNOBS="max_victim_search min_ssr_sections atgc_age_threshold atgc_age_weight atgc_candidate_count
 atgc_candidate_ratio reserved_blocks migration_granularity"
 
@@ -11,7 +11,7 @@ table() {
     echo "@@table $(up)"
     set -- $WINDOW
     while [ $# -gt 0 ]; do
-        dd if=/dev/vda bs=4096 skip=$1 count=$2 iflag=direct 2>/dev/null
+        dd if=/dev/ubdb bs=4096 skip=$1 count=$2 iflag=direct 2>/dev/null
         shift 2
     done
 }
@@ -28,7 +28,7 @@ second() {
         u=$(up)
         [ ${#u} -gt 2 ] && u=${u#"${u%??}"}
         [ "${u#0}" -lt 40 ] && break
-        usleep 30000
+        sleep 0.03
     done
 }
 
@@ -38,7 +38,7 @@ mnt() {
     table
     second
     a=$(up)
-    mount -t f2fs -o "$1" /dev/vda /mnt
+    mount -t f2fs -o "$1" /dev/ubdb $MNT
     echo "@@mounted $a $(up) $(cat $S/mounted_time_sec)"
     for k in $KNOBS; do [ -e $S/$k ] && echo "@@knob $k $(cat $S/$k)"; done
     told
@@ -54,21 +54,21 @@ knob() {
 clean() {
     echo "@@do clean $1"
     [ $1 = foreground ] && sync=1 || sync=0
-    perl -e 'open F, "<", "/mnt" or die; my $a = pack "I", shift; ioctl F, 0x4004f506, $a or print "\@\@failed $!\n"' $sync
+    perl -e 'open F, "<", $ENV{MNT} or die; my $a = pack "I", shift; ioctl F, 0x4004f506, $a or print "\@\@failed $!\n"' $sync
     told
 }
 
 # fill NAME MIB: writes a new file whose name's ending decides about its temperature, and waits for it.
 fill() {
     echo "@@do write $2 MiB to a new file $1"
-    dd if=/dev/zero of=/mnt/$1 bs=1M count=$2 conv=fsync 2>/dev/null || echo "@@failed dd"
+    dd if=/dev/zero of=$MNT/$1 bs=1M count=$2 conv=fsync 2>/dev/null || echo "@@failed dd"
     told
 }
 
 # files NAME COUNT: makes as many files of one block and syncs.
 files() {
     echo "@@do make $2 files $1"
-    perl -e 'for (1 .. $ARGV[1]) { open F, ">", "/mnt/$ARGV[0]$_" or print("\@\@failed $!\n"), last; print F "x" x 4000; close F }' $1 $2
+    perl -e 'for (1 .. $ARGV[1]) { open F, ">", "$ENV{MNT}/$ARGV[0]$_" or print("\@\@failed $!\n"), last; print F "x" x 4000; close F }' $1 $2
     sync
     told
 }
@@ -76,7 +76,7 @@ files() {
 # directories NAME COUNT: as many directories, and syncs.
 directories() {
     echo "@@do make $2 directories $1"
-    perl -e 'for (1 .. $ARGV[1]) { mkdir "/mnt/$ARGV[0]$_" or print("\@\@failed $!\n"), last }' $1 $2
+    perl -e 'for (1 .. $ARGV[1]) { mkdir "$ENV{MNT}/$ARGV[0]$_" or print("\@\@failed $!\n"), last }' $1 $2
     sync
     told
 }
@@ -88,7 +88,7 @@ wear() {
     echo "@@do overwrite $2 pieces of files, seed $1"
     perl -e '
         srand shift; my @f;
-        for my $d ("/mnt", map "/mnt/d$_", 0 .. 7) {
+        for my $d ($ENV{MNT}, map "$ENV{MNT}/d$_", 0 .. 7) {
             opendir D, $d or next; push @f, grep { -f && -s _ > 8192 } map "$d/$_", sort(readdir(D));
         }
         for (1 .. shift) {
@@ -108,16 +108,18 @@ state() {
     echo "@@logs"
     grep -E 'Pinned file|ATGC' /sys/kernel/debug/f2fs/status
     echo "@@marked"
-    tail -n +2 /proc/fs/f2fs/vda/victim_bits
+    tail -n +2 /proc/fs/f2fs/ubdb/victim_bits
     echo "@@state-ends"
 }
 
 umnt() {
-    umount /mnt
+    umount $MNT
     told
     echo "@@unmounted"
 }
 
+mount -t tracefs trace $TRACE
+mount -t debugfs debug /sys/kernel/debug
 for e in f2fs_get_victim f2fs_gc_begin f2fs_gc_end; do echo 1 >$TRACE/events/f2fs/$e/enable; done
 echo boot >$TRACE/trace_clock
 echo "@@kernel $(uname -r) $(uname -v)"
