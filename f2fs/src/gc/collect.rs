@@ -62,8 +62,8 @@ impl Volume {
         work
     }
 
-    /// Moves at most `most` blocks of a section, fewer at a segment's end, while nobody changes anything. `None`
-    /// when the section is done; running out of room ends it early, which is no error.
+    /// Moves at most `most` blocks of a section, fewer at a segment's end, while no other thread changes anything.
+    /// `None` when the section is done; running out of room ends it early, which is no error.
     pub(super) fn clean_step(&self, alone: &mut PackState, mut work: Work, most: usize) -> Result<Option<Work>> {
         let done = match self.clean_blocks(alone, &mut work, most) {
             Ok(()) => work.next >= self.sb.segs_per_sec * 512,
