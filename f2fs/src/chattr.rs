@@ -53,6 +53,7 @@ impl Volume {
     pub(crate) fn set_flags_of(&self, inode: &Arc<Inode>, wish: FileFlags, project: Option<u32>) -> Result<()> {
         let _change = self.begin()?;
         let _content = inode.content.write();
+        self.check_there(inode)?;
         let now = self.flags_of(inode);
         let change = (now.flags ^ wish).bits();
         if change & !settable(inode.kind).bits() != 0 {

@@ -163,6 +163,7 @@ impl Volume {
         pack.second = second;
         pack.checkpoint = cp;
         let freed = seg.table.commit();
+        seg.chain_ends = false;
         self.changed.store(false, Ordering::Release);
         self.untouched.store(false, Ordering::Release);
         self.space.checkpointed();
@@ -363,6 +364,26 @@ mod tests {
         empty_segments(&vol, &taken);
         vol.checkpoint(Reason::Running).unwrap();
         write(&vol, file(&vol, "g"), 0, &blocks(600));
+        judge(&dev, &vol);
+    }
+
+    #[test]
+    fn a_checkpoint_that_finds_a_segment_for_one_log_of_two_takes_none() {
+        let (dev, vol) = mounted(64, MountOptions { inline: false, ..MountOptions::default() });
+        let taken = full_log(&vol);
+        let standing = {
+            let mut seg = vol.seg.lock();
+            // The rest of its segment stays unused.
+            seg.logs[LogType::HotData.index()].next = 512;
+            seg.logs.each_ref().map(|l| l.seg)
+        };
+        empty_segments(&vol, &taken[..1]);
+        assert_eq!(vol.seg.lock().table.prefree_segments(), 1);
+        let out = vol.checkpoint_locked(&mut vol.cp.write(), Reason::Running);
+        assert!(matches!(out, Err(Error::Fs(vfs::Error::NoSpace))), "{out:?}");
+        assert_eq!(vol.seg.lock().logs.each_ref().map(|l| l.seg), standing);
+        empty_segments(&vol, &taken[1..]);
+        vol.checkpoint(Reason::Running).unwrap();
         judge(&dev, &vol);
     }
 

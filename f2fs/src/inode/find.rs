@@ -71,8 +71,10 @@ impl Volume {
         }
     }
 
-    /// Puts a new inode, whose node is in memory, into use.
+    /// Puts a new inode, whose node is in memory, into use. An earlier inode of that number may have come back into the
+    /// table: a reader without a reference loaded it just before it was freed. It is gone, and makes way.
     pub(crate) fn adopt_inode(&self, ino: Ino, kind: FileKind, node: Arc<Node>) -> Arc<Inode> {
+        self.inodes.drop_inode(ino);
         self.inodes
             .insert(Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) }, &self.dir_blocks)
     }

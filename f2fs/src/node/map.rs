@@ -346,10 +346,11 @@ mod tests {
     use crate::cause::Cause;
     use crate::node::write::Mark;
 
-    /// A device on which one read of a segment's summary waits.
+    /// A device on which one read of a segment's summary waits, or all of them fail.
     struct Gated {
         inner: Memory,
         armed: AtomicBool,
+        fails: AtomicBool,
         /// Somebody waits in the read; he may go on.
         gate: Mutex<(bool, bool)>,
         moved: Condvar,
@@ -373,6 +374,10 @@ mod tests {
             self.inner.blocks()
         }
         fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
+            if tag.cause == Cause::Ssa.tag().cause && self.fails.load(SeqCst) {
+                let source = std::io::Error::other("a bad block");
+                return Err(device::DeviceError::Io { op: "read", at, source });
+            }
             if tag.cause == Cause::Ssa.tag().cause && self.armed.swap(false, SeqCst) {
                 let mut gate = self.gate.lock();
                 gate.0 = true;
@@ -406,8 +411,13 @@ mod tests {
         let inner = Memory::new(64 * 256);
         let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
         crate::mkfs::format(&inner, &*clock, &crate::mkfs::Options::default()).unwrap();
-        let dev =
-            Arc::new(Gated { inner, armed: AtomicBool::new(false), gate: Mutex::default(), moved: Condvar::new() });
+        let dev = Arc::new(Gated {
+            inner,
+            armed: AtomicBool::new(false),
+            fails: AtomicBool::new(false),
+            gate: Mutex::default(),
+            moved: Condvar::new(),
+        });
         let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();
         let last = (0..520).map(|i| file(&vol, &format!("f{i}"))).last().unwrap();
         vol.sync().unwrap();
@@ -456,5 +466,25 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         dev.inner.save(&dir.path().join("image")).unwrap();
         joulefs_conformance::oracle::tools::assert_fsck_clean(&dir.path().join("image"));
+    }
+
+    #[test]
+    fn a_file_synced_behind_the_end_of_the_chain_is_there_after_a_power_cut() {
+        let (dev, vol) = about_to_thread();
+        dev.fails.store(true, SeqCst);
+        let last = file(&vol, "last");
+        vol.fsync(vfs::Ino(last.ino.0.into()), false).unwrap();
+        assert!(vol.seg.lock().chain_ends, "the log could not go on");
+        dev.fails.store(false, SeqCst);
+        let behind = file(&vol, "behind");
+        vol.fsync(vfs::Ino(behind.ino.0.into()), false).unwrap();
+        // The power goes: nothing more is written by this mount.
+        let clock = vol.clock.clone();
+        drop((last, behind, vol));
+        let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();
+        for name in ["last", "behind"] {
+            let found = vol.lookup(vol.root(), name.as_bytes());
+            assert!(found.is_ok(), "{name}: {found:?}");
+        }
     }
 }

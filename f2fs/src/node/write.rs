@@ -56,7 +56,8 @@ pub fn log_of(bytes: &format::Block) -> LogType {
 
 impl Volume {
     /// Writes those of `nodes` that are dirty, or all with a mark for fsync. `_held` shows that no checkpoint begins
-    /// meanwhile.
+    /// meanwhile. Marked nodes that roll-forward would not find are not written: the error is NoSpace, and a checkpoint
+    /// makes room for them.
     pub(crate) fn write_nodes(&self, _held: &PackState, nodes: &[Arc<Node>], mark: Mark, cause: Cause) -> Result<()> {
         let _order = self.node_io.lock();
         let mut runs: [Run; 3] =
@@ -82,7 +83,14 @@ impl Volume {
             let log = log_of(&bytes);
             let old = self.nat.get(node.nid)?;
             let owner = Summary { nid: node.nid, version: 0, slot: 0 };
-            let placed = self.seg.lock().allocate(log, owner, old.addr, age)?;
+            let placed = {
+                let mut seg = self.seg.lock();
+                // Asked under `node_io`, so that no other writer ends the chain before this node is in it.
+                if mark != Mark::Plain && seg.chain_ends {
+                    return Err(crate::error::Error::no_space());
+                }
+                seg.allocate(log, owner, old.addr, age)?
+            };
             let is_inode = node.nid == node.ino.nid();
             let mut f = node::footer(&bytes);
             f.fsync = mark != Mark::Plain;

@@ -84,19 +84,23 @@ impl Segments {
     }
 
     /// Finds a segment for every log that used up its own and found no other. It may be a segment that the checkpoint
-    /// about to be written frees: nothing is written there before that checkpoint is durable.
+    /// about to be written frees: nothing is written there before that checkpoint is durable. Where there are too few
+    /// of these, none is taken: no checkpoint follows, and a log must not stand in a segment that is still needed.
     pub(crate) fn seat_full_logs(&mut self) -> Result<()> {
+        let mut without = Vec::new();
         for log in LogType::ALL {
             if !self.logs[log.index()].is_full() {
                 continue;
             }
             match self.roll(log) {
-                Err(Error::Fs(vfs::Error::NoSpace)) => {}
-                other => {
-                    other?;
-                    continue;
-                }
+                Err(Error::Fs(vfs::Error::NoSpace)) => without.push(log),
+                other => other?,
             }
+        }
+        if (self.table.prefree_segments() as usize) < without.len() {
+            return Err(Error::no_space());
+        }
+        for log in without {
             let old = self.logs[log.index()].seg;
             let seg = self.table.first_prefree().ok_or_else(Error::no_space)?;
             self.table.take(seg, log);

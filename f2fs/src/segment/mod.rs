@@ -92,6 +92,9 @@ pub struct Segments {
     /// True if logs fill holes even while fresh segments are plenty (kernel `f2fs_need_SSR` in `GC_URGENT_HIGH`).
     pub(crate) threads_always: bool,
     pub(crate) pressure: Arc<Pressure>,
+    /// True if the last node of the warm node log names no next block, since the log found no segment to go on in.
+    /// Roll-forward stops at that node: until the next checkpoint, it finds no node written later.
+    pub(crate) chain_ends: bool,
     /// The first invariant of theirs that was found broken.
     pub(crate) violated: Option<Violation>,
 }
@@ -120,6 +123,7 @@ impl Segments {
             chooser,
             threads_always: false,
             pressure,
+            chain_ends: false,
             violated: None,
         }
     }
@@ -207,11 +211,13 @@ impl Segments {
         if self.logs[log.index()].is_full() {
             // This block has its place, whether the next one finds one or not: on a full device, or where a summary
             // cannot be read, the log stays full, and the next allocation tries again before it changes anything.
+            // Only a node log's last node is worse off: see `chain_ends`.
             if let Err(e) = self.roll(log) {
                 ::log::debug!("{log:?} stays full: {e}");
             }
         }
         let l = &self.logs[log.index()];
+        self.chain_ends |= log == LogType::WarmNode && l.is_full();
         let next = if l.is_full() { BlockAddr::NULL } else { self.sb.seg_start(l.seg).plus(l.next.into()) };
         Ok(Placed { addr: self.sb.seg_start(seg).plus(off.into()), next })
     }
