@@ -138,6 +138,7 @@ pub struct Rescue<'d> {
     tree: Tree,
     claims: Claims,
     cut_short: bool,
+    unreadable: u64,
 }
 
 impl<'d> Rescue<'d> {
@@ -160,13 +161,16 @@ impl<'d> Rescue<'d> {
         let mut index = Index::build(&window, &place, options.most_nodes, progress)?;
         let end = place.first + window.blocks() as i64;
         let cut_short = index.cut_short || place.block_count.is_some_and(|n| n as i64 > end);
+        let unreadable = window.unreadable();
+        // In either case a newer version of anything may be in what is missing.
+        let incomplete = cut_short || unreadable > 0;
         let root = place.superblock.as_ref().map_or(ROOT, |sb| sb.root);
         let quota = place.superblock.as_ref().map_or([Ino(0); 3], |sb| sb.quota_inos);
         let mut claims = Claims::new(window.blocks());
 
         // First those alive; what looks like a node and is contents of theirs is then no node.
         let from = Sources { window: &window, place: &place, index: &index };
-        let tree = Tree::build(from, root, cut_short, &quota)?;
+        let tree = Tree::build(from, root, incomplete, &quota)?;
         let mut living: Vec<Ino> = tree.living.iter().map(|ino| Ino(*ino)).collect();
         living.extend(quota.iter().filter(|ino| ino.0 != 0));
         living.sort_unstable();
@@ -174,9 +178,9 @@ impl<'d> Rescue<'d> {
         index.forget_claimed(&window, claims.taken());
 
         let from = Sources { window: &window, place: &place, index: &index };
-        let mut tree = Tree::build(from, root, cut_short, &quota)?;
+        let mut tree = Tree::build(from, root, incomplete, &quota)?;
         let cut_short = cut_short || past_end(from, &tree)?;
-        if cut_short {
+        if cut_short || unreadable > 0 {
             tree.loose.iter_mut().for_each(|(_, loose)| *loose = Loose::Unplaced);
         }
         // Then the others, by what is likelier to be whole.
@@ -188,7 +192,7 @@ impl<'d> Rescue<'d> {
             }
             claims.give_out(from, &inos, &mut || progress.step(0))?;
         }
-        Ok(Rescue { window, place, index, tree, claims, cut_short })
+        Ok(Rescue { window, place, index, tree, claims, cut_short, unreadable })
     }
 
     fn from(&self) -> Sources<'_> {
@@ -199,9 +203,18 @@ impl<'d> Rescue<'d> {
     pub fn place(&self) -> &Place {
         &self.place
     }
-    /// The image ends before the volume does: a directory may be an older version of itself.
+    /// True if the image ends before the volume does.
     pub fn is_cut_short(&self) -> bool {
         self.cut_short
+    }
+    /// Blocks that the search could not read.
+    pub fn unreadable_blocks(&self) -> u64 {
+        self.unreadable
+    }
+    /// True if a part of the volume could not be looked at: any inode or directory that was found may be an older version
+    /// of itself, so that nothing is proved.
+    pub fn is_incomplete(&self) -> bool {
+        self.cut_short || self.unreadable > 0
     }
     /// Inodes of which a version has a wrong checksum.
     pub fn damaged_inodes(&self) -> u64 {

@@ -3,6 +3,8 @@
 //! A partition begins at a sector, which need not be a whole number of blocks into the image; and an image may begin in
 //! the middle of a volume, so that block 0 would lie before it. Reads only: nothing here can write.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use device::{BlockDevice, Lba, Tag};
 use format::{BLOCK, Block, BlockAddr};
 
@@ -18,12 +20,18 @@ pub struct Window<'d> {
     pub phase: u64,
     /// The volume's address of the block at `phase`; negative if the volume begins behind it.
     pub first: i64,
+    unreadable: AtomicU64,
 }
 
 impl<'d> Window<'d> {
     /// A window on a device; block addresses count from its first block until `first` is known.
     pub fn new(dev: &'d dyn BlockDevice, phase: u64, first: i64) -> Self {
-        Window { dev, phase, first }
+        Window { dev, phase, first, unreadable: AtomicU64::new(0) }
+    }
+
+    /// Blocks that [`Self::read_run`] could not read.
+    pub fn unreadable(&self) -> u64 {
+        self.unreadable.load(Ordering::Relaxed)
     }
 
     /// Whole blocks in the window.
@@ -43,8 +51,8 @@ impl<'d> Window<'d> {
         (at < self.blocks()).then_some(at)
     }
 
-    /// Reads blocks of the window. A block that the device cannot read is zeroes, and so are its neighbours in the
-    /// same request: a second attempt reads each for itself.
+    /// Reads blocks of the window. After an error each block is read for itself; one that the device cannot read is
+    /// zeroes, and counted.
     pub fn read_run(&self, index: u64, out: &mut [u8]) -> Result<(), RescueError> {
         if self.read_exact(index, out).is_ok() {
             return Ok(());
@@ -52,6 +60,7 @@ impl<'d> Window<'d> {
         for (n, block) in out.chunks_mut(BLOCK).enumerate() {
             if self.read_exact(index + n as u64, block).is_err() {
                 block.fill(0);
+                self.unreadable.fetch_add(1, Ordering::Relaxed);
             }
         }
         Ok(())

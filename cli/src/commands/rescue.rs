@@ -362,7 +362,7 @@ impl Plan<'_> {
             size,
             doubts,
             lost: false,
-            unsure: self.rescue.is_cut_short() || group != Group::Living,
+            unsure: self.rescue.is_incomplete() || group != Group::Living,
             version: verdict.version,
             versions: verdict.versions,
         };
@@ -509,7 +509,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let tree = Found { rescue: &found, holds, open: RefCell::default(), lenient };
     let failed = if args.list { Vec::new() } else { cp::copy_tree(&tree, &args.to, &stop, as_json)? };
     let amiss = rows.iter().any(|r| r.group != Group::Deleted && !r.doubts.is_empty()) || !failed.is_empty();
-    let unplaced = found.is_cut_short() || rows.iter().any(|r| r.group == Group::Unplaced);
+    let unplaced = found.is_incomplete() || rows.iter().any(|r| r.group == Group::Unplaced);
     if as_json {
         output::print(&report(&found, &rows, &failed));
     } else {
@@ -525,6 +525,7 @@ fn report(found: &Rescue<'_>, rows: &[Row], failed: &[String]) -> Value {
         "agreeing": place.votes,
         "superblock": place.superblock.is_some(),
         "cut_short": found.is_cut_short(),
+        "unreadable_blocks": found.unreadable_blocks(),
         "damaged_inodes": found.damaged_inodes(),
         "files": rows.iter().map(Row::json).collect::<Vec<_>>(),
         "failed": failed,
@@ -541,6 +542,12 @@ fn tell_people(found: &Rescue<'_>, rows: &[Row]) {
         output::line(
             "the image ends before the volume: nothing is proved, since something newer may have been in what is missing",
         );
+    }
+    if found.unreadable_blocks() > 0 {
+        output::line(&format!(
+            "{} blocks cannot be read: nothing is proved, since something newer may be in them",
+            found.unreadable_blocks()
+        ));
     }
     if found.root().is_none() {
         output::line("the root directory is not there");
@@ -563,7 +570,7 @@ fn tell_people(found: &Rescue<'_>, rows: &[Row]) {
     output::line(&format!(
         "files: {} {}, {} doubtful, {} lost; {} unplaced; {} deleted",
         count(Group::Living, "proved") + count(Group::Living, "likely"),
-        if found.is_cut_short() { "likely" } else { "proved" },
+        if found.is_incomplete() { "likely" } else { "proved" },
         count(Group::Living, "doubtful"),
         count(Group::Living, "lost"),
         all(Group::Unplaced),
