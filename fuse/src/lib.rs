@@ -23,6 +23,8 @@
 //! * Access times follow the rule of Linux's `relatime`, but only by what is read from here: a file read from
 //!   the kernel's cache alone does not look read, and one of which the kernel reads a page to change part
 //!   of it does.
+//! * A reader's `O_NOATIME` and a later `mount -o remount,ro` or `remount,noatime` are not looked at: its readings still
+//!   change access times. `-o noatime` when mounting prevents that.
 //! * With the writeback cache the kernel stamps what is written, and this process what is made, by the same coarse
 //!   clock. Since Linux 6.13 the kernel's own stamps run ahead of that clock by up to a tick (1 to 10 ms) while
 //!   others ask for times on file systems with finer ones (ext4, tmpfs): a file made in that tick can look older

@@ -27,12 +27,13 @@ use crate::{Failure, output, progress};
 /// been overwritten are only listed, unless --doubtful asks for them: they are put below DIR/rescue-deleted and
 /// DIR/rescue-doubtful, what is missing of them as zeroes.
 ///
-/// Of several versions of a file the newest is taken, by the checkpoint it was written under. Where the image was cut
-/// short nothing is proved, since something newer may have been in the missing part: a directory may be an older version
+/// Of several versions of a file the newest that was found is taken, by the checkpoint it was written under. Proofs rest
+/// on what is found: where nodes were overwritten or zeroed, an older version may pass for the newest. Where the image
+/// was cut short, or blocks cannot be read, nothing is proved, since something newer may have been in the missing part: a directory may be an older version
 /// of itself and name files that were deleted later, and blocks may be another file's by now. Files that nothing speaks
 /// against are then called likely, and copied.
 ///
-/// Exit code 0: every file that was alive is there. 1: one of them is not, or is in doubt. 2: wrong usage.
+/// Exit code 0: every file that was found alive is there. 1: one of them is not, or is in doubt. 2: wrong usage.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs rescue broken.img found\n  \
     joulefs --json rescue broken.img found --doubtful > report.json\n  joulefs rescue disk.img found --volume-at 1048576")]
