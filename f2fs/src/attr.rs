@@ -40,21 +40,28 @@ impl Volume {
         Ok(())
     }
 
+    /// Refuses what an immutable or append-only inode does not allow. The times of an append-only file may be set to
+    /// now. A cache above that owns times also writes when the file last grew, and names its change time then.
+    fn check_settable(&self, inode: &Inode, set: &SetAttr) -> Result<()> {
+        let times = SetAttr { atime: set.atime, mtime: set.mtime, ctime: set.ctime, ..SetAttr::default() };
+        let at = |time: Option<SetTime>| matches!(time, Some(SetTime::At(_)));
+        let touched = *set == times && !at(set.atime) && (set.ctime.is_some() || !at(set.mtime));
+        let append_only =
+            inode.node.inode(|r| r.flags().contains(InodeFlags::APPEND) && !r.flags().contains(InodeFlags::IMMUTABLE));
+        if append_only && touched { Ok(()) } else { self.check_unsealed(inode) }
+    }
+
     /// `setattr`.
     pub(crate) fn set_attributes(&self, inode: &Arc<Inode>, set: &SetAttr) -> Result<Attr> {
-        let flags = inode.node.inode(|r| r.flags());
-        // A cache above that owns times writes those of a file that grew.
-        let owned_times = SetAttr { atime: set.atime, mtime: set.mtime, ctime: set.ctime, ..SetAttr::default() };
-        let grown = flags.contains(InodeFlags::APPEND) && set.ctime.is_some() && *set == owned_times;
-        if flags.contains(InodeFlags::IMMUTABLE) || !grown {
-            self.check_unsealed(inode)?;
-        }
+        self.check_settable(inode, set)?;
         if let Some(size) = set.size {
             self.set_size(inode, size)?;
         }
         let _change = self.begin()?;
         let _content = inode.content.write();
         self.check_there(inode)?;
+        // Once more: nobody seals it while this lock is held.
+        self.check_settable(inode, set)?;
         let now = self.now();
         self.edit_inode(&inode.node, |r| {
             if let Some(uid) = set.uid {

@@ -13,7 +13,7 @@ use format::inode::{Advise, InodeFlags, extra_end};
 use vfs::{FileFlags, FileKind, Flags};
 
 use crate::error::Result;
-use crate::inode::{Inode, Touch, touch};
+use crate::inode::{Content, Inode, Touch, touch};
 use crate::volume::Volume;
 
 /// Shown of what is stored (kernel `F2FS_GETTABLE_FS_FL`, without what it derives).
@@ -88,7 +88,14 @@ impl Volume {
     /// How many of the bytes to be written at `offset` are in an append-only file already, and need not be
     /// written: a cache above writes whole pages, and so repeats what was there. Whatever would change a byte
     /// is refused. 0 for every other file.
-    pub(crate) fn already_appended(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], cached: bool) -> Result<usize> {
+    pub(crate) fn already_appended(
+        &self,
+        inode: &Arc<Inode>,
+        content: &Content,
+        offset: u64,
+        data: &[u8],
+        cached: bool,
+    ) -> Result<usize> {
         if !inode.node.inode(|r| r.flags().contains(InodeFlags::APPEND)) {
             return Ok(0);
         }
@@ -97,7 +104,7 @@ impl Volume {
         let gap = offset > size && !cached;
         let same = || -> Result<bool> {
             let mut found = vec![0; there];
-            Ok(self.read_file(inode, offset, &mut found)? == there && found == data[..there])
+            Ok(self.read_locked(inode, content, offset, &mut found)? == there && found == data[..there])
         };
         if gap || (there > 0 && !(cached && same()?)) {
             return Err(vfs::Error::NotPermitted("the file is append-only").into());

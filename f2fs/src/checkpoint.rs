@@ -35,6 +35,18 @@ impl Volume {
         self.checkpoint_locked(&mut pack, reason)
     }
 
+    /// Writes a checkpoint if the NAT wants one: free numbers wait for it, or too many entries in memory. Contents that
+    /// find no place wait for a later one.
+    pub(crate) fn relieve_nat(&self) -> Result<()> {
+        if self.nat.wants_checkpoint() {
+            let mut pack = self.cp.write();
+            if self.nat.wants_checkpoint() {
+                self.checkpoint_of_what_fits(&mut pack, Reason::Running)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a checkpoint of everything, while no other thread changes anything: `pack` is behind the exclusive guard.
     pub(crate) fn checkpoint_locked(&self, pack: &mut PackState, reason: Reason) -> Result<()> {
         let mut cleaned = false;
@@ -289,6 +301,22 @@ mod tests {
         empty_segments(&vol, &take_free_segments(&vol));
         vol.checkpoint(Reason::Running).unwrap();
         assert_eq!(vol.pressure.data.load(Ordering::Relaxed), 0, "all of it is durable");
+        assert!(read(&vol, f) == blocks(MANY));
+        judge(&dev, &vol);
+    }
+
+    #[test]
+    fn a_checkpoint_for_the_nat_is_written_though_contents_find_no_place() {
+        let (dev, vol) = mounted(256, MountOptions::default());
+        let f = file(&vol, "f");
+        write(&vol, f, 0, &blocks(MANY));
+        let taken = take_free_segments(&vol);
+        let (now, later) = taken.split_at(1);
+        empty_segments(&vol, now);
+        vol.nat.want_checkpoint();
+        vol.relieve_nat().unwrap();
+        assert!(vol.pressure.data.load(Ordering::Relaxed) > 0);
+        empty_segments(&vol, later);
         assert!(read(&vol, f) == blocks(MANY));
         judge(&dev, &vol);
     }

@@ -175,7 +175,11 @@ impl Volume {
             in_order = false;
         }
         // Looked at after the dirty nodes: another writer enters the inode in `strays` before it marks a node clean.
-        in_order &= !self.promises.strays.lock().contains(&ino);
+        if self.promises.strays.lock().contains(&ino) {
+            in_order = false;
+            // That writer holds `node_io` until the device has the node: the flush must not come before.
+            drop(self.node_io.lock());
+        }
         let now = without_times(&inode.node);
         if data_only && in_order && self.promises.written.lock().get(&ino) == Some(&now) {
             // Beside the blocks that kept their places, only times changed.
@@ -220,5 +224,93 @@ impl Volume {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicU64};
+
+    use device::{BlockDevice, Lba, Memory, Tag, Time, VirtualClock};
+    use parking_lot::{Condvar, Mutex};
+    use vfs::FileSystem;
+
+    use super::*;
+    use crate::MountOptions;
+    use crate::rig::*;
+
+    /// A device on which one write of nodes waits.
+    struct Slow {
+        inner: Memory,
+        armed: AtomicBool,
+        /// Somebody waits in the write; he may go on.
+        gate: Mutex<(bool, bool)>,
+        moved: Condvar,
+        flushes: AtomicU64,
+    }
+
+    impl BlockDevice for Slow {
+        fn blocks(&self) -> u64 {
+            self.inner.blocks()
+        }
+        fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
+            self.inner.read(at, buf, tag)
+        }
+        fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
+            if tag.cause == Cause::Node.tag().cause && self.armed.swap(false, Ordering::SeqCst) {
+                let mut gate = self.gate.lock();
+                gate.0 = true;
+                self.moved.notify_all();
+                while !gate.1 {
+                    self.moved.wait(&mut gate);
+                }
+            }
+            self.inner.write(at, data, tag)
+        }
+        fn flush(&self, tag: Tag) -> device::Result<()> {
+            self.flushes.fetch_add(1, Ordering::SeqCst);
+            self.inner.flush(tag)
+        }
+        fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> device::Result<()> {
+            self.inner.discard(at, blocks, tag)
+        }
+    }
+
+    #[test]
+    fn an_fsync_flushes_after_the_nodes_that_another_thread_writes() {
+        let inner = Memory::new(64 * 256);
+        let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
+        crate::mkfs::format(&inner, &*clock, &crate::mkfs::Options::default()).unwrap();
+        let (armed, flushes) = (AtomicBool::new(false), AtomicU64::new(0));
+        let dev = Arc::new(Slow { inner, armed, gate: Mutex::default(), moved: Condvar::new(), flushes });
+        let vol = Volume::mount(dev.clone(), clock, MountOptions::default()).unwrap();
+        let f = file(&vol, "f");
+        write(&vol, f, 0, &blocks(1000));
+        vol.sync().unwrap();
+        // The block's address is in a direct node.
+        write(&vol, f, 950 * 4096, &blocks(40));
+        vol.flush_all_contents(&mut vol.cp.write()).unwrap();
+        dev.armed.store(true, Ordering::SeqCst);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                let held = vol.cp.read();
+                vol.write_nodes(&held, &vol.nodes.dirty(), Mark::Plain, Cause::Node).unwrap();
+            });
+            let mut gate = dev.gate.lock();
+            while !gate.0 {
+                dev.moved.wait(&mut gate);
+            }
+            drop(gate);
+            let before = dev.flushes.load(Ordering::SeqCst);
+            let syncer = s.spawn(|| vol.fsync(f, false));
+            std::thread::sleep(A_WHILE);
+            let during = dev.flushes.load(Ordering::SeqCst);
+            dev.gate.lock().1 = true;
+            dev.moved.notify_all();
+            syncer.join().unwrap().unwrap();
+            assert_eq!(during, before, "a flush before the node was written");
+            assert_eq!(dev.flushes.load(Ordering::SeqCst), before + 2, "one before the inode, one behind it");
+        });
+        judge(&dev.inner, &vol);
     }
 }

@@ -53,6 +53,26 @@ pub struct Inode {
     pub content: RwLock<Content>,
     /// Dirty blocks in `content`.
     pub dirty: AtomicUsize,
+    /// Whose turn it is to work on the file in several steps.
+    pub(crate) steps: Steps,
+}
+
+/// Locks of an inode for work of several steps, between which `cp` and [`Inode::content`] are given up. They are taken
+/// before all others, in this order.
+#[derive(Default)]
+pub(crate) struct Steps {
+    /// Held by the one operation that sets the size or changes the map of a file (`truncate`, `fallocate`).
+    pub(crate) turn: Mutex<()>,
+    /// Exclusive while blocks move to other places of the file, shared to read and write contents: nobody sees a file
+    /// half of whose blocks have moved.
+    pub(crate) shift: RwLock<()>,
+}
+
+impl Inode {
+    pub(crate) fn new(ino: Ino, kind: FileKind, node: Arc<Node>) -> Self {
+        let (content, dirty, steps) = (RwLock::default(), AtomicUsize::new(0), Steps::default());
+        Inode { ino, kind, node, content, dirty, steps }
+    }
 }
 
 #[derive(Default, Clone, Copy)]

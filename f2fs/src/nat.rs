@@ -179,6 +179,12 @@ impl Nat {
         self.wants_checkpoint.load(Ordering::Relaxed)
     }
 
+    /// Wants one until the next change.
+    #[cfg(test)]
+    pub(crate) fn want_checkpoint(&self) {
+        self.wants_checkpoint.store(true, Ordering::Relaxed);
+    }
+
     /// Updates `wants_checkpoint`; call it after every change of what that depends on.
     fn note_want(&self, s: &State) {
         let exhausted = s.free.is_empty() && s.scanned >= self.sb.nat_blocks() && !s.freed.is_empty();

@@ -1,7 +1,8 @@
 //! A mounted volume: what is it made of, and under which guard does every change run?
 //!
 //! # Locking order
-//! 0. Admission ([`crate::file::admission`]): a writer with contents waits for other writers before it takes any lock.
+//! 0. An inode's turn and its lock against shifts ([`crate::inode::Steps`]): held over several changes. Then admission
+//!    ([`crate::file::admission`]): a writer with contents waits for other writers before it takes any other lock.
 //! 1. `cp`: shared by every operation that changes something, exclusive for checkpoint and cleaning. Readers do not
 //!    take it.
 //! 2. `names`: renames between directories, one at a time.
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use device::BlockDevice;
 use device::clock::{Clock, Time};
+use format::checkpoint::CpFlags;
 use format::superblock::{Features, SuperBlock};
 use format::{Block, BlockAddr, Ino};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
@@ -268,9 +270,7 @@ impl Volume {
         self.check_writable()?;
         self.note_use();
         self.balance()?;
-        if self.nat.wants_checkpoint() {
-            self.checkpoint(crate::pack::Reason::Running)?;
-        }
+        self.relieve_nat()?;
         let cp = self.cp.read();
         // The volume may have been unmounted, or have failed, while this waited.
         self.check_writable()?;
@@ -319,6 +319,8 @@ pub struct State {
     pub checkpoint_version: u64,
     /// True if that checkpoint was written by an unmount.
     pub clean_unmount: bool,
+    /// True if usage in quota files is not to be believed before fsck.f2fs has counted anew.
+    pub quotas_need_fsck: bool,
     /// The logs: type, segment, next block, whether it fills holes.
     pub logs: Vec<(format::sit::LogType, u32, u16, bool)>,
 }
@@ -326,9 +328,9 @@ pub struct State {
 impl Volume {
     /// What the volume says of itself now.
     pub fn state(&self) -> State {
-        let (checkpoint_version, clean_unmount) = {
+        let (checkpoint_version, flags) = {
             let cp = &self.cp.read().checkpoint;
-            (cp.version, cp.flags.contains(format::checkpoint::CpFlags::UMOUNT))
+            (cp.version, cp.flags)
         };
         let seg = self.seg.lock();
         State {
@@ -338,7 +340,8 @@ impl Volume {
             dirty_segments: seg.table.dirty_count(),
             reserved_segments: seg.reserved_segs,
             checkpoint_version,
-            clean_unmount,
+            clean_unmount: flags.contains(CpFlags::UMOUNT),
+            quotas_need_fsck: flags.contains(CpFlags::QUOTA_NEED_FSCK),
             logs: format::sit::LogType::ALL
                 .into_iter()
                 .zip(&seg.logs)

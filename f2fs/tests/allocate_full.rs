@@ -1,7 +1,8 @@
-//! Blocks of a file are shifted whole or not at all, also where there is no room left.
+//! Blocks of a file are shifted also where there is no room left; if nodes for them find none, nothing changes.
 
 mod log_rig;
 
+use device::{Loss, PowerCut};
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
 use log_rig::*;
@@ -53,51 +54,108 @@ fn file(blocks: u64, shape: Shape, left: u64) -> (std::sync::Arc<Volume>, Ino, V
 }
 
 #[test]
-fn an_insert_without_room_leaves_the_file_as_it_was() {
+fn a_shift_takes_no_room_where_no_node_is_missing() {
     use Shape::*;
     for (shape, left) in [(Whole, 3), (Whole, 0), (Odd, 3), (Odd, 0), (Odd, 7), (SecondHalf, 5)] {
         let (vol, f, before) = file(41, shape, left);
         let free = vol.statfs().unwrap().blocks_free;
-        let out = vol.fallocate(f, Allocate::Insert, 4096, 19 * 4096);
-        assert_eq!(out, Err(Error::NoSpace), "{shape:?}, {left} left");
-        assert!(read_all(&vol, f) == before, "{shape:?}, {left} left: half done");
+        vol.fallocate(f, Allocate::Insert, 4096, 19 * 4096).unwrap();
+        let after = [&before[..4096], &vec![0; 19 * 4096], &before[4096..]].concat();
+        assert!(read_all(&vol, f) == after, "{shape:?}, {left} left");
         assert_eq!(vol.statfs().unwrap().blocks_free, free, "{shape:?}, {left} left");
-    }
-}
-
-#[test]
-fn a_collapse_without_room_leaves_the_file_as_it_was_or_is_done() {
-    use Shape::*;
-    for (shape, left, by) in [(Whole, 0, 3), (Odd, 0, 3), (Odd, 2, 3), (SecondHalf, 0, 10), (SecondHalf, 4, 10)] {
-        let (vol, f, before) = file(41, shape, left);
-        let mut after = before.clone();
-        after.drain(4096..(1 + by) * 4096);
-        match vol.fallocate(f, Allocate::Collapse, 4096, by as u64 * 4096) {
-            Ok(()) => assert!(read_all(&vol, f) == after, "{shape:?}, {left} left"),
-            Err(Error::NoSpace) => assert!(read_all(&vol, f) == before, "{shape:?}, {left} left: half done"),
-            Err(e) => panic!("{e}"),
-        }
-    }
-}
-
-#[test]
-fn a_shift_of_more_than_the_log_has_room_for_changes_nothing() {
-    for what in [Allocate::Collapse, Allocate::Insert] {
-        let vol = mount(std::sync::Arc::new(formatted(128, &Options::default())));
-        let f = new_file(&vol, vol.root(), "f");
-        let room = vol.statfs().unwrap().blocks_free;
-        for i in 0..room * 9 / 10 / 64 {
-            write(&vol, f, i * 64 * 4096, &pattern(i, 64 * 4096));
-        }
-        vol.sync().unwrap();
-        let before = read_all(&vol, f);
-        assert_eq!(vol.fallocate(f, what, 0, 4096), Err(Error::NoSpace), "{what:?}");
-        assert!(read_all(&vol, f) == before, "{what:?}: half done");
-        // And the volume goes on.
-        vol.sync().unwrap();
-        write(&vol, f, 0, b"on");
-        vol.unlink(vol.root(), b"f").unwrap();
-        vol.sync().unwrap();
+        vol.fallocate(f, Allocate::Collapse, 4096, 19 * 4096).unwrap();
+        assert!(read_all(&vol, f) == before, "{shape:?}, {left} left");
+        assert_eq!(vol.statfs().unwrap().blocks_free, free, "{shape:?}, {left} left");
         vol.unmount().unwrap();
+    }
+}
+
+#[test]
+fn a_shift_without_room_for_its_nodes_changes_nothing() {
+    for (shape, left) in [(Shape::Whole, 0), (Shape::Odd, 1), (Shape::SecondHalf, 2)] {
+        let (vol, f, before) = file(41, shape, left);
+        let free = vol.statfs().unwrap().blocks_free;
+        for blocks in [1000, 100_000, 10_000_000] {
+            let out = vol.fallocate(f, Allocate::Insert, 4096, blocks * 4096);
+            assert_eq!(out, Err(Error::NoSpace), "{shape:?}, {left} left");
+            assert!(read_all(&vol, f) == before, "{shape:?}, {left} left: half done");
+            assert_eq!(vol.statfs().unwrap().blocks_free, free, "{shape:?}, {left} left");
+        }
+        vol.unmount().unwrap();
+    }
+}
+
+/// A file of most of a volume's blocks, and its contents.
+fn most_of_it() -> (std::sync::Arc<PowerCut>, std::sync::Arc<Volume>, Ino, Vec<u8>) {
+    let dev = power_cut(&formatted(128, &Options::default()));
+    let vol = mount(dev.clone());
+    let f = new_file(&vol, vol.root(), "f");
+    let room = vol.statfs().unwrap().blocks_free;
+    for i in 0..room * 19 / 20 / 64 {
+        write(&vol, f, i * 64 * 4096, &pattern(i, 64 * 4096));
+    }
+    vol.sync().unwrap();
+    let contents = read_all(&vol, f);
+    (dev, vol, f, contents)
+}
+
+#[test]
+fn more_blocks_than_the_log_has_room_for_are_shifted_all_the_same() {
+    for what in [Allocate::Collapse, Allocate::Insert] {
+        let (dev, vol, f, before) = most_of_it();
+        vol.fallocate(f, what, 4096, 8192).unwrap();
+        let after = match what {
+            Allocate::Insert => [&before[..4096], &[0; 8192], &before[4096..]].concat(),
+            _ => [&before[..4096], &before[12_288..]].concat(),
+        };
+        assert!(read_all(&vol, f) == after, "{what:?}");
+        vol.unmount().unwrap();
+        let image = dev.image(Loss::AllLost);
+        assert_clean(&image, "unmounted");
+        assert_tools_clean(&image);
+    }
+}
+
+#[test]
+fn a_long_shift_cut_at_any_write_leaves_the_gap_on_its_way_and_loses_nothing() {
+    for what in [Allocate::Collapse, Allocate::Insert] {
+        let (mut cuts, mut between) = (1, 0);
+        loop {
+            let (dev, vol, f, before) = most_of_it();
+            dev.cut_after(dev.write_count() + cuts);
+            let done = vol.fallocate(f, what, 4096, 8192).is_ok();
+            drop(vol);
+            if done {
+                break;
+            }
+            for loss in [Loss::AllKept, Loss::AllLost, Loss::Random(cuts)] {
+                recovered(&dev.image(loss), |vol| {
+                    let now = read_all(vol, find(vol, "f").unwrap());
+                    if now == before {
+                        return;
+                    }
+                    let hole = [0; 8192];
+                    let way = (4096..=now.len() - 8192).step_by(4096).find(|&gap| match what {
+                        // Behind the gap blocks have their new places, before it their old ones; or the reverse.
+                        Allocate::Insert => {
+                            now.len() == before.len() + 8192
+                                && now[gap..gap + 8192] == hole
+                                && now[..gap] == before[..gap]
+                                && now[gap + 8192..] == before[gap..]
+                        }
+                        _ => {
+                            now[gap..gap + 8192] == hole
+                                && now[4096..gap] == before[12_288..gap + 8192]
+                                && now[gap + 8192..] == before[gap + 8192..]
+                        }
+                    });
+                    let shifted = what == Allocate::Collapse && now[4096..] == before[12_288..];
+                    assert!(way.is_some() || shifted, "{what:?}, cut after {cuts}, {loss:?}");
+                    between += u32::from(way.is_some());
+                });
+            }
+            cuts += 9;
+        }
+        assert!(between > 3, "{what:?}: no cut met a gap on its way");
     }
 }

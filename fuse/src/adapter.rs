@@ -246,7 +246,7 @@ impl fuser::Filesystem for Adapter {
         _: FileHandle,
         offset: u64,
         size: u32,
-        _: OpenFlags,
+        flags: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
@@ -258,7 +258,7 @@ impl fuser::Filesystem for Adapter {
             }
             match self.fs.read(ino, offset, &mut contents[..size]) {
                 Ok(length) => {
-                    self.accessed(ino);
+                    self.read_through(ino, flags);
                     reply.data(&contents[..length.min(size)])
                 }
                 Err(error) => reply.error(failed("read", ino, &error)),

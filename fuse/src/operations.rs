@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use fuser::{Errno, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
+use fuser::{Errno, Generation, INodeNo, OpenFlags, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
 use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
 
 use crate::attr::{Numbers, unpack};
@@ -95,6 +95,14 @@ impl Adapter {
     pub(crate) fn accessed(&self, ino: Ino) {
         if self.atime {
             self.fs.accessed(ino);
+        }
+    }
+
+    /// Contents were read through a handle. (A directory's `O_NOATIME` does not arrive here: `fuser` keeps the flags of
+    /// `READDIR` to itself.)
+    pub(crate) fn read_through(&self, ino: Ino, flags: OpenFlags) {
+        if flags.0 & libc::O_NOATIME == 0 {
+            self.accessed(ino);
         }
     }
 

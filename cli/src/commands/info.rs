@@ -28,6 +28,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let state = image.vol.state();
     let free = image.vol.free_fragments();
     let uuid: String = sb.uuid.iter().map(|b| format!("{b:02x}")).collect();
+    let quotas = sb.quota_inos.iter().any(|ino| ino.0 != 0).then_some(match state.quotas_need_fsck {
+        true => "unknown",
+        false => "known",
+    });
     if as_json {
         output::print(&json!({
             "image": args.image.display().to_string(),
@@ -46,6 +50,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             "reserved_segments": state.reserved_segments,
             "checkpoint_version": state.checkpoint_version,
             "clean_unmount": state.clean_unmount,
+            "quota_usage": quotas,
             "logs": state.logs.iter().map(|l| json!({
                 "log": format!("{:?}", l.0), "segment": l.1, "next": l.2, "threaded": l.3,
             })).collect::<Vec<_>>(),
@@ -80,6 +85,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         state.checkpoint_version,
         if state.clean_unmount { "written by an unmount" } else { "not unmounted cleanly" }
     ));
+    if let Some(usage) = quotas {
+        let more = match usage {
+            "known" => "until JouleFS writes to the volume",
+            _ => "until fsck.f2fs has counted anew; Linux mounts without quotas",
+        };
+        output::line(&format!("quotas             usage by owner is {usage} {more}"));
+    }
     for (log, seg, next, threaded) in &state.logs {
         let how = if *threaded { ", filling holes" } else { "" };
         output::line(&format!("log {:<14} segment {seg}, block {next}{how}", format!("{log:?}")));

@@ -194,6 +194,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     let mut ends = Vec::new();
     let mut metered = None;
+    let writes = !parsed.core.read_only;
     let image = Image::open_through(&path, parsed.core, |mut device| {
         if let Some(profile) = &profile {
             let held = held::runs(&device, &path)?;
@@ -207,6 +208,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         ends.push(end);
         Ok(device)
     })?;
+    if writes && has_quotas(&image) {
+        eprintln!(
+            "joulefs: {}: usage by owner is not counted while JouleFS writes here, and the volume is marked so: Linux \
+             mounts it without quotas until fsck.f2fs has counted anew",
+            path.display()
+        );
+    }
     let mut served: Arc<dyn FileSystem> = image.vol.clone();
     if let Some(recording) = calls {
         let (recorder, end) = recording.of_calls(served)?;
@@ -265,6 +273,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }
     }
     ends.into_iter().fold(out.and(closed).and(stats).and(written), |out, end| out.and(end.finish()))
+}
+
+fn has_quotas(image: &Image) -> bool {
+    image.vol.superblock().quota_inos.iter().any(|ino| ino.0 != 0)
 }
 
 /// Runs `unmount`.

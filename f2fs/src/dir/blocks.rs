@@ -31,7 +31,7 @@ impl Volume {
         loop {
             at = match self.find(&dir.node, at) {
                 Ok(Lookup::At(_)) => return Ok(at),
-                Ok(Lookup::HoleUntil(next)) => next,
+                Ok(Lookup::Hole(blocks)) => blocks.end,
                 Err(Error::Fs(vfs::Error::TooBig)) => return Ok(u64::MAX),
                 Err(e) => return Err(e),
             };

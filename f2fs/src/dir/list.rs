@@ -47,7 +47,7 @@ impl Volume {
                 }
                 None => {
                     index = match self.find(&dir.node, index)? {
-                        Lookup::HoleUntil(next) => next,
+                        Lookup::Hole(blocks) => blocks.end,
                         Lookup::At(_) => index + 1,
                     }
                 }

@@ -1,18 +1,24 @@
 //! Holes and reservations: `fallocate`.
+//!
+//! A range may be as long as a file can be. So the work is done in steps, each with its own guard: others get on between
+//! two of them, and the volume writes nodes and cleans as before every other change. A range of few nodes takes one
+//! step, so a power cut leaves it as it was or as it should become; of a longer one it leaves a part done.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use format::BlockAddr;
 use format::inode::{Advise, Inline};
 use format::node::ADDRS_PER_BLOCK;
 use vfs::{Allocate, FileKind};
 
 use super::BLOCK;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::inode::{Content, Inode, Touch, put_advise, touch};
-use crate::node::map::Lookup;
+use crate::node::free::STEP;
 use crate::volume::Volume;
+
+/// Bytes of a range that one step reserves: those of [`STEP`] full nodes.
+const RESERVED: u64 = STEP * ADDRS_PER_BLOCK as u64 * BLOCK;
 
 impl Volume {
     /// `fallocate`. If room runs out, what was reserved stays reserved and the size as it was.
@@ -20,143 +26,118 @@ impl Volume {
         if inode.kind != FileKind::Regular {
             return Err(vfs::Error::Invalid("fallocate wants a regular file").into());
         }
-        self.check_plain(inode)?;
-        if !matches!(what, Allocate::Reserve { .. }) {
-            self.check_unsealed(inode)?;
-        }
+        self.check_allocate(inode, what)?;
         if len == 0 {
             return Err(vfs::Error::Invalid("fallocate of no bytes").into());
         }
         let end = self.checked_end(inode, offset, len)?;
-        if !matches!(what, Allocate::Reserve { .. }) && inode.node.inode(|r| r.inline().contains(Inline::PIN_FILE)) {
+        let _turn = inode.steps.turn.lock();
+        match what {
+            Allocate::Reserve { keep_size } => self.reserve_range(inode, what, offset..end, keep_size),
+            Allocate::Zero { keep_size } => self.reserve_range(inode, what, offset..end, keep_size),
+            Allocate::PunchHole => self.punch_range(inode, offset..end),
+            Allocate::Collapse => self.collapse(inode, offset..end),
+            Allocate::Insert => self.insert(inode, offset..end),
+        }
+    }
+
+    fn check_allocate(&self, inode: &Inode, what: Allocate) -> Result<()> {
+        self.check_plain(inode)?;
+        if matches!(what, Allocate::Reserve { .. }) {
+            return Ok(());
+        }
+        self.check_unsealed(inode)?;
+        if inode.node.inode(|r| r.inline().contains(Inline::PIN_FILE)) {
             // As in Linux: a user of a pinned file relies on the addresses of its blocks.
             return Err(vfs::Error::Unsupported("holes in a pinned file, and shifting its blocks".into()).into());
         }
-        let _change = self.begin()?;
-        let mut guard = inode.content.write();
-        let content = &mut *guard;
-        self.check_there(inode)?;
-        let size = inode.size();
-        self.leave_inline(inode, content)?;
-        match what {
-            Allocate::Reserve { keep_size } => {
-                self.clear_before(inode, content, end, keep_size)?;
-                self.reserve_range(inode, offset, end)?;
-                self.grow(inode, end, keep_size);
-            }
-            Allocate::PunchHole => self.punch(inode, content, offset, end)?,
-            Allocate::Zero { keep_size } => {
-                self.clear_before(inode, content, end, keep_size)?;
-                self.punch(inode, content, offset, end)?;
-                self.reserve_range(inode, offset, end)?;
-                self.grow(inode, end, keep_size);
-            }
-            Allocate::Collapse => {
-                aligned(offset, len)?;
-                if end >= size {
-                    return Err(vfs::Error::Invalid("a collapse must end before the end of the file").into());
-                }
-                let blocks = offset / BLOCK..size.div_ceil(BLOCK) - len / BLOCK;
-                self.check_room(inode, content, blocks.clone().map(|to| (to + len / BLOCK, to)))?;
-                self.shift_down(inode, content, blocks, len / BLOCK)?;
-                self.truncate(inode, content, size - len)?;
-            }
-            Allocate::Insert => {
-                aligned(offset, len)?;
-                if offset >= size {
-                    return Err(vfs::Error::Invalid("an insert must begin before the end of the file").into());
-                }
-                let grown = self.checked_end(inode, size, len)?;
-                self.clear_tail(inode, content, size)?;
-                let blocks = offset / BLOCK..size.div_ceil(BLOCK);
-                self.check_room(inode, content, blocks.clone().rev().map(|from| (from, from + len / BLOCK)))?;
-                self.edit_inode(&inode.node, |r| r.i_size = grown.into());
-                self.shift_up(inode, content, blocks, len / BLOCK)?;
-            }
-        }
-        let now = self.now();
-        self.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));
-        self.limit_dirty(inode, content)
-    }
-
-    /// Reads what the file needs to grow to `end`, before anything is reserved behind its end.
-    fn clear_before(&self, inode: &Arc<Inode>, content: &mut Content, end: u64, keep: bool) -> Result<()> {
-        let size = inode.size();
-        if end > size && !keep { self.clear_tail(inode, content, size) } else { Ok(()) }
-    }
-
-    /// Makes the file longer, after its last block was cleared; or notes that it has blocks behind its end.
-    fn grow(&self, inode: &Inode, end: u64, keep: bool) {
-        if end > inode.size() {
-            self.edit_inode(&inode.node, |r| match keep {
-                true => put_advise(r, Advise::KEEP_SIZE, true),
-                false => r.i_size = end.into(),
-            });
-        }
-    }
-
-    fn reserve_range(&self, inode: &Arc<Inode>, from: u64, to: u64) -> Result<()> {
-        let (mut i, end) = (from / BLOCK, to.div_ceil(BLOCK));
-        while i < end {
-            match self.reserve_run(&inode.node, i, end - i) {
-                Ok(n) => i += n,
-                Err(e) => {
-                    if to > inode.size() {
-                        // Otherwise roll-forward would take blocks reserved behind the end for a longer file.
-                        self.edit_inode(&inode.node, |r| put_advise(r, Advise::KEEP_SIZE, true));
-                    }
-                    return Err(e);
-                }
-            }
-        }
         Ok(())
     }
 
-    /// Makes sure there is room to copy blocks from one place of the file to another, one after the other: copying a
-    /// block over a hole takes a block, copying a hole over a block frees one. Changes nothing.
-    fn check_room(
+    /// One step: `f` changes the file under a guard of its own. The caller has the file's turn.
+    pub(super) fn step<T>(
         &self,
         inode: &Arc<Inode>,
-        content: &Content,
-        copies: impl Iterator<Item = (u64, u64)>,
-    ) -> Result<()> {
-        let (mut taken, mut most, mut nodes, mut last, mut copied_blocks) = (0i64, 0i64, 0, None, 0u64);
-        for (from, to) in copies {
-            let is_hole = |i: u64| Ok::<_, Error>(self.addr_of(&inode.node, i)? == BlockAddr::NULL);
-            let copied = content.pages.contains_key(&from) || !is_hole(from)?;
-            if copied && matches!(self.find(&inode.node, to)?, Lookup::HoleUntil(_)) {
-                let node = Some(to / u64::from(ADDRS_PER_BLOCK));
-                nodes += i64::from(node != last);
-                last = node;
-            }
-            copied_blocks += u64::from(copied);
-            match (copied, is_hole(to)?) {
-                (true, true) => taken += 1,
-                (false, false) => taken -= 1,
-                _ => {}
-            }
-            most = most.max(taken);
-        }
-        // Nodes begin at other multiples than this counts from, which is one node more at most; above them up to three
-        // indirect nodes may have to be made.
-        let need = (most + nodes + if nodes > 0 { 4 } else { 0 }) as u64;
-        if self.space.valid_blocks() + need > self.space.user_blocks() {
-            return Err(Error::no_space());
-        }
-        // All copies are made under one guard. The blocks they replace stay held, since no checkpoint can come
-        // meanwhile. If the log ended within them, it would end for a checkpoint too.
-        let free = u64::from(self.seg.lock().table.free_sections());
-        let free = free.saturating_sub(2) * u64::from(self.sb.segs_per_sec) * 512;
-        if copied_blocks > free.max(self.options.dirty_limit as u64) {
-            return Err(Error::no_space());
+        what: Allocate,
+        f: impl FnOnce(&mut Content) -> Result<T>,
+    ) -> Result<T> {
+        let _change = self.begin()?;
+        let mut content = inode.content.write();
+        self.check_there(inode)?;
+        self.check_allocate(inode, what)?;
+        self.leave_inline(inode, &mut content)?;
+        let out = f(&mut content)?;
+        let now = self.now();
+        self.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));
+        self.limit_dirty(inode, &mut content)?;
+        Ok(out)
+    }
+
+    /// Reserves the blocks of a range, with zeroes in them if `what` wants that. The size grows with the last step.
+    /// Until then the inode says that it has blocks behind its end (`KEEP_SIZE`); otherwise roll-forward would take
+    /// them for a longer file.
+    fn reserve_range(&self, inode: &Arc<Inode>, what: Allocate, range: Range<u64>, keep: bool) -> Result<()> {
+        let (mut at, end) = (range.start, range.end);
+        let mut marked = false;
+        while at < end {
+            let to = end.min((at / RESERVED + 1) * RESERVED);
+            self.step(inode, what, |content| {
+                let size = inode.size();
+                if end > size && !keep {
+                    // Read before anything is reserved behind the end.
+                    self.clear_tail(inode, content, size)?;
+                }
+                if matches!(what, Allocate::Zero { .. }) {
+                    self.clear_edges(inode, content, at..to)?;
+                    self.free_whole_blocks(inode, content, at..to, u64::MAX)?;
+                }
+                let reserved = self.reserve_blocks(inode, at / BLOCK..to.div_ceil(BLOCK));
+                let grows = reserved.is_ok() && to == end && !keep;
+                let behind = to > size;
+                marked |= behind && !grows && !inode.node.inode(|r| r.advise().contains(Advise::KEEP_SIZE));
+                self.edit_inode(&inode.node, |r| {
+                    if grows {
+                        r.i_size = size.max(end).into();
+                        if marked {
+                            put_advise(r, Advise::KEEP_SIZE, false);
+                        }
+                    } else if behind {
+                        put_advise(r, Advise::KEEP_SIZE, true);
+                    }
+                });
+                reserved
+            })?;
+            at = to;
         }
         Ok(())
     }
 
-    /// Makes a byte range read as zeroes and gives its whole blocks back.
-    fn punch(&self, inode: &Arc<Inode>, content: &mut Content, from: u64, to: u64) -> Result<()> {
-        let (first, last) = (from.div_ceil(BLOCK), to / BLOCK);
-        if first > last {
+    fn reserve_blocks(&self, inode: &Arc<Inode>, blocks: Range<u64>) -> Result<()> {
+        let mut at = blocks.start;
+        while at < blocks.end {
+            at += self.reserve_run(&inode.node, at, blocks.end - at)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a range read as zeroes and gives its whole blocks back.
+    fn punch_range(&self, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
+        let mut rest = range.clone();
+        while !rest.is_empty() {
+            rest.start = self.step(inode, Allocate::PunchHole, |content| {
+                if rest == range {
+                    self.clear_edges(inode, content, rest.clone())?;
+                }
+                self.free_whole_blocks(inode, content, rest.clone(), STEP)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Zeroes what the range has of blocks that it does not cover.
+    fn clear_edges(&self, inode: &Arc<Inode>, content: &mut Content, range: Range<u64>) -> Result<()> {
+        let (from, to) = (range.start, range.end);
+        if from.div_ceil(BLOCK) > to / BLOCK {
             // The range lies inside one block.
             return self.zero_part(inode, content, from / BLOCK, from % BLOCK, to % BLOCK);
         }
@@ -164,10 +145,40 @@ impl Volume {
             self.zero_part(inode, content, from / BLOCK, from % BLOCK, BLOCK)?;
         }
         if !to.is_multiple_of(BLOCK) {
-            self.zero_part(inode, content, last, 0, to % BLOCK)?;
+            self.zero_part(inode, content, to / BLOCK, 0, to % BLOCK)?;
         }
-        self.drop_pages(inode, content, first, last);
-        self.free_range(&inode.node, first, last)
+        Ok(())
+    }
+
+    /// Frees the whole blocks of a range of bytes, at most so many stretches; returns how far it got.
+    fn free_whole_blocks(
+        &self,
+        inode: &Arc<Inode>,
+        content: &mut Content,
+        range: Range<u64>,
+        mut stretches: u64,
+    ) -> Result<u64> {
+        let blocks = range.start.div_ceil(BLOCK)..range.end / BLOCK;
+        let at = self.punch(inode, content, blocks.clone(), &mut stretches)?;
+        Ok(if at < blocks.end { at * BLOCK } else { range.end })
+    }
+
+    /// Makes holes of blocks, as far as `stretches` goes, and counts it down; returns the first block left.
+    pub(super) fn punch(
+        &self,
+        inode: &Arc<Inode>,
+        content: &mut Content,
+        blocks: Range<u64>,
+        stretches: &mut u64,
+    ) -> Result<u64> {
+        let mut at = blocks.start;
+        while at < blocks.end && *stretches > 0 {
+            *stretches -= 1;
+            let next = self.free_stretch(&inode.node, at, blocks.end)?;
+            self.drop_pages(inode, content, at, next);
+            at = next;
+        }
+        Ok(at)
     }
 
     fn drop_pages(&self, inode: &Arc<Inode>, content: &mut Content, first: u64, last: u64) {
@@ -186,46 +197,67 @@ impl Volume {
         }
         Ok(())
     }
-
-    /// Copies block `from` over block `to`; a hole makes a hole.
-    fn move_block(&self, inode: &Arc<Inode>, content: &mut Content, from: u64, to: u64) -> Result<()> {
-        match self.load_page(inode, content, from)? {
-            None => {
-                self.drop_pages(inode, content, to, to + 1);
-                self.free_range(&inode.node, to, to + 1)
-            }
-            Some(page) => {
-                // Never in place: until the new map is durable, the old map must find the old contents.
-                self.free_range(&inode.node, to, to + 1)?;
-                self.reserve(&inode.node, to)?;
-                if content.pages.insert(to, page).is_none() {
-                    inode.gained_dirty(self, 1);
-                }
-                self.limit_dirty(inode, content)
-            }
-        }
-    }
-
-    fn shift_down(&self, inode: &Arc<Inode>, content: &mut Content, to: Range<u64>, by: u64) -> Result<()> {
-        for to in to {
-            self.move_block(inode, content, to + by, to)?;
-        }
-        Ok(())
-    }
-
-    fn shift_up(&self, inode: &Arc<Inode>, content: &mut Content, from: Range<u64>, by: u64) -> Result<()> {
-        let first = from.start;
-        for from in from.rev() {
-            self.move_block(inode, content, from, from + by)?;
-        }
-        self.drop_pages(inode, content, first, first + by);
-        self.free_range(&inode.node, first, first + by)
-    }
 }
 
-fn aligned(offset: u64, len: u64) -> Result<()> {
-    if !offset.is_multiple_of(BLOCK) || !len.is_multiple_of(BLOCK) {
-        return Err(vfs::Error::Invalid("collapse and insert want multiples of 4096").into());
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::{OnceLock, Weak};
+    use std::time::Duration;
+
+    use device::clock::{Clock, Time};
+    use device::{Memory, VirtualClock};
+    use vfs::{FileSystem, WriteFlags};
+
+    use super::*;
+    use crate::MountOptions;
+    use crate::rig::*;
+
+    /// A clock that looks, whenever it is asked for the time, how many nodes of a volume are dirty.
+    #[derive(Default)]
+    struct Watch {
+        vol: OnceLock<Weak<Volume>>,
+        most: AtomicU64,
     }
-    Ok(())
+
+    impl Clock for Watch {
+        fn now(&self) -> Time {
+            if let Some(vol) = self.vol.get().and_then(Weak::upgrade) {
+                self.most.fetch_max(vol.nodes.dirty_count(), Ordering::Relaxed);
+            }
+            Time::new(1_700_000_000, 0)
+        }
+        fn monotonic(&self) -> Duration {
+            self.now();
+            Duration::ZERO
+        }
+    }
+
+    #[test]
+    fn whatever_is_reserved_punched_or_shifted_dirties_a_bounded_number_of_nodes() {
+        const GIB: u64 = 1 << 30;
+        let dev = Arc::new(Memory::new(6 * GIB / BLOCK));
+        let clock = VirtualClock::new(Time::new(1_700_000_000, 0));
+        let options = crate::mkfs::Options { assume_zeroed: true, ..crate::mkfs::Options::default() };
+        crate::mkfs::format(&*dev, &clock, &options).unwrap();
+        let watch = Arc::new(Watch::default());
+        let options = MountOptions { node_cache: 256, ..MountOptions::default() };
+        let vol = Volume::mount(dev.clone(), watch.clone(), options).unwrap();
+        watch.vol.set(Arc::downgrade(&vol)).unwrap();
+        let f = file(&vol, "f");
+        // More nodes than a step may dirty, and than the volume keeps.
+        vol.fallocate(f, Allocate::Reserve { keep_size: false }, 0, 4 * GIB).unwrap();
+        vol.fallocate(f, Allocate::Zero { keep_size: false }, 0, 4 * GIB).unwrap();
+        vol.fallocate(f, Allocate::PunchHole, 0, 4 * GIB).unwrap();
+        for i in 0..900 {
+            vol.write(f, (2000 + i * 1018) * BLOCK, b"a node for each", WriteFlags::empty()).unwrap();
+        }
+        vol.fallocate(f, Allocate::Insert, BLOCK, BLOCK).unwrap();
+        vol.fallocate(f, Allocate::Collapse, 0, 2000 * BLOCK).unwrap();
+        vol.setattr(f, &vfs::SetAttr { size: Some(0), ..vfs::SetAttr::default() }).unwrap();
+        let most = watch.most.load(Ordering::Relaxed);
+        // Half the cache, and what one step dirties: a node for each stretch that it looks at, and where these move to.
+        assert!(most <= 128 + 4 * STEP, "{most} dirty nodes");
+        judge(&dev, &vol);
+    }
 }

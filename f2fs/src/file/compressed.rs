@@ -53,7 +53,7 @@ impl Volume {
                 Lookup::At(place) => {
                     self.read_steady(&place.node, || self.read_cluster(inode, &method, first, direct, n, &mut plain))?
                 }
-                Lookup::HoleUntil(_) => plain.fill(0),
+                Lookup::Hole(_) => plain.fill(0),
             }
             let m = (plain.len() - inside).min(buf.len() - done);
             buf[done..done + m].copy_from_slice(&plain[inside..inside + m]);

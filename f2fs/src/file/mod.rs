@@ -5,7 +5,8 @@
 //!
 //! * [`read`], [`write`]: bytes in and out of memory and log. [`admission`]: how many may write at once.
 //! * [`writeback`]: from memory to the log; [`temperature`]: to which one, or in place.
-//! * [`truncate`], [`allocate`]: size, holes, reservations. [`inline`]: contents inside the inode.
+//! * [`truncate`], [`allocate`]: size, holes, reservations; [`shift`]: blocks move inside of the file.
+//!   [`inline`]: contents inside the inode.
 //! * [`compressed`]: clusters Linux compressed, read only.
 
 pub mod admission;
@@ -13,6 +14,7 @@ pub mod allocate;
 pub mod compressed;
 pub mod inline;
 pub mod read;
+pub(crate) mod shift;
 pub mod temperature;
 pub mod truncate;
 pub mod write;
@@ -40,7 +42,7 @@ impl Volume {
     pub(crate) fn addr_of(&self, node: &Arc<Node>, index: u64) -> Result<BlockAddr> {
         match self.find(node, index)? {
             Lookup::At(p) => Ok(p.addr(self, p.slot)),
-            Lookup::HoleUntil(_) => Ok(BlockAddr::NULL),
+            Lookup::Hole(_) => Ok(BlockAddr::NULL),
         }
     }
 

@@ -1,5 +1,6 @@
 //! How are contents read from memory and from the log?
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use device::Lba;
@@ -11,7 +12,8 @@ use crate::cause::Cause;
 use crate::error::Result;
 use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
-use crate::node::map::{Lookup, Place};
+use crate::node::free::LOOKED;
+use crate::node::map::{Lookup, Place, addr_in};
 use crate::volume::Volume;
 
 impl Volume {
@@ -20,7 +22,18 @@ impl Volume {
         if inode.kind == FileKind::Directory {
             return Err(vfs::Error::IsDirectory.into());
         }
-        let content = inode.content.read();
+        let _shift = inode.steps.shift.read();
+        self.read_locked(inode, &*inode.content.read(), offset, buf)
+    }
+
+    /// [`Self::read_file`] under the inode's lock.
+    pub(crate) fn read_locked(
+        &self,
+        inode: &Arc<Inode>,
+        content: &Content,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> Result<usize> {
         let size = inode.size();
         if offset >= size {
             return Ok(0);
@@ -32,7 +45,7 @@ impl Volume {
         } else if self.is_compressed(inode) {
             self.read_compressed(inode, offset, buf)?;
         } else {
-            self.read_blocks(inode, &content, offset, buf)?;
+            self.read_blocks(inode, content, offset, buf)?;
         }
         Ok(n)
     }
@@ -79,8 +92,8 @@ impl Volume {
     /// `buf` were filled, at least one.
     fn read_mapped(&self, inode: &Inode, index: u64, end: u64, inside: usize, buf: &mut [u8]) -> Result<usize> {
         let place = match self.find(&inode.node, index)? {
-            Lookup::HoleUntil(next) => {
-                let blocks = next.min(end) - index;
+            Lookup::Hole(hole) => {
+                let blocks = hole.end.min(end) - index;
                 let n = ((blocks * BLOCK) as usize - inside).min(buf.len());
                 buf[..n].fill(0);
                 return Ok(n);
@@ -106,7 +119,7 @@ impl Volume {
         {
             let bytes = place.node.read();
             while run < most {
-                let a = crate::node::map::addr_in(self, &place.node, &bytes, place.slot + run as u32);
+                let a = addr_in(self, &place.node, &bytes, place.slot + run as u32);
                 let follows = if first.is_real() { a == first.plus(run as u32) } else { !a.is_real() };
                 if !follows {
                     break;
@@ -154,38 +167,53 @@ impl Volume {
         })
     }
 
-    /// `SEEK_DATA` and `SEEK_HOLE`. Blocks that are only reserved are holes.
+    /// `SEEK_DATA` and `SEEK_HOLE`. Blocks that are only reserved are holes. A long search gives the inode's lock up now
+    /// and then; what is written meanwhile where it has looked already counts as written later.
     pub(crate) fn seek_file(&self, inode: &Arc<Inode>, offset: u64, what: Seek) -> Result<u64> {
-        let content = inode.content.read();
-        let size = inode.size();
-        if offset >= size {
-            return Err(vfs::Error::PastEnd.into());
-        }
-        if self.inline_room(inode)?.is_some() || self.is_compressed(inode) || inode.kind != FileKind::Regular {
-            return Ok(if what == Seek::Data { offset } else { size });
-        }
-        let mut i = offset / BLOCK;
-        let end = size.div_ceil(BLOCK);
-        while i < end {
-            let (data, next) = if content.pages.contains_key(&i) {
-                (true, i + 1)
-            } else {
-                match self.find(&inode.node, i)? {
-                    Lookup::At(p) => (p.addr(self, p.slot).is_real(), i + 1),
-                    Lookup::HoleUntil(next) => {
-                        let page = content.pages.range(i..).next().map_or(next, |(k, _)| *k);
-                        (false, next.min(page))
-                    }
-                }
-            };
-            if data == (what == Seek::Data) {
-                return Ok(offset.max(i * BLOCK).min(size));
+        let _shift = inode.steps.shift.read();
+        let mut at = offset / BLOCK;
+        loop {
+            let content = inode.content.read();
+            let size = inode.size();
+            if offset >= size {
+                return Err(vfs::Error::PastEnd.into());
             }
-            i = next;
+            if self.inline_room(inode)?.is_some() || self.is_compressed(inode) || inode.kind != FileKind::Regular {
+                return Ok(if what == Seek::Data { offset } else { size });
+            }
+            let end = size.div_ceil(BLOCK);
+            for _ in 0..LOOKED {
+                if at >= end {
+                    return match what {
+                        Seek::Data => Err(vfs::Error::PastEnd.into()),
+                        Seek::Hole => Ok(size),
+                    };
+                }
+                let (stretch, place) = self.stretch(&inode.node, at)?;
+                let here = at..end.min(stretch.end);
+                at = here.end;
+                if let Some(found) = self.seek_in(&content, here, place.as_ref().map(|p| (p, stretch.start)), what) {
+                    return Ok(offset.max(found * BLOCK).min(size));
+                }
+            }
         }
-        match what {
-            Seek::Data => Err(vfs::Error::PastEnd.into()),
-            Seek::Hole => Ok(size),
-        }
+    }
+
+    /// The first block of data, or the first of a hole, in a part of one stretch. `place` is that of the stretch's first
+    /// block, which follows it.
+    fn seek_in(&self, content: &Content, here: Range<u64>, place: Option<(&Place, u64)>, what: Seek) -> Option<u64> {
+        let mut here = here;
+        let Some((place, first)) = place else {
+            return match what {
+                Seek::Data => content.pages.range(here).next().map(|(block, _)| *block),
+                Seek::Hole => here.find(|block| !content.pages.contains_key(block)),
+            };
+        };
+        let bytes = place.node.read();
+        let is_data = |block: u64| {
+            addr_in(self, &place.node, &bytes, place.slot + (block - first) as u32).is_real()
+                || content.pages.contains_key(&block)
+        };
+        here.find(|block| is_data(*block) == (what == Seek::Data))
     }
 }

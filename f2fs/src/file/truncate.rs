@@ -1,4 +1,8 @@
 //! How does a file get another size?
+//!
+//! A file becomes shorter in steps, from its end towards the new end. Between two steps others get on, and a power cut
+//! leaves a file that is shorter than it was and longer than it should be. Linux cuts a file in one piece, and every
+//! writer waits.
 
 use std::sync::Arc;
 
@@ -8,28 +12,39 @@ use vfs::FileKind;
 use super::BLOCK;
 use crate::error::Result;
 use crate::inode::{Content, Inode, Touch, put_advise, touch};
+use crate::node::free::STEP;
 use crate::volume::Volume;
 
 impl Volume {
     /// `truncate`, with its times.
     pub(crate) fn set_size(&self, inode: &Arc<Inode>, size: u64) -> Result<()> {
-        if inode.kind == FileKind::Symlink {
-            return Err(vfs::Error::Invalid("a symlink's size is its target's").into());
-        }
-        self.check_plain(inode)?;
-        self.check_unsealed(inode)?;
+        let check = || {
+            if inode.kind == FileKind::Symlink {
+                return Err(vfs::Error::Invalid("a symlink's size is its target's").into());
+            }
+            self.check_plain(inode)?;
+            self.check_unsealed(inode)
+        };
+        check()?;
         self.checked_end(inode, 0, size)?;
-        let _change = self.begin()?;
-        let mut content = inode.content.write();
-        self.check_there(inode)?;
-        self.truncate(inode, &mut content, size)?;
-        let now = self.now();
-        self.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));
-        Ok(())
+        let _turn = inode.steps.turn.lock();
+        loop {
+            let _change = self.begin()?;
+            let mut content = inode.content.write();
+            self.check_there(inode)?;
+            check()?;
+            let done = self.truncate_some(inode, &mut content, size)?;
+            let now = self.now();
+            self.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));
+            if done {
+                return Ok(());
+            }
+        }
     }
 
-    /// Sets the size and frees blocks past it. The caller holds `cp` shared and the inode's lock exclusively.
-    pub(crate) fn truncate(&self, inode: &Arc<Inode>, content: &mut Content, size: u64) -> Result<()> {
+    /// One step on the way to a size; true if it was the last. A longer file takes one step. A shorter one loses blocks
+    /// at its end, and blocks reserved behind it. The caller holds `cp` shared and the inode's lock exclusively.
+    pub(crate) fn truncate_some(&self, inode: &Arc<Inode>, content: &mut Content, size: u64) -> Result<bool> {
         let old = inode.size();
         if let Some(room) = self.inline_room(inode)? {
             if size <= room {
@@ -38,7 +53,7 @@ impl Volume {
                     self.write_inline(inode, size, &gone)?;
                 }
                 self.edit_inode(&inode.node, |r| r.i_size = size.into());
-                return Ok(());
+                return Ok(true);
             }
             self.leave_inline(inode, content)?;
         }
@@ -46,19 +61,24 @@ impl Volume {
             // Blocks reserved behind the end stay; some of them may lie behind the new end too.
             self.clear_tail(inode, content, old)?;
             self.edit_inode(&inode.node, |r| r.i_size = size.into());
-            return Ok(());
+            return Ok(true);
         }
-        if size < old {
+        let last = size.div_ceil(BLOCK);
+        let first = self.tail(&inode.node, last, STEP)?;
+        let done = first == last;
+        if done && size < old {
             self.clear_tail(inode, content, size)?;
         }
-        let first = size.div_ceil(BLOCK);
         let gone = content.pages.split_off(&first).len();
         inode.lost_dirty(self, gone);
         self.free_from(&inode.node, first)?;
-        self.edit_inode(&inode.node, |r| {
-            r.i_size = size.into();
-            put_advise(r, Advise::KEEP_SIZE, false);
+        self.edit_inode(&inode.node, |r| match done {
+            true => {
+                r.i_size = size.into();
+                put_advise(r, Advise::KEEP_SIZE, false);
+            }
+            false => r.i_size = old.min(first * BLOCK).into(),
         });
-        Ok(())
+        Ok(done)
     }
 }

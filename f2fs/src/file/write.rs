@@ -46,11 +46,12 @@ impl Volume {
     pub(crate) fn write_file(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         self.check_plain(inode)?;
         self.checked_end(inode, offset, data.len() as u64)?;
-        let mut done = self.already_appended(inode, offset, data, flags.contains(WriteFlags::FROM_CACHE))?;
+        let from_cache = flags.contains(WriteFlags::FROM_CACHE);
+        let mut done = 0;
         while done < data.len() {
             let n = CHUNK.min(data.len() - done);
-            let chunk = &data[done..done + n];
             let at = offset + done as u64;
+            let _shift = inode.steps.shift.read();
             let _admitted = self.admit((at + n as u64).div_ceil(BLOCK) - at / BLOCK);
             let _change = match self.begin() {
                 Ok(change) => change,
@@ -59,18 +60,31 @@ impl Volume {
             };
             let mut content = inode.content.write();
             self.check_there(inode)?;
-            let from_cache = flags.contains(WriteFlags::FROM_CACHE);
+            self.check_plain(inode)?;
+            let there = match self.already_appended(inode, &content, at, &data[done..done + n], from_cache) {
+                Ok(there) => there,
+                Err(_) if done > 0 => break,
+                Err(e) => return Err(e),
+            };
+            done += there;
+            let (at, chunk) = (at + there as u64, &data[done..done + n - there]);
+            if chunk.is_empty() {
+                continue;
+            }
             let wrote = match whole_blocks(at, chunk) {
                 Some((first, blocks)) if from_cache && content.pages.len() + blocks.len() >= GATHERED => {
                     self.write_through(inode, &mut content, first, blocks)
                 }
                 _ => self.write_locked(inode, &mut content, at, chunk),
             };
-            match wrote {
-                Ok(n) => done += n,
+            let all = match wrote {
+                Ok(n) => {
+                    done += n;
+                    n == chunk.len()
+                }
                 Err(_) if done > 0 => break,
                 Err(e) => return Err(e),
-            }
+            };
             let now = self.now();
             self.edit_inode(&inode.node, |r| {
                 if !from_cache {
@@ -84,7 +98,7 @@ impl Volume {
                 or_wait(self.write_back(inode, &mut content, Writeback::Background))?;
             }
             self.limit_dirty(inode, &mut content)?;
-            if done % CHUNK != 0 && n == CHUNK {
+            if !all {
                 break; // no room for the rest
             }
         }

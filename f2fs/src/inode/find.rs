@@ -1,11 +1,10 @@
 //! How is an inode found by its number, how are its dirty blocks counted, and what does `stat` show?
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 
 use format::Ino;
 use format::inode::{Division, Inline, RawInode, extra_end};
-use parking_lot::RwLock;
 use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
 
 use super::Inode;
@@ -56,10 +55,7 @@ impl Volume {
         }
         let kind = FileKind::from_mode(mode)
             .ok_or_else(|| Error::corrupt(format_args!("inode {ino}: mode {mode:#o} names no kind of file")))?;
-        Ok(self.inodes.insert(
-            Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) },
-            &self.dir_blocks,
-        ))
+        Ok(self.inodes.insert(Inode::new(ino, kind, node), &self.dir_blocks))
     }
 
     /// Refuses an inode that was freed while the caller waited for its lock, which the caller now holds. Only an inode
@@ -75,8 +71,7 @@ impl Volume {
     /// table: a reader without a reference loaded it just before it was freed. It is gone, and makes way.
     pub(crate) fn adopt_inode(&self, ino: Ino, kind: FileKind, node: Arc<Node>) -> Arc<Inode> {
         self.inodes.drop_inode(ino);
-        self.inodes
-            .insert(Inode { ino, kind, node, content: RwLock::default(), dirty: AtomicUsize::new(0) }, &self.dir_blocks)
+        self.inodes.insert(Inode::new(ino, kind, node), &self.dir_blocks)
     }
 
     /// What `stat` says.

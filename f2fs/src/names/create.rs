@@ -81,6 +81,8 @@ impl Volume {
     pub(crate) fn create_nameless(&self, parent: vfs::Ino, wish: &Wish<'_>) -> Result<Entry> {
         let _change = self.begin()?;
         let dir = self.outer_dir(parent)?;
+        // New inodes take the directory's lists: nobody may change them meanwhile.
+        let _content = dir.content.read();
         self.check_dir_changes(&dir, true)?;
         let place = self.orphans.place()?;
         let inode = self.new_inode(&dir, None, wish)?;

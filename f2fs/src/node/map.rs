@@ -1,11 +1,12 @@
-//! How does a file block lead to its address, and how are addresses freed (truncate)?
+//! How does a file block lead to its address, and how are nodes made and freed?
 //!
 //! The caller holds the inode's lock (shared to look, exclusive to change) and, to change, `cp` shared. Addresses live
 //! in the bytes of nodes, each under its node's own lock, since cleaning changes them without the inode's lock.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use format::inode::{Inline, RawInode};
+use format::inode::RawInode;
 use format::node::{self, ADDRS_PER_BLOCK, Footer};
 use format::{BlockAddr, Ino, Nid};
 
@@ -24,12 +25,12 @@ pub struct Place {
     pub slots: u32,
 }
 
-/// Where a file block's address is, or how far it is to one that may exist.
+/// Where a file block's address is, or how far it is to those that may exist.
 pub enum Lookup {
     /// It is here.
     At(Place),
-    /// No node: every block before this index is a hole.
-    HoleUntil(u64),
+    /// There is no node for the addresses of these blocks, which are holes. The block looked for is one of them.
+    Hole(Range<u64>),
 }
 
 impl Place {
@@ -68,8 +69,16 @@ pub(crate) fn set_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, 
 }
 
 /// Blocks under one child of a node `level` above the direct nodes.
-fn span(level: u32) -> u64 {
+pub(super) fn span(level: u32) -> u64 {
     u64::from(ADDRS_PER_BLOCK).pow(level)
+}
+
+/// How many slots of an indirect node are empty right before and right after an empty one.
+fn empty_around(bytes: &format::Block, slot: u32) -> (u64, u64) {
+    let empty = |s: &u32| node::word(bytes, *s as usize) == 0;
+    let before = (0..slot).rev().take_while(empty).count();
+    let after = (slot + 1..ADDRS_PER_BLOCK).take_while(empty).count();
+    (before as u64, after as u64)
 }
 
 impl Volume {
@@ -87,6 +96,8 @@ impl Volume {
             let slot = path.slots[0];
             return Ok(Lookup::At(Place { node: inode.clone(), slot, slots: direct }));
         }
+        // How many slots right before and after the one looked at are empty, too, in the node above.
+        let mut around = (0, 0);
         for k in 1..=path.depth {
             let below = (path.depth - k) as u32; // levels of nodes below this one
             if nid == Nid(0) {
@@ -95,20 +106,25 @@ impl Volume {
                 for (j, slot) in path.slots[k..path.depth].iter().enumerate() {
                     inside += u64::from(*slot) * span((path.depth - k - j) as u32);
                 }
-                return Ok(Lookup::HoleUntil(index - inside + span(below + 1)));
+                let (first, width) = (index - inside, span(below + 1));
+                return Ok(Lookup::Hole(first - around.0 * width..first + (1 + around.1) * width));
             }
             let n = self.child(inode.ino, nid, path.offsets[k - 1])?;
             if below == 0 {
                 let slot = path.slots[k];
                 return Ok(Lookup::At(Place { node: n, slot, slots: ADDRS_PER_BLOCK }));
             }
-            nid = Nid(node::word(&n.read(), path.slots[k] as usize));
+            let bytes = n.read();
+            nid = Nid(node::word(&bytes, path.slots[k] as usize));
+            if nid == Nid(0) {
+                around = empty_around(&bytes, path.slots[k]);
+            }
         }
         unreachable!("the loop returns at depth >= 1")
     }
 
     /// A node of `ino`'s tree, checked to be at its place there.
-    fn child(&self, ino: Ino, nid: Nid, offset: u32) -> Result<Arc<Node>> {
+    pub(super) fn child(&self, ino: Ino, nid: Nid, offset: u32) -> Result<Arc<Node>> {
         let n = self.node(nid).map_err(|e| match e {
             Error::Fs(vfs::Error::NotFound) => {
                 Error::corrupt(format_args!("inode {ino}: its node {nid} has no address in the NAT"))
@@ -205,130 +221,6 @@ impl Volume {
                 r.i_blocks = r.i_blocks.get().saturating_add_signed(delta).into();
             });
         }
-    }
-
-    /// Frees the addresses in `slots` of a node; returns how many counted blocks that were.
-    fn free_slots(&self, node: &Arc<Node>, slots: std::ops::Range<u32>) -> Result<u64> {
-        let mut gone: Vec<BlockAddr> = Vec::new();
-        {
-            let mut bytes = node.write();
-            let mut changed = false;
-            for slot in slots {
-                let a = addr_in(self, node, &bytes, slot);
-                if a != BlockAddr::NULL {
-                    gone.push(a);
-                    set_addr_in(self, node, &mut bytes, slot, BlockAddr::NULL);
-                    changed = true;
-                }
-            }
-            if changed {
-                self.nodes.mark_dirty(node);
-            }
-        }
-        let age = self.mounted_seconds();
-        let mut seg = self.seg.lock();
-        for a in gone.iter().filter(|a| a.is_real()) {
-            seg.invalidate(*a, age)?;
-        }
-        drop(seg);
-        let marks = gone.iter().filter(|a| **a == BlockAddr::COMPRESS).count();
-        // The mark of a released cluster no longer counts: releasing gave it back.
-        let given = marks > 0 && self.node(node.ino.nid())?.inode(|r| r.inline().contains(Inline::COMPRESS_RELEASED));
-        let counted = (gone.len() - if given { marks } else { 0 }) as u64;
-        self.space.give(counted);
-        Ok(counted)
-    }
-
-    /// Frees every block of `[from, to)`; nodes stay.
-    pub(crate) fn free_range(&self, inode: &Arc<Node>, from: u64, to: u64) -> Result<()> {
-        self.counting_freed(inode, |freed| {
-            let mut i = from;
-            while i < to {
-                match self.find(inode, i)? {
-                    Lookup::HoleUntil(next) => i = next,
-                    Lookup::At(p) => {
-                        let n = p.run().min(to - i);
-                        *freed += self.free_slots(&p.node, p.slot..p.slot + n as u32)?;
-                        i += n;
-                    }
-                }
-            }
-            Ok(())
-        })
-    }
-
-    /// Subtracts the blocks that `free` counts from the inode's, even if it ends with an error: blocks freed before a
-    /// node that cannot be read are gone.
-    fn counting_freed(&self, inode: &Arc<Node>, free: impl FnOnce(&mut u64) -> Result<()>) -> Result<()> {
-        let mut freed = 0;
-        let out = free(&mut freed);
-        if freed > 0 {
-            self.forget_extent(inode);
-        }
-        self.add_blocks(inode, -(freed as i64));
-        out
-    }
-
-    /// Frees every block from `from` on, and every node that only led to such blocks.
-    pub(crate) fn free_from(&self, inode: &Arc<Node>, from: u64) -> Result<()> {
-        let (direct, nids) = inode.inode(|r| {
-            Ok::<_, Error>((self.division(r)?.direct_slots(), std::array::from_fn::<_, 5, _>(|k| r.nid(k))))
-        })?;
-        self.counting_freed(inode, |freed| {
-            let first = from.min(direct.into()) as u32;
-            *freed += self.free_slots(inode, first..direct)?;
-            let mut base = u64::from(direct);
-            for (k, nid) in nids.into_iter().enumerate() {
-                let level = [0, 0, 1, 1, 2][k];
-                let width = span(level + 1);
-                if nid != Nid(0) && base + width > from {
-                    let offset = node::path(base, direct).map_or(0, |p| p.offsets[0]);
-                    if self.cut(inode.ino, (nid, offset), (level, base), from, freed)? {
-                        self.edit_inode(inode, |r| r.i_nid[k] = 0.into());
-                    }
-                }
-                base += width;
-            }
-            Ok(())
-        })
-    }
-
-    /// Frees the blocks at or past `from` under a node `level` levels above the direct ones, whose first block is
-    /// `base`. If no block lies before `from`, frees the node too and returns true.
-    fn cut(
-        &self,
-        ino: Ino,
-        (nid, offset): (Nid, u32),
-        (level, base): (u32, u64),
-        from: u64,
-        freed: &mut u64,
-    ) -> Result<bool> {
-        let n = self.child(ino, nid, offset)?;
-        if level == 0 {
-            let first = from.saturating_sub(base).min(ADDRS_PER_BLOCK.into()) as u32;
-            *freed += self.free_slots(&n, first..ADDRS_PER_BLOCK)?;
-        } else {
-            let width = span(level);
-            let first = from.saturating_sub(base) / width;
-            for slot in first as u32..ADDRS_PER_BLOCK {
-                let child = Nid(node::word(&n.read(), slot as usize));
-                if child == Nid(0) {
-                    continue;
-                }
-                let below = if level == 1 { offset + 1 + slot } else { offset + 1 + slot * (ADDRS_PER_BLOCK + 1) };
-                let at = base + u64::from(slot) * width;
-                if self.cut(ino, (child, below), (level - 1, at), from, freed)? {
-                    self.edit(&n, |b| node::set_word(b, slot as usize, 0));
-                }
-            }
-        }
-        let whole = from <= base;
-        if whole {
-            self.free_node(&n, false)?;
-            // `free_node` gave the node's block back to the volume; here it leaves the inode's count.
-            *freed += 1;
-        }
-        Ok(whole)
     }
 }
 
@@ -466,6 +358,27 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         dev.inner.save(&dir.path().join("image")).unwrap();
         joulefs_conformance::oracle::tools::assert_fsck_clean(&dir.path().join("image"));
+    }
+
+    #[test]
+    fn a_node_that_gets_no_place_for_a_failed_read_stays_dirty_and_the_volume_goes_on() {
+        let (dev, vol) = about_to_thread();
+        let last = file(&vol, "last");
+        dev.fails.store(true, SeqCst);
+        let write = || {
+            let held = vol.cp.read();
+            vol.edit(&last.node, |_| ());
+            vol.write_nodes(&held, std::slice::from_ref(&last.node), Mark::Plain, Cause::Node)
+        };
+        // The segment's last block; then the log must find another segment.
+        write().unwrap();
+        assert!(matches!(write(), Err(Error::Device(_))));
+        assert!(last.node.is_dirty());
+        dev.fails.store(false, SeqCst);
+        write().unwrap();
+        vol.unmount().unwrap();
+        let report = fsck::check(&dev.inner, &fsck::Options::default()).unwrap();
+        assert!(report.is_clean(), "{:?}", report.errors().take(4).collect::<Vec<_>>());
     }
 
     #[test]

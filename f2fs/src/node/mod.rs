@@ -1,9 +1,11 @@
 //! Nodes: the blocks that hold inodes and addresses.
 //!
 //! * [`cache`]: nodes in memory, clean and dirty.
-//! * [`map`]: from a file block to its address and back again to nothing (truncate).
+//! * [`map`]: from a file block to its address; nodes are made and freed.
+//! * [`free`]: from addresses back again to nothing (truncate), step by step.
 //! * [`write`]: how a dirty node reaches its log.
 
 pub mod cache;
+pub mod free;
 pub mod map;
 pub mod write;

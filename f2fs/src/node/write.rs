@@ -63,12 +63,8 @@ impl Volume {
         let mut runs: [Run; 3] =
             std::array::from_fn(|_| Run { start: BlockAddr::NULL, bytes: Vec::new(), owners: Vec::new() });
         let out = self.place_nodes(nodes, mark, cause, &mut runs);
-        // Nodes that got an address are written even if the log had no place for the rest.
+        // Nodes that got an address are written even if the log had no place for the rest, or a read failed.
         let wrote = runs.iter_mut().try_for_each(|run| self.write_run(run, cause));
-        if wrote.is_err() || matches!(out, Err(crate::error::Error::Device(_))) {
-            // The NAT names addresses at which nothing was written, and the chain has a gap.
-            self.failed.store(true, Ordering::Release);
-        }
         out.and(wrote)
     }
 
@@ -101,7 +97,10 @@ impl Volume {
             if is_inode {
                 inode::seal(self.sb.features, self.checksum_seed, &mut bytes);
             }
-            self.nat.moved(node.nid, placed.addr, is_inode && f.fsync)?;
+            self.nat.moved(node.nid, placed.addr, is_inode && f.fsync).inspect_err(|_| {
+                // The block has its place in the chain, and the NAT does not name it.
+                self.failed.store(true, Ordering::Release);
+            })?;
             let run = &mut runs[log.index() - 3];
             let next = run.start.plus((run.bytes.len() / 4096) as u32);
             if run.bytes.len() >= BATCH || (!run.bytes.is_empty() && next != placed.addr) {
@@ -125,7 +124,10 @@ impl Volume {
 
     fn write_run(&self, run: &mut Run, cause: Cause) -> Result<()> {
         if !run.bytes.is_empty() {
-            self.dev.write_for(Lba(run.start.0.into()), &run.bytes, &run.owners, cause as u8)?;
+            self.dev.write_for(Lba(run.start.0.into()), &run.bytes, &run.owners, cause as u8).inspect_err(|_| {
+                // The NAT names addresses at which nothing was written, and the chain has a gap.
+                self.failed.store(true, Ordering::Release);
+            })?;
             run.bytes.clear();
             run.owners.clear();
         }

@@ -46,12 +46,14 @@ impl Volume {
     /// Brings a volume just mounted to the state that fsync promised. No other thread uses it yet.
     pub(crate) fn recover(&self) -> Result<()> {
         let clean = self.cp.read().checkpoint.flags.contains(CpFlags::UMOUNT);
-        let chain = match self.options.roll_forward {
-            RollForward::Replay => self.chain()?,
-            RollForward::Leave | RollForward::GiveUp => Vec::new(),
+        let (chain, given_up) = match self.options.roll_forward {
+            RollForward::Replay => (self.chain()?, false),
+            // Linux writes no checkpoint when it mounts a clean volume: there may be a chain behind one.
+            RollForward::GiveUp => (Vec::new(), self.chain().map_or(true, |chain| !chain.is_empty())),
+            RollForward::Leave => (Vec::new(), false),
         };
         let orphans = !self.orphans.is_empty();
-        if clean && chain.is_empty() && !orphans {
+        if clean && chain.is_empty() && !given_up && !orphans {
             return Ok(());
         }
         if !chain.is_empty() {
@@ -140,5 +142,44 @@ impl Volume {
             self.settle_displaced(dir)?;
         }
         Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use device::Memory;
+    use vfs::FileSystem;
+
+    use super::*;
+    use crate::MountOptions;
+    use crate::rig::*;
+
+    fn again(dev: &Arc<Memory>, vol: &Volume, roll_forward: RollForward) -> Arc<Volume> {
+        let options = MountOptions { roll_forward, ..MountOptions::default() };
+        Volume::mount(dev.clone(), vol.clock.clone(), options).unwrap()
+    }
+
+    #[test]
+    fn a_chain_given_up_behind_a_clean_unmount_is_not_found_by_later_mounts() {
+        let (dev, vol) = mounted(64, MountOptions::default());
+        let f = file(&vol, "f");
+        write(&vol, f, 0, &blocks(5));
+        vol.unmount().unwrap();
+        let vol = again(&dev, &vol, RollForward::Replay);
+        // As Linux does: the first change after the mount is no reason for a checkpoint.
+        vol.untouched.store(false, Ordering::Release);
+        write(&vol, f, 0, &blocks(90)[4096..]);
+        vol.fsync(f, false).unwrap();
+        assert!(vol.state().clean_unmount, "no checkpoint came between");
+        let replayed = again(&Arc::new(dev.fork()), &vol, RollForward::Replay);
+        assert!(read(&replayed, f) == blocks(90)[4096..], "there is a chain");
+        let vol = again(&dev, &vol, RollForward::GiveUp);
+        assert!(read(&vol, f) == blocks(5));
+        // The power goes.
+        let vol = again(&dev, &vol, RollForward::Replay);
+        assert!(read(&vol, f) == blocks(5));
+        judge(&dev, &vol);
     }
 }

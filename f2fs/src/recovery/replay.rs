@@ -153,7 +153,7 @@ impl Volume {
             true => self.make(&inode.node, base)?,
             false => match self.find(&inode.node, base)? {
                 Lookup::At(p) => p,
-                Lookup::HoleUntil(_) => return Ok(()),
+                Lookup::Hole(_) => return Ok(()),
             },
         };
         self.forget_extent(&inode.node);

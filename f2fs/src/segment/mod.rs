@@ -194,8 +194,14 @@ impl Segments {
     }
 
     /// Takes the next block of `log` for `owner`; the block at `old`, if that is a real address, becomes invalid. `age`
-    /// is when the block's contents were written, in seconds of mounted time.
+    /// is when the block's contents were written, in seconds of mounted time. If it fails, no block became valid or
+    /// invalid.
     pub fn allocate(&mut self, log: LogType, owner: Summary, old: BlockAddr, age: u64) -> Result<Placed> {
+        if old.is_real() {
+            // On a damaged volume it may not be; asked before anything changes.
+            let (seg, off) = self.place(old)?;
+            self.table.check_valid(seg, off)?;
+        }
         if self.logs[log.index()].is_full() {
             self.roll(log)?;
         }

@@ -278,19 +278,26 @@ impl SegmentTable {
         Ok(())
     }
 
+    /// Refuses a block that is not valid.
+    pub fn check_valid(&self, seg: SegNo, off: u16) -> Result<()> {
+        match self.is_valid(seg, off) {
+            true => Ok(()),
+            false => Err(Error::corrupt(format_args!(
+                "segment {seg}, block {off}: given up but not valid in the segment table"
+            ))),
+        }
+    }
+
     /// Block `off` lost its owner. With `Some`, `age` counts for the segment's age.
     pub fn clear_valid(&mut self, seg: SegNo, off: u16, age: Option<u64>) -> Result<()> {
+        self.check_valid(seg, off)?;
         let s = &mut self.segs[seg.0 as usize];
         if let Some(age) = age {
             s.age(age);
         }
         let m = s.maps();
         let (before, after) = fragmentation::around(&m.valid, off);
-        if !bits::msb_put(&mut m.valid, off.into(), false) {
-            return Err(Error::corrupt(format_args!(
-                "segment {seg}, block {off}: given up but not valid in the segment table"
-            )));
-        }
+        bits::msb_put(&mut m.valid, off.into(), false);
         s.fragmentation.join(before, after);
         s.valid -= 1;
         self.sums.sub(s.log, 1);

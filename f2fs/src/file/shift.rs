@@ -1,0 +1,263 @@
+//! How do the blocks behind a range move towards the file's beginning (collapse) or its end (insert)?
+//!
+//! Both move a *gap*: blocks without contents. Collapse makes a gap of the range, moves it behind the last block, one
+//! block after the other, and cuts it off. Insert begins with a gap behind the last block and moves it to its place. Only
+//! blocks that are there move, holes are skipped. A block's room moves with it, so a shift needs room for nodes alone;
+//! they are made first.
+//!
+//! A shift of few blocks takes one step: after a power cut the file is as it was or as it should become. Of a longer
+//! one, a power cut or a device error leaves the gap on its way, and an inserted range's length is in the size already:
+//! blocks on one side of the gap have their old places, those on the other side their new ones, and none is lost. (Linux
+//! inserts in steps, too, and sets the size last.)
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use format::node::ADDRS_PER_BLOCK;
+use format::{Block, BlockAddr};
+use vfs::Allocate;
+
+use super::BLOCK;
+use crate::error::{Error, Result};
+use crate::inode::{Content, Inode};
+use crate::node::free::{LOOKED, STEP};
+use crate::node::map::{Lookup, Place, addr_in};
+use crate::volume::Volume;
+
+/// How many blocks one step moves.
+const MOVED: usize = 256;
+
+/// Which way blocks go, and how far.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// Towards the beginning; the first block goes first.
+    Down(u64),
+    /// Towards the end; the last block goes first.
+    Up(u64),
+}
+
+impl Way {
+    fn target(self, block: u64) -> u64 {
+        match self {
+            Way::Down(by) => block - by,
+            Way::Up(by) => block + by,
+        }
+    }
+}
+
+/// A block about to move.
+struct Move {
+    from: u64,
+    to: u64,
+    source: Place,
+    target: Place,
+    /// Its contents, if only the device has them.
+    stored: Option<Box<Block>>,
+}
+
+impl Volume {
+    /// Takes `range` out of a file. The caller has the file's turn.
+    pub(super) fn collapse(&self, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
+        let what = Allocate::Collapse;
+        aligned(&range)?;
+        let _shift = inode.steps.shift.write();
+        let size = inode.size();
+        if range.end >= size {
+            return Err(vfs::Error::Invalid("a collapse must end before the end of the file").into());
+        }
+        let mut gap = range.start / BLOCK..range.end / BLOCK;
+        let way = Way::Down(gap.end - gap.start);
+        let mut rest = gap.end..size.div_ceil(BLOCK);
+        self.make_targets(inode, what, rest.clone(), way)?;
+        let mut done = false;
+        while !done {
+            done = self.step(inode, what, |content| {
+                let mut stretches = STEP;
+                gap.start = self.punch(inode, content, gap.clone(), &mut stretches)?;
+                if gap.is_empty() {
+                    let moves = self.next_moves(inode, content, &mut rest, way, &mut stretches)?;
+                    self.carry_out(inode, content, moves)?;
+                }
+                let moved = gap.is_empty() && rest.is_empty();
+                Ok(moved && self.truncate_some(inode, content, size - (range.end - range.start))?)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Puts a hole of the length of `range` into a file at its beginning. The caller has the file's turn.
+    pub(super) fn insert(&self, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
+        let what = Allocate::Insert;
+        aligned(&range)?;
+        let _shift = inode.steps.shift.write();
+        let size = inode.size();
+        if range.start >= size {
+            return Err(vfs::Error::Invalid("an insert must begin before the end of the file").into());
+        }
+        let grown = self.checked_end(inode, size, range.end - range.start)?;
+        // Blocks reserved behind the end make place.
+        let mut behind = size.div_ceil(BLOCK)..grown.div_ceil(BLOCK);
+        let way = Way::Up((range.end - range.start) / BLOCK);
+        let mut rest = range.start / BLOCK..size.div_ceil(BLOCK);
+        self.make_targets(inode, what, rest.clone(), way)?;
+        while !rest.is_empty() {
+            self.step(inode, what, |content| {
+                let mut stretches = STEP;
+                behind.start = self.punch(inode, content, behind.clone(), &mut stretches)?;
+                if !behind.is_empty() {
+                    return Ok(());
+                }
+                if inode.size() == size {
+                    self.clear_tail(inode, content, size)?;
+                }
+                let moves = self.next_moves(inode, content, &mut rest, way, &mut stretches)?;
+                self.edit_inode(&inode.node, |r| r.i_size = grown.into());
+                self.carry_out(inode, content, moves)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Makes the nodes that will hold the addresses of moved blocks, or none if there is no room for all of them.
+    fn make_targets(&self, inode: &Arc<Inode>, what: Allocate, blocks: Range<u64>, way: Way) -> Result<()> {
+        if self.inline_room(inode)?.is_some() {
+            // All of its blocks have their addresses in the inode, and the first step makes the only one.
+            return Ok(());
+        }
+        let missing = |block: u64| Ok::<_, Error>(matches!(self.find(&inode.node, block)?, Lookup::Hole(_)));
+        let (mut at, mut nodes, mut last) = (blocks.start, 0, None);
+        while at < blocks.end {
+            let content = inode.content.read();
+            for _ in 0..LOOKED {
+                let ends = self.ends(inode, &content, &mut at, blocks.end)?;
+                for target in ends.into_iter().flatten().map(|block| way.target(block)) {
+                    // Where nodes begin, counted from the file's beginning, depends on the inode: one more at most.
+                    let node = Some(target / u64::from(ADDRS_PER_BLOCK));
+                    if last != node && missing(target)? {
+                        nodes += 1;
+                        last = node;
+                    }
+                }
+            }
+        }
+        if nodes == 0 {
+            return Ok(());
+        }
+        // With the indirect nodes above them: those of a full tree, and one more on each of three levels.
+        let need = nodes + 1 + nodes / u64::from(ADDRS_PER_BLOCK) + 3;
+        if self.space.valid_blocks() + need > self.space.user_blocks() {
+            return Err(Error::no_space());
+        }
+        let mut at = blocks.start;
+        while at < blocks.end {
+            self.step(inode, what, |content| {
+                for _ in 0..STEP {
+                    for block in self.ends(inode, content, &mut at, blocks.end)?.into_iter().flatten() {
+                        self.make(&inode.node, way.target(block))?;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The first and the last block that are there in the stretch at `at`, before `end`; `at` becomes the block behind
+    /// the stretch. All blocks between move into the nodes of these two.
+    fn ends(&self, inode: &Inode, content: &Content, at: &mut u64, end: u64) -> Result<[Option<u64>; 2]> {
+        if *at >= end {
+            return Ok([None; 2]);
+        }
+        let (stretch, place) = self.stretch(&inode.node, *at)?;
+        let here = *at..end.min(stretch.end);
+        let there = self.blocks_there(content, here.clone(), place.as_ref().map(|p| (p, stretch.start)));
+        *at = here.end;
+        Ok([there.first().copied(), there.last().copied()])
+    }
+
+    /// The blocks of a part of one stretch that are no holes. `place` is that of the stretch's first block, which
+    /// follows it.
+    fn blocks_there(&self, content: &Content, here: Range<u64>, place: Option<(&Place, u64)>) -> Vec<u64> {
+        let Some((place, first)) = place else {
+            return content.pages.range(here).map(|(i, _)| *i).collect();
+        };
+        let bytes = place.node.read();
+        let slot = |block: u64| place.slot + (block - first) as u32;
+        let there = |block: &u64| {
+            addr_in(self, &place.node, &bytes, slot(*block)) != BlockAddr::NULL || content.pages.contains_key(block)
+        };
+        here.filter(there).collect()
+    }
+
+    /// The next blocks to move out of `rest`, which shrinks by them and by holes. All that can fail for a device error
+    /// happens here, before anything changes.
+    fn next_moves(
+        &self,
+        inode: &Arc<Inode>,
+        content: &Content,
+        rest: &mut Range<u64>,
+        way: Way,
+        stretches: &mut u64,
+    ) -> Result<Vec<Move>> {
+        let mut left = rest.clone();
+        let mut moves = Vec::new();
+        while !left.is_empty() && *stretches > 0 && moves.len() < MOVED {
+            *stretches -= 1;
+            let at = if matches!(way, Way::Down(_)) { left.start } else { left.end - 1 };
+            let (stretch, place) = self.stretch(&inode.node, at)?;
+            let here = left.start.max(stretch.start)..left.end.min(stretch.end);
+            let place = place.as_ref().map(|p| (p, stretch.start));
+            let mut there = self.blocks_there(content, here.clone(), place);
+            if matches!(way, Way::Up(_)) {
+                there.reverse();
+            }
+            let all = there.len() <= MOVED - moves.len();
+            there.truncate(MOVED - moves.len());
+            for &from in &there {
+                moves.push(self.plan(inode, content, from, way.target(from))?);
+            }
+            match (way, there.last()) {
+                (Way::Down(_), Some(&last)) if !all => left.start = last + 1,
+                (Way::Down(_), _) => left.start = here.end,
+                (Way::Up(_), Some(&last)) if !all => left.end = last,
+                (Way::Up(_), _) => left.end = here.start,
+            }
+        }
+        *rest = left;
+        Ok(moves)
+    }
+
+    fn plan(&self, inode: &Arc<Inode>, content: &Content, from: u64, to: u64) -> Result<Move> {
+        let source = self.make(&inode.node, from)?;
+        let target = self.make(&inode.node, to)?;
+        let on_device = !content.pages.contains_key(&from) && source.addr(self, source.slot).is_real();
+        let stored = if on_device { self.load_stored(inode, from)? } else { None };
+        Ok(Move { from, to, source, target, stored })
+    }
+
+    /// Moves blocks: their contents are written to new places. Until the new map is durable, the old one must find the
+    /// old contents.
+    fn carry_out(&self, inode: &Arc<Inode>, content: &mut Content, moves: Vec<Move>) -> Result<()> {
+        for Move { from, to, source, target, stored } in moves {
+            self.move_room(&inode.node, &source, &target)?;
+            let was_dirty =
+                usize::from(content.pages.contains_key(&from)) + usize::from(content.pages.contains_key(&to));
+            content.pages.remove(&to);
+            if let Some(page) = content.pages.remove(&from).or(stored) {
+                content.pages.insert(to, page);
+            }
+            match (usize::from(content.pages.contains_key(&to)), was_dirty) {
+                (now, was) if now > was => inode.gained_dirty(self, now - was),
+                (now, was) => inode.lost_dirty(self, was - now),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn aligned(range: &Range<u64>) -> Result<()> {
+    if !range.start.is_multiple_of(BLOCK) || !range.end.is_multiple_of(BLOCK) {
+        return Err(vfs::Error::Invalid("collapse and insert want multiples of 4096").into());
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! How are addresses and nodes freed, and how far does one step of that go?
+//!
+//! The caller holds the locks that [`super::map`] requires to change. A file may have a million nodes, and a hole may
+//! be as long as a file can be: a step looks at a given number of *stretches*, blocks whose addresses are in one node or
+//! for which there is none. Between steps the caller gives its locks up, so that others get on.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use format::inode::Inline;
+use format::node::{self, ADDRS_PER_BLOCK};
+use format::{BlockAddr, Ino, Nid};
+
+use super::cache::Node;
+use super::map::{Lookup, Place, addr_in, set_addr_in, span};
+use crate::error::{Error, Result};
+use crate::volume::Volume;
+
+/// How many stretches one step looks at. A step dirties or frees about as many nodes.
+pub(crate) const STEP: u64 = 64;
+/// How many stretches are looked at under one lock where nothing changes.
+pub(crate) const LOOKED: u64 = 1024;
+
+impl Volume {
+    /// The blocks around `index` whose addresses are in one node, and the place of the first of them; or those for
+    /// which there is no node.
+    pub(crate) fn stretch(&self, inode: &Arc<Node>, index: u64) -> Result<(Range<u64>, Option<Place>)> {
+        Ok(match self.find(inode, index)? {
+            Lookup::Hole(blocks) => (blocks, None),
+            Lookup::At(p) => (index - u64::from(p.slot)..index + p.run(), Some(Place { slot: 0, ..p })),
+        })
+    }
+
+    /// The first block such that at most `nodes` nodes hold addresses of it and of those behind it; `floor` if that is
+    /// a later one.
+    pub(crate) fn tail(&self, inode: &Arc<Node>, floor: u64, nodes: u64) -> Result<u64> {
+        let direct = inode.inode(|r| self.division(r))?.direct_slots();
+        let (mut at, mut left) = (node::max_blocks(direct), nodes);
+        while at > floor {
+            let (blocks, place) = self.stretch(inode, at - 1)?;
+            if place.is_some() {
+                if left == 0 {
+                    return Ok(at);
+                }
+                left -= 1;
+            }
+            at = blocks.start;
+        }
+        Ok(floor)
+    }
+
+    /// Frees the addresses in `slots` of a node; returns how many counted blocks that were.
+    pub(super) fn free_slots(&self, node: &Arc<Node>, slots: Range<u32>) -> Result<u64> {
+        let mut gone: Vec<BlockAddr> = Vec::new();
+        {
+            let mut bytes = node.write();
+            let mut changed = false;
+            for slot in slots {
+                let a = addr_in(self, node, &bytes, slot);
+                if a != BlockAddr::NULL {
+                    gone.push(a);
+                    set_addr_in(self, node, &mut bytes, slot, BlockAddr::NULL);
+                    changed = true;
+                }
+            }
+            if changed {
+                self.nodes.mark_dirty(node);
+            }
+        }
+        let age = self.mounted_seconds();
+        let mut seg = self.seg.lock();
+        for a in gone.iter().filter(|a| a.is_real()) {
+            seg.invalidate(*a, age)?;
+        }
+        drop(seg);
+        let marks = gone.iter().filter(|a| **a == BlockAddr::COMPRESS).count();
+        // The mark of a released cluster no longer counts: releasing gave it back.
+        let given = marks > 0 && self.node(node.ino.nid())?.inode(|r| r.inline().contains(Inline::COMPRESS_RELEASED));
+        let counted = (gone.len() - if given { marks } else { 0 }) as u64;
+        self.space.give(counted);
+        Ok(counted)
+    }
+
+    /// Frees every block of `[from, to)`; nodes stay.
+    pub(crate) fn free_range(&self, inode: &Arc<Node>, from: u64, to: u64) -> Result<()> {
+        let mut at = from;
+        while at < to {
+            at = self.free_stretch(inode, at, to)?;
+        }
+        Ok(())
+    }
+
+    /// Frees blocks from `from` on to the end of their stretch, or to `to`; returns the first behind them.
+    pub(crate) fn free_stretch(&self, inode: &Arc<Node>, from: u64, to: u64) -> Result<u64> {
+        match self.find(inode, from)? {
+            Lookup::Hole(blocks) => Ok(blocks.end.min(to)),
+            Lookup::At(p) => {
+                let n = p.run().min(to - from);
+                self.counting_freed(inode, |freed| {
+                    *freed += self.free_slots(&p.node, p.slot..p.slot + n as u32)?;
+                    Ok(())
+                })?;
+                Ok(from + n)
+            }
+        }
+    }
+
+    /// The room of a block, with nothing in it, passes from one slot to another: neither the volume's nor the inode's
+    /// count changes unless the other slot had room of its own.
+    pub(crate) fn move_room(&self, inode: &Arc<Node>, from: &Place, to: &Place) -> Result<()> {
+        self.counting_freed(inode, |freed| {
+            *freed += self.free_slots(&to.node, to.slot..to.slot + 1)?;
+            Ok(())
+        })?;
+        let put = |place: &Place, addr: BlockAddr| {
+            let mut bytes = place.node.write();
+            let old = addr_in(self, &place.node, &bytes, place.slot);
+            set_addr_in(self, &place.node, &mut bytes, place.slot, addr);
+            self.nodes.mark_dirty(&place.node);
+            old
+        };
+        let old = put(from, BlockAddr::NULL);
+        put(to, BlockAddr::NEW);
+        self.forget_extent(inode);
+        if old.is_real() {
+            let age = self.mounted_seconds();
+            self.seg.lock().invalidate(old, age)?;
+        }
+        Ok(())
+    }
+
+    /// Subtracts the blocks that `free` counts from the inode's, even if it ends with an error: blocks freed before a
+    /// node that cannot be read are gone.
+    fn counting_freed(&self, inode: &Arc<Node>, free: impl FnOnce(&mut u64) -> Result<()>) -> Result<()> {
+        let mut freed = 0;
+        let out = free(&mut freed);
+        if freed > 0 {
+            self.forget_extent(inode);
+        }
+        self.add_blocks(inode, -(freed as i64));
+        out
+    }
+
+    /// Frees every block from `from` on, and every node that only led to such blocks.
+    pub(crate) fn free_from(&self, inode: &Arc<Node>, from: u64) -> Result<()> {
+        let (direct, nids) = inode.inode(|r| {
+            Ok::<_, Error>((self.division(r)?.direct_slots(), std::array::from_fn::<_, 5, _>(|k| r.nid(k))))
+        })?;
+        self.counting_freed(inode, |freed| {
+            let first = from.min(direct.into()) as u32;
+            *freed += self.free_slots(inode, first..direct)?;
+            let mut base = u64::from(direct);
+            for (k, nid) in nids.into_iter().enumerate() {
+                let level = [0, 0, 1, 1, 2][k];
+                let width = span(level + 1);
+                if nid != Nid(0) && base + width > from {
+                    let offset = node::path(base, direct).map_or(0, |p| p.offsets[0]);
+                    if self.cut(inode.ino, (nid, offset), (level, base), from, freed)? {
+                        self.edit_inode(inode, |r| r.i_nid[k] = 0.into());
+                    }
+                }
+                base += width;
+            }
+            Ok(())
+        })
+    }
+
+    /// Frees the blocks at or past `from` under a node `level` levels above the direct ones, whose first block is
+    /// `base`. If no block lies before `from`, frees the node too and returns true.
+    fn cut(
+        &self,
+        ino: Ino,
+        (nid, offset): (Nid, u32),
+        (level, base): (u32, u64),
+        from: u64,
+        freed: &mut u64,
+    ) -> Result<bool> {
+        let n = self.child(ino, nid, offset)?;
+        if level == 0 {
+            let first = from.saturating_sub(base).min(ADDRS_PER_BLOCK.into()) as u32;
+            *freed += self.free_slots(&n, first..ADDRS_PER_BLOCK)?;
+        } else {
+            let width = span(level);
+            let first = from.saturating_sub(base) / width;
+            for slot in first as u32..ADDRS_PER_BLOCK {
+                let child = Nid(node::word(&n.read(), slot as usize));
+                if child == Nid(0) {
+                    continue;
+                }
+                let below = if level == 1 { offset + 1 + slot } else { offset + 1 + slot * (ADDRS_PER_BLOCK + 1) };
+                let at = base + u64::from(slot) * width;
+                if self.cut(ino, (child, below), (level - 1, at), from, freed)? {
+                    self.edit(&n, |b| node::set_word(b, slot as usize, 0));
+                }
+            }
+        }
+        let whole = from <= base;
+        if whole {
+            self.free_node(&n, false)?;
+            // `free_node` gave the node's block back to the volume; here it leaves the inode's count.
+            *freed += 1;
+        }
+        Ok(whole)
+    }
+}
