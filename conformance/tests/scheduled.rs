@@ -28,8 +28,10 @@ fn compare(seed: u64, dir: &std::path::Path) -> Result<bool, String> {
     let ours = list(&volume);
     unmount(volume);
     let run = kernel().run(&theirs, &format!("{TREELIST} >$OUT/tree"));
-    if !run.ok() || !run.complaints().is_empty() {
-        return Err(format!("{:?}\n{}", run.complaints(), run.describe()));
+    // What Linux says of a pack whose head was written before the cut and whose tail was never: it does not count.
+    let complaints: Vec<_> = run.complaints().into_iter().filter(|l| !l.ends_with("invalid crc_offset: 0")).collect();
+    if !run.ok() || !complaints.is_empty() {
+        return Err(format!("{complaints:?}\n{}", run.describe()));
     }
     let linux = printed(run.out(), "tree");
     let [ours, linux] = [&ours, &linux].map(|text| without_directory_times(text));
