@@ -51,6 +51,8 @@ impl Volume {
 
     /// Changes flags, and the project if one is given.
     pub(crate) fn set_flags_of(&self, inode: &Arc<Inode>, wish: FileFlags, project: Option<u32>) -> Result<()> {
+        // Work of several steps on the file comes to its end first.
+        let _turn = inode.steps.turn.lock();
         let _change = self.begin()?;
         let _content = inode.content.write();
         self.check_there(inode)?;
@@ -110,5 +112,94 @@ impl Volume {
             return Err(vfs::Error::NotPermitted("the file is append-only").into());
         }
         Ok(there)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use vfs::{Allocate, FileSystem, SetAttr, SetTime, Timestamp, WriteFlags, XattrFlags};
+
+    use super::*;
+    use crate::MountOptions;
+    use crate::rig::*;
+
+    fn seal(vol: &Volume, inode: &Inode, flags: InodeFlags) {
+        vol.edit_inode(&inode.node, |r| r.i_flags = flags.bits().into());
+    }
+
+    #[test]
+    fn whoever_waits_for_a_file_that_is_sealed_meanwhile_is_refused() {
+        let (dev, vol) = mounted(64, MountOptions::default());
+        let f = file(&vol, "f");
+        write(&vol, f, 0, &blocks(3));
+        vol.setxattr(f, b"user.a", b"1", XattrFlags::empty()).unwrap();
+        let size = |size| SetAttr { size: Some(size), ..SetAttr::default() };
+        let owner = SetAttr { uid: Some(7), ..SetAttr::default() };
+        let work: [&(dyn Fn() -> vfs::Result<()> + Sync); 6] = [
+            &|| vol.write(f, 100, b"x", WriteFlags::empty()).map(drop),
+            &|| vol.setattr(f, &size(5)).map(drop),
+            &|| vol.setattr(f, &owner).map(drop),
+            &|| vol.fallocate(f, Allocate::PunchHole, 0, 4096),
+            &|| vol.setxattr(f, b"user.a", b"2", XattrFlags::empty()),
+            &|| vol.removexattr(f, b"user.a"),
+        ];
+        let inode = vol.outer(f).unwrap();
+        for (i, work) in work.into_iter().enumerate() {
+            std::thread::scope(|s| {
+                let content = inode.content.read();
+                let waiting = s.spawn(work);
+                std::thread::sleep(A_WHILE);
+                seal(&vol, &inode, InodeFlags::IMMUTABLE);
+                drop(content);
+                let out = waiting.join().unwrap();
+                assert!(matches!(out, Err(vfs::Error::NotPermitted(_))), "{i}: {out:?}");
+                seal(&vol, &inode, InodeFlags::empty());
+            });
+        }
+        assert!(read(&vol, f) == blocks(3));
+        assert_eq!(vol.getxattr(f, b"user.a").unwrap(), b"1");
+        drop(inode);
+        judge(&dev, &vol);
+    }
+
+    #[test]
+    fn a_cache_may_repeat_what_an_append_only_file_has_and_append_megabytes() {
+        let (dev, vol) = mounted(64, MountOptions::default());
+        let f = file(&vol, "f");
+        let all = blocks(900);
+        write(&vol, f, 0, &all[..100]);
+        seal(&vol, &vol.outer(f).unwrap(), InodeFlags::APPEND);
+        assert_eq!(vol.write(f, 0, &all, WriteFlags::FROM_CACHE).unwrap(), all.len());
+        assert!(read(&vol, f) == all);
+        let other = vol.write(f, 0, b"other", WriteFlags::FROM_CACHE);
+        assert!(matches!(other, Err(vfs::Error::NotPermitted(_))), "{other:?}");
+        judge(&dev, &vol);
+    }
+
+    #[test]
+    fn the_times_of_an_append_only_file_may_become_now_and_no_others() {
+        let (dev, vol) = mounted(64, MountOptions::default());
+        let f = file(&vol, "f");
+        seal(&vol, &vol.outer(f).unwrap(), InodeFlags::APPEND);
+        let then = Timestamp { sec: 5, nsec: 0 };
+        let (now, at) = (Some(SetTime::Now), Some(SetTime::At(then)));
+        let set = |atime, mtime, ctime| SetAttr { atime, mtime, ctime, ..SetAttr::default() };
+        for (allowed, set) in [
+            (true, set(now, now, None)),
+            (true, set(None, now, None)),
+            // What a cache above that owns times says: the file grew, or was touched.
+            (true, set(None, at, Some(then))),
+            (true, set(now, at, Some(then))),
+            (false, set(at, None, None)),
+            (false, set(None, at, None)),
+            (false, set(at, at, Some(then))),
+            (false, SetAttr { perm: Some(0o600), ..set(None, now, None) }),
+        ] {
+            let out = vol.setattr(f, &set);
+            assert_eq!(out.is_ok(), allowed, "{set:?}: {out:?}");
+        }
+        seal(&vol, &vol.outer(f).unwrap(), InodeFlags::APPEND | InodeFlags::IMMUTABLE);
+        assert!(vol.setattr(f, &set(None, now, None)).is_err(), "immutable");
+        judge(&dev, &vol);
     }
 }

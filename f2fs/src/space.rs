@@ -65,6 +65,11 @@ impl Space {
         self.taken.fetch_add(n, Ordering::Relaxed);
         Ok(())
     }
+    /// A block moved to another slot. The count stays; a replay adds the block where it is now before it knows where it
+    /// was.
+    pub fn moved(&self) {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+    }
     /// A checkpoint was written.
     pub fn checkpointed(&self) {
         self.checkpointed.store(self.valid_blocks(), Ordering::Relaxed);

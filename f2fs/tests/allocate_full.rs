@@ -145,17 +145,52 @@ fn a_long_shift_cut_at_any_write_leaves_the_gap_on_its_way_and_loses_nothing() {
                         }
                         _ => {
                             now[gap..gap + 8192] == hole
+                                && now[..4096] == before[..4096]
                                 && now[4096..gap] == before[12_288..gap + 8192]
                                 && now[gap + 8192..] == before[gap + 8192..]
                         }
                     });
-                    let shifted = what == Allocate::Collapse && now[4096..] == before[12_288..];
+                    let whole = now[..4096] == before[..4096] && now[4096..] == before[12_288..];
+                    let shifted = what == Allocate::Collapse && whole;
                     assert!(way.is_some() || shifted, "{what:?}, cut after {cuts}, {loss:?}");
-                    between += u32::from(way.is_some());
+                    between += u32::from(way.is_some_and(|gap| gap > 4096 && gap < now.len() - 16_384));
                 });
             }
             cuts += 9;
         }
         assert!(between > 3, "{what:?}: no cut met a gap on its way");
+    }
+}
+
+#[test]
+fn a_shift_synced_on_a_full_volume_is_there_after_a_power_cut() {
+    // Blocks of the file, and which of them it has; where, and how many blocks are inserted or collapsed.
+    type Case = (Allocate, Vec<u64>, u64, u64);
+    let cases: [Case; 2] = [
+        (Allocate::Insert, (823..923).chain([1423]).collect(), 0, 100),
+        (Allocate::Collapse, (30..39).collect(), 0, 10),
+    ];
+    for (what, there, at, by) in cases {
+        for left in [0, 3, 60] {
+            let dev = power_cut(&formatted(64, &Options::default()));
+            let vol = mount(dev.clone());
+            let f = new_file(&vol, vol.root(), "f");
+            there.iter().for_each(|&i| write(&vol, f, i * 4096, &pattern(i, 4096)));
+            let size = Some((there.last().unwrap() + 60) * 4096);
+            vol.setattr(f, &SetAttr { size, ..SetAttr::default() }).unwrap();
+            if what == Allocate::Insert {
+                // The node that its blocks move to is there.
+                write(&vol, f, 923 * 4096, &pattern(923, 4096));
+            }
+            fill(&vol, left);
+            vol.sync().unwrap();
+            vol.fallocate(f, what, at * 4096, by * 4096).unwrap();
+            vol.fsync(f, false).unwrap();
+            let after = read_all(&vol, f);
+            drop(vol);
+            recovered(&dev.image(Loss::AllLost), |vol| {
+                assert!(read_all(vol, find(vol, "f").unwrap()) == after, "{what:?}, {left} left");
+            });
+        }
     }
 }

@@ -9,7 +9,7 @@ use format::inode::{Advise, Inline, InodeFlags, RawInode};
 use format::{Block, BlockAddr, Ino, dentry as area};
 use vfs::FileKind;
 
-use super::{kind_of, type_number};
+use super::{kind_of, no_key, type_number};
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, put_inline};
 use crate::volume::Volume;
@@ -81,7 +81,18 @@ impl Volume {
         if name.len() > 255 {
             return Err(vfs::Error::NameTooLong.into());
         }
-        if dir.node.inode(|r| r.flags().contains(InodeFlags::CASEFOLD)) {
+        let (flags, advise) = dir.node.inode(|r| (r.flags(), r.advise()));
+        if advise.contains(Advise::ENCRYPT)
+            && let Some(sought) = no_key::Sought::new(name)
+        {
+            let is = |entry: &[u8]| sought.is(entry);
+            if self.is_inline_dir(dir) {
+                return self.search_inline(dir, |l, a| area::find_where(l, a, sought.hash, is));
+            }
+            let hash = sought.hash;
+            return self.search_buckets(dir, hash, |a| area::find_where(&Layout::BLOCK, a, hash, is), &mut look);
+        }
+        if flags.contains(InodeFlags::CASEFOLD) {
             return self.search_folded(dir, name, look);
         }
         let hash = name_hash(name);

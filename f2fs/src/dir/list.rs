@@ -4,10 +4,10 @@
 //! as its first block would. Entries move only when an inline directory leaves its inode.
 
 use format::dentry::{self as area, Layout, SLOTS_PER_BLOCK};
-use format::inode::RawInode;
+use format::inode::{Advise, RawInode};
 use vfs::{DirEntry, Flow};
 
-use super::kind_of;
+use super::{kind_of, no_key};
 use crate::error::Result;
 use crate::inode::Inode;
 use crate::node::map::Lookup;
@@ -16,6 +16,7 @@ use crate::volume::Volume;
 impl Volume {
     /// Hands out entries after `cookie`.
     pub(crate) fn list(&self, dir: &Inode, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Result<()> {
+        let encrypted = dir.node.inode(|r| r.advise().contains(Advise::ENCRYPT));
         let per = SLOTS_PER_BLOCK as u64;
         let mut index = cookie / per;
         let mut from = (cookie % per) as usize;
@@ -23,7 +24,7 @@ impl Volume {
             let bytes = **dir.node.read();
             let a = &bytes[self.inline_dir_area(RawInode::of(&bytes))?];
             if index == 0 {
-                hand_out(&Layout::inline(a.len()), a, 0, from, each);
+                hand_out(&Layout::inline(a.len()), a, (0, from), encrypted, each);
             }
             return Ok(());
         }
@@ -40,7 +41,7 @@ impl Volume {
             };
             match block {
                 Some(b) => {
-                    if hand_out(&Layout::BLOCK, &b[..], index, from, each) == Flow::Stop {
+                    if hand_out(&Layout::BLOCK, &b[..], (index, from), encrypted, each) == Flow::Stop {
                         return Ok(());
                     }
                     index += 1;
@@ -58,25 +59,73 @@ impl Volume {
     }
 }
 
-fn hand_out(l: &Layout, a: &[u8], index: u64, from: usize, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Flow {
+fn hand_out(
+    l: &Layout,
+    a: &[u8],
+    (index, from): (u64, usize),
+    encrypted: bool,
+    each: &mut dyn FnMut(DirEntry<'_>) -> Flow,
+) -> Flow {
     let mut ghost_until = 0;
     for d in area::entries(l, a, 0) {
         let next = d.slot + area::slots_for(d.name.len());
-        let lawful = !d.name.contains(&b'/') && !d.name.contains(&0);
+        let encoded = (encrypted && d.name != b"." && d.name != b"..").then(|| no_key::encoded(&d));
+        let name = encoded.as_ref().map_or(d.name, |name| name.as_bytes());
+        let lawful = !name.contains(&b'/') && !name.contains(&0);
         if d.slot < from || d.slot < ghost_until || !lawful {
             continue;
         }
         ghost_until = next;
         let Some(kind) = kind_of(d.kind) else { continue };
-        let entry = DirEntry {
-            ino: vfs::Ino(d.ino.into()),
-            kind,
-            name: d.name,
-            next: index * SLOTS_PER_BLOCK as u64 + next as u64,
-        };
+        let entry =
+            DirEntry { ino: vfs::Ino(d.ino.into()), kind, name, next: index * SLOTS_PER_BLOCK as u64 + next as u64 };
         if each(entry) == Flow::Stop {
             return Flow::Stop;
         }
     }
     Flow::Continue
+}
+
+#[cfg(test)]
+mod tests {
+    use vfs::FileSystem;
+
+    use super::*;
+    use crate::MountOptions;
+    use crate::inode::put_advise;
+    use crate::rig::*;
+
+    #[test]
+    fn every_name_of_an_encrypted_directory_is_listed_and_found_under_its_encoded_form() {
+        for inline in [true, false] {
+            let (_, vol) = mounted(64, MountOptions { inline, ..MountOptions::default() });
+            let d = dir(&vol, vol.root(), "d");
+            let long = "l".repeat(200);
+            let made = ["aXb", "aYb", "plain", &long].map(|name| try_file(&vol, d, name).unwrap());
+            let inode = vol.outer(d).unwrap();
+            // Ciphertext may contain any byte.
+            let forge = |bytes: &mut [u8]| {
+                for (from, to) in [(b"aXb", b"a/b"), (b"aYb", b"a\0b")] {
+                    if let Some(at) = bytes.windows(3).position(|w| w == from) {
+                        bytes[at..at + 3].copy_from_slice(to);
+                    }
+                }
+            };
+            vol.edit(&inode.node, |bytes| forge(&mut bytes[..]));
+            inode.content.write().dir.values_mut().for_each(|block| forge(&mut block.bytes[..]));
+            vol.edit_inode(&inode.node, |r| put_advise(r, Advise::ENCRYPT, true));
+            let mut listed = Vec::new();
+            vol.readdir(d, 0, &mut |entry| {
+                listed.push((entry.name.to_vec(), entry.ino));
+                Flow::Continue
+            })
+            .unwrap();
+            assert_eq!([&listed[0].0, &listed[1].0], [&b"."[..], b".."]);
+            assert_eq!(listed.len(), 2 + made.len(), "inline {inline}");
+            for (name, ino) in &listed[2..] {
+                assert!(made.contains(ino));
+                assert_eq!(vol.lookup(d, name).unwrap().attr.ino, *ino, "{}", String::from_utf8_lossy(name));
+            }
+        }
+    }
 }

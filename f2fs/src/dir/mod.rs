@@ -3,12 +3,14 @@
 //! * [`blocks`]: a directory's blocks in memory.
 //! * [`change`]: finding, adding, removing and redirecting entries.
 //! * [`list`]: walking all entries in a stable order.
+//! * [`no_key`]: what encrypted names are called.
 //!
 //! The caller holds the directory's lock exclusively: even a look may bring blocks into memory.
 
 pub mod blocks;
 pub mod change;
 pub mod list;
+pub(crate) mod no_key;
 
 use vfs::FileKind;
 

@@ -6,7 +6,7 @@
 //! no place either, and only a checkpoint frees segments.
 //!
 //! So the volume counts the blocks that admitted writers bring. If the next writer would raise the count above a
-//! mebibyte, it waits, before it takes any lock, until there are free sections for all of these blocks beside what is
+//! mebibyte, it waits, before it takes any lock but those of [`crate::inode::Steps`], until there are free sections for all of these blocks beside what is
 //! dirty. Admission does not ask whether the volume as a whole has room: a block's room is reserved when it is first
 //! written.
 
@@ -19,7 +19,8 @@ use crate::volume::Volume;
 const ALWAYS: u64 = CHUNK as u64 / BLOCK + 1;
 
 impl Volume {
-    /// Waits until `blocks` more may be brought; `blocks` is at most [`ALWAYS`]. The caller holds no lock.
+    /// Waits until `blocks` more may be brought; `blocks` is at most [`ALWAYS`]. The caller holds no lock but
+    /// those of [`crate::inode::Steps`].
     pub(crate) fn admit(&self, blocks: u64) -> Admitted<'_> {
         let mut bringing = self.writers.bringing.lock();
         while *bringing + blocks > ALWAYS && !self.seg.lock().has_sections_for(*bringing + blocks) {

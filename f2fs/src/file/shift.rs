@@ -6,18 +6,22 @@
 //! they are made first.
 //!
 //! A shift of few blocks takes one step: after a power cut the file is as it was or as it should become. Of a longer
-//! one, a power cut or a device error leaves the gap on its way, and an inserted range's length is in the size already:
-//! blocks on one side of the gap have their old places, those on the other side their new ones, and none is lost. (Linux
+//! one, a power cut or an error of any kind between two steps leaves the gap on its way, and an inserted range's length is in the size already:
+//! blocks on one side of the gap have their old places, those on the other side their new ones, and none is lost. For that, each
+//! step puts the moved contents into the log before a checkpoint can record their new places; it is admitted like a
+//! writer of as many blocks, so that the log has room. (If the log is full all the same, they wait in memory like other
+//! accepted contents, and a power cut then may leave zeroes in their places.) (Linux
 //! inserts in steps, too, and sets the size last.)
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use format::node::ADDRS_PER_BLOCK;
-use format::{Block, BlockAddr};
+use format::{Block, BlockAddr, node};
 use vfs::Allocate;
 
 use super::BLOCK;
+use super::temperature::Writeback;
+use super::writeback::or_wait;
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode};
 use crate::node::free::{LOOKED, STEP};
@@ -71,6 +75,7 @@ impl Volume {
         self.make_targets(inode, what, rest.clone(), way)?;
         let mut done = false;
         while !done {
+            let _admitted = self.admit(MOVED as u64);
             done = self.step(inode, what, |content| {
                 let mut stretches = STEP;
                 gap.start = self.punch(inode, content, gap.clone(), &mut stretches)?;
@@ -101,6 +106,7 @@ impl Volume {
         let mut rest = range.start / BLOCK..size.div_ceil(BLOCK);
         self.make_targets(inode, what, rest.clone(), way)?;
         while !rest.is_empty() {
+            let _admitted = self.admit(MOVED as u64);
             self.step(inode, what, |content| {
                 let mut stretches = STEP;
                 behind.start = self.punch(inode, content, behind.clone(), &mut stretches)?;
@@ -124,27 +130,31 @@ impl Volume {
             // All of its blocks have their addresses in the inode, and the first step makes the only one.
             return Ok(());
         }
-        let missing = |block: u64| Ok::<_, Error>(matches!(self.find(&inode.node, block)?, Lookup::Hole(_)));
-        let (mut at, mut nodes, mut last) = (blocks.start, 0, None);
+        let direct = inode.node.inode(|r| self.division(r))?.direct_slots();
+        // Direct nodes that are missing, and the indirect ones above them, missing or not; targets come in order.
+        let (mut at, mut nodes, mut last) = (blocks.start, [0u64; 2], [None; 2]);
         while at < blocks.end {
             let content = inode.content.read();
             for _ in 0..LOOKED {
                 let ends = self.ends(inode, &content, &mut at, blocks.end)?;
                 for target in ends.into_iter().flatten().map(|block| way.target(block)) {
-                    // Where nodes begin, counted from the file's beginning, depends on the inode: one more at most.
-                    let node = Some(target / u64::from(ADDRS_PER_BLOCK));
-                    if last != node && missing(target)? {
-                        nodes += 1;
-                        last = node;
+                    if matches!(self.find(&inode.node, target)?, Lookup::At(_)) {
+                        continue;
+                    }
+                    let path = node::path(target, direct).ok_or(vfs::Error::TooBig)?;
+                    for (above, (count, last)) in nodes.iter_mut().zip(&mut last).enumerate() {
+                        let node = path.depth.checked_sub(1 + above).map(|level| path.offsets[level]);
+                        *count += u64::from(node.is_some() && node != *last);
+                        *last = node;
                     }
                 }
             }
         }
-        if nodes == 0 {
+        if nodes[0] == 0 {
             return Ok(());
         }
-        // With the indirect nodes above them: those of a full tree, and one more on each of three levels.
-        let need = nodes + 1 + nodes / u64::from(ADDRS_PER_BLOCK) + 3;
+        // And the one double indirect node.
+        let need = nodes[0] + nodes[1] + 1;
         if self.space.valid_blocks() + need > self.space.user_blocks() {
             return Err(Error::no_space());
         }
@@ -235,8 +245,8 @@ impl Volume {
         Ok(Move { from, to, source, target, stored })
     }
 
-    /// Moves blocks: their contents are written to new places. Until the new map is durable, the old one must find the
-    /// old contents.
+    /// Moves blocks, and writes their contents to new places. Until the new map is durable, the old one must find the old
+    /// contents.
     fn carry_out(&self, inode: &Arc<Inode>, content: &mut Content, moves: Vec<Move>) -> Result<()> {
         for Move { from, to, source, target, stored } in moves {
             self.move_room(&inode.node, &source, &target)?;
@@ -251,7 +261,7 @@ impl Volume {
                 (now, was) => inode.lost_dirty(self, was - now),
             }
         }
-        Ok(())
+        or_wait(self.write_back(inode, content, Writeback::Background))
     }
 }
 

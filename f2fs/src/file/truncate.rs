@@ -1,7 +1,7 @@
 //! How does a file get another size?
 //!
 //! A file becomes shorter in steps, from its end towards the new end. Between two steps others get on, and a power cut
-//! leaves a file that is shorter than it was and longer than it should be. Linux cuts a file in one piece, and every
+//! or an error leaves a file that is shorter than it was and longer than it should be. Linux cuts a file in one piece, and every
 //! writer waits.
 
 use std::sync::Arc;

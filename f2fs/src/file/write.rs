@@ -60,8 +60,10 @@ impl Volume {
             };
             let mut content = inode.content.write();
             self.check_there(inode)?;
-            self.check_plain(inode)?;
-            let there = match self.already_appended(inode, &content, at, &data[done..done + n], from_cache) {
+            let whole = &data[done..done + n];
+            let there =
+                self.check_plain(inode).and_then(|()| self.already_appended(inode, &content, at, whole, from_cache));
+            let there = match there {
                 Ok(there) => there,
                 Err(_) if done > 0 => break,
                 Err(e) => return Err(e),

@@ -106,26 +106,25 @@ impl Volume {
     }
 
     /// The room of a block, with nothing in it, passes from one slot to another: neither the volume's nor the inode's
-    /// count changes unless the other slot had room of its own.
+    /// count of blocks changes unless the other slot had room of its own.
     pub(crate) fn move_room(&self, inode: &Arc<Node>, from: &Place, to: &Place) -> Result<()> {
         self.counting_freed(inode, |freed| {
             *freed += self.free_slots(&to.node, to.slot..to.slot + 1)?;
             Ok(())
         })?;
-        let put = |place: &Place, addr: BlockAddr| {
-            let mut bytes = place.node.write();
-            let old = addr_in(self, &place.node, &bytes, place.slot);
-            set_addr_in(self, &place.node, &mut bytes, place.slot, addr);
-            self.nodes.mark_dirty(&place.node);
-            old
-        };
-        let old = put(from, BlockAddr::NULL);
-        put(to, BlockAddr::NEW);
-        self.forget_extent(inode);
+        let old = from.addr(self, from.slot);
         if old.is_real() {
+            // On a damaged volume this may fail; then nothing has changed.
             let age = self.mounted_seconds();
             self.seg.lock().invalidate(old, age)?;
         }
+        for (place, addr) in [(from, BlockAddr::NULL), (to, BlockAddr::NEW)] {
+            let mut bytes = place.node.write();
+            set_addr_in(self, &place.node, &mut bytes, place.slot, addr);
+            self.nodes.mark_dirty(&place.node);
+        }
+        self.space.moved();
+        self.forget_extent(inode);
         Ok(())
     }
 

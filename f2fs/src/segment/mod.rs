@@ -330,3 +330,36 @@ impl Segments {
         self.sb.locate(addr).is_some_and(|(seg, off)| self.table.is_valid(seg, off))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::MountOptions;
+    use crate::error::Error;
+    use crate::rig::*;
+
+    #[test]
+    fn a_block_that_is_not_valid_where_its_owner_has_it_costs_no_other_block() {
+        let (_, vol) = mounted(64, MountOptions { inline: false, ..MountOptions::default() });
+        let f = file(&vol, "f");
+        write(&vol, f, 0, &blocks(20));
+        vol.checkpoint(crate::pack::Reason::Running).unwrap();
+        let inode = vol.outer(f).unwrap();
+        let addr = vol.addr_of(&inode.node, 7).unwrap();
+        // As on a volume whose segment table is damaged.
+        vol.seg.lock().invalidate(addr, 0).unwrap();
+        let counts = || {
+            let seg = vol.seg.lock();
+            (seg.table.sums().total(), seg.logs.each_ref().map(|log| (log.seg, log.next)))
+        };
+        let before = counts();
+        write(&vol, f, 7 * 4096, &blocks(1));
+        let held = vol.cp.read();
+        let mut content = inode.content.write();
+        let why = crate::file::temperature::Writeback::Background;
+        let out = vol.write_back(&inode, &mut content, why);
+        assert!(matches!(out, Err(Error::Fs(vfs::Error::Corrupt(_)))), "{out:?}");
+        assert_eq!(counts(), before);
+        assert_eq!(vol.addr_of(&inode.node, 7).unwrap(), addr);
+        drop((held, content));
+    }
+}

@@ -1,0 +1,100 @@
+//! What is a name called that only a key could read?
+//!
+//! Names in an encrypted directory are ciphertext, which may contain any byte. Like Linux without the key, a listing
+//! shows them encoded (base64url, without padding): the entry's hash, a zero where other file systems have a second
+//! hash, and the ciphertext; of more than 149 bytes of it the rest as its SHA-256. A lookup of the encoded name finds
+//! the entry again (one of the ciphertext itself, too, unlike in Linux). `.` and `..` are not encrypted.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use format::dentry::Dentry;
+use sha2::{Digest, Sha256};
+
+/// Bytes of both hashes.
+const HASHES: usize = 8;
+/// How many bytes of ciphertext an encoded name has.
+const PLAIN: usize = 149;
+/// Bytes of a SHA-256.
+const DIGEST: usize = 32;
+
+/// The encoded name of an entry.
+pub(super) fn encoded(entry: &Dentry<'_>) -> String {
+    let mut bytes = [&entry.hash.to_le_bytes()[..], &[0; 4]].concat();
+    let (head, rest) = entry.name.split_at(entry.name.len().min(PLAIN));
+    bytes.extend_from_slice(head);
+    if !rest.is_empty() {
+        bytes.extend_from_slice(&Sha256::digest(rest));
+    }
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// What an encoded name says of its entry.
+pub(super) struct Sought {
+    /// The entry's hash.
+    pub(super) hash: u32,
+    bytes: Vec<u8>,
+}
+
+impl Sought {
+    /// `None` for bytes that are no encoded name, such as `..`.
+    pub(super) fn new(name: &[u8]) -> Option<Sought> {
+        let bytes = URL_SAFE_NO_PAD.decode(name).ok()?;
+        let lawful = bytes.len() > HASHES && (bytes.len() <= HASHES + PLAIN || bytes.len() == HASHES + PLAIN + DIGEST);
+        let (hash, rest) = bytes.split_first_chunk::<4>()?;
+        (lawful && rest.starts_with(&[0; 4]))
+            .then(|| Sought { hash: u32::from_le_bytes(*hash), bytes: rest[4..].to_vec() })
+    }
+
+    /// True for the ciphertext that is meant.
+    pub(super) fn is(&self, name: &[u8]) -> bool {
+        match self.bytes.split_at_checked(PLAIN) {
+            Some((head, digest)) if !digest.is_empty() => {
+                name.len() > PLAIN && name.starts_with(head) && Sha256::digest(&name[PLAIN..])[..] == *digest
+            }
+            _ => name == self.bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(hash: u32, name: &[u8]) -> Dentry<'_> {
+        Dentry { slot: 0, hash, ino: 4, kind: 1, name }
+    }
+
+    #[test]
+    fn every_ciphertext_has_a_name_that_finds_it_and_no_other() {
+        let all: Vec<Vec<u8>> = [1, 16, 148, 149, 150, 151, 255]
+            .into_iter()
+            .flat_map(|len| [vec![b'/'; len], vec![0; len], (0..len).map(|i| i as u8).collect()])
+            .collect();
+        for (i, name) in all.iter().enumerate() {
+            let text = encoded(&entry(0x89AB_CDEF, name));
+            assert!(
+                text.len() <= 255 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)),
+                "{text}"
+            );
+            let sought = Sought::new(text.as_bytes()).unwrap();
+            assert_eq!(sought.hash, 0x89AB_CDEF);
+            for (k, other) in all.iter().enumerate() {
+                assert_eq!(sought.is(other), i == k || name == other, "{i} {k}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_encoded_as_linux_encodes_it() {
+        // 0x04030201, 0, and sixteen bytes.
+        let name: Vec<u8> = (0..16).map(|i| 0xF0 + i).collect();
+        assert_eq!(encoded(&entry(0x0403_0201, &name)), "AQIDBAAAAADw8fLz9PX29_j5-vv8_f7_");
+    }
+
+    #[test]
+    fn dots_plain_names_and_torn_ones_are_no_encoded_names() {
+        for name in [&b"."[..], b"..", b"file.txt", b"AQIDBAAAAAA", b"AQIDBAEAAADw8fLz9PX29_j5-vv8_f7_", b""] {
+            assert!(Sought::new(name).is_none(), "{name:?}");
+        }
+    }
+}
