@@ -63,7 +63,9 @@ fn linux_finds_what_we_find_in_what_schedules_leave() {
                     match compare(*seed, work.path()) {
                         Ok(cut) => drop(cuts.fetch_add(u64::from(cut), Relaxed)),
                         Err(what) => {
-                            println!("JOULEFS_REPLAY={seed} cargo test -p joulefs-conformance --test scheduled\n{what}");
+                            println!(
+                                "JOULEFS_REPLAY={seed} cargo test -p joulefs-conformance --test scheduled\n{what}"
+                            );
                             failed.lock().expect("nobody panicked").push(*seed);
                         }
                     }
