@@ -1,4 +1,4 @@
-//! What did somebody else's program or device do, as their tools wrote it down, and what would it have cost
+//! What did another program or device do, as their tools wrote it down, and what would it have cost
 //! here?
 //!
 //! A recording is opened by [`open`], whatever it is called: gzip and zstd are seen through, the format is

@@ -3,7 +3,7 @@
 //! Its probe has one letter for reads and discards, and tells of a request again when the host controller was asleep
 //! and sent it back: about a millisecond later a kernel worker gives it once more. [`Cleared`] leaves the second
 //! line out and makes discards of reads by the thread that discards. A worker may join several discards that were sent
-//! back to one: reads of more than 1 MiB, which nobody else makes, are discards, too.
+//! back to one: reads of more than 1 MiB, which no other process makes, are discards, too.
 
 use std::collections::VecDeque;
 
@@ -39,7 +39,7 @@ impl Cleared {
         self.inner.names().name(process).starts_with(prefix)
     }
 
-    /// True if a worker gives again what somebody else gave.
+    /// True if a worker issues again what another process issued.
     fn again(&mut self, event: &Event) -> bool {
         while self.recent.front().is_some_and(|e| e.time.saturating_add(AGAIN) < event.time) {
             self.recent.pop_front();
