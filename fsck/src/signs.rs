@@ -3,13 +3,13 @@
 //! `i_inline` decides how the rest of an inode is read. With one wrong bit in it, a file's contents are read as
 //! addresses, or its addresses as contents. The bytes themselves show which they are.
 
-use format::hash::name_hash;
 use format::inode::{Advise, Inline, InodeFlags, RawInode};
 use format::node::{self, ADDRS_PER_BLOCK};
 use format::superblock::Features;
 use format::{Block, BlockAddr, Ino, dentry, xattr};
 
 use super::FsckError;
+use super::hashes::Hashing;
 use super::kind::{DIR, kind_of, mode_of};
 use super::load::Image;
 use super::report::Mark;
@@ -91,8 +91,8 @@ fn begins_otherwise(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, Fs
 pub fn named_elsewhere(img: &Image<'_>, ino: Ino, block: &Block, from: Ino) -> Result<Option<Ino>, FsckError> {
     let raw = RawInode::of(block);
     let parent = Ino(raw.i_pino.get());
-    let doubtful = kind_of(raw.i_mode.get()) == Some(DIR) && parent != from && parent != ino;
-    if !doubtful || raw.advise().contains(Advise::LOST_PINO) {
+    let other_parent = kind_of(raw.i_mode.get()) == Some(DIR) && parent != from && parent != ino;
+    if !other_parent || raw.advise().contains(Advise::LOST_PINO) {
         return Ok(None);
     }
     let addr = img.nat(parent.nid())?.addr;
@@ -105,7 +105,8 @@ pub fn named_elsewhere(img: &Image<'_>, ino: Ino, block: &Block, from: Ino) -> R
     if f.nid != parent.nid() || f.ino != parent || kind_of(dir.i_mode.get()) != Some(DIR) {
         return Ok(None);
     }
-    let (name, hash) = (raw.name(), name_hash(raw.name()));
+    let name = raw.name();
+    let Some(hash) = Hashing::of(dir, img.sb.features).hash(name) else { return Ok(None) };
     let has =
         |layout: &dentry::Layout, area: &[u8]| dentry::find(layout, area, name, hash).is_some_and(|d| d.ino == ino.0);
     if dir.inline().contains(Inline::DENTRY) {

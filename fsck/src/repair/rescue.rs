@@ -28,17 +28,17 @@ struct Node {
 
 /// Blocks that are marked valid but that nothing leads to, by who they say they are.
 #[derive(Default)]
-pub struct Strays {
+pub struct Unreached {
     nodes: BTreeMap<(Nid, Ino), Node>,
     data: BTreeMap<(Nid, u16), BlockAddr>,
     /// Inodes by the directory and the name they record.
     names: BTreeMap<(Ino, Vec<u8>), (Ino, u8)>,
 }
 
-impl Strays {
+impl Unreached {
     /// Searches the whole volume.
     pub fn search(img: &Image<'_>, walked: &Walked) -> Result<Self, FsckError> {
-        let mut out = Strays::default();
+        let mut out = Unreached::default();
         for (&seg, entry) in &img.sit {
             let reached = walked.reached.of(seg);
             if entry.map == reached {
@@ -82,7 +82,7 @@ impl Strays {
         Ok(())
     }
 
-    /// A stray block that is this node.
+    /// An unreached block that is this node.
     pub fn node(&mut self, nid: Nid, ino: Ino) -> Option<BlockAddr> {
         self.nodes.remove(&(nid, ino)).map(|node| node.addr)
     }
@@ -96,8 +96,8 @@ impl Strays {
             let Some((seg, off)) = img.sb.locate(node.addr).filter(|_| lawful(nid.0) && lawful(ino.0)) else {
                 continue;
             };
-            let vouched = img.summary(seg, off)?.is_none_or(|s| s.nid == *nid);
-            if vouched && bears_out(img, seg) && !img.marked(img.nat(*nid)?.addr) {
+            let summary_agrees = img.summary(seg, off)?.is_none_or(|s| s.nid == *nid);
+            if summary_agrees && bears_out(img, seg) && !img.marked(img.nat(*nid)?.addr) {
                 out.push((*nid, *ino, node.addr));
             }
         }
@@ -111,7 +111,7 @@ impl Strays {
         Ok(out)
     }
 
-    /// The stray node of an inode with this footer offset that the NAT still knows.
+    /// The unreached node of an inode with this footer offset that the NAT still knows.
     pub fn node_at(&self, img: &Image<'_>, ino: Ino, offset: u32) -> Result<Option<Nid>, FsckError> {
         for ((nid, _), node) in self.nodes.iter().filter(|((_, owner), _)| *owner == ino) {
             if node.offset == offset && img.nat(*nid)?.addr == node.addr {
@@ -126,17 +126,17 @@ impl Strays {
         self.names.remove(&(dir, name.to_vec()))
     }
 
-    /// True if a stray block says it is what this slot led to.
+    /// True if an unreached block says it is what this slot led to.
     pub fn has_data(&self, nid: Nid, slot: u16) -> bool {
         self.data.contains_key(&(nid, slot))
     }
 
-    /// Every stray data block with the slot it says it belongs to.
+    /// Every unreached data block with the slot it says it belongs to.
     pub fn all_data(&self) -> impl Iterator<Item = (Nid, u16, BlockAddr)> + '_ {
         self.data.iter().map(|((nid, slot), addr)| (*nid, *slot, *addr))
     }
 
-    /// A stray data block of this slot.
+    /// An unreached data block of this slot.
     pub fn data(&mut self, at: Slot) -> Option<BlockAddr> {
         self.data.remove(&(at.nid, u16::try_from(at.index).ok()?))
     }
