@@ -97,7 +97,7 @@ impl Index {
             progress.step(n as u64)?;
             at += n as u64;
         }
-        out.settle(window)?;
+        out.order_rivals(window)?;
         Ok(out)
     }
 
@@ -162,7 +162,7 @@ impl Index {
     }
 
     /// Decides between versions of one checkpoint that lie in several segments.
-    fn settle(&mut self, window: &Window<'_>) -> Result<(), RescueError> {
+    fn order_rivals(&mut self, window: &Window<'_>) -> Result<(), RescueError> {
         for (nid, others) in std::mem::take(&mut self.rivals) {
             let Some(mut best) = self.nodes.get(&nid).copied() else { continue };
             for other in others {

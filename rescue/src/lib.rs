@@ -13,7 +13,8 @@
 //! [`Rescue`] puts them together and says of each file what is proved.
 //!
 //! Left out on purpose: writing, both to the image (nothing here can) and of what was found (the caller does that);
-//! several volumes in one image (the one most nodes speak of is taken); encrypted contents; and what a volume's last
+//! several volumes in one image (the one that the
+//! caller names is taken, else the one most nodes speak of); encrypted contents; and what a volume's last
 //! owner meant: contents that were in memory when power was cut are nowhere.
 #![forbid(unsafe_code)]
 
@@ -117,6 +118,9 @@ impl Default for Options {
 pub struct Verdict {
     /// Why its contents are not proved to be its own, whole and newest; empty if they are.
     pub doubts: Vec<String>,
+    /// One of its nodes lies where no other block shows that nodes lie there: it may be contents of a deleted file that
+    /// look like a node.
+    pub unsure: bool,
     /// The checkpoint version its newest inode was written under.
     pub version: u32,
     /// Versions of its inode that were found.
@@ -126,7 +130,7 @@ pub struct Verdict {
 impl Verdict {
     /// True if nothing speaks against it.
     pub fn is_proved(&self) -> bool {
-        self.doubts.is_empty()
+        self.doubts.is_empty() && !self.unsure
     }
 }
 
@@ -151,12 +155,10 @@ impl<'d> Rescue<'d> {
         options: &Options,
         progress: &mut Progress<'_>,
     ) -> Result<Self, RescueError> {
-        let mut place = place::find(dev, progress)?;
-        if let Some(at) = options.volume_at {
-            let block = format::BLOCK as i64;
-            place.phase = at.rem_euclid(block) as u64;
-            place.first = -at.div_euclid(block);
-        }
+        let place = match options.volume_at {
+            Some(at) => place::at(dev, at, progress)?,
+            None => place::find(dev, progress)?,
+        };
         let window = Window::new(dev, place.phase, place.first);
         let mut index = Index::build(&window, &place, options.most_nodes, progress)?;
         let end = place.first + window.blocks() as i64;
@@ -246,14 +248,23 @@ impl<'d> Rescue<'d> {
         let mut out = tree::names(self.from(), dir)?;
         let living = self.is_living(dir);
         let mut kept = Vec::new();
+        // A directory has one name: else the paths through a few of them were more than anybody can count.
+        let mut dirs = rustc_hash::FxHashSet::default();
         for entry in out.entries {
             let there = match living {
                 true => self.is_living(entry.ino) && self.file(entry.ino)?.is_some_and(|f| f.kind() == entry.kind),
                 false => self.tree.belongs(self.from(), dir, &entry)?,
             };
-            if there {
-                kept.push(entry);
+            if !there {
+                continue;
             }
+            let elsewhere = living && !self.tree.is_home(dir, &entry);
+            if entry.kind == 2 && (elsewhere || !dirs.insert(entry.ino.0)) {
+                let name = entry.name.escape_ascii();
+                out.gaps.push(format!("{name} is left out: that directory, inode {}, has another name", entry.ino));
+                continue;
+            }
+            kept.push(entry);
         }
         out.entries = kept;
         Ok(out)
@@ -274,11 +285,13 @@ impl<'d> Rescue<'d> {
     pub fn verdict(&self, file: &RescuedFile<'_>) -> Result<Verdict, RescueError> {
         let mut doubts = Vec::new();
         let (mut missing, mut past, mut ambiguous) = (0u64, 0u64, file.version.ambiguous);
+        let mut unsure = false;
         let mut nodes = Vec::new();
         file.parts(&mut |part| match part {
             Part::Missing => missing += 1,
             Part::Node(v, nid) => {
                 ambiguous |= v.ambiguous;
+                unsure |= !v.believed;
                 nodes.push((v.addr, nid));
             }
         })?;
@@ -294,7 +307,7 @@ impl<'d> Rescue<'d> {
         if past > 0 {
             doubts.push(format!("{past} of its blocks lie behind the end of the image"));
         }
-        match self.claims.doubts(file.ino) {
+        match self.claims.contested(file.ino) {
             0 => {}
             n => doubts.push(format!("{n} of its blocks may have been overwritten: something newer lies there")),
         }
@@ -304,10 +317,16 @@ impl<'d> Rescue<'d> {
         if self.index.is_outdated(file.ino, file.version.version) {
             doubts.push("a version of its inode that is as new or newer has a wrong checksum".into());
         }
+        if let Some(room) = file.inline().map(<[u8]>::len)
+            && file.kind() != 2
+            && file.raw().i_size.get() > room as u64
+        {
+            doubts.push(format!("its size is {}, its inode has room for {room} bytes", file.raw().i_size.get()));
+        }
         if file.is_encrypted() {
             doubts.push("it is encrypted".into());
         }
-        Ok(Verdict { doubts, version: file.version.version, versions: file.version.found })
+        Ok(Verdict { doubts, unsure, version: file.version.version, versions: file.version.found })
     }
 }
 
