@@ -3,7 +3,8 @@
 //! Nodes written since then follow each other from the next free block of the warm node log. Roll-forward replays those
 //! of each inode up to the last one with an fsync mark; no `fsync` promised the others.
 
-use format::inode::RawInode;
+use format::checkpoint::CpFlags;
+use format::inode::{Inline, RawInode};
 use format::node::{self, Footer, NodeKind};
 use format::sit::LogType;
 use format::{Block, BlockAddr, Ino, Nid};
@@ -11,9 +12,8 @@ use rustc_hash::FxHashMap;
 
 use super::FsckError;
 use super::load::Image;
-use super::report::{FindingKind as K, Name, Report};
+use super::report::{FindingKind as K, Name, Report, Synced};
 use super::sets::BlockSet;
-use format::checkpoint::CpFlags;
 
 /// Directories above a file that its path is put together from.
 const DEEPEST: usize = 1024;
@@ -25,19 +25,6 @@ pub struct Chain {
     pub synced: Vec<Synced>,
     /// Node blocks that no `fsync` promised.
     pub unsynced: u64,
-}
-
-/// What `fsync` wrote of one inode after the checkpoint.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Synced {
-    /// The inode.
-    pub ino: Ino,
-    /// Its path by the names that inodes record; `None` if one of them cannot be read.
-    pub path: Option<Name>,
-    /// Node blocks that roll-forward replays.
-    pub nodes: u64,
-    /// Blocks of contents that the checkpoint does not have.
-    pub blocks: u64,
 }
 
 /// The promised nodes of one inode.
@@ -139,7 +126,6 @@ fn new_blocks(img: &Image<'_>, promised: &Promised) -> Result<u64, FsckError> {
 
 /// The addresses of contents in a node.
 fn addresses<'b>(img: &Image<'_>, block: &'b Block) -> Box<dyn Iterator<Item = BlockAddr> + 'b> {
-    use format::inode::Inline;
     let f = node::footer(block);
     if f.nid == f.ino.nid() {
         let raw = RawInode::of(block);

@@ -7,7 +7,6 @@ use format::sit::LogType;
 use format::summary::Summary;
 use format::{BlockAddr, FormatError, Ino, Nid, SegNo};
 
-pub use super::chain::Synced;
 pub use super::terms::*;
 
 /// How bad a finding is.

@@ -42,7 +42,7 @@ pub fn inline(img: &Image<'_>, ino: Ino, block: &Block) -> Result<Inline, FsckEr
     Ok(is)
 }
 
-/// The mode an inode should have, if what it holds bears out its name's type and not its own.
+/// The mode an inode should have, if its contents fit the type in the directory entry and not the type in `i_mode`.
 pub fn mode(img: &Image<'_>, ino: Ino, block: &Block, said: Option<u8>) -> Result<Option<u16>, FsckError> {
     let raw = RawInode::of(block);
     let mode = raw.i_mode.get();
@@ -85,9 +85,9 @@ fn begins_otherwise(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, Fs
     Ok(img.marked(first) && !own(&dentry::Layout::BLOCK, &img.block(first)?[..]))
 }
 
-/// The directory in which a directory has the name it records, if that is another than the one that
-/// leads to it: a directory has one name. Looked for where a name's hash puts it, as far as the
-/// recorded parent's inode has the addresses.
+/// The parent that a directory records, if it is another than `from` and has an entry of the recorded name for this
+/// directory: a directory has one name. The entry is looked for where its hash puts it, in blocks whose addresses are
+/// in the parent's inode.
 pub fn named_elsewhere(img: &Image<'_>, ino: Ino, block: &Block, from: Ino) -> Result<Option<Ino>, FsckError> {
     let raw = RawInode::of(block);
     let parent = Ino(raw.i_pino.get());
@@ -141,12 +141,12 @@ fn has_inline_xattrs(features: Features, block: &Block) -> bool {
     let area = division.xattr_area();
     let ends = division.inline_area().len() as u64;
     let contents = raw.inline().contains(Inline::DATA) && raw.i_size.get() > ends;
-    // With sizes of their own the area is kept free in inodes without attributes too.
+    // With flexible sizes, inodes without attributes keep the area free too.
     let only = flexible || !contents;
     only && area.len() > xattr::HEADER && block[area].starts_with(&xattr::MAGIC.to_le_bytes())
 }
 
-/// True if an inode marked as inline has a block or a node: each says itself whose it is.
+/// True if an inode marked as inline has a node or a block: its footer or its summary names this inode.
 fn has_blocks(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, FsckError> {
     let raw = RawInode::of(block);
     let Ok(division) = raw.divide(img.sb.features) else { return Ok(false) };

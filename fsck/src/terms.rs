@@ -305,6 +305,19 @@ pub enum XattrFault {
     },
 }
 
+/// What `fsync` wrote of one inode after the checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Synced {
+    /// The inode.
+    pub ino: Ino,
+    /// Its path by the names that inodes record; `None` if one of them cannot be read.
+    pub path: Option<Name>,
+    /// Node blocks that roll-forward replays.
+    pub nodes: u64,
+    /// Blocks of contents that the checkpoint does not have.
+    pub blocks: u64,
+}
+
 /// Why Linux would refuse a quota file, or misread it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuotaFault {

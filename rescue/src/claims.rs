@@ -26,6 +26,8 @@ const MOST_CONTESTED: usize = 1 << 20;
 /// What was given to whom.
 pub struct Claims {
     taken: Bitmap,
+    /// Those of them that are contents, or were named as such.
+    contents: Bitmap,
     /// Of each file, how many of its blocks may be another's.
     contested: FxHashMap<u32, u64>,
 }
@@ -39,7 +41,7 @@ struct Claimant {
 impl Claims {
     /// Nothing given out yet.
     pub fn new(blocks: u64) -> Self {
-        Claims { taken: Bitmap::new(blocks), contested: FxHashMap::default() }
+        Claims { taken: Bitmap::new(blocks), contents: Bitmap::new(blocks), contested: FxHashMap::default() }
     }
 
     /// Gives out the blocks that a group of files name. What earlier groups have stays theirs.
@@ -90,6 +92,7 @@ impl Claims {
         for slot in slots(from, c)? {
             let Some(at) = from.window.index(slot.addr).filter(|_| slot.addr.is_real()) else { continue };
             let node = from.index.certain.get(at);
+            self.contents.set(at);
             if (self.taken.set(at) || node) && !summary_confirms(from, &slot) {
                 *self.contested.entry(c.ino.0).or_default() += 1;
                 if !node && contested.len() < MOST_CONTESTED {
@@ -105,9 +108,9 @@ impl Claims {
         self.contested.get(&ino.0).copied().unwrap_or(0)
     }
 
-    /// Blocks that are somebody's.
-    pub fn taken(&self) -> &Bitmap {
-        &self.taken
+    /// Blocks that a file names as its contents.
+    pub fn contents(&self) -> &Bitmap {
+        &self.contents
     }
 }
 

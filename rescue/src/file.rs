@@ -13,7 +13,7 @@ use crate::index::{Index, Version};
 use crate::place;
 use crate::window::Window;
 
-/// What everything below reads from.
+/// The image, and what is known of the volume in it.
 #[derive(Clone, Copy)]
 pub struct Sources<'r> {
     /// The image.
@@ -50,7 +50,7 @@ pub enum Part {
 enum Place {
     /// In a slot of a node.
     Slot(BlockAddr),
-    /// In none: for all blocks before `until` there is no node, because none was made or because it is not there.
+    /// In none: for all blocks before `until` there is no node. If `hole`, none was made; else it was not found.
     Absent { hole: bool, until: u64 },
 }
 
@@ -61,7 +61,7 @@ pub struct RescuedFile<'r> {
     pub ino: Ino,
     /// Which version of its inode this is.
     pub version: Version,
-    /// What is not there is left out.
+    /// True if the reader takes holes and zeroes for what was not found.
     pub lenient: bool,
     block: Box<Block>,
     division: Division,
@@ -218,8 +218,8 @@ impl<'r> RescuedFile<'r> {
         Ok(Place::Slot(BlockAddr::NULL))
     }
 
-    /// The block behind all that the node leads to which leads to `at`, `level` above the direct nodes, below the
-    /// inode's number `top`.
+    /// The first block behind those of the node that leads to block `at`. The node is `level` levels above the direct
+    /// nodes, below `i_nid[top]`.
     fn end_of(&self, at: u64, top: u32, level: usize) -> u64 {
         const LEVELS: [u32; 5] = [0, 0, 1, 1, 2];
         let before: u64 = LEVELS.iter().take(top as usize).map(|level| self.shape.span(*level)).sum();

@@ -1,7 +1,8 @@
 //! What can be had back from an image of which only the main area is left?
 //!
-//! No superblock, no checkpoint, no NAT and no summaries are needed: nodes say whose they are, which versions are newer,
-//! and, by where their log went on, where they lie. Each step is one question:
+//! No superblock, no checkpoint, no NAT and no summaries are needed. The footer of a node names its inode, the version of
+//! its checkpoint, and the block with which its log continued, which is nearly always the next one. Each step is one
+//! question:
 //!
 //! * [`place`]: where was the volume in the image, and what was it like?
 //! * [`sign`]: is this block a node?
@@ -12,10 +13,11 @@
 //!
 //! [`Rescue`] puts them together and says of each file what is proved.
 //!
-//! Left out on purpose: writing, both to the image (nothing here can) and of what was found (the caller does that);
-//! several volumes in one image (the one that the
-//! caller names is taken, else the one most nodes speak of); encrypted contents; and what a volume's last
-//! owner meant: contents that were in memory when power was cut are nowhere.
+//! Left out on purpose:
+//!
+//! * writing: nothing here can write to the image, and the caller writes what was found;
+//! * several volumes in one image: the one whose place the caller gives is read, else the one that most nodes vote for;
+//! * encrypted contents.
 #![forbid(unsafe_code)]
 
 pub mod bitmap;
@@ -41,17 +43,17 @@ use window::Window;
 
 /// Blocks read at once while looking for the volume.
 const BLOCKS_AT_ONCE: usize = 256;
-/// The root directory where no superblock names another: every maker of volumes takes it.
+/// The root directory's inode, if no superblock names another: every mkfs takes this one.
 const ROOT: Ino = Ino(3);
 
-/// Why there is nothing to be had.
+/// Why a search, or a read of a file, failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RescueError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// No node says where it lies.
+    /// No block of the image looks like a node.
     #[error("no F2FS volume was found: no block looks like a node of one")]
     NoVolume,
     /// More nodes than memory was granted for.
@@ -60,7 +62,7 @@ pub enum RescueError {
         /// The limit.
         most: usize,
     },
-    /// The caller wants no more.
+    /// The caller's progress function asked to stop.
     #[error("interrupted")]
     Interrupted,
     /// A block of a file.
@@ -83,7 +85,7 @@ pub enum RescueError {
     },
 }
 
-/// How far the work is: told in blocks, and asked whether to go on.
+/// Reports to the caller how many blocks are done, and asks it whether to go on.
 pub struct Progress<'p> {
     tell: &'p mut dyn FnMut(u64) -> bool,
 }
@@ -128,7 +130,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// True if nothing speaks against it.
+    /// True if there is no doubt, and each node lies among nodes.
     pub fn is_proved(&self) -> bool {
         self.doubts.is_empty() && !self.unsure
     }
@@ -170,14 +172,14 @@ impl<'d> Rescue<'d> {
         let quota = place.superblock.as_ref().map_or([Ino(0); 3], |sb| sb.quota_inos);
         let mut claims = Claims::new(window.blocks());
 
-        // First those alive; what looks like a node and is contents of theirs is then no node.
+        // Files that are alive get their blocks first. A block that looks like a node is none if one of them owns it.
         let from = Sources { window: &window, place: &place, index: &index };
         let tree = Tree::build(from, root, incomplete, &quota)?;
         let mut living: Vec<Ino> = tree.living.iter().map(|ino| Ino(*ino)).collect();
         living.extend(quota.iter().filter(|ino| ino.0 != 0));
         living.sort_unstable();
         claims.give_out(from, &living, &mut || progress.step(0))?;
-        index.forget_claimed(&window, claims.taken());
+        index.forget_claimed(&window, claims.contents());
 
         let from = Sources { window: &window, place: &place, index: &index };
         let mut tree = Tree::build(from, root, incomplete, &quota)?;
@@ -185,7 +187,7 @@ impl<'d> Rescue<'d> {
         if cut_short || unreadable > 0 {
             tree.loose.iter_mut().for_each(|(_, loose)| *loose = Loose::Unplaced);
         }
-        // Then the others, by what is likelier to be whole.
+        // Then the others: unplaced files before deleted ones, whose blocks are likelier to be used again.
         let loose = |which: Loose| tree.loose.iter().filter(move |(_, l)| *l == which).map(|(ino, _)| *ino);
         for which in [Loose::Unplaced, Loose::Deleted] {
             let mut inos = Vec::new();
@@ -240,7 +242,8 @@ impl<'d> Rescue<'d> {
         self.tree.living.contains(&ino.0)
     }
 
-    /// What a directory holds, of what is there; the entries of one that is not alive that still mean what they lead to.
+    /// The entries of a directory whose inodes were found. Of a directory that is not alive: those whose inode still
+    /// records this directory as its parent.
     ///
     /// # Errors
     /// If the device fails.
@@ -248,7 +251,7 @@ impl<'d> Rescue<'d> {
         let mut out = tree::names(self.from(), dir)?;
         let living = self.is_living(dir);
         let mut kept = Vec::new();
-        // A directory has one name: else the paths through a few of them were more than anybody can count.
+        // A directory has one name. With two names each, forty directories would have 2^40 paths.
         let mut dirs = rustc_hash::FxHashSet::default();
         for entry in out.entries {
             let there = match living {

@@ -31,7 +31,8 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
         }
         K::NodeUnusable { nid, from, fault } => unusable(e, session, unreached, kind, *nid, from, *fault)?,
         K::NodeOffsetWrong { ino, nid, is, .. } => {
-            // Or the pointer leads to the wrong node of the file, and the right one says where it belongs.
+            // Either the footer is wrong, or the pointer leads to another node of the file. In that case the right node's
+            // footer names this place.
             if let Some(right) = unreached.node_at(e.img, *ino, *is)?
                 && let Some(slot) = super::unreachable::place(e, *ino, *is)?
             {
@@ -50,7 +51,7 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
                     e.set_slot(*at, addr)?;
                     session.actions.push(Action::DataFound { at: *at, addr });
                 }
-                // A copy would be the same names once more.
+                // A copy of a directory's block would be the same names once more.
                 (None, K::BlockTaken { addr, .. }) if is_names_of_another_place(e, *at, *addr)? => {
                     clear(e, session, *at)?
                 }
@@ -87,7 +88,7 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
             let lost = unreached.node_at(e.img, *ino, node::XATTR_NODE_OFFSET)?;
             let alone = e.peek(ino.nid())?.is_some_and(|b| RawInode::of(&b).i_xattr_nid.get() == 0);
             match lost.filter(|_| alone) {
-                // The list goes on where nothing leads.
+                // The rest of the list is in an unreached node.
                 Some(nid) => {
                     e.inode(*ino, |raw| raw.i_xattr_nid = nid.0.into())?;
                     session.actions.push(Action::NodeAttached { ino: *ino, nid });
@@ -239,8 +240,8 @@ fn unusable(
     }
 }
 
-/// A pointer leads to a free block that is someone else's by its summary: if the block that was meant
-/// is still there, it counts.
+/// A pointer leads to a free block whose summary names another owner. If an unreached block's summary names this slot,
+/// the slot gets that block.
 fn restore_meant(
     e: &mut Editor<'_, '_>,
     session: &mut Session,
@@ -344,7 +345,7 @@ fn fits(layout: &dentry::Layout, bytes: &[u8], slot: usize, name: &[u8]) -> bool
         && (slot + 1..slot + slots).all(|next| dentry::at(layout, bytes, next).is_none())
 }
 
-/// A slot in use whose name is none: the inode it leads to knows the name, if the hash says so too.
+/// Mends a slot in use whose name is unlawful: the inode records the name, and the hash confirms it.
 fn mend_entry(e: &mut Editor<'_, '_>, session: &mut Session, place: DentryPlace) -> Done {
     let Some((layout, bytes)) = e.area(place.dir, place.area)? else { return Ok(()) };
     let slot = place.slot;
@@ -373,7 +374,8 @@ fn mend_entry(e: &mut Editor<'_, '_>, session: &mut Session, place: DentryPlace)
     Ok(())
 }
 
-/// Either the hash or the name was damaged: the inode knows its name.
+/// Mends an entry whose hash is not that of its name. If the hash is that of the name in the inode, the name was damaged;
+/// else the hash was.
 fn mend_hash(e: &mut Editor<'_, '_>, place: DentryPlace, name: &Name, stored: u32) -> Done {
     let Some((layout, bytes)) = e.area(place.dir, place.area)? else { return Ok(()) };
     let Some(d) = dentry::at(&layout, &bytes, place.slot) else { return Ok(()) };

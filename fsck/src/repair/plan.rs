@@ -83,8 +83,8 @@ fn stage(img: &Image<'_>, unreached: &Unreached, kind: &K) -> Stage {
     }
 }
 
-/// True for a pointer to a block that the SIT calls free, or that is in a segment of nodes, or where
-/// another block says that it belongs here: perhaps it is not the block that was meant.
+/// True if a pointer may lead to another block than was meant: its block is free for the SIT, or lies in a segment of
+/// nodes, or the summary of an unreached block names this pointer.
 fn may_miss_its_block(img: &Image<'_>, unreached: &Unreached, addr: BlockAddr, is: Summary) -> bool {
     let owner = is.nid;
     let seg = img.sb.locate(addr).map(|(seg, _)| img.segment(seg));
@@ -106,7 +106,7 @@ pub fn plan<'i, 'd>(
     let all = || report.findings.iter().map(|f| &f.kind).filter(|k| serious(k));
     let mut unreached = Unreached::search(img, walked)?;
     let now = all().map(|k| stage(img, &unreached, k)).min().unwrap_or(Stage::Tables);
-    // Until everything found its place, blocks nothing leads to may still be someone's.
+    // Until pointers, nodes and names are mended, a file may still claim unreached blocks.
     e.keep_marked = now < Stage::Sums;
     tables(&mut e, all())?;
     let unknown = unreached.unknown_to_nat(img)?;
@@ -203,8 +203,8 @@ fn move_nodes_out(e: &mut Editor<'_, '_>, seg: format::SegNo) -> Result<(), Repa
     Ok(())
 }
 
-/// Where the tree that can be reached has lost inodes and leaves more blocks unused than it uses, it is
-/// not the tree the checkpoint was written for: to free the rest would be the end of it.
+/// Refuses to free more blocks than the tree uses, if the tree lacks inodes that the checkpoint counts: it is not the
+/// tree that the checkpoint was written for, and its files would be lost.
 fn refuse_to_drop_most(img: &Image<'_>, walked: &Walked, report: &Report) -> Result<(), RepairError> {
     let surplus = report.findings.iter().filter_map(|f| match &f.kind {
         kind @ K::SitSurplus { count, .. } => Some((kind, u64::from(*count))),
@@ -220,7 +220,7 @@ fn refuse_to_drop_most(img: &Image<'_>, walked: &Walked, report: &Report) -> Res
     }
 }
 
-/// Puts blocks that say whose they are back into holes of files, where the SIT's counts bear them out;
+/// Puts unreached data blocks back into the holes of files that their summaries name, if the SIT's counts are right;
 /// true if there were any.
 fn put_back(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &Unreached) -> Result<bool, RepairError> {
     let img = e.img;
@@ -255,7 +255,7 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     if let K::MarkMisplaced { what, .. } = *kind {
         let features = e.img.sb.features;
         e.inode(ino, |raw| match what {
-            // Its mode may have been the lie.
+            // If its mode was wrong and is mended, the mark may be lawful.
             _ if !misplaced_marks(raw, features).any(|still| still == what) => {}
             Mark::Casefold => raw.i_flags = (raw.flags() - InodeFlags::CASEFOLD).bits().into(),
             Mark::Compressed => raw.i_flags = (raw.flags() - InodeFlags::COMPRESS).bits().into(),
@@ -303,7 +303,7 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     Ok(())
 }
 
-/// Gives extra attributes that are none the sizes that the volume's root has. False if nothing was wrong.
+/// Gives extra attributes of unlawful sizes the sizes that the root directory has. False if nothing was wrong.
 fn make_shape_lawful(img: &Image<'_>, block: &mut Block) -> Result<bool, FsckError> {
     let features = img.sb.features;
     if RawInode::of(block).divide(features).is_err() {

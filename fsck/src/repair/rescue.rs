@@ -19,14 +19,14 @@ use crate::walk::Walked;
 
 /// A node nothing leads to.
 struct Node {
-    /// Of the checkpoint it was written under; the upper half of the field is that one's checksum.
+    /// The lower half of the footer's checkpoint version; the upper half is a checksum.
     version: u32,
     addr: BlockAddr,
     /// Its place in the file, as its footer has it.
     offset: u32,
 }
 
-/// Blocks that are marked valid but that nothing leads to, by who they say they are.
+/// Blocks that the SIT marks valid and that the walk did not reach: nodes by their footers, data by their summaries.
 #[derive(Default)]
 pub struct Unreached {
     nodes: BTreeMap<(Nid, Ino), Node>,
@@ -87,8 +87,8 @@ impl Unreached {
         self.nodes.remove(&(nid, ino)).map(|node| node.addr)
     }
 
-    /// Nodes the NAT knows nothing of, though the SIT and the summaries do: their numbers have no
-    /// block, or one that is free.
+    /// Nodes that SIT and summaries have and the NAT has not: the NAT gives their number no block, or one that the SIT
+    /// calls free.
     pub fn unknown_to_nat(&self, img: &Image<'_>) -> Result<Vec<(Nid, Ino, BlockAddr)>, FsckError> {
         let mut out = Vec::new();
         for ((nid, ino), node) in &self.nodes {
@@ -121,7 +121,7 @@ impl Unreached {
         Ok(None)
     }
 
-    /// The inode nothing leads to that knows itself under this name, and its dentry type.
+    /// The unreached inode that records this name, and its dentry type.
     pub fn inode_named(&mut self, dir: Ino, name: &[u8]) -> Option<(Ino, u8)> {
         self.names.remove(&(dir, name.to_vec()))
     }
@@ -142,8 +142,8 @@ impl Unreached {
     }
 }
 
-/// True if the count of a segment's SIT entry is that of its bits: a flipped bit alone brings nothing
-/// back to life.
+/// True if the count in a segment's SIT entry is the number of its bits. If not, a bit may have flipped: an unreached
+/// block of such a segment may be free.
 pub fn bears_out(img: &Image<'_>, seg: SegNo) -> bool {
     let entry = img.segment(seg);
     u32::from(entry.valid) == bits::count(&entry.map)

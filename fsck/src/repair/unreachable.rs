@@ -175,7 +175,7 @@ fn hash_of_plain(e: &Editor<'_, '_>, dir: Ino, name: &[u8]) -> Result<Option<u32
     }
 }
 
-/// True if a name leads to an inode that knows itself under another name.
+/// True if an inode records another parent or name than this.
 fn is_misled(e: &Editor<'_, '_>, ino: Ino, parent: Ino, name: &[u8]) -> Result<bool, FsckError> {
     Ok(e.peek(ino.nid())?.is_some_and(|b| {
         let raw = RawInode::of(&b);
@@ -191,7 +191,7 @@ impl Editor<'_, '_> {
             return Ok(false);
         }
         let mut above = parent;
-        // A ring of unreached has no top: one of them must be taken.
+        // A ring of unreachable directories has no top: one of them must be taken.
         for _ in 0..64 {
             if above == ino {
                 return Ok(false);
