@@ -1,7 +1,7 @@
 # joulefs: `make demo` runs the main job, `make test` passes everything.
 export PATH := $(CURDIR)/target/tools/bin:$(HOME)/.cargo/bin:$(PATH)
 
-.PHONY: demo test deep soak bench tools suites fmt clippy clean
+.PHONY: demo test deep soak stress bench tools suites fmt clippy clean
 
 demo: tools
 	cargo build --release -p joulefs-cli
@@ -21,6 +21,11 @@ deep: suites
 soak:
 	cargo build --release -p joulefs-schedules
 	target/release/schedules soak
+
+# Linux is built on a mount by `make -j4` while stress-ng works beside it and cleaning hurries; then both checkers.
+stress: tools
+	cargo build --release -p joulefs-cli
+	scripts/stress
 
 # Mount against mount on one medium; writes docs/benchmarks.md.
 bench: tools

@@ -148,11 +148,61 @@ fn calls_cost_joules_by_file_and_policies_stand_side_by_side() {
     let several = json(&["trace", "replay", &file, "--compare", "gc=greedy,fagc", "--compare", "discard=on,off"]);
     let names: Vec<&str> =
         several["variants"].as_array().unwrap().iter().map(|v| v["variant"].as_str().unwrap()).collect();
-    assert_eq!(names, ["greedy on", "greedy off", "fagc on", "fagc off"]);
+    assert_eq!(names, ["none on", "none off", "greedy on", "greedy off", "fagc on", "fagc off"]);
     let table = done(&["trace", "replay", &file, "--compare", "gc=greedy,atgc,fagc,joule"]);
-    for word in ["greedy", "atgc", "fagc", "joule", "WA of fs", "fsync: p50, p99, p99.9", "nodes for fsync"] {
+    for word in
+        ["none", "greedy", "atgc", "fagc", "joule", "WA of fs", "segs held", "p50, p99, p99.9", "nodes for fsync"]
+    {
         assert!(table.contains(word), "no {word:?} in\n{table}");
     }
+}
+
+/// Work that leaves holes: of a file's 10,000 blocks all but every 16th are written once more. Then the program rests for
+/// an hour, in which the background has time to clean.
+fn calls_that_leave_holes() -> String {
+    let (mut text, mut time) = (String::from("1 0 open /data/a.db O_RDWR|O_CREAT|O_LARGEFILE 30\n"), 0);
+    for round in 0..2 {
+        for block in (0..10_000).filter(|block| round == 0 || block % 16 != 0) {
+            time += 100;
+            writeln!(text, "1 {time} pwrite 30 {} 4096", block * 4096).unwrap();
+        }
+        time += 100;
+        writeln!(text, "1 {time} fsync 30 0").unwrap();
+    }
+    text + &format!("1 {} close 30 0\n", time + 3_600_000_000_u64)
+}
+
+#[test]
+fn a_comparison_of_cleaning_begins_with_a_control_that_nobody_cleans() {
+    let room = Room::new();
+    let file = room.text("app.trace");
+    fs::write(&file, calls_that_leave_holes()).unwrap();
+    let compare = |what: &[&str]| {
+        let given: Vec<&str> = what.iter().flat_map(|w| ["--compare", w]).collect();
+        json(&[&["trace", "replay", &file, "--size", "160M"], &given[..]].concat())["variants"]
+            .as_array()
+            .unwrap()
+            .clone()
+    };
+    let names = |of: &[Value]| of.iter().map(|v| v["variant"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    let cleaned = |v: &Value| v["replay"]["sections_cleaned"].as_u64().unwrap();
+    let held = |v: &Value| v["replay"]["free_segments_held"].as_u64().unwrap();
+
+    let two = compare(&["gc=cost-benefit"]);
+    assert_eq!(names(&two), ["none", "cost-benefit"]);
+    assert!(cleaned(&two[0]) == 0 && cleaned(&two[1]) > 0, "{} and {}", cleaned(&two[0]), cleaned(&two[1]));
+    assert!(held(&two[0]) < held(&two[1]), "{} and {} segments held", held(&two[0]), held(&two[1]));
+    // Asked for by name, it is there once.
+    assert_eq!(names(&compare(&["gc=cost-benefit,none"])), names(&two));
+    // Power makes policies differ too; one control is enough for both.
+    let by_power = compare(&["power=battery,powered", "gc=joule"]);
+    assert_eq!(names(&by_power), ["none", "battery joule", "powered joule"]);
+    // What does not clean needs no control.
+    assert_eq!(names(&compare(&["discard=on,off"])), ["on", "off"]);
+    assert_eq!(names(&compare(&["background_gc=on,off"])), ["on", "off"]);
+    let off = ["trace", "replay", &file, "--compare", "gc=greedy,atgc"];
+    misused(&[&off[..], &["-o", "background_gc=off"]].concat(), &["gc=greedy,atgc", "control none", "background_gc"]);
+    misused(&[&off[..], &["--compare", "background_gc=on,off"]].concat(), &["control none", "background_gc"]);
 }
 
 #[test]

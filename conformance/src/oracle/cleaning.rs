@@ -236,6 +236,9 @@ fn traced(line: &str) -> Result<Option<Step>, String> {
         "f2fs_get_victim" => Step::Victim(victim(at, rest).ok_or_else(strange)?),
         "f2fs_gc_begin" => Step::Begin(round(at, rest)),
         "f2fs_gc_end" => Step::End(round(at, rest)),
+        // Of its three lines, the one between the last contents it writes and the tables that it makes of them.
+        "f2fs_write_checkpoint" if !rest.ends_with("state = finish block_ops") => return Ok(None),
+        "f2fs_write_checkpoint" => Step::Checkpoint { at },
         _ => return Err(strange()),
     }))
 }
@@ -341,6 +344,18 @@ mod tests {
             free: 210,
         };
         assert_eq!(victim, want);
+    }
+
+    #[test]
+    fn a_checkpoint_is_told_once() {
+        let line = |state: &str| {
+            traced(&format!(
+                "  mkdir-131  [000] .....  14.000001: f2fs_write_checkpoint: dev = (98,16), checkpoint for Sync, state = {state}"
+            ))
+        };
+        assert_eq!(line("start block_ops"), Ok(None));
+        assert_eq!(line("finish block_ops"), Ok(Some(Step::Checkpoint { at: 14_000_001 })));
+        assert_eq!(line("finish checkpoint"), Ok(None));
     }
 
     #[test]

@@ -80,6 +80,12 @@ pub enum Step {
     Victim(Victim),
     /// A collection ended.
     End(Round),
+    /// A checkpoint has written all contents and goes on with the tables: what a later choice is made from is
+    /// no longer the state before.
+    Checkpoint {
+        /// Time since the kernel's start, in microseconds.
+        at: u64,
+    },
 }
 
 /// The segment table as a checkpoint has it, with what else decides about choices. Nothing has been written
@@ -205,18 +211,21 @@ pub struct Round {
 pub struct Choice<'f> {
     /// The mount it belongs to.
     pub mount: &'f Mount,
-    /// The state it was made from, if nothing was chosen since.
+    /// The state it was made from, if nothing was chosen since and no checkpoint was written.
     pub state: &'f State,
     /// What happened since the mount, up to the choice.
     pub before: &'f [Step],
     /// Choices made since the state was taken.
     pub since: usize,
+    /// Checkpoints written since the state was taken.
+    pub checkpoints: usize,
     /// The choice.
     pub victim: &'f Victim,
 }
 
 impl Fixture {
-    /// Every choice that was the first of its policy since the mount, and the first of any since a state was taken:
+    /// Every choice that was the first of its policy since the mount, and the first of any since a state was taken, with
+    /// no checkpoint between:
     /// the kernel remembered no place where an earlier search ended, and had marked no section but
     /// those the state names. Where a log needed a segment, something had been written since that state.
     pub fn first_choices(&self) -> impl Iterator<Item = Choice<'_>> {
@@ -228,15 +237,19 @@ impl Mount {
     /// Every choice, in order.
     pub fn choices(&self) -> impl Iterator<Item = Choice<'_>> {
         let mut state = &self.state;
-        let mut since = 0;
+        let (mut since, mut checkpoints) = (0, 0);
         self.steps.iter().enumerate().filter_map(move |(n, step)| match step {
             Step::State(now) => {
-                (state, since) = (now, 0);
+                (state, since, checkpoints) = (now, 0, 0);
                 None
             }
             Step::Victim(victim) => {
                 since += 1;
-                Some(Choice { mount: self, state, before: &self.steps[..n], since: since - 1, victim })
+                Some(Choice { mount: self, state, before: &self.steps[..n], since: since - 1, checkpoints, victim })
+            }
+            Step::Checkpoint { .. } => {
+                checkpoints += 1;
+                None
             }
             _ => None,
         })
@@ -257,7 +270,7 @@ impl Mount {
 impl Choice<'_> {
     fn is_first(&self) -> bool {
         let same = |step: &Step| matches!(step, Step::Victim(v) if v.policy == self.victim.policy);
-        self.since == 0 && !self.before.iter().any(same)
+        self.since == 0 && self.checkpoints == 0 && !self.before.iter().any(same)
     }
 
     /// A knob's value when the choice was made.

@@ -5,8 +5,11 @@
 
 use std::collections::BTreeSet;
 
+use format::bits;
 use format::sit::LogType;
-use joulefs_conformance::oracle::victims::{Choice, Fixture, Gc, Mount, Policy, Purpose, Segment, Step, Victim};
+use joulefs_conformance::oracle::victims::{
+    Choice, Fixture, Gc, LogState, Mount, Policy, Purpose, Segment, State, Step, Victim,
+};
 
 /// One unit of choice: a section, or for a log a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,8 +101,14 @@ fn dirty(fixture: &Fixture, choice: &Choice<'_>, marked: &BTreeSet<u32>) -> Vec<
     let state = choice.state;
     let per_section = fixture.volume.segments_per_section;
     let section = |segment: u32| segment / per_section;
-    let logs = state.logs.iter().map(|log| log.segment).chain(state.atgc_log).chain(state.pinned_log);
+    // A log that has chosen a segment since has left its own, which it had written to the end.
+    let moved = |log: LogType| since(choice).any(|v| v.purpose == Purpose::Fill && v.log == Some(log));
+    let (left, kept): (Vec<LogType>, _) = LogType::ALL.into_iter().partition(|log| moved(*log));
+    let left: Vec<LogState> = left.into_iter().map(|log| state.logs[log.index()]).collect();
+    let logs = kept.iter().map(|log: &LogType| state.logs[log.index()].segment);
+    let logs = logs.chain(state.atgc_log).chain(state.pinned_log);
     let busy: Vec<u32> = logs.map(section).collect();
+    let written = |segment: u32| left.iter().find(|log| log.segment == segment).map_or(0, |log| holes(state, log));
     // What logs filled since is full, or a log's still.
     let filled: Vec<u32> = since(choice).filter(|v| v.purpose != Purpose::Clean).map(|v| v.segment).collect();
     let per = if choice.victim.purpose == Purpose::Clean { per_section } else { 1 };
@@ -111,7 +120,7 @@ fn dirty(fixture: &Fixture, choice: &Choice<'_>, marked: &BTreeSet<u32>) -> Vec<
     let units = state.segments.chunks(per as usize).zip((0..).step_by(per as usize));
     units
         .map(|(segments, first): (&[Segment], u32)| {
-            let valid = segments.iter().map(|s| u64::from(s.valid)).sum();
+            let valid = segments.iter().zip(first..).map(|(s, n)| u64::from(s.valid) + written(n)).sum();
             let mtime = age(first);
             let marked = choice.victim.gc == Gc::Background && marked.contains(&section(first));
             (Unit { first, valid, mtime, marked }, segments[0].log)
@@ -125,6 +134,12 @@ fn dirty(fixture: &Fixture, choice: &Choice<'_>, marked: &BTreeSet<u32>) -> Vec<
         })
         .map(|(unit, _)| unit)
         .collect()
+}
+
+/// Blocks that a log of the state has yet to write before it is at its segment's end: what is valid there it passes by.
+fn holes(state: &State, log: &LogState) -> u64 {
+    let map = &state.segments[log.segment as usize].map;
+    (usize::from(log.next)..512).filter(|block| !bits::msb_test(map, *block)).count() as u64
 }
 
 /// Whether the youngest of all counts.
@@ -174,6 +189,10 @@ pub fn situation<'a>(fixture: &'a Fixture, choice: &'a Choice<'a>, certain: &mut
     }
     let cleaned: Vec<u32> = since(choice).filter(|v| v.purpose == Purpose::Clean).map(|v| v.segment).collect();
     let unknown = match victim.purpose {
+        // Filling looks at what the last checkpoint holds valid.
+        Purpose::Fill | Purpose::FillByAge if choice.checkpoints > 0 => {
+            Some("filled after a checkpoint, with no state since")
+        }
         Purpose::Clean if choice.since > 0 => Some("cleaned after another choice, with no state between"),
         Purpose::Fill if choice.since > 0 && !cleaned.is_empty() => Some("filled while cleaning moved blocks"),
         Purpose::Fill if choice.since > 0 && per > 1 => {

@@ -60,6 +60,8 @@ pub struct OnVolumeDone {
     pub cleaned: (u64, u64),
     /// Blocks that cleaning moved.
     pub moved: u64,
+    /// Segments that were free at the end, after the unmount's checkpoint.
+    pub free_segments: u64,
     /// Bytes of the device.
     pub device_bytes: u64,
     /// The volume, unmounted; it still knows its files' names.
@@ -163,6 +165,7 @@ pub fn run(
             order: ordered.take(),
             cleaned: (after.0 - before.0, after.1 - before.1),
             moved: after.2 - before.2,
+            free_segments: volume.state().free_segments.into(),
             device_bytes,
             volume: volume.clone(),
         },

@@ -18,7 +18,7 @@ table() {
 
 # What the tracepoints said since they were last asked.
 told() {
-    grep -E ' f2fs_(get_victim|gc_begin|gc_end): ' $TRACE/trace || true
+    grep -E ' f2fs_(get_victim|gc_begin|gc_end|write_checkpoint): ' $TRACE/trace || true
     echo >$TRACE/trace
 }
 
@@ -120,6 +120,6 @@ umnt() {
 
 mount -t tracefs trace $TRACE
 mount -t debugfs debug /sys/kernel/debug
-for e in f2fs_get_victim f2fs_gc_begin f2fs_gc_end; do echo 1 >$TRACE/events/f2fs/$e/enable; done
+for e in f2fs_get_victim f2fs_gc_begin f2fs_gc_end f2fs_write_checkpoint; do echo 1 >$TRACE/events/f2fs/$e/enable; done
 echo boot >$TRACE/trace_clock
 echo "@@kernel $(uname -r) $(uname -v)"

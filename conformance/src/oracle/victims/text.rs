@@ -90,6 +90,7 @@ impl fmt::Display for Fixture {
                     Step::Begin(round) => write_round(f, "begin", round)?,
                     Step::End(round) => write_round(f, "end", round)?,
                     Step::Victim(victim) => writeln!(f, "{victim}")?,
+                    Step::Checkpoint { at } => writeln!(f, "checkpoint at={at}")?,
                 }
             }
             writeln!(f, "unmount")?;
@@ -363,6 +364,7 @@ impl Reader {
             "begin" => self.step(Step::Begin(round(&fields)?))?,
             "victim" => self.step(Step::Victim(victim(&fields)?))?,
             "end" => self.step(Step::End(round(&fields)?))?,
+            "checkpoint" => self.step(Step::Checkpoint { at: fields.number("at")? })?,
             "unmount" => {}
             _ => return Err(format!("`{word}` begins no record")),
         }

@@ -41,7 +41,9 @@ use variants::Variant;
 /// Time is virtual unless --paced: an hour takes as long as computing it. The same command gives the same joules, to the
 /// last picojoule.
 ///
-/// --compare gives several runs side by side: of options of -o, or of profiles.
+/// --compare gives several runs side by side: of options of -o, or of profiles. If they differ in who cleans (gc=, power=), the
+/// first of them is the control "none", in which nobody cleans in the background: on a volume with room to spare it is the
+/// cheapest, and a policy is worth the joules that it saves against it, or the free segments that it holds beyond it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     joulefs trace replay telegram_exec.csv.gz --profile oneplus8t-ufs31\n  \
@@ -50,7 +52,7 @@ use variants::Variant;
     joulefs trace replay app.strace --into /mnt/ext4 --back-to-back\n\n\
     Options for -o and --compare: gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule, background_gc=on|off,\n  \
     power=battery|powered, discard=on|off, inline=on|off, node_cache=MIB, dirty=MIB, dir_cache=MIB;\n  \
-    --compare also profile=NAME,...")]
+    --compare also profile=NAME,...; every comparison of gc= or power= begins with the control \"none\"")]
 pub struct Args {
     /// The recording.
     file: PathBuf,

@@ -143,6 +143,7 @@ impl Outcome {
                 value["sections_cleaned"] = json!(done.cleaned.0);
                 value["sections_cleaned_while_waited_for"] = json!(done.cleaned.1);
                 value["blocks_moved"] = json!(done.moved);
+                value["free_segments_held"] = json!(done.free_segments);
                 value
             }
         };
@@ -283,8 +284,8 @@ fn side_by_side(all: &[Outcome]) -> String {
         out += &format!(" {:>11}", c.text());
     }
     out += &format!(
-        " {:>11} {:>8} {:>9} {:>9} {:>9} {:>9}",
-        "all", "to first", "WA of fs", "of device", "cleaned", "moved"
+        " {:>11} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "all", "to first", "WA of fs", "of device", "cleaned", "moved", "segs held"
     );
     let first = all[0].run.ledger.total().joules();
     for o in all {
@@ -294,12 +295,12 @@ fn side_by_side(all: &[Outcome]) -> String {
         }
         let total = o.run.ledger.total();
         let factor = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.3}"));
-        let (cleaned, moved) = match &o.done {
-            Done::Blocks { .. } => ("-".to_owned(), "-".to_owned()),
-            Done::Calls(done) => (done.cleaned.0.to_string(), done.moved.to_string()),
+        let [cleaned, moved, held] = match &o.done {
+            Done::Blocks { .. } => ["-"; 3].map(str::to_owned),
+            Done::Calls(done) => [done.cleaned.0, done.moved, done.free_segments].map(|n| n.to_string()),
         };
         out += &format!(
-            " {:>11} {:>+7.1}% {:>9} {:>9} {cleaned:>9} {moved:>9}",
+            " {:>11} {:>+7.1}% {:>9} {:>9} {cleaned:>9} {moved:>9} {held:>9}",
             total.to_string(),
             if first > 0.0 { (total.joules() / first - 1.0) * 100.0 } else { 0.0 },
             factor(o.amplification_above()),

@@ -1,12 +1,14 @@
-//! Which runs are made: every combination of what is compared.
+//! Which runs are made? Every combination of what is compared, and the controls of a comparison of cleaning.
 
 use device::energy::profile::Profile;
 use f2fs::MountOptions;
+use lab::control::NOBODY;
 
 use super::Args;
 use crate::{Failure, volume_options};
 
 /// One run.
+#[derive(Clone)]
 pub struct Variant {
     /// What tells it from the others; empty if there are none.
     pub name: String,
@@ -30,45 +32,93 @@ fn setting(mount: &mut MountOptions, option: &str, given: &str) -> Result<(), Fa
     }
 }
 
-/// All of them, in the order in which they were asked for.
+/// What is compared: a name, and its values in the order in which they were asked for.
+struct Compared<'a> {
+    name: &'a str,
+    values: Vec<&'a str>,
+    /// As it was typed.
+    given: String,
+}
+
+impl<'a> Compared<'a> {
+    fn parse(typed: &'a str) -> Result<Self, Failure> {
+        let given = format!("--compare {typed}");
+        let (name, values) =
+            typed.split_once('=').ok_or_else(|| Failure::Usage(format!("{given}: write NAME=A,B,...")))?;
+        let mut values: Vec<&str> = values.split(',').collect();
+        if name == "gc" {
+            // It comes first wherever it was asked for.
+            values.retain(|value| *value != NOBODY);
+        }
+        Ok(Compared { name, values, given })
+    }
+
+    /// True if its values differ in who cleans.
+    fn of_cleaning(&self) -> bool {
+        matches!(self.name, "gc" | "power")
+    }
+}
+
+/// All of them, in the order in which they were asked for. Where they differ in who cleans, the controls come first, in
+/// which nobody does in the background: one for each combination of what else is compared.
 pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
     let mut mount = MountOptions::default();
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         setting(&mut mount, option, &format!("-o {option}"))?;
     }
-    let mut names: Vec<&str> = Vec::new();
     let profile = Profile::find(args.profile.as_deref().unwrap_or("kirin9000-ufs31"))?;
-    let of_volume = !args.options.is_empty();
-    let mut all = vec![Variant { name: String::new(), profile, mount, of_volume }];
-    for compare in &args.compare {
-        let given = format!("--compare {compare}");
-        let (name, values) =
-            compare.split_once('=').ok_or_else(|| Failure::Usage(format!("{given}: write NAME=A,B,...")))?;
-        let set = |option: &String| option.split('=').next() == Some(name);
-        if names.contains(&name) || args.options.iter().any(set) || (name == "profile" && args.profile.is_some()) {
+    let compared: Vec<Compared<'_>> = args.compare.iter().map(|c| Compared::parse(c)).collect::<Result<_, _>>()?;
+    for (n, Compared { name, given, .. }) in compared.iter().enumerate() {
+        let set = |option: &String| option.split('=').next() == Some(*name);
+        if compared[..n].iter().any(|c| c.name == *name)
+            || args.options.iter().any(set)
+            || (*name == "profile" && args.profile.is_some())
+        {
             return Err(Failure::Usage(format!("{given}: {name} is given twice; write every value once, here")));
         }
-        names.push(name);
+    }
+    let of_cleaning = compared.iter().find(|c| c.of_cleaning());
+    if let Some(Compared { given, .. }) = of_cleaning
+        && (!mount.gc.on || compared.iter().any(|c| c.name == "background_gc"))
+    {
+        return Err(Failure::Usage(format!(
+            "{given}: it has the control {NOBODY}, which is background_gc=off; leave out background_gc"
+        )));
+    }
+    let plain = Variant { name: String::new(), profile, mount, of_volume: !args.options.is_empty() };
+    let mut all = Vec::new();
+    if of_cleaning.is_some() {
+        let mut control = Variant { name: NOBODY.into(), of_volume: true, ..plain.clone() };
+        control.mount.gc.on = false;
+        let beside: Vec<&Compared<'_>> = compared.iter().filter(|c| !c.of_cleaning()).collect();
+        all = combined(control, &beside)?;
+    }
+    all.extend(combined(plain, &compared.iter().collect::<Vec<_>>())?);
+    Ok(all)
+}
+
+/// A variant with every combination of values.
+fn combined(plain: Variant, compared: &[&Compared<'_>]) -> Result<Vec<Variant>, Failure> {
+    let mut all = vec![plain];
+    for Compared { name, values, given } in compared {
+        let runs = all.len() * values.len();
+        if runs > MOST {
+            return Err(Failure::Usage(format!("{given}: that are {runs} runs; at most {MOST}")));
+        }
         let mut more = Vec::new();
         for before in &all {
-            for value in values.split(',') {
-                let label = if before.name.is_empty() { value.to_owned() } else { format!("{} {value}", before.name) };
-                let mut variant = Variant {
-                    name: label,
-                    profile: before.profile.clone(),
-                    mount: before.mount.clone(),
-                    of_volume: before.of_volume || name != "profile",
-                };
-                if name == "profile" {
-                    variant.profile = Profile::find(value).map_err(|e| Failure::from(e).named(&given))?;
+            for value in values {
+                let mut variant = before.clone();
+                variant.name =
+                    if before.name.is_empty() { (*value).to_owned() } else { format!("{} {value}", before.name) };
+                if *name == "profile" {
+                    variant.profile = Profile::find(value).map_err(|e| Failure::from(e).named(given))?;
                 } else {
-                    setting(&mut variant.mount, &format!("{name}={value}"), &given)?;
+                    variant.of_volume = true;
+                    setting(&mut variant.mount, &format!("{name}={value}"), given)?;
                 }
                 more.push(variant);
             }
-        }
-        if more.len() > MOST {
-            return Err(Failure::usage(format!("{given}: that are {} runs; at most {MOST}", more.len())));
         }
         all = more;
     }

@@ -1,0 +1,80 @@
+//! What schedules leave, shown to Linux: after an unmount it finds the tree that we find, and after a cut it
+//! recovers the one that we recover.
+//!
+//! The seeds are those of the crate `schedules`, a sample of them: each image takes Linux two seconds.
+//! `JOULEFS_DEEP=1` shows it fifty times as many; `JOULEFS_REPLAY=SEED` shows it one.
+
+mod rig;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use joulefs_conformance::oracle::tree;
+use joulefs_schedules::{Case, run_and_keep};
+use rig::*;
+
+/// Which seeds, of all.
+const EACH: u64 = 17;
+
+/// Tells how the two differ, or what either finds fault with.
+fn compare(seed: u64, dir: &std::path::Path) -> Result<bool, String> {
+    let (outcome, left) = run_and_keep(&Case::new(seed)).map_err(|f| f.to_string())?;
+    let image = dir.join(format!("{seed}.img"));
+    left.save(&image).map_err(|e| e.to_string())?;
+    let theirs = dir.join(format!("{seed}.linux.img"));
+    std::fs::copy(&image, &theirs).map_err(|e| e.to_string())?;
+
+    let volume = mount_rw(&image);
+    let ours = list(&volume);
+    unmount(volume);
+    let run = kernel().run(&theirs, &format!("{TREELIST} >$OUT/tree"));
+    // What Linux says of a pack whose head was written before the cut and whose tail was never: it does not count.
+    let complaints: Vec<_> = run.complaints().into_iter().filter(|l| !l.ends_with("invalid crc_offset: 0")).collect();
+    if !run.ok() || !complaints.is_empty() {
+        return Err(format!("{complaints:?}\n{}", run.describe()));
+    }
+    let linux = printed(run.out(), "tree");
+    let [ours, linux] = [&ours, &linux].map(|text| without_directory_times(text));
+    if let Some(how) = tree::difference(("ours", &ours), ("Linux", &linux), 5) {
+        return Err(how);
+    }
+    for (who, image) in [("ours", &image), ("Linux", &theirs)] {
+        let report = our_fsck(image);
+        if !report.is_clean() {
+            return Err(format!("fsck of what {who} recovered: {:?}", report.errors().take(3).collect::<Vec<_>>()));
+        }
+    }
+    let _ = std::fs::remove_file(image).and_then(|()| std::fs::remove_file(theirs));
+    Ok(outcome.cut)
+}
+
+#[test]
+fn linux_finds_what_we_find_in_what_schedules_leave() {
+    let work = work_dir();
+    let seeds: Vec<u64> = match std::env::var("JOULEFS_REPLAY") {
+        Ok(seed) => vec![seed.parse().expect("JOULEFS_REPLAY is a seed")],
+        Err(_) => (0..if deep() { 2000 } else { 40 }).map(|n| n * EACH).collect(),
+    };
+    let (next, cuts, failed) = (AtomicU64::new(0), AtomicU64::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|s| {
+        for _ in 0..2 {
+            s.spawn(|| {
+                while let Some(seed) = seeds.get(next.fetch_add(1, Relaxed) as usize) {
+                    match compare(*seed, work.path()) {
+                        Ok(cut) => drop(cuts.fetch_add(u64::from(cut), Relaxed)),
+                        Err(what) => {
+                            println!(
+                                "JOULEFS_REPLAY={seed} cargo test -p joulefs-conformance --test scheduled\n{what}"
+                            );
+                            failed.lock().expect("nobody panicked").push(*seed);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().expect("nobody panicked");
+    assert!(failed.is_empty(), "{failed:?}");
+    println!("{} images, {} of them after a cut", seeds.len(), cuts.load(Relaxed));
+    assert!(seeds.len() == 1 || cuts.into_inner() as usize > seeds.len() / 8, "hardly any cut");
+}
