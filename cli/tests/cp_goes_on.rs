@@ -104,6 +104,47 @@ fn a_file_whose_contents_cannot_all_be_read_is_not_there_at_all() {
 }
 
 #[test]
+fn a_file_that_is_there_stays_if_its_copy_cannot_be_made() {
+    let room = Room::new();
+    let image = image(&room);
+    damage(&image, b"name_7", |block| {
+        let raw = format::inode::RawInode::of_mut(block);
+        let first = raw.i_addr.iter().position(|a| a.get() > 512).unwrap();
+        raw.i_addr[first + 1] = 0x0fff_ffff.into();
+    });
+    fs::create_dir_all(room.path("out/dir")).unwrap();
+    for n in [6, 7] {
+        fs::write(room.path(&format!("out/dir/name_{n}")), b"from before").unwrap();
+    }
+    let out = joulefs(&["cp", "-r", &format!("{image}:/in/dir"), &room.text("out")]);
+    assert_eq!((out.status.code(), lines(&out).len()), (Some(1), 1), "{:?}", lines(&out));
+    assert_eq!(fs::read(room.path("out/dir/name_6")).unwrap(), vec![6; 10_000]);
+    assert_eq!(fs::read(room.path("out/dir/name_7")).unwrap(), b"from before");
+    assert_eq!(names(&room.path("out/dir")).len(), 11, "something was left beside them");
+}
+
+#[test]
+fn a_directory_whose_attributes_cannot_be_read_is_copied_with_all_below_it() {
+    let room = Room::new();
+    let image = image(&room);
+    let all = fs::read(&image).unwrap();
+    let sb = format::superblock::SuperBlock::check(<&Block>::try_from(&all[..BLOCK]).unwrap()).unwrap();
+    damage(&image, b"dir", |block| {
+        // A node that is not there.
+        format::inode::RawInode::of_mut(block).i_xattr_nid = 999.into();
+        format::inode::seal(sb.features, format::inode::checksum_seed(&sb.uuid), block);
+    });
+    let out = joulefs(&["cp", "-r", &format!("{image}:/"), &room.text("out")]);
+    assert_eq!((out.status.code(), lines(&out).len()), (Some(1), 1), "{:?}", lines(&out));
+    assert!(lines(&out)[0].contains("/in/dir: copied without its extended attributes: "), "{:?}", lines(&out));
+    assert_eq!(names(&room.path("out/in/dir")).len(), 11);
+    assert_eq!(fs::read(room.path("out/in/dir/name_5x/below")).unwrap(), b"below");
+    // An access list may be among them: nobody else gets in.
+    assert_eq!(fs::metadata(room.path("out/in/dir")).unwrap().mode() & 0o7777, 0o700);
+    assert_eq!(fs::metadata(room.path("out/in")).unwrap().mode() & 0o777, 0o755);
+}
+
+#[test]
 fn a_directory_that_cannot_be_read_costs_what_is_below_it() {
     let room = Room::new();
     let image = image(&room);

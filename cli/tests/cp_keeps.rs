@@ -335,3 +335,49 @@ fn a_file_that_is_copied_over_another_has_nothing_of_it() {
     assert_eq!(of("back"), Kept { same_as: "back".into(), ..of("new") });
     assert_sound(&image);
 }
+
+/// Run by somebody else than root, who cannot give files away.
+#[test]
+fn a_copy_with_another_owner_is_not_set_uid() {
+    if !is_root() {
+        return;
+    }
+    use std::os::unix::process::CommandExt;
+    let room = Room::new();
+    let nobody = 65_534;
+    let tree = room.path("in");
+    fs::create_dir(&tree).unwrap();
+    for (name, owner) in [("roots", 0), ("own", nobody)] {
+        fs::write(tree.join(name), b"a program").unwrap();
+        lchown(tree.join(name), Some(owner), Some(owner)).unwrap();
+        fs::set_permissions(tree.join(name), fs::Permissions::from_mode(0o6755)).unwrap();
+    }
+    let image = room.path("v.img").display().to_string();
+    joulefs(&["mkfs", &image, "--size", "64M"]);
+    joulefs(&["cp", "-r", &tree.display().to_string(), &format!("{image}:/")]);
+    let (out, mine) = (room.path("out"), room.path("mine.img"));
+    fs::create_dir(&out).unwrap();
+    lchown(&out, Some(nobody), Some(nobody)).unwrap();
+    fs::set_permissions(room.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    joulefs(&["mkfs", &mine.display().to_string(), "--size", "64M"]);
+    lchown(&mine, Some(nobody), Some(nobody)).unwrap();
+    // Where nobody may execute it.
+    let program = room.path("joulefs");
+    fs::copy(env!("CARGO_BIN_EXE_joulefs"), &program).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = |from: &str, to: &str| {
+        let done = Command::new(&program).args(["cp", "-r", from, to]).uid(nobody).gid(nobody).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    copy(&format!("{image}:/in"), &out.display().to_string());
+    let mode = |name: &str| fs::metadata(out.join("in").join(name)).unwrap().mode() & 0o7777;
+    assert_eq!((mode("roots"), mode("own")), (0o755, 0o6755));
+    // Into an image as well.
+    copy(&tree.display().to_string(), &format!("{}:/", mine.display()));
+    let listing = ["ls", "-l", &format!("{}:/in", mine.display())];
+    let listed = Command::new(env!("CARGO_BIN_EXE_joulefs")).args(listing).output().unwrap();
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let line =
+        |name: &str| text.lines().find(|l| l.ends_with(name)).unwrap_or_else(|| panic!("{name}: {text}")).to_owned();
+    assert!(line("roots").starts_with("-rwxr-xr-x") && line("own").starts_with("-rwsr-sr-x"), "{text}");
+}

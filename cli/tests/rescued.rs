@@ -9,8 +9,9 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
+use format::inode::{self, RawInode};
 use format::superblock::SuperBlock;
-use format::{BLOCK, Block};
+use format::{BLOCK, Block, node};
 use room::Room;
 use serde_json::Value;
 
@@ -386,4 +387,98 @@ fn an_image_without_a_volume_is_one_line() {
     assert_eq!(out.status.code(), Some(1));
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(said.lines().count() == 1 && said.contains("no F2FS volume was found"), "{said}");
+}
+
+/// Changes every block of the inode that records `name`; checksums are made to fit again.
+fn change(image: &str, name: &[u8], change: impl Fn(&mut RawInode)) {
+    let mut all = fs::read(image).unwrap();
+    let sb = SuperBlock::check(<&Block>::try_from(&all[..BLOCK]).unwrap()).unwrap();
+    let mut hit = 0;
+    for block in all.as_chunks_mut::<BLOCK>().0 {
+        let f = node::footer(block);
+        if f.nid == f.ino.nid() && f.nid.0 > 3 && RawInode::of(block).name() == name {
+            change(RawInode::of_mut(block));
+            inode::seal(sb.features, inode::checksum_seed(&sb.uuid), block);
+            hit += 1;
+        }
+    }
+    assert!(hit > 0, "no inode of that name");
+    fs::write(image, all).unwrap();
+}
+
+#[test]
+fn what_lies_below_a_directory_in_doubt_is_likely_and_is_copied() {
+    let room = Room::new();
+    let image = room.text("v.img");
+    fs::create_dir_all(room.path("in/dir/below")).unwrap();
+    fs::write(room.path("in/dir/below/file"), bytes(1, 50_000)).unwrap();
+    fs::write(room.path("in/beside"), bytes(2, 50_000)).unwrap();
+    done(&["mkfs", &image, "--size", "64M"]);
+    done(&["cp", "-r", &room.text("in"), &format!("{image}:/")]);
+    // Its attributes are in a node that is not there.
+    change(&image, b"dir", |raw| raw.i_xattr_nid = 9999.into());
+    wipe(&room.path("v.img"));
+    let (code, said) = report(&[&image, &room.text("out")]);
+    assert_eq!(code, Some(1));
+    let verdict = |path: &str| {
+        let files = said["files"].as_array().unwrap();
+        files.iter().find(|f| f["path"] == path).unwrap_or_else(|| panic!("{path}: {said}"))["verdict"].clone()
+    };
+    assert_eq!(verdict("/in/dir"), "doubtful");
+    assert_eq!((verdict("/in/dir/below"), verdict("/in/dir/below/file")), ("likely".into(), "likely".into()));
+    assert_eq!((verdict("/in"), verdict("/in/beside")), ("proved".into(), "proved".into()));
+    assert!(fs::read(room.path("out/in/dir/below/file")).unwrap() == bytes(1, 50_000), "{said}");
+    let failed = said["failed"].as_array().unwrap();
+    assert!(failed.len() == 1 && failed[0].as_str().unwrap().contains("without its extended attributes"), "{said}");
+    // An access list may be among them: nobody else gets in.
+    assert_eq!(fs::metadata(room.path("out/in/dir")).unwrap().mode() & 0o7777, 0o700);
+}
+
+#[test]
+fn an_inline_file_with_a_size_beyond_its_inode_is_not_copied_as_zeroes() {
+    let room = Room::new();
+    let image = room.text("v.img");
+    fs::create_dir(room.path("in")).unwrap();
+    fs::write(room.path("in/small"), b"inside its inode").unwrap();
+    done(&["mkfs", &image, "--size", "64M"]);
+    done(&["cp", "-r", &room.text("in"), &format!("{image}:/")]);
+    change(&image, b"small", |raw| raw.i_size = (1u64 << 33).into());
+    wipe(&room.path("v.img"));
+    let (code, said) = report(&[&image, &room.text("out")]);
+    let small = said["files"].as_array().unwrap().iter().find(|f| f["path"] == "/in/small").unwrap();
+    assert_eq!((code, &small["verdict"]), (Some(1), &"doubtful".into()), "{said}");
+    assert!(!room.path("out/in/small").exists());
+    report(&[&image, &room.text("all"), "--doubtful"]);
+    let held = fs::read_dir(room.path("all/rescue-doubtful")).unwrap().next().unwrap().unwrap();
+    assert!(held.metadata().unwrap().blocks() <= 16, "zeroes were written");
+}
+
+/// Only root can make device nodes and give files away.
+#[test]
+fn device_nodes_and_owners_come_back() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+    let room = Room::new();
+    let (image, tree) = (room.text("v.img"), room.path("in"));
+    fs::create_dir(&tree).unwrap();
+    let node = |name: &str, kind, dev| mknodat(CWD, tree.join(name), kind, Mode::from_raw_mode(0o640), dev).unwrap();
+    node("null", FileType::CharacterDevice, makedev(1, 3));
+    node("far", FileType::BlockDevice, makedev(259, 400_000));
+    node("pipe", FileType::Fifo, 0);
+    fs::write(tree.join("theirs"), b"theirs").unwrap();
+    std::os::unix::fs::chown(tree.join("theirs"), Some(1234), Some(4_000_000)).unwrap();
+    fs::set_permissions(tree.join("theirs"), fs::Permissions::from_mode(0o6755)).unwrap();
+    done(&["mkfs", &image, "--size", "64M"]);
+    done(&["cp", "-r", &room.text("in"), &format!("{image}:/")]);
+    wipe(&room.path("v.img"));
+    done(&["rescue", &image, &room.text("out")]);
+    for name in ["null", "far", "pipe", "theirs"] {
+        let of = |top: &str| {
+            let m = fs::symlink_metadata(room.path(top).join(name)).unwrap();
+            (m.mode(), m.rdev(), m.uid(), m.gid(), m.mtime_nsec())
+        };
+        assert_eq!(of("in"), of("out/in"), "{name}");
+    }
 }

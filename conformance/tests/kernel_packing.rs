@@ -2,6 +2,13 @@
 //!
 //! The experiment `fagc-table6` in small.
 
+use std::ops::Range;
+
+use device::{BLOCK, BlockDevice, Lba};
+use f2fs::cause::Cause;
+use format::sit::LogType;
+use joulefs_conformance::oracle::cleaning::segments::{Window, superblock};
+use joulefs_conformance::oracle::victims::Segment;
 use joulefs_conformance::packing::{Course, Drive, Holes, Way, linux, of_data, ours, way};
 
 const HOLES: Holes = Holes { mib: 384, segments: 20, valid: 256, invalid_percent: 55.53 };
@@ -26,6 +33,54 @@ fn assert_as_many(linux: &Course, ours: &Course) {
     assert!(theirs.1.abs_diff(mine.1) <= 512, "blocks until packed: Linux {}, ours {}", theirs.1, mine.1);
     let free = |c: &Course| c.rounds.iter().map(|r| r.free).max().unwrap_or(0);
     assert!(free(linux).abs_diff(free(ours)) <= 1, "free segments: Linux {}, ours {}", free(linux), free(ours));
+}
+
+/// The runs of blocks of a segment that are not valid.
+fn pieces(map: &[u8; 64]) -> Vec<Range<usize>> {
+    let free = |n: &usize| map[n / 8] & 0x80 >> (n % 8) == 0;
+    let ends: Vec<usize> = (0..512).filter(free).collect();
+    ends.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1).collect()
+}
+
+#[test]
+fn segments_of_the_three_types_are_written_as_the_experiment_says() {
+    for valid in [231, 256, 296] {
+        let holes = Holes { valid, ..HOLES };
+        let image = holes.volume().expect("a volume");
+        let read = |at: u32| {
+            let mut block = [0; BLOCK];
+            image.read(Lba(at.into()), &mut block, Cause::Other.tag()).map(|()| block)
+        };
+        let sb = superblock(|at| read(at.0).map_err(std::io::Error::other)).expect("a superblock");
+        let window = Window::of(&sb);
+        let at = window.ranges().into_iter().flat_map(|(first, n)| first..first + n);
+        let (_, state) =
+            window.read(&at.flat_map(|n| read(n).expect("a block")).collect::<Vec<u8>>()).expect("a state");
+        let of_files = |s: &&Segment| s.log == LogType::WarmData;
+        let seen = state.segments.iter().filter(of_files).map(|s| {
+            let pieces = pieces(&s.map);
+            (s.valid, pieces.len(), pieces.iter().map(Range::len).max().unwrap_or(0))
+        });
+        let seen: Vec<(u16, usize, usize)> = seen.collect();
+        // Of A and B the free blocks lie in one piece and in as many as there can be, of C in one piece.
+        let (free, pieces) = (512 - valid, (512 - valid).min(valid));
+        let rest = (3.0 * 512.0 * (1.0 - 0.5553_f64)).round() as u64 - 2 * valid;
+        let types = [(valid, 1, free), (valid, pieces, free.div_ceil(pieces)), (rest, 1, 512 - rest)];
+        let mut places = Vec::new();
+        for (valid, pieces, longest) in types {
+            let of_type = |s: &(u16, usize, usize)| *s == (valid as u16, pieces as usize, longest as usize);
+            let found: Vec<usize> = (0..seen.len()).filter(|n| of_type(&seen[*n])).collect();
+            assert_eq!(
+                found.len() as u64,
+                holes.segments,
+                "{valid} valid, {pieces} pieces of {longest} among {seen:?}"
+            );
+            places.push((found[0], found[found.len() - 1]));
+        }
+        assert!(places.is_sorted_by(|a, b| a.1 < b.0), "one type after the other: {places:?}");
+        let invalid = 100.0 * (1.0 - (2 * valid + rest) as f64 / (3.0 * 512.0));
+        assert!((invalid - holes.invalid_percent).abs() < 0.05, "{invalid:.2} % invalid");
+    }
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use format::Ino;
 use format::bits;
 use format::dentry::{self, Layout};
-use format::hash::name_hash;
-use format::inode::{Advise, Inline, InodeFlags, RawInode};
+use format::inode::{Advise, Inline, RawInode};
 use format::superblock::Features;
 use rustc_hash::FxHashSet;
 
 use super::FsckError;
+use super::hashes::Hashing;
 use super::kind::DIR;
 use super::report::{Area, DentryPlace, DotFault, FindingKind as K, Name, Referrer};
 use super::walk::Walk;
@@ -20,8 +20,7 @@ pub struct DirState {
     /// Bit `l`: every name stands where level `l` puts it.
     levels: u64,
     misplaced: bool,
-    /// Hashes are of something else than the bytes of the name.
-    folded: bool,
+    hashing: Hashing,
     /// Names are of any bytes.
     encrypted: bool,
     /// `.` and `..` are made up at lookup if they are not there.
@@ -40,14 +39,13 @@ const DOTS: [&str; 2] = [".", ".."];
 impl DirState {
     /// For a directory whose parent is known unless it is an orphan.
     pub fn new(raw: &RawInode, features: Features, parent: Option<Ino>) -> Self {
-        let folded = features.contains(Features::CASEFOLD) && raw.flags().contains(InodeFlags::CASEFOLD);
         let encrypted = features.contains(Features::ENCRYPT) && raw.advise().contains(Advise::ENCRYPT);
         DirState {
             parent,
             dir_level: raw.i_dir_level,
             levels: !0,
             misplaced: false,
-            folded,
+            hashing: Hashing::of(raw, features),
             encrypted,
             dots_implied: raw.inline().contains(Inline::DOTS),
             dots: [0; 2],
@@ -106,11 +104,8 @@ impl Walk<'_, '_> {
             }
             slot += slots;
             let dot = DOTS.iter().position(|n| n.as_bytes() == d.name);
-            if dot.is_some() || !state.folded {
-                let computed = name_hash(d.name);
-                if computed != d.hash {
-                    self.report.add(K::DentryHash { place, name: name(), stored: d.hash, computed });
-                }
+            if let Some(computed) = state.hashing.hash(d.name).filter(|computed| *computed != d.hash) {
+                self.report.add(K::DentryHash { place, name: name(), stored: d.hash, computed });
             }
             let ino = Ino(d.ino);
             if let Some(k) = dot {
@@ -172,7 +167,7 @@ impl Walk<'_, '_> {
                 self.report.add(K::Dots { dir: ino, which, fault: DotFault::Missing });
             }
         }
-        if state.folded && !state.names.is_empty() {
+        if state.hashing == Hashing::Keyed && !state.names.is_empty() {
             self.report.add(K::HashesUnchecked { dir: ino });
         }
         let is = state.levels.trailing_zeros() as u8;

@@ -6,16 +6,19 @@
 //! does not know this: the compiler keeps them apart, so each is a judge of the other.
 //!
 //! What is checked is the state of the checkpoint. Nodes written after it by `fsync` are not part of
-//! it; that they exist is reported ([`FindingKind::NeedsRecovery`]).
+//! it; the report says whose they are ([`FindingKind::Synced`]).
 //!
-//! Left out: quota accounting inside quota files, and hashes of names that fold case.
+//! Left out: whether the usage that quota files record is the volume's, and hashes of encrypted names that fold case, which are keyed.
 #![forbid(unsafe_code)]
 
 mod begin;
+mod chain;
 mod dir;
+mod hashes;
 mod inode;
 mod kind;
 mod load;
+mod quota;
 mod repair;
 mod report;
 mod sets;
@@ -39,11 +42,13 @@ const TAG: Tag = Tag { cause: 0, owner: 0 };
 pub struct Options<'a> {
     /// Told now and then how many blocks of how many are checked.
     pub progress: &'a dyn Fn(u64, u64),
+    /// Repair although that gives up what `fsync` wrote after the checkpoint.
+    pub give_up_synced: bool,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Options { progress: &|_, _| {} }
+        Options { progress: &|_, _| {}, give_up_synced: false }
     }
 }
 
@@ -78,12 +83,18 @@ pub enum FsckError {
 pub fn check(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Report, FsckError> {
     let mut report = Report::default();
     if let Some(image) = load::Image::load(dev, &mut report)? {
-        report.version = image.cp.version;
-        let flags = image.cp.flags;
-        report.clean_unmount = flags.contains(format::checkpoint::CpFlags::UMOUNT);
-        let walked = walk::walk(&image, &mut report, options)?;
-        tables::compare(&image, &walked, &mut report)?;
-        report.counts = walked.counts;
+        examine(&image, &mut report, options)?;
     }
     Ok(report)
+}
+
+/// Reads what a checkpoint leads to; what was seen on the way.
+fn examine(image: &load::Image<'_>, report: &mut Report, options: &Options<'_>) -> Result<walk::Walked, FsckError> {
+    report.version = image.cp.version;
+    report.clean_unmount = image.cp.flags.contains(format::checkpoint::CpFlags::UMOUNT);
+    let walked = walk::walk(image, report, options)?;
+    quota::check(image, &walked, report)?;
+    tables::compare(image, &walked, report)?;
+    report.counts = walked.counts;
+    Ok(walked)
 }

@@ -13,7 +13,7 @@ use format::nat::{self, NAT_ENTRIES, NatEntry};
 use format::sit::{self, LogType, SIT_ENTRIES};
 use format::summary::{self, Summary};
 use format::superblock::SuperBlock;
-use format::{BLOCKS_PER_SEG, Block, BlockAddr, Ino, Nid, SegNo, bits, node};
+use format::{BLOCKS_PER_SEG, Block, BlockAddr, Ino, Nid, SegNo, bits};
 use rustc_hash::FxHashMap;
 
 use super::FsckError;
@@ -248,33 +248,6 @@ impl<'d> Image<'d> {
                 Ok(inos) => out.extend(inos),
                 Err(error) => report.add(K::OrphanBlockBad { index, error }),
             }
-        }
-        Ok(out)
-    }
-
-    /// Node blocks that wait for roll-forward: the chain from the warm node log's next free block.
-    /// A checkpoint of an unmount may have one too: Linux writes none when it mounts, so what was synced
-    /// before the first one of that mount follows the last one of the mount before.
-    pub fn chain(&self) -> Result<Vec<BlockAddr>, FsckError> {
-        let mut out = Vec::new();
-        let with_crc = self.cp.flags.contains(CpFlags::CRC_RECOVERY);
-        let want = self.cp.version | if with_crc { u64::from(self.cp.crc) << 32 } else { 0 };
-        let low_only = self.cp.flags.contains(CpFlags::NOCRC_RECOVERY);
-        let head = self.cp.logs[LogType::WarmNode.index()];
-        let mut at = self.sb.seg_start(head.seg).plus(u32::from(head.next));
-        let mut seen = super::sets::BlockSet::default();
-        while let Some((seg, off)) = self.sb.locate(at) {
-            if seen.add(seg, off) {
-                break;
-            }
-            let f = node::footer(&*read_block(self.dev, at)?);
-            let same = if low_only { f.cp_ver as u32 == want as u32 } else { f.cp_ver == want };
-            // A node that both tables have is the checkpoint's own: the log stands where it must not.
-            if !same || self.marked(at) && self.nat(f.nid)?.addr == at {
-                break;
-            }
-            out.push(at);
-            at = f.next;
         }
         Ok(out)
     }

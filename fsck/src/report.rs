@@ -56,6 +56,11 @@ pub enum FindingKind {
     TotalWrong { total: Total, stored: u64, counted: u64 },
     #[error("{nodes} node blocks written after the checkpoint wait for roll-forward")]
     NeedsRecovery { nodes: u64 },
+    #[error("synced after the checkpoint: {}inode {}, {} node blocks and {} blocks of contents",
+        .0.path.as_ref().map_or(String::new(), |path| format!("{path}, ")), .0.ino, .0.nodes, .0.blocks)]
+    Synced(Synced),
+    #[error("{nodes} node blocks were written after the checkpoint that no fsync asked for: no part of the volume")]
+    UnsyncedNodes { nodes: u64 },
     #[error("nat_bits: block {block} of the NAT is marked {marked}, but is {is}")]
     NatBitsWrong { block: u32, marked: &'static str, is: &'static str },
 
@@ -173,6 +178,9 @@ pub enum FindingKind {
     #[error("inode {ino}: extended attributes: {fault}")]
     XattrBad { ino: Ino, fault: XattrFault },
 
+    #[error("{file}, inode {ino}: {fault}; quotas stay off until fsck.f2fs -f has run")]
+    QuotaFileBad { file: Referrer, ino: Ino, fault: QuotaFault },
+
     // --- directories ---
     #[error("{place}: in use, but its entry is unlawful")]
     DentryBad { place: DentryPlace },
@@ -190,7 +198,7 @@ pub enum FindingKind {
     DirectoryTwice { place: DentryPlace, name: Name, ino: Ino },
     #[error("directory {dir}: {which:?} is {fault}")]
     Dots { dir: Ino, which: &'static str, fault: DotFault },
-    #[error("directory {dir}: hashes of names that fold case or are encrypted were not checked")]
+    #[error("directory {dir}: hashes of encrypted names that fold case were not checked")]
     HashesUnchecked { dir: Ino },
 }
 
@@ -199,12 +207,31 @@ impl FindingKind {
     pub fn severity(&self) -> Severity {
         use FindingKind as K;
         match self {
-            K::NeedsRecovery { .. } | K::HashesUnchecked { .. } | K::UnknownFeatures { .. } => Severity::Note,
+            K::NeedsRecovery { .. } | K::Synced(_) | K::UnsyncedNodes { .. } => Severity::Note,
+            K::HashesUnchecked { .. } | K::UnknownFeatures { .. } => Severity::Note,
             // A pack may be torn by a power cut at the wrong moment: the other one is there for it.
             K::PackBad { .. } | K::PackTorn { .. } | K::SuperblockCopiesDiffer { .. } => Severity::Warning,
             K::ErrorFlags { .. } | K::ParentWrong { .. } => Severity::Warning,
+            // Linux mounts the volume and switches quotas off.
+            K::QuotaFileBad { .. } => Severity::Warning,
             _ => Severity::Error,
         }
+    }
+}
+
+impl FindingKind {
+    /// True if a repair looks after it, though nothing is lost as it is: a copy that the next accident may need, a mark
+    /// that makes every mount check the volume, a parent that roll-forward would believe.
+    fn is_mendable(&self) -> bool {
+        use FindingKind as K;
+        matches!(
+            self,
+            K::PackBad { .. }
+                | K::PackTorn { .. }
+                | K::SuperblockCopiesDiffer { .. }
+                | K::ErrorFlags { .. }
+                | K::ParentWrong { .. }
+        )
     }
 }
 
@@ -277,6 +304,11 @@ impl Report {
     /// True if there is no error.
     pub fn is_clean(&self) -> bool {
         self.errors == 0
+    }
+    /// What a repair would set right.
+    pub(super) fn mendable(&self) -> u64 {
+        let mendable = |f: &&Finding| f.severity == Severity::Warning && f.kind.is_mendable();
+        self.errors + self.findings.iter().filter(mendable).count() as u64
     }
     /// The listed errors.
     pub fn errors(&self) -> impl Iterator<Item = &FindingKind> {

@@ -3,13 +3,13 @@
 //! `i_inline` decides how the rest of an inode is read. With one wrong bit in it, a file's contents are read as
 //! addresses, or its addresses as contents. The bytes themselves show which they are.
 
-use format::hash::name_hash;
 use format::inode::{Advise, Inline, InodeFlags, RawInode};
 use format::node::{self, ADDRS_PER_BLOCK};
 use format::superblock::Features;
 use format::{Block, BlockAddr, Ino, dentry, xattr};
 
 use super::FsckError;
+use super::hashes::Hashing;
 use super::kind::{DIR, kind_of, mode_of};
 use super::load::Image;
 use super::report::Mark;
@@ -42,7 +42,7 @@ pub fn inline(img: &Image<'_>, ino: Ino, block: &Block) -> Result<Inline, FsckEr
     Ok(is)
 }
 
-/// The mode an inode should have, if what it holds bears out its name's type and not its own.
+/// The mode an inode should have, if its contents fit the type in the directory entry and not the type in `i_mode`.
 pub fn mode(img: &Image<'_>, ino: Ino, block: &Block, said: Option<u8>) -> Result<Option<u16>, FsckError> {
     let raw = RawInode::of(block);
     let mode = raw.i_mode.get();
@@ -85,14 +85,14 @@ fn begins_otherwise(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, Fs
     Ok(img.marked(first) && !own(&dentry::Layout::BLOCK, &img.block(first)?[..]))
 }
 
-/// The directory in which a directory has the name it records, if that is another than the one that
-/// leads to it: a directory has one name. Looked for where a name's hash puts it, as far as the
-/// recorded parent's inode has the addresses.
+/// The parent that a directory records, if it is another than `from` and has an entry of the recorded name for this
+/// directory: a directory has one name. The entry is looked for where its hash puts it, in blocks whose addresses are
+/// in the parent's inode.
 pub fn named_elsewhere(img: &Image<'_>, ino: Ino, block: &Block, from: Ino) -> Result<Option<Ino>, FsckError> {
     let raw = RawInode::of(block);
     let parent = Ino(raw.i_pino.get());
-    let doubtful = kind_of(raw.i_mode.get()) == Some(DIR) && parent != from && parent != ino;
-    if !doubtful || raw.advise().contains(Advise::LOST_PINO) {
+    let other_parent = kind_of(raw.i_mode.get()) == Some(DIR) && parent != from && parent != ino;
+    if !other_parent || raw.advise().contains(Advise::LOST_PINO) {
         return Ok(None);
     }
     let addr = img.nat(parent.nid())?.addr;
@@ -105,7 +105,8 @@ pub fn named_elsewhere(img: &Image<'_>, ino: Ino, block: &Block, from: Ino) -> R
     if f.nid != parent.nid() || f.ino != parent || kind_of(dir.i_mode.get()) != Some(DIR) {
         return Ok(None);
     }
-    let (name, hash) = (raw.name(), name_hash(raw.name()));
+    let name = raw.name();
+    let Some(hash) = Hashing::of(dir, img.sb.features).hash(name) else { return Ok(None) };
     let has =
         |layout: &dentry::Layout, area: &[u8]| dentry::find(layout, area, name, hash).is_some_and(|d| d.ino == ino.0);
     if dir.inline().contains(Inline::DENTRY) {
@@ -140,12 +141,12 @@ fn has_inline_xattrs(features: Features, block: &Block) -> bool {
     let area = division.xattr_area();
     let ends = division.inline_area().len() as u64;
     let contents = raw.inline().contains(Inline::DATA) && raw.i_size.get() > ends;
-    // With sizes of their own the area is kept free in inodes without attributes too.
+    // With flexible sizes, inodes without attributes keep the area free too.
     let only = flexible || !contents;
     only && area.len() > xattr::HEADER && block[area].starts_with(&xattr::MAGIC.to_le_bytes())
 }
 
-/// True if an inode marked as inline has a block or a node: each says itself whose it is.
+/// True if an inode marked as inline has a node or a block: its footer or its summary names this inode.
 fn has_blocks(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, FsckError> {
     let raw = RawInode::of(block);
     let Ok(division) = raw.divide(img.sb.features) else { return Ok(false) };

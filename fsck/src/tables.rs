@@ -8,6 +8,7 @@ use format::sit::LogType;
 use format::{BLOCK, BLOCKS_PER_SEG, BlockAddr, Nid, SegNo};
 
 use super::begin::pack_start;
+use super::chain::Chain;
 use super::load::{Image, log_type};
 use super::report::{Class, FindingKind as K, Report, Total};
 use super::walk::Walked;
@@ -45,10 +46,7 @@ pub fn compare(img: &Image<'_>, walked: &Walked, report: &mut Report) -> Result<
         report.add(K::ErrorFlags { pack: img.pack, flags });
     }
     nat_bits(img, report)?;
-    let chain = img.chain()?;
-    if !chain.is_empty() {
-        report.add(K::NeedsRecovery { nodes: chain.len() as u64 });
-    }
+    Chain::read(img)?.tell(report);
     Ok(())
 }
 

@@ -304,3 +304,67 @@ pub enum XattrFault {
         at: usize,
     },
 }
+
+/// What `fsync` wrote of one inode after the checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Synced {
+    /// The inode.
+    pub ino: Ino,
+    /// Its path by the names that inodes record; `None` if one of them cannot be read.
+    pub path: Option<Name>,
+    /// Node blocks that roll-forward replays.
+    pub nodes: u64,
+    /// Blocks of contents that the checkpoint does not have.
+    pub blocks: u64,
+}
+
+/// Why Linux would refuse a quota file, or misread it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum QuotaFault {
+    /// It is none, or another kind's.
+    #[error("it begins with magic {magic:#010x}, version {version}")]
+    Header {
+        /// `dqh_magic`.
+        magic: u32,
+        /// `dqh_version`.
+        version: u32,
+    },
+    /// It says that it is longer than it is.
+    #[error("it says it has {blocks} blocks of 1 KiB, its size has room for {room}")]
+    Blocks {
+        /// `dqi_blocks`.
+        blocks: u32,
+        /// By `i_size`.
+        room: u64,
+    },
+    /// A list of free places begins outside.
+    #[error("free places begin at block {block} of {blocks}")]
+    FreeBlock {
+        /// `dqi_free_blk` or `dqi_free_entry`.
+        block: u32,
+        /// `dqi_blocks`.
+        blocks: u32,
+    },
+    /// The tree leads outside.
+    #[error("its tree leads to block {to} of {blocks}")]
+    Reference {
+        /// The block.
+        to: u32,
+        /// `dqi_blocks`.
+        blocks: u32,
+    },
+    /// The tree is none.
+    #[error("its tree leads to block {block} twice")]
+    Twice {
+        /// The block.
+        block: u32,
+    },
+    /// An identity has no entry where the tree puts it.
+    #[error("its tree leads to block {block} for identity {id}, which has no entry there")]
+    Entry {
+        /// The identity.
+        id: u32,
+        /// The block.
+        block: u32,
+    },
+}

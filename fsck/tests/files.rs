@@ -311,3 +311,43 @@ fn attribute_lists_are_followed_to_their_end() {
     let done = v.finds_and_repairs(|k| matches!(k, K::XattrBad { fault: XattrFault::Overrun { at: 32, .. }, .. }));
     assert!(done.actions.contains(&Action::XattrsCut { ino: tiny(&v) }));
 }
+
+/// Linux answers reads from the extent in the inode: a stale one shows blocks that are another file's by now.
+#[test]
+fn an_extent_that_the_addresses_do_not_bear_out_is_an_error_and_is_cleared() {
+    let v = volume(&[]);
+    let ino = v.ino("mid");
+    let first = v.addr(ino, 0);
+    let run = (1..12).take_while(|i| v.addr(ino, *i) == first.plus(*i)).count() as u32 + 1;
+    assert!(run > 3, "sload.f2fs writes in order");
+    let with = |from: u32, addr: u32, len: u32| {
+        let v = volume(&[]);
+        v.edit_inode(ino, |r| r.i_ext = [from.into(), addr.into(), len.into()]);
+        v
+    };
+    let right = [(0, 0, run), (0, 0, 1), (2, 2, run - 2)];
+    for (from, off, len) in right {
+        let v = with(from, first.0 + off, len);
+        assert!(v.check().is_clean(), "{from} {off} {len}: {}", v.check());
+    }
+    // One block too long, one block off, the blocks of before a rewrite, past every file, around the end of 32 bits.
+    let wrong = [
+        (0, first.0, 100),
+        (0, first.0 + 1, run - 1),
+        (1, first.0, run - 1),
+        (0, v.addr(v.ino("other"), 0).0, 2),
+        (u32::MAX - 1, first.0, 4),
+        (0, u32::MAX - 1, 4),
+    ];
+    for (from, addr, len) in wrong {
+        let v = with(from, addr, len);
+        v.finds_and_repairs(|k| matches!(k, K::ExtentWrong { ino: bad, .. } if *bad == ino));
+        let after = Volume::of(v.dev);
+        assert_eq!(RawInode::of(&after.node(ino.nid())).i_ext.map(|w| w.get())[2], 0);
+    }
+    // A stale one in a file whose contents moved into its inode.
+    let v = volume(&[]);
+    let tiny = v.ino("tiny");
+    v.edit_inode(tiny, |r| r.i_ext = [0.into(), first.0.into(), 1.into()]);
+    v.finds_and_repairs(|k| matches!(k, K::ExtentWrong { ino, .. } if *ino == tiny));
+}

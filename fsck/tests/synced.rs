@@ -6,21 +6,44 @@ use std::sync::Arc;
 
 use device::{Memory, Time, VirtualClock};
 use f2fs::MountOptions;
-use fsck::{FindingKind as K, RepairError};
+use format::BlockAddr;
+use format::node::{self, Footer};
+use format::sit::LogType;
+use fsck::{Action, FindingKind as K, Options, RepairError};
 use joulefs_conformance::oracle::kernel::{Ending, Kernel};
 use rig::{Volume, volume};
 use vfs::FileSystem;
+
+const SCRIPT: &str = "echo promised >synced; sync synced; dd if=/dev/zero of=new bs=4k count=9 conv=fsync 2>/dev/null";
+
+/// A volume on which Linux synced two new files and then lost power.
+fn synced() -> Volume {
+    let dir = tempfile::tempdir().unwrap();
+    let image = dir.path().join("image");
+    volume(&[]).dev.save(&image).unwrap();
+    Kernel::new().ending(Ending::Cut).run(&image, SCRIPT).expect_ok();
+    Volume::of(Memory::load(&image).unwrap())
+}
+
+/// The nodes written after the checkpoint.
+fn chain(v: &Volume) -> Vec<BlockAddr> {
+    let head = v.cp.logs[LogType::WarmNode.index()];
+    let mut at = v.sb.seg_start(head.seg).plus(u32::from(head.next));
+    let mut out = Vec::new();
+    while node::footer(&v.read(at)).cp_ver as u32 == v.cp.version as u32 {
+        out.push(at);
+        at = node::footer(&v.read(at)).next;
+    }
+    out
+}
+
+const GIVE_UP: Options<'_> = Options { progress: &|_, _| {}, give_up_synced: true };
 
 /// Linux writes no checkpoint when it mounts: what it syncs first follows the checkpoint of the unmount
 /// before.
 #[test]
 fn repair_does_not_destroy_what_linux_synced_before_its_first_checkpoint() {
-    let dir = tempfile::tempdir().unwrap();
-    let image = dir.path().join("image");
-    volume(&[]).dev.save(&image).unwrap();
-    let script = "echo promised >synced; sync synced; dd if=/dev/zero of=new bs=4k count=9 conv=fsync 2>/dev/null";
-    Kernel::new().ending(Ending::Cut).run(&image, script).expect_ok();
-    let v = Volume::of(Memory::load(&image).unwrap());
+    let v = synced();
     let report = v.finds(|k| matches!(k, K::NeedsRecovery { .. }));
     assert!(report.clean_unmount, "Linux wrote a checkpoint: this is about one that an unmount wrote");
     // Damage that has nothing to do with it.
@@ -43,4 +66,70 @@ fn repair_does_not_destroy_what_linux_synced_before_its_first_checkpoint() {
     v.finds_and_repairs(|k| matches!(k, K::BlocksWrong { .. }));
     let v = Volume::of(v.dev);
     assert!(v.entry(v.sb.root, "synced").2.0 > 0);
+}
+
+#[test]
+fn what_was_synced_is_named_with_its_path_and_blocks() {
+    let v = synced();
+    let report = v.check();
+    let synced = report.findings.iter().filter_map(|f| match &f.kind {
+        K::Synced(s) => Some((s.path.as_ref().unwrap().to_string(), s.nodes, s.blocks)),
+        _ => None,
+    });
+    // The first lies in its inode.
+    assert_eq!(synced.collect::<Vec<_>>(), [("\"/synced\"".into(), 1, 0), ("\"/new\"".into(), 1, 9)]);
+    assert!(report.is_clean());
+    assert_eq!(chain(&v).len(), 2);
+}
+
+#[test]
+fn a_damaged_volume_is_repaired_if_what_was_synced_is_given_up() {
+    let v = synced();
+    let damaged = v.ino("mid");
+    v.edit_inode(damaged, |raw| raw.i_blocks = 77.into());
+    let done = fsck::repair(&v.dev, &GIVE_UP).unwrap();
+    let given_up = |a: &&Action| matches!(a, Action::SyncedGivenUp(_));
+    assert_eq!(done.actions.iter().filter(given_up).count(), 2, "{:?}", done.actions);
+    assert!(done.actions.iter().any(|a| a.to_string().contains("i_blocks is 77")), "{:?}", done.actions);
+    let v = Volume::of(v.dev);
+    let after = v.check();
+    assert!(after.findings.is_empty(), "{after}");
+    v.repairs();
+}
+
+#[test]
+fn the_first_checkpoint_of_a_repair_that_gives_up_the_chain_does_nothing_else() {
+    let v = synced();
+    v.edit_inode(v.ino("mid"), |raw| raw.i_blocks = 77.into());
+    let done = fsck::repair(&v.dev, &GIVE_UP).unwrap();
+    // Else a power cut in the middle would have the chain replayed over blocks that the repair has used.
+    assert!(matches!(done.actions[..2], [Action::SyncedGivenUp(_), Action::SyncedGivenUp(_)]));
+    assert!(done.checkpoints >= 2);
+    assert_eq!(Volume::of(v.dev).cp.version, v.cp.version + u64::from(done.checkpoints));
+}
+
+/// Linux writes nodes without an fsync mark when memory is short. Roll-forward leaves them out.
+#[test]
+fn nodes_that_no_fsync_asked_for_do_not_stop_a_repair() {
+    let v = synced();
+    for at in chain(&v) {
+        v.edit(at, |block| {
+            let f = node::footer(block);
+            node::set_footer(block, &Footer { fsync: false, dentry: false, ..f });
+        });
+    }
+    v.edit_inode(v.ino("mid"), |raw| raw.i_blocks = 77.into());
+    let report = v.finds_and_repairs(|k| matches!(k, K::UnsyncedNodes { nodes: 2 })).before;
+    assert!(!report.findings.iter().any(|f| matches!(f.kind, K::NeedsRecovery { .. } | K::Synced(_))), "{report}");
+}
+
+#[test]
+fn a_torn_pack_is_no_reason_to_give_up_what_was_synced() {
+    let v = synced();
+    let other = if v.pack == v.sb.cp { v.sb.cp.plus(512) } else { v.sb.cp };
+    v.edit(other, |b| b[0] ^= 1);
+    v.finds(|k| matches!(k, K::PackBad { .. }));
+    let before = v.dev.fork();
+    let done = fsck::repair(&v.dev, &Options::default()).unwrap();
+    assert!(done.actions.is_empty() && v.dev.same_as(&before));
 }

@@ -27,7 +27,8 @@ fn an_untouched_volume_is_clean_and_repair_writes_nothing() {
 fn progress_ends_at_its_total() {
     let last = std::cell::Cell::new((0, 1));
     let v = volume(&[]);
-    fsck::check(&v.dev, &fsck::Options { progress: &|done, of| last.set((done, of)) }).unwrap();
+    let progress = |done, of| last.set((done, of));
+    fsck::check(&v.dev, &fsck::Options { progress: &progress, ..fsck::Options::default() }).unwrap();
     assert_eq!(last.get(), (v.cp.valid_blocks, v.cp.valid_blocks));
 }
 

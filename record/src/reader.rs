@@ -9,7 +9,7 @@ use crate::{CHUNK_HEAD, Kind, MAGIC, MAX_CHUNK, MAX_SUBJECT, RecordError, VERSIO
 /// Bytes before the subject: magic, version, kind, length.
 const HEAD: usize = 16;
 
-/// Reads a recording chunk by chunk; holds one. What it is of is known once it is open; the records are
+/// Reads a recording chunk by chunk; holds one. An open reader knows what the recording is of; the records are
 /// read by [`blocks::Events`](crate::blocks::Events) or [`calls::Events`](crate::calls::Events).
 pub struct Reader {
     input: Box<dyn Read + Send>,

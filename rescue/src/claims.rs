@@ -4,7 +4,7 @@
 //! was written. It is another file's by now only if it was freed and reused since; then its new owner names it in a
 //! newer node, or the block is a node itself. So blocks are given to nodes from the newest node to the oldest. A block
 //! that a node names may have been overwritten if a newer node has taken it, or if it is certainly a node itself. If
-//! both nodes were written under one checkpoint, the block is in doubt for both.
+//! both nodes were written under one checkpoint, the block may be either's.
 //!
 //! If a superblock tells where the segment summaries are, the summary of a contested block decides: it names node and
 //! slot of the owner. A block that only one node names needs no summary, and no summary can refute it, since the
@@ -26,8 +26,10 @@ const MOST_CONTESTED: usize = 1 << 20;
 /// What was given to whom.
 pub struct Claims {
     taken: Bitmap,
-    /// Blocks in doubt of each file.
-    doubts: FxHashMap<u32, u64>,
+    /// Those of them that are contents, or were named as such.
+    contents: Bitmap,
+    /// Of each file, how many of its blocks may be another's.
+    contested: FxHashMap<u32, u64>,
 }
 
 struct Claimant {
@@ -39,7 +41,7 @@ struct Claimant {
 impl Claims {
     /// Nothing given out yet.
     pub fn new(blocks: u64) -> Self {
-        Claims { taken: Bitmap::new(blocks), doubts: FxHashMap::default() }
+        Claims { taken: Bitmap::new(blocks), contents: Bitmap::new(blocks), contested: FxHashMap::default() }
     }
 
     /// Gives out the blocks that a group of files name. What earlier groups have stays theirs.
@@ -71,11 +73,11 @@ impl Claims {
         // Those who had a contested block first, of the same age as who came second.
         let versions: FxHashSet<u32> = contested.values().copied().collect();
         for c in claimants.iter().filter(|c| versions.contains(&c.version)) {
-            let same = |s: &Slot| contested.get(&s.addr.0) == Some(&c.version) && !vouched(from, s);
+            let same = |s: &Slot| contested.get(&s.addr.0) == Some(&c.version) && !summary_confirms(from, s);
             let shared = slots(from, c)?.iter().filter(|s| same(s)).count() as u64;
             if shared > 0 {
-                let doubts = self.doubts.entry(c.ino.0).or_default();
-                *doubts = (*doubts).max(shared);
+                let known = self.contested.entry(c.ino.0).or_default();
+                *known = (*known).max(shared);
             }
         }
         Ok(())
@@ -90,8 +92,9 @@ impl Claims {
         for slot in slots(from, c)? {
             let Some(at) = from.window.index(slot.addr).filter(|_| slot.addr.is_real()) else { continue };
             let node = from.index.certain.get(at);
-            if (self.taken.set(at) || node) && !vouched(from, &slot) {
-                *self.doubts.entry(c.ino.0).or_default() += 1;
+            self.contents.set(at);
+            if (self.taken.set(at) || node) && !summary_confirms(from, &slot) {
+                *self.contested.entry(c.ino.0).or_default() += 1;
                 if !node && contested.len() < MOST_CONTESTED {
                     contested.insert(slot.addr.0, c.version);
                 }
@@ -101,13 +104,13 @@ impl Claims {
     }
 
     /// Blocks of a file that may be another's by now.
-    pub fn doubts(&self, ino: Ino) -> u64 {
-        self.doubts.get(&ino.0).copied().unwrap_or(0)
+    pub fn contested(&self, ino: Ino) -> u64 {
+        self.contested.get(&ino.0).copied().unwrap_or(0)
     }
 
-    /// Blocks that are somebody's.
-    pub fn taken(&self) -> &Bitmap {
-        &self.taken
+    /// Blocks that a file names as its contents.
+    pub fn contents(&self) -> &Bitmap {
+        &self.contents
     }
 }
 
@@ -120,7 +123,7 @@ fn slots(from: Sources<'_>, c: &Claimant) -> Result<Vec<Slot>, RescueError> {
 }
 
 /// True if the segment's summary names this node and slot as the block's owner.
-fn vouched(from: Sources<'_>, slot: &Slot) -> bool {
+fn summary_confirms(from: Sources<'_>, slot: &Slot) -> bool {
     let Some(sb) = &from.place.superblock else { return false };
     let Some((seg, off)) = sb.locate(slot.addr) else { return false };
     let Ok(Some(block)) = from.window.block(sb.ssa.plus(seg.0)) else { return false };

@@ -13,7 +13,7 @@ use crate::index::{Index, Version};
 use crate::place;
 use crate::window::Window;
 
-/// What everything below reads from.
+/// The image, and what is known of the volume in it.
 #[derive(Clone, Copy)]
 pub struct Sources<'r> {
     /// The image.
@@ -50,7 +50,7 @@ pub enum Part {
 enum Place {
     /// In a slot of a node.
     Slot(BlockAddr),
-    /// In none: for all blocks before `until` there is no node, because none was made or because it is not there.
+    /// In none: for all blocks before `until` there is no node. If `hole`, none was made; else it was not found.
     Absent { hole: bool, until: u64 },
 }
 
@@ -61,7 +61,7 @@ pub struct RescuedFile<'r> {
     pub ino: Ino,
     /// Which version of its inode this is.
     pub version: Version,
-    /// What is not there is left out.
+    /// True if the reader takes holes and zeroes for what was not found.
     pub lenient: bool,
     block: Box<Block>,
     division: Division,
@@ -178,7 +178,7 @@ impl<'r> RescuedFile<'r> {
     }
 
     /// The address of a block of the file; `None` if the node that knows it is not there.
-    fn addr(&mut self, at: u64) -> Result<Option<BlockAddr>, RescueError> {
+    pub fn address(&mut self, at: u64) -> Result<Option<BlockAddr>, RescueError> {
         Ok(match self.look_up(at)? {
             Place::Slot(addr) => Some(addr),
             Place::Absent { hole, .. } => hole.then_some(BlockAddr::NULL),
@@ -218,8 +218,8 @@ impl<'r> RescuedFile<'r> {
         Ok(Place::Slot(BlockAddr::NULL))
     }
 
-    /// The block behind all that the node leads to which leads to `at`, `level` above the direct nodes, below the
-    /// inode's number `top`.
+    /// The first block behind those of the node that leads to block `at`. The node is `level` levels above the direct
+    /// nodes, below `i_nid[top]`.
     fn end_of(&self, at: u64, top: u32, level: usize) -> u64 {
         const LEVELS: [u32; 5] = [0, 0, 1, 1, 2];
         let before: u64 = LEVELS.iter().take(top as usize).map(|level| self.shape.span(*level)).sum();
@@ -231,7 +231,8 @@ impl<'r> RescuedFile<'r> {
     /// [`lenient`](Self::lenient), what is not there is a hole, else it is data that cannot be read.
     pub fn next_data(&mut self, at: u64, end: u64) -> Result<Option<u64>, RescueError> {
         if self.inline().is_some() {
-            return Ok((at < end).then_some(at));
+            // An inode holds less than a block.
+            return Ok((at == 0 && end > 0).then_some(0));
         }
         let mut at = at;
         while at < end {
@@ -264,7 +265,7 @@ impl<'r> RescuedFile<'r> {
     }
 
     fn plain_block(&mut self, at: u64, out: &mut Block) -> Result<(), RescueError> {
-        match self.addr(at)? {
+        match self.address(at)? {
             None => Err(self.missing(at, "the node that leads to it is not there")),
             Some(a) if a.is_real() => {
                 let block = self.from.window.block(a)?;
@@ -296,7 +297,7 @@ impl<'r> RescuedFile<'r> {
     fn cluster_at(&mut self, first: u64, blocks: u64) -> Result<Vec<u8>, RescueError> {
         let mut block = [0; BLOCK];
         let mut out = Vec::new();
-        if self.addr(first)? != Some(BlockAddr::COMPRESS) {
+        if self.address(first)? != Some(BlockAddr::COMPRESS) {
             for at in first..first + blocks {
                 self.plain_block(at, &mut block)?;
                 out.extend_from_slice(&block);
@@ -305,7 +306,7 @@ impl<'r> RescuedFile<'r> {
         }
         let mut packed = Vec::new();
         for at in first + 1..first + blocks {
-            if !self.addr(at)?.is_none_or(BlockAddr::is_real) {
+            if !self.address(at)?.is_none_or(BlockAddr::is_real) {
                 break;
             }
             self.plain_block(at, &mut block)?;

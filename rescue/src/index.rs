@@ -5,14 +5,14 @@
 //! within a segment, and from each segment to the one that its nodes name as the next. If neither decides, the inode's
 //! change time does, and the choice is noted as ambiguous.
 //!
-//! If no newer version was lost, the newest one found is the one in force: a block that the NAT led to is never
-//! overwritten before a newer version replaced it. An old version also remains of a freed number; it is as little in
-//! force as a deleted name, see [`crate::tree`].
+//! If no newer version was lost, the newest version found is the one that the NAT led to: such a block is never
+//! overwritten before a newer version has replaced it. Old versions of freed node numbers are found as well;
+//! [`crate::tree`] tells them from nodes in use.
 //!
-//! Contents may look like nodes. A segment holds either nodes or data. So nodes are believed in a segment in which one
-//! node says where it lies ([`Sign::located`]), or whose first node names no next block. Other nodes count only if
-//! their number has no better version, and only until a file turns out to own their block as contents
-//! ([`Index::forget_claimed`]).
+//! Contents may look like nodes. A segment holds either nodes or data. So nodes are *believed* if one node of their
+//! segment names its own address ([`Sign::located`]), or if the segment begins with a node that names no next block. Any
+//! other node counts only if its number has no believed version, and only until a file turns out to own its block as
+//! contents ([`Index::forget_claimed`]).
 
 use format::inode::{self, RawInode};
 use format::{BLOCK, BLOCKS_PER_SEG, Block, BlockAddr, Ino, Nid};
@@ -97,7 +97,7 @@ impl Index {
             progress.step(n as u64)?;
             at += n as u64;
         }
-        out.settle(window)?;
+        out.order_rivals(window)?;
         Ok(out)
     }
 
@@ -162,7 +162,7 @@ impl Index {
     }
 
     /// Decides between versions of one checkpoint that lie in several segments.
-    fn settle(&mut self, window: &Window<'_>) -> Result<(), RescueError> {
+    fn order_rivals(&mut self, window: &Window<'_>) -> Result<(), RescueError> {
         for (nid, others) in std::mem::take(&mut self.rivals) {
             let Some(mut best) = self.nodes.get(&nid).copied() else { continue };
             for other in others {

@@ -1,7 +1,8 @@
 //! What can be had back from an image of which only the main area is left?
 //!
-//! No superblock, no checkpoint, no NAT and no summaries are needed: nodes say whose they are, which versions are newer,
-//! and, by where their log went on, where they lie. Each step is one question:
+//! No superblock, no checkpoint, no NAT and no summaries are needed. The footer of a node names its inode, the version of
+//! its checkpoint, and the block with which its log continued, which is nearly always the next one. Each step is one
+//! question:
 //!
 //! * [`place`]: where was the volume in the image, and what was it like?
 //! * [`sign`]: is this block a node?
@@ -12,9 +13,11 @@
 //!
 //! [`Rescue`] puts them together and says of each file what is proved.
 //!
-//! Left out on purpose: writing, both to the image (nothing here can) and of what was found (the caller does that);
-//! several volumes in one image (the one most nodes speak of is taken); encrypted contents; and what a volume's last
-//! owner meant: contents that were in memory when power was cut are nowhere.
+//! Left out on purpose:
+//!
+//! * writing: nothing here can write to the image, and the caller writes what was found;
+//! * several volumes in one image: the one whose place the caller gives is read, else the one that most nodes vote for;
+//! * encrypted contents.
 #![forbid(unsafe_code)]
 
 pub mod bitmap;
@@ -40,17 +43,17 @@ use window::Window;
 
 /// Blocks read at once while looking for the volume.
 const BLOCKS_AT_ONCE: usize = 256;
-/// The root directory where no superblock names another: every maker of volumes takes it.
+/// The root directory's inode, if no superblock names another: every mkfs takes this one.
 const ROOT: Ino = Ino(3);
 
-/// Why there is nothing to be had.
+/// Why a search, or a read of a file, failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RescueError {
     /// The device failed.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// No node says where it lies.
+    /// No block of the image looks like a node.
     #[error("no F2FS volume was found: no block looks like a node of one")]
     NoVolume,
     /// More nodes than memory was granted for.
@@ -59,7 +62,7 @@ pub enum RescueError {
         /// The limit.
         most: usize,
     },
-    /// The caller wants no more.
+    /// The caller's progress function asked to stop.
     #[error("interrupted")]
     Interrupted,
     /// A block of a file.
@@ -82,7 +85,7 @@ pub enum RescueError {
     },
 }
 
-/// How far the work is: told in blocks, and asked whether to go on.
+/// Reports to the caller how many blocks are done, and asks it whether to go on.
 pub struct Progress<'p> {
     tell: &'p mut dyn FnMut(u64) -> bool,
 }
@@ -117,6 +120,9 @@ impl Default for Options {
 pub struct Verdict {
     /// Why its contents are not proved to be its own, whole and newest; empty if they are.
     pub doubts: Vec<String>,
+    /// One of its nodes lies where no other block shows that nodes lie there: it may be contents of a deleted file that
+    /// look like a node.
+    pub unsure: bool,
     /// The checkpoint version its newest inode was written under.
     pub version: u32,
     /// Versions of its inode that were found.
@@ -124,9 +130,9 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// True if nothing speaks against it.
+    /// True if there is no doubt, and each node lies among nodes.
     pub fn is_proved(&self) -> bool {
-        self.doubts.is_empty()
+        self.doubts.is_empty() && !self.unsure
     }
 }
 
@@ -151,12 +157,10 @@ impl<'d> Rescue<'d> {
         options: &Options,
         progress: &mut Progress<'_>,
     ) -> Result<Self, RescueError> {
-        let mut place = place::find(dev, progress)?;
-        if let Some(at) = options.volume_at {
-            let block = format::BLOCK as i64;
-            place.phase = at.rem_euclid(block) as u64;
-            place.first = -at.div_euclid(block);
-        }
+        let place = match options.volume_at {
+            Some(at) => place::at(dev, at, progress)?,
+            None => place::find(dev, progress)?,
+        };
         let window = Window::new(dev, place.phase, place.first);
         let mut index = Index::build(&window, &place, options.most_nodes, progress)?;
         let end = place.first + window.blocks() as i64;
@@ -168,14 +172,14 @@ impl<'d> Rescue<'d> {
         let quota = place.superblock.as_ref().map_or([Ino(0); 3], |sb| sb.quota_inos);
         let mut claims = Claims::new(window.blocks());
 
-        // First those alive; what looks like a node and is contents of theirs is then no node.
+        // Files that are alive get their blocks first. A block that looks like a node is none if one of them owns it.
         let from = Sources { window: &window, place: &place, index: &index };
         let tree = Tree::build(from, root, incomplete, &quota)?;
         let mut living: Vec<Ino> = tree.living.iter().map(|ino| Ino(*ino)).collect();
         living.extend(quota.iter().filter(|ino| ino.0 != 0));
         living.sort_unstable();
         claims.give_out(from, &living, &mut || progress.step(0))?;
-        index.forget_claimed(&window, claims.taken());
+        index.forget_claimed(&window, claims.contents());
 
         let from = Sources { window: &window, place: &place, index: &index };
         let mut tree = Tree::build(from, root, incomplete, &quota)?;
@@ -183,7 +187,7 @@ impl<'d> Rescue<'d> {
         if cut_short || unreadable > 0 {
             tree.loose.iter_mut().for_each(|(_, loose)| *loose = Loose::Unplaced);
         }
-        // Then the others, by what is likelier to be whole.
+        // Then the others: unplaced files before deleted ones, whose blocks are likelier to be used again.
         let loose = |which: Loose| tree.loose.iter().filter(move |(_, l)| *l == which).map(|(ino, _)| *ino);
         for which in [Loose::Unplaced, Loose::Deleted] {
             let mut inos = Vec::new();
@@ -238,7 +242,8 @@ impl<'d> Rescue<'d> {
         self.tree.living.contains(&ino.0)
     }
 
-    /// What a directory holds, of what is there; the entries of one that is not alive that still mean what they lead to.
+    /// The entries of a directory whose inodes were found. Of a directory that is not alive: those whose inode still
+    /// records this directory as its parent.
     ///
     /// # Errors
     /// If the device fails.
@@ -246,14 +251,23 @@ impl<'d> Rescue<'d> {
         let mut out = tree::names(self.from(), dir)?;
         let living = self.is_living(dir);
         let mut kept = Vec::new();
+        // A directory has one name. With two names each, forty directories would have 2^40 paths.
+        let mut dirs = rustc_hash::FxHashSet::default();
         for entry in out.entries {
             let there = match living {
                 true => self.is_living(entry.ino) && self.file(entry.ino)?.is_some_and(|f| f.kind() == entry.kind),
                 false => self.tree.belongs(self.from(), dir, &entry)?,
             };
-            if there {
-                kept.push(entry);
+            if !there {
+                continue;
             }
+            let elsewhere = living && !self.tree.is_home(dir, &entry);
+            if entry.kind == 2 && (elsewhere || !dirs.insert(entry.ino.0)) {
+                let name = entry.name.escape_ascii();
+                out.gaps.push(format!("{name} is left out: that directory, inode {}, has another name", entry.ino));
+                continue;
+            }
+            kept.push(entry);
         }
         out.entries = kept;
         Ok(out)
@@ -274,11 +288,13 @@ impl<'d> Rescue<'d> {
     pub fn verdict(&self, file: &RescuedFile<'_>) -> Result<Verdict, RescueError> {
         let mut doubts = Vec::new();
         let (mut missing, mut past, mut ambiguous) = (0u64, 0u64, file.version.ambiguous);
+        let mut unsure = false;
         let mut nodes = Vec::new();
         file.parts(&mut |part| match part {
             Part::Missing => missing += 1,
             Part::Node(v, nid) => {
                 ambiguous |= v.ambiguous;
+                unsure |= !v.believed;
                 nodes.push((v.addr, nid));
             }
         })?;
@@ -294,7 +310,7 @@ impl<'d> Rescue<'d> {
         if past > 0 {
             doubts.push(format!("{past} of its blocks lie behind the end of the image"));
         }
-        match self.claims.doubts(file.ino) {
+        match self.claims.contested(file.ino) {
             0 => {}
             n => doubts.push(format!("{n} of its blocks may have been overwritten: something newer lies there")),
         }
@@ -304,10 +320,16 @@ impl<'d> Rescue<'d> {
         if self.index.is_outdated(file.ino, file.version.version) {
             doubts.push("a version of its inode that is as new or newer has a wrong checksum".into());
         }
+        if let Some(room) = file.inline().map(<[u8]>::len)
+            && file.kind() != 2
+            && file.raw().i_size.get() > room as u64
+        {
+            doubts.push(format!("its size is {}, its inode has room for {room} bytes", file.raw().i_size.get()));
+        }
         if file.is_encrypted() {
             doubts.push("it is encrypted".into());
         }
-        Ok(Verdict { doubts, version: file.version.version, versions: file.version.found })
+        Ok(Verdict { doubts, unsure, version: file.version.version, versions: file.version.found })
     }
 }
 

@@ -12,8 +12,11 @@
 //!
 //! The same sample gives the seed of the inodes' checksums, and the features that change how an inode is divided. Both
 //! are the same in the whole volume, so the majority of its inodes decides.
+//!
+//! If the caller knows the place ([`at`]), only nodes that vote for it count, and nodes that vote for none: other
+//! volumes in the image have other seeds and features.
 
-use format::inode::{InodeFlags, RawInode, extra_end};
+use format::inode::{self, Inline, InodeFlags, RawInode, extra_end};
 use format::superblock::{Features, SuperBlock};
 use format::{BLOCK, Block, BlockAddr, dentry};
 use rustc_hash::FxHashMap;
@@ -66,8 +69,12 @@ struct Votes {
     seeds: FxHashMap<u32, u32>,
     inodes: u32,
     summed: u32,
+    /// Inodes with inline attributes of a size of their own choice, of those with inline attributes.
     flexible: u32,
+    with_xattrs: u32,
     compressed: u32,
+    /// The address of block 0 that a node must not contradict.
+    given: Option<i64>,
     /// First blocks of directories, by directory, and where inodes say they are: one waits for the other.
     dots: FxHashMap<u32, u64>,
     firsts: FxHashMap<u32, u32>,
@@ -106,8 +113,12 @@ impl Votes {
             return;
         }
         if let Some(sign) = Sign::of(block) {
+            let says = i64::from(sign.next.0) - 1 - index as i64;
+            if sign.next.is_real() && self.given.is_some_and(|given| given != says) {
+                return;
+            }
             if sign.next.is_real() {
-                count(&mut self.places, i64::from(sign.next.0) - 1 - index as i64, 1);
+                count(&mut self.places, says, 1);
             }
             if sign.is_inode() {
                 self.inode(sign.ino.0, block);
@@ -124,7 +135,10 @@ impl Votes {
         let raw = RawInode::of(block);
         self.inodes += 1;
         if let Some(extra) = raw.extra() {
-            self.flexible += u32::from(extra.i_inline_xattr_size.get() != 0);
+            // A volume with one size for all leaves the field empty.
+            let with_xattrs = raw.inline().contains(Inline::XATTR);
+            self.with_xattrs += u32::from(with_xattrs);
+            self.flexible += u32::from(with_xattrs && extra.i_inline_xattr_size.get() != 0);
             let cluster = raw.extra_isize() >= extra_end::COMPRESS && (2..=8).contains(&extra.i_log_cluster_size);
             self.compressed += u32::from(cluster && raw.flags().contains(InodeFlags::COMPRESS));
         }
@@ -156,14 +170,20 @@ impl Votes {
                 count(&mut self.places, at, u32::from(known) + u32::from(copy == 0));
             }
         }
-        let (first, votes) = winner(&self.places)?;
+        let (first, votes) = match self.given {
+            Some(first) => (first, self.places.get(&first).copied().unwrap_or(0)),
+            None => winner(&self.places)?,
+        };
         let fits = |(index, _): &(u64, _)| matches!(*index as i64 + first, 0 | 1);
         let superblock = self.superblocks.into_iter().find(fits).map(|(_, sb)| sb);
         let seed = winner(&self.seeds).filter(|(_, n)| *n > 1 && n * 2 > self.summed).map(|(seed, _)| seed);
+        // Without a sample of inodes that agree: the superblock has what the seed is made of.
+        let of_superblock = superblock.as_ref().filter(|sb| sb.features.contains(Features::INODE_CHECKSUM));
+        let seed = seed.or(of_superblock.map(|sb| inode::checksum_seed(&sb.uuid)).filter(|_| self.summed == 0));
         let features = superblock.as_ref().map_or_else(
             || {
                 let mut features = Features::EXTRA_ATTR | Features::COMPRESSION;
-                features.set(Features::FLEXIBLE_INLINE_XATTR, self.flexible > 0);
+                features.set(Features::FLEXIBLE_INLINE_XATTR, self.flexible * 2 > self.with_xattrs);
                 features.set(Features::INODE_CHECKSUM, seed.is_some());
                 features
             },
@@ -206,4 +226,32 @@ pub fn find(dev: &dyn device::BlockDevice, progress: &mut Progress<'_>) -> Resul
     // One block of noise may look like a node; two that agree do not.
     let (phase, votes) = best.filter(|(_, v)| v.votes() > 1 || superblock(v)).ok_or(RescueError::NoVolume)?;
     votes.place(phase as u64 * SECTOR).ok_or(RescueError::NoVolume)
+}
+
+/// What a volume is like whose first byte in the image is known.
+pub fn at(dev: &dyn device::BlockDevice, byte: i64, progress: &mut Progress<'_>) -> Result<Place, RescueError> {
+    let (phase, first) = (byte.rem_euclid(BLOCK as i64) as u64, -byte.div_euclid(BLOCK as i64));
+    let window = Window::new(dev, phase, first);
+    let mut votes = Votes { given: Some(first), ..Votes::default() };
+    let mut buf = vec![0; BLOCKS_AT_ONCE * BLOCK];
+    let total = window.blocks();
+    let begin = u64::try_from(-first).unwrap_or(0);
+    let mut at = begin;
+    while at < total {
+        let n = (total - at).min(BLOCKS_AT_ONCE as u64) as usize;
+        let bytes = &mut buf[..n * BLOCK];
+        window.read_run(at, bytes)?;
+        for (k, block) in bytes.as_chunks::<BLOCK>().0.iter().enumerate() {
+            votes.block(at + k as u64, block);
+        }
+        progress.step(n as u64)?;
+        at += n as u64;
+        if votes.votes() >= ENOUGH && (votes.inodes >= ENOUGH_INODES || at - begin >= SAMPLE) {
+            break;
+        }
+    }
+    if votes.inodes == 0 && votes.votes() == 0 && votes.superblocks.is_empty() {
+        return Err(RescueError::NoVolume);
+    }
+    votes.place(phase).ok_or(RescueError::NoVolume)
 }

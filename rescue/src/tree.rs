@@ -6,6 +6,9 @@
 //! volume can decide: such a file is *unplaced*. If the image was cut short, so is every file that no directory names,
 //! since a directory that looks complete may be an older version of itself.
 //!
+//! A directory has one place in the tree. If damage gave it more names, the one that it records itself counts, else any
+//! of them: each place leads up to the root.
+//!
 //! Files below a deleted or unplaced directory come with it if their inodes agree: an old directory names inodes that
 //! are other files by now.
 
@@ -57,6 +60,14 @@ pub struct Tree {
     pub broken: FxHashSet<u32>,
     /// Entries whose inode was not found, as directory and entry.
     pub lost: Vec<(Ino, Entry)>,
+    /// The one place of each living directory but the root.
+    homes: FxHashMap<u32, Home>,
+}
+
+/// Where a directory is.
+struct Home {
+    above: Ino,
+    name: Vec<u8>,
 }
 
 /// Names that are remembered as lost.
@@ -99,12 +110,20 @@ pub fn names(from: Sources<'_>, dir: Ino) -> Result<Names, RescueError> {
     let mut block = [0; BLOCK];
     file.lenient = true;
     let mut at = 0;
+    let (mut seen, mut repeated) = (FxHashSet::default(), 0u64);
     while let Some(next) = file.next_data(at, end)? {
+        at = next + 1;
+        if file.address(next)?.is_some_and(|addr| addr.is_real() && !seen.insert(addr.0)) {
+            repeated += 1;
+            continue;
+        }
         match file.read_block(next, &mut block) {
             Ok(()) => take(&Layout::BLOCK, &block, &mut out),
             Err(e) => out.gaps.push(e.to_string()),
         }
-        at = next + 1;
+    }
+    if repeated > 0 {
+        out.gaps.push(format!("{repeated} of its blocks are there more than once"));
     }
     Ok(out)
 }
@@ -124,27 +143,48 @@ fn take(layout: &Layout, area: &[u8], out: &mut Names) {
 impl Tree {
     /// Finds out what is alive. `unnamed` are inodes that no directory names though they are in use.
     pub fn build(from: Sources<'_>, root: Ino, cut_short: bool, unnamed: &[Ino]) -> Result<Self, RescueError> {
-        let mut tree =
-            Tree { living: FxHashSet::default(), loose: Vec::new(), broken: FxHashSet::default(), lost: Vec::new() };
+        let mut tree = Tree {
+            living: FxHashSet::default(),
+            loose: Vec::new(),
+            broken: FxHashSet::default(),
+            lost: Vec::new(),
+            homes: FxHashMap::default(),
+        };
         let has_root = RescuedFile::open(from, root)?.is_some_and(|f| f.kind() == 2);
         let mut lost_dirs = FxHashSet::default();
         let mut waiting = Vec::new();
+        // Names of directories that they do not record themselves.
+        let mut others = Vec::new();
         if has_root {
             tree.living.insert(root.0);
             waiting.push(root);
         }
-        while let Some(dir) = waiting.pop() {
+        loop {
+            let Some(dir) = waiting.pop() else {
+                let Some((above, name, dir)): Option<(Ino, Vec<u8>, Ino)> = others.pop() else { break };
+                if tree.living.insert(dir.0) {
+                    tree.homes.insert(dir.0, Home { above, name });
+                    waiting.push(dir);
+                }
+                continue;
+            };
             let names = names(from, dir)?;
             if !names.gaps.is_empty() {
                 tree.broken.insert(dir.0);
             }
             for entry in names.entries {
-                match kind_of(from, entry.ino)? {
-                    Some(kind) if kind == entry.kind => {
-                        if tree.living.insert(entry.ino.0) && kind == 2 {
+                let file = RescuedFile::open(from, entry.ino)?;
+                match file.filter(|f| f.kind() == entry.kind) {
+                    Some(file) if entry.kind == 2 => {
+                        let own = Ino(file.raw().i_pino.get()) == dir && file.raw().name() == entry.name;
+                        if !own {
+                            others.push((dir, entry.name, entry.ino));
+                        } else if tree.living.insert(entry.ino.0) {
+                            tree.homes.insert(entry.ino.0, Home { above: dir, name: entry.name });
                             waiting.push(entry.ino);
                         }
                     }
+                    Some(_) => _ = tree.living.insert(entry.ino.0),
                     _ => {
                         if entry.kind == 2 {
                             lost_dirs.insert(entry.ino.0);
@@ -184,6 +224,11 @@ impl Tree {
             self.loose.push((ino, if gone { Loose::Deleted } else { Loose::Unplaced }));
         }
         Ok(())
+    }
+
+    /// True if an entry of a living directory is the one place of the directory that it leads to.
+    pub fn is_home(&self, dir: Ino, entry: &Entry) -> bool {
+        self.homes.get(&entry.ino.0).is_some_and(|home| home.above == dir && home.name == entry.name)
     }
 
     /// True if an entry of a directory that is not alive still means the inode it leads to.

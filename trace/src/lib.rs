@@ -1,13 +1,13 @@
-//! What did somebody else's program or device do, as their tools wrote it down, and what would it have cost
-//! here?
+//! What did another program or device do, as their tools wrote it down, and what would it have cost here?
 //!
-//! A recording is opened by [`open`], whatever it is called: gzip and zstd are seen through, the format is
-//! recognised by content. Readers turn it into one of three streams: [`block::Event`]s of block devices,
-//! [`call::Call`]s of programs to a file system, [`power::Reading`]s of a meter. They hold a few buffers,
-//! not the recording (MobiBench's excepted, whose threads stand one after the other). What they cannot read is an error that names line or byte; what they know and have no
-//! use for is counted ([`Others`]), never dropped in silence.
+//! [`open`] opens a recording, whatever it is called: it sees through gzip and zstd, and recognises the format by
+//! content. A reader turns the recording into one of three streams: [`block::Event`]s of block devices,
+//! [`call::Call`]s of programs to a file system, [`power::Reading`]s of a meter. Readers hold a few buffers, not the
+//! recording. (MobiBench's is the exception: it has one thread after the other.) If a reader cannot read something, it
+//! gives an error that names the line or byte. What it knows and has no use for it counts ([`Others`]); it never drops
+//! anything in silence.
 //!
-//! Our own recordings are the `record` crate's business; energy is the device's.
+//! Left out: our own recordings, which are the `record` crate's business, and energy, which is the device's.
 #![forbid(unsafe_code)]
 
 pub mod block;

@@ -1,9 +1,9 @@
 //! Which of the many events of a request is the request?
 //!
-//! A block trace tells of one request several times: asked for, queued, merged, given to the device, done. What
-//! is counted and replayed is what the device was asked: [`Issue`](Action::Issue) events if there are any, else
-//! those of the next action in [`PREFERENCE`] that the beginning of the recording has. A write that wants a
-//! flush before itself is two requests, as it is for a device.
+//! A block trace tells of one request several times: asked for, queued, merged, given to the device, done. Counts and
+//! replays are of what the device was asked. So the [`Issue`](Action::Issue) events stand for the requests if there
+//! are any, else those of the next action in [`PREFERENCE`] that the beginning of the recording has. A write that
+//! wants a flush before itself is two requests, as it is for a device.
 
 use std::collections::VecDeque;
 

@@ -1,9 +1,9 @@
 //! `joulefs fsck`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use fsck::{Options, Report};
+use fsck::{Options, RepairError, Repaired, Report};
 use serde_json::json;
 
 use crate::{Failure, image, output, progress};
@@ -13,16 +13,24 @@ use crate::{Failure, image, output, progress};
 /// Reads the whole image by code of its own, independent of the one that mounts, and names every
 /// contradiction with its place. Writes nothing without --repair.
 ///
-/// Exit codes, as fsck(8): 0 clean, 1 errors were repaired, 4 errors are left, 8 could not check,
+/// What is checked is the state of the last checkpoint. What fsync wrote after it is listed by file: the next mount
+/// replays it, and a repair would lose it. So --repair refuses a damaged volume that holds such files, unless
+/// --give-up-synced says that they may go.
+///
+/// Exit codes, as fsck(8): 0 clean, 1 errors were repaired, 4 errors are left, 8 could not check or repair,
 /// 16 wrong usage.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  joulefs fsck disk.img\n  joulefs fsck --repair disk.img")]
+#[command(after_help = "Examples:\n  joulefs fsck disk.img\n  joulefs fsck --repair disk.img\n  \
+    joulefs fsck --repair --give-up-synced disk.img")]
 pub struct Args {
     /// The image or block device.
     image: PathBuf,
     /// Repair what can be repaired without losing data.
     #[arg(long)]
     repair: bool,
+    /// Repair although that loses what fsync wrote after the last checkpoint.
+    #[arg(long, requires = "repair")]
+    give_up_synced: bool,
 }
 
 /// Runs it.
@@ -45,24 +53,36 @@ fn check(args: &Args, as_json: bool) -> Result<u8, Failure> {
         bar.set_position(done);
         progress::show_if_slow(&bar);
     };
-    let options = Options { progress: &progress };
-    let report = fsck::check(&*dev, &options).map_err(|e| format!("{path}: {e}"))?;
-    bar.finish_and_clear();
-    let errors = report.errors;
-    let mut actions = Vec::new();
-    let (report, repaired) = if args.repair && errors > 0 {
-        let done = fsck::repair(&*dev, &options).map_err(|e| format!("{path}: cannot repair: {e}"))?;
-        actions = done.actions.iter().map(ToString::to_string).collect();
-        (fsck::check(&*dev, &options).map_err(|e| format!("{path}: {e}"))?, true)
-    } else {
-        (report, false)
+    let options = Options { progress: &progress, give_up_synced: args.give_up_synced };
+    let done = match args.repair {
+        true => fsck::repair(&*dev, &options).map_err(|e| why_not(&e, &args.image))?,
+        false => {
+            let report = fsck::check(&*dev, &options).map_err(|e| format!("{path}: {e}"))?;
+            Repaired { after: report.clone(), before: report, actions: Vec::new(), checkpoints: 0 }
+        }
     };
-    print(&report, &actions, &path.to_string(), as_json);
-    Ok(match (report.errors, repaired) {
+    bar.finish_and_clear();
+    let actions: Vec<_> = done.actions.iter().map(ToString::to_string).collect();
+    print(&done.after, &actions, &path.to_string(), as_json);
+    Ok(match (done.after.errors, done.checkpoints > 0 || !actions.is_empty()) {
         (0, false) => 0,
         (0, true) => 1,
         _ => 4,
     })
+}
+
+/// Why a volume was not repaired, and what can be done.
+fn why_not(e: &RepairError, image: &Path) -> String {
+    let image = image.display();
+    let advice = match e {
+        RepairError::NeedsRecovery { .. } => format!(
+            ". Mount the volume, which replays it. If it cannot be mounted: `joulefs fsck {image}` lists those files; \
+             save the rest with `joulefs cp -r --norecovery {image}:/ DIR` (or mount -o norecovery), then repair with \
+             --give-up-synced"
+        ),
+        _ => String::new(),
+    };
+    format!("{image}: cannot repair: {e}{advice}")
 }
 
 fn print(report: &Report, actions: &[String], path: &str, as_json: bool) {

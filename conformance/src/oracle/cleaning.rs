@@ -11,7 +11,7 @@
 //!
 //! Left out: which scripts are worth recording.
 
-mod segments;
+pub mod segments;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

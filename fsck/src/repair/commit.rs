@@ -68,7 +68,7 @@ impl Room {
     }
 }
 
-/// The SIT that is to be.
+/// The new SIT.
 struct Marks<'e, 'i, 'd> {
     e: &'e Editor<'i, 'd>,
     changed: BTreeMap<SegNo, sit::RawSitEntry>,
@@ -181,7 +181,7 @@ fn place_data(e: &mut Editor<'_, '_>, room: &mut Room, slot: Slot, block: &Block
     Ok(addr)
 }
 
-/// Gives logs that cannot stay a fresh segment; the segments they leave.
+/// Gives each log that must leave its segment a free one. Returns the segments that logs left.
 fn logs_leave(
     e: &Editor<'_, '_>,
     room: &mut Room,

@@ -1,7 +1,6 @@
 //! How is one broken pointer, name or sum of a file mended?
 
 use format::dentry;
-use format::hash::name_hash;
 use format::inode::{Inline, RawInode};
 use format::nat::NatEntry;
 use format::node::{self, Footer};
@@ -9,7 +8,7 @@ use format::summary::Summary;
 use format::{BLOCK, BlockAddr, Ino, Nid, bits};
 
 use super::edit::Editor;
-use super::rescue::Strays;
+use super::rescue::Unreached;
 use super::{Action, RepairError, Session};
 use crate::FsckError;
 use crate::kind::{DIR, kind_of, mode_of};
@@ -23,18 +22,19 @@ fn refuse(kind: &K) -> Done {
 }
 
 /// Mends pointers and names.
-pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, strays: &mut Strays, kind: &K) -> Done {
+pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Unreached, kind: &K) -> Done {
     match kind {
         K::OrphanHasName { ino } | K::OrphanHasLinks { ino, .. } => e.orphans.retain(|o| o != ino),
         K::NatInoWrong { nid, is, .. } => {
             let entry = e.entry(*nid)?;
             e.nat.insert(*nid, NatEntry { ino: *is, ..entry });
         }
-        K::NodeUnusable { nid, from, fault } => unusable(e, session, strays, kind, *nid, from, *fault)?,
+        K::NodeUnusable { nid, from, fault } => unusable(e, session, unreached, kind, *nid, from, *fault)?,
         K::NodeOffsetWrong { ino, nid, is, .. } => {
-            // Or the pointer leads to the wrong node of the file, and the right one says where it belongs.
-            if let Some(right) = strays.node_at(e.img, *ino, *is)?
-                && let Some(slot) = super::stray::place(e, *ino, *is)?
+            // Either the footer is wrong, or the pointer leads to another node of the file. In that case the right node's
+            // footer names this place.
+            if let Some(right) = unreached.node_at(e.img, *ino, *is)?
+                && let Some(slot) = super::unreachable::place(e, *ino, *is)?
             {
                 e.set_index(slot, right)?;
                 session.actions.push(Action::NodeAttached { ino: *ino, nid: right });
@@ -46,12 +46,12 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, strays: &mut Stray
             }
         }
         K::AddrOutside { at, .. } | K::BlockTaken { at, .. } | K::ClusterMark { at } => {
-            match (strays.data(*at), kind) {
+            match (unreached.data(*at), kind) {
                 (Some(addr), _) => {
                     e.set_slot(*at, addr)?;
                     session.actions.push(Action::DataFound { at: *at, addr });
                 }
-                // A copy would be the same names once more.
+                // A copy of a directory's block would be the same names once more.
                 (None, K::BlockTaken { addr, .. }) if is_names_of_another_place(e, *at, *addr)? => {
                     clear(e, session, *at)?
                 }
@@ -85,10 +85,10 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, strays: &mut Stray
             }
         }
         K::XattrBad { ino, fault } => {
-            let lost = strays.node_at(e.img, *ino, node::XATTR_NODE_OFFSET)?;
+            let lost = unreached.node_at(e.img, *ino, node::XATTR_NODE_OFFSET)?;
             let alone = e.peek(ino.nid())?.is_some_and(|b| RawInode::of(&b).i_xattr_nid.get() == 0);
             match lost.filter(|_| alone) {
-                // The list goes on where nothing leads.
+                // The rest of the list is in an unreached node.
                 Some(nid) => {
                     e.inode(*ino, |raw| raw.i_xattr_nid = nid.0.into())?;
                     session.actions.push(Action::NodeAttached { ino: *ino, nid });
@@ -110,7 +110,7 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, strays: &mut Stray
         K::DentryType { ino, stored: DIR, .. } if has_own_dot(e, *ino)? => {
             e.inode(*ino, |raw| raw.i_mode = (raw.i_mode.get() & 0o7777 | mode_of(DIR)).into())?;
         }
-        K::SummaryWrong { addr, is, .. } => restore_meant(e, session, strays, *addr, *is)?,
+        K::SummaryWrong { addr, is, .. } => restore_meant(e, session, unreached, *addr, *is)?,
         K::DentryType { place, ino, is, .. } => {
             let (slot, ino, is) = (place.slot, ino.0, *is);
             e.change_area(place.dir, place.area, |l, bytes| dentry::redirect(l, bytes, slot, ino, is))?;
@@ -119,7 +119,7 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, strays: &mut Stray
             remove(e, session, *place, name, None)?;
         }
         K::DirectoryTwice { place, name, ino } => remove(e, session, *place, name, Some(*ino))?,
-        K::Dots { dir, which, fault } => dots(e, session, strays, kind, *dir, which, *fault)?,
+        K::Dots { dir, which, fault } => dots(e, session, unreached, kind, *dir, which, *fault)?,
         _ => {}
     }
     Ok(())
@@ -154,7 +154,7 @@ fn remove(e: &mut Editor<'_, '_>, session: &mut Session, place: DentryPlace, nam
 fn unusable(
     e: &mut Editor<'_, '_>,
     session: &mut Session,
-    strays: &mut Strays,
+    unreached: &mut Unreached,
     kind: &K,
     nid: Nid,
     from: &Referrer,
@@ -173,7 +173,7 @@ fn unusable(
         fault,
         NodeFault::Twice | NodeFault::OutOfRange | NodeFault::Mode { .. } | NodeFault::NamedElsewhere { .. }
     );
-    if elsewhere && let Some(addr) = strays.node(nid, owner) {
+    if elsewhere && let Some(addr) = unreached.node(nid, owner) {
         let version = e.entry(nid)?.version;
         e.nat.insert(nid, NatEntry { version, ino: owner, addr });
         session.actions.push(Action::NodeFound { nid, addr });
@@ -190,7 +190,7 @@ fn unusable(
             session.actions.push(Action::NodeFound { nid, addr });
             return Ok(());
         }
-        // Its footer vouches for it: what else points there took a node for data.
+        // Its footer names it: whatever else points there took a node for data.
         NodeFault::BlockTaken { addr } => {
             e.nodes.insert(nid, e.img.block(addr)?);
             session.actions.push(Action::NodeFound { nid, addr });
@@ -207,7 +207,7 @@ fn unusable(
         _ => {}
     }
     match from {
-        Referrer::Dentry { place, name } => match strays.inode_named(place.dir, &name.0) {
+        Referrer::Dentry { place, name } => match unreached.inode_named(place.dir, &name.0) {
             // The name is right, where it leads is not.
             Some((ino, kind)) => {
                 let slot = place.slot;
@@ -223,7 +223,7 @@ fn unusable(
             Ok(())
         }
         Referrer::Xattr(ino) => {
-            if let Some(right) = strays.node_at(e.img, *ino, node::XATTR_NODE_OFFSET)? {
+            if let Some(right) = unreached.node_at(e.img, *ino, node::XATTR_NODE_OFFSET)? {
                 e.inode(*ino, |raw| raw.i_xattr_nid = right.0.into())?;
                 session.actions.push(Action::NodeAttached { ino: *ino, nid: right });
                 return Ok(());
@@ -240,17 +240,17 @@ fn unusable(
     }
 }
 
-/// A pointer leads to a free block that is someone else's by its summary: if the block that was meant
-/// is still there, it counts.
+/// A pointer leads to a free block whose summary names another owner. If an unreached block's summary names this slot,
+/// the slot gets that block.
 fn restore_meant(
     e: &mut Editor<'_, '_>,
     session: &mut Session,
-    strays: &mut Strays,
+    unreached: &mut Unreached,
     addr: BlockAddr,
     is: Summary,
 ) -> Done {
     let at = Slot { ino: e.entry(is.nid)?.ino, nid: is.nid, index: is.slot.into() };
-    let Some(meant) = strays.data(at) else { return Ok(()) };
+    let Some(meant) = unreached.data(at) else { return Ok(()) };
     e.set_slot(at, meant)?;
     if let Some((seg, off)) = e.img.sb.locate(addr)
         && let Some(entries) = e.summaries.get_mut(&seg)
@@ -271,7 +271,7 @@ fn has_own_dot(e: &Editor<'_, '_>, ino: Ino) -> Result<bool, FsckError> {
     Ok(dentry::entries(&layout, &bytes, 0).any(|d| d.name == b"." && d.ino == ino.0))
 }
 
-/// True if the summary and the NAT vouch for a node whose footer says otherwise.
+/// True if the summary and the NAT both name a node whose footer names another.
 fn footer_is_at_fault(
     e: &Editor<'_, '_>,
     nid: Nid,
@@ -283,12 +283,12 @@ fn footer_is_at_fault(
     let marked = bits::msb_test(&e.img.segment(seg).map, usize::from(off));
     let free = !e.walked.reached.has(seg, off);
     let by_nat = e.entry(nid)?.ino == owner;
-    let vouched = match (e.img.summary(seg, off)?, fault) {
+    let summary_agrees = match (e.img.summary(seg, off)?, fault) {
         (Some(s), _) => s.nid == nid,
         (None, NodeFault::FooterIno { .. }) => true,
         (None, _) => false,
     };
-    Ok(marked && free && by_nat && vouched)
+    Ok(marked && free && by_nat && summary_agrees)
 }
 
 /// The type a name says its inode has.
@@ -345,7 +345,7 @@ fn fits(layout: &dentry::Layout, bytes: &[u8], slot: usize, name: &[u8]) -> bool
         && (slot + 1..slot + slots).all(|next| dentry::at(layout, bytes, next).is_none())
 }
 
-/// A slot in use whose name is none: the inode it leads to knows the name, if the hash says so too.
+/// Mends a slot in use whose name is unlawful: the inode records the name, and the hash confirms it.
 fn mend_entry(e: &mut Editor<'_, '_>, session: &mut Session, place: DentryPlace) -> Done {
     let Some((layout, bytes)) = e.area(place.dir, place.area)? else { return Ok(()) };
     let slot = place.slot;
@@ -358,7 +358,7 @@ fn mend_entry(e: &mut Editor<'_, '_>, session: &mut Session, place: DentryPlace)
         _ => None,
     };
     if let Some((name, parent, kind)) = known {
-        if name_hash(&name) == hash && fits(&layout, &bytes, slot, &name) {
+        if e.hashing(place.dir)?.hash(&name) == Some(hash) && fits(&layout, &bytes, slot, &name) {
             e.change_area(place.dir, place.area, |l, b| dentry::insert(l, b, slot, &name, hash, ino, kind))?;
             let restored = Action::NameRestored { dir: place.dir, name: Name(name), ino: Ino(ino) };
             session.actions.push(restored);
@@ -374,14 +374,20 @@ fn mend_entry(e: &mut Editor<'_, '_>, session: &mut Session, place: DentryPlace)
     Ok(())
 }
 
-/// Either the hash or the name was damaged: the inode knows its name.
+/// Mends an entry whose hash is not that of its name. If the hash is that of the name in the inode, the name was damaged;
+/// else the hash was.
 fn mend_hash(e: &mut Editor<'_, '_>, place: DentryPlace, name: &Name, stored: u32) -> Done {
     let Some((layout, bytes)) = e.area(place.dir, place.area)? else { return Ok(()) };
     let Some(d) = dentry::at(&layout, &bytes, place.slot) else { return Ok(()) };
     let (ino, kind) = (d.ino, d.kind);
     let known = e.peek(Nid(ino))?.map(|b| RawInode::of(&b).name().to_vec()).unwrap_or_default();
-    let restore = name_hash(&known) == stored && fits(&layout, &bytes, place.slot, &known);
-    let (right, hash) = if restore { (known, stored) } else { (name.0.clone(), name_hash(&name.0)) };
+    let hashing = e.hashing(place.dir)?;
+    let restore = hashing.hash(&known) == Some(stored) && fits(&layout, &bytes, place.slot, &known);
+    let (right, hash) = match hashing.hash(&name.0) {
+        _ if restore => (known, stored),
+        Some(hash) => (name.0.clone(), hash),
+        None => return Ok(()),
+    };
     let slot = place.slot;
     e.change_area(place.dir, place.area, |l, bytes| dentry::insert(l, bytes, slot, &right, hash, ino, kind))?;
     Ok(())
@@ -403,7 +409,7 @@ fn mend_bucket(e: &mut Editor<'_, '_>, session: &mut Session, place: DentryPlace
 fn dots(
     e: &mut Editor<'_, '_>,
     session: &mut Session,
-    strays: &mut Strays,
+    unreached: &mut Unreached,
     kind: &K,
     dir: Ino,
     which: &str,
@@ -421,7 +427,7 @@ fn dots(
     };
     if e.area(dir, area)?.is_none() && !inline {
         let Some((at, _)) = e.slot(dir, 0)? else { return refuse(kind) };
-        if let Some(addr) = strays.data(at) {
+        if let Some(addr) = unreached.data(at) {
             e.set_slot(at, addr)?;
             session.actions.push(Action::DataFound { at, addr });
             return Ok(());

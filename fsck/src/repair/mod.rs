@@ -5,8 +5,9 @@
 //! Blocks and nodes that name their owner are given back to it; files that lost their name go to
 //! lost+found.
 //!
-//! Left out: fsynced data after the checkpoint. A volume that holds some is refused: mounting it
-//! replays them.
+//! A new checkpoint voids what `fsync` wrote after the last one. Mounting the volume replays it; where
+//! that fails, the caller may give it up ([`Options::give_up_synced`]). Then the first round writes
+//! nothing but that checkpoint, so that no later mount replays nodes over blocks that repair has used.
 
 mod commit;
 mod edit;
@@ -14,7 +15,7 @@ mod files;
 mod names;
 mod plan;
 mod rescue;
-mod stray;
+mod unreachable;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,8 +25,9 @@ use format::checkpoint::CpFlags;
 use format::superblock::OFFSET;
 use format::{BlockAddr, Ino, Nid};
 
-use super::report::{FindingKind as K, Name, Report, Slot};
-use super::{FsckError, Options, TAG, begin, load, tables, walk};
+use super::chain::Chain;
+use super::report::{FindingKind as K, Name, Report, Slot, Synced};
+use super::{FsckError, Options, TAG, begin, load};
 
 /// Something a repair did that a person may want to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +67,8 @@ pub enum Action {
     },
     /// An inode's field was set to what is counted.
     Mended { finding: String },
+    /// What `fsync` wrote after the checkpoint was given up.
+    SyncedGivenUp(Synced),
 }
 
 impl fmt::Display for Action {
@@ -89,6 +93,7 @@ impl fmt::Display for Action {
             Action::ExtraReset { ino } => write!(f, "inode {ino}: sizes of extra attributes set anew"),
             Action::XattrsCut { ino } => write!(f, "inode {ino}: damaged extended attributes cut off"),
             Action::Mended { finding } => write!(f, "mended: {finding}"),
+            Action::SyncedGivenUp(synced) => write!(f, "given up: {}", K::Synced(synced.clone())),
         }
     }
 }
@@ -104,9 +109,11 @@ pub enum RepairError {
     #[error("the device is read-only")]
     ReadOnly,
     /// Data that was fsynced after the checkpoint would be lost.
-    #[error("{nodes} node blocks wait for roll-forward: mount the volume first to replay them")]
+    #[error("{files} files were synced after the checkpoint ({nodes} node blocks); a repair would lose that")]
     NeedsRecovery {
-        /// Blocks in the chain.
+        /// Inodes that `fsync` wrote.
+        files: u64,
+        /// Node blocks that roll-forward replays.
         nodes: u64,
     },
     /// A state of the volume that repair does not understand.
@@ -175,7 +182,7 @@ const PATIENCE: u32 = 8;
 /// [`RepairError`]; the volume is then no worse than before, and rounds that were done stay done.
 pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, RepairError> {
     let before = super::check(dev, options)?;
-    if !worth_writing(&before) {
+    if before.mendable() == 0 {
         return Ok(Repaired { after: before.clone(), before, actions: Vec::new(), checkpoints: 0 });
     }
     if dev.read_only() {
@@ -197,36 +204,34 @@ pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, 
         if !flags.is_empty() {
             return Err(RepairError::Flags { flags });
         }
-        let walked = walk::walk(&image, &mut report, options)?;
-        tables::compare(&image, &walked, &mut report)?;
-        report.version = image.cp.version;
-        report.clean_unmount = image.cp.flags.contains(CpFlags::UMOUNT);
-        report.counts = walked.counts;
-        if !worth_writing(&report) {
+        let walked = super::examine(&image, &mut report, options)?;
+        let left = report.mendable();
+        let chain = Chain::read(&image)?;
+        let waits = !chain.synced.is_empty() && !options.give_up_synced;
+        stalled = if left < best { 0 } else { stalled + 1 };
+        best = best.min(left);
+        // The next mount replays the chain, and its checkpoint is whole again: no reason to give anything up.
+        let enough = report.errors == 0 && (waits || stalled > PATIENCE);
+        if left == 0 || enough {
             return Ok(Repaired { before, after: report, actions: session.actions, checkpoints: rounds });
         }
-        let chain = image.chain()?.len() as u64;
-        if chain > 0 {
-            return Err(RepairError::NeedsRecovery { nodes: chain });
+        if waits {
+            return Err(RepairError::NeedsRecovery { files: chain.synced.len() as u64, nodes: chain.nodes() });
         }
-        stalled = if report.errors < best { 0 } else { stalled + 1 };
-        best = best.min(report.errors);
         if stalled > PATIENCE {
             let first = report.errors().next().cloned().unwrap_or(K::NoCheckpoint);
             return Err(RepairError::NotConverging { errors: report.errors, rounds, first: Box::new(first) });
         }
+        rounds += 1;
+        if !chain.synced.is_empty() {
+            let orphans = image.orphans(&mut Report::default())?;
+            commit::commit(edit::Editor::new(&image, &walked, orphans))?;
+            session.actions.extend(chain.synced.into_iter().map(Action::SyncedGivenUp));
+            continue;
+        }
         let editor = plan::plan(&image, &walked, &report, &mut session)?;
         commit::commit(editor)?;
-        rounds += 1;
     }
-}
-
-/// Errors, or a copy that the next accident may need.
-fn worth_writing(report: &Report) -> bool {
-    let copy = |k: &K| {
-        matches!(k, K::PackBad { .. } | K::PackTorn { .. } | K::SuperblockCopiesDiffer { .. } | K::ErrorFlags { .. })
-    };
-    report.errors > 0 || report.findings.iter().any(|f| copy(&f.kind))
 }
 
 fn not_repairable(report: &Report) -> RepairError {

@@ -1,7 +1,6 @@
 //! How are names put into directories and taken out again, and where do files without one go?
 
 use format::dentry::{self, Layout};
-use format::hash::name_hash;
 use format::inode::{Inline, RawInode};
 use format::nat::NatEntry;
 use format::node::{self, Footer};
@@ -10,6 +9,7 @@ use format::{BLOCK, BlockAddr, Ino, bits};
 use super::RepairError;
 use super::edit::Editor;
 use crate::FsckError;
+use crate::hashes::Hashing;
 use crate::kind::{DIR, kind_of};
 use crate::report::{Area, DentryPlace};
 
@@ -43,11 +43,18 @@ impl Editor<'_, '_> {
         Ok(areas)
     }
 
+    /// How a directory hashes names.
+    pub fn hashing(&self, dir: Ino) -> Result<Hashing, FsckError> {
+        let block = self.peek(dir.nid())?;
+        Ok(block.map_or(Hashing::Bytes, |b| Hashing::of(RawInode::of(&b), self.img.sb.features)))
+    }
+
     /// Looks a name up through all of a directory's blocks.
     pub fn find(&self, dir: Ino, name: &[u8]) -> Result<Option<Found>, FsckError> {
+        let same = self.hashing(dir)?.same(name);
         for area in self.areas(dir)? {
             let Some((layout, bytes)) = self.area(dir, area)? else { continue };
-            if let Some(d) = dentry::entries(&layout, &bytes, 0).find(|d| d.name == name) {
+            if let Some(d) = dentry::entries(&layout, &bytes, 0).find(|d| same(d.name)) {
                 let place = DentryPlace { dir, area, slot: d.slot };
                 return Ok(Some(Found { place, ino: Ino(d.ino) }));
             }
@@ -121,7 +128,8 @@ impl Editor<'_, '_> {
         if self.find(home, name.as_bytes())?.is_some() {
             return Err(RepairError::LostFoundFull);
         }
-        if !self.insert(home, name.as_bytes(), name_hash(name.as_bytes()), ino, kind)? {
+        let hash = self.hashing(home)?.hash(name.as_bytes()).ok_or(RepairError::LostFoundFull)?;
+        if !self.insert(home, name.as_bytes(), hash, ino, kind)? {
             return Err(RepairError::LostFoundFull);
         }
         self.moved_to(ino, home, name.as_bytes())?;
@@ -189,7 +197,8 @@ impl Editor<'_, '_> {
         dentry::insert(&Layout::BLOCK, &mut first[..], 0, b".", 0, ino.0, DIR);
         dentry::insert(&Layout::BLOCK, &mut first[..], 1, b"..", 0, root.0, DIR);
         self.data.insert((ino, 0), first);
-        if !self.insert(root, LOST_FOUND, name_hash(LOST_FOUND), ino, DIR)? {
+        let hash = self.hashing(root)?.hash(LOST_FOUND).ok_or(RepairError::LostFoundFull)?;
+        if !self.insert(root, LOST_FOUND, hash, ino, DIR)? {
             return Err(RepairError::LostFoundFull);
         }
         self.moved_to(ino, root, LOST_FOUND)?;

@@ -10,7 +10,7 @@ use format::superblock::Features;
 use format::{Block, BlockAddr};
 
 use super::edit::Editor;
-use super::rescue::{Strays, bears_out, unflip};
+use super::rescue::{Unreached, bears_out, unflip};
 use super::{Action, RepairError, Session};
 use crate::FsckError;
 use crate::load::{Image, log_type};
@@ -27,7 +27,7 @@ enum Stage {
     /// Pointers and names.
     Pointers,
     /// Nodes nothing leads to.
-    Strays,
+    Unreachable,
     /// Sums in inodes.
     Sums,
     /// Tables: every checkpoint written mends them.
@@ -37,9 +37,9 @@ enum Stage {
 /// Findings of one round: more wait for the next, so that memory stays bounded.
 const MOST: usize = 2000;
 
-fn stage(img: &Image<'_>, strays: &Strays, kind: &K) -> Stage {
+fn stage(img: &Image<'_>, unreached: &Unreached, kind: &K) -> Stage {
     match kind {
-        K::SummaryWrong { addr, is, .. } if is_doubtful(img, strays, *addr, *is) => Stage::Pointers,
+        K::SummaryWrong { addr, is, .. } if may_miss_its_block(img, unreached, *addr, *is) => Stage::Pointers,
         K::InodeChecksum { .. } | K::InodeBad { .. } => Stage::Inodes,
         K::InlineWrong { .. }
         | K::MarkMisplaced { .. }
@@ -67,7 +67,7 @@ fn stage(img: &Image<'_>, strays: &Strays, kind: &K) -> Stage {
         | K::DentryRepeated { .. }
         | K::DirectoryTwice { .. }
         | K::Dots { .. } => Stage::Pointers,
-        K::Unreachable { .. } => Stage::Strays,
+        K::Unreachable { .. } => Stage::Unreachable,
         K::BlocksWrong { .. }
         | K::LinksWrong { .. }
         | K::ComprBlocksWrong { .. }
@@ -83,14 +83,14 @@ fn stage(img: &Image<'_>, strays: &Strays, kind: &K) -> Stage {
     }
 }
 
-/// True for a pointer to a block that the SIT calls free, or that is in a segment of nodes, or where
-/// another block says that it belongs here: perhaps it is not the block that was meant.
-fn is_doubtful(img: &Image<'_>, strays: &Strays, addr: BlockAddr, is: Summary) -> bool {
+/// True if a pointer may lead to another block than was meant: its block is free for the SIT, or lies in a segment of
+/// nodes, or the summary of an unreached block names this pointer.
+fn may_miss_its_block(img: &Image<'_>, unreached: &Unreached, addr: BlockAddr, is: Summary) -> bool {
     let owner = is.nid;
     let seg = img.sb.locate(addr).map(|(seg, _)| img.segment(seg));
     let among_nodes = seg.and_then(|s| log_type(s.kind)).is_some_and(|l| l.is_node());
     let is_data = img.nat(owner).is_ok_and(|e| e.addr != addr);
-    !img.marked(addr) || (among_nodes && is_data) || strays.has_data(is.nid, is.slot)
+    !img.marked(addr) || (among_nodes && is_data) || unreached.has_data(is.nid, is.slot)
 }
 
 /// The changes of one round.
@@ -104,12 +104,12 @@ pub fn plan<'i, 'd>(
     let mut e = Editor::new(img, walked, orphans);
     let serious = |k: &K| k.severity() > Severity::Note;
     let all = || report.findings.iter().map(|f| &f.kind).filter(|k| serious(k));
-    let mut strays = Strays::search(img, walked)?;
-    let now = all().map(|k| stage(img, &strays, k)).min().unwrap_or(Stage::Tables);
-    // Until everything found its place, blocks nothing leads to may still be someone's.
+    let mut unreached = Unreached::search(img, walked)?;
+    let now = all().map(|k| stage(img, &unreached, k)).min().unwrap_or(Stage::Tables);
+    // Until pointers, nodes and names are mended, a file may still claim unreached blocks.
     e.keep_marked = now < Stage::Sums;
     tables(&mut e, all())?;
-    let unknown = strays.unknown_to_nat(img)?;
+    let unknown = unreached.unknown_to_nat(img)?;
     for (nid, ino, addr) in &unknown {
         let entry = e.entry(*nid)?;
         e.nat.insert(*nid, NatEntry { version: entry.version, ino: *ino, addr: *addr });
@@ -122,19 +122,19 @@ pub fn plan<'i, 'd>(
     if now == Stage::Tables {
         refuse_to_drop_most(img, walked, report)?;
     }
-    if now >= Stage::Strays && put_back(&mut e, session, &strays)? {
+    if now >= Stage::Unreachable && put_back(&mut e, session, &unreached)? {
         e.keep_marked = true;
         return Ok(e);
     }
     let mut taken = 0;
-    let stages: Vec<_> = all().map(|k| (stage(img, &strays, k), k)).collect();
+    let stages: Vec<_> = all().map(|k| (stage(img, &unreached, k), k)).collect();
     for (_, kind) in stages.into_iter().filter(|(stage, _)| *stage == now) {
         match now {
             Stage::Inodes => inode_bytes(&mut e, session, kind)?,
-            Stage::Pointers => super::files::pointer(&mut e, session, &mut strays, kind)?,
-            Stage::Strays => {
+            Stage::Pointers => super::files::pointer(&mut e, session, &mut unreached, kind)?,
+            Stage::Unreachable => {
                 if let K::Unreachable { nid, ino, addr } = *kind {
-                    super::stray::stray(&mut e, session, nid, ino, addr)?;
+                    super::unreachable::reattach(&mut e, session, nid, ino, addr)?;
                 }
             }
             Stage::Sums => super::files::sum(&mut e, session, kind)?,
@@ -203,8 +203,8 @@ fn move_nodes_out(e: &mut Editor<'_, '_>, seg: format::SegNo) -> Result<(), Repa
     Ok(())
 }
 
-/// Where the tree that can be reached has lost inodes and leaves more blocks unused than it uses, it is
-/// not the tree the checkpoint was written for: to free the rest would be the end of it.
+/// Refuses to free more blocks than the tree uses, if the tree lacks inodes that the checkpoint counts: it is not the
+/// tree that the checkpoint was written for, and its files would be lost.
 fn refuse_to_drop_most(img: &Image<'_>, walked: &Walked, report: &Report) -> Result<(), RepairError> {
     let surplus = report.findings.iter().filter_map(|f| match &f.kind {
         kind @ K::SitSurplus { count, .. } => Some((kind, u64::from(*count))),
@@ -220,12 +220,12 @@ fn refuse_to_drop_most(img: &Image<'_>, walked: &Walked, report: &Report) -> Res
     }
 }
 
-/// Puts blocks that say whose they are back into holes of files, where the SIT's counts bear them out;
+/// Puts unreached data blocks back into the holes of files that their summaries name, if the SIT's counts are right;
 /// true if there were any.
-fn put_back(e: &mut Editor<'_, '_>, session: &mut Session, strays: &Strays) -> Result<bool, RepairError> {
+fn put_back(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &Unreached) -> Result<bool, RepairError> {
     let img = e.img;
     let mut any = false;
-    for (nid, slot, addr) in strays.all_data() {
+    for (nid, slot, addr) in unreached.all_data() {
         let Some((seg, _)) = img.sb.locate(addr) else { continue };
         if !bears_out(img, seg) || !e.walked.nids.has(nid.0) {
             continue;
@@ -255,7 +255,7 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     if let K::MarkMisplaced { what, .. } = *kind {
         let features = e.img.sb.features;
         e.inode(ino, |raw| match what {
-            // Its mode may have been the lie.
+            // If its mode was wrong and is mended, the mark may be lawful.
             _ if !misplaced_marks(raw, features).any(|still| still == what) => {}
             Mark::Casefold => raw.i_flags = (raw.flags() - InodeFlags::CASEFOLD).bits().into(),
             Mark::Compressed => raw.i_flags = (raw.flags() - InodeFlags::COMPRESS).bits().into(),
@@ -303,7 +303,7 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     Ok(())
 }
 
-/// Gives extra attributes that are none the sizes that the volume's root has. False if nothing was wrong.
+/// Gives extra attributes of unlawful sizes the sizes that the root directory has. False if nothing was wrong.
 fn make_shape_lawful(img: &Image<'_>, block: &mut Block) -> Result<bool, FsckError> {
     let features = img.sb.features;
     if RawInode::of(block).divide(features).is_err() {

@@ -19,26 +19,26 @@ use crate::walk::Walked;
 
 /// A node nothing leads to.
 struct Node {
-    /// Of the checkpoint it was written under; the upper half of the field is that one's checksum.
+    /// The lower half of the footer's checkpoint version; the upper half is a checksum.
     version: u32,
     addr: BlockAddr,
     /// Its place in the file, as its footer has it.
     offset: u32,
 }
 
-/// Blocks that are marked valid but that nothing leads to, by who they say they are.
+/// Blocks that the SIT marks valid and that the walk did not reach: nodes by their footers, data by their summaries.
 #[derive(Default)]
-pub struct Strays {
+pub struct Unreached {
     nodes: BTreeMap<(Nid, Ino), Node>,
     data: BTreeMap<(Nid, u16), BlockAddr>,
     /// Inodes by the directory and the name they record.
     names: BTreeMap<(Ino, Vec<u8>), (Ino, u8)>,
 }
 
-impl Strays {
+impl Unreached {
     /// Searches the whole volume.
     pub fn search(img: &Image<'_>, walked: &Walked) -> Result<Self, FsckError> {
-        let mut out = Strays::default();
+        let mut out = Unreached::default();
         for (&seg, entry) in &img.sit {
             let reached = walked.reached.of(seg);
             if entry.map == reached {
@@ -82,13 +82,13 @@ impl Strays {
         Ok(())
     }
 
-    /// A stray block that is this node.
+    /// An unreached block that is this node.
     pub fn node(&mut self, nid: Nid, ino: Ino) -> Option<BlockAddr> {
         self.nodes.remove(&(nid, ino)).map(|node| node.addr)
     }
 
-    /// Nodes the NAT knows nothing of, though the SIT and the summaries do: their numbers have no
-    /// block, or one that is free.
+    /// Nodes that SIT and summaries have and the NAT has not: the NAT gives their number no block, or one that the SIT
+    /// calls free.
     pub fn unknown_to_nat(&self, img: &Image<'_>) -> Result<Vec<(Nid, Ino, BlockAddr)>, FsckError> {
         let mut out = Vec::new();
         for ((nid, ino), node) in &self.nodes {
@@ -96,8 +96,8 @@ impl Strays {
             let Some((seg, off)) = img.sb.locate(node.addr).filter(|_| lawful(nid.0) && lawful(ino.0)) else {
                 continue;
             };
-            let vouched = img.summary(seg, off)?.is_none_or(|s| s.nid == *nid);
-            if vouched && bears_out(img, seg) && !img.marked(img.nat(*nid)?.addr) {
+            let summary_agrees = img.summary(seg, off)?.is_none_or(|s| s.nid == *nid);
+            if summary_agrees && bears_out(img, seg) && !img.marked(img.nat(*nid)?.addr) {
                 out.push((*nid, *ino, node.addr));
             }
         }
@@ -111,7 +111,7 @@ impl Strays {
         Ok(out)
     }
 
-    /// The stray node of an inode with this footer offset that the NAT still knows.
+    /// The unreached node of an inode with this footer offset that the NAT still knows.
     pub fn node_at(&self, img: &Image<'_>, ino: Ino, offset: u32) -> Result<Option<Nid>, FsckError> {
         for ((nid, _), node) in self.nodes.iter().filter(|((_, owner), _)| *owner == ino) {
             if node.offset == offset && img.nat(*nid)?.addr == node.addr {
@@ -121,29 +121,29 @@ impl Strays {
         Ok(None)
     }
 
-    /// The inode nothing leads to that knows itself under this name, and its dentry type.
+    /// The unreached inode that records this name, and its dentry type.
     pub fn inode_named(&mut self, dir: Ino, name: &[u8]) -> Option<(Ino, u8)> {
         self.names.remove(&(dir, name.to_vec()))
     }
 
-    /// True if a stray block says it is what this slot led to.
+    /// True if an unreached block says it is what this slot led to.
     pub fn has_data(&self, nid: Nid, slot: u16) -> bool {
         self.data.contains_key(&(nid, slot))
     }
 
-    /// Every stray data block with the slot it says it belongs to.
+    /// Every unreached data block with the slot it says it belongs to.
     pub fn all_data(&self) -> impl Iterator<Item = (Nid, u16, BlockAddr)> + '_ {
         self.data.iter().map(|((nid, slot), addr)| (*nid, *slot, *addr))
     }
 
-    /// A stray data block of this slot.
+    /// An unreached data block of this slot.
     pub fn data(&mut self, at: Slot) -> Option<BlockAddr> {
         self.data.remove(&(at.nid, u16::try_from(at.index).ok()?))
     }
 }
 
-/// True if the count of a segment's SIT entry is that of its bits: a flipped bit alone brings nothing
-/// back to life.
+/// True if the count in a segment's SIT entry is the number of its bits. If not, a bit may have flipped: an unreached
+/// block of such a segment may be free.
 pub fn bears_out(img: &Image<'_>, seg: SegNo) -> bool {
     let entry = img.segment(seg);
     u32::from(entry.valid) == bits::count(&entry.map)

@@ -18,6 +18,8 @@ pub struct Done {
     pub files_made: u64,
     /// Files deleted.
     pub files_deleted: u64,
+    /// Times a file was changed that was there.
+    pub changes: u64,
     /// Bytes written to files.
     pub bytes_written: u64,
     /// Virtual time it took.
@@ -308,6 +310,7 @@ impl<'v> Files<'v> {
         {
             set.files[i].bytes = set.files[i].bytes.max(end);
         }
+        self.done.changes += 1;
         Ok(n * BLOCK as u64)
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use device::clock::VirtualClock;
 use device::{Fingerprint, Rng};
 use f2fs::{MountOptions, Volume};
+use vfs::FileSystem;
 
 use super::files::{Files, whole};
 use super::recipe::{BUILT_IN, Sizes, Spread, Step};
@@ -139,4 +140,99 @@ fn normal_numbers_have_mean_0_and_deviation_1() {
         let found = drawn.iter().filter(|x| **x < at).count() as f64 / drawn.len() as f64;
         assert!((found - below(at)).abs() < 0.008, "{found} below {at}");
     }
+}
+
+/// Carries out a shipped recipe, and those it comes after.
+fn carry_out_shipped<T>(name: &str, mib: u64, look: impl FnOnce(&Files<'_>, Done) -> T) -> T {
+    let (volume, clock) = volume(mib);
+    let mut ager = Ager::new(&volume, &clock, 1);
+    let done = ager.all(&Recipe::chain(name).unwrap(), &mut |_| ()).unwrap();
+    look(&ager.files, done)
+}
+
+/// Bytes that files may take in all, and how many of them are free.
+fn space(files: &Files<'_>) -> (f64, f64) {
+    let st = files.vol.statfs().unwrap();
+    (st.blocks as f64 * 4096.0, st.blocks_free as f64 * 4096.0)
+}
+
+fn in_use(files: &Files<'_>) -> f64 {
+    let (all, free) = space(files);
+    100.0 * (1.0 - free / all)
+}
+
+/// `found` is `wanted` but for so many percent of it.
+#[track_caller]
+fn assert_near(what: &str, found: f64, wanted: f64, percent: f64) {
+    assert!((found / wanted - 1.0).abs() * 100.0 <= percent, "{what}: {found:.2}, not {wanted:.2}");
+}
+
+#[test]
+fn a_phones_year_makes_the_files_of_365_days_and_ends_one_large_file_below_four_fifths() {
+    let recipe = Recipe::chain("phone-year").unwrap().pop().unwrap();
+    let lives = recipe.steps.iter().filter_map(|s| if let Step::Live(l) = s { Some(l) } else { None });
+    let lives: Vec<_> = lives.collect();
+    assert_eq!(lives.iter().map(|l| l.days).collect::<Vec<_>>(), [365]);
+    let mib = 1024;
+    carry_out_shipped("phone-year", mib, |files, done| {
+        let scale = (mib * MIB) as f64 / recipe.reference.0 as f64;
+        let made = |set: &str| f64::from(files.set(set).unwrap().made());
+        for kind in lives.iter().flat_map(|l| &l.kinds) {
+            let wanted = kind.per_day * 365.0 * scale;
+            // Applications, settings and databases came with the phone, too. The last of a kind may be owed.
+            let before = if kind.set == "applications" { wanted } else { 0.05 * wanted + 1.0 };
+            assert!((wanted - 1.0..=wanted + before).contains(&made(&kind.set)), "{}: {wanted:.1}", kind.set);
+        }
+        // Of the changes and new files, which are the writes of programs, four fifths are SQLite's.
+        let databases = done.changes as f64 + made("journals") + made("databases");
+        assert_near("% by SQLite", 100.0 * databases / (done.changes + done.files_made) as f64, 81.0, 1.0);
+        // Above 80 % whole files went, of which the largest are 6 % of this volume.
+        assert!((75.0..80.0).contains(&in_use(files)), "{:.2} % in use", in_use(files));
+    });
+}
+
+#[test]
+fn large_and_small_files_are_as_many_as_on_the_aged_phone_and_fill_it_to_95_percent() {
+    // A tenth of the phone's 11.8 GB, where 86 large files and 24,000 small ones of 1.8 GB were counted; a small
+    // volume's reserve is larger.
+    let mib = 1208;
+    carry_out_shipped("large-and-small", mib, |files, done| {
+        let (large, small) = (files.set("large").unwrap(), files.set("small").unwrap());
+        assert_eq!(large.len() as u32, large.made(), "no large one is deleted");
+        assert_near("large files", f64::from(large.made()), 86.0, 10.0);
+        // 109 MB in proportion; the last is cut to fit.
+        let each = whole((109.0 * MIB as f64 * mib as f64 / (11.8 * 1024.0)) as u64);
+        assert!(large.files().filter(|f| f.bytes == each).count() + 1 >= large.len());
+        assert_near("small files for a large one", f64::from(small.made()) / f64::from(large.made()), 27.9, 3.0);
+        let bytes: u64 = small.files().map(|f| f.bytes).sum();
+        assert_near("bytes of a small file", bytes as f64 / small.len() as f64, 1.8e9 / 24_000.0, 3.0);
+        assert!(small.files().all(|f| f.bytes <= 100 * 1024));
+        assert_near(
+            "% deleted",
+            100.0 * done.files_deleted as f64 / f64::from(small.made()),
+            100.0 * 6700.0 / 24e3,
+            3.0,
+        );
+        assert_near("% in use", in_use(files), 95.0, 0.1);
+    });
+}
+
+#[test]
+fn full_and_fragmented_means_every_second_small_file_gone_and_holes_that_hardly_meet() {
+    // What of the space files may take lies in pieces under 128 KiB, by the size of the volume.
+    let (mib, wanted) = match std::env::var_os("JOULEFS_DEEP") {
+        Some(deep) if deep == "1" => (16_384, 39.2),
+        _ => (2048, 26.2),
+    };
+    carry_out_shipped("full-fragmented", mib, |files, _| {
+        for set in ["4k", "8k"] {
+            let set = files.set(set).unwrap();
+            assert_eq!(set.len() as u32, set.made().div_ceil(2), "{} made", set.made());
+        }
+        let (pieces, (_, free)) = (files.vol.free_fragments(), space(files));
+        let (small, blocks) = pieces.fragments();
+        assert_near("% of the free space in small pieces", 100.0 * blocks as f64 * 4096.0 / free, wanted, 2.0);
+        let of_a_file = pieces.count[0] + pieces.count[1];
+        assert!(of_a_file as f64 > 0.9 * small as f64, "{of_a_file} of {small} holes are those of one file");
+    });
 }

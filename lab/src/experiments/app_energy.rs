@@ -1,9 +1,9 @@
 //! How much of what an application asks of storage is random, and what does it cost?
 //!
-//! By the table of what file operations cost (Mohan HotStorage'17, slide 24) and by a simulation of the same
-//! requests, side by side. Recordings are of two kinds, recognised by their content: calls, which are made on a new
-//! F2FS volume below a host that keeps and reads ahead what it reads, and requests to a block device, which are made on
-//! the device as they are. Each is a phase of its own, on a device of its own.
+//! The same requests are priced twice: by Mohan's table of what file operations cost (HotStorage'17, slide 24), and by
+//! a simulation. The experiment takes two kinds of recordings and tells them apart by their content. Calls are made on
+//! a new F2FS volume, below a host that caches what it reads and reads ahead. Requests to a block device are made on
+//! the device as they are. Each recording is a phase of its own, on a device of its own.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;

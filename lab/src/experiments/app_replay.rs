@@ -1,8 +1,8 @@
-//! How long the calls of recorded programs take on a volume in a given state, while a policy cleans.
+//! How long do the calls of recorded programs take on a volume in a given state, while a policy cleans?
 //!
-//! The recordings are replayed one after the other on the same volume, each call as soon as the one before is
-//! done; they are of programs that remove what they made. Cleaning in the background does not wait for
-//! an idle volume, so that what it takes is taken from the programs: that is what is compared.
+//! The experiment replays the recordings one after the other on the same volume, and makes each call as soon as the
+//! one before is done. The recorded programs removed what they had made. Here the background does not wait for an idle
+//! volume, so the time that cleaning takes is the programs' time, and that is what is compared.
 
 use std::fs::File;
 use std::io::{Cursor, Read};

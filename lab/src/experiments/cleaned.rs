@@ -1,6 +1,6 @@
 //! What did cleaning do during a phase, and how is a volume cleaned at a given pace?
 //!
-//! Used by the experiments on cleaning; what they measure beside it is theirs.
+//! The experiments on cleaning share this. Left out on purpose: whatever else each of them measures.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) struct Cleaned {
     pub sections: u64,
     /// Of them those of nodes.
     pub of_nodes: u64,
-    /// Of them those for which somebody waited.
+    /// Of them those for which a writer waited.
     pub in_foreground: u64,
     /// Blocks moved.
     pub moved: u64,

@@ -1,10 +1,12 @@
-//! A phone's energy divided among its components by runs that differ in which of them take part, as a meter in its
-//! supply allows it (Mohan HotStorage'17, slides 9 to 11): idle, writing to memory, writing over the network,
-//! writing to flash.
+//! How well does differential analysis divide a phone's energy among its components?
 //!
-//! The flash, with the software that serves it, is the model. The others are constant powers that the plan names.
-//! What a meter shows of a run is the sum of both, each time off by a random part: the method is given these
-//! numbers only. What it makes of them stands beside what went in, and beside how often its 95 % bars hold that.
+//! Mohan et al. (HotStorage'17, slides 9 to 11) put a meter into the phone's supply and compared runs in which
+//! different components take part: idle, writing to memory, writing over the network, writing to flash.
+//!
+//! Here the flash, with the software that serves it, is the model; the other components are constant powers that the
+//! plan names. The meter shows the sum of both for each run, off by a random part each time, and the method gets
+//! nothing but these readings. The results put what the method finds beside the true powers, and say how often its 95
+//! % bars hold them.
 
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};

@@ -1,8 +1,8 @@
-//! Reading files in order that lie in pieces of different sizes.
+//! What does reading files in order cost if they lie in pieces of different sizes?
 //!
-//! A file is put in pieces by being written piece by piece in random order, each followed by a piece of one of
-//! several other files, each made durable before the next: on the device no two of its pieces are neighbours
-//! but by chance.
+//! The experiment writes a file piece by piece in random order, and after each piece a piece of one of several other
+//! files; it makes each piece durable before it writes the next. So two pieces of a file are neighbours on the device
+//! only by chance.
 
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};

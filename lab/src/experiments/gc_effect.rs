@@ -1,9 +1,8 @@
-//! What so many cleanings do to the pieces free space is in, by one policy, on a volume in a given state.
+//! What do so many cleanings by one policy do to the pieces of free space, on a volume in a given state?
 //!
-//! Free space is counted by the sizes L1 to L9 of FAGC TACO'23, Table 3, and by the classes of its Table 5, before,
-//! after, and now and then between. A volume smaller than the one that was published has fewer segments and less
-//! free space in proportion, so that it is cleaned less often in proportion, and what changes is told in
-//! proportion too.
+//! The experiment counts the pieces before, after, and now and then between, by the sizes L1 to L9 of FAGC TACO'23,
+//! Table 3, and by the classes of its Table 5. A volume smaller than the published one has less free space. So it is
+//! cleaned less often in proportion, and the changes are told in proportion to the published size.
 
 use std::time::Duration;
 
@@ -32,7 +31,7 @@ pub(super) struct Parameters {
     published_mib: u64,
     /// The recipe that brings it into its state.
     state: String,
-    /// Whether somebody waits for the space.
+    /// Whether a writer waits for the space.
     mode: Mode,
     /// Who chooses in the background, `none` if nobody cleans there; in the foreground it is always the emptiest section.
     #[serde(default = "by_cost")]

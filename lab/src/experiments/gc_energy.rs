@@ -1,10 +1,9 @@
-//! What one cleaning costs: in the foreground, several in a row, and in the background at several paces, on a
-//! volume in a given state with nothing else going on.
+//! What does one cleaning cost on a volume in a given state with nothing else going on?
 //!
-//! The model prices what it knows: requests, bytes, flushes, the processor's part of each, and the board
-//! while requests last. What a phone draws because it is awake is not in it; the notes of the foreground
-//! phase say how much that would be for the time that was published. The volume is mounted anew before each
-//! measurement, so that all begin with nothing in memory.
+//! In the foreground, several in a row; and in the background at several paces. The model prices what it knows:
+//! requests, bytes, flushes, the processor's part of each, and the board while requests last. It does not know what a
+//! phone draws because it is awake; the notes of the foreground phase say how much that would be for the published
+//! time. The volume is mounted anew before each measurement, so that each begins with nothing in memory.
 
 use std::time::Duration;
 

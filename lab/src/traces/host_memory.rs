@@ -1,9 +1,9 @@
-//! What does a host keep, and so does not ask its device for twice?
+//! What does a host keep in memory, so that it does not ask its device for it twice?
 //!
-//! A kernel keeps in its page cache what was read and written, and reads ahead of who reads in order; our volume leaves that
-//! to the host. Programs whose calls were recorded ran above such a cache, and read again and again what
-//! never reached their device. [`PageCache`] keeps blocks, [`ReadAhead`] asks early. Writes are not held back: that is the
-//! volume's own.
+//! The recorded programs ran above a kernel's page cache, which keeps what was read and written and reads ahead of
+//! whoever reads in order. So they read again and again what never reached their device. Our volume leaves caching to
+//! the host, and a replay without one would send all of that to the device. [`PageCache`] keeps blocks, [`ReadAhead`]
+//! asks early. Left out: holding back writes, which the volume does itself.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! What would an application's requests cost by a table of what file operations cost?
 //!
-//! The way of Mohan et al. (HotStorage'17, slide 24): requests that continue each other between two flushes are
-//! merged; what stays below 32 KB is random, the rest sequential; each kind is priced by what reading and writing
-//! files costs for each kilobyte, measured before (slides 13 to 15).
+//! The method is that of Mohan et al. (HotStorage'17, slide 24). It merges requests that continue each other between
+//! two flushes; a merged request below 32 KB is random, any other sequential. It prices each kind by what a kilobyte
+//! of reading and writing files cost when it was measured (slides 13 to 15).
 //!
-//! Such a table holds what a file system adds to what it is asked for. Requests of a block trace hold that already: it is
-//! counted twice, and the difference to a simulation of the requests themselves shows by how much.
+//! Such a price of a file operation includes what the file system adds to it. A block trace holds the added requests
+//! already, so they are counted twice; the difference to a simulation of the requests themselves shows by how much.
 
 use std::path::Path;
 

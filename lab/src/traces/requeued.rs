@@ -1,9 +1,9 @@
 //! Which lines of a mobile block trace (SYSTOR'24) are not what they say?
 //!
-//! Its probe has one letter for reads and discards, and tells of a request again when the host controller was asleep
-//! and sent it back: about a millisecond later a kernel worker gives it once more. [`Cleared`] leaves the second
-//! line out and makes discards of reads by the thread that discards. A worker may join several discards that were sent
-//! back to one: reads of more than 1 MiB, which nobody else makes, are discards, too.
+//! The probe writes one letter for reads and for discards. If the host controller was asleep and sent a request back,
+//! a kernel worker issues it again about a millisecond later, and the probe writes a second line. [`Cleared`] leaves
+//! the second line out, and turns the reads of the thread that discards into discards. A worker may join several
+//! discards that were sent back: reads of more than 1 MiB, which nobody else makes, are discards, too.
 
 use std::collections::VecDeque;
 

@@ -4,7 +4,7 @@ use vfs::{Allocate, Caller, Ino, NewNode, RenameFlags, Seek, SetAttr, WriteFlags
 
 use crate::field::{Broken, Field, Input};
 
-/// Contents that were written: whole where their meaning matters, else only told apart.
+/// Contents that a caller wrote: whole where their meaning matters, else length and checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contents {
     /// The bytes themselves.

@@ -24,9 +24,9 @@ struct Out {
 
 /// A decorator that records every call, failed ones too, when it returns.
 ///
-/// Values of attributes are recorded as contents are, but for those the system gives a meaning to (access
-/// lists, capabilities): these are recorded whole. A recording that cannot be written stops and says so at
-/// [`finish`](Self::finish); the file system goes on.
+/// Of an attribute's value, as of contents, length and checksum are recorded. Access lists and capabilities, to which
+/// the system gives a meaning, are recorded whole. If the recording cannot be written, recording stops, the file
+/// system goes on, and [`finish`](Self::finish) says so.
 pub struct Recorder<F: ?Sized> {
     inner: Arc<F>,
     clock: Arc<dyn Clock>,
@@ -62,7 +62,7 @@ impl<F: FileSystem + ?Sized> Recorder<F> {
         Ok(out.records())
     }
 
-    /// Asks, and writes down what `call` says was asked and `number` says was answered.
+    /// Makes a call and records it: `call` gives the request, `number` the number in the answer.
     fn note<T>(
         &self,
         ask: impl FnOnce() -> Result<T>,

@@ -50,9 +50,9 @@ pub struct Divergence {
 /// Makes the calls of a recording on `fs`, one after the other in their order. Writes write generated
 /// bytes, the same ones for the same fingerprint.
 ///
-/// Inodes are found again by what was looked up and made, so `fs` may number them as it likes; it should
-/// hold what the recorded one held at the beginning. Whatever references are left at the end are given
-/// back, unless the recording ends with an unmount.
+/// The replay learns the numbers of inodes from lookups and creations, so `fs` may number them as it likes. `fs` should
+/// hold what the recorded file system held at the beginning. At the end the replay gives back all references it
+/// holds, unless the recording ends with an unmount.
 ///
 /// A damaged recording is replayed up to the damage; the error comes beside what was done.
 pub fn replay(
@@ -113,7 +113,7 @@ struct State<'a> {
 /// The call is for an inode that is not known.
 struct Unknown;
 
-/// Does a call's answer tell something that must come out the same?
+/// True if a replay must get the same answer to this call as the recording.
 fn comparable(call: &Call) -> bool {
     matches!(call, Call::Read { .. } | Call::Write { .. })
 }
@@ -144,7 +144,7 @@ impl State<'_> {
         self.known.get(&recorded.0).map(|k| k.ino).ok_or(Unknown)
     }
 
-    /// Notes the inode a call answered, or gives back a reference nobody got when it was recorded.
+    /// Notes the inode in an answer. If the recorded call failed, gives the reference back: nobody got one then.
     fn found(&mut self, event: &Event, entry: Result<Entry, Error>) -> Result<u64, Error> {
         let ino = entry?.attr.ino;
         match event.answer {

@@ -1,13 +1,13 @@
 //! Which component spent how much, if a meter sees only all of them together?
 //!
-//! Differential analysis, Mohan HotStorage'17: the same work is measured in runs that differ in the components that
-//! take part (a phone with its screen on; the same writing to memory; writing over the network; writing to flash),
-//! and what one run costs more than another is the component's. Here every run is an equation, its joules the sum
-//! of what its components spend, and least squares answers all of them at once: as many runs as components are the
-//! differences themselves, more runs check each other ([`RunFit`]).
+//! In differential analysis (Mohan HotStorage'17) somebody measures the same work in runs that differ in the
+//! components that take part: a phone with its screen on; the same writing to memory; writing over the network;
+//! writing to flash. What one run costs more than another is the component's share. Here every run is an equation: its
+//! joules are the sum of what its components spend. Least squares solves all equations at once. With as many runs as
+//! components the answers are the differences themselves; more runs check each other ([`RunFit`]).
 //!
-//! A component spends in proportion to the time, operations or bytes of a run, or the same in each ([`Per`]). Bars
-//! come from the spread of a run's repeats.
+//! A component spends in proportion to the time, the operations or the bytes of a run, or the same in each ([`Per`]).
+//! Bars come from the spread of a run's repeats.
 //!
 //! [`plan`] reads what was measured from a file and from recordings of meters ([`recording`]); [`solve`] knows
 //! neither.

@@ -1,11 +1,12 @@
 //! What must be on a file system before recorded calls can be made on it?
 //!
-//! A recording begins in the middle of a program's life. What it read without having written it, opened without
-//! making it, or removed, was there: as long as the recording needs it to be, and in directories that it did not make
-//! itself.
+//! A recording begins in the middle of a program's life. A file was there before it if the program read what it had
+//! not written, opened what it had not made, or removed it. Such a file is made as long as the recording needs it to
+//! be, with the directories above it that the program did not make itself.
 //!
-//! Names are remembered, also those that are gone, and files that can still be asked for something: memory grows with how
-//! many different names a recording has and how many files are open at once, not with its length.
+//! The scan remembers every name, also those that are gone, and the files that can still be asked for something. So
+//! memory grows with how many different names a recording has and how many files are open at once, not with its
+//! length.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -182,7 +183,7 @@ impl Scan {
         self.peak = self.peak.max(self.held);
     }
 
-    /// Somebody relies on the file having had at least so many bytes.
+    /// A call relies on the file having had at least so many bytes.
     fn had(&mut self, file: usize, bytes: u64) {
         let f = &mut self.files[file];
         if bytes <= f.now || f.settled {

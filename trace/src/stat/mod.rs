@@ -1,7 +1,8 @@
-//! What is in a recording: how much, how large, in which order, how often the same, when.
+//! What is in a recording: how much, how large, in which order, how often the same, when?
 //!
-//! One pass: sizes and times go into histograms, places into compressed bitmaps. Memory grows with the places that are
-//! touched and the files that are there at once, not with the recording's length.
+//! The statistics take one pass. They put sizes and times into histograms and places into compressed bitmaps. So
+//! memory grows with the places that are touched and the files that are there at once, not with the recording's
+//! length.
 
 pub mod activity;
 pub mod blocks;

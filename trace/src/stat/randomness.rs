@@ -1,8 +1,8 @@
-//! Which part of what was read and written is random, by the rule of Mohan et al.
+//! Which part of what was read and written is random, by the rule of Mohan et al.?
 //!
-//! Requests that continue each other between two flushes are merged; what then stays below 32 KB is random
-//! (Mohan HotStorage'17, slide 24). "Continues" is: begins where an earlier request of the same direction and
-//! device ended, whatever came in between.
+//! The rule merges requests that continue each other between two flushes; a merged request below 32 KB is random
+//! (Mohan HotStorage'17, slide 24). A request continues an earlier one of the same direction and device if it begins
+//! where that one ended, whatever came in between.
 
 use std::collections::hash_map::Entry;
 

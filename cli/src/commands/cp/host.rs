@@ -1,17 +1,20 @@
 //! The host's file system as source and sink.
+//!
+//! A file is made beside its place, readable by its owner alone, and renamed when it is whole.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, SeekFrom, XattrFlags};
 use rustix::io::Errno;
+use tempfile::NamedTempFile;
 use vfs::{DeviceNumber, FileKind, Timestamp};
 
-use super::{Glance, Item, Out, Reader, Sink, Source, Writer};
+use super::{Glance, Item, Made, Out, Reader, Sink, Source};
 
 /// The host.
 pub struct Host;
@@ -95,6 +98,7 @@ impl Source for Host {
             identity: (m.nlink() > 1 && kind != FileKind::Directory).then(|| (m.dev(), m.ino())),
             target,
             xattrs: xattrs(at),
+            amiss: None,
         })
     }
     fn names(&self, at: &[u8]) -> (Vec<Vec<u8>>, Out<()>) {
@@ -131,13 +135,71 @@ impl Reader for Open {
     }
 }
 
-impl Writer for Open {
+/// A file that lies beside its place, under a name that nobody else has.
+struct Beside {
+    temp: NamedTempFile<Option<File>>,
+    at: Vec<u8>,
+}
+
+/// Makes what will be called `at` in the same directory.
+fn beside(at: &[u8], mut make: impl FnMut(&Path) -> io::Result<Option<File>>) -> Out<Beside> {
+    let dir = path(at).parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let temp = tempfile::Builder::new().prefix(".joulefs-").make_in(dir, |p| make(p)).map_err(fail(at))?;
+    Ok(Beside { temp, at: at.to_vec() })
+}
+
+impl Beside {
+    fn file(&self) -> Out<&File> {
+        self.temp.as_file().as_ref().ok_or_else(|| fail(&self.at)("no regular file"))
+    }
+}
+
+impl Made for Beside {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Out<()> {
-        self.file.write_all_at(data, offset).map_err(fail(&self.at))
+        self.file()?.write_all_at(data, offset).map_err(fail(&self.at))
     }
     fn set_size(&mut self, size: u64) -> Out<()> {
-        self.file.set_len(size).map_err(fail(&self.at))
+        self.file()?.set_len(size).map_err(fail(&self.at))
     }
+    fn finish(&mut self, item: &Item) -> Out<()> {
+        finish(self.temp.path(), &self.at, item)
+    }
+    fn place(self: Box<Self>) -> Out<()> {
+        let Beside { temp, at } = *self;
+        temp.persist(path(&at)).map(drop).map_err(|e| fail(&at)(e.error))
+    }
+}
+
+/// Gives what lies at `there`, and is or will be called `at`, its owner, attributes, mode and times. The mode comes after
+/// the owner and the access list: nobody may do meanwhile what he may not in the end.
+fn finish(there: &Path, at: &[u8], item: &Item) -> Out<()> {
+    if is_root() {
+        std::os::unix::fs::lchown(there, Some(item.uid), Some(item.gid)).map_err(fail(at))?;
+    }
+    for list in item.lists_not_had() {
+        match rustix::fs::lremovexattr(there, OsStr::from_bytes(list)) {
+            // None there, or none possible.
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            other => other.map_err(fail(at))?,
+        }
+    }
+    for (name, value) in &item.xattrs {
+        let out = rustix::fs::lsetxattr(there, OsStr::from_bytes(name), value, XattrFlags::empty());
+        match out {
+            // Others' attributes, or a file system without them: the copy goes on.
+            Err(Errno::OPNOTSUPP) => {}
+            Err(Errno::PERM) if !is_root() => {}
+            other => other.map_err(fail(at))?,
+        }
+    }
+    if item.kind != FileKind::Symlink {
+        let m = fs::symlink_metadata(there).map_err(fail(at))?;
+        let mode = Mode::from_raw_mode(item.mode_for(m.uid(), m.gid()).into());
+        rustix::fs::chmodat(CWD, there, mode, AtFlags::empty()).map_err(fail(at))?;
+    }
+    let time = |t: Timestamp| rustix::fs::Timespec { tv_sec: t.sec, tv_nsec: t.nsec.into() };
+    let times = rustix::fs::Timestamps { last_access: time(item.atime), last_modification: time(item.mtime) };
+    rustix::fs::utimensat(CWD, there, &times, AtFlags::SYMLINK_NOFOLLOW).map_err(fail(at))
 }
 
 impl Sink for Host {
@@ -149,7 +211,7 @@ impl Sink for Host {
         }
     }
     fn make_directory(&self, at: &[u8]) -> Out<()> {
-        match fs::create_dir(path(at)) {
+        match fs::DirBuilder::new().mode(0o700).create(path(at)) {
             // Not through a symlink: it may lead out of the tree that is being written.
             Err(e)
                 if e.kind() == ErrorKind::AlreadyExists && fs::symlink_metadata(path(at)).is_ok_and(|m| m.is_dir()) =>
@@ -159,69 +221,100 @@ impl Sink for Host {
             other => other.map_err(fail(at)),
         }
     }
-    fn make(&self, at: &[u8], item: &Item) -> Out<()> {
-        match fs::remove_file(path(at)) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(fail(at)(e)),
-            _ => {}
-        }
-        let node =
-            |kind, dev| rustix::fs::mknodat(CWD, path(at), kind, Mode::from_raw_mode(0o600), dev).map_err(fail(at));
-        let dev = rustix::fs::makedev(item.rdev.major, item.rdev.minor);
+    fn make<'s>(&'s self, at: &[u8], item: &Item) -> Out<Box<dyn Made + 's>> {
         use rustix::fs::FileType as T;
-        match item.kind {
-            FileKind::Regular => {
-                OpenOptions::new().write(true).create_new(true).open(path(at)).map(drop).map_err(fail(at))
-            }
-            FileKind::Symlink => {
-                std::os::unix::fs::symlink(OsStr::from_bytes(&item.target), path(at)).map_err(fail(at))
-            }
-            FileKind::Fifo => node(T::Fifo, 0),
-            FileKind::Socket => node(T::Socket, 0),
-            FileKind::CharDevice => node(T::CharacterDevice, dev),
-            FileKind::BlockDevice => node(T::BlockDevice, dev),
-            FileKind::Directory => self.make_directory(at),
-        }
+        let private = Mode::from_raw_mode(0o600);
+        let node = |there: &Path, kind, dev| Ok(rustix::fs::mknodat(CWD, there, kind, private, dev).map(|()| None)?);
+        let dev = rustix::fs::makedev(item.rdev.major, item.rdev.minor);
+        Ok(Box::new(beside(at, |there| match item.kind {
+            FileKind::Regular => OpenOptions::new().write(true).create_new(true).mode(0o600).open(there).map(Some),
+            FileKind::Symlink => std::os::unix::fs::symlink(OsStr::from_bytes(&item.target), there).map(|()| None),
+            FileKind::Fifo => node(there, T::Fifo, 0),
+            FileKind::Socket => node(there, T::Socket, 0),
+            FileKind::CharDevice => node(there, T::CharacterDevice, dev),
+            FileKind::BlockDevice => node(there, T::BlockDevice, dev),
+            FileKind::Directory => Err(ErrorKind::IsADirectory.into()),
+        })?))
     }
     fn link(&self, existing: &[u8], at: &[u8]) -> Out<()> {
-        match fs::remove_file(path(at)) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(fail(at)(e)),
-            _ => {}
+        let file = |at| fs::symlink_metadata(path(at)).map(|m| (m.dev(), m.ino())).ok();
+        // One name of a file does not replace another of it.
+        if file(existing).is_some() && file(existing) == file(at) {
+            return Ok(());
         }
-        fs::hard_link(path(existing), path(at)).map_err(fail(at))
-    }
-    fn open<'s>(&'s self, at: &[u8]) -> Out<Box<dyn Writer + 's>> {
-        let file = OpenOptions::new().write(true).open(path(at)).map_err(fail(at))?;
-        Ok(Box::new(Open { file, at: at.to_vec() }))
-    }
-    fn discard(&self, at: &[u8]) {
-        let _ = fs::remove_file(path(at));
+        Box::new(beside(at, |there| fs::hard_link(path(existing), there).map(|()| None))?).place()
     }
     fn finish(&self, at: &[u8], item: &Item) -> Out<()> {
-        if is_root() {
-            std::os::unix::fs::lchown(path(at), Some(item.uid), Some(item.gid)).map_err(fail(at))?;
+        finish(path(at), at, item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn item(kind: FileKind) -> Item {
+        let time = Timestamp { sec: 1, nsec: 0 };
+        Item {
+            kind,
+            perm: 0o666,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            size: 3,
+            atime: time,
+            mtime: time,
+            rdev: DeviceNumber::default(),
+            identity: None,
+            target: b"elsewhere".to_vec(),
+            xattrs: Vec::new(),
+            amiss: None,
         }
-        if item.kind != FileKind::Symlink {
-            let mode = Mode::from_raw_mode(item.perm.into());
-            rustix::fs::chmodat(CWD, path(at), mode, AtFlags::empty()).map_err(fail(at))?;
+    }
+
+    #[test]
+    fn nobody_else_can_open_a_copy_before_it_has_its_owner_and_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = dir.path().join("file");
+        let mut made = Host.make(at.as_os_str().as_bytes(), &item(FileKind::Regular)).unwrap();
+        made.write_at(0, b"new").unwrap();
+        let there: Vec<_> = fs::read_dir(dir.path()).unwrap().map(Result::unwrap).collect();
+        assert_eq!(there.len(), 1);
+        assert_eq!(there[0].metadata().unwrap().permissions().mode() & 0o7777, 0o600);
+        made.finish(&item(FileKind::Regular)).unwrap();
+        made.place().unwrap();
+        assert_eq!(fs::metadata(&at).unwrap().permissions().mode() & 0o7777, 0o666);
+        let below = dir.path().join("below");
+        Host.make_directory(below.as_os_str().as_bytes()).unwrap();
+        assert_eq!(fs::metadata(below).unwrap().permissions().mode() & 0o7777, 0o700);
+    }
+
+    #[test]
+    fn a_file_that_is_there_stays_until_its_copy_is_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        let at = file.as_os_str().as_bytes();
+        fs::write(&file, "old").unwrap();
+        for kind in [FileKind::Regular, FileKind::Symlink, FileKind::Fifo] {
+            drop(Host.make(at, &item(kind)).unwrap());
+            assert_eq!(fs::read(&file).unwrap(), b"old");
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         }
-        for list in item.lists_not_had() {
-            match rustix::fs::lremovexattr(path(at), OsStr::from_bytes(list)) {
-                // None there, or none possible.
-                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
-                other => other.map_err(fail(at))?,
-            }
+        Host.make(at, &item(FileKind::Symlink)).unwrap().place().unwrap();
+        assert_eq!(fs::read_link(&file).unwrap(), Path::new("elsewhere"));
+    }
+
+    #[test]
+    fn a_second_name_replaces_what_is_there_and_not_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+        fs::write(&one, "one").unwrap();
+        fs::write(&two, "two").unwrap();
+        for _ in 0..2 {
+            Host.link(one.as_os_str().as_bytes(), two.as_os_str().as_bytes()).unwrap();
+            assert_eq!(fs::metadata(&one).unwrap().ino(), fs::metadata(&two).unwrap().ino());
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
         }
-        for (name, value) in &item.xattrs {
-            let out = rustix::fs::lsetxattr(path(at), OsStr::from_bytes(name), value, XattrFlags::empty());
-            match out {
-                // Others' attributes, or a file system without them: the copy goes on.
-                Err(Errno::OPNOTSUPP) => {}
-                Err(Errno::PERM) if !is_root() => {}
-                other => other.map_err(fail(at))?,
-            }
-        }
-        let time = |t: Timestamp| rustix::fs::Timespec { tv_sec: t.sec, tv_nsec: t.nsec.into() };
-        let times = rustix::fs::Timestamps { last_access: time(item.atime), last_modification: time(item.mtime) };
-        rustix::fs::utimensat(CWD, path(at), &times, AtFlags::SYMLINK_NOFOLLOW).map_err(fail(at))
     }
 }

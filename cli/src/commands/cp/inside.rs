@@ -2,7 +2,7 @@
 
 use vfs::{FileKind, FileSystem, Flow, Ino, NewNode, Seek, SetAttr, SetTime, WriteFlags, XattrFlags, path};
 
-use super::{Glance, Item, Out, Reader, Sink, Source, Writer};
+use super::{Glance, Item, Made, Out, Reader, Sink, Source};
 use crate::commands::tree::caller;
 use crate::image::Image;
 
@@ -45,6 +45,10 @@ impl Inside {
         self.fs().open(found.ino(), false).map_err(self.fail(at))?;
         Ok(Open { fs: self.fs(), ino: found.ino(), size, place: self.place(at) })
     }
+    fn xattrs(&self, ino: Ino) -> vfs::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let names = self.fs().listxattr(ino)?;
+        names.into_iter().map(|name| Ok((name.clone(), self.fs().getxattr(ino, &name)?))).collect()
+    }
     fn give_way(&self, at: &[u8]) -> Out<()> {
         let (dir, name) = path::walk_parent(self.fs(), at).map_err(self.fail(at))?;
         match self.fs().unlink(dir.ino(), name) {
@@ -68,11 +72,14 @@ impl Source for Inside {
             FileKind::Symlink => fs.readlink(found.ino()).map_err(self.fail(at))?,
             _ => Vec::new(),
         };
-        let mut xattrs = Vec::new();
-        for name in fs.listxattr(found.ino()).map_err(self.fail(at))? {
-            let value = fs.getxattr(found.ino(), &name).map_err(self.fail(at))?;
-            xattrs.push((name, value));
-        }
+        let (xattrs, amiss) = match self.xattrs(found.ino()) {
+            Ok(xattrs) => (xattrs, None),
+            // All that lies below is copied.
+            Err(e) if a.kind == FileKind::Directory => {
+                (Vec::new(), Some(format!("{}: copied without its extended attributes: {e}", self.place(at))))
+            }
+            Err(e) => return Err(self.fail(at)(e)),
+        };
         Ok(Item {
             kind: a.kind,
             perm: a.perm,
@@ -85,6 +92,7 @@ impl Source for Inside {
             identity: (a.nlink > 1 && a.kind != FileKind::Directory).then_some((0, a.ino.0)),
             target,
             xattrs,
+            amiss,
         })
     }
     fn names(&self, at: &[u8]) -> (Vec<Vec<u8>>, Out<()>) {
@@ -121,25 +129,47 @@ impl Reader for Open<'_> {
     }
 }
 
-impl Writer for Open<'_> {
+/// A file being made in the image. It has its name from the beginning: what had it gave its room for this one.
+struct New<'i> {
+    inside: &'i Inside,
+    open: Open<'i>,
+    at: Vec<u8>,
+    placed: bool,
+}
+
+impl Made for New<'_> {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> Out<()> {
+        let Open { fs, ino, place, .. } = &self.open;
         let mut done = 0;
         while done < data.len() {
-            let n = self
-                .fs
-                .write(self.ino, offset + done as u64, &data[done..], WriteFlags::empty())
-                .map_err(fail(&self.place))?;
-            done += n;
+            let rest = &data[done..];
+            done += fs.write(*ino, offset + done as u64, rest, WriteFlags::empty()).map_err(fail(place))?;
         }
-        self.size = self.size.max(offset + data.len() as u64);
+        self.open.size = self.open.size.max(offset + data.len() as u64);
         Ok(())
     }
     fn set_size(&mut self, size: u64) -> Out<()> {
-        if size == self.size {
+        if size == self.open.size {
             return Ok(());
         }
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        self.fs.setattr(self.ino, &set).map(drop).map_err(fail(&self.place))
+        self.open.fs.setattr(self.open.ino, &set).map(drop).map_err(fail(&self.open.place))
+    }
+    fn finish(&mut self, item: &Item) -> Out<()> {
+        self.inside.finish_inode(self.open.ino, &self.at, item)
+    }
+    fn place(mut self: Box<Self>) -> Out<()> {
+        self.placed = true;
+        Ok(())
+    }
+}
+
+impl Drop for New<'_> {
+    fn drop(&mut self) {
+        if !self.placed {
+            // That it was not copied is said already.
+            let _ = self.inside.give_way(&self.at);
+        }
     }
 }
 
@@ -160,7 +190,7 @@ impl Sink for Inside {
         self.fs().forget(e.attr.ino, 1);
         Ok(())
     }
-    fn make(&self, at: &[u8], item: &Item) -> Out<()> {
+    fn make<'s>(&'s self, at: &[u8], item: &Item) -> Out<Box<dyn Made + 's>> {
         self.give_way(at)?;
         let (dir, name) = path::walk_parent(self.fs(), at).map_err(self.fail(at))?;
         let entry = match item.kind {
@@ -170,8 +200,12 @@ impl Sink for Inside {
                 self.fs().mknod(caller(), dir.ino(), name, &new)
             }
         };
-        self.fs().forget(entry.map_err(self.fail(at))?.attr.ino, 1);
-        Ok(())
+        let ino = entry.map_err(self.fail(at))?.attr.ino;
+        let opened = self.fs().open(ino, false).map_err(self.fail(at));
+        self.fs().forget(ino, 1);
+        opened?;
+        let open = Open { fs: self.fs(), ino, size: 0, place: self.place(at) };
+        Ok(Box::new(New { inside: self, open, at: at.to_vec(), placed: false }))
     }
     fn link(&self, existing: &[u8], at: &[u8]) -> Out<()> {
         self.give_way(at)?;
@@ -181,28 +215,30 @@ impl Sink for Inside {
         self.fs().forget(e.attr.ino, 1);
         Ok(())
     }
-    fn open<'s>(&'s self, at: &[u8]) -> Out<Box<dyn Writer + 's>> {
-        Ok(Box::new(self.handle(at)?))
-    }
-    fn discard(&self, at: &[u8]) {
-        let _ = self.give_way(at);
-    }
     fn finish(&self, at: &[u8], item: &Item) -> Out<()> {
+        let found = path::walk(self.fs(), at).map_err(self.fail(at))?;
+        self.finish_inode(found.ino(), at, item)
+    }
+}
+
+impl Inside {
+    fn finish_inode(&self, ino: Ino, at: &[u8], item: &Item) -> Out<()> {
         let fs = self.fs();
-        let found = path::walk(fs, at).map_err(self.fail(at))?;
         let root = rustix::process::geteuid().is_root();
+        let now = fs.getattr(ino).map_err(self.fail(at))?;
+        let (uid, gid) = if root { (item.uid, item.gid) } else { (now.uid, now.gid) };
         let owner = SetAttr {
-            perm: (item.kind != FileKind::Symlink).then_some(item.perm),
-            uid: root.then_some(item.uid),
-            gid: root.then_some(item.gid),
+            perm: (item.kind != FileKind::Symlink).then_some(item.mode_for(uid, gid)),
+            uid: root.then_some(uid),
+            gid: root.then_some(gid),
             ..SetAttr::default()
         };
-        fs.setattr(found.ino(), &owner).map_err(self.fail(at))?;
+        fs.setattr(ino, &owner).map_err(self.fail(at))?;
         for list in item.lists_not_had() {
-            fs.removexattr(found.ino(), list).map_err(self.fail(at))?;
+            fs.removexattr(ino, list).map_err(self.fail(at))?;
         }
         for (name, value) in &item.xattrs {
-            match fs.setxattr(found.ino(), name, value, XattrFlags::empty()) {
+            match fs.setxattr(ino, name, value, XattrFlags::empty()) {
                 // Attributes F2FS has no place for are the host's own.
                 Err(vfs::Error::Unsupported(_)) => {}
                 other => other.map_err(self.fail(at))?,
@@ -213,6 +249,6 @@ impl Sink for Inside {
             mtime: Some(SetTime::At(item.mtime)),
             ..SetAttr::default()
         };
-        fs.setattr(found.ino(), &times).map(drop).map_err(self.fail(at))
+        fs.setattr(ino, &times).map(drop).map_err(self.fail(at))
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! One walk over a [`Source`] feeds one [`Sink`]; host and image are both, so there are no special
 //! directions. What cannot be copied is said in a line and counted, and the walk goes on; of it nothing is left
-//! behind. Only a signal ends the walk early.
+//! behind. A directory whose attributes
+//! cannot be read is copied without them. Only a signal ends the walk early.
 
 mod host;
 mod inside;
@@ -24,8 +25,9 @@ use crate::{Failure, output, progress};
 /// Copy files into, out of and between images.
 ///
 /// Keeps kinds, modes, times to the nanosecond, extended attributes, access lists, hard links within
-/// one copy, device nodes and holes; owners too when run by root. What cannot be read or written is named in a
-/// line on standard error (in `failed` with --json); everything else is copied, and the exit code is 1.
+/// one copy, device nodes and holes; owners too when run by root. A copy that has another owner or group is not
+/// set-uid or set-gid. A file of the host that is there is replaced when its copy is whole. What cannot be read or written is named
+/// in a line on standard error (in `failed` with --json); everything else is copied, and the exit code is 1.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs cp -r photos disk.img:/\n  joulefs cp -r disk.img:/photos /tmp/out\n  \
     joulefs cp a.img:/x b.img:/y")]
@@ -63,9 +65,23 @@ pub struct Item {
     pub(super) identity: Option<(u64, u64)>,
     pub(super) target: Vec<u8>,
     pub(super) xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Why a directory's attributes are not all in `xattrs`.
+    pub(super) amiss: Option<String>,
 }
 
+/// The bits of a mode by which a program runs as somebody else.
+const SET_ID: u16 = 0o6000;
+/// The bits of a mode that an access list can restrict.
+const OTHERS: u16 = 0o077;
+
 impl Item {
+    /// The mode of a copy that belongs to `owner` and `group`. Where they are not the original's, a program must not run as
+    /// somebody whom nobody chose. Where an access list may be missing, nobody gets what it may have refused.
+    fn mode_for(&self, owner: u32, group: u32) -> u16 {
+        let set_id = if (owner, group) == (self.uid, self.gid) { 0 } else { SET_ID };
+        let others = if self.amiss.is_some() { OTHERS } else { 0 };
+        self.perm & !set_id & !others
+    }
     /// Access lists that the copy must not have.
     fn lists_not_had(&self) -> impl Iterator<Item = &'static [u8]> {
         let had = |list: &[u8]| self.xattrs.iter().any(|(name, _)| name == list);
@@ -101,14 +117,6 @@ pub trait Reader {
     fn read_at(&mut self, offset: u64, buf: &mut [u8]) -> Out<usize>;
 }
 
-/// Contents being written.
-trait Writer {
-    /// Writes all of `data`.
-    fn write_at(&mut self, offset: u64, data: &[u8]) -> Out<()>;
-    /// Gives the file its size.
-    fn set_size(&mut self, size: u64) -> Out<()>;
-}
-
 /// Where things come from. Paths are bytes with `/` between the names.
 pub trait Source {
     fn glance(&self, path: &[u8]) -> Out<Glance>;
@@ -123,14 +131,22 @@ trait Sink {
     fn kind(&self, path: &[u8]) -> Out<Option<FileKind>>;
     /// Makes a directory; one that is there serves.
     fn make_directory(&self, path: &[u8]) -> Out<()>;
-    /// Makes anything but a directory; what is there gives way.
-    fn make(&self, path: &[u8], item: &Item) -> Out<()>;
+    /// Makes anything but a directory.
+    fn make<'s>(&'s self, path: &[u8], item: &Item) -> Out<Box<dyn Made + 's>>;
+    /// Gives a file one more name; what is there gives way.
     fn link(&self, existing: &[u8], path: &[u8]) -> Out<()>;
-    fn open<'s>(&'s self, path: &[u8]) -> Out<Box<dyn Writer + 's>>;
-    /// Removes a file whose contents are not whole; that it was not copied is said already.
-    fn discard(&self, path: &[u8]);
-    /// Gives a path its owner, mode, attributes and times, last of all.
+    /// Gives a directory its owner, attributes, mode and times, last of all.
     fn finish(&self, path: &[u8], item: &Item) -> Out<()>;
+}
+
+/// A file being made. Dropped before it is placed, it is gone.
+trait Made {
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> Out<()>;
+    fn set_size(&mut self, size: u64) -> Out<()>;
+    /// Gives it its owner, attributes, mode and times.
+    fn finish(&mut self, item: &Item) -> Out<()>;
+    /// It is whole, and what its name leads to from now on.
+    fn place(self: Box<Self>) -> Out<()>;
 }
 
 struct Copy<'c> {
@@ -245,15 +261,17 @@ impl Copy<'_> {
             self.done.files += 1;
             return Ok(());
         }
-        self.sink.make(to, &item)?;
+        let mut made = self.sink.make(to, &item)?;
         if item.kind == FileKind::Regular {
-            self.contents(from, to, item.size).inspect_err(|_| self.sink.discard(to))?;
+            self.contents(from, &mut *made, item.size)?;
         }
+        let finished = made.finish(&item);
+        made.place()?;
         if let Some(id) = item.identity {
             self.links.insert(id, to.to_vec());
         }
         self.done.files += 1;
-        self.sink.finish(to, &item)
+        finished
     }
 
     fn directory(&mut self, from: &[u8], to: &[u8], item: &Item) -> Out<()> {
@@ -272,12 +290,12 @@ impl Copy<'_> {
         }
         self.above.pop();
         self.done.files += 1;
-        self.sink.finish(to, item).and(read)
+        let known = item.amiss.clone().map_or(Ok(()), Err);
+        self.sink.finish(to, item).and(read).and(known)
     }
 
-    fn contents(&mut self, from: &[u8], to: &[u8], size: u64) -> Out<()> {
+    fn contents(&mut self, from: &[u8], writer: &mut dyn Made, size: u64) -> Out<()> {
         let mut reader = self.source.open(from)?;
-        let mut writer = self.sink.open(to)?;
         let mut at = 0;
         while at < size {
             let Some((start, end)) = reader.next_data(at)? else {

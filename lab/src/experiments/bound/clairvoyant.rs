@@ -1,14 +1,14 @@
 //! How few blocks does a good cleaner move that knows when each block will be overwritten?
 //!
-//! A model of the log: segments, blocks that die after known batches, an open segment for what is written.
-//! After each batch segments are emptied until no more than so many are in use. Not in it: nodes, directories,
-//! blocks that a checkpoint holds.
+//! The cleaner works on a model of the log: segments, blocks that die after known batches, an open segment for what is
+//! written. After each batch it empties segments until no more than so many are in use. Left out of the model: nodes,
+//! directories, blocks that a checkpoint holds.
 //!
-//! What moves goes to new segments, sorted by the time it dies so that it dies together, or into the holes of
-//! the fullest segments, which takes no room ([`Into`]). The victim is what costs least for the room it
-//! gives. Cost is the blocks to move, and once more, by a weight, those of them that would be dead some batches
-//! later anyway. Weights and times are tried, and the least counts. **No bound:** a better choice may
-//! exist.
+//! The cleaner puts the blocks it moves into new segments, sorted by the time they die so that they die together, or
+//! into the holes of the fullest segments, which takes no room ([`Into`]). Its victim is the segment that costs least
+//! for the room it gives. The cost is the blocks to move, and once more, by a weight, those of them that would be dead
+//! some batches later anyway. Several weights and times are tried, and the least count is taken. **No bound:** a
+//! better choice may exist.
 
 use super::{Overwrites, SEGMENT};
 

@@ -1,11 +1,10 @@
-//! Where does a stray node belong, to which nothing leads?
+//! Where does an unreachable node belong?
 //!
 //! An index or xattr node goes back to the place that its footer names, an inode to the name that it
 //! records, or to lost+found. A node without a place is dropped.
 
 use format::dentry;
-use format::hash::name_hash;
-use format::inode::{Advise, Inline, InodeFlags, RawInode};
+use format::inode::{Advise, Inline, RawInode};
 use format::node::{self, Footer, NodeKind};
 use format::{BLOCK, Block, BlockAddr, Ino, Nid};
 
@@ -19,8 +18,8 @@ use crate::xattr;
 
 type Done = Result<(), RepairError>;
 
-/// Finds a place for a node nothing leads to, or drops it.
-pub fn stray(e: &mut Editor<'_, '_>, session: &mut Session, nid: Nid, ino: Ino, addr: BlockAddr) -> Done {
+/// Puts a node that nothing leads to back in its place, or drops it.
+pub fn reattach(e: &mut Editor<'_, '_>, session: &mut Session, nid: Nid, ino: Ino, addr: BlockAddr) -> Done {
     let mut known = None;
     if let Some((seg, off)) = e.img.sb.locate(addr)
         && !e.walked.reached.has(seg, off)
@@ -33,10 +32,10 @@ pub fn stray(e: &mut Editor<'_, '_>, session: &mut Session, nid: Nid, ino: Ino, 
     }
     let Some((f, block)) = known else { return drop(e, session, nid, ino) };
     if f.ino == nid.as_ino() {
-        return stray_inode(e, session, nid.as_ino(), &block);
+        return reattach_inode(e, session, nid.as_ino(), &block);
     }
     if !e.walked.inodes.has(f.ino.0) {
-        // If its inode is a stray too, that one finds its place first.
+        // If its inode is unreachable too, the inode is put back first.
         let owner = e.entry(f.ino.nid())?;
         let alive = match e.peek(f.ino.nid())? {
             Some(b) => owner.addr != BlockAddr::NULL && node::footer(&b).ino == f.ino,
@@ -97,7 +96,7 @@ fn attach(e: &mut Editor<'_, '_>, f: Footer, block: &Block) -> Result<bool, Fsck
             if has == 0 {
                 e.set_index(Slot { ino: f.ino, nid: holder, index }, f.nid)?;
             }
-            // A holder that is a stray itself comes back with it.
+            // If the node that holds the pointer is unreachable itself, this one comes back with it.
             Ok(has == 0 || has == f.nid.0 && !e.walked.nids.has(holder.0))
         }
     }
@@ -126,7 +125,7 @@ fn holder(e: &Editor<'_, '_>, raw: &RawInode, offset: u32) -> Result<Option<Nid>
     .filter(|n| n.0 != 0))
 }
 
-fn stray_inode(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: &Block) -> Done {
+fn reattach_inode(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: &Block) -> Done {
     let raw = RawInode::of(block);
     let Some(kind) = kind_of(raw.i_mode.get()) else {
         return drop(e, session, ino.nid(), ino);
@@ -143,8 +142,8 @@ fn stray_inode(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: &
         let restored = Action::NameRestored { dir: parent, name: name_known, ino };
         match e.find(parent, &name)? {
             None if session.lost_names.contains(&(parent, name.clone()))
-                && plain_names(e, parent)?
-                && e.insert(parent, &name, name_hash(&name), ino, kind)? =>
+                && let Some(hash) = hash_of_plain(e, parent, &name)?
+                && e.insert(parent, &name, hash, ino, kind)? =>
             {
                 session.actions.push(restored);
                 return Ok(());
@@ -158,8 +157,8 @@ fn stray_inode(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: &
             _ => {}
         }
     }
-    if e.is_below_stray(ino, parent)? {
-        // A directory that is a stray itself leads here: it is put right first.
+    if e.is_below_unreachable(ino, parent)? {
+        // An unreachable directory leads here: it is put back first.
         return Ok(());
     }
     e.adopt(ino, kind)?;
@@ -167,15 +166,16 @@ fn stray_inode(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: &
     Ok(())
 }
 
-/// True if a directory's hashes are of the bytes of its names.
-fn plain_names(e: &Editor<'_, '_>, dir: Ino) -> Result<bool, FsckError> {
-    Ok(e.peek(dir.nid())?.is_some_and(|b| {
-        let raw = RawInode::of(&b);
-        !raw.flags().contains(InodeFlags::CASEFOLD) && !raw.advise().contains(Advise::ENCRYPT)
-    }))
+/// A directory's hash of a name that an inode records; `None` if its names are encrypted.
+fn hash_of_plain(e: &Editor<'_, '_>, dir: Ino, name: &[u8]) -> Result<Option<u32>, FsckError> {
+    let encrypted = |b: &Block| RawInode::of(b).advise().contains(Advise::ENCRYPT);
+    match e.peek(dir.nid())? {
+        Some(b) if !encrypted(&b) => Ok(e.hashing(dir)?.hash(name)),
+        _ => Ok(None),
+    }
 }
 
-/// True if a name leads to an inode that knows itself under another name.
+/// True if an inode records another parent or name than this.
 fn is_misled(e: &Editor<'_, '_>, ino: Ino, parent: Ino, name: &[u8]) -> Result<bool, FsckError> {
     Ok(e.peek(ino.nid())?.is_some_and(|b| {
         let raw = RawInode::of(&b);
@@ -184,14 +184,14 @@ fn is_misled(e: &Editor<'_, '_>, ino: Ino, parent: Ino, name: &[u8]) -> Result<b
 }
 
 impl Editor<'_, '_> {
-    /// True if the parent an inode records is a stray directory that has an entry for it, and not
+    /// True if the parent an inode records is an unreachable directory that has an entry for it, and not
     /// itself below this inode.
-    fn is_below_stray(&self, ino: Ino, parent: Ino) -> Result<bool, FsckError> {
+    fn is_below_unreachable(&self, ino: Ino, parent: Ino) -> Result<bool, FsckError> {
         if self.walked.inodes.has(parent.0) || parent == ino {
             return Ok(false);
         }
         let mut above = parent;
-        // A ring of strays has no top: one of them must be taken.
+        // A ring of unreachable directories has no top: one of them must be taken.
         for _ in 0..64 {
             if above == ino {
                 return Ok(false);

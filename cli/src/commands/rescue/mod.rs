@@ -1,0 +1,107 @@
+//! `joulefs rescue`: what can be had back from a broken image.
+
+mod found;
+mod plan;
+mod tell;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use found::Found;
+use plan::Plan;
+use rescue::{Options, Progress, Rescue};
+use tell::Group;
+
+use super::cp;
+use crate::image::open_device;
+use crate::interrupt::Interrupt;
+use crate::{Failure, output, progress};
+
+/// Copy out of a broken image what can be proved to be there.
+///
+/// Reads the whole image and needs nothing of it but its nodes and contents: superblock, checkpoints, NAT and summaries
+/// may be gone, the volume may begin anywhere in the image, and the image may end early. The image is never written.
+///
+/// DIR, which must be new or empty, gets the files that are proved alive: a directory that is alive names them, and
+/// their blocks are theirs. What a lost directory had held is put below DIR/rescue-unplaced, each under its inode number
+/// and name; nothing can tell whether such a file had been deleted, and it is called likely, not proved. What lies below
+/// a directory that is in doubt is likely too. Deleted files and files some of whose blocks may have been overwritten are
+/// only listed, unless --doubtful asks for them: they are put below DIR/rescue-deleted and DIR/rescue-doubtful, what is
+/// missing of them as zeroes.
+///
+/// Of several versions of a file the newest that was found is taken, by the checkpoint it was written under. Proofs rest
+/// on what is found: where nodes were overwritten or zeroed, an older version may pass for the newest. Where the image
+/// was cut short, or blocks cannot be read, nothing is proved, since something newer may have been in the missing part:
+/// a directory may be an older version of itself and name files that were deleted later, and blocks may be another
+/// file's by now. Files that nothing speaks against are then called likely, and copied.
+///
+/// Exit code 0: every file that was found alive is there. 1: one of them is not, or is in doubt. 2: wrong usage.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  joulefs rescue broken.img found\n  \
+    joulefs --json rescue broken.img found --doubtful > report.json\n  joulefs rescue disk.img found --volume-at 1048576")]
+pub struct Args {
+    /// The image, or a block device.
+    image: PathBuf,
+    /// Where to put what is found: a directory that is new or empty.
+    #[arg(value_name = "DIR")]
+    to: PathBuf,
+    /// Copy deleted and doubtful files too.
+    #[arg(long)]
+    doubtful: bool,
+    /// List what would be copied, and copy nothing.
+    #[arg(long)]
+    list: bool,
+    /// The volume's first byte in the image, where the search finds the wrong one. What other volumes in the image say
+    /// of themselves then counts nothing.
+    #[arg(long, value_name = "BYTE", allow_negative_numbers = true)]
+    volume_at: Option<i64>,
+    /// Node numbers to remember, at some 40 bytes each.
+    #[arg(long, value_name = "N", default_value_t = 1 << 25)]
+    most_nodes: usize,
+}
+
+fn check_target(to: &Path) -> Result<(), Failure> {
+    match std::fs::read_dir(to) {
+        Ok(mut entries) => match entries.next() {
+            None => Ok(()),
+            Some(_) => Err(Failure::usage(format!("{}: not empty; name a new directory", to.display()))),
+        },
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(e) => Err(format!("{}: {e}", to.display()).into()),
+    }
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    if args.volume_at.is_some_and(|at| at % rescue::window::SECTOR as i64 != 0) {
+        return Err(Failure::usage("--volume-at: not a whole number of sectors of 512 bytes"));
+    }
+    if !args.list {
+        check_target(&args.to)?;
+    }
+    let dev = open_device(&args.image, false)?;
+    let stop = Interrupt::catch()?;
+    // Once to find the volume, at most, and once to find its nodes.
+    let bar = progress::steps(dev.blocks() * 2, "searching");
+    let mut tell = |blocks| {
+        bar.inc(blocks);
+        progress::show_if_slow(&bar);
+        !stop.came()
+    };
+    let options = Options { volume_at: args.volume_at, most_nodes: args.most_nodes };
+    let found = Rescue::search(&*dev, &options, &mut Progress::new(&mut tell));
+    bar.finish_and_clear();
+    stop.end();
+    let found = found.map_err(|e| format!("{}: {e}", args.image.display()))?;
+    let Plan { holds, rows, lenient, .. } = Plan::make(&found, args.doubtful, &stop)?;
+    let tree = Found::new(&found, holds, lenient);
+    let failed = if args.list { Vec::new() } else { cp::copy_tree(&tree, &args.to, &stop, as_json)? };
+    let amiss = rows.iter().any(|r| r.group != Group::Deleted && !r.doubts.is_empty()) || !failed.is_empty();
+    let unplaced = found.is_incomplete() || rows.iter().any(|r| r.group == Group::Unplaced);
+    if as_json {
+        output::print(&tell::report(&found, &rows, &failed));
+    } else {
+        tell::tell_people(&found, &rows);
+    }
+    Ok(if amiss || unplaced || found.root().is_none() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}

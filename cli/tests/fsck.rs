@@ -1,0 +1,127 @@
+//! `joulefs fsck --repair`: what it takes on, what it refuses, and what it says then.
+
+mod room;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use format::superblock::SuperBlock;
+use format::{BLOCK, Block};
+use room::Room;
+
+fn joulefs(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
+}
+
+fn code(out: &Output) -> Option<i32> {
+    out.status.code()
+}
+
+fn said(out: &Output) -> String {
+    String::from_utf8_lossy(&[&out.stdout[..], &out.stderr].concat()).into_owned()
+}
+
+fn made(room: &Room, features: &str) -> String {
+    let image = room.text("v.img");
+    let out = joulefs(&["mkfs", &image, "--size", "64M", "--features", features]);
+    assert!(out.status.success(), "{}", said(&out));
+    image
+}
+
+#[test]
+fn a_superblock_copy_that_differs_is_restored_though_nothing_else_is_wrong() {
+    let room = Room::new();
+    // With a checksum in it, it would be no superblock.
+    let image = made(&room, "none");
+    // The hot extensions' last byte: both copies stay lawful.
+    let file = fs::File::options().read(true).write(true).open(&image).unwrap();
+    file.write_all_at(b"x", (BLOCK + format::superblock::OFFSET + 1100) as u64).unwrap();
+    let found = joulefs(&["fsck", &image]);
+    assert!(code(&found) == Some(0) && said(&found).contains("superblock copies differ"), "{}", said(&found));
+    let out = joulefs(&["fsck", "--repair", &image]);
+    assert!(code(&out) == Some(1) && said(&out).contains("superblock copy 1 restored"), "{}", said(&out));
+    let again = joulefs(&["fsck", "--repair", &image]);
+    assert!(code(&again) == Some(0) && !said(&again).contains("differ"), "{}", said(&again));
+}
+
+#[test]
+fn a_torn_checkpoint_pack_is_written_anew_though_nothing_else_is_wrong() {
+    let room = Room::new();
+    let image = made(&room, "modern");
+    let tree = room.path("in");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("file"), b"contents").unwrap();
+    assert!(joulefs(&["cp", "-r", &room.text("in"), &format!("{image}:/")]).status.success());
+    let all = fs::read(&image).unwrap();
+    let sb = SuperBlock::check(<&Block>::try_from(&all[..BLOCK]).unwrap()).unwrap();
+    let version = |pack: usize| {
+        let at = (sb.cp.0 as usize + 512 * pack) * BLOCK;
+        u64::from_le_bytes(all[at..at + 8].try_into().unwrap())
+    };
+    let older = usize::from(version(0) > version(1));
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    file.write_all_at(b"torn", ((sb.cp.0 as usize + 512 * older) * BLOCK) as u64).unwrap();
+    let found = joulefs(&["fsck", &image]);
+    assert!(code(&found) == Some(0) && said(&found).contains("checkpoint pack"), "{}", said(&found));
+    assert_eq!(code(&joulefs(&["fsck", "--repair", &image])), Some(1));
+    let again = joulefs(&["fsck", &image]);
+    assert!(code(&again) == Some(0) && !said(&again).contains("checkpoint pack"), "{}", said(&again));
+    assert_eq!(joulefs(&["cat", &format!("{image}:/in/file")]).stdout, b"contents");
+}
+
+/// A damaged volume on which a file was synced after the last checkpoint.
+fn damaged_and_unclean(room: &Room) -> String {
+    let image = made(room, "modern");
+    let disk = device::open_image(Path::new(&image), device::Access::ReadWrite).unwrap();
+    let options = f2fs::MountOptions::default();
+    let vol = f2fs::Volume::mount(disk, Arc::new(device::RealClock::new()), options).unwrap();
+    let fs: &dyn vfs::FileSystem = &*vol;
+    let new = vfs::NewNode { kind: vfs::FileKind::Regular, perm: 0o644, umask: 0, rdev: Default::default() };
+    let make = |name: &[u8]| {
+        let ino = fs.mknod(vfs::Caller::default(), fs.root(), name, &new).unwrap().attr.ino;
+        fs.write(ino, 0, &[7; 50_000], vfs::WriteFlags::empty()).unwrap();
+        ino
+    };
+    make(b"kept");
+    fs.sync().unwrap();
+    let promised = make(b"promised");
+    fs.fsync(promised, false).unwrap();
+    let cut = room.text("cut.img");
+    fs::copy(&image, &cut).unwrap();
+    drop(vol);
+    // A bit of the SIT that nothing accounts for.
+    let all = fs::read(&cut).unwrap();
+    let sb = SuperBlock::check(<&Block>::try_from(&all[..BLOCK]).unwrap()).unwrap();
+    let file = fs::File::options().write(true).open(&cut).unwrap();
+    for second in [false, true] {
+        let at = u64::from(sb.sit_block(0, second).0) * BLOCK as u64 + 20 * 74;
+        file.write_all_at(&[1, 0, 0x80], at).unwrap();
+    }
+    cut
+}
+
+#[test]
+fn a_refusal_to_lose_what_was_synced_says_what_it_is_how_to_save_and_how_to_go_on() {
+    let room = Room::new();
+    let image = damaged_and_unclean(&room);
+    let listed = joulefs(&["fsck", &image]);
+    assert!(code(&listed) == Some(4) && said(&listed).contains("\"/promised\""), "{}", said(&listed));
+    let before = fs::read(&image).unwrap();
+    let out = joulefs(&["fsck", "--repair", &image]);
+    let text = said(&out);
+    assert_eq!((code(&out), text.lines().count()), (Some(8), 1), "{text}");
+    for word in ["--give-up-synced", "--norecovery", "Mount the volume", "1 files were synced"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert!(before == fs::read(&image).unwrap(), "a refused repair wrote");
+    let saved = joulefs(&["cp", "-r", "--norecovery", &format!("{image}:/"), &room.text("saved")]);
+    assert!(saved.status.success() && fs::read(room.path("saved/kept")).unwrap() == [7; 50_000], "{}", said(&saved));
+    let out = joulefs(&["fsck", "--repair", "--give-up-synced", &image]);
+    assert!(code(&out) == Some(1) && said(&out).contains("given up: synced after"), "{}", said(&out));
+    let after = joulefs(&["fsck", &image]);
+    assert!(code(&after) == Some(0) && !said(&after).contains("synced"), "{}", said(&after));
+    assert_eq!(joulefs(&["cat", &format!("{image}:/kept")]).stdout, [7; 50_000]);
+}

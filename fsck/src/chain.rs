@@ -1,0 +1,169 @@
+//! What did `fsync` write after the checkpoint?
+//!
+//! Nodes written since then follow each other from the next free block of the warm node log. Roll-forward replays those
+//! of each inode up to the last one with an fsync mark; no `fsync` promised the others.
+
+use format::checkpoint::CpFlags;
+use format::inode::{Inline, RawInode};
+use format::node::{self, Footer, NodeKind};
+use format::sit::LogType;
+use format::{Block, BlockAddr, Ino, Nid};
+use rustc_hash::FxHashMap;
+
+use super::FsckError;
+use super::load::Image;
+use super::report::{FindingKind as K, Name, Report, Synced};
+use super::sets::BlockSet;
+
+/// Directories above a file that its path is put together from.
+const DEEPEST: usize = 1024;
+
+/// The nodes written after the checkpoint.
+#[derive(Default)]
+pub struct Chain {
+    /// What `fsync` promised, by inode, in the order of the first promise.
+    pub synced: Vec<Synced>,
+    /// Node blocks that no `fsync` promised.
+    pub unsynced: u64,
+}
+
+/// The promised nodes of one inode.
+#[derive(Default)]
+struct Promised {
+    /// Position of the last node with an fsync mark.
+    last: usize,
+    nodes: u64,
+    /// The newest version of each node.
+    newest: FxHashMap<Nid, BlockAddr>,
+}
+
+impl Chain {
+    /// Reads the chain. A checkpoint of an unmount may have one too: Linux writes none when it mounts, so what was
+    /// synced before the first one of that mount follows the last one of the mount before.
+    pub fn read(img: &Image<'_>) -> Result<Self, FsckError> {
+        let links = links(img)?;
+        let mut order = Vec::new();
+        let mut promised: FxHashMap<Ino, Promised> = FxHashMap::default();
+        for (i, (_, f)) in links.iter().enumerate().filter(|(_, (_, f))| f.fsync) {
+            let known = promised.entry(f.ino).or_insert_with(|| {
+                order.push(f.ino);
+                Promised::default()
+            });
+            known.last = i;
+        }
+        let mut unsynced = 0;
+        for (i, (addr, f)) in links.into_iter().enumerate() {
+            match promised.get_mut(&f.ino).filter(|p| i <= p.last) {
+                Some(p) => {
+                    p.nodes += 1;
+                    p.newest.insert(f.nid, addr);
+                }
+                None => unsynced += 1,
+            }
+        }
+        let mut synced = Vec::new();
+        for ino in order {
+            let Some(p) = promised.get(&ino) else { continue };
+            let path = path(img, ino, p.newest.get(&ino.nid()).copied())?;
+            synced.push(Synced { ino, path, nodes: p.nodes, blocks: new_blocks(img, p)? });
+        }
+        Ok(Chain { synced, unsynced })
+    }
+
+    /// Node blocks that roll-forward replays.
+    pub fn nodes(&self) -> u64 {
+        self.synced.iter().map(|s| s.nodes).sum()
+    }
+
+    /// Says what is in it.
+    pub fn tell(&self, report: &mut Report) {
+        if !self.synced.is_empty() {
+            report.add(K::NeedsRecovery { nodes: self.nodes() });
+        }
+        for synced in &self.synced {
+            report.add(K::Synced(synced.clone()));
+        }
+        if self.unsynced > 0 {
+            report.add(K::UnsyncedNodes { nodes: self.unsynced });
+        }
+    }
+}
+
+fn links(img: &Image<'_>) -> Result<Vec<(BlockAddr, Footer)>, FsckError> {
+    let mut out = Vec::new();
+    let with_crc = img.cp.flags.contains(CpFlags::CRC_RECOVERY);
+    let want = img.cp.version | if with_crc { u64::from(img.cp.crc) << 32 } else { 0 };
+    let low_only = img.cp.flags.contains(CpFlags::NOCRC_RECOVERY);
+    let head = img.cp.logs[LogType::WarmNode.index()];
+    let mut at = img.sb.seg_start(head.seg).plus(u32::from(head.next));
+    let mut seen = BlockSet::default();
+    while let Some((seg, off)) = img.sb.locate(at) {
+        if seen.add(seg, off) {
+            break;
+        }
+        let f = node::footer(&*img.block(at)?);
+        let same = if low_only { f.cp_ver as u32 == want as u32 } else { f.cp_ver == want };
+        // A node that both tables have is the checkpoint's own: the log stands where it must not.
+        if !same || img.marked(at) && img.nat(f.nid)?.addr == at {
+            break;
+        }
+        out.push((at, f));
+        at = f.next;
+    }
+    Ok(out)
+}
+
+/// Blocks in use that the newest versions of an inode's nodes lead to and that are free for the checkpoint.
+fn new_blocks(img: &Image<'_>, promised: &Promised) -> Result<u64, FsckError> {
+    let mut new = 0;
+    for addr in promised.newest.values() {
+        let block = img.block(*addr)?;
+        let addresses = addresses(img, &block);
+        new += addresses.filter(|a| img.sb.locate(*a).is_some() && !img.marked(*a)).count() as u64;
+    }
+    Ok(new)
+}
+
+/// The addresses of contents in a node.
+fn addresses<'b>(img: &Image<'_>, block: &'b Block) -> Box<dyn Iterator<Item = BlockAddr> + 'b> {
+    let f = node::footer(block);
+    if f.nid == f.ino.nid() {
+        let raw = RawInode::of(block);
+        return match raw.divide(img.sb.features) {
+            Ok(division) if !raw.inline().intersects(Inline::DATA | Inline::DENTRY) => {
+                Box::new((0..division.direct_slots()).map(move |i| raw.addr(division, i)))
+            }
+            _ => Box::new(std::iter::empty()),
+        };
+    }
+    match node::kind_of(f.offset) {
+        NodeKind::Direct { .. } => {
+            Box::new((0..node::ADDRS_PER_BLOCK).map(move |i| BlockAddr(node::word(block, i as usize))))
+        }
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+/// The path of an inode, whose newest version is at `newest` if that is not the checkpoint's.
+fn path(img: &Image<'_>, ino: Ino, newest: Option<BlockAddr>) -> Result<Option<Name>, FsckError> {
+    let mut parts = Vec::new();
+    let (mut at, mut addr) = (ino, newest);
+    while at != img.sb.root {
+        let known = match addr.take() {
+            Some(addr) => addr,
+            None => img.nat(at.nid())?.addr,
+        };
+        if parts.len() == DEEPEST || img.sb.locate(known).is_none() {
+            return Ok(None);
+        }
+        let block = img.block(known)?;
+        let raw = RawInode::of(&block);
+        if node::footer(&block).nid != at.nid() || raw.name().is_empty() {
+            return Ok(None);
+        }
+        parts.push(raw.name().to_vec());
+        at = Ino(raw.i_pino.get());
+    }
+    let path = parts.iter().rev().flat_map(|name| [b"/", &name[..]].concat()).collect();
+    Ok(Some(Name(path)))
+}
