@@ -1,4 +1,4 @@
-//! Who removes a file's capabilities when somebody writes to it?
+//! Who removes a file's capabilities when a process writes to it?
 //!
 //! With `FUSE_HANDLE_KILLPRIV_V2` the kernel leaves that to us: a write, a truncation or a change of
 //! owner must drop the attribute `security.capability`. Asking the file system before every write

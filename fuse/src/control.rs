@@ -1,7 +1,7 @@
 //! How do settings and counters of a running mount pass through a directory?
 //!
 //! As two extended attributes of its root that no list shows: [`REPORT`] is read, [`SETTING`] is
-//! written as `name=value`. The file system never sees them. Changing takes root, or whoever mounted.
+//! written as `name=value`. The file system never sees them. Only root and the user who mounted may change a setting.
 //!
 //! Left out on purpose: which settings there are ([`FileSystem::tune`]).
 

@@ -3,7 +3,7 @@
 //! [`Files`] is a file system of two files. `disk` is the device: its size is fixed, every read and write
 //! arrives as it was asked ([`Caching::Live`](crate::Caching::Live)), fsync is a flush, punching a hole a
 //! discard. `ledger.json` is what was spent so far. Each time its name is looked up it is made anew, with
-//! an inode of its own, so whoever opened it reads one moment from beginning to end.
+//! an inode of its own, so a reader sees one moment from beginning to end.
 //!
 //! As with a block device, `O_TRUNC` leaves the disk as it is (`cp image disk` works), while truncating to
 //! another size is an error.
@@ -36,7 +36,7 @@ const NAMES: [(&[u8], Ino, FileKind); 4] = [
 
 const NOTHING_ELSE: Error = Error::NotPermitted("a metered device has a disk and a ledger, nothing else");
 
-/// One moment's ledger, as somebody reads it.
+/// One moment's ledger, for one reader.
 struct Page {
     text: Arc<[u8]>,
     references: u64,
@@ -176,7 +176,7 @@ impl FileSystem for Files {
                 Err(Error::Invalid("a metered device's size is fixed"))
             }
             _ if set.perm.is_some() || set.uid.is_some() || set.gid.is_some() => Err(NOTHING_ELSE),
-            // Times are those of the device's making, whoever touches it.
+            // Times are those of the device's making; a touch changes none.
             _ => self.getattr(ino),
         }
     }

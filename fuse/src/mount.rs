@@ -157,7 +157,7 @@ pub enum MountError {
 enum Event {
     /// The kernel let go of the mount.
     Ended(io::Result<()>),
-    /// Somebody wants it to.
+    /// A user or a signal ends the mount.
     Signal(i32),
 }
 
@@ -215,7 +215,7 @@ pub fn mount(fs: Arc<dyn FileSystem>, dir: &Path, options: &MountOptions) -> Res
     let session = thread::Builder::new()
         .name("fuse-session".to_owned())
         .spawn(move || {
-            // Nobody listening means nobody waits any more.
+            // A channel without a receiver: no caller waits any more.
             let _ = ended.send(Event::Ended(let_go(session.run())));
         })
         .map_err(start)?;
@@ -306,7 +306,7 @@ impl Mounted {
     /// Asks the kernel to unmount; [`wait`](Self::wait) then returns soon.
     ///
     /// # Errors
-    /// `EBUSY` while somebody uses it; the mount goes on.
+    /// `EBUSY` while a process uses the mount, which goes on.
     pub fn unmount(&self) -> io::Result<()> {
         self.detach(false)
     }

@@ -90,7 +90,7 @@ impl Adapter {
         self.numbers.to_vfs(ino)
     }
 
-    /// Something of `ino` was read for somebody. Before the answer: the kernel asks for the time anew once
+    /// A caller read of `ino`. Before the answer: the kernel asks for the time anew once
     /// it has it.
     pub(crate) fn accessed(&self, ino: Ino) {
         if self.atime {
@@ -150,8 +150,8 @@ impl Adapter {
             return Ok(());
         }
         self.capabilities.drop_from(&*self.fs, ino)?;
-        // The kernel says which truncations are by somebody privileged (`FATTR_KILL_SUIDGID`), but
-        // fuser 0.18 does not pass that on; the super-user is the one who is.
+        // The kernel says which truncations are by an unprivileged caller (`FATTR_KILL_SUIDGID`), but
+        // fuser 0.18 does not pass that on: every caller but the super-user counts as unprivileged.
         set.kill_suid_sgid = if owning { self.fs.getattr(ino)?.kind != FileKind::Directory } else { req.uid() != 0 };
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! Which changes of a file take its suid and sgid bits away, and how does the kernel learn of it?
 //!
-//! Contents that somebody unprivileged changed must not run as the file's owner. With
+//! Contents that an unprivileged user changed must not run as the file's owner. With
 //! `FUSE_HANDLE_KILLPRIV_V2` the kernel leaves clearing the bits to us, and goes on believing the mode
-//! it has cached: to it, the file would stay set-uid. So whoever clears bits here also declares the
+//! it has cached: to it, the file would stay set-uid. So an operation that clears bits here also declares the
 //! attributes stale, before the request is answered: a program that sees its write succeed can never
 //! run the file with the old mode.
 //!

@@ -35,7 +35,7 @@ pub enum UnmountError {
         /// The kind of mount looked for, as `fuse.joulefs`.
         kind: String,
     },
-    /// Somebody uses a file or a directory in it.
+    /// A process uses a file or a directory in it.
     #[error("{dir}: in use; close its files and leave its directories first", dir = dir.display())]
     Busy {
         /// The directory.
@@ -133,7 +133,7 @@ pub(crate) fn detach(dir: &Path, lazy: bool) -> io::Result<()> {
     }
 }
 
-/// Takes the mount at `dir` out of the tree, for which it waits a moment while somebody uses it.
+/// Takes the mount at `dir` out of the tree, for which it waits a moment while a process uses it.
 fn detach_soon(dir: &Path) -> io::Result<()> {
     let mut rounds = MOMENT.as_nanos() / ROUND.as_nanos();
     loop {
@@ -197,7 +197,7 @@ pub fn unmount(dir: &Path, kind: &str, patience: Duration) -> Result<Unmounted, 
     }
 }
 
-/// Waits until nobody holds the lock on `image`, at most `patience`. False if somebody still does.
+/// Waits until no process holds the lock on `image`, at most `patience`. False if one still does.
 ///
 /// # Errors
 /// If `image` cannot be opened, so that nothing can be said about its lock.

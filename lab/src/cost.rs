@@ -1,7 +1,7 @@
 //! What did cleaning cost, what did it leave, and what did the work after it cost?
 //!
-//! A count of cleanings says nothing by itself: whoever cleans less may have left less, and whoever cleans more may
-//! have cleaned for nobody. So a variant that is cleaned has four numbers side by side: joules while it was measured,
+//! A count of cleanings says nothing by itself: a policy that cleans less may leave less, and one that cleans more may
+//! have cleaned in vain. So a variant that is cleaned has four numbers side by side: joules while it was measured,
 //! free segments held at the end of that, joules of the work after it, and the sum. Left out on purpose:
 //! preparation, which all variants share.
 

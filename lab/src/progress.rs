@@ -1,6 +1,6 @@
 //! How far a job is.
 
-/// How far a job is, told to somebody who shows it. Parts of the job tell their own way through
+/// How far a job is, for a display. Parts of the job tell their own way through
 /// [`Progress::part`].
 pub struct Progress<'a> {
     tell: &'a (dyn Fn(f64) + Sync),

@@ -129,7 +129,7 @@ pub struct Mounting {
     pub inline: bool,
     /// Cleaning in the background hurries.
     pub hurry: bool,
-    /// New files that nobody touches, made before the threads begin: with some 64 dirty nodes, whoever changes
+    /// New files that no thread touches, made before the threads begin: with some 64 dirty nodes, whoever changes
     /// something writes nodes first.
     pub crowd: u64,
 }

@@ -1,4 +1,4 @@
-//! What was asked, what was answered, and when each began and ended.
+//! The calls of a thread, their answers, and when each began and ended.
 //!
 //! A [`Hand`] carries out one thread's operations. What people call one operation is several calls (a name is
 //! looked up, its file written, the reference given back), each written down by itself.
@@ -83,7 +83,7 @@ pub enum Answer {
 pub struct Event {
     /// Who called.
     pub thread: usize,
-    /// What was asked.
+    /// The call.
     pub call: Call,
     /// What came back.
     pub answer: Answer,

@@ -72,7 +72,7 @@ fn told(failure: &Failure) {
     let _ = std::io::stdout().flush();
 }
 
-/// Runs seeds from `from` on until there are `count` or somebody says stop.
+/// Runs seeds from `from` on until there are `count` or a signal says stop.
 fn run_many(from: u64, count: u64, stop: &AtomicBool) -> ExitCode {
     let clock = RealClock::new();
     let sum = many(from, count, stop, &told);

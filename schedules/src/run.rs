@@ -20,7 +20,7 @@ use crate::{durable, order};
 
 /// Blocks of the volume: 64 MiB.
 const BLOCKS: u64 = 64 * 256;
-/// A directory of files that nobody touches, for cleaning to move.
+/// A directory of files that no thread touches, for cleaning to move.
 const FILLER: &[u8] = b"lost+found";
 /// Steps after which a schedule is one that never ends.
 const MOST_STEPS: usize = 5_000_000;

@@ -14,7 +14,7 @@ use crate::hand::{Answer, Call, Refusal, Token};
 /// An inode.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Object {
-    /// Its number; 0 as long as nobody was told.
+    /// Its number; 0 until an answer has told it.
     pub ino: u64,
     /// What names lead to, in a directory.
     pub names: Option<BTreeMap<Name, usize>>,
@@ -55,7 +55,7 @@ impl Object {
     }
 }
 
-/// What a call changed, for whoever must know what may be durable.
+/// What a call changed; the judge of durability asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
     /// These cells of an object hold this; the end may be the last number there is.
@@ -172,7 +172,7 @@ impl Tree {
         }
     }
 
-    /// Does what was asked. True if the answer is what comes back here too; the tree is of use only then.
+    /// Carries the call out. True if it has the recorded answer here too; the tree is of use only then.
     /// What [`Answer::Failed`] says is right for every call, which happens here.
     pub fn step(&mut self, call: &Call, answer: &Answer, effects: &mut Vec<Effect>) -> bool {
         let told = match answer {

@@ -10,7 +10,7 @@ pub const SECTOR: u64 = 512;
 /// What happened to a request; the letters are blkparse's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
-    /// `Q`: somebody asked for it.
+    /// `Q`: a file system or a program asked for it.
     Queue,
     /// `G`: it got a request structure.
     Get,
@@ -67,7 +67,7 @@ impl Action {
     }
 }
 
-/// What is asked of a device.
+/// A kind of request to a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Op {
     /// Read sectors.
@@ -78,7 +78,7 @@ pub enum Op {
     Flush,
     /// Forget sectors.
     Discard,
-    /// Forget sectors so that nobody can read them again.
+    /// Forget sectors for good: they cannot be read again.
     SecureErase,
     /// Make sectors read as zeroes.
     WriteZeroes,
@@ -107,7 +107,7 @@ bitflags::bitflags! {
     /// How it is asked.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct Flags: u8 {
-        /// Somebody waits for it.
+        /// A process waits for it.
         const SYNC = 1;
         /// Read ahead of who will ask.
         const AHEAD = 2;

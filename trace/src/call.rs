@@ -32,7 +32,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What is asked. Paths are absolute, as the program would say them, without `.` and `..`.
+/// A system call. Paths are absolute, as the program would say them, without `.` and `..`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Op {
     /// Open a file; later calls name it by `handle`.

@@ -1,4 +1,4 @@
-//! The letters in which Linux tells what is asked of a device, and how: `R`, `WS`, `FWFSM`, `DS`...
+//! The letters by which Linux names a request to a device and its flags: `R`, `WS`, `FWFSM`, `DS`...
 //!
 //! First `F` if there is to be a flush before, then the operation (`R`, `W`, `D`, `N` for none; `DE`, `WZ`, `Z` and
 //! one more for zones, and another `F` for a flush by newer kernels), then `F` for FUA, `A` for read-ahead, `S`, `M`.
@@ -56,7 +56,7 @@ pub(crate) fn read(letters: &[u8], sectors: u64) -> Option<(Op, Flags)> {
     Some(judged(op, flags, sectors))
 }
 
-/// The letters of what is asked; [`read`] understands them.
+/// The letters of a request; [`read`] understands them.
 pub(crate) fn write(op: Op, flags: Flags, out: &mut Vec<u8>) {
     if op == Op::Flush || flags.contains(Flags::PREFLUSH) {
         out.push(b'F');

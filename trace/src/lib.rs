@@ -1,4 +1,4 @@
-//! What did somebody else's program or device do, as their tools wrote it down, and what would it have cost here?
+//! What did another program or device do, as their tools wrote it down, and what would it have cost here?
 //!
 //! [`open`] opens a recording, whatever it is called: it sees through gzip and zstd, and recognises the format by
 //! content. A reader turns the recording into one of three streams: [`block::Event`]s of block devices,

@@ -1,6 +1,6 @@
 //! The words for what a meter saw: power or energy of one or several channels over time.
 //!
-//! What shares of it mean is the business of whoever compares runs.
+//! Left out: what shares of it mean, which those say who compare runs.
 
 use crate::{Format, Others, TraceError};
 

@@ -1,7 +1,7 @@
 //! What does the work after cleaning cost?
 //!
 //! So many mebibytes of new small files are written while nobody cleans in the background: the work that free segments
-//! are held for. It is the same whoever cleaned before, so that what it costs tells one policy's volume from
+//! are held for. It is the same under every policy, so that what it costs tells one policy's volume from
 //! another's: the writer who finds too few free segments fills holes and waits for cleaning in the foreground.
 //! Left out on purpose: reading, overwriting, and the choice of what is cleaned.
 

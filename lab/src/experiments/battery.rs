@@ -49,7 +49,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let mut phases = Vec::new();
     let still = Bench::new(profile, 1)?;
     for one in &p.published {
-        // Nothing happens: the energy is somebody else's.
+        // Nothing happens: the energy is the rest of the phone's.
         let mut phase = still.measure(&one.name, 1, progress, |_| Ok(0))?;
         p.note(&mut phase, one.mj);
         phases.push(phase);

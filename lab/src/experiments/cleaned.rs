@@ -25,7 +25,7 @@ pub(super) struct Cleaned {
     pub sections: u64,
     /// Of them those of nodes.
     pub of_nodes: u64,
-    /// Of them those for which somebody waited.
+    /// Of them those for which a writer waited.
     pub in_foreground: u64,
     /// Blocks moved.
     pub moved: u64,

@@ -31,7 +31,7 @@ pub(super) struct Parameters {
     published_mib: u64,
     /// The recipe that brings it into its state.
     state: String,
-    /// Whether somebody waits for the space.
+    /// Whether a writer waits for the space.
     mode: Mode,
     /// Who chooses in the background, `none` if nobody cleans there; in the foreground it is always the emptiest section.
     #[serde(default = "by_cost")]

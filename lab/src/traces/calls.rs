@@ -56,7 +56,7 @@ pub struct OnVolumeDone {
     pub counts: CountSnapshot,
     /// What the device was asked, by order.
     pub order: Order,
-    /// Sections cleaned, and of them those somebody waited for.
+    /// Sections cleaned, and of them those a writer waited for.
     pub cleaned: (u64, u64),
     /// Blocks that cleaning moved.
     pub moved: u64,

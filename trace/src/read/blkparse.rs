@@ -8,7 +8,7 @@
 //! the action has: an extent, who or which error, times (`-t`), commands, where it was mapped from. The
 //! tables that follow (totals, programs) are counted.
 //!
-//! Left out: lines in a format of somebody's own (`-f`, `-F`): they do not say what they have.
+//! Left out: lines in a format that the user chose (`-f`, `-F`): they do not say what they have.
 
 mod line;
 

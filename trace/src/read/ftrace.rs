@@ -35,7 +35,7 @@ const PAGE_ENDS: &[u8] = b"</script>";
 enum Aside {
     /// Comments, titles.
     Heading,
-    /// So many events were lost; 0 if nobody knows how many.
+    /// So many events were lost; 0 if the number is unknown.
     Lost(u64),
     /// A line of a stack trace.
     Stack,

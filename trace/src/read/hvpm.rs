@@ -24,7 +24,7 @@ bitflags! {
     /// What the program says of a sample.
     #[derive(Clone, Copy)]
     struct Quality: u16 {
-        /// Samples were lost, nobody knows where.
+        /// Samples were lost at an unknown place.
         const LOSS_UNKNOWN = 1;
         /// Samples before it are missing.
         const GAP_BEFORE = 2;

@@ -54,7 +54,7 @@ struct State<'a> {
 
 /// A call was not made.
 enum NotMade {
-    /// It is for a file nobody opened.
+    /// It is for a file that no recorded call opened.
     Unknown,
     /// The place refused.
     Failed(PlaceError),

@@ -1,4 +1,4 @@
-//! What somebody else's device or program was asked, asked of ours.
+//! Recorded requests and calls, made again on our device and our file system.
 //!
 //! * [`blocks`]: requests on a device. * [`extent`]: which device those need.
 //! * [`calls`]: calls on a file system. * [`needs`]: what must be there before the first of them.

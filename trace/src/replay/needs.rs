@@ -183,7 +183,7 @@ impl Scan {
         self.peak = self.peak.max(self.held);
     }
 
-    /// Somebody relies on the file having had at least so many bytes.
+    /// A call relies on the file having had at least so many bytes.
     fn had(&mut self, file: usize, bytes: u64) {
         let f = &mut self.files[file];
         if bytes <= f.now || f.settled {

@@ -24,7 +24,7 @@ const LONGEST: u64 = 1 << 23;
 /// Processes that are told of, those that moved most first.
 const PROCESSES: usize = 20;
 
-/// What is asked of devices, in one kind of operation.
+/// Requests of one kind.
 #[derive(Debug, Clone, Serialize)]
 pub struct OpStat {
     /// Which.
@@ -36,7 +36,7 @@ pub struct OpStat {
     pub sizes: Sizes,
     /// Requests that begin where the one before of the same kind and device ended.
     pub continued: u64,
-    /// Requests somebody waits for.
+    /// Requests that a process waits for.
     pub sync: u64,
     /// Durable when done.
     pub fua: u64,

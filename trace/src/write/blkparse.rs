@@ -1,4 +1,4 @@
-//! Events as blkparse prints them, for whoever reads that.
+//! Events as blkparse prints them, for tools that read its output.
 //!
 //! Times keep their nanoseconds and stay where they count from; numbers in the sequence of a processor are counted
 //! here. What an event does not have is not made up: a remap is from device 0,0, and what blkparse has a letter for

@@ -80,7 +80,7 @@ impl Effects {
         self.out.push_back(Call { time: who.time, thread: who.pid, op, took: call.took, failed });
     }
 
-    /// Files nobody has any more are closed.
+    /// Files that no process has open any more are closed.
     pub(super) fn closed(&mut self, who: Who, gone: impl IntoIterator<Item = Handle>) {
         for handle in gone {
             let op = Op::Close { handle };

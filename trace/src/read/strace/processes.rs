@@ -26,7 +26,7 @@ pub(super) struct Slot {
     pub(super) until_exec: bool,
 }
 
-/// An open file, whoever has it.
+/// An open file, which several processes may share.
 #[derive(Debug)]
 pub(super) struct File {
     slots: u32,
@@ -183,7 +183,7 @@ impl Processes {
         self.tasks.insert(pid, task);
     }
 
-    /// A task begins another program; returns the files that nobody has any more.
+    /// A task begins another program; returns the files that no process has open any more.
     pub(super) fn exec(&mut self, pid: u32) -> Vec<Handle> {
         self.unshare(pid, true, false);
         let Some(table) = self.tasks.get(&pid).and_then(|t| self.tables.get_mut(&t.table)) else { return Vec::new() };
@@ -192,7 +192,7 @@ impl Processes {
         closed.into_iter().filter_map(|what| self.let_go(&what)).collect()
     }
 
-    /// A task is no more; returns the files that nobody has any more.
+    /// A task is no more; returns the files that no process has open any more.
     pub(super) fn exit(&mut self, pid: u32) -> Vec<Handle> {
         self.tasks.remove(&pid).map(|task| self.leave(task)).unwrap_or_default()
     }
@@ -227,7 +227,7 @@ impl Processes {
         self.files.remove(handle).filter(|file| !file.is_other).map(|_| *handle)
     }
 
-    /// A file was opened; nobody has it yet.
+    /// A file was opened; no descriptor stands for it yet.
     pub(super) fn opened(&mut self, handle: Handle, path: Vec<u8>) {
         self.files.insert(handle, File { slots: 0, path, listing: false, is_other: false });
     }
@@ -253,7 +253,7 @@ impl Processes {
         self.table(pid).map(|t| t.slots.range(first..=last).map(|(fd, _)| *fd).collect()).unwrap_or_default()
     }
 
-    /// A descriptor stands for something else from now on; returns the file that nobody has any more.
+    /// A descriptor stands for something else from now on; returns the file that no process has open any more.
     pub(super) fn set(&mut self, pid: u32, fd: i32, slot: Slot) -> Option<Handle> {
         if let What::Open(handle) = slot.what
             && let Some(file) = self.files.get_mut(&handle)
