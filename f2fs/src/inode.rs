@@ -7,30 +7,22 @@
 mod find;
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use format::inode::{Advise, Division, Inline, RawInode};
 use format::{Block, Ino};
-use lru::LruCache;
 use parking_lot::{Mutex, RwLock};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::FxHashMap;
 use vfs::{DeviceNumber, FileKind};
 
+use crate::dir::block::DirBlock;
 use crate::node::cache::Node;
+use crate::replacement::Cache;
 
 const SHARDS: usize = 16;
 /// How many idle inodes are kept.
 const CACHED: usize = 8192;
-
-/// A directory block in memory.
-pub struct DirBlock {
-    /// Its bytes.
-    pub bytes: Box<Block>,
-    /// Must be written.
-    pub dirty: bool,
-}
 
 /// What an inode's lock guards.
 #[derive(Default)]
@@ -83,7 +75,7 @@ struct Refs {
 
 /// All inodes in use and all references.
 pub struct InodeTable {
-    shards: [Mutex<LruCache<Ino, Arc<Inode>, FxBuildHasher>>; SHARDS],
+    shards: [RwLock<Cache<Ino, Arc<Inode>>>; SHARDS],
     refs: [Mutex<FxHashMap<Ino, Refs>>; SHARDS],
     /// Inodes with dirty contents.
     pub dirty: Mutex<BTreeMap<Ino, Arc<Inode>>>,
@@ -94,49 +86,41 @@ pub struct InodeTable {
 impl InodeTable {
     pub(crate) fn new() -> Self {
         InodeTable {
-            shards: std::array::from_fn(|_| Mutex::new(LruCache::unbounded_with_hasher(FxBuildHasher))),
+            shards: std::array::from_fn(|_| RwLock::new(Cache::new(CACHED / SHARDS, CACHED / SHARDS / 64))),
             refs: std::array::from_fn(|_| Mutex::default()),
             dirty: Mutex::default(),
             gone: crate::owners::gone::Gone::default(),
         }
     }
     pub(crate) fn get(&self, ino: Ino) -> Option<Arc<Inode>> {
-        self.shards[ino.0 as usize % SHARDS].lock().get(&ino).cloned()
+        self.shards[ino.0 as usize % SHARDS].read().get(&ino).cloned()
     }
     /// Directories in use.
     pub(crate) fn directories(&self) -> Vec<Arc<Inode>> {
-        let of = |s: &Mutex<LruCache<Ino, Arc<Inode>, FxBuildHasher>>| -> Vec<_> {
-            s.lock().iter().map(|(_, i)| i).filter(|i| i.kind == FileKind::Directory).cloned().collect()
+        let of = |s: &RwLock<Cache<Ino, Arc<Inode>>>| -> Vec<_> {
+            s.read().values().filter(|i| i.kind == FileKind::Directory).cloned().collect()
         };
         self.shards.iter().flat_map(of).collect()
     }
     /// `dir_blocks` counts the directory blocks in memory; some may go with idle inodes.
     pub(crate) fn insert(&self, inode: Inode, dir_blocks: &AtomicU64) -> Arc<Inode> {
         let ino = inode.ino;
-        let mut shard = self.shards[ino.0 as usize % SHARDS].lock();
+        let mut shard = self.shards[ino.0 as usize % SHARDS].write();
         if let Some(i) = shard.get(&ino) {
             return i.clone();
         }
         let inode = Arc::new(inode);
-        shard.put(ino, inode.clone());
-        let most = NonZeroUsize::new(CACHED / SHARDS).map_or(1, NonZeroUsize::get);
-        for _ in 0..4 {
-            if shard.len() <= most {
-                break;
-            }
-            if let Some((ino, old)) = shard.pop_lru() {
-                if Arc::strong_count(&old) > 1 || old.dirty.load(Ordering::Acquire) > 0 {
-                    shard.put(ino, old);
-                } else {
-                    let gone = old.content.try_read().map_or(0, |c| c.dir.len());
-                    dir_blocks.fetch_sub(gone as u64, Ordering::Relaxed);
-                }
-            }
+        shard.insert(ino, inode.clone());
+        let dropped = shard.make_room(|i| Arc::strong_count(i) > 1 || i.dirty.load(Ordering::Acquire) > 0);
+        drop(shard);
+        for old in dropped.iter().flatten().filter(|i| i.kind == FileKind::Directory) {
+            let gone = old.content.try_read().map_or(0, |c| c.dir.len());
+            dir_blocks.fetch_sub(gone as u64, Ordering::Relaxed);
         }
         inode
     }
     pub(crate) fn drop_inode(&self, ino: Ino) {
-        self.shards[ino.0 as usize % SHARDS].lock().pop(&ino);
+        self.shards[ino.0 as usize % SHARDS].write().remove(&ino);
         self.dirty.lock().remove(&ino);
     }
     fn count(&self, ino: Ino, f: impl FnOnce(&mut Refs)) -> bool {

@@ -26,6 +26,7 @@ pub mod orphan;
 pub mod owners;
 pub mod pack;
 pub mod recovery;
+mod replacement;
 #[cfg(test)]
 mod rig;
 pub mod segment;

@@ -1,12 +1,12 @@
 //! Where is each node? The node address table (NAT) with its journal, its dirty entries and the pool of free node
 //! numbers.
 //!
-//! One mutex guards it; a NAT block that is not cached is read under it. Memory: an LRU of fixed size keeps clean
-//! blocks; dirty entries live until the next checkpoint. Left out on purpose: nat_bits (the first checkpoint drops
+//! One lock guards it, shared by all who look. Nobody holds it while the device reads or writes, so a thread that looks
+//! for a node waits neither for a checkpoint nor for the NAT block of another node. Memory: a cache of fixed size keeps
+//! clean blocks; dirty entries live until the next checkpoint. Left out on purpose: nat_bits (the first checkpoint drops
 //! them, which Linux allows).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,12 +15,12 @@ use format::nat::{self, NAT_ENTRIES, NatEntry};
 use format::summary::{JOURNAL_BYTES, NAT_JOURNAL, encode_nat_journal};
 use format::superblock::SuperBlock;
 use format::{Block, BlockAddr, Ino, Nid, bits};
-use lru::LruCache;
-use parking_lot::Mutex;
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
 
 use crate::cause::Cause;
 use crate::error::{Error, Result};
+use crate::replacement::Cache;
 
 /// Clean NAT blocks kept: 8 MiB, entries of 930,000 nodes.
 const CACHED_BLOCKS: usize = 2048;
@@ -40,7 +40,9 @@ struct State {
     bitmap: Vec<u8>,
     dirty: FxHashMap<Nid, Dirty>,
     journal: FxHashMap<Nid, NatEntry>,
-    blocks: LruCache<u32, Box<Block>, FxBuildHasher>,
+    blocks: Cache<u32, Box<Block>>,
+    /// How many flushes have ended.
+    flushes: u64,
     free: VecDeque<Nid>,
     /// Next NAT block to search for free numbers, and how many have been searched.
     scan: u32,
@@ -49,11 +51,52 @@ struct State {
     freed: Vec<Nid>,
 }
 
+/// A block that is not in the cache.
+struct Missing(u32);
+
+/// Entries of one block.
+type Group = BTreeMap<Nid, NatEntry>;
+
+impl State {
+    fn entry(&self, nid: Nid) -> std::result::Result<NatEntry, Missing> {
+        if let Some(d) = self.dirty.get(&nid) {
+            return Ok(d.entry);
+        }
+        if let Some(e) = self.journal.get(&nid) {
+            return Ok(*e);
+        }
+        let (n, i) = nat::position(nid);
+        self.blocks.get(&n).map(|b| nat::get(b, i)).ok_or(Missing(n))
+    }
+
+    fn keep(&mut self, n: u32, block: Box<Block>) {
+        self.blocks.insert(n, block);
+        drop(self.blocks.make_room(|_| false));
+    }
+
+    /// The journal to begin with, and the entries that must go to the journal or to blocks.
+    fn to_flush(&self) -> (FxHashMap<Nid, NatEntry>, BTreeMap<u32, Group>) {
+        let mut groups: BTreeMap<u32, Group> = BTreeMap::new();
+        let mut journal = self.journal.clone();
+        if journal.len() + self.dirty.len() > NAT_JOURNAL {
+            for (nid, e) in journal.drain() {
+                groups.entry(nat::position(nid).0).or_default().insert(nid, e);
+            }
+        }
+        for (nid, d) in &self.dirty {
+            if d.entry.addr != BlockAddr::NEW {
+                groups.entry(nat::position(*nid).0).or_default().insert(*nid, d.entry);
+            }
+        }
+        (journal, groups)
+    }
+}
+
 /// The node address table.
 pub struct Nat {
     dev: Arc<dyn BlockDevice>,
     sb: Arc<SuperBlock>,
-    state: Mutex<State>,
+    state: RwLock<State>,
     /// [`Self::wants_checkpoint`] as of the last change.
     wants_checkpoint: AtomicBool,
 }
@@ -77,18 +120,18 @@ impl Nat {
         next_free: u32,
     ) -> Self {
         let blocks = sb.nat_blocks();
-        let cap = NonZeroUsize::new(CACHED_BLOCKS).unwrap_or(NonZeroUsize::MIN);
         let state = State {
             bitmap,
             dirty: FxHashMap::default(),
             journal: journal.into_iter().collect(),
-            blocks: LruCache::with_hasher(cap, FxBuildHasher),
+            blocks: Cache::new(CACHED_BLOCKS, CACHED_BLOCKS / 8),
+            flushes: 0,
             free: VecDeque::new(),
             scan: (next_free / NAT_ENTRIES) % blocks.max(1),
             scanned: 0,
             freed: Vec::new(),
         };
-        Nat { dev, sb, state: Mutex::new(state), wants_checkpoint: AtomicBool::new(false) }
+        Nat { dev, sb, state: RwLock::new(state), wants_checkpoint: AtomicBool::new(false) }
     }
 
     fn check(&self, nid: Nid) -> Result<()> {
@@ -99,69 +142,87 @@ impl Nat {
         Ok(())
     }
 
-    fn block<'s>(&self, s: &'s mut State, n: u32) -> Result<&'s Block> {
-        if !s.blocks.contains(&n) {
-            let mut b = Box::new([0; 4096]);
-            let at = self.sb.nat_block(n, bits::msb_test(&s.bitmap, n as usize));
-            self.dev.read(Lba(at.0.into()), &mut *b, Cause::Nat.tag())?;
-            s.blocks.put(n, b);
+    /// Brings a block into the cache, unless it changes meanwhile; whoever needs it looks again.
+    fn load(&self, n: u32) -> Result<()> {
+        let (second, before) = {
+            let s = self.state.read();
+            (bits::msb_test(&s.bitmap, n as usize), s.flushes)
+        };
+        let mut b = Box::new([0; 4096]);
+        let read = self.dev.read(Lba(self.sb.nat_block(n, second).0.into()), &mut *b, Cause::Nat.tag());
+        let mut s = self.state.write();
+        // A flush writes the other copy, once, and only the next flush this one. Otherwise the bytes may be of any time.
+        if (bits::msb_test(&s.bitmap, n as usize), s.flushes) == (second, before) {
+            read?;
+            s.keep(n, b);
         }
-        // OK to unwrap: put above if it was missing.
-        Ok(s.blocks.get(&n).unwrap())
+        Ok(())
     }
 
-    fn lookup(&self, s: &mut State, nid: Nid) -> Result<NatEntry> {
-        if let Some(d) = s.dirty.get(&nid) {
-            return Ok(d.entry);
+    /// What `look` finds with the lock shared, after the block that it misses has come.
+    fn look<T>(&self, look: impl Fn(&State) -> std::result::Result<T, Missing>) -> Result<T> {
+        loop {
+            let found = look(&self.state.read());
+            match found {
+                Ok(found) => return Ok(found),
+                Err(Missing(n)) => self.load(n)?,
+            }
         }
-        if let Some(e) = s.journal.get(&nid) {
-            return Ok(*e);
-        }
-        let (n, i) = nat::position(nid);
-        Ok(nat::get(self.block(s, n)?, i))
     }
 
     /// The entry of a node. For a free number the entry's address is NULL.
     pub fn get(&self, nid: Nid) -> Result<NatEntry> {
         self.check(nid)?;
-        self.lookup(&mut self.state.lock(), nid)
+        self.look(|s| s.entry(nid))
+    }
+
+    /// True if a node is known to be at an address, without a look at the device.
+    pub fn is_at(&self, nid: Nid, addr: BlockAddr) -> bool {
+        self.state.read().entry(nid).is_ok_and(|e| e.addr == addr)
     }
 
     /// A number nothing uses, reserved for `owner` (`None`: it is an inode's own) until
     /// [`Self::release`] or [`Self::moved`].
     pub fn reserve(&self, owner: Option<Ino>) -> Result<Nid> {
-        let mut s = self.state.lock();
-        let out = self.take_free(&mut s, owner);
-        self.note_want(&s);
-        out
+        loop {
+            let taken = {
+                let mut s = self.state.write();
+                let taken = self.take_free(&mut s, owner);
+                self.note_want(&s);
+                taken
+            };
+            match taken {
+                Ok(nid) => return nid.ok_or_else(Error::no_space),
+                Err(Missing(n)) => self.load(n)?,
+            }
+        }
     }
 
-    fn take_free(&self, s: &mut State, owner: Option<Ino>) -> Result<Nid> {
+    fn take_free(&self, s: &mut State, owner: Option<Ino>) -> std::result::Result<Option<Nid>, Missing> {
         loop {
-            if let Some(nid) = s.free.pop_front() {
-                let old = self.lookup(s, nid)?;
+            if let Some(&nid) = s.free.front() {
+                let old = s.entry(nid)?;
+                s.free.pop_front();
                 let ino = owner.unwrap_or(nid.as_ino());
                 let entry = NatEntry { version: old.version, ino, addr: BlockAddr::NEW };
                 s.dirty.insert(nid, Dirty { entry, checkpointed: false, fsynced: false });
-                return Ok(nid);
+                return Ok(Some(nid));
             }
             if s.scanned >= self.sb.nat_blocks() {
-                return Err(Error::no_space());
+                return Ok(None);
             }
             self.scan(s)?;
         }
     }
 
     /// Looks for free numbers in the next NAT block.
-    fn scan(&self, s: &mut State) -> Result<()> {
+    fn scan(&self, s: &mut State) -> std::result::Result<(), Missing> {
         let n = s.scan;
-        s.scan = (n + 1) % self.sb.nat_blocks();
-        s.scanned += 1;
-        let block = *self.block(s, n)?;
+        let block = s.blocks.get(&n).ok_or(Missing(n))?;
         let max = self.sb.max_nid();
         for i in 0..NAT_ENTRIES {
             let nid = Nid(n * NAT_ENTRIES + i);
-            let on_disk = nat::get(&block, i as usize).addr;
+            let on_disk = nat::get(block, i as usize).addr;
             if nid.0 <= 3 || nid.0 >= max || s.dirty.contains_key(&nid) {
                 continue; // a dirty free number comes back at the checkpoint
             }
@@ -170,6 +231,8 @@ impl Nat {
                 s.free.push_back(nid);
             }
         }
+        s.scan = (n + 1) % self.sb.nat_blocks();
+        s.scanned += 1;
         Ok(())
     }
 
@@ -193,9 +256,8 @@ impl Nat {
 
     /// Takes a given number for recovery; its version stays.
     pub fn claim(&self, nid: Nid, owner: Ino) -> Result<()> {
-        self.check(nid)?;
-        let mut s = self.state.lock();
-        let old = self.lookup(&mut s, nid)?;
+        let old = self.get(nid)?;
+        let mut s = self.state.write();
         // It is no longer free, whether a search had found it or it was freed since the checkpoint.
         if old.addr == BlockAddr::NULL {
             match s.dirty.contains_key(&nid) {
@@ -211,25 +273,21 @@ impl Nat {
 
     /// Records that a node was written to `addr`. `fsync`: as an inode, by its own fsync.
     pub fn moved(&self, nid: Nid, addr: BlockAddr, fsync: bool) -> Result<()> {
-        let mut s = self.state.lock();
-        let s = &mut *s;
-        if let Some(d) = s.dirty.get_mut(&nid) {
-            d.entry.addr = addr;
-            d.fsynced |= fsync;
-            return Ok(());
-        }
-        let mut entry = self.lookup(s, nid)?;
+        // Only the thread that writes, frees or makes a node changes its entry; a checkpoint changes none.
+        let mut entry = self.get(nid)?;
         entry.addr = addr;
-        s.dirty.insert(nid, Dirty { entry, checkpointed: true, fsynced: fsync });
-        self.note_want(s);
+        let mut s = self.state.write();
+        let d = s.dirty.entry(nid).or_insert(Dirty { entry, checkpointed: true, fsynced: false });
+        d.entry.addr = addr;
+        d.fsynced |= fsync;
+        self.note_want(&s);
         Ok(())
     }
 
     /// Frees a node's number from the next checkpoint on, and raises its version.
     pub fn release(&self, nid: Nid) -> Result<()> {
-        self.check(nid)?;
-        let mut s = self.state.lock();
-        let e = self.lookup(&mut s, nid)?;
+        let e = self.get(nid)?;
+        let mut s = self.state.write();
         let entry = NatEntry { version: e.version.wrapping_add(1), ino: e.ino, addr: BlockAddr::NULL };
         s.dirty.insert(nid, Dirty { entry, checkpointed: false, fsynced: false });
         s.freed.push(nid);
@@ -239,7 +297,7 @@ impl Nat {
 
     /// The history of a node since the last checkpoint.
     pub fn since_checkpoint(&self, nid: Nid) -> SinceCheckpoint {
-        match self.state.lock().dirty.get(&nid) {
+        match self.state.read().dirty.get(&nid) {
             Some(d) => SinceCheckpoint { checkpointed: d.checkpointed, fsynced: d.fsynced },
             None => SinceCheckpoint { checkpointed: true, fsynced: false },
         }
@@ -247,7 +305,7 @@ impl Nat {
 
     /// Where the next search for free numbers should begin.
     pub fn next_free_hint(&self) -> u32 {
-        let s = self.state.lock();
+        let s = self.state.read();
         s.free.front().map_or(s.scan * NAT_ENTRIES, |n| n.0).clamp(4, self.sb.max_nid() - 1)
     }
 
@@ -255,48 +313,43 @@ impl Nat {
     /// journal and the bitmap for the checkpoint. The caller keeps all other threads out; if this fails, the volume
     /// must not write another checkpoint.
     pub fn flush(&self) -> Result<([u8; JOURNAL_BYTES], Vec<u8>)> {
-        let mut guard = self.state.lock();
-        let s = &mut *guard;
-        let mut groups: BTreeMap<u32, BTreeMap<Nid, NatEntry>> = BTreeMap::new();
-        let all_fit = s.journal.len() + s.dirty.len() <= NAT_JOURNAL;
-        if !all_fit {
-            for (nid, e) in s.journal.drain() {
-                groups.entry(nat::position(nid).0).or_default().insert(nid, e);
-            }
-        }
-        for (nid, d) in &s.dirty {
-            if d.entry.addr != BlockAddr::NEW {
-                groups.entry(nat::position(*nid).0).or_default().insert(*nid, d.entry);
-            }
-        }
-        let mut by_size: Vec<(u32, BTreeMap<Nid, NatEntry>)> = groups.into_iter().collect();
+        let (mut journal, groups) = self.state.read().to_flush();
+        let mut by_size: Vec<(u32, Group)> = groups.into_iter().collect();
         by_size.sort_by_key(|(n, g)| (g.len(), *n));
         let mut to_blocks = Vec::new();
         for (n, group) in by_size {
-            let extra = group.keys().filter(|nid| !s.journal.contains_key(nid)).count();
-            if s.journal.len() + extra <= NAT_JOURNAL {
-                s.journal.extend(group);
+            let extra = group.keys().filter(|nid| !journal.contains_key(nid)).count();
+            if journal.len() + extra <= NAT_JOURNAL {
+                journal.extend(group);
             } else {
                 to_blocks.push((n, group));
             }
         }
         to_blocks.sort_by_key(|(n, _)| *n);
+        // Until the end, readers find changed entries where they were: among the dirty ones or in the journal.
         for (n, group) in to_blocks {
-            let mut b = Box::new(*self.block(s, n)?);
+            let (mut b, first) = self.look(|s| {
+                let b = s.blocks.get(&n).ok_or(Missing(n))?;
+                Ok((b.clone(), !bits::msb_test(&s.bitmap, n as usize)))
+            })?;
             for (nid, e) in group {
                 nat::put(&mut b, nat::position(nid).1, e);
             }
-            let second = !bits::msb_test(&s.bitmap, n as usize);
-            let at = self.sb.nat_block(n, second);
+            let at = self.sb.nat_block(n, first);
             self.dev.write(Lba(at.0.into()), &*b, Cause::Nat.tag())?;
-            bits::msb_put(&mut s.bitmap, n as usize, second);
-            s.blocks.put(n, b);
+            let mut s = self.state.write();
+            bits::msb_put(&mut s.bitmap, n as usize, first);
+            s.keep(n, b);
         }
+        let mut s = self.state.write();
+        let s = &mut *s;
+        s.flushes += 1;
+        s.journal.clone_from(&journal);
         s.dirty.retain(|_, d| d.entry.addr == BlockAddr::NEW);
         let freed = std::mem::take(&mut s.freed);
         s.free.extend(freed);
         self.note_want(s);
-        let mut journal: Vec<(Nid, NatEntry)> = s.journal.iter().map(|(n, e)| (*n, *e)).collect();
+        let mut journal: Vec<(Nid, NatEntry)> = journal.into_iter().collect();
         journal.sort_by_key(|(n, _)| *n);
         Ok((encode_nat_journal(&journal), s.bitmap.clone()))
     }

@@ -11,6 +11,7 @@
 mod free;
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use format::Ino;
 use format::orphan::ORPHANS_PER_BLOCK;
@@ -28,6 +29,10 @@ const OTHER_BLOCKS: u32 = 8;
 #[derive(Debug)]
 pub(crate) struct Orphans {
     most: usize,
+    /// How many are listed, for the many who ask and find none. It changes under the list's lock. A thread that takes
+    /// an inode's last reference reads it after that reference's lock: if the thread that listed the inode saw the
+    /// reference, this one sees the count.
+    listed: AtomicUsize,
     list: Mutex<List>,
 }
 
@@ -51,7 +56,14 @@ impl Orphans {
     /// The orphans that a checkpoint lists, with room for as many as a pack of this volume has.
     pub(crate) fn new(sb: &SuperBlock, inos: BTreeSet<Ino>) -> Self {
         let blocks = PACK_BLOCKS.saturating_sub(OTHER_BLOCKS).saturating_sub(sb.cp_payload);
-        Orphans { most: blocks as usize * ORPHANS_PER_BLOCK, list: Mutex::new(List { inos, promised: 0 }) }
+        let listed = AtomicUsize::new(inos.len());
+        Orphans { most: blocks as usize * ORPHANS_PER_BLOCK, listed, list: Mutex::new(List { inos, promised: 0 }) }
+    }
+    fn change<T>(&self, f: impl FnOnce(&mut List) -> T) -> T {
+        let mut list = self.list.lock();
+        let out = f(&mut list);
+        self.listed.store(list.inos.len(), Ordering::Release);
+        out
     }
     /// A place for one more.
     pub(crate) fn place(&self) -> Result<Place<'_>> {
@@ -64,28 +76,29 @@ impl Orphans {
     }
     /// Fills a place.
     pub(crate) fn put(&self, ino: Ino, place: Place<'_>) {
-        self.list.lock().inos.insert(ino);
+        self.change(|list| list.inos.insert(ino));
         drop(place);
     }
     /// Lists an inode that should have been freed at once, which failed.
     pub(crate) fn keep(&self, ino: Ino) {
-        self.list.lock().inos.insert(ino);
+        self.change(|list| list.inos.insert(ino));
     }
     /// Takes an orphan off the list and keeps its place; `None` if it is not listed.
     pub(crate) fn take(&self, ino: Ino) -> Option<Place<'_>> {
-        let mut list = self.list.lock();
-        list.inos.remove(&ino).then(|| {
-            list.promised += 1;
-            Place(self)
+        self.change(|list| {
+            list.inos.remove(&ino).then(|| {
+                list.promised += 1;
+                Place(self)
+            })
         })
     }
     /// Takes an orphan off the list, if it is listed.
     pub(crate) fn remove(&self, ino: Ino) {
-        self.list.lock().inos.remove(&ino);
+        self.change(|list| list.inos.remove(&ino));
     }
     /// True if it is in the list.
     pub(crate) fn contains(&self, ino: Ino) -> bool {
-        self.list.lock().inos.contains(&ino)
+        self.listed.load(Ordering::Acquire) > 0 && self.list.lock().inos.contains(&ino)
     }
     /// True if there are none.
     pub(crate) fn is_empty(&self) -> bool {

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use format::BlockAddr;
 use format::inode::{Inline, RawInode};
 
+use super::block::DirBlock;
 use crate::cause::Cause;
 use crate::error::{Error, Result};
-use crate::inode::{Content, DirBlock, Inode};
+use crate::inode::{Content, Inode};
 use crate::node::map::Lookup;
 use crate::volume::Volume;
 
@@ -58,7 +59,7 @@ impl Volume {
             let Some(bytes) = self.read_steady(&place.node, stored)? else { return Ok(None) };
             self.make_room(content);
             self.dir_blocks.fetch_add(1, Ordering::Relaxed);
-            content.dir.insert(index, DirBlock { bytes, dirty: false });
+            content.dir.insert(index, DirBlock::of(bytes));
         }
         Ok(content.dir.get_mut(&index))
     }
@@ -81,7 +82,9 @@ impl Volume {
             Entry::Vacant(e) => {
                 self.dir_blocks.fetch_add(1, Ordering::Relaxed);
                 dir.gained_dirty(self, 1);
-                Ok(e.insert(DirBlock { bytes: Box::new([0; 4096]), dirty: true }))
+                let block = e.insert(DirBlock::empty());
+                block.dirty = true;
+                Ok(block)
             }
         }
     }

@@ -6,9 +6,10 @@ use format::casefold::{self, Sought};
 use format::dentry::{self, Layout, MAX_DEPTH};
 use format::hash::name_hash;
 use format::inode::{Advise, Inline, InodeFlags, RawInode};
-use format::{Block, BlockAddr, Ino, dentry as area};
+use format::{BlockAddr, Ino, dentry as area};
 use vfs::FileKind;
 
+use super::block::DirBlock;
 use super::{kind_of, no_key, type_number};
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, put_inline};
@@ -42,6 +43,27 @@ pub struct Found {
     pub spot: Spot,
 }
 
+/// The hash levels of a directory.
+struct Levels {
+    depth: u32,
+    /// `i_dir_level`.
+    dir_level: u8,
+    /// Blocks, holes among them.
+    blocks: u64,
+}
+
+impl Levels {
+    fn of(r: &RawInode) -> Self {
+        Levels { depth: r.i_current_depth.get(), dir_level: r.i_dir_level, blocks: r.i_size.get().div_ceil(4096) }
+    }
+    fn checked(self, dir: &Inode) -> Result<Self> {
+        if self.depth > MAX_DEPTH {
+            return Err(Error::corrupt(format_args!("directory {}: depth {} passes 63", dir.ino, self.depth)));
+        }
+        Ok(self)
+    }
+}
+
 /// The result of a look at one place.
 enum Look {
     Here(Found),
@@ -61,45 +83,40 @@ impl Volume {
         Found { ino: Ino(d.ino), kind: kind_of(d.kind), spot }
     }
 
-    /// Levels and `i_dir_level` of a directory, checked.
-    fn levels(&self, dir: &Inode) -> Result<(u32, u8)> {
-        let (depth, level) = dir.node.inode(|r| (r.i_current_depth.get(), r.i_dir_level));
-        if depth > MAX_DEPTH {
-            return Err(Error::corrupt(format_args!("directory {}: depth {depth} passes 63", dir.ino)));
-        }
-        Ok((depth, level))
+    /// The levels of a directory, checked.
+    fn levels(&self, dir: &Inode) -> Result<Levels> {
+        dir.node.inode(Levels::of).checked(dir)
     }
 
     /// Calls `look` for the places where a name can be, in order, until it says stop. `look` gets a block's index and a
-    /// function that searches the block's bytes.
+    /// function that searches the block.
     fn search(
         &self,
         dir: &Inode,
         name: &[u8],
-        mut look: impl FnMut(u64, &dyn Fn(&Block) -> Option<Found>) -> Result<Look>,
+        mut look: impl FnMut(u64, &dyn Fn(&DirBlock) -> Option<Found>) -> Result<Look>,
     ) -> Result<Look> {
         if name.len() > 255 {
             return Err(vfs::Error::NameTooLong.into());
         }
-        let (flags, advise) = dir.node.inode(|r| (r.flags(), r.advise()));
+        let (flags, advise, inline, levels) = dir.node.inode(|r| (r.flags(), r.advise(), r.inline(), Levels::of(r)));
         if advise.contains(Advise::ENCRYPT)
             && let Some(sought) = no_key::Sought::new(name)
         {
             let is = |entry: &[u8]| sought.is(entry);
-            if self.is_inline_dir(dir) {
+            if inline.contains(Inline::DENTRY) {
                 return self.search_inline(dir, |l, a| area::find_where(l, a, sought.hash, is));
             }
-            let hash = sought.hash;
-            return self.search_buckets(dir, hash, |a| area::find_where(&Layout::BLOCK, a, hash, is), &mut look);
+            return self.search_buckets(dir, levels, sought.hash, is, &mut look);
         }
         if flags.contains(InodeFlags::CASEFOLD) {
             return self.search_folded(dir, name, look);
         }
         let hash = name_hash(name);
-        if self.is_inline_dir(dir) {
+        if inline.contains(Inline::DENTRY) {
             return self.search_inline(dir, |l, a| area::find(l, a, name, hash));
         }
-        self.search_buckets(dir, hash, |a| area::find(&Layout::BLOCK, a, name, hash), &mut look)
+        self.search_buckets(dir, levels, hash, |entry| entry == name, &mut look)
     }
 
     fn search_inline(
@@ -117,18 +134,19 @@ impl Volume {
     fn search_buckets(
         &self,
         dir: &Inode,
+        levels: Levels,
         hash: u32,
-        find: impl for<'a> Fn(&'a [u8]) -> Option<area::Dentry<'a>>,
-        look: &mut impl FnMut(u64, &dyn Fn(&Block) -> Option<Found>) -> Result<Look>,
+        is: impl Fn(&[u8]) -> bool,
+        look: &mut impl FnMut(u64, &dyn Fn(&DirBlock) -> Option<Found>) -> Result<Look>,
     ) -> Result<Look> {
-        let blocks = dir.size().div_ceil(4096);
-        let (depth, dir_level) = self.levels(dir)?;
+        let Levels { depth, dir_level, blocks } = levels.checked(dir)?;
         for level in 0..depth {
             for index in dentry::bucket(level, dir_level, hash) {
                 if index >= blocks {
                     return Ok(Look::NotHere);
                 }
-                let find = |b: &Block| find(b).map(|d| self.found(&d, Spot::Block { index, slot: d.slot }));
+                let find =
+                    |b: &DirBlock| b.find(hash, &is).map(|d| self.found(&d, Spot::Block { index, slot: d.slot }));
                 match look(index, &find)? {
                     Look::NotHere => {}
                     other => return Ok(other),
@@ -145,7 +163,7 @@ impl Volume {
         &self,
         dir: &Inode,
         name: &[u8],
-        mut look: impl FnMut(u64, &dyn Fn(&Block) -> Option<Found>) -> Result<Look>,
+        mut look: impl FnMut(u64, &dyn Fn(&DirBlock) -> Option<Found>) -> Result<Look>,
     ) -> Result<Look> {
         let encoding = self.sb.raw.s_encoding_flags.get();
         let encrypted = dir.node.inode(|r| r.advise().contains(Advise::ENCRYPT));
@@ -162,16 +180,16 @@ impl Volume {
                 hashed.or_else(|| area::entries(l, a, 0).filter(|_| linear).find(|d| is(d.name)))
             });
         }
-        let hashed =
-            self.search_buckets(dir, sought.hash, |a| area::find_where(&Layout::BLOCK, a, sought.hash, is), &mut look)?;
+        let levels = dir.node.inode(Levels::of);
+        let hashed = self.search_buckets(dir, levels, sought.hash, is, &mut look)?;
         if !linear || !matches!(hashed, Look::NotHere) {
             return Ok(hashed);
         }
         let blocks = dir.size().div_ceil(4096);
         let mut index = self.after_holes(dir, 0)?;
         while index < blocks {
-            let find = |b: &Block| {
-                let found = area::entries(&Layout::BLOCK, b, 0).find(|d| is(d.name));
+            let find = |b: &DirBlock| {
+                let found = area::entries(&Layout::BLOCK, b.bytes(), 0).find(|d| is(d.name));
                 found.map(|d| self.found(&d, Spot::Block { index, slot: d.slot }))
             };
             match look(index, &find)? {
@@ -185,9 +203,8 @@ impl Volume {
 
     /// Finds a name.
     pub(crate) fn find_entry(&self, dir: &Inode, content: &mut Content, name: &[u8]) -> Result<Option<Found>> {
-        let out = self.search(dir, name, |index, find| {
-            Ok(self.dir_block(dir, content, index)?.and_then(|b| find(&b.bytes)).into())
-        })?;
+        let out = self
+            .search(dir, name, |index, find| Ok(self.dir_block(dir, content, index)?.and_then(|b| find(b)).into()))?;
         Ok(if let Look::Here(found) = out { Some(found) } else { None })
     }
 
@@ -195,7 +212,7 @@ impl Volume {
     pub(crate) fn find_in_memory(&self, dir: &Inode, content: &Content, name: &[u8]) -> Result<Option<Option<Found>>> {
         let out = self.search(dir, name, |index, find| {
             Ok(match content.dir.get(&index) {
-                Some(b) => find(&b.bytes).into(),
+                Some(b) => find(b).into(),
                 None if self.addr_of(&dir.node, index)? == BlockAddr::NULL => Look::NotHere,
                 None => Look::NotInMemory,
             })
@@ -222,10 +239,10 @@ impl Volume {
                 hole = true;
                 return Ok(Look::NotHere);
             };
-            let found = find(&b.bytes);
+            let found = find(b);
             // A hole on the way has room, but only [`Self::insert_entry`] can give it a block.
             if found.is_none() && room.is_none() && !hole {
-                room = area::room(&Layout::BLOCK, &b.bytes[..], slots).map(|slot| Spot::Block { index, slot });
+                room = area::room(&Layout::BLOCK, b.bytes(), slots).map(|slot| Spot::Block { index, slot });
             }
             Ok(found.into())
         })?;
@@ -248,7 +265,7 @@ impl Volume {
         if let Some(Spot::Block { index, slot }) = room
             && let Some(b) = content.dir.get_mut(&index)
         {
-            area::insert(&Layout::BLOCK, &mut b.bytes[..], slot, name, hash, ino.0, type_number(kind));
+            b.insert(slot, name, hash, ino.0, type_number(kind));
             self.dirty_dir_block(dir, content, index);
             return Ok(());
         }
@@ -280,12 +297,12 @@ impl Volume {
         ino: Ino,
         kind: u8,
     ) -> Result<()> {
-        let (depth, dir_level) = self.levels(dir)?;
+        let Levels { depth, dir_level, .. } = self.levels(dir)?;
         let slots = area::slots_for(name.len());
         for level in 0..MAX_DEPTH {
             for index in dentry::bucket(level, dir_level, hash) {
                 let slot = match self.dir_block(dir, content, index)? {
-                    Some(b) => area::room(&Layout::BLOCK, &b.bytes[..], slots),
+                    Some(b) => area::room(&Layout::BLOCK, b.bytes(), slots),
                     None => Some(0),
                 };
                 let Some(slot) = slot else { continue };
@@ -294,7 +311,7 @@ impl Volume {
                     false => Some(self.new_dir_block(dir, content, index)?),
                 };
                 if let Some(b) = b {
-                    area::insert(&Layout::BLOCK, &mut b.bytes[..], slot, name, hash, ino.0, kind);
+                    b.insert(slot, name, hash, ino.0, kind);
                 }
                 self.dirty_dir_block(dir, content, index);
                 if level >= depth {
@@ -324,7 +341,7 @@ impl Volume {
             // misses none (kernel `f2fs_move_inline_dirents`).
             self.new_dir_block(dir, content, 0).map(|b| {
                 for d in area::entries(&l, &old, 0) {
-                    area::insert(&Layout::BLOCK, &mut b.bytes[..], d.slot, d.name, d.hash, d.ino, d.kind);
+                    b.insert(d.slot, d.name, d.hash, d.ino, d.kind);
                 }
             })
         } else {
@@ -363,7 +380,7 @@ impl Volume {
                 let b = content.dir.get_mut(&index).ok_or_else(|| {
                     Error::corrupt(format_args!("directory {}: block {index} left memory while in use", dir.ino))
                 })?;
-                Ok(f(&Layout::BLOCK, &mut b.bytes[..], slot))
+                Ok(f(&Layout::BLOCK, b.edit(), slot))
             }
         }
     }
@@ -406,7 +423,7 @@ impl Volume {
         let mut index = self.after_holes(dir, 0)?;
         while index < blocks {
             if let Some(b) = self.dir_block(dir, content, index)?
-                && !only_dots(&Layout::BLOCK, &b.bytes[..])
+                && !only_dots(&Layout::BLOCK, b.bytes())
             {
                 return Ok(false);
             }

@@ -31,12 +31,12 @@ impl Volume {
         let blocks = dir.size().div_ceil(4096);
         while index < blocks {
             // A copy, so that the receiver may call back into the directory.
-            let in_memory = dir.content.read().dir.get(&index).map(|b| b.bytes.clone());
+            let in_memory = dir.content.read().dir.get(&index).map(|b| Box::new(*b.bytes()));
             let block = match in_memory {
                 Some(b) => Some(b),
                 None => {
                     let mut content = dir.content.write();
-                    self.dir_block(dir, &mut content, index)?.map(|b| b.bytes.clone())
+                    self.dir_block(dir, &mut content, index)?.map(|b| Box::new(*b.bytes()))
                 }
             };
             match block {
@@ -112,7 +112,7 @@ mod tests {
                 }
             };
             vol.edit(&inode.node, |bytes| forge(&mut bytes[..]));
-            inode.content.write().dir.values_mut().for_each(|block| forge(&mut block.bytes[..]));
+            inode.content.write().dir.values_mut().for_each(|block| forge(&mut block.edit()[..]));
             vol.edit_inode(&inode.node, |r| put_advise(r, Advise::ENCRYPT, true));
             let mut listed = Vec::new();
             vol.readdir(d, 0, &mut |entry| {

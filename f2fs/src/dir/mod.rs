@@ -1,12 +1,13 @@
 //! Directories: from a name to an inode number.
 //!
-//! * [`blocks`]: a directory's blocks in memory.
+//! * [`blocks`]: a directory's blocks in memory. [`block`]: one of them, and which names can be in it.
 //! * [`change`]: finding, adding, removing and redirecting entries.
 //! * [`list`]: walking all entries in a stable order.
 //! * [`no_key`]: what encrypted names are called.
 //!
 //! The caller holds the directory's lock exclusively: even a look may bring blocks into memory.
 
+pub mod block;
 pub mod blocks;
 pub mod change;
 pub mod list;

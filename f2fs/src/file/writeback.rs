@@ -68,7 +68,7 @@ impl Volume {
         }
         if inode.kind == FileKind::Directory {
             let mut dirty: Vec<(u64, &Block)> =
-                content.dir.iter().filter(|(_, b)| b.dirty).map(|(i, b)| (*i, &*b.bytes)).collect();
+                content.dir.iter().filter(|(_, b)| b.dirty).map(|(i, b)| (*i, b.bytes())).collect();
             dirty.sort_unstable_by_key(|(i, _)| *i);
             self.write_blocks(inode, &dirty, why, Cause::Directory).1?;
             let n = dirty.len();

@@ -230,21 +230,20 @@ impl Volume {
     /// `.` and `..` of a new directory.
     fn first_entries(&self, dir: &Arc<Inode>, content: &mut Content, parent: Ino) -> Result<()> {
         let kind = type_number(FileKind::Directory);
-        let put = |l: &Layout, a: &mut [u8]| {
-            area::insert(l, a, 0, b".", 0, dir.ino.0, kind);
-            area::insert(l, a, 1, b"..", 0, parent.0, kind);
-        };
+        let entries: [(usize, &[u8], Ino); 2] = [(0, b".", dir.ino), (1, b"..", parent)];
         if self.is_inline_dir(dir) {
             return self.edit(&dir.node, |b| {
                 let range = self.inline_dir_area(RawInode::of(b))?;
                 let l = Layout::inline(range.len());
-                put(&l, &mut b[range.clone()]);
+                for (slot, name, ino) in entries {
+                    area::insert(&l, &mut b[range.clone()], slot, name, 0, ino.0, kind);
+                }
                 RawInode::of_mut(b).i_size = (range.len() as u64).into();
                 Ok(())
             });
         }
         let b = self.new_dir_block(dir, content, 0)?;
-        put(&Layout::BLOCK, &mut b.bytes[..]);
+        entries.into_iter().for_each(|(slot, name, ino)| b.insert(slot, name, 0, ino.0, kind));
         Ok(())
     }
 

@@ -5,19 +5,19 @@
 //! [`NodeCache::new`], plus the nodes that are dirty or in use.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use format::inode::RawInode;
 use format::{Block, Ino, Nid};
-use lru::LruCache;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use rustc_hash::FxBuildHasher;
 
+use crate::replacement::Cache;
 use crate::segment::Pressure;
 
 const SHARDS: usize = 16;
+/// How many of a shard's dropped nodes leave their bytes to the next that are read.
+const SPARE: usize = 4;
 
 /// One node in memory.
 pub struct Node {
@@ -61,24 +61,31 @@ impl Node {
     }
 }
 
-type Shard = Mutex<LruCache<Nid, Arc<Node>, FxBuildHasher>>;
 type DirtyShard = Mutex<BTreeMap<(Ino, Nid), Arc<Node>>>;
+
+struct Shard {
+    nodes: RwLock<Cache<Nid, Arc<Node>>>,
+    /// Bytes of nodes that were dropped, to be overwritten.
+    spare: Mutex<Vec<Box<Block>>>,
+}
 
 /// All nodes in memory.
 pub struct NodeCache {
     shards: [Shard; SHARDS],
     dirty: [DirtyShard; SHARDS],
-    per_shard: usize,
     pressure: Arc<Pressure>,
 }
 
 impl NodeCache {
     /// A cache that keeps about `capacity` clean nodes.
     pub fn new(capacity: usize, pressure: Arc<Pressure>) -> Self {
+        let each = (capacity / SHARDS).max(1);
+        // A new inode's node comes before an idle inode releases its own, so without a margin the next to go would
+        // always be in use; for the same reason more nodes may be young than inodes.
+        let shard = || Shard { nodes: RwLock::new(Cache::new(each + each / 16, each / 16)), spare: Mutex::default() };
         NodeCache {
-            shards: std::array::from_fn(|_| Mutex::new(LruCache::unbounded_with_hasher(FxBuildHasher))),
+            shards: std::array::from_fn(|_| shard()),
             dirty: std::array::from_fn(|_| Mutex::default()),
-            per_shard: NonZeroUsize::new(capacity / SHARDS).map_or(1, NonZeroUsize::get),
             pressure,
         }
     }
@@ -92,16 +99,19 @@ impl NodeCache {
 
     /// A node that is in memory.
     pub fn get(&self, nid: Nid) -> Option<Arc<Node>> {
-        self.shard(nid).lock().get(&nid).cloned()
+        self.shard(nid).nodes.read().get(&nid).cloned()
+    }
+
+    /// A block to read a node into. What is in it means nothing.
+    pub fn block(&self, nid: Nid) -> Box<Block> {
+        let spare = self.shard(nid).spare.lock().pop();
+        spare.unwrap_or_else(|| Box::new([0; 4096]))
     }
 
     /// Puts a new node into memory; if it is there already, returns that one.
     pub fn insert(&self, nid: Nid, ino: Ino, bytes: Box<Block>) -> Arc<Node> {
-        let mut shard = self.shard(nid).lock();
-        match shard.get(&nid) {
-            Some(n) => n.clone(),
-            None => self.put(&mut shard, nid, ino, bytes),
-        }
+        // OK to unwrap: only bytes that are no longer the node's are refused.
+        self.insert_read(nid, ino, bytes, || true).unwrap()
     }
 
     /// Puts a node read from the device into memory; if it is there already, returns that one. `current` says whether
@@ -114,36 +124,27 @@ impl NodeCache {
         bytes: Box<Block>,
         current: impl FnOnce() -> bool,
     ) -> Option<Arc<Node>> {
-        let mut shard = self.shard(nid).lock();
-        if let Some(n) = shard.get(&nid) {
+        let shard = self.shard(nid);
+        let mut nodes = shard.nodes.write();
+        if let Some(n) = nodes.get(&nid) {
             return Some(n.clone());
         }
         // Under the shard's lock: a node's address changes only while the node is in memory.
-        current().then(|| self.put(&mut shard, nid, ino, bytes))
-    }
-
-    fn put(
-        &self,
-        shard: &mut LruCache<Nid, Arc<Node>, FxBuildHasher>,
-        nid: Nid,
-        ino: Ino,
-        bytes: Box<Block>,
-    ) -> Arc<Node> {
-        let node = Arc::new(Node::new(nid, ino, bytes));
-        shard.put(nid, node.clone());
-        // Makes room by looking at a few of the oldest nodes; those in use or dirty become young again. A new inode's
-        // node comes before an idle inode releases its own, so without a margin the oldest would always be in use.
-        for _ in 0..4 {
-            if shard.len() <= self.per_shard + self.per_shard / 16 {
-                break;
-            }
-            if let Some((nid, old)) = shard.pop_lru()
-                && (Arc::strong_count(&old) > 1 || old.is_dirty())
-            {
-                shard.put(nid, old);
-            }
+        if !current() {
+            return None;
         }
-        node
+        let node = Arc::new(Node::new(nid, ino, bytes));
+        nodes.insert(nid, node.clone());
+        let dropped = nodes.make_room(|n| Arc::strong_count(n) > 1 || n.is_dirty());
+        drop(nodes);
+        // They had no other user, so they have none now.
+        let mut blocks = dropped.into_iter().flatten().filter_map(Arc::into_inner).map(|n| n.bytes.into_inner());
+        if let Some(block) = blocks.next() {
+            let mut spare = shard.spare.lock();
+            spare.extend(std::iter::once(block).chain(blocks));
+            spare.truncate(SPARE);
+        }
+        Some(node)
     }
 
     /// Notes that a node's bytes changed.
@@ -166,7 +167,7 @@ impl NodeCache {
     /// Forgets a node that no longer exists. Call it with the node's bytes locked.
     pub fn drop_node(&self, node: &Node) {
         self.mark_clean(node);
-        self.shard(node.nid).lock().pop(&node.nid);
+        self.shard(node.nid).nodes.write().remove(&node.nid);
     }
 
     /// Every dirty node, in order of number, as Linux writes them (the index of the node mapping): nodes made at about

@@ -44,6 +44,12 @@ struct Run {
     owners: Vec<u64>,
 }
 
+impl Run {
+    fn new() -> Self {
+        Run { start: BlockAddr::NULL, bytes: Vec::new(), owners: Vec::new() }
+    }
+}
+
 /// The log a node belongs to (kernel `__get_segment_type_6`).
 pub fn log_of(bytes: &format::Block) -> LogType {
     let f = node::footer(bytes);
@@ -60,8 +66,7 @@ impl Volume {
     /// makes room for them.
     pub(crate) fn write_nodes(&self, _held: &PackState, nodes: &[Arc<Node>], mark: Mark, cause: Cause) -> Result<()> {
         let _order = self.node_io.lock();
-        let mut runs: [Run; 3] =
-            std::array::from_fn(|_| Run { start: BlockAddr::NULL, bytes: Vec::new(), owners: Vec::new() });
+        let mut runs: [Run; 3] = std::array::from_fn(|_| Run::new());
         let out = self.place_nodes(nodes, mark, cause, &mut runs);
         // Nodes that got an address are written even if the log had no place for the rest, or a read failed.
         let wrote = runs.iter_mut().try_for_each(|run| self.write_run(run, cause));
@@ -103,8 +108,9 @@ impl Volume {
             })?;
             let run = &mut runs[log.index() - 3];
             let next = run.start.plus((run.bytes.len() / 4096) as u32);
+            let mut full = None;
             if run.bytes.len() >= BATCH || (!run.bytes.is_empty() && next != placed.addr) {
-                self.write_run(run, cause)?;
+                full = Some(std::mem::replace(run, Run::new()));
             }
             if run.bytes.is_empty() {
                 run.start = placed.addr;
@@ -118,6 +124,11 @@ impl Volume {
                 Mark::Fsync { .. } => {}
             }
             self.nodes.mark_clean(node);
+            // Whoever looks at this node need not wait for the others on their way to the device.
+            drop(bytes);
+            if let Some(mut full) = full {
+                self.write_run(&mut full, cause)?;
+            }
         }
         Ok(())
     }
@@ -142,9 +153,10 @@ impl Volume {
         loop {
             let NatEntry { addr, ino, .. } = self.nat.get(nid)?;
             let moved = || self.nat.get(nid).is_ok_and(|e| e.addr != addr);
-            match self.load_node((nid, ino), addr, || self.nat.get(nid).is_ok_and(|e| e.addr == addr)) {
+            match self.load_node((nid, ino), addr, || self.nat.is_at(nid, addr)) {
                 Ok(Some(n)) => return Ok(n),
-                // Another thread wrote the node elsewhere before this read: the bytes are not the node.
+                // Another thread wrote the node elsewhere before this read: the bytes are not the node. (Or its NAT
+                // block just left memory, so nobody knows.)
                 Ok(None) => {}
                 Err(_) if moved() => {}
                 Err(e) => return Err(e),
@@ -168,7 +180,7 @@ impl Volume {
         if self.sb.locate(addr).is_none() {
             return Err(corrupt(format!("NAT entry of node {nid}: address {addr} is outside the main area")));
         }
-        let mut bytes = Box::new([0; 4096]);
+        let mut bytes = self.nodes.block(nid);
         self.dev.read(Lba(addr.0.into()), &mut *bytes, Cause::Node.of(owner))?;
         let f = node::footer(&bytes);
         if f.nid != nid {

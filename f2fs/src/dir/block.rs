@@ -1,0 +1,104 @@
+//! A directory's block in memory: which names can be in it?
+//!
+//! A name can be in one bucket on each level of its directory, so most blocks that a search looks at do not hold it. A
+//! Bloom filter beside each block says so in one word; without it the search reads the hashes of all 214 slots.
+
+use format::Block;
+use format::dentry::{self, Dentry, Layout, SLOTS_PER_BLOCK};
+
+/// Words of a filter: two bits for each slot, in one word, leave about one block in thirty to be read for nothing.
+const WORDS: usize = 32;
+
+/// Which hashes may be in a block. One that was removed may still seem to be there.
+struct Hashes([u64; WORDS]);
+
+impl Hashes {
+    fn place(hash: u32) -> (usize, u64) {
+        // Names in one bucket have the same low bits. A multiple of the golden section spreads the others upwards.
+        let spread = hash.wrapping_mul(0x9E37_79B9);
+        let bit = |shift: u32| 1 << (spread >> shift & 63);
+        ((spread >> 27) as usize, bit(21) | bit(15))
+    }
+    fn add(&mut self, hash: u32) {
+        let (word, bits) = Self::place(hash);
+        self.0[word] |= bits;
+    }
+    fn may_have(&self, hash: u32) -> bool {
+        let (word, bits) = Self::place(hash);
+        self.0[word] & bits == bits
+    }
+}
+
+/// A directory's block in memory.
+pub struct DirBlock {
+    bytes: Box<Block>,
+    hashes: Hashes,
+    /// Must be written.
+    pub dirty: bool,
+}
+
+impl DirBlock {
+    /// A clean block with these bytes.
+    pub fn of(bytes: Box<Block>) -> Self {
+        let mut hashes = Hashes([0; WORDS]);
+        // Free slots too: an old hash in them does no harm.
+        (0..SLOTS_PER_BLOCK).for_each(|i| hashes.add(dentry::raw_hash_and_ino(&Layout::BLOCK, &bytes[..], i).0));
+        DirBlock { bytes, hashes, dirty: false }
+    }
+
+    /// A block without entries.
+    pub fn empty() -> Self {
+        DirBlock { bytes: Box::new([0; 4096]), hashes: Hashes([0; WORDS]), dirty: false }
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &Block {
+        &self.bytes
+    }
+
+    /// Its bytes, to remove or redirect an entry. Entries are added by [`Self::insert`] alone, without which no search
+    /// finds them.
+    pub fn edit(&mut self) -> &mut Block {
+        &mut self.bytes
+    }
+
+    /// The entry under `hash` whose name `is` the one that is meant.
+    pub fn find(&self, hash: u32, is: impl Fn(&[u8]) -> bool) -> Option<Dentry<'_>> {
+        self.hashes.may_have(hash).then(|| dentry::find_where(&Layout::BLOCK, &self.bytes[..], hash, is))?
+    }
+
+    /// Adds an entry at `slot`, where there is room for it.
+    pub fn insert(&mut self, slot: usize, name: &[u8], hash: u32, ino: u32, kind: u8) {
+        self.hashes.add(hash);
+        dentry::insert(&Layout::BLOCK, &mut self.bytes[..], slot, name, hash, ino, kind);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use format::hash::name_hash;
+
+    fn name(i: usize) -> Vec<u8> {
+        format!("f{i:05}").into_bytes()
+    }
+
+    #[test]
+    fn every_name_is_found_and_few_others_seem_to_be_there() {
+        // As in a deep bucket: the low bits of all hashes are the same.
+        let (here, others): (Vec<_>, Vec<_>) =
+            (0..200_000).map(name).filter(|n| name_hash(n) % 64 == 17).enumerate().partition(|(i, _)| i % 10 == 0);
+        let mut block = DirBlock::empty();
+        for (slot, (_, n)) in here.iter().take(SLOTS_PER_BLOCK).enumerate() {
+            block.insert(slot, n, name_hash(n), slot as u32 + 4, 1);
+        }
+        for block in [&block, &DirBlock::of(Box::new(*block.bytes()))] {
+            for (slot, (_, n)) in here.iter().take(SLOTS_PER_BLOCK).enumerate() {
+                assert_eq!(block.find(name_hash(n), |e| e == n).map(|d| d.slot), Some(slot));
+            }
+            let seem = others.iter().filter(|(_, n)| block.hashes.may_have(name_hash(n))).count();
+            assert!(seem * 20 < others.len(), "{seem} of {}", others.len());
+            assert!(others.iter().all(|(_, n)| block.find(name_hash(n), |e| e == n).is_none()));
+        }
+    }
+}
