@@ -1,7 +1,7 @@
 //! How a command fails: one line for a person, and whose fault it was.
 //!
-//! What clap finds wrong with a command line, what only a command can know to be wrong with it, and everything that
-//! went wrong later.
+//! There are three sources: clap refuses a command line, a command refuses it for what only the command knows, and
+//! anything may go wrong later.
 
 use std::fmt;
 
@@ -13,13 +13,13 @@ use lab::plan::PlanError;
 /// A failure in one line.
 #[derive(Debug)]
 pub enum Failure {
-    /// The command line asks for what there is not: nothing was looked at, and trying again will not help.
+    /// The command line is wrong. Nothing was done, and the same line fails again.
     Usage(String),
-    /// What was asked for could not be done.
+    /// The command line is right, and the command failed.
     Failed(String),
 }
 
-/// What the language says of a number, and what a person must write.
+/// Messages of Rust's parsers of numbers, and what a person is told instead.
 const ACCEPTED: [(&str, &str); 4] = [
     ("invalid digit found in string", "not a whole number"),
     ("number too large to fit in target type", "too large a number"),
@@ -129,7 +129,7 @@ impl From<PlanError> for Failure {
     }
 }
 
-/// What the background process said is said, and it ended as this one shall.
+/// This process fails as its background process did: with its line, and for a wrong command line with its exit code.
 impl From<DaemonError> for Failure {
     fn from(e: DaemonError) -> Self {
         let text = e.to_string();

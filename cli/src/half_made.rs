@@ -1,7 +1,7 @@
 //! What becomes of a file that is being made when its command fails, or is ended by a signal?
 //!
-//! It goes: nobody takes half of it for the whole. Left out on purpose: files inside images, which the volume keeps
-//! whole, and files that were there before.
+//! It is removed, so that nobody takes half of it for the whole. Left out on purpose: files inside images, which the
+//! volume keeps whole, and files that were there before.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,10 +13,10 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::interrupt;
 
-/// What a signal takes away.
+/// Files that are removed when a signal ends the process.
 static MAKING: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A file that is being made, or a directory for such files, which stays if it holds one that is whole.
+/// A file that is being made, or a directory for such files. A directory that holds a whole file stays.
 #[must_use = "the file is removed when this is dropped"]
 pub struct HalfMade {
     path: Option<PathBuf>,
@@ -26,12 +26,13 @@ fn making() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     MAKING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes a file, or a directory that holds nothing. What cannot be removed was said to have failed anyway.
+/// Removes a file, or a directory that holds nothing. An error here is not told: the command has told its own.
 fn remove(path: &Path) {
     let _ = fs::remove_file(path).or_else(|_| fs::remove_dir(path));
 }
 
-/// Ends the process as signals do, without what is half made. A command that ends in its own way must not ask for it.
+/// Lets signals remove half-made files before they end the process. A command that handles signals itself must not
+/// call this.
 fn watch_signals() {
     static BEGUN: Once = Once::new();
     BEGUN.call_once(|| {

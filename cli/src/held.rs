@@ -1,5 +1,7 @@
-//! Which blocks of an image hold data? A simulated device is told before it is used: reading what lies on
-//! flash costs more than reading where nothing is, and a full device has less room to clean in.
+//! Which blocks of an image hold data?
+//!
+//! The caller tells a simulated device before it uses it. A read of data costs flash more than a read of a hole, and a
+//! full device has less room to clean in.
 
 use std::fs::File;
 use std::path::Path;
@@ -24,7 +26,7 @@ pub fn runs(device: &dyn BlockDevice, path: &Path) -> Result<Vec<(Lba, u64)>, Fa
     }
 }
 
-/// None if the file system does not say.
+/// `None` if the file system cannot name its holes.
 fn extents(file: &File, blocks: u64) -> Option<Vec<(Lba, u64)>> {
     let (mut runs, mut at) = (Vec::new(), 0);
     loop {

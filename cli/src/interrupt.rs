@@ -9,8 +9,8 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::Failure;
 
-/// Signals that would end this process: those that whoever started it (`nohup`, a shell for what runs in the background)
-/// wants to be ignored are not.
+/// Signals that end this process: all but those that its parent (`nohup`, a shell that runs it in the background) set
+/// to be ignored.
 pub fn signals() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -18,13 +18,13 @@ pub fn signals() -> Vec<i32> {
     [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0).collect()
 }
 
-/// Signals that end a process, noted instead. The second one ends it at once.
+/// Notes the first signal that would end the process. The second one ends it at once.
 pub struct Interrupt {
     number: Arc<AtomicUsize>,
 }
 
 impl Interrupt {
-    /// From now on they are noted.
+    /// Begins to note signals.
     pub fn catch() -> Result<Self, Failure> {
         let (number, again) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         for signal in signals() {
@@ -37,7 +37,7 @@ impl Interrupt {
         Ok(Interrupt { number })
     }
 
-    /// True once one came.
+    /// True once a signal came.
     pub fn came(&self) -> bool {
         self.number.load(Ordering::Relaxed) != 0
     }

@@ -1,4 +1,4 @@
-//! Files that are always a moment old at most.
+//! Files that are written anew every second.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -16,7 +16,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Does it now and then every second; fails if it fails now.
+    /// Calls `each` once, then every second. Fails if the first call fails.
     pub fn start(mut each: impl FnMut() -> Result<(), Failure> + Send + 'static) -> Result<Self, Failure> {
         each()?;
         let (stop, stopped) = mpsc::channel();
@@ -30,7 +30,7 @@ impl Live {
         Ok(Live { stop, thread })
     }
 
-    /// Ends it; everything stays as it was done last.
+    /// Ends the thread. The last run's results stay.
     pub fn end(self) {
         drop(self.stop);
         let _ = self.thread.join();

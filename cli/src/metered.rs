@@ -1,5 +1,5 @@
-//! A mounted image on a metered device: contents go to the image, what the device of a profile would have
-//! spent on them is counted, and written to a file that is always a moment old at most.
+//! A mounted image on a metered device. Contents go to the image. The energy that the device of a profile would have
+//! spent is counted, and written to a file every second.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -133,7 +133,7 @@ impl Metered {
         format!("{}: {total} in {took} of the device's time\n\n{}", spent.profile, spent.tables())
     }
 
-    /// Writes a ledger to a file; who reads it finds this one or the one before, whole.
+    /// Writes a ledger to a file. A reader of the file finds this ledger or the one before, whole.
     pub fn write(spent: &Spent, file: &Path) -> Result<(), Failure> {
         whole::write(file, Self::text(spent, file))
     }

@@ -20,12 +20,12 @@ pub fn print(value: &Value) {
     line(&format!("{value:#}"));
 }
 
-/// Why something was not printed.
+/// The first failure to print.
 static LOST: OnceLock<String> = OnceLock::new();
 
-/// Prints a line on standard output. A reader that went away (`joulefs ls ... | head`) wants no more:
-/// the program goes on to leave volumes clean, in silence. So it does where nothing can be written, which [`lost`] says
-/// at the end.
+/// Prints a line on standard output. If the reader has closed the pipe (`joulefs ls ... | head`), the program goes on in
+/// silence, so that it leaves volumes clean. After any other failure to print it goes on too, and [`lost`] tells at the
+/// end.
 pub fn line(text: &str) {
     match writeln!(std::io::stdout(), "{text}") {
         Err(e) if e.kind() != ErrorKind::BrokenPipe => _ = LOST.set(e.to_string()),
@@ -33,12 +33,12 @@ pub fn line(text: &str) {
     }
 }
 
-/// A failure if something could not be printed that somebody waits for.
+/// The failure of a command whose output could not be printed.
 pub fn lost() -> Option<crate::Failure> {
     LOST.get().map(|why| format!("standard output: {why}").into())
 }
 
-/// Prints what was done, for machines only: people see it by there being no complaint.
+/// Prints what was done, for machines only: a person sees success by the absence of a failure.
 pub fn done(as_json: bool, what: &Value) {
     if as_json {
         print(what);

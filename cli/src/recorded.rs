@@ -35,7 +35,7 @@ pub fn requests(path: &Path) -> Result<(Requests, u64), Failure> {
     }
 }
 
-/// What was told twice or otherwise than it was, in words; nothing of most recordings.
+/// How many requests a recording lists twice, and how many as another kind; empty for most recordings.
 pub fn cleared(requests: &Requests) -> Vec<String> {
     let of = |name: &str| requests.others().get(name).map(|n| format!("{n} {name}"));
     [TOLD_AGAIN, DISCARDS].into_iter().filter_map(of).collect()
@@ -55,8 +55,8 @@ pub fn not_of(path: &Path, is: &str, wanted: &str) -> Failure {
     format!("{}: a recording of {is}; one of {wanted} is needed", path.display()).into()
 }
 
-/// How a command ends that did what it could with a recording: what was wrong with the rest is said, by the JSON
-/// value already if there is one.
+/// The end of a command that used a recording up to a damaged place. The damage is told, unless the JSON value has told
+/// it.
 pub fn end(damage: Option<&TraceError>, as_json: bool) -> ExitCode {
     let Some(e) = damage else { return ExitCode::SUCCESS };
     if !as_json {

@@ -26,7 +26,7 @@ pub struct End {
 }
 
 impl Recording {
-    /// Makes the file, or empties it. What it was made for may fail before anything is recorded: then it goes again.
+    /// Makes the file, or empties it. A new file is removed if the command fails before anything is recorded.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let named = |e| format!("{}: {e}", path.display());
         // The background part has another working directory.
@@ -37,7 +37,7 @@ impl Recording {
         Ok(Recording { file, path, made })
     }
 
-    /// Records what a device is asked.
+    /// Records the requests to a device.
     pub fn of_device(
         self,
         device: Arc<dyn BlockDevice>,
@@ -49,7 +49,7 @@ impl Recording {
         Ok((recorder.clone(), End { finish: Box::new(move || recorder.finish()), path, made }))
     }
 
-    /// Records what a file system is asked.
+    /// Records the calls to a file system.
     pub fn of_calls(self, fs: Arc<dyn FileSystem>) -> Result<(Arc<dyn FileSystem>, End), Failure> {
         let Recording { file, path, made } = self;
         let recorder = calls::Recorder::new(fs, file, Arc::new(RealClock::new()));
@@ -59,7 +59,7 @@ impl Recording {
 }
 
 impl End {
-    /// Ends it; fails if not all of it could be written.
+    /// Ends the recording; fails if not all of it could be written.
     pub fn finish(self) -> Result<(), Failure> {
         if let Some(made) = self.made {
             made.keep();

@@ -57,11 +57,11 @@ fn add(sum: &mut Amounts, more: &Amounts) {
     sum.iter_mut().zip(more).for_each(|(sum, e)| *sum += *e);
 }
 
-/// The energy of each file, those that cost most first and at most `most` of them by name, then the others
-/// together, then what is no file's: `rest`, and time in which nothing was asked. The sum is the ledger's.
+/// The energy of each file: at most `most` files by name, the costliest first; then all others in one line; then `rest`,
+/// which is no file's, and idle time. The sum is the ledger's.
 ///
-/// `together` names those that are one line with all of the same name; `name` is asked for the rest of the
-/// lines, and only for those.
+/// Files for which `together` gives a name share one line with all files of that name. `name` is called for the lines
+/// of the others only.
 pub fn by_file(
     ledger: &Ledger,
     most: usize,

@@ -1,7 +1,6 @@
-//! How is a file written that nobody may find half of?
+//! How is a file written so that nobody finds half of it?
 //!
-//! Beside its place, as `NAME.part`, and then under its name. What is no plain file (a pipe, a terminal) is written as
-//! it is.
+//! It is written beside its place, as `NAME.part`, and then renamed. A pipe or a terminal is written directly.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::Failure;
 use crate::half_made::HalfMade;
 
-/// True for what is there or will be as a plain file.
+/// True if a path is a plain file, or is nothing yet.
 pub fn is_plain(file: &Path) -> bool {
     file.metadata().map_or(true, |m| m.is_file())
 }
@@ -28,7 +27,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Makes the part of `file` that is to be written. `watched`: a signal takes it away as well.
+    /// Makes `NAME.part` for `file`. If `watched`, a signal removes it too.
     pub fn create(file: &Path, watched: bool) -> io::Result<(Self, File)> {
         let file = real(file);
         let mut part = file.as_os_str().to_owned();
@@ -39,7 +38,7 @@ impl Part {
         Ok((Part { made, part, file }, open))
     }
 
-    /// All is written.
+    /// Gives the whole file its name.
     pub fn finish(self) -> io::Result<()> {
         fs::rename(&self.part, &self.file)?;
         self.made.keep();
@@ -47,7 +46,7 @@ impl Part {
     }
 }
 
-/// Writes a file; who reads it finds these bytes or those from before, whole.
+/// Writes a file. A reader finds these bytes or those from before, whole.
 pub fn write(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     let bytes = bytes.as_ref();
     let written = if !is_plain(file) { fs::write(file, bytes) } else { beside(file, bytes) };
