@@ -158,7 +158,7 @@ impl Volume {
     ) -> Result<()> {
         let ino = inode.ino;
         let mut in_order = self.stays_in_place(inode, content)?;
-        self.write_back(inode, content, Writeback::Fsync)?;
+        self.write_back(change, inode, content, Writeback::Fsync)?;
         // Roll-forward does not replay indirect nodes; it makes them anew.
         let below: Vec<Arc<Node>> = self
             .nodes

@@ -69,6 +69,13 @@ impl State {
         self.blocks.get(&n).map(|b| nat::get(b, i)).ok_or(Missing(n))
     }
 
+    /// The same without a trace in the cache.
+    fn peek(&self, nid: Nid) -> Option<NatEntry> {
+        let known = self.dirty.get(&nid).map(|d| d.entry).or_else(|| self.journal.get(&nid).copied());
+        let (n, i) = nat::position(nid);
+        known.or_else(|| self.blocks.peek(&n).map(|b| nat::get(b, i)))
+    }
+
     fn keep(&mut self, n: u32, block: Box<Block>) {
         self.blocks.insert(n, block);
         drop(self.blocks.make_room(|_| false));
@@ -173,12 +180,22 @@ impl Nat {
     /// The entry of a node. For a free number the entry's address is NULL.
     pub fn get(&self, nid: Nid) -> Result<NatEntry> {
         self.check(nid)?;
-        self.look(|s| s.entry(nid))
+        loop {
+            let Missing(n) = match self.state.read().entry(nid) {
+                Ok(entry) => return Ok(entry),
+                Err(missing) => missing,
+            };
+            self.load(n)?;
+            // The look for which the block came counts once.
+            if let Some(entry) = self.state.read().peek(nid) {
+                return Ok(entry);
+            }
+        }
     }
 
     /// True if a node is known to be at an address, without a look at the device.
     pub fn is_at(&self, nid: Nid, addr: BlockAddr) -> bool {
-        self.state.read().entry(nid).is_ok_and(|e| e.addr == addr)
+        self.state.read().peek(nid).is_some_and(|e| e.addr == addr)
     }
 
     /// A number nothing uses, reserved for `owner` (`None`: it is an inode's own) until
@@ -193,9 +210,22 @@ impl Nat {
             };
             match taken {
                 Ok(nid) => return nid.ok_or_else(Error::no_space),
-                Err(Missing(n)) => self.load(n)?,
+                Err(Missing(n)) => self.load(n).inspect_err(|_| self.pass_by(n))?,
             }
         }
+    }
+
+    /// The search for free numbers goes on behind a block that cannot be read: one such block ends one operation, and
+    /// not all that come after it.
+    fn pass_by(&self, n: u32) {
+        let mut s = self.state.write();
+        if s.free.front().is_some_and(|nid| nat::position(*nid).0 == n) {
+            s.free.pop_front();
+        } else if s.free.is_empty() && s.scan == n && s.scanned < self.sb.nat_blocks() {
+            s.scan = (n + 1) % self.sb.nat_blocks();
+            s.scanned += 1;
+        }
+        self.note_want(&s);
     }
 
     fn take_free(&self, s: &mut State, owner: Option<Ino>) -> std::result::Result<Option<Nid>, Missing> {
@@ -274,6 +304,13 @@ impl Nat {
     /// Records that a node was written to `addr`. `fsync`: as an inode, by its own fsync.
     pub fn moved(&self, nid: Nid, addr: BlockAddr, fsync: bool) -> Result<()> {
         // Only the thread that writes, frees or makes a node changes its entry; a checkpoint changes none.
+        let mut s = self.state.write();
+        if let Some(d) = s.dirty.get_mut(&nid) {
+            d.entry.addr = addr;
+            d.fsynced |= fsync;
+            return Ok(());
+        }
+        drop(s);
         let mut entry = self.get(nid)?;
         entry.addr = addr;
         let mut s = self.state.write();

@@ -46,9 +46,9 @@ impl Volume {
     fn write_back_gently(&self) -> Result<()> {
         let dirty: Vec<_> = self.inodes.dirty.lock().values().cloned().collect();
         for inode in dirty {
-            let _still = self.cp.read();
+            let held = self.cp.read();
             let mut content = inode.content.write();
-            or_wait(self.write_back(&inode, &mut content, Writeback::Background))?;
+            or_wait(self.write_back(&held, &inode, &mut content, Writeback::Background))?;
         }
         Ok(())
     }

@@ -168,3 +168,24 @@ fn an_operation_that_cannot_read_is_not_half_done() {
     }
     assert!(failures.is_empty(), "{} failures\n{}", failures.len(), failures.join("\n"));
 }
+
+/// The search for free numbers meets a block of the NAT that no device reads any more: one creation fails, the next
+/// ones take numbers from other blocks.
+#[test]
+fn one_unreadable_block_of_the_nat_does_not_end_all_creation() {
+    let image = formatted(64, &Options::modern());
+    let mut first = [0; 4096];
+    device::BlockDevice::read(&image, device::Lba(0), &mut first, device::Tag::default()).unwrap();
+    let sb = format::superblock::SuperBlock::check(&first).unwrap();
+    let dev = Arc::new(Faulty::new(image));
+    // Both copies of the second block.
+    for copy in [false, true] {
+        let at = u64::from(sb.nat_block(1, copy).0);
+        dev.add(Fault::Place { op: Op::Read, blocks: at..at + 1 });
+    }
+    let vol = mount_plain(dev);
+    let new = vfs::NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber::default() };
+    let made = |i: u32| vol.mknod(ROOT, vol.root(), format!("{i}").as_bytes(), &new);
+    let failed: Vec<u32> = (0..1000).filter(|i| made(*i).is_err()).collect();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+}

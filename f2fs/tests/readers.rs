@@ -36,7 +36,8 @@ impl Gated {
     fn await_one(&self) {
         let mut gate = self.gate.lock();
         while !gate.waits {
-            self.moved.wait(&mut gate);
+            let late = self.moved.wait_for(&mut gate, std::time::Duration::from_secs(60)).timed_out();
+            assert!(!late, "no such request came");
         }
     }
     fn go_on(&self) {

@@ -16,6 +16,8 @@ use std::thread;
 
 /// The line that says "mounted".
 const READY: &str = "joulefs: mounted";
+/// How a line begins that is for the user, though nothing failed.
+const NOTE: &str = "joulefs: note: ";
 
 /// Why there is no mount in the background.
 #[derive(Debug, thiserror::Error)]
@@ -42,8 +44,9 @@ fn message(status: ExitStatus, text: &str) -> String {
     }
 }
 
-/// Starts `command` and returns its process id once it has called [`ready`].
-pub fn start(mut command: Command) -> Result<u32, DaemonError> {
+/// Starts `command` and returns its process id once it has called [`ready`]; `note` gets the texts of its calls of
+/// [`note`].
+pub fn start(mut command: Command, note: impl Fn(&str)) -> Result<u32, DaemonError> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(io::Error::other("no pipes to the background process").into());
@@ -56,13 +59,22 @@ pub fn start(mut command: Command) -> Result<u32, DaemonError> {
         String::from_utf8_lossy(&text).trim().to_owned()
     })?;
     for line in BufReader::new(stdout).lines() {
-        if line? == READY {
+        let line = line?;
+        if line == READY {
             return Ok(child.id());
         }
+        line.strip_prefix(NOTE).into_iter().for_each(&note);
     }
     let status = child.wait()?;
     let text = text.join().unwrap_or_default();
     Err(DaemonError::Failed { status, text })
+}
+
+/// Tells the waiting parent something for its user, in one line. Only before [`ready`].
+pub fn note(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{NOTE}{text}")?;
+    stdout.flush()
 }
 
 /// Tells the waiting parent that the mount can be used, and leaves the terminal: a session of its own,
@@ -92,14 +104,17 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_says_ready_is_left_running() {
-        let id = start(shell(&format!("echo other words; echo '{READY}'; exec sleep 0.2"))).unwrap();
+    fn a_child_that_says_ready_is_left_running_and_its_notes_are_handed_over() {
+        let notes = std::cell::RefCell::new(Vec::new());
+        let script = format!("echo other words; echo '{NOTE}heed this'; echo '{READY}'; exec sleep 0.2");
+        let id = start(shell(&script), |text| notes.borrow_mut().push(text.to_owned())).unwrap();
+        assert_eq!(notes.into_inner(), ["heed this"]);
         assert!(std::path::Path::new(&format!("/proc/{id}")).exists());
     }
 
     #[test]
     fn a_child_that_fails_first_hands_over_its_message() {
-        let error = start(shell("echo image.f2fs: no such file >&2; exit 3")).unwrap_err();
+        let error = start(shell("echo image.f2fs: no such file >&2; exit 3"), |_| ()).unwrap_err();
         assert_eq!(error.to_string(), "image.f2fs: no such file");
         let DaemonError::Failed { status, .. } = error else { panic!("{error:?}") };
         assert_eq!(status.code(), Some(3));
@@ -107,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_child_that_dies_silently_is_still_an_error() {
-        let error = start(shell("kill -9 $$")).unwrap_err();
+        let error = start(shell("kill -9 $$"), |_| ()).unwrap_err();
         assert_eq!(error.to_string(), "the background process was killed by signal 9");
     }
 }

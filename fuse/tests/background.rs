@@ -44,7 +44,7 @@ fn the_parent_returns_when_the_mount_can_be_used_and_the_child_lives_on() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let id = start(serving(dir.path())).unwrap();
+    let id = start(serving(dir.path()), |_| ()).unwrap();
     assert!(mounted_at(&dir.path().canonicalize().unwrap()).unwrap().is_some());
     fs::write(dir.path().join("file"), "text").unwrap();
     let process = Path::new("/proc").join(id.to_string());
@@ -65,7 +65,7 @@ fn the_parent_returns_when_the_mount_can_be_used_and_the_child_lives_on() {
 
 #[test]
 fn a_mount_that_fails_in_the_background_fails_in_the_foreground() {
-    let error = start(serving(Path::new("/no/such/place"))).unwrap_err();
+    let error = start(serving(Path::new("/no/such/place")), |_| ()).unwrap_err();
     let DaemonError::Failed { status, text } = error else { panic!("{error}") };
     assert_eq!(status.code(), Some(7));
     assert_eq!(text, "/no/such/place: No such file or directory (os error 2)");

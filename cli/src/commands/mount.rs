@@ -172,7 +172,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         // The same words, and one more.
         let words = std::env::args_os().skip(1).filter(|a| a != "--json").skip_while(|a| a != "mount").skip(1);
         again.arg("mount").arg("--background").args(words);
-        let pid = fuse::daemon::start(again)?;
+        let pid = fuse::daemon::start(again, |text| eprintln!("joulefs: {text}"))?;
         output::done(as_json, &json!({ "mounted": args.dir.display().to_string(), "process": pid }));
         return Ok(());
     }
@@ -209,11 +209,15 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         Ok(device)
     })?;
     if writes && has_quotas(&image) {
-        eprintln!(
-            "joulefs: {}: usage by owner is not counted while JouleFS writes here, and the volume is marked so: Linux \
-             mounts it without quotas until fsck.f2fs has counted anew",
+        let text = format!(
+            "{}: usage by owner is not counted while JouleFS writes here, and the volume is marked so: Linux mounts it \
+             without quotas until fsck.f2fs has counted anew",
             path.display()
         );
+        match args.background {
+            true => fuse::daemon::note(&text).map_err(|e| format!("the process that waits: {e}"))?,
+            false => eprintln!("joulefs: {text}"),
+        }
     }
     let mut served: Arc<dyn FileSystem> = image.vol.clone();
     if let Some(recording) = calls {

@@ -9,6 +9,9 @@ use format::dentry::{self, Dentry, Layout, SLOTS_PER_BLOCK};
 /// Words of a filter: two bits for each slot, in one word, leave about one block in thirty to be read for nothing.
 const WORDS: usize = 32;
 
+/// Additions after which a filter is made anew from what is in the block: those of removed names fill it up.
+const WORN: usize = 2 * SLOTS_PER_BLOCK;
+
 /// Which hashes may be in a block. One that was removed may still seem to be there.
 struct Hashes([u64; WORDS]);
 
@@ -18,6 +21,12 @@ impl Hashes {
         let spread = hash.wrapping_mul(0x9E37_79B9);
         let bit = |shift: u32| 1 << (spread >> shift & 63);
         ((spread >> 27) as usize, bit(21) | bit(15))
+    }
+    fn of(bytes: &Block) -> Self {
+        let mut hashes = Hashes([0; WORDS]);
+        // Free slots too: an old hash in them does no harm.
+        (0..SLOTS_PER_BLOCK).for_each(|i| hashes.add(dentry::raw_hash_and_ino(&Layout::BLOCK, &bytes[..], i).0));
+        hashes
     }
     fn add(&mut self, hash: u32) {
         let (word, bits) = Self::place(hash);
@@ -32,7 +41,10 @@ impl Hashes {
 /// A directory's block in memory.
 pub struct DirBlock {
     bytes: Box<Block>,
-    hashes: Hashes,
+    // Apart, so that a directory's table of blocks stays small.
+    hashes: Box<Hashes>,
+    /// Names added since the filter was made.
+    added: usize,
     /// Must be written.
     pub dirty: bool,
 }
@@ -40,15 +52,13 @@ pub struct DirBlock {
 impl DirBlock {
     /// A clean block with these bytes.
     pub fn of(bytes: Box<Block>) -> Self {
-        let mut hashes = Hashes([0; WORDS]);
-        // Free slots too: an old hash in them does no harm.
-        (0..SLOTS_PER_BLOCK).for_each(|i| hashes.add(dentry::raw_hash_and_ino(&Layout::BLOCK, &bytes[..], i).0));
-        DirBlock { bytes, hashes, dirty: false }
+        let hashes = Box::new(Hashes::of(&bytes));
+        DirBlock { bytes, hashes, added: 0, dirty: false }
     }
 
     /// A block without entries.
     pub fn empty() -> Self {
-        DirBlock { bytes: Box::new([0; 4096]), hashes: Hashes([0; WORDS]), dirty: false }
+        DirBlock { bytes: Box::new([0; 4096]), hashes: Box::new(Hashes([0; WORDS])), added: 0, dirty: false }
     }
 
     /// Its bytes.
@@ -69,8 +79,13 @@ impl DirBlock {
 
     /// Adds an entry at `slot`, where there is room for it.
     pub fn insert(&mut self, slot: usize, name: &[u8], hash: u32, ino: u32, kind: u8) {
-        self.hashes.add(hash);
         dentry::insert(&Layout::BLOCK, &mut self.bytes[..], slot, name, hash, ino, kind);
+        self.hashes.add(hash);
+        self.added += 1;
+        if self.added >= WORN {
+            *self.hashes = Hashes::of(&self.bytes);
+            self.added = 0;
+        }
     }
 }
 
@@ -81,6 +96,19 @@ mod tests {
 
     fn name(i: usize) -> Vec<u8> {
         format!("f{i:05}").into_bytes()
+    }
+
+    #[test]
+    fn names_that_come_and_go_do_not_fill_the_filter() {
+        let mut block = DirBlock::empty();
+        for i in 0..5000 {
+            let n = name(i);
+            block.insert(i % SLOTS_PER_BLOCK, &n, name_hash(&n), 4, 1);
+            assert!(block.find(name_hash(&n), |e| e == n).is_some());
+            dentry::remove(&Layout::BLOCK, block.edit(), i % SLOTS_PER_BLOCK);
+        }
+        let seem = (10_000..20_000).filter(|i| block.hashes.may_have(name_hash(&name(*i)))).count();
+        assert!(seem < 6000, "{seem} of 10000");
     }
 
     #[test]

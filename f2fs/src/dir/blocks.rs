@@ -140,6 +140,7 @@ impl Volume {
     fn forget_clean(&self, content: &mut Content) {
         let before = content.dir.len();
         content.dir.retain(|_, b| b.dirty);
+        content.dir.shrink_to_fit();
         self.dir_blocks.fetch_sub((before - content.dir.len()) as u64, Ordering::Relaxed);
     }
 }

@@ -15,6 +15,7 @@ use super::BLOCK;
 use crate::error::Result;
 use crate::inode::{Content, Inode, Touch, put_advise, touch};
 use crate::node::free::STEP;
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 /// Bytes of a range that one step reserves: those of [`STEP`] full nodes.
@@ -59,17 +60,17 @@ impl Volume {
         &self,
         inode: &Arc<Inode>,
         what: Allocate,
-        f: impl FnOnce(&mut Content) -> Result<T>,
+        f: impl FnOnce(&PackState, &mut Content) -> Result<T>,
     ) -> Result<T> {
-        let _change = self.begin()?;
+        let change = self.begin()?;
         let mut content = inode.content.write();
         self.check_there(inode)?;
         self.check_allocate(inode, what)?;
         self.leave_inline(inode, &mut content)?;
-        let out = f(&mut content)?;
+        let out = f(&change, &mut content)?;
         let now = self.now();
         self.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));
-        self.limit_dirty(inode, &mut content)?;
+        self.limit_dirty(&change, inode, &mut content)?;
         Ok(out)
     }
 
@@ -81,7 +82,7 @@ impl Volume {
         let mut marked = false;
         while at < end {
             let to = end.min((at / RESERVED + 1) * RESERVED);
-            self.step(inode, what, |content| {
+            self.step(inode, what, |_, content| {
                 let size = inode.size();
                 if end > size && !keep {
                     // Read before anything is reserved behind the end.
@@ -124,7 +125,7 @@ impl Volume {
     fn punch_range(&self, inode: &Arc<Inode>, range: Range<u64>) -> Result<()> {
         let mut rest = range.clone();
         while !rest.is_empty() {
-            rest.start = self.step(inode, Allocate::PunchHole, |content| {
+            rest.start = self.step(inode, Allocate::PunchHole, |_, content| {
                 if rest == range {
                     self.clear_edges(inode, content, rest.clone())?;
                 }

@@ -26,6 +26,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Content, Inode};
 use crate::node::free::{LOOKED, STEP};
 use crate::node::map::{Lookup, Place, addr_in};
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 /// How many blocks one step moves.
@@ -76,15 +77,15 @@ impl Volume {
         let mut done = false;
         while !done {
             let _admitted = self.admit(MOVED as u64);
-            done = self.step(inode, what, |content| {
+            done = self.step(inode, what, |held, content| {
                 let mut stretches = STEP;
                 gap.start = self.punch(inode, content, gap.clone(), &mut stretches)?;
                 if gap.is_empty() {
                     let moves = self.next_moves(inode, content, &mut rest, way, &mut stretches)?;
-                    self.carry_out(inode, content, moves)?;
+                    self.carry_out(held, inode, content, moves)?;
                 }
                 let moved = gap.is_empty() && rest.is_empty();
-                Ok(moved && self.truncate_some(inode, content, size - (range.end - range.start))?)
+                Ok(moved && self.truncate_some(held, inode, content, size - (range.end - range.start))?)
             })?;
         }
         Ok(())
@@ -107,7 +108,7 @@ impl Volume {
         self.make_targets(inode, what, rest.clone(), way)?;
         while !rest.is_empty() {
             let _admitted = self.admit(MOVED as u64);
-            self.step(inode, what, |content| {
+            self.step(inode, what, |held, content| {
                 let mut stretches = STEP;
                 behind.start = self.punch(inode, content, behind.clone(), &mut stretches)?;
                 if !behind.is_empty() {
@@ -118,7 +119,7 @@ impl Volume {
                 }
                 let moves = self.next_moves(inode, content, &mut rest, way, &mut stretches)?;
                 self.edit_inode(&inode.node, |r| r.i_size = grown.into());
-                self.carry_out(inode, content, moves)
+                self.carry_out(held, inode, content, moves)
             })?;
         }
         Ok(())
@@ -160,7 +161,7 @@ impl Volume {
         }
         let mut at = blocks.start;
         while at < blocks.end {
-            self.step(inode, what, |content| {
+            self.step(inode, what, |_, content| {
                 for _ in 0..STEP {
                     for block in self.ends(inode, content, &mut at, blocks.end)?.into_iter().flatten() {
                         self.make(&inode.node, way.target(block))?;
@@ -247,7 +248,7 @@ impl Volume {
 
     /// Moves blocks, and writes their contents to new places. Until the new map is durable, the old one must find the old
     /// contents.
-    fn carry_out(&self, inode: &Arc<Inode>, content: &mut Content, moves: Vec<Move>) -> Result<()> {
+    fn carry_out(&self, held: &PackState, inode: &Arc<Inode>, content: &mut Content, moves: Vec<Move>) -> Result<()> {
         for Move { from, to, source, target, stored } in moves {
             self.move_room(&inode.node, &source, &target)?;
             let was_dirty =
@@ -261,7 +262,7 @@ impl Volume {
                 (now, was) => inode.lost_dirty(self, was - now),
             }
         }
-        or_wait(self.write_back(inode, content, Writeback::Background))
+        or_wait(self.write_back(held, inode, content, Writeback::Background))
     }
 }
 

@@ -13,6 +13,7 @@ use super::BLOCK;
 use crate::error::Result;
 use crate::inode::{Content, Inode, Touch, put_advise, touch};
 use crate::node::free::STEP;
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 impl Volume {
@@ -29,11 +30,11 @@ impl Volume {
         self.checked_end(inode, 0, size)?;
         let _turn = inode.steps.turn.lock();
         loop {
-            let _change = self.begin()?;
+            let change = self.begin()?;
             let mut content = inode.content.write();
             self.check_there(inode)?;
             check()?;
-            let done = self.truncate_some(inode, &mut content, size)?;
+            let done = self.truncate_some(&change, inode, &mut content, size)?;
             let now = self.now();
             self.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));
             if done {
@@ -43,8 +44,14 @@ impl Volume {
     }
 
     /// One step on the way to a size; true if it was the last. A longer file takes one step. A shorter one loses blocks
-    /// at its end, and blocks reserved behind it. The caller holds `cp` shared and the inode's lock exclusively.
-    pub(crate) fn truncate_some(&self, inode: &Arc<Inode>, content: &mut Content, size: u64) -> Result<bool> {
+    /// at its end, and blocks reserved behind it. The caller holds the inode's lock exclusively.
+    pub(crate) fn truncate_some(
+        &self,
+        _held: &PackState,
+        inode: &Arc<Inode>,
+        content: &mut Content,
+        size: u64,
+    ) -> Result<bool> {
         let old = inode.size();
         if let Some(room) = self.inline_room(inode)? {
             if size <= room {

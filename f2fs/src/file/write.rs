@@ -16,6 +16,7 @@ use super::writeback::{BATCH, or_wait};
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, Touch, touch};
 use crate::node::map::{Lookup, addr_in};
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 /// How many bytes are accepted under one guard, so that checkpoints need not wait long.
@@ -53,7 +54,7 @@ impl Volume {
             let at = offset + done as u64;
             let _shift = inode.steps.shift.read();
             let _admitted = self.admit((at + n as u64).div_ceil(BLOCK) - at / BLOCK);
-            let _change = match self.begin() {
+            let change = match self.begin() {
                 Ok(change) => change,
                 Err(_) if done > 0 => break,
                 Err(e) => return Err(e),
@@ -75,9 +76,9 @@ impl Volume {
             }
             let wrote = match whole_blocks(at, chunk) {
                 Some((first, blocks)) if from_cache && content.pages.len() + blocks.len() >= GATHERED => {
-                    self.write_through(inode, &mut content, first, blocks)
+                    self.write_through(&change, inode, &mut content, first, blocks)
                 }
-                _ => self.write_locked(inode, &mut content, at, chunk),
+                _ => self.write_locked(&change, inode, &mut content, at, chunk),
             };
             let all = match wrote {
                 Ok(n) => {
@@ -97,9 +98,9 @@ impl Volume {
                 }
             });
             if from_cache && content.pages.len() >= GATHERED {
-                or_wait(self.write_back(inode, &mut content, Writeback::Background))?;
+                or_wait(self.write_back(&change, inode, &mut content, Writeback::Background))?;
             }
-            self.limit_dirty(inode, &mut content)?;
+            self.limit_dirty(&change, inode, &mut content)?;
             if !all {
                 break; // no room for the rest
             }
@@ -108,10 +109,11 @@ impl Volume {
         Ok(done)
     }
 
-    /// Writes into memory; the size grows, times stay. The caller holds `cp` shared and the inode's
-    /// lock exclusively.
+    /// Writes into memory; the size grows, times stay. The caller holds the inode's lock
+    /// exclusively.
     pub(crate) fn write_locked(
         &self,
+        _held: &PackState,
         inode: &Arc<Inode>,
         content: &mut Content,
         offset: u64,
@@ -144,8 +146,15 @@ impl Volume {
     }
 
     /// Writes whole blocks to the log, with all other dirty blocks of the inode; the size grows, times stay. If the log
-    /// has no place for them, they stay in memory too. The caller holds the locks that [`Self::write_locked`] requires.
-    fn write_through(&self, inode: &Arc<Inode>, content: &mut Content, first: u64, blocks: &[Block]) -> Result<usize> {
+    /// has no place for them, they stay in memory too. The caller holds the lock that [`Self::write_locked`] requires.
+    fn write_through(
+        &self,
+        _held: &PackState,
+        inode: &Arc<Inode>,
+        content: &mut Content,
+        first: u64,
+        blocks: &[Block],
+    ) -> Result<usize> {
         let size = inode.size();
         self.leave_inline(inode, content)?;
         if first * BLOCK > size {

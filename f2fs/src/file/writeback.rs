@@ -56,10 +56,16 @@ pub(crate) fn or_wait(written: Result<()>) -> Result<()> {
 }
 
 impl Volume {
-    /// Writes an inode's dirty blocks to the log, or in place where the rules say so. The caller holds `cp` (shared or
-    /// exclusive) and the inode's lock exclusively. If it fails, the blocks stay dirty, except those of a file that got
+    /// Writes an inode's dirty blocks to the log, or in place where the rules say so. The caller holds the
+    /// inode's lock exclusively. If it fails, the blocks stay dirty, except those of a file that got
     /// a place before the log was full.
-    pub(crate) fn write_back(&self, inode: &Arc<Inode>, content: &mut Content, why: Writeback) -> Result<()> {
+    pub(crate) fn write_back(
+        &self,
+        _held: &PackState,
+        inode: &Arc<Inode>,
+        content: &mut Content,
+        why: Writeback,
+    ) -> Result<()> {
         if inode.dirty.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
@@ -209,9 +215,9 @@ impl Volume {
     }
 
     /// Writes back every inode with dirty contents, files as far as the log has places for them; returns how many of
-    /// their blocks wait. `_alone` shows that no other thread changes anything meanwhile, so no holder of an inode's
+    /// their blocks wait. `alone` shows that no other thread changes anything meanwhile, so no holder of an inode's
     /// lock can be waiting for this call.
-    pub(crate) fn flush_all_contents(&self, _alone: &mut PackState) -> Result<u64> {
+    pub(crate) fn flush_all_contents(&self, alone: &mut PackState) -> Result<u64> {
         let dirty: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
         // Directories and nodes must get their places in any case.
         let (files, dirs): (Vec<_>, Vec<_>) = match self.seg.lock().are_files_last() {
@@ -223,7 +229,7 @@ impl Volume {
                 continue;
             }
             let mut content = inode.content.write();
-            let written = self.write_back(inode, &mut content, Writeback::Background);
+            let written = self.write_back(alone, inode, &mut content, Writeback::Background);
             if inode.kind == FileKind::Directory { written } else { or_wait(written) }?;
         }
         Ok(self.pressure.data.load(Ordering::Relaxed))
@@ -240,22 +246,21 @@ impl Volume {
 
     /// Makes room for more dirty contents: if there are too many, writes this inode's, then those of other inodes that
     /// are not locked. Contents for which the log has no place stay dirty. If the device refuses another inode's
-    /// contents, that inode's users get the error, not this caller. The caller holds `cp` shared and the inode's lock
-    /// exclusively.
-    pub(crate) fn limit_dirty(&self, inode: &Arc<Inode>, content: &mut Content) -> Result<()> {
+    /// contents, that inode's users get the error, not this caller. The caller holds the inode's lock exclusively.
+    pub(crate) fn limit_dirty(&self, held: &PackState, inode: &Arc<Inode>, content: &mut Content) -> Result<()> {
         let limit = self.options.dirty_limit as u64;
         let over = || self.pressure.data.load(Ordering::Relaxed) > limit;
         if !over() {
             return Ok(());
         }
-        or_wait(self.write_back(inode, content, Writeback::Background))?;
+        or_wait(self.write_back(held, inode, content, Writeback::Background))?;
         while over() {
             let others: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
             let mut progress = false;
             for other in others.iter().filter(|o| o.ino != inode.ino && o.kind != FileKind::Directory) {
                 // Waiting for the lock could deadlock with a thread that waits for this inode.
                 if let Some(mut c) = other.content.try_write() {
-                    match self.write_back(other, &mut c, Writeback::Background) {
+                    match self.write_back(held, other, &mut c, Writeback::Background) {
                         Ok(()) => progress = true,
                         Err(e) => log::debug!("inode {}: its contents wait on: {e}", other.ino),
                     }

@@ -13,6 +13,7 @@ use super::check_name;
 use crate::dir::type_number;
 use crate::error::Result;
 use crate::inode::{Content, Inode, Touch, put_inline, set_device_number, touch};
+use crate::pack::PackState;
 use crate::volume::Volume;
 use format::acl::Inherited;
 
@@ -55,7 +56,7 @@ impl Volume {
         if wish.target.len() >= 4096 {
             return Err(vfs::Error::NameTooLong.into());
         }
-        let _change = self.begin()?;
+        let change = self.begin()?;
         let dir = self.outer_dir(parent)?;
         let mut guard = dir.content.write();
         let content = &mut *guard;
@@ -64,7 +65,7 @@ impl Volume {
         if found.is_some() {
             return Err(vfs::Error::Exists.into());
         }
-        let inode = self.new_inode(&dir, Some(name), wish)?;
+        let inode = self.new_inode(&change, &dir, Some(name), wish)?;
         if let Err(e) = self.insert_entry(&dir, content, name, inode.ino, wish.kind, room) {
             self.abandon(&inode)?;
             return Err(e);
@@ -79,13 +80,13 @@ impl Volume {
 
     /// Makes a regular file without a name.
     pub(crate) fn create_nameless(&self, parent: vfs::Ino, wish: &Wish<'_>) -> Result<Entry> {
-        let _change = self.begin()?;
+        let change = self.begin()?;
         let dir = self.outer_dir(parent)?;
         // New inodes take the directory's lists: nobody may change them meanwhile.
         let _content = dir.content.read();
         self.check_dir_changes(&dir, true)?;
         let place = self.orphans.place()?;
-        let inode = self.new_inode(&dir, None, wish)?;
+        let inode = self.new_inode(&change, &dir, None, wish)?;
         self.add_links(&inode, -1);
         self.inodes.hold(inode.ino);
         self.orphans.put(inode.ino, place);
@@ -93,7 +94,13 @@ impl Volume {
     }
 
     /// Makes an inode with one link (a directory with two). If it fails, it leaves nothing behind.
-    pub(crate) fn new_inode(&self, dir: &Arc<Inode>, name: Option<&[u8]>, wish: &Wish<'_>) -> Result<Arc<Inode>> {
+    pub(crate) fn new_inode(
+        &self,
+        held: &PackState,
+        dir: &Arc<Inode>,
+        name: Option<&[u8]>,
+        wish: &Wish<'_>,
+    ) -> Result<Arc<Inode>> {
         let inherit = self.inherited_acl(dir, wish.kind, wish.perm, wish.umask)?;
         self.space.take_node(true)?;
         let nid = self.nat.reserve(None).inspect_err(|_| self.space.give_node(true))?;
@@ -108,7 +115,7 @@ impl Volume {
             match wish.kind {
                 FileKind::Directory => self.first_entries(&inode, &mut content, dir.ino)?,
                 FileKind::Symlink => {
-                    let n = self.write_locked(&inode, &mut content, 0, wish.target)?;
+                    let n = self.write_locked(held, &inode, &mut content, 0, wish.target)?;
                     if n < wish.target.len() {
                         return Err(vfs::Error::NoSpace.into());
                     }

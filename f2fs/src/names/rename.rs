@@ -13,6 +13,7 @@ use super::create::Wish;
 use crate::dir::change::{Found, Spot};
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, Touch, put_advise, touch};
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 /// The contents of one or two directories, locked.
@@ -83,7 +84,7 @@ impl Volume {
         }
         check_name(from.1)?;
         check_name(to.1)?;
-        let _change = self.begin()?;
+        let change = self.begin()?;
         // Renames between directories run one at a time: the shape of the tree must not change during the check of
         // ancestors. A rename within one directory gives nothing another parent.
         let _names = (from.0 != to.0).then(|| self.names.lock());
@@ -159,7 +160,7 @@ impl Volume {
             Some(r) if exchange => self.hold_up(r, across)?,
             _ => None,
         };
-        let white = if whiteout { Some(self.new_whiteout(caller, &from_dir, from_name)?) } else { None };
+        let white = if whiteout { Some(self.new_whiteout(&change, caller, &from_dir, from_name)?) } else { None };
         // The new name first: only adding it can run out of room.
         match target {
             Some(t) => self.redirect_entry(&to_dir, locked.to(), t.spot, moving.ino, moving.kind)?,
@@ -276,8 +277,8 @@ impl Volume {
         Ok(above)
     }
 
-    /// Where a directory's `..` leads. The parent its inode records may be an old one: kernels before 4.20 left it
-    /// when they moved a directory.
+    /// Where a directory's `..` leads. The parent its inode records may be an old one: a kernel may have
+    /// left it when it moved the directory.
     fn parent(&self, dir: &Arc<Inode>) -> Result<Ino> {
         let known = self.find_in_memory(dir, &dir.content.read(), b"..")?;
         let found = match known {
@@ -289,10 +290,10 @@ impl Volume {
     }
 
     /// The whiteout a rename leaves behind.
-    fn new_whiteout(&self, caller: Caller, dir: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
+    fn new_whiteout(&self, held: &PackState, caller: Caller, dir: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>> {
         let new = NewNode { kind: FileKind::CharDevice, perm: 0, umask: 0, rdev: DeviceNumber::default() };
         let wish = Wish { caller, kind: new.kind, perm: new.perm, umask: new.umask, rdev: new.rdev, target: b"" };
-        self.new_inode(dir, Some(name), &wish)
+        self.new_inode(held, dir, Some(name), &wish)
     }
 }
 

@@ -356,7 +356,7 @@ mod tests {
         let held = vol.cp.read();
         let mut content = inode.content.write();
         let why = crate::file::temperature::Writeback::Background;
-        let out = vol.write_back(&inode, &mut content, why);
+        let out = vol.write_back(&held, &inode, &mut content, why);
         assert!(matches!(out, Err(Error::Fs(vfs::Error::Corrupt(_)))), "{out:?}");
         assert_eq!(counts(), before);
         assert_eq!(vol.addr_of(&inode.node, 7).unwrap(), addr);

@@ -245,7 +245,7 @@ fn in_background(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut again = Command::new(me);
     // The same words, and one more.
     again.args(std::env::args_os().skip(1).filter(|a| a != "--json")).arg("--background");
-    let pid = fuse::daemon::start(again)?;
+    let pid = fuse::daemon::start(again, |text| eprintln!("joulefs: {text}"))?;
     if let Some(place) = &args.nbd {
         let place = place.clone().absolute().map_err(|e| format!("{place}: {e}"))?;
         let uri = place.uri();
