@@ -59,7 +59,7 @@ impl Aged {
     }
     fn assert_clean(&self) {
         self.vol.unmount().unwrap();
-        let report = fsck::check(&*self.dev, &Options { progress: &|_, _| () }).unwrap();
+        let report = fsck::check(&*self.dev, &Options::default()).unwrap();
         assert_eq!(report.errors, 0, "{:?}", report.findings.iter().map(ToString::to_string).collect::<Vec<_>>());
     }
 }
