@@ -78,8 +78,8 @@ impl BlockDevice for Gated {
 const FILES: usize = 1200;
 
 /// A volume with files whose nodes have entries in three blocks of the NAT, mounted anew: nothing is in memory.
-fn with_files() -> (Arc<Gated>, Arc<Volume>, Vec<Ino>) {
-    let inner: Memory = formatted(64, &Options::default());
+fn with_files(mib: u64) -> (Arc<Gated>, Arc<Volume>, Vec<Ino>) {
+    let inner: Memory = formatted(mib, &Options::default());
     let dev = Arc::new(Gated { inner, gate: Mutex::default(), moved: Condvar::new() });
     let vol = Volume::mount(dev.clone(), clock(), MountOptions::default()).unwrap();
     let files = (0..FILES).map(|i| new_file(&vol, vol.root(), &format!("f{i}"))).collect();
@@ -116,7 +116,7 @@ fn ends_meanwhile(
 
 #[test]
 fn a_reader_does_not_wait_for_a_checkpoint_that_writes_the_nat() {
-    let (dev, vol, files) = with_files();
+    let (dev, vol, files) = with_files(64);
     // More than the journal takes.
     files[..200].iter().for_each(|f| touch(&vol, *f));
     let read = || {
@@ -135,7 +135,7 @@ fn a_reader_does_not_wait_for_a_checkpoint_that_writes_the_nat() {
 
 #[test]
 fn a_reader_does_not_wait_for_the_nat_block_of_another_node() {
-    let (dev, vol, files) = with_files();
+    let (dev, vol, files) = with_files(64);
     vol.getattr(files[0]).unwrap();
     let slow = || assert_eq!(vol.getattr(files[1100]).unwrap().ino, files[1100]);
     let read = || assert_eq!(vol.getattr(files[1]).unwrap().ino, files[1]);
@@ -144,7 +144,8 @@ fn a_reader_does_not_wait_for_the_nat_block_of_another_node() {
 
 #[test]
 fn a_reader_does_not_wait_for_nodes_of_others_on_their_way_to_the_device() {
-    let (dev, vol, files) = with_files();
+    // Large enough that so many dirty nodes wait for the checkpoint, which writes them by the mebibyte.
+    let (dev, vol, files) = with_files(1024);
     files[..600].iter().for_each(|f| touch(&vol, *f));
     // A writer of many nodes stops with some of them in its hands.
     let read = || files.iter().for_each(|f| assert_eq!(vol.getattr(*f).unwrap().ino, *f));
