@@ -125,3 +125,21 @@ fn a_refusal_to_lose_what_was_synced_says_what_it_is_how_to_save_and_how_to_go_o
     assert!(code(&after) == Some(0) && !said(&after).contains("synced"), "{}", said(&after));
     assert_eq!(joulefs(&["cat", &format!("{image}:/kept")]).stdout, [7; 50_000]);
 }
+
+#[test]
+fn a_repair_that_stops_says_what_it_did_before() {
+    let room = Room::new();
+    let image = damaged_and_unclean(&room);
+    let file = fs::File::options().write(true).open(&image).unwrap();
+    file.write_all_at(b"x", (BLOCK + format::superblock::OFFSET + 1100) as u64).unwrap();
+    let copy = room.text("copy.img");
+    fs::copy(&image, &copy).unwrap();
+    let out = joulefs(&["fsck", "--repair", &image]);
+    let text = said(&out);
+    assert_eq!((code(&out), text.lines().count()), (Some(8), 2), "{text}");
+    assert!(text.contains("repaired: superblock copy 1 restored") && text.contains("--give-up-synced"), "{text}");
+    let out = joulefs(&["--json", "fsck", "--repair", &copy]);
+    let said: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((code(&out), &said["repaired"]), (Some(8), &serde_json::json!(["superblock copy 1 restored"])));
+    assert!(said["error"].as_str().unwrap().contains("--give-up-synced"), "{said}");
+}

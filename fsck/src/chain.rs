@@ -8,15 +8,17 @@ use format::inode::{Inline, RawInode};
 use format::node::{self, Footer, NodeKind};
 use format::sit::LogType;
 use format::{Block, BlockAddr, Ino, Nid};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::FsckError;
 use super::load::Image;
 use super::report::{FindingKind as K, Name, Report, Synced};
 use super::sets::BlockSet;
 
-/// Directories above a file that its path is put together from.
-const DEEPEST: usize = 1024;
+/// Bytes of a path: Linux takes no longer one.
+const LONGEST: usize = 4096;
+/// Inodes whose name and parent are remembered.
+const REMEMBERED: usize = 1 << 16;
 
 /// The nodes written after the checkpoint.
 #[derive(Default)]
@@ -62,9 +64,12 @@ impl Chain {
             }
         }
         let mut synced = Vec::new();
-        for ino in order {
+        let mut paths = Paths { img, known: FxHashMap::default() };
+        for (n, ino) in order.into_iter().enumerate() {
             let Some(p) = promised.get(&ino) else { continue };
-            let path = path(img, ino, p.newest.get(&ino.nid()).copied())?;
+            // No report lists more.
+            let listed = n < Report::MOST;
+            let path = if listed { paths.of(ino, p.newest.get(&ino.nid()).copied())? } else { None };
             synced.push(Synced { ino, path, nodes: p.nodes, blocks: new_blocks(img, p)? });
         }
         Ok(Chain { synced, unsynced })
@@ -144,26 +149,57 @@ fn addresses<'b>(img: &Image<'_>, block: &'b Block) -> Box<dyn Iterator<Item = B
     }
 }
 
-/// The path of an inode, whose newest version is at `newest` if that is not the checkpoint's.
-fn path(img: &Image<'_>, ino: Ino, newest: Option<BlockAddr>) -> Result<Option<Name>, FsckError> {
-    let mut parts = Vec::new();
-    let (mut at, mut addr) = (ino, newest);
-    while at != img.sb.root {
-        let known = match addr.take() {
-            Some(addr) => addr,
-            None => img.nat(at.nid())?.addr,
+/// The parent and the name that an inode records; `None` if it is no inode with a name.
+type Recorded = Option<(Ino, Vec<u8>)>;
+
+/// Puts paths together from what inodes record.
+struct Paths<'i, 'd> {
+    img: &'i Image<'d>,
+    /// What inodes of the checkpoint record: many files lie below few directories.
+    known: FxHashMap<Ino, Recorded>,
+}
+
+impl Paths<'_, '_> {
+    /// The path of an inode, whose newest version is at `newest` if that is not the checkpoint's.
+    fn of(&mut self, ino: Ino, newest: Option<BlockAddr>) -> Result<Option<Name>, FsckError> {
+        let mut parts = Vec::new();
+        let (mut at, mut length, mut seen) = (ino, 0, FxHashSet::default());
+        let mut next = match newest {
+            Some(addr) => self.read(ino, addr)?,
+            None => self.recorded(ino)?,
         };
-        if parts.len() == DEEPEST || img.sb.locate(known).is_none() {
-            return Ok(None);
+        while at != self.img.sb.root {
+            let Some((parent, name)) = next else { return Ok(None) };
+            length += 1 + name.len();
+            if length > LONGEST || !seen.insert(at) {
+                return Ok(None);
+            }
+            parts.push(name);
+            at = parent;
+            next = if at == self.img.sb.root { None } else { self.recorded(at)? };
         }
-        let block = img.block(known)?;
-        let raw = RawInode::of(&block);
-        if node::footer(&block).nid != at.nid() || raw.name().is_empty() {
-            return Ok(None);
-        }
-        parts.push(raw.name().to_vec());
-        at = Ino(raw.i_pino.get());
+        let path = parts.iter().rev().flat_map(|name| [b"/", &name[..]].concat()).collect();
+        Ok(Some(Name(path)))
     }
-    let path = parts.iter().rev().flat_map(|name| [b"/", &name[..]].concat()).collect();
-    Ok(Some(Name(path)))
+
+    fn recorded(&mut self, ino: Ino) -> Result<Recorded, FsckError> {
+        if let Some(known) = self.known.get(&ino) {
+            return Ok(known.clone());
+        }
+        let read = self.read(ino, self.img.nat(ino.nid())?.addr)?;
+        if self.known.len() < REMEMBERED {
+            self.known.insert(ino, read.clone());
+        }
+        Ok(read)
+    }
+
+    fn read(&self, ino: Ino, addr: BlockAddr) -> Result<Recorded, FsckError> {
+        if self.img.sb.locate(addr).is_none() {
+            return Ok(None);
+        }
+        let block = self.img.block(addr)?;
+        let raw = RawInode::of(&block);
+        let named = node::footer(&block).nid == ino.nid() && !raw.name().is_empty();
+        Ok(named.then(|| (Ino(raw.i_pino.get()), raw.name().to_vec())))
+    }
 }

@@ -291,6 +291,8 @@ pub struct Report {
     pub version: u64,
     /// True if that checkpoint was written by an unmount.
     pub clean_unmount: bool,
+    /// Warnings that a repair looks after, listed or not.
+    pub(super) mendable_warnings: u64,
 }
 
 impl Report {
@@ -307,8 +309,7 @@ impl Report {
     }
     /// What a repair would set right.
     pub(super) fn mendable(&self) -> u64 {
-        let mendable = |f: &&Finding| f.severity == Severity::Warning && f.kind.is_mendable();
-        self.errors + self.findings.iter().filter(mendable).count() as u64
+        self.errors + self.mendable_warnings
     }
     /// The listed errors.
     pub fn errors(&self) -> impl Iterator<Item = &FindingKind> {
@@ -317,6 +318,7 @@ impl Report {
     pub(super) fn add(&mut self, kind: FindingKind) {
         let severity = kind.severity();
         self.errors += u64::from(severity == Severity::Error);
+        self.mendable_warnings += u64::from(severity == Severity::Warning && kind.is_mendable());
         if self.findings.len() < Self::MOST {
             self.findings.push(Finding { severity, kind });
         } else {

@@ -3,6 +3,7 @@
 mod rig;
 
 use device::Memory;
+use format::checkpoint::CpFlags;
 use format::{BlockAddr, Ino};
 use fsck::{FindingKind as K, QuotaFault as F};
 use joulefs_conformance::oracle::kernel::Kernel;
@@ -65,4 +66,24 @@ fn a_tree_that_goes_round_in_a_quota_file_ends() {
     assert_eq!(faults(&v).len(), 1);
     v.edit(block, |b| (0..256).for_each(|i| b[1024 + i * 4..][..4].copy_from_slice(&2_u32.to_le_bytes())));
     assert!(matches!(faults(&v)[..], [F::Entry { block: 5, .. } | F::Twice { block: 2 }]));
+}
+
+#[test]
+fn quotas_stay_trusted_after_a_repair_that_changes_no_usage() {
+    type Damage = fn(&Volume);
+    let torn: Damage = |v| {
+        let other = if v.pack == v.sb.cp { v.sb.cp.plus(512) } else { v.sb.cp };
+        v.edit(other, |b| b[0] ^= 1);
+    };
+    let parent: Damage = |v| v.edit_inode(v.ino("mid"), |raw| raw.i_pino = 77.into());
+    let blocks: Damage = |v| v.edit_inode(v.ino("mid"), |raw| raw.i_blocks = 77.into());
+    for (what, damage, counted_anew) in
+        [("a torn pack", torn, false), ("a wrong parent", parent, false), ("a wrong i_blocks", blocks, true)]
+    {
+        let v = volume(FEATURES);
+        damage(&v);
+        assert!(v.repairs().checkpoints > 0, "{what}");
+        let flags = Volume::of(v.dev).cp.flags;
+        assert_eq!(flags.contains(CpFlags::QUOTA_NEED_FSCK), counted_anew, "{what}: {flags:?}");
+    }
 }

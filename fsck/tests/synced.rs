@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use device::{Memory, Time, VirtualClock};
 use f2fs::MountOptions;
-use format::BlockAddr;
+use format::inode::RawInode;
 use format::node::{self, Footer};
 use format::sit::LogType;
+use format::{BlockAddr, dentry};
 use fsck::{Action, FindingKind as K, Options, RepairError};
 use joulefs_conformance::oracle::kernel::{Ending, Kernel};
 use rig::{Volume, volume};
@@ -18,10 +19,14 @@ const SCRIPT: &str = "echo promised >synced; sync synced; dd if=/dev/zero of=new
 
 /// A volume on which Linux synced two new files and then lost power.
 fn synced() -> Volume {
+    cut_after(SCRIPT)
+}
+
+fn cut_after(script: &str) -> Volume {
     let dir = tempfile::tempdir().unwrap();
     let image = dir.path().join("image");
     volume(&[]).dev.save(&image).unwrap();
-    Kernel::new().ending(Ending::Cut).run(&image, SCRIPT).expect_ok();
+    Kernel::new().ending(Ending::Cut).run(&image, script).expect_ok();
     Volume::of(Memory::load(&image).unwrap())
 }
 
@@ -125,11 +130,53 @@ fn nodes_that_no_fsync_asked_for_do_not_stop_a_repair() {
 
 #[test]
 fn a_torn_pack_is_no_reason_to_give_up_what_was_synced() {
-    let v = synced();
-    let other = if v.pack == v.sb.cp { v.sb.cp.plus(512) } else { v.sb.cp };
-    v.edit(other, |b| b[0] ^= 1);
-    v.finds(|k| matches!(k, K::PackBad { .. }));
+    for options in [Options::default(), GIVE_UP] {
+        let v = synced();
+        let other = if v.pack == v.sb.cp { v.sb.cp.plus(512) } else { v.sb.cp };
+        v.edit(other, |b| b[0] ^= 1);
+        v.finds(|k| matches!(k, K::PackBad { .. }));
+        let before = v.dev.fork();
+        let done = fsck::repair(&v.dev, &options).unwrap();
+        assert!(done.actions.is_empty() && v.dev.same_as(&before), "{:?}", done.actions);
+    }
+}
+
+#[test]
+fn what_was_synced_is_not_given_up_for_damage_that_repair_refuses() {
+    let v = cut_after("echo file >lost+found; sync; echo promised >synced; sync synced");
+    assert_eq!(chain(&v).len(), 1);
+    // A file without a name, and a parent that is none: it belongs into lost+found, which is no directory.
+    let (at, slot, nameless) = v.entry(v.ino("many"), "file_number_5");
+    let tiny = v.ino("tiny");
+    v.edit_inode(nameless, |raw| raw.i_pino = tiny.0.into());
+    v.edit(at, |b| dentry::remove(&dentry::Layout::BLOCK, b, slot));
     let before = v.dev.fork();
-    let done = fsck::repair(&v.dev, &Options::default()).unwrap();
-    assert!(done.actions.is_empty() && v.dev.same_as(&before));
+    let refused = fsck::repair(&v.dev, &GIVE_UP);
+    assert!(matches!(refused, Err(RepairError::LostFoundFull)), "{refused:?}");
+    assert!(v.dev.same_as(&before), "the chain is gone, and nothing is mended");
+}
+
+#[test]
+fn a_path_longer_than_linux_takes_is_not_put_together() {
+    let v = synced();
+    let many = v.ino("many");
+    let above: Vec<_> = (0..17).map(|n| v.entry(many, &format!("file_number_{n}")).2).collect();
+    for (n, ino) in above.iter().enumerate() {
+        let parent = above.get(n + 1).copied().unwrap_or(v.sb.root);
+        v.edit_inode(*ino, |raw| {
+            raw.i_pino = parent.0.into();
+            raw.i_namelen = 255.into();
+            raw.i_name.fill(b'x');
+        });
+    }
+    v.edit(chain(&v)[0], |b| RawInode::of_mut(b).i_pino = above[0].0.into());
+    let path = |ino| {
+        let of = |k: &K| if let K::Synced(s) = k { (s.ino == ino).then(|| s.path.clone()) } else { None };
+        v.check().findings.iter().find_map(|f| of(&f.kind)).unwrap()
+    };
+    let ino = node::footer(&v.read(chain(&v)[0])).ino;
+    assert!(path(ino).is_none());
+    // One name less.
+    v.edit(chain(&v)[0], |b| RawInode::of_mut(b).i_pino = above[2].0.into());
+    assert!(path(ino).is_some());
 }

@@ -6,7 +6,8 @@ use format::checkpoint::CpFlags;
 use format::sit::LogType;
 use format::{BLOCK, BlockAddr, Ino, Nid, SegNo, bits, nat, node, orphan, summary};
 use fsck::{Class, FindingKind as K, FsckError, RepairError, Severity, Total};
-use rig::{FEATURES, volume};
+use rig::{FEATURES, Volume, volume};
+use zerocopy::FromBytes;
 
 #[test]
 fn an_untouched_volume_is_clean_and_repair_writes_nothing() {
@@ -162,6 +163,53 @@ fn a_checkpoint_that_stopped_half_way_through_a_resize_is_refused() {
     });
     let result = fsck::repair(&v.dev, &fsck::Options::default());
     assert!(matches!(result, Err(RepairError::Flags { flags: CpFlags::RESIZEFS })), "{result:?}");
+}
+
+/// Linux mounts it, so that nothing is lost: a check at boot must not stop there.
+#[test]
+fn a_volume_that_repair_refuses_is_left_as_it_is_if_it_has_no_errors() {
+    type Refuse = fn(&Volume);
+    let cases: [Refuse; 2] = [
+        |v| v.edit_cp(|cp| cp.ckpt_flags = (cp.ckpt_flags.get() | 0x4000).into()),
+        |v| (0..2).for_each(|copy| v.edit_sb(copy, |r| r.feature = 0x4000_0000.into())),
+    ];
+    for refuse in cases {
+        let v = volume(&[]);
+        v.edit_sb(1, |r| r.volume_name[0] = 65.into());
+        refuse(&v);
+        let before = v.dev.fork();
+        let done = fsck::repair(&v.dev, &fsck::Options::default()).unwrap();
+        assert!(done.after.findings.iter().any(|f| matches!(f.kind, K::SuperblockCopiesDiffer { .. })));
+        assert!(done.actions.is_empty() && v.dev.same_as(&before));
+    }
+}
+
+#[test]
+fn a_refused_repair_writes_no_superblock_either() {
+    let v = volume(&[]);
+    v.edit_sb(1, |r| r.volume_name[0] = 65.into());
+    v.edit_cp(|cp| {
+        cp.ckpt_flags = (cp.ckpt_flags.get() | 0x4000).into();
+        cp.valid_node_count = 1.into();
+        cp.valid_inode_count = 1.into();
+    });
+    let before = v.dev.fork();
+    assert!(matches!(fsck::repair(&v.dev, &fsck::Options::default()), Err(RepairError::Flags { .. })));
+    assert!(v.dev.same_as(&before));
+}
+
+#[test]
+fn error_marks_stay_until_the_last_round_of_a_repair() {
+    let v = volume(&[]);
+    v.edit_cp(|cp| cp.ckpt_flags = (cp.ckpt_flags.get() | 0x10).into());
+    v.edit_inode(v.ino("mid"), |raw| raw.i_blocks = 77.into());
+    assert_eq!(v.repairs().checkpoints, 2);
+    let after = Volume::of(v.dev);
+    assert!(!after.cp.flags.contains(CpFlags::FSCK));
+    let other = if after.pack == after.sb.cp { after.sb.cp.plus(512) } else { after.sb.cp };
+    let before = format::checkpoint::RawCheckpoint::read_from_prefix(&after.read(other)[..]).unwrap().0;
+    assert_eq!(before.checkpoint_ver.get() + 1, after.cp.version);
+    assert!(before.ckpt_flags.get() & 0x10 != 0);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use crate::{Failure, image, output, progress};
 /// replays it, and a repair would lose it. So --repair refuses a damaged volume that holds such files, unless
 /// --give-up-synced says that they may go.
 ///
-/// Exit codes, as fsck(8): 0 clean, 1 errors were repaired, 4 errors are left, 8 could not check or repair,
+/// Exit codes, as fsck(8): 0 clean, 1 errors or warnings were repaired, 4 errors are left, 8 could not check or repair,
 /// 16 wrong usage.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs fsck disk.img\n  joulefs fsck --repair disk.img\n  \
@@ -25,7 +25,7 @@ use crate::{Failure, image, output, progress};
 pub struct Args {
     /// The image or block device.
     image: PathBuf,
-    /// Repair what can be repaired without losing data.
+    /// Repair what can be repaired: every error, and warnings that would cost something later.
     #[arg(long)]
     repair: bool,
     /// Repair although that loses what fsync wrote after the last checkpoint.
@@ -55,7 +55,20 @@ fn check(args: &Args, as_json: bool) -> Result<u8, Failure> {
     };
     let options = Options { progress: &progress, give_up_synced: args.give_up_synced };
     let done = match args.repair {
-        true => fsck::repair(&*dev, &options).map_err(|e| why_not(&e, &args.image))?,
+        true => match fsck::repair(&*dev, &options) {
+            Ok(done) => done,
+            Err(e) => {
+                bar.finish_and_clear();
+                let actions: Vec<_> = e.actions().iter().map(ToString::to_string).collect();
+                let why = why_not(e.why(), &args.image);
+                if as_json && !actions.is_empty() {
+                    output::print(&json!({ "error": why, "repaired": actions }));
+                    return Ok(8);
+                }
+                actions.iter().for_each(|action| output::line(&format!("repaired: {action}")));
+                return Err(why.into());
+            }
+        },
         false => {
             let report = fsck::check(&*dev, &options).map_err(|e| format!("{path}: {e}"))?;
             Repaired { after: report.clone(), before: report, actions: Vec::new(), checkpoints: 0 }

@@ -120,6 +120,7 @@ fn write(img: &Image<'_>, at: BlockAddr, bytes: &[u8]) -> Result<(), FsckError> 
 /// Makes the changes the volume's state.
 pub fn commit(mut e: Editor<'_, '_>) -> Result<(), RepairError> {
     let img = e.img;
+    let usage = e.may_change_usage()?;
     let mut room = Room::new(&e);
     let mut freed = std::mem::take(&mut e.dropped);
     let mut marked = Vec::new();
@@ -169,7 +170,7 @@ pub fn commit(mut e: Editor<'_, '_>) -> Result<(), RepairError> {
     write_nat(&e, &mut cp)?;
     let valid = write_sit(&e, &changed, &mut cp)?;
     write_ssa(&e, &room, &old_logs)?;
-    write_pack(&e, cp, valid, &old_logs)
+    write_pack(&e, cp, valid, usage, &old_logs)
 }
 
 fn place_data(e: &mut Editor<'_, '_>, room: &mut Room, slot: Slot, block: &Block) -> Result<BlockAddr, RepairError> {
@@ -328,18 +329,18 @@ fn write_pack(
     e: &Editor<'_, '_>,
     mut cp: Checkpoint,
     valid: Valid,
+    usage: bool,
     left: &[Option<SegNo>; 6],
 ) -> Result<(), RepairError> {
     let (img, counts) = (e.img, &e.walked.counts);
     let orphans = orphan::encode(&e.orphans);
-    let keep = CpFlags::LARGE_NAT_BITMAP | CpFlags::QUOTA_NEED_FSCK;
+    let mut keep = CpFlags::LARGE_NAT_BITMAP | CpFlags::QUOTA_NEED_FSCK;
+    if e.keep_error_marks {
+        keep |= CpFlags::FSCK | CpFlags::ERROR;
+    }
     cp.flags = (cp.flags & keep) | CpFlags::UMOUNT | CpFlags::CRC_RECOVERY;
     if !orphans.is_empty() {
         cp.flags |= CpFlags::ORPHAN;
-    }
-    if img.sb.quota_inos.iter().any(|i| i.0 != 0) {
-        // Usage in quota files may no longer be right.
-        cp.flags |= CpFlags::QUOTA_NEED_FSCK;
     }
     cp.version = cp.version.wrapping_add(1);
     cp.start_sum = 1 + img.sb.cp_payload + orphans.len() as u32;
@@ -354,6 +355,12 @@ fn write_pack(
     cp.free_segs = valid.free_segs;
     cp.valid_nodes = (counts.nodes.min(cp.valid_blocks) as u32).min(img.sb.max_nid() - 1);
     cp.valid_inodes = ((counts.dirs + counts.files) as u32).min(cp.valid_nodes);
+
+    let totals = |cp: &Checkpoint| (cp.valid_blocks, cp.valid_nodes, cp.valid_inodes);
+    if (usage || totals(&cp) != totals(&img.cp)) && img.sb.quota_inos.iter().any(|i| i.0 != 0) {
+        // Usage in quota files may no longer be right.
+        cp.flags |= CpFlags::QUOTA_NEED_FSCK;
+    }
 
     let mut bytes = cp.encode(&img.sb);
     let head: Vec<u8> = bytes[..format::BLOCK].to_vec();

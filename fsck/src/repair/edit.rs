@@ -40,6 +40,8 @@ pub struct Editor<'i, 'd> {
     pub leave: [bool; 6],
     /// Blocks that are marked but were not reached stay marked: someone may yet claim them.
     pub keep_marked: bool,
+    /// More is to be mended after this: marks that make the next mount check the volume stay.
+    pub keep_error_marks: bool,
 }
 
 impl<'i, 'd> Editor<'i, 'd> {
@@ -58,7 +60,30 @@ impl<'i, 'd> Editor<'i, 'd> {
             footers: BTreeSet::new(),
             leave: [false; 6],
             keep_marked: true,
+            keep_error_marks: true,
         }
+    }
+
+    /// True if the changes may alter what quotas count. A new parent or name of an inode does not.
+    pub fn may_change_usage(&self) -> Result<bool, FsckError> {
+        if !(self.dropped.is_empty() && self.copies.is_empty() && self.data.is_empty() && self.nat.is_empty()) {
+            return Ok(true);
+        }
+        for (nid, new) in &self.nodes {
+            let addr = self.img.nat(*nid)?.addr;
+            if self.img.sb.locate(addr).is_none() {
+                return Ok(true);
+            }
+            let mut old = self.img.block(addr)?;
+            if node::footer(&old).nid == node::footer(&old).ino.nid() {
+                let (old, new) = (RawInode::of_mut(&mut old), RawInode::of(new));
+                (old.i_pino, old.i_namelen, old.i_name) = (new.i_pino, new.i_namelen, new.i_name);
+            }
+            if old != *new {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The NAT entry as changed.

@@ -6,8 +6,9 @@
 //! lost+found.
 //!
 //! A new checkpoint voids what `fsync` wrote after the last one. Mounting the volume replays it; where
-//! that fails, the caller may give it up ([`Options::give_up_synced`]). Then the first round writes
-//! nothing but that checkpoint, so that no later mount replays nodes over blocks that repair has used.
+//! that fails, the caller may give it up ([`Options::give_up_synced`]). It goes only for errors, and only if
+//! the first round of the repair is possible. Then the first checkpoint changes nothing else, so that no later
+//! mount replays nodes over blocks that repair has used.
 
 mod commit;
 mod edit;
@@ -150,6 +151,31 @@ pub enum RepairError {
         /// One of them.
         first: Box<K>,
     },
+    /// Rounds were done before another one failed.
+    #[error("{why}")]
+    Stopped {
+        /// What was done, in order.
+        actions: Vec<Action>,
+        /// Why there was no more.
+        why: Box<RepairError>,
+    },
+}
+
+impl RepairError {
+    /// What was done before it.
+    pub fn actions(&self) -> &[Action] {
+        match self {
+            RepairError::Stopped { actions, .. } => actions,
+            _ => &[],
+        }
+    }
+    /// Why the repair stopped, without what was done before.
+    pub fn why(&self) -> &RepairError {
+        match self {
+            RepairError::Stopped { why, .. } => why,
+            other => other,
+        }
+    }
 }
 
 /// What a repair did.
@@ -178,21 +204,48 @@ const PATIENCE: u32 = 8;
 
 /// Repairs a volume. A clean one is not written to.
 ///
+/// A volume that has no errors, but that repair refuses, is left as it is.
+///
 /// # Errors
 /// [`RepairError`]; the volume is then no worse than before, and rounds that were done stay done.
 pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, RepairError> {
     let before = super::check(dev, options)?;
-    if before.mendable() == 0 {
-        return Ok(Repaired { after: before.clone(), before, actions: Vec::new(), checkpoints: 0 });
-    }
-    if dev.read_only() {
-        return Err(RepairError::ReadOnly);
-    }
-    if let Some(unknown) = before.findings.iter().find(|f| matches!(f.kind, K::UnknownFeatures { .. })) {
-        return Err(RepairError::NotRepairable { finding: Box::new(unknown.kind.clone()) });
+    let refusal = if before.mendable() == 0 { None } else { refusal(dev, &before)? };
+    match refusal {
+        Some(refusal) if before.errors > 0 => return Err(refusal),
+        None if before.mendable() > 0 => {}
+        _ => return Ok(Repaired { after: before.clone(), before, actions: Vec::new(), checkpoints: 0 }),
     }
     let mut session = Session::default();
-    restore_superblock(dev, &before, &mut session)?;
+    match rounds(dev, options, &before, &mut session) {
+        Ok((after, checkpoints)) => Ok(Repaired { before, after, actions: session.actions, checkpoints }),
+        Err(why) if session.actions.is_empty() => Err(why),
+        Err(why) => Err(RepairError::Stopped { actions: session.actions, why: Box::new(why) }),
+    }
+}
+
+/// Why nothing may be written to a volume.
+fn refusal(dev: &dyn BlockDevice, before: &Report) -> Result<Option<RepairError>, RepairError> {
+    if dev.read_only() {
+        return Ok(Some(RepairError::ReadOnly));
+    }
+    if let Some(unknown) = before.findings.iter().find(|f| matches!(f.kind, K::UnknownFeatures { .. })) {
+        return Ok(Some(RepairError::NotRepairable { finding: Box::new(unknown.kind.clone()) }));
+    }
+    let mut report = Report::default();
+    let Some(image) = load::Image::load(dev, &mut report)? else { return Ok(Some(not_repairable(&report))) };
+    let flags = image.cp.flags & (CpFlags::DISABLED | CpFlags::DISABLED_QUICK | CpFlags::RESIZEFS);
+    Ok((!flags.is_empty()).then_some(RepairError::Flags { flags }))
+}
+
+/// Mends the volume round by round. Returns the last report and the number of checkpoints written.
+fn rounds(
+    dev: &dyn BlockDevice,
+    options: &Options<'_>,
+    before: &Report,
+    session: &mut Session,
+) -> Result<(Report, u32), RepairError> {
+    restore_superblock(dev, before, session)?;
     let (mut rounds, mut best, mut stalled) = (0, u64::MAX, 0);
     loop {
         let mut report = Report::default();
@@ -200,22 +253,17 @@ pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, 
             Some(image) => image,
             None => return Err(not_repairable(&report)),
         };
-        let flags = image.cp.flags & (CpFlags::DISABLED | CpFlags::DISABLED_QUICK | CpFlags::RESIZEFS);
-        if !flags.is_empty() {
-            return Err(RepairError::Flags { flags });
-        }
         let walked = super::examine(&image, &mut report, options)?;
         let left = report.mendable();
         let chain = Chain::read(&image)?;
-        let waits = !chain.synced.is_empty() && !options.give_up_synced;
+        // The next mount replays the chain, and its checkpoint is whole again: no reason to give anything up.
+        let replayed = !chain.synced.is_empty() && report.errors == 0;
         stalled = if left < best { 0 } else { stalled + 1 };
         best = best.min(left);
-        // The next mount replays the chain, and its checkpoint is whole again: no reason to give anything up.
-        let enough = report.errors == 0 && (waits || stalled > PATIENCE);
-        if left == 0 || enough {
-            return Ok(Repaired { before, after: report, actions: session.actions, checkpoints: rounds });
+        if left == 0 || replayed || (report.errors == 0 && stalled > PATIENCE) {
+            return Ok((report, rounds));
         }
-        if waits {
+        if !chain.synced.is_empty() && !options.give_up_synced {
             return Err(RepairError::NeedsRecovery { files: chain.synced.len() as u64, nodes: chain.nodes() });
         }
         if stalled > PATIENCE {
@@ -224,13 +272,20 @@ pub fn repair(dev: &dyn BlockDevice, options: &Options<'_>) -> Result<Repaired, 
         }
         rounds += 1;
         if !chain.synced.is_empty() {
+            // A repair that cannot begin gives nothing up.
+            plan::plan(&image, &walked, &report, &mut Session::default())?;
             let orphans = image.orphans(&mut Report::default())?;
             commit::commit(edit::Editor::new(&image, &walked, orphans))?;
             session.actions.extend(chain.synced.into_iter().map(Action::SyncedGivenUp));
             continue;
         }
-        let editor = plan::plan(&image, &walked, &report, &mut session)?;
-        commit::commit(editor)?;
+        // What a round that fails had planned was not done.
+        let done = session.actions.len();
+        let planned = plan::plan(&image, &walked, &report, session).and_then(commit::commit);
+        if planned.is_err() {
+            session.actions.truncate(done);
+        }
+        planned?;
     }
 }
 

@@ -51,10 +51,13 @@ impl Editor<'_, '_> {
 
     /// Looks a name up through all of a directory's blocks.
     pub fn find(&self, dir: Ino, name: &[u8]) -> Result<Option<Found>, FsckError> {
-        let same = self.hashing(dir)?.same(name);
+        let hashing = self.hashing(dir)?;
+        let (same, hash) = (hashing.same(name), hashing.hash(name));
+        // Folding every entry for every name that is sought takes long: names that are the same have the same hash.
+        let sought = |d: &dentry::Dentry<'_>| d.name == name || (hash == Some(d.hash) && same(d.name));
         for area in self.areas(dir)? {
             let Some((layout, bytes)) = self.area(dir, area)? else { continue };
-            if let Some(d) = dentry::entries(&layout, &bytes, 0).find(|d| same(d.name)) {
+            if let Some(d) = dentry::entries(&layout, &bytes, 0).find(&sought) {
                 let place = DentryPlace { dir, area, slot: d.slot };
                 return Ok(Some(Found { place, ino: Ino(d.ino) }));
             }

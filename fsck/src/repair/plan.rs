@@ -108,6 +108,7 @@ pub fn plan<'i, 'd>(
     let now = all().map(|k| stage(img, &unreached, k)).min().unwrap_or(Stage::Tables);
     // Until pointers, nodes and names are mended, a file may still claim unreached blocks.
     e.keep_marked = now < Stage::Sums;
+    e.keep_error_marks = now < Stage::Tables;
     tables(&mut e, all())?;
     let unknown = unreached.unknown_to_nat(img)?;
     for (nid, ino, addr) in &unknown {
@@ -116,14 +117,14 @@ pub fn plan<'i, 'd>(
         session.actions.push(Action::NodeFound { nid: *nid, addr: *addr });
     }
     if !unknown.is_empty() {
-        e.keep_marked = true;
+        (e.keep_marked, e.keep_error_marks) = (true, true);
         return Ok(e);
     }
     if now == Stage::Tables {
         refuse_to_drop_most(img, walked, report)?;
     }
     if now >= Stage::Unreachable && put_back(&mut e, session, &unreached)? {
-        e.keep_marked = true;
+        (e.keep_marked, e.keep_error_marks) = (true, true);
         return Ok(e);
     }
     let mut taken = 0;

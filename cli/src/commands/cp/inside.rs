@@ -162,6 +162,9 @@ impl Made for New<'_> {
         self.placed = true;
         Ok(())
     }
+    fn keep(self: Box<Self>) -> bool {
+        self.place().is_ok()
+    }
 }
 
 impl Drop for New<'_> {
@@ -203,6 +206,10 @@ impl Sink for Inside {
         let ino = entry.map_err(self.fail(at))?.attr.ino;
         let opened = self.fs().open(ino, false).map_err(self.fail(at));
         self.fs().forget(ino, 1);
+        if opened.is_err() {
+            // That it was not copied is said already.
+            let _ = self.give_way(at);
+        }
         opened?;
         let open = Open { fs: self.fs(), ino, size: 0, place: self.place(at) };
         Ok(Box::new(New { inside: self, open, at: at.to_vec(), placed: false }))

@@ -2,13 +2,17 @@
 //!
 //! One walk over a [`Source`] feeds one [`Sink`]; host and image are both, so there are no special
 //! directions. What cannot be copied is said in a line and counted, and the walk goes on; of it nothing is left
-//! behind. A directory whose attributes
-//! cannot be read is copied without them. Only a signal ends the walk early.
+//! behind. A file whose contents are whole, but not its attributes, stays if it is nobody's place that it takes, for its
+//! owner alone. A directory whose attributes cannot be read is copied without them. Only a signal ends the walk early.
 
 mod host;
 mod inside;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -147,6 +151,8 @@ trait Made {
     fn finish(&mut self, item: &Item) -> Out<()>;
     /// It is whole, and what its name leads to from now on.
     fn place(self: Box<Self>) -> Out<()>;
+    /// Its contents are whole, but it could not be finished: it gets its name if that was nobody's. False if it is gone.
+    fn keep(self: Box<Self>) -> bool;
 }
 
 struct Copy<'c> {
@@ -266,7 +272,11 @@ impl Copy<'_> {
             self.contents(from, &mut *made, item.size)?;
         }
         let finished = made.finish(&item);
-        made.place()?;
+        if finished.is_ok() {
+            made.place()?;
+        } else if !made.keep() {
+            return finished;
+        }
         if let Some(id) = item.identity {
             self.links.insert(id, to.to_vec());
         }
@@ -446,7 +456,8 @@ fn copy_all(args: &Args, end: &End, to: &[u8], stop: &Interrupt, done: &mut Done
 pub fn copy_tree(source: &dyn Source, to: &Path, stop: &Interrupt, as_json: bool) -> Result<Vec<String>, Failure> {
     let mut done = Done { told: !as_json, ..Done::default() };
     let bar = progress::bytes(0, "copying");
-    let made = std::fs::create_dir_all(to).and_then(|()| std::fs::canonicalize(to));
+    // Nobody else looks in before it is finished.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(to).and_then(|()| std::fs::canonicalize(to));
     let to = made.map_err(|e| format!("{}: {e}", to.display()))?;
     Survey { source, bar: &bar, stop, written: None, above: Vec::new() }.of(b"/")?;
     let (sink, links, buf) = (&host::Host, HashMap::new(), vec![0; 1 << 20]);
