@@ -83,16 +83,20 @@ fn a_damaged_inode_in_the_middle_costs_its_own_file_and_no_other() {
     assert_eq!(there("in/dir"), there("out/in/dir"));
 }
 
-#[test]
-fn a_file_whose_contents_cannot_all_be_read_is_not_there_at_all() {
-    let room = Room::new();
-    let image = image(&room);
-    // The second of three blocks leads out of the volume.
-    damage(&image, b"name_7", |block| {
+/// The second of a file's three blocks leads out of the volume.
+fn lose_second_block(image: &str, name: &[u8]) {
+    damage(image, name, |block| {
         let raw = format::inode::RawInode::of_mut(block);
         let first = raw.i_addr.iter().position(|a| a.get() > 512).unwrap();
         raw.i_addr[first + 1] = 0x0fff_ffff.into();
     });
+}
+
+#[test]
+fn a_file_whose_contents_cannot_all_be_read_is_not_there_at_all() {
+    let room = Room::new();
+    let image = image(&room);
+    lose_second_block(&image, b"name_7");
     let out = joulefs(&["--json", "cp", "-r", &format!("{image}:/"), &room.text("out")]);
     assert_eq!(out.status.code(), Some(1));
     let said: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
@@ -107,11 +111,7 @@ fn a_file_whose_contents_cannot_all_be_read_is_not_there_at_all() {
 fn a_file_that_is_there_stays_if_its_copy_cannot_be_made() {
     let room = Room::new();
     let image = image(&room);
-    damage(&image, b"name_7", |block| {
-        let raw = format::inode::RawInode::of_mut(block);
-        let first = raw.i_addr.iter().position(|a| a.get() > 512).unwrap();
-        raw.i_addr[first + 1] = 0x0fff_ffff.into();
-    });
+    lose_second_block(&image, b"name_7");
     fs::create_dir_all(room.path("out/dir")).unwrap();
     for n in [6, 7] {
         fs::write(room.path(&format!("out/dir/name_{n}")), b"from before").unwrap();

@@ -1,7 +1,7 @@
 //! What does a block operation do, and what may a power cut leave of it?
 //!
 //! [`BlockDevice`] is a contract about failure; backings ([`Memory`], [`Fingerprint`], [`FileDevice`],
-//! [`SparseImage`], [`Blank`]) keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`]) and the test device
+//! [`SparseImage`], [`Blank`]) keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`], [`Gate`]) and the test device
 //! [`PowerCut`] add abilities that a plain device does not have. [`open_image`] picks the backing for a file.
 //! A simulated device is a [`model`] of its inside under the same contract; [`energy`] counts its joules, and people
 //! use it through a [`gauge`]. Time and random numbers for all crates above come from [`clock`] and [`rng`].
@@ -21,6 +21,7 @@ mod error;
 mod fault;
 mod file;
 mod fingerprint;
+mod gate;
 pub mod gauge;
 mod loss;
 mod memory;
@@ -42,6 +43,7 @@ pub use error::{DeviceError, Result};
 pub use fault::{Fault, Faulty, Op};
 pub use file::FileDevice;
 pub use fingerprint::{Fingerprint, Held, Origin, generate};
+pub use gate::Gate;
 pub use loss::{Loss, SECTOR, UnknownLoss};
 pub use memory::Memory;
 pub use open::open_image;

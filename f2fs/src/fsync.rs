@@ -229,60 +229,20 @@ impl Volume {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicU64};
-
-    use device::{BlockDevice, Lba, Memory, Tag, Time, VirtualClock};
-    use parking_lot::{Condvar, Mutex};
+    use device::{Faulty, Gate, Memory, Op, Time, VirtualClock};
     use vfs::FileSystem;
 
     use super::*;
     use crate::MountOptions;
     use crate::rig::*;
 
-    /// A device on which one write of nodes waits.
-    struct Slow {
-        inner: Memory,
-        armed: AtomicBool,
-        /// Somebody waits in the write; he may go on.
-        gate: Mutex<(bool, bool)>,
-        moved: Condvar,
-        flushes: AtomicU64,
-    }
-
-    impl BlockDevice for Slow {
-        fn blocks(&self) -> u64 {
-            self.inner.blocks()
-        }
-        fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
-            self.inner.read(at, buf, tag)
-        }
-        fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
-            if tag.cause == Cause::Node.tag().cause && self.armed.swap(false, Ordering::SeqCst) {
-                let mut gate = self.gate.lock();
-                gate.0 = true;
-                self.moved.notify_all();
-                while !gate.1 {
-                    self.moved.wait(&mut gate);
-                }
-            }
-            self.inner.write(at, data, tag)
-        }
-        fn flush(&self, tag: Tag) -> device::Result<()> {
-            self.flushes.fetch_add(1, Ordering::SeqCst);
-            self.inner.flush(tag)
-        }
-        fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> device::Result<()> {
-            self.inner.discard(at, blocks, tag)
-        }
-    }
-
     #[test]
     fn an_fsync_flushes_after_the_nodes_that_another_thread_writes() {
         let inner = Memory::new(64 * 256);
         let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
         crate::mkfs::format(&inner, &*clock, &crate::mkfs::Options::default()).unwrap();
-        let (armed, flushes) = (AtomicBool::new(false), AtomicU64::new(0));
-        let dev = Arc::new(Slow { inner, armed, gate: Mutex::default(), moved: Condvar::new(), flushes });
+        let dev = Arc::new(Gate::new(Faulty::new(inner)));
+        let flushes = || dev.inner().requests(Op::Flush);
         let vol = Volume::mount(dev.clone(), clock, MountOptions::default()).unwrap();
         let f = file(&vol, "f");
         write(&vol, f, 0, &blocks(1000));
@@ -290,27 +250,22 @@ mod tests {
         // The block's address is in a direct node.
         write(&vol, f, 950 * 4096, &blocks(40));
         vol.flush_all_contents(&mut vol.cp.write()).unwrap();
-        dev.armed.store(true, Ordering::SeqCst);
+        dev.stop(Op::Write, Some(Cause::Node.tag().cause));
         std::thread::scope(|s| {
             s.spawn(|| {
                 let held = vol.cp.read();
                 vol.write_nodes(&held, &vol.nodes.dirty(), Mark::Plain, Cause::Node).unwrap();
             });
-            let mut gate = dev.gate.lock();
-            while !gate.0 {
-                dev.moved.wait(&mut gate);
-            }
-            drop(gate);
-            let before = dev.flushes.load(Ordering::SeqCst);
+            assert!(dev.await_one());
+            let before = flushes();
             let syncer = s.spawn(|| vol.fsync(f, false));
             std::thread::sleep(A_WHILE);
-            let during = dev.flushes.load(Ordering::SeqCst);
-            dev.gate.lock().1 = true;
-            dev.moved.notify_all();
+            let during = flushes();
+            dev.go_on();
             syncer.join().unwrap().unwrap();
             assert_eq!(during, before, "a flush before the node was written");
-            assert_eq!(dev.flushes.load(Ordering::SeqCst), before + 2, "one before the inode, one behind it");
+            assert_eq!(flushes(), before + 2, "one before the inode, one behind it");
         });
-        judge(&dev.inner, &vol);
+        judge(dev.inner().inner(), &vol);
     }
 }

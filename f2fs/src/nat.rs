@@ -59,21 +59,19 @@ type Group = BTreeMap<Nid, NatEntry>;
 
 impl State {
     fn entry(&self, nid: Nid) -> std::result::Result<NatEntry, Missing> {
-        if let Some(d) = self.dirty.get(&nid) {
-            return Ok(d.entry);
-        }
-        if let Some(e) = self.journal.get(&nid) {
-            return Ok(*e);
-        }
         let (n, i) = nat::position(nid);
-        self.blocks.get(&n).map(|b| nat::get(b, i)).ok_or(Missing(n))
+        self.newer(nid).or_else(|| self.blocks.get(&n).map(|b| nat::get(b, i))).ok_or(Missing(n))
     }
 
     /// The same without a trace in the cache.
     fn peek(&self, nid: Nid) -> Option<NatEntry> {
-        let known = self.dirty.get(&nid).map(|d| d.entry).or_else(|| self.journal.get(&nid).copied());
         let (n, i) = nat::position(nid);
-        known.or_else(|| self.blocks.peek(&n).map(|b| nat::get(b, i)))
+        self.newer(nid).or_else(|| self.blocks.peek(&n).map(|b| nat::get(b, i)))
+    }
+
+    /// An entry that is newer than the one in its block.
+    fn newer(&self, nid: Nid) -> Option<NatEntry> {
+        self.dirty.get(&nid).map(|d| d.entry).or_else(|| self.journal.get(&nid).copied())
     }
 
     fn keep(&mut self, n: u32, block: Box<Block>) {

@@ -7,81 +7,19 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use device::{BlockDevice, Lba, Memory, Tag};
+use device::{Gate, Memory, Op};
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use log_rig::*;
-use parking_lot::{Condvar, Mutex};
 use vfs::{FileSystem, Ino, SetAttr};
-
-/// What waits at the gate, and who passed.
-#[derive(Default)]
-struct Gate {
-    /// The next request of this kind (`true`: a write) and cause stops.
-    stops: Option<(bool, Cause)>,
-    waits: bool,
-}
-
-struct Gated {
-    inner: Memory,
-    gate: Mutex<Gate>,
-    moved: Condvar,
-}
-
-impl Gated {
-    fn stop(&self, write: bool, cause: Cause) {
-        self.gate.lock().stops = Some((write, cause));
-    }
-    fn await_one(&self) {
-        let mut gate = self.gate.lock();
-        while !gate.waits {
-            let late = self.moved.wait_for(&mut gate, std::time::Duration::from_secs(60)).timed_out();
-            assert!(!late, "no such request came");
-        }
-    }
-    fn go_on(&self) {
-        self.gate.lock().waits = false;
-        self.moved.notify_all();
-    }
-    fn pass(&self, write: bool, tag: Tag) {
-        let mut gate = self.gate.lock();
-        if gate.stops.is_some_and(|(w, cause)| (w, cause.tag().cause) == (write, tag.cause)) {
-            *gate = Gate { stops: None, waits: true };
-            self.moved.notify_all();
-            while gate.waits {
-                self.moved.wait(&mut gate);
-            }
-        }
-    }
-}
-
-impl BlockDevice for Gated {
-    fn blocks(&self) -> u64 {
-        self.inner.blocks()
-    }
-    fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
-        self.pass(false, tag);
-        self.inner.read(at, buf, tag)
-    }
-    fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
-        self.pass(true, tag);
-        self.inner.write(at, data, tag)
-    }
-    fn flush(&self, tag: Tag) -> device::Result<()> {
-        self.inner.flush(tag)
-    }
-    fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> device::Result<()> {
-        self.inner.discard(at, blocks, tag)
-    }
-}
 
 const FILES: usize = 1200;
 
 /// A volume with files whose nodes have entries in three blocks of the NAT, mounted anew: nothing is in memory.
-fn with_files(mib: u64) -> (Arc<Gated>, Arc<Volume>, Vec<Ino>) {
+fn with_files(mib: u64) -> (Arc<Gate<Memory>>, Arc<Volume>, Vec<Ino>) {
     let inner: Memory = formatted(mib, &Options::default());
-    let dev = Arc::new(Gated { inner, gate: Mutex::default(), moved: Condvar::new() });
+    let dev = Arc::new(Gate::new(inner));
     let vol = Volume::mount(dev.clone(), clock(), MountOptions::default()).unwrap();
     let files = (0..FILES).map(|i| new_file(&vol, vol.root(), &format!("f{i}"))).collect();
     vol.unmount().unwrap();
@@ -95,15 +33,15 @@ fn touch(vol: &Volume, ino: Ino) {
 
 /// True if `reader` ends while a request of that kind, which `writer` makes, waits.
 fn ends_meanwhile(
-    dev: &Gated,
-    stop: (bool, Cause),
+    dev: &Gate<Memory>,
+    stop: (Op, Cause),
     writer: impl FnOnce() + Send,
     reader: impl FnOnce() + Send,
 ) -> bool {
-    dev.stop(stop.0, stop.1);
+    dev.stop(stop.0, Some(stop.1.tag().cause));
     std::thread::scope(|s| {
         s.spawn(writer);
-        dev.await_one();
+        assert!(dev.await_one());
         let (done, ended) = channel();
         s.spawn(move || {
             reader();
@@ -128,7 +66,7 @@ fn a_reader_does_not_wait_for_a_checkpoint_that_writes_the_nat() {
             assert_eq!(vol.getattr(files[i]).unwrap().perm == 0o600, i < 200);
         }
     };
-    assert!(ends_meanwhile(&dev, (true, Cause::Nat), || vol.sync().unwrap(), read));
+    assert!(ends_meanwhile(&dev, (Op::Write, Cause::Nat), || vol.sync().unwrap(), read));
     vol.unmount().unwrap();
     let vol = Volume::mount(dev, clock(), MountOptions::default()).unwrap();
     assert!((0..FILES).all(|i| (vol.getattr(files[i]).unwrap().perm == 0o600) == (i < 200)));
@@ -140,7 +78,7 @@ fn a_reader_does_not_wait_for_the_nat_block_of_another_node() {
     vol.getattr(files[0]).unwrap();
     let slow = || assert_eq!(vol.getattr(files[1100]).unwrap().ino, files[1100]);
     let read = || assert_eq!(vol.getattr(files[1]).unwrap().ino, files[1]);
-    assert!(ends_meanwhile(&dev, (false, Cause::Nat), slow, read));
+    assert!(ends_meanwhile(&dev, (Op::Read, Cause::Nat), slow, read));
 }
 
 #[test]
@@ -150,5 +88,5 @@ fn a_reader_does_not_wait_for_nodes_of_others_on_their_way_to_the_device() {
     files[..600].iter().for_each(|f| touch(&vol, *f));
     // A writer of many nodes stops with some of them in its hands.
     let read = || files.iter().for_each(|f| assert_eq!(vol.getattr(*f).unwrap().ino, *f));
-    assert!(ends_meanwhile(&dev, (true, Cause::Node), || vol.sync().unwrap(), read));
+    assert!(ends_meanwhile(&dev, (Op::Write, Cause::Node), || vol.sync().unwrap(), read));
 }

@@ -151,7 +151,8 @@ pub fn document(
     let mut text = format!(
         "# Benchmarks\n\n\
          Written by `make bench`; passes in which the file systems take turns: {passes}; medians, and \
-         medians of the passes' ratios. {}\n\n",
+         medians of the passes' ratios. {}{}\n\n",
+        commit(),
         machine()
     );
     if let Some(comparison) = comparison {
@@ -200,6 +201,19 @@ pub fn document(
 }
 
 /// What it ran on.
+/// Which sources were measured, if these lie in a repository.
+fn commit() -> String {
+    let git = std::process::Command::new("git")
+        .args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty"])
+        .output();
+    match git {
+        Ok(out) if out.status.success() => {
+            format!("Commit {}, and no later one. ", String::from_utf8_lossy(&out.stdout).trim())
+        }
+        _ => String::new(),
+    }
+}
+
 fn machine() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu

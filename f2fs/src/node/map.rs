@@ -226,70 +226,15 @@ impl Volume {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
     use std::time::Duration;
 
-    use device::{BlockDevice, Lba, Memory, Tag, Time, VirtualClock};
+    use device::{Fault, Faulty, Gate, Memory, Op, Time, VirtualClock};
     use format::sit::LogType;
-    use parking_lot::{Condvar, Mutex};
     use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode};
 
     use super::*;
     use crate::cause::Cause;
     use crate::node::write::Mark;
-
-    /// A device on which one read of a segment's summary waits, or all of them fail.
-    struct Gated {
-        inner: Memory,
-        armed: AtomicBool,
-        fails: AtomicBool,
-        /// Somebody waits in the read; he may go on.
-        gate: Mutex<(bool, bool)>,
-        moved: Condvar,
-    }
-
-    impl Gated {
-        fn await_read(&self) {
-            let mut gate = self.gate.lock();
-            while !gate.0 {
-                self.moved.wait(&mut gate);
-            }
-        }
-        fn go_on(&self) {
-            self.gate.lock().1 = true;
-            self.moved.notify_all();
-        }
-    }
-
-    impl BlockDevice for Gated {
-        fn blocks(&self) -> u64 {
-            self.inner.blocks()
-        }
-        fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
-            if tag.cause == Cause::Ssa.tag().cause && self.fails.load(SeqCst) {
-                let source = std::io::Error::other("a bad block");
-                return Err(device::DeviceError::Io { op: "read", at, source });
-            }
-            if tag.cause == Cause::Ssa.tag().cause && self.armed.swap(false, SeqCst) {
-                let mut gate = self.gate.lock();
-                gate.0 = true;
-                self.moved.notify_all();
-                while !gate.1 {
-                    self.moved.wait(&mut gate);
-                }
-            }
-            self.inner.read(at, buf, tag)
-        }
-        fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
-            self.inner.write(at, data, tag)
-        }
-        fn flush(&self, tag: Tag) -> device::Result<()> {
-            self.inner.flush(tag)
-        }
-        fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> device::Result<()> {
-            self.inner.discard(at, blocks, tag)
-        }
-    }
 
     fn file(vol: &Volume, name: &str) -> Arc<crate::inode::Inode> {
         let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
@@ -299,17 +244,11 @@ mod tests {
 
     /// A volume whose next warm node makes its log thread into a used segment, which reads that segment's summary
     /// after the writer has looked whether the node is dirty and where it was.
-    fn about_to_thread() -> (Arc<Gated>, Arc<Volume>) {
+    fn about_to_thread() -> (Arc<Gate<Faulty<Memory>>>, Arc<Volume>) {
         let inner = Memory::new(64 * 256);
         let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
         crate::mkfs::format(&inner, &*clock, &crate::mkfs::Options::default()).unwrap();
-        let dev = Arc::new(Gated {
-            inner,
-            armed: AtomicBool::new(false),
-            fails: AtomicBool::new(false),
-            gate: Mutex::default(),
-            moved: Condvar::new(),
-        });
+        let dev = Arc::new(Gate::new(Faulty::new(inner)));
         let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();
         let last = (0..520).map(|i| file(&vol, &format!("f{i}"))).last().unwrap();
         vol.sync().unwrap();
@@ -327,18 +266,23 @@ mod tests {
         (dev, vol)
     }
 
+    /// From now on no segment's summary can be read.
+    fn summaries_fail(dev: &Gate<Faulty<Memory>>, vol: &Volume) {
+        dev.inner().add(Fault::Place { op: Op::Read, blocks: vol.sb.ssa.0.into()..vol.sb.main.0.into() });
+    }
+
     #[test]
     fn a_node_that_is_freed_while_it_is_written_gives_up_the_block_it_is_given() {
         let (dev, vol) = about_to_thread();
         let doomed = file(&vol, "doomed");
         vol.unlink(vol.root(), b"doomed").unwrap();
-        dev.armed.store(true, SeqCst);
+        dev.stop(Op::Read, Some(Cause::Ssa.tag().cause));
         std::thread::scope(|s| {
             s.spawn(|| {
                 let held = vol.cp.read();
                 vol.write_nodes(&held, std::slice::from_ref(&doomed.node), Mark::Plain, Cause::Node).unwrap();
             });
-            dev.await_read();
+            assert!(dev.await_one());
             // The last reference goes; what was left to look at in the inode has been looked at.
             let freer = s.spawn(|| {
                 let _change = vol.cp.read();
@@ -353,10 +297,10 @@ mod tests {
         });
         assert_eq!(vol.nat.get(doomed.node.nid).unwrap().addr, BlockAddr::NULL);
         vol.unmount().unwrap();
-        let report = fsck::check(&dev.inner, &fsck::Options::default()).unwrap();
+        let report = fsck::check(&*dev, &fsck::Options::default()).unwrap();
         assert!(report.is_clean(), "{:?}", report.errors().take(4).collect::<Vec<_>>());
         let dir = tempfile::tempdir().unwrap();
-        dev.inner.save(&dir.path().join("image")).unwrap();
+        dev.inner().inner().save(&dir.path().join("image")).unwrap();
         joulefs_conformance::oracle::tools::assert_fsck_clean(&dir.path().join("image"));
     }
 
@@ -364,7 +308,7 @@ mod tests {
     fn a_node_that_gets_no_place_for_a_failed_read_stays_dirty_and_the_volume_goes_on() {
         let (dev, vol) = about_to_thread();
         let last = file(&vol, "last");
-        dev.fails.store(true, SeqCst);
+        summaries_fail(&dev, &vol);
         let write = || {
             let held = vol.cp.read();
             vol.edit(&last.node, |_| ());
@@ -374,21 +318,21 @@ mod tests {
         write().unwrap();
         assert!(matches!(write(), Err(Error::Device(_))));
         assert!(last.node.is_dirty());
-        dev.fails.store(false, SeqCst);
+        dev.inner().heal();
         write().unwrap();
         vol.unmount().unwrap();
-        let report = fsck::check(&dev.inner, &fsck::Options::default()).unwrap();
+        let report = fsck::check(&*dev, &fsck::Options::default()).unwrap();
         assert!(report.is_clean(), "{:?}", report.errors().take(4).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_file_synced_behind_the_end_of_the_chain_is_there_after_a_power_cut() {
         let (dev, vol) = about_to_thread();
-        dev.fails.store(true, SeqCst);
+        summaries_fail(&dev, &vol);
         let last = file(&vol, "last");
         vol.fsync(vfs::Ino(last.ino.0.into()), false).unwrap();
         assert!(vol.seg.lock().chain_ends, "the log could not go on");
-        dev.fails.store(false, SeqCst);
+        dev.inner().heal();
         let behind = file(&vol, "behind");
         vol.fsync(vfs::Ino(behind.ino.0.into()), false).unwrap();
         // The power goes: nothing more is written by this mount.

@@ -76,6 +76,8 @@ impl Volume {
     fn place_nodes(&self, nodes: &[Arc<Node>], mark: Mark, cause: Cause, runs: &mut [Run; 3]) -> Result<()> {
         let cp_ver = self.cp_ver();
         let age = self.mounted_seconds();
+        // The buffer of a run that was written serves the next one.
+        let mut spare = None;
         for node in nodes {
             let mut bytes = node.write();
             if !node.is_dirty() && mark == Mark::Plain {
@@ -110,7 +112,7 @@ impl Volume {
             let next = run.start.plus((run.bytes.len() / 4096) as u32);
             let mut full = None;
             if run.bytes.len() >= BATCH || (!run.bytes.is_empty() && next != placed.addr) {
-                full = Some(std::mem::replace(run, Run::new()));
+                full = Some(std::mem::replace(run, spare.take().unwrap_or_else(Run::new)));
             }
             if run.bytes.is_empty() {
                 run.start = placed.addr;
@@ -124,10 +126,11 @@ impl Volume {
                 Mark::Fsync { .. } => {}
             }
             self.nodes.mark_clean(node);
-            // Whoever looks at this node need not wait for the others on their way to the device.
+            // Readers of this node need not wait for the others on their way to the device.
             drop(bytes);
             if let Some(mut full) = full {
                 self.write_run(&mut full, cause)?;
+                spare = Some(full);
             }
         }
         Ok(())

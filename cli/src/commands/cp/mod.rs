@@ -79,6 +79,23 @@ const SET_ID: u16 = 0o6000;
 const OTHERS: u16 = 0o077;
 
 impl Item {
+    /// Something that no inode stands for: this user's, empty, of no time.
+    pub(super) fn made(kind: FileKind, perm: u16) -> Self {
+        Item {
+            kind,
+            perm,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            size: 0,
+            atime: Timestamp::default(),
+            mtime: Timestamp::default(),
+            rdev: DeviceNumber::default(),
+            identity: None,
+            target: Vec::new(),
+            xattrs: Vec::new(),
+            amiss: None,
+        }
+    }
     /// The mode of a copy that belongs to `owner` and `group`. Where they are not the original's, a program must not run as
     /// somebody whom nobody chose. Where an access list may be missing, nobody gets what it may have refused.
     fn mode_for(&self, owner: u32, group: u32) -> u16 {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use f2fs::dir::kind_of;
 use format::{BLOCK, Ino};
 use rescue::{Rescue, RescueError, RescuedFile};
 use vfs::{DeviceNumber, FileKind, Timestamp};
@@ -79,35 +80,9 @@ impl<'r> Found<'r> {
     }
 }
 
-fn file_kind(number: u8) -> Option<FileKind> {
-    Some(match number {
-        1 => FileKind::Regular,
-        2 => FileKind::Directory,
-        3 => FileKind::CharDevice,
-        4 => FileKind::BlockDevice,
-        5 => FileKind::Fifo,
-        6 => FileKind::Socket,
-        7 => FileKind::Symlink,
-        _ => return None,
-    })
-}
-
 /// A directory that no inode stands for.
 fn made() -> Item {
-    Item {
-        kind: FileKind::Directory,
-        perm: 0o700,
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
-        size: 0,
-        atime: Timestamp::default(),
-        mtime: Timestamp::default(),
-        rdev: DeviceNumber::default(),
-        identity: None,
-        target: Vec::new(),
-        xattrs: Vec::new(),
-        amiss: None,
-    }
+    Item::made(FileKind::Directory, 0o700)
 }
 
 impl Source for Found<'_> {
@@ -118,7 +93,7 @@ impl Source for Found<'_> {
             return Ok(Glance { kind: FileKind::Directory, size: 0, file: (0, number) });
         };
         let file = self.file(ino)?;
-        let kind = file_kind(file.kind()).ok_or("of no known kind")?;
+        let kind = kind_of(file.kind()).ok_or("of no known kind")?;
         Ok(Glance { kind, size: file.raw().i_size.get(), file: (0, ino.0.into()) })
     }
 
@@ -126,7 +101,7 @@ impl Source for Found<'_> {
         let At::File(ino) = self.at(path)? else { return Ok(made()) };
         let place = |what: String| format!("{}: {what}", String::from_utf8_lossy(path));
         let mut file = self.file(ino)?;
-        let kind = file_kind(file.kind()).ok_or_else(|| place("of no known kind".into()))?;
+        let kind = kind_of(file.kind()).ok_or_else(|| place("of no known kind".into()))?;
         let target = match kind {
             FileKind::Symlink => file.target().map_err(say).map_err(place)?,
             _ => Vec::new(),
