@@ -158,6 +158,17 @@ fn names_are_old_or_new() {
 }
 
 #[test]
+fn names_that_roll_forward_restores_are_old_or_new() {
+    for name in ["journals", "deliveries"] {
+        let plan = ready(name).1;
+        let (cheap, put, withdrawn) = plan.names;
+        println!("{name}: {cheap} without a checkpoint, {put} put, {withdrawn} withdrawn, {} slow", plan.slow_fsyncs);
+        assert!(cheap > 5 && put + withdrawn > 3 && plan.slow_fsyncs > 0, "{name} does not do what it is for");
+    }
+    survive(&["journals", "deliveries"], Tools::BeforeAndAfter);
+}
+
+#[test]
 fn checkpoints_lose_nothing() {
     survive(&["checkpoint"], Tools::BeforeAndAfter);
 }

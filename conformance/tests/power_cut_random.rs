@@ -5,8 +5,8 @@
 //! `JOULEFS_REPLAY=sections-of-three:5:17:random:3` repeats one case: kind of volume, seed, write, loss.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 use device::{BlockDevice, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
 use f2fs::mkfs::{self, Options};
@@ -211,7 +211,21 @@ struct Doing {
     habits: Habits,
 }
 
+/// How names were made durable: fsyncs of directories without a checkpoint, files written for the sake of their names,
+/// names taken out of the chain, fsyncs that wrote a checkpoint.
+type Ways = [u64; 4];
+
+fn ways(vol: &Volume) -> Ways {
+    let c = &vol.counters;
+    [&c.fast_dir_fsyncs, &c.names_put, &c.names_withdrawn, &c.slow_fsyncs].map(|n| n.load(Relaxed))
+}
+
+fn add(sum: &mut Ways, more: Ways) {
+    sum.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
+}
+
 struct Outcome {
+    ways: Ways,
     dev: Arc<PowerCut>,
     records: Vec<Record>,
     refused: u64,
@@ -269,7 +283,7 @@ fn run(kind: &Kind, image: &Memory, seed: u64, cut: Option<u64>, doing: Doing) -
         }
         vol.audit_segments().map_err(|e| e.to_string())?;
     }
-    Ok(Outcome { dev, records, refused })
+    Ok(Outcome { ways: ways(&vol), dev, records, refused })
 }
 
 /// What a cut left: recovered, judged, ended, judged.
@@ -323,7 +337,7 @@ fn replay() -> Option<(String, u64, u64, Loss)> {
 }
 
 /// One seed on one kind of volume, cut at some writes; the failures by name.
-fn cuts(kind: &Kind, seed: u64, doing: Doing, times: u64) -> Vec<String> {
+fn cuts(kind: &Kind, seed: u64, doing: Doing, times: u64, ways: &Mutex<Ways>) -> Vec<String> {
     let name = |write: u64, loss: Loss| format!("{}:{seed}:{write}:{loss}", kind.name);
     let at = |e: String, write: u64, loss: Loss| format!("{}: {e}", name(write, loss));
     let prepared = prepare(kind, doing.threads);
@@ -336,6 +350,7 @@ fn cuts(kind: &Kind, seed: u64, doing: Doing, times: u64) -> Vec<String> {
         Err(e) => return vec![at(e, 0, Loss::AllKept)],
     };
     let writes = whole.dev.write_count();
+    add(&mut ways.lock().expect("no panic"), whole.ways);
     let mut failures = Vec::new();
     let mut one = |write: u64, losses: &[Loss]| match run(kind, &image, seed, Some(write), doing) {
         Err(e) => failures.push(at(e, write, Loss::AllKept)),
@@ -362,7 +377,8 @@ fn cuts(kind: &Kind, seed: u64, doing: Doing, times: u64) -> Vec<String> {
     failures
 }
 
-fn survive(seeds: Range<u64>, doing: Doing, times: u64) {
+fn survive(seeds: Range<u64>, doing: Doing, times: u64) -> Ways {
+    let ways = Mutex::default();
     let cases: Vec<(&Kind, u64)> = seeds.flat_map(|s| KINDS.iter().map(move |k| (k, s))).collect();
     let next = AtomicUsize::new(0);
     let mut failures = std::thread::scope(|scope| {
@@ -370,7 +386,7 @@ fn survive(seeds: Range<u64>, doing: Doing, times: u64) {
             let mut mine = Vec::new();
             loop {
                 let Some((kind, seed)) = cases.get(next.fetch_add(1, Relaxed)) else { return mine };
-                mine.extend(cuts(kind, *seed, doing, times));
+                mine.extend(cuts(kind, *seed, doing, times, &ways));
             }
         };
         let threads = [scope.spawn(work), scope.spawn(work)];
@@ -379,7 +395,11 @@ fn survive(seeds: Range<u64>, doing: Doing, times: u64) {
     let n = failures.len();
     failures.truncate(30);
     assert!(failures.is_empty(), "{n} broken promises:\n{}", failures.join("\n"));
+    ways.into_inner().expect("no panic")
 }
+
+/// Mostly names.
+const NAMES: Habits = Habits { names: 5, directories: 4, longest: 20_000, syncs: 25, of_names: true, alone: true };
 
 fn seeds(few: u64, many: u64) -> Range<u64> {
     let n = std::env::var("JOULEFS_SEEDS").ok().and_then(|n| n.parse().ok());
@@ -399,6 +419,21 @@ fn threads_at_once_on_a_volume_of_any_shape_keep_what_each_synced() {
     survive(seeds(1, 60), Doing { steps: 120, threads: 4, habits }, 6);
 }
 
+/// By every way of making names durable.
+#[test]
+fn names_made_removed_moved_and_synced_are_as_promised() {
+    let ways = survive(seeds(2, 60), Doing { steps: 400, threads: 1, habits: NAMES }, 12);
+    println!("{ways:?}");
+    assert!(ways.iter().all(|n| *n > 100) || replay().is_some(), "{ways:?}");
+}
+
+#[test]
+fn names_of_threads_that_meet_are_as_promised() {
+    let ways = survive(seeds(1, 60), Doing { steps: 150, threads: 4, habits: NAMES }, 8);
+    println!("{ways:?}");
+    assert!(ways.iter().all(|n| *n > 50) || replay().is_some(), "{ways:?}");
+}
+
 /// Linux recovers from a cut what we promised, and leaves what we find sound. Losses of whole writes only: it
 /// does not look at an inode's checksum in recovery (docs/decisions/0007-torn-nodes.md).
 #[test]
@@ -410,7 +445,8 @@ fn linux_keeps_what_was_synced_on_a_volume_of_any_shape() {
     for seed in seeds(2, 20) {
         for (k, kind) in KINDS.iter().enumerate() {
             let threads = 1 + 2 * (seed as usize % 2);
-            let doing = Doing { steps: 250 / threads, threads, habits: Habits::default() };
+            let habits = if k % 2 == 0 { NAMES } else { Habits::default() };
+            let doing = Doing { steps: 250 / threads, threads, habits };
             let (image, _) = prepare(kind, threads).expect("prepared");
             let writes = run(kind, &image, seed, None, doing).expect("without a cut").dev.write_count();
             let write = 1 + Rng::new(seed * 100 + k as u64).below(writes);

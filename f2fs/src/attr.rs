@@ -62,6 +62,7 @@ impl Volume {
         self.check_there(inode)?;
         // Once more: nobody seals it while this lock is held.
         self.check_settable(inode, set)?;
+        self.note_altered(inode);
         let now = self.now();
         self.edit_inode(&inode.node, |r| {
             if let Some(uid) = set.uid {

@@ -68,6 +68,7 @@ impl Volume {
         if change == 0 && project.is_none() {
             return Ok(());
         }
+        self.note_altered(inode);
         let time = self.now();
         self.edit_inode(&inode.node, |r| {
             r.i_flags = (r.i_flags.get() ^ change).into();

@@ -1,17 +1,20 @@
 //! What does fsync write?
 //!
 //! Of a regular file fsync writes only contents and nodes, if the file has one name, was not renamed since the last
-//! checkpoint, and lies in a directory that this checkpoint knows: roll-forward replays the nodes after a power cut. We
-//! call such an fsync a *promise*. Every other fsync writes a checkpoint (kernel `need_do_checkpoint`, fsync mode
+//! checkpoint or is newer than it, and lies in a directory that this checkpoint knows: roll-forward replays the nodes
+//! after a power cut. We call such an fsync a *promise*. Of a directory fsync writes little or nothing, if roll-forward
+//! restores its names ([`directory`]). Every other fsync writes a checkpoint (kernel `need_do_checkpoint`, fsync mode
 //! posix). So do two cases in which a replay would lose something: a file that lost nodes since the checkpoint, and a
-//! new file whose name belonged, at the checkpoint, to a directory or to a file that lives on elsewhere.
+//! new file whose name roll-forward would take from a directory or from a file that lives on elsewhere ([`replayed`]).
 //!
 //! The order of writes makes a replay complete: data and the nodes below the inode, a flush, the inode with its fsync
 //! mark, a flush. Roll-forward replays nothing of a file without that mark. If only blocks already mapped were
 //! overwritten in place, the first flush is not needed, and `fdatasync` writes no inode.
 
+mod directory;
 pub(crate) mod flush_gate;
 pub(crate) mod promises;
+mod replayed;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -67,6 +70,7 @@ impl Volume {
                 return self.flush_for(inode.ino);
             }
             let change = self.begin()?;
+            self.clear_the_way(&change, inode)?;
             let content = inode.content.write();
             if self.nodes_suffice(inode)? {
                 match self.promise(&change, inode, content, data_only) {
@@ -76,8 +80,26 @@ impl Volume {
                 }
             }
         }
+        if inode.kind == FileKind::Directory && self.sync_names(inode)? {
+            self.counters.fast_dir_fsyncs.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
         self.counters.slow_fsyncs.fetch_add(1, Ordering::Relaxed);
         self.checkpoint(Reason::Running)
+    }
+
+    /// If roll-forward would take a new file's name from another that has moved on since, the chain gets that one's
+    /// present name first.
+    fn clear_the_way(&self, change: &Change<'_>, inode: &Inode) -> Result<()> {
+        let ino = inode.ino;
+        if !self.is_new(ino) {
+            return Ok(());
+        }
+        let blocker = inode.node.inode(|r| {
+            let (dir, names) = (Ino(r.i_pino.get()), self.promises.names.lock());
+            if names.is_at(ino, dir, r.name()) { None } else { names.blocker(ino, dir, r.name()) }
+        });
+        blocker.map_or(Ok(()), |other| self.put_name(change, other).map(drop))
     }
 
     /// True if the inode is clean since an fsync or a checkpoint last wrote it, and all of it has reached the device,
@@ -94,15 +116,16 @@ impl Volume {
     }
 
     /// True if roll-forward can restore the inode from its nodes. Clears the inode's mark of an unknown parent
-    /// (`LOST_PINO`) if a checkpoint has confirmed parent and name.
+    /// (`LOST_PINO`) if a checkpoint has confirmed parent and name, or the chain is about to have them.
     fn nodes_suffice(&self, inode: &Arc<Inode>) -> Result<bool> {
         let ino = inode.ino;
+        let (new, moved) = (self.is_new(ino), self.renamed.lock().contains(&ino));
         let (links, flags, advise, pino) =
             inode.node.inode(|r| (r.i_links.get(), r.flags(), r.advise(), Nid(r.i_pino.get())));
         if links != 1
             || flags.contains(InodeFlags::COMPRESS)
             || self.promises.reshaped.lock().contains(&ino)
-            || self.renamed.lock().contains(&ino)
+            || (moved && !new)
             || !self.space.fits_roll_forward()
         {
             return Ok(false);
@@ -111,15 +134,17 @@ impl Volume {
         if !known_parent || !self.nat.since_checkpoint(pino).checkpointed {
             return Ok(false);
         }
-        if self.needs_name(ino) {
-            // A replay of the name would displace a file or directory whose own new name is not durable.
-            let name = inode.node.inode(|r| r.name().to_vec());
-            if self.promises.vacated.lock().contains(pino.as_ino(), &name) {
+        if new {
+            let may = inode.node.inode(|r| {
+                let names = self.promises.names.lock();
+                names.is_at(ino, pino.as_ino(), r.name()) || names.allows(ino, pino.as_ino(), r.name())
+            });
+            if !may {
                 return Ok(false);
             }
         }
         if advise.contains(Advise::LOST_PINO) {
-            if !self.promises.vouched.lock().remove(&ino) {
+            if !(moved && new) && !self.promises.vouched.lock().remove(&ino) {
                 return Ok(false);
             }
             self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, false));
@@ -127,10 +152,11 @@ impl Volume {
         Ok(true)
     }
 
-    /// True if neither a checkpoint nor an fsync has recorded the inode yet (kernel `need_dentry_mark`).
-    fn needs_name(&self, ino: Ino) -> bool {
-        let since = self.nat.since_checkpoint(ino.nid());
-        !since.checkpointed && !since.fsynced
+    /// True if neither the checkpoint nor the chain has the inode under its name (kernel `need_dentry_mark`; there a
+    /// file that moved does not get so far).
+    fn needs_name(&self, inode: &Inode) -> bool {
+        let is_at = |r: &RawInode| self.promises.names.lock().is_at(inode.ino, Ino(r.i_pino.get()), r.name());
+        self.is_new(inode.ino) && !inode.node.inode(is_at)
     }
 
     /// Writes contents and nodes so that roll-forward finds them, then flushes.
@@ -181,14 +207,14 @@ impl Volume {
             drop(self.node_io.lock());
         }
         let now = without_times(&inode.node);
-        if data_only && in_order && self.promises.written.lock().get(&ino) == Some(&now) {
+        let dentry = self.needs_name(inode);
+        if data_only && in_order && !dentry && self.promises.written.lock().get(&ino) == Some(&now) {
             // Beside the blocks that kept their places, only times changed.
             return Ok(());
         }
         if !in_order {
             self.flush_for(ino)?;
         }
-        let dentry = self.needs_name(ino);
         self.write_nodes(change, std::slice::from_ref(&inode.node), Mark::Fsync { dentry }, Cause::FsyncNode)?;
         let mut written = self.promises.written.lock();
         if written.len() >= MOST_WRITTEN {
@@ -199,6 +225,7 @@ impl Volume {
     }
 
     fn flush_for(&self, ino: Ino) -> Result<()> {
+        let written = self.promises.names.lock().written();
         self.flushes.pass(|| {
             // A flush may have failed while this fsync waited for it.
             self.check_writable()?;
@@ -207,7 +234,9 @@ impl Volume {
                 self.failed.store(true, Ordering::Release);
                 e.into()
             })
-        })
+        })?;
+        self.promises.names.lock().flushed(written);
+        Ok(())
     }
 
     /// True if every dirty block will be overwritten in place.

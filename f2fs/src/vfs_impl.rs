@@ -230,6 +230,7 @@ impl FileSystem for Volume {
         let _content = inode.content.write();
         self.check_there(&inode)?;
         self.check_unsealed(&inode)?;
+        self.note_altered(&inode);
         match index {
             index::ACL_ACCESS | index::ACL_DEFAULT => self.set_acl(&inode, index, value, flags)?,
             index::ADVISE => return Err(Error::NotPermitted("system.advise is the file system's own")),
@@ -256,6 +257,7 @@ impl FileSystem for Volume {
         let _content = inode.content.write();
         self.check_there(&inode)?;
         self.check_unsealed(&inode)?;
+        self.note_altered(&inode);
         match index {
             index::ACL_ACCESS | index::ACL_DEFAULT => self.drop_acl(&inode, index)?,
             _ => self.put_xattr(&inode, index, rest, None, XattrFlags::empty())?,

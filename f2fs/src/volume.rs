@@ -132,6 +132,12 @@ pub struct Counters {
     pub in_place: AtomicU64,
     /// fsyncs done by roll-forward nodes alone.
     pub fast_fsyncs: AtomicU64,
+    /// fsyncs of directories that needed no checkpoint.
+    pub fast_dir_fsyncs: AtomicU64,
+    /// Files written by the fsync of a directory, or of another file, for the sake of their names.
+    pub names_put: AtomicU64,
+    /// Deleted files whose names an fsync took out of the chain.
+    pub names_withdrawn: AtomicU64,
     /// fsyncs that needed a checkpoint.
     pub slow_fsyncs: AtomicU64,
 }

@@ -1,7 +1,9 @@
 //! What did `fsync` write after the checkpoint?
 //!
 //! Nodes written since then follow each other from the next free block of the warm node log. Roll-forward replays those
-//! of each inode up to the last one with an fsync mark; no `fsync` promised the others.
+//! of each inode up to the last one with an fsync mark; no `fsync` promised the others. It passes over an inode that the
+//! checkpoint does not have if none of its nodes has the dentry mark: the file was deleted, and an fsync of its directory
+//! took the mark away.
 
 use format::checkpoint::CpFlags;
 use format::inode::{Inline, RawInode};
@@ -34,6 +36,8 @@ pub struct Chain {
 struct Promised {
     /// Position of the last node with an fsync mark.
     last: usize,
+    /// One of the nodes has the dentry mark.
+    named: bool,
     nodes: u64,
     /// The newest version of each node.
     newest: FxHashMap<Nid, BlockAddr>,
@@ -52,7 +56,12 @@ impl Chain {
                 Promised::default()
             });
             known.last = i;
+            known.named |= f.dentry;
         }
+        for (ino, p) in &mut promised {
+            p.named |= img.nat(ino.nid())?.addr != BlockAddr::NULL;
+        }
+        promised.retain(|_, p| p.named);
         let mut unsynced = 0;
         for (i, (addr, f)) in links.into_iter().enumerate() {
             match promised.get_mut(&f.ino).filter(|p| i <= p.last) {

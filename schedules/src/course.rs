@@ -81,6 +81,8 @@ pub enum Op {
     /// True for data only.
     Fsync(Place, bool),
     FsyncDir(Dir),
+    /// A file is made and synced with its directory, and again once it is removed.
+    Journal(Place),
     Sync,
     /// After so many seconds.
     Tick(u64),
@@ -249,10 +251,22 @@ enum Role {
     Namer,
     Reader,
     Keeper,
+    /// Makes, moves and removes files, each of which shall be durable, as mail servers and databases do.
+    Spooler,
 }
 
-const ROLES: [Role; 8] =
-    [Role::Writer, Role::Writer, Role::Fsyncer, Role::Fsyncer, Role::Namer, Role::Namer, Role::Reader, Role::Keeper];
+const ROLES: [Role; 10] = [
+    Role::Writer,
+    Role::Writer,
+    Role::Fsyncer,
+    Role::Fsyncer,
+    Role::Namer,
+    Role::Namer,
+    Role::Reader,
+    Role::Keeper,
+    Role::Spooler,
+    Role::Spooler,
+];
 
 fn operation(rng: &mut Rng, role: Role) -> Op {
     // One in four is of another role.
@@ -290,6 +304,14 @@ fn operation(rng: &mut Rng, role: Role) -> Op {
                 let flavour = *pick(rng, &[Flavour::Plain, Flavour::Plain, Flavour::NoReplace, Flavour::Exchange]);
                 Op::Rename(at, place(rng), flavour)
             }
+        },
+        Role::Spooler => match rng.below(12) {
+            0..4 => Op::Create(at, rng.below(12), rng.chance(3, 4)),
+            4..6 => Op::Unlink(at),
+            6..8 => Op::Rename(at, place(rng), Flavour::Plain),
+            8 => Op::Fsync(at, rng.chance(1, 2)),
+            9 => Op::Journal(at),
+            _ => Op::FsyncDir(at.0),
         },
         Role::Reader => match rng.below(6) {
             0..3 => Op::Read(at, offset(rng), 1 + length(rng)),

@@ -304,9 +304,12 @@ impl Hand<'_> {
                 });
             }),
             Op::Fsync(place, data_only) => self.with_file(place, |ino| self.fsync(ino, data_only)),
-            Op::FsyncDir(dir) => {
-                let dir = self.ino(dir);
-                self.call(Call::FsyncDir(dir), |fs| fs.fsyncdir(Ino(dir), false).map(|()| Answer::Done));
+            Op::FsyncDir(dir) => self.fsync_dir(dir),
+            Op::Journal(place) => {
+                self.perform(number, Op::Create(place, 9, true));
+                self.fsync_dir(place.0);
+                self.perform(number, Op::Unlink(place));
+                self.fsync_dir(place.0);
             }
             Op::Sync => {
                 self.call(Call::Sync, |fs| fs.sync().map(|()| Answer::Done));
@@ -317,6 +320,11 @@ impl Hand<'_> {
             // Not asked of a file system, or not of what is looked at: see `background`.
             Op::Clean(_) | Op::Thin(_) => {}
         }
+    }
+
+    fn fsync_dir(&self, dir: Dir) {
+        let dir = self.ino(dir);
+        self.call(Call::FsyncDir(dir), |fs| fs.fsyncdir(Ino(dir), false).map(|()| Answer::Done));
     }
 
     /// Something that changes nothing of what is looked at.

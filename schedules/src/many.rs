@@ -19,6 +19,9 @@ pub struct Sum {
     pub choices: u64,
     /// Cases in which a judge found something.
     pub failures: u64,
+    /// fsyncs of directories without a checkpoint, files written for the sake of their names, names taken out of the
+    /// chain.
+    pub names: [u64; 3],
     schedules: HashSet<u64>,
     crashes: HashSet<u64>,
 }
@@ -27,6 +30,7 @@ impl Sum {
     fn add(&mut self, outcome: &Outcome) {
         self.calls += outcome.calls as u64;
         self.choices += outcome.chosen.choices;
+        self.names.iter_mut().zip(outcome.names).for_each(|(sum, n)| *sum += n);
         self.schedules.insert(outcome.chosen.digest);
         if let Some(first) = outcome.digest.first_chunk().filter(|_| outcome.cut) {
             self.crashes.insert(u64::from_le_bytes(*first));

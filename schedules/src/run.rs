@@ -1,6 +1,7 @@
 //! Carries one case out and asks the judges.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -37,6 +38,9 @@ pub struct Outcome {
     pub digest: [u8; 32],
     /// True if the power went, or the volume could not be unmounted: the digest is that of a crash.
     pub cut: bool,
+    /// fsyncs of directories without a checkpoint, files written for the sake of their names, names taken out of the
+    /// chain.
+    pub names: [u64; 3],
 }
 
 /// What a judge said, and the case.
@@ -60,6 +64,7 @@ struct Left {
     /// Inodes and nodes, of a volume that was unmounted.
     unmounted: Option<(u32, u32)>,
     cut: bool,
+    names: [u64; 3],
 }
 
 fn clock() -> Arc<VirtualClock> {
@@ -226,6 +231,8 @@ fn carry_out(course: &Course) -> Result<Left, String> {
         thread.join().map_err(|_| "a thread panicked".to_owned())?;
     }
     dev.heal();
+    let c = &vol.counters;
+    let names = [&c.fast_dir_fsyncs, &c.names_put, &c.names_withdrawn].map(|n| n.load(Relaxed));
     let mut unmounted = None;
     if !dev.is_cut() {
         look(&Hand { fs: &*vol, history: &history, dirs: &dirs, thread: course.threads.len() });
@@ -248,7 +255,7 @@ fn carry_out(course: &Course) -> Result<Left, String> {
         },
     };
     let (cut, spent, image) = (dev.is_cut(), dev.spent(), dev.image(loss));
-    Ok(Left { events: history.events(), dirs: dirs.to_vec(), image, spent, unmounted, cut })
+    Ok(Left { events: history.events(), dirs: dirs.to_vec(), image, spent, unmounted, cut, names })
 }
 
 fn clean(dev: &dyn BlockDevice, when: &str) -> Result<fsck::Report, String> {
@@ -359,6 +366,7 @@ pub fn run_and_keep(case: &Case) -> Result<(Outcome, Memory), Failure> {
         calls: left.events.len(),
         digest: digest(&left.image, &left.spent),
         cut: left.cut || left.unmounted.is_none(),
+        names: left.names,
     };
     Ok((outcome, left.image))
 }

@@ -239,7 +239,9 @@ impl Tree {
             Call::Rename(from, to, flavour) => self.rename(from, to, flavour, effects),
             Call::Forget(ino) => {
                 let object = self.file(ino)?;
-                self.at(object).refs -= 1;
+                // In an order that the calls did not have there may be none to give back.
+                let left = self.objects[object].refs.checked_sub(1);
+                self.at(object).refs = left.ok_or(Refusal::NotFound)?;
                 Ok(Answer::Done)
             }
             Call::List(dir) => {

@@ -17,6 +17,7 @@ fn ten_thousand_schedules_break_no_promise() {
     println!("{sum}");
     assert_eq!(sum.failures, 0, "{sum}");
     assert!(sum.distinct_schedules() as u64 > count * 95 / 100, "schedules repeat: {sum}");
+    assert!(sum.names.iter().all(|n| *n > count / 100), "names are hardly ever synced: {:?}", sum.names);
     assert!(sum.distinct_crashes() as u64 > count / 10, "the power hardly ever goes: {sum}");
 }
 

@@ -30,13 +30,15 @@ pub struct Habits {
     pub longest: u64,
     /// Of 100 operations, how many sync something.
     pub syncs: u64,
+    /// Mostly names: made, removed, moved, and their directories synced.
+    pub of_names: bool,
     /// Syncs of everything, time that passes and cleaning too: what a single thread leaves to others.
     pub alone: bool,
 }
 
 impl Default for Habits {
     fn default() -> Self {
-        Habits { names: 12, directories: 6, longest: 300_000, syncs: 25, alone: true }
+        Habits { names: 12, directories: 6, longest: 300_000, syncs: 25, of_names: false, alone: true }
     }
 }
 
@@ -67,6 +69,9 @@ impl<'v> Course<'v> {
     /// # Errors
     /// The device's, or the volume's that takes no more changes.
     pub fn step(&mut self) -> Done {
+        if self.habits.of_names && self.rng.chance(9, 10) {
+            return self.name_step();
+        }
         let kind = self.rng.below(100);
         if kind < self.habits.syncs {
             return self.sync_something();
@@ -84,6 +89,34 @@ impl<'v> Course<'v> {
             27 => self.rmdir(),
             28 => self.attribute(),
             _ => self.nameless(),
+        }
+    }
+
+    fn name_step(&mut self) -> Done {
+        match self.rng.below(64) {
+            0..12 => {
+                let there = self.record.entries(false).len();
+                self.create()?;
+                let made = self.record.entries(false).len() > there;
+                // Mostly as programs do that want it to be there.
+                match self.record.newest().filter(|_| made && self.rng.chance(3, 4)) {
+                    Some(object) => self.sync_file(object, false),
+                    None => Ok(()),
+                }
+            }
+            12..26 => self.unlink(),
+            26..38 => self.rename(),
+            38 => self.exchange(),
+            39 => self.link(),
+            40 => self.mkdir(),
+            41 => self.rmdir(),
+            42 => self.permissions(),
+            43 => self.nameless(),
+            44..48 => match self.file() {
+                Some(object) => self.sync_file(object, true),
+                None => Ok(()),
+            },
+            _ => self.sync_dir(),
         }
     }
 
@@ -341,6 +374,39 @@ impl<'v> Course<'v> {
         }
     }
 
+    fn permissions(&mut self) -> Done {
+        let dir = self.dir();
+        let (before, now) = (self.vol.getattr(self.record.ino(dir))?.perm, 0o700 + self.rng.below(64) as u16);
+        self.record.set_permissions(dir, before, now);
+        let set = SetAttr { perm: Some(now), ..SetAttr::default() };
+        self.vol.setattr(self.record.ino(dir), &set).map(drop)
+    }
+
+    fn sync_file(&mut self, object: usize, data_only: bool) -> Done {
+        let out = self.vol.fsync(self.record.ino(object), data_only);
+        if out.is_ok() {
+            self.record.synced(object);
+        }
+        self.synced(out)
+    }
+
+    fn sync_dir(&mut self) -> Done {
+        let dir = self.dir();
+        let out = self.vol.fsyncdir(self.record.ino(dir), false);
+        if out.is_ok() {
+            self.record.synced_names(dir);
+        }
+        self.synced(out)
+    }
+
+    /// A sync that failed promised nothing.
+    fn synced(&mut self, out: Done) -> Done {
+        if let Err(e) = &out {
+            self.count(e);
+        }
+        Ok(())
+    }
+
     fn nameless(&mut self) -> Done {
         let (dir, name) = (self.dir(), self.name());
         if self.record.get(dir, &name).is_some() {
@@ -375,20 +441,9 @@ impl<'v> Course<'v> {
         let out = match self.rng.below(most) {
             kind @ 0..16 => {
                 let Some(object) = self.file() else { return Ok(()) };
-                let out = self.vol.fsync(self.record.ino(object), kind % 3 == 0);
-                if out.is_ok() {
-                    self.record.synced(object);
-                }
-                out
+                return self.sync_file(object, kind % 3 == 0);
             }
-            16..20 => {
-                let dir = self.dir();
-                let out = self.vol.fsyncdir(self.record.ino(dir), false);
-                if out.is_ok() {
-                    self.record.synced_names(dir);
-                }
-                out
-            }
+            16..20 => return self.sync_dir(),
             20 => {
                 let out = self.vol.sync();
                 if out.is_ok() {
@@ -405,9 +460,6 @@ impl<'v> Course<'v> {
                 self.vol.clean_in_background(&settings).map(drop).map_err(Error::from)
             }
         };
-        if let Err(e) = &out {
-            self.count(e);
-        }
-        Ok(())
+        self.synced(out)
     }
 }

@@ -95,6 +95,8 @@ struct Object {
     /// From the floor on; the last is now.
     versions: Vec<Version>,
     attributes: Vec<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// Of a directory, from the floor on; none if nobody set them.
+    permissions: Vec<u16>,
     /// It was made durable, and has had a name at every time since.
     durable: bool,
     links: u32,
@@ -126,6 +128,7 @@ impl Record {
             directory,
             versions: vec![Version::default()],
             attributes: vec![BTreeMap::new()],
+            permissions: Vec::new(),
             durable: false,
             links: 0,
             unfinished: false,
@@ -141,6 +144,11 @@ impl Record {
     /// Its size.
     pub fn size(&self, object: usize) -> u64 {
         self.objects[object].versions.last().map_or(0, |v| v.size)
+    }
+
+    /// The object that was made last.
+    pub fn newest(&self) -> Option<usize> {
+        self.objects.len().checked_sub(1)
     }
 
     /// What a name leads to now.
@@ -252,6 +260,15 @@ impl Record {
         all.push(next);
     }
 
+    /// A directory's permissions change.
+    pub fn set_permissions(&mut self, dir: usize, before: u16, now: u16) {
+        let all = &mut self.objects[dir].permissions;
+        if all.is_empty() {
+            all.push(before);
+        }
+        all.push(now);
+    }
+
     /// A file was synced: its contents, and the names it has.
     pub fn synced(&mut self, object: usize) {
         let o = &mut self.objects[object];
@@ -265,6 +282,8 @@ impl Record {
 
     /// A directory was synced.
     pub fn synced_names(&mut self, dir: usize) {
+        let permissions = &mut self.objects[dir].permissions;
+        permissions.drain(..permissions.len().saturating_sub(1));
         for (_, history) in self.names.iter_mut().filter(|((d, _), _)| *d == dir) {
             history.drain(..history.len() - 1);
         }
@@ -275,6 +294,7 @@ impl Record {
         for o in &mut self.objects {
             o.versions.drain(..o.versions.len() - 1);
             o.attributes.drain(..o.attributes.len() - 1);
+            o.permissions.drain(..o.permissions.len().saturating_sub(1));
             o.durable = o.links > 0;
         }
         self.objects[0].durable = true;
@@ -291,6 +311,11 @@ impl Record {
         let mut waiting = vec![(0, self.objects[0].ino)];
         let mut reached = BTreeSet::from([0]);
         while let Some((dir, ino)) = waiting.pop() {
+            let perm = fs.getattr(ino).map_err(|e| format!("directory {dir}: {e}"))?.perm;
+            let allowed = &self.objects[dir].permissions;
+            if !allowed.is_empty() && !allowed.contains(&perm) {
+                return Err(format!("directory {dir}: permissions {perm}, allowed are {allowed:?}"));
+            }
             let mut found = BTreeMap::new();
             fs.readdir(ino, 0, &mut |e| {
                 if e.name != b"." && e.name != b".." && e.name != b"lost+found" {

@@ -181,6 +181,10 @@ pub struct Plan<'s> {
     pub writes: u64,
     /// Blocks the background moves until then, and blocks moved into holes of used segments.
     pub moved: (u64, u64),
+    /// fsyncs of directories without a checkpoint, files written for the sake of their names, names withdrawn.
+    pub names: (u64, u64, u64),
+    /// fsyncs that wrote a checkpoint.
+    pub slow_fsyncs: u64,
 }
 
 fn before(scenario: &Scenario) -> Result<(Memory, Record), String> {
@@ -215,7 +219,9 @@ pub fn plan(scenario: &Scenario) -> Result<Plan<'_>, String> {
     to_the_end.judge(&*vol)?;
     let n = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let moved = (n(&vol.counters.moved_background), n(&vol.counters.moved_threaded));
-    Ok(Plan { scenario, image, record, writes: dev.write_count(), moved })
+    let c = &vol.counters;
+    let names = (n(&c.fast_dir_fsyncs), n(&c.names_put), n(&c.names_withdrawn));
+    Ok(Plan { scenario, image, record, writes: dev.write_count(), moved, names, slow_fsyncs: n(&c.slow_fsyncs) })
 }
 
 /// Runs into a cut; the device as it then is, and the record.

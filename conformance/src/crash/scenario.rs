@@ -173,6 +173,55 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "journals",
+        before: || files(1, 30_000),
+        during: || {
+            // As SQLite makes and deletes journals; of each four transactions one syncs the deletion, too.
+            let (j, db) = (|| "f0-journal".to_string(), || "f0".to_string());
+            (0..16u64)
+                .flat_map(|i| {
+                    let mut steps = vec![Create(j()), Write(j(), 0, 9000, i), Fsync(j()), Fsyncdir(String::new())];
+                    steps.extend([Write(db(), i * 1700 % 24_000, 5000, i), Fdatasync(db()), Unlink(j())]);
+                    if i % 4 == 2 || i > 9 {
+                        steps.push(Fsyncdir(String::new()));
+                    }
+                    if i == 9 {
+                        // A checkpoint between: the next deletion is of a name that nobody made since.
+                        steps.extend([Sync, Fsyncdir(String::new())]);
+                    }
+                    steps
+                })
+                .collect()
+        },
+    },
+    Scenario {
+        name: "deliveries",
+        before: || vec![Mkdir("tmp".into()), Mkdir("new".into()), Mkdir("cur".into())],
+        during: || {
+            let mut steps = Vec::new();
+            for i in 0..14usize {
+                let (t, n, c) = ("tmp/m".to_string(), format!("new/{i}"), format!("cur/{}", i % 5));
+                steps.extend([Create(t.clone()), Write(t.clone(), 0, 700 * i, i as u64)]);
+                if i % 3 != 1 {
+                    steps.push(Fsync(t.clone()));
+                }
+                steps.push(Rename(t, n.clone()));
+                match i % 4 {
+                    0 => steps.push(Fsyncdir("new".into())),
+                    1 => steps.push(Fsyncdir("tmp".into())),
+                    2 => steps.push(Fsync(n.clone())),
+                    _ => {}
+                }
+                if i % 2 == 0 {
+                    steps.extend([Rename(n, c), Fsyncdir("cur".into())]);
+                } else if i % 3 == 0 {
+                    steps.extend([Unlink(n), Fsyncdir("new".into())]);
+                }
+            }
+            steps
+        },
+    },
+    Scenario {
         name: "truncate",
         before: || files(4, 60_000),
         during: || {

@@ -260,6 +260,20 @@ impl Volume {
         kind: FileKind,
         room: Option<Spot>,
     ) -> Result<()> {
+        self.place_entry(dir, content, name, ino, kind, room)?;
+        self.promises.names.lock().bound(dir.ino, name, None, Some(ino));
+        Ok(())
+    }
+
+    fn place_entry(
+        &self,
+        dir: &Arc<Inode>,
+        content: &mut Content,
+        name: &[u8],
+        ino: Ino,
+        kind: FileKind,
+        room: Option<Spot>,
+    ) -> Result<()> {
         let hash = name_hash(name);
         // The block may have left memory since.
         if let Some(Spot::Block { index, slot }) = room
@@ -386,12 +400,19 @@ impl Volume {
     }
 
     /// Removes an entry just found. If it was its block's last, the block becomes a hole (kernel `f2fs_delete_entry`).
-    pub(crate) fn remove_entry(&self, dir: &Arc<Inode>, content: &mut Content, at: Spot) -> Result<()> {
-        let empty = self.edit_area(dir, content, at, |l, a, slot| {
+    pub(crate) fn remove_entry(
+        &self,
+        dir: &Arc<Inode>,
+        content: &mut Content,
+        name: &[u8],
+        found: Found,
+    ) -> Result<()> {
+        let empty = self.edit_area(dir, content, found.spot, |l, a, slot| {
             area::remove(l, a, slot);
             area::is_empty(l, a)
         })?;
-        if let Spot::Block { index, .. } = at
+        self.promises.names.lock().bound(dir.ino, name, Some(found.ino), None);
+        if let Spot::Block { index, .. } = found.spot
             && empty
         {
             self.free_dir_block(dir, content, index);
@@ -404,10 +425,21 @@ impl Volume {
         &self,
         dir: &Arc<Inode>,
         content: &mut Content,
-        at: Spot,
-        ino: Ino,
-        kind: FileKind,
+        name: &[u8],
+        found: Found,
+        (ino, kind): (Ino, FileKind),
     ) -> Result<()> {
+        self.redirect_spot(dir, content, found.spot, ino, kind)?;
+        self.promises.names.lock().bound(dir.ino, name, Some(found.ino), Some(ino));
+        Ok(())
+    }
+
+    /// Makes a directory's `..` lead to another parent.
+    pub(crate) fn redirect_up(&self, dir: &Arc<Inode>, content: &mut Content, at: Spot, parent: Ino) -> Result<()> {
+        self.redirect_spot(dir, content, at, parent, FileKind::Directory)
+    }
+
+    fn redirect_spot(&self, dir: &Arc<Inode>, content: &mut Content, at: Spot, ino: Ino, kind: FileKind) -> Result<()> {
         self.edit_area(dir, content, at, |l, a, slot| area::redirect(l, a, slot, ino.0, type_number(kind)))
     }
 

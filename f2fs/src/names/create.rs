@@ -286,6 +286,7 @@ impl Volume {
         if self.add_links(&inode, 1) == 1 {
             // The inode had no name: roll-forward may restore this one.
             self.orphans.remove(inode.ino);
+            self.promises.names.lock().revived(inode.ino);
             self.set_place(&inode, dir.ino, name);
         } else {
             self.doubt_place(&inode);

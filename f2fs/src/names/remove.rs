@@ -38,12 +38,12 @@ impl Volume {
         }
         let emptied = if directory { Some(self.lock_empty_dir(&victim)?) } else { None };
         let place = self.orphans.place()?;
-        self.remove_entry(&dir, &mut content, found.spot)?;
+        self.remove_entry(&dir, &mut content, name, found)?;
         self.touch_dir(&dir);
         if directory {
             self.add_links(&dir, -1);
         }
-        self.unlinked(&victim, (dir.ino, name), place, emptied)
+        self.unlinked(&victim, place, emptied)
     }
 
     /// The lock of a directory that is empty, and stays so as long as the lock is held.
@@ -74,13 +74,12 @@ impl Volume {
         Ok(())
     }
 
-    /// An inode lost a name in a directory. Without any name it is freed, or, while it has users, becomes an orphan,
+    /// An inode lost a name. Without any name it is freed, or, while it has users, becomes an orphan,
     /// for which there is a place. `locked` is the inode's lock, if the caller has it. Links are counted and the orphan
     /// is listed under this lock, so that a thread that gives the inode a name finds it with names, or listed, or gone.
     pub(crate) fn unlinked<'i>(
         &self,
         inode: &'i Arc<Inode>,
-        lost: (Ino, &[u8]),
         place: Place<'_>,
         locked: Option<RwLockWriteGuard<'i, Content>>,
     ) -> Result<()> {
@@ -89,12 +88,13 @@ impl Volume {
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         let left =
             if inode.kind == FileKind::Directory { self.add_links(inode, -2) } else { self.add_links(inode, -1) };
-        if left > 0 || inode.kind == FileKind::Directory {
-            self.promises.vacated(lost.0, lost.1);
-        }
         if left > 0 {
             self.doubt_place(inode);
             return Ok(());
+        }
+        if inode.kind != FileKind::Directory {
+            let known = self.nat.since_checkpoint(inode.ino.nid()).checkpointed;
+            self.promises.names.lock().died(inode.ino, known);
         }
         let last = || inode.node.inode(|r| (Ino(r.i_pino.get()), r.name().to_vec()));
         self.inodes.gone.note(inode.ino, last);

@@ -163,7 +163,7 @@ impl Volume {
         let white = if whiteout { Some(self.new_whiteout(&change, caller, &from_dir, from_name)?) } else { None };
         // The new name first: only adding it can run out of room.
         match target {
-            Some(t) => self.redirect_entry(&to_dir, locked.to(), t.spot, moving.ino, moving.kind)?,
+            Some(t) => self.redirect_entry(&to_dir, locked.to(), to_name, t, (moving.ino, moving.kind))?,
             None => {
                 if let Err(e) = self.insert_entry(&to_dir, locked.to(), to_name, moving.ino, moving.kind, None) {
                     if let Some(w) = &white {
@@ -179,16 +179,14 @@ impl Volume {
             Spot::Inline { .. } => self.find_old(&from_dir, &mut locked, from_name, &moving)?,
         };
         match replaced.as_ref().filter(|_| exchange).or(white.as_ref()) {
-            Some(i) => self.redirect_entry(&from_dir, locked.from(), old.spot, i.ino, i.kind)?,
-            None => self.remove_entry(&from_dir, locked.from(), old.spot)?,
+            Some(i) => self.redirect_entry(&from_dir, locked.from(), from_name, old, (i.ino, i.kind))?,
+            None => self.remove_entry(&from_dir, locked.from(), from_name, old)?,
         }
 
         let now = self.now();
-        self.promises.vacated(from_dir.ino, from_name);
         self.settle(&moving, moving_up, &to_dir, to_name, now)?;
         if let Some(r) = &replaced {
             if exchange {
-                self.promises.vacated(to_dir.ino, to_name);
                 self.settle(r, replaced_up, &from_dir, from_name, now)?;
                 let net = i32::from(is_dir(&moving)) - i32::from(is_dir(r));
                 if across && net != 0 {
@@ -199,7 +197,7 @@ impl Volume {
                 if is_dir(r) {
                     self.add_links(&to_dir, -1);
                 }
-                self.unlinked(r, (to_dir.ino, to_name), place, emptied)?;
+                self.unlinked(r, place, emptied)?;
             }
         }
         if across && is_dir(&moving) && !exchange {
@@ -252,11 +250,14 @@ impl Volume {
         self.set_place(inode, new.ino, name);
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         if inode.kind != FileKind::Directory {
-            // Roll-forward cannot move a name, so an fsync must write a checkpoint.
+            // Roll-forward cannot move a name of the checkpoint, so an fsync may have to write a checkpoint.
             self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, true));
             self.renamed.lock().insert(inode.ino);
-        } else if let Some(mut up) = up {
-            self.redirect_entry(inode, &mut up.content, up.spot, new.ino, FileKind::Directory)?;
+            return Ok(());
+        }
+        self.promises.names.lock().altered(inode.ino);
+        if let Some(mut up) = up {
+            self.redirect_up(inode, &mut up.content, up.spot, new.ino)?;
         }
         Ok(())
     }

@@ -70,6 +70,9 @@ impl Volume {
         let out = self.place_nodes(nodes, mark, cause, &mut runs);
         // Nodes that got an address are written even if the log had no place for the rest, or a read failed.
         let wrote = runs.iter_mut().try_for_each(|run| self.write_run(run, cause));
+        if wrote.is_ok() && mark == (Mark::Fsync { dentry: true }) {
+            self.promises.names.lock().landed();
+        }
         out.and(wrote)
     }
 
@@ -83,6 +86,12 @@ impl Volume {
             if !node.is_dirty() && mark == Mark::Plain {
                 continue;
             }
+            let is_inode = node.nid == node.ino.nid();
+            let named = is_inode && mark == Mark::Fsync { dentry: true };
+            // Asked once more: another thread may have moved the inode since, and its bytes say where to.
+            if named && !self.may_put_name(&bytes) {
+                return Err(crate::error::Error::no_space());
+            }
             let log = log_of(&bytes);
             let old = self.nat.get(node.nid)?;
             let owner = Summary { nid: node.nid, version: 0, slot: 0 };
@@ -94,10 +103,9 @@ impl Volume {
                 }
                 seg.allocate(log, owner, old.addr, age)?
             };
-            let is_inode = node.nid == node.ino.nid();
             let mut f = node::footer(&bytes);
             f.fsync = mark != Mark::Plain;
-            f.dentry = is_inode && mark == Mark::Fsync { dentry: true };
+            f.dentry = named;
             f.cp_ver = cp_ver;
             f.next = placed.next;
             node::set_footer(&mut bytes, &f);
@@ -108,6 +116,9 @@ impl Volume {
                 // The block has its place in the chain, and the NAT does not name it.
                 self.failed.store(true, Ordering::Release);
             })?;
+            if named {
+                self.name_is_put(&bytes, placed.addr);
+            }
             let run = &mut runs[log.index() - 3];
             let next = run.start.plus((run.bytes.len() / 4096) as u32);
             let mut full = None;

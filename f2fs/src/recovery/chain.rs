@@ -4,7 +4,8 @@
 //! and it ends at the first block without the checkpoint's version. A block that carries the version but makes no sense
 //! (torn by the power cut) ends it too. No fsync had promised what follows: an fsync returns only when everything
 //! before its end is whole. An inode's checksum shows whether it is torn; on a volume without inode checksums only a
-//! torn start is noticed.
+//! torn start is noticed. A *withdrawn* inode, whose marks an fsync took away where it lies, has the checksum that it had
+//! with them.
 
 use format::checkpoint::{Checkpoint, CpFlags};
 use format::inode::{self, Inline, RawInode};
@@ -88,6 +89,16 @@ impl Volume {
         Ok(out)
     }
 
+    /// True if an inode's checksum is right, as it is or as it was before the inode was withdrawn.
+    fn is_whole(&self, block: &Block, f: &Footer) -> bool {
+        let right = |b: &Block| inode::verify_checksum(self.sb.features, self.checksum_seed, b).is_ok();
+        right(block) || {
+            let mut marked = Box::new(*block);
+            node::set_footer(&mut marked, &Footer { fsync: true, dentry: true, ..*f });
+            !f.fsync && !f.dentry && right(&marked)
+        }
+    }
+
     fn makes_sense(&self, block: &Block, f: &Footer) -> bool {
         let max = self.sb.max_nid();
         let numbers = (1..max).contains(&f.nid.0) && (1..max).contains(&f.ino.0);
@@ -99,7 +110,7 @@ impl Volume {
                 let bare = !RawInode::of(block).inline().contains(Inline::EXTRA_ATTR);
                 is_inode
                     && !(bare && self.sb.features.contains(Features::INODE_CHECKSUM))
-                    && inode::verify_checksum(self.sb.features, self.checksum_seed, block).is_ok()
+                    && self.is_whole(block, f)
                     && RawInode::of(block).divide(self.sb.features).is_ok()
                     && FileKind::from_mode(RawInode::of(block).i_mode.get()).is_some()
             }

@@ -50,12 +50,12 @@ impl Volume {
                     return Err(Error::corrupt(format_args!("directory {}: holds itself", dir.ino)));
                 }
                 let place = self.orphans.place()?;
-                self.redirect_entry(&dir, &mut content, found.spot, inode.ino, inode.kind)?;
+                self.redirect_entry(&dir, &mut content, name, found, (inode.ino, inode.kind))?;
                 drop(content);
                 if old.kind == FileKind::Directory {
                     displaced.push(Displaced { parent: dir, name: name.to_vec(), dir: old });
                 } else {
-                    self.unlinked(&old, (dir.ino, name), place, None)?;
+                    self.unlinked(&old, place, None)?;
                 }
             }
             None => self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, None)?,
@@ -69,7 +69,7 @@ impl Volume {
         if self.is_empty_dir(dir, &mut dir.content.write())? {
             let place = self.orphans.place()?;
             self.add_links(parent, -1);
-            return self.unlinked(dir, (parent.ino, name), place, None);
+            return self.unlinked(dir, place, None);
         }
         let mut content = parent.content.write();
         for n in 0u64.. {

@@ -1,0 +1,151 @@
+//! What does fsync of a directory write, if no checkpoint?
+//!
+//! Often nothing: roll-forward already restores its names ([`super::replayed`] has the rule, and proves it). Otherwise a
+//! few steps towards that: an fsync of a new file under its present name, or a *withdrawal*, which takes the fsync mark
+//! and the dentry mark of a deleted file's inode block away where it lies in the chain. Then one flush.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use device::Lba;
+use format::inode::RawInode;
+use format::node::{self, Footer};
+use format::superblock::Features;
+use format::{Block, BlockAddr, Ino};
+use vfs::FileKind;
+
+use super::replayed::{MOST_STEPS, Step};
+use crate::cause::Cause;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::volume::{Change, Volume};
+
+impl Volume {
+    /// A directory's own attributes are about to be set: only a checkpoint makes them durable.
+    pub(crate) fn note_altered(&self, inode: &Inode) {
+        if inode.kind == FileKind::Directory {
+            self.promises.names.lock().altered(inode.ino);
+        }
+    }
+
+    /// Makes a directory's names durable without a checkpoint; false if there must be one. The caller holds no lock.
+    pub(super) fn sync_names(&self, dir: &Arc<Inode>) -> Result<bool> {
+        if self.is_as_promised(dir) {
+            return Ok(true);
+        }
+        {
+            let change = self.begin()?;
+            // No name in the directory changes meanwhile.
+            let _content = dir.content.read();
+            if !self.nat.since_checkpoint(dir.ino.nid()).checkpointed || !self.take_steps(&change, dir.ino)? {
+                return Ok(false);
+            }
+        }
+        if !self.promises.names.lock().is_durable(dir.ino) {
+            // Who writes to the chain holds `node_io` until the device has it: the flush must not come before.
+            drop(self.node_io.lock());
+            self.flush_for(dir.ino)?;
+        }
+        Ok(true)
+    }
+
+    /// True if the checkpoint knows the directory, and roll-forward restores its names from what is durable.
+    fn is_as_promised(&self, dir: &Inode) -> bool {
+        // A checkpoint under way counts as written before it is durable.
+        let _cp = self.cp.read();
+        let names = self.promises.names.lock();
+        let agrees = names.next(dir.ino) == Step::Nothing && names.is_durable(dir.ino);
+        drop(names);
+        agrees && self.nat.since_checkpoint(dir.ino.nid()).checkpointed
+    }
+
+    fn take_steps(&self, change: &Change<'_>, dir: Ino) -> Result<bool> {
+        for _ in 0..=MOST_STEPS {
+            let step = self.promises.names.lock().next(dir);
+            let taken = match step {
+                Step::Nothing => return Ok(true),
+                Step::Put(ino) => self.put_name(change, ino)?,
+                Step::Withdraw(ino) => self.withdraw(ino)?,
+                Step::Checkpoint => false,
+            };
+            if !taken {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Writes a new file as its fsync does, so that the chain has its present name; false if only a checkpoint makes
+    /// that durable. The device is not flushed. The caller may hold locks of directories.
+    pub(super) fn put_name(&self, change: &Change<'_>, ino: Ino) -> Result<bool> {
+        let inode = self.inode(ino)?;
+        if inode.kind != FileKind::Regular {
+            return Ok(false);
+        }
+        let mut content = inode.content.write();
+        if !self.is_new(ino) || !self.nodes_suffice(&inode)? {
+            return Ok(false);
+        }
+        match self.write_promise(change, &inode, &mut content, false) {
+            Ok(()) => {
+                self.counters.names_put.fetch_add(1, Ordering::Relaxed);
+                Ok(true)
+            }
+            Err(e) => {
+                self.promises.stray(ino);
+                match e {
+                    Error::Fs(vfs::Error::NoSpace) => Ok(false),
+                    e => Err(e),
+                }
+            }
+        }
+    }
+
+    /// Takes the marks of a deleted file's inode block away, so that roll-forward passes over it; false if the block is
+    /// not as it was written. The device is not flushed.
+    ///
+    /// The checksum stays that of the block with its marks, by which our roll-forward tells the block from a torn one
+    /// (Linux does not look at checksums there). So only the last sector changes.
+    fn withdraw(&self, ino: Ino) -> Result<bool> {
+        let _order = self.node_io.lock();
+        let addr = self.promises.names.lock().withdrawable(ino);
+        // Another thread was first.
+        let Some(addr) = addr else { return Ok(true) };
+        if self.has(Features::BLKZONED) {
+            return Ok(false);
+        }
+        let tag = Cause::FsyncNode.of(ino);
+        let Ok(mut block) = self.read_block(addr, tag) else { return Ok(false) };
+        let f = node::footer(&block);
+        let written = Footer { fsync: true, dentry: true, cp_ver: self.cp_ver(), ..f };
+        if (f.nid, f) != (ino.nid(), written) {
+            return Ok(false);
+        }
+        node::set_footer(&mut block, &Footer { fsync: false, dentry: false, ..f });
+        self.dev.write(Lba(addr.0.into()), &*block, tag)?;
+        let mut names = self.promises.names.lock();
+        names.withdrawn(ino);
+        names.landed();
+        self.counters.names_withdrawn.fetch_add(1, Ordering::Relaxed);
+        Ok(true)
+    }
+
+    /// True if the checkpoint does not know an inode. Only then may the chain name it.
+    pub(super) fn is_new(&self, ino: Ino) -> bool {
+        !self.nat.since_checkpoint(ino.nid()).checkpointed
+    }
+
+    /// True if a block with these bytes may name its inode in the chain.
+    pub(crate) fn may_put_name(&self, bytes: &Block) -> bool {
+        let raw = RawInode::of(bytes);
+        let ino = node::footer(bytes).ino;
+        self.promises.names.lock().allows(ino, Ino(raw.i_pino.get()), raw.name())
+    }
+
+    /// The chain has a block that names an inode.
+    pub(crate) fn name_is_put(&self, bytes: &Block, addr: BlockAddr) {
+        let raw = RawInode::of(bytes);
+        let ino = node::footer(bytes).ino;
+        self.promises.names.lock().put(ino, Ino(raw.i_pino.get()), raw.name(), addr);
+    }
+}

@@ -1,0 +1,638 @@
+//! Which names will roll-forward leave in a directory, if the power goes now?
+//!
+//! The answer is an account of names, kept without a look at the volume, and two rules that follow from it:
+//! [`ReplayedNames::allows`] (may an fsync put this inode's name into the chain?) and [`ReplayedNames::next`] (what is
+//! missing until roll-forward leaves exactly the names that a directory has now?). An fsync of the directory then needs
+//! no checkpoint.
+//!
+//! # What roll-forward does with names
+//! Linux (6.1, 6.12) and we agree. It starts from the names of the checkpoint and goes along the chain. For each inode
+//! it stops once, at the *last* inode block of it that has the dentry mark. There it gives the inode the name that this
+//! block records. Whatever has the name by then loses it, and is freed if it was its last one. So:
+//!
+//! * A name never goes away by roll-forward; it gets another owner or keeps the one it has.
+//! * Each inode that the chain names (a *named* inode) has one name: that of its last such block, not of earlier ones.
+//! * The owner of a name in the end is the named inode that stands last in the chain among those with this name; if
+//!   there is none, the owner that the checkpoint knows. That is [`Name::replayed`].
+//! * All others that once had the name are gone: the checkpoint's owner, and named inodes further ahead.
+//!
+//! Only an inode that the checkpoint does not know may have the mark: Linux refuses to mount a volume on which
+//! another has it.
+//!
+//! # Names that the chain gives back
+//! Two changes move a name the other way. A new inode moves when a later block of it records another name. And a
+//! *withdrawal* takes the marks out of its block where it lies: roll-forward passes over a block without marks. The
+//! marks are in the last sector of the block, so a torn write leaves the block as it was or withdrawn, and no other
+//! block of the chain changes.
+//!
+//! # Why no promise breaks
+//! *Claim*: at every time, for every name, what roll-forward leaves is something the name led to at some moment since
+//! the last promise about it; and every synced file that always had a name since has one.
+//!
+//! The chain is only ever read from its beginning up to the first block that is missing, so blocks take effect in
+//! their order, and each of them must keep the claim by itself. A new block for inode X under the name `n` changes
+//! what is left under two names:
+//!
+//! * under `n`, from K to X. X has the name now. K must be *dead*, without any name: then nobody is lost.
+//! * under X's name in the chain so far, `m`, if that is another. X was its owner in the end, and the name goes back to
+//!   whom it had before. We allow it only if that is nobody, since neither the checkpoint nor the chain further ahead
+//!   has an owner ([`Name::buried`]), and if `m` did lead to nobody at a moment since X left it ([`Name::empty`]): in an
+//!   exchange it does not.
+//!
+//! A withdrawal of X changes only `m`, and is allowed under the same condition, if X is dead. An older owner would come
+//! back otherwise, though a promise may have covered its removal.
+//!
+//! When a directory's names agree, [`Name::replayed`] is what each leads to now, and all that is left to do is a flush
+//! of the device. A later change of a name by the user changes nothing of what roll-forward leaves.
+//!
+//! # What needs a checkpoint
+//! A name of the checkpoint that is gone and not made again; names of directories, symlinks and devices, which have no
+//! chain; inodes with several names, or that the checkpoint knows under another name; a directory that is new or moved,
+//! or whose own attributes were set. Times of a directory are not restored: roll-forward sets them anew, as it always
+//! did for a new file.
+
+use std::collections::BTreeMap;
+
+use format::{BlockAddr, Ino};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// One name that changed since the checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Name {
+    /// Who has it in the checkpoint.
+    before: Option<Ino>,
+    /// Who has it now.
+    now: Option<Ino>,
+    /// The last named inode that the chain puts there.
+    last: Option<Ino>,
+    /// True if the chain puts others there before the last.
+    covered: bool,
+    /// True if nobody had it at a moment since roll-forward last left it as it was.
+    empty: bool,
+}
+
+impl Name {
+    /// Who has it after roll-forward.
+    fn replayed(&self) -> Option<Ino> {
+        self.last.or(self.before)
+    }
+    fn agrees(&self) -> bool {
+        self.now == self.replayed()
+    }
+    /// True if somebody else would have the name after roll-forward, were it not for the last named inode.
+    fn buried(&self) -> bool {
+        self.before.is_some() || self.covered
+    }
+}
+
+/// When what a directory's names depend on is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stamp {
+    /// With this write to the chain, or before.
+    At(u64),
+    /// The write is on its way to the device.
+    OnItsWay,
+}
+
+/// The names of one directory that changed since the checkpoint.
+#[derive(Debug)]
+struct Directory {
+    /// Those which roll-forward leaves otherwise than they are now.
+    open: BTreeMap<Box<[u8]>, Name>,
+    /// Those which it leaves as they are.
+    agreed: FxHashMap<Box<[u8]>, Name>,
+    stamp: Stamp,
+}
+
+impl Directory {
+    fn new() -> Self {
+        Directory { open: BTreeMap::new(), agreed: FxHashMap::default(), stamp: Stamp::At(0) }
+    }
+    fn get(&self, name: &[u8]) -> Option<&Name> {
+        self.open.get(name).or_else(|| self.agreed.get(name))
+    }
+    fn len(&self) -> usize {
+        self.open.len() + self.agreed.len()
+    }
+    /// Changes a name; one of which there is nothing left to tell is forgotten.
+    fn change(&mut self, name: &[u8], first: Name, f: impl FnOnce(&mut Name)) {
+        let (key, mut n) = self
+            .open
+            .remove_entry(name)
+            .or_else(|| self.agreed.remove_entry(name))
+            .unwrap_or_else(|| (Box::from(name), first));
+        f(&mut n);
+        n.empty = !n.agrees() && (n.empty || n.now.is_none());
+        if !n.agrees() {
+            self.open.insert(key, n);
+        } else if n.last.is_some() || n.covered {
+            self.agreed.insert(key, n);
+        }
+    }
+}
+
+/// The name under which the chain puts an inode.
+#[derive(Debug, Clone)]
+struct Place {
+    dir: Ino,
+    name: Box<[u8]>,
+    /// Where the inode block with the mark lies; `None` if there are several.
+    block: Option<BlockAddr>,
+}
+
+/// What is missing until roll-forward leaves a directory's names as they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing.
+    Nothing,
+    /// This inode's name is put into the chain.
+    Put(Ino),
+    /// This inode is withdrawn from it.
+    Withdraw(Ino),
+    /// Nothing less than a checkpoint will do.
+    Checkpoint,
+}
+
+/// How many steps may take the place of a checkpoint. Each writes a block, a checkpoint about five and what else is
+/// dirty.
+pub(crate) const MOST_STEPS: usize = 4;
+/// How many names are remembered. With more the next fsync that asks about names writes a checkpoint.
+const MOST_NAMES: usize = 1 << 15;
+/// How many dead inodes are.
+const MOST_DEAD: usize = 1 << 16;
+
+/// The account of names since the last checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct ReplayedNames {
+    dirs: FxHashMap<Ino, Directory>,
+    /// Named inodes.
+    places: FxHashMap<Ino, Place>,
+    /// Inodes that lost their last name. Directories are never among them: roll-forward in Linux frees one that has a
+    /// named inode's name even if it is not empty in the checkpoint (docs/decisions/0009).
+    dead: FxHashSet<Ino>,
+    /// Directories that changed in another way than by the names in them.
+    altered: FxHashSet<Ino>,
+    names: usize,
+    /// There was more than is remembered.
+    overflowed: bool,
+    /// Writes to the chain that concern names, and how many of them are durable. They are counted on over checkpoints:
+    /// a flush may begin before one and end after it.
+    written: u64,
+    flushed: u64,
+    /// Directories that a write to the chain concerns which the device does not have yet.
+    on_their_way: Vec<Ino>,
+}
+
+impl ReplayedNames {
+    fn change(&mut self, dir: Ino, name: &[u8], first: Name, f: impl FnOnce(&mut Name)) {
+        if self.overflowed {
+            return;
+        }
+        let d = self.dirs.entry(dir).or_insert_with(Directory::new);
+        self.names -= d.len();
+        d.change(name, first, f);
+        self.names += d.len();
+        self.overflowed = self.names > MOST_NAMES;
+        if d.len() == 0 && d.stamp <= Stamp::At(self.flushed) {
+            self.dirs.remove(&dir);
+        }
+    }
+
+    fn name(&self, dir: Ino, name: &[u8]) -> Option<&Name> {
+        self.dirs.get(&dir)?.get(name)
+    }
+
+    // ---- what users do
+
+    /// A name leads to another inode, or to none. The caller holds the directory's lock.
+    pub(crate) fn bound(&mut self, dir: Ino, name: &[u8], was: Option<Ino>, now: Option<Ino>) {
+        let first = Name { before: was, now: was, ..Name::default() };
+        self.change(dir, name, first, |n| n.now = now);
+    }
+
+    /// An inode that is no directory lost its last name. `known`: the checkpoint has it.
+    pub(crate) fn died(&mut self, ino: Ino, known: bool) {
+        if !known && !self.places.contains_key(&ino) {
+            return; // roll-forward does not know of it
+        }
+        self.dead.insert(ino);
+        self.overflowed |= self.dead.len() > MOST_DEAD;
+    }
+
+    /// An inode without a name gets one.
+    pub(crate) fn revived(&mut self, ino: Ino) {
+        self.dead.remove(&ino);
+    }
+
+    /// A directory's own attributes were set, or it moved.
+    pub(crate) fn altered(&mut self, dir: Ino) {
+        self.altered.insert(dir);
+    }
+
+    /// A checkpoint made everything durable.
+    pub(crate) fn clear(&mut self) {
+        *self = ReplayedNames { written: self.written, flushed: self.flushed, ..ReplayedNames::default() };
+    }
+
+    // ---- what fsync asks and does
+
+    /// True if the chain puts an inode under this name.
+    pub(crate) fn is_at(&self, ino: Ino, dir: Ino, name: &[u8]) -> bool {
+        self.places.get(&ino).is_some_and(|p| (p.dir, &*p.name) == (dir, name))
+    }
+
+    /// True if an inode that the checkpoint does not know may be put under this name by the next block of the chain.
+    pub(crate) fn allows(&self, ino: Ino, dir: Ino, name: &[u8]) -> bool {
+        if self.overflowed {
+            return false;
+        }
+        let Some(n) = self.name(dir, name).filter(|n| n.now == Some(ino)) else { return false };
+        let takes = n.replayed().is_none_or(|k| k == ino || self.dead.contains(&k));
+        takes && (self.is_at(ino, dir, name) || self.may_leave(ino))
+    }
+
+    /// The named inode that keeps another from a name in the chain, although it lives on elsewhere by now: its own new
+    /// name must come first.
+    pub(crate) fn blocker(&self, ino: Ino, dir: Ino, name: &[u8]) -> Option<Ino> {
+        let k = self.name(dir, name)?.last?;
+        (k != ino && !self.dead.contains(&k)).then_some(k)
+    }
+
+    /// True if the name that the chain gives an inode may lead to nobody, and will, once the inode is not there.
+    fn may_leave(&self, ino: Ino) -> bool {
+        let Some(p) = self.places.get(&ino) else { return true };
+        self.name(p.dir, &p.name).is_some_and(|n| n.last == Some(ino) && !n.buried() && n.empty)
+    }
+
+    /// A block at `addr` that puts an inode under this name has its place in the chain, and is on its way to the
+    /// device.
+    pub(crate) fn put(&mut self, ino: Ino, dir: Ino, name: &[u8], addr: BlockAddr) {
+        let stays = self.is_at(ino, dir, name);
+        let block = (!self.places.contains_key(&ino)).then_some(addr);
+        if !stays {
+            self.leave(ino);
+        }
+        self.places.insert(ino, Place { dir, name: name.into(), block });
+        self.change(dir, name, Name { now: Some(ino), ..Name::default() }, |n| {
+            n.covered |= n.last.is_some_and(|k| k != ino);
+            n.last = Some(ino);
+        });
+        self.on_its_way(dir);
+    }
+
+    /// The chain no longer puts an inode where it did.
+    fn leave(&mut self, ino: Ino) {
+        if let Some(p) = self.places.remove(&ino) {
+            self.change(p.dir, &p.name, Name::default(), |n| n.last = n.last.filter(|k| *k != ino));
+            self.on_its_way(p.dir);
+        }
+    }
+
+    fn on_its_way(&mut self, dir: Ino) {
+        self.dirs.entry(dir).or_insert_with(Directory::new).stamp = Stamp::OnItsWay;
+        self.on_their_way.push(dir);
+    }
+
+    /// The device has taken all that was on its way.
+    pub(crate) fn landed(&mut self) {
+        self.written += 1;
+        for dir in std::mem::take(&mut self.on_their_way) {
+            if let Some(d) = self.dirs.get_mut(&dir) {
+                d.stamp = Stamp::At(self.written);
+            }
+        }
+    }
+
+    /// Where the block of a dead inode lies that may be withdrawn.
+    pub(crate) fn withdrawable(&self, ino: Ino) -> Option<BlockAddr> {
+        let p = self.places.get(&ino)?;
+        p.block.filter(|_| !self.overflowed && self.dead.contains(&ino) && self.may_leave(ino))
+    }
+
+    /// The block of an inode lost its marks.
+    pub(crate) fn withdrawn(&mut self, ino: Ino) {
+        self.leave(ino);
+    }
+
+    /// The next step towards a chain that leaves a directory's names as they are.
+    pub(crate) fn next(&self, dir: Ino) -> Step {
+        if self.overflowed || self.altered.contains(&dir) {
+            return Step::Checkpoint;
+        }
+        let Some(d) = self.dirs.get(&dir).filter(|d| !d.open.is_empty()) else { return Step::Nothing };
+        if d.open.len() > MOST_STEPS {
+            return Step::Checkpoint;
+        }
+        let mut found = Step::Checkpoint;
+        for (name, n) in &d.open {
+            // In this directory the new name of an inode that moved is open, too.
+            let comes_later = |k: &Ino| d.open.values().any(|o| o.now == Some(*k));
+            let step = match (n.now, n.last) {
+                (Some(x), _) if self.allows(x, dir, name) => Some(Step::Put(x)),
+                (Some(x), _) => self.blocker(x, dir, name).filter(|k| !comes_later(k)).map(Step::Put),
+                // A name of the checkpoint is gone: no chain removes it.
+                _ if n.buried() => return Step::Checkpoint,
+                (None, Some(k)) if self.dead.contains(&k) => match self.withdrawable(k) {
+                    Some(_) => Some(Step::Withdraw(k)),
+                    None => return Step::Checkpoint,
+                },
+                (None, Some(k)) => Some(k).filter(|k| !comes_later(k)).map(Step::Put),
+                (None, None) => None,
+            };
+            if let (Step::Checkpoint, Some(step)) = (found, step) {
+                found = step;
+            }
+        }
+        found
+    }
+
+    /// True if what the names of a directory depend on is durable, as far as the device took it.
+    pub(crate) fn is_durable(&self, dir: Ino) -> bool {
+        self.dirs.get(&dir).is_none_or(|d| d.stamp <= Stamp::At(self.flushed))
+    }
+
+    /// Writes that a flush which begins now makes durable.
+    pub(crate) fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// A flush that began after so many writes has succeeded.
+    pub(crate) fn flushed(&mut self, written: u64) {
+        self.flushed = self.flushed.max(written);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::Rng;
+
+    use super::*;
+
+    type Key = (Ino, Vec<u8>);
+    type Names = BTreeMap<Key, Ino>;
+
+    /// A block that an fsync wrote, or a withdrawal of one.
+    #[derive(Debug, Clone)]
+    enum Write {
+        Put(Ino, Key),
+        Withdraw(usize),
+    }
+
+    /// What roll-forward makes of the checkpoint's names. The withdrawn blocks of the chain have no marks.
+    fn replay(checkpoint: &Names, chain: &[(Ino, Key)], withdrawn: &[usize]) -> Names {
+        let mut names = checkpoint.clone();
+        let marked: Vec<_> = (0..chain.len()).filter(|i| !withdrawn.contains(i)).map(|i| &chain[i]).collect();
+        for (i, (ino, key)) in marked.iter().enumerate() {
+            if !marked[i + 1..].iter().any(|(later, _)| later == ino) {
+                names.insert(key.clone(), *ino);
+            }
+        }
+        names
+    }
+
+    /// Users, a volume and the rule under test.
+    struct World {
+        rule: ReplayedNames,
+        checkpoint: Names,
+        now: Names,
+        chain: Vec<(Ino, Key)>,
+        withdrawn: Vec<usize>,
+        /// Writes since the last flush.
+        unflushed: Vec<Write>,
+        /// What each name led to since the last promise about it.
+        since: BTreeMap<Key, Vec<Option<Ino>>>,
+        /// Synced inodes that always had a name since.
+        durable: Vec<Ino>,
+        next: u32,
+        steps: [usize; 4],
+    }
+
+    const DIRS: [Ino; 2] = [Ino(3), Ino(4)];
+
+    fn keys() -> Vec<Key> {
+        DIRS.iter().flat_map(|d| [b"a", b"b", b"c"].map(|n| (*d, n.to_vec()))).collect()
+    }
+
+    impl World {
+        fn new(checkpoint: Names, next: u32) -> Self {
+            let since = keys().into_iter().map(|k| (k.clone(), vec![checkpoint.get(&k).copied()])).collect();
+            World {
+                rule: ReplayedNames::default(),
+                now: checkpoint.clone(),
+                durable: checkpoint.values().copied().collect(),
+                checkpoint,
+                chain: Vec::new(),
+                withdrawn: Vec::new(),
+                unflushed: Vec::new(),
+                since,
+                next,
+                steps: [0; 4],
+            }
+        }
+
+        fn is_known(&self, ino: Ino) -> bool {
+            self.checkpoint.values().any(|i| *i == ino)
+        }
+
+        fn bind(&mut self, changes: &[(Key, Option<Ino>)]) {
+            let before: Vec<Ino> = self.now.values().copied().collect();
+            for (key, to) in changes {
+                let was = self.now.get(key).copied();
+                match to {
+                    Some(ino) => self.now.insert(key.clone(), *ino),
+                    None => self.now.remove(key),
+                };
+                self.rule.bound(key.0, &key.1, was, *to);
+                self.since.get_mut(key).unwrap().push(*to);
+            }
+            for ino in before {
+                if !self.now.values().any(|i| *i == ino) {
+                    self.durable.retain(|d| *d != ino);
+                    self.rule.died(ino, self.is_known(ino));
+                }
+            }
+        }
+
+        fn place(&self, ino: Ino) -> Option<Key> {
+            self.now.iter().find(|(_, i)| **i == ino).map(|(k, _)| k.clone())
+        }
+
+        fn put(&mut self, ino: Ino) -> bool {
+            let Some(key) = self.place(ino).filter(|_| !self.is_known(ino)) else { return false };
+            if self.rule.is_at(ino, key.0, &key.1) {
+                return true;
+            }
+            if !self.rule.allows(ino, key.0, &key.1) {
+                return false;
+            }
+            self.rule.put(ino, key.0, &key.1, BlockAddr(self.chain.len() as u32));
+            self.rule.landed();
+            self.chain.push((ino, key.clone()));
+            self.unflushed.push(Write::Put(ino, key));
+            true
+        }
+
+        fn flush(&mut self) {
+            let written = self.rule.written();
+            self.rule.flushed(written);
+            self.unflushed.clear();
+        }
+
+        fn promised(&mut self, keys: &[Key]) {
+            for key in keys {
+                let history = self.since.get_mut(key).unwrap();
+                history.drain(..history.len() - 1);
+            }
+        }
+
+        fn sync_file(&mut self, ino: Ino) {
+            let place = self.place(ino);
+            let stays = place.as_ref().is_some_and(|k| self.checkpoint.get(k) == Some(&ino));
+            if stays || self.put(ino) {
+                self.flush();
+                let key = self.place(ino).unwrap();
+                self.promised(&[key]);
+                self.durable.push(ino);
+            } else {
+                self.checkpoint();
+            }
+        }
+
+        fn sync_dir(&mut self, dir: Ino) {
+            for _ in 0..=MOST_STEPS {
+                let done = match self.rule.next(dir) {
+                    Step::Nothing => break,
+                    Step::Put(ino) => {
+                        self.steps[1] += 1;
+                        self.put(ino)
+                    }
+                    Step::Withdraw(ino) => {
+                        self.steps[2] += 1;
+                        let block = self.rule.withdrawable(ino).unwrap().0 as usize;
+                        assert_eq!(self.chain[block].0, ino);
+                        self.rule.withdrawn(ino);
+                        self.rule.landed();
+                        self.withdrawn.push(block);
+                        self.unflushed.push(Write::Withdraw(block));
+                        true
+                    }
+                    Step::Checkpoint => false,
+                };
+                if !done {
+                    self.steps[3] += 1;
+                    return self.checkpoint();
+                }
+                self.judge();
+            }
+            assert_eq!(self.rule.next(dir), Step::Nothing);
+            if !self.rule.is_durable(dir) {
+                self.flush();
+            }
+            self.steps[0] += 1;
+            let left = replay(&self.checkpoint, &self.chain, &self.withdrawn);
+            for key in keys().iter().filter(|k| k.0 == dir) {
+                assert_eq!(left.get(key), self.now.get(key), "{key:?}: promised");
+            }
+            self.promised(&keys().into_iter().filter(|k| k.0 == dir).collect::<Vec<_>>());
+        }
+
+        fn checkpoint(&mut self) {
+            self.rule.clear();
+            let steps = self.steps;
+            *self = World { steps, ..World::new(self.now.clone(), self.next) };
+        }
+
+        /// Whatever of the unflushed writes is lost, roll-forward keeps the claim.
+        fn judge(&self) {
+            let puts = self.unflushed.iter().filter(|w| matches!(w, Write::Put(..))).count();
+            let gone: Vec<usize> = self
+                .unflushed
+                .iter()
+                .filter_map(|w| if let Write::Withdraw(i) = w { Some(*i) } else { None })
+                .collect();
+            for lost in 0..=puts {
+                for kept in 0..1u32 << gone.len() {
+                    let chain = &self.chain[..self.chain.len() - lost];
+                    let stays = |i: &usize| gone.iter().position(|g| g == i).is_some_and(|b| kept >> b & 1 == 0);
+                    let withdrawn: Vec<usize> = self.withdrawn.iter().filter(|i| !stays(i)).copied().collect();
+                    let left = replay(&self.checkpoint, chain, &withdrawn);
+                    for (key, history) in &self.since {
+                        let found = left.get(key).copied();
+                        assert!(history.contains(&found), "{key:?}: {found:?}, may be {history:?}\n{chain:?}");
+                    }
+                    for ino in &self.durable {
+                        assert!(left.values().any(|i| i == ino), "{ino:?} is lost\n{chain:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn roll_forward_leaves_what_was_promised_whatever_is_made_removed_moved_and_synced() {
+        let mut steps = [0; 4];
+        for seed in 0..8000 {
+            let mut rng = Rng::new(seed);
+            let mut w = World::new(Names::from([((DIRS[0], b"a".to_vec()), Ino(10))]), 11);
+            for _ in 0..60 {
+                let key = keys()[rng.index(6)].clone();
+                let there = w.now.get(&key).copied();
+                match (rng.below(12), there) {
+                    (0..4, None) => {
+                        let ino = Ino(w.next);
+                        w.next += 1;
+                        w.bind(&[(key, Some(ino))]);
+                        if rng.chance(2, 3) {
+                            w.sync_file(ino);
+                        }
+                    }
+                    (0..2, Some(_)) => w.bind(&[(key, None)]),
+                    (2..6, Some(ino)) => {
+                        let to = keys()[rng.index(6)].clone();
+                        if to != key {
+                            w.bind(&[(to, Some(ino)), (key, None)]);
+                        }
+                    }
+                    (6, Some(ino)) => {
+                        let other = keys()[rng.index(6)].clone();
+                        if let Some(second) = w.now.get(&other).copied().filter(|_| other != key) {
+                            w.bind(&[(key, Some(second)), (other, Some(ino))]);
+                        }
+                    }
+                    (7..9, Some(ino)) => w.sync_file(ino),
+                    _ => w.sync_dir(DIRS[rng.index(2)]),
+                }
+                w.judge();
+            }
+            (0..4).for_each(|i| steps[i] += w.steps[i]);
+        }
+        assert!(steps.iter().all(|n| *n > 1000), "cheap, put, withdrawn, checkpoints: {steps:?}");
+    }
+
+    #[test]
+    fn a_name_that_comes_and_goes_leaves_nothing_behind() {
+        let mut names = ReplayedNames::default();
+        for i in 0..100_000u32 {
+            let name = i.to_le_bytes();
+            names.bound(Ino(3), &name, None, Some(Ino(100 + i)));
+            names.bound(Ino(3), &name, Some(Ino(100 + i)), None);
+            names.died(Ino(100 + i), false);
+        }
+        assert_eq!((names.names, names.dirs.len(), names.dead.len()), (0, 0, 0));
+        assert_eq!(names.next(Ino(3)), Step::Nothing);
+    }
+
+    #[test]
+    fn with_more_names_than_are_remembered_everything_needs_a_checkpoint_until_the_next() {
+        let mut names = ReplayedNames::default();
+        for i in 0..=MOST_NAMES as u32 {
+            names.bound(Ino(3), &i.to_le_bytes(), None, Some(Ino(100 + i)));
+        }
+        assert_eq!(names.next(Ino(4)), Step::Checkpoint);
+        assert!(!names.allows(Ino(100), Ino(3), &0u32.to_le_bytes()));
+        names.clear();
+        assert_eq!(names.next(Ino(3)), Step::Nothing);
+        names.bound(Ino(3), b"x", None, Some(Ino(7)));
+        assert!(names.allows(Ino(7), Ino(3), b"x"));
+    }
+}
