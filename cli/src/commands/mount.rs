@@ -1,4 +1,7 @@
-//! `joulefs mount` and `joulefs unmount`
+//! `joulefs mount` and `joulefs unmount`: how does a mount begin, what stands between it and the image, and how does it end?
+//!
+//! Without -f the program starts itself once more, and the copy is the daemon. Between core and image there may be a
+//! simulated device and recorders, each asked for by an option. What the kernel is told is `fuse`'s.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -96,7 +99,7 @@ pub struct Parsed {
     core: MountOptions,
     fuse: fuse::MountOptions,
     stats: Option<PathBuf>,
-    /// The system says where the power comes from.
+    /// `power=auto`: the host is asked whether it runs on battery, now and later.
     power_auto: bool,
 }
 
@@ -143,7 +146,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             }
             "stats" => {
                 let file = value.ok_or_else(|| Failure::usage("-o stats: write stats=FILE"))?;
-                // The background part has another working directory.
+                // The daemon's working directory is another one.
                 stats = Some(std::path::absolute(file).map_err(|e| format!("-o stats={file}: {e}"))?);
             }
             _ => {
@@ -169,7 +172,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if !args.foreground && !args.background {
         let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
         let mut again = Command::new(me);
-        // The same words, and one more.
+        // The daemon gets the same arguments, without --json: this process answers.
         let words = std::env::args_os().skip(1).filter(|a| a != "--json").skip_while(|a| a != "mount").skip(1);
         again.arg("mount").arg("--background").args(words);
         let pid = fuse::daemon::start(again, |text| eprintln!("joulefs: {text}"))?;
@@ -248,7 +251,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let watch = parsed.power_auto.then(|| power::Watch::start(served.clone()));
     let out = fuse::run_until_unmounted(served, &dir, &parsed.fuse, ready).map_err(|e| Failure::from(e.to_string()));
     drop(watch);
-    // Whatever ended the mount, the volume is left clean; a second unmount does nothing.
+    // Whatever ended the mount, the volume must be left clean. If it is already, this does nothing.
     let closed = image.close();
     let mut stats = Ok(());
     if let Some(file) = parsed.stats {
