@@ -387,6 +387,7 @@ impl Volume {
         let mut segments =
             Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
         gc.apply(&mut segments);
+        let idle = options.node_cache;
         let sound = Sound::of(&cp, segments.table.sums());
         let overprov_segs = cp.overprov_segs;
         let nat = Nat::new(dev.clone(), sb.clone(), cp.nat_bitmap.clone(), nat_journal, cp.next_free_nid);
@@ -416,7 +417,7 @@ impl Volume {
             names: Mutex::new(()),
             nat,
             seg: Mutex::new(segments),
-            inodes: InodeTable::new(),
+            inodes: InodeTable::new(idle),
             pressure,
             orphans,
             renamed: Mutex::default(),

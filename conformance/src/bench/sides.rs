@@ -182,7 +182,7 @@ pub fn serve(args: &[String]) -> Outcome<()> {
         [what, image, dir] if what == "serve-joulefs" => {
             let dev = Arc::new(FileDevice::open(image, Access::ReadWrite)?);
             let clock = Arc::new(RealClock::new());
-            (f2fs::Volume::mount(dev, clock, f2fs::MountOptions::default())?, dir, image)
+            (f2fs::Volume::mount(dev, clock, f2fs::MountOptions::for_machine(fuse::memory::of_machine()))?, dir, image)
         }
         [what, dir] if what == "serve-memfs" => (Arc::new(MemFs::new(IMAGE)), dir, "memfs"),
         _ => return Err("not a server's arguments".into()),
