@@ -390,6 +390,7 @@ impl Volume {
         let sums = segments.table.sums();
         let sound = Sound::of(&cp, sums);
         let blocks = (cp.valid_blocks, sums.total());
+        let idle = options.node_cache;
         let overprov_segs = cp.overprov_segs;
         let nat = Nat::new(dev.clone(), sb.clone(), cp.nat_bitmap.clone(), nat_journal, cp.next_free_nid);
         let now = clock.now();
@@ -418,7 +419,7 @@ impl Volume {
             names: Mutex::new(()),
             nat,
             seg: Mutex::new(segments),
-            inodes: InodeTable::new(),
+            inodes: InodeTable::new(idle),
             pressure,
             orphans,
             renamed: Mutex::default(),

@@ -39,7 +39,8 @@ use crate::{Failure, held, image, output, power, volume_options, whole};
     Options for -o: ro, rw,\n  \
     norecovery (read-only, as of the last checkpoint: what was synced since is not replayed, and not lost),\n  \
     disable_roll_forward (what was synced since the last checkpoint is given up),\n   allow_other, noatime, dev, suid, noexec, writeback=on|off, discard=on|off,\n  \
-    nodiscard (as discard=off), inline=on|off, threads=N (default 2), node_cache=MIB (default 32),\n  \
+    nodiscard (as discard=off), inline=on|off, threads=N (default 2), node_cache=MIB (default: a 64th of
+  the memory, 32 to 256),\n  \
     dirty=MIB (default 32), dir_cache=MIB (default 16),\n  \
     gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule (who chooses what is cleaned; default cost-benefit),\n  \
     background_gc=on|off, power=battery|powered|auto (default battery; auto: as the system says),\n  stats=FILE (what was written and why, at the end; JSON if FILE ends in .json)")]
@@ -105,7 +106,7 @@ pub struct Parsed {
 
 /// Reads the options of `-o`.
 pub fn parse(args: &Args) -> Result<Parsed, Failure> {
-    let mut core = MountOptions::default();
+    let mut core = MountOptions::for_machine(fuse::memory::of_machine());
     let mut fuse = fuse::MountOptions::default();
     let mut stats = None;
     let mut power_auto = false;
