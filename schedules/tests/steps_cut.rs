@@ -135,8 +135,9 @@ impl Work {
         match self {
             Work::Cut => u64::MAX - vol.getattr(f).expect("is there").size,
             Work::Zero | Work::Punch => vol.seek(f, 0, Seek::Data).unwrap_or(u64::MAX),
-            // Nobody sees a file whose blocks are being shifted, and reserving shows in the end.
-            Work::Reserve | Work::Collapse | Work::Insert => 0,
+            Work::Reserve => vol.getattr(f).expect("is there").blocks512,
+            // Nobody sees a file whose blocks are being shifted.
+            Work::Collapse | Work::Insert => 0,
         }
     }
 }
