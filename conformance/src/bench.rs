@@ -3,7 +3,7 @@
 //! [`sides`] are the file systems that are compared, [`rows`] what is done to each through system
 //! calls, [`in_process`] what the core does without FUSE, [`metered`] what the simulated flash does, [`choosing`] how fast victims are found, [`memory`] what a large
 //! volume takes, [`traces`] how fast recordings are read, [`report`] the tables. Every number is a
-//! median of several passes in which the sides take turns, for the machine's own speed drifts.
+//! median of several passes; in each the sides take turns, for the machine's own speed drifts.
 //!
 //! Left out: latency distributions, and media that take their time: images lie in memory, so what
 //! is compared is software.

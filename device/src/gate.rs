@@ -1,7 +1,7 @@
 //! What if a request takes its time?
 //!
-//! A decorator at which one chosen request waits until it is let go, so that a test decides what happens meanwhile.
-//! What comes while it waits passes.
+//! A decorator at which one chosen request waits until it is let go, so that a test decides what happens meanwhile. It
+//! waits before it reaches the device, or after, when its caller has not heard of it. What comes while it waits passes.
 
 use std::time::Duration;
 
@@ -10,10 +10,20 @@ use parking_lot::{Condvar, Mutex};
 use crate::address::Remap;
 use crate::{BlockDevice, Lba, Op, Result, Tag};
 
+/// Where a request waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Before,
+    Behind,
+}
+
+/// A kind of request, its cause if that matters, and where it waits.
+type Chosen = (Op, Option<u8>, Side);
+
 #[derive(Default)]
 struct State {
-    /// What stops next: its kind, and its cause if that matters.
-    stops: Option<(Op, Option<u8>)>,
+    /// What stops next.
+    stops: Option<Chosen>,
     waits: bool,
 }
 
@@ -37,7 +47,12 @@ impl<D: BlockDevice> Gate<D> {
 
     /// The next request of this kind, and of this cause if one is named, waits.
     pub fn stop(&self, op: Op, cause: Option<u8>) {
-        self.state.lock().stops = Some((op, cause));
+        self.state.lock().stops = Some((op, cause, Side::Before));
+    }
+
+    /// The same, but the device has carried the request out before it waits.
+    pub fn stop_done(&self, op: Op, cause: Option<u8>) {
+        self.state.lock().stops = Some((op, cause, Side::Behind));
     }
 
     /// Returns when a request waits. False if none has come after a minute.
@@ -53,13 +68,24 @@ impl<D: BlockDevice> Gate<D> {
         self.moved.notify_all();
     }
 
-    fn pass(&self, op: Op, tag: Tag) {
-        let mut state = self.state.lock();
-        if state.stops.is_some_and(|(kind, cause)| kind == op && cause.is_none_or(|cause| cause == tag.cause)) {
-            *state = State { stops: None, waits: true };
-            self.moved.notify_all();
-            self.moved.wait_while(&mut state, |state| state.waits);
-        }
+    fn pass(&self, op: Op, tag: Tag, request: impl FnOnce(&D) -> Result<()>) -> Result<()> {
+        let chosen = {
+            let mut state = self.state.lock();
+            let is_it = |(kind, cause, _): &mut Chosen| *kind == op && cause.is_none_or(|cause| cause == tag.cause);
+            state.stops.take_if(is_it)
+        };
+        let wait_at = |side| {
+            if chosen.is_some_and(|(.., here)| here == side) {
+                let mut state = self.state.lock();
+                state.waits = true;
+                self.moved.notify_all();
+                self.moved.wait_while(&mut state, |state| state.waits);
+            }
+        };
+        wait_at(Side::Before);
+        let out = request(&self.inner);
+        wait_at(Side::Behind);
+        out
     }
 }
 
@@ -71,28 +97,23 @@ impl<D: BlockDevice> BlockDevice for Gate<D> {
         self.inner.read_only()
     }
     fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> Result<()> {
-        self.pass(Op::Read, tag);
-        self.inner.read(at, buf, tag)
+        self.pass(Op::Read, tag, |inner| inner.read(at, buf, tag))
     }
     fn write(&self, at: Lba, data: &[u8], tag: Tag) -> Result<()> {
-        self.pass(Op::Write, tag);
-        self.inner.write(at, data, tag)
+        self.pass(Op::Write, tag, |inner| inner.write(at, data, tag))
     }
     fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> Result<()> {
-        self.pass(Op::Write, tag);
-        self.inner.write_gather(at, parts, tag)
+        self.pass(Op::Write, tag, |inner| inner.write_gather(at, parts, tag))
     }
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
-        self.pass(Op::Write, Tag { cause, owner: owners.last().copied().unwrap_or_default() });
-        self.inner.write_for(at, data, owners, cause)
+        let tag = Tag { cause, owner: owners.last().copied().unwrap_or_default() };
+        self.pass(Op::Write, tag, |inner| inner.write_for(at, data, owners, cause))
     }
     fn flush(&self, tag: Tag) -> Result<()> {
-        self.pass(Op::Flush, tag);
-        self.inner.flush(tag)
+        self.pass(Op::Flush, tag, |inner| inner.flush(tag))
     }
     fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()> {
-        self.pass(Op::Discard, tag);
-        self.inner.discard(at, blocks, tag)
+        self.pass(Op::Discard, tag, |inner| inner.discard(at, blocks, tag))
     }
     fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> Result<()> {
         self.inner.remap(from, to, blocks, how, tag)

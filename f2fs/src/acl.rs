@@ -8,6 +8,7 @@ use vfs::{FileKind, XattrFlags};
 
 use crate::error::{Error, Result};
 use crate::inode::{Inode, Touch, touch};
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 impl Volume {
@@ -35,11 +36,11 @@ impl Volume {
     }
 
     /// Stores what a new inode took: default list first, as Linux does.
-    pub(crate) fn store_inherited_acl(&self, inode: &Arc<Inode>, what: &Inherited) -> Result<()> {
+    pub(crate) fn store_inherited_acl(&self, held: &PackState, inode: &Arc<Inode>, what: &Inherited) -> Result<()> {
         let lists = [(index::ACL_DEFAULT, &what.default), (index::ACL_ACCESS, &what.access)];
         for (index, list) in lists {
             if let Some(list) = list {
-                self.put_xattr(inode, index, b"", Some(&list.to_disk()), XattrFlags::empty())?;
+                self.put_xattr(held, inode, index, b"", Some(&list.to_disk()), XattrFlags::empty())?;
             }
         }
         Ok(())
@@ -47,7 +48,14 @@ impl Volume {
 
     /// Sets or removes a list given in the users' form. An access list also sets the mode, and is not kept if the mode
     /// says all of it. The caller holds the locks that `put_xattr` requires.
-    pub(crate) fn set_acl(&self, inode: &Arc<Inode>, index: u8, value: &[u8], flags: XattrFlags) -> Result<()> {
+    pub(crate) fn set_acl(
+        &self,
+        held: &PackState,
+        inode: &Arc<Inode>,
+        index: u8,
+        value: &[u8],
+        flags: XattrFlags,
+    ) -> Result<()> {
         let is_default = index == index::ACL_DEFAULT;
         if is_default && inode.kind != FileKind::Directory {
             return Err(vfs::Error::NotPermitted("only directories have a default list").into());
@@ -57,17 +65,17 @@ impl Volume {
         }
         let list = Acl::from_wire(value).map_err(|_| vfs::Error::Invalid("not an access control list"))?;
         if list.entries.is_empty() {
-            return self.drop_acl(inode, index);
+            return self.drop_acl(held, inode, index);
         }
         list.valid().map_err(|_| vfs::Error::Invalid("an access control list that breaks the rules"))?;
         if is_default {
-            return self.put_xattr(inode, index, b"", Some(&list.to_disk()), XattrFlags::empty());
+            return self.put_xattr(held, inode, index, b"", Some(&list.to_disk()), XattrFlags::empty());
         }
         let (perm, minimal) = list.equivalent_mode();
         // The list first: only it can run out of room.
         match minimal {
-            true => self.drop_acl(inode, index),
-            false => self.put_xattr(inode, index, b"", Some(&list.to_disk()), XattrFlags::empty()),
+            true => self.drop_acl(held, inode, index),
+            false => self.put_xattr(held, inode, index, b"", Some(&list.to_disk()), XattrFlags::empty()),
         }?;
         let kill = flags.contains(XattrFlags::ACL_KILL_SGID);
         let now = self.now();
@@ -83,8 +91,8 @@ impl Volume {
     }
 
     /// Removes a list; one that is not there is no error.
-    pub(crate) fn drop_acl(&self, inode: &Arc<Inode>, index: u8) -> Result<()> {
-        match self.put_xattr(inode, index, b"", None, XattrFlags::empty()) {
+    pub(crate) fn drop_acl(&self, held: &PackState, inode: &Arc<Inode>, index: u8) -> Result<()> {
+        match self.put_xattr(held, inode, index, b"", None, XattrFlags::empty()) {
             Err(Error::Fs(vfs::Error::NoAttribute)) => Ok(()),
             other => other,
         }
@@ -100,13 +108,13 @@ impl Volume {
     }
 
     /// The mode changed: so does the access list.
-    pub(crate) fn chmod_acl(&self, inode: &Arc<Inode>, mode: u16) -> Result<()> {
+    pub(crate) fn chmod_acl(&self, held: &PackState, inode: &Arc<Inode>, mode: u16) -> Result<()> {
         if inode.kind == FileKind::Symlink {
             return Ok(());
         }
         if let Some(mut list) = self.stored_acl(inode, index::ACL_ACCESS)? {
             list.chmod(mode);
-            self.put_xattr(inode, index::ACL_ACCESS, b"", Some(&list.to_disk()), XattrFlags::empty())?;
+            self.put_xattr(held, inode, index::ACL_ACCESS, b"", Some(&list.to_disk()), XattrFlags::empty())?;
         }
         Ok(())
     }

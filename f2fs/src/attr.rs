@@ -57,7 +57,7 @@ impl Volume {
         if let Some(size) = set.size {
             self.set_size(inode, size)?;
         }
-        let _change = self.begin()?;
+        let change = self.begin()?;
         let _content = inode.content.write();
         self.check_there(inode)?;
         // Once more: nobody seals it while this lock is held.
@@ -97,7 +97,7 @@ impl Volume {
             }
         });
         if let Some(perm) = set.perm {
-            self.chmod_acl(inode, perm)?;
+            self.chmod_acl(&change, inode, perm)?;
         }
         self.attr(inode)
     }

@@ -21,7 +21,7 @@ use crate::node::cache::Node;
 use crate::replacement::Cache;
 
 const SHARDS: usize = 16;
-/// How many idle inodes are kept.
+/// How many idle inodes are kept at least.
 const CACHED: usize = 8192;
 
 /// What an inode's lock guards.
@@ -84,9 +84,11 @@ pub struct InodeTable {
 }
 
 impl InodeTable {
-    pub(crate) fn new() -> Self {
+    /// A table that keeps idle inodes, as many as there are clean nodes to keep.
+    pub(crate) fn new(nodes: usize) -> Self {
+        let each = nodes.max(CACHED) / SHARDS;
         InodeTable {
-            shards: std::array::from_fn(|_| RwLock::new(Cache::new(CACHED / SHARDS, CACHED / SHARDS / 64))),
+            shards: std::array::from_fn(|_| RwLock::new(Cache::new(each, each / 64))),
             refs: std::array::from_fn(|_| Mutex::default()),
             dirty: Mutex::default(),
             gone: crate::owners::gone::Gone::default(),

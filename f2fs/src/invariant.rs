@@ -3,7 +3,7 @@
 //! Three invariants that Linux or a power cut would find broken, but too late:
 //!
 //! * The volume counts as many nodes as there are valid blocks of nodes (Linux refuses to mount any other volume).
-//! * It counts at least as many used blocks as there are valid ones.
+//! * It counts as many used blocks as there are valid ones and slots with room and no block ([`crate::space`]).
 //! * No log hands out a block that the last checkpoint or an fsync since may need.
 //!
 //! A checkpoint tests the first two after all nodes are written, while no other thread changes anything. A log tests
@@ -36,12 +36,17 @@ pub enum Violation {
         valid: u64,
     },
     /// The number of used blocks.
-    #[error("{counted} blocks are counted as used, but {valid} are valid, and there is room for {room}")]
+    #[error(
+        "{counted} blocks are counted as used, but {valid} are valid and {unwritten} have room alone, and there is room \
+         for {room}"
+    )]
     Blocks {
         /// As the volume counts them.
         counted: u64,
         /// As the segment table has them.
         valid: u64,
+        /// Slots with room and no block, as they were followed since the mount.
+        unwritten: i64,
         /// As many as users may fill.
         room: u64,
     },

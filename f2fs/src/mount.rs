@@ -387,7 +387,10 @@ impl Volume {
         let mut segments =
             Segments::new(dev.clone(), sb.clone(), table, logs, cp.reserved_segs, pressure.clone(), chooser);
         gc.apply(&mut segments);
-        let sound = Sound::of(&cp, segments.table.sums());
+        let sums = segments.table.sums();
+        let sound = Sound::of(&cp, sums);
+        let blocks = (cp.valid_blocks, sums.total());
+        let idle = options.node_cache;
         let overprov_segs = cp.overprov_segs;
         let nat = Nat::new(dev.clone(), sb.clone(), cp.nat_bitmap.clone(), nat_journal, cp.next_free_nid);
         let now = clock.now();
@@ -396,7 +399,7 @@ impl Volume {
             checksum_seed: format::inode::checksum_seed(&sb.uuid),
             nodes: NodeCache::new(options.node_cache, pressure.clone()),
             writers: Writers::default(),
-            space: Space::new(cp.user_blocks, sb.max_nid(), cp.valid_blocks, cp.valid_nodes, cp.valid_inodes),
+            space: Space::new(cp.user_blocks, sb.max_nid(), blocks, cp.valid_nodes, cp.valid_inodes),
             cp_ver: AtomicU64::new(cp.version | u64::from(cp.crc) << 32),
             elapsed_base: cp.elapsed,
             mounted_at: monotonic,
@@ -416,7 +419,7 @@ impl Volume {
             names: Mutex::new(()),
             nat,
             seg: Mutex::new(segments),
-            inodes: InodeTable::new(),
+            inodes: InodeTable::new(idle),
             pressure,
             orphans,
             renamed: Mutex::default(),

@@ -392,8 +392,79 @@ impl Nat {
 
 #[cfg(test)]
 mod tests {
+    use device::{Gate, Memory, Op, Time, VirtualClock};
+
     use super::*;
     use crate::rig::mounted;
+    use crate::volume::Volume;
+
+    /// Entries of the second and the third block, of each too many for the journal.
+    const MANY: [std::ops::Range<u32>; 2] = [500..600, 1000..1100];
+
+    /// A volume at whose NAT blocks one read and one write can wait, and whose cache of them is empty.
+    fn gated() -> (Arc<Gate<Gate<Memory>>>, Arc<Volume>) {
+        let inner = Memory::new(64 * 256);
+        let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
+        crate::mkfs::format(&inner, &*clock, &crate::mkfs::Options::default()).unwrap();
+        let dev = Arc::new(Gate::new(Gate::new(inner)));
+        let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();
+        move_all(&vol.nat, 1);
+        vol.nat.flush().unwrap();
+        vol.nat.state.write().blocks = Cache::new(CACHED_BLOCKS, CACHED_BLOCKS / 8);
+        (dev, vol)
+    }
+
+    fn move_all(nat: &Nat, to: u32) {
+        MANY.into_iter().flatten().for_each(|n| nat.moved(Nid(n), BlockAddr(to), false).unwrap());
+    }
+
+    fn first(nat: &Nat) -> BlockAddr {
+        nat.get(Nid(MANY[0].start)).unwrap().addr
+    }
+
+    #[test]
+    fn a_nat_block_read_before_a_checkpoint_wrote_its_other_copy_is_not_kept() {
+        let (dev, vol) = gated();
+        let (nat, writes) = (&vol.nat, dev.inner());
+        let cause = Some(Cause::Nat.tag().cause);
+        dev.stop_done(Op::Read, cause);
+        std::thread::scope(|s| {
+            let reader = s.spawn(|| first(nat));
+            assert!(dev.await_one());
+            move_all(nat, 2);
+            writes.stop(Op::Write, cause);
+            let flusher = s.spawn(|| nat.flush().map(drop));
+            assert!(writes.await_one());
+            // The checkpoint has switched to the new copy of the second block, and not yet to that of the third.
+            writes.stop(Op::Write, cause);
+            writes.go_on();
+            assert!(writes.await_one());
+            dev.go_on();
+            let read = reader.join();
+            writes.go_on();
+            flusher.join().unwrap().unwrap();
+            assert_eq!(read.unwrap(), BlockAddr(2));
+        });
+        assert_eq!(first(nat), BlockAddr(2));
+    }
+
+    #[test]
+    fn a_nat_block_read_before_two_checkpoints_is_not_kept() {
+        let (dev, vol) = gated();
+        let nat = &vol.nat;
+        dev.stop_done(Op::Read, Some(Cause::Nat.tag().cause));
+        std::thread::scope(|s| {
+            let reader = s.spawn(|| first(nat));
+            assert!(dev.await_one());
+            for to in [2, 3] {
+                move_all(nat, to);
+                nat.flush().unwrap();
+            }
+            dev.go_on();
+            assert_eq!(reader.join().unwrap(), BlockAddr(3));
+        });
+        assert_eq!(first(nat), BlockAddr(3));
+    }
 
     #[test]
     fn a_number_that_recovery_claims_and_that_is_released_is_used_again_only_after_a_checkpoint() {

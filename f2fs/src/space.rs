@@ -1,4 +1,9 @@
-//! How many blocks, nodes and inodes are in use, and how many may be.
+//! How many blocks, nodes and inodes are in use, and how many may be?
+//!
+//! Blocks in use are of two kinds. Written ones are valid in the segment table. The others are *unwritten*: slots with
+//! room and no block yet (address `NEW`), and marks of compressed clusters that still hold the room they saved. Their
+//! number is known only as a difference at mount; from then on it follows the slots, so that a checkpoint can compare
+//! both kinds with what is counted ([`crate::invariant`]).
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -13,19 +18,21 @@ pub struct Space {
     /// `valid` at the last checkpoint, and blocks taken since.
     checkpointed: AtomicU64,
     taken: AtomicU64,
+    unwritten: AtomicI64,
     nodes: AtomicI64,
     inodes: AtomicI64,
 }
 
 impl Space {
-    /// Counts as a checkpoint has them.
-    pub fn new(user: u64, max_nid: u32, valid: u64, nodes: u32, inodes: u32) -> Self {
+    /// Counts as a checkpoint has them; `written` blocks are valid in its segment table.
+    pub fn new(user: u64, max_nid: u32, (valid, written): (u64, u64), nodes: u32, inodes: u32) -> Self {
         Space {
             user,
             max_nodes: i64::from(max_nid) - 3,
             valid: AtomicU64::new(valid),
             checkpointed: AtomicU64::new(valid),
             taken: AtomicU64::new(0),
+            unwritten: AtomicI64::new(valid as i64 - written as i64),
             nodes: AtomicI64::new(nodes.into()),
             inodes: AtomicI64::new(inodes.into()),
         }
@@ -38,6 +45,14 @@ impl Space {
     pub fn valid_blocks(&self) -> u64 {
         self.valid.load(Ordering::Relaxed)
     }
+    /// Blocks in use that have no valid block.
+    pub fn unwritten(&self) -> i64 {
+        self.unwritten.load(Ordering::Relaxed)
+    }
+    /// So many more of these, or fewer.
+    pub fn unwritten_by(&self, more: i64) {
+        self.unwritten.fetch_add(more, Ordering::Relaxed);
+    }
     /// Nodes in use.
     pub fn nodes(&self) -> u32 {
         self.nodes.load(Ordering::Relaxed).max(0) as u32
@@ -45,17 +60,6 @@ impl Space {
     /// Inodes in use.
     pub fn inodes(&self) -> u32 {
         self.inodes.load(Ordering::Relaxed).max(0) as u32
-    }
-    /// Takes up to `n` blocks; returns how many there were.
-    pub fn take_up_to(&self, n: u64) -> u64 {
-        let mut got = 0;
-        // The closure always returns `Some`, so the update cannot fail.
-        let _ = self.valid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |v| {
-            got = n.min(self.user.saturating_sub(v));
-            Some(v + got)
-        });
-        self.taken.fetch_add(got, Ordering::Relaxed);
-        got
     }
     /// Takes `n` blocks or none.
     pub fn take(&self, n: u64) -> Result<()> {

@@ -84,7 +84,7 @@ impl Volume {
         let out = if clean && !self.changed.load(Ordering::Acquire) {
             Ok(())
         } else {
-            self.free_orphans();
+            self.free_orphans(&pack);
             self.checkpoint_locked(&mut pack, Reason::Unmount)
         };
         self.closed.store(true, Ordering::Release);

@@ -226,15 +226,15 @@ impl FileSystem for Volume {
         let inode = self.outer(ino)?;
         let (index, rest) = attribute(name)?;
         self.check_unsealed(&inode)?;
-        let _change = self.begin()?;
+        let change = self.begin()?;
         let _content = inode.content.write();
         self.check_there(&inode)?;
         self.check_unsealed(&inode)?;
         self.note_altered(&inode);
         match index {
-            index::ACL_ACCESS | index::ACL_DEFAULT => self.set_acl(&inode, index, value, flags)?,
+            index::ACL_ACCESS | index::ACL_DEFAULT => self.set_acl(&change, &inode, index, value, flags)?,
             index::ADVISE => return Err(Error::NotPermitted("system.advise is the file system's own")),
-            _ => self.put_xattr(&inode, index, rest, Some(value), flags)?,
+            _ => self.put_xattr(&change, &inode, index, rest, Some(value), flags)?,
         }
         Ok(())
     }
@@ -253,14 +253,14 @@ impl FileSystem for Volume {
             }
         }
         self.check_unsealed(&inode)?;
-        let _change = self.begin()?;
+        let change = self.begin()?;
         let _content = inode.content.write();
         self.check_there(&inode)?;
         self.check_unsealed(&inode)?;
         self.note_altered(&inode);
         match index {
-            index::ACL_ACCESS | index::ACL_DEFAULT => self.drop_acl(&inode, index)?,
-            _ => self.put_xattr(&inode, index, rest, None, XattrFlags::empty())?,
+            index::ACL_ACCESS | index::ACL_DEFAULT => self.drop_acl(&change, &inode, index)?,
+            _ => self.put_xattr(&change, &inode, index, rest, None, XattrFlags::empty())?,
         }
         Ok(())
     }

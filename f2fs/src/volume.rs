@@ -82,6 +82,14 @@ pub struct MountOptions {
     pub prices: victim::joule::Prices,
 }
 
+impl MountOptions {
+    /// The defaults on a machine with so many bytes of memory: a 64th of it for clean nodes, from 32 to 256 MiB.
+    pub fn for_machine(memory: u64) -> Self {
+        let blocks = (memory / 64 / 4096).clamp(8192, 65_536);
+        MountOptions { node_cache: blocks as usize, ..MountOptions::default() }
+    }
+}
+
 impl Default for MountOptions {
     fn default() -> Self {
         MountOptions {

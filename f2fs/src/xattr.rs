@@ -11,6 +11,7 @@ use vfs::XattrFlags;
 use crate::error::{At, Error, Result};
 use crate::inode::{Inode, Touch, put_inline, touch};
 use crate::node::cache::Node;
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 impl Volume {
@@ -60,9 +61,10 @@ impl Volume {
         Ok(all.iter().filter_map(|e| xattr::full_name(e.index, e.name)).collect())
     }
 
-    /// Sets or removes an entry. The caller holds `cp` shared and the inode's lock exclusively.
+    /// Sets or removes an entry. The caller holds the inode's lock exclusively.
     pub(crate) fn put_xattr(
         &self,
+        _held: &PackState,
         inode: &Arc<Inode>,
         index: u8,
         name: &[u8],

@@ -183,6 +183,32 @@ fn a_repair_that_loses_power_loses_no_file_either() {
 }
 
 #[test]
+fn a_name_whose_length_and_hash_are_lost_comes_back_from_its_inode() {
+    let whole = tree(&volume(&[]).dev);
+    let v = volume(&[]);
+    let (at, slot, _) = v.entry(v.ino("many"), "file_number_7");
+    v.edit(at, |b| {
+        b[30 + 11 * slot..][..4].fill(0x5A);
+        b[30 + 11 * slot + 8..][..2].fill(0);
+    });
+    v.repairs();
+    assert!(tree(&v.dev) == whole);
+}
+
+/// Else a power cut could leave a pack that counts and is not whole.
+#[test]
+fn the_end_of_a_pack_is_written_after_all_else_has_reached_the_medium() {
+    let damaged = volume(&[]);
+    mode(&damaged, "mid", 0o040_644);
+    let counting = PowerCut::new(damaged.dev.fork());
+    fsck::repair(&counting, &fsck::Options::default()).expect("repaired");
+    let dev = PowerCut::new(damaged.dev.fork());
+    dev.cut_after(counting.write_count());
+    assert!(fsck::repair(&dev, &fsck::Options::default()).is_err());
+    assert_eq!(dev.unflushed(), 1, "the last write, and what came with it");
+}
+
+#[test]
 fn a_name_no_directory_may_hold_is_taken_out() {
     for bad in [b"file/number_7", b"file\0number_7"] {
         let v = volume(&[]);

@@ -3,7 +3,7 @@
 //! [`mount`](fn@mount) serves any file system through `/dev/fuse`: `adapter` turns FUSE requests into
 //! `vfs` calls, [`errno`] is the only table from errors to error numbers, [`mount`](mod@mount) holds a
 //! mount from its beginning to its last checkpoint, [`gauge`] shows a metered device as a file, [`unmount`] ends one from outside, [`daemon`] puts
-//! one in the background; `setid` and `capability` take privileges from files that others changed, `chattr` knows
+//! one in the background; [`memory`] says how much a mount may remember; `setid` and `capability` take privileges from files that others changed, `chattr` knows
 //! their flags.
 //!
 //! # What a FUSE mount cannot do
@@ -45,6 +45,7 @@ pub mod errno;
 mod features;
 pub mod gauge;
 mod listing;
+pub mod memory;
 pub mod mount;
 mod notices;
 mod operations;

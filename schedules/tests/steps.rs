@@ -210,7 +210,7 @@ fn readers_and_writers_meet_a_file_before_or_after_its_blocks_are_shifted() {
 }
 
 #[test]
-fn sizes_reservations_and_shifts_of_one_file_take_turns() {
+fn sizes_reservations_and_shifts_of_one_file_at_once_leave_it_sound() {
     scheduled(2 * GIB, MountOptions { node_cache: 64, ..MountOptions::default() }, (30, 10_000_000), |vol| {
         let f = file(&vol, "f");
         write(&vol, f, 0, 8);

@@ -1,4 +1,7 @@
-//! `joulefs age`
+//! `joulefs age`: which volume is aged, and what is said of it afterwards?
+//!
+//! The image is made, formatted or taken as it is; nothing that somebody wrote is destroyed without --force. What aging
+//! does to the volume is `lab::aging`'s business.
 
 use std::path::Path;
 use std::path::PathBuf;
@@ -91,7 +94,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Errors are one line: a parser's drawing of the place is folded.
+/// Prints the recipes that come with the program.
 fn list(as_json: bool) -> Result<(), Failure> {
     let mut all = Vec::new();
     for (name, _) in BUILT_IN {
@@ -178,7 +181,7 @@ fn on_image(path: &Path, size: Option<u64>, chain: &[Recipe], args: &Args) -> Re
     Ok(aged)
 }
 
-/// What is on an existing file or device.
+/// What an existing file or device holds: whether it may be aged or formatted depends on it.
 enum There {
     EmptyVolume,
     Files,
@@ -209,7 +212,7 @@ fn look(dev: Arc<FileDevice>) -> There {
     }
 }
 
-/// Opens what is there, formatted if it is blank or --force was given.
+/// Opens an existing file or device; one that is blank, or that --force was given for, is formatted.
 fn existing(
     path: &Path,
     meta: &std::fs::Metadata,

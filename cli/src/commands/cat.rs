@@ -1,4 +1,7 @@
-//! `joulefs cat`
+//! `joulefs cat`: what is in a file inside an image?
+//!
+//! Contents go to standard output as they are read, a mebibyte at a time. With --json a file is held whole, since JSON has
+//! no end before its last byte.
 
 use std::io::Write;
 
@@ -52,7 +55,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         contents(fs, found.ino(), |bytes| out.write_all(bytes).map_err(|e| failed = Some(e)).is_ok()).map_err(fail)?;
         match failed {
             None => {}
-            // The reader has seen enough.
+            // Whoever reads our output has closed it, as `head` does: no failure.
             Some(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
             Some(e) => return Err(format!("standard output: {e}").into()),
         }
@@ -63,7 +66,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Hands out a file's bytes in order until there are no more, or they are refused; returns how many.
+/// Passes a file's bytes in order to `take`, until there are no more or `take` returns false; returns how many it passed.
 fn contents(fs: &dyn FileSystem, ino: Ino, mut take: impl FnMut(&[u8]) -> bool) -> vfs::Result<u64> {
     let mut buf = vec![0; 1 << 20];
     let mut offset = 0;

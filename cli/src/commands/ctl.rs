@@ -1,4 +1,7 @@
-//! `joulefs ctl`
+//! `joulefs ctl`: how does a mounted volume clean, and how shall it?
+//!
+//! Asks and tells the daemon through extended attributes of the mount's directory (`fuse::control`). Which settings there
+//! are, and what they mean, the core decides.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +45,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         check(name, value).map_err(|why| Failure::usage(format!("{name} {why}")))?;
         settings.push((name, value));
     }
-    // Before anything is changed: is this a mount at all?
+    // Fails if this is no mount of ours, before anything is changed.
     let before = report(&args.dir)?;
     for (name, value) in &settings {
         let text = format!("{name}={value}");

@@ -1,4 +1,6 @@
-//! `joulefs fsck`
+//! `joulefs fsck`: is a volume sound, and can it be mended?
+//!
+//! Options, progress, words and exit codes around `fsck::check` and `fsck::repair`, which find and mend.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,4 +1,6 @@
-//! `joulefs info`
+//! `joulefs info`: what is this volume, and how full is it?
+//!
+//! Mounts the image without writing to it. Whether the volume is sound is `joulefs fsck`'s question.
 
 use std::path::PathBuf;
 

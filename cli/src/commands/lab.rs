@@ -1,4 +1,7 @@
-//! `joulefs lab`
+//! `joulefs lab`: which experiments are there, what comes of them, and how far is it from what was published?
+//!
+//! Everything that was typed is checked against all plans before the first experiment runs. Experiments themselves are
+//! the crate `lab`'s.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -121,7 +124,7 @@ fn changes(args: &RunArgs) -> Result<Changes, Failure> {
     for set in &args.set {
         let (name, value) =
             set.split_once('=').ok_or_else(|| Failure::usage(format!("--set {set}: not NAME=VALUE")))?;
-        // What is no number, truth value or list is a word.
+        // TOML knows numbers, truth values and lists; everything else is taken as text.
         let line = format!("v = {value}");
         let parsed = line.parse::<toml::Table>().ok().and_then(|mut t| t.remove("v"));
         parameters.insert(name.into(), parsed.unwrap_or_else(|| value.into()));
@@ -138,7 +141,7 @@ fn changes(args: &RunArgs) -> Result<Changes, Failure> {
     })
 }
 
-/// Refuses what an experiment's plan has no use for, by the option that asks for it.
+/// Refuses changes that an experiment's plan has no use for. The error names the option that asked for them.
 fn check(experiment: &Experiment, changes: &Changes, args: &RunArgs) -> Result<(), Failure> {
     experiment.jobs(changes)?;
     let Err(e) = lab::run::check(experiment, changes) else { return Ok(()) };
@@ -155,7 +158,8 @@ fn check(experiment: &Experiment, changes: &Changes, args: &RunArgs) -> Result<(
     Err(said(&e, args))
 }
 
-/// A failure of an experiment: of whoever changed its plan, if it is of what can be changed.
+/// A failure of an experiment. If parameters are at fault and options have changed some, it is an error of usage that
+/// names these options.
 fn said(e: &LabError, args: &RunArgs) -> Failure {
     let changes = args.set.iter().map(|set| format!("--set {set}"));
     let changes: Vec<_> = changes.chain(args.profile.iter().map(|profile| format!("--profile {profile}"))).collect();
@@ -166,11 +170,11 @@ fn said(e: &LabError, args: &RunArgs) -> Failure {
     }
 }
 
-/// Whether there is what a command line asks for; nothing is run.
+/// Fails if a command line asks for an experiment or a parameter that does not exist. Runs nothing.
 #[cfg(test)]
 pub fn is_there(args: &Args) -> Result<(), Failure> {
     match &args.command {
-        // Paths are from where it is typed.
+        // A path is relative to the directory in which a person types it, which tests do not know.
         Command::Run(run) if !run.names.iter().any(|name| name.contains('/')) => planned(run).map(drop),
         _ => Ok(()),
     }
@@ -184,14 +188,14 @@ fn planned(args: &RunArgs) -> Result<(Vec<Experiment>, Changes), Failure> {
         false => args.names.iter().map(String::as_str).collect(),
     };
     let experiments: Vec<Experiment> = names.into_iter().map(Experiment::find).collect::<Result<_, _>>()?;
-    // All of them, before the first takes its time.
+    // An experiment may take an hour: none begins before all are known to be possible.
     experiments.iter().try_for_each(|e| check(e, &changes, args))?;
     Ok((experiments, changes))
 }
 
 fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
     let (experiments, changes) = planned(args)?;
-    // A place for the results, too.
+    // Directories for the results are made before that hour, too.
     let dirs: Vec<PathBuf> = experiments.iter().map(|e| args.results.join(&e.name)).collect();
     let new = dirs.iter().chain([&args.results]).filter(|dir| !dir.exists());
     let new: Vec<HalfMade> = new.map(|dir| HalfMade::watched(dir)).collect();

@@ -1,4 +1,6 @@
-//! `joulefs ls`
+//! `joulefs ls`: which names are there inside an image?
+//!
+//! A name is listed though its inode cannot be read: on a damaged volume that is what a person wants to know.
 
 use serde_json::{Value, json};
 use vfs::{Attr, FileKind, FileSystem, Flow, Ino, path};
@@ -69,8 +71,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Lists the last directory of `above`, and those below it; the others are the way to it, so that a
-/// damaged one that contains itself is not followed for ever.
+/// Lists the last directory of `above`, and those below it. The others in `above` are the way to it: on a damaged volume a
+/// directory may contain itself, and is not followed for ever.
 fn list(
     fs: &dyn FileSystem,
     args: &Args,

@@ -1,4 +1,6 @@
-//! `joulefs mkfs`
+//! `joulefs mkfs`: where is a volume made, of what size, and what must not be destroyed for it?
+//!
+//! A file that is made here is gone if the format fails. Layout and defaults are `f2fs::mkfs`'s.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -48,12 +50,12 @@ pub struct Args {
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     let digits: String = text.chars().filter(|c| *c != '-').collect();
-    // The number's parser takes a sign for one of them.
+    // `from_str_radix` would take a sign for a digit.
     let plain = digits.len() == 32 && digits.bytes().all(|c| c.is_ascii_hexdigit());
     Some(u128::from_str_radix(&digits, 16).ok().filter(|_| plain)?.to_be_bytes())
 }
 
-/// Options of which no volume can be made, whatever its size, by the names they have here.
+/// What `f2fs::mkfs` refuses whatever the size is, told by the names that options have on the command line.
 fn wrong(args: &Args, e: &MkfsError) -> Failure {
     Failure::Usage(match e {
         MkfsError::Option { option: "label", value, must } => format!("--label: {value}; must be {must}"),
@@ -67,7 +69,7 @@ fn wrong(args: &Args, e: &MkfsError) -> Failure {
     })
 }
 
-/// What a command line asks for.
+/// The options of a command line, checked.
 pub fn options(args: &Args) -> Result<Options, Failure> {
     let mut options = Options::default();
     if args.features.len() > 1 && args.features.iter().any(|n| n == "none") {

@@ -1,4 +1,6 @@
-//! One file a subcommand (small relatives share one).
+//! What does each subcommand do with what was typed? One file a subcommand; small relatives share one.
+//!
+//! A subcommand reads options, calls the crate that does the work, and prints. It decides nothing about file systems.
 
 pub mod age;
 pub mod cat;

@@ -1,4 +1,7 @@
-//! `joulefs mount` and `joulefs unmount`
+//! `joulefs mount` and `joulefs unmount`: how does a mount begin, what stands between it and the image, and how does it end?
+//!
+//! Without -f the program starts itself once more, and the copy is the daemon. Between core and image there may be a
+//! simulated device and recorders, each asked for by an option. What the kernel is told is `fuse`'s.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -36,7 +39,8 @@ use crate::{Failure, held, image, output, power, volume_options, whole};
     Options for -o: ro, rw,\n  \
     norecovery (read-only, as of the last checkpoint: what was synced since is not replayed, and not lost),\n  \
     disable_roll_forward (what was synced since the last checkpoint is given up),\n   allow_other, noatime, dev, suid, noexec, writeback=on|off, discard=on|off,\n  \
-    nodiscard (as discard=off), inline=on|off, threads=N (default 2), node_cache=MIB (default 32),\n  \
+    nodiscard (as discard=off), inline=on|off, threads=N (default 2), node_cache=MIB (default: a 64th of
+  the memory, 32 to 256),\n  \
     dirty=MIB (default 32), dir_cache=MIB (default 16),\n  \
     gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule (who chooses what is cleaned; default cost-benefit),\n  \
     background_gc=on|off, power=battery|powered|auto (default battery; auto: as the system says),\n  stats=FILE (what was written and why, at the end; JSON if FILE ends in .json)")]
@@ -96,13 +100,13 @@ pub struct Parsed {
     core: MountOptions,
     fuse: fuse::MountOptions,
     stats: Option<PathBuf>,
-    /// The system says where the power comes from.
+    /// `power=auto`: the host is asked whether it runs on battery, now and later.
     power_auto: bool,
 }
 
 /// Reads the options of `-o`.
 pub fn parse(args: &Args) -> Result<Parsed, Failure> {
-    let mut core = MountOptions::default();
+    let mut core = MountOptions::for_machine(fuse::memory::of_machine());
     let mut fuse = fuse::MountOptions::default();
     let mut stats = None;
     let mut power_auto = false;
@@ -143,7 +147,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             }
             "stats" => {
                 let file = value.ok_or_else(|| Failure::usage("-o stats: write stats=FILE"))?;
-                // The background part has another working directory.
+                // The daemon's working directory is another one.
                 stats = Some(std::path::absolute(file).map_err(|e| format!("-o stats={file}: {e}"))?);
             }
             _ => {
@@ -169,7 +173,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if !args.foreground && !args.background {
         let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
         let mut again = Command::new(me);
-        // The same words, and one more.
+        // The daemon gets the same arguments, without --json: this process answers.
         let words = std::env::args_os().skip(1).filter(|a| a != "--json").skip_while(|a| a != "mount").skip(1);
         again.arg("mount").arg("--background").args(words);
         let pid = fuse::daemon::start(again, |text| eprintln!("joulefs: {text}"))?;
@@ -248,7 +252,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let watch = parsed.power_auto.then(|| power::Watch::start(served.clone()));
     let out = fuse::run_until_unmounted(served, &dir, &parsed.fuse, ready).map_err(|e| Failure::from(e.to_string()));
     drop(watch);
-    // Whatever ended the mount, the volume is left clean; a second unmount does nothing.
+    // Whatever ended the mount, the volume must be left clean. If it is already, this does nothing.
     let closed = image.close();
     let mut stats = Ok(());
     if let Some(file) = parsed.stats {

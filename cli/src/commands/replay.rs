@@ -1,4 +1,6 @@
-//! `joulefs replay`
+//! `joulefs replay`: what do the requests or calls of a recording of our own cost on a simulated device?
+//!
+//! Recordings by other programs are `joulefs trace replay`'s; `record` reads the file and makes the calls.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -68,7 +70,7 @@ struct Target {
 /// What came of a replay.
 struct Outcome {
     ledger: Ledger,
-    /// What the causes mean.
+    /// What the numbers of causes in the ledger mean.
     names: Box<dyn Fn(u8) -> String>,
     files: Vec<FileLine>,
     json: Value,
@@ -131,7 +133,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         Kind::Calls => of_calls(args, &profile, of_volume()?, calls::Events::new(reader).map_err(|e| named(&e))?)?,
     };
     match print(&profile, outcome, as_json) {
-        // What was interrupted is still what happened until then.
+        // A recording that ends early still tells what happened until then.
         Err(e @ RecordError::CutShort { .. }) => {
             if !as_json {
                 eprintln!("joulefs: {}", named(&e));

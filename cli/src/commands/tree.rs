@@ -1,4 +1,6 @@
-//! `joulefs rm`, `mkdir`, `mv`: names inside an image.
+//! `joulefs rm`, `mkdir`, `mv`: how do names inside an image come, go and change?
+//!
+//! Each image is mounted for one place and unmounted again, so that a failure at one place leaves those before it done.
 
 use std::path::Path;
 
@@ -104,8 +106,8 @@ pub fn rm(args: &RmArgs, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removes a name with all below it; `above` are the directories on the way, so that a damaged one that
-/// contains itself is not followed for ever.
+/// Removes a name with all below it. `above` are the directories on the way: on a damaged volume a directory may contain
+/// itself, and is not followed for ever.
 fn remove(fs: &dyn FileSystem, parent: Ino, name: &[u8], ino: Ino, dir: bool, above: &mut Vec<Ino>) -> vfs::Result<()> {
     if !dir {
         return fs.unlink(parent, name);
@@ -155,7 +157,7 @@ pub fn mkdir(args: &MkdirArgs, as_json: bool) -> Result<(), Failure> {
 pub fn mv(args: &MvArgs, as_json: bool) -> Result<(), Failure> {
     let (image, from) = args.from.inside()?;
     let (other, to) = args.to.inside()?;
-    // One image may have several names.
+    // The same image may be named by two paths.
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if real(image) != real(other) {
         return Err(Failure::usage(format!(

@@ -12,6 +12,8 @@ pub struct Comparison {
     pub sides: Vec<Side>,
     /// Row name, unit, and for each side the values of its passes.
     pub rows: Vec<(String, &'static str, Vec<Vec<f64>>)>,
+    /// For each of the rows and each side the processor time of the side's server, where there is one.
+    pub cpu: Vec<Vec<Vec<f64>>>,
 }
 
 /// What every row should reach, as a part of what the file system in memory does behind the same FUSE adapter.
@@ -36,17 +38,21 @@ impl Comparison {
             .next()
             .map(|rows| rows.iter().map(|r| (r.name.clone(), r.unit)).collect())
             .unwrap_or_default();
+        let of_all = |name: &str, value: fn(&Row) -> Option<f64>| -> Vec<Vec<f64>> {
+            let of_side = |(_, passes): &(Side, Vec<Vec<Row>>)| -> Vec<f64> {
+                passes.iter().flatten().filter(|r| r.name == name).filter_map(value).collect()
+            };
+            passes.iter().map(of_side).collect()
+        };
+        let cpu = names.iter().map(|(name, _)| of_all(name, |row| row.cpu)).collect();
         let rows = names
             .into_iter()
             .map(|(name, unit)| {
-                let of_side = |(_, passes): &(Side, Vec<Vec<Row>>)| -> Vec<f64> {
-                    passes.iter().flatten().filter(|r| r.name == name).map(|r| r.value).collect()
-                };
-                let values = passes.iter().map(of_side).collect();
+                let values = of_all(&name, |row| Some(row.value));
                 (name, unit, values)
             })
             .collect();
-        Comparison { sides, rows }
+        Comparison { sides, rows, cpu }
     }
 
     /// A Markdown table, readable as it is.
@@ -64,6 +70,31 @@ impl Comparison {
             let mut line = vec![name.clone(), (*unit).to_owned()];
             line.extend(values.iter().map(|v| shown(median(v))));
             line.extend(ratios.iter().map(|(a, b)| format!("{:.2}", ratio(&values[*a], &values[*b]))));
+            lines.push(line);
+        }
+        aligned(&lines)
+    }
+
+    /// What the servers' processes took of the processors, as a Markdown table.
+    pub fn cpu_table(&self) -> String {
+        let served: Vec<usize> =
+            (0..self.sides.len()).filter(|side| self.cpu.iter().any(|row| !row[*side].is_empty())).collect();
+        let mut head = vec!["us of processor time".to_owned(), "for each".to_owned()];
+        head.extend(served.iter().map(|side| self.sides[*side].name().to_owned()));
+        let ratios: Vec<(usize, usize)> = [Side::MemFs, Side::Fuse2Fs]
+            .into_iter()
+            .filter_map(|other| {
+                let at = |side| served.iter().copied().find(|i| self.sides[*i] == side);
+                at(Side::JouleFs).zip(at(other))
+            })
+            .collect();
+        head.extend(ratios.iter().map(|(_, other)| format!("JouleFS / {}", self.sides[*other].name())));
+        let mut lines = vec![head];
+        for ((name, unit, _), cpu) in self.rows.iter().zip(&self.cpu) {
+            let each = if *unit == "MB/s" { "MB" } else { "op" };
+            let mut line = vec![name.clone(), each.to_owned()];
+            line.extend(served.iter().map(|side| format!("{:.1}", median(&cpu[*side]))));
+            line.extend(ratios.iter().map(|(a, b)| format!("{:.2}", ratio(&cpu[*a], &cpu[*b]))));
             lines.push(line);
         }
         aligned(&lines)
@@ -150,8 +181,7 @@ pub fn document(
 ) -> String {
     let mut text = format!(
         "# Benchmarks\n\n\
-         Written by `make bench`; passes in which the file systems take turns: {passes}; medians, and \
-         medians of the passes' ratios. {}{}\n\n",
+         Written by `make bench`; passes: {passes}; medians, and medians of the passes' ratios. {}{}\n\n",
         commit(),
         machine()
     );
@@ -161,10 +191,15 @@ pub fn document(
             compares software, not media. *In-memory FUSE* is a plain \
             file system in memory behind the same FUSE adapter as JouleFS: what FUSE leaves possible. Writes \
             end with an `fsync`, which is in the time; sequential reads start with an empty page cache. The \
-            clients share the work: 256 MiB of data, 10,000 files.\n\n";
+            clients share the work: 256 MiB of data, 16,000 files. All are mounted at once and take turns, an \
+            eighth of a row's work each time.\n\n";
         text += &comparison.table();
         text.push('\n');
         text += &comparison.shortfalls();
+        text += "\nWhat the servers in user space take of the processors for it, the kernel's work on their behalf \
+            included. This varies less from run to run than the rates do, which also hold how fast the machine \
+            wakes a thread:\n\n";
+        text += &comparison.cpu_table();
         text += "\nWhere data is written, JouleFS does what a file system in memory is spared: it copies every block \
             once more, into the image, at the head of a log; every `fsync` writes a node block besides.\n\n";
     }
@@ -200,7 +235,6 @@ pub fn document(
     text
 }
 
-/// What it ran on.
 /// Which sources were measured, if these lie in a repository.
 fn commit() -> String {
     let git = std::process::Command::new("git")
@@ -214,6 +248,7 @@ fn commit() -> String {
     }
 }
 
+/// What it ran on.
 fn machine() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu

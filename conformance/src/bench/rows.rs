@@ -1,25 +1,32 @@
-//! What is done to a mounted file system, and how fast was it?
+//! What is done to the mounted file systems, and how fast was each?
+//!
+//! All of them are mounted at once, and each row's work is cut in [`TURNS`] parts: the file systems take turns part by
+//! part, so that a machine which slows down for a second slows all of them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
+use std::time::Duration;
 
 use device::Rng;
 
+use super::sides::Running;
 use super::{Outcome, Stopwatch};
 
+/// Parts of a row's work.
+const TURNS: u64 = 8;
 /// Bytes of the file that is read and written, all clients together.
 const FILE: u64 = 256 << 20;
 /// Files made, all clients together.
-const FILES: u64 = 10_000;
-/// Random reads and writes of 4 KiB, all clients together.
-const RANDOM: u64 = 40_000;
+const FILES: u64 = 16_000;
+/// Random reads of 4 KiB, all clients together.
+const READS: u64 = 40_000;
+/// Random writes of 4 KiB, all clients together, with an fsync at the end of each turn.
+const WRITES: u64 = 160_000;
 /// Writes of 4 KiB with an fsync each, all clients together.
 const SYNCED: u64 = 20_000;
-/// Times [`RANDOM`] writes are made, each time with an fsync at the end: one lasts but a sixth of a second.
-const ROUNDS: u64 = 4;
 
 /// One measurement.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,23 +37,33 @@ pub struct Row {
     pub value: f64,
     /// `MB/s` (millions of bytes) or `op/s`.
     pub unit: &'static str,
+    /// Microseconds of processor time that the server's process took for each operation, or for each million bytes;
+    /// none where the kernel is the server.
+    pub cpu: Option<f64>,
 }
 
-/// Does everything once, with 1 client and with 4.
+/// Does everything once with all of them, with 1 client and with 4; a row for each thing done, in one list for each
+/// side.
 ///
 /// # Errors
 /// The first system call that failed.
-pub fn all(root: &Path) -> Outcome<Vec<Row>> {
-    let mut rows = Vec::new();
+pub fn all(sides: &[Running]) -> Outcome<Vec<Vec<Row>>> {
+    let mut rows = vec![Vec::new(); sides.len()];
     for clients in [1_u64, 4] {
-        let dir = root.join(format!("with-{clients}"));
-        fs::create_dir(&dir)?;
-        data(&dir, clients, &mut rows)?;
-        names(&dir, clients, &mut rows)?;
-        fs::remove_dir_all(&dir)?;
+        let within = format!("with-{clients}");
+        let sides: Vec<(&Running, PathBuf)> = sides.iter().map(|side| (side, side.root.join(&within))).collect();
+        for (_, dir) in &sides {
+            fs::create_dir(dir)?;
+        }
+        let mut bench = Bench { sides: &sides, clients, rows: &mut rows };
+        bench.data()?;
+        bench.names()?;
+        for (_, dir) in &sides {
+            fs::remove_dir_all(dir)?;
+        }
     }
     // A row with one client beside that with four.
-    rows.sort_by_key(|row| order(&row.name));
+    rows.iter_mut().for_each(|rows| rows.sort_by_key(|row| order(&row.name)));
     Ok(rows)
 }
 
@@ -97,110 +114,132 @@ fn with_aligned<T>(bytes: usize, f: impl FnOnce(&mut [u8]) -> io::Result<T>) -> 
     f(&mut buffer[skip..skip + bytes])
 }
 
-fn data(dir: &Path, clients: u64, rows: &mut Vec<Row>) -> io::Result<()> {
-    let each = FILE / clients;
-    let file = |client: u64| -> PathBuf { dir.join(format!("data-{client}")) };
-    let open = |client: u64| OpenOptions::new().read(true).write(true).open(file(client));
-    let mut row = |kind: usize, seconds: f64, amount: u64, unit: &'static str| {
-        let scale = if unit == "MB/s" { 1e6 } else { 1.0 };
-        rows.push(Row {
-            name: format!("{} ({})", KINDS[kind], plural(clients)),
-            value: amount as f64 / scale / seconds,
-            unit,
-        });
-    };
-    let seconds = timed(clients, |client| {
-        let file = File::create(file(client))?;
-        let block: Vec<u8> = (0..1 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-        for at in (0..each).step_by(1 << 20) {
-            file.write_all_at(&block, at)?;
-        }
-        file.sync_all()
-    })?;
-    row(0, seconds, FILE, "MB/s");
-
-    for client in 0..clients {
-        // What was just written must come from the file system, not from the page cache.
-        rustix::fs::fadvise(open(client)?, 0, None, rustix::fs::Advice::DontNeed)?;
-    }
-    let seconds = timed(clients, |client| {
-        let file = open(client)?;
-        let mut block = vec![0; 1 << 20];
-        for at in (0..each).step_by(1 << 20) {
-            file.read_exact_at(&mut block, at)?;
-        }
-        Ok(())
-    })?;
-    row(1, seconds, FILE, "MB/s");
-
-    let reads = RANDOM / clients;
-    let seconds = timed(clients, |client| {
-        let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
-        let file = OpenOptions::new().read(true).custom_flags(direct).open(file(client))?;
-        let mut rng = Rng::new(client);
-        with_aligned(4096, |block| {
-            for _ in 0..reads {
-                file.read_exact_at(block, rng.below(each / 4096) * 4096)?;
-            }
-            Ok(())
-        })
-    })?;
-    row(2, seconds, reads * clients, "op/s");
-
-    // Ends with an fsync: a write that is still in the page cache has not reached the file system.
-    let seconds = timed(clients, |client| {
-        let file = open(client)?;
-        let mut rng = Rng::new(100 + client);
-        for _ in 0..ROUNDS {
-            for i in 0..reads {
-                let block = [i as u8; 4096];
-                file.write_all_at(&block, rng.below(each / 4096) * 4096)?;
-            }
-            file.sync_all()?;
-        }
-        Ok(())
-    })?;
-    row(3, seconds, ROUNDS * reads * clients, "op/s");
-
-    let writes = SYNCED / clients;
-    let seconds = timed(clients, |client| {
-        let file = open(client)?;
-        let mut rng = Rng::new(200 + client);
-        for i in 0..writes {
-            file.write_all_at(&[i as u8; 4096], rng.below(each / 4096) * 4096)?;
-            file.sync_all()?;
-        }
-        Ok(())
-    })?;
-    row(4, seconds, writes * clients, "op/s");
-    for client in 0..clients {
-        fs::remove_file(file(client))?;
-    }
-    Ok(())
+/// One number of clients at work.
+struct Bench<'a> {
+    sides: &'a [(&'a Running, PathBuf)],
+    clients: u64,
+    rows: &'a mut [Vec<Row>],
 }
 
-fn names(dir: &Path, clients: u64, rows: &mut Vec<Row>) -> io::Result<()> {
-    let each = FILES / clients;
-    for client in 0..clients {
-        fs::create_dir(dir.join(format!("names-{client}")))?;
+fn data_file(dir: &Path, client: u64) -> PathBuf {
+    dir.join(format!("data-{client}"))
+}
+
+fn open(dir: &Path, client: u64) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(data_file(dir, client))
+}
+
+/// A file to read around the cache.
+fn open_direct(dir: &Path, client: u64) -> io::Result<File> {
+    let direct = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(direct).open(data_file(dir, client))
+}
+
+impl Bench<'_> {
+    /// Runs `work(directory, client, turn)` in turns, and notes a row for each side. `amount` is what all turns of all
+    /// clients do: operations, or bytes.
+    fn in_turns(
+        &mut self,
+        kind: usize,
+        amount: u64,
+        unit: &'static str,
+        work: impl Fn(&Path, u64, u64) -> io::Result<()> + Sync,
+    ) -> io::Result<()> {
+        let clients = self.clients;
+        let mut spent = vec![(0.0, Some(Duration::ZERO)); self.sides.len()];
+        for turn in 0..TURNS {
+            // Who comes first changes: each follows each.
+            for i in 0..self.sides.len() {
+                let i = (i + turn as usize) % self.sides.len();
+                let ((side, dir), (seconds, cpu)) = (&self.sides[i], &mut spent[i]);
+                let before = side.server_cpu();
+                *seconds += timed(clients, |client| work(dir, client, turn))?;
+                let used = before.zip(side.server_cpu()).map(|(before, after)| after.saturating_sub(before));
+                *cpu = cpu.zip(used).map(|(a, b)| a + b);
+            }
+        }
+        let amount = amount as f64 / if unit == "MB/s" { 1e6 } else { 1.0 };
+        for (rows, (seconds, cpu)) in self.rows.iter_mut().zip(spent) {
+            let name = format!("{} ({})", KINDS[kind], plural(clients));
+            let cpu = cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / amount);
+            rows.push(Row { name, value: amount / seconds, unit, cpu });
+        }
+        Ok(())
     }
-    let path = |client: u64, kind: char, i: u64| dir.join(format!("names-{client}/{kind}{i:05}"));
-    type Work<'a> = &'a (dyn Fn(u64, u64) -> io::Result<()> + Sync);
-    let kinds: [(usize, Work<'_>); 4] = [
-        (5, &|c, i| File::create_new(path(c, 'f', i)).map(drop)),
-        (6, &|c, i| fs::symlink_metadata(path(c, 'f', i)).map(drop)),
-        (7, &|c, i| fs::rename(path(c, 'f', i), path(c, 'r', i))),
-        (8, &|c, i| fs::remove_file(path(c, 'r', i))),
-    ];
-    for (kind, work) in kinds {
-        let seconds = timed(clients, |client| (0..each).try_for_each(|i| work(client, i)))?;
-        rows.push(Row {
-            name: format!("{} ({})", KINDS[kind], plural(clients)),
-            value: (each * clients) as f64 / seconds,
-            unit: "op/s",
-        });
+
+    fn data(&mut self) -> io::Result<()> {
+        let clients = self.clients;
+        let each = FILE / clients;
+        let part = each / TURNS;
+        let pages = each / 4096;
+        let block: Vec<u8> = (0..1 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        for ((_, dir), client) in self.sides.iter().flat_map(|side| (0..clients).map(move |client| (side, client))) {
+            File::create(data_file(dir, client))?;
+        }
+        self.in_turns(0, FILE, "MB/s", |dir, client, turn| {
+            let file = open(dir, client)?;
+            (part * turn..part * (turn + 1)).step_by(1 << 20).try_for_each(|at| file.write_all_at(&block, at))?;
+            file.sync_all()
+        })?;
+        for ((_, dir), client) in self.sides.iter().flat_map(|side| (0..clients).map(move |client| (side, client))) {
+            // What was just written must come from the file system, not from the page cache.
+            rustix::fs::fadvise(open(dir, client)?, 0, None, rustix::fs::Advice::DontNeed)?;
+        }
+        self.in_turns(1, FILE, "MB/s", |dir, client, turn| {
+            let file = open(dir, client)?;
+            let mut block = vec![0; 1 << 20];
+            (part * turn..part * (turn + 1)).step_by(1 << 20).try_for_each(|at| file.read_exact_at(&mut block, at))
+        })?;
+        self.in_turns(2, READS, "op/s", |dir, client, turn| {
+            let file = open_direct(dir, client)?;
+            let mut rng = Rng::new(client * TURNS + turn);
+            with_aligned(4096, |block| {
+                (0..READS / clients / TURNS).try_for_each(|_| file.read_exact_at(block, rng.below(pages) * 4096))
+            })
+        })?;
+        // Ends with an fsync: a write that is still in the page cache has not reached the file system.
+        self.in_turns(3, WRITES, "op/s", |dir, client, turn| {
+            let file = open(dir, client)?;
+            let mut rng = Rng::new(100 + client * TURNS + turn);
+            (0..WRITES / clients / TURNS)
+                .try_for_each(|i| file.write_all_at(&[i as u8; 4096], rng.below(pages) * 4096))?;
+            file.sync_all()
+        })?;
+        self.in_turns(4, SYNCED, "op/s", |dir, client, turn| {
+            let file = open(dir, client)?;
+            let mut rng = Rng::new(200 + client * TURNS + turn);
+            (0..SYNCED / clients / TURNS).try_for_each(|i| {
+                file.write_all_at(&[i as u8; 4096], rng.below(pages) * 4096)?;
+                file.sync_all()
+            })
+        })?;
+        for ((_, dir), client) in self.sides.iter().flat_map(|side| (0..clients).map(move |client| (side, client))) {
+            fs::remove_file(data_file(dir, client))?;
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn names(&mut self) -> io::Result<()> {
+        for ((_, dir), client) in self.sides.iter().flat_map(|side| (0..self.clients).map(move |client| (side, client)))
+        {
+            fs::create_dir(dir.join(format!("names-{client}")))?;
+        }
+        let path = |dir: &Path, client: u64, kind: char, i: u64| dir.join(format!("names-{client}/{kind}{i:05}"));
+        type Work<'a> = &'a (dyn Fn(&Path, u64, u64) -> io::Result<()> + Sync);
+        let kinds: [(usize, Work<'_>); 4] = [
+            (5, &|dir, c, i| File::create_new(path(dir, c, 'f', i)).map(drop)),
+            (6, &|dir, c, i| fs::symlink_metadata(path(dir, c, 'f', i)).map(drop)),
+            (7, &|dir, c, i| fs::rename(path(dir, c, 'f', i), path(dir, c, 'r', i))),
+            (8, &|dir, c, i| fs::remove_file(path(dir, c, 'r', i))),
+        ];
+        let part = FILES / self.clients / TURNS;
+        for (kind, work) in kinds {
+            self.in_turns(kind, FILES, "op/s", |dir, client, turn| {
+                (part * turn..part * (turn + 1)).try_for_each(|i| work(dir, client, i))
+            })?;
+        }
+        Ok(())
+    }
 }
 
 fn plural(clients: u64) -> String {

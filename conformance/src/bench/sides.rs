@@ -1,6 +1,6 @@
 //! Which file systems are compared, and how is each mounted and unmounted?
 //!
-//! Every image is a fresh one in the same directory; every server in user space is a process of its
+//! Every image is a fresh one in the same file system; every server in user space is a process of its
 //! own, as it is in use.
 
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ fn blank(image: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Makes an image in `dir` and mounts it.
+/// Makes an image in `dir`, which must be empty or missing, and mounts it.
 ///
 /// # Errors
 /// If a program that is needed is missing or fails.
@@ -83,7 +83,9 @@ pub fn start(side: Side, dir: &Path) -> Outcome<Running> {
     let root = dir.join("mnt");
     std::fs::create_dir_all(&root)?;
     let image = dir.join("image");
-    blank(&image)?;
+    if side != Side::MemFs {
+        blank(&image)?;
+    }
     let (at, place) = (path(&image)?, path(&root)?);
     let server = match side {
         Side::JouleFs => {
@@ -131,6 +133,17 @@ fn serve_from_another_process(args: &[&str]) -> Outcome<Child> {
 }
 
 impl Running {
+    /// Processor time that the server's process took until now, in user and kernel mode. None if the kernel is the
+    /// server, or does not tell.
+    pub fn server_cpu(&self) -> Option<Duration> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.server.as_ref()?.id())).ok()?;
+        tasks.flatten().try_fold(Duration::ZERO, |sum, task| {
+            // Nanoseconds on a processor, nanoseconds in a queue, turns.
+            let told = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+            Some(sum + Duration::from_nanos(told.split(' ').next()?.parse().ok()?))
+        })
+    }
+
     /// Unmounts, and waits until the server has written its last.
     ///
     /// # Errors
@@ -169,7 +182,7 @@ pub fn serve(args: &[String]) -> Outcome<()> {
         [what, image, dir] if what == "serve-joulefs" => {
             let dev = Arc::new(FileDevice::open(image, Access::ReadWrite)?);
             let clock = Arc::new(RealClock::new());
-            (f2fs::Volume::mount(dev, clock, f2fs::MountOptions::default())?, dir, image)
+            (f2fs::Volume::mount(dev, clock, f2fs::MountOptions::for_machine(fuse::memory::of_machine()))?, dir, image)
         }
         [what, dir] if what == "serve-memfs" => (Arc::new(MemFs::new(IMAGE)), dir, "memfs"),
         _ => return Err("not a server's arguments".into()),

@@ -54,7 +54,7 @@ fn measure(args: &[String]) -> Outcome<()> {
     let dir = builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir())?;
     let comparison = if mounts { Some(compare(dir.path(), passes)?) } else { None };
     if let Some(comparison) = &comparison {
-        println!("{}", comparison.table());
+        println!("{}\n{}", comparison.table(), comparison.cpu_table());
     }
     let (mut alone, mut simulated, mut chosen, mut large_volume) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     if core {
@@ -86,23 +86,36 @@ fn measure(args: &[String]) -> Outcome<()> {
 }
 
 fn compare(dir: &Path, passes: usize) -> Outcome<Comparison> {
-    let mut all: Vec<(Side, Vec<Vec<rows::Row>>)> = Side::ALL.iter().map(|side| (*side, Vec::new())).collect();
+    let mut all: Vec<(Side, Vec<Vec<rows::Row>>)> = Vec::new();
     for pass in 1..=passes {
-        for (side, done) in &mut all {
-            eprintln!("pass {pass} of {passes}: {}", side.name());
-            let measured = start(*side, dir).and_then(|running| {
-                let rows = rows::all(&running.root)?;
-                running.stop()?;
-                Ok(rows)
-            });
-            match measured {
-                Ok(rows) => done.push(rows),
+        let (mut sides, mut running) = (Vec::new(), Vec::new());
+        for (n, side) in Side::ALL.into_iter().enumerate() {
+            eprintln!("pass {pass} of {passes}: mounting {}", side.name());
+            match start(side, &dir.join(format!("{pass}-{n}"))) {
+                Ok(mounted) => {
+                    sides.push(side);
+                    running.push(mounted);
+                }
                 // Loop devices and fuse2fs are not everywhere; without ourselves there is nothing to tell.
-                Err(e) if *side != Side::JouleFs => eprintln!("{}: {e}", side.name()),
+                Err(e) if side != Side::JouleFs => eprintln!("{}: {e}", side.name()),
                 Err(e) => return Err(format!("{}: {e}", side.name()).into()),
             }
         }
+        eprintln!("pass {pass} of {passes}: at work");
+        let rows = rows::all(&running)?;
+        running.into_iter().try_for_each(|side| side.stop())?;
+        for n in 0..Side::ALL.len() {
+            let made = dir.join(format!("{pass}-{n}"));
+            if made.exists() {
+                std::fs::remove_dir_all(made)?;
+            }
+        }
+        for (side, rows) in sides.into_iter().zip(rows) {
+            match all.iter_mut().find(|(known, _)| *known == side) {
+                Some((_, passes)) => passes.push(rows),
+                None => all.push((side, vec![rows])),
+            }
+        }
     }
-    all.retain(|(_, done)| !done.is_empty());
     Ok(Comparison::of(&all))
 }

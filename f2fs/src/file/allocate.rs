@@ -265,4 +265,32 @@ mod tests {
         assert!(most <= 128 + 4 * STEP, "{most} dirty nodes");
         judge(&dev, &vol);
     }
+
+    #[test]
+    fn whatever_sets_sizes_or_changes_maps_waits_for_its_turn() {
+        let works: [fn(&Volume, vfs::Ino); 4] = [
+            |vol, f| vol.fallocate(f, Allocate::Reserve { keep_size: true }, 0, 1 << 20).unwrap(),
+            |vol, f| vol.fallocate(f, Allocate::PunchHole, BLOCK, BLOCK).unwrap(),
+            |vol, f| vol.fallocate(f, Allocate::Insert, 0, BLOCK).unwrap(),
+            |vol, f| _ = vol.setattr(f, &vfs::SetAttr { size: Some(5), ..vfs::SetAttr::default() }).unwrap(),
+        ];
+        let (dev, vol) = mounted(64, MountOptions::default());
+        let f = file(&vol, "f");
+        write(&vol, f, 0, &blocks(8));
+        let inode = vol.outer(f).unwrap();
+        for (n, work) in works.into_iter().enumerate() {
+            let waited = std::thread::scope(|s| {
+                let turn = inode.steps.turn.lock();
+                let worker = s.spawn(|| work(&vol, f));
+                std::thread::sleep(A_WHILE);
+                let waited = !worker.is_finished();
+                drop(turn);
+                worker.join().unwrap();
+                waited
+            });
+            assert!(waited, "{n}");
+        }
+        drop(inode);
+        judge(&dev, &vol);
+    }
 }

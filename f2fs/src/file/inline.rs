@@ -47,11 +47,12 @@ impl Volume {
     pub(crate) fn leave_inline(&self, inode: &Arc<Inode>, content: &mut Content) -> Result<()> {
         let Some(room) = self.inline_room(inode)? else { return Ok(()) };
         let used = inode.size().min(room) as usize;
-        if used > 0 {
-            self.space.take(1)?;
-        }
         let mut page = Box::new([0u8; 4096]);
         self.read_inline(inode, 0, &mut page[..used])?;
+        if used > 0 {
+            self.space.take(1)?;
+            self.space.unwritten_by(1);
+        }
         self.edit(&inode.node, |b| -> Result<()> {
             let area = self.division(RawInode::of(b))?.inline_area();
             b[area].fill(0);

@@ -187,6 +187,10 @@ impl Volume {
                             placed.push((p.addr, block));
                         }
                         Err(e) => {
+                            if old == BlockAddr::NULL {
+                                self.space.give(1);
+                                reserved -= 1;
+                            }
                             out = Err(e);
                             break;
                         }

@@ -31,6 +31,8 @@ const MOST_SECTIONS: usize = 48;
 const MOST_CHECKPOINTS: usize = 8;
 /// How many prefree segments may wait for a checkpoint (kernel `max_rec_prefree_segs`).
 const MOST_PREFREE: u32 = 4096;
+/// Dirty nodes kept at most: 16 MiB, which the next checkpoint writes while changes wait.
+const MOST_DIRTY_NODES: u64 = 4096;
 
 /// What a volume lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,10 +104,10 @@ impl Volume {
         Ok(())
     }
 
-    /// How many dirty nodes are kept before they are written: half the cache; fewer on a small volume, where they must
-    /// find room in the log.
+    /// How many dirty nodes are kept before they are written: half the cache, and at most
+    /// [`MOST_DIRTY_NODES`]; fewer on a small volume, where they must find room in the log.
     fn dirty_nodes_limit(&self) -> u64 {
-        (self.options.node_cache as u64 / 2).min(self.space.user_blocks() / 64).max(64)
+        (self.options.node_cache as u64 / 2).min(MOST_DIRTY_NODES).min(self.space.user_blocks() / 64).max(64)
     }
 
     fn room(&self) -> Room {

@@ -67,7 +67,7 @@ impl Volume {
         }
         let inode = self.new_inode(&change, &dir, Some(name), wish)?;
         if let Err(e) = self.insert_entry(&dir, content, name, inode.ino, wish.kind, room) {
-            self.abandon(&inode)?;
+            self.abandon(&change, &inode)?;
             return Err(e);
         }
         if wish.kind == FileKind::Directory {
@@ -123,10 +123,10 @@ impl Volume {
                 _ => {}
             }
             drop(content);
-            self.store_inherited_acl(&inode, &inherit)
+            self.store_inherited_acl(held, &inode, &inherit)
         };
         if let Err(e) = finish() {
-            self.abandon(&inode)?;
+            self.abandon(held, &inode)?;
             return Err(e);
         }
         Ok(inode)

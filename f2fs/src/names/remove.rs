@@ -10,6 +10,7 @@ use vfs::FileKind;
 use crate::error::Result;
 use crate::inode::{Content, Inode, Touch, touch};
 use crate::orphan::Place;
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 impl Volume {
@@ -21,7 +22,7 @@ impl Volume {
         if name == b".." {
             return Err(vfs::Error::NotEmpty.into());
         }
-        let _change = self.begin()?;
+        let change = self.begin()?;
         let dir = self.outer_dir(parent)?;
         let mut content = dir.content.write();
         self.check_dir_changes(&dir, false)?;
@@ -43,7 +44,7 @@ impl Volume {
         if directory {
             self.add_links(&dir, -1);
         }
-        self.unlinked(&victim, place, emptied)
+        self.unlinked(&change, &victim, place, emptied)
     }
 
     /// The lock of a directory that is empty, and stays so as long as the lock is held.
@@ -79,6 +80,7 @@ impl Volume {
     /// is listed under this lock, so that a thread that gives the inode a name finds it with names, or listed, or gone.
     pub(crate) fn unlinked<'i>(
         &self,
+        held: &PackState,
         inode: &'i Arc<Inode>,
         place: Place<'_>,
         locked: Option<RwLockWriteGuard<'i, Content>>,
@@ -101,17 +103,17 @@ impl Volume {
         self.orphans.put(inode.ino, place);
         drop(locked);
         if !self.inodes.is_held(inode.ino) {
-            self.remove_orphan(inode)?;
+            self.remove_orphan(held, inode)?;
         }
         Ok(())
     }
 
     /// Frees an orphan without users. Two threads may get here at once, one that removed the last name and one that
-    /// dropped the last reference: the one that takes the orphan off the list frees it. The caller holds `cp` shared,
-    /// so no checkpoint sees the list without it.
-    fn remove_orphan(&self, inode: &Arc<Inode>) -> Result<()> {
+    /// dropped the last reference: the one that takes the orphan off the list frees it. No checkpoint sees the list
+    /// without it.
+    fn remove_orphan(&self, held: &PackState, inode: &Arc<Inode>) -> Result<()> {
         let Some(place) = self.orphans.take(inode.ino) else { return Ok(()) };
-        let out = self.remove_inode(inode);
+        let out = self.remove_inode(held, inode);
         if out.is_err() {
             self.orphans.put(inode.ino, place);
         }
@@ -119,14 +121,13 @@ impl Volume {
     }
 
     /// Frees a new inode that gets no name after all; one that cannot be freed now is an orphan.
-    pub(crate) fn abandon(&self, inode: &Arc<Inode>) -> Result<()> {
+    pub(crate) fn abandon(&self, held: &PackState, inode: &Arc<Inode>) -> Result<()> {
         self.edit_inode(&inode.node, |r| r.i_links = 0.into());
-        self.remove_inode(inode).inspect_err(|_| self.orphans.keep(inode.ino))
+        self.remove_inode(held, inode).inspect_err(|_| self.orphans.keep(inode.ino))
     }
 
-    /// Frees an inode, its blocks and its nodes. The caller holds `cp` shared (or mounts the volume) and no lock of
-    /// this inode, which has no users.
-    pub(crate) fn remove_inode(&self, inode: &Arc<Inode>) -> Result<()> {
+    /// Frees an inode, its blocks and its nodes. The caller holds no lock of this inode, which has no users.
+    pub(crate) fn remove_inode(&self, _held: &PackState, inode: &Arc<Inode>) -> Result<()> {
         let mut content = inode.content.write();
         self.drop_contents(inode, &mut content);
         self.free_inode_blocks(inode)?;
@@ -158,7 +159,7 @@ impl Volume {
         if !self.orphans.contains(ino) || self.options.read_only {
             return Ok(());
         }
-        let _change = self.begin()?;
+        let change = self.begin()?;
         if self.inodes.is_held(ino) || !self.orphans.contains(ino) {
             return Ok(());
         }
@@ -167,7 +168,7 @@ impl Volume {
             Err(crate::error::Error::Fs(vfs::Error::NotFound)) => return Ok(()),
             other => other?,
         };
-        self.remove_orphan(&inode)
+        self.remove_orphan(&change, &inode)
     }
 }
 

@@ -167,7 +167,7 @@ impl Volume {
             None => {
                 if let Err(e) = self.insert_entry(&to_dir, locked.to(), to_name, moving.ino, moving.kind, None) {
                     if let Some(w) = &white {
-                        self.abandon(w)?;
+                        self.abandon(&change, w)?;
                     }
                     return Err(e);
                 }
@@ -197,7 +197,7 @@ impl Volume {
                 if is_dir(r) {
                     self.add_links(&to_dir, -1);
                 }
-                self.unlinked(r, place, emptied)?;
+                self.unlinked(&change, r, place, emptied)?;
             }
         }
         if across && is_dir(&moving) && !exchange {

@@ -69,14 +69,23 @@ impl Volume {
         }
         let age = self.mounted_seconds();
         let mut seg = self.seg.lock();
-        for a in gone.iter().filter(|a| a.is_real()) {
-            seg.invalidate(*a, age)?;
+        for (n, a) in gone.iter().enumerate().filter(|(_, a)| a.is_real()) {
+            if let Err(e) = seg.invalidate(*a, age) {
+                // A damaged volume. What is gone by now stays counted as used, though nothing holds it.
+                let new = gone.iter().filter(|a| **a == BlockAddr::NEW);
+                let invalidated = gone[..n].iter().filter(|a| a.is_real());
+                self.space.unwritten_by((new.count() + invalidated.count()) as i64);
+                return Err(e);
+            }
         }
         drop(seg);
         let marks = gone.iter().filter(|a| **a == BlockAddr::COMPRESS).count();
         // The mark of a released cluster no longer counts: releasing gave it back.
         let given = marks > 0 && self.node(node.ino.nid())?.inode(|r| r.inline().contains(Inline::COMPRESS_RELEASED));
         let counted = (gone.len() - if given { marks } else { 0 }) as u64;
+        if !given {
+            self.space.unwritten_by(-(marks as i64));
+        }
         self.space.give(counted);
         Ok(counted)
     }

@@ -54,9 +54,14 @@ pub(crate) fn addr_in(vol: &Volume, node: &Node, bytes: &format::Block, slot: u3
     }
 }
 
-/// Changes an address slot in a node's bytes. If the node is not the inode itself and a block moves, the caller must
-/// then call [`Volume::forget_extent`].
+/// Changes an address slot in a node's bytes, and the count of slots that have room and no block. If the node is not the
+/// inode itself and a block moves, the caller must then call [`Volume::forget_extent`].
 pub(crate) fn set_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
+    let new = |addr| i64::from(addr == BlockAddr::NEW);
+    let more = new(to) - new(addr_in(vol, node, bytes, slot));
+    if more != 0 {
+        vol.space.unwritten_by(more);
+    }
     if node.nid == node.ino.nid() {
         let raw = RawInode::of_mut(bytes);
         if let Ok(d) = raw.divide(vol.sb.features) {

@@ -3,20 +3,21 @@
 use format::Ino;
 
 use crate::error::{Error, Result};
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 impl Volume {
     /// Frees every orphan that can be freed. No other thread may use the volume meanwhile.
-    pub(crate) fn free_orphans(&self) {
+    pub(crate) fn free_orphans(&self, held: &PackState) {
         for ino in self.orphans.all() {
-            match self.free_orphan(ino) {
+            match self.free_orphan(held, ino) {
                 Ok(()) => self.orphans.remove(ino),
                 Err(e) => log::warn!("orphan {ino}: {e}; it stays for the next mount or fsck"),
             }
         }
     }
 
-    fn free_orphan(&self, ino: Ino) -> Result<()> {
+    fn free_orphan(&self, held: &PackState, ino: Ino) -> Result<()> {
         let inode = match self.inode(ino) {
             Err(Error::Fs(vfs::Error::NotFound)) => return Ok(()),
             other => other?,
@@ -26,6 +27,6 @@ impl Volume {
             log::warn!("inode {ino}: on the list of orphans, but it has {links} links; kept");
             return Ok(());
         }
-        self.remove_inode(&inode)
+        self.remove_inode(held, &inode)
     }
 }

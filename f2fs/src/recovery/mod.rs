@@ -29,7 +29,7 @@ use rustc_hash::FxHashMap;
 
 use crate::cause::Cause;
 use crate::error::Result;
-use crate::pack::Reason;
+use crate::pack::{PackState, Reason};
 use crate::volume::{RollForward, Volume};
 use chain::Link;
 
@@ -59,8 +59,10 @@ impl Volume {
         if !chain.is_empty() {
             self.protect(&chain)?;
         }
-        self.free_orphans();
-        let replayed = self.replay(&chain)?;
+        let held = self.cp.read();
+        self.free_orphans(&held);
+        let replayed = self.replay(&held, &chain)?;
+        drop(held);
         if replayed > 0 || orphans {
             log::info!("recovered {replayed} inodes from {} nodes written since the checkpoint", chain.len());
         }
@@ -92,7 +94,7 @@ impl Volume {
     }
 
     /// Replays the chain; returns how many inodes it restored.
-    fn replay(&self, chain: &[Link]) -> Result<usize> {
+    fn replay(&self, held: &PackState, chain: &[Link]) -> Result<usize> {
         let mut promises: FxHashMap<Ino, Promise> = FxHashMap::default();
         for (i, link) in chain.iter().enumerate().filter(|(_, l)| l.fsync) {
             let p = promises.entry(link.ino).or_default();
@@ -129,17 +131,17 @@ impl Volume {
             };
             let block = self.read_link(link.addr)?;
             self.replay_link(&inode, &block)?;
-            if p.name == Some(i) && !self.restore_name(&inode, &block, &mut displaced)? {
+            if p.name == Some(i) && !self.restore_name(held, &inode, &block, &mut displaced)? {
                 nameless.push(inode.clone());
             }
             done += usize::from(p.last == Some(i));
         }
         for inode in nameless {
             log::warn!("inode {}: synced, but its directory is gone; dropped", inode.ino);
-            self.abandon(&inode)?;
+            self.abandon(held, &inode)?;
         }
         for dir in &displaced {
-            self.settle_displaced(dir)?;
+            self.settle_displaced(held, dir)?;
         }
         Ok(done)
     }

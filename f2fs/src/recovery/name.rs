@@ -16,6 +16,7 @@ use vfs::FileKind;
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
+use crate::pack::PackState;
 use crate::volume::Volume;
 
 /// A directory whose name a synced file took; it has no name for now.
@@ -29,7 +30,13 @@ pub(super) struct Displaced {
 impl Volume {
     /// Enters an inode under the name that its node in the chain records; false if the directory does not exist. A
     /// directory that had the name is left to [`Volume::settle_displaced`].
-    pub(super) fn restore_name(&self, inode: &Arc<Inode>, src: &Block, displaced: &mut Vec<Displaced>) -> Result<bool> {
+    pub(super) fn restore_name(
+        &self,
+        held: &PackState,
+        inode: &Arc<Inode>,
+        src: &Block,
+        displaced: &mut Vec<Displaced>,
+    ) -> Result<bool> {
         let raw = RawInode::of(src);
         let (parent, name) = (Ino(raw.i_pino.get()), raw.name());
         if name.is_empty() || name == b"." || name == b".." || name.contains(&b'/') || name.contains(&0) {
@@ -55,7 +62,7 @@ impl Volume {
                 if old.kind == FileKind::Directory {
                     displaced.push(Displaced { parent: dir, name: name.to_vec(), dir: old });
                 } else {
-                    self.unlinked(&old, place, None)?;
+                    self.unlinked(held, &old, place, None)?;
                 }
             }
             None => self.insert_entry(&dir, &mut content, name, inode.ino, inode.kind, None)?,
@@ -64,12 +71,12 @@ impl Volume {
     }
 
     /// After the whole replay: frees a displaced directory that is empty, gives another name to one that is not.
-    pub(super) fn settle_displaced(&self, displaced: &Displaced) -> Result<()> {
+    pub(super) fn settle_displaced(&self, held: &PackState, displaced: &Displaced) -> Result<()> {
         let Displaced { parent, name, dir } = displaced;
         if self.is_empty_dir(dir, &mut dir.content.write())? {
             let place = self.orphans.place()?;
             self.add_links(parent, -1);
-            return self.unlinked(dir, place, None);
+            return self.unlinked(held, dir, place, None);
         }
         let mut content = parent.content.write();
         for n in 0u64.. {

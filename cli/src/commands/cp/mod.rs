@@ -5,6 +5,7 @@
 //! behind. A file whose contents are whole, but not its attributes, stays if it is nobody's place that it takes, for its
 //! owner alone. A directory whose attributes cannot be read is copied without them. Only a signal ends the walk early.
 
+mod below;
 mod host;
 mod inside;
 #[cfg(test)]
@@ -12,6 +13,8 @@ mod tests;
 
 use std::collections::HashMap;
 use std::fs::DirBuilder;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -349,38 +352,50 @@ impl Copy<'_> {
     }
 }
 
-/// The end of a copy, opened once for all sources.
-enum End {
-    Host(host::Host),
+/// Opens what is copied from, and says where in it to begin.
+fn open_source(place: &Place, norecovery: bool) -> Result<(Box<dyn Source>, Vec<u8>), Failure> {
+    Ok(match place {
+        Place::Host(p) => (Box::new(host::Host), p.as_os_str().as_bytes().to_vec()),
+        Place::Inside { image, path } => {
+            (Box::new(inside::Inside(Image::open_to_read(image, norecovery)?)), path.clone())
+        }
+    })
+}
+
+/// Where a copy goes, opened once for all sources.
+enum Target {
+    Host(below::Below),
     Inside(inside::Inside),
 }
 
-impl End {
-    fn open(place: &Place, write: bool, norecovery: bool) -> Result<(End, Vec<u8>), Failure> {
-        use std::os::unix::ffi::OsStrExt;
-        Ok(match place {
-            // A symlink that a person names as target directory is meant; those found below are not.
-            Place::Host(p) if write && p.is_dir() => {
-                let real = std::fs::canonicalize(p).map_err(|e| format!("{}: {e}", p.display()))?;
-                (End::Host(host::Host), real.as_os_str().as_bytes().to_vec())
-            }
-            Place::Host(p) => (End::Host(host::Host), p.as_os_str().as_bytes().to_vec()),
+impl Target {
+    /// Opens it, and says where in it the copy goes.
+    fn open(place: &Place) -> Result<(Target, Vec<u8>), Failure> {
+        let p = match place {
+            Place::Host(p) => p,
             Place::Inside { image, path } => {
-                let image = if write { Image::open(image, true)? } else { Image::open_to_read(image, norecovery)? };
-                (End::Inside(inside::Inside(image)), path.clone())
+                return Ok((Target::Inside(inside::Inside(Image::open(image, true)?)), path.clone()));
             }
-        })
-    }
-    fn source(&self) -> &dyn Source {
-        match self {
-            End::Host(h) => h,
-            End::Inside(i) => i,
+        };
+        let fail = |e: std::io::Error| format!("{}: {e}", p.display());
+        match std::fs::metadata(p) {
+            // A symlink that a person names as target directory is meant; those found below are not.
+            Ok(m) if m.is_dir() => {
+                let real = std::fs::canonicalize(p).map_err(fail)?;
+                Ok((Target::Host(below::Below::open(&real)?), b"/".to_vec()))
+            }
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(fail(e).into()),
+            _ => {
+                let name = p.file_name().ok_or_else(|| fail(ErrorKind::NotFound.into()))?;
+                let above = p.parent().unwrap_or(Path::new(""));
+                Ok((Target::Host(below::Below::open(above)?), join(b"/", name.as_bytes())))
+            }
         }
     }
     fn sink(&self) -> &dyn Sink {
         match self {
-            End::Host(h) => h,
-            End::Inside(i) => i,
+            Target::Host(below) => below,
+            Target::Inside(inside) => inside,
         }
     }
 }
@@ -414,12 +429,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             args.to.text()
         )));
     }
-    let (end, to) = End::open(&args.to, true, false)?;
+    let (target, to) = Target::open(&args.to)?;
     let stop = Interrupt::catch()?;
     let mut done = Done { told: !as_json, ..Done::default() };
-    let out = copy_all(args, &end, &to, &stop, &mut done);
+    let out = copy_all(args, &target, &to, &stop, &mut done);
     let mut statistics = None;
-    if let End::Inside(i) = &end {
+    if let Target::Inside(i) = &target {
         i.0.close()?;
         statistics = Some(i.0.statistics());
     }
@@ -439,8 +454,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     Ok(if done.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn copy_all(args: &Args, end: &End, to: &[u8], stop: &Interrupt, done: &mut Done) -> Result<(), Failure> {
-    let there = end.sink().kind(to)?;
+fn copy_all(args: &Args, target: &Target, to: &[u8], stop: &Interrupt, done: &mut Done) -> Result<(), Failure> {
+    let there = target.sink().kind(to)?;
     let into_dir = there == Some(FileKind::Directory);
     // What is there gives way to a copy, which nobody wants of a device or a pipe.
     if matches!(args.to, Place::Host(_)) && !matches!(there, None | Some(FileKind::Directory | FileKind::Regular)) {
@@ -458,7 +473,7 @@ fn copy_all(args: &Args, end: &End, to: &[u8], stop: &Interrupt, done: &mut Done
     };
     let bar = progress::bytes(0, "copying");
     for place in &args.from {
-        let copied = copy_place(args, place, (end, to, into_dir), &bar, stop, written, done);
+        let copied = copy_place(args, place, (target.sink(), to, into_dir), &bar, stop, written, done);
         match copied {
             Err(Failure::Failed(why)) if args.from.len() > 1 && !stop.came() => done.fail(&bar, &why),
             other => other?,
@@ -477,9 +492,10 @@ pub fn copy_tree(source: &dyn Source, to: &Path, stop: &Interrupt, as_json: bool
     let made = DirBuilder::new().recursive(true).mode(0o700).create(to).and_then(|()| std::fs::canonicalize(to));
     let to = made.map_err(|e| format!("{}: {e}", to.display()))?;
     Survey { source, bar: &bar, stop, written: None, above: Vec::new() }.of(b"/")?;
-    let (sink, links, buf) = (&host::Host, HashMap::new(), vec![0; 1 << 20]);
+    let sink = &below::Below::open(&to)?;
+    let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
     let mut copy = Copy { source, sink, links, above: Vec::new(), bar: &bar, stop, buf, done: &mut done };
-    let copied = copy.tree(b"/", std::os::unix::ffi::OsStrExt::as_bytes(to.as_os_str()));
+    let copied = copy.tree(b"/", b"/");
     bar.finish_and_clear();
     stop.end();
     copied?;
@@ -490,14 +506,14 @@ pub fn copy_tree(source: &dyn Source, to: &Path, stop: &Interrupt, as_json: bool
 fn copy_place(
     args: &Args,
     place: &Place,
-    (end, to, into_dir): (&End, &[u8], bool),
+    (sink, to, into_dir): (&dyn Sink, &[u8], bool),
     bar: &ProgressBar,
     stop: &Interrupt,
     written: Option<(u64, u64)>,
     done: &mut Done,
 ) -> Result<(), Failure> {
-    let (source_end, from) = End::open(place, false, args.norecovery)?;
-    let source = source_end.source();
+    let (source, from) = open_source(place, args.norecovery)?;
+    let source = &*source;
     if source.glance(&from)?.kind == FileKind::Directory && !args.recursive {
         return Err(format!("{}: is a directory; give -r to copy it with all it holds", place.text()).into());
     }
@@ -507,6 +523,6 @@ fn copy_place(
         Some(name) if into_dir => join(to, name),
         _ => to.to_vec(),
     };
-    let (sink, links, buf) = (end.sink(), HashMap::new(), vec![0; 1 << 20]);
+    let (links, buf) = (HashMap::new(), vec![0; 1 << 20]);
     Ok(Copy { source, sink, links, above: Vec::new(), bar, stop, buf, done }.tree(&from, &target)?)
 }

@@ -20,7 +20,7 @@ pub(super) struct Backing {
     /// Blocks that hold data.
     pub held: Vec<(Lba, u64)>,
     pub discards_read_zero: bool,
-    /// What the kernel shows as mounted.
+    /// The source that the mount table shows.
     pub source: String,
     /// The image, if it was made just now.
     pub made: Option<HalfMade>,

@@ -1,4 +1,6 @@
-//! `joulefs device`
+//! `joulefs device`: how is a simulated, metered device shown to other programs, and what becomes of what it counts?
+//!
+//! Shown as a file by `fuse::gauge`, as a disk by `nbd`; both use one gauge (`device::gauge`).
 
 mod backing;
 
@@ -125,7 +127,7 @@ fn text(report: &Report, file: &Path) -> String {
     }
 }
 
-/// Where the device is to be seen. Both are made sure of before anything else is made.
+/// Where the device is shown. That it can be is made sure of before an image is made.
 enum Face {
     Files { dir: PathBuf },
     Socket { listener: Listener, stop: Stop },
@@ -136,7 +138,7 @@ impl Face {
         if let Some(place) = &args.nbd {
             let failed = |e: std::io::Error| format!("{place}: {e}");
             let stop = Stop::new().map_err(failed)?;
-            // Before the socket is there: who sees it may end us, and finds it gone then.
+            // Before the socket is there: whoever sees the socket may send the signal that ends us and removes it.
             stop.on_signals().map_err(failed)?;
             // The background part has another working directory.
             let place = place.clone().absolute().map_err(failed)?;
@@ -159,7 +161,8 @@ impl Face {
                 ready();
                 let export = Export { gauge: gauge.clone(), description: source };
                 let served = listener.serve(export, stop).map_err(|e| e.to_string());
-                // Whether or not a client asked for it, at no joule: they are gone, the image stays.
+                // The clients are gone and the image stays: it is made durable, asked for or not, and no joule is counted for
+                // that.
                 Ok(served.and(gauge.disk().keep().map_err(|e| e.to_string()))?)
             }
         }
@@ -243,7 +246,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
 fn in_background(args: &Args, as_json: bool) -> Result<(), Failure> {
     let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
     let mut again = Command::new(me);
-    // The same words, and one more.
+    // The background part gets the same arguments.
     again.args(std::env::args_os().skip(1).filter(|a| a != "--json")).arg("--background");
     let pid = fuse::daemon::start(again, |text| eprintln!("joulefs: {text}"))?;
     if let Some(place) = &args.nbd {
@@ -252,7 +255,7 @@ fn in_background(args: &Args, as_json: bool) -> Result<(), Failure> {
         if as_json {
             output::print(&json!({ "uri": uri, "ledger": args.ledger, "process": pid }));
         } else {
-            // There is no other way to end it than by this number.
+            // An NBD server is not mounted: only a signal to this process ends it.
             output::line(&format!("{uri} is served by process {pid}"));
         }
     } else if let Some(dir) = &args.dir {

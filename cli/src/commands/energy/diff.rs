@@ -1,4 +1,6 @@
-//! `joulefs energy diff`
+//! `joulefs energy diff`: which part of measured joules does each component take?
+//!
+//! Reads the plan and the recordings it names, and prints what `trace::differential` finds.
 
 use std::path::PathBuf;
 
@@ -138,7 +140,7 @@ fn exact(n: &Number) -> String {
 }
 
 fn residual(joules: f64) -> String {
-    // Rounding of the arithmetic has a sign, and says nothing.
+    // What rounds to zero gets no sign.
     if joules.abs() < 5e-4 { "0.000".into() } else { format!("{joules:+.3}") }
 }
 

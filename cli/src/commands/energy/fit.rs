@@ -1,4 +1,6 @@
-//! `joulefs energy fit`
+//! `joulefs energy fit`: which prices and times explain measured rows?
+//!
+//! Reads rows, prints what `device::energy::fit` finds, and writes a profile with it.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,6 @@
-//! `joulefs energy measure`
+//! `joulefs energy measure`: what does a command cost this machine, by its own counters?
+//!
+//! Signals are passed on to the command, and its exit code is ours. How a counter is read is `trace::rapl`'s.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -131,7 +133,7 @@ impl Signals {
     fn pass_on(&self, child: Pid) {
         for (signal, flag) in &self.ends {
             if flag.swap(false, Ordering::Relaxed) {
-                // It may be gone already.
+                // The command may have ended meanwhile.
                 let _ = rustix::process::kill_process(child, *signal);
             }
         }
@@ -162,7 +164,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let child = match Command::new(program).args(arguments).spawn() {
         Ok(child) => child,
         Err(e) => {
-            // Nothing ran that it could tell of.
+            // The command never ran: a file would tell of nothing.
             if let Some((path, _)) = gauge.file.take().filter(|(path, _)| whole::is_plain(path)) {
                 let _ = std::fs::remove_file(path);
             }
@@ -204,7 +206,7 @@ fn watch(
     let (tell, told) = mpsc::channel();
     let waiting = thread::spawn(move || {
         let status = child.wait();
-        // Nobody listens if the counters' reader gave up.
+        // Fails if the thread that reads counters has given up; then nobody needs the notice.
         let _ = tell.send(());
         status
     });

@@ -1,4 +1,4 @@
-//! `joulefs energy`: what devices cost, and how that is found out.
+//! `joulefs energy`: what do devices cost, and how is that found out? One file a subcommand.
 
 mod diff;
 mod fit;

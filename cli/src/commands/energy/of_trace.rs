@@ -1,4 +1,4 @@
-//! `joulefs energy TRACE`: what a block device's recording costs, by a table and by simulation.
+//! `joulefs energy TRACE`: what does a block device's recording cost, by a table and by simulation?
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `joulefs energy profiles` and `joulefs energy show`
+//! `joulefs energy profiles` and `joulefs energy show`: which prices come with the program, and where are they from?
 
 use device::energy::profile::{DeviceSpec, Profile, SHIPPED};
 use device::model::disk::break_even;

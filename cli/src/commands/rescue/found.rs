@@ -1,4 +1,4 @@
-//! What was found, as a tree that `cp` copies.
+//! How does what was found in a ruin look as a tree that `cp` copies? Which files belong to it is `plan`'s decision.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ pub type Holding = HashMap<Vec<u8>, Vec<(Vec<u8>, At)>>;
 pub struct Found<'r> {
     rescue: &'r Rescue<'r>,
     holds: Holding,
-    /// Directories on the way to what was last looked at, as maps from names.
+    /// The directories on the way to what was last looked at, each as a map from names.
     open: RefCell<Vec<(Vec<u8>, HashMap<Vec<u8>, At>)>>,
     /// Directories of files that are not whole: what is missing of them is left out.
     lenient: Vec<Vec<u8>>,

@@ -1,4 +1,7 @@
-//! `joulefs rescue`: what can be had back from a broken image.
+//! `joulefs rescue`: what can be had back from a broken image?
+//!
+//! `rescue` finds files and proves them; `plan` decides which are copied and where to; `found` shows them as a tree; `cp`
+//! copies it; `tell` reports.
 
 mod found;
 mod plan;
@@ -81,7 +84,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     let dev = open_device(&args.image, false)?;
     let stop = Interrupt::catch()?;
-    // Once to find the volume, at most, and once to find its nodes.
+    // The image is read at most twice: to find the volume, and to find its nodes.
     let bar = progress::steps(dev.blocks() * 2, "searching");
     let mut tell = |blocks| {
         bar.inc(blocks);

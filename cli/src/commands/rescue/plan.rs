@@ -35,8 +35,8 @@ struct Above {
     group: Group,
     /// The directories on the way.
     dirs: Vec<Ino>,
-    /// Of one of them it is not proved that this is its newest version, whole: what it names may have another name by
-    /// now, or none.
+    /// One of them is not proved to be whole and in its newest version: what it names may have another name by now, or
+    /// none.
     unsure: bool,
 }
 
@@ -58,7 +58,7 @@ impl<'r> Plan<'r> {
         Ok(plan)
     }
 
-    /// A file, and if it is a directory what it holds. True if it is to be copied where it is.
+    /// Decides about a file, and if it is a directory about what it holds. True if it is to be copied where it is.
     fn file(&mut self, path: &[u8], ino: Ino, above: &mut Above) -> Result<bool, Failure> {
         if self.stop.came() {
             return Err("interrupted".into());

@@ -1,4 +1,4 @@
-//! What is said of each file, to people and to machines.
+//! What is said of each file, to people and to machines?
 
 use format::Ino;
 use rescue::Rescue;
@@ -36,7 +36,8 @@ pub struct Row {
     pub doubts: Vec<String>,
     /// The inode itself is gone.
     pub lost: bool,
-    /// Nothing is against it, but something could be that is not there: a newer owner of its blocks.
+    /// Nothing that was found speaks against the file. But something may have been lost that would: a newer version of a
+    /// directory, or a newer owner of its blocks.
     pub unsure: bool,
     pub version: u32,
     pub versions: u16,

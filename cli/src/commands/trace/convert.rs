@@ -1,4 +1,4 @@
-//! `joulefs trace convert`
+//! `joulefs trace convert`: how does a recording become one of another format? The formats are `trace`'s.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -126,7 +126,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     let damage = match done {
         Ok(damage) => damage,
-        // A reader that went away wants no more.
+        // Whoever reads our output has closed it: no failure.
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe && args.output.is_none() => return Ok(ExitCode::SUCCESS),
         Err(e) => return Err(named(&e).into()),
     };
@@ -158,7 +158,7 @@ fn convert(
     written: &mut Written,
     moved: &dyn Fn(u64),
 ) -> io::Result<Option<TraceError>> {
-    // Whether the file is ended although the recording was not.
+    // Whether a damaged recording's file gets a proper end.
     let ended = |done: Result<(), Broken>| match done {
         Ok(()) => Ok((None, true)),
         Err(Broken::Trace(e)) => Ok((Some(e), until_damage)),

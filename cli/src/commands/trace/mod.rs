@@ -1,4 +1,4 @@
-//! `joulefs trace`: one file a subcommand.
+//! `joulefs trace`: what is in recordings of other programs? One file a subcommand.
 
 mod convert;
 mod replay;
@@ -34,7 +34,7 @@ enum Command {
     Replay(Box<replay::Args>),
 }
 
-/// Whether there is what a command line asks for; nothing is read.
+/// Fails if a command line asks for an option, a profile or a recipe that does not exist. Reads no recording.
 #[cfg(test)]
 pub fn is_there(args: &Args) -> Result<(), Failure> {
     match &args.command {

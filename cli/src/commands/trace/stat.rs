@@ -1,4 +1,4 @@
-//! `joulefs trace stat`
+//! `joulefs trace stat`: how much, how large, in which order, how often the same place, when? `trace::stat` counts.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;

@@ -1,4 +1,6 @@
-//! `joulefs trace replay`: what is asked for; `variants`: what is compared; `print`: what came of it.
+//! `joulefs trace replay`: what does it cost to do once more what a recording tells of?
+//!
+//! Here options are read and runs are made; `variants` says which runs, `print` what came of them.
 
 mod print;
 mod variants;
@@ -128,7 +130,8 @@ impl Args {
         size::within("--size", text, 1 << 20..=1 << 48).map(Some)
     }
 
-    /// What is asked for that a recording of this kind has no use for: nobody shall take it for done.
+    /// An option that was given and that a recording of this kind has no use for. It is refused, so that nobody takes it
+    /// for heeded.
     fn out_of_place(&self, kind: Kind) -> Option<&'static str> {
         let of_calls = [
             ("-o", !self.options.is_empty()),
@@ -149,7 +152,7 @@ impl Args {
     }
 }
 
-/// Whether there are the options, devices and recipes asked for.
+/// Fails if an option, a profile or a recipe that was asked for does not exist.
 #[cfg(test)]
 pub fn is_there(args: &Args) -> Result<(), Failure> {
     variants::all(args)?;
@@ -210,7 +213,7 @@ fn at_once<T: Send>(
             }
         };
         let all: Vec<_> = (0..threads).map(|_| s.spawn(worker)).collect();
-        // OK to unwrap: a panic in a worker is one of this program.
+        // A panic of a worker is a mistake in this program, and goes on here.
         all.into_iter().flat_map(|w| w.join().unwrap()).collect()
     });
     bar.finish_and_clear();
@@ -260,7 +263,7 @@ fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure>
     })
 }
 
-/// What moves a bar that several share.
+/// A function that moves a bar which several runs share.
 fn share(bar: &ProgressBar, length: u64) -> impl FnMut(u64) + use<> {
     let (bar, mut last) = (bar.clone(), 0);
     move |at| {
@@ -280,7 +283,8 @@ fn calls(path: &Path) -> Result<(Box<dyn Calls>, u64), Failure> {
     }
 }
 
-/// What the calls of a recording need. What is damaged is replayed up to there, and needs no more.
+/// What must be there before the calls of a recording. A damaged recording is replayed up to the damage, so what comes
+/// after it needs nothing.
 fn needed(path: &Path) -> Result<Needs, Failure> {
     let (mut calls, length) = calls(path)?;
     let (bar, moved) = recorded::bar(length, "looking");

@@ -1,4 +1,4 @@
-//! What a replay cost, for people and machines: one run whole, several side by side.
+//! How is told what a replay cost, to people and machines? One run whole, several side by side.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ use crate::metered::{METADATA, deleted, name_of};
 use crate::spent::{self, FileLine, Spent};
 use crate::{joules, output, recorded};
 
-/// What a run was of.
+/// What a run replayed.
 enum Done {
     Blocks { done: blocks::Replayed, plan: Plan, names: Names, cleared: Vec<String> },
     Calls(OnVolumeDone),
@@ -329,7 +329,7 @@ fn side_by_side(all: &[Outcome]) -> String {
             out += &format!(" {text:>35}");
         }
     }
-    // Causes of all, those of the volume in their own order.
+    // The causes of all runs; those that a volume knows keep the volume's order.
     let spent: Vec<Spent> = all.iter().map(|o| o.spent(0)).collect();
     let mut causes: Vec<&str> = Vec::new();
     for s in &spent {

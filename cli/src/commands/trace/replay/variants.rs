@@ -16,7 +16,7 @@ pub struct Variant {
     pub profile: Profile,
     /// How its volume is mounted.
     pub mount: MountOptions,
-    /// Something of that was asked for.
+    /// An option of its mount was asked for.
     pub of_volume: bool,
 }
 

@@ -1,8 +1,14 @@
-//! What the host's side of a copy leaves to nobody else.
+//! What a copy on the host leaves to nobody else.
 
 use std::os::unix::fs::PermissionsExt;
 
+use std::fs;
+
 use super::*;
+
+fn below(dir: &tempfile::TempDir) -> Below {
+    Below::open(dir.path()).unwrap()
+}
 
 fn item(kind: FileKind) -> Item {
     let time = Timestamp { sec: 1, nsec: 0 };
@@ -14,7 +20,7 @@ fn item(kind: FileKind) -> Item {
         size: 3,
         atime: time,
         mtime: time,
-        rdev: DeviceNumber::default(),
+        rdev: vfs::DeviceNumber::default(),
         identity: None,
         target: b"elsewhere".to_vec(),
         xattrs: Vec::new(),
@@ -26,7 +32,8 @@ fn item(kind: FileKind) -> Item {
 fn nobody_else_can_open_a_copy_before_it_has_its_owner_and_mode() {
     let dir = tempfile::tempdir().unwrap();
     let at = dir.path().join("file");
-    let mut made = Host.make(at.as_os_str().as_bytes(), &item(FileKind::Regular)).unwrap();
+    let sink = below(&dir);
+    let mut made = sink.make(b"/file", &item(FileKind::Regular)).unwrap();
     made.write_at(0, b"new").unwrap();
     let there: Vec<_> = fs::read_dir(dir.path()).unwrap().map(Result::unwrap).collect();
     assert_eq!(there.len(), 1);
@@ -34,23 +41,22 @@ fn nobody_else_can_open_a_copy_before_it_has_its_owner_and_mode() {
     made.finish(&item(FileKind::Regular)).unwrap();
     made.place().unwrap();
     assert_eq!(fs::metadata(&at).unwrap().permissions().mode() & 0o7777, 0o666);
-    let below = dir.path().join("below");
-    Host.make_directory(below.as_os_str().as_bytes()).unwrap();
-    assert_eq!(fs::metadata(below).unwrap().permissions().mode() & 0o7777, 0o700);
+    sink.make_directory(b"/below").unwrap();
+    assert_eq!(fs::metadata(dir.path().join("below")).unwrap().permissions().mode() & 0o7777, 0o700);
 }
 
 #[test]
 fn a_file_that_is_there_stays_until_its_copy_is_whole() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
-    let at = file.as_os_str().as_bytes();
+    let sink = below(&dir);
     fs::write(&file, "old").unwrap();
     for kind in [FileKind::Regular, FileKind::Symlink, FileKind::Fifo] {
-        drop(Host.make(at, &item(kind)).unwrap());
+        drop(sink.make(b"/file", &item(kind)).unwrap());
         assert_eq!(fs::read(&file).unwrap(), b"old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }
-    Host.make(at, &item(FileKind::Symlink)).unwrap().place().unwrap();
+    sink.make(b"/file", &item(FileKind::Symlink)).unwrap().place().unwrap();
     assert_eq!(fs::read_link(&file).unwrap(), Path::new("elsewhere"));
 }
 
@@ -61,7 +67,7 @@ fn a_second_name_replaces_what_is_there_and_not_the_first() {
     fs::write(&one, "one").unwrap();
     fs::write(&two, "two").unwrap();
     for _ in 0..2 {
-        Host.link(one.as_os_str().as_bytes(), two.as_os_str().as_bytes()).unwrap();
+        below(&dir).link(b"/one", b"/two").unwrap();
         assert_eq!(fs::metadata(&one).unwrap().ino(), fs::metadata(&two).unwrap().ino());
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
     }
@@ -78,13 +84,13 @@ fn made_in(dir: &Path) -> PathBuf {
 fn a_link_put_in_the_place_of_a_file_being_made_gives_nothing_to_what_it_leads_to() {
     for kind in [FileKind::Regular, FileKind::Fifo, FileKind::Symlink] {
         let dir = tempfile::tempdir().unwrap();
-        let (program, at) = (dir.path().join("program"), dir.path().join("file"));
+        let (program, sink) = (dir.path().join("program"), below(&dir));
         fs::write(&program, "root's").unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
         let before = fs::metadata(&program).unwrap();
         let mut item = item(kind);
         item.perm = 0o4755;
-        let mut made = Host.make(at.as_os_str().as_bytes(), &item).unwrap();
+        let mut made = sink.make(b"/file", &item).unwrap();
         let there = made_in(dir.path());
         fs::rename(&there, dir.path().join("aside")).unwrap();
         std::os::unix::fs::symlink(&program, &there).unwrap();
@@ -97,10 +103,50 @@ fn a_link_put_in_the_place_of_a_file_being_made_gives_nothing_to_what_it_leads_t
 #[test]
 fn a_link_put_in_the_place_of_a_directory_gives_nothing_to_what_it_leads_to() {
     let dir = tempfile::tempdir().unwrap();
-    let (below, at) = (dir.path().join("roots"), dir.path().join("dir"));
-    fs::create_dir(&below).unwrap();
-    fs::set_permissions(&below, fs::Permissions::from_mode(0o700)).unwrap();
-    std::os::unix::fs::symlink(&below, &at).unwrap();
-    assert!(Host.finish(at.as_os_str().as_bytes(), &item(FileKind::Directory)).is_err());
-    assert_eq!(fs::metadata(&below).unwrap().mode() & 0o7777, 0o700);
+    let roots = dir.path().join("roots");
+    fs::create_dir(&roots).unwrap();
+    fs::set_permissions(&roots, fs::Permissions::from_mode(0o700)).unwrap();
+    std::os::unix::fs::symlink(&roots, dir.path().join("dir")).unwrap();
+    let sink = below(&dir);
+    assert!(sink.finish(b"/dir", &item(FileKind::Directory)).is_err());
+    assert!(sink.make_directory(b"/dir").is_err());
+    assert!(sink.make(b"/dir/file", &item(FileKind::Regular)).is_err());
+    fs::write(roots.join("secret"), "root's").unwrap();
+    assert!(sink.link(b"/dir/secret", b"/secret").is_err());
+    assert_eq!(fs::metadata(&roots).unwrap().mode() & 0o7777, 0o700);
+    assert_eq!(fs::read_dir(&roots).unwrap().count(), 1);
+}
+
+/// The first of them is no longer open when the copy comes back to it.
+#[test]
+fn a_directory_high_above_a_deep_one_is_not_followed_either_if_a_link_took_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sink, roots) = (below(&dir), dir.path().join("roots"));
+    fs::create_dir(&roots).unwrap();
+    let mut at = Vec::new();
+    for n in 0..OPEN + 5 {
+        at.extend_from_slice(format!("/{n}").as_bytes());
+        sink.make_directory(&at).unwrap();
+    }
+    sink.make(&[&at[..], b"/file"].concat(), &item(FileKind::Regular)).unwrap().place().unwrap();
+    sink.make(b"/0/file", &item(FileKind::Regular)).unwrap().place().unwrap();
+    assert!(dir.path().join("0/file").exists());
+    sink.make(&[&at[..], b"/another"].concat(), &item(FileKind::Regular)).unwrap().place().unwrap();
+    fs::rename(dir.path().join("0"), dir.path().join("aside")).unwrap();
+    std::os::unix::fs::symlink(&roots, dir.path().join("0")).unwrap();
+    assert!(sink.make(b"/0/file", &item(FileKind::Regular)).is_err());
+    assert_eq!(fs::read_dir(&roots).unwrap().count(), 0);
+}
+
+#[test]
+fn no_name_leads_out_of_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("at");
+    fs::create_dir(&at).unwrap();
+    let sink = Below::open(&at).unwrap();
+    for path in [&b"/../out"[..], b"/..", b"/x/../../out"] {
+        assert!(sink.make(path, &item(FileKind::Regular)).is_err());
+        assert!(sink.make_directory(path).is_err());
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }

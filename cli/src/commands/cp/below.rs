@@ -1,0 +1,368 @@
+//! A directory of the host as sink: how is a copy made below it, and nowhere else?
+//!
+//! Others may write in the directories that a copy passes through, and put a symlink in the place of one of them. So each
+//! is opened from the one above it, never through a symlink, and what is made in it is named from its descriptor. Of a
+//! directory that was moved away meanwhile the copy goes where that directory is now, or fails.
+//!
+//! A file is made beside its place, readable by its owner alone, and renamed when it is whole. Its owner, attributes and
+//! mode are set through a descriptor of the file that was made: once it belongs to somebody else, he may have put another
+//! in its place.
+//!
+//! Left out: the way to the directory itself. Whoever runs the copy has named it, and means its symlinks too.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use device::Rng;
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Timestamps, XattrFlags};
+use rustix::io::Errno;
+use vfs::{FileKind, Timestamp};
+
+use super::{ACCESS_LISTS, Item, Made, Out, Sink};
+
+/// Directories that are kept open on the way to the last place.
+const OPEN: usize = 64;
+
+/// The bits of a mode that are the group's.
+const GROUP: u16 = 0o070;
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Where something is or will be: the directory and the name in it.
+type Spot = (Rc<OwnedFd>, OsString);
+
+/// The way from the top to the directory where something was made last.
+#[derive(Default)]
+struct Way {
+    names: Vec<Vec<u8>>,
+    /// The last of these directories: few are kept open, however deep a tree is.
+    open: VecDeque<Rc<OwnedFd>>,
+}
+
+/// A directory of the host. Paths of the sink begin there.
+pub struct Below {
+    top: Rc<OwnedFd>,
+    /// What it is called where something fails.
+    named: PathBuf,
+    way: RefCell<Way>,
+    rng: RefCell<Rng>,
+}
+
+/// The names in a path of the sink.
+fn names(at: &[u8]) -> io::Result<Vec<&[u8]>> {
+    let names: Vec<_> = at.split(|&b| b == b'/').filter(|n| !n.is_empty()).collect();
+    match names.iter().any(|n| *n == b"." || *n == b"..") {
+        true => Err(io::Error::other("no name that a copy can have")),
+        false => Ok(names),
+    }
+}
+
+fn open_directory(above: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(above, name, flags, Mode::empty())
+}
+
+/// Device and inode of what a name stands for, be it a symlink.
+fn identity((dir, name): &Spot) -> Option<(u64, u64)> {
+    rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|m| (m.st_dev, m.st_ino)).ok()
+}
+
+impl Below {
+    /// Opens the directory.
+    pub fn open(named: &Path) -> Out<Self> {
+        let fail = |e: io::Error| format!("{}: {e}", named.display());
+        let there = if named.as_os_str().is_empty() { Path::new(".") } else { named };
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let top = rustix::fs::openat(CWD, there, flags, Mode::empty()).map_err(|e| fail(e.into()))?;
+        let seed = device::rng::entropy().map_err(fail)?;
+        let rng = RefCell::new(Rng::new(u64::from_le_bytes(*seed.first_chunk().unwrap_or(&[0; 8]))));
+        Ok(Below { top: Rc::new(top), named: named.to_owned(), way: RefCell::default(), rng })
+    }
+
+    fn fail<E: std::fmt::Display>(&self, at: &[u8]) -> impl FnOnce(E) -> String {
+        let below = at.strip_prefix(b"/").unwrap_or(at);
+        let at = if below.is_empty() { self.named.clone() } else { self.named.join(OsStr::from_bytes(below)) };
+        move |e| format!("{}: {e}", at.display())
+    }
+
+    /// A directory below the top.
+    fn directory(&self, names: &[&[u8]]) -> Result<Rc<OwnedFd>, Errno> {
+        let way = &mut *self.way.borrow_mut();
+        let same = way.names.iter().zip(names).take_while(|(had, wanted)| had == wanted).count();
+        let left = way.names.len() - same;
+        way.names.truncate(same);
+        way.open.truncate(way.open.len().saturating_sub(left));
+        if way.open.is_empty() {
+            way.names.clear();
+        }
+        for name in &names[way.names.len()..] {
+            let above = way.open.back().unwrap_or(&self.top);
+            let next = open_directory(above, OsStr::from_bytes(name))?;
+            way.names.push(name.to_vec());
+            way.open.push_back(Rc::new(next));
+            if way.open.len() > OPEN {
+                way.open.pop_front();
+            }
+        }
+        Ok(way.open.back().unwrap_or(&self.top).clone())
+    }
+
+    fn spot(&self, at: &[u8]) -> Out<Spot> {
+        let spot = || match names(at)?.split_last() {
+            None => Ok((self.top.clone(), ".".into())),
+            Some((name, above)) => Ok((self.directory(above)?, OsStr::from_bytes(name).to_owned())),
+        };
+        spot().map_err(|e: io::Error| self.fail(at)(e))
+    }
+
+    /// Makes something in a directory under a name that nobody else has.
+    fn beside<T>(&self, dir: Rc<OwnedFd>, make: impl Fn(&OwnedFd, &OsStr) -> io::Result<T>) -> io::Result<(Temp, T)> {
+        loop {
+            let name = OsString::from(format!(".joulefs-{:016x}", self.rng.borrow_mut().next_u64()));
+            match make(&dir, &name) {
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                made => return Ok((Temp { dir, name: Some(name) }, made?)),
+            }
+        }
+    }
+}
+
+/// What lies in a directory under a name of ours. Dropped before it is placed, it is gone.
+struct Temp {
+    dir: Rc<OwnedFd>,
+    name: Option<OsString>,
+}
+
+impl Temp {
+    /// Takes a name in its directory; what has the name gives way if it shall.
+    fn place(&mut self, name: &OsStr, gives_way: bool) -> Result<(), Errno> {
+        let Some(temp) = &self.name else { return Ok(()) };
+        let (dir, flags) = (&self.dir, if gives_way { RenameFlags::empty() } else { RenameFlags::NOREPLACE });
+        match rustix::fs::renameat_with(dir, temp, dir, name, flags) {
+            // Not every file system can be told not to replace.
+            Err(Errno::INVAL | Errno::NOSYS) if !gives_way => {
+                rustix::fs::linkat(dir, temp, dir, name, AtFlags::empty())
+            }
+            Ok(()) => {
+                self.name = None;
+                Ok(())
+            }
+            failed => failed,
+        }
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            // An error here is not told: what came before has its own.
+            let _ = rustix::fs::unlinkat(&self.dir, name, AtFlags::empty());
+        }
+    }
+}
+
+/// A file that is held, whatever becomes of its name.
+struct Held {
+    file: File,
+    /// What leads to it if the descriptor is good for nothing but that.
+    path: Option<PathBuf>,
+}
+
+impl Held {
+    fn opened(file: File) -> Self {
+        Held { file, path: None }
+    }
+
+    /// Holds what is no regular file, and what a symlink is itself.
+    fn node(dir: &OwnedFd, name: &OsStr, kind: FileKind) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(dir, name, flags, Mode::empty())?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+        let held = Held { file: fd.into(), path: Some(path) };
+        if FileKind::from_mode(held.file.metadata()?.mode() as u16) != Some(kind) {
+            return Err(io::Error::other("was replaced by something else while it was made"));
+        }
+        Ok(held)
+    }
+
+    fn directory(dir: &OwnedFd, name: &OsStr) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(dir, name, flags, Mode::empty()) {
+            Ok(fd) => Ok(Held::opened(fd.into())),
+            // Its owner may change it, though he may not read it.
+            Err(Errno::ACCESS) => Held::node(dir, name, FileKind::Directory),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
+        match &self.path {
+            Some(path) => std::os::unix::fs::chown(path, Some(uid), Some(gid)),
+            None => std::os::unix::fs::fchown(&self.file, Some(uid), Some(gid)),
+        }
+    }
+    fn remove_xattr(&self, name: &OsStr) -> Result<(), Errno> {
+        match &self.path {
+            Some(path) => rustix::fs::removexattr(path, name),
+            None => rustix::fs::fremovexattr(&self.file, name),
+        }
+    }
+    fn set_xattr(&self, name: &OsStr, value: &[u8]) -> Result<(), Errno> {
+        match &self.path {
+            Some(path) => rustix::fs::setxattr(path, name, value, XattrFlags::empty()),
+            None => rustix::fs::fsetxattr(&self.file, name, value, XattrFlags::empty()),
+        }
+    }
+    fn set_mode(&self, mode: Mode) -> Result<(), Errno> {
+        match &self.path {
+            Some(path) => rustix::fs::chmod(path, mode),
+            None => rustix::fs::fchmod(&self.file, mode),
+        }
+    }
+    fn set_times(&self, times: &Timestamps) -> Result<(), Errno> {
+        match &self.path {
+            Some(path) => rustix::fs::utimensat(CWD, path, times, AtFlags::empty()),
+            None => rustix::fs::futimens(&self.file, times),
+        }
+    }
+
+    /// Gives it its owner, attributes, mode and times. The mode comes after the owner and the access list: nobody may do
+    /// meanwhile what he may not in the end.
+    fn finish(&self, item: &Item) -> io::Result<()> {
+        if is_root() {
+            self.set_owner(item.uid, item.gid)?;
+        }
+        for list in item.lists_not_had() {
+            match self.remove_xattr(OsStr::from_bytes(list)) {
+                // None there, or none possible.
+                Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+                other => other?,
+            }
+        }
+        let mut refused = 0;
+        for (name, value) in &item.xattrs {
+            match self.set_xattr(OsStr::from_bytes(name), value) {
+                // With an access list, these bits are the most that anybody in it may do, not what the group may.
+                Err(Errno::OPNOTSUPP) if name == ACCESS_LISTS[0] => refused = GROUP,
+                // Others' attributes, or a file system without them: the copy goes on.
+                Err(Errno::OPNOTSUPP) => {}
+                Err(Errno::PERM) if !is_root() => {}
+                other => other?,
+            }
+        }
+        if item.kind != FileKind::Symlink {
+            let m = self.file.metadata()?;
+            let mode = item.mode_for(m.uid(), m.gid()) & !refused;
+            self.set_mode(Mode::from_raw_mode(mode.into()))?;
+        }
+        let time = |t: Timestamp| rustix::fs::Timespec { tv_sec: t.sec, tv_nsec: t.nsec.into() };
+        let times = Timestamps { last_access: time(item.atime), last_modification: time(item.mtime) };
+        Ok(self.set_times(&times)?)
+    }
+}
+
+/// A file that lies beside its place.
+struct Beside<'b> {
+    below: &'b Below,
+    temp: Temp,
+    held: Held,
+    name: OsString,
+    at: Vec<u8>,
+}
+
+impl Made for Beside<'_> {
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> Out<()> {
+        self.held.file.write_all_at(data, offset).map_err(self.below.fail(&self.at))
+    }
+    fn set_size(&mut self, size: u64) -> Out<()> {
+        self.held.file.set_len(size).map_err(self.below.fail(&self.at))
+    }
+    fn finish(&mut self, item: &Item) -> Out<()> {
+        self.held.finish(item).map_err(self.below.fail(&self.at))
+    }
+    fn place(mut self: Box<Self>) -> Out<()> {
+        let fail = self.below.fail(&self.at);
+        // Who had a whole file has one after a power cut too.
+        if self.held.path.is_none() && identity(&(self.temp.dir.clone(), self.name.clone())).is_some() {
+            self.held.file.sync_all().map_err(fail)?;
+        }
+        self.temp.place(&self.name, true).map_err(self.below.fail(&self.at))
+    }
+    fn keep(mut self: Box<Self>) -> bool {
+        self.temp.place(&self.name, false).is_ok()
+    }
+}
+
+impl Sink for Below {
+    fn kind(&self, at: &[u8]) -> Out<Option<FileKind>> {
+        let (dir, name) = self.spot(at)?;
+        match rustix::fs::statat(dir, name, AtFlags::empty()) {
+            Ok(m) => Ok(FileKind::from_mode(m.st_mode as u16)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(self.fail(at)(e)),
+        }
+    }
+    fn make_directory(&self, at: &[u8]) -> Out<()> {
+        let (dir, name) = self.spot(at)?;
+        match rustix::fs::mkdirat(&dir, &name, Mode::RWXU) {
+            Err(Errno::EXIST) if open_directory(&dir, &name).is_ok() => Ok(()),
+            other => other.map_err(self.fail(at)),
+        }
+    }
+    fn make<'s>(&'s self, at: &[u8], item: &Item) -> Out<Box<dyn Made + 's>> {
+        let (dir, name) = self.spot(at)?;
+        let private = Mode::RUSR | Mode::WUSR;
+        let dev = rustix::fs::makedev(item.rdev.major, item.rdev.minor);
+        let made = self.beside(dir, |dir, there| {
+            let node = |kind, dev| rustix::fs::mknodat(dir, there, kind, private, dev);
+            match item.kind {
+                FileKind::Regular => {
+                    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                    let file = rustix::fs::openat(dir, there, flags, private)?;
+                    return Ok(Some(Held::opened(file.into())));
+                }
+                FileKind::Symlink => rustix::fs::symlinkat(OsStr::from_bytes(&item.target), dir, there),
+                FileKind::Fifo => node(FileType::Fifo, 0),
+                FileKind::Socket => node(FileType::Socket, 0),
+                FileKind::CharDevice => node(FileType::CharacterDevice, dev),
+                FileKind::BlockDevice => node(FileType::BlockDevice, dev),
+                FileKind::Directory => Err(Errno::ISDIR),
+            }?;
+            Ok(None)
+        });
+        let held = made.and_then(|(temp, file)| match (file, &temp.name) {
+            (None, Some(there)) => Held::node(&temp.dir, there, item.kind).map(|held| (temp, held)),
+            (file, _) => Ok((temp, file.ok_or(ErrorKind::NotFound)?)),
+        });
+        let (temp, held) = held.map_err(self.fail(at))?;
+        Ok(Box::new(Beside { below: self, temp, held, name, at: at.to_vec() }))
+    }
+    fn link(&self, existing: &[u8], at: &[u8]) -> Out<()> {
+        let (from, to) = (self.spot(existing)?, self.spot(at)?);
+        // One name of a file does not replace another of it.
+        if identity(&from).is_some() && identity(&from) == identity(&to) {
+            return Ok(());
+        }
+        let link =
+            |dir: &OwnedFd, there: &OsStr| Ok(rustix::fs::linkat(&from.0, &from.1, dir, there, AtFlags::empty())?);
+        let (mut temp, ()) = self.beside(to.0, link).map_err(self.fail(at))?;
+        temp.place(&to.1, true).map_err(self.fail(at))
+    }
+    fn finish(&self, at: &[u8], item: &Item) -> Out<()> {
+        let (dir, name) = self.spot(at)?;
+        Held::directory(&dir, &name).and_then(|held| held.finish(item)).map_err(self.fail(at))
+    }
+}
+
+#[cfg(test)]
+mod tests;
