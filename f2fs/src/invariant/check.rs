@@ -152,4 +152,59 @@ mod tests {
         vol.changed.store(true, std::sync::atomic::Ordering::Release);
         vol.sync().unwrap();
     }
+
+    /// Such a block is counted, and not valid: a mount of a damaged volume begins with that difference.
+    #[test]
+    fn a_block_that_is_not_valid_fails_the_change_that_frees_it_and_not_the_checkpoint() {
+        let rig = Rig::new();
+        let vol = &rig.vol;
+        let f = vol.lookup(vol.root(), b"before").unwrap().attr.ino;
+        let inode = vol.outer(f).unwrap();
+        let third = vol.addr_of(&inode.node, 2).unwrap();
+        vol.seg.lock().invalidate(third, 0).unwrap();
+        vol.space.unwritten_by(1);
+        let reserve = vfs::Allocate::Reserve { keep_size: true };
+        vol.fallocate(f, reserve, 40 * 4096, 5 * 4096).unwrap();
+        let cut = vol.setattr(f, &vfs::SetAttr { size: Some(0), ..vfs::SetAttr::default() });
+        assert!(matches!(cut, Err(vfs::Error::Corrupt(_))), "{cut:?}");
+        rig.file("after");
+        vol.sync().unwrap();
+    }
+
+    #[test]
+    fn files_that_linux_compressed_are_deleted_with_the_room_that_their_clusters_hold() {
+        let packed = concat!(env!("CARGO_MANIFEST_DIR"), "/../conformance/fixtures/compressed.img.zst");
+        let mut bytes = vec![0; 56 << 20];
+        ruzstd::decoding::FrameDecoder::new().decode_all(&std::fs::read(packed).unwrap(), &mut bytes).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("image");
+        std::fs::write(&path, &bytes).unwrap();
+        let dev = Arc::new(Memory::load(&path).unwrap());
+        let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
+        let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();
+        let unwritten = vol.space.unwritten();
+        let (mut deleted, mut dirs) = (0, vec![vol.root()]);
+        while let Some(at) = dirs.pop() {
+            let mut names = Vec::new();
+            vol.readdir(at, 0, &mut |e| {
+                names.push(e.name.to_vec());
+                vfs::Flow::Continue
+            })
+            .unwrap();
+            for name in names.iter().filter(|n| *n != b"." && *n != b"..") {
+                let attr = vol.lookup(at, name).unwrap().attr;
+                if attr.kind == FileKind::Directory {
+                    dirs.push(attr.ino);
+                    continue;
+                }
+                vol.forget(attr.ino, 1);
+                if vol.unlink(at, name).is_ok() {
+                    deleted += 1;
+                    vol.sync().unwrap();
+                }
+            }
+        }
+        assert!(deleted > 10 && vol.space.unwritten() < unwritten, "{deleted} files, {unwritten} unwritten before");
+        crate::rig::judge(&dev, &vol);
+    }
 }
