@@ -187,6 +187,7 @@ macro_rules! shipped {
 
 /// Names of the shipped experiments, with the texts of README, plan and paper.
 pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
+    "dir-fsync",
     "fagc-battery",
     "fagc-fig11",
     "fagc-fig12",

@@ -138,6 +138,25 @@ fn nexus_sqlite_runs_and_repeats() {
 }
 
 #[test]
+fn dir_fsync_runs_and_repeats() {
+    let outcome = runs_and_repeats("dir-fsync");
+    let of = |variant: &str, measure: &str| {
+        let (_, p) = outcome.phases().find(|(v, p)| v.name == variant && p.name == "update").unwrap();
+        p.measures[measure].value
+    };
+    // The new journal's directory, and with EXTRA that of the deleted one, by a checkpoint each, or by none.
+    for (variant, checkpoints) in [("checkpoint", 1.0), ("nodes", 0.0), ("extra-checkpoint", 2.0), ("extra-nodes", 0.0)]
+    {
+        let n = of(variant, "checkpoints_per_transaction");
+        assert!((n - checkpoints).abs() < 0.05, "{variant}: {n}");
+    }
+    let written = |variant| of(variant, "written_per_transaction") / 4.0;
+    assert!((written("nodes") - written("never")).abs() < 0.1, "a new name costs nothing");
+    let withdrawal = written("extra-nodes") - written("nodes");
+    assert!((withdrawal - 1.0).abs() < 0.1, "a deleted one costs one block: {withdrawal}");
+}
+
+#[test]
 fn nexus_differential_finds_what_was_planted_and_repeats() {
     let outcome = runs_and_repeats("nexus-differential");
     for v in &outcome.variants {

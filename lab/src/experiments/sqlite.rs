@@ -3,15 +3,17 @@
 //! SQLite itself, on our file system through [`sqlite_disk`](super::sqlite_disk).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng};
 use f2fs::MountOptions;
+use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags, params};
 use serde::Deserialize;
 use vfs::FileSystem;
 
-use super::sqlite_disk::Registered;
+use super::sqlite_disk::{Habits, Registered, SyncsDirectory};
 use super::{Measured, parameters};
 use crate::bench::{Bench, Recorder, blocks_of_mib};
 use crate::error::LabError;
@@ -35,6 +37,9 @@ pub(super) struct Parameters {
     synchronous: Synchronous,
     /// Kibibytes SQLite keeps of the database.
     cache_kib: u64,
+    /// How the directory of a new journal is synced.
+    #[serde(default)]
+    directory: SyncsDirectory,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -52,6 +57,8 @@ enum Synchronous {
     Off,
     Normal,
     Full,
+    /// As `full`, and the directory of a deleted journal is synced too.
+    Extra,
 }
 
 impl Journal {
@@ -71,6 +78,7 @@ impl Synchronous {
             Synchronous::Off => "off",
             Synchronous::Normal => "normal",
             Synchronous::Full => "full",
+            Synchronous::Extra => "extra",
         }
     }
 }
@@ -78,8 +86,13 @@ impl Synchronous {
 /// Rows inserted in one transaction while the table is filled.
 const BATCH: u64 = 1000;
 
+/// SQLite's connections share one cache of pages in a process (it is built with `SQLITE_ENABLE_MEMORY_MANAGEMENT`): with
+/// two at once, what one finds there would depend on the other, and no run would repeat.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// Measures inserts, then updates, then deletes.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    let _alone = ONE_AT_A_TIME.lock();
     let p: Parameters = parameters(job)?;
     // A record of a page's size takes an overflow page and a good part of a leaf.
     let table = (p.rows + p.transactions) * (p.record.next_multiple_of(BLOCK as u64) + BLOCK as u64);
@@ -114,6 +127,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let transactions = if kind == "insert" { p.transactions } else { p.transactions.min(p.rows) };
         let mut record = vec![0; p.record as usize];
         let syncs = session.disk.syncs();
+        let checkpoints = bench.volume()?.counters.checkpoints.load(Relaxed);
         let mut phase =
             bench.measure(kind, transactions, &progress.part(n + 1, 4), |recorder: &mut Recorder<'_>| {
                 for i in 0..transactions {
@@ -138,6 +152,8 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let millijoules = phase.total().millijoules() / transactions as f64;
         phase.note("energy_per_transaction", millijoules, "mJ/txn");
         phase.note("fsyncs_per_transaction", (session.disk.syncs() - syncs) as f64 / transactions as f64, "1/txn");
+        let checkpoints = bench.volume()?.counters.checkpoints.load(Relaxed) - checkpoints;
+        phase.note("checkpoints_per_transaction", checkpoints as f64 / transactions as f64, "1/txn");
         let per = |blocks: &str| phase.measures.get(blocks).map_or(0.0, |m| m.value * 1024.0) / transactions as f64;
         let (written, read) = (per("written"), per("read"));
         phase.note("written_per_transaction", written, "KB/txn");
@@ -156,12 +172,16 @@ struct Session {
 impl Session {
     fn open(bench: &Bench, p: &Parameters, seed: u64) -> Result<Self, LabError> {
         let volume: Arc<dyn FileSystem> = bench.volume()?.clone();
-        let disk = Registered::new(volume, seed)?;
+        let syncs_deletions = matches!(p.synchronous, Synchronous::Extra);
+        let disk = Registered::new(volume, seed, Habits { directory: p.directory, syncs_deletions })?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags_and_vfs("records.db", flags, disk.name())?;
-        // One process has the database to itself, so that the index of the log is in its memory: SQLite's way
-        // without shared memory, which is not written to the device either way.
-        db.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(()))?;
+        if matches!(p.journal_mode, Journal::Wal) {
+            // One process has the database to itself, so that the index of the log is in its memory: SQLite's way
+            // without shared memory, which is not written to the device either way. (A journal would not be deleted
+            // then.)
+            db.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(()))?;
+        }
         let wanted = p.journal_mode.word();
         let mode: String = db.pragma_update_and_check(None, "journal_mode", wanted, |r| r.get(0))?;
         if mode != wanted {

@@ -2,6 +2,9 @@
 //!
 //! One process, one connection: locks are granted, and the index of the write-ahead log lives in SQLite's
 //! own memory (exclusive locking mode). Randomness comes from a seed, so that runs repeat.
+//!
+//! SQLite's own disk on Unix syncs the directory of a new journal or log with the file's first sync, and with
+//! `synchronous=EXTRA` that of a deleted journal. Here [`Habits`] say whether and how, since both can be measured.
 
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
@@ -10,7 +13,8 @@ use std::time::Duration;
 
 use device::Rng;
 use parking_lot::Mutex;
-use sqlite_vfs::{DatabaseHandle, LockKind, OpenAccess, OpenOptions, Vfs, WalDisabled};
+use serde::Deserialize;
+use sqlite_vfs::{DatabaseHandle, LockKind, OpenAccess, OpenKind, OpenOptions, Vfs, WalDisabled};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, SetAttr, WriteFlags};
 
 use crate::error::LabError;
@@ -18,9 +22,32 @@ use crate::error::LabError;
 /// Numbers disks registered in this process: SQLite knows them by name.
 static REGISTERED: AtomicU64 = AtomicU64::new(0);
 
+/// How a directory is synced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum SyncsDirectory {
+    /// Not at all.
+    #[default]
+    Never,
+    /// By a checkpoint, as Linux does.
+    Checkpoint,
+    /// By the file system's `fsync` of it.
+    Fsync,
+}
+
+/// When directories are synced, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Habits {
+    /// That of a new journal or log.
+    pub directory: SyncsDirectory,
+    /// So is that of a deleted file.
+    pub syncs_deletions: bool,
+}
+
 /// A file system under SQLite.
 struct Disk {
     fs: Arc<dyn FileSystem>,
+    habits: Habits,
     rng: Mutex<Rng>,
     syncs: AtomicU64,
 }
@@ -37,9 +64,9 @@ struct Slot(Mutex<Option<Arc<Disk>>>);
 
 impl Registered {
     /// Tells SQLite of a file system; `seed` is where its randomness comes from.
-    pub fn new(fs: Arc<dyn FileSystem>, seed: u64) -> Result<Self, LabError> {
+    pub fn new(fs: Arc<dyn FileSystem>, seed: u64, habits: Habits) -> Result<Self, LabError> {
         let name = format!("joulefs-{}", REGISTERED.fetch_add(1, Relaxed));
-        let disk = Disk { fs, rng: Mutex::new(Rng::new(seed)), syncs: AtomicU64::new(0) };
+        let disk = Disk { fs, habits, rng: Mutex::new(Rng::new(seed)), syncs: AtomicU64::new(0) };
         let slot = Arc::new(Slot(Mutex::new(Some(Arc::new(disk)))));
         sqlite_vfs::register(&name, Shared(slot.clone()), false).map_err(|e| LabError::Register(e.to_string()))?;
         Ok(Registered { name, disk: slot })
@@ -90,6 +117,14 @@ impl Disk {
         Ok(self.fs.lookup(self.fs.root(), name(path)).map_err(error)?.attr.ino)
     }
 
+    fn sync_directory(&self) -> Result<(), Error> {
+        match self.habits.directory {
+            SyncsDirectory::Never => Ok(()),
+            SyncsDirectory::Checkpoint => self.fs.sync().map_err(error),
+            SyncsDirectory::Fsync => self.fs.fsyncdir(self.fs.root(), false).map_err(error),
+        }
+    }
+
     fn make(&self, path: &str) -> Result<Ino, Error> {
         let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
         let made = self.fs.mknod(Caller::default(), self.fs.root(), name(path), &new);
@@ -102,17 +137,21 @@ impl Vfs for Shared {
 
     fn open(&self, db: &str, opts: OpenOptions) -> Result<File, Error> {
         let disk = self.disk()?;
-        let ino = match (disk.find(db), opts.access) {
+        let (ino, new) = match (disk.find(db), opts.access) {
             (Ok(_), OpenAccess::CreateNew) => return Err(ErrorKind::AlreadyExists.into()),
-            (Err(e), OpenAccess::Create | OpenAccess::CreateNew) if e.kind() == ErrorKind::NotFound => disk.make(db)?,
-            (found, _) => found?,
+            (Err(e), OpenAccess::Create | OpenAccess::CreateNew) if e.kind() == ErrorKind::NotFound => {
+                (disk.make(db)?, true)
+            }
+            (found, _) => (found?, false),
         };
-        Ok(File { disk, ino, lock: LockKind::None })
+        let journal = matches!(opts.kind, OpenKind::MainJournal | OpenKind::SuperJournal | OpenKind::Wal);
+        Ok(File { disk, ino, lock: LockKind::None, new_name: new && journal })
     }
 
     fn delete(&self, db: &str) -> Result<(), Error> {
         let disk = self.disk()?;
-        disk.fs.unlink(disk.fs.root(), name(db)).map_err(error)
+        disk.fs.unlink(disk.fs.root(), name(db)).map_err(error)?;
+        if disk.habits.syncs_deletions { disk.sync_directory() } else { Ok(()) }
     }
 
     fn exists(&self, db: &str) -> Result<bool, Error> {
@@ -150,6 +189,8 @@ struct File {
     disk: Arc<Disk>,
     ino: Ino,
     lock: LockKind,
+    /// The first sync is of the directory, too.
+    new_name: bool,
 }
 
 impl Drop for File {
@@ -194,7 +235,8 @@ impl DatabaseHandle for File {
 
     fn sync(&mut self, data_only: bool) -> Result<(), Error> {
         self.disk.syncs.fetch_add(1, Relaxed);
-        self.disk.fs.fsync(self.ino, data_only).map_err(error)
+        self.disk.fs.fsync(self.ino, data_only).map_err(error)?;
+        if std::mem::take(&mut self.new_name) { self.disk.sync_directory() } else { Ok(()) }
     }
 
     fn set_len(&mut self, size: u64) -> Result<(), Error> {
