@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device::{Loss, Memory};
 use joulefs_conformance::crash::{Cut, Plan, Record, SCENARIOS, Scenario, judge, plan, surviving};
+use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools;
 use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
 
@@ -250,17 +251,20 @@ fn linux_recovers_the_same_from_a_cut() {
     let run = rig::kernel().without_mount().timeout(std::time::Duration::from_secs(1800)).run(
         std::path::Path::new(&dir.join("image.0")),
         &format!(
-            "cd /tmp; insmod /usr/lib/uml/modules/$(uname -r)/kernel/drivers/block/loop.ko\n\
+            "cd /tmp; {}\n\
              mkdir w; mount -t hostfs -o {} none w\n\
              for i in $(seq 0 {}); do\n\
              echo \"<4>image $i\" >/dev/kmsg\n\
-             if mount -t f2fs -o loop w/image.$i m 2>$OUT/error.$i; then\n\
+             L=$(losetup -f --show w/image.$i)\n\
+             if mount -t f2fs $L m 2>$OUT/error.$i; then\n\
              (cd m && treelist --ignore-times .) >$OUT/list.$i 2>>$OUT/error.$i\n\
              umount m && : >$OUT/done.$i\n\
              fi\n\
+             losetup -d $L\n\
              done\n\
              echo \"<4>no image\" >/dev/kmsg\n\
              umount w",
+            Linux::asked().load_loop(),
             dir.canonicalize().expect("a directory").display(),
             cases.len() - 1
         ),

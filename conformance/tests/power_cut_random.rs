@@ -13,6 +13,7 @@ use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
 use format::superblock::Features;
 use joulefs_conformance::crash::{Course, Habits, Record};
+use joulefs_conformance::oracle::linux::Linux;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
 use victim::Policy;
 
@@ -459,12 +460,15 @@ fn linux_keeps_what_was_synced_on_a_volume_of_any_shape() {
     let ran = rig::kernel().without_mount().timeout(std::time::Duration::from_secs(1800)).run(
         &dir.join("image.0"),
         &format!(
-            "cd /tmp; insmod /usr/lib/uml/modules/$(uname -r)/kernel/drivers/block/loop.ko\n\
+            "cd /tmp; {}\n\
              mkdir w; mount -t hostfs -o {} none w\n\
              for i in $(seq 0 {}); do\n\
-             mount -t f2fs -o loop w/image.$i m 2>$OUT/error.$i && umount m && : >$OUT/done.$i\n\
+             L=$(losetup -f --show w/image.$i)\n\
+             mount -t f2fs $L m 2>$OUT/error.$i && umount m && : >$OUT/done.$i\n\
+             losetup -d $L\n\
              done\n\
              umount w",
+            Linux::asked().load_loop(),
             dir.canonicalize().expect("a directory").display(),
             cases.len() - 1
         ),

@@ -513,14 +513,10 @@ fn linux_recovers_every_change_of_names() {
             w.dev.image(Loss::AllLost).save(&dir.path().join(format!("image.{i}"))).unwrap();
             expected.push(listed(&w.vol));
         }
-        let loop_module = match linux {
-            Linux::Packaged => "insmod /usr/lib/uml/modules/$(uname -r)/kernel/drivers/block/loop.ko",
-            Linux::Built(_) => "true",
-        };
         let run = Kernel::of(linux.clone()).without_mount().run(
             &dir.path().join("image.0"),
             &format!(
-                "cd /tmp; {loop_module}\n\
+                "cd /tmp; {}\n\
                  mkdir w; mount -t hostfs -o {} none w\n\
                  for i in $(seq 0 {}); do\n\
                  L=$(losetup -f --show w/image.$i); mount -t f2fs $L m 2>$OUT/error.$i || continue\n\
@@ -528,6 +524,7 @@ fn linux_recovers_every_change_of_names() {
                  umount m && : >$OUT/done.$i; losetup -d $L\n\
                  done\n\
                  umount w",
+                linux.load_loop(),
                 dir.path().canonicalize().unwrap().display(),
                 CASES.len() - 1
             ),

@@ -73,6 +73,28 @@ fn a_flush_that_failed_for_one_is_not_made_good_by_the_next_for_another() {
 }
 
 #[test]
+fn an_fsync_of_a_directory_waits_for_a_name_that_another_fsync_has_on_its_way() {
+    let cut = power_cut(&formatted(64, &Options::default()));
+    let dev = gate(cut.clone());
+    let vol = mount(dev.clone());
+    let f = new_file(&vol, vol.root(), "f");
+    dev.stop(Op::Write, Some(Cause::FsyncNode.tag().cause));
+    std::thread::scope(|s| {
+        let file = s.spawn(|| vol.fsync(f, false).unwrap());
+        assert!(dev.await_one());
+        let directory = s.spawn(|| vol.fsyncdir(vol.root(), false).unwrap());
+        std::thread::sleep(A_WHILE);
+        assert!(!directory.is_finished(), "the name is not on the device");
+        dev.go_on();
+        directory.join().unwrap();
+        let image = cut.image(Loss::AllLost);
+        file.join().unwrap();
+        recovered(&image, |vol| assert!(find(vol, "f").is_some()));
+    });
+    assert_eq!(vol.counters.fast_dir_fsyncs.load(std::sync::atomic::Ordering::Relaxed), 1);
+}
+
+#[test]
 fn an_fsync_that_finds_everything_taken_up_by_another_waits_until_the_device_has_it() {
     // Bytes that go to a new place, to the place they have, and none but the inode's own.
     for (before, cause) in [(0, Cause::FsyncNode), (9000, Cause::UserData), (9000, Cause::FsyncNode)] {

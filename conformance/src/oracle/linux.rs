@@ -64,6 +64,15 @@ impl Linux {
         }
     }
 
+    /// What the guest runs before it has loop devices. (`mount -o loop` keeps the device open for writing while it
+    /// mounts, which a kernel may refuse: `losetup` first.)
+    pub fn load_loop(&self) -> &'static str {
+        match self {
+            Linux::Packaged => "insmod /usr/lib/uml/modules/$(uname -r)/kernel/drivers/block/loop.ko",
+            Linux::Built(_) => "true",
+        }
+    }
+
     /// What the guest runs before it can mount F2FS.
     pub(super) fn load_f2fs(&self) -> &'static str {
         match self {
