@@ -9,6 +9,7 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
         "nodiscard" if value.is_some() => return Err("nodiscard takes no value".into()),
         "nodiscard" => core.discard = false,
         "inline" => core.inline = on(value)?,
+        "delta" => core.delta = on(value)?,
         "node_cache" => core.node_cache = number(name, value)? * 256,
         "dirty" => core.dirty_limit = number(name, value)? * 256,
         "dir_cache" => core.dir_cache = number(name, value)? * 256,

@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use joulefs_conformance::oracle::tree;
-use joulefs_schedules::{Case, run_and_keep};
+use joulefs_schedules::{Case, plain, run_and_keep};
 use rig::*;
 
 /// Which seeds, of all.
@@ -20,7 +20,7 @@ const EACH: u64 = 17;
 fn compare(seed: u64, dir: &std::path::Path) -> Result<bool, String> {
     let (outcome, left) = run_and_keep(&Case::new(seed)).map_err(|f| f.to_string())?;
     let image = dir.join(format!("{seed}.img"));
-    left.save(&image).map_err(|e| e.to_string())?;
+    plain(left)?.save(&image).map_err(|e| e.to_string())?;
     let theirs = dir.join(format!("{seed}.linux.img"));
     std::fs::copy(&image, &theirs).map_err(|e| e.to_string())?;
 

@@ -55,6 +55,10 @@ causes! {
     Fsck = 15, "fsck";
     /// The superblock.
     Superblock = 16, "superblock";
+    /// Blocks that changed pages are compared with.
+    DeltaBase = 17, "bases of deltas";
+    /// Pages of deltas, written whole.
+    DeltaFold = 18, "folded deltas";
 }
 
 impl Cause {

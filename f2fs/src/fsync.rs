@@ -8,8 +8,9 @@
 //! new file whose name roll-forward would take from a directory or from a file that lives on elsewhere ([`replayed`]).
 //!
 //! The order of writes makes a replay complete: data and the nodes below the inode, a flush, the inode with its fsync
-//! mark, a flush. Roll-forward replays nothing of a file without that mark. If only blocks already mapped were
-//! overwritten in place, the first flush is not needed, and `fdatasync` writes no inode.
+//! mark, a flush. Roll-forward replays nothing of a file without that mark. If no block got a new place, because blocks
+//! were overwritten in place or became deltas in the inode, the first flush is not needed. If they were all overwritten
+//! in place, `fdatasync` writes no inode.
 
 mod directory;
 pub(crate) mod flush_gate;
@@ -26,7 +27,7 @@ use vfs::FileKind;
 
 use crate::cause::Cause;
 use crate::error::{Error, Result};
-use crate::file::temperature::{Writeback, in_place};
+use crate::file::temperature::Writeback;
 use crate::inode::{Content, Inode, put_advise};
 use crate::node::cache::Node;
 use crate::node::write::Mark;
@@ -183,8 +184,16 @@ impl Volume {
         data_only: bool,
     ) -> Result<()> {
         let ino = inode.ino;
-        let mut in_order = self.stays_in_place(inode, content)?;
-        self.write_back(change, inode, content, Writeback::Fsync)?;
+        let at_risk = self.promises.overwritten.lock().contains_key(&ino);
+        let why = match data_only && self.may_hold_deltas() && self.is_written(inode) {
+            true => Writeback::FsyncContents,
+            false => Writeback::Fsync,
+        };
+        let mut in_order = !self.write_back(change, inode, content, why)?;
+        if at_risk && self.deltas_of(&inode.node) > 0 {
+            // Another fsync has overwritten a block in place and not flushed it yet. It may be a base by now.
+            in_order = false;
+        }
         // Roll-forward does not replay indirect nodes; it makes them anew.
         let below: Vec<Arc<Node>> = self
             .nodes
@@ -224,8 +233,14 @@ impl Volume {
         Ok(())
     }
 
+    /// True if an fsync wrote the inode as it is, but for its times.
+    fn is_written(&self, inode: &Inode) -> bool {
+        self.promises.written.lock().get(&inode.ino).is_some_and(|written| *written == without_times(&inode.node))
+    }
+
     fn flush_for(&self, ino: Ino) -> Result<()> {
         let written = self.promises.names.lock().written();
+        let overwritten = self.promises.overwritten.lock().get(&ino).copied();
         self.flushes.pass(|| {
             // A flush may have failed while this fsync waited for it.
             self.check_writable()?;
@@ -236,23 +251,13 @@ impl Volume {
             })
         })?;
         self.promises.names.lock().flushed(written);
-        Ok(())
-    }
-
-    /// True if every dirty block will be overwritten in place.
-    fn stays_in_place(&self, inode: &Arc<Inode>, content: &Content) -> Result<bool> {
-        if content.pages.is_empty() {
-            return Ok(true);
-        }
-        if !inode.node.inode(|r| in_place(r, content.pages.len(), Writeback::Fsync)) {
-            return Ok(false);
-        }
-        for index in content.pages.keys() {
-            if !self.addr_of(&inode.node, *index)?.is_real() {
-                return Ok(false);
+        if overwritten.is_some() {
+            let mut all = self.promises.overwritten.lock();
+            if all.get(&ino).copied() == overwritten {
+                all.remove(&ino);
             }
         }
-        Ok(true)
+        Ok(())
     }
 }
 

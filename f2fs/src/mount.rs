@@ -102,7 +102,8 @@ pub const WRITABLE: Features = Features::ATOMIC_WRITE
     .union(Features::INODE_CRTIME)
     .union(Features::LOST_FOUND)
     .union(Features::SB_CHKSUM)
-    .union(Features::COMPRESSION);
+    .union(Features::COMPRESSION)
+    .union(Features::DELTA);
 
 /// Features this code reads.
 pub const READABLE: Features = WRITABLE
@@ -135,12 +136,19 @@ pub fn read_superblock(dev: &dyn BlockDevice) -> std::result::Result<SuperBlock,
             Err(e) => e.into(),
         });
     }
+    let mut other = [0; BLOCK];
     dev.read(Lba(0), &mut block, Cause::Superblock.tag())?;
-    SuperBlock::check(&block).or_else(|first| {
-        dev.read(Lba(1), &mut block, Cause::Superblock.tag())?;
-        SuperBlock::check(&block)
-            .map_err(|second| MountError::NotF2fs { first: Box::new(first), second: Box::new(second) })
-    })
+    match SuperBlock::check(&block) {
+        Ok(sb) => match dev.read(Lba(1), &mut other, Cause::Superblock.tag()) {
+            Ok(()) => Ok(sb.beside(&other)),
+            Err(_) => Ok(SuperBlock { alone: true, ..sb }),
+        },
+        Err(first) => {
+            dev.read(Lba(1), &mut other, Cause::Superblock.tag())?;
+            SuperBlock::check(&other)
+                .map_err(|second| MountError::NotF2fs { first: Box::new(first), second: Box::new(second) })
+        }
+    }
 }
 
 /// Reads one pack whole: its head's and tail's checksums hold and name one version.
@@ -305,6 +313,7 @@ impl Volume {
         if dev.blocks() < sb.block_count && dev.blocks() < u64::from(sb.main.0) + u64::from(sb.main_segs) * 512 {
             return Err(MountError::CutShort { volume: sb.block_count, image: dev.blocks() });
         }
+        options.delta &= !sb.alone;
         let unreadable = sb.features - READABLE;
         if !unreadable.is_empty() || sb.devices > 0 {
             let mut features = unreadable.names();

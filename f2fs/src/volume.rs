@@ -76,6 +76,8 @@ pub struct MountOptions {
     pub checkpoint_after: Duration,
     /// Small files and directories live in their inodes (kernel `inline_data`, `inline_dentry`).
     pub inline: bool,
+    /// Small updates become deltas in their inodes, on a volume that may hold deltas.
+    pub delta: bool,
     /// Cleaning ahead of time.
     pub gc: crate::gc::settings::Settings,
     /// What operations cost on the device below, for policies that weigh joules.
@@ -102,6 +104,7 @@ impl Default for MountOptions {
             writeback_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(60),
             inline: true,
+            delta: true,
             gc: crate::gc::settings::Settings::default(),
             prices: victim::joule::Prices::default(),
         }
@@ -134,6 +137,12 @@ pub struct Counters {
     pub moved_threaded: AtomicU64,
     /// The longest time for which background cleaning kept changes waiting, in microseconds.
     pub longest_pause: AtomicU64,
+    /// Dirty pages that became deltas, and the bytes that they take in zones.
+    pub deltas: AtomicU64,
+    /// See `deltas`.
+    pub delta_bytes: AtomicU64,
+    /// Deltas whose pages were written whole.
+    pub folded: AtomicU64,
     /// Bytes users wrote.
     pub user_bytes: AtomicU64,
     /// Blocks overwritten in place.
@@ -340,6 +349,14 @@ pub struct State {
 }
 
 impl Volume {
+    /// Where the device has an inode.
+    ///
+    /// # Errors
+    /// If the node table cannot be read.
+    pub fn inode_address(&self, ino: Ino) -> Result<BlockAddr> {
+        Ok(self.nat.get(ino.nid())?.addr)
+    }
+
     /// What the volume says of itself now.
     pub fn state(&self) -> State {
         let (checkpoint_version, flags) = {

@@ -9,7 +9,7 @@ use device::{Fault, Faulty, Gate, Loss, Op, PowerCut};
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::mkfs::Options;
 use log_rig::*;
-use vfs::FileSystem;
+use vfs::{FileSystem, RenameFlags};
 
 /// A device on which one request can be made to wait, and may then fail.
 fn gate(inner: Arc<PowerCut>) -> Arc<Gate<Faulty<Arc<PowerCut>>>> {
@@ -125,5 +125,34 @@ fn an_fsync_that_finds_everything_taken_up_by_another_waits_until_the_device_has
         }
         vol.unmount().unwrap();
         assert_tools_clean(&cut.image(Loss::AllLost));
+    }
+}
+
+#[test]
+fn a_rename_during_an_fsync_of_the_file_comes_before_it_or_after_it() {
+    for flags in [RenameFlags::EXCHANGE, RenameFlags::empty()] {
+        let cut = power_cut(&formatted(64, &Options::default()));
+        let dev = gate(cut.clone());
+        let vol = mount(dev.clone());
+        let one = new_file(&vol, vol.root(), "one");
+        vol.fsync(one, false).unwrap();
+        let two = new_file(&vol, vol.root(), "two");
+        write(&vol, two, 0, &[1; 9000]);
+        // The fsync has decided how to make the file durable, and not written its inode.
+        dev.stop(Op::Write, Some(Cause::UserData.tag().cause));
+        std::thread::scope(|s| {
+            let fsync = s.spawn(|| vol.fsync(two, false));
+            assert!(dev.await_one());
+            let to: &[u8] = if flags.is_empty() { b"three" } else { b"one" };
+            let rename = s.spawn(|| vol.rename(ROOT, (vol.root(), b"two"), (vol.root(), to), flags));
+            std::thread::sleep(A_WHILE);
+            dev.go_on();
+            fsync.join().unwrap().unwrap();
+            rename.join().unwrap().unwrap();
+        });
+        let names = recovered(&cut.image(Loss::AllLost), |vol| ["one", "two", "three"].map(|name| find(vol, name)));
+        let before = [Some(one), Some(two), None];
+        let after = if flags.is_empty() { [Some(one), None, Some(two)] } else { [Some(two), Some(one), None] };
+        assert!([before, after].contains(&names), "both files were synced: {names:?}");
     }
 }

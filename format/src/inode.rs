@@ -1,6 +1,8 @@
 //! The inode block: its fields, and how its 923 address words are shared between extra attributes,
 //! block addresses, inline data, an inline directory and inline extended attributes.
 
+pub mod delta;
+
 use bitflags::bitflags;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -169,13 +171,20 @@ pub struct Division {
     pub extra: u32,
     /// Words taken by inline extended attributes, at the end.
     pub xattr: u32,
+    /// Words taken by the zone of deltas, before them; the slots there have no addresses.
+    pub zone: u32,
 }
 
 impl Division {
-    /// Block addresses the inode itself holds.
+    /// Block addresses the inode itself can hold.
     #[inline]
     pub fn direct_slots(self) -> u32 {
         ADDRS_PER_INODE - self.extra - self.xattr
+    }
+    /// Those of them for which there is room beside the zone of deltas.
+    #[inline]
+    pub fn addressed(self) -> u32 {
+        self.direct_slots() - self.zone
     }
     /// Byte range of inline data or an inline directory in the block: one reserved word after the
     /// extra attributes, up to the extended attributes.
@@ -271,7 +280,15 @@ impl RawInode {
             let must = "small enough to leave an address word";
             return Err(FormatError::field("inode", "i_inline_xattr_size", xattr, must));
         }
-        Ok(Division { extra: words, xattr })
+        let zone = if features.contains(Features::DELTA) { delta::marked_words(self) } else { 0 };
+        if zone > 0 {
+            let inside = inline.intersects(Inline::DATA | Inline::DENTRY);
+            if inside || zone < 2 || zone > ADDRS_PER_INODE - words - xattr - 1 {
+                let must = "a zone of deltas that leaves an address word, in an inode without inline contents";
+                return Err(FormatError::field("inode", "i_ext", zone, must));
+            }
+        }
+        Ok(Division { extra: words, xattr, zone })
     }
 
     /// Blocks in a cluster of a compressed file, as a power of two; `None` if Linux does not take the
@@ -304,24 +321,34 @@ impl RawInode {
     }
 
     /// Address slot `slot` (past the extra attributes); a slot at or past
-    /// [`Division::direct_slots`] reads as a hole.
+    /// [`Division::addressed`] reads as a hole.
     #[inline]
     pub fn addr(&self, division: Division, slot: u32) -> BlockAddr {
         self.slots(division).get(slot as usize).map_or(BlockAddr::NULL, |a| BlockAddr(a.get()))
     }
-    /// Writes address slot `slot`; nothing happens at or past [`Division::direct_slots`].
+    /// Writes address slot `slot` for other contents: a delta of the slot goes. Nothing happens at or past
+    /// [`Division::addressed`].
     #[inline]
     pub fn set_addr(&mut self, division: Division, slot: u32, to: BlockAddr) {
-        let end = ADDRS_PER_INODE.saturating_sub(division.xattr) as usize;
+        self.move_addr(division, slot, to);
+        if division.zone > 0 {
+            delta::drop_slots(self, division, slot..slot + 1);
+        }
+    }
+    /// Writes address slot `slot` for the same contents at another place: a delta of the slot stays. Nothing happens at
+    /// or past [`Division::addressed`].
+    #[inline]
+    pub fn move_addr(&mut self, division: Division, slot: u32, to: BlockAddr) {
+        let end = division.extra.saturating_add(division.addressed()) as usize;
         let slots = self.i_addr.get_mut(division.extra as usize..end);
         if let Some(a) = slots.and_then(|s| s.get_mut(slot as usize)) {
             *a = to.0.into();
         }
     }
-    /// The address slots, without extra attributes and inline extended attributes.
+    /// The address slots, without extra attributes, the zone of deltas and inline extended attributes.
     #[inline]
     fn slots(&self, division: Division) -> &[U32] {
-        let end = ADDRS_PER_INODE.saturating_sub(division.xattr) as usize;
+        let end = division.extra.saturating_add(division.addressed()) as usize;
         self.i_addr.get(division.extra as usize..end).unwrap_or(&[])
     }
     /// `i_nid[k]`.
@@ -329,10 +356,22 @@ impl RawInode {
     pub fn nid(&self, k: usize) -> Nid {
         self.i_nid.get(k).map_or(Nid(0), |n| Nid(n.get()))
     }
-    /// Drops the remembered extent: the block map is the truth.
+    /// Drops the remembered extent: the block map is the truth. The mark of a zone of deltas stays.
     #[inline]
     pub fn forget_extent(&mut self) {
-        self.i_ext = [0.into(); 3];
+        if self.has_extent() {
+            self.i_ext = [0.into(); 3];
+        }
+    }
+    /// True if the inode is marked as one with a zone of deltas.
+    pub fn has_zone(&self) -> bool {
+        delta::marked_words(self) > 0
+    }
+    /// True if there is an extent to forget.
+    #[inline]
+    pub fn has_extent(&self) -> bool {
+        let [from, addr, length] = self.i_ext.map(|w| w.get());
+        length != 0 || (addr < delta::MARK && (from, addr) != (0, 0))
     }
 }
 

@@ -31,9 +31,12 @@ mod error;
 
 pub use addr::{BlockAddr, Ino, Nid, SegNo};
 pub use error::FormatError;
+pub use inode::delta;
 
 /// The file system's magic (kernel `F2FS_SUPER_MAGIC`).
 pub const MAGIC: u32 = 0xF2F5_2010;
+/// The magic of a volume whose inodes may hold [`delta`]s: no other system must take it for plain F2FS.
+pub const DELTA_MAGIC: u32 = 0x4A4F_F2F5;
 /// Bytes in a block.
 pub const BLOCK: usize = 4096;
 /// Blocks in a segment (2 MiB).

@@ -8,12 +8,14 @@ use crate::addr::SecNo;
 use crate::nat::NAT_ENTRIES;
 use crate::{BLOCKS_PER_SEG, Block, BlockAddr, FormatError, Ino, SegNo, crc};
 
-pub use crate::MAGIC;
+pub use crate::{DELTA_MAGIC, MAGIC};
 
 /// Byte offset of the superblock in each of blocks 0 and 1.
 pub const OFFSET: usize = 1024;
 /// Most entries in the extension list.
 pub const MAX_EXTENSIONS: usize = 64;
+/// A volume that may hold deltas has fewer blocks: addresses from here on mark inodes that have some.
+pub const MOST_WITH_DELTAS: u32 = 0xFFFF_0000;
 const S: &str = "superblock";
 
 bitflags! {
@@ -54,13 +56,15 @@ bitflags! {
         const DEVICE_ALIAS = 0x8000;
         /// Several summaries in a block.
         const PACKED_SSA = 0x1_0000;
+        /// Inodes may hold deltas. On disk no bit says so but the magic: Linux must not mount such a volume.
+        const DELTA = 0x8000_0000;
         const _ = !0;
     }
 }
 
 impl Features {
     /// Every bit with the name `mkfs.f2fs -O` gives it.
-    pub const NAMES: [(Features, &'static str); 17] = [
+    pub const NAMES: [(Features, &'static str); 18] = [
         (Features::ENCRYPT, "encrypt"),
         (Features::BLKZONED, "blkzoned"),
         (Features::ATOMIC_WRITE, "atomic_write"),
@@ -78,6 +82,7 @@ impl Features {
         (Features::RO, "ro"),
         (Features::DEVICE_ALIAS, "device_alias"),
         (Features::PACKED_SSA, "packed_ssa"),
+        (Features::DELTA, "delta"),
     ];
 
     /// The names of the bits set; a bit without a name is given as a number.
@@ -230,6 +235,10 @@ pub struct SuperBlock {
     pub label: String,
     /// Names of further devices, if the volume spans any.
     pub devices: usize,
+    /// True if one copy allows deltas and the other does not; then none is there.
+    pub mixed: bool,
+    /// True if the other copy could not be read: it may be plain, so that no delta must be made.
+    pub alone: bool,
     /// The structure itself, to be changed and stored again.
     pub raw: Box<RawSuperBlock>,
 }
@@ -243,14 +252,28 @@ impl SuperBlock {
         };
         let exact =
             |field, value: U32, must_be: u32, must| want(field, value.get().into(), value.get() == must_be, must);
-        exact("magic", r.magic, MAGIC, "0xf2f52010")?;
-        let features = Features::from_bits_retain(r.feature.get());
+        let magic = r.magic.get();
+        want("magic", magic.into(), magic == MAGIC || magic == DELTA_MAGIC, "0xf2f52010")?;
+        let mut features = Features::from_bits_retain(r.feature.get());
+        want("feature", r.feature.get().into(), !features.contains(Features::DELTA), "a set without bit 0x80000000")?;
+        features.set(Features::DELTA, magic == DELTA_MAGIC);
         if features.contains(Features::SB_CHKSUM) {
             exact("checksum_offset", r.checksum_offset, 3068, "3068")?;
             let (stored, computed) = (r.crc.get(), r.compute_crc());
             if stored != computed {
                 return Err(FormatError::Checksum { structure: S, stored, computed });
             }
+        }
+        if features.contains(Features::DELTA) {
+            let needs = Features::EXTRA_ATTR | Features::INODE_CHECKSUM;
+            want(
+                "feature",
+                r.feature.get().into(),
+                features.contains(needs),
+                "extra_attr and inode_checksum, for deltas",
+            )?;
+            let blocks = r.block_count.get();
+            want("block_count", blocks, blocks < MOST_WITH_DELTAS.into(), "below 0xffff0000, for deltas")?;
         }
         exact("log_blocksize", r.log_blocksize, 12, "12: only 4 KiB blocks are understood")?;
         exact("log_blocks_per_seg", r.log_blocks_per_seg, 9, "9")?;
@@ -342,8 +365,22 @@ impl SuperBlock {
             hot_extensions: ext(cold..cold + hot),
             label: String::from_utf16_lossy(&name),
             devices: r.devs.iter().filter(|d| d.path[0] != 0).count(),
+            mixed: false,
+            alone: false,
             raw: Box::new(r.clone()),
         })
+    }
+
+    /// The same, seen beside the volume's other copy: a volume of which one lawful copy is plain F2FS's holds no deltas,
+    /// since Linux would mount it by that copy.
+    #[must_use]
+    pub fn beside(mut self, other: &Block) -> Self {
+        if let Ok(other) = Self::check(other) {
+            let (a, b) = (self.features.contains(Features::DELTA), other.features.contains(Features::DELTA));
+            self.mixed = a != b;
+            self.features.set(Features::DELTA, a && b);
+        }
+        self
     }
 
     /// Sections of the main area.

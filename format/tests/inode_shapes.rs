@@ -80,14 +80,14 @@ fn without_flexible_inline_xattrs_50_words_are_theirs_if_an_inline_bit_says_so()
 
 #[test]
 fn inline_areas_have_the_sizes_linux_gives_them() {
-    let area = |extra, xattr| Division { extra, xattr }.inline_area().len();
+    let area = |extra, xattr| Division { extra, xattr, zone: 0 }.inline_area().len();
     assert_eq!((area(0, 50), area(9, 50), area(0, 0)), (3488, 3452, 3688));
 }
 
 #[test]
 fn address_slots_end_where_inline_xattrs_begin() {
     for (extra, xattr) in [(0, 0), (0, 50), (9, 50), (9, 913), (6, 6)] {
-        let d = Division { extra, xattr };
+        let d = Division { extra, xattr, zone: 0 };
         let mut block = Box::new([0xAA; BLOCK]);
         let raw = RawInode::of_mut(&mut block);
         for slot in [d.direct_slots(), d.direct_slots() + 1, ADDRS_PER_INODE, u32::MAX] {

@@ -57,7 +57,7 @@ fn structures() -> Vec<Structure> {
         structure!(
             "Superblock, at byte 1024 of blocks 0 and 1",
             RawSuperBlock {
-                magic: "0xF2F52010",
+                magic: "0xF2F52010; 0x4A4FF2F5 on a volume whose inodes may hold deltas (not Linux; such a volume has no feature bit for it)",
                 major_ver: "1",
                 minor_ver: "features came with their own bits; the number says little",
                 log_sectorsize: "9 to 12",
@@ -190,8 +190,8 @@ fn structures() -> Vec<Structure> {
                 i_namelen: "",
                 i_name: "name in the parent, for roll-forward",
                 i_dir_level: "levels a directory starts above",
-                i_ext: "largest extent: file block, address, length; or length 0",
-                i_addr: "923 words: extra attributes, addresses or inline contents, inline xattrs",
+                i_ext: "largest extent: file block, address, length; or length 0; or the mark of a zone of deltas: 0, 0xFFFF0000 + words, 0 (not Linux)",
+                i_addr: "923 words: extra attributes, addresses or inline contents, a zone of deltas (not Linux), inline xattrs",
                 i_nid: "direct, direct, indirect, indirect, double indirect",
                 footer: "",
             }

@@ -3,7 +3,7 @@
 use device::{BlockDevice, Lba};
 use format::checkpoint::{self, Checkpoint, CpFlags};
 use format::summary::{self, SummaryKind};
-use format::superblock::{Features, RawSuperBlock, SuperBlock};
+use format::superblock::{DELTA_MAGIC, Features, MAGIC, RawSuperBlock, SuperBlock};
 use format::{BLOCK, BLOCKS_PER_SEG, Block, BlockAddr};
 
 use super::report::{FindingKind as K, Pack, Report};
@@ -22,7 +22,8 @@ pub const KNOWN: Features = Features::ENCRYPT
     .union(Features::VERITY)
     .union(Features::SB_CHKSUM)
     .union(Features::CASEFOLD)
-    .union(Features::COMPRESSION);
+    .union(Features::COMPRESSION)
+    .union(Features::DELTA);
 /// Feature bits that change what the structures mean in ways not understood.
 const REFUSED: Features =
     Features::BLKZONED.union(Features::RO).union(Features::DEVICE_ALIAS).union(Features::PACKED_SSA);
@@ -46,13 +47,13 @@ pub fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Result<SuperBlo
             if let Some(offset) = raw(0).iter().zip(raw(1)).position(|(a, b)| a != b) {
                 report.add(K::SuperblockCopiesDiffer { offset });
             }
-            (a, None)
+            (a.beside(&blocks[1]), None)
         }
         (Ok(a), Err(error)) => (a, Some((1, error))),
         (Err(error), Ok(b)) => (b, Some((0, error))),
         (Err(error), Err(_)) => {
             // A superblock that is F2FS's but of another shape is not a foreign device.
-            let ours = blocks.iter().any(|b| RawSuperBlock::of(b).magic.get() == format::superblock::MAGIC);
+            let ours = blocks.iter().any(|b| [MAGIC, DELTA_MAGIC].contains(&RawSuperBlock::of(b).magic.get()));
             return Err(if ours { FsckError::Superblock(error) } else { FsckError::NotF2fs { first: Some(error) } });
         }
     };

@@ -1,5 +1,6 @@
 //! Is one inode lawful: its fields, its block map, its inline contents, its sums?
 
+use format::delta;
 use format::inode::{self, Advise, Division, Inline, RawInode};
 use format::node::{self, NIDS_PER_BLOCK, Shape, XATTR_NODE_OFFSET};
 use format::superblock::Features;
@@ -86,13 +87,19 @@ impl Walk<'_, '_> {
                 self.report.add(K::InlineMisplaced { ino, what, mode });
             }
         }
-        let division = match raw.divide(features) {
+        let division = match raw.divide(features).or_else(|error| {
+            // Without its zone it may be lawful.
+            let plain = raw.divide(features.difference(Features::DELTA))?;
+            self.report.add(K::ZoneBad { ino, error });
+            Ok(plain)
+        }) {
             Ok(d) => d,
             Err(error) => {
                 self.report.add(K::InodeBad { ino, error });
                 return Ok(());
             }
         };
+        self.deltas(raw, division)?;
         let flexible = features.contains(Features::FLEXIBLE_INLINE_XATTR);
         if flexible && inline.contains(Inline::XATTR) && !INLINE_XATTR_WORDS.contains(&division.xattr) {
             self.report.add(K::InlineXattrSize { ino, words: division.xattr });
@@ -112,7 +119,7 @@ impl Walk<'_, '_> {
             });
         }
         let released = inline.contains(Inline::COMPRESS_RELEASED);
-        let shape = match raw.shape(features) {
+        let shape = match raw.shape(features.difference(Features::DELTA)) {
             Ok(shape) => shape,
             Err(error) => {
                 self.report.add(K::InodeBad { ino, error });
@@ -138,6 +145,31 @@ impl Walk<'_, '_> {
             self.map(raw, division, &mut f)?;
         }
         self.sums(raw, f)
+    }
+
+    /// The zone of deltas, and what each of them makes of its base.
+    fn deltas(&mut self, raw: &RawInode, division: Division) -> Result<(), FsckError> {
+        let ino = Ino(raw.footer.ino.get());
+        if let Err(error) = delta::verify(raw, division) {
+            self.report.add(K::ZoneBad { ino, error });
+            return Ok(());
+        }
+        for e in delta::entries(raw, division) {
+            let addr = raw.addr(division, e.slot);
+            if self.img.sb.locate(addr).is_none() {
+                // The address is a finding of its own.
+                continue;
+            }
+            // Contents that cannot be read are no finding here, as everywhere.
+            let Ok(base) = self.img.block(addr) else { continue };
+            let fits = delta::codec::decode(e.codec, e.payload, &base).is_some_and(|page| {
+                delta::check(self.img.seed, ino, raw.i_generation.get(), e.slot, &page[..]) == e.check
+            });
+            if !fits {
+                self.report.add(K::DeltaWrong { ino, block: e.slot });
+            }
+        }
+        Ok(())
     }
 
     fn xattrs(

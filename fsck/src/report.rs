@@ -163,6 +163,10 @@ pub enum FindingKind {
     InlineNids { ino: Ino, nid: Nid },
     #[error("inode {ino}: extent of {len} blocks at file block {from}, {addr} is not in its block map")]
     ExtentWrong { ino: Ino, from: u32, addr: BlockAddr, len: u32 },
+    #[error("inode {ino}: its deltas cannot be read: {error}")]
+    ZoneBad { ino: Ino, error: FormatError },
+    #[error("inode {ino}: the delta of file block {block} does not fit the block that it changes")]
+    DeltaWrong { ino: Ino, block: u32 },
     #[error("directory {ino}: size is {size}, its blocks need {needs}")]
     DirSizeWrong { ino: Ino, size: u64, needs: u64 },
     #[error("directory {ino}: i_current_depth is {stored}, its entries need {needs}")]

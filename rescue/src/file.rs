@@ -3,8 +3,10 @@
 //! A node below the inode counts only if it says that it belongs to this place of this file.
 
 use format::compress::Method;
+use format::delta;
 use format::inode::{Advise, Division, Inline, RawInode, extra_end};
 use format::node::{self, NIDS_PER_BLOCK, NodeKind, Shape, XATTR_NODE_OFFSET};
+use format::superblock::Features;
 use format::xattr::{self, NODE_BYTES, index};
 use format::{BLOCK, Block, BlockAddr, Ino, Nid, acl};
 
@@ -78,7 +80,9 @@ impl<'r> RescuedFile<'r> {
         let Some(version) = from.index.inode(ino) else { return Ok(None) };
         let Some(block) = from.window.block(version.addr)? else { return Ok(None) };
         let raw = RawInode::of(&block);
-        let (Ok(division), Ok(shape)) = (raw.divide(from.place.features), raw.shape(from.place.features)) else {
+        let plain = from.place.features.difference(Features::DELTA);
+        let with_zone = raw.divide(from.place.features).ok().filter(|d| delta::verify(raw, *d).is_ok());
+        let (Some(division), Ok(shape)) = (with_zone.or_else(|| raw.divide(plain).ok()), raw.shape(plain)) else {
             return Ok(None);
         };
         Ok(Some(RescuedFile {
@@ -270,7 +274,7 @@ impl<'r> RescuedFile<'r> {
             Some(a) if a.is_real() => {
                 let block = self.from.window.block(a)?;
                 *out = *block.ok_or_else(|| self.missing(at, "it lies behind the end of the image"))?;
-                Ok(())
+                self.apply_delta(at, out)
             }
             Some(BlockAddr::COMPRESS) => Err(self.missing(at, "it is compressed, and the file is not")),
             Some(_) => {
@@ -278,6 +282,19 @@ impl<'r> RescuedFile<'r> {
                 Ok(())
             }
         }
+    }
+
+    /// Makes of a block what its delta says, if it has one.
+    fn apply_delta(&self, at: u64, block: &mut Block) -> Result<(), RescueError> {
+        if at >= u64::from(self.division.addressed()) {
+            return Ok(());
+        }
+        let Some(e) = delta::find(self.raw(), self.division, at as u32) else { return Ok(()) };
+        let seed = self.from.place.seed.unwrap_or_default();
+        let page = delta::codec::decode(e.codec, e.payload, block)
+            .filter(|page| delta::check(seed, self.ino, self.raw().i_generation.get(), e.slot, &page[..]) == e.check);
+        *block = *page.ok_or_else(|| self.missing(at, "its delta does not fit the block that it changes"))?;
+        Ok(())
     }
 
     fn compressed_block(&mut self, at: u64, log: u8, out: &mut Block) -> Result<(), RescueError> {

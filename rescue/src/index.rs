@@ -15,6 +15,7 @@
 //! contents ([`Index::forget_claimed`]).
 
 use format::inode::{self, RawInode};
+use format::superblock::Features;
 use format::{BLOCK, BLOCKS_PER_SEG, Block, BlockAddr, Ino, Nid};
 use rustc_hash::FxHashMap;
 
@@ -243,7 +244,7 @@ impl Index {
 /// True if an inode's checksum holds, or if it has none.
 fn sound(place: &Place, block: &Block) -> bool {
     place.seed.is_none_or(|seed| inode::verify_checksum(place.features, seed, block).is_ok())
-        && RawInode::of(block).divide(place.features).is_ok()
+        && RawInode::of(block).divide(place.features.difference(Features::DELTA)).is_ok()
 }
 
 fn changed(block: &Block) -> (u64, u32) {

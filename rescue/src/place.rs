@@ -17,7 +17,7 @@
 //! volumes in the image have other seeds and features.
 
 use format::inode::{self, Inline, InodeFlags, RawInode, extra_end};
-use format::superblock::{Features, SuperBlock};
+use format::superblock::{DELTA_MAGIC, Features, MAGIC, SuperBlock};
 use format::{BLOCK, Block, BlockAddr, dentry};
 use rustc_hash::FxHashMap;
 
@@ -123,7 +123,7 @@ impl Votes {
             if sign.is_inode() {
                 self.inode(sign.ino.0, block);
             }
-        } else if block[1024..1028] == format::superblock::MAGIC.to_le_bytes()
+        } else if [MAGIC, DELTA_MAGIC].iter().any(|magic| block[1024..1028] == magic.to_le_bytes())
             && self.superblocks.len() < 16
             && let Ok(sb) = SuperBlock::check(block)
         {
@@ -189,6 +189,8 @@ impl Votes {
             },
             |sb| sb.features,
         );
+        // A settled volume still has older versions of inodes, and a check guards each delta.
+        let features = if seed.is_some() { features | Features::DELTA } else { features - Features::DELTA };
         let block_count = superblock.as_ref().map(|sb| sb.block_count);
         Some(Place { phase, first, votes, features, seed, block_count, superblock })
     }

@@ -129,6 +129,8 @@ pub struct Mounting {
     pub checkpoint_after: u64,
     /// Small contents in inodes.
     pub inline: bool,
+    /// Small updates in inodes, on a volume that may hold deltas.
+    pub delta: bool,
     /// Cleaning in the background hurries.
     pub hurry: bool,
     /// New files that no thread touches, made before the threads begin: with some 64 dirty nodes, whoever changes
@@ -189,7 +191,7 @@ impl Course {
     /// The course of a case.
     pub fn of(case: &Case) -> Course {
         let mut rng = Rng::new(case.seed);
-        let (mut shape, mut asked) = (rng.split(), rng.split());
+        let (mut shape, mut asked, mut kind) = (rng.split(), rng.split(), rng.split());
         let mounting = Mounting {
             node_cache: *pick(&mut shape, &[16, 64, 64, 8192]),
             dirty_limit: *pick(&mut shape, &[16, 64, 8192]),
@@ -197,6 +199,7 @@ impl Course {
             writeback_after: *pick(&mut shape, &[0, 0, 5]),
             checkpoint_after: *pick(&mut shape, &[0, 20, 60]),
             inline: shape.chance(2, 3),
+            delta: kind.chance(1, 3),
             hurry: shape.chance(1, 2),
             crowd: if shape.chance(1, 2) { 58 + shape.below(8) } else { 0 },
         };
@@ -227,6 +230,9 @@ impl Course {
                     .collect()
             })
             .collect();
+        if mounting.delta {
+            threads.iter_mut().for_each(|ops| nudge(&mut kind, ops));
+        }
         if let Some(only) = &case.only {
             threads.iter_mut().for_each(|t| t.retain(|(n, _)| only.contains(n)));
         }
@@ -324,6 +330,22 @@ fn operation(rng: &mut Rng, role: Role) -> Op {
             3 => Op::Sync,
             _ => Op::Clean(1 + rng.index(64)),
         },
+    }
+}
+
+/// Puts small changes of two files in place of half of a thread's operations; the first makes one of the files.
+fn nudge(rng: &mut Rng, ops: &mut [(usize, Op)]) {
+    for (k, (_, op)) in ops.iter_mut().enumerate() {
+        if k > 0 && rng.chance(1, 2) {
+            continue;
+        }
+        let at = (Dir(0), Name(rng.below(2) as u8));
+        *op = match rng.below(8) {
+            _ if k == 0 => Op::Create(at, 40 + rng.below(60), true),
+            0..4 => Op::Write(at, rng.below(64), 1),
+            4..7 => Op::Fsync(at, rng.chance(1, 3)),
+            _ => Op::Clean(1 + rng.index(64)),
+        };
     }
 }
 

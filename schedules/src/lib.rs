@@ -26,4 +26,4 @@ pub mod tree;
 
 pub use course::Case;
 pub use many::{Sum, many};
-pub use run::{Failure, Outcome, run, run_and_keep};
+pub use run::{Failure, Outcome, plain, run, run_and_keep};

@@ -17,6 +17,8 @@ pub struct Sum {
     pub calls: u64,
     /// Times the scheduler had a choice.
     pub choices: u64,
+    /// Dirty pages that became deltas.
+    pub deltas: u64,
     /// Cases in which a judge found something.
     pub failures: u64,
     /// fsyncs of directories without a checkpoint, files written for the sake of their names, names taken out of the
@@ -30,6 +32,7 @@ impl Sum {
     fn add(&mut self, outcome: &Outcome) {
         self.calls += outcome.calls as u64;
         self.choices += outcome.chosen.choices;
+        self.deltas += outcome.deltas;
         self.names.iter_mut().zip(outcome.names).for_each(|(sum, n)| *sum += n);
         self.schedules.insert(outcome.chosen.digest);
         if let Some(first) = outcome.digest.first_chunk().filter(|_| outcome.cut) {
@@ -52,12 +55,13 @@ impl fmt::Display for Sum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} schedules, {} of them distinct, {} distinct crash states, {} calls, {} choices, {} failures",
+            "{} schedules, {} of them distinct, {} distinct crash states, {} calls, {} choices, {} deltas, {} failures",
             self.cases,
             self.distinct_schedules(),
             self.distinct_crashes(),
             self.calls,
             self.choices,
+            self.deltas,
             self.failures,
         )
     }

@@ -56,12 +56,15 @@ pub fn find(events: &[Event], start: &Tree) -> Result<Order, String> {
     };
     match search.go(at, start, 0) {
         Some(tree) => Ok(Order { changes: search.changes, tree }),
-        None if search.steps > MOST => Err(format!("no order was found in {MOST} steps")),
         None => {
             let (done, stuck) = &search.furthest;
             let calls: Vec<String> = stuck.iter().map(|i| format!("{:?}", events[*i])).collect();
+            let found = match search.steps > MOST {
+                true => format!("no order was found in {MOST} steps"),
+                false => "no order is right".to_owned(),
+            };
             Err(format!(
-                "no order is right: after {done} of {} calls, none of these can follow:\n  {}",
+                "{found}: after {done} of {} calls, none of these can follow:\n  {}",
                 events.len(),
                 calls.join("\n  ")
             ))
@@ -83,6 +86,12 @@ fn parts(e: &Event) -> Vec<Call> {
 }
 
 impl Search<'_> {
+    /// True if another call that failed had begun before this one ended.
+    fn after_failure(&self, i: usize) -> bool {
+        let mut failed = self.events.iter().enumerate().filter(|(k, e)| *k != i && e.answer == Answer::Failed);
+        failed.any(|(_, e)| e.from < self.events[i].to)
+    }
+
     /// Recurses once for each event.
     fn go(&mut self, at: Vec<u16>, tree: &Tree, done: usize) -> Option<Tree> {
         let mut heads: Vec<usize> =
@@ -112,6 +121,12 @@ impl Search<'_> {
                 }
             }
             self.changes.extend(effects.into_iter().map(|effect| (*i, effect)));
+            // A volume that failed once refuses what comes later. The other guess would be one of two for each call, and
+            // all their combinations.
+            let refused = e.answer == Answer::Failed && self.after_failure(*i);
+            if refused && let Some(end) = self.go(next.clone(), tree, done + 1) {
+                return Some(end);
+            }
             for changed in after {
                 if let Some(end) = self.go(next.clone(), &changed, done + 1) {
                     return Some(end);
@@ -123,6 +138,7 @@ impl Search<'_> {
                 self.changes.truncate(kept);
             }
             if e.answer == Answer::Failed
+                && !refused
                 && let Some(end) = self.go(next, tree, done + 1)
             {
                 return Some(end);

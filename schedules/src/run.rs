@@ -36,6 +36,8 @@ pub struct Outcome {
     pub calls: usize,
     /// Of the image that is left, and of the ledger.
     pub digest: [u8; 32],
+    /// Dirty pages that became deltas.
+    pub deltas: u64,
     /// True if the power went, or the volume could not be unmounted: the digest is that of a crash.
     pub cut: bool,
     /// fsyncs of directories without a checkpoint, files written for the sake of their names, names taken out of the
@@ -63,6 +65,7 @@ struct Left {
     spent: Vec<u64>,
     /// Inodes and nodes, of a volume that was unmounted.
     unmounted: Option<(u32, u32)>,
+    deltas: u64,
     cut: bool,
     names: [u64; 3],
 }
@@ -72,12 +75,12 @@ fn clock() -> Arc<VirtualClock> {
 }
 
 /// The volume every case begins with: its directories, and some segments half of whose blocks are valid.
-fn image() -> Result<&'static Memory, String> {
-    static IMAGE: OnceLock<Result<Memory, String>> = OnceLock::new();
-    IMAGE.get_or_init(make).as_ref().map_err(Clone::clone)
+fn image(delta: bool) -> Result<&'static Memory, String> {
+    static IMAGES: [OnceLock<Result<Memory, String>>; 2] = [const { OnceLock::new() }; 2];
+    IMAGES[usize::from(delta)].get_or_init(|| make(delta)).as_ref().map_err(Clone::clone)
 }
 
-fn make() -> Result<Memory, String> {
+fn make(delta: bool) -> Result<Memory, String> {
     let (dev, clock) = (Arc::new(Memory::new(BLOCKS)), clock());
     // With checksums, without which an inode that a cut tore cannot be told from a whole one.
     let options = mkfs::Options {
@@ -89,6 +92,9 @@ fn make() -> Result<Memory, String> {
     mkfs::format(&*dev, &*clock, &options).map_err(|e| e.to_string())?;
     let vol = f2fs::Volume::mount(dev.clone(), clock, f2fs::MountOptions::default()).map_err(|e| e.to_string())?;
     fill(&*vol).map_err(|e| e.to_string())?;
+    if delta {
+        f2fs::delta::unsettle(&*dev).map_err(|e| e.to_string())?;
+    }
     Ok(dev.fork())
 }
 
@@ -186,7 +192,7 @@ fn look(hand: &Hand<'_>) {
 /// The schedule itself; runs inside of a scheduler.
 fn carry_out(course: &Course) -> Result<Left, String> {
     let clock = clock();
-    let dev = Arc::new(Medium::new(image()?, clock.clone())?);
+    let dev = Arc::new(Medium::new(image(course.mounting.delta)?, clock.clone())?);
     let vol = Volume::mount(dev.clone(), clock.clone(), options(&course.mounting)).map_err(|e| e.to_string())?;
     let mut dirs = vec![vol.root().0];
     for (parent, name) in Dir::PLACES {
@@ -255,7 +261,8 @@ fn carry_out(course: &Course) -> Result<Left, String> {
         },
     };
     let (cut, spent, image) = (dev.is_cut(), dev.spent(), dev.image(loss));
-    Ok(Left { events: history.events(), dirs: dirs.to_vec(), image, spent, unmounted, cut, names })
+    let deltas = vol.counters.deltas.load(Relaxed);
+    Ok(Left { events: history.events(), dirs: dirs.to_vec(), image, spent, unmounted, deltas, cut, names })
 }
 
 fn clean(dev: &dyn BlockDevice, when: &str) -> Result<fsck::Report, String> {
@@ -365,8 +372,19 @@ pub fn run_and_keep(case: &Case) -> Result<(Outcome, Memory), Failure> {
         chosen: chooser.chosen(),
         calls: left.events.len(),
         digest: digest(&left.image, &left.spent),
+        deltas: left.deltas,
         cut: left.cut || left.unmounted.is_none(),
         names: left.names,
     };
     Ok((outcome, left.image))
+}
+
+/// The same volume for judges who know no deltas: recovered, and plain F2FS. A volume that holds none stays as it is.
+///
+/// # Errors
+/// If it cannot be settled.
+pub fn plain(image: Memory) -> Result<Memory, String> {
+    let dev = Arc::new(image);
+    f2fs::delta::settle(dev.clone(), clock(), &mut |_, _| ()).map_err(|e| format!("settling: {e}"))?;
+    Ok(dev.fork())
 }

@@ -4,6 +4,7 @@
 
 use std::path::PathBuf;
 
+use format::superblock::Features;
 use serde_json::json;
 use vfs::FileSystem;
 
@@ -30,6 +31,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let state = image.vol.state();
     let free = image.vol.free_fragments();
     let uuid: String = sb.uuid.iter().map(|b| format!("{b:02x}")).collect();
+    let deltas = match sb.features.contains(Features::DELTA) {
+        true => Some(image.vol.count_deltas().map_err(|e| format!("{}: {e}", args.image.display()))?),
+        false => None,
+    };
     let quotas = sb.quota_inos.iter().any(|ino| ino.0 != 0).then_some(match state.quotas_need_fsck {
         true => "unknown",
         false => "known",
@@ -53,6 +58,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             "checkpoint_version": state.checkpoint_version,
             "clean_unmount": state.clean_unmount,
             "quota_usage": quotas,
+            "deltas": deltas.map(|d| json!({ "count": d.deltas, "files": d.inodes, "bytes": d.bytes })),
             "logs": state.logs.iter().map(|l| json!({
                 "log": format!("{:?}", l.0), "segment": l.1, "next": l.2, "threaded": l.3,
             })).collect::<Vec<_>>(),
@@ -87,6 +93,15 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         state.checkpoint_version,
         if state.clean_unmount { "written by an unmount" } else { "not unmounted cleanly" }
     ));
+    if let Some(d) = deltas {
+        output::line(&format!(
+            "deltas             {} in {} files, {} in place of {}",
+            d.deltas,
+            d.inodes,
+            output::bytes(d.bytes),
+            output::bytes(d.deltas * 4096)
+        ));
+    }
     if let Some(usage) = quotas {
         let more = match usage {
             "known" => "until JouleFS writes to the volume",

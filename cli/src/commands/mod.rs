@@ -16,5 +16,6 @@ pub mod mkfs;
 pub mod mount;
 pub mod replay;
 pub mod rescue;
+pub mod settle;
 pub mod trace;
 pub mod tree;

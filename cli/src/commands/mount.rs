@@ -39,7 +39,7 @@ use crate::{Failure, held, image, output, power, volume_options, whole};
     Options for -o: ro, rw,\n  \
     norecovery (read-only, as of the last checkpoint: what was synced since is not replayed, and not lost),\n  \
     disable_roll_forward (what was synced since the last checkpoint is given up),\n   allow_other, noatime, dev, suid, noexec, writeback=on|off, discard=on|off,\n  \
-    nodiscard (as discard=off), inline=on|off, threads=N (default 2), node_cache=MIB (default: a 64th of
+    nodiscard (as discard=off), inline=on|off,\n  delta=on|off (small updates go into inodes; on a volume that may hold deltas, default on),\n  threads=N (default 2), node_cache=MIB (default: a 64th of
   the memory, 32 to 256),\n  \
     dirty=MIB (default 32), dir_cache=MIB (default 16),\n  \
     gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule (who chooses what is cleaned; default cost-benefit),\n  \

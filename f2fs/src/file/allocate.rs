@@ -67,6 +67,10 @@ impl Volume {
         self.check_there(inode)?;
         self.check_allocate(inode, what)?;
         self.leave_inline(inode, &mut content)?;
+        if matches!(what, Allocate::Collapse | Allocate::Insert) {
+            // Blocks change their slots.
+            self.fold_all(&inode.node)?;
+        }
         let out = f(&change, &mut content)?;
         let now = self.now();
         self.edit_inode(&inode.node, |r| touch(r, Touch::Modified, now));

@@ -56,6 +56,9 @@ impl Volume {
     pub(crate) fn reserve_run(&self, node: &Arc<Node>, index: u64, count: u64) -> Result<u64> {
         let p = self.make(node, index)?;
         let n = p.run().min(count);
+        if Arc::ptr_eq(&p.node, node) {
+            self.fold_until(node, p.slot + n as u32)?;
+        }
         let mut taken = 0;
         let mut out = Ok(n);
         {

@@ -113,11 +113,17 @@ impl Volume {
         inside: usize,
         buf: &mut [u8],
     ) -> Result<usize> {
-        let first = place.addr(self, place.slot);
-        let most = place.run().min(end - index);
         let mut run = 1;
-        {
+        let first = {
             let bytes = place.node.read();
+            let first = addr_in(self, &place.node, &bytes, place.slot);
+            let delta = self.next_delta(&place.node, &bytes, place.slot);
+            if first.is_real() && delta == Some(place.slot) {
+                drop(bytes);
+                return self.read_stored(place, inside, buf);
+            }
+            let whole = delta.map_or(u64::MAX, |slot| u64::from(slot - place.slot).max(1));
+            let most = place.run().min(end - index).min(whole);
             while run < most {
                 let a = addr_in(self, &place.node, &bytes, place.slot + run as u32);
                 let follows = if first.is_real() { a == first.plus(run as u32) } else { !a.is_real() };
@@ -126,7 +132,8 @@ impl Volume {
                 }
                 run += 1;
             }
-        }
+            first
+        };
         let n = ((run * BLOCK) as usize - inside).min(buf.len());
         if !first.is_real() {
             buf[..n].fill(0);
@@ -146,6 +153,14 @@ impl Volume {
         Ok(n)
     }
 
+    /// Reads from one page that has a delta.
+    fn read_stored(&self, place: &Place, inside: usize, buf: &mut [u8]) -> Result<usize> {
+        let page = self.stored_page(&place.node, place.slot)?.unwrap_or_else(|| Box::new([0; 4096]));
+        let n = buf.len().min(4096 - inside);
+        buf[..n].copy_from_slice(&page[inside..inside + n]);
+        Ok(n)
+    }
+
     /// One block's contents: from memory, the device, or zeroes. `None` for a hole.
     pub(crate) fn load_page(&self, inode: &Inode, content: &Content, index: u64) -> Result<Option<Box<Block>>> {
         if let Some(p) = content.pages.get(&index) {
@@ -157,10 +172,11 @@ impl Volume {
     /// One block's contents as the device has them. `None` for a hole.
     pub(crate) fn load_stored(&self, inode: &Inode, index: u64) -> Result<Option<Box<Block>>> {
         let Lookup::At(place) = self.find(&inode.node, index)? else { return Ok(None) };
-        self.read_steady(&place.node, || match place.addr(self, place.slot) {
-            BlockAddr::NULL => Ok(None),
-            a if !a.is_real() => Ok(Some(Box::new([0; 4096]))),
-            a => {
+        self.read_steady(&place.node, || match self.has_delta(&place.node, place.slot) {
+            (BlockAddr::NULL, _) => Ok(None),
+            (a, _) if !a.is_real() => Ok(Some(Box::new([0; 4096]))),
+            (_, true) => self.stored_page(&place.node, place.slot),
+            (a, false) => {
                 self.check_data_addr(a, inode.ino, index)?;
                 self.read_block(a, Cause::UserData.of(inode.ino)).map(Some)
             }

@@ -262,7 +262,7 @@ impl Volume {
                 (now, was) => inode.lost_dirty(self, was - now),
             }
         }
-        or_wait(self.write_back(held, inode, content, Writeback::Background))
+        or_wait(self.write_back(held, inode, content, Writeback::Background)).map(drop)
     }
 }
 

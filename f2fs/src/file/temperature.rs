@@ -8,8 +8,10 @@ use format::sit::LogType;
 pub enum Writeback {
     /// The limit of dirty contents, the clock or a checkpoint.
     Background,
-    /// An fsync of the file.
+    /// An fsync of the file, which also writes its inode.
     Fsync,
+    /// An fsync that need not write the inode, if no block gets another place.
+    FsyncContents,
 }
 
 /// Writebacks of at most this many blocks are hot (kernel `DEF_MIN_HOT_BLOCKS`).
@@ -37,5 +39,5 @@ pub fn in_place(raw: &RawInode, dirty: usize, why: Writeback) -> bool {
         return false;
     }
     let always = raw.inline().contains(Inline::PIN_FILE) || raw.advise().contains(Advise::COLD);
-    always || (why == Writeback::Fsync && dirty <= IN_PLACE_BLOCKS)
+    always || (why != Writeback::Background && dirty <= IN_PLACE_BLOCKS)
 }

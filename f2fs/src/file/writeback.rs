@@ -6,12 +6,15 @@ use std::sync::atomic::Ordering;
 use device::{Lba, Tag};
 use format::summary::Summary;
 use format::{Block, BlockAddr, Ino};
+use rustc_hash::FxHashMap;
 use vfs::FileKind;
 
 use super::temperature::{Writeback, data_log, in_place};
 use crate::cause::Cause;
+use crate::delta::plan::{Encoded, Plan};
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode};
+use crate::node::cache::Node;
 use crate::node::map::{addr_in, set_addr_in};
 use crate::pack::PackState;
 use crate::volume::Volume;
@@ -48,16 +51,17 @@ impl<'p> Run<'p> {
 
 /// Blocks for which the log has no place stay dirty: their room is reserved, and the next checkpoint frees segments and
 /// writes them.
-pub(crate) fn or_wait(written: Result<()>) -> Result<()> {
+pub(crate) fn or_wait<T: Default>(written: Result<T>) -> Result<T> {
     match written {
-        Err(Error::Fs(vfs::Error::NoSpace)) => Ok(()),
+        Err(Error::Fs(vfs::Error::NoSpace)) => Ok(T::default()),
         other => other,
     }
 }
 
 impl Volume {
     /// Writes an inode's dirty blocks to the log, or in place where the rules say so. The caller holds the
-    /// inode's lock exclusively. If it fails, the blocks stay dirty, except those of a file that got
+    /// inode's lock exclusively. True if a block got a new place: then the device must have it before a node that
+    /// names the place counts. If it fails, the blocks stay dirty, except those of a file that got
     /// a place before the log was full.
     pub(crate) fn write_back(
         &self,
@@ -65,9 +69,9 @@ impl Volume {
         inode: &Arc<Inode>,
         content: &mut Content,
         why: Writeback,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if inode.dirty.load(Ordering::Acquire) == 0 {
-            return Ok(());
+            return Ok(false);
         }
         if why == Writeback::Background {
             self.promises.stray(inode.ino);
@@ -76,21 +80,29 @@ impl Volume {
             let mut dirty: Vec<(u64, &Block)> =
                 content.dir.iter().filter(|(_, b)| b.dirty).map(|(i, b)| (*i, b.bytes())).collect();
             dirty.sort_unstable_by_key(|(i, _)| *i);
-            self.write_blocks(inode, &dirty, why, Cause::Directory).1?;
+            self.write_whole(&inode.node, &dirty, why, Cause::Directory)?;
             let n = dirty.len();
             content.dir.values_mut().for_each(|b| b.dirty = false);
             inode.lost_dirty(self, n);
+            Ok(true)
         } else {
             let dirty: Vec<(u64, &Block)> = content.pages.iter().map(|(i, b)| (*i, &**b)).collect();
-            let (n, out) = self.write_blocks(inode, &dirty, why, Cause::UserData);
+            let plan = match dirty.len() < BATCH {
+                true => self.plan_deltas(inode, &dirty, why),
+                // A file that is written at large: nobody looks for small changes.
+                false => Plan::default(),
+            };
+            if !plan.fold.is_empty() {
+                or_wait(self.fold(&inode.node, &plan.fold))?;
+            }
+            let (n, out) = self.write_blocks(&inode.node, &dirty, &plan.deltas, why, Cause::UserData);
             match dirty.get(n).map(|(i, _)| *i) {
                 Some(first) => content.pages = content.pages.split_off(&first),
                 None => content.pages.clear(),
             }
             inode.lost_dirty(self, n);
-            out?;
+            Ok(out? || !plan.fold.is_empty())
         }
-        Ok(())
     }
 
     /// Writes `blocks`, the file's from `first` on, together with the dirty blocks around them; dirty blocks that they
@@ -108,45 +120,59 @@ impl Volume {
         let dirty = |from: u64, to: u64| content.pages.range(from..to).map(|(i, b)| (*i, &**b));
         let all: Vec<(u64, &Block)> =
             dirty(0, first).chain((first..).zip(blocks)).chain(dirty(end, u64::MAX)).collect();
-        self.write_blocks(inode, &all, Writeback::Background, Cause::UserData).1?;
+        self.write_whole(&inode.node, &all, Writeback::Background, Cause::UserData)?;
         let n = content.pages.len();
         content.pages.clear();
         inode.lost_dirty(self, n);
         Ok(())
     }
 
-    /// Writes blocks. Returns how many of them, counted from the first, the device has, and why not all.
-    fn write_blocks(
+    /// Writes blocks of a file or directory, none as a delta.
+    pub(crate) fn write_whole(
         &self,
-        inode: &Inode,
-        dirty: &[(u64, &Block)],
+        node: &Arc<Node>,
+        blocks: &[(u64, &Block)],
         why: Writeback,
         cause: Cause,
-    ) -> (usize, Result<()>) {
-        let mut given = 0;
-        let out = self.place_blocks(inode, dirty, why, cause, &mut given);
+    ) -> Result<()> {
+        self.write_blocks(node, blocks, &FxHashMap::default(), why, cause).1.map(drop)
+    }
+
+    /// Writes blocks, or puts their deltas into the inode. Returns how many of them, counted from the first, are where
+    /// they belong; and whether one got a new place, or why not all have one.
+    fn write_blocks(
+        &self,
+        node: &Arc<Node>,
+        dirty: &[(u64, &Block)],
+        deltas: &FxHashMap<u64, Encoded>,
+        why: Writeback,
+        cause: Cause,
+    ) -> (usize, Result<bool>) {
+        let (mut given, mut anew) = (0, false);
+        let out = self.place_blocks(node, dirty, deltas, why, cause, (&mut given, &mut anew));
         match out {
             // Every block that got a place has reached the device.
-            Ok(()) | Err(Error::Fs(vfs::Error::NoSpace)) => (given, out),
-            Err(_) => (0, out),
+            Ok(()) | Err(Error::Fs(vfs::Error::NoSpace)) => (given, out.map(|()| anew)),
+            Err(e) => (0, Err(e)),
         }
     }
 
     fn place_blocks(
         &self,
-        inode: &Inode,
+        inode: &Arc<Node>,
         dirty: &[(u64, &Block)],
+        deltas: &FxHashMap<u64, Encoded>,
         why: Writeback,
         cause: Cause,
-        given: &mut usize,
+        (given, anew): (&mut usize, &mut bool),
     ) -> Result<()> {
-        let (log, stay) = inode.node.inode(|r| (data_log(r, dirty.len()), in_place(r, dirty.len(), why)));
+        let (log, stay) = inode.inode(|r| (data_log(r, dirty.len()), in_place(r, dirty.len(), why)));
         let tag = cause.of(Ino(inode.ino.0));
         let age = self.mounted_seconds();
         let mut run = Run { start: BlockAddr::NULL, parts: Vec::new() };
         let mut rest = dirty;
         while let Some(&(first, _)) = rest.first() {
-            let place = match self.make(&inode.node, first) {
+            let place = match self.make(inode, first) {
                 Ok(place) => place,
                 Err(e) => return run.write(self, tag).and(Err(e)),
             };
@@ -158,7 +184,7 @@ impl Volume {
             let mut reserved = 0;
             let mut placed = Vec::with_capacity(now.len());
             let mut out = Ok(());
-            let mut moved = false;
+            let (mut moved, mut in_zone, mut in_place) = (false, 0, false);
             {
                 let mut bytes = place.node.write();
                 let mut seg = self.seg.lock();
@@ -174,8 +200,17 @@ impl Volume {
                     if out.is_err() {
                         break;
                     }
-                    if stay && old.is_real() {
+                    if old.is_real()
+                        && let Some(delta) = deltas.get(&index)
+                        && self.put_delta(&place.node, &mut bytes, &delta.entry(slot))
+                    {
+                        in_zone += 1;
+                        continue;
+                    }
+                    // The inode on the device may need the block as a delta's base.
+                    if stay && old.is_real() && self.delta_in(&place.node, &bytes, slot).is_none() {
                         self.counters.in_place.fetch_add(1, Ordering::Relaxed);
+                        in_place = true;
                         placed.push((old, block));
                         continue;
                     }
@@ -196,16 +231,20 @@ impl Volume {
                         }
                     }
                 }
-                if moved {
+                if moved || in_zone > 0 {
                     self.nodes.mark_dirty(&place.node);
                 }
             }
             // The device write needs no lock that others need: no other thread can see the new addresses before the
             // inode's lock is released.
-            self.add_blocks(&inode.node, reserved);
-            *given += placed.len();
+            self.add_blocks(inode, reserved);
+            *given += placed.len() + in_zone;
+            *anew |= moved;
+            if in_place && self.may_hold_deltas() {
+                self.promises.overwrote(inode.ino);
+            }
             if moved {
-                self.forget_extent(&inode.node);
+                self.forget_extent(inode);
             }
             for (addr, block) in placed {
                 run.push(self, addr, block, tag)?;
@@ -265,7 +304,7 @@ impl Volume {
                 // Waiting for the lock could deadlock with a thread that waits for this inode.
                 if let Some(mut c) = other.content.try_write() {
                     match self.write_back(held, other, &mut c, Writeback::Background) {
-                        Ok(()) => progress = true,
+                        Ok(_) => progress = true,
                         Err(e) => log::debug!("inode {}: its contents wait on: {e}", other.ino),
                     }
                 }

@@ -19,6 +19,9 @@ pub(crate) struct Promises {
     /// Inodes that carry the mark of an unknown parent (`LOST_PINO`), but whose recorded parent and name are right
     /// and durable: a checkpoint followed their last rename.
     pub(super) vouched: Mutex<FxHashSet<Ino>>,
+    /// On a volume with deltas, inodes of which blocks were overwritten in place that no flush has followed yet, each with
+    /// the number of the last overwriting. A delta over such a block may become durable before the block does.
+    pub(super) overwritten: Mutex<FxHashMap<Ino, u64>>,
     /// Which names roll-forward leaves.
     pub(crate) names: Mutex<ReplayedNames>,
 }
@@ -42,6 +45,10 @@ impl Promises {
     pub(crate) fn doubt(&self, ino: Ino) {
         self.vouched.lock().remove(&ino);
     }
+    /// Blocks of an inode were overwritten in place. The caller holds the inode's lock exclusively.
+    pub(crate) fn overwrote(&self, ino: Ino) {
+        *self.overwritten.lock().entry(ino).or_default() += 1;
+    }
     /// An inode lost a node.
     pub(crate) fn reshaped(&self, ino: Ino) {
         self.reshaped.lock().insert(ino);
@@ -51,6 +58,7 @@ impl Promises {
         self.strays.lock().clear();
         self.reshaped.lock().clear();
         self.written.lock().clear();
+        self.overwritten.lock().clear();
         self.names.lock().clear();
         let mut vouched = self.vouched.lock();
         if vouched.len() + settled.len() <= MOST_VOUCHED {

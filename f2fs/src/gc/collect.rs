@@ -26,7 +26,7 @@ use format::{BLOCK, Block, BlockAddr, Ino, SegNo, bits};
 use super::work::{Into, When, Work};
 use crate::error::{Error, Result};
 use crate::node::cache::Node;
-use crate::node::map::{addr_in, set_addr_in};
+use crate::node::map::{addr_in, move_addr_in};
 use crate::node::write::Mark;
 use crate::pack::PackState;
 use crate::volume::Volume;
@@ -274,7 +274,7 @@ impl Volume {
             // The copy must be durable before an fsync marks an inode whose nodes point at it.
             self.promises.stray(l.node.ino);
             let mut bytes = l.node.write();
-            set_addr_in(self, &l.node, &mut bytes, l.slot.into(), *addr);
+            move_addr_in(self, &l.node, &mut bytes, l.slot.into(), *addr);
             // The old block stays intact until the next checkpoint.
             l.node.note_move();
             self.nodes.mark_dirty(&l.node);

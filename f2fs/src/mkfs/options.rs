@@ -84,7 +84,8 @@ const NEED_EXTRA_ATTR: Features = Features::PRJQUOTA
     .union(Features::INODE_CHECKSUM)
     .union(Features::FLEXIBLE_INLINE_XATTR)
     .union(Features::INODE_CRTIME)
-    .union(Features::COMPRESSION);
+    .union(Features::COMPRESSION)
+    .union(Features::DELTA);
 
 /// Features a fresh volume can have. Encryption, verity and compression say only that files may come
 /// to use them: an empty volume is the same without.
@@ -168,6 +169,9 @@ impl Options {
         let hungry = self.features.intersection(NEED_EXTRA_ATTR);
         if !hungry.is_empty() && !self.features.contains(Features::EXTRA_ATTR) {
             return Err(MkfsError::Needs { feature: name(hungry), needs: "extra_attr" });
+        }
+        if self.features.contains(Features::DELTA) && !self.features.contains(Features::INODE_CHECKSUM) {
+            return Err(MkfsError::Needs { feature: name(Features::DELTA), needs: "inode_checksum" });
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use format::checkpoint::{Checkpoint, CpFlags, LogHead};
 use format::sit::{LogType, RawSitEntry, SitEntry};
 use format::summary::{self, SummaryKind};
-use format::superblock::{Features, MAGIC, RawSuperBlock, SuperBlock};
+use format::superblock::{DELTA_MAGIC, Features, MAGIC, RawSuperBlock, SuperBlock};
 use format::{BLOCK, BLOCKS_PER_SEG, Block, SegNo, bits};
 use zerocopy::FromZeros;
 
@@ -20,7 +20,8 @@ const CHECKSUM_AT: u32 = 3068;
 /// Blocks 0 and 1.
 pub(super) fn superblock(g: &Geometry, uuid: &[u8; 16], opts: &Options) -> Block {
     let mut raw = RawSuperBlock::new_zeroed();
-    raw.magic = MAGIC.into();
+    // Deltas are no feature bit: the magic says that they may be there.
+    raw.magic = if opts.features.contains(Features::DELTA) { DELTA_MAGIC } else { MAGIC }.into();
     raw.major_ver = MAJOR.into();
     raw.minor_ver = MINOR.into();
     raw.log_sectorsize = LOG_SECTOR.into();
@@ -69,7 +70,7 @@ pub(super) fn superblock(g: &Geometry, uuid: &[u8; 16], opts: &Options) -> Block
     let maker = concat!("JouleFS ", env!("CARGO_PKG_VERSION")).as_bytes();
     raw.version[..maker.len()].copy_from_slice(maker);
     raw.init_version[..maker.len()].copy_from_slice(maker);
-    raw.feature = opts.volume_features().bits().into();
+    raw.feature = opts.volume_features().difference(Features::DELTA).bits().into();
     raw.qf_ino = tree::quota_inos(opts.features).0.map(Into::into);
     let mut block = [0; BLOCK];
     raw.store(&mut block);

@@ -54,8 +54,9 @@ pub(crate) fn addr_in(vol: &Volume, node: &Node, bytes: &format::Block, slot: u3
     }
 }
 
-/// Changes an address slot in a node's bytes, and the count of slots that have room and no block. If the node is not the
-/// inode itself and a block moves, the caller must then call [`Volume::forget_extent`].
+/// Changes an address slot in a node's bytes, for other contents, and the count of slots that have room and no block. A
+/// delta of the slot goes. If the node is not the inode itself and a block moves, the caller must then call
+/// [`Volume::forget_extent`].
 pub(crate) fn set_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
     let new = |addr| i64::from(addr == BlockAddr::NEW);
     let more = new(to) - new(addr_in(vol, node, bytes, slot));
@@ -65,7 +66,21 @@ pub(crate) fn set_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, 
     if node.nid == node.ino.nid() {
         let raw = RawInode::of_mut(bytes);
         if let Ok(d) = raw.divide(vol.sb.features) {
+            debug_assert!(slot < d.addressed() || to == BlockAddr::NULL, "slot {slot} lies in the zone of deltas");
             raw.set_addr(d, slot, to);
+            raw.forget_extent();
+        }
+    } else {
+        node::set_word(bytes, slot as usize, to.0);
+    }
+}
+
+/// [`set_addr_in`] for the same contents at another place: a delta of the slot stays.
+pub(crate) fn move_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
+    if node.nid == node.ino.nid() {
+        let raw = RawInode::of_mut(bytes);
+        if let Ok(d) = raw.divide(vol.sb.features) {
+            raw.move_addr(d, slot, to);
             raw.forget_extent();
         }
     } else {
@@ -214,7 +229,7 @@ impl Volume {
     /// Removes the largest extent from a file's inode: a block of the file has moved, and Linux relies on the extent
     /// without a look at the nodes.
     pub(crate) fn forget_extent(&self, inode: &Arc<Node>) {
-        if inode.inode(|r| r.i_ext.iter().any(|word| word.get() != 0)) {
+        if inode.inode(RawInode::has_extent) {
             self.edit_inode(inode, RawInode::forget_extent);
         }
     }

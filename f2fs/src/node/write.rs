@@ -205,7 +205,10 @@ impl Volume {
         if ino.nid() == nid {
             use crate::error::At;
             inode::verify_checksum(self.sb.features, self.checksum_seed, &bytes)
-                .and_then(|()| RawInode::of(&bytes).divide(self.sb.features).map(drop))
+                .and_then(|()| {
+                    let raw = RawInode::of(&bytes);
+                    format::delta::verify(raw, raw.divide(self.sb.features)?)
+                })
                 .at(|| format!("inode {nid} at block {addr}"))?;
         }
         Ok(self.nodes.insert_read(nid, ino, bytes, current))

@@ -111,7 +111,9 @@ impl Volume {
                 is_inode
                     && !(bare && self.sb.features.contains(Features::INODE_CHECKSUM))
                     && self.is_whole(block, f)
-                    && RawInode::of(block).divide(self.sb.features).is_ok()
+                    && RawInode::of(block)
+                        .divide(self.sb.features)
+                        .is_ok_and(|d| format::delta::verify(RawInode::of(block), d).is_ok())
                     && FileKind::from_mode(RawInode::of(block).i_mode.get()).is_some()
             }
             NodeKind::Nothing => false,

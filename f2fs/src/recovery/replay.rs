@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use format::inode::{Advise, Inline, RawInode};
+use format::delta;
+use format::inode::{Advise, Division, Inline, RawInode};
 use format::node::{self, FOOTER, NodeKind, XATTR_NODE_OFFSET};
 use format::sit::LogType;
 use format::summary::Summary;
@@ -63,11 +64,19 @@ impl Volume {
         if slots.is_empty() {
             return Ok(());
         }
+        let zone = node::kind_of(node::footer(src).offset) == NodeKind::Inode && self.may_hold_deltas();
         if inode.node.inode(|r| r.inline().contains(Inline::DATA)) {
             // The contents had left the inode when this node was written; the inode block that records it comes later.
             self.empty_inline(inode)?;
         }
-        self.replay_slots(inode, base, &slots)
+        self.replay_slots(inode, base, &slots)?;
+        if zone {
+            let from = RawInode::of(src);
+            let from_d = self.division(from)?;
+            let d = inode.node.inode(|r| self.division(r))?;
+            self.edit_inode(&inode.node, |r| delta::copy_zone(r, d, from, from_d));
+        }
+        Ok(())
     }
 
     fn empty_inline(&self, inode: &Arc<Inode>) -> Result<()> {
@@ -85,12 +94,16 @@ impl Volume {
         let (had, inline, size, xattr) = inode
             .node
             .inode(|r| Ok::<_, Error>((self.division(r)?, r.inline(), r.i_size.get(), Nid(r.i_xattr_nid.get()))))?;
-        if had != d {
+        if (Division { zone: 0, ..had }) != (Division { zone: 0, ..d }) {
             return Err(Error::corrupt(format_args!(
                 "inode {}: synced with its address words divided as {d:?}, the checkpoint has {had:?}",
                 inode.ino
             )));
         }
+        // The slots of the old zone may hold addresses now; the new one comes after all addresses are in their slots.
+        self.edit_inode(&inode.node, |r| {
+            delta::drop_slots(r, had, 0..u32::MAX);
+        });
         let (was_inline, is_inline) = (inline.contains(Inline::DATA), new.inline().contains(Inline::DATA));
         let shrunk = new.i_size.get() < size && !new.advise().contains(Advise::KEEP_SIZE);
         if !was_inline && is_inline {

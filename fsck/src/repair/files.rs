@@ -1,11 +1,11 @@
 //! How is one broken pointer, name or sum of a file mended?
 
-use format::dentry;
 use format::inode::{Inline, RawInode};
 use format::nat::NatEntry;
 use format::node::{self, Footer};
 use format::summary::Summary;
 use format::{BLOCK, BlockAddr, Ino, Nid, bits};
+use format::{delta, dentry};
 
 use super::edit::Editor;
 use super::rescue::Unreached;
@@ -82,6 +82,14 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
         K::InlineReserved { ino, .. } => {
             if let Some(division) = e.division(*ino)? {
                 e.inode(*ino, |raw| raw.set_addr(division, 0, BlockAddr::NULL))?;
+            }
+        }
+        K::DeltaWrong { ino, block } => {
+            if let Some(division) = e.division(*ino)? {
+                e.inode(*ino, |raw| {
+                    delta::drop_slots(raw, division, *block..block + 1);
+                })?;
+                session.actions.push(Action::DeltasGivenUp { ino: *ino, block: Some(*block) });
             }
         }
         K::XattrBad { ino, fault } => {

@@ -61,6 +61,14 @@ pub enum Action {
     ChecksumRenewed { ino: Ino },
     /// Extended attributes past damage were dropped.
     XattrsCut { ino: Ino },
+    /// Deltas that cannot be read, or of one file block, were given up: the blocks hold what they held before the small
+    /// changes that the deltas were.
+    DeltasGivenUp {
+        /// The inode.
+        ino: Ino,
+        /// The file block; all that had deltas, if it is not known which.
+        block: Option<u32>,
+    },
     /// Sizes of an inode's extra attributes were none, and were set anew.
     ExtraReset {
         /// The inode.
@@ -92,6 +100,18 @@ impl fmt::Display for Action {
             Action::BitRestored { ino } => write!(f, "inode {ino}: one flipped bit turned back"),
             Action::ChecksumRenewed { ino } => write!(f, "inode {ino}: checksum renewed"),
             Action::ExtraReset { ino } => write!(f, "inode {ino}: sizes of extra attributes set anew"),
+            Action::DeltasGivenUp { ino, block: Some(block) } => {
+                write!(
+                    f,
+                    "inode {ino}: the last small changes of file block {block} are lost; it holds what it held before"
+                )
+            }
+            Action::DeltasGivenUp { ino, block: None } => {
+                write!(
+                    f,
+                    "inode {ino}: the last small changes of some of its blocks are lost; they hold what they held before"
+                )
+            }
             Action::XattrsCut { ino } => write!(f, "inode {ino}: damaged extended attributes cut off"),
             Action::Mended { finding } => write!(f, "mended: {finding}"),
             Action::SyncedGivenUp(synced) => write!(f, "given up: {}", K::Synced(synced.clone())),

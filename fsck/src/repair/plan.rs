@@ -3,6 +3,7 @@
 //! Findings follow from each other: a flipped bit in an inode breaks its map, a broken map breaks the
 //! sums, all of it breaks the tables. So each round mends only the most basic stage that has findings.
 
+use format::delta;
 use format::inode::{self, Advise, Inline, InodeFlags, RawInode};
 use format::nat::NatEntry;
 use format::summary::Summary;
@@ -45,6 +46,7 @@ fn stage(img: &Image<'_>, unreached: &Unreached, kind: &K) -> Stage {
         | K::MarkMisplaced { .. }
         | K::InlineXattrSize { .. }
         | K::ModeWrong { .. }
+        | K::ZoneBad { .. }
         | K::DirLevelWrong { .. } => Stage::Inodes,
         K::OrphanHasName { .. }
         | K::OrphanHasLinks { .. }
@@ -59,6 +61,7 @@ fn stage(img: &Image<'_>, unreached: &Unreached, kind: &K) -> Stage {
         | K::InlineReserved { .. }
         | K::InlineNids { .. }
         | K::XattrBad { .. }
+        | K::DeltaWrong { .. }
         | K::DentryBad { .. }
         | K::DentrySlots { .. }
         | K::DentryHash { .. }
@@ -248,6 +251,7 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     | K::MarkMisplaced { ino, .. }
     | K::InlineXattrSize { ino, .. }
     | K::ModeWrong { ino, .. }
+    | K::ZoneBad { ino, .. }
     | K::DirLevelWrong { ino, .. }) = *kind
     else {
         return Ok(());
@@ -267,6 +271,16 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
         return Ok(());
     }
     if e.nodes.contains_key(&ino.nid()) {
+        return Ok(());
+    }
+    let features_of = e.img.sb.features;
+    if let K::ZoneBad { .. } = *kind {
+        e.inode(ino, |raw| match raw.divide(features_of) {
+            Ok(division) => delta::clear(raw, division),
+            // Nobody knows where it began: what it holds are words like others.
+            Err(_) => raw.i_ext = [0.into(); 3],
+        })?;
+        session.actions.push(Action::DeltasGivenUp { ino, block: None });
         return Ok(());
     }
     let field = match *kind {

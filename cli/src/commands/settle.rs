@@ -1,0 +1,81 @@
+//! `joulefs settle` and `joulefs unsettle`
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use device::RealClock;
+use f2fs::delta;
+use serde_json::json;
+
+use crate::{Failure, image, output, progress};
+
+/// Make plain F2FS of a volume that may hold deltas.
+///
+/// Writes every page whole of which only a difference is in an inode, and gives the volume the name (the magic number)
+/// back by which Linux, Android and fsck.f2fs know F2FS. Until that is done, they refuse the volume; a power cut in
+/// between leaves it as it was, or settled.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  joulefs settle disk.img\n  fsck.f2fs disk.img")]
+pub struct Args {
+    /// The image or block device; not mounted.
+    image: PathBuf,
+}
+
+/// Let a volume hold deltas: small updates of files then live in their inodes.
+///
+/// Changes the magic number in both superblocks and nothing else. From then on only JouleFS mounts the volume, until
+/// `joulefs settle` makes plain F2FS of it again. The volume needs the features extra_attr and inode_checksum.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  joulefs unsettle disk.img\n  joulefs mount disk.img /mnt\n  ...\n  joulefs settle disk.img"
+)]
+pub struct UnsettleArgs {
+    /// The image or block device; not mounted.
+    image: PathBuf,
+}
+
+/// Runs `settle`.
+pub fn settle(args: &Args, as_json: bool) -> Result<(), Failure> {
+    let path = args.image.display();
+    let dev = image::open_device(&args.image, true)?;
+    let bar = progress::steps(1, "settling");
+    let mut progress = |done: u32, total: u32| {
+        bar.set_length(total.into());
+        bar.set_position(done.into());
+        progress::show_if_slow(&bar);
+    };
+    let done = delta::settle(dev, Arc::new(RealClock::new()), &mut progress);
+    bar.finish_and_clear();
+    let done = done.map_err(|e| format!("{path}: {e}"))?;
+    if as_json {
+        let counts = done.unwrap_or_default();
+        output::print(&json!({
+            "image": path.to_string(),
+            "held_deltas": done.is_some(),
+            "deltas": counts.deltas,
+            "files": counts.inodes,
+        }));
+        return Ok(());
+    }
+    output::line(&match done {
+        Some(done) => format!("{path}: plain F2FS now; {} deltas of {} files written whole", done.deltas, done.inodes),
+        None => format!("{path}: is plain F2FS already"),
+    });
+    Ok(())
+}
+
+/// Runs `unsettle`.
+pub fn unsettle(args: &UnsettleArgs, as_json: bool) -> Result<(), Failure> {
+    let path = args.image.display();
+    let dev = image::open_device(&args.image, true)?;
+    let changed = delta::unsettle(&*dev).map_err(|e| format!("{path}: {e}"))?;
+    if as_json {
+        output::print(&json!({ "image": path.to_string(), "changed": changed }));
+        return Ok(());
+    }
+    output::line(&match changed {
+        true => format!("{path}: may hold deltas now; only JouleFS mounts it until it is settled"),
+        false => format!("{path}: may hold deltas already"),
+    });
+    Ok(())
+}

@@ -1,0 +1,53 @@
+//! `joulefs settle`, `joulefs unsettle`, and what `info` says of deltas.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn joulefs(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).current_dir(dir).output().unwrap()
+}
+
+fn said(out: &Output) -> String {
+    assert!(out.status.success(), "{out:?}");
+    String::from_utf8(out.stdout.clone()).unwrap()
+}
+
+fn fsck_f2fs(dir: &Path) -> bool {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let out = Command::new("fsck.f2fs").args(["--dry-run", "v.img"]).current_dir(dir).env("PATH", path).output();
+    out.expect("fsck.f2fs of f2fs-tools").status.success()
+}
+
+#[test]
+fn a_volume_is_made_for_deltas_or_comes_to_hold_them_and_is_settled() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| joulefs(dir.path(), args);
+    said(&run(&["mkfs", "v.img", "--size", "64M", "--features", "modern,delta"]));
+    assert!(said(&run(&["info", "v.img"])).contains("deltas             0 in 0 files"));
+    assert!(!fsck_f2fs(dir.path()));
+    assert!(said(&run(&["settle", "v.img"])).contains("plain F2FS now; 0 deltas of 0 files"));
+    assert!(fsck_f2fs(dir.path()));
+    assert!(!said(&run(&["info", "v.img"])).contains("deltas"));
+    assert!(said(&run(&["settle", "v.img"])).contains("is plain F2FS already"));
+    assert!(said(&run(&["unsettle", "v.img"])).contains("may hold deltas now"));
+    assert!(said(&run(&["unsettle", "v.img"])).contains("may hold deltas already"));
+    let told: serde_json::Value = serde_json::from_str(&said(&run(&["--json", "info", "v.img"]))).unwrap();
+    assert_eq!(told["deltas"]["count"], 0);
+    assert!(told["features"].as_array().unwrap().iter().any(|f| f == "delta"));
+}
+
+#[test]
+fn a_volume_that_cannot_hold_deltas_is_told_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |args: &[&str]| joulefs(dir.path(), args);
+    let out = run(&["mkfs", "v.img", "--size", "64M", "--features", "extra_attr,delta"]);
+    let error = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.code() == Some(2) && error.contains("delta needs inode_checksum"), "{error}");
+    assert!(!dir.path().join("v.img").exists());
+    said(&run(&["mkfs", "v.img", "--size", "64M", "--features", "none"]));
+    let out = run(&["unsettle", "v.img"]);
+    let error = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.code() == Some(1) && error.contains("extra_attr"), "{error}");
+    assert!(error.lines().count() == 1, "{error}");
+    assert!(fsck_f2fs(dir.path()));
+}

@@ -1,0 +1,69 @@
+//! Linux and `fsck.f2fs` refuse a volume that may hold deltas, and take it when it is settled, with all that is in it.
+
+mod rig;
+
+use std::sync::Arc;
+
+use device::{Memory, RealClock};
+use f2fs::delta::{settle, unsettle};
+use f2fs::mkfs::Options;
+use f2fs::{MountOptions, Volume};
+use joulefs_conformance::oracle::kernel::{Ending, Kernel};
+use joulefs_conformance::oracle::linux::Linux;
+use joulefs_conformance::oracle::{tools, tree};
+use rig::*;
+use vfs::{FileSystem, WriteFlags};
+
+/// A volume on which files were changed a little here and there, and how many deltas that made.
+fn changed() -> (Arc<Memory>, u64) {
+    let dev = Arc::new(Memory::new(100 * MIB / 4096));
+    f2fs::mkfs::format(&*dev, &RealClock::new(), &Options::modern()).unwrap();
+    unsettle(&*dev).unwrap();
+    let vol = Volume::mount(dev.clone(), Arc::new(RealClock::new()), MountOptions::default()).unwrap();
+    let mut rng = device::Rng::new(5);
+    for n in 0..40_u64 {
+        let new =
+            vfs::NewNode { kind: vfs::FileKind::Regular, perm: 0o644, umask: 0, rdev: vfs::DeviceNumber::default() };
+        let caller = vfs::Caller { uid: 0, gid: 0 };
+        let f = vol.mknod(caller, vol.root(), format!("f{n}").as_bytes(), &new).unwrap().attr.ino;
+        let mut contents = vec![0; 4096 * (1 + 12 * n as usize)];
+        rng.fill(&mut contents);
+        vol.write(f, 0, &contents, WriteFlags::empty()).unwrap();
+        vol.sync().unwrap();
+        for _ in 0..10 {
+            let at = rng.below(contents.len() as u64 - 8);
+            vol.write(f, at, &n.to_le_bytes(), WriteFlags::empty()).unwrap();
+            vol.fsync(f, n % 2 == 0).unwrap();
+        }
+    }
+    vol.unmount().unwrap();
+    let count = vol.count_deltas().unwrap();
+    assert!(count.deltas > 100 && count.bytes < count.deltas * 40, "{count:?}");
+    (dev, count.deltas)
+}
+
+#[test]
+fn linux_refuses_a_volume_that_may_hold_deltas_and_takes_it_settled() {
+    let work = work_dir();
+    let (dev, deltas) = changed();
+    let image = work.path().join("volume.img");
+    dev.save(&image).unwrap();
+    let kernel = || Kernel::of(Linux::asked()).program("treelist", env!("CARGO_BIN_EXE_treelist"));
+    let refused = kernel().without_mount().run(
+        &image,
+        "mkdir -p /tmp/there; if mount -t f2fs /dev/ubdb /tmp/there; then echo mounted; else echo refused; fi >$OUT/said 2>&1",
+    );
+    assert!(printed(refused.out(), "said").contains("refused"), "{}", refused.describe());
+    assert!(!tools::fsck(&image).clean());
+
+    let ours = list_memory(dev.fork());
+    let done = settle(dev.clone(), Arc::new(RealClock::new()), &mut |_, _| ()).unwrap().unwrap();
+    assert_eq!(done.deltas, deltas);
+    dev.save(&image).unwrap();
+    tools::assert_fsck_clean(&image);
+    assert_eq!(ours, list_memory(dev.fork()));
+    let taken = kernel().ending(Ending::Unmount).run(&image, &format!("{TREELIST} >$OUT/tree")).expect_ok();
+    taken.assert_no_f2fs_complaints();
+    let linux = printed(taken.out(), "tree");
+    tree::assert_same(("ours", &ours), ("Linux", &linux));
+}

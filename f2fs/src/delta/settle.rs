@@ -1,0 +1,191 @@
+//! How does a volume come to hold deltas, and how does it become plain F2FS again?
+//!
+//! The superblock's magic says that inodes may hold deltas, and Linux mounts no volume of another magic. It does mount
+//! one of which a single copy of the superblock is plain, and makes the other copy alike. So a volume holds deltas only
+//! while *both* copies have the private magic; while one of them is plain, nobody makes a delta ([`SuperBlock::beside`]).
+//! Unsettling writes one copy after the other before the first delta is made. Settling folds every delta and writes a
+//! checkpoint first, then the copies. A power cut at any write leaves a volume that Linux refuses or one without deltas.
+
+use std::sync::Arc;
+
+use device::clock::Clock;
+use device::{BlockDevice, Lba};
+use format::superblock::{DELTA_MAGIC, Features, MAGIC, SuperBlock};
+use format::{BLOCK, BlockAddr, Ino, Nid};
+
+use crate::cause::Cause;
+use crate::error::{Error, Result};
+use crate::mount::{MountError, read_superblock};
+use crate::node::cache::Node;
+use crate::pack::Reason;
+use crate::volume::{MountOptions, Volume};
+
+/// Why a volume was not settled or unsettled.
+#[derive(Debug, thiserror::Error)]
+pub enum SettleError {
+    /// It cannot be mounted.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// A volume of this kind cannot hold deltas.
+    #[error("this volume cannot hold deltas: it lacks {0}")]
+    Unfit(String),
+    /// One of its inodes.
+    #[error("inode {ino}: {error}; nothing is lost, the volume holds deltas as before")]
+    Inode {
+        /// Whose deltas could not be folded.
+        ino: Ino,
+        /// Why.
+        error: Error,
+    },
+    /// Anything else.
+    #[error(transparent)]
+    Other(#[from] Error),
+}
+
+impl From<device::DeviceError> for SettleError {
+    fn from(e: device::DeviceError) -> Self {
+        SettleError::Other(e.into())
+    }
+}
+
+/// What settling did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Settled {
+    /// Inodes that had deltas.
+    pub inodes: u64,
+    /// Deltas that were folded.
+    pub deltas: u64,
+}
+
+/// Stores a superblock with another magic in both copies, one after the other.
+fn store(dev: &dyn BlockDevice, sb: &SuperBlock, magic: u32) -> Result<()> {
+    let mut raw = sb.raw.clone();
+    raw.magic = magic.into();
+    for copy in [1, 0] {
+        let mut block = [0; BLOCK];
+        // What lies before the structure is not ours.
+        dev.read(Lba(copy), &mut block, Cause::Superblock.tag())?;
+        raw.store(&mut block);
+        dev.write(Lba(copy), &block, Cause::Superblock.tag())?;
+        dev.flush(Cause::Superblock.tag())?;
+    }
+    Ok(())
+}
+
+/// Makes a volume one whose inodes may hold deltas. Nothing else on it changes. True if it was none before.
+///
+/// # Errors
+/// If it is no volume, or one without what deltas need.
+pub fn unsettle(dev: &dyn BlockDevice) -> std::result::Result<bool, SettleError> {
+    let sb = read_superblock(dev)?;
+    if sb.features.contains(Features::DELTA) {
+        return Ok(false);
+    }
+    let lacks = (Features::EXTRA_ATTR | Features::INODE_CHECKSUM).difference(sb.features);
+    if !lacks.is_empty() {
+        return Err(SettleError::Unfit(lacks.names().join(", ")));
+    }
+    let mut with = sb.clone();
+    with.raw.magic = DELTA_MAGIC.into();
+    let mut block = [0; BLOCK];
+    with.raw.store(&mut block);
+    SuperBlock::check(&block).map_err(|e| SettleError::Unfit(e.to_string()))?;
+    store(dev, &sb, DELTA_MAGIC)?;
+    Ok(true)
+}
+
+/// Makes plain F2FS of a volume: writes every page whole that is a delta, unmounts, and renames the volume. `None` if
+/// it was plain already. `progress` hears how many node numbers of how many were looked at.
+///
+/// # Errors
+/// If a delta cannot be folded; the volume then is as it was.
+pub fn settle(
+    dev: Arc<dyn BlockDevice>,
+    clock: Arc<dyn Clock>,
+    progress: &mut dyn FnMut(u32, u32),
+) -> std::result::Result<Option<Settled>, SettleError> {
+    let sb = read_superblock(&*dev)?;
+    if !sb.features.contains(Features::DELTA) {
+        // A cut may have left the copies different.
+        if sb.mixed {
+            store(&*dev, &sb, MAGIC)?;
+        }
+        return Ok(None);
+    }
+    let vol = Volume::mount(dev.clone(), clock, MountOptions { delta: false, ..MountOptions::default() })?;
+    let mut done = Settled::default();
+    let most = sb.max_nid();
+    for nid in (sb.root.0..most).map(Nid) {
+        if nid.0.is_multiple_of(4096) {
+            progress(nid.0, most);
+        }
+        let folded = vol.settle_inode(nid).map_err(|error| SettleError::Inode { ino: nid.as_ino(), error })?;
+        done.deltas += folded;
+        done.inodes += u64::from(folded > 0);
+    }
+    vol.unmount_clean()?;
+    dev.flush(Cause::Checkpoint.tag())?;
+    store(&*dev, &sb, MAGIC)?;
+    Ok(Some(done))
+}
+
+/// The deltas of a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeltaCount {
+    /// Inodes with deltas.
+    pub inodes: u64,
+    /// Deltas.
+    pub deltas: u64,
+    /// Bytes that they take in inodes.
+    pub bytes: u64,
+}
+
+impl Volume {
+    /// Counts the deltas of all inodes, which reads all of them.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub fn count_deltas(&self) -> Result<DeltaCount> {
+        let mut count = DeltaCount::default();
+        for nid in (self.sb.root.0..self.sb.max_nid()).map(Nid) {
+            let Some(node) = self.inode_node(nid)? else { continue };
+            let (deltas, bytes) = node.inode(|r| {
+                let Ok(d) = r.divide(self.sb.features) else { return (0, 0) };
+                format::delta::entries(r, d)
+                    .fold((0, 0), |(n, bytes), e| (n + 1, bytes + (format::delta::HEADER + e.payload.len()) as u64))
+            });
+            count.inodes += u64::from(deltas > 0);
+            count.deltas += deltas;
+            count.bytes += bytes;
+        }
+        Ok(count)
+    }
+
+    /// The node of an inode, if this number is one's.
+    fn inode_node(&self, nid: Nid) -> Result<Option<Arc<Node>>> {
+        let entry = self.nat.get(nid)?;
+        let there = entry.ino == nid.as_ino() && (entry.addr != BlockAddr::NULL || self.nodes.get(nid).is_some());
+        if there { self.node(nid).map(Some) } else { Ok(None) }
+    }
+
+    /// Folds an inode's deltas; returns how many it had.
+    fn settle_inode(&self, nid: Nid) -> Result<u64> {
+        let Some(node) = self.inode_node(nid)? else { return Ok(0) };
+        let count = self.deltas_of(&node);
+        if count > 0 {
+            let fold = || {
+                let _change = self.begin()?;
+                self.fold_all(&node)
+            };
+            match fold() {
+                // A checkpoint frees what was overwritten.
+                Err(Error::Fs(vfs::Error::NoSpace)) => {
+                    self.checkpoint(Reason::Running)?;
+                    fold()?;
+                }
+                out => out?,
+            }
+        }
+        Ok(count as u64)
+    }
+}

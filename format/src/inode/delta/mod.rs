@@ -1,0 +1,242 @@
+//! Deltas in an inode: how does a page that changed little lie beside the addresses of its file?
+//!
+//! On a volume with [`Features::DELTA`](crate::superblock::Features::DELTA) the last address slots of an inode that are
+//! not needed for addresses may be a *zone*. It ends where the inline extended attributes begin. Its last 8 bytes are
+//! the trailer (bytes used, u16; number of entries, u8; version, u8; 0, u32); the entries lie right below, the oldest
+//! lowest. An entry says how the page of one slot differs from its *base*, the block at the slot's address:
+//!
+//! | bytes | field |
+//! |---|---|
+//! | 0..2 | slot in the low 10 bits, codec in the high 6 |
+//! | 2 | length of the payload |
+//! | 3 | 0 |
+//! | 4..8 | [`check`] of the page that it gives |
+//! | 8.. | payload |
+//!
+//! The mark of a zone is `i_ext`, the remembered extent, which such a file does not use: word 1 is
+//! [`MARK`] and the zone's length in words, the others are 0. Linux never sees it: the volume's magic is another one.
+//!
+//! Left out: which page becomes a delta, and who reads bases.
+
+pub mod codec;
+
+use crate::inode::{ADDR_OFFSET, ADDRS_PER_INODE, Division, RawInode};
+use crate::{FormatError, Ino, crc};
+use zerocopy::IntoBytes;
+
+pub use codec::Codec;
+
+/// The high half of `i_ext`'s second word in an inode with a zone. No volume with deltas has a block of such an address.
+pub const MARK: u32 = crate::superblock::MOST_WITH_DELTAS;
+/// Longest payload of an entry (MedFS FAST'25, section 6.3: deltas below 256 bytes).
+pub const LONGEST: usize = 255;
+/// Most entries of a zone.
+pub const MOST: usize = 255;
+/// Bytes of an entry without its payload.
+pub const HEADER: usize = 8;
+/// Bytes of the trailer.
+pub const TRAILER: usize = 8;
+const VERSION: u8 = 1;
+const SLOT_BITS: u32 = 10;
+
+/// One page's delta.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The address slot whose block is the base.
+    pub slot: u32,
+    /// How the payload is to be read.
+    pub codec: Codec,
+    /// [`check`] of the page that base and payload give.
+    pub check: u32,
+    /// The difference.
+    pub payload: &'a [u8],
+}
+
+/// What a page must give: over volume, inode and place too, so that a delta applied to a wrong base or found in a wrong
+/// inode is noticed. `seed` is the volume's seed of inode checksums.
+pub fn check(seed: u32, ino: Ino, generation: u32, slot: u32, page: &[u8]) -> u32 {
+    let mut c = crc::crc32(seed, &ino.0.to_le_bytes());
+    c = crc::crc32(c, &generation.to_le_bytes());
+    c = crc::crc32(c, &slot.to_le_bytes());
+    crc::crc32(c, page)
+}
+
+/// The length of an inode's zone in words, as its mark has it; 0 without one.
+pub(crate) fn marked_words(raw: &RawInode) -> u32 {
+    let [_, mark, length] = raw.i_ext.map(|w| w.get());
+    if length == 0 && mark >= MARK { mark - MARK } else { 0 }
+}
+
+/// The zone's bytes in the block.
+fn area(d: Division, words: u32) -> std::ops::Range<usize> {
+    let end = ADDR_OFFSET + 4 * (ADDRS_PER_INODE - d.xattr) as usize;
+    end - 4 * words as usize..end
+}
+
+/// The entries' bytes and their number, unless the trailer does not fit the zone.
+fn body(raw: &RawInode, d: Division) -> Option<(&[u8], u8)> {
+    let zone = raw.as_bytes().get(area(d, d.zone))?;
+    let (body, trailer) = zone.split_last_chunk::<TRAILER>()?;
+    let used = usize::from(u16::from_le_bytes([trailer[0], trailer[1]]));
+    (trailer[3] == VERSION && trailer[4..] == [0; 4]).then_some(())?;
+    Some((body.get(body.len().checked_sub(used)?..)?, trailer[2]))
+}
+
+/// Walks over entries, and ends at the first that is not whole.
+#[derive(Clone)]
+pub struct Entries<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Entry<'a>;
+    fn next(&mut self) -> Option<Entry<'a>> {
+        let (header, rest) = self.rest.split_first_chunk::<HEADER>()?;
+        let (payload, rest) = rest.split_at_checked(usize::from(header[2]))?;
+        let word = u16::from_le_bytes([header[0], header[1]]);
+        let codec = Codec::of((word >> SLOT_BITS) as u8)?;
+        self.rest = rest;
+        let check = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
+        Some(Entry { slot: u32::from(word) & ((1 << SLOT_BITS) - 1), codec, check, payload })
+    }
+}
+
+/// An inode's deltas, the oldest first.
+pub fn entries(raw: &RawInode, d: Division) -> Entries<'_> {
+    let rest = if d.zone == 0 { None } else { body(raw, d).map(|(bytes, _)| bytes) };
+    Entries { rest: rest.unwrap_or(&[]) }
+}
+
+/// The delta of one slot.
+pub fn find(raw: &RawInode, d: Division, slot: u32) -> Option<Entry<'_>> {
+    entries(raw, d).find(|e| e.slot == slot)
+}
+
+/// Checks a zone as a whole: every entry whole, for a slot of its own that has an address, and as many as the trailer
+/// says. What a delta gives, only its base can tell.
+///
+/// # Errors
+/// What is wrong.
+pub fn verify(raw: &RawInode, d: Division) -> Result<(), FormatError> {
+    if d.zone == 0 {
+        return Ok(());
+    }
+    let bad = |value: u64, must| Err(FormatError::Field { structure: "inode", field: "delta zone", value, must });
+    let Some((bytes, count)) = body(raw, d) else { return bad(d.zone.into(), "ended by its trailer") };
+    if raw.i_mode.get() & 0o170_000 != 0o100_000 {
+        return bad(raw.i_mode.get().into(), "in a regular file");
+    }
+    if count == 0 || words_for(bytes.len()) != d.zone {
+        return bad(d.zone.into(), "as long as its entries need, and no longer");
+    }
+    let mut walk = Entries { rest: bytes };
+    let mut seen = [0_u64; 16];
+    let mut found = 0;
+    for e in walk.by_ref() {
+        found += 1;
+        if e.slot >= d.addressed() || !raw.addr(d, e.slot).is_real() {
+            return bad(e.slot.into(), "entries of slots that have an address");
+        }
+        let (word, bit) = (&mut seen[e.slot as usize / 64], 1 << (e.slot % 64));
+        if *word & bit != 0 {
+            return bad(e.slot.into(), "one entry for a slot");
+        }
+        *word |= bit;
+    }
+    if !walk.rest.is_empty() {
+        return bad(walk.rest.len() as u64, "whole entries only");
+    }
+    if found != u32::from(count) {
+        return bad(found.into(), "as many entries as its trailer counts");
+    }
+    Ok(())
+}
+
+/// Words of a zone whose entries have so many bytes.
+fn words_for(bytes: usize) -> u32 {
+    if bytes == 0 { 0 } else { (bytes + TRAILER).div_ceil(4) as u32 }
+}
+
+fn push(out: &mut Vec<u8>, e: &Entry<'_>) {
+    let word = (e.slot & ((1 << SLOT_BITS) - 1)) as u16 | u16::from(e.codec.number()) << SLOT_BITS;
+    out.extend_from_slice(&word.to_le_bytes());
+    out.extend_from_slice(&[e.payload.len() as u8, 0]);
+    out.extend_from_slice(&e.check.to_le_bytes());
+    out.extend_from_slice(e.payload);
+}
+
+/// Writes a zone of these bytes in place of the old one. The slots that it takes must be empty.
+fn store(raw: &mut RawInode, d: Division, bytes: &[u8], count: usize) {
+    let words = words_for(bytes.len());
+    let block = raw.as_mut_bytes();
+    block[area(d, d.zone.max(words))].fill(0);
+    if words > 0 {
+        let end = area(d, words).end;
+        block[end - TRAILER..end - TRAILER + 2].copy_from_slice(&(bytes.len() as u16).to_le_bytes());
+        block[end - TRAILER + 2] = count as u8;
+        block[end - TRAILER + 3] = VERSION;
+        block[end - TRAILER - bytes.len()..end - TRAILER].copy_from_slice(bytes);
+    }
+    raw.i_ext = if words > 0 { [0.into(), (MARK + words).into(), 0.into()] } else { [0.into(); 3] };
+}
+
+/// Address slots of an inode that a zone could take beside the entries it has: those behind the last one in use.
+fn free_words(raw: &RawInode, d: Division) -> u32 {
+    let used = (0..d.addressed()).rev().find(|slot| raw.addr(d, *slot) != crate::BlockAddr::NULL);
+    d.direct_slots() - used.map_or(0, |slot| slot + 1)
+}
+
+/// Bytes that a zone may take at most, its trailer counted, before it meets an address.
+pub fn room(raw: &RawInode, d: Division) -> usize {
+    // One slot stays, since an inode must have one.
+    4 * free_words(raw, d).min(d.direct_slots() - 1) as usize
+}
+
+/// Puts an entry in place of the one that its slot has. False, and nothing changes, if there is no room for it.
+pub fn put(raw: &mut RawInode, d: Division, entry: &Entry<'_>) -> bool {
+    let mut bytes = Vec::with_capacity(4 * d.zone as usize + HEADER + LONGEST);
+    let mut count = 1;
+    for e in entries(raw, d).filter(|e| e.slot != entry.slot) {
+        push(&mut bytes, &e);
+        count += 1;
+    }
+    push(&mut bytes, entry);
+    if bytes.len() + TRAILER > room(raw, d) || count > MOST || entry.payload.len() > LONGEST {
+        return false;
+    }
+    store(raw, d, &bytes, count);
+    true
+}
+
+/// Drops the entries of some slots; returns how many that were. The zone becomes as short as it can be.
+pub fn drop_slots(raw: &mut RawInode, d: Division, slots: std::ops::Range<u32>) -> usize {
+    if d.zone == 0 || !entries(raw, d).any(|e| slots.contains(&e.slot)) {
+        return 0;
+    }
+    let (mut bytes, mut left, mut gone) = (Vec::with_capacity(4 * d.zone as usize), 0, 0);
+    for e in entries(raw, d) {
+        if slots.contains(&e.slot) {
+            gone += 1;
+        } else {
+            push(&mut bytes, &e);
+            left += 1;
+        }
+    }
+    store(raw, d, &bytes, left);
+    gone
+}
+
+/// Drops the zone with all that is in it, lawful or not.
+pub fn clear(raw: &mut RawInode, d: Division) {
+    store(raw, d, &[], 0);
+}
+
+/// Takes the zone of another block of the same inode over, in place of its own.
+pub fn copy_zone(raw: &mut RawInode, d: Division, from: &RawInode, from_d: Division) {
+    let (mut bytes, mut count) = (Vec::new(), 0);
+    for e in entries(from, from_d) {
+        push(&mut bytes, &e);
+        count += 1;
+    }
+    store(raw, d, &bytes, count);
+}
