@@ -1,0 +1,89 @@
+//! Small updates that lie in inodes come back with their files.
+
+mod rig;
+
+use std::sync::Arc;
+
+use f2fs::mkfs;
+use format::superblock::Features;
+use format::{BLOCK, Ino};
+use joulefs_rescue::Options;
+use rig::{change, file, mount_to_read, search, superblock, volume, wipe};
+use vfs::{FileSystem, WriteFlags};
+
+const FILES: usize = 20;
+
+fn bytes(seed: usize) -> Vec<u8> {
+    let mut out = vec![0; (4 + seed) * BLOCK];
+    device::Rng::new(seed as u64).fill(&mut out);
+    out
+}
+
+/// A volume with files of which pages were changed a little after a checkpoint; the files' numbers and contents.
+fn with_deltas() -> (device::Memory, Vec<(Ino, Vec<u8>)>) {
+    let options =
+        mkfs::Options { features: mkfs::Options::modern().features | Features::DELTA, ..mkfs::Options::default() };
+    let mut files = Vec::new();
+    let dev = volume(64, &options, |vol| {
+        for n in 0..FILES {
+            let contents = bytes(n);
+            let ino = file(vol, vol.root(), &format!("f{n}"), &contents);
+            files.push((Ino(ino.0 as u32), contents));
+        }
+    });
+    let dev = change(Arc::new(dev), |vol| {
+        for (n, (ino, contents)) in files.iter_mut().enumerate() {
+            for page in 0..4 {
+                let at = page * BLOCK + 10 * n;
+                contents[at] ^= 0xFF;
+                vol.write(vfs::Ino(ino.0.into()), at as u64, &contents[at..=at], WriteFlags::empty()).unwrap();
+            }
+            vol.fsync(vfs::Ino(ino.0.into()), false).unwrap();
+        }
+        assert_eq!(vol.count_deltas().unwrap().deltas, 4 * FILES as u64);
+    });
+    (dev, files)
+}
+
+/// One file as rescue reads it; an error for each block that it cannot give.
+fn rescued(dev: &device::Memory, ino: Ino, blocks: usize) -> Vec<Result<Vec<u8>, String>> {
+    let rescue = search(dev, &Options::default());
+    let mut file = rescue.file(ino).unwrap().unwrap();
+    let mut block = [0; BLOCK];
+    (0..blocks as u64)
+        .map(|at| file.read_block(at, &mut block).map(|()| block.to_vec()).map_err(|e| e.to_string()))
+        .collect()
+}
+
+#[test]
+fn files_with_deltas_come_back_without_superblock_checkpoint_and_nat() {
+    let (dev, files) = with_deltas();
+    wipe(&dev);
+    for (ino, contents) in &files {
+        let found: Vec<u8> = rescued(&dev, *ino, contents.len() / BLOCK).into_iter().flat_map(Result::unwrap).collect();
+        assert!(found == *contents, "inode {ino}");
+    }
+}
+
+#[test]
+fn a_block_whose_delta_does_not_fit_is_told_and_no_older_contents_are_given() {
+    let (dev, files) = with_deltas();
+    let (ino, contents) = &files[3];
+    let base = {
+        let vol = mount_to_read(Arc::new(dev.fork()));
+        let at = vol.inode_address(*ino).unwrap();
+        let block = rig::read(&dev, at.0.into());
+        let raw = format::inode::RawInode::of(&block);
+        u64::from(raw.addr(raw.divide(superblock(&dev).features).unwrap(), 1).0)
+    };
+    let mut block = rig::read(&dev, base);
+    block[99] ^= 1;
+    rig::write(&dev, base, &block);
+    wipe(&dev);
+    for (at, found) in rescued(&dev, *ino, contents.len() / BLOCK).into_iter().enumerate() {
+        match at {
+            1 => assert!(found.unwrap_err().contains("does not fit")),
+            _ => assert!(found.unwrap() == contents[at * BLOCK..(at + 1) * BLOCK], "block {at}"),
+        }
+    }
+}
