@@ -247,9 +247,6 @@ impl Volume {
         name: &[u8],
         now: device::clock::Time,
     ) -> Result<()> {
-        // An fsync decides under this lock how it makes the file durable, and writes the inode under it: not with a name
-        // that it did not look at.
-        let _content = (inode.kind != FileKind::Directory).then(|| inode.content.write());
         self.set_place(inode, new.ino, name);
         self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
         if inode.kind != FileKind::Directory {
