@@ -69,17 +69,17 @@ impl Image {
 
     /// Mounts an image with options.
     pub fn open_with(path: &Path, options: MountOptions) -> Result<Self, Failure> {
-        Self::open_through(path, options, Ok)
+        Self::open_through(path, options, |dev, _| Ok(dev))
     }
 
     /// Mounts an image with options, and with something between the volume and the image: `through` gets
-    /// the image's device and returns what the volume is to use.
+    /// the image's device and returns what the volume is to use; it may change the options.
     pub fn open_through(
         path: &Path,
-        options: MountOptions,
-        through: impl FnOnce(Arc<dyn BlockDevice>) -> Result<Arc<dyn BlockDevice>, Failure>,
+        mut options: MountOptions,
+        through: impl FnOnce(Arc<dyn BlockDevice>, &mut MountOptions) -> Result<Arc<dyn BlockDevice>, Failure>,
     ) -> Result<Self, Failure> {
-        let dev = Arc::new(Counting::new(through(open_device(path, !options.read_only)?)?));
+        let dev = Arc::new(Counting::new(through(open_device(path, !options.read_only)?, &mut options)?));
         let vol = Volume::mount(dev.clone(), Arc::new(RealClock::new()), options)
             .map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Image { vol, dev, path: path.to_owned() })

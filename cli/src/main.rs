@@ -2,7 +2,8 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage, with one line on standard error that says why; `fsck` has
 //! those of fsck(8).
-#![forbid(unsafe_code)]
+// One module asks the kernel for what no library does, and proves it: `commands/inspect/fiemap.rs`.
+#![deny(unsafe_code)]
 
 mod commands;
 #[cfg(test)]
@@ -22,6 +23,7 @@ mod power;
 mod progress;
 mod recorded;
 mod recording;
+mod saved;
 mod size;
 mod spent;
 mod volume_options;
@@ -65,6 +67,7 @@ enum Command {
     Rescue(commands::rescue::Args),
     Age(commands::age::Args),
     Info(commands::info::Args),
+    Inspect(commands::inspect::Args),
     Settle(commands::settle::Args),
     Unsettle(commands::settle::UnsettleArgs),
     Lab(commands::lab::Args),
@@ -112,6 +115,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Fsck(a) => Ok(commands::fsck::run(&a, json)),
         Command::Rescue(a) => commands::rescue::run(&a, json),
         Command::Age(a) => done(commands::age::run(&a, json)),
+        Command::Inspect(a) => commands::inspect::run(&a, json),
         Command::Info(a) => done(commands::info::run(&a, json)),
         Command::Settle(a) => done(commands::settle::settle(&a, json)),
         Command::Unsettle(a) => done(commands::settle::unsettle(&a, json)),
@@ -154,7 +158,7 @@ mod tests {
         );
         assert_eq!(
             said("joulefs trace convert a --to csv"),
-            "invalid value 'csv' for '--to <TO>' [possible values: iolog, iolog2, blkparse, parquet]"
+            "invalid value 'csv' for '--to <TO>' [possible values: iolog, iolog2, blkparse, parquet, calls]"
         );
         assert_eq!(
             said("joulefs age v.img"),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use device::clock::RealClock;
 use device::energy::profile::Profile;
-use device::energy::{Component, Energy, Meter};
+use device::energy::{Component, Energy, Meter, Processor};
 use device::model::{self, Pace, Simulated};
 use device::{BlockDevice, Lba};
 use f2fs::Volume;
@@ -74,6 +74,11 @@ impl Metered {
 
     /// The device.
     pub fn device(&self) -> Arc<dyn BlockDevice> {
+        self.device.clone()
+    }
+
+    /// Who computes beside it.
+    pub fn processor(&self) -> Arc<dyn Processor> {
         self.device.clone()
     }
 

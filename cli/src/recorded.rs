@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use indicatif::ProgressBar;
 use lab::traces::requeued::{Cleared, DISCARDS, TOLD_AGAIN};
+use record::calls::Prepared;
 use trace::block::DeviceId;
 use trace::requests::Requests;
 use trace::{Opened, TraceError};
@@ -53,6 +54,26 @@ pub fn device(text: &str) -> Result<DeviceId, Failure> {
 /// A recording of another kind than is needed.
 pub fn not_of(path: &Path, is: &str, wanted: &str) -> Failure {
     format!("{}: a recording of {is}; one of {wanted} is needed", path.display()).into()
+}
+
+/// Whether a replay of calls wrote what programs had written, in one line.
+pub fn contents_of(before: &Prepared, written: u64, generated: u64) -> String {
+    let bytes = output::bytes;
+    let written = match (written, generated) {
+        (0, _) => String::new(),
+        (_, 0) => "contents are those that were recorded".into(),
+        (all, some) if all == some => "contents are generated, since the recording has none: what depends on them, as \
+            deltas and compression do, measures nothing here"
+            .into(),
+        (_, some) => format!("contents are those that were recorded, but for {} that are generated", bytes(some)),
+    };
+    let there = match (before.files, before.generated) {
+        (0, _) => String::new(),
+        (files, 0) => format!("{files} files were put there before, with what they held"),
+        (files, some) => format!("{files} files were put there before, with {} generated", bytes(some)),
+    };
+    let both: Vec<_> = [written, there].into_iter().filter(|part| !part.is_empty()).collect();
+    both.join("; ")
 }
 
 /// The end of a command that used a recording up to a damaged place. The damage is told, unless the JSON value has told

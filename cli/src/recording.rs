@@ -1,6 +1,7 @@
 //! Recordings that are being made.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -37,6 +38,30 @@ impl Recording {
         Ok(Recording { file, path, made })
     }
 
+    /// The same for a recording that holds what others wrote: only its owner can read it. What had the name before, and
+    /// whoever has that open, gets nothing of it.
+    pub fn create_private(path: &Path) -> Result<Self, Failure> {
+        let named = |e: std::io::Error| format!("{}: {e}", path.display());
+        let path = std::path::absolute(path).map_err(named)?;
+        let there = match path.symlink_metadata() {
+            Ok(there) => Some(there),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+            Err(e) => return Err(named(e).into()),
+        };
+        match &there {
+            Some(m) if m.is_symlink() => {
+                let why = "is a symbolic link; the contents of files go only to the file that is named";
+                return Err(format!("{}: {why}: name that", path.display()).into());
+            }
+            Some(m) if m.is_file() => std::fs::remove_file(&path).map_err(named)?,
+            _ => {}
+        }
+        let new = there.as_ref().is_none_or(std::fs::Metadata::is_file);
+        let file = OpenOptions::new().write(true).create_new(new).mode(0o600).open(&path).map_err(named)?;
+        let made = new.then(|| HalfMade::new(&path));
+        Ok(Recording { file, path, made })
+    }
+
     /// Records the requests to a device.
     pub fn of_device(
         self,
@@ -49,10 +74,14 @@ impl Recording {
         Ok((recorder.clone(), End { finish: Box::new(move || recorder.finish()), path, made }))
     }
 
-    /// Records the calls to a file system.
-    pub fn of_calls(self, fs: Arc<dyn FileSystem>) -> Result<(Arc<dyn FileSystem>, End), Failure> {
+    /// Records the calls to a file system, with contents or without.
+    pub fn of_calls(self, fs: Arc<dyn FileSystem>, contents: bool) -> Result<(Arc<dyn FileSystem>, End), Failure> {
         let Recording { file, path, made } = self;
-        let recorder = calls::Recorder::new(fs, file, Arc::new(RealClock::new()));
+        let clock = Arc::new(RealClock::new());
+        let recorder = match contents {
+            true => calls::Recorder::with_contents(fs, file, clock),
+            false => calls::Recorder::new(fs, file, clock),
+        };
         let recorder = Arc::new(recorder.map_err(|e| format!("{}: {e}", path.display()))?);
         Ok((recorder.clone(), End { finish: Box::new(move || recorder.finish()), path, made }))
     }

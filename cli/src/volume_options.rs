@@ -1,6 +1,7 @@
 //! Options of a volume that a person may set, whatever it is mounted for.
 
 use f2fs::MountOptions;
+use f2fs::delta::Places;
 
 /// Sets an option of a volume. False if it is none; the error says what is wrong with its value.
 pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<bool, String> {
@@ -9,14 +10,23 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
         "nodiscard" if value.is_some() => return Err("nodiscard takes no value".into()),
         "nodiscard" => core.discard = false,
         "inline" => core.inline = on(value)?,
-        "delta" => core.delta = on(value)?,
+        "delta" => {
+            core.delta_places = match value {
+                Some("inode") => Places::Inode,
+                Some("nodes") => Places::Nodes,
+                _ => Places::Both,
+            };
+            let places = matches!(value, Some("inode" | "nodes"));
+            core.delta = places || on(value).map_err(|_| "on, off, inode or nodes")?;
+        }
+        "delta_return" => core.delta_return = on(value)?,
         "node_cache" => core.node_cache = number(name, value)? * 256,
         "dirty" => core.dirty_limit = number(name, value)? * 256,
         "dir_cache" => core.dir_cache = number(name, value)? * 256,
         "gc" | "power" | "background_gc" => {
             core.gc.set(name, value.unwrap_or_default()).map_err(|why| format!("{name} {why}"))?;
         }
-        _ => return Ok(false),
+        _ => return core.compress.set(name, value),
     }
     Ok(true)
 }

@@ -361,9 +361,10 @@ fn a_copy_with_another_owner_is_not_set_uid() {
     fs::set_permissions(room.path("."), fs::Permissions::from_mode(0o755)).unwrap();
     joulefs(&["mkfs", &mine.display().to_string(), "--size", "64M"]);
     lchown(&mine, Some(nobody), Some(nobody)).unwrap();
-    // Where nobody may execute it.
+    // Where nobody may execute it. Copied by another process: a child that another test forks meanwhile would hold what
+    // this one writes, and a program that somebody holds for writing cannot be run.
     let program = room.path("joulefs");
-    fs::copy(env!("CARGO_BIN_EXE_joulefs"), &program).unwrap();
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(&program).status().unwrap().success());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let copy = |from: &str, to: &str| {
         let done = Command::new(&program).args(["cp", "-r", from, to]).uid(nobody).gid(nobody).output().unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use device::{BLOCK, BlockDevice, Clock, Lba, Memory, Rng, Tag, Time, VirtualClock};
 use f2fs::{MountOptions, Volume, mkfs};
-use format::superblock::SuperBlock;
+use format::superblock::{Features, SuperBlock};
 use format::{SegNo, node};
 use vfs::{Caller, FileKind, FileSystem, Ino, NewNode, WriteFlags, XattrFlags};
 
@@ -41,7 +41,28 @@ fn write(vol: &Volume, ino: Ino, offset: u64, len: usize) -> vfs::Result<()> {
     vol.write(ino, offset, &data, WriteFlags::empty()).map(drop)
 }
 
-fn populate(vol: &Volume) -> vfs::Result<()> {
+/// Small updates: of a short file, which become a zone, and of a long one, which become delta nodes.
+fn make_deltas(vol: &Volume, short: Ino, long: Ino) -> vfs::Result<()> {
+    for n in 0..4_u64 {
+        vol.write(short, n * BLOCK as u64 + 100, &[n as u8; 30], WriteFlags::empty())?;
+    }
+    vol.fsync(short, false)?;
+    for turn in 0..6_u64 {
+        for n in 0..4 {
+            for part in 0..5 {
+                let at = (n * (turn + 1) * 97 % 2000) * BLOCK as u64 + 800 * part + turn;
+                vol.write(long, at, &[turn as u8 + 1; 90], WriteFlags::empty())?;
+            }
+        }
+        vol.fsync(long, false)?;
+        if turn == 2 {
+            vol.sync()?;
+        }
+    }
+    Ok(())
+}
+
+fn populate(vol: &Volume, deltas: bool) -> vfs::Result<()> {
     let (root, me) = (vol.root(), Caller::default());
     let inline = file(vol, root, "entry_inline")?;
     write(vol, inline, 0, 100)?;
@@ -74,6 +95,9 @@ fn populate(vol: &Volume) -> vfs::Result<()> {
     let long = file(vol, root, "entry_long")?;
     write(vol, long, 0, 8 << 20)?;
     vol.sync()?;
+    if deltas {
+        make_deltas(vol, blocks, long)?;
+    }
     let synced = file(vol, dir, "entry_synced")?;
     write(vol, synced, 0, 6 * BLOCK)?;
     vol.fsync(synced, false)
@@ -101,7 +125,7 @@ fn made(options: &mkfs::Options) -> (Memory, Arc<Memory>, Arc<Volume>) {
     let mem = Arc::new(Memory::new(BLOCKS));
     mkfs::format(&*mem, &*clock(), options).expect("the image is large enough");
     let vol = Volume::mount(mem.clone(), clock(), MountOptions::default()).expect("fresh volume");
-    populate(&vol).expect("the volume has room");
+    populate(&vol, options.features.contains(Features::DELTA)).expect("the volume has room");
     (mem.fork(), mem, vol)
 }
 

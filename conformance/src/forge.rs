@@ -6,6 +6,7 @@
 use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag};
 use format::checkpoint;
 use format::inode::{self, RawInode};
+use format::node::NodeKind;
 use format::superblock::{self, RawSuperBlock, SuperBlock};
 use format::{Block, node};
 
@@ -47,6 +48,26 @@ const INODE: &[Field] = &[
     (4068, 4),
 ];
 const FOOTER: &[Field] = &[(4072, 4), (4076, 4), (4080, 4), (4084, 8), (4092, 4)];
+/// The head of a delta node, the beginning of its list and of its first entry.
+const DELTA_NODE: &[Field] = &[
+    (0, 4),
+    (4, 2),
+    (6, 2),
+    (8, 1),
+    (9, 1),
+    (10, 2),
+    (12, 4),
+    (16, 8),
+    (24, 8),
+    (32, 8),
+    (40, 4),
+    (44, 4),
+    (48, 4),
+    (52, 2),
+    (54, 1),
+    (56, 4),
+    (60, 1),
+];
 const SUPERBLOCK: &[Field] = &[(1148, 4), (1664, 4), (2180, 4), (2201, 1), (2265, 4), (2745, 4), (2749, 4), (2757, 1)];
 
 /// Makes metadata lie.
@@ -159,6 +180,9 @@ impl Forger {
             "SSA" => summary(0, 512, rng),
             "node" if rng.chance(1, 4) => of(FOOTER, rng),
             "node" if node::footer(bytes).offset == 0 && rng.chance(2, 3) => of(INODE, rng),
+            "node" if node::kind_of(node::footer(bytes).offset) == NodeKind::Delta && rng.chance(1, 2) => {
+                of(DELTA_NODE, rng)
+            }
             "node" => {
                 let first = if node::footer(bytes).offset == 0 { 90 } else { 0 };
                 let used: Vec<usize> = (first..1018).filter(|i| node::word(bytes, *i) != 0).collect();
@@ -224,6 +248,9 @@ impl Forger {
             "checkpoint" if checkpoint::version(was).is_ok() => return self.seal_pack(mem, at, was, bytes),
             "node" if node::footer(was).nid == node::footer(was).ino.nid() => {
                 inode::seal(self.sb.features, self.seed, bytes);
+            }
+            "node" if node::kind_of(node::footer(was).offset) == NodeKind::Delta => {
+                node::delta::seal(self.seed, bytes);
             }
             _ => {}
         }

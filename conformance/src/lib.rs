@@ -7,6 +7,7 @@ pub mod bench;
 pub mod churn;
 pub mod crash;
 pub mod damage;
+pub mod delta_nodes;
 pub mod forge;
 pub mod memfs;
 pub mod misplace;

@@ -170,3 +170,44 @@ fn names_in_an_immutable_directory_stay_and_only_root_seals() {
     assert_eq!(lsattr(&path), "0 d");
     mount.end();
 }
+
+/// What `perl` prints of an ioctl that gives a number, or its error's number, negative.
+fn ioctl(command: u32, path: &Path) -> i64 {
+    let program = "open my $f, '+<', $ARGV[1] or die; my $n = pack('Q', 0); \
+                   print ioctl($f, $ARGV[0], $n) ? unpack('Q', $n) : -($! + 0)";
+    let out = Command::new("perl").args(["-e", program, &command.to_string()]).arg(path).output().expect("perl runs");
+    String::from_utf8_lossy(&out.stdout).trim().parse().expect("a number")
+}
+
+#[test]
+fn files_of_a_directory_marked_by_chattr_are_compressed_and_their_room_released() {
+    const SAVED: u32 = 0x8008_F511;
+    const RELEASE: u32 = 0x8008_F512;
+    const RESERVE: u32 = 0x8008_F513;
+    let features = Options::modern().features | format::superblock::Features::COMPRESSION;
+    let mount = OnFuse::new(64, &Options { features, ..Options::modern() });
+    let dir = mount.path("dir");
+    fs::create_dir(&dir).expect("made");
+    assert!(chattr("+c", &dir));
+    let (path, words) = (dir.join("words"), "of words there is no end. ".repeat(100_000));
+    // In the kernel's cache when it is asked for: that belongs to the file.
+    fs::write(&path, &words).expect("written");
+    assert_eq!((lsattr(&dir), lsattr(&path)), ("0 c".to_owned(), "0 c".to_owned()));
+    assert!(!chattr("-c", &path), "it has blocks");
+    let released = ioctl(RELEASE, &path);
+    assert!(released > 400, "{released}");
+    assert_eq!((ioctl(SAVED, &path), ioctl(RELEASE, &path)), (0, -22));
+    assert!(text(&path) == words);
+    refused(OpenOptions::new().write(true).open(&path).and_then(|f| {
+        f.write_all_at(b"x", 5)?;
+        f.sync_all()
+    }));
+    assert_eq!((ioctl(RESERVE, &path), ioctl(SAVED, &path)), (released, released));
+    OpenOptions::new().write(true).open(&path).and_then(|f| f.write_all_at(b"x", 5)).expect("written");
+    let mount = again(mount);
+    assert!(text(&path) == format!("{}x{}", &words[..5], &words[6..]));
+    // Of another file nothing can be said.
+    fs::write(mount.path("plain"), "text").expect("written");
+    assert_eq!((ioctl(SAVED, &mount.path("plain")), ioctl(RELEASE, &mount.path("plain"))), (-22, -22));
+    mount.end();
+}

@@ -11,7 +11,8 @@ use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag};
 use endure::{all_end_well, change, endure, watched};
 use f2fs::{MountError, MountOptions, Volume, mkfs};
 use format::checkpoint;
-use format::superblock::SuperBlock;
+use format::node;
+use format::superblock::{Features, SuperBlock};
 use joulefs_conformance::damage::{block, clock, unmounted, volume};
 use joulefs_conformance::forge::Forger;
 use vfs::{Attr, FileKind, FileSystem, Flow};
@@ -59,6 +60,24 @@ fn a_lie_under_a_good_checksum_on_a_plain_volume_is_survived() {
 #[test]
 fn a_lie_under_a_good_checksum_on_a_volume_with_modern_features_is_survived() {
     lies_are_survived(2, &mkfs::Options::modern());
+}
+
+fn with_deltas() -> mkfs::Options {
+    let modern = mkfs::Options::modern();
+    mkfs::Options { features: modern.features | Features::DELTA, ..modern }
+}
+
+/// How many delta nodes a volume of ours has.
+fn delta_nodes(image: &Memory) -> usize {
+    let of = |at: &u64| node::delta::owner(&block(image, *at)).is_some();
+    let main = SuperBlock::check(&block(image, 0)).unwrap().main.0;
+    (u64::from(main)..image.blocks()).filter(of).count()
+}
+
+#[test]
+fn a_lie_under_a_good_checksum_on_a_volume_with_deltas_is_survived() {
+    assert!(delta_nodes(&volume(&with_deltas())) > 2);
+    lies_are_survived(5, &with_deltas());
 }
 
 /// What every name leads to, as far as it can be read.
@@ -169,6 +188,11 @@ fn a_lie_on_a_plain_volume_is_repaired_or_refused() {
 #[test]
 fn a_lie_on_a_volume_with_modern_features_is_repaired_or_refused() {
     lies_are_repaired(4, &mkfs::Options::modern());
+}
+
+#[test]
+fn a_lie_on_a_volume_with_deltas_is_repaired_or_refused() {
+    lies_are_repaired(6, &with_deltas());
 }
 
 /// Both journals and the summaries of the data logs are in one block of a compact pack.

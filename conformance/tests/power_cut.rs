@@ -1,12 +1,13 @@
 //! Whenever the power goes, what was made durable is there and everything else is old or new.
 //!
-//! `JOULEFS_REPLAY=create-fsync:17:random:3` repeats one case.
+//! `JOULEFS_REPLAY=create-fsync:17:random:3` repeats one case; `create-fsync+deltas:17:random:3` the same on a volume with
+//! deltas.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device::{Loss, Memory};
-use joulefs_conformance::crash::{Cut, Plan, Record, SCENARIOS, Scenario, judge, plan, surviving};
+use joulefs_conformance::crash::{Cut, Plan, Record, SCENARIOS, judge, plan, settled, surviving};
 use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools;
 use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
@@ -20,10 +21,11 @@ use rig::deep;
 const UNTORN: [Loss; 6] =
     [Loss::AllKept, Loss::AllLost, Loss::AllButFirst, Loss::Reversed, Loss::OnlyLastKept, Loss::AllButLast];
 
-fn losses(write: u64) -> Vec<Loss> {
+/// The last two of whole blocks only where every loss is asked for.
+fn losses(write: u64, every: bool) -> Vec<Loss> {
     let tries = if deep() { 20 } else { 2 };
     let torn = [Loss::LastTorn(3)].into_iter().chain((0..tries).map(|i| Loss::Random(write * 1000 + i)));
-    UNTORN[..4].iter().copied().chain(torn).collect()
+    UNTORN[..if every { 6 } else { 4 }].iter().copied().chain(torn).collect()
 }
 
 /// Who looks at what a cut left, beside us.
@@ -34,7 +36,12 @@ enum Tools {
     BeforeAndAfter,
     /// `fsck.f2fs`, after recovery.
     After,
+    /// `fsck.f2fs`, after recovery, once the deltas are gone: it knows none.
+    Settled,
 }
+
+/// Behind a scenario's name: on a volume with deltas.
+const DELTAS: &str = "+deltas";
 
 fn tools_judge(image: &Memory, which: &str) -> Result<(), String> {
     let dir = rig::work_dir();
@@ -48,20 +55,24 @@ fn tools_judge(image: &Memory, which: &str) -> Result<(), String> {
 }
 
 /// Every case at one write; the failures by name.
-fn at_write(scenario: &Scenario, plan: &Plan<'_>, write: u64, losses: &[Loss], tools: Tools) -> Vec<String> {
+fn at_write(shown: &str, plan: &Plan<'_>, write: u64, losses: &[Loss], tools: Tools) -> Vec<String> {
     let (dev, record) = surviving(plan, write);
     let mut failures = Vec::new();
     let looked_at = if losses.len() == 1 { 0 } else { write as usize % UNTORN[..4].len() };
     for (i, loss) in losses.iter().enumerate() {
-        let name = format!("{}:{write}:{loss}", scenario.name);
+        let name = format!("{shown}:{write}:{loss}");
         let image = dev.image(*loss);
         let mut verdict = judge(&image, &record, None);
         if let Ok(after) = &verdict
             && tools != Tools::Nobody
             && i == looked_at
         {
-            let before = if tools == Tools::After { Ok(()) } else { tools_judge(&image, "before") };
-            if let Err(e) = before.and_then(|()| tools_judge(after, "after")) {
+            let before = if tools == Tools::BeforeAndAfter { tools_judge(&image, "before") } else { Ok(()) };
+            let after = || match tools {
+                Tools::Settled => settled(after).and_then(|plain| tools_judge(&plain, "after settling, after")),
+                _ => tools_judge(after, "after"),
+            };
+            if let Err(e) = before.and_then(|()| after()) {
                 verdict = Err(e);
             }
         }
@@ -82,18 +93,20 @@ fn replay() -> Option<(String, u64, Loss)> {
     let asked = std::env::var("JOULEFS_REPLAY").ok()?;
     let parse = || {
         let (name, rest) = asked.split_once(':')?;
-        SCENARIOS.iter().find(|s| s.name == name)?;
+        SCENARIOS.iter().find(|s| s.name == name.strip_suffix(DELTAS).unwrap_or(name))?;
         let (write, loss) = rest.split_once(':')?;
         Some((name.to_owned(), write.parse().ok()?, loss.parse().ok()?))
     };
     Some(parse().unwrap_or_else(|| panic!("JOULEFS_REPLAY={asked}: not scenario:write:loss")))
 }
 
-fn ready(name: &str) -> (&'static Scenario, Plan<'static>) {
-    let scenario = SCENARIOS.iter().find(|s| s.name == name).expect("a scenario of that name");
-    let plan = plan(scenario).unwrap_or_else(|e| panic!("{name} without a cut: {e}"));
+fn ready(name: &str) -> Plan<'static> {
+    let (plain, deltas) = name.strip_suffix(DELTAS).map_or((name, false), |plain| (plain, true));
+    let scenario = SCENARIOS.iter().find(|s| s.name == plain).expect("a scenario of that name");
+    let plan = plan(scenario, deltas).unwrap_or_else(|e| panic!("{name} without a cut: {e}"));
     assert!(plan.writes > 0, "{name} writes nothing");
-    (scenario, plan)
+    assert!(deltas || plan.deltas == [0; 3], "{name} makes deltas: {:?}", plan.deltas);
+    plan
 }
 
 /// At most so many writes, evenly spread, whatever their number.
@@ -110,19 +123,23 @@ fn report(mut failures: Vec<String>) {
 
 /// Cuts scenarios at every write; of a long one at as many as time allows, evenly spread.
 fn survive(names: &[&str], tools: Tools) {
+    survive_some(names, tools, if deep() { 2000 } else { 100 }, false);
+}
+
+/// The same at so many writes of each.
+fn survive_some(names: &[&str], tools: Tools, most: u64, every: bool) {
     let replay = replay();
     let mut failures = Vec::new();
     for name in names {
         if let Some((wanted, write, loss)) = &replay {
             if wanted == name {
-                let (scenario, plan) = ready(name);
-                failures.extend(at_write(scenario, &plan, *write, &[*loss], tools));
+                failures.extend(at_write(name, &ready(name), *write, &[*loss], tools));
             }
             continue;
         }
-        let (scenario, plan) = ready(name);
-        let writes = sample(plan.writes, if deep() { 2000 } else { 100 });
-        println!("{name}: {} of {} writes", writes.len(), plan.writes);
+        let plan = ready(name);
+        let writes = sample(plan.writes, most);
+        println!("{name}: {} of {} writes, deltas {:?}", writes.len(), plan.writes, plan.deltas);
         let next = AtomicUsize::new(0);
         let found = std::thread::scope(|scope| {
             let work = || {
@@ -131,7 +148,7 @@ fn survive(names: &[&str], tools: Tools) {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     let Some(write) = writes.get(i) else { return mine };
                     let tools = if i.is_multiple_of(10) { tools } else { Tools::Nobody };
-                    mine.extend(at_write(scenario, &plan, *write, &losses(*write), tools));
+                    mine.extend(at_write(name, &plan, *write, &losses(*write, every), tools));
                 }
             };
             let threads = [scope.spawn(work), scope.spawn(work)];
@@ -161,12 +178,35 @@ fn names_are_old_or_new() {
 #[test]
 fn names_that_roll_forward_restores_are_old_or_new() {
     for name in ["journals", "deliveries"] {
-        let plan = ready(name).1;
+        let plan = ready(name);
         let (cheap, put, withdrawn) = plan.names;
         println!("{name}: {cheap} without a checkpoint, {put} put, {withdrawn} withdrawn, {} slow", plan.slow_fsyncs);
         assert!(cheap > 5 && put + withdrawn > 3 && plan.slow_fsyncs > 0, "{name} does not do what it is for");
     }
     survive(&["journals", "deliveries"], Tools::BeforeAndAfter);
+}
+
+/// Every write of these, with every loss: small changes, and what makes deltas go.
+#[test]
+fn small_changes_that_were_synced_are_there_with_deltas_and_without() {
+    for (name, nodes) in [("nudges+deltas", 0), ("nudges-large+deltas", 20)] {
+        let plan = ready(name);
+        let [deltas, folded, written] = plan.deltas;
+        println!("{name}: {deltas} deltas, {folded} folded, {written} delta nodes written");
+        assert!(deltas > 30 && folded > 0 && written >= nodes, "{name} does not do what it is for: {:?}", plan.deltas);
+    }
+    survive_some(&["nudges"], Tools::BeforeAndAfter, 2000, true);
+    // Its logs reach the segments of which `cleaning_loses_nothing` tells.
+    survive_some(&["nudges-large"], Tools::After, 2000, true);
+    survive_some(&["nudges+deltas", "nudges-large+deltas"], Tools::Settled, 2000, true);
+}
+
+/// What is done to files of any kind, on a volume with deltas.
+#[test]
+fn a_volume_with_deltas_keeps_every_promise_of_one_without() {
+    let names: Vec<String> = SCENARIOS.iter().map(|s| format!("{}{DELTAS}", s.name)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).filter(|n| !n.starts_with("nudges")).collect();
+    survive_some(&names, Tools::Settled, if deep() { 2000 } else { 25 }, false);
 }
 
 #[test]
@@ -201,7 +241,7 @@ fn moving_blocks_into_holes_of_used_segments_loses_nothing() {
 
 /// The scenario does what it is for.
 fn moves(name: &str, into_holes: bool) {
-    let (moved, threaded) = ready(name).1.moved;
+    let (moved, threaded) = ready(name).moved;
     println!("{name}: {moved} blocks moved, {threaded} into holes");
     assert!(moved > 500 && (threaded > 100) == into_holes, "{name}: {moved} moved, {threaded} into holes");
 }
@@ -234,7 +274,7 @@ fn linux_recovers_the_same_from_a_cut() {
             Some(_) => continue,
             None => Vec::new(),
         };
-        let (scenario, plan) = ready(scenario.name);
+        let plan = ready(scenario.name);
         let most = if deep() { 40 } else { 6 };
         let spread = || sample(plan.writes, most).into_iter().zip(UNTORN.into_iter().cycle()).collect();
         let chosen: Vec<(u64, Loss)> = if wanted.is_empty() { spread() } else { wanted };

@@ -45,6 +45,21 @@ fn little_memory() -> MountOptions {
     MountOptions { node_cache: 64, dirty_limit: 32, dir_cache: 16, ..MountOptions::default() }
 }
 
+/// However much room inodes have.
+fn deltas_in_nodes() -> MountOptions {
+    MountOptions { delta_places: f2fs::delta::Places::Nodes, ..little_memory() }
+}
+
+fn may_compress() -> Options {
+    Options { features: Options::modern().features | Features::COMPRESSION, ..Options::modern() }
+}
+
+/// All new files are compressed.
+fn compressed(mut options: MountOptions) -> MountOptions {
+    options.compress.extensions.push("*".into());
+    options
+}
+
 const URGENT: &[(&str, &str)] = &[("gc_urgent", "1")];
 const NO_AGE: &[(&str, &str)] = &[("atgc_age_threshold", "0")];
 
@@ -92,6 +107,41 @@ const KINDS: &[Kind] = &[
         },
         mount: MountOptions::default,
         full: 40,
+        tuned: &[],
+    },
+    Kind {
+        name: "compressed",
+        mib: 64,
+        options: may_compress,
+        mount: || compressed(MountOptions::default()),
+        full: 60,
+        tuned: &[],
+    },
+    Kind {
+        name: "compressed-full",
+        mib: 64,
+        options: may_compress,
+        mount: || compressed(little_memory()),
+        full: 95,
+        tuned: URGENT,
+    },
+    Kind { name: "deltas", mib: 64, options: Options::modern, mount: MountOptions::default, full: 40, tuned: &[] },
+    Kind { name: "deltas-full", mib: 64, options: Options::modern, mount: little_memory, full: 95, tuned: URGENT },
+    Kind { name: "deltas-nodes", mib: 64, options: Options::modern, mount: deltas_in_nodes, full: 80, tuned: URGENT },
+    Kind {
+        name: "deltas-off",
+        mib: 64,
+        options: Options::modern,
+        mount: || MountOptions { delta: false, ..MountOptions::default() },
+        full: 60,
+        tuned: &[],
+    },
+    Kind {
+        name: "deltas-sections",
+        mib: 128,
+        options: || Options { segs_per_sec: 2, ..Options::modern() },
+        mount: MountOptions::default,
+        full: 90,
         tuned: &[],
     },
     Kind { name: "payload", mib: 64, options: Options::modern, mount: little_memory, full: 60, tuned: &[] },
@@ -162,6 +212,9 @@ fn prepare(kind: &Kind, threads: usize) -> Result<(Memory, Still), String> {
     if let Some((_, blocks)) = PAYLOAD.iter().find(|(name, _)| *name == kind.name) {
         joulefs_conformance::payload::give(&dev, *blocks);
     }
+    if has_deltas(kind) {
+        f2fs::delta::unsettle(&*dev).map_err(|e| e.to_string())?;
+    }
     let vol = mount(kind, dev.clone(), &clock)?;
     let told = |e: vfs::Error| format!("preparing: {e}");
     for t in 0..threads {
@@ -202,6 +255,11 @@ fn clean(dev: &dyn BlockDevice, when: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{when}: {:?}", report.errors().take(4).collect::<Vec<_>>()))
+}
+
+/// A kind that Linux does not know: its volume may hold deltas.
+fn has_deltas(kind: &Kind) -> bool {
+    kind.name.starts_with("deltas")
 }
 
 /// What is done: how many operations, how many threads do it.
@@ -249,8 +307,15 @@ fn run(kind: &Kind, image: &Memory, seed: u64, cut: Option<u64>, doing: Doing) -
     if let Some(write) = cut {
         dev.cut_after(write);
     }
+    // Files get deltas that are synced again and again.
+    let habits = match doing.habits {
+        h if has_deltas(kind) && !h.of_names => Habits { names: 4, directories: 2, ..h },
+        h => h,
+    };
     let course = |t: usize, record: Record| {
-        let mut course = Course::new(&vol, &clock, record, seed * 100 + t as u64, doing.habits);
+        let mut course = Course::new(&vol, &clock, record, seed * 100 + t as u64, habits);
+        course.compressible = kind.name.starts_with("compressed");
+        course.nudges = has_deltas(kind);
         for _ in 0..doing.steps {
             let out = course.step();
             if dev.is_cut() {
@@ -283,6 +348,20 @@ fn run(kind: &Kind, image: &Memory, seed: u64, cut: Option<u64>, doing: Doing) -
             exact.judge(&*vol).map_err(|e| format!("without a cut: {e}"))?;
         }
         vol.audit_segments().map_err(|e| e.to_string())?;
+        let deltas = vol.counters.deltas.load(Relaxed);
+        if (deltas > 0) != (has_deltas(kind) && (kind.mount)().delta) && !doing.habits.of_names {
+            return Err(format!("{deltas} deltas"));
+        }
+        if has_deltas(kind) {
+            println!("{}:{seed}: {deltas} deltas", kind.name);
+        }
+        // Those who change mostly names write too little at a time.
+        if kind.name.starts_with("compressed")
+            && !doing.habits.of_names
+            && vol.counters.packed_clusters.load(Relaxed) == 0
+        {
+            return Err("nothing was compressed".into());
+        }
     }
     Ok(Outcome { ways: ways(&vol), dev, records, refused })
 }
@@ -444,7 +523,7 @@ fn linux_keeps_what_was_synced_on_a_volume_of_any_shape() {
     let losses = [Loss::AllKept, Loss::AllLost, Loss::AllButFirst, Loss::Reversed];
     let mut cases = Vec::new();
     for seed in seeds(2, 20) {
-        for (k, kind) in KINDS.iter().enumerate() {
+        for (k, kind) in KINDS.iter().filter(|kind| !has_deltas(kind)).enumerate() {
             let threads = 1 + 2 * (seed as usize % 2);
             let habits = if k % 2 == 0 { NAMES } else { Habits::default() };
             let doing = Doing { steps: 250 / threads, threads, habits };

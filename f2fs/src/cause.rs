@@ -59,6 +59,18 @@ causes! {
     DeltaBase = 17, "bases of deltas";
     /// Pages of deltas, written whole.
     DeltaFold = 18, "folded deltas";
+    /// Making deltas, which is computation alone.
+    DeltaEncode = 19, "encoding deltas";
+    /// Making pages of deltas, likewise.
+    DeltaDecode = 20, "decoding deltas";
+    /// Nodes that hold deltas for which an inode has no room.
+    DeltaNode = 21, "delta nodes";
+    /// Clusters of compressed files that are packed; a request of several clusters is named after its first block.
+    Compressed = 22, "compressed data";
+    /// Packing clusters, which is computation alone, kept or not.
+    Compress = 23, "compressing";
+    /// Unpacking clusters, likewise.
+    Decompress = 24, "decompressing";
 }
 
 impl Cause {

@@ -4,12 +4,17 @@
 //! them, so they are enforced here, for everybody. Who may change them is the caller's kernel's question, as
 //! are all permissions.
 //!
-//! Left out: flags whose promise nobody here would keep cannot be changed (synchronous writes, compression, names that
-//! fold case); they are shown.
+//! A file becomes a compressed one, or ceases to be one, only without blocks, since the slots of its blocks are others
+//! then (kernel `f2fs_setflags_common`).
+//!
+//! Left out: flags whose promise nobody here would keep cannot be changed (synchronous writes, names that fold case);
+//! they are shown.
 
 use std::sync::Arc;
 
-use format::inode::{Advise, InodeFlags, extra_end};
+use format::compress::Method;
+use format::inode::{Advise, Inline, InodeFlags, RawInode, extra_end};
+use format::superblock::Features;
 use vfs::{FileFlags, FileKind, Flags};
 
 use crate::error::Result;
@@ -28,14 +33,27 @@ const SHOWN: InodeFlags = InodeFlags::COMPRESS
     .union(InodeFlags::PROJINHERIT)
     .union(InodeFlags::CASEFOLD);
 
+/// What says whether a file is compressed.
+const COMPRESSING: InodeFlags = InodeFlags::COMPRESS.union(InodeFlags::NOCOMP);
+
 /// May be changed on an inode of this kind.
 fn settable(kind: FileKind) -> InodeFlags {
     let any = InodeFlags::NODUMP | InodeFlags::NOATIME;
-    let both = any | InodeFlags::IMMUTABLE | InodeFlags::APPEND | InodeFlags::NOCOMP;
+    let both = any | InodeFlags::IMMUTABLE | InodeFlags::APPEND | InodeFlags::NOCOMP | InodeFlags::COMPRESS;
     match kind {
         FileKind::Regular => both,
         FileKind::Directory => both | InodeFlags::PROJINHERIT,
         _ => any,
+    }
+}
+
+/// Says in an inode how its clusters are compressed.
+pub(crate) fn put_method(r: &mut RawInode, method: Method) {
+    if let Some(e) = r.extra_mut() {
+        let flag;
+        (e.i_compress_algorithm, e.i_log_cluster_size, flag) = method.for_inode();
+        e.i_compress_flag = flag.into();
+        e.i_compr_blocks = 0.into();
     }
 }
 
@@ -54,7 +72,7 @@ impl Volume {
         // Work of several steps on the file comes to its end first.
         let _turn = inode.steps.turn.lock();
         let _change = self.begin()?;
-        let _content = inode.content.write();
+        let mut content = inode.content.write();
         self.check_there(inode)?;
         let now = self.flags_of(inode);
         let change = (now.flags ^ wish).bits();
@@ -68,15 +86,76 @@ impl Volume {
         if change == 0 && project.is_none() {
             return Ok(());
         }
+        let turned = change & InodeFlags::COMPRESS.bits() != 0;
+        if change & COMPRESSING.bits() != 0 && wish.contains(FileFlags::COMPRESS | FileFlags::NOCOMP) {
+            return Err(vfs::Error::Invalid("compressed and never compressed").into());
+        }
+        if turned {
+            self.may_turn_compressed(inode)?;
+            self.leave_inline(inode, &mut content)?;
+            // Nodes of the other kind may be in the chain.
+            self.promises.reshaped(inode.ino);
+        }
         self.note_altered(inode);
         let time = self.now();
+        let method = self.options.compress.method;
         self.edit_inode(&inode.node, |r| {
+            if turned && inode.kind == FileKind::Regular {
+                put_method(r, method);
+            }
             r.i_flags = (r.i_flags.get() ^ change).into();
             if let (Some(project), Some(e)) = (project, r.extra_mut()) {
                 e.i_projid = project.into();
             }
             touch(r, Touch::Changed, time);
         });
+        Ok(())
+    }
+
+    /// Refuses to make a file a compressed one, or a plain one, where that is not possible.
+    fn may_turn_compressed(&self, inode: &Inode) -> Result<()> {
+        if !self.has(Features::COMPRESSION) {
+            return Err(vfs::Error::Unsupported("compressed files, which this volume may not hold".into()).into());
+        }
+        if inode.kind == FileKind::Directory {
+            return Ok(());
+        }
+        let advise = inode.node.inode(|r| r.advise());
+        if inode.node.inode(|r| r.extra_isize() < extra_end::COMPRESS) || advise.contains(Advise::ENCRYPT) {
+            return Err(vfs::Error::Unsupported("compressing this file".into()).into());
+        }
+        if inode.node.inode(|r| r.inline().contains(Inline::PIN_FILE)) {
+            return Err(vfs::Error::Invalid("a pinned file is not compressed").into());
+        }
+        self.check_has_room(inode)?;
+        self.check_no_blocks(inode)
+    }
+
+    fn check_no_blocks(&self, inode: &Inode) -> Result<()> {
+        let inside = self.inline_room(inode)?.is_some() && inode.size() > 0;
+        let own = inode.node.inode(|r| 1 + u64::from(r.i_xattr_nid.get() != 0));
+        if inside || inode.node.inode(|r| r.i_blocks.get()) > own {
+            return Err(vfs::Error::Invalid("only a file without blocks can become compressed, or plain").into());
+        }
+        Ok(())
+    }
+
+    /// Sets how a compressed file without blocks is to be compressed.
+    pub(crate) fn set_method_of(&self, inode: &Arc<Inode>, algorithm: u8, log_cluster: u8) -> Result<()> {
+        let _turn = inode.steps.turn.lock();
+        let _change = self.begin()?;
+        let _content = inode.content.write();
+        self.check_there(inode)?;
+        self.check_plain(inode)?;
+        let Some(now) = self.clusters(inode)? else {
+            return Err(vfs::Error::Invalid("the file is not a compressed one").into());
+        };
+        let flag = u16::from(now.checksum);
+        let method = Method::of_inode(algorithm, log_cluster, flag)
+            .map_err(|_| vfs::Error::Invalid("no such algorithm, or clusters of that size"))?;
+        self.check_no_blocks(inode)?;
+        self.promises.reshaped(inode.ino);
+        self.edit_inode(&inode.node, |r| put_method(r, method));
         Ok(())
     }
 

@@ -9,8 +9,9 @@
 //!
 //! The order of writes makes a replay complete: data and the nodes below the inode, a flush, the inode with its fsync
 //! mark, a flush. Roll-forward replays nothing of a file without that mark. If no block got a new place, because blocks
-//! were overwritten in place or became deltas in the inode, the first flush is not needed. If they were all overwritten
-//! in place, `fdatasync` writes no inode.
+//! were overwritten in place or became deltas, the first flush is not needed. If they were all overwritten in place,
+//! `fdatasync` writes no inode. If they became deltas in delta nodes, the last of these carries the mark, size and times,
+//! and the inode is not written unless more of it changed.
 
 mod directory;
 pub(crate) mod flush_gate;
@@ -20,43 +21,26 @@ mod replayed;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use format::inode::{Advise, InodeFlags, RawInode, extra_end};
-use format::node::{self, Footer, NodeKind};
-use format::{Block, BlockAddr, Ino, Nid};
+use format::inode::{Advise, InodeFlags, RawInode};
+use format::node::{self, NodeKind};
+use format::{Ino, Nid};
 use vfs::FileKind;
 
 use crate::cause::Cause;
 use crate::error::{Error, Result};
 use crate::file::temperature::Writeback;
-use crate::inode::{Content, Inode, put_advise};
+use crate::inode::{Content, Inode, put_advise, stamp_of};
 use crate::node::cache::Node;
 use crate::node::write::Mark;
 use crate::pack::Reason;
 use crate::volume::{Change, Volume};
-use promises::MOST_WRITTEN;
-
-/// A copy of an inode block without the fields that `fdatasync` may leave unwritten (times), and without the fields
-/// that every write of the block changes.
-fn without_times(node: &Node) -> Box<Block> {
-    let mut b = node.read().clone();
-    let footer = node::footer(&b);
-    node::set_footer(&mut b, &Footer { fsync: false, dentry: false, cp_ver: 0, next: BlockAddr::NULL, ..footer });
-    let r = RawInode::of_mut(&mut b);
-    (r.i_atime, r.i_atime_nsec) = (0.into(), 0.into());
-    (r.i_mtime, r.i_mtime_nsec) = (0.into(), 0.into());
-    (r.i_ctime, r.i_ctime_nsec) = (0.into(), 0.into());
-    let checksum = r.extra_isize() >= extra_end::CHECKSUM;
-    if let Some(e) = r.extra_mut().filter(|_| checksum) {
-        e.i_inode_checksum = 0.into();
-    }
-    b
-}
+use promises::Since;
 
 impl Volume {
     /// A checkpoint made everything durable: no promise since it is left to keep.
     pub(crate) fn keep_promises(&self) {
         let settled = std::mem::take(&mut *self.renamed.lock());
-        self.promises.kept(settled);
+        self.promises.kept(settled, |ino| self.nodes.get(ino.nid()));
     }
 
     /// Makes a file or directory durable. The caller holds no lock.
@@ -184,27 +168,23 @@ impl Volume {
         data_only: bool,
     ) -> Result<()> {
         let ino = inode.ino;
-        let at_risk = self.promises.overwritten.lock().contains_key(&ino);
-        let why = match data_only && self.may_hold_deltas() && self.is_written(inode) {
+        let at_risk = self.may_hold_deltas() && self.promises.overwritten.lock().contains_key(&ino);
+        let why = match data_only && self.may_hold_deltas() && self.promises.since(&inode.node, true) == Since::Same {
             true => Writeback::FsyncContents,
             false => Writeback::Fsync,
         };
         let mut in_order = !self.write_back(change, inode, content, why)?;
-        if at_risk && self.deltas_of(&inode.node) > 0 {
+        if at_risk && self.holds_deltas(&inode.node) {
             // Another fsync has overwritten a block in place and not flushed it yet. It may be a base by now.
             in_order = false;
         }
+        let dirty = self.nodes.dirty_of(ino);
+        let of_kind = |wanted: fn(NodeKind) -> bool| -> Vec<Arc<Node>> {
+            let is_wanted = |n: &&Arc<Node>| wanted(node::kind_of(node::footer(&n.read()).offset));
+            dirty.iter().filter(|n| n.nid != ino.nid()).filter(is_wanted).cloned().collect()
+        };
         // Roll-forward does not replay indirect nodes; it makes them anew.
-        let below: Vec<Arc<Node>> = self
-            .nodes
-            .dirty_of(ino)
-            .into_iter()
-            .filter(|n| n.nid != ino.nid())
-            .filter(|n| {
-                let kind = node::kind_of(node::footer(&n.read()).offset);
-                matches!(kind, NodeKind::Direct { .. } | NodeKind::Xattr)
-            })
-            .collect();
+        let below = of_kind(|kind| matches!(kind, NodeKind::Direct { .. } | NodeKind::Xattr));
         if !below.is_empty() {
             self.write_nodes(change, &below, Mark::Plain, Cause::FsyncNode)?;
             in_order = false;
@@ -215,32 +195,38 @@ impl Volume {
             // That writer holds `node_io` until the device has the node: the flush must not come before.
             drop(self.node_io.lock());
         }
-        let now = without_times(&inode.node);
+        let mut deltas = of_kind(|kind| kind == NodeKind::Delta);
         let dentry = self.needs_name(inode);
-        if data_only && in_order && !dentry && self.promises.written.lock().get(&ino) == Some(&now) {
-            // Beside the blocks that kept their places, only times changed.
+        let since = if dentry { Since::More } else { self.promises.since(&inode.node, data_only) };
+        if in_order && deltas.is_empty() && since == Since::Same {
+            // Beside the blocks that kept their places, nothing changed that this fsync promises.
             return Ok(());
         }
+        // A delta node carries the mark if it can note all that changed in the inode.
+        let carrier = if since == Since::More { None } else { deltas.pop() };
+        // What tears one of these nodes ends the chain before the mark: no flush is needed between them.
+        self.write_nodes(change, &deltas, Mark::Plain, Cause::DeltaNode)?;
         if !in_order {
             self.flush_for(ino)?;
         }
-        self.write_nodes(change, std::slice::from_ref(&inode.node), Mark::Fsync { dentry }, Cause::FsyncNode)?;
-        let mut written = self.promises.written.lock();
-        if written.len() >= MOST_WRITTEN {
-            written.clear();
-        }
-        written.insert(ino, now);
+        let Some(carrier) = carrier else {
+            return self.write_nodes(
+                change,
+                std::slice::from_ref(&inode.node),
+                Mark::Fsync { dentry },
+                Cause::FsyncNode,
+            );
+        };
+        let stamp = inode.node.inode(stamp_of);
+        self.edit(&carrier, |b| node::delta::set_stamp(b, &stamp));
+        self.write_nodes(change, &[carrier], Mark::Fsync { dentry: false }, Cause::DeltaNode)?;
+        self.promises.stamped(ino, &stamp);
         Ok(())
-    }
-
-    /// True if an fsync wrote the inode as it is, but for its times.
-    fn is_written(&self, inode: &Inode) -> bool {
-        self.promises.written.lock().get(&inode.ino).is_some_and(|written| *written == without_times(&inode.node))
     }
 
     fn flush_for(&self, ino: Ino) -> Result<()> {
         let written = self.promises.names.lock().written();
-        let overwritten = self.promises.overwritten.lock().get(&ino).copied();
+        let overwritten = self.may_hold_deltas().then(|| self.promises.overwritten.lock().get(&ino).copied()).flatten();
         self.flushes.pass(|| {
             // A flush may have failed while this fsync waited for it.
             self.check_writable()?;
@@ -301,5 +287,38 @@ mod tests {
             assert_eq!(flushes(), before + 2, "one before the inode, one behind it");
         });
         judge(dev.inner().inner(), &vol);
+    }
+
+    #[test]
+    fn an_inode_written_without_a_mark_is_not_replayed_over_what_a_delta_node_marks() {
+        use format::superblock::Features;
+        let inner = Memory::new(64 * 256);
+        let clock = Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)));
+        let features = crate::mkfs::Options::modern().features | Features::DELTA;
+        let made = crate::mkfs::Options { features, ..crate::mkfs::Options::default() };
+        crate::mkfs::format(&inner, &*clock, &made).unwrap();
+        let dev = Arc::new(inner);
+        let vol = Volume::mount(dev.clone(), clock.clone(), MountOptions::default()).unwrap();
+        let f = file(&vol, "f");
+        write(&vol, f, 0, &vec![5; 2000 * 4096]);
+        vol.fsync(f, false).unwrap();
+        let node = vol.outer(f).unwrap().node.clone();
+        let chmod = |perm| vol.setattr(f, &vfs::SetAttr { perm: Some(perm), ..vfs::SetAttr::default() }).unwrap();
+        let change = |at: u64| [100, 1500].map(|page| write(&vol, f, page * 4096 + at, b"changed"));
+        change(0);
+        vol.fsync(f, false).unwrap();
+        assert_eq!(vol.counters.deltas.load(Ordering::Relaxed), 2);
+        for round in 1..4 {
+            chmod(0o600);
+            let held = vol.cp.read();
+            vol.write_nodes(&held, std::slice::from_ref(&node), Mark::Plain, Cause::Node).unwrap();
+            drop(held);
+            chmod(0o644);
+            change(round * 10);
+            vol.fsync(f, false).unwrap();
+            let again = Volume::mount(Arc::new(dev.fork()), clock.clone(), MountOptions::default()).unwrap();
+            assert_eq!(again.getattr(f).unwrap().perm, 0o644, "round {round}");
+            assert!(read(&again, f) == read(&vol, f));
+        }
     }
 }

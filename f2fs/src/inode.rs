@@ -11,11 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use format::inode::{Advise, Division, Inline, RawInode};
+use format::node::delta::Stamp;
 use format::{Block, Ino};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use vfs::{DeviceNumber, FileKind};
 
+use crate::delta::hotness::Heat;
+use crate::delta::known::Frames;
+use crate::delta::luck::Luck;
 use crate::dir::block::DirBlock;
 use crate::node::cache::Node;
 use crate::replacement::Cache;
@@ -31,6 +35,10 @@ pub struct Content {
     pub pages: BTreeMap<u64, Box<Block>>,
     /// Blocks of a directory, clean and dirty.
     pub dir: FxHashMap<u64, DirBlock>,
+    /// How often pages of a regular file became deltas lately.
+    pub(crate) luck: Luck,
+    /// What is known of the pages of a database in a journal or log.
+    pub(crate) frames: Frames,
 }
 
 /// An inode in use.
@@ -47,6 +55,8 @@ pub struct Inode {
     pub dirty: AtomicUsize,
     /// Whose turn it is to work on the file in several steps.
     pub(crate) steps: Steps,
+    /// How often it is read and written.
+    pub(crate) heat: Heat,
 }
 
 /// Locks of an inode for work of several steps, between which `cp` and [`Inode::content`] are given up. They are taken
@@ -63,7 +73,7 @@ pub(crate) struct Steps {
 impl Inode {
     pub(crate) fn new(ino: Ino, kind: FileKind, node: Arc<Node>) -> Self {
         let (content, dirty, steps) = (RwLock::default(), AtomicUsize::new(0), Steps::default());
-        Inode { ino, kind, node, content, dirty, steps }
+        Inode { ino, kind, node, content, dirty, steps, heat: Heat::default() }
     }
 }
 
@@ -99,8 +109,12 @@ impl InodeTable {
     }
     /// Directories in use.
     pub(crate) fn directories(&self) -> Vec<Arc<Inode>> {
+        self.of_kind(FileKind::Directory)
+    }
+    /// Inodes of a kind in memory.
+    pub(crate) fn of_kind(&self, kind: FileKind) -> Vec<Arc<Inode>> {
         let of = |s: &RwLock<Cache<Ino, Arc<Inode>>>| -> Vec<_> {
-            s.read().values().filter(|i| i.kind == FileKind::Directory).cloned().collect()
+            s.read().values().filter(|i| i.kind == kind).cloned().collect()
         };
         self.shards.iter().flat_map(of).collect()
     }
@@ -198,6 +212,22 @@ pub(crate) fn touch(r: &mut RawInode, what: Touch, now: device::clock::Time) {
     }
     r.i_ctime = (now.secs as u64).into();
     r.i_ctime_nsec = now.nanos.into();
+}
+
+/// What an fsync may note in a delta node instead of writing the inode.
+pub(crate) fn stamp_of(r: &RawInode) -> Stamp {
+    Stamp {
+        size: r.i_size.get(),
+        mtime: (r.i_mtime.get(), r.i_mtime_nsec.get()),
+        ctime: (r.i_ctime.get(), r.i_ctime_nsec.get()),
+    }
+}
+
+/// Sets size and times as an fsync noted them.
+pub(crate) fn put_stamp(r: &mut RawInode, stamp: &Stamp) {
+    r.i_size = stamp.size.into();
+    (r.i_mtime, r.i_mtime_nsec) = (stamp.mtime.0.into(), stamp.mtime.1.into());
+    (r.i_ctime, r.i_ctime_nsec) = (stamp.ctime.0.into(), stamp.ctime.1.into());
 }
 
 /// Sets or clears `i_inline` bits.

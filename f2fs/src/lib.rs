@@ -9,6 +9,7 @@ mod attr;
 pub mod cause;
 mod chattr;
 pub mod checkpoint;
+pub mod compress;
 pub mod delta;
 pub mod dir;
 pub mod error;

@@ -16,6 +16,8 @@ use victim::Chooser;
 use victim::memory::Memory;
 
 use crate::cause::Cause;
+use crate::delta::bases::Bases;
+use crate::delta::kept::IN_MEMORY;
 use crate::error::{At, Error, Result};
 use crate::file::writers::Writers;
 use crate::fsync::flush_gate::FlushGate;
@@ -28,6 +30,7 @@ use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
 use crate::pack::PackState;
+use crate::replacement::Cache;
 use crate::segment::log::Log;
 use crate::segment::table::SegmentTable;
 use crate::segment::{Pressure, Segments};
@@ -76,6 +79,11 @@ pub enum MountError {
         /// Their names.
         features: Vec<String>,
     },
+    /// Options of compression for a volume that may not hold compressed files.
+    #[error(
+        "no file of this volume can be compressed: it was made without the feature compression; leave compress_* away"
+    )]
+    NoCompression,
     /// What was synced since the last checkpoint cannot be replayed.
     #[error(
         "what was synced since the last checkpoint cannot be restored: {0}; norecovery reads the volume as of that checkpoint"
@@ -322,6 +330,9 @@ impl Volume {
             }
             return Err(MountError::CannotRead { features });
         }
+        if options.compress != Default::default() && !sb.features.contains(Features::COMPRESSION) {
+            return Err(MountError::NoCompression);
+        }
         let unwritable = sb.features - WRITABLE;
         let leave = options.roll_forward == RollForward::Leave;
         options.read_only |= leave;
@@ -343,6 +354,8 @@ impl Volume {
         let overlay = wanted_read_only && unwritable.is_empty() && !leave;
         let dev: Arc<dyn BlockDevice> = if overlay { Arc::new(device::Overlay::new(dev)) } else { dev };
         options.read_only = wanted_read_only && !overlay;
+        let makes_deltas = options.delta && sb.features.contains(Features::DELTA) && !wanted_read_only;
+        let dev: Arc<dyn BlockDevice> = if makes_deltas { Arc::new(Bases::new(dev)) } else { dev };
 
         let mut vol = Self::assemble(dev, clock, options, sb, cp, pack, second)?;
         if !vol.options.read_only {
@@ -434,6 +447,8 @@ impl Volume {
             renamed: Mutex::default(),
             node_io: Mutex::new(()),
             promises: Promises::default(),
+            hotness: Mutex::default(),
+            kept_pages: Mutex::new(Cache::new(IN_MEMORY, IN_MEMORY / 8)),
             flushes: FlushGate::default(),
             used: AtomicBool::new(false),
             untouched: AtomicBool::new(true),

@@ -21,6 +21,7 @@ impl Volume {
             return Ok(AT_MOST);
         }
         self.write_if_due()?;
+        self.restore_if_due()?;
         Ok(self.clean_if_due()?.min(AT_MOST))
     }
 

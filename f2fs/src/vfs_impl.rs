@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use vfs::{
-    Allocate, Attr, Caller, DeviceNumber, DirEntry, Entry, Error, FileFlags, FileKind, FileSystem, Flags, Flow, Ino,
-    NewNode, RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, Compression, DeviceNumber, DirEntry, Entry, Error, FileFlags, FileKind, FileSystem, Flags,
+    Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 use format::xattr::{index, split_name};
@@ -271,6 +271,28 @@ impl FileSystem for Volume {
 
     fn set_flags(&self, ino: Ino, flags: FileFlags, project: Option<u32>) -> Result<()> {
         Ok(self.set_flags_of(&self.outer(ino)?, flags, project)?)
+    }
+
+    fn compression(&self, ino: Ino) -> Result<Option<Compression>> {
+        let inode = self.outer(ino)?;
+        let _content = inode.content.read();
+        Ok(self.compression_of(&inode)?)
+    }
+
+    fn set_compression(&self, ino: Ino, algorithm: u8, log_cluster: u8) -> Result<()> {
+        Ok(self.set_method_of(&self.outer(ino)?, algorithm, log_cluster)?)
+    }
+
+    fn repack(&self, ino: Ino, packed: bool) -> Result<()> {
+        Ok(Volume::repack(self, &self.outer(ino)?, packed)?)
+    }
+
+    fn release_saved(&self, ino: Ino) -> Result<u64> {
+        Ok(Volume::release_saved(self, &self.outer(ino)?)?)
+    }
+
+    fn reserve_saved(&self, ino: Ino) -> Result<u64> {
+        Ok(Volume::reserve_saved(self, &self.outer(ino)?)?)
     }
 
     fn tick(&self) -> Result<Duration> {

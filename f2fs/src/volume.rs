@@ -20,14 +20,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use device::BlockDevice;
 use device::clock::{Clock, Time};
+use device::energy::{Nanos, Processor};
+use device::{BlockDevice, Tag};
 use format::checkpoint::CpFlags;
 use format::superblock::{Features, SuperBlock};
 use format::{Block, BlockAddr, Ino};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashSet;
 
+use crate::delta::hotness::Hotness;
 use crate::error::{Error, Result};
 use crate::file::writers::Writers;
 use crate::fsync::flush_gate::FlushGate;
@@ -39,6 +41,7 @@ use crate::nat::Nat;
 use crate::node::cache::NodeCache;
 use crate::orphan::Orphans;
 use crate::pack::PackState;
+use crate::replacement::Cache;
 use crate::segment::{Pressure, Segments};
 use crate::space::Space;
 
@@ -76,8 +79,22 @@ pub struct MountOptions {
     pub checkpoint_after: Duration,
     /// Small files and directories live in their inodes (kernel `inline_data`, `inline_dentry`).
     pub inline: bool,
+    /// An fsync of at most this many blocks overwrites in place (kernel `min_fsync_blocks`); with 0 none does.
+    pub in_place_blocks: usize,
     /// Small updates become deltas in their inodes, on a volume that may hold deltas.
     pub delta: bool,
+    /// Where they go.
+    pub delta_places: crate::delta::places::Places,
+    /// Which new files are compressed, and how, on a volume that may hold compressed files.
+    pub compress: crate::compress::options::Options,
+    /// Deltas leave the delta nodes of files that are read often and written seldom, while nobody uses the volume.
+    pub delta_return: bool,
+    /// What deltas cost on the device below and beside it.
+    pub delta_costs: crate::delta::costs::Costs,
+    /// What compressing costs beside the device.
+    pub compress_costs: crate::compress::costs::Costs,
+    /// Who has the time booked that deltas and compressing take; nobody if there is no meter.
+    pub processor: Option<Arc<dyn Processor>>,
     /// Cleaning ahead of time.
     pub gc: crate::gc::settings::Settings,
     /// What operations cost on the device below, for policies that weigh joules.
@@ -104,7 +121,14 @@ impl Default for MountOptions {
             writeback_after: Duration::from_secs(5),
             checkpoint_after: Duration::from_secs(60),
             inline: true,
+            in_place_blocks: crate::file::temperature::IN_PLACE_BLOCKS,
             delta: true,
+            delta_places: crate::delta::places::Places::Both,
+            delta_return: false,
+            compress: crate::compress::options::Options::default(),
+            delta_costs: crate::delta::costs::Costs::PAPER,
+            compress_costs: crate::compress::costs::Costs::default(),
+            processor: None,
             gc: crate::gc::settings::Settings::default(),
             prices: victim::joule::Prices::default(),
         }
@@ -139,10 +163,18 @@ pub struct Counters {
     pub longest_pause: AtomicU64,
     /// Dirty pages that became deltas, and the bytes that they take in zones.
     pub deltas: AtomicU64,
+    /// Pages of databases kept in delta nodes, for blocks of journals and logs.
+    pub kept: AtomicU64,
     /// See `deltas`.
     pub delta_bytes: AtomicU64,
     /// Deltas whose pages were written whole.
     pub folded: AtomicU64,
+    /// Of those, the ones of files that are only read.
+    pub restored: AtomicU64,
+    /// Clusters that were packed, and the blocks that saved.
+    pub packed_clusters: AtomicU64,
+    /// See `packed_clusters`.
+    pub packed_saved: AtomicU64,
     /// Bytes users wrote.
     pub user_bytes: AtomicU64,
     /// Blocks overwritten in place.
@@ -205,6 +237,9 @@ pub struct Volume {
     pub(crate) renamed: Mutex<FxHashSet<Ino>>,
     pub(crate) node_io: Mutex<()>,
     pub(crate) promises: Promises,
+    pub(crate) hotness: Mutex<Hotness>,
+    /// Pages of databases that delta nodes hold, by inode, generation and id.
+    pub(crate) kept_pages: Mutex<Cache<(Ino, u32, u32), Box<Block>>>,
     pub(crate) flushes: FlushGate,
     pub(crate) cleaner: Cleaner,
     /// How cleaning is set now.
@@ -271,6 +306,13 @@ impl Volume {
     /// What node footers carry: checkpoint version and its CRC.
     pub(crate) fn cp_ver(&self) -> u64 {
         self.cp_ver.load(Ordering::Acquire)
+    }
+
+    /// Has computation booked, if there is a meter.
+    pub(crate) fn compute(&self, busy: Nanos, tag: Tag) {
+        if let Some(processor) = &self.options.processor {
+            processor.compute(busy, tag);
+        }
     }
 
     /// Refuses changes on a volume that is read-only, unmounted or failed.

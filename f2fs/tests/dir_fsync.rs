@@ -305,6 +305,16 @@ const CASES: &[Case] = &[
         },
     },
     Case {
+        name: "two new files that exchange names, of which one is synced then",
+        how: ByCheckpoint,
+        does: |w| {
+            new_file(&w.vol, w.vol.root(), "a");
+            new_file(&w.vol, w.vol.root(), "b");
+            w.exchange("a", "b");
+            w.fsync("b");
+        },
+    },
+    Case {
         name: "a new file and a directory that exchange names, the file synced",
         how: ByCheckpoint,
         does: |w| {

@@ -306,6 +306,18 @@ impl RawInode {
         }
     }
 
+    /// Blocks that compression saves, as the inode counts them; 0 where it has no room for the count.
+    pub fn saved_blocks(&self) -> u64 {
+        self.extra().filter(|_| self.extra_isize() >= extra_end::COMPRESS).map_or(0, |e| e.i_compr_blocks.get())
+    }
+    /// Adds to the count of blocks that compression saves, where there is room for it.
+    pub fn add_saved_blocks(&mut self, more: i64) {
+        let room = self.extra_isize() >= extra_end::COMPRESS;
+        if let Some(e) = self.extra_mut().filter(|_| room) {
+            e.i_compr_blocks = e.i_compr_blocks.get().saturating_add_signed(more).into();
+        }
+    }
+
     /// How many file blocks the inode and its direct nodes address (kernel `ADDRS_PER_INODE`,
     /// `ADDRS_PER_BLOCK`): in a compressed file whole clusters only, so that none is cut in two.
     #[inline]

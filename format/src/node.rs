@@ -1,6 +1,9 @@
 //! Node blocks: the footer every node has, direct and indirect nodes, and the shape of the tree
 //! that maps a file's blocks.
 
+pub mod delta;
+pub mod kept;
+
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -190,6 +193,7 @@ impl Shape {
         let per = NIDS_PER_BLOCK + 1;
         match offset {
             XATTR_NODE_OFFSET => NodeKind::Xattr,
+            _ if delta::number(offset).is_some() => NodeKind::Delta,
             0 => NodeKind::Inode,
             1 | 2 => direct(u64::from(offset - 1)),
             _ => {
@@ -252,6 +256,8 @@ pub enum NodeKind {
     DoubleIndirect,
     /// The node of extended attributes.
     Xattr,
+    /// A node of deltas ([`delta`]), on a volume that may hold some.
+    Delta,
     /// No node has this offset.
     Nothing,
 }

@@ -3,16 +3,20 @@
 //! Nodes written since then follow each other from the next free block of the warm node log. Roll-forward replays those
 //! of each inode up to the last one with an fsync mark; no `fsync` promised the others. It passes over an inode that the
 //! checkpoint does not have if none of its nodes has the dentry mark: the file was deleted, and an fsync of its directory
-//! took the mark away.
+//! took the mark away. A node that makes no sense ends the chain: it is torn, and no `fsync` had returned that wrote what
+//! follows.
 
 use format::checkpoint::CpFlags;
-use format::inode::{Inline, RawInode};
+use format::delta;
+use format::inode::{self, Inline, RawInode};
 use format::node::{self, Footer, NodeKind};
 use format::sit::LogType;
+use format::superblock::Features;
 use format::{Block, BlockAddr, Ino, Nid};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::FsckError;
+use super::kind::kind_of;
 use super::load::Image;
 use super::report::{FindingKind as K, Name, Report, Synced};
 use super::sets::BlockSet;
@@ -115,16 +119,56 @@ fn links(img: &Image<'_>) -> Result<Vec<(BlockAddr, Footer)>, FsckError> {
         if seen.add(seg, off) {
             break;
         }
-        let f = node::footer(&*img.block(at)?);
+        let block = img.block(at)?;
+        let f = node::footer(&block);
         let same = if low_only { f.cp_ver as u32 == want as u32 } else { f.cp_ver == want };
         // A node that both tables have is the checkpoint's own: the log stands where it must not.
         if !same || img.marked(at) && img.nat(f.nid)?.addr == at {
+            break;
+        }
+        if !makes_sense(img, &block, &f) {
             break;
         }
         out.push((at, f));
         at = f.next;
     }
     Ok(out)
+}
+
+/// True if roll-forward takes a node of the chain for whole.
+fn makes_sense(img: &Image<'_>, block: &Block, f: &Footer) -> bool {
+    let features = img.sb.features;
+    let lawful = |n: u32| (1..img.sb.max_nid()).contains(&n);
+    let is_inode = f.nid == f.ino.nid();
+    let place = match node::kind_of(f.offset) {
+        NodeKind::Inode => {
+            let raw = RawInode::of(block);
+            // Every inode of a volume with checksums has room for one.
+            let bare = features.contains(Features::INODE_CHECKSUM) && !raw.inline().contains(Inline::EXTRA_ATTR);
+            is_inode
+                && !bare
+                && is_whole(img, block, f)
+                && delta::verify(raw, features).is_ok()
+                && kind_of(raw.i_mode.get()).is_some()
+        }
+        NodeKind::Nothing => false,
+        NodeKind::Delta => {
+            !is_inode && features.contains(Features::DELTA) && node::delta::verify(img.seed, block).is_ok()
+        }
+        _ => !is_inode,
+    };
+    let inside = |a: BlockAddr| !a.is_real() || img.sb.locate(a).is_some();
+    lawful(f.nid.0) && lawful(f.ino.0) && place && addresses(img, block).all(inside)
+}
+
+/// True if an inode's checksum is right, as it is or as it was before its marks were taken away where it lies.
+fn is_whole(img: &Image<'_>, block: &Block, f: &Footer) -> bool {
+    let right = |b: &Block| inode::verify_checksum(img.sb.features, img.seed, b).is_ok();
+    right(block) || {
+        let mut marked = Box::new(*block);
+        node::set_footer(&mut marked, &Footer { fsync: true, dentry: true, ..*f });
+        !f.fsync && !f.dentry && right(&marked)
+    }
 }
 
 /// Blocks in use that the newest versions of an inode's nodes lead to and that are free for the checkpoint.

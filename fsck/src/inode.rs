@@ -1,12 +1,12 @@
 //! Is one inode lawful: its fields, its block map, its inline contents, its sums?
 
-use format::delta;
 use format::inode::{self, Advise, Division, Inline, RawInode};
 use format::node::{self, NIDS_PER_BLOCK, Shape, XATTR_NODE_OFFSET};
 use format::superblock::Features;
 use format::{Block, BlockAddr, FormatError, Ino, Nid};
 
 use super::FsckError;
+use super::bases::plain;
 use super::dir::DirState;
 use super::kind::{DIR, kind_of};
 use super::report::{Area, FindingKind as K, Referrer, Slot};
@@ -20,11 +20,11 @@ const INLINE_XATTR_WORDS: std::ops::RangeInclusive<u32> = 6..=903;
 pub struct FileState {
     pub(super) ino: Ino,
     /// Blocks as `i_blocks` counts them.
-    blocks: u64,
+    pub(super) blocks: u64,
     /// Highest file block with an address, plus one.
     end: u64,
     extent: Extent,
-    shape: Shape,
+    pub(super) shape: Shape,
     cluster: Option<Cluster>,
     pub(super) dir: Option<DirState>,
 }
@@ -87,19 +87,18 @@ impl Walk<'_, '_> {
                 self.report.add(K::InlineMisplaced { ino, what, mode });
             }
         }
-        let division = match raw.divide(features).or_else(|error| {
-            // Without its zone it may be lawful.
-            let plain = raw.divide(features.difference(Features::DELTA))?;
-            self.report.add(K::ZoneBad { ino, error });
-            Ok(plain)
-        }) {
-            Ok(d) => d,
+        // Without its zone it may be lawful.
+        let division = match raw.divide(plain(features)) {
+            Ok(without) => raw.divide(features).unwrap_or(without),
             Err(error) => {
                 self.report.add(K::InodeBad { ino, error });
                 return Ok(());
             }
         };
-        self.deltas(raw, division)?;
+        let zone = super::zone::verify(self.img, block);
+        if let Err(error) = &zone {
+            self.report.add(K::ZoneBad { ino, error: error.clone() });
+        }
         let flexible = features.contains(Features::FLEXIBLE_INLINE_XATTR);
         if flexible && inline.contains(Inline::XATTR) && !INLINE_XATTR_WORDS.contains(&division.xattr) {
             self.report.add(K::InlineXattrSize { ino, words: division.xattr });
@@ -119,7 +118,7 @@ impl Walk<'_, '_> {
             });
         }
         let released = inline.contains(Inline::COMPRESS_RELEASED);
-        let shape = match raw.shape(features.difference(Features::DELTA)) {
+        let shape = match raw.shape(plain(features)) {
             Ok(shape) => shape,
             Err(error) => {
                 self.report.add(K::InodeBad { ino, error });
@@ -139,37 +138,16 @@ impl Walk<'_, '_> {
             dir: (kind == DIR).then(|| DirState::new(raw, features, parent)),
         };
         self.xattrs(raw, block, division, &mut f)?;
+        let delta_nodes = self.delta_nodes(raw, &mut f)?;
         if inline.intersects(Inline::DATA | Inline::DENTRY) {
             self.inline_contents(raw, block, division, &mut f)?;
         } else if matches!(kind, 1 | DIR | 7) {
             self.map(raw, division, &mut f)?;
         }
+        if zone.is_ok() {
+            self.deltas(raw, division, &f, &delta_nodes)?;
+        }
         self.sums(raw, f)
-    }
-
-    /// The zone of deltas, and what each of them makes of its base.
-    fn deltas(&mut self, raw: &RawInode, division: Division) -> Result<(), FsckError> {
-        let ino = Ino(raw.footer.ino.get());
-        if let Err(error) = delta::verify(raw, division) {
-            self.report.add(K::ZoneBad { ino, error });
-            return Ok(());
-        }
-        for e in delta::entries(raw, division) {
-            let addr = raw.addr(division, e.slot);
-            if self.img.sb.locate(addr).is_none() {
-                // The address is a finding of its own.
-                continue;
-            }
-            // Contents that cannot be read are no finding here, as everywhere.
-            let Ok(base) = self.img.block(addr) else { continue };
-            let fits = delta::codec::decode(e.codec, e.payload, &base).is_some_and(|page| {
-                delta::check(self.img.seed, ino, raw.i_generation.get(), e.slot, &page[..]) == e.check
-            });
-            if !fits {
-                self.report.add(K::DeltaWrong { ino, block: e.slot });
-            }
-        }
-        Ok(())
     }
 
     fn xattrs(

@@ -11,8 +11,10 @@
 //! Left out: whether the usage that quota files record is the volume's, and hashes of encrypted names that fold case, which are keyed.
 #![forbid(unsafe_code)]
 
+mod bases;
 mod begin;
 mod chain;
+mod deltas;
 mod dir;
 mod hashes;
 mod inode;
@@ -27,6 +29,7 @@ mod tables;
 mod terms;
 mod walk;
 mod xattr;
+mod zone;
 
 pub use repair::{Action, RepairError, Repaired, repair};
 pub use report::*;

@@ -167,6 +167,12 @@ pub enum FindingKind {
     ZoneBad { ino: Ino, error: FormatError },
     #[error("inode {ino}: the delta of file block {block} does not fit the block that it changes")]
     DeltaWrong { ino: Ino, block: u32 },
+    #[error("inode {ino}: the delta of file block {block} has no block that it changes")]
+    DeltaWithoutBase { ino: Ino, block: u32 },
+    #[error("inode {ino}: file block {block} has a delta in the inode and one in a delta node")]
+    DeltaTwice { ino: Ino, block: u32 },
+    #[error("inode {ino}: delta node {nid} cannot be read: {error}")]
+    DeltaNodeBad { ino: Ino, nid: Nid, error: FormatError },
     #[error("directory {ino}: size is {size}, its blocks need {needs}")]
     DirSizeWrong { ino: Ino, size: u64, needs: u64 },
     #[error("directory {ino}: i_current_depth is {stored}, its entries need {needs}")]

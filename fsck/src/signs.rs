@@ -9,6 +9,7 @@ use format::superblock::Features;
 use format::{Block, BlockAddr, Ino, dentry, xattr};
 
 use super::FsckError;
+use super::bases::plain;
 use super::hashes::Hashing;
 use super::kind::{DIR, kind_of, mode_of};
 use super::load::Image;
@@ -73,7 +74,7 @@ pub fn misplaced_marks(raw: &RawInode, features: Features) -> impl Iterator<Item
 /// True if an inode has a first block or inline contents, and they do not begin as a directory's do.
 fn begins_otherwise(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, FsckError> {
     let raw = RawInode::of(block);
-    let Ok(division) = raw.divide(img.sb.features) else { return Ok(false) };
+    let Ok(division) = raw.divide(plain(img.sb.features)) else { return Ok(false) };
     let own = |layout: &dentry::Layout, area: &[u8]| {
         dentry::at(layout, area, 0).is_some_and(|d| d.name == b"." && d.ino == ino.0)
     };
@@ -137,7 +138,7 @@ fn with(block: &Block, inline: Inline) -> Box<Block> {
 fn has_inline_xattrs(features: Features, block: &Block) -> bool {
     let raw = RawInode::of(block);
     let flexible = features.contains(Features::FLEXIBLE_INLINE_XATTR) && raw.inline().contains(Inline::EXTRA_ATTR);
-    let Ok(division) = raw.divide(features) else { return false };
+    let Ok(division) = raw.divide(plain(features)) else { return false };
     let area = division.xattr_area();
     let ends = division.inline_area().len() as u64;
     let contents = raw.inline().contains(Inline::DATA) && raw.i_size.get() > ends;
@@ -149,7 +150,7 @@ fn has_inline_xattrs(features: Features, block: &Block) -> bool {
 /// True if an inode marked as inline has a node or a block: its footer or its summary names this inode.
 fn has_blocks(img: &Image<'_>, ino: Ino, block: &Block) -> Result<bool, FsckError> {
     let raw = RawInode::of(block);
-    let Ok(division) = raw.divide(img.sb.features) else { return Ok(false) };
+    let Ok(division) = raw.divide(plain(img.sb.features)) else { return Ok(false) };
     for nid in (0..5).map(|k| raw.nid(k)).filter(|nid| nid.0 != 0) {
         let addr = img.nat(nid)?.addr;
         if img.marked(addr) {

@@ -113,6 +113,13 @@ pub enum Referrer {
     Index(Slot),
     /// `i_xattr_nid`.
     Xattr(Ino),
+    /// The inode's root of delta nodes (number 0), or that node's list of the others.
+    Delta {
+        /// The inode.
+        ino: Ino,
+        /// Which of its delta nodes.
+        number: usize,
+    },
     /// The superblock's root inode.
     Root,
     /// The superblock's quota inode number `0..=2`.
@@ -127,6 +134,7 @@ impl fmt::Display for Referrer {
             Referrer::Dentry { place, name } => write!(f, "entry {name} ({place})"),
             Referrer::Index(slot) => slot.fmt(f),
             Referrer::Xattr(ino) => write!(f, "xattr node of inode {ino}"),
+            Referrer::Delta { ino, number } => write!(f, "delta node number {number} of inode {ino}"),
             Referrer::Root => f.write_str("root"),
             Referrer::Quota(k) => {
                 write!(f, "{} quota file", ["user", "group", "project"].get(*k).unwrap_or(&"?"))
@@ -181,6 +189,12 @@ pub enum NodeFault {
     NamedElsewhere {
         /// That directory.
         dir: Ino,
+    },
+    /// It was to be a delta node and is another node of the file.
+    #[error("its place in the file is {offset}, no delta node's")]
+    NoDeltaNode {
+        /// What the footer says.
+        offset: u32,
     },
     /// It was to be a directory and is something else.
     #[error("it is not a directory")]

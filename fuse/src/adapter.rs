@@ -453,7 +453,10 @@ impl fuser::Filesystem for Adapter {
         _: u32,
         reply: ReplyIoctl,
     ) {
-        self.flags_ioctl(req, self.ino(ino), command, data, reply);
+        match Self::is_of_compression(command) {
+            true => self.compression_ioctl(req, self.ino(ino), command, data, reply),
+            false => self.flags_ioctl(req, self.ino(ino), command, data, reply),
+        }
     }
 
     // What follows is answered so that the kernel does it itself; without these, fuser writes a

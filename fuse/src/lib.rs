@@ -4,7 +4,7 @@
 //! `vfs` calls, [`errno`] is the only table from errors to error numbers, [`mount`](mod@mount) holds a
 //! mount from its beginning to its last checkpoint, [`gauge`] shows a metered device as a file, [`unmount`] ends one from outside, [`daemon`] puts
 //! one in the background; [`memory`] says how much a mount may remember; `setid` and `capability` take privileges from files that others changed, `chattr` knows
-//! their flags.
+//! their flags, `compression` what is asked of compressed files.
 //!
 //! # What a FUSE mount cannot do
 //! * `syncfs(2)` and `sync(2)` write the kernel's cache back to this process but do not tell it to
@@ -19,7 +19,7 @@
 //!   neither `FIEMAP` nor `FIBMAP` on: programs that ask for extents are told "not supported".
 //! * With the writeback cache a full volume is reported by `fsync` or `close`, not by `write`; so is a write to
 //!   a file that `chattr` made immutable or append-only. `chattr` cannot set what nobody here would enforce
-//!   (`S`, `D`, `c`, `F`); an owner may set the times of an append-only file.
+//!   (`S`, `D`, `F`); an owner may set the times of an append-only file.
 //! * Access times follow the rule of Linux's `relatime`, but only by what is read from here: a file read from
 //!   the kernel's cache alone does not look read, and one of which the kernel reads a page to change part
 //!   of it does.
@@ -39,6 +39,7 @@ mod adapter;
 mod attr;
 mod capability;
 mod chattr;
+mod compression;
 pub mod control;
 pub mod daemon;
 pub mod errno;

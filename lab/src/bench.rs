@@ -10,9 +10,11 @@ use device::energy::{Component, Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
 use device::{BLOCK, BlockDevice, CountSnapshot, Counting, Fingerprint, VirtualClock, generate};
 use f2fs::cause::Cause;
+use f2fs::delta::Costs;
 use f2fs::gc::prices;
 use f2fs::owners::{Look, Owner};
-use f2fs::{FreeFragments, MountOptions, Volume};
+use f2fs::{FreeFragments, MountOptions, Volume, mkfs};
+use format::superblock::Features;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 use victim::joule::Prices;
 
@@ -21,6 +23,7 @@ use crate::error::LabError;
 use crate::host::Host;
 use crate::progress::Progress;
 use crate::result::{Histogram, Phase, Raw, Sample, Stage};
+use crate::traces::host_memory::PageCache;
 
 type Metered = Simulated<Arc<dyn BlockDevice>>;
 type Stack = Host<Counting<Arc<Metered>>>;
@@ -33,9 +36,13 @@ pub struct Bench {
     clock: Arc<VirtualClock>,
     device: Arc<Metered>,
     counting: Arc<Stack>,
+    /// What the host keeps in memory, if it keeps anything, and what it was asked for.
+    memory: Option<Arc<Counting<PageCache<Arc<Stack>, Arc<dyn BlockDevice>>>>>,
     options: MountOptions,
     /// What operations cost on the device.
     prices: Prices,
+    delta_costs: Costs,
+    compress_costs: f2fs::compress::costs::Costs,
     volume: Option<Arc<Volume>>,
 }
 
@@ -68,12 +75,43 @@ impl Bench {
         let device = Arc::new(Simulated::new(contents, model, meter, Pace::Virtual(clock.clone())));
         let counting = Arc::new(Host::new(Counting::new(device.clone())));
         let prices = prices::of(profile);
-        Ok(Bench { clock, device, counting, options: MountOptions::default(), prices, volume: None })
+        let delta_costs = Costs::of(profile);
+        Ok(Bench {
+            clock,
+            device,
+            counting,
+            memory: None,
+            options: MountOptions::default(),
+            prices,
+            delta_costs,
+            compress_costs: f2fs::compress::costs::Costs::of(profile),
+            volume: None,
+        })
     }
 
     /// The device as a file system sees it.
     pub fn device(&self) -> Arc<dyn BlockDevice> {
-        self.counting.clone()
+        match &self.memory {
+            Some(memory) => memory.clone(),
+            None => self.counting.clone(),
+        }
+    }
+
+    /// What was written, as it lies on the device.
+    pub fn contents(&self) -> Arc<dyn BlockDevice> {
+        self.device.contents().clone()
+    }
+
+    /// From now on the host keeps so many blocks in memory that were read or written last.
+    pub fn keep_in_memory(&mut self, blocks: usize) {
+        let cache = PageCache::new(self.counting.clone(), self.contents(), blocks);
+        self.memory = Some(Arc::new(Counting::new(cache)));
+    }
+
+    /// What the host was asked for by cause, whether it had it or not, and what of it the device was.
+    pub fn asked(&self) -> (CountSnapshot, CountSnapshot) {
+        let device = self.counting.inner().snapshot();
+        (self.memory.as_ref().map_or_else(|| device.clone(), |memory| memory.snapshot()), device)
     }
 
     /// The clock everything runs by.
@@ -88,8 +126,13 @@ impl Bench {
 
     /// Makes a volume and mounts it; `seed` gives it its identity.
     pub fn format(&mut self, seed: u64, options: MountOptions) -> Result<(), LabError> {
-        aging::format(&*self.counting, &*self.clock, seed, true)?;
-        self.options = MountOptions { prices: self.prices, ..options };
+        self.format_with(seed, mkfs::Options::default().features, options)
+    }
+
+    /// The same with these features.
+    pub fn format_with(&mut self, seed: u64, features: Features, options: MountOptions) -> Result<(), LabError> {
+        aging::format_with(&*self.counting, &*self.clock, seed, true, features)?;
+        self.options = self.of_this_device(options);
         self.mount()
     }
 
@@ -126,8 +169,24 @@ impl Bench {
         Ok((phase, Histogram::of_free_space(&free, "aged")))
     }
 
+    /// From now on the volume is mounted like this. It is unmounted and mounted as by [`restart`](Self::restart).
+    pub fn mount_as(&mut self, options: MountOptions) -> Result<(), LabError> {
+        self.options = self.of_this_device(options);
+        self.restart(false)
+    }
+
+    fn of_this_device(&self, options: MountOptions) -> MountOptions {
+        MountOptions {
+            prices: self.prices,
+            delta_costs: self.delta_costs,
+            compress_costs: self.compress_costs,
+            processor: Some(self.device.clone()),
+            ..options
+        }
+    }
+
     fn mount(&mut self) -> Result<(), LabError> {
-        self.volume = Some(Volume::mount(self.counting.clone(), self.clock.clone(), self.options.clone())?);
+        self.volume = Some(Volume::mount(self.device(), self.clock.clone(), self.options.clone())?);
         Ok(())
     }
 
@@ -136,6 +195,9 @@ impl Bench {
     pub fn restart(&mut self, device: bool) -> Result<(), LabError> {
         if let Some(volume) = self.volume.take() {
             volume.unmount()?;
+        }
+        if let Some(memory) = &self.memory {
+            memory.inner().clear();
         }
         if device {
             self.device.power_cycle(Cause::Other.tag())?;

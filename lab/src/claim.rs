@@ -17,6 +17,9 @@ pub enum How {
     Ratio,
     /// By how many percent the mean `of` is above the mean `over`.
     Increase,
+    /// The mean of such increases, each of a phase `of` above the phase `over` that has its name: of applications, each
+    /// weighs the same then.
+    MeanIncrease,
     /// The mean, which the paper bounds from above.
     AtMost,
 }
@@ -61,13 +64,13 @@ impl Claim {
         let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
         let claims: Vec<Claim> = reader.deserialize().collect::<Result<_, _>>().map_err(|e| e.to_string())?;
         for c in &claims {
-            let divided = matches!(c.how, How::Ratio | How::Increase);
+            let divided = matches!(c.how, How::Ratio | How::Increase | How::MeanIncrease);
             if divided == c.over.is_empty() {
                 return Err(format!("{:?}: `over` belongs to ratios and increases, and to them alone", c.quantity));
             }
             let unit = match c.how {
                 How::Ratio => "x",
-                How::Increase => "%",
+                How::Increase | How::MeanIncrease => "%",
                 How::Mean | How::AtMost => c.unit.as_str(),
             };
             if c.unit != unit {

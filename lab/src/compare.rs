@@ -5,11 +5,14 @@ use crate::result::Outcome;
 
 /// Our number, out of what was measured.
 fn answer(claim: &Claim, outcome: &Outcome) -> Option<f64> {
+    if claim.how == How::MeanIncrease {
+        return mean_increase(claim, outcome);
+    }
     let of = mean(claim, outcome, &claim.of)?;
     match claim.how {
         How::Mean | How::AtMost => Some(of),
         How::Ratio => Some(of / mean(claim, outcome, &claim.over)?),
-        How::Increase => Some(100.0 * (of / mean(claim, outcome, &claim.over)? - 1.0)),
+        How::Increase | How::MeanIncrease => Some(100.0 * (of / mean(claim, outcome, &claim.over)? - 1.0)),
     }
 }
 
@@ -22,6 +25,18 @@ fn mean(claim: &Claim, outcome: &Outcome, select: &str) -> Option<f64> {
         .map(|m| m.value)
         .collect();
     (!found.is_empty()).then(|| found.iter().sum::<f64>() / found.len() as f64)
+}
+
+fn mean_increase(claim: &Claim, outcome: &Outcome) -> Option<f64> {
+    let increase = |phase: &str| {
+        let only = |select: &str| select.split_once('/').map(|(variant, _)| format!("{variant}/{phase}"));
+        let value = |select: &str| mean(claim, outcome, &only(select)?);
+        Some(100.0 * (value(&claim.of)? / value(&claim.over)? - 1.0))
+    };
+    let names = outcome.phases().filter(|(v, p)| selects(&claim.of, &v.name, &p.name)).map(|(_, p)| p.name.as_str());
+    let names: std::collections::BTreeSet<&str> = names.collect();
+    let all: Vec<f64> = names.into_iter().filter_map(increase).collect();
+    (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
 fn selects(select: &str, variant: &str, phase: &str) -> bool {
@@ -100,6 +115,18 @@ mod tests {
         assert_eq!(ours("q,6,x,T1,ratio,energy,*/write,*/read,").ours, Some(5.0));
         let c = ours("q,90,%,T1,increase,energy,new/*,old/*,");
         assert_eq!((c.ours, c.difference_text().as_str()), (Some(100.0), "+10.0 points"));
+    }
+
+    #[test]
+    fn a_mean_of_increases_weighs_each_phase_the_same() {
+        let mut outcome = outcome();
+        outcome.variants[1].phases[0] = phase("read", 10.0);
+        // Reading costs five times as much, writing twice.
+        let row = "q,90,%,T1,mean-increase,energy,new/*,old/*,";
+        let claims = Claim::parse_all(&format!("{HEAD}{row}\n")).unwrap();
+        assert_eq!(compare(&claims, &outcome).remove(0).ours, Some(250.0));
+        let claims = Claim::parse_all(&format!("{HEAD}{}\n", row.replace("mean-", ""))).unwrap();
+        assert_eq!(compare(&claims, &outcome).remove(0).ours, Some(150.0), "the sum's");
     }
 
     #[test]

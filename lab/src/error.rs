@@ -43,6 +43,14 @@ pub enum LabError {
     /// SQLite does not take our file system for a disk.
     #[error("SQLite and our file system: {0}")]
     Register(String),
+    /// A database that SQLite finds damaged.
+    #[error("{file}: SQLite finds it damaged: {what}")]
+    Damaged {
+        /// The database.
+        file: String,
+        /// What SQLite says.
+        what: String,
+    },
     /// Work on a volume before there is one.
     #[error("no volume was made on the device")]
     NoVolume,

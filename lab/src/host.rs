@@ -35,7 +35,8 @@ impl<D: BlockDevice> Host<D> {
     /// Bytes of the longest request, if requests of this tag are cut.
     fn longest(&self, tag: Tag) -> Option<usize> {
         let most = self.most.load(Relaxed);
-        let cut = tag.cause == Cause::UserData as u8 && most != u64::MAX;
+        let contents = [Cause::UserData, Cause::Compressed].iter().any(|c| *c as u8 == tag.cause);
+        let cut = contents && most != u64::MAX;
         cut.then(|| usize::try_from(most).unwrap_or(usize::MAX).saturating_mul(BLOCK))
     }
 }

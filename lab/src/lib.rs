@@ -2,6 +2,7 @@
 //!
 //! * [`aging`]: brings a volume into a state: full, fragmented, or as months of use leave it.
 //! * [`plan`]: what is run; [`experiments`]: the kinds of work a plan may name.
+//! * [`apps`]: what applications of a phone write, with contents.
 //! * [`typed`]: segments with holes of given sizes.
 //! * [`bench`]: device, meter, clock and volume; [`host`]: how large requests are.
 //! * [`traces`]: recordings of others, on our devices and volumes; [`theirs`]: where those are that are not shipped.
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aging;
+pub mod apps;
 pub mod bench;
 pub mod claim;
 pub mod compare;
@@ -26,6 +28,7 @@ pub mod progress;
 pub mod report;
 pub mod result;
 pub mod run;
+mod sqlite_disk;
 pub mod theirs;
 pub mod traces;
 pub mod typed;

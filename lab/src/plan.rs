@@ -84,6 +84,14 @@ pub enum Kind {
     GcEffect,
     /// The calls of recorded programs, while a policy cleans.
     AppReplay,
+    /// What applications write, with contents, where small updates are kept in different ways.
+    AppUpdates,
+    /// The same on one volume in a given state, while a policy cleans.
+    AppCleaning,
+    /// How long a writer waits whose file grows into the room of its deltas.
+    DeltaEviction,
+    /// How fast a file is read that has deltas in delta nodes.
+    DeltaReads,
     /// What an application's requests cost, by a table and simulated.
     AppEnergy,
     /// A phone's energy divided among its components by runs that differ in them.
@@ -197,6 +205,14 @@ pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
     "fagc-fig9-table5",
     "fagc-table6",
     "gc-bound",
+    "medfs-all",
+    "medfs-fig11",
+    "medfs-fig12",
+    "medfs-fig7-10",
+    "medfs-fig8",
+    "medfs-lifetime",
+    "medfs-table1-2",
+    "medfs-wal-base",
     "microdrive-table31",
     "nexus-apps",
     "nexus-differential",

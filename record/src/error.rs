@@ -18,11 +18,11 @@ pub enum RecordError {
     #[error("not a recording: it does not begin with \"JouleRec\"")]
     NotARecording,
     /// Made by a later version.
-    #[error("version {found} of the format; this program reads version {known}")]
+    #[error("version {found} of the format; this program reads versions up to {known}")]
     Version {
         /// The version it has.
         found: u16,
-        /// The version that can be read.
+        /// The last version that can be read.
         known: u16,
     },
     /// A recording of something else than asked for.

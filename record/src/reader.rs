@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use crate::field::{Broken, Input};
 use crate::writer::checksum;
-use crate::{CHUNK_HEAD, Kind, MAGIC, MAX_CHUNK, MAX_SUBJECT, RecordError, VERSION};
+use crate::{CHUNK_HEAD, Kind, MAGIC, MAX_CHUNK, MAX_SUBJECT, PLAIN, RecordError, WITH_CONTENTS};
 
 /// Bytes before the subject: magic, version, kind, length.
 const HEAD: usize = 16;
@@ -14,10 +14,13 @@ const HEAD: usize = 16;
 pub struct Reader {
     input: Box<dyn Read + Send>,
     kind: Kind,
+    version: u16,
     subject: Vec<u8>,
     /// Where the next byte of `input` lies in the recording.
     at: u64,
-    /// The chunk with its head.
+    /// Where the chunk begins in the recording.
+    start: u64,
+    /// The chunk with its head, its payload as it was before it was compressed.
     chunk: Vec<u8>,
     /// The next byte of it to decode.
     next: usize,
@@ -41,8 +44,8 @@ impl Reader {
             return Err(cut(got as u64));
         }
         let version = u16::from_le_bytes([head[8], head[9]]);
-        if version != VERSION {
-            return Err(RecordError::Version { found: version, known: VERSION });
+        if !(PLAIN..=WITH_CONTENTS).contains(&version) {
+            return Err(RecordError::Version { found: version, known: WITH_CONTENTS });
         }
         let length = u32::from_le_bytes([head[12], head[13], head[14], head[15]]);
         if length > MAX_SUBJECT {
@@ -60,14 +63,23 @@ impl Reader {
         }
         let kind = u16::from_le_bytes([head[10], head[11]]);
         let kind = Kind::from_number(kind).ok_or(damaged(10, "the kind of recording"))?;
+        if kind == Kind::Blocks && version != PLAIN {
+            return Err(damaged(8, "a version that recordings of block devices do not have"));
+        }
         let subject = head.split_off(HEAD);
         let at = got as u64;
-        Ok(Reader { input, kind, subject, at, chunk: Vec::new(), next: 0, left: 0, records: 0, ended: false })
+        let (chunk, next, left, records, ended) = (Vec::new(), 0, 0, 0, false);
+        Ok(Reader { input, kind, version, subject, at, start: at, chunk, next, left, records, ended })
     }
 
     /// What it is a recording of.
     pub fn kind(&self) -> Kind {
         self.kind
+    }
+
+    /// Whether it has the contents of what was written.
+    pub fn has_contents(&self) -> bool {
+        self.version == WITH_CONTENTS
     }
 
     /// What the writer said of its subject, if the recording is of this kind.
@@ -112,17 +124,26 @@ impl Reader {
                 self.records += 1;
                 Some(Ok(record))
             }
-            Err(what) => {
-                self.ended = true;
-                self.left = 0;
-                Some(Err(self.damaged(here, what)))
-            }
+            Err(what) => Some(Err(self.broken(here, what))),
         }
     }
 
+    /// The records read so far make no sense together; there is nothing more.
+    pub(crate) fn senseless(&mut self, what: Broken) -> RecordError {
+        self.broken(self.next, what)
+    }
+
+    fn broken(&mut self, in_chunk: usize, what: Broken) -> RecordError {
+        self.ended = true;
+        self.left = 0;
+        self.damaged(in_chunk, what)
+    }
+
+    /// Something is wrong with the chunk. The byte is that of the file; where payloads are compressed, no byte of the
+    /// file stands for one of a record, and the chunk's first is named.
     fn damaged(&self, in_chunk: usize, what: Broken) -> RecordError {
-        let start = self.at - self.chunk.len() as u64;
-        RecordError::Damaged { at: start + in_chunk as u64, what, records: self.records }
+        let in_chunk = if self.has_contents() && in_chunk > CHUNK_HEAD { 0 } else { in_chunk };
+        RecordError::Damaged { at: self.start + in_chunk as u64, what, records: self.records }
     }
 
     /// Reads the next chunk; false after the last.
@@ -134,6 +155,7 @@ impl Reader {
             return Err(self.damaged(self.next, "bytes after the chunk's last record"));
         }
         self.chunk.clear();
+        self.start = self.at;
         self.take(CHUNK_HEAD)?;
         let word = |i: usize| u32::from_le_bytes([0, 1, 2, 3].map(|k| self.chunk[i + k]));
         let (length, records, crc) = (word(0), word(4), word(16));
@@ -147,6 +169,13 @@ impl Reader {
         }
         if first != self.records {
             return Err(self.damaged(8, "a chunk is missing or there twice"));
+        }
+        if records > 0 && self.has_contents() {
+            // Whatever the frame says of itself, no more comes out of it than a payload may have.
+            let payload = zstd::bulk::decompress(&self.chunk[CHUNK_HEAD..], MAX_CHUNK as usize);
+            let payload = payload.map_err(|_| self.damaged(CHUNK_HEAD, "a chunk's compression"))?;
+            self.chunk.truncate(CHUNK_HEAD);
+            self.chunk.extend_from_slice(&payload);
         }
         self.next = CHUNK_HEAD;
         self.left = records;

@@ -2,15 +2,22 @@
 
 use std::io::{self, Write};
 
-use crate::{CHUNK_HEAD, Kind, MAGIC, VERSION};
+use crate::{CHUNK_HEAD, Kind, MAGIC, PLAIN, WITH_CONTENTS};
 
 /// A chunk is written once it has so many bytes.
 const FULL: usize = 48 << 10;
+/// The same where contents are recorded: the more, the better they compress. One more record of the longest kind
+/// ([`PART`](crate::calls::PART) bytes of contents) and what an incompressible payload grows by still fit.
+const FULL_WITH_CONTENTS: usize = 640 << 10;
+/// zstd's own default: a program that is recorded waits while a chunk is compressed.
+const LEVEL: i32 = 3;
 
 /// Writes a recording as it comes; holds at most one chunk.
 pub struct Writer {
     out: Box<dyn Write + Send>,
     chunk: Vec<u8>,
+    /// Payloads are compressed.
+    compressed: bool,
     in_chunk: u32,
     records: u64,
     /// Why nothing is written any more.
@@ -20,10 +27,19 @@ pub struct Writer {
 
 impl Writer {
     /// Begins a recording of a subject; what `subject` says is the business of the kind.
-    pub(crate) fn new(mut out: Box<dyn Write + Send>, kind: Kind, subject: &[u8]) -> io::Result<Self> {
+    pub(crate) fn new(out: Box<dyn Write + Send>, kind: Kind, subject: &[u8]) -> io::Result<Self> {
+        Writer::of(out, kind, subject, false)
+    }
+
+    /// The same for records with contents.
+    pub(crate) fn with_contents(out: Box<dyn Write + Send>, kind: Kind, subject: &[u8]) -> io::Result<Self> {
+        Writer::of(out, kind, subject, true)
+    }
+
+    fn of(mut out: Box<dyn Write + Send>, kind: Kind, subject: &[u8], compressed: bool) -> io::Result<Self> {
         let mut head = Vec::with_capacity(20 + subject.len());
         head.extend_from_slice(&MAGIC);
-        head.extend_from_slice(&VERSION.to_le_bytes());
+        head.extend_from_slice(&if compressed { WITH_CONTENTS } else { PLAIN }.to_le_bytes());
         head.extend_from_slice(&kind.number().to_le_bytes());
         // Subjects are a few numbers.
         head.extend_from_slice(&(subject.len() as u32).to_le_bytes());
@@ -32,7 +48,7 @@ impl Writer {
         head.extend_from_slice(&crc.to_le_bytes());
         out.write_all(&head)?;
         let chunk = vec![0; CHUNK_HEAD];
-        Ok(Writer { out, chunk, in_chunk: 0, records: 0, failed: None, ended: false })
+        Ok(Writer { out, chunk, compressed, in_chunk: 0, records: 0, failed: None, ended: false })
     }
 
     /// Adds a record, written by `record` to the end of what it is given. It is told whether it is the
@@ -44,7 +60,7 @@ impl Writer {
         record(&mut self.chunk, self.in_chunk == 0);
         self.in_chunk += 1;
         self.records += 1;
-        if self.chunk.len() >= FULL {
+        if self.chunk.len() >= if self.compressed { FULL_WITH_CONTENTS } else { FULL } {
             self.write_chunk();
         }
     }
@@ -55,6 +71,15 @@ impl Writer {
     }
 
     fn write_chunk(&mut self) {
+        if self.compressed && self.in_chunk > 0 {
+            match zstd::bulk::compress(&self.chunk[CHUNK_HEAD..], LEVEL) {
+                Ok(payload) => {
+                    self.chunk.truncate(CHUNK_HEAD);
+                    self.chunk.extend_from_slice(&payload);
+                }
+                Err(e) => self.failed = Some(e),
+            }
+        }
         let length = (self.chunk.len() - CHUNK_HEAD) as u32;
         let first = self.records - u64::from(self.in_chunk);
         self.chunk[0..4].copy_from_slice(&length.to_le_bytes());
@@ -62,7 +87,9 @@ impl Writer {
         self.chunk[8..16].copy_from_slice(&first.to_le_bytes());
         let crc = checksum(&self.chunk);
         self.chunk[16..20].copy_from_slice(&crc.to_le_bytes());
-        if let Err(e) = self.out.write_all(&self.chunk) {
+        if self.failed.is_none()
+            && let Err(e) = self.out.write_all(&self.chunk)
+        {
             self.failed = Some(e);
         }
         self.chunk.truncate(CHUNK_HEAD);

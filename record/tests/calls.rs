@@ -195,6 +195,47 @@ fn what_ends_otherwise_is_counted_and_what_has_no_inode_left_out() {
 }
 
 #[test]
+fn two_listings_of_one_directory_go_on_side_by_side() {
+    let sink = Sink::default();
+    let fs = Recorder::new(volume(), sink.clone(), clock()).expect("memory is never full");
+    let root = fs.root();
+    for n in 0..20 {
+        let name = format!("file{n}");
+        fs.mknod(Caller::default(), root, name.as_bytes(), &regular()).expect("made");
+    }
+    let mut cookies = [0, 0];
+    for _ in 0..5 {
+        for cookie in &mut cookies {
+            let mut taken = 0;
+            let from = *cookie;
+            let list = &mut |entry: vfs::DirEntry<'_>| {
+                if taken == 4 {
+                    return Flow::Stop;
+                }
+                taken += 1;
+                *cookie = entry.next;
+                Flow::Continue
+            };
+            fs.readdir(root, from, list).expect("a listing");
+        }
+    }
+    // From the middle of a listing, as a kernel does that had no room for all of its names.
+    let (mut taken, mut middle) = (0, 0);
+    let list = &mut |entry: vfs::DirEntry<'_>| {
+        taken += 1;
+        if taken == 2 {
+            middle = entry.next;
+        }
+        Flow::Continue
+    };
+    fs.readdir(root, 0, list).expect("a listing");
+    fs.readdir(root, middle, &mut |_| Flow::Continue).expect("a listing");
+    drop(fs);
+    let done = on(&*volume(), &sink);
+    assert_eq!((done.diverged, done.left_out, done.calls), (0, 0, 32), "{done:?}");
+}
+
+#[test]
 fn references_are_given_back_and_gaps_kept() {
     let (sink, clock) = (Sink::default(), clock());
     let fs = Recorder::new(Arc::new(MemFs::new(1 << 20)), sink.clone(), clock.clone()).expect("memory is never full");

@@ -18,7 +18,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::RescueError;
 use crate::bitmap::Bitmap;
-use crate::file::{Part, RescuedFile, Slot, Sources};
+use crate::file::{RescuedFile, Slot};
+use crate::sources::{Part, Sources};
 
 /// Contested blocks that are remembered, to find the other claimant of the same age.
 const MOST_CONTESTED: usize = 1 << 20;

@@ -2,6 +2,8 @@
 //!
 //! A node below the inode counts only if it says that it belongs to this place of this file.
 
+use std::rc::Rc;
+
 use format::compress::Method;
 use format::delta;
 use format::inode::{Advise, Division, Inline, RawInode, extra_end};
@@ -11,20 +13,9 @@ use format::xattr::{self, NODE_BYTES, index};
 use format::{BLOCK, Block, BlockAddr, Ino, Nid, acl};
 
 use crate::RescueError;
-use crate::index::{Index, Version};
-use crate::place;
-use crate::window::Window;
-
-/// The image, and what is known of the volume in it.
-#[derive(Clone, Copy)]
-pub struct Sources<'r> {
-    /// The image.
-    pub window: &'r Window<'r>,
-    /// The volume.
-    pub place: &'r place::Place,
-    /// The nodes.
-    pub index: &'r Index,
-}
+use crate::deltas::{self, Deltas};
+use crate::index::Version;
+use crate::sources::{Part, Sources};
 
 /// An address slot of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,15 +28,6 @@ pub struct Slot {
     pub index: u64,
     /// What it holds.
     pub addr: BlockAddr,
-}
-
-/// A node that a file is made of, or that it lacks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// Found.
-    Node(Version, Nid),
-    /// Named by its parent, and not there.
-    Missing,
 }
 
 /// Where the address of a block is.
@@ -72,19 +54,30 @@ pub struct RescuedFile<'r> {
     last: [Option<(Nid, Option<Box<Block>>)>; 3],
     /// The cluster last decompressed.
     cluster: Option<(u64, Vec<u8>)>,
+    /// Once a block was read.
+    deltas: Option<Rc<Deltas>>,
 }
 
 impl<'r> RescuedFile<'r> {
     /// The newest version of an inode; `None` if there is none that can be read.
     pub fn open(from: Sources<'r>, ino: Ino) -> Result<Option<Self>, RescueError> {
-        let Some(version) = from.index.inode(ino) else { return Ok(None) };
-        let Some(block) = from.window.block(version.addr)? else { return Ok(None) };
+        let Some(mut version) = from.index.inode(ino) else { return Ok(None) };
+        let Some(mut block) = from.window.block(version.addr)? else { return Ok(None) };
         let raw = RawInode::of(&block);
         let plain = from.place.features.difference(Features::DELTA);
-        let with_zone = raw.divide(from.place.features).ok().filter(|d| delta::verify(raw, *d).is_ok());
+        let with_zone =
+            raw.divide(from.place.features).ok().filter(|_| delta::verify(raw, from.place.features).is_ok());
         let (Some(division), Ok(shape)) = (with_zone.or_else(|| raw.divide(plain).ok()), raw.shape(plain)) else {
             return Ok(None);
         };
+        let (stamp, ambiguous) = deltas::stamped(from, raw, version)?;
+        version.ambiguous |= ambiguous;
+        if let Some(stamp) = stamp {
+            let raw = RawInode::of_mut(&mut block);
+            raw.i_size = stamp.size.into();
+            (raw.i_mtime, raw.i_mtime_nsec) = (stamp.mtime.0.into(), stamp.mtime.1.into());
+            (raw.i_ctime, raw.i_ctime_nsec) = (stamp.ctime.0.into(), stamp.ctime.1.into());
+        }
         Ok(Some(RescuedFile {
             from,
             ino,
@@ -95,6 +88,7 @@ impl<'r> RescuedFile<'r> {
             shape,
             last: [const { None }; 3],
             cluster: None,
+            deltas: None,
         }))
     }
 
@@ -130,6 +124,7 @@ impl<'r> RescuedFile<'r> {
         if self.raw().i_xattr_nid.get() != 0 {
             each(self.part(Nid(self.raw().i_xattr_nid.get()), XATTR_NODE_OFFSET));
         }
+        deltas::parts(self.from, self.raw())?.into_iter().for_each(&mut *each);
         if !self.has_blocks() {
             return Ok(());
         }
@@ -242,6 +237,7 @@ impl<'r> RescuedFile<'r> {
         while at < end {
             at = match self.look_up(at)? {
                 Place::Absent { hole, until } if hole || self.lenient => until,
+                Place::Slot(BlockAddr::NEW) if self.deltas()?.is_whole(at) => return Ok(Some(at)),
                 Place::Slot(BlockAddr::NULL | BlockAddr::NEW) => at + 1,
                 Place::Slot(a) if self.lenient && a.is_real() && self.from.window.index(a).is_none() => at + 1,
                 _ => return Ok(Some(at)),
@@ -271,12 +267,14 @@ impl<'r> RescuedFile<'r> {
     fn plain_block(&mut self, at: u64, out: &mut Block) -> Result<(), RescueError> {
         match self.address(at)? {
             None => Err(self.missing(at, "the node that leads to it is not there")),
+            Some(a) if a != BlockAddr::NULL && self.deltas()?.is_whole(at) => self.apply_delta(at, out),
             Some(a) if a.is_real() => {
                 let block = self.from.window.block(a)?;
                 *out = *block.ok_or_else(|| self.missing(at, "it lies behind the end of the image"))?;
                 self.apply_delta(at, out)
             }
             Some(BlockAddr::COMPRESS) => Err(self.missing(at, "it is compressed, and the file is not")),
+            Some(_) if self.deltas()?.has(at) => Err(self.missing(at, "its delta has no block that it changes")),
             Some(_) => {
                 out.fill(0);
                 Ok(())
@@ -285,16 +283,20 @@ impl<'r> RescuedFile<'r> {
     }
 
     /// Makes of a block what its delta says, if it has one.
-    fn apply_delta(&self, at: u64, block: &mut Block) -> Result<(), RescueError> {
-        if at >= u64::from(self.division.addressed()) {
+    fn apply_delta(&mut self, at: u64, block: &mut Block) -> Result<(), RescueError> {
+        if self.deltas()?.apply(self.from, self.raw(), at, block) {
             return Ok(());
         }
-        let Some(e) = delta::find(self.raw(), self.division, at as u32) else { return Ok(()) };
-        let seed = self.from.place.seed.unwrap_or_default();
-        let page = delta::codec::decode(e.codec, e.payload, block)
-            .filter(|page| delta::check(seed, self.ino, self.raw().i_generation.get(), e.slot, &page[..]) == e.check);
-        *block = *page.ok_or_else(|| self.missing(at, "its delta does not fit the block that it changes"))?;
-        Ok(())
+        Err(self.missing(at, "its delta does not fit the block that it changes"))
+    }
+
+    fn deltas(&mut self) -> Result<Rc<Deltas>, RescueError> {
+        if let Some(known) = &self.deltas {
+            return Ok(known.clone());
+        }
+        let deltas = Rc::new(Deltas::of(self.from, self.raw(), self.division)?);
+        self.deltas = Some(deltas.clone());
+        Ok(deltas)
     }
 
     fn compressed_block(&mut self, at: u64, log: u8, out: &mut Block) -> Result<(), RescueError> {

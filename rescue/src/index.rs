@@ -15,6 +15,7 @@
 //! contents ([`Index::forget_claimed`]).
 
 use format::inode::{self, RawInode};
+use format::node;
 use format::superblock::Features;
 use format::{BLOCK, BLOCKS_PER_SEG, Block, BlockAddr, Ino, Nid};
 use rustc_hash::FxHashMap;
@@ -55,6 +56,8 @@ pub struct Index {
     pub certain: Bitmap,
     /// Inodes with a wrong checksum, and the newest version that such a block claims.
     damaged: FxHashMap<u32, u32>,
+    /// Delta nodes that cannot be read, likewise.
+    damaged_deltas: FxHashMap<u32, u32>,
     /// True if a node names a block behind the end of the image.
     pub cut_short: bool,
     seg_phase: u32,
@@ -80,6 +83,7 @@ impl Index {
             jumps: FxHashMap::default(),
             certain: Bitmap::new(window.blocks()),
             damaged: FxHashMap::default(),
+            damaged_deltas: FxHashMap::default(),
             cut_short: false,
             seg_phase,
         };
@@ -129,11 +133,19 @@ impl Index {
                 }
                 continue;
             }
+            if node::delta::number(sign.offset).is_some() && !is_delta_node(place, block) {
+                if believed && self.damaged_deltas.len() < MOST_RIVALS {
+                    let version = self.damaged_deltas.entry(sign.nid.0).or_default();
+                    *version = sign.version.max(*version);
+                }
+                continue;
+            }
             self.add(addr, sign, believed);
         }
     }
 
-    fn segment_of(&self, addr: BlockAddr) -> u32 {
+    /// Which segment an address lies in, counted from anywhere.
+    pub fn segment_of(&self, addr: BlockAddr) -> u32 {
         addr.0.wrapping_sub(self.seg_phase) / BLOCKS_PER_SEG
     }
 
@@ -223,6 +235,11 @@ impl Index {
         self.damaged.get(&ino.0).is_some_and(|damaged| *damaged >= version)
     }
 
+    /// True if a damaged version of a delta node is as new as `version` or newer.
+    pub fn is_outdated_delta_node(&self, nid: Nid, version: u32) -> bool {
+        self.damaged_deltas.get(&nid.0).is_some_and(|damaged| *damaged >= version)
+    }
+
     /// The newest version of an inode.
     pub fn inode(&self, ino: Ino) -> Option<Version> {
         self.node_of(ino.nid(), ino, 0)
@@ -245,6 +262,11 @@ impl Index {
 fn sound(place: &Place, block: &Block) -> bool {
     place.seed.is_none_or(|seed| inode::verify_checksum(place.features, seed, block).is_ok())
         && RawInode::of(block).divide(place.features.difference(Features::DELTA)).is_ok()
+}
+
+/// True for a delta node whose checksum holds. Without a known seed there are no deltas.
+fn is_delta_node(place: &Place, block: &Block) -> bool {
+    place.seed.is_some_and(|seed| node::delta::verify(seed, block).is_ok())
 }
 
 fn changed(block: &Block) -> (u64, u32) {

@@ -10,6 +10,7 @@
 //! * [`tree`]: which files were alive, and what were their names?
 //! * [`claims`]: whose is a block that more than one file names?
 //! * [`file`]: what does a file hold?
+//! * `deltas`: what small updates lie beside its blocks?
 //!
 //! [`Rescue`] puts them together and says of each file what is proved.
 //!
@@ -22,10 +23,12 @@
 
 pub mod bitmap;
 pub mod claims;
+mod deltas;
 pub mod file;
 pub mod index;
 pub mod place;
 pub mod sign;
+pub mod sources;
 pub mod tree;
 pub mod window;
 
@@ -34,9 +37,10 @@ use format::Ino;
 
 use claims::Claims;
 pub use file::RescuedFile;
-use file::{Part, Slot, Sources};
+use file::Slot;
 use index::Index;
 use place::Place;
+use sources::{Part, Sources};
 use tree::Tree;
 pub use tree::{Entry, Loose, Names};
 use window::Window;
@@ -288,13 +292,14 @@ impl<'d> Rescue<'d> {
     pub fn verdict(&self, file: &RescuedFile<'_>) -> Result<Verdict, RescueError> {
         let mut doubts = Vec::new();
         let (mut missing, mut past, mut ambiguous) = (0u64, 0u64, file.version.ambiguous);
-        let mut unsure = false;
+        let (mut unsure, mut outdated) = (false, false);
         let mut nodes = Vec::new();
         file.parts(&mut |part| match part {
             Part::Missing => missing += 1,
             Part::Node(v, nid) => {
                 ambiguous |= v.ambiguous;
                 unsure |= !v.believed;
+                outdated |= self.index.is_outdated_delta_node(nid, v.version);
                 nodes.push((v.addr, nid));
             }
         })?;
@@ -319,6 +324,9 @@ impl<'d> Rescue<'d> {
         }
         if self.index.is_outdated(file.ino, file.version.version) {
             doubts.push("a version of its inode that is as new or newer has a wrong checksum".into());
+        }
+        if outdated {
+            doubts.push("a version of one of its delta nodes that is as new or newer has a wrong checksum".into());
         }
         if let Some(room) = file.inline().map(<[u8]>::len)
             && file.kind() != 2

@@ -19,7 +19,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::RescueError;
 use crate::claims::is_past_end;
-use crate::file::{Part, RescuedFile, Sources};
+use crate::file::RescuedFile;
+use crate::sources::{Part, Sources};
 
 /// A directory's entry.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -87,3 +87,89 @@ fn a_block_whose_delta_does_not_fit_is_told_and_no_older_contents_are_given() {
         }
     }
 }
+
+/// A long file that was synced often, some bytes of some pages changed each time, and longer at the end; its number and
+/// contents. The power went after the last fsync.
+fn with_delta_nodes() -> (device::Memory, Ino, Vec<u8>) {
+    let options =
+        mkfs::Options { features: mkfs::Options::modern().features | Features::DELTA, ..mkfs::Options::default() };
+    let mut contents = bytes(2000);
+    let dev = Arc::new(volume(64, &options, |vol| {
+        // A sample of inodes tells the seed of their checksums.
+        for n in 0..FILES {
+            file(vol, vol.root(), &format!("f{n}"), &bytes(n));
+        }
+        file(vol, vol.root(), "long", &contents);
+    }));
+    let vol = rig::mount(dev.clone());
+    let ino = vol.lookup(vol.root(), b"long").unwrap().attr.ino;
+    for turn in 1..7_u8 {
+        for page in [2, 5, 900, 1800] {
+            for at in (page * BLOCK..(page + 1) * BLOCK).step_by(31) {
+                contents[at] ^= turn;
+                vol.write(ino, at as u64, &contents[at..=at], WriteFlags::empty()).unwrap();
+            }
+        }
+        let end = contents.len();
+        contents.extend(bytes(0));
+        vol.write(ino, end as u64, &contents[end..], WriteFlags::empty()).unwrap();
+        vol.fsync(ino, false).unwrap();
+        if turn == 3 {
+            vol.sync().unwrap();
+        }
+    }
+    assert!(vol.count_deltas().unwrap().deltas >= 4);
+    (dev.fork(), Ino(ino.0 as u32), contents)
+}
+
+/// The delta nodes among the blocks of an image, the newest version of each last.
+fn delta_nodes(dev: &device::Memory, ino: Ino) -> Vec<u64> {
+    let of = |at: &u64| format::node::delta::owner(&rig::read(dev, *at)).is_some_and(|(owner, _)| owner == ino);
+    (u64::from(superblock(dev).main.0)..device::BlockDevice::blocks(dev)).filter(of).collect()
+}
+
+#[test]
+fn files_with_delta_nodes_come_back_as_their_last_fsync_left_them() {
+    let (dev, ino, contents) = with_delta_nodes();
+    assert!(delta_nodes(&dev, ino).len() > 3);
+    wipe(&dev);
+    let rescue = search(&dev, &Options::default());
+    let file = rescue.file(ino).unwrap().unwrap();
+    assert_eq!(file.raw().i_size.get(), contents.len() as u64);
+    let verdict = rescue.verdict(&file).unwrap();
+    assert!(verdict.is_proved(), "{verdict:?}");
+    let found: Vec<u8> =
+        rescued(&dev, ino, contents.len() / BLOCK).into_iter().flat_map(|page| page.unwrap()).collect();
+    assert!(found == contents);
+}
+
+#[test]
+fn a_file_whose_newest_delta_nodes_are_damaged_is_not_proved() {
+    let (dev, ino, contents) = with_delta_nodes();
+    for at in delta_nodes(&dev, ino) {
+        let mut block = rig::read(&dev, at);
+        block[3000] ^= 1;
+        rig::write(&dev, at, &block);
+    }
+    wipe(&dev);
+    let rescue = search(&dev, &Options::default());
+    let file = rescue.file(ino).unwrap().unwrap();
+    let verdict = rescue.verdict(&file).unwrap();
+    assert!(!verdict.is_proved(), "{verdict:?}");
+    // What has no delta is there all the same.
+    let found = rescued(&dev, ino, 2);
+    assert!(found.into_iter().flat_map(Result::unwrap).eq(contents[..2 * BLOCK].iter().copied()));
+}
+
+#[test]
+fn a_file_of_whose_delta_nodes_the_newest_version_alone_is_damaged_is_not_proved() {
+    let (dev, ino, _) = with_delta_nodes();
+    let newest = *delta_nodes(&dev, ino).last().unwrap();
+    let mut block = rig::read(&dev, newest);
+    block[3000] ^= 1;
+    rig::write(&dev, newest, &block);
+    wipe(&dev);
+    let rescue = search(&dev, &Options::default());
+    let verdict = rescue.verdict(&rescue.file(ino).unwrap().unwrap()).unwrap();
+    assert!(verdict.doubts.iter().any(|d| d.contains("delta node")), "{verdict:?}");
+}

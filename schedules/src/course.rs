@@ -31,7 +31,12 @@ impl Name {
 
     /// Its bytes.
     pub fn bytes(self) -> Vec<u8> {
-        if self.0 == 3 { vec![b'n'; 255] } else { vec![b'a' + self.0] }
+        match self.0 {
+            // On a volume with deltas, what looks like a database's journal is taken for one.
+            1 => b"b-journal".to_vec(),
+            3 => vec![b'n'; 255],
+            n => vec![b'a' + n],
+        }
     }
 
     /// Back from the bytes; `None` for a name that nobody here makes.
@@ -90,6 +95,16 @@ pub enum Op {
     Clean(usize),
     /// One of the crowd is removed.
     Thin(u64),
+    /// A file is made, marked as compressed, written, and synced if the last says so.
+    CreateCompressed(Place, u64, bool),
+    /// A file becomes a compressed one, or a plain one.
+    Compress(Place, bool),
+    /// The room that packing saved is given back.
+    Release(Place),
+    /// It is taken again.
+    Retake(Place),
+    /// Clusters are packed, or unpacked.
+    Repack(Place, bool),
 }
 
 /// Which rename.
@@ -114,6 +129,26 @@ pub enum Trouble {
     Fault(Request, u64, u64, u64),
 }
 
+/// What files are compressed, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compressing {
+    /// Linux's name of the algorithm.
+    pub algorithm: &'static str,
+    /// Blocks of a cluster, as a power of two.
+    pub log_cluster: u32,
+    /// Every new file, not only those that are marked.
+    pub all: bool,
+    /// Clusters are packed only where that is asked for.
+    pub by_user: bool,
+}
+
+impl Compressing {
+    /// Cells of a cluster.
+    pub fn cells(self) -> u64 {
+        8 << self.log_cluster
+    }
+}
+
 /// How the volume is mounted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mounting {
@@ -131,6 +166,10 @@ pub struct Mounting {
     pub inline: bool,
     /// Small updates in inodes, on a volume that may hold deltas.
     pub delta: bool,
+    /// They go into nodes of their own only: the files here are small, and would have room in their inodes.
+    pub delta_nodes: bool,
+    /// Files are compressed, on a volume that may hold such files.
+    pub compress: Option<Compressing>,
     /// Cleaning in the background hurries.
     pub hurry: bool,
     /// New files that no thread touches, made before the threads begin: with some 64 dirty nodes, whoever changes
@@ -191,8 +230,8 @@ impl Course {
     /// The course of a case.
     pub fn of(case: &Case) -> Course {
         let mut rng = Rng::new(case.seed);
-        let (mut shape, mut asked, mut kind) = (rng.split(), rng.split(), rng.split());
-        let mounting = Mounting {
+        let (mut shape, mut asked, mut kind, mut packing) = (rng.split(), rng.split(), rng.split(), rng.split());
+        let mut mounting = Mounting {
             node_cache: *pick(&mut shape, &[16, 64, 64, 8192]),
             dirty_limit: *pick(&mut shape, &[16, 64, 8192]),
             dir_cache: *pick(&mut shape, &[4, 4096]),
@@ -200,6 +239,8 @@ impl Course {
             checkpoint_after: *pick(&mut shape, &[0, 20, 60]),
             inline: shape.chance(2, 3),
             delta: kind.chance(1, 3),
+            delta_nodes: false,
+            compress: packing.chance(1, 4).then(|| compressing(&mut packing)),
             hurry: shape.chance(1, 2),
             crowd: if shape.chance(1, 2) { 58 + shape.below(8) } else { 0 },
         };
@@ -232,6 +273,10 @@ impl Course {
             .collect();
         if mounting.delta {
             threads.iter_mut().for_each(|ops| nudge(&mut kind, ops));
+            mounting.delta_nodes = kind.chance(1, 2);
+        }
+        if let Some(how) = mounting.compress {
+            threads.iter_mut().for_each(|ops| squeeze(&mut packing, how, ops));
         }
         if let Some(only) = &case.only {
             threads.iter_mut().for_each(|t| t.retain(|(n, _)| only.contains(n)));
@@ -342,8 +387,50 @@ fn nudge(rng: &mut Rng, ops: &mut [(usize, Op)]) {
         let at = (Dir(0), Name(rng.below(2) as u8));
         *op = match rng.below(8) {
             _ if k == 0 => Op::Create(at, 40 + rng.below(60), true),
-            0..4 => Op::Write(at, rng.below(64), 1),
+            0..2 => Op::Write(at, rng.below(64), 1),
+            // Whole pages of a journal, which lie across its blocks.
+            2..4 => Op::Write(at, rng.below(64), 1 + rng.below(24)),
             4..7 => Op::Fsync(at, rng.chance(1, 3)),
+            _ => Op::Clean(1 + rng.index(64)),
+        };
+    }
+}
+
+fn compressing(rng: &mut Rng) -> Compressing {
+    Compressing {
+        algorithm: *pick(rng, &["lz4", "lz4", "lzo", "lzo-rle", "zstd"]),
+        log_cluster: *pick(rng, &[2, 2, 2, 3]),
+        all: rng.chance(1, 2),
+        by_user: rng.chance(1, 6),
+    }
+}
+
+/// Puts changes of two files' clusters in place of half of a thread's operations; the first makes one of the files.
+fn squeeze(rng: &mut Rng, how: Compressing, ops: &mut [(usize, Op)]) {
+    let cluster = how.cells();
+    for (k, (_, op)) in ops.iter_mut().enumerate() {
+        if k > 0 && rng.chance(1, 2) {
+            continue;
+        }
+        let at = (Dir(0), Name(rng.below(2) as u8));
+        // At a cluster's beginning, or somewhere in it.
+        let inside = if rng.chance(1, 2) { 0 } else { rng.below(cluster) };
+        let (cell, blocks) = (rng.below(4) * cluster + inside, 1 + rng.below(2 * cluster / 8));
+        *op = match rng.below(20) {
+            _ if k == 0 => Op::CreateCompressed(at, rng.below(4) * cluster + rng.below(cluster), rng.chance(1, 2)),
+            0..4 => Op::Write(at, cell, cluster),
+            4..6 => Op::Write(at, cell, 1 + rng.below(2 * cluster)),
+            6 => Op::Truncate(at, *pick(rng, &[0, cell, cell, cell / cluster * cluster])),
+            7 => Op::Read(at, cell, cluster),
+            8..10 => {
+                let range = *pick(rng, &[Range::Punch, Range::Punch, Range::Zero, Range::Reserve, Range::Collapse]);
+                Op::Allocate(at, range, cell / 8 * 8, blocks * 8)
+            }
+            10..13 => Op::Fsync(at, rng.chance(1, 3)),
+            13..15 => Op::Release(at),
+            15..17 => Op::Retake(at),
+            17 => Op::Repack(at, rng.chance(1, 2)),
+            18 => Op::Compress(at, rng.chance(1, 2)),
             _ => Op::Clean(1 + rng.index(64)),
         };
     }

@@ -5,9 +5,10 @@
 
 use std::sync::Mutex;
 
+use device::Rng;
 use vfs::{
-    Allocate, Caller, DeviceNumber, Error, FileKind, FileSystem, Flow, Ino, NewNode, RenameFlags, SetAttr, WriteFlags,
-    XattrFlags,
+    Allocate, Caller, DeviceNumber, Error, FileFlags, FileKind, FileSystem, Flow, Ino, NewNode, RenameFlags, SetAttr,
+    WriteFlags, XattrFlags,
 };
 
 use crate::course::{CELL, Dir, Flavour, Name, Op, Place, Range};
@@ -17,6 +18,9 @@ const PER_CELL: usize = CELL as usize / 4;
 
 /// What fills a cell: the number of the call that wrote it; 0 for zeroes.
 pub type Token = u32;
+
+/// A token with this bit fills its cells with noise, in which no compressor finds anything.
+pub const NOISE: Token = 1 << 31;
 
 /// A call. Directories and files by inode number, contents in cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +42,11 @@ pub enum Call {
     Forget(u64),
     Fsync(u64),
     FsyncDir(u64),
+    /// True: compressed.
+    Compress(u64, bool),
+    Release(u64),
+    Retake(u64),
+    Repack(u64, bool),
     Sync,
     /// A tick, or cleaning: nothing that anybody sees.
     Background,
@@ -55,6 +64,7 @@ pub enum Refusal {
     Invalid,
     NotPermitted,
     NoAttribute,
+    Unsupported,
     /// One that is never right here: no space, damage, and so on.
     Wrong(String),
 }
@@ -133,13 +143,39 @@ fn refusal(e: &Error) -> Answer {
         Error::Invalid(_) => Refusal::Invalid,
         Error::NotPermitted(_) => Refusal::NotPermitted,
         Error::NoAttribute => Refusal::NoAttribute,
+        Error::Unsupported(_) => Refusal::Unsupported,
         other => Refusal::Wrong(other.to_string()),
     })
 }
 
+/// A word of noise: the first two of a cell are its token and its place in the write.
+fn noise(token: Token, cell: u32, word: usize) -> u32 {
+    match word {
+        0 => token,
+        1 => cell,
+        _ => Rng::new(u64::from(token) << 32 | u64::from(cell) << 8 | word as u64).next_u64() as u32,
+    }
+}
+
+/// A cell that holds `token`; `place` is its place in the write. Without noise it looks like a part of a database's
+/// rollback journal: some words may be the numbers of pages, which come again, and two others are what a journal's header
+/// says of sectors and pages.
+fn cell(token: Token, place: u32) -> Vec<u8> {
+    let mut words: Vec<[u8; 4]> = match token & NOISE {
+        0 => vec![token.to_le_bytes(); PER_CELL],
+        _ => (0..PER_CELL).map(|word| noise(token, place, word).to_le_bytes()).collect(),
+    };
+    if token != 0 && token & NOISE == 0 {
+        let number = (token % 3 + 1).to_be_bytes();
+        (words[0], words[2], words[4]) = (number, number, number);
+        (words[5], words[6]) = (512_u32.to_be_bytes(), 4096_u32.to_be_bytes());
+    }
+    words.as_flattened().to_vec()
+}
+
 /// Bytes of cells that all hold `token`.
 pub fn filled(token: Token, cells: u64) -> Vec<u8> {
-    token.to_le_bytes().repeat(PER_CELL * cells as usize)
+    (0..cells as u32).flat_map(|place| cell(token, place)).collect()
 }
 
 /// What cells hold, from the `first` on, zeroes left out.
@@ -148,12 +184,12 @@ pub fn filled(token: Token, cells: u64) -> Vec<u8> {
 /// A cell that holds parts of several, or one that is cut.
 pub fn tokens(bytes: &[u8], first: u64) -> Result<Vec<(u64, Token)>, String> {
     let mut out = Vec::new();
-    for (at, cell) in (first..).zip(bytes.chunks(CELL as usize)) {
-        let words = cell.as_chunks::<4>().0;
-        if cell.len() != CELL as usize || words.iter().any(|w| *w != words[0]) {
+    for (at, bytes) in (first..).zip(bytes.chunks(CELL as usize)) {
+        let word = |k: usize| bytes.as_chunks::<4>().0.get(k).copied().map_or(0, u32::from_le_bytes);
+        let (token, place) = if word(0) & NOISE != 0 { (word(0), word(1)) } else { (word(1), 0) };
+        if bytes != cell(token, place) {
             return Err(format!("cell {at} holds parts of several writes"));
         }
-        let token = Token::from_le_bytes(words[0]);
         if token != 0 {
             out.push((at, token));
         }
@@ -171,6 +207,8 @@ pub struct Hand<'a> {
     pub dirs: &'a [u64],
     /// Which thread.
     pub thread: usize,
+    /// One in three writes is of noise.
+    pub noisy: bool,
 }
 
 impl Hand<'_> {
@@ -221,10 +259,14 @@ impl Hand<'_> {
 
     /// Does the operation of this number.
     pub fn perform(&self, number: usize, op: Op) {
-        let token = number as Token + 1;
+        let plain = number as Token + 1;
+        let token = if self.noisy && number.is_multiple_of(3) { plain | NOISE } else { plain };
         match op {
-            Op::Create(place, cells, sync) => {
+            Op::Create(place, cells, sync) | Op::CreateCompressed(place, cells, sync) => {
                 if let Answer::Ino(ino) = self.create(place, false) {
+                    if matches!(op, Op::CreateCompressed(..)) {
+                        self.compress(ino, true);
+                    }
                     if cells > 0 {
                         self.write(ino, 0, cells, token);
                     }
@@ -287,8 +329,8 @@ impl Hand<'_> {
                 self.list(self.ino(dir));
             }
             Op::SetAttribute(place, which, len) => self.with_file(place, |ino| {
-                let value = token.to_le_bytes().repeat(usize::from(len) / 4);
-                self.call(Call::SetAttribute(ino, which, token), |fs| {
+                let value = plain.to_le_bytes().repeat(usize::from(len) / 4);
+                self.call(Call::SetAttribute(ino, which, plain), |fs| {
                     let name = [b'u', b's', b'e', b'r', b'.', b'0' + which];
                     fs.setxattr(Ino(ino), &name, &value, XattrFlags::empty()).map(|()| Answer::Done)
                 });
@@ -311,6 +353,16 @@ impl Hand<'_> {
                 self.perform(number, Op::Unlink(place));
                 self.fsync_dir(place.0);
             }
+            Op::Compress(place, on) => self.with_file(place, |ino| self.compress(ino, on)),
+            Op::Release(place) => self.with_file(place, |ino| {
+                self.call(Call::Release(ino), |fs| fs.release_saved(Ino(ino)).map(|_| Answer::Done));
+            }),
+            Op::Retake(place) => self.with_file(place, |ino| {
+                self.call(Call::Retake(ino), |fs| fs.reserve_saved(Ino(ino)).map(|_| Answer::Done));
+            }),
+            Op::Repack(place, packed) => self.with_file(place, |ino| {
+                self.call(Call::Repack(ino, packed), |fs| fs.repack(Ino(ino), packed).map(|()| Answer::Done));
+            }),
             Op::Sync => {
                 self.call(Call::Sync, |fs| fs.sync().map(|()| Answer::Done));
             }
@@ -320,6 +372,11 @@ impl Hand<'_> {
             // Not asked of a file system, or not of what is looked at: see `background`.
             Op::Clean(_) | Op::Thin(_) => {}
         }
+    }
+
+    fn compress(&self, ino: u64, on: bool) {
+        let flags = if on { FileFlags::COMPRESS } else { FileFlags::empty() };
+        self.call(Call::Compress(ino, on), |fs| fs.set_flags(Ino(ino), flags, None).map(|()| Answer::Done));
     }
 
     fn fsync_dir(&self, dir: Dir) {

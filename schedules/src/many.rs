@@ -19,6 +19,12 @@ pub struct Sum {
     pub choices: u64,
     /// Dirty pages that became deltas.
     pub deltas: u64,
+    /// Pages of journals that were kept for others.
+    pub kept: u64,
+    /// Clusters that were packed.
+    pub packed: u64,
+    /// Files whose saved room was given back.
+    pub released: u64,
     /// Cases in which a judge found something.
     pub failures: u64,
     /// fsyncs of directories without a checkpoint, files written for the sake of their names, names taken out of the
@@ -33,6 +39,9 @@ impl Sum {
         self.calls += outcome.calls as u64;
         self.choices += outcome.chosen.choices;
         self.deltas += outcome.deltas;
+        self.kept += outcome.kept;
+        self.packed += outcome.packed;
+        self.released += outcome.released;
         self.names.iter_mut().zip(outcome.names).for_each(|(sum, n)| *sum += n);
         self.schedules.insert(outcome.chosen.digest);
         if let Some(first) = outcome.digest.first_chunk().filter(|_| outcome.cut) {
@@ -55,13 +64,17 @@ impl fmt::Display for Sum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} schedules, {} of them distinct, {} distinct crash states, {} calls, {} choices, {} deltas, {} failures",
+            "{} schedules, {} of them distinct, {} distinct crash states, {} calls, {} choices, {} deltas, {} kept pages, \
+             {} clusters packed, {} files released, {} failures",
             self.cases,
             self.distinct_schedules(),
             self.distinct_crashes(),
             self.calls,
             self.choices,
             self.deltas,
+            self.kept,
+            self.packed,
+            self.released,
             self.failures,
         )
     }

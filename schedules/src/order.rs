@@ -4,7 +4,7 @@
 //! one ended before, the one that ended first is tried first; a call whose device failed may have happened, or
 //! not, or in part if it writes. Histories are bounded (some forty operations), and an order is nearly always found at once.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 use crate::course::Range;
 use crate::hand::{Answer, Call, Event};
@@ -12,6 +12,11 @@ use crate::tree::{Effect, Tree};
 
 /// Positions and trees that are tried before the search gives up.
 const MOST: usize = 2_000_000;
+
+/// How many calls that were refused after a failure are taken to have happened all the same: few first (limited
+/// discrepancy search, Harvey and Ginsberg 1995). Otherwise one such call near the beginning would be guessed right only
+/// after all combinations of those behind it.
+const GUESSES: [usize; 5] = [0, 1, 2, 4, usize::MAX];
 
 /// An order that is right: what each call changed, by the event's number, and the tree at the end.
 #[derive(Debug)]
@@ -26,7 +31,8 @@ struct Search<'e> {
     events: &'e [Event],
     /// Events of each thread, in order.
     threads: Vec<Vec<usize>>,
-    tried: FxHashSet<(Vec<u16>, u64)>,
+    /// With how many guesses at most.
+    tried: FxHashMap<(Vec<u16>, u64), usize>,
     steps: usize,
     /// The longest beginning that was right: how many calls, and those that could not follow.
     furthest: (usize, Vec<usize>),
@@ -49,12 +55,12 @@ pub fn find(events: &[Event], start: &Tree) -> Result<Order, String> {
     let mut search = Search {
         events,
         threads,
-        tried: FxHashSet::default(),
+        tried: FxHashMap::default(),
         steps: 0,
         furthest: (0, Vec::new()),
         changes: Vec::new(),
     };
-    match search.go(at, start, 0) {
+    match GUESSES.iter().find_map(|guesses| search.go(at.clone(), start, 0, *guesses)) {
         Some(tree) => Ok(Order { changes: search.changes, tree }),
         None => {
             let (done, stuck) = &search.furthest;
@@ -93,7 +99,7 @@ impl Search<'_> {
     }
 
     /// Recurses once for each event.
-    fn go(&mut self, at: Vec<u16>, tree: &Tree, done: usize) -> Option<Tree> {
+    fn go(&mut self, at: Vec<u16>, tree: &Tree, done: usize, guesses: usize) -> Option<Tree> {
         let mut heads: Vec<usize> =
             self.threads.iter().zip(&at).filter_map(|(t, n)| t.get(usize::from(*n)).copied()).collect();
         if heads.is_empty() {
@@ -101,7 +107,7 @@ impl Search<'_> {
         }
         self.steps += 1;
         let key = (!self.tried.is_empty()).then(|| (at.clone(), tree.digest()));
-        if self.steps > MOST || key.as_ref().is_some_and(|k| self.tried.contains(k)) {
+        if self.steps > MOST || key.as_ref().is_some_and(|k| self.tried.get(k).is_some_and(|n| *n >= guesses)) {
             return None;
         }
         let first_end = heads.iter().map(|i| self.events[*i].to).min()?;
@@ -124,11 +130,14 @@ impl Search<'_> {
             // A volume that failed once refuses what comes later. The other guess would be one of two for each call, and
             // all their combinations.
             let refused = e.answer == Answer::Failed && self.after_failure(*i);
-            if refused && let Some(end) = self.go(next.clone(), tree, done + 1) {
+            if refused && let Some(end) = self.go(next.clone(), tree, done + 1, guesses) {
                 return Some(end);
             }
+            let left = if refused { guesses.checked_sub(1) } else { Some(guesses) };
             for changed in after {
-                if let Some(end) = self.go(next.clone(), &changed, done + 1) {
+                if let Some(left) = left
+                    && let Some(end) = self.go(next.clone(), &changed, done + 1, left)
+                {
                     return Some(end);
                 }
             }
@@ -139,7 +148,7 @@ impl Search<'_> {
             }
             if e.answer == Answer::Failed
                 && !refused
-                && let Some(end) = self.go(next, tree, done + 1)
+                && let Some(end) = self.go(next, tree, done + 1, guesses)
             {
                 return Some(end);
             }
@@ -148,7 +157,7 @@ impl Search<'_> {
         if self.furthest.0 <= done {
             self.furthest = (done, heads);
         }
-        self.tried.insert(key.unwrap_or_else(|| (at, tree.digest())));
+        self.tried.insert(key.unwrap_or_else(|| (at, tree.digest())), guesses);
         None
     }
 }

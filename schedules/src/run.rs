@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use device::{BlockDevice, Loss, Memory, Time, VirtualClock};
 use f2fs::mkfs;
+use f2fs_scheduled::delta::Places;
 use f2fs_scheduled::gc::settings::{Intervals, Settings, Urgency};
 use f2fs_scheduled::{MountOptions, Volume};
+use format::superblock::Features;
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
 
 use crate::choice::{Chooser, Chosen};
 use crate::course::{Case, Course, Dir, Mounting, Op, Trouble};
-use crate::hand::{Answer, Event, Hand, History};
+use crate::hand::{Answer, Call, Event, Hand, History};
 use crate::medium::Medium;
 use crate::tree::Tree;
 use crate::{durable, order};
@@ -38,6 +40,12 @@ pub struct Outcome {
     pub digest: [u8; 32],
     /// Dirty pages that became deltas.
     pub deltas: u64,
+    /// Pages of journals that were kept for others.
+    pub kept: u64,
+    /// Clusters that were packed.
+    pub packed: u64,
+    /// Files whose saved room was given back.
+    pub released: u64,
     /// True if the power went, or the volume could not be unmounted: the digest is that of a crash.
     pub cut: bool,
     /// fsyncs of directories without a checkpoint, files written for the sake of their names, names taken out of the
@@ -66,6 +74,8 @@ struct Left {
     /// Inodes and nodes, of a volume that was unmounted.
     unmounted: Option<(u32, u32)>,
     deltas: u64,
+    kept: u64,
+    packed: u64,
     cut: bool,
     names: [u64; 3],
 }
@@ -75,20 +85,24 @@ fn clock() -> Arc<VirtualClock> {
 }
 
 /// The volume every case begins with: its directories, and some segments half of whose blocks are valid.
-fn image(delta: bool) -> Result<&'static Memory, String> {
-    static IMAGES: [OnceLock<Result<Memory, String>>; 2] = [const { OnceLock::new() }; 2];
-    IMAGES[usize::from(delta)].get_or_init(|| make(delta)).as_ref().map_err(Clone::clone)
+fn image(delta: bool, compress: bool) -> Result<&'static Memory, String> {
+    static IMAGES: [OnceLock<Result<Memory, String>>; 4] = [const { OnceLock::new() }; 4];
+    let which = usize::from(delta) + 2 * usize::from(compress);
+    IMAGES[which].get_or_init(|| make(delta, compress)).as_ref().map_err(Clone::clone)
 }
 
-fn make(delta: bool) -> Result<Memory, String> {
+fn make(delta: bool, compress: bool) -> Result<Memory, String> {
     let (dev, clock) = (Arc::new(Memory::new(BLOCKS)), clock());
     // With checksums, without which an inode that a cut tore cannot be told from a whole one.
-    let options = mkfs::Options {
+    let mut options = mkfs::Options {
         assume_zeroed: true,
         checkpoint_version: Some(7),
         uuid: Some([9; 16]),
         ..mkfs::Options::modern()
     };
+    if compress {
+        options.features |= Features::COMPRESSION;
+    }
     mkfs::format(&*dev, &*clock, &options).map_err(|e| e.to_string())?;
     let vol = f2fs::Volume::mount(dev.clone(), clock, f2fs::MountOptions::default()).map_err(|e| e.to_string())?;
     fill(&*vol).map_err(|e| e.to_string())?;
@@ -119,7 +133,26 @@ fn fill(vol: &dyn FileSystem) -> vfs::Result<()> {
     vol.unmount()
 }
 
-fn options(m: &Mounting) -> MountOptions {
+/// How new files are compressed under this mounting.
+///
+/// # Errors
+/// An option that is none: a mistake in this crate.
+fn compression(m: &Mounting) -> Result<f2fs_scheduled::compress::options::Options, String> {
+    let mut options = f2fs_scheduled::compress::options::Options::default();
+    if let Some(how) = m.compress {
+        let size = how.log_cluster.to_string();
+        let mut set = |name, value: &str| options.set(name, Some(value)).map(drop);
+        set("compress_algorithm", how.algorithm)?;
+        set("compress_log_size", &size)?;
+        set("compress_mode", if how.by_user { "user" } else { "fs" })?;
+        if how.all {
+            set("compress_extension", "*")?;
+        }
+    }
+    Ok(options)
+}
+
+fn options(m: &Mounting) -> Result<MountOptions, String> {
     let defaults = MountOptions::default();
     let at_once = Intervals {
         urgent: Duration::ZERO,
@@ -132,16 +165,18 @@ fn options(m: &Mounting) -> MountOptions {
         true => Settings { urgency: Urgency::High, intervals: at_once, step_blocks: 7, ..defaults.gc },
         false => defaults.gc,
     };
-    MountOptions {
+    Ok(MountOptions {
         node_cache: m.node_cache,
         dirty_limit: m.dirty_limit,
         dir_cache: m.dir_cache,
         writeback_after: Duration::from_secs(m.writeback_after),
         checkpoint_after: Duration::from_secs(m.checkpoint_after),
         inline: m.inline,
+        delta_places: if m.delta_nodes { Places::Nodes } else { Places::Both },
+        compress: compression(m)?,
         gc,
         ..defaults
-    }
+    })
 }
 
 /// The name of one of the crowd.
@@ -192,8 +227,8 @@ fn look(hand: &Hand<'_>) {
 /// The schedule itself; runs inside of a scheduler.
 fn carry_out(course: &Course) -> Result<Left, String> {
     let clock = clock();
-    let dev = Arc::new(Medium::new(image(course.mounting.delta)?, clock.clone())?);
-    let vol = Volume::mount(dev.clone(), clock.clone(), options(&course.mounting)).map_err(|e| e.to_string())?;
+    let dev = Arc::new(Medium::new(image(course.mounting.delta, course.mounting.compress.is_some())?, clock.clone())?);
+    let vol = Volume::mount(dev.clone(), clock.clone(), options(&course.mounting)?).map_err(|e| e.to_string())?;
     let mut dirs = vec![vol.root().0];
     for (parent, name) in Dir::PLACES {
         let e = vol.lookup(Ino(dirs[usize::from(parent)]), &name.bytes()).map_err(|e| e.to_string())?;
@@ -201,6 +236,7 @@ fn carry_out(course: &Course) -> Result<Left, String> {
     }
     crowd(&*vol, course.mounting.crowd).map_err(|e| e.to_string())?;
     dev.arm(course.trouble);
+    let noisy = course.mounting.compress.is_some();
     let (history, dirs) = (Arc::new(History::default()), Arc::new(dirs));
     let threads: Vec<_> = course
         .threads
@@ -211,7 +247,7 @@ fn carry_out(course: &Course) -> Result<Left, String> {
             let (vol, history, dirs) = (vol.clone(), history.clone(), dirs.clone());
             let (dev, clock) = (dev.clone(), clock.clone());
             shuttle::thread::spawn(move || {
-                let hand = Hand { fs: &*vol, history: &history, dirs: &dirs, thread };
+                let hand = Hand { fs: &*vol, history: &history, dirs: &dirs, thread, noisy };
                 for (number, op) in ops {
                     if dev.is_cut() {
                         break;
@@ -241,7 +277,7 @@ fn carry_out(course: &Course) -> Result<Left, String> {
     let names = [&c.fast_dir_fsyncs, &c.names_put, &c.names_withdrawn].map(|n| n.load(Relaxed));
     let mut unmounted = None;
     if !dev.is_cut() {
-        look(&Hand { fs: &*vol, history: &history, dirs: &dirs, thread: course.threads.len() });
+        look(&Hand { fs: &*vol, history: &history, dirs: &dirs, thread: course.threads.len(), noisy });
         match vol.unmount() {
             Ok(()) => {
                 let state = vol.state();
@@ -261,8 +297,20 @@ fn carry_out(course: &Course) -> Result<Left, String> {
         },
     };
     let (cut, spent, image) = (dev.is_cut(), dev.spent(), dev.image(loss));
-    let deltas = vol.counters.deltas.load(Relaxed);
-    Ok(Left { events: history.events(), dirs: dirs.to_vec(), image, spent, unmounted, deltas, cut, names })
+    let (deltas, kept) = (c.deltas.load(Relaxed), c.kept.load(Relaxed));
+    let packed = c.packed_clusters.load(Relaxed);
+    Ok(Left {
+        events: history.events(),
+        dirs: dirs.to_vec(),
+        image,
+        spent,
+        unmounted,
+        deltas,
+        kept,
+        packed,
+        cut,
+        names,
+    })
 }
 
 fn clean(dev: &dyn BlockDevice, when: &str) -> Result<fsck::Report, String> {
@@ -285,7 +333,8 @@ fn judge(course: &Course, left: &Left) -> Result<(), String> {
     {
         return Err(format!("a device error, and the device has none: {e:?}"));
     }
-    let start = Tree::new(&left.dirs);
+    let faults = matches!(course.trouble, Trouble::Fault(..));
+    let start = Tree::new(&left.dirs).mounted(course.mounting.compress, faults);
     let order = order::find(&left.events, &start)?;
     let dev = Arc::new(left.image.fork());
     if let Some((inodes, nodes)) = left.unmounted {
@@ -373,6 +422,10 @@ pub fn run_and_keep(case: &Case) -> Result<(Outcome, Memory), Failure> {
         calls: left.events.len(),
         digest: digest(&left.image, &left.spent),
         deltas: left.deltas,
+        kept: left.kept,
+        packed: left.packed,
+        released: left.events.iter().filter(|e| matches!(e.call, Call::Release(_)) && e.answer == Answer::Done).count()
+            as u64,
         cut: left.cut || left.unmounted.is_none(),
         names: left.names,
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHasher;
 
-use crate::course::{Dir, Flavour, Name, Range};
+use crate::course::{Compressing, Dir, Flavour, Name, Range};
 use crate::hand::{Answer, Call, Refusal, Token};
 
 /// An inode.
@@ -26,6 +26,10 @@ pub struct Object {
     /// Those that are not zeroes.
     pub cells: BTreeMap<u64, Token>,
     attributes: BTreeMap<u8, Token>,
+    /// A file whose blocks lie in clusters.
+    compressed: bool,
+    /// The room that packing saved was given back: the file is not changed, only cut between clusters.
+    released: bool,
     /// Blocks of it were on the move when the device failed: nobody knows which came where.
     pub shaken: bool,
 }
@@ -41,6 +45,8 @@ impl Object {
             size: 0,
             cells: BTreeMap::new(),
             attributes: BTreeMap::new(),
+            compressed: false,
+            released: false,
             shaken: false,
         }
     }
@@ -79,6 +85,9 @@ pub enum Effect {
 pub struct Tree {
     /// Every inode there ever was.
     pub objects: Vec<Arc<Object>>,
+    compress: Option<Compressing>,
+    /// The device may fail: then a file without contents may have blocks.
+    faults: bool,
 }
 
 type Told = Result<Answer, Refusal>;
@@ -86,7 +95,7 @@ type Told = Result<Answer, Refusal>;
 impl Tree {
     /// A volume as it comes: the directories, by their numbers, each referred to once.
     pub fn new(dirs: &[u64]) -> Self {
-        let mut tree = Tree { objects: Vec::new() };
+        let mut tree = Tree { objects: Vec::new(), compress: None, faults: false };
         for (i, ino) in dirs.iter().enumerate() {
             let parent = if i == 0 { 0 } else { usize::from(Dir::PLACES[i - 1].0) };
             tree.objects.push(Arc::new(Object::new(*ino, true, parent)));
@@ -97,6 +106,11 @@ impl Tree {
             }
         }
         tree
+    }
+
+    /// The same under a mount that compresses files, on a device that may fail.
+    pub fn mounted(self, compress: Option<Compressing>, faults: bool) -> Self {
+        Tree { compress, faults, ..self }
     }
 
     /// For comparing two trees.
@@ -191,7 +205,11 @@ impl Tree {
             _ => None,
         };
         let unknown = contents.is_some_and(|object| self.objects[object].shaken);
-        let ours = self.answer(call, told, effects).unwrap_or_else(Answer::Refused);
+        let ours = match self.compression(call, answer) {
+            Some(told) => told,
+            None => self.answer(call, told, effects),
+        };
+        let ours = ours.unwrap_or_else(Answer::Refused);
         match (answer, &ours) {
             (Answer::Failed, _) => true,
             (Answer::Refused(Refusal::Wrong(_)), _) => false,
@@ -203,6 +221,52 @@ impl Tree {
             }
             (a, b) => a == b,
         }
+    }
+
+    /// What a call says that changes nothing but how a file is stored; `None` for other calls. How many blocks a file
+    /// has, and which of its clusters are packed, depends on what was written back when: where several answers are
+    /// right, the recorded one is believed.
+    fn compression(&mut self, call: &Call, recorded: &Answer) -> Option<Told> {
+        let (Call::Compress(ino, _) | Call::Release(ino) | Call::Retake(ino) | Call::Repack(ino, _)) = *call else {
+            return None;
+        };
+        let object = match self.file(ino) {
+            Ok(object) => object,
+            Err(e) => return Some(Err(e)),
+        };
+        let faults = self.faults;
+        let o = self.at(object);
+        let refused = |refusal: Refusal| *recorded == Answer::Refused(refusal);
+        Some(match *call {
+            Call::Compress(_, on) if o.compressed == on => Ok(Answer::Done),
+            Call::Compress(..) if o.released => Err(Refusal::NotPermitted),
+            Call::Compress(..) if !o.cells.is_empty() => Err(Refusal::Invalid),
+            Call::Compress(..) if (o.size > 0 || faults) && refused(Refusal::Invalid) => Err(Refusal::Invalid),
+            Call::Compress(_, on) => {
+                o.compressed = on;
+                Ok(Answer::Done)
+            }
+            Call::Release(_) if !o.compressed || o.released => Err(Refusal::Invalid),
+            Call::Release(_) if refused(Refusal::NotPermitted) => Err(Refusal::NotPermitted),
+            Call::Release(_) => {
+                o.released = true;
+                Ok(Answer::Done)
+            }
+            Call::Retake(_) if !o.released => Err(Refusal::Invalid),
+            Call::Retake(_) => {
+                o.released = false;
+                Ok(Answer::Done)
+            }
+            _ if o.released => Err(Refusal::NotPermitted),
+            _ if !o.compressed => Err(Refusal::Invalid),
+            _ => Ok(Answer::Done),
+        })
+    }
+
+    /// A file that may be changed.
+    fn changeable(&self, ino: u64) -> Result<usize, Refusal> {
+        let object = self.file(ino)?;
+        if self.objects[object].released { Err(Refusal::NotPermitted) } else { Ok(object) }
     }
 
     fn answer(&mut self, call: &Call, told: u64, effects: &mut Vec<Effect>) -> Told {
@@ -259,7 +323,7 @@ impl Tree {
                 Ok(Answer::Cells(end - at, o.cells.range(at..end).map(|(c, t)| (*c, *t)).collect()))
             }
             Call::Write(ino, at, cells, token) => {
-                let object = self.file(ino)?;
+                let object = self.changeable(ino)?;
                 let o = self.at(object);
                 o.cells.extend((at..at + cells).map(|c| (c, token)));
                 o.size = o.size.max(at + cells);
@@ -267,13 +331,14 @@ impl Tree {
                 Ok(Answer::Done)
             }
             Call::Resize(ino, size) => {
-                let object = self.file(ino)?;
+                let between = self.compress.is_some_and(|how| size.is_multiple_of(how.cells()));
+                let object = if between { self.file(ino)? } else { self.changeable(ino)? };
                 self.at(object).set_size(size);
                 effects.extend([Effect::Cells(object, size, u64::MAX, 0), Effect::Size(object, size)]);
                 Ok(Answer::Done)
             }
             Call::Allocate(ino, range, at, cells) => {
-                let object = self.file(ino)?;
+                let object = self.changeable(ino)?;
                 self.allocate(object, range, at, cells, effects)
             }
             Call::SetAttribute(ino, which, token) => {
@@ -293,7 +358,10 @@ impl Tree {
                 effects.push(Effect::SyncedAll);
                 Ok(Answer::Done)
             }
-            Call::Background => Ok(Answer::Done),
+            // See `compression`.
+            Call::Compress(..) | Call::Release(_) | Call::Retake(_) | Call::Repack(..) | Call::Background => {
+                Ok(Answer::Done)
+            }
         }
     }
 
@@ -309,6 +377,7 @@ impl Tree {
         let object = self.objects.len();
         let mut new = Object::new(told, directory, dir);
         new.refs = u32::from(told != 0);
+        new.compressed = !directory && self.compress.is_some_and(|how| how.all);
         self.objects.push(Arc::new(new));
         if directory {
             self.at(dir).links += 1;
@@ -386,6 +455,7 @@ impl Tree {
                 o.zero(at, end);
                 o.size = size.max(end);
             }
+            Range::Collapse | Range::Insert if o.compressed => return Err(Refusal::Unsupported),
             Range::Collapse if end >= size => return Err(Refusal::Invalid),
             Range::Insert if at >= size => return Err(Refusal::Invalid),
             Range::Collapse => {

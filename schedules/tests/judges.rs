@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use device::{Memory, RealClock};
 use f2fs::{MountOptions, Volume, mkfs};
-use joulefs_schedules::course::{Name, Range};
-use joulefs_schedules::hand::{Answer, Call, Event, Refusal, filled};
+use joulefs_schedules::course::{Compressing, Name, Range};
+use joulefs_schedules::hand::{Answer, Call, Event, NOISE, Refusal, filled, tokens};
 use joulefs_schedules::tree::Tree;
 use joulefs_schedules::{durable, order};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
@@ -92,6 +92,60 @@ fn an_insertion_that_failed_leaves_one_file_unknown_and_no_other() {
     };
     assert!(reading(4).is_ok());
     assert!(reading(5).is_err());
+}
+
+/// A file whose saved room was given back, and calls with their answers.
+#[test]
+fn what_compressed_files_answer_is_judged() {
+    let how = Compressing { algorithm: "lz4", log_cluster: 2, all: false, by_user: false };
+    let start = Tree::new(&[3]).mounted(Some(how), false);
+    let after = |call: Call, answer: Answer| {
+        let calls = vec![
+            (Call::Create(3, NAME, false), Answer::Ino(4)),
+            (Call::Compress(4, true), Answer::Done),
+            (Call::Write(4, 0, 64, 7), Answer::Done),
+            (Call::Release(4), Answer::Done),
+            (call, answer),
+        ];
+        order::find(&told(calls), &start).is_ok()
+    };
+    let refused = |refusal| Answer::Refused(refusal);
+    assert!(after(Call::Write(4, 0, 8, 8), refused(Refusal::NotPermitted)));
+    assert!(!after(Call::Write(4, 0, 8, 8), Answer::Done), "it has no room");
+    assert!(after(Call::Resize(4, 32), Answer::Done), "it may be cut between clusters");
+    assert!(!after(Call::Resize(4, 33), Answer::Done), "and not within one");
+    assert!(after(Call::Retake(4), Answer::Done) && !after(Call::Retake(4), refused(Refusal::Invalid)));
+    assert!(!after(Call::Release(4), Answer::Done), "its room is given back already");
+    assert!(!after(Call::Compress(4, false), Answer::Done), "it has blocks");
+    assert!(after(Call::Read(4, 8, 1), Answer::Cells(1, vec![(8, 7)])));
+    assert!(!after(Call::Read(4, 8, 1), Answer::Cells(1, Vec::new())), "its contents are the same");
+}
+
+#[test]
+fn noise_is_one_token_a_cell_and_no_other_noise() {
+    let mut bytes = filled(NOISE | 9, 3);
+    assert_eq!(tokens(&bytes, 5), Ok(vec![(5, NOISE | 9), (6, NOISE | 9), (7, NOISE | 9)]));
+    bytes[700] ^= 1;
+    assert!(tokens(&bytes, 5).is_err());
+    assert_ne!(filled(NOISE | 9, 2)[..512], filled(NOISE | 9, 2)[512..], "no compressor finds anything in it");
+}
+
+/// The device failed for good: of the calls behind only the first happened, and many could have.
+#[test]
+fn a_call_that_happened_among_many_that_were_refused_is_found() {
+    let start = Tree::new(&[3]);
+    let mut calls = vec![
+        (Call::Create(3, NAME, false), Answer::Ino(4)),
+        (Call::Write(4, 0, 64, 7), Answer::Done),
+        (Call::Sync, Answer::Failed),
+        (Call::Resize(4, 0), Answer::Failed),
+    ];
+    calls.extend((0..12).map(|k| (Call::Write(4, k * 8, 40, 10 + k as u32), Answer::Failed)));
+    calls.push((Call::Stat(4), Answer::Stat { size: 0, links: 1 }));
+    assert!(order::find(&told(calls.clone()), &start).is_ok());
+    calls.drain(6..16);
+    calls.push((Call::Read(4, 0, 1), Answer::Cells(1, vec![(0, 7)])));
+    assert!(order::find(&told(calls), &start).is_err(), "a file that is empty holds nothing");
 }
 
 /// A file of eight cells, synced; then what is looked at is changed behind the judge's back.

@@ -20,6 +20,8 @@ fn ten_thousand_schedules_break_no_promise() {
     assert!(sum.names.iter().all(|n| *n > count / 100), "names are hardly ever synced: {:?}", sum.names);
     assert!(sum.distinct_crashes() as u64 > count / 10, "the power hardly ever goes: {sum}");
     assert!(sum.deltas > count / 10, "hardly any update is small: {sum}");
+    assert!(sum.packed > count / 10, "hardly any cluster is packed: {sum}");
+    assert!(sum.released > count / 200, "room is hardly ever given back: {sum}");
 }
 
 /// Image, ledger, order of threads: all of it, whichever cases ran before.

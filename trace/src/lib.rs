@@ -7,7 +7,7 @@
 //! gives an error that names the line or byte. What it knows and has no use for it counts ([`Others`]); it never drops
 //! anything in silence.
 //!
-//! Left out: our own recordings, which are the `record` crate's business, and energy, which is the device's.
+//! Left out: how our own recordings are written, which is the `record` crate's business, and energy, which is the device's.
 #![forbid(unsafe_code)]
 
 pub mod block;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    Allocate, Attr, Caller, DirEntry, Entry, Error, FileFlags, Flags, Flow, Ino, NewNode, RenameFlags, Result, Seek,
-    SetAttr, StatFs, WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, Compression, DirEntry, Entry, Error, FileFlags, Flags, Flow, Ino, NewNode, RenameFlags,
+    Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 /// A mounted volume. Every method takes `&self` and may be called from many threads.
@@ -102,6 +102,28 @@ pub trait FileSystem: Send + Sync + 'static {
     /// from then on, for everybody.
     fn set_flags(&self, _ino: Ino, _flags: FileFlags, _project: Option<u32>) -> Result<()> {
         Err(Error::Unsupported("flags of files".to_owned()))
+    }
+
+    /// How a file is compressed; `None` if it is not a compressed file.
+    fn compression(&self, _ino: Ino) -> Result<Option<Compression>> {
+        Ok(None)
+    }
+    /// Sets how a compressed file without blocks is to be compressed: the algorithm's number, and blocks in a cluster as a
+    /// power of two.
+    fn set_compression(&self, _ino: Ino, _algorithm: u8, _log_cluster: u8) -> Result<()> {
+        Err(Error::Unsupported("compressed files".to_owned()))
+    }
+    /// Packs a compressed file's clusters that are on the device as they are, where that saves room, or unpacks all.
+    fn repack(&self, _ino: Ino, _packed: bool) -> Result<()> {
+        Err(Error::Unsupported("compressed files".to_owned()))
+    }
+    /// Gives back the room that compression saves; the file does not change any more. Returns how many blocks.
+    fn release_saved(&self, _ino: Ino) -> Result<u64> {
+        Err(Error::Unsupported("compressed files".to_owned()))
+    }
+    /// Takes that room again, so that the file may change. Returns how many blocks.
+    fn reserve_saved(&self, _ino: Ino) -> Result<u64> {
+        Err(Error::Unsupported("compressed files".to_owned()))
     }
 
     /// Does background work that is due (writeback, checkpoint, cleaning, discard), and says after how

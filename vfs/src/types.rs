@@ -170,6 +170,21 @@ pub struct Flags {
     pub project: u32,
 }
 
+/// How a file is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Compression {
+    /// Linux's number of the algorithm, and its name.
+    pub algorithm: u8,
+    /// See `algorithm`.
+    pub name: &'static str,
+    /// Blocks in a cluster, as a power of two.
+    pub log_cluster: u8,
+    /// Blocks that compression saves, for which the file still has room.
+    pub saved: u64,
+    /// That room was given back: the file does not change.
+    pub released: bool,
+}
+
 /// What a new inode starts with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewNode {
@@ -207,6 +222,8 @@ bitflags! {
     /// it is.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
     pub struct FileFlags: u32 {
+        /// Compressed; of a directory: files made in it are.
+        const COMPRESS = 0x0000_0004;
         /// Every write is durable at once.
         const SYNC = 0x0000_0008;
         /// Cannot change.
@@ -217,6 +234,8 @@ bitflags! {
         const NODUMP = 0x0000_0040;
         /// Access times stand still.
         const NOATIME = 0x0000_0080;
+        /// Never compressed; of a directory: files made in it are not.
+        const NOCOMP = 0x0000_0400;
         /// Encrypted; cannot be set.
         const ENCRYPT = 0x0000_0800;
         /// Sealed by fs-verity; cannot be set.

@@ -35,6 +35,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         true => Some(image.vol.count_deltas().map_err(|e| format!("{}: {e}", args.image.display()))?),
         false => None,
     };
+    let compressed = match sb.features.contains(Features::COMPRESSION) {
+        true => Some(image.vol.count_compressed().map_err(|e| format!("{}: {e}", args.image.display()))?),
+        false => None,
+    };
     let quotas = sb.quota_inos.iter().any(|ino| ino.0 != 0).then_some(match state.quotas_need_fsck {
         true => "unknown",
         false => "known",
@@ -59,6 +63,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             "clean_unmount": state.clean_unmount,
             "quota_usage": quotas,
             "deltas": deltas.map(|d| json!({ "count": d.deltas, "files": d.inodes, "bytes": d.bytes })),
+            "compressed": compressed.map(|c| json!({
+                "files": c.files, "saved_bytes": c.saved * 4096, "released_files": c.released,
+            })),
             "logs": state.logs.iter().map(|l| json!({
                 "log": format!("{:?}", l.0), "segment": l.1, "next": l.2, "threaded": l.3,
             })).collect::<Vec<_>>(),
@@ -100,6 +107,14 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             d.inodes,
             output::bytes(d.bytes),
             output::bytes(d.deltas * 4096)
+        ));
+    }
+    if let Some(c) = compressed {
+        output::line(&format!(
+            "compressed files   {}, {} saved and kept for them; the room of {} is released",
+            c.files,
+            output::bytes(c.saved * 4096),
+            c.released
         ));
     }
     if let Some(usage) = quotas {

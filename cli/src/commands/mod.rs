@@ -10,6 +10,7 @@ pub mod device;
 pub mod energy;
 pub mod fsck;
 pub mod info;
+pub mod inspect;
 pub mod lab;
 pub mod ls;
 pub mod mkfs;

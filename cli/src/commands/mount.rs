@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use device::energy::profile::Profile;
 use f2fs::cause::Cause;
+use f2fs::delta::Costs;
 use f2fs::gc::prices;
 use f2fs::owners::Look;
 use f2fs::{MountOptions, RollForward};
@@ -35,13 +36,18 @@ use crate::{Failure, held, image, output, power, volume_options, whole};
 /// have spent, by component, by cause and by file.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n  \
-    joulefs mount disk.img /mnt --profile oneplus8t-ufs31 --ledger joules.txt\n\n\
+    joulefs mount disk.img /mnt --profile oneplus8t-ufs31 --ledger joules.txt\n  \
+    joulefs mount disk.img /mnt --record work.rec --contents\n\n\
     Options for -o: ro, rw,\n  \
     norecovery (read-only, as of the last checkpoint: what was synced since is not replayed, and not lost),\n  \
     disable_roll_forward (what was synced since the last checkpoint is given up),\n   allow_other, noatime, dev, suid, noexec, writeback=on|off, discard=on|off,\n  \
-    nodiscard (as discard=off), inline=on|off,\n  delta=on|off (small updates go into inodes; on a volume that may hold deltas, default on),\n  threads=N (default 2), node_cache=MIB (default: a 64th of
+    nodiscard (as discard=off), inline=on|off,\n  delta=on|off|inode|nodes (small updates become deltas, in the inode or in nodes of their own or only in one of\n  these; on a volume that may hold deltas, default on),\n  delta_return=on|off (pages leave the delta nodes of files that are only read, when idle; default off),\n  threads=N (default 2), node_cache=MIB (default: a 64th of
   the memory, 32 to 256),\n  \
     dirty=MIB (default 32), dir_cache=MIB (default 16),\n  \
+    compress_algorithm=lz4|zstd|zstd:LEVEL|lzo|lzo-rle, compress_log_size=2..8 (blocks in a cluster, as a power of two),\n  \
+    compress_extension=EXT|*, nocompress_extension=EXT (new files that are compressed, or not; may be repeated),\n  \
+    compress_chksum, compress_mode=fs|user (on a volume with the feature compression: how files are compressed that are\n  \
+    marked by chattr +c or by their names),\n  \
     gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule (who chooses what is cleaned; default cost-benefit),\n  \
     background_gc=on|off, power=battery|powered|auto (default battery; auto: as the system says),\n  stats=FILE (what was written and why, at the end; JSON if FILE ends in .json)")]
 pub struct Args {
@@ -53,6 +59,11 @@ pub struct Args {
     /// with -o noatime.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Put the contents of files into the recording too: what is written, by every user of the mount, and what changed
+    /// files held before. WHOEVER HAS THE RECORDING CAN READ THEM. Only its owner can read the file; without this option
+    /// a recording has lengths and checksums of what is written. Needed by what depends on contents, as deltas do.
+    #[arg(long, requires = "record")]
+    contents: bool,
     /// Record every request to the image to this file, for `joulefs replay`.
     #[arg(long, value_name = "FILE")]
     record_device: Option<PathBuf>,
@@ -189,21 +200,27 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if let Some(file) = parsed.stats.as_ref().filter(|file| file.parent().is_some_and(|dir| !dir.is_dir())) {
         return Err(format!("-o stats={}: no such directory", file.display()).into());
     }
-    let recording = |file: &Option<PathBuf>| file.as_deref().map(Recording::create).transpose();
-    let (calls, requests) = (recording(&args.record)?, recording(&args.record_device)?);
+    let recording = |file: &Option<PathBuf>, private| {
+        let create = if private { Recording::create_private } else { Recording::create };
+        file.as_deref().map(create).transpose()
+    };
+    let (calls, requests) = (recording(&args.record, args.contents)?, recording(&args.record_device, false)?);
     let profile = args.profile.as_deref().map(Profile::find).transpose()?;
     let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
     if let Some(profile) = &profile {
         parsed.core.prices = prices::of(profile);
+        parsed.core.delta_costs = Costs::of(profile);
+        parsed.core.compress_costs = f2fs::compress::costs::Costs::of(profile);
     }
     let mut ends = Vec::new();
     let mut metered = None;
     let writes = !parsed.core.read_only;
-    let image = Image::open_through(&path, parsed.core, |mut device| {
+    let image = Image::open_through(&path, parsed.core, |mut device, options| {
         if let Some(profile) = &profile {
             let held = held::runs(&device, &path)?;
             let meter = Arc::new(Metered::new(device, &held, profile, args.paced, args.by_file)?);
             device = meter.device();
+            options.processor = Some(meter.processor());
             metered = Some(meter);
         }
         let Some(recording) = requests else { return Ok(device) };
@@ -225,7 +242,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     let mut served: Arc<dyn FileSystem> = image.vol.clone();
     if let Some(recording) = calls {
-        let (recorder, end) = recording.of_calls(served)?;
+        let (recorder, end) = recording.of_calls(served, args.contents)?;
         served = recorder;
         ends.push(end);
     }

@@ -12,21 +12,25 @@ use device::energy::profile::Profile;
 use device::energy::{Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
 use device::{Access, BlockDevice, Fingerprint, Lba, Overlay, open_image};
+use f2fs::delta::Costs;
 use f2fs::{MountOptions, Volume, mkfs};
 use record::{Kind, Reader, RecordError, Tempo, blocks, calls};
 use serde_json::{Value, json};
 use vfs::FileSystem;
 
 use crate::metered::{METADATA, deleted, name_of};
+use crate::saved::Saved;
 use crate::spent::{self, FileLine, Spent};
-use crate::{Failure, held, joules, output, size};
+use crate::{Failure, held, joules, output, recorded, size};
 
 /// Make the requests or calls of a recording once more, on a simulated device, and say what they cost.
 ///
 /// A recording of a device (`joulefs device --record`, `joulefs mount --record-device`) is replayed on a
 /// device of the profile. A recording of a file system (`joulefs mount --record`) is replayed on a new
-/// F2FS volume on such a device, or on what an image holds, which stays as it is. Contents were not
-/// recorded: generated ones of the same length are written.
+/// F2FS volume on such a device, or on what an image holds, which stays as it is. What the calls find is put there
+/// first, if it is missing, and is not on the account; a recording without contents does not say what that was. If
+/// contents were recorded (`--contents`), they are written, else generated ones of the same length. Deltas and compression
+/// depend on contents: with generated ones they measure nothing.
 ///
 /// What was spent is told by cause and by file: of a file system's recording with the paths the files have
 /// at the end, of a device's with the inodes its requests were made for.
@@ -36,7 +40,8 @@ use crate::{Failure, held, joules, output, size};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs replay work.rec --profile oneplus8t-ufs31\n  \
     joulefs replay work.rec --profile my-phone.toml --back-to-back --json\n  \
-    joulefs replay calls.rec --profile kirin9000-ufs31 --image before.img")]
+    joulefs replay calls.rec --profile kirin9000-ufs31 --image before.img\n  \
+    joulefs replay calls.rec --save after.img && joulefs ls -l after.img:/")]
 pub struct Args {
     /// The recording.
     file: PathBuf,
@@ -49,6 +54,9 @@ pub struct Args {
     /// What the volume holds at the beginning; for recordings of a file system.
     #[arg(long, conflicts_with = "size")]
     image: Option<PathBuf>,
+    /// Write what the volume holds afterwards to this new image; for recordings of a file system.
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
     /// Files that are named in the account by file, those that cost most first.
     #[arg(long, value_name = "N", default_value_t = 20)]
     by_file: usize,
@@ -116,21 +124,42 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let profile = Profile::find(&args.profile)?;
     let of_device = || args.size.as_deref().map(|s| size::within("--size", s, 4096..=1 << 48)).transpose();
     let of_volume = || args.size.as_deref().map(|s| size::of_volume(s, &mkfs::Options::default())).transpose();
-    let file = File::open(&args.file).map_err(|e| named(&e))?;
-    if file.metadata().is_ok_and(|m| m.is_dir()) {
-        return Err(named(&"is a directory").into());
-    }
-    let reader = Reader::new(BufReader::new(file)).map_err(|e| match e {
-        RecordError::NotARecording => named(&format_args!("{e}; joulefs trace replay reads those of other programs")),
-        e => named(&e),
-    })?;
+    let open = || -> Result<Reader, Failure> {
+        let file = File::open(&args.file).map_err(|e| named(&e))?;
+        if file.metadata().is_ok_and(|m| m.is_dir()) {
+            return Err(named(&"is a directory").into());
+        }
+        Ok(Reader::new(BufReader::new(file)).map_err(|e| match e {
+            RecordError::NotARecording => {
+                named(&format_args!("{e}; joulefs trace replay reads those of other programs"))
+            }
+            e => named(&e),
+        })?)
+    };
+    let reader = open()?;
     let outcome = match reader.kind() {
         Kind::Blocks if args.image.is_some() => {
             let why = "a recording of a device, whose contents do not matter: --image is for file systems";
             return Err(Failure::usage(named(&why)));
         }
+        Kind::Blocks if args.save.is_some() => {
+            let why = "a recording of a device, which has no contents to save: --save is for file systems";
+            return Err(Failure::usage(named(&why)));
+        }
         Kind::Blocks => of_blocks(args, &profile, of_device()?, blocks::Events::new(reader).map_err(|e| named(&e))?)?,
-        Kind::Calls => of_calls(args, &profile, of_volume()?, calls::Events::new(reader).map_err(|e| named(&e))?)?,
+        Kind::Calls => {
+            let calls = |reader| Ok::<_, Failure>(calls::Events::new(reader).map_err(|e| named(&e))?);
+            let events = calls(reader)?;
+            // What must be there is read before the calls are.
+            let before = match events.has_contents() {
+                true => {
+                    recorded::again(&args.file)?;
+                    Some(calls(open()?)?)
+                }
+                false => None,
+            };
+            of_calls(args, &profile, of_volume()?, events, before)?
+        }
     };
     match print(&profile, outcome, as_json) {
         // A recording that ends early still tells what happened until then.
@@ -182,7 +211,15 @@ fn of_blocks(args: &Args, profile: &Profile, size: Option<u64>, events: blocks::
     })
 }
 
-fn of_calls(args: &Args, profile: &Profile, size: Option<u64>, events: calls::Events) -> Result<Outcome, Failure> {
+fn of_calls(
+    args: &Args,
+    profile: &Profile,
+    size: Option<u64>,
+    events: calls::Events,
+    prepared_by: Option<calls::Events>,
+) -> Result<Outcome, Failure> {
+    let named = |e: &dyn std::fmt::Display| format!("{}: {e}", args.file.display());
+    let saved = args.save.as_deref().map(Saved::create).transpose()?;
     let mut held = Vec::new();
     let contents: Arc<dyn BlockDevice> = match &args.image {
         Some(path) => {
@@ -196,21 +233,35 @@ fn of_calls(args: &Args, profile: &Profile, size: Option<u64>, events: calls::Ev
             Arc::new(Fingerprint::new(in_memory(bytes / 4096)?))
         }
     };
-    let Target { device, clock, tempo } = target(args, profile, contents, &held)?;
+    let Target { device, clock, tempo } = target(args, profile, contents.clone(), &held)?;
     if args.image.is_none() {
         let options = mkfs::Options { assume_zeroed: true, ..mkfs::Options::default() };
         mkfs::format(&device, &*clock, &options).map_err(|e| format!("cannot make a volume: {e}"))?;
     }
-    let volume = Volume::mount(device.clone(), clock.clone(), MountOptions::default())
-        .map_err(|e| format!("cannot mount: {e}"))?;
+    let options = MountOptions {
+        delta_costs: Costs::of(&profile),
+        compress_costs: f2fs::compress::costs::Costs::of(&profile),
+        processor: Some(device.clone()),
+        ..MountOptions::default()
+    };
+    let volume = Volume::mount(device.clone(), clock.clone(), options).map_err(|e| format!("cannot mount: {e}"))?;
+    let mut prepared = calls::Prepared::default();
+    if let Some(events) = prepared_by {
+        // Damage is met again, and told, where the calls are made.
+        (prepared, _) = calls::prepare(events.root(), events, &*volume, || ()).map_err(|e| named(&e))?;
+    }
     volume.keep_deleted_names();
     let (before, start) = (device.ledger(), nanos(&*clock));
     let (done, whole) = calls::replay(events.root(), events, &*volume, &tempo, |_| {});
     volume.unmount().map_err(|e| e.to_string())?;
+    if let Some(saved) = saved {
+        saved.finish(&*contents)?;
+    }
     let mut text =
         format!("{} calls, {} written, {} read", done.calls, output::bytes(done.written), output::bytes(done.read));
-    if done.left_out > 0 {
-        text += &format!("; {} left out for inodes that are not there", done.left_out);
+    if let Some((n, call)) = done.first_left_out {
+        let all = done.left_out;
+        text += &format!("; {all} left out for inodes that are not there, the first: {call} (record {n})");
     }
     let first = done
         .first_divergence
@@ -218,6 +269,8 @@ fn of_calls(args: &Args, profile: &Profile, size: Option<u64>, events: calls::Ev
     if let Some(first) = &first {
         text += &format!("; {} ended otherwise than when recorded; the first: {first}", done.diverged);
     }
+    text += "\n";
+    text += &recorded::contents_of(&prepared, done.written, done.generated);
     let ledger = device.ledger().since(&before);
     let took = nanos(&*clock) - start;
     let counters = device.counters();
@@ -239,6 +292,9 @@ fn of_calls(args: &Args, profile: &Profile, size: Option<u64>, events: calls::Ev
             "diverged": done.diverged,
             "first_divergence": first,
             "bytes_written": done.written,
+            "bytes_generated": done.generated,
+            "bytes_before_recorded": prepared.recorded,
+            "bytes_before_generated": prepared.generated,
             "bytes_read": done.read,
         }),
         text,

@@ -54,6 +54,10 @@ pub struct Course<'v> {
     pub refused: (u64, u64),
     /// Lets what was left by a failure be looked up: called with true before, with false after.
     pub quiet: Option<&'v (dyn Fn(bool) + Sync)>,
+    /// Half of what is written compresses, and no blocks are shifted, since those of a compressed file cannot be.
+    pub compressible: bool,
+    /// Half of what is done changes a few bytes that are there and syncs them, as databases do.
+    pub nudges: bool,
 }
 
 type Done = vfs::Result<()>;
@@ -61,7 +65,17 @@ type Done = vfs::Result<()>;
 impl<'v> Course<'v> {
     /// Goes on from a record of the directory `record` begins at.
     pub fn new(vol: &'v Volume, clock: &'v VirtualClock, record: Record, seed: u64, habits: Habits) -> Self {
-        Course { vol, clock, rng: Rng::new(seed), habits, record, refused: (0, 0), quiet: None }
+        Course {
+            vol,
+            clock,
+            rng: Rng::new(seed),
+            habits,
+            record,
+            refused: (0, 0),
+            quiet: None,
+            compressible: false,
+            nudges: false,
+        }
     }
 
     /// One operation. Ends with an error only if what is there can no longer be told.
@@ -71,6 +85,9 @@ impl<'v> Course<'v> {
     pub fn step(&mut self) -> Done {
         if self.habits.of_names && self.rng.chance(9, 10) {
             return self.name_step();
+        }
+        if self.nudges && self.rng.chance(1, 2) {
+            return self.nudge_step();
         }
         let kind = self.rng.below(100);
         if kind < self.habits.syncs {
@@ -120,6 +137,20 @@ impl<'v> Course<'v> {
         }
     }
 
+    fn nudge_step(&mut self) -> Done {
+        let Some(object) = self.file() else { return self.create() };
+        let size = self.record.size(object);
+        if size == 0 {
+            return self.write();
+        }
+        for _ in 0..1 + self.rng.below(3) {
+            let (at, len) = (self.rng.below(size), 1 + self.rng.index(60));
+            self.write_to(object, at, len)?;
+        }
+        let data_only = self.rng.chance(1, 2);
+        self.sync_file(object, data_only)
+    }
+
     fn name(&mut self) -> Vec<u8> {
         match self.rng.below(self.habits.names) {
             0 => vec![b'n'; 255],
@@ -146,6 +177,10 @@ impl<'v> Course<'v> {
     fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut data = vec![0; len];
         self.rng.fill(&mut data);
+        if self.compressible && data[0] & 1 == 0 {
+            // No two sectors are alike.
+            data.chunks_mut(512).for_each(|sector| sector.iter_mut().skip(24).for_each(|b| *b = 7));
+        }
         data
     }
 
@@ -251,6 +286,10 @@ impl<'v> Course<'v> {
         let at = self.offset(self.record.size(object));
         let most = if self.rng.chance(1, 4) { self.habits.longest / 2 } else { 9000 };
         let len = 1 + self.rng.below(most) as usize;
+        self.write_to(object, at, len)
+    }
+
+    fn write_to(&mut self, object: usize, at: u64, len: usize) -> Done {
         let data = self.bytes(len);
         self.record.write(object, at, &data);
         let out = match self.vol.write(self.record.ino(object), at, &data, WriteFlags::empty()) {
@@ -281,6 +320,7 @@ impl<'v> Course<'v> {
             0 | 1 => Allocate::Reserve { keep_size },
             2 => Allocate::PunchHole,
             3 => Allocate::Zero { keep_size },
+            _ if self.compressible => Allocate::PunchHole,
             4 => Allocate::Collapse,
             _ => Allocate::Insert,
         };

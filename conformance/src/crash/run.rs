@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use device::{BlockDevice, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
+use device::{BlockDevice, Counting, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
+use f2fs::cause::Cause;
 use f2fs::gc::settings::Settings;
 use f2fs::{MountOptions, Volume, mkfs};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, RenameFlags, SetAttr, WriteFlags, XattrFlags};
@@ -177,6 +178,9 @@ pub struct Plan<'s> {
     /// What is there before.
     image: Memory,
     record: Record,
+    /// Dirty pages that became deltas, deltas whose pages were written whole, and delta nodes written; none on a volume
+    /// without deltas.
+    pub deltas: [u64; 3],
     /// Writes from the mount to the end.
     pub writes: u64,
     /// Blocks the background moves until then, and blocks moved into holes of used segments.
@@ -187,7 +191,7 @@ pub struct Plan<'s> {
     pub slow_fsyncs: u64,
 }
 
-fn before(scenario: &Scenario) -> Result<(Memory, Record), String> {
+fn before(scenario: &Scenario, deltas: bool) -> Result<(Memory, Record), String> {
     let (dev, clock) = (Arc::new(Memory::new(64 * 256)), clock());
     // With inode checksums: without them a sector torn out of an inode that an fsync wrote cannot be told
     // from a whole one (docs/decisions/0007-torn-nodes.md).
@@ -198,6 +202,9 @@ fn before(scenario: &Scenario) -> Result<(Memory, Record), String> {
         ..mkfs::Options::modern()
     };
     mkfs::format(&*dev, &*clock, &options).map_err(|e| e.to_string())?;
+    if deltas {
+        f2fs::delta::unsettle(&*dev).map_err(|e| e.to_string())?;
+    }
     let vol = mount(dev.clone(), clock.clone())?;
     let mut record = Record::new(vol.root());
     perform(&vol, &clock, &mut record, &(scenario.before)()).map_err(|e| e.to_string())?;
@@ -206,13 +213,13 @@ fn before(scenario: &Scenario) -> Result<(Memory, Record), String> {
     Ok((dev.fork(), record))
 }
 
-/// Makes the image and runs the scenario once to its end.
+/// Makes the image, of a volume with deltas or without, and runs the scenario once to its end.
 ///
 /// # Errors
 /// If the scenario fails without any cut.
-pub fn plan(scenario: &Scenario) -> Result<Plan<'_>, String> {
-    let (image, record) = before(scenario)?;
-    let (dev, clock) = (Arc::new(PowerCut::new(image.fork())), clock());
+pub fn plan(scenario: &Scenario, deltas: bool) -> Result<Plan<'_>, String> {
+    let (image, record) = before(scenario, deltas)?;
+    let (dev, clock) = (Arc::new(Counting::new(PowerCut::new(image.fork()))), clock());
     let vol = mount(dev.clone(), clock.clone())?;
     let mut to_the_end = record.clone();
     perform(&vol, &clock, &mut to_the_end, &(scenario.during)()).map_err(|e| e.to_string())?;
@@ -221,7 +228,18 @@ pub fn plan(scenario: &Scenario) -> Result<Plan<'_>, String> {
     let moved = (n(&vol.counters.moved_background), n(&vol.counters.moved_threaded));
     let c = &vol.counters;
     let names = (n(&c.fast_dir_fsyncs), n(&c.names_put), n(&c.names_withdrawn));
-    Ok(Plan { scenario, image, record, writes: dev.write_count(), moved, names, slow_fsyncs: n(&c.slow_fsyncs) })
+    let delta_nodes = dev.snapshot()[Cause::DeltaNode as u8].blocks_written;
+    let deltas = [n(&c.deltas), n(&c.folded), delta_nodes];
+    Ok(Plan {
+        scenario,
+        image,
+        record,
+        deltas,
+        writes: dev.inner().write_count(),
+        moved,
+        names,
+        slow_fsyncs: n(&c.slow_fsyncs),
+    })
 }
 
 /// Runs into a cut; the device as it then is, and the record.
@@ -242,6 +260,16 @@ fn clean(dev: &dyn BlockDevice, when: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("{when}: {:?}", report.errors().take(4).collect::<Vec<_>>()))
+}
+
+/// The same volume for judges who know no deltas: plain F2FS. One that holds none stays as it is.
+///
+/// # Errors
+/// If it cannot be settled.
+pub fn settled(image: &Memory) -> Result<Memory, String> {
+    let dev = Arc::new(image.fork());
+    f2fs::delta::settle(dev.clone(), clock(), &mut |_, _| ()).map_err(|e| format!("settling: {e}"))?;
+    Ok(dev.fork())
 }
 
 /// Recovers an image and judges it; returns the image after a clean unmount. `second` cuts the

@@ -106,6 +106,36 @@ fn cleaned_by(policy: &'static str) -> Vec<Step> {
     steps
 }
 
+/// Small changes of a file of so many pages, as databases make them, and what makes deltas go: pages that change as a
+/// whole, a file that is cut and grows again, holes, cleaning.
+fn nudged(pages: u64, rounds: u64) -> Vec<Step> {
+    let mut rng = Rng::new(pages);
+    let db = || String::from("f0");
+    let mut steps = Vec::new();
+    for i in 0..rounds {
+        for _ in 0..1 + rng.below(3) {
+            // Some cross from one page into the next.
+            steps.push(Write(db(), rng.below(pages * 4096), 1 + rng.index(60), i));
+        }
+        match i % 13 {
+            3 => steps.push(Write(db(), rng.below(pages) * 4096, 4096, i)),
+            5 => steps.extend([Truncate(db(), (pages - 3) * 4096 + 100), Write(db(), (pages - 1) * 4096, 3000, i)]),
+            7 => steps.push(Fallocate(db(), Allocate::PunchHole, rng.below(pages) * 4096, 8192)),
+            8 => steps.push(Clean(64)),
+            9 => steps.push(Fallocate(db(), Allocate::Insert, 4096, 4096)),
+            10 => steps.push(Fallocate(db(), Allocate::Collapse, 8192, 4096)),
+            _ => {}
+        }
+        steps.push(if i % 3 == 0 { Fdatasync(db()) } else { Fsync(db()) });
+        match i % 17 {
+            11 => steps.push(Sync),
+            14 => steps.push(Tick(70)),
+            _ => {}
+        }
+    }
+    steps
+}
+
 /// All of them.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario { name: "create", before: nothing, during: || files(30, 3000).into_iter().chain([Sync]).collect() },
@@ -459,6 +489,8 @@ pub const SCENARIOS: &[Scenario] = &[
                 .collect()
         },
     },
+    Scenario { name: "nudges", before: || files(1, 12 * 4096), during: || nudged(12, 40) },
+    Scenario { name: "nudges-large", before: || files(1, 700 * 4096), during: || nudged(700, 40) },
     Scenario { name: "cleaning-greedy", before: aged, during: || cleaned_by("greedy") },
     Scenario { name: "cleaning-cost-benefit", before: aged, during: || cleaned_by("cost-benefit") },
     Scenario { name: "cleaning-atgc", before: aged, during: || cleaned_by("atgc") },

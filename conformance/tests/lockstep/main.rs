@@ -8,9 +8,11 @@ mod plain;
 mod run;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use device::{Memory, RealClock, Rng};
+use f2fs::delta::Places;
 use f2fs::gc::settings::{Intervals, Settings, Urgency};
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
@@ -92,6 +94,7 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (dir(), name()).prop_map(|(d, n)| Op::Rmdir(d, n)),
         6 => (dir(), name(), dir(), name(), flags).prop_map(|(a, b, c, e, f)| Op::Rename(a, b, c, e, f)),
         12 => (which(), offset(), 1u32..20_000, any::<u8>()).prop_map(|(w, o, l, t)| Op::Write(w, o, l, t)),
+        6 => (which(), any::<u64>(), any::<u8>(), any::<u8>()).prop_map(|(w, o, l, t)| Op::Nudge(w, o, l, t)),
         4 => (which(), offset()).prop_map(|(w, o)| Op::Truncate(w, o)),
         6 => allocate(),
         4 => (which(), offset(), 0u32..30_000).prop_map(|(w, o, l)| Op::Read(w, o, l)),
@@ -108,6 +111,11 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn lockstep(mib: u64, options: &Options, mount: &MountOptions) {
+    assert_eq!(lockstep_of(mib, options, mount, false, op()), 0, "deltas on a plain volume");
+}
+
+/// On a volume that may hold deltas, or not; returns how many pages became deltas.
+fn lockstep_of(mib: u64, options: &Options, mount: &MountOptions, deltas: bool, op: impl Strategy<Value = Op>) -> u64 {
     let deep = std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1");
     let mut runner = TestRunner::new(ProptestConfig {
         cases: if deep { 20_000 } else { 800 },
@@ -115,13 +123,17 @@ fn lockstep(mib: u64, options: &Options, mount: &MountOptions) {
         failure_persistence: Some(Box::new(FileFailurePersistence::Direct("proptest-regressions/lockstep.txt"))),
         ..ProptestConfig::default()
     });
+    let all = AtomicU64::new(0);
     let judge = |ops: Vec<Op>| {
-        let both = Lockstep::new(mib, options, mount.clone()).map_err(TestCaseError::fail)?;
-        both.run(&ops).map_err(TestCaseError::fail)
+        let both = Lockstep::new(mib, options, mount.clone(), deltas).map_err(TestCaseError::fail)?;
+        let made = both.run(&ops).map_err(TestCaseError::fail)?;
+        all.fetch_add(made, Relaxed);
+        Ok(())
     };
-    if let Err(e) = runner.run(&prop::collection::vec(op(), 1..150), judge) {
+    if let Err(e) = runner.run(&prop::collection::vec(op, 1..150), judge) {
         panic!("{e}");
     }
+    all.into_inner()
 }
 
 #[test]
@@ -143,6 +155,31 @@ fn sections_of_two_segments_answer_as_the_model() {
 fn a_volume_without_inline_contents_answers_as_the_model() {
     let mount = MountOptions { inline: false, dirty_limit: 16, ..MountOptions::default() };
     lockstep(64, &Options::modern(), &mount);
+}
+
+/// Small changes, syncs and cleaning as often as everything else together.
+fn small_changes() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        2 => op(),
+        1 => (which(), any::<u64>(), any::<u8>(), any::<u8>()).prop_map(|(w, o, l, t)| Op::Nudge(w, o, l, t)),
+        1 => (which(), any::<bool>()).prop_map(|(w, d)| Op::Fsync(w, d)),
+    ]
+}
+
+#[test]
+fn a_volume_with_deltas_answers_as_the_model() {
+    let mounts = [
+        MountOptions::default(),
+        MountOptions { delta_places: Places::Nodes, inline: false, dirty_limit: 16, ..MountOptions::default() },
+        MountOptions { delta_places: Places::Inode, node_cache: 64, ..MountOptions::default() },
+    ];
+    for mount in mounts {
+        let deltas = lockstep_of(64, &Options::modern(), &mount, true, small_changes());
+        println!("{:?}: {deltas} deltas", mount.delta_places);
+        assert!(deltas > 300, "{deltas} deltas in {:?}", mount.delta_places);
+    }
+    let off = MountOptions { delta: false, ..MountOptions::default() };
+    assert_eq!(lockstep_of(64, &Options::modern(), &off, true, small_changes()), 0);
 }
 
 /// Whatever the background moves at every tick, wherever it puts it.

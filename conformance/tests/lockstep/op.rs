@@ -38,6 +38,8 @@ pub enum Op {
     Rmdir(Dir, Name),
     Rename(Dir, Name, Dir, Name, u32),
     Write(Which, u64, u32, u8),
+    /// A few bytes of those that are there.
+    Nudge(Which, u64, u8, u8),
     Truncate(Which, u64),
     Allocate(Which, Allocate, u64, u64),
     Read(Which, u64, u32),

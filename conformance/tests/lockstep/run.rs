@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::mem::discriminant;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use device::{Memory, VirtualClock};
@@ -36,6 +37,8 @@ pub struct Lockstep {
     plain: Plain,
     /// The volume's number of each object, and references held; `None` once nobody holds it.
     held: Vec<Option<(Ino, u64)>>,
+    /// Pages that became deltas, up to the last remount.
+    deltas: u64,
 }
 
 fn told(e: impl std::fmt::Display) -> Disagreement {
@@ -73,12 +76,15 @@ fn attribute(n: u8) -> Vec<u8> {
 }
 
 impl Lockstep {
-    /// A fresh volume of `mib` MiB.
-    pub fn new(mib: u64, options: &Options, mount: MountOptions) -> Judged<Self> {
+    /// A fresh volume of `mib` MiB, which may hold deltas or not.
+    pub fn new(mib: u64, options: &Options, mount: MountOptions, deltas: bool) -> Judged<Self> {
         let dev = Arc::new(Memory::new(mib * 256));
         let clock = Arc::new(VirtualClock::default());
         let options = Options { uuid: Some([7; 16]), checkpoint_version: Some(1), ..options.clone() };
         mkfs::format(&*dev, &*clock, &options).map_err(told)?;
+        if deltas {
+            f2fs::delta::unsettle(&*dev).map_err(told)?;
+        }
         let volume = Volume::mount(dev.clone(), clock.clone(), mount.clone()).map_err(told)?;
         let mut plain = Plain::default();
         let mut held = vec![Some((volume.root(), 0))];
@@ -86,17 +92,19 @@ impl Lockstep {
             plain.create(0, b"lost+found", Body::Dir(Default::default()), found.attr.perm).map_err(told)?;
             held.push(Some((found.attr.ino, 1)));
         }
-        Ok(Lockstep { dev, clock, mount, volume, plain, held })
+        Ok(Lockstep { dev, clock, mount, volume, plain, held, deltas: 0 })
     }
 
-    /// Does all operations, then compares everything: as it is and as it is stored.
-    pub fn run(mut self, ops: &[Op]) -> Judged {
+    /// Does all operations, then compares everything: as it is and as it is stored. Returns how many pages became
+    /// deltas.
+    pub fn run(mut self, ops: &[Op]) -> Judged<u64> {
         for (n, op) in ops.iter().enumerate() {
             self.step(op).map_err(|e| format!("operation {n}, {op:?}: {e}"))?;
         }
         self.compare().map_err(|e| format!("at the end: {e}"))?;
         self.remount().map_err(|e| format!("after the end: {e}"))?;
-        self.volume.unmount().map_err(told)
+        self.volume.unmount().map_err(told)?;
+        Ok(self.deltas)
     }
 
     fn pick(&self, n: u8, want: impl Fn(&Body) -> bool) -> Option<(usize, Ino)> {
@@ -212,12 +220,15 @@ impl Lockstep {
                 _ => Ok(()),
             },
             Op::Remount => self.remount(),
-            Op::Write(w, ..) | Op::Truncate(w, _) | Op::Allocate(w, ..) | Op::Read(w, ..) | Op::Seek(w, _) => {
-                match self.pick(w.0, |b| matches!(b, Body::File(_))) {
-                    Some((id, ino)) => self.step_file(op, id, ino),
-                    None => Ok(()),
-                }
-            }
+            Op::Write(w, ..)
+            | Op::Nudge(w, ..)
+            | Op::Truncate(w, _)
+            | Op::Allocate(w, ..)
+            | Op::Read(w, ..)
+            | Op::Seek(w, _) => match self.pick(w.0, |b| matches!(b, Body::File(_))) {
+                Some((id, ino)) => self.step_file(op, id, ino),
+                None => Ok(()),
+            },
         }
     }
 
@@ -230,6 +241,15 @@ impl Lockstep {
                 let n = volume.write(ino, offset, &data, WriteFlags::empty()).map_err(told)?;
                 bytes.write(offset, &data);
                 same("bytes written", n, data.len())?;
+            }
+            Op::Nudge(_, at, len, tag) => {
+                if bytes.size > 0 {
+                    let data = vec![tag | 1; 1 + usize::from(len % 64)];
+                    let at = at % bytes.size;
+                    let n = volume.write(ino, at, &data, WriteFlags::empty()).map_err(told)?;
+                    bytes.write(at, &data);
+                    same("bytes written", n, data.len())?;
+                }
             }
             Op::Truncate(_, size) => {
                 volume.setattr(ino, &SetAttr { size: Some(size), ..SetAttr::default() }).map_err(told)?;
@@ -353,6 +373,7 @@ impl Lockstep {
             self.volume.forget(*ino, *refs);
         }
         self.volume.unmount().map_err(told)?;
+        self.deltas += self.volume.counters.deltas.load(Relaxed);
         let report = fsck::check(&*self.dev, &fsck::Options::default()).map_err(told)?;
         if !report.is_clean() {
             return Err(format!("fsck: {:?}", report.findings));

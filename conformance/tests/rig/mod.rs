@@ -33,7 +33,12 @@ pub fn work_dir() -> TempDir {
 
 /// The kernel, with the programs that list, fill and churn a tree.
 pub fn kernel() -> Kernel {
-    Kernel::new()
+    equipped(Kernel::new())
+}
+
+/// A kernel with these programs.
+pub fn equipped(kernel: Kernel) -> Kernel {
+    kernel
         .program("treelist", env!("CARGO_BIN_EXE_treelist"))
         .program("zoo", env!("CARGO_BIN_EXE_zoo"))
         .program("churn", env!("CARGO_BIN_EXE_churn"))

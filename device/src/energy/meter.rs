@@ -39,6 +39,18 @@ impl Bill {
     }
 }
 
+/// Who computes for a file system, and has it booked: a simulated device's host.
+pub trait Processor: Send + Sync {
+    /// Computes for `busy`. The time is a profile's, never this machine's, so that runs repeat.
+    fn compute(&self, busy: Nanos, tag: Tag);
+}
+
+impl std::fmt::Debug for dyn Processor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Processor")
+    }
+}
+
 /// Adds the shares of host and board to the device's, and books all of them in the ledger.
 ///
 /// May be shared: the file system announces work to the meter its device books on.
@@ -91,10 +103,12 @@ impl Meter {
         self.ledger.lock().book(operation, tag, &bill.amounts);
     }
 
-    /// Books computation that keeps the processor busy for `busy`: compressing a page, looking for a victim.
-    pub fn work(&self, tag: Tag, busy: Nanos) {
-        let amounts = [(Part::CpuWork, self.host.cpu_busy.over(busy)), (Part::Board, self.host.board.over(busy))];
-        self.ledger.lock().book(Operation::Work, tag, &amounts);
+    /// Books computation that keeps the processor busy for `busy`: compressing a page, looking for a victim. `bill` is
+    /// what the device spends meanwhile.
+    pub fn work(&self, tag: Tag, busy: Nanos, bill: &mut Bill) {
+        bill.add_power(Part::CpuWork, self.host.cpu_busy, busy);
+        bill.add_power(Part::Board, self.host.board, busy);
+        self.ledger.lock().book(Operation::Work, tag, &bill.amounts);
     }
 
     /// What is on it now.

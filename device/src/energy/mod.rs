@@ -13,5 +13,5 @@ pub mod profile;
 mod units;
 
 pub use ledger::{Ledger, Operation, Spent};
-pub use meter::{Bill, Meter};
+pub use meter::{Bill, Meter, Processor};
 pub use units::{Component, Energy, Nanos, Part, Power};

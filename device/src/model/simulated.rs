@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use super::{Ask, Model, Remap};
 use crate::bounds::check_remap;
 use crate::clock::{Clock, RealClock, VirtualClock};
-use crate::energy::{Bill, Ledger, Meter, Nanos, Operation};
+use crate::energy::{Bill, Ledger, Meter, Nanos, Operation, Processor};
 use crate::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag};
 
 /// How a simulated device's time passes.
@@ -141,6 +141,26 @@ impl<D: BlockDevice> Simulated<D> {
                     std::thread::sleep(left);
                 }
             }
+        }
+    }
+}
+
+impl<D: BlockDevice> Processor for Simulated<D> {
+    /// The device waits meanwhile, and so does whoever asked. A real clock passes by itself.
+    fn compute(&self, busy: Nanos, tag: Tag) {
+        if busy == Nanos(0) {
+            return;
+        }
+        let state = &mut *self.state.lock();
+        let now = self.pace.now().max(state.booked);
+        self.wait(state, now);
+        let done = Nanos(now.0.saturating_add(busy.0));
+        state.bill.clear();
+        state.model.wait(done, &mut state.bill);
+        self.meter.work(tag, busy, &mut state.bill);
+        state.booked = done;
+        if let Pace::Virtual(clock) = &self.pace {
+            clock.advance(busy.duration());
         }
     }
 }

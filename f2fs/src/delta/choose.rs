@@ -2,37 +2,13 @@
 //!
 //! MedFS FAST'25, section 4.1.3, case 2: a delta in the zone makes way for a smaller one if the bytes that this frees
 //! are worth more than writing its page. `alpha` bytes of a zone save one write of a page, `beta`; the page that makes
-//! way is put together from its base, found in memory or read, and written. With the paper's times the difference must
-//! be 78 bytes or more.
+//! way is put together from its base, found in memory or read, and written. What that costs is said by [`Costs`].
 
-/// What things cost, in microseconds, and how much room an average delta takes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Costs {
-    /// Bytes of an average delta (the paper's alpha).
-    pub(super) average: f64,
-    /// Writing one page (beta).
-    pub(super) write: f64,
-    /// How often a base is in memory, from 0 to 1 (HR).
-    pub(super) hits: f64,
-    /// Taking it from there (lambda).
-    pub(super) hit: f64,
-    /// Reading it from the device (delta).
-    pub(super) miss: f64,
-    /// Putting the page together (epsilon).
-    pub(super) decode: f64,
-}
+//!
+//! And which delta node gets the deltas of a writeback? An fsync writes the nodes that it changes, so the fewer the
+//! better; and what changed together will change together again.
 
-impl Costs {
-    /// As the paper measured them on its phones (section 4.1.3).
-    pub(super) const PAPER: Costs =
-        Costs { average: 72.0, write: 954.0, hits: 0.741, hit: 9.2, miss: 250.0, decode: 6.9 };
-
-    /// How many bytes must become free for the exchange to pay.
-    pub(super) fn worth(&self) -> usize {
-        let base = self.hits * self.hit + (1.0 - self.hits) * self.miss;
-        ((base + self.decode + self.write) * self.average / self.write).ceil() as usize
-    }
-}
+use super::costs::Costs;
 
 /// A delta that wants to stay, or to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,17 +55,83 @@ pub(super) fn choose(costs: &Costs, room: usize, old: &[Want], new: &[Want]) -> 
     out
 }
 
+/// How full a delta node is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Occupancy {
+    /// Bytes of entries that count and will go on to count.
+    pub(super) live: usize,
+    /// Bytes that there is room for.
+    pub(super) capacity: usize,
+    /// Whether the node is to be written in any case.
+    pub(super) dirty: bool,
+    /// The higher, the later it last got deltas.
+    pub(super) age: u32,
+}
+
+impl Occupancy {
+    fn room(&self) -> usize {
+        self.capacity.saturating_sub(self.live)
+    }
+}
+
+/// Where deltas go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// Into this node, as many as it has room for.
+    Node(usize),
+    /// Into a new node.
+    New,
+    /// Nowhere.
+    None,
+}
+
+/// Chooses a node for deltas of so many bytes each: the youngest that has room for all, one to be written in any case
+/// first; else the emptiest, if it has room for all; else a new one, if there may be one, which costs a block more. If
+/// none has room for all, that with the most room, as long as the first fits.
+pub(super) fn choose_node(nodes: &[Occupancy], wanted: &[usize], most: usize) -> Target {
+    let total: usize = wanted.iter().sum();
+    let last = nodes.iter().map(|n| n.age).max();
+    let fits = |n: &Occupancy| n.room() >= total;
+    let young = |n: &Occupancy| n.dirty || Some(n.age) == last;
+    let pick = |of: &dyn Fn(&Occupancy) -> bool, rank: &dyn Fn(&Occupancy) -> (bool, usize)| {
+        nodes.iter().enumerate().filter(|(_, n)| of(n)).max_by_key(|(_, n)| rank(n)).map(|(at, _)| Target::Node(at))
+    };
+    pick(&|n| fits(n) && young(n), &|n| (n.dirty, n.age as usize))
+        .or_else(|| pick(&|n| fits(n), &|n| (false, n.room())))
+        .or_else(|| (nodes.len() < most).then_some(Target::New))
+        .or_else(|| pick(&|n| wanted.first().is_some_and(|first| n.room() >= *first), &|n| (false, n.room())))
+        .unwrap_or(Target::None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn want(slot: u32, bytes: usize) -> Want {
-        Want { slot, bytes }
+    fn node(live: usize, age: u32, dirty: bool) -> Occupancy {
+        Occupancy { live, capacity: 4000, dirty, age }
     }
 
     #[test]
-    fn with_the_papers_times_78_bytes_must_become_free() {
-        assert_eq!(Costs::PAPER.worth(), 78);
+    fn deltas_that_come_together_go_to_the_youngest_node_or_to_one_that_is_written_anyway() {
+        let nodes = [node(100, 1, false), node(3000, 5, false), node(2000, 3, false)];
+        assert_eq!(choose_node(&nodes, &[500, 500], 64), Target::Node(1));
+        assert_eq!(choose_node(&nodes, &[500, 501], 64), Target::Node(0), "the emptiest");
+        let dirty = [node(100, 1, false), node(3000, 5, false), node(2000, 3, true)];
+        assert_eq!(choose_node(&dirty, &[500], 64), Target::Node(2));
+    }
+
+    #[test]
+    fn a_new_node_comes_when_none_has_room_for_all_and_none_when_there_are_too_many() {
+        let nodes = [node(3900, 1, false), node(2500, 2, false), node(3950, 3, false)];
+        assert_eq!(choose_node(&nodes, &[800, 700], 64), Target::Node(1));
+        assert_eq!(choose_node(&nodes, &[800, 701], 64), Target::New);
+        assert_eq!(choose_node(&nodes, &[800, 701], 3), Target::Node(1), "the first of them");
+        assert_eq!(choose_node(&nodes, &[1501], 3), Target::None);
+        assert_eq!(choose_node(&[], &[10], 64), Target::New);
+    }
+
+    fn want(slot: u32, bytes: usize) -> Want {
+        Want { slot, bytes }
     }
 
     #[test]

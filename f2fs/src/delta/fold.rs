@@ -11,22 +11,30 @@ use format::Block;
 use format::delta;
 use format::inode::RawInode;
 
+use super::read::Page;
 use crate::cause::Cause;
 use crate::error::{Error, Result};
 use crate::file::temperature::Writeback;
 use crate::node::cache::Node;
+use crate::node::map::Lookup;
 use crate::volume::Volume;
 
+/// Pages put together at a time.
+const BATCH: usize = 64;
+
 impl Volume {
-    /// Writes the pages of these slots whole. A page that cannot be put together is left as it is, and its slot
-    /// returned with the reason.
-    fn fold_what_can_be_read(&self, node: &Arc<Node>, slots: &[u32]) -> Result<Vec<(u32, Error)>> {
-        let (mut pages, mut left): (Vec<(u64, Box<Block>)>, Vec<(u32, Error)>) = Default::default();
-        for &slot in slots {
-            match self.read_steady(node, || self.stored_page(node, slot)) {
-                Ok(Some(page)) => pages.push((slot.into(), page)),
+    /// Writes these pages of a file whole. A page that cannot be put together is left as it is, and returned with the
+    /// reason.
+    fn fold_what_can_be_read(&self, inode: &Arc<Node>, blocks: &[u64]) -> Result<Vec<(u64, Error)>> {
+        let (mut pages, mut left): (Vec<(u64, Box<Block>)>, Vec<(u64, Error)>) = Default::default();
+        let known = self.deltas(inode)?;
+        for &block in blocks {
+            let Lookup::At(place) = self.find(inode, block)? else { continue };
+            let page = Page { inode, block, place: &place, index: &known };
+            match self.read_steady(&place.node, || self.stored_page(page, Cause::DeltaFold)) {
+                Ok(Some(page)) => pages.push((block, page)),
                 Ok(None) => {}
-                Err(e) => left.push((slot, e)),
+                Err(e) => left.push((block, e)),
             }
         }
         if pages.is_empty() {
@@ -34,24 +42,36 @@ impl Volume {
         }
         pages.sort_unstable_by_key(|(index, _)| *index);
         let blocks: Vec<(u64, &Block)> = pages.iter().map(|(index, page)| (*index, &**page)).collect();
-        self.promises.stray(node.ino);
-        self.write_whole(node, &blocks, Writeback::Background, Cause::DeltaFold)?;
+        self.promises.stray(inode.ino);
+        self.write_whole(inode, &blocks, Writeback::Background, Cause::DeltaFold).inspect_err(|e| {
+            if !matches!(e, Error::Fs(vfs::Error::NoSpace)) {
+                // Some slots may name blocks that were not written, of pages that are nowhere else.
+                self.failed.store(true, Ordering::Release);
+            }
+        })?;
         self.counters.folded.fetch_add(blocks.len() as u64, Ordering::Relaxed);
         Ok(left)
     }
 
     /// Makes room in the zone for what is about to be written back. A delta whose page cannot be read stays, and what
     /// finds no room is written whole.
-    pub(crate) fn fold(&self, node: &Arc<Node>, slots: &[u32]) -> Result<()> {
-        for (slot, e) in self.fold_what_can_be_read(node, slots)? {
-            log::warn!("inode {}: the delta of block {slot} stays: {e}", node.ino);
+    pub(crate) fn fold(&self, inode: &Arc<Node>, blocks: &[u64]) -> Result<()> {
+        for (block, e) in self.fold_what_can_be_read(inode, blocks)? {
+            log::warn!("inode {}: the delta of block {block} stays: {e}", inode.ino);
         }
         Ok(())
     }
 
-    /// Folds all deltas of an inode.
-    pub(crate) fn fold_all(&self, node: &Arc<Node>) -> Result<()> {
-        self.fold_until(node, u32::MAX)
+    /// Folds all deltas of an inode. Delta nodes stay, and are empty.
+    pub(crate) fn fold_all(&self, inode: &Arc<Node>) -> Result<()> {
+        self.fold_until(inode, u32::MAX)?;
+        let all: Vec<u64> = self.deltas(inode)?.blocks().collect();
+        for some in all.chunks(BATCH) {
+            if let Some((_, e)) = self.fold_what_can_be_read(inode, some)?.pop() {
+                return Err(e);
+            }
+        }
+        Ok(())
     }
 
     /// Folds deltas of an inode, the oldest first (MedFS FAST'25, section 4.1.3, case 1), until the zone leaves room
@@ -60,17 +80,26 @@ impl Volume {
         if !self.may_hold_deltas() {
             return Ok(());
         }
-        let mut unread: Vec<(u32, Error)> = Vec::new();
+        let mut unread: Vec<(u64, Error)> = Vec::new();
         loop {
-            let (lacks, oldest) = node.inode(|r: &RawInode| {
-                let Ok(d) = r.divide(self.sb.features) else { return (false, None) };
-                let left = |slot: &u32| unread.iter().all(|(known, _)| known != slot);
-                (d.zone > 0 && d.addressed() < end, delta::entries(r, d).map(|e| e.slot).find(left))
+            let oldest = node.inode(|r: &RawInode| {
+                let d = r.divide(self.sb.features).ok().filter(|d| d.zone > 0 && d.addressed() < end)?;
+                let left = |block: &u64| unread.iter().all(|(known, _)| known != block);
+                let entries = delta::entries(r, d).map(|e| (u64::from(e.slot), delta::HEADER + e.payload.len()));
+                let mut lacks = 4 * (end - d.addressed()) as usize;
+                let enough = entries.filter(|(block, _)| left(block)).take_while(|(_, bytes)| {
+                    let more = lacks > 0;
+                    lacks = lacks.saturating_sub(*bytes);
+                    more
+                });
+                Some(enough.map(|(block, _)| block).take(BATCH).collect::<Vec<u64>>())
             });
             match oldest {
-                _ if !lacks => return Ok(()),
-                Some(slot) => unread.extend(self.fold_what_can_be_read(node, &[slot])?),
-                None => return Err(unread.pop().map_or_else(|| Error::corrupt("a zone without deltas"), |(_, e)| e)),
+                None => return Ok(()),
+                Some(some) if !some.is_empty() => unread.extend(self.fold_what_can_be_read(node, &some)?),
+                Some(_) => {
+                    return Err(unread.pop().map_or_else(|| Error::corrupt("a zone without deltas"), |(_, e)| e));
+                }
             }
         }
     }

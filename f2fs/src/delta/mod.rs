@@ -2,27 +2,49 @@
 //!
 //! After MedFS (FAST'25), made durable. On a volume with [`format::superblock::Features::DELTA`] a dirty page that
 //! differs in few bytes from the block that the device has of it, its *base*, is not written: the difference goes into
-//! the *zone* of the inode ([`format::delta`]), which an fsync or a checkpoint writes anyway. So an fsync of small
-//! changes writes one block, and its flush is the only one.
+//! the *zone* of the inode ([`format::delta`]), which an fsync or a checkpoint writes anyway, or into a node of the file
+//! made for that ([`format::node::delta`]). So an fsync of small changes writes one block, and its flush is the only one.
 //!
 //! A page is a hole, reserved, plain (its block holds its contents) or a delta (its block is the base). Of each, memory
 //! may have newer contents.
+//! * [`Costs`]: what that costs on a device.
 //! * [`plan`]: which dirty pages become deltas, and which older deltas make room.
+//! * [`bases`]: which bases need not be read.
+//! * [`index`]: which entry in delta nodes counts.
+//! * [`nodes`]: where deltas go that the inode has no room for.
+//! * [`frames`], [`kept`]: how blocks of journals and logs become deltas of the pages that they are made of.
 //! * [`fold`]: how a delta's page is written whole, and the delta goes.
+//! * [`restore`]: when pages leave delta nodes because they are read; [`hotness`] says of which files.
 //! * [`read`]: what a page with a delta holds.
 //! * [`settle`](fn@settle): how a volume comes to hold deltas, and becomes plain F2FS again.
 //!
-//! Three rules keep base and delta together. A slot that gets another address loses its delta in the same change of the
-//! node, except when cleaning moves the base. A page with a delta is never overwritten in place: the inode on the device
-//! may still need the base. A delta is dropped only in exchange for the whole page or for nothing (the page is gone), so
-//! no version of the inode that could become durable has lost it.
+//! Three rules keep base and delta together. A slot that gets another address loses its delta in the zone in the same
+//! change of the node, and those in delta nodes before the inode's lock is released, except when cleaning moves the base.
+//! (An fsync writes all nodes of the file that changed, a checkpoint those of all files, and roll-forward replays up to
+//! an fsync's last: so both or neither become durable.) A page with a delta is never overwritten in place: the nodes on
+//! the device may still need the base. A delta is dropped only in exchange for the whole page or for nothing (the page is
+//! gone), so no version of the file that could become durable has lost it.
 //!
 //! Left out: the format of a zone, and how pages are compared (`format::delta`).
 
+pub(crate) mod bases;
 mod choose;
+pub(crate) mod costs;
+pub(crate) mod encoded;
 pub(crate) mod fold;
+mod frames;
+pub(crate) mod hotness;
+pub(crate) mod index;
+pub(crate) mod kept;
+pub(crate) mod known;
+pub(crate) mod luck;
+pub(crate) mod nodes;
+pub(crate) mod places;
 pub(crate) mod plan;
 pub(crate) mod read;
+pub(crate) mod restore;
 mod settle;
 
+pub use costs::Costs;
+pub use places::Places;
 pub use settle::{DeltaCount, SettleError, Settled, settle, unsettle};

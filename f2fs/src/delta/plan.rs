@@ -6,33 +6,28 @@
 use std::sync::atomic::Ordering;
 
 use format::Block;
-use format::delta::{self, Codec, Entry};
+use format::delta::{self, Entry};
 use format::inode::{Advise, Division, Inline, InodeFlags, RawInode};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use vfs::FileKind;
 
-use super::choose::{Costs, Want, choose};
+use super::choose::{Want, choose};
+use super::costs::Costs;
+use super::encoded::Encoded;
+use super::known::Frames;
+use super::luck::Luck;
+use super::places::Places;
+use super::read::Page;
+use crate::cause::Cause;
+use crate::error::Result;
 use crate::file::temperature::{Writeback, in_place};
 use crate::inode::Inode;
 use crate::node::cache::Node;
+use crate::node::map::{Lookup, addr_in};
 use crate::volume::Volume;
 
 /// A zone with less room holds nothing.
 const LEAST_ROOM: usize = delta::TRAILER + delta::HEADER + 1;
-
-/// A page's delta, not yet in the zone.
-pub(crate) struct Encoded {
-    codec: Codec,
-    check: u32,
-    payload: Vec<u8>,
-}
-
-impl Encoded {
-    /// As an entry for a slot.
-    pub(crate) fn entry(&self, slot: u32) -> Entry<'_> {
-        Entry { slot, codec: self.codec, check: self.check, payload: &self.payload }
-    }
-}
 
 /// What is to be done with dirty pages.
 #[derive(Default)]
@@ -40,7 +35,9 @@ pub(crate) struct Plan {
     /// Deltas to put into the zone, by file block.
     pub(crate) deltas: FxHashMap<u64, Encoded>,
     /// Slots whose old deltas make room first.
-    pub(crate) fold: Vec<u32>,
+    pub(crate) fold: Vec<u64>,
+    /// Deltas to put into delta nodes.
+    pub(crate) noted: Vec<(u64, Encoded)>,
 }
 
 impl Volume {
@@ -51,52 +48,97 @@ impl Volume {
 
     /// Plans for an inode's dirty pages. A base that cannot be read makes no delta: the page is written whole, which
     /// may even heal it.
-    pub(crate) fn plan_deltas(&self, inode: &Inode, dirty: &[(u64, &Block)], why: Writeback) -> Plan {
+    ///
+    /// Deltas go into the zone if all of them have room there and the file has no delta nodes. Otherwise they go into
+    /// delta nodes, which a file gets when an fsync follows another: it will hardly be the last. A writeback in the
+    /// background gives no file its first, and a file that is only read gets none.
+    pub(crate) fn plan_deltas(
+        &self,
+        inode: &Inode,
+        (luck, frames): (&mut Luck, &mut Frames),
+        dirty: &[(u64, &Block)],
+        why: Writeback,
+    ) -> Result<Plan> {
         let mut plan = Plan::default();
         if !self.options.delta || !self.may_hold_deltas() || inode.kind != FileKind::Regular {
-            return plan;
+            return Ok(plan);
         }
         let node = &inode.node;
-        let Some((d, generation, stay)) = node.inode(|r| {
+        let few = self.options.in_place_blocks;
+        let Some((d, stay)) = node.inode(|r| {
             let lawful = r.inline().contains(Inline::EXTRA_ATTR)
                 && !r.inline().intersects(Inline::DATA | Inline::PIN_FILE)
                 && !r.flags().contains(InodeFlags::COMPRESS)
                 && !r.advise().intersects(Advise::ENCRYPT | Advise::VERITY);
             let d = r.divide(self.sb.features).ok().filter(|_| lawful)?;
-            Some((d, r.i_generation.get(), in_place(r, dirty.len(), why)))
+            Some((d, in_place(r, dirty.len(), why, few)))
         }) else {
-            return plan;
+            return Ok(plan);
         };
+        let known = self.deltas(node)?;
+        let synced_again = why != Writeback::Background && self.promises.has_written(node.ino);
+        let places = self.options.delta_places;
+        let to_nodes = places != Places::Inode && !inode.heat.only_read() && (!known.is_empty() || synced_again);
+        if places == Places::Nodes && !to_nodes {
+            return Ok(plan);
+        }
         let (room, held) = node.inode(|r| (delta::room(r, d), d.zone > 0));
-        let mut wanted = 0;
-        if room < LEAST_ROOM && !held {
-            return plan;
+        let in_zone = |index: u64| index < u64::from(d.addressed());
+        if room < LEAST_ROOM && !held && !to_nodes {
+            return Ok(plan);
         }
         // Overwriting one block in place costs as much as writing the inode, if that is not written anyway.
         let alone = why == Writeback::FsyncContents && dirty.len() == 1;
-        for &(index, page) in dirty.iter().take_while(|(i, _)| *i < u64::from(d.addressed())) {
-            let slot = index as u32;
-            let (addr, delta) = self.has_delta(node, slot);
-            if !addr.is_real() || (alone && stay && !delta) {
+        let limit = if to_nodes { format::node::delta::LONGEST } else { delta::LONGEST };
+        if to_nodes && why != Writeback::Background && !(alone && stay && !known.has(dirty[0].0)) {
+            plan.noted = self.plan_frames(inode, frames, &known, dirty)?;
+        }
+        let framed: FxHashSet<u64> = plan.noted.iter().map(|(index, _)| *index).collect();
+        let dirty: Vec<(u64, &Block)> = dirty.iter().filter(|(index, _)| !framed.contains(index)).copied().collect();
+        let dirty = &dirty[..];
+        let mut wanted = 0;
+        for &(index, page) in dirty.iter().take_while(|(index, _)| to_nodes || in_zone(*index)) {
+            let Ok(Lookup::At(place)) = self.find(node, index) else { continue };
+            let (addr, has) = {
+                let bytes = place.node.read();
+                let has = known.has(index) || self.is_in_zone(&place.node, &bytes, place.slot);
+                (addr_in(self, &place.node, &bytes, place.slot), has)
+            };
+            if !addr.is_real() || (alone && stay && !has) || !luck.tries() {
                 continue;
             }
-            if wanted > room {
+            if wanted > room && !to_nodes {
                 // More than there is room for: what follows is not even compared.
                 break;
             }
-            let Ok(Some(base)) = self.base_of(node, slot) else { continue };
+            let at = Page { inode: node, block: index, place: &place, index: &known };
+            let Ok(Some(base)) = self.base_of(at) else { continue };
             let mut payload = Vec::new();
-            if let Some(codec) = delta::codec::encode(&base, page, &mut payload) {
-                let check = self.page_check(node, generation, slot, page);
+            self.compute(self.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
+            let codec = delta::codec::encode(&base, page, limit, &mut payload);
+            if let (true, Some(codec)) = (luck.wants(codec.is_some()), codec) {
+                // OK to cast: no file has 2^32 blocks.
+                let check = self.page_check(node, index as u32, page);
                 wanted += delta::HEADER + payload.len();
-                plan.deltas.insert(index, Encoded { codec, check, payload });
+                plan.noted.push((index, Encoded::new(codec, check, payload)));
             }
         }
-        if !plan.deltas.is_empty() {
-            let leaving = |slot: u32| dirty.binary_search_by_key(&u64::from(slot), |(index, _)| *index).is_ok();
-            node.inode(|r| make_room_in_zone(r, d, &leaving, &mut plan));
+        if plan.noted.is_empty() {
+            return Ok(plan);
         }
-        plan
+        let leaving = |slot: u32| dirty.binary_search_by_key(&u64::from(slot), |(index, _)| *index).is_ok();
+        let fits_zone =
+            |e: &(u64, Encoded)| in_zone(e.0) && e.1.codec.has_base() && e.1.payload.len() <= delta::LONGEST;
+        let staying = node.inode(|r| {
+            let others = delta::entries(r, d).filter(|e| !leaving(e.slot));
+            others.map(|e| delta::HEADER + e.payload.len()).sum::<usize>()
+        });
+        let all_fit = plan.noted.iter().all(fits_zone) && staying + wanted + delta::TRAILER <= room;
+        if !to_nodes || (known.is_empty() && all_fit && places == Places::Both) {
+            plan.deltas = std::mem::take(&mut plan.noted).into_iter().filter(fits_zone).collect();
+            node.inode(|r| make_room_in_zone(&self.options.delta_costs, r, d, &leaving, &mut plan));
+        }
+        Ok(plan)
     }
 
     /// Puts a delta into the zone of an inode whose bytes the caller has locked; the caller marks the node dirty. False
@@ -114,15 +156,15 @@ impl Volume {
 }
 
 /// Chooses what has room. `leaving` says which slots' old deltas go in any case, since their pages are dirty.
-fn make_room_in_zone(raw: &RawInode, d: Division, leaving: &dyn Fn(u32) -> bool, plan: &mut Plan) {
+fn make_room_in_zone(costs: &Costs, raw: &RawInode, d: Division, leaving: &dyn Fn(u32) -> bool, plan: &mut Plan) {
     let room = delta::room(raw, d).saturating_sub(delta::TRAILER);
     let want = |slot: u32, payload: usize| Want { slot, bytes: delta::HEADER + payload };
     let old: Vec<Want> =
         delta::entries(raw, d).filter(|e| !leaving(e.slot)).map(|e| want(e.slot, e.payload.len())).collect();
     let new: Vec<Want> = plan.deltas.iter().map(|(index, e)| want(*index as u32, e.payload.len())).collect();
-    let choice = choose(&Costs::PAPER, room, &old, &new);
+    let choice = choose(costs, room, &old, &new);
     for slot in choice.whole {
         plan.deltas.remove(&slot.into());
     }
-    plan.fold = choice.fold;
+    plan.fold = choice.fold.into_iter().map(u64::from).collect();
 }

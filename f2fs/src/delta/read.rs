@@ -3,84 +3,118 @@
 use std::sync::Arc;
 
 use format::delta::{self, Codec};
-use format::inode::RawInode;
+use format::inode::{Division, RawInode};
+use format::node::kept::{self, KEPT};
 use format::{Block, BlockAddr, Ino};
+use rustc_hash::FxHashMap;
 
+use super::encoded::Delta;
+use super::index::Index;
 use crate::cause::Cause;
 use crate::error::{Error, Result};
 use crate::node::cache::Node;
-use crate::node::map::addr_in;
+use crate::node::map::{Place, addr_in};
 use crate::volume::Volume;
 
-/// A delta taken out of its inode.
-pub(crate) struct Delta {
-    slot: u32,
-    codec: Codec,
-    check: u32,
-    payload: Vec<u8>,
-    generation: u32,
+/// A page's base and its delta.
+type Stored = (Option<Box<Block>>, Option<Delta>);
+
+/// A page of a file: its number, the file's inode, and where its address is.
+#[derive(Clone, Copy)]
+pub(crate) struct Page<'p> {
+    pub(crate) inode: &'p Arc<Node>,
+    pub(crate) block: u64,
+    pub(crate) place: &'p Place,
+    /// What counts in the file's delta nodes. They change only under the inode's lock.
+    pub(crate) index: &'p Index,
 }
 
 impl Volume {
-    /// The delta of a slot in a node's bytes.
-    pub(crate) fn delta_in(&self, node: &Node, bytes: &Block, slot: u32) -> Option<Delta> {
+    /// The inode in a node's bytes and where its zone is, if this is an inode that may have one.
+    fn with_zone<'b>(&self, node: &Node, bytes: &'b Block) -> Option<(&'b RawInode, Division)> {
         if !self.may_hold_deltas() || node.nid != node.ino.nid() {
             return None;
         }
         let raw = RawInode::of(bytes);
-        let d = raw.divide(self.sb.features).ok()?;
-        let e = delta::find(raw, d, slot)?;
-        let (codec, check, payload) = (e.codec, e.check, e.payload.to_vec());
-        Some(Delta { slot, codec, check, payload, generation: raw.i_generation.get() })
+        Some((raw, raw.divide(self.sb.features).ok().filter(|d| d.zone > 0)?))
     }
 
-    /// The first slot from `slot` on that has a delta, in a node's bytes.
-    pub(crate) fn next_delta(&self, node: &Node, bytes: &Block, slot: u32) -> Option<u32> {
-        if !self.may_hold_deltas() || node.nid != node.ino.nid() {
-            return None;
-        }
-        let raw = RawInode::of(bytes);
-        let d = raw.divide(self.sb.features).ok()?;
+    /// The delta of a slot in the zone of a node's bytes.
+    fn delta_in_zone(&self, node: &Node, bytes: &Block, slot: u32) -> Option<Delta> {
+        let (raw, d) = self.with_zone(node, bytes)?;
+        let e = delta::find(raw, d, slot)?;
+        Some(Delta { block: slot, codec: e.codec, check: e.check, payload: e.payload.to_vec() })
+    }
+
+    /// Whether a slot of a node's bytes has a delta in the zone there.
+    pub(crate) fn is_in_zone(&self, node: &Node, bytes: &Block, slot: u32) -> bool {
+        self.with_zone(node, bytes).is_some_and(|(raw, d)| delta::find(raw, d, slot).is_some())
+    }
+
+    /// The first slot from `slot` on that has a delta in the zone, in a node's bytes.
+    pub(crate) fn next_in_zone(&self, node: &Node, bytes: &Block, slot: u32) -> Option<u32> {
+        let (raw, d) = self.with_zone(node, bytes)?;
         delta::entries(raw, d).map(|e| e.slot).filter(|s| *s >= slot).min()
     }
 
     /// What a delta makes of its base.
-    pub(crate) fn apply_delta(&self, node: &Node, delta: &Delta, base: &Block) -> Result<Box<Block>> {
-        let page = delta::codec::decode(delta.codec, &delta.payload, base)
-            .filter(|page| self.page_check(node, delta.generation, delta.slot, page) == delta.check);
+    fn apply_delta(&self, inode: &Arc<Node>, index: &Index, delta: &Delta, base: Option<&Block>) -> Result<Box<Block>> {
+        self.compute(self.options.delta_costs.decode, Cause::DeltaDecode.of(inode.ino));
+        let row = match kept::parts(&delta.payload).filter(|_| delta.codec == Codec::Parts) {
+            Some((parts, codec, data)) => {
+                let mut pages: FxHashMap<u32, Option<Box<Block>>> = FxHashMap::default();
+                for p in parts.iter().filter(|p| p.id != 0) {
+                    pages.insert(p.id, self.kept_page(inode, index, p.id)?);
+                }
+                let row = kept::row(|id| pages.get(&id)?.clone(), &parts);
+                row.and_then(|row| delta::codec::decode(codec, data, &row))
+            }
+            None => kept::decode(&|_| None, delta.codec, &delta.payload, base),
+        };
+        let page = row.filter(|page| self.page_check(inode, delta.block, page) == delta.check);
         page.ok_or_else(|| {
-            Error::corrupt(format_args!("inode {}: the delta of block {} does not fit its base", node.ino, delta.slot))
+            let (ino, block) = (inode.ino, delta.block);
+            Error::corrupt(format_args!("inode {ino}: the delta of block {block} does not fit its base"))
         })
     }
 
-    pub(super) fn page_check(&self, node: &Node, generation: u32, slot: u32, page: &Block) -> u32 {
-        delta::check(self.checksum_seed, node.ino, generation, slot, page)
+    /// What an entry for a page must carry.
+    pub(super) fn page_check(&self, inode: &Node, block: u32, page: &Block) -> u32 {
+        let generation = inode.inode(|r| r.i_generation.get());
+        delta::check(self.checksum_seed, inode.ino, generation, block, page)
     }
 
-    /// The block at a slot's address, and the slot's delta. `None` if the slot has no block.
-    fn base_and_delta(&self, node: &Node, slot: u32, cause: Cause) -> Result<Option<(Box<Block>, Option<Delta>)>> {
+    /// The block at a page's address, unless the page's delta needs none; and the delta. `None` if the page has neither.
+    fn base_and_delta(&self, page: Page<'_>, cause: Cause) -> Result<Option<Stored>> {
+        let Page { inode, block, place, index } = page;
+        let noted = self.noted(inode, index, block)?;
         let (addr, delta) = {
-            let bytes = node.read();
-            (addr_in(self, node, &bytes, slot), self.delta_in(node, &bytes, slot))
+            let bytes = place.node.read();
+            let addr = addr_in(self, &place.node, &bytes, place.slot);
+            (addr, noted.or_else(|| self.delta_in_zone(&place.node, &bytes, place.slot)))
         };
+        if addr != BlockAddr::NULL && delta.as_ref().is_some_and(|d| !d.codec.has_base()) {
+            return Ok(Some((None, delta)));
+        }
         if !addr.is_real() {
             return Ok(None);
         }
-        self.check_data_addr(addr, node.ino, slot.into())?;
-        Ok(Some((self.read_block(addr, cause.of(node.ino))?, delta)))
+        self.check_data_addr(addr, inode.ino, block)?;
+        Ok(Some((Some(self.read_block(addr, cause.of(inode.ino))?), delta)))
     }
 
-    /// The base of a slot of an inode. `None` if the slot has no block.
-    pub(super) fn base_of(&self, node: &Arc<Node>, slot: u32) -> Result<Option<Box<Block>>> {
-        let read = self.read_steady(node, || self.base_and_delta(node, slot, Cause::DeltaBase))?;
-        Ok(read.map(|(base, _)| base))
+    /// The base that a page has or would have: the block at its address. `None` if it has no block, or its delta needs
+    /// none: then the block is of another time.
+    pub(super) fn base_of(&self, page: Page<'_>) -> Result<Option<Box<Block>>> {
+        let read = self.read_steady(&page.place.node, || self.base_and_delta(page, Cause::DeltaBase))?;
+        Ok(read.and_then(|(base, _)| base))
     }
 
-    /// What the device has of a slot's page, a delta applied. `None` if the slot has no block.
-    pub(crate) fn stored_page(&self, node: &Node, slot: u32) -> Result<Option<Box<Block>>> {
-        match self.base_and_delta(node, slot, Cause::UserData)? {
-            Some((base, Some(delta))) => self.apply_delta(node, &delta, &base).map(Some),
-            other => Ok(other.map(|(base, _)| base)),
+    /// What the device has of a page, a delta applied. `None` if it has nothing.
+    pub(crate) fn stored_page(&self, page: Page<'_>, why: Cause) -> Result<Option<Box<Block>>> {
+        match self.base_and_delta(page, why)? {
+            Some((base, Some(delta))) => self.apply_delta(page.inode, page.index, &delta, base.as_deref()).map(Some),
+            other => Ok(other.and_then(|(base, _)| base)),
         }
     }
 
@@ -89,17 +123,30 @@ impl Volume {
     /// # Errors
     /// If there is no such inode, or it cannot be read.
     pub fn deltas_in(&self, ino: Ino) -> Result<usize> {
-        Ok(self.deltas_of(&self.inode(ino)?.node))
+        Ok(self.deltas_of(&self.inode(ino)?.node)?.0)
     }
 
-    pub(crate) fn deltas_of(&self, node: &Node) -> usize {
-        let count = |raw: &RawInode| raw.divide(self.sb.features).map_or(0, |d| delta::entries(raw, d).count());
-        if self.may_hold_deltas() && node.nid == node.ino.nid() { node.inode(count) } else { 0 }
+    /// How many deltas an inode has, and how many bytes they take.
+    pub(crate) fn deltas_of(&self, inode: &Arc<Node>) -> Result<(usize, usize)> {
+        let add = |(n, bytes), more| (n + 1, bytes + more);
+        let in_zone = {
+            let bytes = inode.read();
+            let entries = self.with_zone(inode, &bytes).map(|(raw, d)| delta::entries(raw, d));
+            entries.into_iter().flatten().fold((0, 0), |sum, e| add(sum, delta::HEADER + e.payload.len()))
+        };
+        let in_nodes = self.delta_nodes(inode)?.live(&[]).into_iter();
+        Ok(in_nodes.fold(in_zone, |sum, e| (sum.0 + usize::from(e.block < KEPT.into()), sum.1 + e.bytes)))
     }
 
-    /// The address in a slot, and whether the slot's page is more than the block there.
-    pub(crate) fn has_delta(&self, node: &Node, slot: u32) -> (BlockAddr, bool) {
-        let bytes = node.read();
-        (addr_in(self, node, &bytes, slot), self.delta_in(node, &bytes, slot).is_some())
+    /// The file blocks that have deltas in an inode's zone, the oldest delta first.
+    pub(super) fn blocks_in_zone(&self, inode: &Node) -> Vec<u64> {
+        let bytes = inode.read();
+        let entries = self.with_zone(inode, &bytes).map(|(raw, d)| delta::entries(raw, d));
+        entries.into_iter().flatten().map(|e| e.slot.into()).collect()
+    }
+
+    /// True if an inode has any place for deltas, empty or not.
+    pub(crate) fn holds_deltas(&self, inode: &Node) -> bool {
+        self.delta_root(inode).is_some() || self.with_zone(inode, &inode.read()).is_some()
     }
 }

@@ -136,7 +136,7 @@ pub struct DeltaCount {
     pub inodes: u64,
     /// Deltas.
     pub deltas: u64,
-    /// Bytes that they take in inodes.
+    /// Bytes that they take, in inodes and delta nodes.
     pub bytes: u64,
 }
 
@@ -149,11 +149,8 @@ impl Volume {
         let mut count = DeltaCount::default();
         for nid in (self.sb.root.0..self.sb.max_nid()).map(Nid) {
             let Some(node) = self.inode_node(nid)? else { continue };
-            let (deltas, bytes) = node.inode(|r| {
-                let Ok(d) = r.divide(self.sb.features) else { return (0, 0) };
-                format::delta::entries(r, d)
-                    .fold((0, 0), |(n, bytes), e| (n + 1, bytes + (format::delta::HEADER + e.payload.len()) as u64))
-            });
+            let (deltas, bytes) = self.deltas_of(&node)?;
+            let (deltas, bytes) = (deltas as u64, bytes as u64);
             count.inodes += u64::from(deltas > 0);
             count.deltas += deltas;
             count.bytes += bytes;
@@ -162,28 +159,31 @@ impl Volume {
     }
 
     /// The node of an inode, if this number is one's.
-    fn inode_node(&self, nid: Nid) -> Result<Option<Arc<Node>>> {
+    pub(crate) fn inode_node(&self, nid: Nid) -> Result<Option<Arc<Node>>> {
         let entry = self.nat.get(nid)?;
         let there = entry.ino == nid.as_ino() && (entry.addr != BlockAddr::NULL || self.nodes.get(nid).is_some());
         if there { self.node(nid).map(Some) } else { Ok(None) }
     }
 
-    /// Folds an inode's deltas; returns how many it had.
+    /// Folds an inode's deltas and frees its delta nodes; returns how many deltas it had.
     fn settle_inode(&self, nid: Nid) -> Result<u64> {
         let Some(node) = self.inode_node(nid)? else { return Ok(0) };
-        let count = self.deltas_of(&node);
-        if count > 0 {
+        let (count, _) = self.deltas_of(&node)?;
+        if self.holds_deltas(&node) {
             let fold = || {
                 let _change = self.begin()?;
-                self.fold_all(&node)
+                self.fold_all(&node)?;
+                self.free_delta_nodes(&node).map(drop)
             };
-            match fold() {
+            let mut left = usize::MAX;
+            while let Err(e) = fold() {
                 // A checkpoint frees what was overwritten.
-                Err(Error::Fs(vfs::Error::NoSpace)) => {
-                    self.checkpoint(Reason::Running)?;
-                    fold()?;
+                let now = self.deltas_of(&node)?.0;
+                if !matches!(e, Error::Fs(vfs::Error::NoSpace)) || now >= left {
+                    return Err(e);
                 }
-                out => out?,
+                left = now;
+                self.checkpoint(Reason::Running)?;
             }
         }
         Ok(count as u64)

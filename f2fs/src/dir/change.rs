@@ -13,6 +13,7 @@ use super::block::DirBlock;
 use super::{kind_of, no_key, type_number};
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode, put_inline};
+use crate::node::free::KeptPages;
 use crate::volume::Volume;
 
 /// Where an entry is.
@@ -365,7 +366,7 @@ impl Volume {
         if out.is_err() {
             // No room: restores the directory, so that nothing is half done.
             self.drop_contents(dir, content);
-            self.free_from(&dir.node, 0)?;
+            self.free_from(&dir.node, 0, KeptPages::Go)?;
             let blocks = RawInode::of(&before).i_blocks;
             self.edit(&dir.node, |b| {
                 *b = before;

@@ -44,6 +44,10 @@ impl Volume {
 
     fn check_allocate(&self, inode: &Inode, what: Allocate) -> Result<()> {
         self.check_plain(inode)?;
+        self.check_has_room(inode)?;
+        if matches!(what, Allocate::Collapse | Allocate::Insert) && self.clusters(inode)?.is_some() {
+            return Err(vfs::Error::Unsupported("shifting the blocks of a compressed file".into()).into());
+        }
         if matches!(what, Allocate::Reserve { .. }) {
             return Ok(());
         }
@@ -87,6 +91,8 @@ impl Volume {
         while at < end {
             let to = end.min((at / RESERVED + 1) * RESERVED);
             self.step(inode, what, |_, content| {
+                // A log may have got room behind the end meanwhile.
+                marked &= !content.frames.has_records();
                 let size = inode.size();
                 if end > size && !keep {
                     // Read before anything is reserved behind the end.
@@ -168,7 +174,7 @@ impl Volume {
         Ok(if at < blocks.end { at * BLOCK } else { range.end })
     }
 
-    /// Makes holes of blocks, as far as `stretches` goes, and counts it down; returns the first block left.
+    /// Makes holes of blocks (zeroes of a part of a packed cluster), as far as `stretches` goes, and counts it down; returns the first block left.
     pub(super) fn punch(
         &self,
         inode: &Arc<Inode>,
@@ -179,7 +185,12 @@ impl Volume {
         let mut at = blocks.start;
         while at < blocks.end && *stretches > 0 {
             *stretches -= 1;
-            let next = self.free_stretch(&inode.node, at, blocks.end)?;
+            let (to, zeroed) = self.zero_packed(inode, content, at..blocks.end)?;
+            if zeroed {
+                at = to;
+                continue;
+            }
+            let next = self.free_stretch(&inode.node, at, to)?;
             self.drop_pages(inode, content, at, next);
             at = next;
         }
@@ -195,6 +206,7 @@ impl Volume {
     }
 
     fn zero_part(&self, inode: &Arc<Inode>, content: &mut Content, index: u64, from: u64, to: u64) -> Result<()> {
+        self.open_cluster(inode, content, index)?;
         let Some(mut page) = self.load_page(inode, content, index)? else { return Ok(()) };
         page[from as usize..to as usize].fill(0);
         if content.pages.insert(index, page).is_none() {

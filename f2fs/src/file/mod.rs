@@ -4,16 +4,17 @@
 //! them to the log. A block's room is reserved when it is first written, so that every accepted byte can be stored.
 //!
 //! * [`read`], [`write`]: bytes in and out of memory and log. [`admission`]: how many may write at once.
-//! * [`writeback`]: from memory to the log; [`temperature`]: to which one, or in place.
+//! * [`writeback`]: from memory to the log; [`temperature`]: to which one, or in place; [`run`]: in which requests.
 //! * [`truncate`], [`allocate`]: size, holes, reservations; [`shift`]: blocks move inside of the file.
 //!   [`inline`]: contents inside the inode.
-//! * [`compressed`]: clusters Linux compressed, read only.
+//! * [`compressed`]: files whose blocks are compressed in clusters.
 
 pub mod admission;
 pub mod allocate;
 pub mod compressed;
 pub mod inline;
 pub mod read;
+mod run;
 pub(crate) mod shift;
 pub mod temperature;
 pub mod truncate;
@@ -25,7 +26,6 @@ use std::sync::Arc;
 
 use format::BlockAddr;
 use format::inode::{Advise, InodeFlags};
-use format::superblock::Features;
 use vfs::FileKind;
 
 use crate::error::{Error, Result};
@@ -99,23 +99,12 @@ impl Volume {
         if flags.contains(InodeFlags::IMMUTABLE) {
             return Err(vfs::Error::NotPermitted("the file is immutable").into());
         }
-        if self.is_compressed(inode) {
-            return Err(vfs::Error::Unsupported("changing a compressed file".into()).into());
-        }
         Ok(())
-    }
-
-    /// True if a file's contents are in compressed clusters.
-    pub(crate) fn is_compressed(&self, inode: &Inode) -> bool {
-        self.has(Features::COMPRESSION)
-            && inode.kind == FileKind::Regular
-            && inode.node.inode(|r| r.flags().contains(InodeFlags::COMPRESS))
     }
 
     /// Largest size of a file, in bytes.
     pub(crate) fn max_size(&self, inode: &Inode) -> Result<u64> {
-        let direct = inode.node.inode(|r| self.division(r))?.direct_slots();
-        Ok(format::node::max_blocks(direct) * BLOCK)
+        Ok(inode.node.inode(|r| self.shape(r))?.max_blocks() * BLOCK)
     }
 
     pub(crate) fn checked_end(&self, inode: &Inode, offset: u64, len: u64) -> Result<u64> {

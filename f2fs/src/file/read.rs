@@ -4,11 +4,15 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use device::Lba;
+use format::compress::Method;
 use format::{Block, BlockAddr};
 use vfs::{FileKind, Seek};
 
 use super::BLOCK;
+use super::compressed::mark_slot;
 use crate::cause::Cause;
+use crate::delta::index::Index;
+use crate::delta::read::Page;
 use crate::error::Result;
 use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
@@ -22,6 +26,7 @@ impl Volume {
         if inode.kind == FileKind::Directory {
             return Err(vfs::Error::IsDirectory.into());
         }
+        inode.heat.read();
         let _shift = inode.steps.shift.read();
         self.read_locked(inode, &*inode.content.read(), offset, buf)
     }
@@ -42,8 +47,8 @@ impl Volume {
         let buf = &mut buf[..n];
         if self.inline_room(inode)?.is_some() {
             self.read_inline(inode, offset, buf)?;
-        } else if self.is_compressed(inode) {
-            self.read_compressed(inode, offset, buf)?;
+        } else if let Some(method) = self.clusters(inode)? {
+            self.read_clusters(inode, content, method, offset, buf)?;
         } else {
             self.read_blocks(inode, content, offset, buf)?;
         }
@@ -90,7 +95,14 @@ impl Volume {
 
     /// Reads blocks `[index, end)` starting `inside` bytes into the first; returns how many bytes of
     /// `buf` were filled, at least one.
-    fn read_mapped(&self, inode: &Inode, index: u64, end: u64, inside: usize, buf: &mut [u8]) -> Result<usize> {
+    pub(super) fn read_mapped(
+        &self,
+        inode: &Inode,
+        index: u64,
+        end: u64,
+        inside: usize,
+        buf: &mut [u8],
+    ) -> Result<usize> {
         let place = match self.find(&inode.node, index)? {
             Lookup::Hole(hole) => {
                 let blocks = hole.end.min(end) - index;
@@ -100,29 +112,26 @@ impl Volume {
             }
             Lookup::At(p) => p,
         };
-        self.read_steady(&place.node, || self.read_run(inode, index, &place, end, inside, buf))
+        let known = self.deltas(&inode.node)?;
+        let page = Page { inode: &inode.node, block: index, place: &place, index: &known };
+        self.read_steady(&place.node, || self.read_run(page, end, inside, buf))
     }
 
     /// [`Self::read_mapped`] for blocks whose addresses are in one node.
-    fn read_run(
-        &self,
-        inode: &Inode,
-        index: u64,
-        place: &Place,
-        end: u64,
-        inside: usize,
-        buf: &mut [u8],
-    ) -> Result<usize> {
+    fn read_run(&self, page: Page<'_>, end: u64, inside: usize, buf: &mut [u8]) -> Result<usize> {
+        let Page { inode, block: index, place, index: known } = page;
         let mut run = 1;
+        let noted = known.next(index);
         let first = {
             let bytes = place.node.read();
             let first = addr_in(self, &place.node, &bytes, place.slot);
-            let delta = self.next_delta(&place.node, &bytes, place.slot);
-            if first.is_real() && delta == Some(place.slot) {
+            let in_zone = self.next_in_zone(&place.node, &bytes, place.slot);
+            let delta = in_zone.map(|slot| index + u64::from(slot - place.slot)).into_iter().chain(noted).min();
+            if first != BlockAddr::NULL && delta == Some(index) {
                 drop(bytes);
-                return self.read_stored(place, inside, buf);
+                return self.read_stored(page, inside, buf);
             }
-            let whole = delta.map_or(u64::MAX, |slot| u64::from(slot - place.slot).max(1));
+            let whole = delta.map_or(u64::MAX, |block| (block - index).max(1));
             let most = place.run().min(end - index).min(whole);
             while run < most {
                 let a = addr_in(self, &place.node, &bytes, place.slot + run as u32);
@@ -154,8 +163,8 @@ impl Volume {
     }
 
     /// Reads from one page that has a delta.
-    fn read_stored(&self, place: &Place, inside: usize, buf: &mut [u8]) -> Result<usize> {
-        let page = self.stored_page(&place.node, place.slot)?.unwrap_or_else(|| Box::new([0; 4096]));
+    fn read_stored(&self, page: Page<'_>, inside: usize, buf: &mut [u8]) -> Result<usize> {
+        let page = self.stored_page(page, Cause::UserData)?.unwrap_or_else(|| Box::new([0; 4096]));
         let n = buf.len().min(4096 - inside);
         buf[..n].copy_from_slice(&page[inside..inside + n]);
         Ok(n)
@@ -172,14 +181,13 @@ impl Volume {
     /// One block's contents as the device has them. `None` for a hole.
     pub(crate) fn load_stored(&self, inode: &Inode, index: u64) -> Result<Option<Box<Block>>> {
         let Lookup::At(place) = self.find(&inode.node, index)? else { return Ok(None) };
-        self.read_steady(&place.node, || match self.has_delta(&place.node, place.slot) {
-            (BlockAddr::NULL, _) => Ok(None),
-            (a, _) if !a.is_real() => Ok(Some(Box::new([0; 4096]))),
-            (_, true) => self.stored_page(&place.node, place.slot),
-            (a, false) => {
-                self.check_data_addr(a, inode.ino, index)?;
-                self.read_block(a, Cause::UserData.of(inode.ino)).map(Some)
-            }
+        let known = self.deltas(&inode.node)?;
+        let page = Page { inode: &inode.node, block: index, place: &place, index: &known };
+        self.read_steady(&place.node, || match place.addr(self, place.slot) {
+            BlockAddr::NULL => Ok(None),
+            a if a.is_real() => self.stored_page(page, Cause::UserData),
+            // A block that is only reserved reads as zeroes, unless its delta says what it holds.
+            _ => Ok(Some(self.stored_page(page, Cause::UserData)?.unwrap_or_else(|| Box::new([0; 4096])))),
         })
     }
 
@@ -194,7 +202,9 @@ impl Volume {
             if offset >= size {
                 return Err(vfs::Error::PastEnd.into());
             }
-            if self.inline_room(inode)?.is_some() || self.is_compressed(inode) || inode.kind != FileKind::Regular {
+            let clusters = self.clusters(inode)?;
+            let noted = self.deltas(&inode.node)?;
+            if self.inline_room(inode)?.is_some() || inode.kind != FileKind::Regular {
                 return Ok(if what == Seek::Data { offset } else { size });
             }
             let end = size.div_ceil(BLOCK);
@@ -208,7 +218,8 @@ impl Volume {
                 let (stretch, place) = self.stretch(&inode.node, at)?;
                 let here = at..end.min(stretch.end);
                 at = here.end;
-                if let Some(found) = self.seek_in(&content, here, place.as_ref().map(|p| (p, stretch.start)), what) {
+                let place = place.as_ref().map(|p| (p, stretch.start));
+                if let Some(found) = self.seek_in(&content, (clusters, &noted), here, place, what) {
                     return Ok(offset.max(found * BLOCK).min(size));
                 }
             }
@@ -217,7 +228,14 @@ impl Volume {
 
     /// The first block of data, or the first of a hole, in a part of one stretch. `place` is that of the stretch's first
     /// block, which follows it.
-    fn seek_in(&self, content: &Content, here: Range<u64>, place: Option<(&Place, u64)>, what: Seek) -> Option<u64> {
+    fn seek_in(
+        &self,
+        content: &Content,
+        (clusters, noted): (Option<Method>, &Index),
+        here: Range<u64>,
+        place: Option<(&Place, u64)>,
+        what: Seek,
+    ) -> Option<u64> {
         let mut here = here;
         let Some((place, first)) = place else {
             return match what {
@@ -226,9 +244,13 @@ impl Volume {
             };
         };
         let bytes = place.node.read();
+        let addr = |slot| addr_in(self, &place.node, &bytes, slot);
         let is_data = |block: u64| {
-            addr_in(self, &place.node, &bytes, place.slot + (block - first) as u32).is_real()
+            let slot = place.slot + (block - first) as u32;
+            addr(slot).is_real()
                 || content.pages.contains_key(&block)
+                || noted.has(block)
+                || clusters.is_some_and(|method| addr(mark_slot(slot, method)) == BlockAddr::COMPRESS)
         };
         here.find(|block| is_data(*block) == (what == Seek::Data))
     }

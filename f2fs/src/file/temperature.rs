@@ -16,8 +16,8 @@ pub enum Writeback {
 
 /// Writebacks of at most this many blocks are hot (kernel `DEF_MIN_HOT_BLOCKS`).
 const HOT_BLOCKS: usize = 16;
-/// An fsync of at most this many blocks overwrites in place (kernel `DEF_MIN_FSYNC_BLOCKS`).
-const IN_PLACE_BLOCKS: usize = 8;
+/// An fsync of at most this many blocks overwrites in place, if nobody says otherwise (kernel `DEF_MIN_FSYNC_BLOCKS`).
+pub const IN_PLACE_BLOCKS: usize = 8;
 
 /// The log for the data of an inode that writes `dirty` blocks now (kernel `__get_segment_type_6`; write hints do not
 /// reach this file system).
@@ -33,11 +33,11 @@ pub fn data_log(raw: &RawInode, dirty: usize) -> LogType {
 }
 
 /// True if blocks that have an address are overwritten in place (kernel `should_update_inplace` under the default
-/// policy): in pinned and cold files always, in other files by an fsync of few blocks, in directories never.
-pub fn in_place(raw: &RawInode, dirty: usize, why: Writeback) -> bool {
+/// policy): in pinned and cold files always, in other files by an fsync of at most `few` blocks, in directories never.
+pub fn in_place(raw: &RawInode, dirty: usize, why: Writeback, few: usize) -> bool {
     if crate::inode::is_dir(raw) {
         return false;
     }
     let always = raw.inline().contains(Inline::PIN_FILE) || raw.advise().contains(Advise::COLD);
-    always || (why != Writeback::Background && dirty <= IN_PLACE_BLOCKS)
+    always || (why != Writeback::Background && dirty <= few)
 }

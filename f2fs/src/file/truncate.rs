@@ -12,7 +12,7 @@ use vfs::FileKind;
 use super::BLOCK;
 use crate::error::Result;
 use crate::inode::{Content, Inode, Touch, put_advise, touch};
-use crate::node::free::STEP;
+use crate::node::free::{KeptPages, STEP};
 use crate::pack::PackState;
 use crate::volume::Volume;
 
@@ -24,6 +24,11 @@ impl Volume {
                 return Err(vfs::Error::Invalid("a symlink's size is its target's").into());
             }
             self.check_plain(inode)?;
+            if let Some(method) = self.clusters(inode)?
+                && !size.is_multiple_of(method.cluster_bytes() as u64)
+            {
+                self.check_has_room(inode)?;
+            }
             self.check_unsealed(inode)
         };
         check()?;
@@ -70,7 +75,7 @@ impl Volume {
             self.edit_inode(&inode.node, |r| r.i_size = size.into());
             return Ok(true);
         }
-        let last = size.div_ceil(BLOCK);
+        let last = self.needed_blocks(inode, size)?;
         let first = self.tail(&inode.node, last, STEP)?;
         let done = first == last;
         if done && size < old {
@@ -78,7 +83,8 @@ impl Volume {
         }
         let gone = content.pages.split_off(&first).len();
         inode.lost_dirty(self, gone);
-        self.free_from(&inode.node, first)?;
+        let kept = if self.has_room_ahead() { KeptPages::Stay } else { KeptPages::Go };
+        self.free_from(&inode.node, first, kept)?;
         self.edit_inode(&inode.node, |r| match done {
             true => {
                 r.i_size = size.into();

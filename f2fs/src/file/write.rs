@@ -6,15 +6,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use format::inode::RawInode;
+use format::inode::{Advise, RawInode};
 use format::{Block, BlockAddr};
 use vfs::WriteFlags;
 
 use super::BLOCK;
-use super::temperature::Writeback;
-use super::writeback::{BATCH, or_wait};
+use super::run::BATCH;
+use super::writeback::or_wait;
 use crate::error::{Error, Result};
-use crate::inode::{Content, Inode, Touch, touch};
+use crate::inode::{Content, Inode, Touch, put_advise, touch};
 use crate::node::map::{Lookup, addr_in};
 use crate::pack::PackState;
 use crate::volume::Volume;
@@ -23,6 +23,10 @@ use crate::volume::Volume;
 pub(super) const CHUNK: usize = 1 << 20;
 /// How many blocks from a cache above an inode gathers before it writes them: one request.
 const GATHERED: usize = BATCH;
+
+/// Blocks for which a growing log gets room at a time, if the volume has many more.
+const AHEAD: u64 = 32;
+const ROOMY: u64 = 64 * AHEAD;
 
 /// Clears suid, and sgid where the group may execute.
 pub(crate) fn kill_suid_sgid(r: &mut RawInode) {
@@ -46,14 +50,25 @@ impl Volume {
     /// when a checkpoint has freed segments.
     pub(crate) fn write_file(&self, inode: &Arc<Inode>, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
         self.check_plain(inode)?;
+        self.check_has_room(inode)?;
         self.checked_end(inode, offset, data.len() as u64)?;
+        inode.heat.written();
         let from_cache = flags.contains(WriteFlags::FROM_CACHE);
         let mut done = 0;
         while done < data.len() {
-            let n = CHUNK.min(data.len() - done);
             let at = offset + done as u64;
+            let clusters = self.clusters(inode)?;
+            let (n, brought) = match clusters {
+                None => (CHUNK.min(data.len() - done), BLOCK),
+                // All blocks of a packed cluster become dirty with one of them. A chunk is a multiple of every cluster.
+                Some(method) => {
+                    let cluster = method.cluster_bytes() as u64;
+                    ((CHUNK - (at % cluster) as usize).min(data.len() - done), cluster)
+                }
+            };
+            let brought = (at + n as u64).next_multiple_of(brought) - at / brought * brought;
             let _shift = inode.steps.shift.read();
-            let _admitted = self.admit((at + n as u64).div_ceil(BLOCK) - at / BLOCK);
+            let _admitted = self.admit(brought / BLOCK);
             let change = match self.begin() {
                 Ok(change) => change,
                 Err(_) if done > 0 => break,
@@ -62,8 +77,10 @@ impl Volume {
             let mut content = inode.content.write();
             self.check_there(inode)?;
             let whole = &data[done..done + n];
-            let there =
-                self.check_plain(inode).and_then(|()| self.already_appended(inode, &content, at, whole, from_cache));
+            let there = self
+                .check_plain(inode)
+                .and_then(|()| self.check_has_room(inode))
+                .and_then(|()| self.already_appended(inode, &content, at, whole, from_cache));
             let there = match there {
                 Ok(there) => there,
                 Err(_) if done > 0 => break,
@@ -75,7 +92,9 @@ impl Volume {
                 continue;
             }
             let wrote = match whole_blocks(at, chunk) {
-                Some((first, blocks)) if from_cache && content.pages.len() + blocks.len() >= GATHERED => {
+                Some((first, blocks))
+                    if from_cache && clusters.is_none() && content.pages.len() + blocks.len() >= GATHERED =>
+                {
                     self.write_through(&change, inode, &mut content, first, blocks)
                 }
                 _ => self.write_locked(&change, inode, &mut content, at, chunk),
@@ -98,7 +117,7 @@ impl Volume {
                 }
             });
             if from_cache && content.pages.len() >= GATHERED {
-                or_wait(self.write_back(&change, inode, &mut content, Writeback::Background))?;
+                or_wait(self.write_back_early(&change, inode, &mut content))?;
             }
             self.limit_dirty(&change, inode, &mut content)?;
             if !all {
@@ -120,6 +139,8 @@ impl Volume {
         data: &[u8],
     ) -> Result<usize> {
         let end = self.checked_end(inode, offset, data.len() as u64)?;
+        // Contents whose deltas cannot be found could not be written back either, and would stop every checkpoint.
+        self.deltas(&inode.node)?;
         let size = inode.size();
         if let Some(room) = self.inline_room(inode)? {
             if end <= room {
@@ -196,6 +217,11 @@ impl Volume {
         let mut done = 0;
         let mut fresh = 0;
         let mut reserved_to = 0;
+        let mut grown = false;
+        let clusters = match self.clusters(inode) {
+            Ok(clusters) => clusters,
+            Err(e) => return (0, Err(e)),
+        };
         let out = loop {
             if done == data.len() {
                 break Ok(());
@@ -208,6 +234,17 @@ impl Volume {
                 page[inside..inside + n].copy_from_slice(piece);
                 done += n;
                 continue;
+            }
+            if let Some(method) = clusters {
+                match self.enter_cluster(inode, content, method, at, &data[done..]) {
+                    Ok(0) if content.pages.contains_key(&index) => continue,
+                    Ok(0) => {}
+                    Ok(replaced) => {
+                        done += replaced;
+                        continue;
+                    }
+                    Err(e) => break Err(e),
+                }
             }
             let page = if n == 4096 {
                 // OK to unwrap: `piece` is exactly one block long here.
@@ -234,13 +271,43 @@ impl Volume {
                     Ok(n) => reserved_to = index + n,
                     Err(e) => break Err(e),
                 }
+                grown = true;
             }
             content.pages.insert(index, page);
             fresh += 1;
             done += n;
         };
         inode.gained_dirty(self, fresh);
+        if grown && out.is_ok() {
+            self.grow_ahead(inode, content, (offset + data.len() as u64).div_ceil(BLOCK));
+        }
         (done, out)
+    }
+
+    /// True if logs may have more than they need.
+    pub(super) fn has_room_ahead(&self) -> bool {
+        self.options.delta && self.space.user_blocks().saturating_sub(self.space.valid_blocks()) > ROOMY
+    }
+
+    /// Gives a log that grew up to block `end` room for more blocks, so that its inode need not be written each time it
+    /// grows: a delta node has its size. Nothing depends on it.
+    fn grow_ahead(&self, inode: &Arc<Inode>, content: &Content, end: u64) {
+        if !content.frames.has_records() || !self.has_room_ahead() || end * BLOCK <= inode.size() {
+            return;
+        }
+        let Ok(Lookup::At(place)) = self.find(&inode.node, end) else { return };
+        if place.addr(self, place.slot) != BlockAddr::NULL {
+            return;
+        }
+        let free = match Arc::ptr_eq(&place.node, &inode.node) {
+            // Up to the zone of deltas, which does not make way for this.
+            true => inode.node.inode(|r| r.divide(self.sb.features).map_or(0, |d| d.addressed())),
+            false => place.slots,
+        };
+        let count = u64::from(free.saturating_sub(place.slot)).min(AHEAD);
+        if count > 0 && self.reserve_run(&inode.node, end, count).is_ok() {
+            self.edit_inode(&inode.node, |r| put_advise(r, Advise::KEEP_SIZE, true));
+        }
     }
 
     /// Reserves room for blocks from `index` on; returns for how many, at least one.
@@ -261,7 +328,7 @@ impl Volume {
     /// end may be anything.
     pub(crate) fn clear_tail(&self, inode: &Arc<Inode>, content: &mut Content, from: u64) -> Result<()> {
         let (index, inside) = (from / BLOCK, (from % BLOCK) as usize);
-        if inside == 0 {
+        if self.clear_packed_tail(inode, content, from)? || inside == 0 {
             return Ok(());
         }
         if let Some(p) = content.pages.get_mut(&index) {

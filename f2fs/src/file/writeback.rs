@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use device::{Lba, Tag};
 use format::summary::Summary;
 use format::{Block, BlockAddr, Ino};
 use rustc_hash::FxHashMap;
 use vfs::FileKind;
 
+use super::compressed::writeback::{Pack, Which};
+use super::run::{BATCH, Run};
 use super::temperature::{Writeback, data_log, in_place};
 use crate::cause::Cause;
-use crate::delta::plan::{Encoded, Plan};
+use crate::delta::encoded::Encoded;
+use crate::delta::index::Index;
+use crate::delta::plan::Plan;
 use crate::error::{Error, Result};
 use crate::inode::{Content, Inode};
 use crate::node::cache::Node;
@@ -19,34 +22,18 @@ use crate::node::map::{addr_in, set_addr_in};
 use crate::pack::PackState;
 use crate::volume::Volume;
 
-/// Blocks gathered for one request: 1 MiB.
-pub(super) const BATCH: usize = 256;
+/// A file with fewer dirty pages is looked at for small changes in the background.
+const FEW: usize = 32;
 
-/// Blocks on their way to consecutive addresses.
-struct Run<'p> {
-    start: BlockAddr,
-    parts: Vec<&'p [u8]>,
-}
-
-impl<'p> Run<'p> {
-    fn push(&mut self, vol: &Volume, addr: BlockAddr, block: &'p Block, tag: Tag) -> Result<()> {
-        let next = self.start.plus(self.parts.len() as u32);
-        if self.parts.len() >= BATCH || (!self.parts.is_empty() && next != addr) {
-            self.write(vol, tag)?;
-        }
-        if self.parts.is_empty() {
-            self.start = addr;
-        }
-        self.parts.push(block);
-        Ok(())
-    }
-    fn write(&mut self, vol: &Volume, tag: Tag) -> Result<()> {
-        if !self.parts.is_empty() {
-            vol.dev.write_gather(Lba(self.start.0.into()), &self.parts, tag)?;
-            self.parts.clear();
-        }
-        Ok(())
-    }
+/// What a writeback did, as far as it got.
+#[derive(Default)]
+struct Written {
+    /// Blocks, counted from the first, that are where they belong.
+    given: usize,
+    /// Whether one got a new place.
+    anew: bool,
+    /// Whether one was overwritten where it lies.
+    in_place: bool,
 }
 
 /// Blocks for which the log has no place stay dirty: their room is reserved, and the next checkpoint frees segments and
@@ -65,7 +52,7 @@ impl Volume {
     /// a place before the log was full.
     pub(crate) fn write_back(
         &self,
-        _held: &PackState,
+        held: &PackState,
         inode: &Arc<Inode>,
         content: &mut Content,
         why: Writeback,
@@ -85,23 +72,40 @@ impl Volume {
             content.dir.values_mut().for_each(|b| b.dirty = false);
             inode.lost_dirty(self, n);
             Ok(true)
+        } else if let Some(method) = self.clusters(inode)? {
+            self.write_clusters(held, inode, content, method, Which::All, Pack::Mount)
         } else {
-            let dirty: Vec<(u64, &Block)> = content.pages.iter().map(|(i, b)| (*i, &**b)).collect();
-            let plan = match dirty.len() < BATCH {
-                true => self.plan_deltas(inode, &dirty, why),
+            let Content { pages, luck, frames, .. } = content;
+            let dirty: Vec<(u64, &Block)> = pages.iter().map(|(i, b)| (*i, &**b)).collect();
+            // A checkpoint, for which all wait, reads few bases.
+            let most = if why == Writeback::Background { FEW } else { BATCH };
+            let plan = match dirty.len() < most {
+                true => self.plan_deltas(inode, (luck, frames), &dirty, why)?,
                 // A file that is written at large: nobody looks for small changes.
                 false => Plan::default(),
             };
             if !plan.fold.is_empty() {
                 or_wait(self.fold(&inode.node, &plan.fold))?;
             }
-            let (n, out) = self.write_blocks(&inode.node, &dirty, &plan.deltas, why, Cause::UserData);
-            match dirty.get(n).map(|(i, _)| *i) {
-                Some(first) => content.pages = content.pages.split_off(&first),
-                None => content.pages.clear(),
+            let noted = self.note_deltas(&inode.node, &plan.noted)?;
+            if noted.len() < plan.noted.len() {
+                frames.found_no_room();
             }
-            inode.lost_dirty(self, n);
+            let rest: Vec<(u64, &Block)> = dirty.into_iter().filter(|(i, _)| !noted.contains(i)).collect();
+            let (n, out) = self.write_blocks(&inode.node, &rest, &plan.deltas, why, Cause::UserData);
+            let first_left = rest.get(n).map(|(i, _)| *i);
+            let before = pages.len();
+            pages.retain(|i, _| first_left.is_some_and(|first| *i >= first) && !noted.contains(i));
+            inode.lost_dirty(self, before - pages.len());
             Ok(out? || !plan.fold.is_empty())
+        }
+    }
+
+    /// Writes what is worth writing now, though a writer may go on: of a compressed file whole clusters only.
+    pub(super) fn write_back_early(&self, held: &PackState, inode: &Arc<Inode>, content: &mut Content) -> Result<bool> {
+        match self.clusters(inode)? {
+            Some(method) => self.write_clusters(held, inode, content, method, Which::Whole, Pack::Mount),
+            None => self.write_back(held, inode, content, Writeback::Background),
         }
     }
 
@@ -148,11 +152,25 @@ impl Volume {
         why: Writeback,
         cause: Cause,
     ) -> (usize, Result<bool>) {
-        let (mut given, mut anew) = (0, false);
-        let out = self.place_blocks(node, dirty, deltas, why, cause, (&mut given, &mut anew));
+        let known = match self.deltas(node) {
+            Ok(known) => known,
+            Err(e) => return (0, Err(e)),
+        };
+        let mut done = Written::default();
+        let mut out = self.place_blocks(node, dirty, (deltas, &known), why, cause, &mut done);
+        let given = &dirty[..done.given];
+        if given.iter().any(|(block, _)| known.has(*block)) {
+            let is_given = |block| given.binary_search_by_key(&block, |(index, _)| *index).is_ok();
+            // OK to report in place of another error: what has a new place is as it should be, and the file is not.
+            out = self.delta_nodes(node).map(|nodes| self.drop_noted(&nodes, is_given)).and(out);
+        }
+        if done.in_place && self.may_hold_deltas() {
+            // Only now, when the device was given the blocks: no flush that ended by now, and forgets this, has them.
+            self.promises.overwrote(node.ino);
+        }
         match out {
             // Every block that got a place has reached the device.
-            Ok(()) | Err(Error::Fs(vfs::Error::NoSpace)) => (given, out.map(|()| anew)),
+            Ok(()) | Err(Error::Fs(vfs::Error::NoSpace)) => (done.given, out.map(|()| done.anew)),
             Err(e) => (0, Err(e)),
         }
     }
@@ -161,15 +179,16 @@ impl Volume {
         &self,
         inode: &Arc<Node>,
         dirty: &[(u64, &Block)],
-        deltas: &FxHashMap<u64, Encoded>,
+        (deltas, known): (&FxHashMap<u64, Encoded>, &Index),
         why: Writeback,
         cause: Cause,
-        (given, anew): (&mut usize, &mut bool),
+        done: &mut Written,
     ) -> Result<()> {
-        let (log, stay) = inode.inode(|r| (data_log(r, dirty.len()), in_place(r, dirty.len(), why)));
+        let (log, stay) =
+            inode.inode(|r| (data_log(r, dirty.len()), in_place(r, dirty.len(), why, self.options.in_place_blocks)));
         let tag = cause.of(Ino(inode.ino.0));
         let age = self.mounted_seconds();
-        let mut run = Run { start: BlockAddr::NULL, parts: Vec::new() };
+        let mut run = Run::default();
         let mut rest = dirty;
         while let Some(&(first, _)) = rest.first() {
             let place = match self.make(inode, first) {
@@ -184,7 +203,7 @@ impl Volume {
             let mut reserved = 0;
             let mut placed = Vec::with_capacity(now.len());
             let mut out = Ok(());
-            let (mut moved, mut in_zone, mut in_place) = (false, 0, false);
+            let (mut moved, mut in_zone) = (false, 0);
             {
                 let mut bytes = place.node.write();
                 let mut seg = self.seg.lock();
@@ -208,9 +227,10 @@ impl Volume {
                         continue;
                     }
                     // The inode on the device may need the block as a delta's base.
-                    if stay && old.is_real() && self.delta_in(&place.node, &bytes, slot).is_none() {
+                    let is_base = known.has(index) || self.is_in_zone(&place.node, &bytes, slot);
+                    if stay && old.is_real() && !is_base {
                         self.counters.in_place.fetch_add(1, Ordering::Relaxed);
-                        in_place = true;
+                        done.in_place = true;
                         placed.push((old, block));
                         continue;
                     }
@@ -238,11 +258,8 @@ impl Volume {
             // The device write needs no lock that others need: no other thread can see the new addresses before the
             // inode's lock is released.
             self.add_blocks(inode, reserved);
-            *given += placed.len() + in_zone;
-            *anew |= moved;
-            if in_place && self.may_hold_deltas() {
-                self.promises.overwrote(inode.ino);
-            }
+            done.given += placed.len() + in_zone;
+            done.anew |= moved;
             if moved {
                 self.forget_extent(inode);
             }
@@ -296,7 +313,10 @@ impl Volume {
         if !over() {
             return Ok(());
         }
-        or_wait(self.write_back(held, inode, content, Writeback::Background))?;
+        or_wait(self.write_back_early(held, inode, content))?;
+        if over() {
+            or_wait(self.write_back(held, inode, content, Writeback::Background))?;
+        }
         while over() {
             let others: Vec<Arc<Inode>> = self.inodes.dirty.lock().values().cloned().collect();
             let mut progress = false;

@@ -1,10 +1,67 @@
 //! What must fsync know of each inode since the last checkpoint?
 
-use format::{Block, Ino};
+use std::sync::Arc;
+
+use format::inode::{RawInode, extra_end};
+use format::node::delta::Stamp;
+use format::node::{self, Footer};
+use format::{Block, BlockAddr, Ino};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::replayed::ReplayedNames;
+use crate::inode::{put_stamp, stamp_of};
+use crate::node::cache::Node;
+
+/// An inode as it is durable or about to be: in the checkpoint, or in the chain behind it.
+#[derive(Debug)]
+struct Written {
+    /// Its block without what a [`Stamp`] says and what roll-forward finds out by itself ([`unstamped`]).
+    block: Box<Block>,
+    /// Its size when the block was written.
+    size: u64,
+    /// What was noted last, in the block or in a delta node.
+    stamp: Stamp,
+    /// The block was written without an fsync's mark since, perhaps with other contents.
+    stray: bool,
+}
+
+impl Written {
+    fn of(bytes: &Block) -> Written {
+        let stamp = stamp_of(RawInode::of(bytes));
+        Written { block: unstamped(bytes), size: stamp.size, stamp, stray: false }
+    }
+}
+
+/// How an inode differs from what roll-forward would make of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Since {
+    /// Not at all, or only in times that `fdatasync` need not keep.
+    Same,
+    /// In what a delta node can note.
+    Stamp,
+    /// In more, or nobody knows.
+    More,
+}
+
+/// A copy of an inode block without the fields that a [`Stamp`] holds, those that every write of the block changes, and
+/// those that roll-forward finds out by itself: count of blocks, numbers of nodes, first delta node, remembered extent.
+fn unstamped(bytes: &Block) -> Box<Block> {
+    let mut b = Box::new(*bytes);
+    let footer = node::footer(&b);
+    node::set_footer(&mut b, &Footer { fsync: false, dentry: false, cp_ver: 0, next: BlockAddr::NULL, ..footer });
+    let r = RawInode::of_mut(&mut b);
+    put_stamp(r, &Stamp::default());
+    (r.i_atime, r.i_atime_nsec) = (0.into(), 0.into());
+    r.i_blocks = 0.into();
+    r.i_nid = [0.into(); 5];
+    r.i_ext = [0.into(); 3];
+    let checksum = r.extra_isize() >= extra_end::CHECKSUM;
+    if let Some(e) = r.extra_mut().filter(|_| checksum) {
+        e.i_inode_checksum = 0.into();
+    }
+    b
+}
 
 /// What fsync decides by, whether nodes suffice or a checkpoint is needed.
 #[derive(Debug, Default)]
@@ -14,8 +71,8 @@ pub(crate) struct Promises {
     pub(super) strays: Mutex<FxHashSet<Ino>>,
     /// Inodes that lost nodes.
     pub(super) reshaped: Mutex<FxHashSet<Ino>>,
-    /// Inode blocks as an fsync last wrote them, without times.
-    pub(super) written: Mutex<FxHashMap<Ino, Box<Block>>>,
+    /// Inodes as roll-forward would restore them, of those that an fsync wrote lately.
+    written: Mutex<FxHashMap<Ino, Written>>,
     /// Inodes that carry the mark of an unknown parent (`LOST_PINO`), but whose recorded parent and name are right
     /// and durable: a checkpoint followed their last rename.
     pub(super) vouched: Mutex<FxHashSet<Ino>>,
@@ -29,7 +86,7 @@ pub(crate) struct Promises {
 /// How many inodes in `vouched` are remembered. The next fsync of any other writes a checkpoint.
 const MOST_VOUCHED: usize = 1 << 16;
 /// How many inode blocks are remembered: 1 MiB.
-pub(super) const MOST_WRITTEN: usize = 256;
+const MOST_WRITTEN: usize = 256;
 
 impl Promises {
     /// Contents or nodes of an inode were written without an fsync's mark.
@@ -53,11 +110,57 @@ impl Promises {
     pub(crate) fn reshaped(&self, ino: Ino) {
         self.reshaped.lock().insert(ino);
     }
+    /// An fsync writes the inode block, as it is in these bytes. The caller holds the node's lock and that which orders
+    /// the writes of nodes.
+    pub(crate) fn inode_synced(&self, ino: Ino, bytes: &Block) {
+        let mut written = self.written.lock();
+        if written.len() >= MOST_WRITTEN
+            && !written.contains_key(&ino)
+            && let Some(any) = written.keys().next().copied()
+        {
+            written.remove(&any);
+        }
+        written.insert(ino, Written::of(bytes));
+    }
+    /// An inode block is written without an fsync's mark: a later mark would have it replayed. Locks as above.
+    pub(crate) fn inode_strayed(&self, ino: Ino) {
+        if let Some(w) = self.written.lock().get_mut(&ino) {
+            w.stray = true;
+        }
+    }
+    /// A delta node of the inode is written with an fsync's mark and this stamp.
+    pub(super) fn stamped(&self, ino: Ino, stamp: &Stamp) {
+        if let Some(w) = self.written.lock().get_mut(&ino) {
+            w.stamp = *stamp;
+        }
+    }
+    /// Whether an fsync wrote the inode, and it is remembered.
+    pub(crate) fn has_written(&self, ino: Ino) -> bool {
+        self.written.lock().contains_key(&ino)
+    }
+    /// How an inode differs from what roll-forward would make of it. The caller holds the inode's lock.
+    pub(super) fn since(&self, inode: &Node, data_only: bool) -> Since {
+        // The node first, as its writers have it locked when they lock `written`.
+        let bytes = inode.read();
+        let written = self.written.lock();
+        let Some(w) = written.get(&inode.ino) else { return Since::More };
+        let stamp = stamp_of(RawInode::of(&bytes));
+        // Roll-forward frees what lies behind a smaller size only where it replays the inode block.
+        if w.stray || stamp.size < w.size || unstamped(&bytes) != w.block {
+            return Since::More;
+        }
+        let same = if data_only { stamp.size == w.stamp.size } else { stamp == w.stamp };
+        if same { Since::Same } else { Since::Stamp }
+    }
     /// A checkpoint made everything durable. Inodes in `settled` were renamed before it, so it recorded their names.
-    pub(crate) fn kept(&self, settled: FxHashSet<Ino>) {
+    /// `in_memory` gives the nodes of inodes; the caller lets nobody change them.
+    pub(crate) fn kept(&self, settled: FxHashSet<Ino>, in_memory: impl Fn(Ino) -> Option<Arc<Node>>) {
         self.strays.lock().clear();
         self.reshaped.lock().clear();
-        self.written.lock().clear();
+        let known = std::mem::take(&mut *self.written.lock());
+        for node in known.into_keys().filter_map(in_memory) {
+            self.inode_synced(node.ino, &node.read());
+        }
         self.overwritten.lock().clear();
         self.names.lock().clear();
         let mut vouched = self.vouched.lock();

@@ -47,7 +47,7 @@
 //!
 //! # What needs a checkpoint
 //! A name of the checkpoint that is gone and not made again; names of directories, symlinks and devices, which have no
-//! chain; inodes with several names, or that the checkpoint knows under another name; a directory that is new or moved,
+//! chain; inodes with several names, that exchanged theirs, or that the checkpoint knows under another name; a directory that is new or moved,
 //! or whose own attributes were set. Times of a directory are not restored: roll-forward sets them anew, as it always
 //! did for a new file.
 
@@ -172,6 +172,8 @@ pub(crate) struct ReplayedNames {
     dead: FxHashSet<Ino>,
     /// Directories that changed in another way than by the names in them.
     altered: FxHashSet<Ino>,
+    /// Inodes that exchanged their names.
+    exchanged: FxHashSet<Ino>,
     names: usize,
     /// There was more than is remembered.
     overflowed: bool,
@@ -229,6 +231,13 @@ impl ReplayedNames {
         self.altered.insert(dir);
     }
 
+    /// Two inodes are about to exchange their names. A name of one that an fsync began to write must lead to one of both
+    /// afterwards, and the chain cannot name both at once.
+    pub(crate) fn exchanged(&mut self, inodes: [Ino; 2]) {
+        self.exchanged.extend(inodes);
+        self.overflowed |= self.exchanged.len() > MOST_DEAD;
+    }
+
     /// A checkpoint made everything durable.
     pub(crate) fn clear(&mut self) {
         *self = ReplayedNames { written: self.written, flushed: self.flushed, ..ReplayedNames::default() };
@@ -243,7 +252,7 @@ impl ReplayedNames {
 
     /// True if an inode that the checkpoint does not know may be put under this name by the next block of the chain.
     pub(crate) fn allows(&self, ino: Ino, dir: Ino, name: &[u8]) -> bool {
-        if self.overflowed {
+        if self.overflowed || self.exchanged.contains(&ino) {
             return false;
         }
         let Some(n) = self.name(dir, name).filter(|n| n.now == Some(ino)) else { return false };

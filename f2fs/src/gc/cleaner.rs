@@ -23,4 +23,8 @@ impl Cleaner {
     pub(crate) fn new(pacer: Pacer) -> Self {
         Cleaner { gave_up_at: AtomicU32::new(u32::MAX), begun: Mutex::default(), pacer: Mutex::new(pacer) }
     }
+    /// True if, as far as the pacer was told, nobody uses the volume.
+    pub(crate) fn is_idle(&self, now: std::time::Duration) -> bool {
+        self.pacer.lock().is_idle(now)
+    }
 }

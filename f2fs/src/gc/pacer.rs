@@ -66,6 +66,11 @@ impl Pacer {
         self.wait = wait.saturating_sub(self.intervals.min).max(self.intervals.min);
     }
 
+    /// True if, as far as it was told, nobody has used the volume for as long as that takes.
+    pub fn is_idle(&self, now: Duration) -> bool {
+        self.urgency == Urgency::Low || now.saturating_sub(self.last_use) >= self.intervals.idle
+    }
+
     /// True if the caller shall clean a section now; it must call [`Pacer::cleaned`] afterwards.
     pub fn turn(&mut self, s: Situation) -> bool {
         if s.used {
@@ -78,8 +83,7 @@ impl Pacer {
             self.wait = self.intervals.urgent;
             return true;
         }
-        let idle = self.urgency == Urgency::Low || s.now.saturating_sub(self.last_use) >= self.intervals.idle;
-        if !idle {
+        if !self.is_idle(s.now) {
             self.longer();
             self.due = s.now + self.wait;
             return false;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use format::Ino;
 use format::inode::{Division, Inline, RawInode, extra_end};
+use format::node::Shape;
 use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
 
 use super::Inode;
@@ -35,6 +36,11 @@ impl Volume {
     /// How an inode's address words are divided.
     pub(crate) fn division(&self, raw: &RawInode) -> Result<Division> {
         raw.divide(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
+    }
+
+    /// How many of a file's blocks its inode and its direct nodes address.
+    pub(crate) fn shape(&self, raw: &RawInode) -> Result<Shape> {
+        raw.shape(self.sb.features).at(|| format!("inode {}", raw.footer.ino.get()))
     }
 
     /// An inode by number. Gone or never there is [`vfs::Error::NotFound`].

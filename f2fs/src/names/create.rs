@@ -10,6 +10,7 @@ use format::{Block, BlockAddr, Ino};
 use vfs::{Caller, DeviceNumber, Entry, FileKind};
 
 use super::check_name;
+use crate::chattr::put_method;
 use crate::dir::type_number;
 use crate::error::Result;
 use crate::inode::{Content, Inode, Touch, put_inline, set_device_number, touch};
@@ -185,8 +186,8 @@ impl Volume {
         if !is_dir {
             flags -= InodeFlags::DIRSYNC | InodeFlags::PROJINHERIT | InodeFlags::CASEFOLD;
         }
-        // This file system compresses nothing, so a new file must not claim to be compressed.
-        flags -= InodeFlags::COMPRESS;
+        flags -= InodeFlags::COMPRESS | InodeFlags::NOCOMP;
+        flags |= self.compressing_flags(wish.kind, name, dir_flags);
         r.i_flags = flags.bits().into();
         if is_dir {
             r.i_current_depth = 1.into();
@@ -198,6 +199,8 @@ impl Volume {
         if self.options.inline {
             inline |= match wish.kind {
                 FileKind::Directory => Inline::DENTRY,
+                // Linux takes a compressed file with inline contents for a damaged one.
+                FileKind::Regular if flags.contains(InodeFlags::COMPRESS) => Inline::empty(),
                 FileKind::Regular | FileKind::Symlink => Inline::DATA,
                 _ => Inline::empty(),
             };
@@ -205,6 +208,9 @@ impl Volume {
         put_inline(r, inline, true);
         if let Some(e) = r.extra_mut() {
             e.i_extra_isize = EXTRA_FULL.into();
+        }
+        if regular && flags.contains(InodeFlags::COMPRESS) {
+            put_method(r, self.options.compress.method);
         }
         if self.has(Features::FLEXIBLE_INLINE_XATTR)
             && let Some(e) = r.extra_mut()
@@ -231,6 +237,26 @@ impl Volume {
             && let Ok(d) = self.division(r)
         {
             set_device_number(r, d, wish.rdev);
+        }
+    }
+
+    /// What a new inode's flags say of compression: its name decides first, then its directory (kernel
+    /// `set_compress_new_inode`).
+    fn compressing_flags(&self, kind: FileKind, name: Option<&[u8]>, dir: InodeFlags) -> InodeFlags {
+        if !self.has(Features::COMPRESSION) {
+            return InodeFlags::empty();
+        }
+        let inherited = if dir.contains(InodeFlags::NOCOMP) { InodeFlags::NOCOMP } else { dir & InodeFlags::COMPRESS };
+        match (kind, name) {
+            (FileKind::Directory, _) => inherited,
+            (FileKind::Regular, Some(name)) if !has_extension(name, &self.sb.hot_extensions) => {
+                match self.options.compress.by_name(name) {
+                    Some(true) => InodeFlags::COMPRESS,
+                    Some(false) => InodeFlags::empty(),
+                    None => inherited,
+                }
+            }
+            _ => InodeFlags::empty(),
         }
     }
 

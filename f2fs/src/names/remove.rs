@@ -9,6 +9,7 @@ use vfs::FileKind;
 
 use crate::error::Result;
 use crate::inode::{Content, Inode, Touch, touch};
+use crate::node::free::KeptPages;
 use crate::orphan::Place;
 use crate::pack::PackState;
 use crate::volume::Volume;
@@ -143,7 +144,7 @@ impl Volume {
         let inline = inode.node.inode(|r| r.inline());
         let mapped = matches!(inode.kind, FileKind::Regular | FileKind::Directory | FileKind::Symlink);
         if mapped && !inline.intersects(Inline::DATA | Inline::DENTRY) {
-            self.free_from(&inode.node, 0)?;
+            self.free_from(&inode.node, 0, KeptPages::Go)?;
         }
         let xattr = inode.node.inode(|r| Nid(r.i_xattr_nid.get()));
         if xattr != Nid(0) {

@@ -162,6 +162,9 @@ impl Volume {
         };
         let white = if whiteout { Some(self.new_whiteout(&change, caller, &from_dir, from_name)?) } else { None };
         // The new name first: only adding it can run out of room.
+        if let Some(r) = replaced.as_ref().filter(|_| exchange) {
+            self.promises.names.lock().exchanged([moving.ino, r.ino]);
+        }
         match target {
             Some(t) => self.redirect_entry(&to_dir, locked.to(), to_name, t, (moving.ino, moving.kind))?,
             None => {

@@ -12,6 +12,7 @@ use format::inode::RawInode;
 use format::{Block, Ino, Nid};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use crate::delta::index::Index;
 use crate::replacement::Cache;
 use crate::segment::Pressure;
 
@@ -29,11 +30,20 @@ pub struct Node {
     dirty: AtomicBool,
     /// How often cleaning moved blocks whose addresses are here.
     moves: AtomicU32,
+    /// Of an inode: what counts in its delta nodes, if somebody asked since one of them changed.
+    deltas: Mutex<Option<Arc<Index>>>,
 }
 
 impl Node {
     fn new(nid: Nid, ino: Ino, bytes: Box<Block>) -> Self {
-        Node { nid, ino, bytes: RwLock::new(bytes), dirty: AtomicBool::new(false), moves: AtomicU32::new(0) }
+        Node {
+            nid,
+            ino,
+            bytes: RwLock::new(bytes),
+            dirty: AtomicBool::new(false),
+            moves: AtomicU32::new(0),
+            deltas: Mutex::default(),
+        }
     }
     /// Its bytes.
     pub fn read(&self) -> RwLockReadGuard<'_, Box<Block>> {
@@ -54,6 +64,14 @@ impl Node {
     /// How often cleaning moved blocks whose addresses are here, while it was in memory.
     pub(crate) fn moves(&self) -> u32 {
         self.moves.load(Ordering::Acquire)
+    }
+    /// Of an inode: what counts in its delta nodes.
+    pub(crate) fn known_deltas(&self) -> Option<Arc<Index>> {
+        self.deltas.lock().clone()
+    }
+    /// Notes what counts in its delta nodes, or that nobody knows any more.
+    pub(crate) fn set_known_deltas(&self, index: Option<Arc<Index>>) {
+        *self.deltas.lock() = index;
     }
     /// True if it must be written.
     pub fn is_dirty(&self) -> bool {

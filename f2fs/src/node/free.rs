@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use format::inode::Inline;
-use format::node::{self, ADDRS_PER_BLOCK};
+use format::node::{self, ADDRS_PER_BLOCK, Shape};
 use format::{BlockAddr, Ino, Nid};
 
 use super::cache::Node;
@@ -20,6 +20,15 @@ use crate::volume::Volume;
 pub(crate) const STEP: u64 = 64;
 /// How many stretches are looked at under one lock where nothing changes.
 pub(crate) const LOOKED: u64 = 1024;
+
+/// What becomes of the kept pages of a file that loses all of its blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeptPages {
+    /// They go, and the delta nodes with them.
+    Go,
+    /// They stay. A journal that is cut to nothing will be written again, and resemble what was kept of it.
+    Stay,
+}
 
 impl Volume {
     /// The blocks around `index` whose addresses are in one node, and the place of the first of them; or those for
@@ -34,8 +43,7 @@ impl Volume {
     /// The first block such that at most `nodes` nodes hold addresses of it and of those behind it; `floor` if that is
     /// a later one.
     pub(crate) fn tail(&self, inode: &Arc<Node>, floor: u64, nodes: u64) -> Result<u64> {
-        let direct = inode.inode(|r| self.division(r))?.direct_slots();
-        let (mut at, mut left) = (node::max_blocks(direct), nodes);
+        let (mut at, mut left) = (inode.inode(|r| self.shape(r))?.max_blocks(), nodes);
         while at > floor {
             let (blocks, place) = self.stretch(inode, at - 1)?;
             if place.is_some() {
@@ -49,45 +57,66 @@ impl Volume {
         Ok(floor)
     }
 
-    /// Frees the addresses in `slots` of a node; returns how many counted blocks that were.
+    /// Frees the addresses in `slots` of a node; returns how many counted blocks that were. Compressed clusters must be
+    /// freed whole.
     pub(super) fn free_slots(&self, node: &Arc<Node>, slots: Range<u32>) -> Result<u64> {
-        let mut gone: Vec<BlockAddr> = Vec::new();
+        let mut gone: Vec<(u32, BlockAddr)> = Vec::new();
         {
             let mut bytes = node.write();
-            let mut changed = false;
             for slot in slots {
                 let a = addr_in(self, node, &bytes, slot);
                 if a != BlockAddr::NULL {
-                    gone.push(a);
+                    gone.push((slot, a));
                     set_addr_in(self, node, &mut bytes, slot, BlockAddr::NULL);
-                    changed = true;
                 }
             }
-            if changed {
+            if !gone.is_empty() {
                 self.nodes.mark_dirty(node);
             }
         }
         let age = self.mounted_seconds();
         let mut seg = self.seg.lock();
-        for (n, a) in gone.iter().enumerate().filter(|(_, a)| a.is_real()) {
+        for (n, (_, a)) in gone.iter().enumerate().filter(|(_, (_, a))| a.is_real()) {
             if let Err(e) = seg.invalidate(*a, age) {
                 // A damaged volume. What is gone by now stays counted as used, though nothing holds it.
-                let new = gone.iter().filter(|a| **a == BlockAddr::NEW);
-                let invalidated = gone[..n].iter().filter(|a| a.is_real());
-                self.space.unwritten_by((new.count() + invalidated.count()) as i64);
+                let rest = gone[n..].iter().filter(|(_, a)| a.is_real()).count();
+                self.space.unwritten_by((gone.len() - rest) as i64);
                 return Err(e);
             }
         }
         drop(seg);
-        let marks = gone.iter().filter(|a| **a == BlockAddr::COMPRESS).count();
-        // The mark of a released cluster no longer counts: releasing gave it back.
-        let given = marks > 0 && self.node(node.ino.nid())?.inode(|r| r.inline().contains(Inline::COMPRESS_RELEASED));
-        let counted = (gone.len() - if given { marks } else { 0 }) as u64;
-        if !given {
-            self.space.unwritten_by(-(marks as i64));
-        }
+        let given = self.forget_clusters(node, &gone)?;
+        self.space.unwritten_by(given as i64);
+        let counted = gone.len() as u64 - given;
         self.space.give(counted);
         Ok(counted)
+    }
+
+    /// Subtracts what the freed clusters of a node had saved from what its inode says was saved. Returns how many of the
+    /// freed slots did not count as used: the marks of clusters whose room was released.
+    fn forget_clusters(&self, node: &Arc<Node>, gone: &[(u32, BlockAddr)]) -> Result<u64> {
+        let marks = gone.iter().filter(|(_, a)| *a == BlockAddr::COMPRESS).count() as u64;
+        if marks == 0 {
+            return Ok(0);
+        }
+        let inode = self.node(node.ino.nid())?;
+        let (released, log) =
+            inode.inode(|r| (r.inline().contains(Inline::COMPRESS_RELEASED), r.log_cluster(self.sb.features)));
+        if released {
+            return Ok(marks);
+        }
+        if let Ok(Some(log)) = log {
+            let (mut saved, mut packed) = (marks << log, None);
+            for (slot, a) in gone {
+                if *a == BlockAddr::COMPRESS {
+                    packed = Some(slot >> log);
+                } else if a.is_real() && packed == Some(slot >> log) {
+                    saved -= 1;
+                }
+            }
+            self.edit_inode(&inode, |r| r.add_saved_blocks(-(saved as i64)));
+        }
+        Ok(0)
     }
 
     /// Frees every block of `[from, to)`; nodes stay.
@@ -105,10 +134,15 @@ impl Volume {
             Lookup::Hole(blocks) => Ok(blocks.end.min(to)),
             Lookup::At(p) => {
                 let n = p.run().min(to - from);
+                let known = self.deltas(inode)?;
                 self.counting_freed(inode, |freed| {
                     *freed += self.free_slots(&p.node, p.slot..p.slot + n as u32)?;
                     Ok(())
                 })?;
+                if known.next(from).is_some_and(|block| block < from + n) {
+                    let nodes = self.delta_nodes(inode)?;
+                    self.drop_noted(&nodes, |block| (from..from + n).contains(&block));
+                }
                 Ok(from + n)
             }
         }
@@ -149,28 +183,43 @@ impl Volume {
         out
     }
 
-    /// Frees every block from `from` on, and every node that only led to such blocks.
-    pub(crate) fn free_from(&self, inode: &Arc<Node>, from: u64) -> Result<()> {
-        let (direct, nids) = inode.inode(|r| {
-            Ok::<_, Error>((self.division(r)?.direct_slots(), std::array::from_fn::<_, 5, _>(|k| r.nid(k))))
-        })?;
-        self.counting_freed(inode, |freed| {
+    /// Frees every block from `from` on, and every node that only led to such blocks; delta nodes too, if that is all
+    /// that the file has, and nothing in them is to be kept.
+    pub(crate) fn free_from(&self, inode: &Arc<Node>, from: u64, kept: KeptPages) -> Result<()> {
+        let (shape, nids) =
+            inode.inode(|r| Ok::<_, Error>((self.shape(r)?, std::array::from_fn::<_, 5, _>(|k| r.nid(k)))))?;
+        let direct = shape.direct_slots;
+        let known = self.deltas(inode)?;
+        let nodes = self.delta_nodes(inode)?;
+        let out = self.counting_freed(inode, |freed| {
             let first = from.min(direct.into()) as u32;
             *freed += self.free_slots(inode, first..direct)?;
             let mut base = u64::from(direct);
             for (k, nid) in nids.into_iter().enumerate() {
                 let level = [0, 0, 1, 1, 2][k];
-                let width = span(level + 1);
+                let width = span(shape, level + 1);
                 if nid != Nid(0) && base + width > from {
-                    let offset = node::path(base, direct).map_or(0, |p| p.offsets[0]);
-                    if self.cut(inode.ino, (nid, offset), (level, base), from, freed)? {
+                    let offset = shape.path(base).map_or(0, |p| p.offsets[0]);
+                    if self.cut(inode.ino, shape, (nid, offset), (level, base), from, freed)? {
                         self.edit_inode(inode, |r| r.i_nid[k] = 0.into());
                     }
                 }
                 base += width;
             }
             Ok(())
-        })
+        });
+        if let Err(e) = out {
+            // Pages that could not be freed keep their deltas. One without room must not have any: it would come back
+            // with the next room there.
+            let gone = |block| block >= from && self.addr_of(inode, block).is_ok_and(|addr| addr == BlockAddr::NULL);
+            self.drop_noted(&nodes, gone);
+            return Err(e);
+        }
+        if from == 0 && !(kept == KeptPages::Stay && known.has_kept()) {
+            return self.free_delta_nodes(inode).map(drop);
+        }
+        self.drop_noted(&nodes, |block| block >= from);
+        Ok(())
     }
 
     /// Frees the blocks at or past `from` under a node `level` levels above the direct ones, whose first block is
@@ -178,6 +227,7 @@ impl Volume {
     fn cut(
         &self,
         ino: Ino,
+        shape: Shape,
         (nid, offset): (Nid, u32),
         (level, base): (u32, u64),
         from: u64,
@@ -188,7 +238,7 @@ impl Volume {
             let first = from.saturating_sub(base).min(ADDRS_PER_BLOCK.into()) as u32;
             *freed += self.free_slots(&n, first..ADDRS_PER_BLOCK)?;
         } else {
-            let width = span(level);
+            let width = span(shape, level);
             let first = from.saturating_sub(base) / width;
             for slot in first as u32..ADDRS_PER_BLOCK {
                 let child = Nid(node::word(&n.read(), slot as usize));
@@ -197,7 +247,7 @@ impl Volume {
                 }
                 let below = if level == 1 { offset + 1 + slot } else { offset + 1 + slot * (ADDRS_PER_BLOCK + 1) };
                 let at = base + u64::from(slot) * width;
-                if self.cut(ino, (child, below), (level - 1, at), from, freed)? {
+                if self.cut(ino, shape, (child, below), (level - 1, at), from, freed)? {
                     self.edit(&n, |b| node::set_word(b, slot as usize, 0));
                 }
             }

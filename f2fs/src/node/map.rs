@@ -6,8 +6,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use format::inode::RawInode;
-use format::node::{self, ADDRS_PER_BLOCK, Footer};
+use format::inode::{Division, RawInode};
+use format::node::{self, ADDRS_PER_BLOCK, Footer, Shape};
 use format::{BlockAddr, Ino, Nid};
 
 use super::cache::Node;
@@ -21,7 +21,8 @@ pub struct Place {
     pub node: Arc<Node>,
     /// Slot in it (in an inode: past the extra attributes).
     pub slot: u32,
-    /// How many slots the node has: `slots - slot` further blocks have their addresses here too.
+    /// How many slots the node has, in a compressed file those of whole clusters: `slots - slot` further blocks have
+    /// their addresses here too.
     pub slots: u32,
 }
 
@@ -54,20 +55,31 @@ pub(crate) fn addr_in(vol: &Volume, node: &Node, bytes: &format::Block, slot: u3
     }
 }
 
-/// Changes an address slot in a node's bytes, for other contents, and the count of slots that have room and no block. A
-/// delta of the slot goes. If the node is not the inode itself and a block moves, the caller must then call
+/// Changes an address slot in a node's bytes, for other contents, and the count of slots that have room and no block
+/// (a compressed cluster's mark among them; the caller corrects the count for a released one). A delta of the slot goes. If the node is not the inode itself and a block moves, the caller must then call
 /// [`Volume::forget_extent`].
 pub(crate) fn set_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
-    let new = |addr| i64::from(addr == BlockAddr::NEW);
+    let new = |addr| i64::from(addr == BlockAddr::NEW || addr == BlockAddr::COMPRESS);
     let more = new(to) - new(addr_in(vol, node, bytes, slot));
     if more != 0 {
         vol.space.unwritten_by(more);
     }
+    put_addr(vol, node, bytes, slot, to, RawInode::set_addr);
+}
+
+fn put_addr(
+    vol: &Volume,
+    node: &Node,
+    bytes: &mut format::Block,
+    slot: u32,
+    to: BlockAddr,
+    put: fn(&mut RawInode, Division, u32, BlockAddr),
+) {
     if node.nid == node.ino.nid() {
         let raw = RawInode::of_mut(bytes);
         if let Ok(d) = raw.divide(vol.sb.features) {
             debug_assert!(slot < d.addressed() || to == BlockAddr::NULL, "slot {slot} lies in the zone of deltas");
-            raw.set_addr(d, slot, to);
+            put(raw, d, slot, to);
             raw.forget_extent();
         }
     } else {
@@ -77,20 +89,12 @@ pub(crate) fn set_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, 
 
 /// [`set_addr_in`] for the same contents at another place: a delta of the slot stays.
 pub(crate) fn move_addr_in(vol: &Volume, node: &Node, bytes: &mut format::Block, slot: u32, to: BlockAddr) {
-    if node.nid == node.ino.nid() {
-        let raw = RawInode::of_mut(bytes);
-        if let Ok(d) = raw.divide(vol.sb.features) {
-            raw.move_addr(d, slot, to);
-            raw.forget_extent();
-        }
-    } else {
-        node::set_word(bytes, slot as usize, to.0);
-    }
+    put_addr(vol, node, bytes, slot, to, RawInode::move_addr);
 }
 
-/// Blocks under one child of a node `level` above the direct nodes.
-pub(super) fn span(level: u32) -> u64 {
-    u64::from(ADDRS_PER_BLOCK).pow(level)
+/// Blocks under one child of a node `level` above the direct nodes: a direct node's child is a block.
+pub(super) fn span(shape: Shape, level: u32) -> u64 {
+    level.checked_sub(1).map_or(1, |level| shape.span(level))
 }
 
 /// How many slots of an indirect node are empty right before and right after an empty one.
@@ -104,17 +108,17 @@ fn empty_around(bytes: &format::Block, slot: u32) -> (u64, u64) {
 impl Volume {
     /// Finds the place of file block `index`.
     pub(crate) fn find(&self, inode: &Arc<Node>, index: u64) -> Result<Lookup> {
-        let (path, mut nid, direct) = {
+        let (path, mut nid, shape) = {
             let bytes = inode.read();
             let raw = RawInode::of(&bytes);
-            let direct = self.division(raw)?.direct_slots();
-            let path = node::path(index, direct).ok_or(vfs::Error::TooBig)?;
+            let shape = self.shape(raw)?;
+            let path = shape.path(index).ok_or(vfs::Error::TooBig)?;
             let nid = if path.depth == 0 { Nid(0) } else { raw.nid(path.slots[0] as usize) };
-            (path, nid, direct)
+            (path, nid, shape)
         };
         if path.depth == 0 {
             let slot = path.slots[0];
-            return Ok(Lookup::At(Place { node: inode.clone(), slot, slots: direct }));
+            return Ok(Lookup::At(Place { node: inode.clone(), slot, slots: shape.direct_slots }));
         }
         // How many slots right before and after the one looked at are empty, too, in the node above.
         let mut around = (0, 0);
@@ -124,15 +128,15 @@ impl Volume {
                 // What this missing node would cover ends at a multiple of its span.
                 let mut inside = u64::from(path.slots[path.depth]);
                 for (j, slot) in path.slots[k..path.depth].iter().enumerate() {
-                    inside += u64::from(*slot) * span((path.depth - k - j) as u32);
+                    inside += u64::from(*slot) * span(shape, (path.depth - k - j) as u32);
                 }
-                let (first, width) = (index - inside, span(below + 1));
+                let (first, width) = (index - inside, span(shape, below + 1));
                 return Ok(Lookup::Hole(first - around.0 * width..first + (1 + around.1) * width));
             }
             let n = self.child(inode.ino, nid, path.offsets[k - 1])?;
             if below == 0 {
                 let slot = path.slots[k];
-                return Ok(Lookup::At(Place { node: n, slot, slots: ADDRS_PER_BLOCK }));
+                return Ok(Lookup::At(Place { node: n, slot, slots: shape.per_node }));
             }
             let bytes = n.read();
             nid = Nid(node::word(&bytes, path.slots[k] as usize));
@@ -144,7 +148,7 @@ impl Volume {
     }
 
     /// A node of `ino`'s tree, checked to be at its place there.
-    pub(super) fn child(&self, ino: Ino, nid: Nid, offset: u32) -> Result<Arc<Node>> {
+    pub(crate) fn child(&self, ino: Ino, nid: Nid, offset: u32) -> Result<Arc<Node>> {
         let n = self.node(nid).map_err(|e| match e {
             Error::Fs(vfs::Error::NotFound) => {
                 Error::corrupt(format_args!("inode {ino}: its node {nid} has no address in the NAT"))
@@ -163,10 +167,10 @@ impl Volume {
 
     /// Finds the place of file block `index`, making the nodes on the way.
     pub(crate) fn make(&self, inode: &Arc<Node>, index: u64) -> Result<Place> {
-        let (path, direct) = {
+        let (path, shape) = {
             let bytes = inode.read();
-            let direct = self.division(RawInode::of(&bytes))?.direct_slots();
-            (node::path(index, direct).ok_or(vfs::Error::TooBig)?, direct)
+            let shape = self.shape(RawInode::of(&bytes))?;
+            (shape.path(index).ok_or(vfs::Error::TooBig)?, shape)
         };
         let mut at = inode.clone();
         for k in 0..path.depth {
@@ -187,7 +191,7 @@ impl Volume {
             };
             at = next;
         }
-        let slots = if path.depth == 0 { direct } else { ADDRS_PER_BLOCK };
+        let slots = if path.depth == 0 { shape.direct_slots } else { shape.per_node };
         Ok(Place { node: at, slot: path.slots[path.depth], slots })
     }
 

@@ -111,6 +111,8 @@ impl Volume {
             node::set_footer(&mut bytes, &f);
             if is_inode {
                 inode::seal(self.sb.features, self.checksum_seed, &mut bytes);
+            } else if node::kind_of(f.offset) == NodeKind::Delta {
+                node::delta::seal(self.checksum_seed, &mut bytes);
             }
             self.nat.moved(node.nid, placed.addr, is_inode && f.fsync).inspect_err(|_| {
                 // The block has its place in the chain, and the NAT does not name it.
@@ -133,8 +135,12 @@ impl Volume {
             // Before the node is marked clean: a thread that finds the inode clean must find this, too.
             match mark {
                 Mark::Plain => self.promises.stray(node.ino),
-                Mark::Fsync { .. } if is_inode => self.promises.vouch_for(node.ino),
-                Mark::Fsync { .. } => {}
+                Mark::Fsync { .. } => self.promises.vouch_for(node.ino),
+            }
+            match mark {
+                Mark::Fsync { .. } if is_inode => self.promises.inode_synced(node.ino, &bytes),
+                Mark::Plain if is_inode => self.promises.inode_strayed(node.ino),
+                _ => {}
             }
             self.nodes.mark_clean(node);
             // Readers of this node need not wait for the others on their way to the device.
@@ -207,9 +213,13 @@ impl Volume {
             inode::verify_checksum(self.sb.features, self.checksum_seed, &bytes)
                 .and_then(|()| {
                     let raw = RawInode::of(&bytes);
-                    format::delta::verify(raw, raw.divide(self.sb.features)?)
+                    format::delta::verify(raw, self.sb.features)
                 })
                 .at(|| format!("inode {nid} at block {addr}"))?;
+        } else if node::kind_of(f.offset) == NodeKind::Delta && self.may_hold_deltas() {
+            use crate::error::At;
+            node::delta::verify(self.checksum_seed, &bytes)
+                .at(|| format!("delta node {nid} of inode {ino} at block {addr}"))?;
         }
         Ok(self.nodes.insert_read(nid, ino, bytes, current))
     }

@@ -111,12 +111,13 @@ impl Volume {
                 is_inode
                     && !(bare && self.sb.features.contains(Features::INODE_CHECKSUM))
                     && self.is_whole(block, f)
-                    && RawInode::of(block)
-                        .divide(self.sb.features)
-                        .is_ok_and(|d| format::delta::verify(RawInode::of(block), d).is_ok())
+                    && format::delta::verify(RawInode::of(block), self.sb.features).is_ok()
                     && FileKind::from_mode(RawInode::of(block).i_mode.get()).is_some()
             }
             NodeKind::Nothing => false,
+            NodeKind::Delta => {
+                !is_inode && self.may_hold_deltas() && node::delta::verify(self.checksum_seed, block).is_ok()
+            }
             _ => !is_inode,
         };
         // Of nodes without a mark too: they are replayed if a marked one of the same inode follows.

@@ -130,7 +130,7 @@ impl Volume {
                 other => other?,
             };
             let block = self.read_link(link.addr)?;
-            self.replay_link(&inode, &block)?;
+            self.replay_link(&inode, link, &block)?;
             if p.name == Some(i) && !self.restore_name(held, &inode, &block, &mut displaced)? {
                 nameless.push(inode.clone());
             }

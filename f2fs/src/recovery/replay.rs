@@ -15,7 +15,8 @@ use format::{Block, BlockAddr, Nid};
 
 use super::chain::{Link, addresses};
 use crate::error::{Error, Result};
-use crate::inode::{Inode, put_inline};
+use crate::inode::{Inode, put_inline, put_stamp};
+use crate::node::free::KeptPages;
 use crate::node::map::{Lookup, Place, addr_in, set_addr_in};
 use crate::volume::Volume;
 
@@ -35,7 +36,10 @@ impl Volume {
             raw.i_links = 1.into();
             raw.i_xattr_nid = 0.into();
             raw.i_nid = [0.into(); 5];
+            delta::clear(raw, d);
+            delta::set_root(raw, None);
             raw.forget_extent();
+            let d = self.division(raw)?;
             raw.i_inline &= !(Inline::DATA | Inline::DATA_EXIST).bits();
             for slot in 0..d.direct_slots() {
                 raw.set_addr(d, slot, BlockAddr::NULL);
@@ -47,17 +51,22 @@ impl Volume {
     }
 
     /// Brings an inode to the state that one of its nodes in the chain records.
-    pub(super) fn replay_link(&self, inode: &Arc<Inode>, src: &Block) -> Result<()> {
-        let base = match node::kind_of(node::footer(src).offset) {
+    pub(super) fn replay_link(&self, inode: &Arc<Inode>, link: &Link, src: &Block) -> Result<()> {
+        let shape = inode.node.inode(|r| self.shape(r))?;
+        let base = match shape.kind_of(node::footer(src).offset) {
             NodeKind::Inode => {
                 self.replay_inode(inode, src)?;
                 0
             }
             NodeKind::Xattr => return self.replay_xattr(inode, src),
-            NodeKind::Direct { first } => {
-                let direct = inode.node.inode(|r| self.division(r))?.direct_slots();
-                u64::from(direct) + first
+            NodeKind::Delta => {
+                self.replay_delta_node(&inode.node, src)?;
+                if link.fsync {
+                    self.edit_inode(&inode.node, |r| put_stamp(r, &node::delta::stamp(src)));
+                }
+                return Ok(());
             }
+            NodeKind::Direct { first } => u64::from(shape.direct_slots) + first,
             _ => return Ok(()),
         };
         let slots = addresses(self.sb.features, src);
@@ -107,9 +116,9 @@ impl Volume {
         let (was_inline, is_inline) = (inline.contains(Inline::DATA), new.inline().contains(Inline::DATA));
         let shrunk = new.i_size.get() < size && !new.advise().contains(Advise::KEEP_SIZE);
         if !was_inline && is_inline {
-            self.free_from(&inode.node, 0)?;
+            self.free_from(&inode.node, 0, KeptPages::Go)?;
         } else if !was_inline && shrunk {
-            self.free_from(&inode.node, new.i_size.get().div_ceil(BLOCK))?;
+            self.free_from(&inode.node, new.i_size.get().div_ceil(BLOCK), KeptPages::Stay)?;
         }
         if xattr.0 != 0 && new.i_xattr_nid.get() == 0 {
             let node = self.node(xattr)?;

@@ -199,8 +199,7 @@ impl Segments {
     pub fn allocate(&mut self, log: LogType, owner: Summary, old: BlockAddr, age: u64) -> Result<Placed> {
         if old.is_real() {
             // On a damaged volume it may not be; asked before anything changes.
-            let (seg, off) = self.place(old)?;
-            self.table.check_valid(seg, off)?;
+            self.check_there(old)?;
         }
         if self.logs[log.index()].is_full() {
             self.roll(log)?;
@@ -323,6 +322,12 @@ impl Segments {
     /// Segment and offset of a main-area block.
     pub fn place(&self, addr: BlockAddr) -> Result<(SegNo, u16)> {
         self.sb.locate(addr).ok_or_else(|| Error::corrupt(format_args!("block {addr} is outside the main area")))
+    }
+
+    /// Refuses a block that is about to be given up and is not valid: the volume is damaged.
+    pub fn check_there(&self, addr: BlockAddr) -> Result<()> {
+        let (seg, off) = self.place(addr)?;
+        self.table.check_valid(seg, off)
     }
 
     /// True if `addr` is valid in the segment table.

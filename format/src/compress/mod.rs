@@ -5,8 +5,8 @@
 //! of the last block. Decompressed, it is always a whole cluster, zeroes past the file's end.
 //!
 //! Pure functions from bytes to bytes: the answer to any bytes is an error, never a panic and never more output than
-//! asked for. Left out: where a cluster's blocks are (its first address slot is [`crate::BlockAddr::COMPRESS`]), and
-//! compressing.
+//! asked for. Left out: where a cluster's blocks are (its first address slot is [`crate::BlockAddr::COMPRESS`]), and how
+//! streams are made.
 //!
 //! lz4 and zstd are libraries. The decoder of zstd is the one in pure Rust: it reads every stream, and users need no C
 //! compiler. LZO is decoded here: only the older of its two dialects has a library with a licence that we may use, that
@@ -50,6 +50,9 @@ pub struct Method {
     pub log_cluster_size: u8,
     /// True if headers carry a checksum.
     pub checksum: bool,
+    /// How hard the writer of a stream tries, in the algorithm's own numbers; 0 is the algorithm's default. A reader
+    /// need not know.
+    pub level: u8,
 }
 
 /// A cluster that cannot be read.
@@ -109,7 +112,7 @@ pub enum CompressError {
 
 impl Method {
     /// Checks what an inode's extra attributes say: `i_compress_algorithm`, `i_log_cluster_size`,
-    /// `i_compress_flag`. Of the flag only bit 0 matters to a reader; the upper half is the level.
+    /// `i_compress_flag`.
     ///
     /// # Errors
     /// [`CompressError::Algorithm`], [`CompressError::ClusterSize`].
@@ -124,7 +127,20 @@ impl Method {
         if !(MIN_LOG..=MAX_LOG).contains(&log_cluster_size) {
             return Err(CompressError::ClusterSize(log_cluster_size));
         }
-        Ok(Method { algorithm, log_cluster_size, checksum: compress_flag & CHECKSUM != 0 })
+        let [_, level] = compress_flag.to_le_bytes();
+        Ok(Method { algorithm, log_cluster_size, checksum: compress_flag & CHECKSUM != 0, level })
+    }
+
+    /// `i_compress_algorithm`, `i_log_cluster_size` and `i_compress_flag` that say so.
+    pub fn for_inode(self) -> (u8, u8, u16) {
+        let algorithm = match self.algorithm {
+            Algorithm::Lzo => 0,
+            Algorithm::Lz4 => 1,
+            Algorithm::Zstd => 2,
+            Algorithm::LzoRle => 3,
+        };
+        let flag = u16::from(self.level) << 8 | if self.checksum { CHECKSUM } else { 0 };
+        (algorithm, self.log_cluster_size, flag)
     }
 
     /// Blocks in a cluster, 4..=256.
@@ -158,6 +174,27 @@ impl Method {
             }
         };
         if have == need { Ok(()) } else { Err(CompressError::Incomplete { have, need }) }
+    }
+
+    /// Bytes of the longest stream that saves a block.
+    pub fn most(self) -> usize {
+        self.cluster_bytes() - crate::BLOCK - HEADER
+    }
+
+    /// The blocks that stand for a cluster with this stream. `None` if it saves no block: Linux then writes the cluster
+    /// as it is, and reads no such stream.
+    pub fn pack(self, stream: &[u8]) -> Option<Vec<crate::Block>> {
+        if stream.is_empty() || stream.len() > self.most() {
+            return None;
+        }
+        let mut out = vec![[0; crate::BLOCK]; (HEADER + stream.len()).div_ceil(crate::BLOCK)];
+        let bytes = out.as_flattened_mut();
+        bytes[..4].copy_from_slice(&(stream.len() as u32).to_le_bytes());
+        if self.checksum {
+            bytes[4..8].copy_from_slice(&crc::crc32(crc::SEED, stream).to_le_bytes());
+        }
+        bytes[HEADER..HEADER + stream.len()].copy_from_slice(stream);
+        Some(out)
     }
 
     /// The stream behind the header, checked.

@@ -187,7 +187,11 @@ impl<'i, 'd> Editor<'i, 'd> {
     pub fn set_slot(&mut self, at: Slot, addr: BlockAddr) -> Result<(), FsckError> {
         if at.nid == at.ino.nid() {
             if let Some(division) = self.division(at.ino)? {
-                self.inode(at.ino, |raw| raw.set_addr(division, at.index, addr))?;
+                self.inode(at.ino, |raw| match addr.is_real() {
+                    // Whether a delta of the slot fits the block there, the next round says.
+                    true => raw.move_addr(division, at.index, addr),
+                    false => raw.set_addr(division, at.index, addr),
+                })?;
             }
         } else if let Some(block) = self.node(at.nid)? {
             node::set_word(block, at.index as usize, addr.0);

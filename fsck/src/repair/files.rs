@@ -1,11 +1,11 @@
-//! How is one broken pointer, name or sum of a file mended?
+//! How is one broken pointer or name of a file mended?
 
+use format::dentry;
 use format::inode::{Inline, RawInode};
 use format::nat::NatEntry;
 use format::node::{self, Footer};
 use format::summary::Summary;
 use format::{BLOCK, BlockAddr, Ino, Nid, bits};
-use format::{delta, dentry};
 
 use super::edit::Editor;
 use super::rescue::Unreached;
@@ -33,12 +33,19 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
         K::NodeOffsetWrong { ino, nid, is, .. } => {
             // Either the footer is wrong, or the pointer leads to another node of the file. In that case the right node's
             // footer names this place.
-            if let Some(right) = unreached.node_at(e.img, *ino, *is)?
-                && let Some(slot) = super::unreachable::place(e, *ino, *is)?
-            {
-                e.set_index(slot, right)?;
-                session.actions.push(Action::NodeAttached { ino: *ino, nid: right });
-                return Ok(());
+            if let Some(right) = unreached.node_at(e.img, *ino, *is)? {
+                let slot = super::unreachable::place(e, *ino, *is)?;
+                let set = match slot {
+                    Some(slot) => e.set_index(slot, right).map(|()| true)?,
+                    None => match node::delta::number(*is) {
+                        Some(number) => super::deltas::set(e, *ino, number, right)?,
+                        None => false,
+                    },
+                };
+                if set {
+                    session.actions.push(Action::NodeAttached { ino: *ino, nid: right });
+                    return Ok(());
+                }
             }
             if let Some(block) = e.node(*nid)? {
                 let f = node::footer(block);
@@ -84,14 +91,10 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
                 e.inode(*ino, |raw| raw.set_addr(division, 0, BlockAddr::NULL))?;
             }
         }
-        K::DeltaWrong { ino, block } => {
-            if let Some(division) = e.division(*ino)? {
-                e.inode(*ino, |raw| {
-                    delta::drop_slots(raw, division, *block..block + 1);
-                })?;
-                session.actions.push(Action::DeltasGivenUp { ino: *ino, block: Some(*block) });
-            }
-        }
+        K::DeltaWrong { ino, block } => super::deltas::give_up(e, session, *ino, *block, Some(*block))?,
+        // It was another block's, and nobody knows which.
+        K::DeltaWithoutBase { ino, block } => super::deltas::give_up(e, session, *ino, *block, None)?,
+        K::DeltaTwice { ino, block } => super::deltas::keep_one(e, session, *ino, *block)?,
         K::XattrBad { ino, fault } => {
             let lost = unreached.node_at(e.img, *ino, node::XATTR_NODE_OFFSET)?;
             let alone = e.peek(ino.nid())?.is_some_and(|b| RawInode::of(&b).i_xattr_nid.get() == 0);
@@ -170,7 +173,7 @@ fn unusable(
 ) -> Done {
     let owner = match from {
         Referrer::Index(slot) => slot.ino,
-        Referrer::Xattr(ino) => *ino,
+        Referrer::Xattr(ino) | Referrer::Delta { ino, .. } => *ino,
         _ => nid.as_ino(),
     };
     // Another name of the same inode found it in this round.
@@ -179,7 +182,11 @@ fn unusable(
     }
     let elsewhere = !matches!(
         fault,
-        NodeFault::Twice | NodeFault::OutOfRange | NodeFault::Mode { .. } | NodeFault::NamedElsewhere { .. }
+        NodeFault::Twice
+            | NodeFault::OutOfRange
+            | NodeFault::Mode { .. }
+            | NodeFault::NamedElsewhere { .. }
+            | NodeFault::NoDeltaNode { .. }
     );
     if elsewhere && let Some(addr) = unreached.node(nid, owner) {
         let version = e.entry(nid)?.version;
@@ -240,6 +247,7 @@ fn unusable(
             session.actions.push(Action::XattrsCut { ino: *ino });
             Ok(())
         }
+        Referrer::Delta { ino, number } => super::deltas::point_elsewhere(e, session, unreached, *ino, *number, fault),
         Referrer::Orphan => {
             e.orphans.retain(|o| o.nid() != nid);
             Ok(())
@@ -458,40 +466,4 @@ fn dots(
         }
     })?;
     if placed { Ok(()) } else { refuse(kind) }
-}
-
-/// Sets sums to what was counted.
-pub fn sum(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Done {
-    match *kind {
-        K::BlocksWrong { ino, counted, .. } => e.inode(ino, |raw| raw.i_blocks = counted.into())?,
-        K::LinksWrong { ino, counted, .. } => e.inode(ino, |raw| raw.i_links = counted.into())?,
-        K::ComprBlocksWrong { ino, counted, .. } => e.inode(ino, |raw| {
-            if let Some(extra) = raw.extra_mut() {
-                extra.i_compr_blocks = counted.into();
-            }
-        })?,
-        K::InlineTooLong { ino, room, .. } => e.inode(ino, |raw| raw.i_size = (room as u64).into())?,
-        K::InlineUnmarked { ino } => e.inode(ino, |raw| raw.i_inline |= Inline::DATA_EXIST.bits())?,
-        K::ExtentWrong { ino, .. } => e.inode(ino, RawInode::forget_extent)?,
-        K::DirSizeWrong { ino, needs, .. } => e.inode(ino, |raw| raw.i_size = needs.into())?,
-        K::DirDepthWrong { ino, needs, .. } => {
-            e.inode(ino, |raw| raw.i_current_depth = needs.clamp(1, dentry::MAX_DEPTH).into())?
-        }
-        K::ParentWrong { ino, parent, .. } | K::DirParentWrong { ino, parent, .. } => {
-            e.inode(ino, |raw| raw.i_pino = parent.0.into())?
-        }
-        K::SymlinkEmpty { ino } => {
-            let target = match e.slot(ino, 0)? {
-                Some((_, addr)) if e.img.sb.locate(addr).is_some() => {
-                    let block = e.img.block(addr)?;
-                    block.iter().position(|&b| b == 0).unwrap_or(BLOCK)
-                }
-                _ => 1,
-            };
-            e.inode(ino, |raw| raw.i_size = (target.max(1) as u64).into())?
-        }
-        _ => return Ok(()),
-    };
-    session.actions.push(Action::Mended { finding: kind.to_string() });
-    Ok(())
 }

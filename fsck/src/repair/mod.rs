@@ -11,11 +11,13 @@
 //! mount replays nodes over blocks that repair has used.
 
 mod commit;
+mod deltas;
 mod edit;
 mod files;
 mod names;
 mod plan;
 mod rescue;
+mod sums;
 mod unreachable;
 
 use std::collections::BTreeSet;
@@ -62,7 +64,7 @@ pub enum Action {
     /// Extended attributes past damage were dropped.
     XattrsCut { ino: Ino },
     /// Deltas that cannot be read, or of one file block, were given up: the blocks hold what they held before the small
-    /// changes that the deltas were.
+    /// changes that the deltas were, or before the last of them.
     DeltasGivenUp {
         /// The inode.
         ino: Ino,

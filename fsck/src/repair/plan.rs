@@ -3,7 +3,6 @@
 //! Findings follow from each other: a flipped bit in an inode breaks its map, a broken map breaks the
 //! sums, all of it breaks the tables. So each round mends only the most basic stage that has findings.
 
-use format::delta;
 use format::inode::{self, Advise, Inline, InodeFlags, RawInode};
 use format::nat::NatEntry;
 use format::summary::Summary;
@@ -14,6 +13,7 @@ use super::edit::Editor;
 use super::rescue::{Unreached, bears_out, unflip};
 use super::{Action, RepairError, Session};
 use crate::FsckError;
+use crate::bases::plain;
 use crate::load::{Image, log_type};
 use crate::report::{Class, FindingKind as K, Mark, Report, Severity, Slot};
 use crate::signs::misplaced_marks;
@@ -29,6 +29,8 @@ enum Stage {
     Pointers,
     /// Nodes nothing leads to.
     Unreachable,
+    /// Deltas whose base is not there or another: by now every block that can be found is back.
+    Deltas,
     /// Sums in inodes.
     Sums,
     /// Tables: every checkpoint written mends them.
@@ -47,6 +49,7 @@ fn stage(img: &Image<'_>, unreached: &Unreached, kind: &K) -> Stage {
         | K::InlineXattrSize { .. }
         | K::ModeWrong { .. }
         | K::ZoneBad { .. }
+        | K::DeltaNodeBad { .. }
         | K::DirLevelWrong { .. } => Stage::Inodes,
         K::OrphanHasName { .. }
         | K::OrphanHasLinks { .. }
@@ -61,7 +64,6 @@ fn stage(img: &Image<'_>, unreached: &Unreached, kind: &K) -> Stage {
         | K::InlineReserved { .. }
         | K::InlineNids { .. }
         | K::XattrBad { .. }
-        | K::DeltaWrong { .. }
         | K::DentryBad { .. }
         | K::DentrySlots { .. }
         | K::DentryHash { .. }
@@ -71,6 +73,7 @@ fn stage(img: &Image<'_>, unreached: &Unreached, kind: &K) -> Stage {
         | K::DirectoryTwice { .. }
         | K::Dots { .. } => Stage::Pointers,
         K::Unreachable { .. } => Stage::Unreachable,
+        K::DeltaWrong { .. } | K::DeltaTwice { .. } | K::DeltaWithoutBase { .. } => Stage::Deltas,
         K::BlocksWrong { .. }
         | K::LinksWrong { .. }
         | K::ComprBlocksWrong { .. }
@@ -134,14 +137,17 @@ pub fn plan<'i, 'd>(
     let stages: Vec<_> = all().map(|k| (stage(img, &unreached, k), k)).collect();
     for (_, kind) in stages.into_iter().filter(|(stage, _)| *stage == now) {
         match now {
+            Stage::Inodes if let K::DeltaNodeBad { ino, nid, error } = kind => {
+                super::deltas::mend_node(&mut e, session, &unreached, *ino, *nid, error)?
+            }
             Stage::Inodes => inode_bytes(&mut e, session, kind)?,
-            Stage::Pointers => super::files::pointer(&mut e, session, &mut unreached, kind)?,
+            Stage::Pointers | Stage::Deltas => super::files::pointer(&mut e, session, &mut unreached, kind)?,
             Stage::Unreachable => {
                 if let K::Unreachable { nid, ino, addr } = *kind {
-                    super::unreachable::reattach(&mut e, session, nid, ino, addr)?;
+                    super::unreachable::reattach(&mut e, session, &unreached, nid, ino, addr)?;
                 }
             }
-            Stage::Sums => super::files::sum(&mut e, session, kind)?,
+            Stage::Sums => super::sums::sum(&mut e, session, kind)?,
             Stage::Tables => break,
         }
         taken += 1;
@@ -273,15 +279,8 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
     if e.nodes.contains_key(&ino.nid()) {
         return Ok(());
     }
-    let features_of = e.img.sb.features;
     if let K::ZoneBad { .. } = *kind {
-        e.inode(ino, |raw| match raw.divide(features_of) {
-            Ok(division) => delta::clear(raw, division),
-            // Nobody knows where it began: what it holds are words like others.
-            Err(_) => raw.i_ext = [0.into(); 3],
-        })?;
-        session.actions.push(Action::DeltasGivenUp { ino, block: None });
-        return Ok(());
+        return super::deltas::mend_zone(e, session, ino, kind);
     }
     let field = match *kind {
         K::InlineWrong { is, .. } => e.inode(ino, |raw| raw.i_inline = is)?,
@@ -320,7 +319,8 @@ fn inode_bytes(e: &mut Editor<'_, '_>, session: &mut Session, kind: &K) -> Resul
 
 /// Gives extra attributes of unlawful sizes the sizes that the root directory has. False if nothing was wrong.
 fn make_shape_lawful(img: &Image<'_>, block: &mut Block) -> Result<bool, FsckError> {
-    let features = img.sb.features;
+    // A zone is mended by itself.
+    let features = plain(img.sb.features);
     if RawInode::of(block).divide(features).is_err() {
         let root = img.block(img.nat(img.sb.root.nid())?.addr)?;
         let like = RawInode::of(&root);

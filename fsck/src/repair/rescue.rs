@@ -181,7 +181,7 @@ pub fn home(offset: u32) -> Option<Home> {
     let per = node::NIDS_PER_BLOCK + 1;
     let double = 3 + 2 * per;
     match node::kind_of(offset) {
-        NodeKind::Inode | NodeKind::Nothing => return None,
+        NodeKind::Inode | NodeKind::Delta | NodeKind::Nothing => return None,
         NodeKind::Xattr => return Some(Home::Xattr),
         _ => {}
     }

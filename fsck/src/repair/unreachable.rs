@@ -9,7 +9,7 @@ use format::node::{self, Footer, NodeKind};
 use format::{BLOCK, Block, BlockAddr, Ino, Nid};
 
 use super::edit::Editor;
-use super::rescue::{Home, home};
+use super::rescue::{Home, Unreached, home};
 use super::{Action, RepairError, Session};
 use crate::FsckError;
 use crate::kind::{DIR, kind_of};
@@ -19,7 +19,14 @@ use crate::xattr;
 type Done = Result<(), RepairError>;
 
 /// Puts a node that nothing leads to back in its place, or drops it.
-pub fn reattach(e: &mut Editor<'_, '_>, session: &mut Session, nid: Nid, ino: Ino, addr: BlockAddr) -> Done {
+pub fn reattach(
+    e: &mut Editor<'_, '_>,
+    session: &mut Session,
+    unreached: &Unreached,
+    nid: Nid,
+    ino: Ino,
+    addr: BlockAddr,
+) -> Done {
     let mut known = None;
     if let Some((seg, off)) = e.img.sb.locate(addr)
         && !e.walked.reached.has(seg, off)
@@ -43,6 +50,9 @@ pub fn reattach(e: &mut Editor<'_, '_>, session: &mut Session, nid: Nid, ino: In
         };
         return if alive { Ok(()) } else { drop(e, session, nid, ino) };
     }
+    if node::delta::number(f.offset).is_some() {
+        return super::deltas::attach(e, session, unreached, f, &block);
+    }
     if attach(e, f, &block)? {
         session.actions.push(Action::NodeAttached { ino: f.ino, nid });
         return Ok(());
@@ -50,7 +60,7 @@ pub fn reattach(e: &mut Editor<'_, '_>, session: &mut Session, nid: Nid, ino: In
     drop(e, session, nid, ino)
 }
 
-fn drop(e: &mut Editor<'_, '_>, session: &mut Session, nid: Nid, ino: Ino) -> Done {
+pub(super) fn drop(e: &mut Editor<'_, '_>, session: &mut Session, nid: Nid, ino: Ino) -> Done {
     e.drop_node(nid)?;
     session.actions.push(Action::NodeDropped { nid, ino });
     Ok(())

@@ -25,6 +25,7 @@ use device::clock::{Clock, Time, VirtualClock};
 use device::{BlockDevice, Rng};
 use f2fs::mkfs::{self, MkfsError};
 use f2fs::{MountError, MountOptions, Volume};
+use format::superblock::Features;
 
 pub use files::Done;
 pub use recipe::Recipe;
@@ -83,6 +84,17 @@ pub fn clock() -> Arc<VirtualClock> {
 
 /// Makes a volume on `dev` whose identity is drawn from `seed`. `zeroed`: the device reads as zeroes.
 pub fn format(dev: &dyn BlockDevice, clock: &dyn Clock, seed: u64, zeroed: bool) -> Result<(), MkfsError> {
+    format_with(dev, clock, seed, zeroed, mkfs::Options::default().features)
+}
+
+/// The same with these features.
+pub fn format_with(
+    dev: &dyn BlockDevice,
+    clock: &dyn Clock,
+    seed: u64,
+    zeroed: bool,
+    features: Features,
+) -> Result<(), MkfsError> {
     let mut rng = Rng::new(seed ^ 0x6d6b_6673);
     let mut uuid = [0; 16];
     rng.fill(&mut uuid);
@@ -90,6 +102,7 @@ pub fn format(dev: &dyn BlockDevice, clock: &dyn Clock, seed: u64, zeroed: bool)
         uuid: Some(uuid),
         checkpoint_version: Some(1 + rng.below(1 << 20) as u32),
         assume_zeroed: zeroed,
+        features,
         ..mkfs::Options::default()
     };
     mkfs::format(dev, clock, &options).map(drop)

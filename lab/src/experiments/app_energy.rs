@@ -30,6 +30,7 @@ use crate::theirs;
 use crate::traces::order::Order;
 use crate::traces::prices::{self, Prices};
 use crate::traces::requeued::Cleared;
+use crate::traces::source::ByPath;
 use crate::traces::{ReplayError, Run, Speed, blocks, calls};
 
 #[derive(Deserialize)]
@@ -252,7 +253,8 @@ impl One<'_> {
             }
         };
         let mut open = self.open_calls()?;
-        let run = calls::run(&mut open, &needs, self.profile, &options, self.source.length(), &mut tell);
+        let mut source = ByPath { calls: &mut open, needs: &needs, length: self.source.length() };
+        let run = calls::run(&mut source, self.profile, &options, &mut tell);
         let Run { done, ledger, took, counters, .. } = run.map_err(|e| self.said(e))?;
         let raw = Raw {
             ledger: &ledger,

@@ -9,7 +9,7 @@ use std::io::{Cursor, Read};
 
 use device::energy::profile::Profile;
 use f2fs::MountOptions;
-use record::calls::{Call, Event, Events, replay};
+use record::calls::{Call, Event, Events, prepare, replay};
 use record::{Reader, Tempo};
 use serde::Deserialize;
 use vfs::FileSystem as _;
@@ -86,6 +86,12 @@ fn one(bench: &Bench, p: &Parameters, recording: &str, progress: &Progress<'_>) 
     let calls = open(recording)?.take(limit).count() as u64;
     let events = open(recording)?;
     let volume = bench.volume()?;
+    if events.has_contents() {
+        let failed = |e: &dyn std::fmt::Display| LabError::Parameters(format!("recording {recording}: {e}"));
+        let (_, whole) =
+            prepare(events.root(), open(recording)?.take(limit), &**volume, || ()).map_err(|e| failed(&e))?;
+        whole.map_err(|e| failed(&e))?;
+    }
     cleaning.begin(volume)?;
     let before = Cleaned::so_far(volume);
     let mut replayed = None;

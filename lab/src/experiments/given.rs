@@ -4,7 +4,8 @@
 //! is done there.
 
 use device::energy::profile::Profile;
-use f2fs::MountOptions;
+use f2fs::{MountOptions, mkfs};
+use format::superblock::Features;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use toml::Table;
@@ -43,8 +44,20 @@ impl Given {
         options: MountOptions,
         progress: &Progress<'_>,
     ) -> Result<(Bench, Measured), LabError> {
+        self.bench_with(profile, job, mkfs::Options::default().features, options, progress)
+    }
+
+    /// The same with a volume of these features.
+    pub fn bench_with(
+        &self,
+        profile: &Profile,
+        job: &Job,
+        features: Features,
+        options: MountOptions,
+        progress: &Progress<'_>,
+    ) -> Result<(Bench, Measured), LabError> {
         let mut bench = Bench::new(profile, blocks_of_mib(self.volume_mib))?;
-        bench.format(job.seed, options)?;
+        bench.format_with(job.seed, features, options)?;
         let (mut phases, mut histograms) = (Vec::new(), Vec::new());
         if let Some(recipe) = &self.state {
             let (phase, histogram) = bench.age(recipe, job.seed, progress)?;

@@ -1,12 +1,17 @@
 //! The kinds of work a plan may name: one file each.
 
 mod afterwards;
+mod app_cleaning;
 mod app_energy;
+mod app_noted;
 mod app_replay;
+mod app_updates;
 mod battery;
 mod bound;
 mod cleaned;
 mod cleaning;
+mod delta_eviction;
+mod delta_reads;
 mod differential;
 mod disk_modes;
 pub(crate) mod file_io;
@@ -14,8 +19,8 @@ mod fragments;
 mod gc_effect;
 mod gc_energy;
 mod given;
+mod keeping;
 mod sqlite;
-mod sqlite_disk;
 
 use device::energy::profile::Profile;
 use serde::de::DeserializeOwned;
@@ -37,11 +42,15 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::Sqlite => sqlite::run(profile, job, progress),
         Kind::Bound => bound::run(profile, job, progress),
         Kind::Cleaning => cleaning::run(profile, job, progress),
+        Kind::DeltaEviction => delta_eviction::run(profile, job, progress),
         Kind::Differential => differential::run(profile, job, progress),
         Kind::DiskModes => disk_modes::run(profile, job, progress),
         Kind::GcEnergy => gc_energy::run(profile, job, progress),
         Kind::Battery => battery::run(profile, job, progress),
         Kind::AppReplay => app_replay::run(profile, job, progress),
+        Kind::AppUpdates => app_updates::run(profile, job, progress),
+        Kind::AppCleaning => app_cleaning::run(profile, job, progress),
+        Kind::DeltaReads => delta_reads::run(profile, job, progress),
         Kind::AppEnergy => app_energy::run(profile, job, progress),
         Kind::GcEffect => gc_effect::run(profile, job, progress),
     }
@@ -55,11 +64,15 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
         Kind::Sqlite => parameters::<sqlite::Parameters>(job).map(drop),
         Kind::Bound => parameters::<OnVolume<bound::Parameters>>(job).map(drop),
         Kind::Cleaning => parameters::<OnVolume<cleaning::Parameters>>(job).map(drop),
+        Kind::DeltaEviction => parameters::<delta_eviction::Parameters>(job).map(drop),
         Kind::Differential => parameters::<OnVolume<differential::Parameters>>(job).map(drop),
         Kind::DiskModes => parameters::<disk_modes::Parameters>(job).map(drop),
         Kind::GcEnergy => parameters::<OnVolume<gc_energy::Parameters>>(job).map(drop),
         Kind::Battery => parameters::<battery::Parameters>(job).map(drop),
         Kind::AppReplay => parameters::<OnVolume<app_replay::Parameters>>(job).map(drop),
+        Kind::AppUpdates => parameters::<app_updates::Parameters>(job).and_then(|p| p.check()),
+        Kind::AppCleaning => parameters::<OnVolume<app_cleaning::Parameters>>(job).and_then(|p| p.work.check()),
+        Kind::DeltaReads => parameters::<delta_reads::Parameters>(job).map(drop),
         Kind::AppEnergy => parameters::<app_energy::Parameters>(job).map(drop),
         Kind::GcEffect => parameters::<gc_effect::Parameters>(job).map(drop),
     }

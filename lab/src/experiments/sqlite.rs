@@ -1,6 +1,6 @@
 //! A database's transactions: inserts, updates and deletes of one row each, on a table with rows in it.
 //!
-//! SQLite itself, on our file system through [`sqlite_disk`](super::sqlite_disk).
+//! SQLite itself, on our file system through [`sqlite_disk`](crate::sqlite_disk).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,17 +8,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng};
 use f2fs::MountOptions;
-use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags, params};
 use serde::Deserialize;
 use vfs::FileSystem;
 
-use super::sqlite_disk::{Habits, Registered, SyncsDirectory};
+use super::keeping::Keeping;
 use super::{Measured, parameters};
+use crate::apps::text::Writer;
 use crate::bench::{Bench, Recorder, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
 use crate::progress::Progress;
+use crate::sqlite_disk::{Habits, ONE_AT_A_TIME, Registered, SyncsDirectory};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,6 +41,41 @@ pub(super) struct Parameters {
     /// How the directory of a new journal is synced.
     #[serde(default)]
     directory: SyncsDirectory,
+    /// What records hold.
+    #[serde(default)]
+    contents: Contents,
+    /// How the volume keeps small updates; if nobody says so, as it is mounted everywhere.
+    keeping: Option<Keeping>,
+}
+
+#[derive(Deserialize, Clone, Copy, Default, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Contents {
+    /// Bytes in which nothing comes again.
+    #[default]
+    Noise,
+    /// Words.
+    Text,
+}
+
+/// What fills records.
+struct Filler {
+    contents: Contents,
+    writer: Writer,
+    rng: Rng,
+}
+
+impl Filler {
+    fn fill(&mut self, record: &mut [u8]) {
+        match self.contents {
+            Contents::Noise => self.rng.fill(record),
+            Contents::Text => {
+                let text = self.writer.words(&mut self.rng, record.len() as u64);
+                // OK to index: a word and the space behind it are two bytes at least.
+                record.copy_from_slice(&text.as_bytes()[..record.len()]);
+            }
+        }
+    }
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -86,10 +122,6 @@ impl Synchronous {
 /// Rows inserted in one transaction while the table is filled.
 const BATCH: u64 = 1000;
 
-/// SQLite's connections share one cache of pages in a process (it is built with `SQLITE_ENABLE_MEMORY_MANAGEMENT`): with
-/// two at once, what one finds there would depend on the other, and no run would repeat.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
 /// Measures inserts, then updates, then deletes.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let _alone = ONE_AT_A_TIME.lock();
@@ -98,8 +130,14 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let table = (p.rows + p.transactions) * (p.record.next_multiple_of(BLOCK as u64) + BLOCK as u64);
     let volume = if p.volume_mib > 0 { blocks_of_mib(p.volume_mib) } else { (2 * table / BLOCK as u64).max(1 << 16) };
     let mut bench = Bench::new(profile, volume)?;
-    bench.format(job.seed, MountOptions::default())?;
-    let mut rng = Rng::new(job.seed);
+    match p.keeping {
+        None => bench.format(job.seed, MountOptions::default())?,
+        Some(keeping) => {
+            let (features, options) = keeping.of();
+            bench.format_with(job.seed, features, options)?;
+        }
+    }
+    let mut filler = Filler { contents: p.contents, writer: Writer::default(), rng: Rng::new(job.seed) };
     let fill = progress.part(0, 4);
     {
         let session = Session::open(&bench, &p, job.seed)?;
@@ -109,7 +147,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         for first in (0..p.rows).step_by(BATCH as usize) {
             db.execute_batch("BEGIN")?;
             for id in first..(first + BATCH).min(p.rows) {
-                insert(db, id, &mut record, &mut rng)?;
+                insert(db, id, &mut record, &mut filler)?;
             }
             db.execute_batch("COMMIT")?;
             bench.volume()?.tick()?;
@@ -123,7 +161,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let db = &session.db;
         // Every row at most once: what is deleted is there.
         let mut ids: Vec<u64> = (0..p.rows).collect();
-        rng.shuffle(&mut ids);
+        filler.rng.shuffle(&mut ids);
         let transactions = if kind == "insert" { p.transactions } else { p.transactions.min(p.rows) };
         let mut record = vec![0; p.record as usize];
         let syncs = session.disk.syncs();
@@ -132,9 +170,9 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
             bench.measure(kind, transactions, &progress.part(n + 1, 4), |recorder: &mut Recorder<'_>| {
                 for i in 0..transactions {
                     match kind {
-                        "insert" => insert(db, p.rows + i, &mut record, &mut rng)?,
+                        "insert" => insert(db, p.rows + i, &mut record, &mut filler)?,
                         "update" => {
-                            rng.fill(&mut record);
+                            filler.fill(&mut record);
                             let mut update = db.prepare_cached("UPDATE records SET record = ?2 WHERE id = ?1")?;
                             expect_one(update.execute(params![ids[i as usize] as i64, record])?)?;
                         }
@@ -173,7 +211,7 @@ impl Session {
     fn open(bench: &Bench, p: &Parameters, seed: u64) -> Result<Self, LabError> {
         let volume: Arc<dyn FileSystem> = bench.volume()?.clone();
         let syncs_deletions = matches!(p.synchronous, Synchronous::Extra);
-        let disk = Registered::new(volume, seed, Habits { directory: p.directory, syncs_deletions })?;
+        let disk = Registered::new(Box::new(volume), seed, Habits { directory: p.directory, syncs_deletions })?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags_and_vfs("records.db", flags, disk.name())?;
         if matches!(p.journal_mode, Journal::Wal) {
@@ -193,8 +231,8 @@ impl Session {
     }
 }
 
-fn insert(db: &Connection, id: u64, record: &mut [u8], rng: &mut Rng) -> Result<(), LabError> {
-    rng.fill(record);
+fn insert(db: &Connection, id: u64, record: &mut [u8], filler: &mut Filler) -> Result<(), LabError> {
+    filler.fill(record);
     let mut insert = db.prepare_cached("INSERT INTO records (id, record) VALUES (?1, ?2)")?;
     expect_one(insert.execute(params![id as i64, &*record])?)
 }

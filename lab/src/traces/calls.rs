@@ -5,16 +5,17 @@ use std::sync::atomic::Ordering;
 
 use device::energy::profile::Profile;
 use device::{BlockDevice, CountSnapshot, Counting, Fingerprint, Lba, Overlay};
+use f2fs::delta::Costs;
 use f2fs::gc::prices;
-use f2fs::{MountOptions, Volume};
-use trace::call::Calls;
-use trace::replay::calls::{Replayed, replay};
-use trace::replay::needs::Needs;
-use trace::replay::place::{OnVolume, Place};
+use f2fs::{MountOptions, Volume, mkfs};
+use format::superblock::Features;
+use record::calls::Prepared;
+use trace::replay::calls::Replayed;
 use vfs::FileSystem as _;
 
-use super::host_memory::{PageCache, ReadAhead};
+use super::host_memory::PageCache;
 use super::order::{Order, Ordered};
+use super::source::Source;
 use super::{ReplayError, Run, Speed, Stack, since};
 use crate::aging::{self, Ager, Recipe};
 use crate::error::LabError;
@@ -24,6 +25,10 @@ use crate::error::LabError;
 pub struct Options {
     /// How it is mounted.
     pub mount: MountOptions,
+    /// The volume may hold deltas: a new one is made so, an image must be so.
+    pub deltas: bool,
+    /// The volume may hold compressed files: a new one is made so.
+    pub compressed: bool,
     /// Bytes of a new volume; without, room for twice what the recording ever holds.
     pub bytes: Option<u64>,
     /// What the volume holds; a new one without.
@@ -52,6 +57,12 @@ pub struct Image {
 pub struct OnVolumeDone {
     /// The calls.
     pub calls: Replayed,
+    /// Calls that failed are those that ended otherwise than when they were recorded.
+    pub compared: bool,
+    /// What was put there before.
+    pub prepared: Prepared,
+    /// Pages that became deltas.
+    pub deltas: u64,
     /// What reached the device, by cause.
     pub counts: CountSnapshot,
     /// What the device was asked, by order.
@@ -75,28 +86,35 @@ pub type Progress<'a> = &'a mut dyn FnMut(&str, f64);
 const SMALLEST: u64 = 256 << 20;
 
 impl Options {
-    /// Bytes of the device for a recording with these needs.
-    pub fn device_bytes(&self, needs: &Needs) -> u64 {
-        let room = needs.peak.max(needs.bytes()).saturating_mul(2).saturating_add(SMALLEST);
+    /// Features of a new volume.
+    fn features(&self) -> Features {
+        let modern = mkfs::Options::modern().features;
+        match (self.deltas, self.compressed) {
+            (false, false) => mkfs::Options::default().features,
+            (true, false) => modern | Features::DELTA,
+            (false, true) => modern | Features::COMPRESSION,
+            (true, true) => modern | Features::DELTA | Features::COMPRESSION,
+        }
+    }
+
+    /// Bytes of the device for a recording that needs so much room.
+    pub fn device_bytes(&self, room: u64) -> u64 {
+        let room = room.saturating_mul(2).saturating_add(SMALLEST);
         self.bytes.unwrap_or(room.next_multiple_of(64 << 20))
     }
 }
 
 /// Makes the calls of a recording on a volume that holds what they need. What is paid for is on the ledger, and what
 /// the volume still kept in memory at the end, which an unmount writes; bringing the volume into its state is not.
-///
-/// `length` is that of the recording's file.
 pub fn run(
-    calls: &mut dyn Calls,
-    needs: &Needs,
+    source: &mut dyn Source,
     profile: &Profile,
     options: &Options,
-    length: u64,
     progress: Progress<'_>,
 ) -> Result<Run<OnVolumeDone>, ReplayError> {
     let (contents, held): (Arc<dyn BlockDevice>, &[_]) = match &options.image {
         Some(Image { device, held }) => (Arc::new(Overlay::new(device.clone())), held),
-        None => (Arc::new(Fingerprint::new(options.device_bytes(needs) / 4096)), &[]),
+        None => (Arc::new(Fingerprint::new(options.device_bytes(source.room()) / 4096)), &[]),
     };
     let device_bytes = contents.blocks() * 4096;
     let stack = Stack::new(profile, contents.clone(), held, options.speed)?;
@@ -108,10 +126,21 @@ pub fn run(
         None => ordered.clone(),
     };
     if options.image.is_none() {
-        aging::format(&*device, &*stack.clock, options.seed, true)?;
+        aging::format_with(&*device, &*stack.clock, options.seed, true, options.features())?;
     }
-    let mount = MountOptions { prices: prices::of(profile), ..options.mount.clone() };
+    let mount = MountOptions {
+        prices: prices::of(profile),
+        delta_costs: Costs::of(profile),
+        compress_costs: f2fs::compress::costs::Costs::of(profile),
+        processor: Some(stack.device.clone()),
+        ..options.mount.clone()
+    };
     let mut volume = Volume::mount(device.clone(), stack.clock.clone(), mount.clone())?;
+    if options.deltas && !volume.superblock().features.contains(Features::DELTA) {
+        return Err(
+            LabError::Parameters("the image's volume may not hold deltas: joulefs unsettle IMAGE".into()).into()
+        );
+    }
     if let Some(recipe) = &options.recipe {
         let Some(clock) = &stack.virtual_clock else {
             return Err(
@@ -123,14 +152,13 @@ pub fn run(
         ager.all(&chain, &mut |p| progress("aging", p.done as f64 / p.total.max(1) as f64))?;
         volume.sync()?;
     }
-    let mut place = OnVolume::new(&*volume);
-    let all = needs.bytes().max(1) as f64;
-    needs.prepare(&mut place, |done| progress("preparing", done as f64 / all)).map_err(|(path, why)| {
-        ReplayError::Prepare { path: String::from_utf8_lossy(&path).into_owned(), why: why.to_string() }
-    })?;
-    if let Some(cache) = &cache {
+    let prepared = source.prepare(&*volume, &mut |part| progress("preparing", part))?;
+    // A recording of our own begins with a mount, which remembers nothing of what is there.
+    if cache.is_some() || source.is_compared() {
         volume.unmount()?;
-        cache.clear();
+        if let Some(cache) = &cache {
+            cache.clear();
+        }
         volume = Volume::mount(device, stack.clock.clone(), mount)?;
     }
     volume.keep_deleted_names();
@@ -138,29 +166,22 @@ pub fn run(
     let (ledger, counts, counters) = (stack.device.ledger(), counting.snapshot(), stack.device.counters());
     let c = &volume.counters;
     let cleaned = || (c.sections_cleaned(), c.foreground_gc.load(Ordering::Relaxed), c.moved_blocks());
-    let (before, from) = (cleaned(), stack.now());
-    let (mut plain, mut ahead);
-    let place: &mut dyn Place = {
-        plain = OnVolume::new(&*volume);
-        if cache.is_some() {
-            ahead = ReadAhead::new(&mut plain);
-            &mut ahead
-        } else {
-            &mut plain
-        }
-    };
-    let (done, whole) = replay(calls, place, &*stack.clock, &stack.tempo, |bytes| {
-        progress("replaying", bytes as f64 / length.max(1) as f64);
-    });
+    let (before, from, deltas) = (cleaned(), stack.now(), c.deltas.load(Ordering::Relaxed));
+    let ahead = cache.is_some();
+    let (done, damage) =
+        source.replay(&*volume, ahead, &*stack.clock, &stack.tempo, &mut |part| progress("replaying", part));
     volume.unmount()?;
     let after = cleaned();
     Ok(Run {
         ledger: stack.device.ledger().since(&ledger),
         took: stack.now().since(from).0,
         counters: since(stack.device.counters(), &counters),
-        damage: whole.err(),
+        damage,
         done: OnVolumeDone {
             calls: done,
+            compared: source.is_compared(),
+            prepared,
+            deltas: c.deltas.load(Ordering::Relaxed) - deltas,
             counts: &counting.snapshot() - &counts,
             order: ordered.take(),
             cleaned: (after.0 - before.0, after.1 - before.1),

@@ -1,6 +1,7 @@
 //! What would it have cost here? A recording of others, on a simulated device or a volume on one.
 //!
-//! * [`blocks`]: requests on a device. * [`calls`]: calls on a volume; [`host_memory`]: what a host keeps above it.
+//! * [`blocks`]: requests on a device. * [`calls`]: calls on a volume, [`source`]: from which recordings;
+//!   [`host_memory`]: what a host keeps above it.
 //! * [`prices`]: by a table, without simulation. * [`order`]: how much is random. * [`requeued`]: lines that are no
 //!   requests.
 //!
@@ -12,6 +13,7 @@ pub mod host_memory;
 pub mod order;
 pub mod prices;
 pub mod requeued;
+pub mod source;
 
 use std::sync::Arc;
 

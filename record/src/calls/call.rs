@@ -1,10 +1,13 @@
 //! What a file system can be asked, as values.
 
-use vfs::{Allocate, Caller, Ino, NewNode, RenameFlags, Seek, SetAttr, WriteFlags, XattrFlags};
+use vfs::{
+    Allocate, Caller, DeviceNumber, FileKind, Ino, NewNode, RenameFlags, Seek, SetAttr, Timestamp, WriteFlags,
+    XattrFlags,
+};
 
 use crate::field::{Broken, Field, Input};
 
-/// Contents that a caller wrote: whole where their meaning matters, else length and checksum.
+/// Contents that a caller wrote: whole where they are recorded or their meaning matters, else length and checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contents {
     /// The bytes themselves.
@@ -61,10 +64,34 @@ impl Field for Contents {
     }
 }
 
+/// A file as the recording found it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Was {
+    /// What it is.
+    pub kind: FileKind,
+    /// Its permission bits.
+    pub perm: u16,
+    /// Its owner.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Of a device node.
+    pub rdev: DeviceNumber,
+    /// Bytes.
+    pub size: u64,
+    /// Space used, in 512-byte units.
+    pub blocks512: u64,
+    /// When it was changed.
+    pub mtime: Timestamp,
+    /// Of a symlink.
+    pub target: Vec<u8>,
+}
+
 macro_rules! calls {
     ($($code:literal $(#[$doc:meta])* $name:ident { $($field:ident: $t:ty),* },)*) => {
         /// One method of [`vfs::FileSystem`] with its arguments. What its answer is, see
-        /// [`Event::answer`](super::Event::answer).
+        /// [`Event::answer`](super::Event::answer). Of a recording with contents also what was there before, which
+        /// nobody called.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Call {
             $($(#[$doc])* $name { $(#[doc = "As the method's."] $field: $t),* },)*
@@ -89,6 +116,24 @@ macro_rules! calls {
             }
         }
     };
+}
+
+/// The first number that a recording without contents does not have.
+pub(super) const OF_CONTENTS: u8 = 30;
+
+impl Call {
+    /// True if nobody called: it says what was there before.
+    pub fn is_of_before(&self) -> bool {
+        self.code() >= OF_CONTENTS
+    }
+    /// What it writes, into a file or an attribute.
+    pub(super) fn contents_mut(&mut self) -> Option<&mut Vec<u8>> {
+        match self {
+            Call::Write { contents: Contents::Given(bytes), .. }
+            | Call::Setxattr { value: Contents::Given(bytes), .. } => Some(bytes),
+            _ => None,
+        }
+    }
 }
 
 calls! {
@@ -152,4 +197,12 @@ calls! {
         Tick {},
     29 /// `unmount`.
         Unmount {},
+    30 /// No call: the contents of the next record begin with these bytes. [`Events`](super::Events) put them there.
+        Part { bytes: Vec<u8> },
+    31 /// No call: the next record is the first to find this file, which was there before.
+        Was { ino: Ino, was: Was },
+    32 /// No call: an extended attribute of such a file.
+        WasAttribute { ino: Ino, name: Vec<u8>, value: Vec<u8> },
+    33 /// No call: what such a file held here, before its first change.
+        WasContents { ino: Ino, offset: u64, bytes: Vec<u8> },
 }

@@ -2,7 +2,8 @@
 
 use vfs::{Error, Ino};
 
-use super::call::Call;
+use super::MOST;
+use super::call::{Call, OF_CONTENTS};
 use crate::field::{Broken, Field, Input, put_number, put_signed, step, stepped};
 use crate::{Kind, Reader, RecordError};
 
@@ -85,8 +86,11 @@ impl Event {
         }
     }
 
-    pub(super) fn get(input: &mut Input<'_>, before: &mut u64) -> Result<Self, Broken> {
+    pub(super) fn get(input: &mut Input<'_>, before: &mut u64, has_contents: bool) -> Result<Self, Broken> {
         let head = input.byte()?;
+        if !has_contents && head & !FAILED >= OF_CONTENTS {
+            return Err("an unknown call");
+        }
         let arrival = stepped(*before, input.signed()?);
         *before = arrival;
         let took = input.number()?;
@@ -102,13 +106,22 @@ pub struct Events {
     before: u64,
     root: Ino,
     bytes: u64,
+    /// The beginning of the next record's contents.
+    parts: Vec<u8>,
 }
 
 impl Events {
     /// Those of an opened recording.
     pub fn new(reader: Reader) -> Result<Self, RecordError> {
-        let (root, bytes) = reader.subject(Kind::Calls, |input| Ok((Ino::get(input)?, u64::get(input)?)))?;
-        Ok(Events { reader, before: 0, root, bytes })
+        let (root, bytes) = reader.subject(Kind::Calls, |input| {
+            let subject = (Ino::get(input)?, u64::get(input)?);
+            if reader.has_contents() {
+                // The notice is for people.
+                String::get(input)?;
+            }
+            Ok(subject)
+        })?;
+        Ok(Events { reader, before: 0, root, bytes, parts: Vec::new() })
     }
 
     /// The root's number in the file system that was recorded.
@@ -120,17 +133,62 @@ impl Events {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// Whether it has what was written, and what was there before.
+    pub fn has_contents(&self) -> bool {
+        self.reader.has_contents()
+    }
+
+    /// Puts contents that came in parts into the record they belong to; `None` if this is such a part.
+    fn joined(&mut self, mut event: Event) -> Result<Option<Event>, Broken> {
+        if let Call::Part { bytes } = &event.call {
+            if (self.parts.len() + bytes.len()) as u64 > MOST {
+                return Err("contents longer than a recording has");
+            }
+            self.parts.extend_from_slice(bytes);
+            return Ok(None);
+        }
+        if !self.parts.is_empty() {
+            let contents = event.call.contents_mut().ok_or("the beginning of contents that do not follow")?;
+            let rest = std::mem::replace(contents, std::mem::take(&mut self.parts));
+            contents.extend_from_slice(&rest);
+        }
+        Ok(Some(event))
+    }
 }
 
 impl Iterator for Events {
     type Item = Result<Event, RecordError>;
     fn next(&mut self) -> Option<Self::Item> {
-        let before = &mut self.before;
-        self.reader.next(|input, first| {
-            if first {
-                *before = 0;
+        loop {
+            let has_contents = self.reader.has_contents();
+            let before = &mut self.before;
+            let event = self.reader.next(|input, first| {
+                if first {
+                    *before = 0;
+                }
+                Event::get(input, before, has_contents)
+            });
+            let event = match event {
+                Some(Ok(event)) => event,
+                // The writer ends between records and never between the parts of one.
+                None if !self.parts.is_empty() => {
+                    self.parts.clear();
+                    return Some(Err(self.reader.senseless("the beginning of contents that do not follow")));
+                }
+                end => {
+                    self.parts.clear();
+                    return end;
+                }
+            };
+            match self.joined(event) {
+                Ok(None) => {}
+                Ok(Some(event)) => return Some(Ok(event)),
+                Err(what) => {
+                    self.parts.clear();
+                    return Some(Err(self.reader.senseless(what)));
+                }
             }
-            Event::get(input, before)
-        })
+        }
     }
 }

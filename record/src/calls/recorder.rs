@@ -8,13 +8,15 @@ use std::time::Duration;
 use device::clock::Clock;
 use parking_lot::Mutex;
 use vfs::{
-    Allocate, Attr, Caller, DirEntry, Entry, FileFlags, FileSystem, Flags, Flow, Ino, NewNode, RenameFlags, Result,
-    Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, Compression, DirEntry, Entry, FileFlags, FileSystem, Flags, Flow, Ino, NewNode,
+    RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
+use super::before::Before;
 use super::call::{Call, Contents};
 use super::event::{Event, Failure};
-use crate::field::put_number;
+use super::{MOST, NOTICE, PART};
+use crate::field::{put_number, put_text};
 use crate::{Kind, Writer};
 
 struct Out {
@@ -22,28 +24,71 @@ struct Out {
     before: u64,
 }
 
+impl Out {
+    /// Adds a record. Contents that are longer than a chunk has room for go before it in parts.
+    fn add(&mut self, mut event: Event) {
+        let (arrival, took) = (event.arrival, event.took);
+        if let Some(contents) = event.call.contents_mut().filter(|c| c.len() > PART) {
+            let rest = contents.split_off(contents.len() - PART);
+            for bytes in std::mem::replace(contents, rest).chunks(PART) {
+                self.put(&Event { arrival, took, call: Call::Part { bytes: bytes.to_vec() }, answer: Ok(0) });
+            }
+        }
+        self.put(&event);
+    }
+
+    fn put(&mut self, event: &Event) {
+        let Out { writer, before } = self;
+        writer.add(|bytes, first| {
+            if first {
+                *before = 0;
+            }
+            event.put(bytes, before);
+        });
+    }
+}
+
 /// A decorator that records every call, failed ones too, when it returns.
 ///
-/// Of an attribute's value, as of contents, length and checksum are recorded. Access lists and capabilities, to which
-/// the system gives a meaning, are recorded whole. If the recording cannot be written, recording stops, the file
+/// Of an attribute's value, as of contents, length and checksum are recorded, unless contents were asked for. Access
+/// lists and capabilities, to which the system gives a meaning, are recorded whole. If the recording cannot be written, recording stops, the file
 /// system goes on, and [`finish`](Self::finish) says so.
 pub struct Recorder<F: ?Sized> {
     inner: Arc<F>,
     clock: Arc<dyn Clock>,
     began: u64,
+    /// What is known of files that were there before, where contents are recorded. Locked before `out`, and while a
+    /// file's old contents are read: nobody can change a file that is being copied.
+    before: Option<Mutex<Before>>,
     out: Mutex<Out>,
 }
 
 impl<F: FileSystem + ?Sized> Recorder<F> {
     /// Records to `out` what `inner` is asked, by this clock: in virtual time, that one.
     pub fn new(inner: Arc<F>, out: impl Write + Send + 'static, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        let mut subject = Vec::new();
-        put_number(&mut subject, inner.root().0);
+        Recorder::of(inner, Box::new(out), clock, false)
+    }
+
+    /// The same with the contents of what is written, and what changed files held before.
+    ///
+    /// That is looked for while `inner` is used, with calls that are not recorded: attributes, when a file is first
+    /// found; contents, up to 64 MiB a file, before they first change.
+    pub fn with_contents(inner: Arc<F>, out: impl Write + Send + 'static, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        Recorder::of(inner, Box::new(out), clock, true)
+    }
+
+    fn of(inner: Arc<F>, out: Box<dyn Write + Send>, clock: Arc<dyn Clock>, contents: bool) -> io::Result<Self> {
         let bytes = inner.statfs().map_or(0, |s| s.blocks.saturating_mul(s.block_size.into()));
-        put_number(&mut subject, bytes);
-        let writer = Writer::new(Box::new(out), Kind::Calls, &subject)?;
+        let mut subject = subject(inner.root(), bytes);
+        let writer = if contents {
+            put_text(&mut subject, NOTICE);
+            Writer::with_contents(out, Kind::Calls, &subject)?
+        } else {
+            Writer::new(out, Kind::Calls, &subject)?
+        };
         let began = nanos(&*clock);
-        Ok(Recorder { inner, clock, began, out: Mutex::new(Out { writer, before: 0 }) })
+        let before = contents.then(Mutex::default);
+        Ok(Recorder { inner, clock, began, before, out: Mutex::new(Out { writer, before: 0 }) })
     }
 
     /// The file system below.
@@ -74,14 +119,45 @@ impl<F: FileSystem + ?Sized> Recorder<F> {
         let took = nanos(&*self.clock).saturating_sub(start);
         let arrival = start.saturating_sub(self.began);
         let event = Event { arrival, took, call: call(), answer: answer.as_ref().map(number).map_err(Failure::of) };
-        let Out { writer, before } = &mut *self.out.lock();
-        writer.add(|bytes, first| {
-            if first {
-                *before = 0;
-            }
-            event.put(bytes, before);
-        });
+        self.out.lock().add(event);
         answer
+    }
+
+    /// Says what was there before.
+    fn say(&self, call: Call) {
+        let arrival = nanos(&*self.clock).saturating_sub(self.began);
+        self.out.lock().add(Event { arrival, took: 0, call, answer: Ok(0) });
+    }
+
+    /// A file was emptied: nothing can refer to what it held.
+    fn emptied(&self, ino: Ino) {
+        if let Some(before) = &self.before {
+            before.lock().settled(ino);
+        }
+    }
+
+    /// The contents of an inode are about to change.
+    fn changes(&self, ino: Ino) {
+        if let Some(before) = &self.before {
+            before.lock().changes(&*self.inner, ino, &mut |call| self.say(call));
+        }
+    }
+
+    /// Makes a new file. Who asks for it by its name meanwhile waits, so that it is not taken for an old one.
+    fn make(&self, ask: impl FnOnce() -> Result<Entry>, call: impl FnOnce() -> Call) -> Result<Entry> {
+        let Some(before) = &self.before else { return self.entry(ask, call) };
+        let mut before = before.lock();
+        let made = self.entry(ask, call);
+        if let Ok(entry) = &made {
+            before.settled(entry.attr.ino);
+        }
+        made
+    }
+
+    /// What is written, as it is recorded.
+    fn contents(&self, bytes: &[u8]) -> Contents {
+        let whole = self.before.is_some() && bytes.len() as u64 <= MOST;
+        if whole { Contents::Given(bytes.to_vec()) } else { Contents::of(bytes) }
     }
 
     fn entry(&self, ask: impl FnOnce() -> Result<Entry>, call: impl FnOnce() -> Call) -> Result<Entry> {
@@ -113,10 +189,17 @@ fn nanos(clock: &dyn Clock) -> u64 {
     u64::try_from(clock.monotonic().as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// What a recording says of a file system with this root and so much room.
+pub(super) fn subject(root: Ino, bytes: u64) -> Vec<u8> {
+    let mut subject = Vec::new();
+    put_number(&mut subject, root.0);
+    put_number(&mut subject, bytes);
+    subject
+}
+
 /// Attributes under `user.` and `trusted.` mean nothing to the system.
-fn value(name: &[u8], value: &[u8]) -> Contents {
-    let meaningless = name.starts_with(b"user.") || name.starts_with(b"trusted.");
-    if meaningless { Contents::of(value) } else { Contents::Given(value.to_vec()) }
+pub(super) fn meaningless(name: &[u8]) -> bool {
+    name.starts_with(b"user.") || name.starts_with(b"trusted.")
 }
 
 impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
@@ -130,7 +213,15 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
         self.plain(|| self.inner.statfs(), || Call::Statfs {})
     }
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry> {
-        self.entry(|| self.inner.lookup(parent, name), || Call::Lookup { parent, name: name.into() })
+        let call = || Call::Lookup { parent, name: name.into() };
+        let Some(before) = &self.before else { return self.entry(|| self.inner.lookup(parent, name), call) };
+        let look = || {
+            let mut before = before.lock();
+            let entry = self.inner.lookup(parent, name)?;
+            before.found(&*self.inner, entry.attr.ino, &mut |call| self.say(call));
+            Ok(entry)
+        };
+        self.entry(look, call)
     }
     fn forget(&self, ino: Ino, count: u64) {
         self.silent(|| self.inner.forget(ino, count), || Call::Forget { ino, count });
@@ -139,22 +230,29 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
         self.attr(|| self.inner.getattr(ino), || Call::Getattr { ino })
     }
     fn setattr(&self, ino: Ino, set: &SetAttr) -> Result<Attr> {
-        self.attr(|| self.inner.setattr(ino, set), || Call::Setattr { ino, set: *set })
+        if set.size.is_some_and(|size| size > 0) {
+            self.changes(ino);
+        }
+        let set_attr = self.attr(|| self.inner.setattr(ino, set), || Call::Setattr { ino, set: *set });
+        if set_attr.is_ok() && set.size == Some(0) {
+            self.emptied(ino);
+        }
+        set_attr
     }
     fn readlink(&self, ino: Ino) -> Result<Vec<u8>> {
         self.note(|| self.inner.readlink(ino), || Call::Readlink { ino }, |target| target.len() as u64)
     }
     fn mknod(&self, caller: Caller, parent: Ino, name: &[u8], new: &NewNode) -> Result<Entry> {
         let call = || Call::Mknod { caller, parent, name: name.into(), new: *new };
-        self.entry(|| self.inner.mknod(caller, parent, name, new), call)
+        self.make(|| self.inner.mknod(caller, parent, name, new), call)
     }
     fn mkdir(&self, caller: Caller, parent: Ino, name: &[u8], perm: u16, umask: u16) -> Result<Entry> {
         let call = || Call::Mkdir { caller, parent, name: name.into(), perm, umask };
-        self.entry(|| self.inner.mkdir(caller, parent, name, perm, umask), call)
+        self.make(|| self.inner.mkdir(caller, parent, name, perm, umask), call)
     }
     fn symlink(&self, caller: Caller, parent: Ino, name: &[u8], target: &[u8]) -> Result<Entry> {
         let call = || Call::Symlink { caller, parent, name: name.into(), target: target.into() };
-        self.entry(|| self.inner.symlink(caller, parent, name, target), call)
+        self.make(|| self.inner.symlink(caller, parent, name, target), call)
     }
     fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry> {
         self.entry(|| self.inner.link(ino, parent, name), || Call::Link { ino, parent, name: name.into() })
@@ -172,10 +270,14 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
     }
     fn tmpfile(&self, caller: Caller, parent: Ino, perm: u16, umask: u16) -> Result<Entry> {
         let call = || Call::Tmpfile { caller, parent, perm, umask };
-        self.entry(|| self.inner.tmpfile(caller, parent, perm, umask), call)
+        self.make(|| self.inner.tmpfile(caller, parent, perm, umask), call)
     }
     fn open(&self, ino: Ino, truncate: bool) -> Result<()> {
-        self.plain(|| self.inner.open(ino, truncate), || Call::Open { ino, truncate })
+        let opened = self.plain(|| self.inner.open(ino, truncate), || Call::Open { ino, truncate });
+        if truncate && opened.is_ok() {
+            self.emptied(ino);
+        }
+        opened
     }
     fn release(&self, ino: Ino) {
         self.silent(|| self.inner.release(ino), || Call::Release { ino });
@@ -189,10 +291,12 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
         self.inner.accessed(ino);
     }
     fn write(&self, ino: Ino, offset: u64, data: &[u8], flags: WriteFlags) -> Result<usize> {
-        let call = || Call::Write { ino, offset, contents: Contents::of(data), flags };
+        self.changes(ino);
+        let call = || Call::Write { ino, offset, contents: self.contents(data), flags };
         self.note(|| self.inner.write(ino, offset, data, flags), call, |n| *n as u64)
     }
     fn fallocate(&self, ino: Ino, what: Allocate, offset: u64, len: u64) -> Result<()> {
+        self.changes(ino);
         self.plain(|| self.inner.fallocate(ino, what, offset, len), || Call::Fallocate { ino, what, offset, len })
     }
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
@@ -230,18 +334,35 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
         self.note(|| self.inner.listxattr(ino), || Call::Listxattr { ino }, |names| names.len() as u64)
     }
     fn setxattr(&self, ino: Ino, name: &[u8], bytes: &[u8], flags: XattrFlags) -> Result<()> {
-        let call = || Call::Setxattr { ino, name: name.into(), value: value(name, bytes), flags };
+        let value = || if meaningless(name) { self.contents(bytes) } else { Contents::Given(bytes.to_vec()) };
+        let call = || Call::Setxattr { ino, name: name.into(), value: value(), flags };
         self.plain(|| self.inner.setxattr(ino, name, bytes, flags), call)
     }
     fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
         self.plain(|| self.inner.removexattr(ino, name), || Call::Removexattr { ino, name: name.into() })
     }
-    // A recording has no word for flags: they change nothing that a device sees, but for one node.
+    // A recording has no word for flags: they change nothing that a device sees, but for one node. Nor for compression:
+    // it holds no contents whose compression could be repeated.
     fn flags(&self, ino: Ino) -> Result<Flags> {
         self.inner.flags(ino)
     }
     fn set_flags(&self, ino: Ino, flags: FileFlags, project: Option<u32>) -> Result<()> {
         self.inner.set_flags(ino, flags, project)
+    }
+    fn compression(&self, ino: Ino) -> Result<Option<Compression>> {
+        self.inner.compression(ino)
+    }
+    fn set_compression(&self, ino: Ino, algorithm: u8, log_cluster: u8) -> Result<()> {
+        self.inner.set_compression(ino, algorithm, log_cluster)
+    }
+    fn repack(&self, ino: Ino, packed: bool) -> Result<()> {
+        self.inner.repack(ino, packed)
+    }
+    fn release_saved(&self, ino: Ino) -> Result<u64> {
+        self.inner.release_saved(ino)
+    }
+    fn reserve_saved(&self, ino: Ino) -> Result<u64> {
+        self.inner.reserve_saved(ino)
     }
     fn tick(&self) -> Result<Duration> {
         self.plain(|| self.inner.tick(), || Call::Tick {})

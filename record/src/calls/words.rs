@@ -5,6 +5,7 @@ use vfs::{
     XattrFlags,
 };
 
+use super::call::Was;
 use crate::field::{Broken, Field, Input};
 
 /// A structure is its fields, one after the other.
@@ -34,6 +35,7 @@ structure!(Caller { uid, gid });
 structure!(DeviceNumber { major, minor });
 structure!(NewNode { kind, perm, umask, rdev });
 structure!(Timestamp { sec, nsec });
+structure!(Was { kind, perm, uid, gid, rdev, size, blocks512, mtime, target });
 structure!(SetAttr { perm, uid, gid, size, atime, mtime, ctime, crtime, kill_suid_sgid });
 
 /// One of few values is a byte.

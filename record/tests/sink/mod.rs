@@ -5,7 +5,7 @@
 use std::io::{self, Cursor, Write};
 use std::sync::{Arc, Mutex};
 
-use record::Reader;
+use record::{Reader, RecordError};
 
 #[derive(Clone, Default)]
 pub struct Sink(Arc<Mutex<Vec<u8>>>);
@@ -44,4 +44,24 @@ impl Write for Full {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// How many records a recording gives, and the error after them.
+pub fn counted<T, E>(events: Result<E, RecordError>) -> (u64, Option<RecordError>)
+where
+    E: Iterator<Item = Result<T, RecordError>>,
+{
+    let events = match events {
+        Ok(events) => events,
+        Err(error) => return (0, Some(error)),
+    };
+    let (mut whole, mut failed) = (0, None);
+    for event in events {
+        assert!(failed.is_none(), "nothing comes after an error");
+        match event {
+            Ok(_) => whole += 1,
+            Err(error) => failed = Some(error),
+        }
+    }
+    (whole, failed)
 }

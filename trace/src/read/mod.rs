@@ -19,7 +19,7 @@ mod mobile_csv;
 pub mod monsoon;
 mod paths;
 pub(crate) mod perfetto;
-mod recording;
+pub mod recording;
 mod rows;
 mod server_csv;
 mod strace;

@@ -2,12 +2,18 @@
 //!
 //! A request is given to the device when it arrives ([`Action::Issue`]) and its line says how long it took. What it
 //! was made for, a cause, is told as the process; a remap is an operation nobody else has a word for. Requests that
-//! had failed say so by errno 5 (EIO). Recordings of calls are by inode and have no paths: `joulefs replay` knows what
-//! to do with them.
+//! had failed say so by errno 5 (EIO).
+//!
+//! Recordings of calls are by inode: [`by_path`] turns them into calls by path, for who counts and converts them. Whoever
+//! makes the calls again reads them as they are ([`calls`]).
+
+mod by_path;
 
 use std::io::Read;
+use std::path::Path;
 
 use record::blocks::{self, Request};
+use record::calls::Events as CallEvents;
 use record::{Kind, Reader as Recording, RecordError};
 
 use crate::block::{Action, DeviceId, Event, Events, Flags, Op};
@@ -26,12 +32,8 @@ fn open(input: Input) -> Result<Opened, TraceError> {
     let damaged = |e: &RecordError| damage(&path, e);
     let reader = Recording::new(input).map_err(|e| damaged(&e))?;
     if reader.kind() == Kind::Calls {
-        return Err(TraceError::Unsupported {
-            path: path.clone(),
-            format: Format::JouleRec,
-            at: At::Byte(0),
-            what: "a recording of calls, by inode and not by path: joulefs replay makes them again".into(),
-        });
+        let events = CallEvents::new(reader).map_err(|e| damaged(&e))?;
+        return Ok(Opened::Calls(Box::new(by_path::ByPath::new(events, path, consumed))));
     }
     let events = blocks::Events::new(reader).map_err(|e| damaged(&e))?;
     let mut names = Names::default();
@@ -45,6 +47,22 @@ fn open(input: Input) -> Result<Opened, TraceError> {
     Ok(Opened::Blocks(Box::new(Recorded { events, path, names, process, others: Others::new(), consumed })))
 }
 
+/// Our own recording of calls, as it is: by inode, with contents if it has them. `None` if the file is anything else.
+/// Beside it, what tells how many bytes of the file were read.
+pub fn calls(path: &Path) -> Result<Option<(CallEvents, impl Fn() -> u64 + Send + use<>)>, TraceError> {
+    let mut input = Input::open(path)?;
+    if !(READER.knows)(input.peek(8)?) {
+        return Ok(None);
+    }
+    let consumed = input.consumption();
+    let reader = Recording::new(input).map_err(|e| damage(path, &e))?;
+    if reader.kind() != Kind::Calls {
+        return Ok(None);
+    }
+    let events = CallEvents::new(reader).map_err(|e| damage(path, &e))?;
+    Ok(Some((events, move || consumed.bytes())))
+}
+
 struct Recorded {
     events: blocks::Events,
     path: std::path::PathBuf,
@@ -55,7 +73,8 @@ struct Recorded {
     consumed: crate::input::Consumption,
 }
 
-fn damage(path: &std::path::Path, e: &RecordError) -> TraceError {
+/// An error of a recording, as one of its file.
+pub fn damage(path: &Path, e: &RecordError) -> TraceError {
     let format = Format::JouleRec;
     match e {
         RecordError::CutShort { at, .. } => TraceError::CutShort { path: path.to_owned(), format, at: At::Byte(*at) },

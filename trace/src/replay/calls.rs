@@ -25,6 +25,8 @@ pub struct Replayed {
     pub calls: u64,
     /// Calls that had failed when they were recorded, or are for files whose opening was not recorded.
     pub left_out: u64,
+    /// The first of them, where that is told.
+    pub first_left_out: Option<String>,
     /// Calls that failed now.
     pub failed: u64,
     /// The first of them, and why.
@@ -33,6 +35,8 @@ pub struct Replayed {
     pub read: u64,
     /// Bytes written.
     pub written: u64,
+    /// Of them, those that the recording does not have, and that were generated.
+    pub generated: u64,
     /// Nanoseconds from the first call to the last when it was recorded.
     pub span_ns: u64,
     /// How long calls took now, by kind.
@@ -131,6 +135,8 @@ pub fn replay(
     let mut left: Vec<_> = open.into_iter().collect();
     left.sort_unstable_by_key(|(handle, _)| *handle);
     left.into_iter().for_each(|(_, open)| place.close(open.file));
+    // No such recording has contents.
+    done.generated = done.written;
     done.span_ns = last.saturating_sub(first.unwrap_or(0));
     done.latencies = took.iter().filter_map(|(op, t)| t.spread().map(|spread| Latency { op, spread })).collect();
     (done, whole)

@@ -19,6 +19,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use f2fs::MountOptions;
 use indicatif::ProgressBar;
 use serde_json::json;
 use vfs::{DeviceNumber, FileKind, Timestamp};
@@ -27,7 +28,7 @@ use crate::failure::one_line;
 use crate::image::Image;
 use crate::interrupt::Interrupt;
 use crate::place::Place;
-use crate::{Failure, output, progress};
+use crate::{Failure, output, progress, volume_options};
 
 /// Copy files into, out of and between images.
 ///
@@ -37,7 +38,8 @@ use crate::{Failure, output, progress};
 /// in a line on standard error (in `failed` with --json); everything else is copied, and the exit code is 1.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs cp -r photos disk.img:/\n  joulefs cp -r disk.img:/photos /tmp/out\n  \
-    joulefs cp a.img:/x b.img:/y")]
+    joulefs cp a.img:/x b.img:/y\n  \
+    joulefs cp -r -o compress_algorithm=zstd,compress_extension=* photos disk.img:/")]
 pub struct Args {
     /// What to copy: host paths or IMAGE:/path.
     #[arg(required = true, value_parser = clap::value_parser!(Place))]
@@ -51,6 +53,9 @@ pub struct Args {
     /// Print what was written to the device, and why.
     #[arg(long)]
     stats: bool,
+    /// Options of the volume that is copied to, comma-separated, as in `joulefs mount -o` (`compress_extension=*`).
+    #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
+    options: Vec<String>,
     /// Read an image that is copied from as of its last checkpoint, without what was synced since; for one that is damaged and was
     /// not unmounted.
     #[arg(long)]
@@ -370,11 +375,11 @@ enum Target {
 
 impl Target {
     /// Opens it, and says where in it the copy goes.
-    fn open(place: &Place) -> Result<(Target, Vec<u8>), Failure> {
+    fn open(place: &Place, options: MountOptions) -> Result<(Target, Vec<u8>), Failure> {
         let p = match place {
             Place::Host(p) => p,
             Place::Inside { image, path } => {
-                return Ok((Target::Inside(inside::Inside(Image::open(image, true)?)), path.clone()));
+                return Ok((Target::Inside(inside::Inside(Image::open_with(image, options)?)), path.clone()));
             }
         };
         let fail = |e: std::io::Error| format!("{}: {e}", p.display());
@@ -409,9 +414,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             args.to.text()
         )));
     }
-    if args.stats && matches!(args.to, Place::Host(_)) {
+    if (args.stats || !args.options.is_empty()) && matches!(args.to, Place::Host(_)) {
+        let option = if args.stats { "--stats" } else { "-o" };
         return Err(Failure::usage(format!(
-            "--stats: {} is no place inside an image, so that nothing is written to one",
+            "{option}: {} is no place inside an image, so that nothing is written to one",
             args.to.text()
         )));
     }
@@ -429,7 +435,18 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             args.to.text()
         )));
     }
-    let (target, to) = Target::open(&args.to)?;
+    let mut options = MountOptions::default();
+    for option in args.options.iter().filter(|o| !o.is_empty()) {
+        let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
+        match volume_options::set(&mut options, name, value) {
+            Ok(true) => {}
+            Ok(false) => {
+                return Err(Failure::usage(format!("-o {option}: no option {name:?}; see joulefs mount --help")));
+            }
+            Err(why) => return Err(Failure::usage(format!("-o {option}: {why}"))),
+        }
+    }
+    let (target, to) = Target::open(&args.to, options)?;
     let stop = Interrupt::catch()?;
     let mut done = Done { told: !as_json, ..Done::default() };
     let out = copy_all(args, &target, &to, &stop, &mut done);

@@ -5,12 +5,14 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use record::calls::{self, StripError};
 use serde_json::json;
 use trace::block::Events;
 use trace::call::Calls;
+use trace::read::recording;
 use trace::requests::{Requests, Seen};
 use trace::write::{blkparse, fio_iolog, parquet};
-use trace::{Opened, TraceError};
+use trace::{Format, Opened, TraceError};
 
 use crate::{Failure, output, recorded, whole};
 
@@ -19,7 +21,9 @@ use crate::{Failure, output, recorded, whole};
 /// iolog is read by `fio --read_iolog` (version 3, with times; iolog2 is version 2, for fio before 3.31) and has requests
 /// only; blkparse is text as blkparse prints it, with every event: those that blkparse has a letter for and we have no use for have
 /// the action ?, and where a remap comes from is not told; parquet has a row for each event or call and is read
-/// by DuckDB, pandas and others. Recordings of calls are written as parquet only.
+/// by DuckDB, pandas and others. Recordings of calls are written as parquet only, those of our own also as calls: the same
+/// recording without the contents of files (`joulefs mount --record --contents`), to be given away. No format keeps
+/// contents; names stay.
 ///
 /// Of a recording that is damaged no file is made, unless what comes before the damage is asked for; on standard output it has
 /// been written when the damage is seen, which the exit code tells.
@@ -27,7 +31,8 @@ use crate::{Failure, output, recorded, whole};
 #[command(after_help = "Examples:\n  joulefs trace convert telegram_exec.csv.gz --to iolog --output telegram.log\n  \
     fio --name=again --read_iolog=telegram.log --replay_redirect=/dev/nullb0 --direct=1\n  \
     joulefs trace convert sda.blktrace.0 --to blkparse | grep ' D '\n  \
-    joulefs trace convert app.strace --to parquet --output app.parquet")]
+    joulefs trace convert app.strace --to parquet --output app.parquet\n  \
+    joulefs trace convert work.rec --to calls --output shared.rec")]
 pub struct Args {
     /// The recording; - is standard input.
     file: PathBuf,
@@ -48,6 +53,7 @@ enum To {
     Iolog2,
     Blkparse,
     Parquet,
+    Calls,
 }
 
 /// What was written.
@@ -85,11 +91,16 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             "--json says what was written, which goes to standard output itself: give --output FILE",
         ));
     }
+    if args.to == To::Calls {
+        return without_contents(args, as_json);
+    }
     let recorded::Recorded { opened, length } = recorded::open(&args.file)?;
+    let contents_left_out = matches!(&opened, Opened::Calls(calls) if calls.format() == Format::JouleRec)
+        && recording::calls(&args.file).is_ok_and(|calls| calls.is_some_and(|(events, _)| events.has_contents()));
     match &opened {
         Opened::Calls(_) if args.to != To::Parquet => {
             return Err(Failure::usage(format!(
-                "{}: a recording of calls: it is written as parquet only",
+                "{}: a recording of calls: it is written as parquet, or, if it is one of ours, as calls",
                 args.file.display()
             )));
         }
@@ -138,11 +149,51 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         &json!({
             "records": written.records,
             "left_out": written.left_out,
+            "contents_left_out": contents_left_out,
             "damage": damage.as_ref().map(ToString::to_string),
         }),
     );
+    if contents_left_out && !as_json {
+        eprintln!("joulefs: {LEFT_OUT}");
+    }
     if written.left_out > 0 && !as_json {
         eprintln!("joulefs: {} requests left out that the format has no word for", written.left_out);
+    }
+    Ok(recorded::end(damage.as_ref(), as_json))
+}
+
+/// What is said when a recording with contents was converted.
+const LEFT_OUT: &str = "the contents of files are left out; names, lengths and times are kept";
+
+/// Our own recording of calls, without contents.
+fn without_contents(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    let Some(file) = &args.output else {
+        return Err(Failure::usage("a recording is not text: give --output FILE"));
+    };
+    let Some((events, _)) = recording::calls(&args.file).map_err(|e| e.to_string())? else {
+        let why = "no recording of calls of our own (joulefs mount --record): --to calls is for these";
+        return Err(Failure::Usage(format!("{}: {why}", args.file.display())));
+    };
+    let contents_left_out = events.has_contents();
+    let named = |e: io::Error| format!("{}: {e}", file.display());
+    let (part, out) = whole::Part::create(file, true).map_err(named)?;
+    let (records, damage) = match calls::without_contents(events, BufWriter::with_capacity(1 << 20, out)) {
+        Ok(records) => (records, None),
+        Err(StripError::Output(e)) => return Err(named(e).into()),
+        Err(StripError::Recording(e)) => (0, Some(recording::damage(&args.file, &e))),
+    };
+    if let (Some(e), false) = (&damage, args.until_damage) {
+        return Err(e.to_string().into());
+    }
+    part.finish().map_err(named)?;
+    let said = json!({
+        "records": records,
+        "contents_left_out": contents_left_out,
+        "damage": damage.as_ref().map(ToString::to_string),
+    });
+    output::done(as_json, &said);
+    if contents_left_out && !as_json {
+        eprintln!("joulefs: {LEFT_OUT}");
     }
     Ok(recorded::end(damage.as_ref(), as_json))
 }
@@ -190,6 +241,8 @@ fn convert(
                 let done = each(&mut *events, written, moved, |event, events| writer.event(event, events.names()));
                 (ended(done)?.0, writer.finish()?)
             }
+            // Made elsewhere.
+            To::Calls => return Ok(None),
             To::Iolog | To::Iolog2 => {
                 let version = if to == To::Iolog { fio_iolog::Version::V3 } else { fio_iolog::Version::V2 };
                 let mut writer = fio_iolog::Writer::new(out, version)?;

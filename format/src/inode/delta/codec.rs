@@ -2,11 +2,10 @@
 //!
 //! Two codecs. *Runs* walks over both pages and records what differs: fast, and short where bytes are overwritten.
 //! *LZ4* compresses the new page with the base as its dictionary: slower, and short where bytes moved within the page,
-//! as the cells of a database page do. [`encode`] tries the first first.
+//! as the cells of a database page do. [`encode`] tries the first first. Two more have no block as their base: *Alone* is
+//! LZ4 without a dictionary, *Parts* is put together of kept pages ([`crate::node::kept`]).
 
 use crate::Block;
-
-use super::LONGEST;
 
 /// How a payload is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +15,10 @@ pub enum Codec {
     Runs,
     /// An LZ4 block whose dictionary is the base.
     Lz4,
+    /// An LZ4 block without a dictionary. Only in delta nodes.
+    Alone,
+    /// Parts of kept pages. Only in delta nodes.
+    Parts,
 }
 
 impl Codec {
@@ -24,6 +27,8 @@ impl Codec {
         match number {
             1 => Some(Codec::Runs),
             2 => Some(Codec::Lz4),
+            3 => Some(Codec::Alone),
+            4 => Some(Codec::Parts),
             _ => None,
         }
     }
@@ -32,13 +37,19 @@ impl Codec {
         match self {
             Codec::Runs => 1,
             Codec::Lz4 => 2,
+            Codec::Alone => 3,
+            Codec::Parts => 4,
         }
+    }
+    /// Whether the payload needs a page to change.
+    pub fn has_base(self) -> bool {
+        matches!(self, Codec::Runs | Codec::Lz4)
     }
 }
 
 /// Equal bytes between two runs that cost less to repeat than to skip.
 const GAP: usize = 3;
-/// Pages that differ in more bytes are not tried with LZ4: they would not come below [`LONGEST`].
+/// Pages that differ in more bytes are not tried with LZ4: they seldom come below what any place for deltas takes.
 const WORTH: usize = 2048;
 
 /// Length of the common beginning of two byte strings of the same length.
@@ -80,7 +91,7 @@ fn number(from: &mut &[u8]) -> Option<usize> {
 }
 
 /// Runs into `out`; on failure the number of bytes that differ, as far as it looked.
-fn runs(base: &Block, page: &Block, out: &mut Vec<u8>) -> Result<(), usize> {
+fn runs(base: &Block, page: &Block, limit: usize, out: &mut Vec<u8>) -> Result<(), usize> {
     let (mut at, mut differ, mut fits) = (0, 0, true);
     while at < page.len() {
         let skip = alike(&base[at..], &page[at..]);
@@ -94,7 +105,7 @@ fn runs(base: &Block, page: &Block, out: &mut Vec<u8>) -> Result<(), usize> {
             put_number(out, skip);
             put_number(out, end - from);
             out.extend_from_slice(&page[from..end]);
-            fits = out.len() <= LONGEST;
+            fits = out.len() <= limit;
         }
         if !fits && differ > WORTH {
             break;
@@ -104,11 +115,10 @@ fn runs(base: &Block, page: &Block, out: &mut Vec<u8>) -> Result<(), usize> {
     if fits { Ok(()) } else { Err(differ) }
 }
 
-/// Writes into `out`, which is emptied first, what makes `page` of `base`. `None` if it takes more than [`LONGEST`]
-/// bytes.
-pub fn encode(base: &Block, page: &Block, out: &mut Vec<u8>) -> Option<Codec> {
+/// Writes into `out`, which is emptied first, what makes `page` of `base`. `None` if it takes more than `limit` bytes.
+pub fn encode(base: &Block, page: &Block, limit: usize, out: &mut Vec<u8>) -> Option<Codec> {
     out.clear();
-    match runs(base, page, out) {
+    match runs(base, page, limit, out) {
         Ok(()) => return Some(Codec::Runs),
         Err(differ) if differ > WORTH => return None,
         Err(_) => {}
@@ -116,10 +126,25 @@ pub fn encode(base: &Block, page: &Block, out: &mut Vec<u8>) -> Option<Codec> {
     out.resize(lz4_flex::block::get_maximum_output_size(page.len()), 0);
     let packed = lz4_flex::block::compress_into_with_dict(page, out, base).ok()?;
     out.truncate(packed);
-    (packed <= LONGEST).then_some(Codec::Lz4)
+    (packed <= limit).then_some(Codec::Lz4)
 }
 
-/// What a payload makes of a base. `None` if it makes no page.
+/// A page by itself in at most `limit` bytes.
+pub fn encode_alone(page: &Block, limit: usize) -> Option<Vec<u8>> {
+    let mut out = vec![0; lz4_flex::block::get_maximum_output_size(page.len())];
+    let packed = lz4_flex::block::compress_into(page, &mut out).ok()?;
+    out.truncate(packed);
+    (packed <= limit).then_some(out)
+}
+
+/// The page that [`encode_alone`] was given. `None` if it makes no page.
+pub fn alone(payload: &[u8]) -> Option<Box<Block>> {
+    let mut page = Box::new([0; 4096]);
+    let length = lz4_flex::block::decompress_into(payload, &mut page[..]).ok()?;
+    (length == page.len()).then_some(page)
+}
+
+/// What a payload makes of a base. `None` if it makes no page, or its codec has no base.
 pub fn decode(codec: Codec, payload: &[u8], base: &Block) -> Option<Box<Block>> {
     match codec {
         Codec::Runs => {
@@ -139,6 +164,7 @@ pub fn decode(codec: Codec, payload: &[u8], base: &Block) -> Option<Box<Block>> 
             let length = lz4_flex::block::decompress_into_with_dict(payload, &mut page[..], base).ok()?;
             (length == page.len()).then_some(page)
         }
+        Codec::Alone | Codec::Parts => None,
     }
 }
 
@@ -156,7 +182,7 @@ mod tests {
 
     fn back(base: &Block, page: &Block) -> Option<(Codec, usize)> {
         let mut out = Vec::new();
-        let codec = encode(base, page, &mut out)?;
+        let codec = encode(base, page, 255, &mut out)?;
         assert!(*decode(codec, &out, base).unwrap() == *page);
         Some((codec, out.len()))
     }

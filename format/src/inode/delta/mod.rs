@@ -13,15 +13,17 @@
 //! | 4..8 | [`check`] of the page that it gives |
 //! | 8.. | payload |
 //!
-//! The mark of a zone is `i_ext`, the remembered extent, which such a file does not use: word 1 is
-//! [`MARK`] and the zone's length in words, the others are 0. Linux never sees it: the volume's magic is another one.
+//! The mark of a zone is `i_ext`, the remembered extent, which such a file does not use: word 1 is [`MARK`] and the
+//! zone's length in words, word 2 is 0. Word 0 is the number of the file's first delta node, or 0; a file may have such
+//! nodes and no zone. Linux never sees the mark: the volume's magic is another one.
 //!
 //! Left out: which page becomes a delta, and who reads bases.
 
 pub mod codec;
 
-use crate::inode::{ADDR_OFFSET, ADDRS_PER_INODE, Division, RawInode};
-use crate::{FormatError, Ino, crc};
+use crate::inode::{ADDR_OFFSET, ADDRS_PER_INODE, Division, Inline, RawInode};
+use crate::superblock::Features;
+use crate::{FormatError, Ino, Nid, crc};
 use zerocopy::IntoBytes;
 
 pub use codec::Codec;
@@ -94,7 +96,7 @@ impl<'a> Iterator for Entries<'a> {
         let (header, rest) = self.rest.split_first_chunk::<HEADER>()?;
         let (payload, rest) = rest.split_at_checked(usize::from(header[2]))?;
         let word = u16::from_le_bytes([header[0], header[1]]);
-        let codec = Codec::of((word >> SLOT_BITS) as u8)?;
+        let codec = Codec::of((word >> SLOT_BITS) as u8).filter(|c| c.has_base())?;
         self.rest = rest;
         let check = u32::from_le_bytes([header[4], header[5], header[6], header[7]]);
         Some(Entry { slot: u32::from(word) & ((1 << SLOT_BITS) - 1), codec, check, payload })
@@ -117,7 +119,13 @@ pub fn find(raw: &RawInode, d: Division, slot: u32) -> Option<Entry<'_>> {
 ///
 /// # Errors
 /// What is wrong.
-pub fn verify(raw: &RawInode, d: Division) -> Result<(), FormatError> {
+pub fn verify(raw: &RawInode, features: Features) -> Result<(), FormatError> {
+    let d = raw.divide(features)?;
+    if root(raw, features).is_some()
+        && (raw.i_mode.get() & 0o170_000 != 0o100_000 || raw.inline().contains(Inline::DATA))
+    {
+        return Err(FormatError::field("inode", "i_ext", raw.i_mode.get(), "no delta nodes but in a regular file"));
+    }
     if d.zone == 0 {
         return Ok(());
     }
@@ -177,7 +185,31 @@ fn store(raw: &mut RawInode, d: Division, bytes: &[u8], count: usize) {
         block[end - TRAILER + 3] = VERSION;
         block[end - TRAILER - bytes.len()..end - TRAILER].copy_from_slice(bytes);
     }
-    raw.i_ext = if words > 0 { [0.into(), (MARK + words).into(), 0.into()] } else { [0.into(); 3] };
+    mark(raw, marked_root(raw), words);
+}
+
+fn mark(raw: &mut RawInode, root: Option<Nid>, words: u32) {
+    let root = root.map_or(0, |nid| nid.0);
+    raw.i_ext = match (root, words) {
+        (0, 0) => [0.into(); 3],
+        _ => [root.into(), (MARK + words).into(), 0.into()],
+    };
+}
+
+/// The first of the inode's delta nodes ([`crate::node::delta`]), if it has one.
+pub fn root(raw: &RawInode, features: Features) -> Option<Nid> {
+    if features.contains(Features::DELTA) { marked_root(raw) } else { None }
+}
+
+fn marked_root(raw: &RawInode) -> Option<Nid> {
+    let [nid, mark, length] = raw.i_ext.map(|w| w.get());
+    (length == 0 && mark >= MARK && nid != 0).then_some(Nid(nid))
+}
+
+/// Says which node is the first of the inode's delta nodes. A remembered extent is forgotten.
+pub fn set_root(raw: &mut RawInode, root: Option<Nid>) {
+    let words = marked_words(raw);
+    mark(raw, root, words);
 }
 
 /// Address slots of an inode that a zone could take beside the entries it has: those behind the last one in use.

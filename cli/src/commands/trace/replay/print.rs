@@ -144,6 +144,11 @@ impl Outcome {
                 value["sections_cleaned_while_waited_for"] = json!(done.cleaned.1);
                 value["blocks_moved"] = json!(done.moved);
                 value["free_segments_held"] = json!(done.free_segments);
+                value["blocks_written"] = json!(done.counts.total().blocks_written);
+                value["flushes"] = json!(done.counts.total().flushes);
+                value["deltas"] = json!(done.deltas);
+                value["bytes_before_recorded"] = json!(done.prepared.recorded);
+                value["bytes_before_generated"] = json!(done.prepared.generated);
                 value
             }
         };
@@ -177,15 +182,20 @@ impl Outcome {
                 text + &failed(done.failed, done.first_failure.as_deref())
             }
             Done::Calls(done) => {
-                let mut text = said(&done.calls);
+                let mut text = if done.compared { compared(&done.calls) } else { said(&done.calls) };
                 text += &format!("\nvolume of {}", output::bytes(done.device_bytes));
+                let all = done.counts.total();
+                text += &format!(": {} blocks written, {} flushes", all.blocks_written, all.flushes);
+                if done.deltas > 0 {
+                    text += &format!(", {} pages became deltas", done.deltas);
+                }
                 if done.cleaned.0 > 0 {
                     text += &format!(
                         "; {} sections cleaned, {} of them while somebody waited, {} blocks moved",
                         done.cleaned.0, done.cleaned.1, done.moved
                     );
                 }
-                text
+                text + "\n" + &contents(done)
             }
         }
     }
@@ -213,6 +223,24 @@ fn said(done: &calls::Replayed) -> String {
         text += &format!("; {} left out that had failed or whose file's opening is not recorded", done.left_out);
     }
     text + &failed(done.failed, done.first_failure.as_deref())
+}
+
+/// The same of a recording that has answers.
+fn compared(done: &calls::Replayed) -> String {
+    let mut text =
+        format!("{} calls: {} read, {} written", done.calls, output::bytes(done.read), output::bytes(done.written));
+    if done.left_out > 0 {
+        let first = done.first_left_out.as_deref().unwrap_or_default();
+        text += &format!("; {} left out for inodes that are not there, the first: {first}", done.left_out);
+    }
+    if let Some(first) = &done.first_failure {
+        text += &format!("; {} ended otherwise than when recorded, the first: {first}", done.failed);
+    }
+    text
+}
+
+fn contents(done: &OnVolumeDone) -> String {
+    recorded::contents_of(&done.prepared, done.calls.written, done.calls.generated)
 }
 
 fn latencies(list: &[Latency]) -> String {
@@ -274,18 +302,17 @@ fn whole(o: &Outcome, most: usize) -> String {
 /// A line for each run, then what differs in who spent it and why.
 fn side_by_side(all: &[Outcome]) -> String {
     let width = all.iter().map(|o| o.name.chars().count()).max().unwrap_or(0).max(8);
-    let mut out = format!(
-        "{}, {}\n\n{:<width$}",
-        all[0].text().lines().next().unwrap_or_default(),
-        joules::time(all[0].recorded()),
-        ""
-    );
+    let mut out = format!("{}, {}", all[0].text().lines().next().unwrap_or_default(), joules::time(all[0].recorded()));
+    if let Done::Calls(done) = &all[0].done {
+        out += &format!("\n{}", contents(done));
+    }
+    out += &format!("\n\n{:<width$}", "");
     for c in Component::ALL {
         out += &format!(" {:>11}", c.text());
     }
     out += &format!(
-        " {:>11} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "all", "to first", "WA of fs", "of device", "cleaned", "moved", "segs held"
+        " {:>11} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "all", "to first", "blocks", "flushes", "deltas", "WA of fs", "of device", "cleaned", "moved", "segs held"
     );
     let first = all[0].run.ledger.total().joules();
     for o in all {
@@ -295,12 +322,16 @@ fn side_by_side(all: &[Outcome]) -> String {
         }
         let total = o.run.ledger.total();
         let factor = |x: Option<f64>| x.map_or("-".into(), |x| format!("{x:.3}"));
-        let [cleaned, moved, held] = match &o.done {
-            Done::Blocks { .. } => ["-"; 3].map(str::to_owned),
-            Done::Calls(done) => [done.cleaned.0, done.moved, done.free_segments].map(|n| n.to_string()),
+        let [blocks, flushes, deltas, cleaned, moved, held] = match &o.done {
+            Done::Blocks { .. } => ["-"; 6].map(str::to_owned),
+            Done::Calls(done) => {
+                let all = done.counts.total();
+                [all.blocks_written, all.flushes, done.deltas, done.cleaned.0, done.moved, done.free_segments]
+                    .map(|n| n.to_string())
+            }
         };
         out += &format!(
-            " {:>11} {:>+7.1}% {:>9} {:>9} {cleaned:>9} {moved:>9} {held:>9}",
+            " {:>11} {:>+7.1}% {blocks:>9} {flushes:>9} {deltas:>9} {:>9} {:>9} {cleaned:>9} {moved:>9} {held:>9}",
             total.to_string(),
             if first > 0.0 { (total.joules() / first - 1.0) * 100.0 } else { 0.0 },
             factor(o.amplification_above()),
@@ -308,7 +339,8 @@ fn side_by_side(all: &[Outcome]) -> String {
         );
     }
     let none_cleaned = |o: &Outcome| matches!(&o.done, Done::Calls(done) if done.cleaned.0 == 0);
-    if all.iter().all(none_cleaned) {
+    // Of a comparison of deltas alone, nobody expects it.
+    if all.iter().all(none_cleaned) && !all.iter().all(|o| o.name.starts_with("delta=")) {
         out += "\n\nno section was cleaned: a smaller or fuller volume (--size, --age) or a longer recording tells policies apart";
     }
     let mut kinds: Vec<&'static str> = all.iter().flat_map(|o| o.latencies().iter().map(|l| l.op)).collect();

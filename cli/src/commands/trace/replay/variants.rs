@@ -18,6 +18,10 @@ pub struct Variant {
     pub mount: MountOptions,
     /// An option of its mount was asked for.
     pub of_volume: bool,
+    /// Its volume may hold deltas, whether they are made or not.
+    pub deltas: bool,
+    /// Its volume may hold compressed files, whether some are made or not.
+    pub compressed: bool,
 }
 
 /// At most so many runs.
@@ -49,6 +53,11 @@ impl<'a> Compared<'a> {
         if name == "gc" {
             // It comes first wherever it was asked for.
             values.retain(|value| *value != NOBODY);
+        }
+        if name == "delta" {
+            // The control of deltas is the same volume without them.
+            values.retain(|value| *value != "off");
+            values.insert(0, "off");
         }
         Ok(Compared { name, values, given })
     }
@@ -85,7 +94,12 @@ pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
             "{given}: it has the control {NOBODY}, which is background_gc=off; leave out background_gc"
         )));
     }
-    let plain = Variant { name: String::new(), profile, mount, of_volume: !args.options.is_empty() };
+    let of_deltas = |option: &String| option.split('=').next() == Some("delta");
+    let deltas = args.options.iter().any(of_deltas) || compared.iter().any(|c| c.name == "delta");
+    let of_compression = |option: &str| option.starts_with("compress_") || option.starts_with("nocompress_");
+    let compressed = args.options.iter().any(|o| of_compression(o)) || compared.iter().any(|c| of_compression(c.name));
+    let of_volume = !args.options.is_empty();
+    let plain = Variant { name: String::new(), profile, mount, of_volume, deltas, compressed };
     let mut all = Vec::new();
     if of_cleaning.is_some() {
         let mut control = Variant { name: NOBODY.into(), of_volume: true, ..plain.clone() };
@@ -109,8 +123,9 @@ fn combined(plain: Variant, compared: &[&Compared<'_>]) -> Result<Vec<Variant>, 
         for before in &all {
             for value in values {
                 let mut variant = before.clone();
+                let value_name = if *name == "delta" { format!("delta={value}") } else { (*value).to_owned() };
                 variant.name =
-                    if before.name.is_empty() { (*value).to_owned() } else { format!("{} {value}", before.name) };
+                    if before.name.is_empty() { value_name } else { format!("{} {value_name}", before.name) };
                 if *name == "profile" {
                     variant.profile = Profile::find(value).map_err(|e| Failure::from(e).named(given))?;
                 } else {

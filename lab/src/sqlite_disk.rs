@@ -1,7 +1,11 @@
-//! Our file system as SQLite's disk, without a kernel between.
+//! Files of ours as SQLite's disk, without a kernel between: a volume's, or those of a recording being made.
 //!
 //! One process, one connection: locks are granted, and the index of the write-ahead log lives in SQLite's
 //! own memory (exclusive locking mode). Randomness comes from a seed, so that runs repeat.
+//!
+//! SQLite hears what it hears of its own disk on Android: that a power cut spares what lies beside what is written
+//! (`POWERSAFE_OVERWRITE`), wherefore it takes sectors of 512 bytes, whatever the disk says of them. Batches of atomic
+//! writes, which F2FS offers on Android, are not offered: nothing here writes several blocks at once or none.
 //!
 //! SQLite's own disk on Unix syncs the directory of a new journal or log with the file's first sync, and with
 //! `synchronous=EXTRA` that of a deleted journal. Here [`Habits`] say whether and how, since both can be measured.
@@ -19,13 +23,17 @@ use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, SetAttr, Wri
 
 use crate::error::LabError;
 
+/// SQLite's connections share one cache of pages in a process (it is built with `SQLITE_ENABLE_MEMORY_MANAGEMENT`): with
+/// two at once, what one finds there would depend on the other, and no run would repeat.
+pub(crate) static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 /// Numbers disks registered in this process: SQLite knows them by name.
 static REGISTERED: AtomicU64 = AtomicU64::new(0);
 
 /// How a directory is synced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum SyncsDirectory {
+pub(crate) enum SyncsDirectory {
     /// Not at all.
     #[default]
     Never,
@@ -37,23 +45,87 @@ pub(super) enum SyncsDirectory {
 
 /// When directories are synced, and how.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Habits {
+pub(crate) struct Habits {
     /// That of a new journal or log.
     pub directory: SyncsDirectory,
     /// So is that of a deleted file.
     pub syncs_deletions: bool,
 }
 
-/// A file system under SQLite.
+/// Files in one directory, by numbers that whoever got one gives back.
+pub(crate) trait Files: Send + Sync {
+    /// The file of a name.
+    fn find(&self, name: &str) -> Result<u64, Error>;
+    /// A new file.
+    fn make(&self, name: &str) -> Result<u64, Error>;
+    /// One user less of a number.
+    fn forget(&self, file: u64);
+    /// The name goes.
+    fn delete(&self, name: &str) -> Result<(), Error>;
+    /// Bytes of a file.
+    fn size(&self, file: u64) -> Result<u64, Error>;
+    /// Reads some bytes, none at the file's end.
+    fn read(&self, file: u64, at: u64, buf: &mut [u8]) -> Result<usize, Error>;
+    /// Writes some bytes.
+    fn write(&self, file: u64, at: u64, bytes: &[u8]) -> Result<usize, Error>;
+    /// Cuts a file or lets it grow.
+    fn set_size(&self, file: u64, size: u64) -> Result<(), Error>;
+    /// Makes a file durable.
+    fn sync(&self, file: u64, data_only: bool) -> Result<(), Error>;
+    /// Makes names durable.
+    fn sync_directory(&self, how: SyncsDirectory) -> Result<(), Error>;
+}
+
+impl Files for Arc<dyn FileSystem> {
+    fn find(&self, name: &str) -> Result<u64, Error> {
+        Ok(self.lookup(self.root(), name.as_bytes()).map_err(error)?.attr.ino.0)
+    }
+    fn make(&self, name: &str) -> Result<u64, Error> {
+        let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
+        let made = self.mknod(Caller::default(), self.root(), name.as_bytes(), &new);
+        Ok(made.map_err(error)?.attr.ino.0)
+    }
+    fn forget(&self, file: u64) {
+        (**self).forget(Ino(file), 1);
+    }
+    fn delete(&self, name: &str) -> Result<(), Error> {
+        self.unlink(self.root(), name.as_bytes()).map_err(error)
+    }
+    fn size(&self, file: u64) -> Result<u64, Error> {
+        Ok(self.getattr(Ino(file)).map_err(error)?.size)
+    }
+    fn read(&self, file: u64, at: u64, buf: &mut [u8]) -> Result<usize, Error> {
+        (**self).read(Ino(file), at, buf).map_err(error)
+    }
+    fn write(&self, file: u64, at: u64, bytes: &[u8]) -> Result<usize, Error> {
+        (**self).write(Ino(file), at, bytes, WriteFlags::empty()).map_err(error)
+    }
+    fn set_size(&self, file: u64, size: u64) -> Result<(), Error> {
+        let set = SetAttr { size: Some(size), ..SetAttr::default() };
+        self.setattr(Ino(file), &set).map(drop).map_err(error)
+    }
+    fn sync(&self, file: u64, data_only: bool) -> Result<(), Error> {
+        self.fsync(Ino(file), data_only).map_err(error)
+    }
+    fn sync_directory(&self, how: SyncsDirectory) -> Result<(), Error> {
+        match how {
+            SyncsDirectory::Never => Ok(()),
+            SyncsDirectory::Checkpoint => (**self).sync().map_err(error),
+            SyncsDirectory::Fsync => self.fsyncdir(self.root(), false).map_err(error),
+        }
+    }
+}
+
+/// Files under SQLite.
 struct Disk {
-    fs: Arc<dyn FileSystem>,
+    files: Box<dyn Files>,
     habits: Habits,
     rng: Mutex<Rng>,
     syncs: AtomicU64,
 }
 
 /// A disk SQLite knows by [`name`](Self::name) as long as this lives. Connections to it must end first.
-pub(super) struct Registered {
+pub(crate) struct Registered {
     name: String,
     disk: Arc<Slot>,
 }
@@ -63,10 +135,10 @@ pub(super) struct Registered {
 struct Slot(Mutex<Option<Arc<Disk>>>);
 
 impl Registered {
-    /// Tells SQLite of a file system; `seed` is where its randomness comes from.
-    pub fn new(fs: Arc<dyn FileSystem>, seed: u64, habits: Habits) -> Result<Self, LabError> {
+    /// Tells SQLite of files; `seed` is where their randomness comes from.
+    pub fn new(files: Box<dyn Files>, seed: u64, habits: Habits) -> Result<Self, LabError> {
         let name = format!("joulefs-{}", REGISTERED.fetch_add(1, Relaxed));
-        let disk = Disk { fs, habits, rng: Mutex::new(Rng::new(seed)), syncs: AtomicU64::new(0) };
+        let disk = Disk { files, habits, rng: Mutex::new(Rng::new(seed)), syncs: AtomicU64::new(0) };
         let slot = Arc::new(Slot(Mutex::new(Some(Arc::new(disk)))));
         sqlite_vfs::register(&name, Shared(slot.clone()), false).map_err(|e| LabError::Register(e.to_string()))?;
         Ok(Registered { name, disk: slot })
@@ -107,28 +179,14 @@ fn error(e: vfs::Error) -> Error {
     Error::new(kind, e)
 }
 
-/// A name in the root directory; SQLite's path is its name.
-fn name(path: &str) -> &[u8] {
-    path.trim_start_matches('/').as_bytes()
+/// A name in the directory; SQLite's path is its name.
+fn name(path: &str) -> &str {
+    path.trim_start_matches('/')
 }
 
 impl Disk {
-    fn find(&self, path: &str) -> Result<Ino, Error> {
-        Ok(self.fs.lookup(self.fs.root(), name(path)).map_err(error)?.attr.ino)
-    }
-
     fn sync_directory(&self) -> Result<(), Error> {
-        match self.habits.directory {
-            SyncsDirectory::Never => Ok(()),
-            SyncsDirectory::Checkpoint => self.fs.sync().map_err(error),
-            SyncsDirectory::Fsync => self.fs.fsyncdir(self.fs.root(), false).map_err(error),
-        }
-    }
-
-    fn make(&self, path: &str) -> Result<Ino, Error> {
-        let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
-        let made = self.fs.mknod(Caller::default(), self.fs.root(), name(path), &new);
-        Ok(made.map_err(error)?.attr.ino)
+        self.files.sync_directory(self.habits.directory)
     }
 }
 
@@ -137,28 +195,28 @@ impl Vfs for Shared {
 
     fn open(&self, db: &str, opts: OpenOptions) -> Result<File, Error> {
         let disk = self.disk()?;
-        let (ino, new) = match (disk.find(db), opts.access) {
+        let (file, new) = match (disk.files.find(name(db)), opts.access) {
             (Ok(_), OpenAccess::CreateNew) => return Err(ErrorKind::AlreadyExists.into()),
             (Err(e), OpenAccess::Create | OpenAccess::CreateNew) if e.kind() == ErrorKind::NotFound => {
-                (disk.make(db)?, true)
+                (disk.files.make(name(db))?, true)
             }
             (found, _) => (found?, false),
         };
         let journal = matches!(opts.kind, OpenKind::MainJournal | OpenKind::SuperJournal | OpenKind::Wal);
-        Ok(File { disk, ino, lock: LockKind::None, new_name: new && journal })
+        Ok(File { disk, file, lock: LockKind::None, new_name: new && journal })
     }
 
     fn delete(&self, db: &str) -> Result<(), Error> {
         let disk = self.disk()?;
-        disk.fs.unlink(disk.fs.root(), name(db)).map_err(error)?;
+        disk.files.delete(name(db))?;
         if disk.habits.syncs_deletions { disk.sync_directory() } else { Ok(()) }
     }
 
     fn exists(&self, db: &str) -> Result<bool, Error> {
         let disk = self.disk()?;
-        match disk.find(db) {
-            Ok(ino) => {
-                disk.fs.forget(ino, 1);
+        match disk.files.find(name(db)) {
+            Ok(file) => {
+                disk.files.forget(file);
                 Ok(true)
             }
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
@@ -187,7 +245,7 @@ impl Vfs for Shared {
 /// An open file.
 struct File {
     disk: Arc<Disk>,
-    ino: Ino,
+    file: u64,
     lock: LockKind,
     /// The first sync is of the directory, too.
     new_name: bool,
@@ -195,7 +253,7 @@ struct File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        self.disk.fs.forget(self.ino, 1);
+        self.disk.files.forget(self.file);
     }
 }
 
@@ -203,13 +261,13 @@ impl DatabaseHandle for File {
     type WalIndex = WalDisabled;
 
     fn size(&self) -> Result<u64, Error> {
-        Ok(self.disk.fs.getattr(self.ino).map_err(error)?.size)
+        self.disk.files.size(self.file)
     }
 
     fn read_exact_at(&mut self, buf: &mut [u8], offset: u64) -> Result<(), Error> {
         let mut done = 0;
         while done < buf.len() {
-            match self.disk.fs.read(self.ino, offset + done as u64, &mut buf[done..]).map_err(error)? {
+            match self.disk.files.read(self.file, offset + done as u64, &mut buf[done..])? {
                 0 => {
                     // SQLite takes what is missing for zeroes, and wants it to be.
                     buf[done..].fill(0);
@@ -224,10 +282,9 @@ impl DatabaseHandle for File {
     fn write_all_at(&mut self, buf: &[u8], offset: u64) -> Result<(), Error> {
         let mut done = 0;
         while done < buf.len() {
-            match self.disk.fs.write(self.ino, offset + done as u64, &buf[done..], WriteFlags::empty()) {
-                Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(n) => done += n,
-                Err(e) => return Err(error(e)),
+            match self.disk.files.write(self.file, offset + done as u64, &buf[done..])? {
+                0 => return Err(ErrorKind::WriteZero.into()),
+                n => done += n,
             }
         }
         Ok(())
@@ -235,13 +292,12 @@ impl DatabaseHandle for File {
 
     fn sync(&mut self, data_only: bool) -> Result<(), Error> {
         self.disk.syncs.fetch_add(1, Relaxed);
-        self.disk.fs.fsync(self.ino, data_only).map_err(error)?;
+        self.disk.files.sync(self.file, data_only)?;
         if std::mem::take(&mut self.new_name) { self.disk.sync_directory() } else { Ok(()) }
     }
 
     fn set_len(&mut self, size: u64) -> Result<(), Error> {
-        let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        self.disk.fs.setattr(self.ino, &set).map(drop).map_err(error)
+        self.disk.files.set_size(self.file, size)
     }
 
     fn lock(&mut self, lock: LockKind) -> Result<bool, Error> {

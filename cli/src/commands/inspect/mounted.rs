@@ -1,0 +1,191 @@
+//! Which files lie below a mounted directory, and where does the kernel say that they lie?
+//!
+//! Regular files of the directory's own file system, each once, however many names it has. Where there are too many to
+//! look at all in the time given, directories are looked at in an order that chance decides, so that what was seen is
+//! a sample; the seed is fixed, so that two looks at one tree see the same as far as they get. What may not be read is
+//! counted.
+
+use std::collections::HashSet;
+use std::fs::{self, File as HostFile};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::Duration;
+
+use device::{Clock, RealClock, Rng};
+use format::Ino;
+use inspect::File;
+use inspect::class::Class;
+use inspect::file;
+use inspect::inode::Kind;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::fiemap;
+use crate::Failure;
+
+/// What was seen below a directory.
+pub struct Mounted {
+    /// Regular files.
+    pub files: Vec<File>,
+    /// Their paths, in the same order.
+    pub paths: Vec<Vec<u8>>,
+    /// Directories that were looked at.
+    pub dirs: u64,
+    /// Directories that are known and were not looked at: what was seen is a sample.
+    pub left: u64,
+    /// Files and directories that could not be opened.
+    pub closed: u64,
+    /// Blocks that have no address yet.
+    pub waiting: u64,
+    /// Files to which the kernel's file system does not say where they lie.
+    pub silent: u64,
+    /// The file system's type, as the kernel calls it; empty if it does not say.
+    pub file_system: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its free bytes.
+    pub free_bytes: u64,
+    /// Its inodes in use; 0 if it does not count them.
+    pub inodes: u64,
+}
+
+/// Looks below a directory for a time, or at everything.
+///
+/// # Errors
+/// If the directory cannot be read, or the file system says of no file where it lies, or the caller interrupts.
+pub fn look(
+    root: &Path,
+    time: Option<Duration>,
+    (window, extents): (u64, bool),
+    tell: &mut dyn FnMut(u64) -> bool,
+) -> Result<Mounted, Failure> {
+    let named = |e: &dyn std::fmt::Display| Failure::from(format!("{}: {e}", root.display()));
+    let device = fs::metadata(root).map_err(|e| named(&e))?.dev();
+    fs::read_dir(root).map_err(|e| named(&e))?;
+    let space = rustix::fs::statvfs(root).map_err(|e| named(&e))?;
+    let mut out = Mounted {
+        files: Vec::new(),
+        paths: Vec::new(),
+        dirs: 0,
+        left: 0,
+        closed: 0,
+        waiting: 0,
+        silent: 0,
+        file_system: file_system(device),
+        bytes: space.f_blocks.saturating_mul(space.f_frsize),
+        free_bytes: space.f_bfree.saturating_mul(space.f_frsize),
+        inodes: inodes(root),
+    };
+    let clock = RealClock::new();
+    let began = clock.monotonic();
+    let over = || time.is_some_and(|time| clock.monotonic().saturating_sub(began) > time);
+    let mut rng = Rng::new(1);
+    let (mut twice, mut told) = (HashSet::new(), 0);
+    let mut waiting = vec![root.to_owned()];
+    while !waiting.is_empty() {
+        if !tell(out.files.len() as u64 - told) {
+            return Err("interrupted".into());
+        }
+        told = out.files.len() as u64;
+        if over() {
+            break;
+        }
+        let dir = waiting.swap_remove(rng.index(waiting.len()));
+        let Ok(entries) = fs::read_dir(&dir) else {
+            out.closed += 1;
+            continue;
+        };
+        out.dirs += 1;
+        for entry in entries.flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_block_device() || kind.is_char_device() || kind.is_symlink() {
+                continue;
+            }
+            let Ok(meta) = entry.metadata() else { continue };
+            if meta.dev() != device {
+                continue;
+            }
+            if kind.is_dir() {
+                waiting.push(entry.path());
+            } else if kind.is_file() && (meta.nlink() < 2 || twice.insert(meta.ino())) {
+                out.take(&entry.path(), &meta, window, extents);
+                if over() {
+                    // This directory was seen in part.
+                    waiting.push(dir);
+                    break;
+                }
+            }
+        }
+    }
+    out.left = waiting.len() as u64;
+    if out.silent > 0 && out.files.iter().all(|f| f.layout.extents == 0 && !f.inline) {
+        let what = if out.file_system.is_empty() { "its file system" } else { &out.file_system };
+        return Err(named(&format!("{what} does not tell where files lie (FIEMAP)")));
+    }
+    Ok(out)
+}
+
+impl Mounted {
+    fn take(&mut self, path: &Path, meta: &fs::Metadata, window: u64, extents: bool) {
+        let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
+        let mut map = fiemap::Map::default();
+        if meta.len() > 0 || meta.blocks() > 0 {
+            match open(path).and_then(|f| fiemap::map(&f)) {
+                Ok(found) => map = found,
+                Err(Errno::OPNOTSUPP | Errno::NOTTY | Errno::INVAL) => return self.silent += 1,
+                Err(_) => return self.closed += 1,
+            }
+        }
+        self.waiting += map.waiting;
+        let mut layout = file::of_extents(&map.extents, window);
+        layout.reserved = map.reserved;
+        self.paths.push(path.as_os_str().as_bytes().to_vec());
+        self.files.push(File {
+            ino: Ino(u32::try_from(meta.ino()).unwrap_or(u32::MAX)),
+            kind: Kind::File,
+            class: Class::of(name),
+            parent: Ino(0),
+            name: name.into(),
+            name_is_sure: true,
+            name_is_encrypted: false,
+            size: meta.len(),
+            links: u32::try_from(meta.nlink()).unwrap_or(u32::MAX),
+            mtime_ns: meta.mtime().saturating_mul(1_000_000_000).saturating_add(meta.mtime_nsec()),
+            inline: map.inline,
+            compressed: false,
+            released: false,
+            delta_room: 0,
+            deltas: 0,
+            lawful: true,
+            layout,
+            extents: if extents { map.extents } else { Vec::new() },
+        });
+    }
+}
+
+/// Opens a file to ask where it lies: its contents are not read, and its time of access stays.
+fn open(path: &Path) -> Result<HostFile, Errno> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let with = |flags: OFlags| fs::OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path);
+    // Only its owner may leave a file's time of access alone.
+    with(flags | OFlags::NOATIME)
+        .or_else(|_| with(flags))
+        .map_err(|e| e.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))
+}
+
+/// The type of the mounted file system of this device number.
+fn file_system(device: u64) -> String {
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let kind = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        (before.split(' ').nth(2)? == number).then(|| after.split(' ').next().unwrap_or_default().to_owned())
+    };
+    mounts.lines().find_map(kind).unwrap_or_default()
+}
+
+/// Inodes in use on a directory's file system, for a progress bar; 0 if it does not count them.
+pub fn inodes(root: &Path) -> u64 {
+    rustix::fs::statvfs(root).map_or(0, |space| space.f_files.saturating_sub(space.f_ffree))
+}

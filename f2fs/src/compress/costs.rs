@@ -1,0 +1,47 @@
+//! What does compressing cost in time?
+//!
+//! Times are a profile's, for each block of plain contents, so that runs repeat; what they cost in joules is what the
+//! device's meter books. Left out: that contents which do not compress are given up sooner, and levels of Zstandard.
+
+use device::energy::Nanos;
+use device::energy::profile::{HostSpec, Profile};
+use format::compress::{Algorithm, Method};
+
+/// Times for a block of plain contents, by LZO or LZ4 and by Zstandard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Costs {
+    pack: [Nanos; 2],
+    unpack: [Nanos; 2],
+}
+
+impl Costs {
+    /// On the machine of a profile.
+    pub fn of(profile: &Profile) -> Costs {
+        let HostSpec { compress, decompress, zstd_compress, zstd_decompress, .. } = &profile.host;
+        Costs { pack: [compress.value, zstd_compress.value], unpack: [decompress.value, zstd_decompress.value] }
+    }
+
+    fn of_cluster(times: [Nanos; 2], method: Method) -> Nanos {
+        let [lempel_ziv, zstd] = times;
+        let block = if method.algorithm == Algorithm::Zstd { zstd } else { lempel_ziv };
+        Nanos(block.0 * u64::from(method.cluster_blocks()))
+    }
+
+    /// Making a stream of a cluster, whether it is kept or not.
+    pub fn pack(&self, method: Method) -> Nanos {
+        Self::of_cluster(self.pack, method)
+    }
+
+    /// Making a cluster of its stream.
+    pub fn unpack(&self, method: Method) -> Nanos {
+        Self::of_cluster(self.unpack, method)
+    }
+}
+
+/// Those of a profile that names none.
+impl Default for Costs {
+    fn default() -> Self {
+        let [compress, decompress, zstd_compress, zstd_decompress] = HostSpec::COMPRESSING;
+        Costs { pack: [compress, zstd_compress], unpack: [decompress, zstd_decompress] }
+    }
+}

@@ -1,0 +1,224 @@
+//! Which bases need not be read from the device?
+//!
+//! A page that changes a little is compared with its base, which the device has. Databases change the same pages again
+//! and again, so this layer above the device keeps blocks that were read as bases, and blocks that were just written in
+//! small requests, since they are bases when they change next.
+//!
+//! It knows nothing of files. All that a mount writes passes through it, so what it holds is what the device holds: a
+//! block leaves when the write of other bytes there has ended. A block that is being read or written while another write
+//! of it ends is not taken in, as nobody knows which bytes it has.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use device::model::Remap;
+use device::{BLOCK, BlockDevice, Lba, Tag};
+use format::Block;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::cause::Cause;
+use crate::replacement::Cache;
+
+/// Blocks kept: 8 MiB.
+const MOST: usize = 2048;
+/// Of larger writes nothing is kept: small changes seldom follow them.
+const SMALL: usize = 16;
+
+/// The layer.
+pub(crate) struct Bases {
+    below: Arc<dyn BlockDevice>,
+    held: Mutex<Held>,
+    tokens: AtomicU64,
+}
+
+struct Held {
+    blocks: Cache<u64, Box<Block>>,
+    /// Blocks on their way in, each with the number of the last request for it.
+    coming: FxHashMap<u64, u64>,
+}
+
+impl Held {
+    fn take_in(&mut self, at: u64, bytes: &[u8]) {
+        let mut block = Box::new([0; BLOCK]);
+        block.copy_from_slice(bytes);
+        self.blocks.insert(at, block);
+        self.blocks.make_room(|_| false);
+    }
+    /// A request that announced the block has ended. True if no write of it ended meanwhile and nobody announced it
+    /// since.
+    fn arrives(&mut self, at: u64, token: u64) -> bool {
+        self.coming.get(&at) == Some(&token) && self.coming.remove(&at).is_some()
+    }
+    /// The device may have other bytes there.
+    fn changed(&mut self, at: u64) {
+        self.blocks.remove(&at);
+        self.coming.remove(&at);
+    }
+}
+
+impl Bases {
+    /// Above a device.
+    pub(crate) fn new(below: Arc<dyn BlockDevice>) -> Self {
+        let held = Held { blocks: Cache::new(MOST, MOST / 8), coming: FxHashMap::default() };
+        Bases { below, held: Mutex::new(held), tokens: AtomicU64::new(0) }
+    }
+
+    /// Announces blocks that are about to be read or written, to be taken in.
+    fn announce(&self, blocks: std::ops::Range<u64>) -> u64 {
+        let token = self.tokens.fetch_add(1, Ordering::Relaxed);
+        self.held.lock().coming.extend(blocks.map(|at| (at, token)));
+        token
+    }
+
+    /// Does a write of blocks given in parts, and takes them in if they are few and contents of a file.
+    fn writing(
+        &self,
+        at: Lba,
+        parts: &[&[u8]],
+        cause: u8,
+        write: impl FnOnce() -> device::Result<()>,
+    ) -> device::Result<()> {
+        let count = parts.iter().map(|p| p.len() / BLOCK).sum::<usize>();
+        let contents = [Cause::UserData, Cause::DeltaFold].iter().any(|c| c.tag().cause == cause);
+        let token = (contents && count <= SMALL).then(|| self.announce(at.0..at.0 + count as u64));
+        let out = write();
+        let mut held = self.held.lock();
+        let blocks = parts.iter().flat_map(|p| p.chunks_exact(BLOCK));
+        for (at, bytes) in (at.0..).zip(blocks) {
+            let arrives = token.is_some_and(|token| held.arrives(at, token));
+            // Whether the write failed or not, the device may no longer have what is here.
+            held.changed(at);
+            if arrives && out.is_ok() {
+                held.take_in(at, bytes);
+            }
+        }
+        out
+    }
+}
+
+impl BlockDevice for Bases {
+    fn blocks(&self) -> u64 {
+        self.below.blocks()
+    }
+    fn read_only(&self) -> bool {
+        self.below.read_only()
+    }
+    fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
+        if buf.len() != BLOCK {
+            return self.below.read(at, buf, tag);
+        }
+        if let Some(block) = self.held.lock().blocks.get(&at.0) {
+            buf.copy_from_slice(&block[..]);
+            return Ok(());
+        }
+        if tag.cause != Cause::DeltaBase.tag().cause {
+            return self.below.read(at, buf, tag);
+        }
+        let token = self.announce(at.0..at.0 + 1);
+        let out = self.below.read(at, buf, tag);
+        let mut held = self.held.lock();
+        if held.arrives(at.0, token) && out.is_ok() {
+            held.take_in(at.0, buf);
+        }
+        out
+    }
+    fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
+        self.writing(at, &[data], tag.cause, || self.below.write(at, data, tag))
+    }
+    fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> device::Result<()> {
+        self.writing(at, parts, tag.cause, || self.below.write_gather(at, parts, tag))
+    }
+    fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> device::Result<()> {
+        self.writing(at, &[data], cause, || self.below.write_for(at, data, owners, cause))
+    }
+    fn flush(&self, tag: Tag) -> device::Result<()> {
+        self.below.flush(tag)
+    }
+    fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> device::Result<()> {
+        let out = self.below.discard(at, blocks, tag);
+        let mut held = self.held.lock();
+        (at.0..at.0 + blocks).for_each(|at| held.changed(at));
+        out
+    }
+    fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> device::Result<()> {
+        let out = self.below.remap(from, to, blocks, how, tag);
+        let mut held = self.held.lock();
+        (from.0..from.0 + blocks).chain(to.0..to.0 + blocks).for_each(|at| held.changed(at));
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::{Faulty, Gate, Memory, Op};
+
+    use super::*;
+
+    fn block(byte: u8) -> [u8; BLOCK] {
+        [byte; BLOCK]
+    }
+    fn read(dev: &dyn BlockDevice, at: u64, cause: Cause) -> u8 {
+        let mut b = block(0);
+        dev.read(Lba(at), &mut b, cause.tag()).unwrap();
+        b[7]
+    }
+
+    #[test]
+    fn a_base_is_read_once_and_never_after_other_bytes_were_written_there() {
+        let below = Arc::new(Faulty::new(Memory::new(4096)));
+        let dev = Bases::new(below.clone());
+        let requests = || below.requests(Op::Read);
+        let write = |at: u64, byte: u8, cause: Cause| dev.write(Lba(at), &block(byte), cause.tag()).unwrap();
+        dev.write(Lba(5), &[block(1); 40].concat(), Cause::UserData.tag()).unwrap();
+        assert_eq!((read(&dev, 6, Cause::DeltaBase), requests()), (1, 1), "of a large write nothing is kept");
+        assert_eq!((read(&dev, 6, Cause::DeltaBase), read(&dev, 6, Cause::UserData), requests()), (1, 1, 1));
+        write(6, 2, Cause::UserData);
+        assert_eq!((read(&dev, 6, Cause::DeltaBase), requests()), (2, 1));
+        for change in [
+            &|| write(6, 3, Cause::Node),
+            &|| dev.write_gather(Lba(5), &[&block(3), &block(3)], Cause::BackgroundGcData.tag()).unwrap(),
+            &|| dev.write_for(Lba(6), &block(3), &[1], Cause::Node.tag().cause).unwrap(),
+        ] as [&dyn Fn(); 3]
+        {
+            write(6, 9, Cause::UserData);
+            let before = requests();
+            change();
+            assert_eq!((read(&dev, 6, Cause::DeltaBase), requests()), (3, before + 1));
+        }
+        write(6, 9, Cause::UserData);
+        dev.discard(Lba(0), 512, Cause::Checkpoint.tag()).unwrap();
+        let before = requests();
+        read(&dev, 6, Cause::DeltaBase);
+        assert_eq!(requests(), before + 1);
+    }
+
+    #[test]
+    fn what_was_read_before_a_write_ended_is_not_kept() {
+        let gate = Arc::new(Gate::new(Memory::new(4096)));
+        let dev = Bases::new(gate.clone());
+        dev.write(Lba(6), &block(1), Cause::Node.tag()).unwrap();
+        gate.stop(Op::Read, None);
+        std::thread::scope(|s| {
+            let reader = s.spawn(|| read(&dev, 6, Cause::DeltaBase));
+            assert!(gate.await_one());
+            dev.write(Lba(6), &block(2), Cause::Node.tag()).unwrap();
+            gate.go_on();
+            reader.join().unwrap();
+        });
+        // Whatever that reader got, nothing of it is here.
+        assert!(dev.held.lock().blocks.peek(&6).is_none());
+        assert_eq!(read(&dev, 6, Cause::DeltaBase), 2);
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_nothing_here() {
+        let below = Arc::new(Faulty::new(Memory::new(4096)));
+        let dev = Bases::new(below.clone());
+        dev.write(Lba(6), &block(1), Cause::UserData.tag()).unwrap();
+        assert!(dev.held.lock().blocks.peek(&6).is_some());
+        below.add(device::Fault::Place { op: Op::Write, blocks: 6..7 });
+        assert!(dev.write(Lba(6), &block(2), Cause::UserData.tag()).is_err());
+        assert!(dev.held.lock().blocks.peek(&6).is_none());
+    }
+}

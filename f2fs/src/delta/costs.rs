@@ -1,0 +1,94 @@
+//! What do deltas cost on a device, in time?
+//!
+//! MedFS FAST'25, section 4.1.3, weighs the bytes that a delta takes in a zone against the time of writing its page
+//! ([`choose`](super::choose)). Its own numbers are those of one phone; a device with a profile has others. What deltas
+//! cost in joules is what the device's meter books for the same requests and computation.
+
+use device::energy::Nanos;
+use device::energy::profile::{DeviceSpec, Profile};
+
+/// What things cost, and how much room an average delta takes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Costs {
+    /// Bytes of an average delta (the paper's alpha).
+    pub average: f64,
+    /// Writing one page (beta).
+    pub write: Nanos,
+    /// How often a base is in memory, from 0 to 1 (HR).
+    pub hits: f64,
+    /// Taking it from there (lambda).
+    pub hit: Nanos,
+    /// Reading it from the device (delta).
+    pub miss: Nanos,
+    /// Putting a page together from base and delta (epsilon).
+    pub decode: Nanos,
+    /// Comparing a page with its base and making a delta of it.
+    pub encode: Nanos,
+}
+
+impl Costs {
+    /// As the paper measured them on its phone (section 4.1.3; making a delta: section 6.4).
+    pub const PAPER: Costs = Costs {
+        average: 72.0,
+        write: Nanos(954_000),
+        hits: 0.741,
+        hit: Nanos(9_200),
+        miss: Nanos(250_000),
+        decode: Nanos(6_900),
+        encode: Nanos(7_400),
+    };
+
+    /// On the device of a profile. How large deltas are and how often a base is in memory depends on the work; these
+    /// stay the paper's.
+    pub fn of(profile: &Profile) -> Costs {
+        let (write, miss) = match &profile.device {
+            DeviceSpec::Flash(d) => {
+                let (link, nand) = (&d.link, &d.nand);
+                let request = link.write_request.as_ref().unwrap_or(&link.request).value;
+                let senses: u64 = nand.read.iter().map(|t| t.value.0).sum();
+                let sense = senses / nand.read.len().max(1) as u64;
+                let read = link.request.value.0 + link.read.value.of(4096).0 + nand.transfer.value.of(4096).0 + sense;
+                (request.0 + link.write.value.of(4096).0, read)
+            }
+            DeviceSpec::Disk(d) => {
+                let half_turn = 30_000_000_000 / d.rpm.value.max(1);
+                let far = d.request.value.0 + d.seek_average.value.0 + half_turn + d.media.value.of(4096).0;
+                (far + d.write_settle.value.0, far)
+            }
+        };
+        let (decode, encode) = (profile.host.delta_decode.value, profile.host.delta_encode.value);
+        Costs { write: Nanos(write), miss: Nanos(miss), decode, encode, ..Costs::PAPER }
+    }
+
+    /// How many bytes must become free for an exchange of deltas to pay.
+    pub(super) fn worth(&self) -> usize {
+        let us = |time: Nanos| time.0 as f64 / 1e3;
+        let base = self.hits * us(self.hit) + (1.0 - self.hits) * us(self.miss);
+        ((base + us(self.decode) + us(self.write)) * self.average / us(self.write)).ceil() as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_the_papers_times_78_bytes_must_become_free() {
+        assert_eq!(Costs::PAPER.worth(), 78);
+    }
+
+    #[test]
+    fn the_papers_phone_has_the_papers_times() {
+        let phone = Costs::of(&Profile::find("oneplus8t-ufs31").unwrap());
+        let near = |ours: Nanos, paper: Nanos| (ours.0 as f64 / paper.0 as f64 - 1.0).abs() < 0.02;
+        assert!(near(phone.write, Costs::PAPER.write) && near(phone.miss, Costs::PAPER.miss), "{phone:?}");
+        // Applying a delta takes 8.3 us in section 6.4 and 6.9 us in section 4.1.3, which is a tenth of a byte.
+        assert_eq!(phone.worth(), 79);
+    }
+
+    #[test]
+    fn a_base_that_must_be_sought_makes_an_exchange_dearer() {
+        let disk = Costs::of(&Profile::find("laptop-disk-4200").unwrap());
+        assert!(disk.miss > Nanos(10_000_000) && disk.worth() > 85, "{disk:?}: {}", disk.worth());
+    }
+}

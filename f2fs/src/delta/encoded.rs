@@ -1,0 +1,33 @@
+//! A delta on its way between a page and the place where it is kept.
+
+use format::delta::{Codec, Entry};
+use format::node::delta::Entry as NodeEntry;
+
+/// A page's delta, not yet stored.
+pub(crate) struct Encoded {
+    pub(super) codec: Codec,
+    check: u32,
+    pub(super) payload: Vec<u8>,
+}
+
+impl Encoded {
+    pub(super) fn new(codec: Codec, check: u32, payload: Vec<u8>) -> Self {
+        Encoded { codec, check, payload }
+    }
+    /// As an entry of a zone.
+    pub(crate) fn entry(&self, slot: u32) -> Entry<'_> {
+        Entry { slot, codec: self.codec, check: self.check, payload: &self.payload }
+    }
+    /// As an entry of a delta node.
+    pub(super) fn node_entry(&self, block: u32) -> NodeEntry<'_> {
+        NodeEntry { block, codec: self.codec, check: self.check, payload: &self.payload }
+    }
+}
+
+/// A delta taken out of its node.
+pub(crate) struct Delta {
+    pub(super) block: u32,
+    pub(super) codec: Codec,
+    pub(super) check: u32,
+    pub(super) payload: Vec<u8>,
+}

@@ -1,0 +1,101 @@
+//! Which entry in a file's delta nodes counts for a block?
+//!
+//! That in the node of the highest age. Reading a file asks this for each block, so the answer is kept with the inode's
+//! node until one of the file's delta nodes changes ([`super::nodes`]). It names nodes by their numbers: they may leave
+//! memory meanwhile.
+
+use std::ops::Deref;
+
+use format::node::delta as in_node;
+use format::node::kept::{self, KEPT};
+use format::{Block, Nid};
+use rustc_hash::FxHashMap;
+
+/// What counts in the delta nodes of one file.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    /// Number and node; the first is the root.
+    nodes: Vec<(usize, Nid)>,
+    /// Of each block and each kept page, where in `nodes` its entry is.
+    at: FxHashMap<u32, usize>,
+    /// The file's blocks that have entries, in order.
+    blocks: Vec<u32>,
+    /// The kept pages: key, and what each is made of.
+    kept: FxHashMap<u32, (u32, Option<u32>)>,
+}
+
+impl Index {
+    /// Of these nodes: number, node, bytes.
+    pub(super) fn of<B: Deref<Target = Box<Block>>>(nodes: impl Iterator<Item = (usize, Nid, B)>) -> Self {
+        let mut index = Index::default();
+        let mut ages: Vec<u32> = Vec::new();
+        for (number, nid, bytes) in nodes {
+            let here = index.nodes.len();
+            index.nodes.push((number, nid));
+            ages.push(in_node::age(&bytes));
+            for e in in_node::entries(&bytes) {
+                let best = index.at.entry(e.block).or_insert(here);
+                if ages[*best] < ages[here] {
+                    *best = here;
+                }
+                if *best == here
+                    && let (Some(id), Some(head)) = (kept::id(&e), kept::head(&e))
+                {
+                    index.kept.insert(id, head);
+                }
+            }
+        }
+        index.blocks = index.at.keys().copied().filter(|b| *b < KEPT).collect();
+        index.blocks.sort_unstable();
+        index
+    }
+
+    /// True if the file has no delta node.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The file's blocks that have entries, in order.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = u64> + '_ {
+        self.blocks.iter().map(|b| u64::from(*b))
+    }
+
+    /// True if a block has an entry.
+    pub(crate) fn has(&self, block: u64) -> bool {
+        u32::try_from(block).is_ok_and(|b| b < KEPT && self.at.contains_key(&b))
+    }
+
+    /// The first block from `from` on that has one.
+    pub(crate) fn next(&self, from: u64) -> Option<u64> {
+        let first = self.blocks.partition_point(|b| u64::from(*b) < from);
+        self.blocks.get(first).map(|b| u64::from(*b))
+    }
+
+    /// The node that has the entry of a block or a kept page, and its number.
+    pub(super) fn node_of(&self, block: u32) -> Option<(usize, Nid)> {
+        self.nodes.get(*self.at.get(&block)?).copied()
+    }
+
+    /// True if there are kept pages.
+    pub(crate) fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// Ids of the kept pages that are there, with their keys.
+    pub(super) fn kept(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.kept.iter().map(|(id, (key, _))| (*id, *key))
+    }
+
+    /// The kept page that one is made of in the end, and how many steps away that is. `None` if something on the way is
+    /// not there.
+    pub(super) fn root(&self, id: u32) -> Option<(u32, usize)> {
+        let mut at = id;
+        for depth in 0..=kept::DEEPEST {
+            match self.kept.get(&at)?.1 {
+                None => return Some((at, depth)),
+                Some(base) => at = base,
+            }
+        }
+        None
+    }
+}

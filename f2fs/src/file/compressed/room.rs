@@ -1,0 +1,177 @@
+//! How does a user get back what packing saved, and what comes before the file is changed again?
+//!
+//! A packed cluster keeps room for all of its blocks, so that it can be overwritten by what packs less well. *Releasing*
+//! a file gives that room back to the volume; from then on the file is not changed, only cut between two clusters or deleted.
+//! *Reserving* takes the room again. Both are Linux's (`F2FS_IOC_RELEASE_COMPRESS_BLOCKS`, `_RESERVE_`), with its
+//! answers.
+//!
+//! An inode's flag says whether the marks of its clusters count as used, so both are done in one step: they dirty as
+//! many nodes as the file has under one guard. Unlike Linux, reserving changes nothing if the volume has too little room.
+
+use std::sync::Arc;
+
+use format::compress::{Algorithm, Method};
+use format::inode::Inline;
+use format::{BlockAddr, Nid};
+use vfs::Compression;
+
+use super::method_of;
+use super::writeback::{Pack, Which};
+use crate::error::Result;
+use crate::inode::{Inode, Touch, put_inline, touch};
+use crate::node::cache::Node;
+use crate::node::map::{addr_in, set_addr_in};
+use crate::volume::Volume;
+
+/// A packed cluster: where its mark is, and how many blocks follow.
+struct Packed {
+    node: Arc<Node>,
+    slot: u32,
+    blocks: u32,
+}
+
+fn name(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Lzo => "lzo",
+        Algorithm::Lz4 => "lz4",
+        Algorithm::Zstd => "zstd",
+        Algorithm::LzoRle => "lzo-rle",
+    }
+}
+
+/// What the compressed files of a volume are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CompressedCount {
+    /// How many they are, with empty ones.
+    pub files: u64,
+    /// Blocks that compression saves, for which they still have room.
+    pub saved: u64,
+    /// Files whose room was given back.
+    pub released: u64,
+}
+
+impl Volume {
+    /// Counts the compressed files of the volume. Looks at every inode.
+    pub fn count_compressed(&self) -> Result<CompressedCount> {
+        let mut count = CompressedCount::default();
+        for nid in (self.sb.root.0..self.sb.max_nid()).map(Nid) {
+            let Some(node) = self.inode_node(nid)? else { continue };
+            node.inode(|r| {
+                if method_of(self, r)?.is_some() {
+                    count.files += 1;
+                    count.saved += r.saved_blocks();
+                    count.released += u64::from(r.inline().contains(Inline::COMPRESS_RELEASED));
+                }
+                Ok::<_, crate::error::Error>(())
+            })?;
+        }
+        Ok(count)
+    }
+
+    /// How a file is compressed, and what that saves.
+    pub(crate) fn compression_of(&self, inode: &Inode) -> Result<Option<Compression>> {
+        let Some(method) = self.clusters(inode)? else { return Ok(None) };
+        let (algorithm, log_cluster, _) = method.for_inode();
+        let released = inode.node.inode(|r| r.inline().contains(Inline::COMPRESS_RELEASED));
+        let saved = inode.node.inode(format::inode::RawInode::saved_blocks);
+        Ok(Some(Compression { algorithm, name: name(method.algorithm), log_cluster, saved, released }))
+    }
+
+    fn packed_clusters(&self, inode: &Inode, method: Method) -> Result<Vec<Packed>> {
+        let n = method.cluster_blocks();
+        let (mut at, end) = (0, inode.size().div_ceil(super::BLOCK));
+        let mut out = Vec::new();
+        while at < end {
+            let (blocks, place) = self.stretch(&inode.node, at)?;
+            at = blocks.end;
+            let Some(place) = place else { continue };
+            let bytes = place.node.read();
+            for slot in (0..place.slots).step_by(n as usize) {
+                let addr = |k| addr_in(self, &place.node, &bytes, slot + k);
+                if addr(0) == BlockAddr::COMPRESS {
+                    let blocks = (1..n).take_while(|k| addr(*k).is_real()).count() as u32;
+                    out.push(Packed { node: place.node.clone(), slot, blocks });
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// One step with a compressed file, whose contents are written back before.
+    fn with_clusters<T>(&self, inode: &Arc<Inode>, f: impl FnOnce(Method) -> Result<T>) -> Result<T> {
+        let _turn = inode.steps.turn.lock();
+        self.check_plain(inode)?;
+        let change = self.begin()?;
+        let mut content = inode.content.write();
+        self.check_there(inode)?;
+        let Some(method) = self.clusters(inode)? else {
+            return Err(vfs::Error::Invalid("the file is not a compressed one").into());
+        };
+        self.write_clusters(&change, inode, &mut content, method, Which::All, Pack::Mount)?;
+        let out = f(method)?;
+        let now = self.now();
+        self.edit_inode(&inode.node, |r| touch(r, Touch::Changed, now));
+        Ok(out)
+    }
+
+    /// Gives back the room that packing saved; returns how many blocks.
+    pub(crate) fn release_saved(&self, inode: &Arc<Inode>) -> Result<u64> {
+        self.with_clusters(inode, |method| {
+            let (inline, saved) = inode.node.inode(|r| (r.inline(), r.saved_blocks()));
+            if inline.contains(Inline::COMPRESS_RELEASED) {
+                return Err(vfs::Error::Invalid("the file's compressed blocks are released already").into());
+            }
+            if saved == 0 {
+                return Err(vfs::Error::NotPermitted("compression saves no block of the file").into());
+            }
+            let mut given = 0;
+            for packed in self.packed_clusters(inode, method)? {
+                let mut bytes = packed.node.write();
+                for slot in packed.slot + packed.blocks + 1..packed.slot + method.cluster_blocks() {
+                    if addr_in(self, &packed.node, &bytes, slot) != BlockAddr::NULL {
+                        set_addr_in(self, &packed.node, &mut bytes, slot, BlockAddr::NULL);
+                        given += 1;
+                    }
+                }
+                // The mark stays and no longer counts.
+                self.space.unwritten_by(-1);
+                given += 1;
+                self.nodes.mark_dirty(&packed.node);
+            }
+            self.space.give(given);
+            self.add_blocks(&inode.node, -(given as i64));
+            self.edit_inode(&inode.node, |r| {
+                r.add_saved_blocks(-(saved as i64));
+                put_inline(r, Inline::COMPRESS_RELEASED, true);
+            });
+            Ok(given)
+        })
+    }
+
+    /// Takes the room again that [`Self::release_saved`] gave back; returns how many blocks.
+    pub(crate) fn reserve_saved(&self, inode: &Arc<Inode>) -> Result<u64> {
+        self.with_clusters(inode, |method| {
+            if !inode.node.inode(|r| r.inline().contains(Inline::COMPRESS_RELEASED)) {
+                return Err(vfs::Error::Invalid("the file's compressed blocks are not released").into());
+            }
+            let n = method.cluster_blocks();
+            let all = self.packed_clusters(inode, method)?;
+            let taken = all.iter().map(|packed| u64::from(n - packed.blocks)).sum();
+            self.space.take(taken)?;
+            for packed in &all {
+                let mut bytes = packed.node.write();
+                for slot in packed.slot + packed.blocks + 1..packed.slot + n {
+                    set_addr_in(self, &packed.node, &mut bytes, slot, BlockAddr::NEW);
+                }
+                self.space.unwritten_by(1);
+                self.nodes.mark_dirty(&packed.node);
+            }
+            self.add_blocks(&inode.node, taken as i64);
+            self.edit_inode(&inode.node, |r| {
+                r.add_saved_blocks(taken as i64);
+                put_inline(r, Inline::COMPRESS_RELEASED, false);
+            });
+            Ok(taken)
+        })
+    }
+}

@@ -1,0 +1,43 @@
+//! Which blocks go to the device in one request?
+
+use device::{Lba, Tag};
+use format::{Block, BlockAddr};
+
+use crate::error::Result;
+use crate::volume::Volume;
+
+/// Blocks gathered for one request: 1 MiB.
+pub(super) const BATCH: usize = 256;
+
+/// Blocks on their way to consecutive addresses, in a request that is booked on what its first block is.
+#[derive(Default)]
+pub(super) struct Run<'p> {
+    start: BlockAddr,
+    tag: Tag,
+    parts: Vec<&'p [u8]>,
+}
+
+impl<'p> Run<'p> {
+    pub(super) fn push(&mut self, vol: &Volume, addr: BlockAddr, block: &'p Block, tag: Tag) -> Result<()> {
+        let next = self.start.plus(self.parts.len() as u32);
+        if self.parts.len() >= BATCH || (!self.parts.is_empty() && next != addr) {
+            self.write(vol, self.tag)?;
+        }
+        if self.parts.is_empty() {
+            (self.start, self.tag) = (addr, tag);
+        }
+        self.parts.push(block);
+        Ok(())
+    }
+    /// That of the blocks on their way.
+    pub(super) fn tag(&self) -> Tag {
+        self.tag
+    }
+    pub(super) fn write(&mut self, vol: &Volume, tag: Tag) -> Result<()> {
+        if !self.parts.is_empty() {
+            vol.dev.write_gather(Lba(self.start.0.into()), &self.parts, tag)?;
+            self.parts.clear();
+        }
+        Ok(())
+    }
+}

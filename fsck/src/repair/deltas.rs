@@ -1,0 +1,282 @@
+//! How are deltas and delta nodes mended?
+//!
+//! A mark, a pointer or a bit that can be made right costs nothing. What cannot is given up, and the report names it:
+//! the pages hold what they held before. A delta node is dropped; in place of a root comes an empty one if it is needed
+//! to name the others.
+
+use format::delta;
+use format::inode::RawInode;
+use format::node::delta::{FIRST_OFFSET, MOST_NODES, ROOT_CAPACITY};
+use format::node::{self, Footer};
+use format::{Block, FormatError, Ino, Nid};
+
+use super::edit::Editor;
+use super::rescue::Unreached;
+use super::{Action, RepairError, Session};
+use crate::FsckError;
+use crate::bases::{Bases, may_have_nodes};
+use crate::report::{FindingKind as K, NodeFault};
+use crate::zone;
+
+type Done = Result<(), RepairError>;
+
+/// Gives a zone its mark back, or gives the zone up.
+pub fn mend_zone(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, kind: &K) -> Done {
+    let Some(block) = e.peek(ino.nid())? else { return Ok(()) };
+    let (mended, action) = match zone::with_mark(e.img, &block) {
+        Some(marked) => (marked, Action::Mended { finding: kind.to_string() }),
+        None => (zone::without(e.img, &block)?, Action::DeltasGivenUp { ino, block: None }),
+    };
+    e.nodes.insert(ino.nid(), mended);
+    session.actions.push(action);
+    Ok(())
+}
+
+/// Changes a delta node; its checksum is made to fit.
+fn change<T>(e: &mut Editor<'_, '_>, nid: Nid, change: impl FnOnce(&mut Block) -> T) -> Result<Option<T>, FsckError> {
+    let seed = e.img.seed;
+    Ok(e.node(nid)?.map(|block| {
+        let out = change(block);
+        node::delta::seal(seed, block);
+        out
+    }))
+}
+
+/// The root of an inode's delta nodes, if it is one that can be read.
+fn root(e: &Editor<'_, '_>, ino: Ino) -> Result<Option<(Nid, Box<Block>)>, FsckError> {
+    let Some(inode) = e.peek(ino.nid())? else { return Ok(None) };
+    let raw = RawInode::of(&inode);
+    let Some(nid) = delta::root(raw, e.img.sb.features).filter(|_| may_have_nodes(raw)) else { return Ok(None) };
+    Ok(sound(e, ino, nid)?.map(|block| (nid, block)))
+}
+
+/// A delta node of an inode, if it can be read.
+fn sound(e: &Editor<'_, '_>, ino: Ino, nid: Nid) -> Result<Option<Box<Block>>, FsckError> {
+    let sound = |b: &Box<Block>| node::footer(b).ino == ino && node::delta::verify(e.img.seed, b).is_ok();
+    Ok(e.peek(nid)?.filter(sound))
+}
+
+/// The inode's delta nodes, the root first.
+fn nodes(e: &Editor<'_, '_>, ino: Ino) -> Result<Vec<Nid>, FsckError> {
+    let Some((first, block)) = root(e, ino)? else { return Ok(Vec::new()) };
+    let others = node::delta::others(&block).map(|(_, nid)| nid);
+    let mut out = vec![first];
+    for nid in others {
+        out.extend(sound(e, ino, nid)?.map(|_| nid));
+    }
+    Ok(out)
+}
+
+/// Gives up the delta of one file block: the inode's, else all that delta nodes have for it. `lost` is the block whose
+/// last changes this loses, if that is known.
+pub fn give_up(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: u32, lost: Option<u32>) -> Done {
+    let Some(division) = e.division(ino)? else { return Ok(()) };
+    let mut dropped = 0;
+    e.inode(ino, |raw| dropped = delta::drop_slots(raw, division, block..block.saturating_add(1)))?;
+    if dropped == 0 {
+        drop_from_nodes(e, ino, block)?;
+    }
+    session.actions.push(Action::DeltasGivenUp { ino, block: lost });
+    Ok(())
+}
+
+fn drop_from_nodes(e: &mut Editor<'_, '_>, ino: Ino, block: u32) -> Result<(), FsckError> {
+    for nid in nodes(e, ino)? {
+        if sound(e, ino, nid)?.is_some_and(|b| node::delta::find(&b, block).is_some()) {
+            change(e, nid, |b| node::delta::rewrite(b, |entry| entry.block != block, &[]))?;
+        }
+    }
+    Ok(())
+}
+
+/// Of a delta in the inode and one in a delta node the inode's stays if it fits. Otherwise nothing happens: it is
+/// wrong by itself, and goes.
+pub fn keep_one(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: u32) -> Done {
+    let Some(inode) = e.peek(ino.nid())? else { return Ok(()) };
+    let raw = RawInode::of(&inode);
+    let features = e.img.sb.features;
+    let (Ok(division), Ok(shape)) = (raw.divide(features), raw.shape(features)) else { return Ok(()) };
+    let addr = raw.addr(division, block);
+    let bases = Bases::new(e.img, raw, division, shape);
+    let fits = |entry: delta::Entry<'_>| bases.fits(addr, block, (entry.codec, entry.payload, entry.check));
+    if e.img.sb.locate(addr).is_some() && delta::find(raw, division, block).is_some_and(fits) {
+        drop_from_nodes(e, ino, block)?;
+        session.actions.push(Action::DeltasGivenUp { ino, block: Some(block) });
+    }
+    Ok(())
+}
+
+/// Makes a delta node of this number the file's. False if there is no place for it.
+pub fn set(e: &mut Editor<'_, '_>, ino: Ino, number: usize, nid: Nid) -> Result<bool, FsckError> {
+    if number == 0 {
+        return e.inode(ino, |raw| delta::set_root(raw, (nid != Nid(0)).then_some(nid)));
+    }
+    let Some((root, _)) = root(e, ino)? else { return Ok(false) };
+    Ok(change(e, root, |b| node::delta::set_other(b, number, nid))?.unwrap_or(false))
+}
+
+/// A pointer to a delta node leads to none: it leads to the right one from now on, or nowhere.
+pub fn point_elsewhere(
+    e: &mut Editor<'_, '_>,
+    session: &mut Session,
+    unreached: &Unreached,
+    ino: Ino,
+    number: usize,
+    fault: NodeFault,
+) -> Done {
+    let right = unreached.node_at(e.img, ino, FIRST_OFFSET + number as u32)?;
+    set(e, ino, number, right.unwrap_or(Nid(0)))?;
+    session.actions.push(match right {
+        Some(nid) => Action::NodeAttached { ino, nid },
+        // Named twice, it is still there by its other name.
+        None if fault == NodeFault::Twice && number > 0 => {
+            Action::Mended { finding: format!("inode {ino}: delta node number {number} was one named elsewhere") }
+        }
+        None => Action::DeltasGivenUp { ino, block: None },
+    });
+    Ok(())
+}
+
+/// The delta node as it was before one bit flipped, if its checksum proves that.
+fn unflip(seed: u32, block: &Block) -> Option<Box<Block>> {
+    let mut trial = Box::new(*block);
+    for bit in 0..8 * node::FOOTER {
+        trial[bit / 8] ^= 1 << (bit % 8);
+        if node::delta::verify(seed, &trial).is_ok() {
+            return Some(trial);
+        }
+        trial[bit / 8] ^= 1 << (bit % 8);
+    }
+    None
+}
+
+/// Mends a delta node that cannot be read, or drops it.
+pub fn mend_node(
+    e: &mut Editor<'_, '_>,
+    session: &mut Session,
+    unreached: &Unreached,
+    ino: Ino,
+    nid: Nid,
+    error: &FormatError,
+) -> Done {
+    let (Some(block), Some(inode)) = (e.peek(nid)?, e.peek(ino.nid())?) else { return Ok(()) };
+    if node::delta::verify(e.img.seed, &block).is_ok() {
+        return make_room_for_list(e, session, ino, nid, &block);
+    }
+    let flipped = matches!(error, FormatError::Checksum { .. }).then(|| unflip(e.img.seed, &block)).flatten();
+    if let Some(restored) = flipped {
+        e.nodes.insert(nid, restored);
+        session.actions.push(Action::BitRestored { ino });
+        return Ok(());
+    }
+    let is_root = delta::root(RawInode::of(&inode), e.img.sb.features) == Some(nid);
+    let mut others = Vec::new();
+    for number in (1..MOST_NODES).filter(|_| is_root) {
+        let found = unreached.node_at(e.img, ino, FIRST_OFFSET + number as u32)?;
+        others.extend(found.map(|nid| (number, nid)));
+    }
+    if others.is_empty() {
+        if is_root {
+            set(e, ino, 0, Nid(0))?;
+        } else if let Some((number, _)) = root(e, ino)?.and_then(|(_, b)| node::delta::others(&b).find(|o| o.1 == nid))
+        {
+            set(e, ino, number, Nid(0))?;
+        }
+        free(e, nid)?;
+        session.actions.push(Action::NodeDropped { nid, ino });
+    } else {
+        change(e, nid, |b| {
+            node::delta::init(b);
+            others.iter().all(|(number, nid)| node::delta::set_other(b, *number, *nid))
+        })?;
+    }
+    for block in readable(e, ino, &block)? {
+        session.actions.push(Action::DeltasGivenUp { ino, block: Some(block) });
+    }
+    session.actions.push(Action::DeltasGivenUp { ino, block: None });
+    Ok(())
+}
+
+/// Gives up the oldest deltas of a root that leaves no room for the list of the others.
+fn make_room_for_list(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, nid: Nid, block: &Block) -> Done {
+    let (mut used, mut gone) = (node::delta::used(block), Vec::new());
+    for entry in node::delta::entries(block) {
+        if used > ROOT_CAPACITY {
+            used -= entry.bytes();
+            gone.push(entry.block);
+        }
+    }
+    change(e, nid, |b| node::delta::rewrite(b, |entry| !gone.contains(&entry.block), &[]))?;
+    let lost = gone.into_iter().map(|block| Action::DeltasGivenUp { ino, block: Some(block) });
+    session.actions.extend(lost);
+    Ok(())
+}
+
+/// Blocks for which a damaged delta node seems to have entries.
+fn readable(e: &Editor<'_, '_>, ino: Ino, block: &Block) -> Result<Vec<u32>, FsckError> {
+    let mut out = Vec::new();
+    for entry in node::delta::entries(block) {
+        if e.slot(ino, entry.block.into())?.is_some_and(|(_, addr)| e.img.sb.locate(addr).is_some()) {
+            out.push(entry.block);
+        }
+    }
+    out.sort_unstable();
+    out.dedup();
+    Ok(out)
+}
+
+/// Frees a node that was reached.
+fn free(e: &mut Editor<'_, '_>, nid: Nid) -> Result<(), FsckError> {
+    let addr = e.entry(nid)?.addr;
+    e.drop_node(nid)?;
+    if !e.dropped.contains(&addr) {
+        e.dropped.push(addr);
+    }
+    Ok(())
+}
+
+/// Puts a delta node that nobody names back where its footer says, or drops it. The file's root may be gone: then this
+/// node becomes the root.
+pub fn attach(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &Unreached, f: Footer, block: &Block) -> Done {
+    let (nid, ino) = (f.nid, f.ino);
+    let number = node::delta::number(f.offset).unwrap_or_default();
+    let Some(inode) = e.peek(ino.nid())? else { return Ok(()) };
+    let raw = RawInode::of(&inode);
+    let deltas = crate::bases::plain(e.img.sb.features) != e.img.sb.features;
+    let lawful = deltas && may_have_nodes(raw) && node::delta::verify(e.img.seed, block).is_ok();
+    let named = delta::root(raw, e.img.sb.features);
+    let attached = match named {
+        _ if !lawful => false,
+        None if number == 0 => set(e, ino, 0, nid)?,
+        None if unreached.node_at(e.img, ino, FIRST_OFFSET)?.is_some() => {
+            // The root is put back first.
+            return Ok(());
+        }
+        None => {
+            let mut first = Box::new(*block);
+            node::set_footer(&mut first, &Footer { offset: FIRST_OFFSET, ..f });
+            e.nodes.insert(nid, first);
+            set(e, ino, 0, nid)?
+        }
+        Some(_) if number == 0 => false,
+        Some(_) => match root(e, ino)? {
+            Some((_, b)) => match node::delta::others(&b).find(|o| o.0 == number) {
+                // Its root comes back in this round, and names it.
+                Some((_, other)) if other == nid => return Ok(()),
+                Some(_) => false,
+                None => set(e, ino, number, nid)?,
+            },
+            None => false,
+        },
+    };
+    if attached {
+        session.actions.push(Action::NodeAttached { ino, nid });
+        return Ok(());
+    }
+    e.drop_node(nid)?;
+    session.actions.push(Action::NodeDropped { nid, ino });
+    if deltas && node::delta::entries(block).next().is_some() {
+        session.actions.push(Action::DeltasGivenUp { ino, block: None });
+    }
+    Ok(())
+}

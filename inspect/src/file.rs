@@ -1,0 +1,247 @@
+//! How does a file lie: in how many pieces, how few there could be, and where?
+//!
+//! An *extent* is a run of file blocks at neighbouring addresses. A *stretch* is a run of file blocks that have
+//! addresses, up to the next hole or reserved block; the fewest possible extents are one for each stretch, because F2FS
+//! has no limit to their length. The degree of fragmentation is extents by fewest extents (Ji HotStorage'16, equation 1).
+//!
+//! In a compressed file clusters have fewer blocks than they stand for; those that follow each other are one stretch, and
+//! an extent is a run of addresses in the order in which they are read.
+//!
+//! A file with deltas is described by its base blocks, which are what is read from the device.
+
+use format::sit::LogType;
+use format::superblock::SuperBlock;
+use format::{BLOCKS_PER_SEG, BlockAddr, SegNo};
+
+use crate::inode::Draft;
+use crate::piece::{NODE, Piece};
+use crate::tables::Sit;
+
+/// Translation entries in a page of a flash device's map.
+const MAP_ENTRIES: u64 = 1024;
+
+/// A run of file blocks at neighbouring addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// First file block.
+    pub from: u64,
+    /// Its address: blocks of 4 KiB from the beginning of the device.
+    pub addr: u64,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+/// How a file lies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Blocks with an address.
+    pub blocks: u64,
+    /// Blocks that are reserved, without an address.
+    pub reserved: u64,
+    /// Marks of compressed clusters.
+    pub marks: u64,
+    /// Nodes, the inode among them.
+    pub nodes: u32,
+    /// Holes between blocks, and before the first: runs of file blocks without an address.
+    pub holes: u32,
+    /// Extents.
+    pub extents: u32,
+    /// The fewest extents there could be.
+    pub min_extents: u32,
+    /// Lowest address; 0 without blocks.
+    pub first_addr: u64,
+    /// Blocks from the lowest address to the highest.
+    pub span: u64,
+    /// Segments that hold a part.
+    pub segments: u32,
+    /// Pages of a flash device's map (1,024 blocks each) that a part lies in.
+    pub map_pages: u32,
+    /// How often, in file order, a part lies in another of them than the part before.
+    pub map_turns: u32,
+    /// Pages of the map, if it lay in its fewest extents.
+    pub min_map_pages: u32,
+    /// Requests of at most a read-ahead window that read it whole.
+    pub requests: u64,
+    /// The same, if it lay in its fewest extents.
+    pub min_requests: u64,
+    /// The log that most of its blocks lie in.
+    pub log: Option<LogType>,
+    /// Addresses outside the main area.
+    pub outside: u32,
+    /// One of them.
+    pub outside_at: u32,
+}
+
+/// A file's extents in file order, of pieces in order; and what is beside them.
+pub struct Extents {
+    /// Extents.
+    pub all: Vec<Extent>,
+    /// For each, whether a new stretch begins with it.
+    begins: Vec<bool>,
+    reserved: u64,
+    marks: u64,
+    nodes: u32,
+}
+
+/// Puts pieces of one file together. They are in order of node and slot.
+pub fn extents(draft: &Draft, pieces: &[Piece]) -> Extents {
+    let mut out = Extents { all: Vec::new(), begins: Vec::new(), reserved: 0, marks: 0, nodes: 1 };
+    let shape = draft.shape;
+    // Where the extent before ends: file block, address.
+    let mut end: Option<(u64, u32)> = None;
+    for p in pieces {
+        if p.number == NODE {
+            out.nodes += 1;
+            continue;
+        }
+        let Some(shape) = shape else { continue };
+        let (slots, first) = match p.number {
+            0 => (shape.direct_slots, 0),
+            n => (shape.per_node, u64::from(shape.direct_slots) + u64::from(n - 1) * u64::from(shape.per_node)),
+        };
+        // Compressed files leave the last slots of a node alone.
+        let len = u32::from(p.len).min(slots.saturating_sub(p.slot.into()));
+        if len == 0 {
+            continue;
+        }
+        let from = first + u64::from(p.slot);
+        match p.addr {
+            BlockAddr::NEW => {
+                out.reserved += u64::from(len);
+                continue;
+            }
+            BlockAddr::COMPRESS => {
+                out.marks += u64::from(len);
+                continue;
+            }
+            _ => {}
+        }
+        let follows = end.is_some_and(|(e, _)| goes_on(draft.log_cluster, e, from));
+        match out.all.last_mut() {
+            Some(last) if follows && end.is_some_and(|(_, a)| a == p.addr.0) => last.blocks += u64::from(len),
+            _ => {
+                out.all.push(Extent { from, addr: p.addr.0.into(), blocks: len.into() });
+                out.begins.push(!follows);
+            }
+        }
+        end = Some((from + u64::from(len), p.addr.plus(len).0));
+    }
+    out
+}
+
+/// True if no hole lies between a file block that ended at `end` and one that begins at `from`.
+fn goes_on(log_cluster: Option<u8>, end: u64, from: u64) -> bool {
+    match log_cluster {
+        None => end == from,
+        // A whole cluster without a block is a hole.
+        Some(log) => (from >> log) <= end.div_ceil(1 << log),
+    }
+}
+
+/// Distinct numbers in ranges of numbers.
+fn distinct(ranges: &mut [(u64, u64)]) -> u32 {
+    ranges.sort_unstable();
+    let (mut count, mut next) = (0, 0);
+    for (from, to) in ranges {
+        let from = (*from).max(next);
+        if from <= *to {
+            count += *to - from + 1;
+            next = *to + 1;
+        }
+    }
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// Describes how a file of an F2FS volume lies. `window` is the blocks that one request reads at most, counted from the
+/// file's beginning.
+pub fn layout(sb: &SuperBlock, sit: &Sit, of: &Extents, window: u64) -> Layout {
+    let mut out = places(of.all.iter().zip(of.begins.iter().copied()), window);
+    (out.reserved, out.marks, out.nodes) = (of.reserved, of.marks, of.nodes);
+    let mut segments = Vec::new();
+    let mut logs = [0_u64; 7];
+    for e in &of.all {
+        // OK to cut: addresses of F2FS have 32 bits.
+        let [first, last] = [e.addr, e.addr + e.blocks - 1].map(|a| BlockAddr(a.min(u32::MAX.into()) as u32));
+        let (Some((from, _)), Some((to, _))) = (sb.locate(first), sb.locate(last)) else {
+            out.outside += 1;
+            out.outside_at = first.0;
+            continue;
+        };
+        segments.push((from.0.into(), to.0.into()));
+        for seg in (from.0..=to.0).map(SegNo) {
+            let start = sb.seg_start(seg);
+            let (begin, end) = (first.max(start), last.min(start.plus(BLOCKS_PER_SEG - 1)));
+            logs[sit.segment(seg).log.map_or(6, LogType::index)] += u64::from(end.0 - begin.0 + 1);
+        }
+    }
+    out.segments = distinct(&mut segments);
+    let most = (0..6).max_by_key(|log| (logs[*log], std::cmp::Reverse(*log)));
+    out.log = most.filter(|log| logs[*log] > 0).and_then(|log| LogType::from_number(log as u8));
+    out
+}
+
+/// Describes how a file of any file system lies, by its extents in file order.
+pub fn of_extents(extents: &[Extent], window: u64) -> Layout {
+    let mut end = None;
+    let begins = extents.iter().map(|e| end.replace(e.from.saturating_add(e.blocks)) != Some(e.from));
+    places(extents.iter().zip(begins), window)
+}
+
+/// What extents alone say; each with whether a new stretch begins with it.
+fn places<'e>(all: impl Iterator<Item = (&'e Extent, bool)>, window: u64) -> Layout {
+    let window = window.max(1);
+    let mut out = Layout::default();
+    let requests = |from: u64, blocks: u64| (from + blocks - 1) / window - from / window + 1;
+    let mut pages: Vec<(u64, u64)> = Vec::new();
+    let (mut lowest, mut highest) = (u64::MAX, 0);
+    let mut stretch: Option<(u64, u64)> = None;
+    for (e, begins) in all.filter(|(e, _)| e.blocks > 0) {
+        let last = e.addr + e.blocks - 1;
+        out.blocks += e.blocks;
+        out.extents = out.extents.saturating_add(1);
+        out.requests += requests(e.from, e.blocks);
+        (lowest, highest) = (lowest.min(e.addr), highest.max(last));
+        let (one, other) = (e.addr / MAP_ENTRIES, last / MAP_ENTRIES);
+        let turns = other - one + u64::from(pages.last().is_none_or(|p| p.1 != one));
+        out.map_turns = out.map_turns.saturating_add(u32::try_from(turns).unwrap_or(u32::MAX));
+        pages.push((one, other));
+        let end = e.from + e.blocks;
+        match &mut stretch {
+            Some((_, to)) if !begins => *to = (*to).max(end),
+            other => {
+                let before = other.replace((e.from, end));
+                out.holes += u32::from(before.is_some() || e.from > 0);
+                out.min_extents += 1;
+                out.min_requests += before.map_or(0, |(from, to)| requests(from, to - from));
+            }
+        }
+    }
+    out.min_requests += stretch.map_or(0, |(from, to)| requests(from, to - from));
+    // Read-ahead of a compressed file asks for what is stored.
+    out.min_requests = out.min_requests.min(out.requests);
+    out.map_pages = distinct(&mut pages);
+    let least = out.blocks.div_ceil(MAP_ENTRIES).min(out.map_pages.into()) as u32;
+    out.min_map_pages = if out.extents == out.min_extents { out.map_pages } else { least };
+    if out.blocks > 0 {
+        (out.first_addr, out.span) = (lowest, highest - lowest + 1);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distinct_numbers_of_ranges_that_overlap_and_touch() {
+        assert_eq!(distinct(&mut []), 0);
+        assert_eq!(distinct(&mut [(5, 5), (1, 3), (2, 4), (5, 6), (9, 9)]), 7);
+    }
+
+    #[test]
+    fn clusters_follow_each_other_until_one_is_missing() {
+        assert!(goes_on(None, 4, 4) && !goes_on(None, 4, 5));
+        // Clusters of four: blocks 1 and 2 are stored of the first, then 5 of the second, or 9 of the third.
+        assert!(goes_on(Some(2), 3, 5) && !goes_on(Some(2), 3, 9) && goes_on(Some(2), 8, 9));
+    }
+}

@@ -1,0 +1,161 @@
+//! What does an inode say of its file?
+//!
+//! Fields are taken as they are, within what keeps arithmetic sound. Where an inode is unlawful, its name and size
+//! still are what they are, and its blocks are unknown.
+
+use format::inode::{self, Advise, Inline, InodeFlags, RawInode};
+use format::node::Shape;
+use format::superblock::Features;
+use format::{Block, BlockAddr, Ino, delta};
+
+use crate::finding::{Finding, Findings};
+use crate::piece::{self, Piece};
+
+/// What an inode is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A device, a pipe, a socket.
+    Special,
+    /// A mode that is of no kind.
+    Unknown,
+}
+
+impl Kind {
+    fn of(mode: u16) -> Self {
+        match mode & 0o170_000 {
+            0o100_000 => Kind::File,
+            0o040_000 => Kind::Directory,
+            0o120_000 => Kind::Link,
+            0o020_000 | 0o060_000 | 0o010_000 | 0o140_000 => Kind::Special,
+            _ => Kind::Unknown,
+        }
+    }
+    fn has_blocks(self) -> bool {
+        matches!(self, Kind::File | Kind::Directory | Kind::Link)
+    }
+}
+
+/// An inode as far as it speaks for itself.
+#[derive(Debug, Clone)]
+pub struct Draft {
+    /// Its number.
+    pub ino: Ino,
+    /// Where its block lies.
+    pub addr: BlockAddr,
+    /// What it is.
+    pub kind: Kind,
+    /// Its parent, as it recorded it.
+    pub parent: Ino,
+    /// Its name, as it recorded it.
+    pub name: Box<[u8]>,
+    /// False if its name or parent may have changed since.
+    pub name_is_sure: bool,
+    /// True if its name is ciphertext.
+    pub name_is_encrypted: bool,
+    /// Bytes.
+    pub size: u64,
+    /// Blocks as it counts them.
+    pub i_blocks: u64,
+    /// Names.
+    pub links: u32,
+    /// Last change of contents: nanoseconds since 1970.
+    pub mtime_ns: i64,
+    /// True if its contents are in the inode.
+    pub inline: bool,
+    /// How its blocks are spread over nodes; `None` if it has none, or if that cannot be known.
+    pub shape: Option<Shape>,
+    /// Blocks of a compressed cluster, as a power of two.
+    pub log_cluster: Option<u8>,
+    /// True if the room that compression saved was given back.
+    pub released: bool,
+    /// Blocks must not move.
+    pub pinned: bool,
+    /// Bytes that deltas, their entries included, may still take in the inode.
+    pub delta_room: u16,
+    /// Deltas in the inode.
+    pub deltas: u8,
+    /// False if something about it is unlawful.
+    pub lawful: bool,
+    /// True if it has no other node: then [`own`](Self::own) is all there is.
+    pub alone: bool,
+    /// Its own slots, if it is alone.
+    pub own: Vec<Piece>,
+}
+
+/// Reads an inode, and the runs of its own slots.
+pub fn draft(
+    features: Features,
+    seed: u32,
+    ino: Ino,
+    addr: BlockAddr,
+    block: &Block,
+    found: &mut Findings,
+) -> (Draft, Vec<Piece>) {
+    let raw = RawInode::of(block);
+    let (inline, advise) = (raw.inline(), raw.advise());
+    let kind = Kind::of(raw.i_mode.get());
+    let mut out = Draft {
+        ino,
+        addr,
+        kind,
+        parent: Ino(raw.i_pino.get()),
+        name: raw.name().into(),
+        name_is_sure: !advise.contains(Advise::LOST_PINO) && raw.i_links.get() < 2 || kind == Kind::Directory,
+        name_is_encrypted: advise.contains(Advise::ENC_NAME),
+        size: raw.i_size.get(),
+        i_blocks: raw.i_blocks.get(),
+        links: raw.i_links.get(),
+        mtime_ns: (raw.i_mtime.get() as i64)
+            .saturating_mul(1_000_000_000)
+            .saturating_add(i64::from(raw.i_mtime_nsec.get())),
+        inline: inline.intersects(Inline::DATA | Inline::DENTRY),
+        shape: None,
+        log_cluster: None,
+        released: inline.contains(Inline::COMPRESS_RELEASED),
+        pinned: inline.contains(Inline::PIN_FILE),
+        delta_room: 0,
+        deltas: 0,
+        lawful: true,
+        alone: true,
+        own: Vec::new(),
+    };
+    let mut pieces = Vec::new();
+    if inode::verify_checksum(features, seed, block).is_err() {
+        out.lawful = false;
+        found.add(Finding::Checksum { count: 1, ino });
+    }
+    let parts = raw.divide(features).and_then(|d| Ok((d, raw.shape(features)?, raw.log_cluster(features)?)));
+    let (division, shape, log_cluster) = match parts {
+        Ok(parts) => parts,
+        Err(error) => {
+            out.lawful = false;
+            found.add(Finding::Inode { count: 1, ino, error });
+            return (out, pieces);
+        }
+    };
+    let root = delta::root(raw, features);
+    out.alone = raw.i_xattr_nid.get() == 0 && root.is_none() && (0..5).all(|k| raw.nid(k).0 == 0);
+    out.deltas = delta::entries(raw, division).count().min(u8::MAX.into()) as u8;
+    if out.inline || !kind.has_blocks() {
+        return (out, pieces);
+    }
+    (out.shape, out.log_cluster) = (Some(shape), log_cluster);
+    let slots = shape.direct_slots.min(division.addressed());
+    piece::runs(ino, 0, (0..slots).map(|slot| raw.addr(division, slot)), &mut pieces);
+    let unsuitable = out.pinned
+        || log_cluster.is_some()
+        || kind != Kind::File
+        || advise.intersects(Advise::ENCRYPT | Advise::VERITY)
+        || raw.flags().contains(InodeFlags::COMPRESS);
+    if !unsuitable {
+        let used: usize = delta::entries(raw, division).map(|e| delta::HEADER + e.payload.len()).sum();
+        out.delta_room = delta::room(raw, division).saturating_sub(delta::TRAILER + used) as u16;
+    }
+    (out, pieces)
+}

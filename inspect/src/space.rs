@@ -1,0 +1,140 @@
+//! How full, how old and how torn are the segments?
+//!
+//! Free space is told in the nine sizes of piece of FAGC TACO'23, Table 3, over the whole main area: a piece is the
+//! longest run of neighbouring blocks that the SIT does not call valid. The factor f of a segment is that of
+//! Algorithm 1: over its runs of X free blocks shorter than 32, the sum of 126 x 127 / X.
+
+use format::BLOCKS_PER_SEG;
+use format::checkpoint::Checkpoint;
+use format::sit::LogType;
+
+use crate::tables::{Segment, Sit};
+
+/// Sizes of pieces.
+pub const LEVELS: usize = 9;
+/// f where every second block is free: the most there can be.
+pub const MOST_TORN: f64 = 256.0 * 126.0 * 127.0;
+/// Runs of so many blocks or more are no fragments: 128 KiB.
+const FRAGMENT: u32 = 32;
+
+/// What segments of one log are like.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct OfLog {
+    /// Segments with a valid block.
+    pub segments: u64,
+    /// Valid blocks.
+    pub valid: u64,
+    /// Segments of them without a free block.
+    pub full: u64,
+    /// Sum of their factors f.
+    pub torn: f64,
+    /// Sum of their ages, in seconds of mounted time.
+    pub age: u64,
+}
+
+/// The segments of a volume.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Space {
+    /// Segments.
+    pub segments: u64,
+    /// Of them without a valid block.
+    pub free_segments: u64,
+    /// Partly valid segments by tenths of their blocks: up to 10 %, up to 20 % and so on. Full ones are left out.
+    pub tenths: [u64; 10],
+    /// By log: hot, warm, cold data; hot, warm, cold nodes; of no lawful type.
+    pub logs: [OfLog; 7],
+    /// Pieces of free space: one block, two, up to four and so on to 128, and larger.
+    pub pieces: [u64; LEVELS],
+    /// Blocks in them.
+    pub piece_blocks: [u64; LEVELS],
+    /// Ages of segments with a valid block, in seconds of mounted time: the youngest, a quarter, half, three quarters, the
+    /// oldest.
+    pub ages: [u64; 5],
+}
+
+/// The runs of free blocks of a segment: first block and length.
+fn runs(segment: &Segment) -> impl Iterator<Item = (u16, u16)> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let from = (at..BLOCKS_PER_SEG as u16).find(|o| !segment.has(*o))?;
+        at = (from..BLOCKS_PER_SEG as u16).find(|o| segment.has(*o)).unwrap_or(BLOCKS_PER_SEG as u16);
+        Some((from, at - from))
+    })
+}
+
+/// The factor f of a segment.
+pub fn torn(segment: &Segment) -> f64 {
+    let share = |run: u16| if u32::from(run) < FRAGMENT { 126.0 * 127.0 / f64::from(run) } else { 0.0 };
+    runs(segment).map(|(_, run)| share(run)).sum()
+}
+
+impl Space {
+    /// Counts.
+    pub fn of(sit: &Sit, cp: &Checkpoint) -> Space {
+        let mut out = Space::default();
+        let mut ages = Vec::new();
+        // Blocks of the piece that reaches the end of the segment before.
+        let mut open = 0_u64;
+        for (_, segment) in sit.iter() {
+            out.segments += 1;
+            if segment.valid == 0 {
+                out.free_segments += 1;
+                open += u64::from(BLOCKS_PER_SEG);
+                continue;
+            }
+            let mut factor = 0.0;
+            if segment.has(0) {
+                out.piece(std::mem::take(&mut open));
+            }
+            for (from, len) in runs(segment) {
+                factor += if u32::from(len) < FRAGMENT { 126.0 * 127.0 / f64::from(len) } else { 0.0 };
+                let blocks = u64::from(len) + if from == 0 { std::mem::take(&mut open) } else { 0 };
+                if u32::from(from + len) == BLOCKS_PER_SEG {
+                    open = blocks;
+                } else {
+                    out.piece(blocks);
+                }
+            }
+            let age = cp.elapsed.saturating_sub(segment.mtime);
+            ages.push(age);
+            let log = &mut out.logs[segment.log.map_or(6, LogType::index)];
+            log.segments += 1;
+            log.valid += u64::from(segment.valid);
+            log.torn += factor;
+            log.age = log.age.saturating_add(age);
+            if u32::from(segment.valid) == BLOCKS_PER_SEG {
+                log.full += 1;
+            } else {
+                out.tenths[usize::from(segment.valid - 1) * 10 / BLOCKS_PER_SEG as usize] += 1;
+            }
+        }
+        out.piece(open);
+        ages.sort_unstable();
+        if let Some(last) = ages.len().checked_sub(1) {
+            out.ages = [0, 1, 2, 3, 4].map(|k| ages[last * k / 4]);
+        }
+        out
+    }
+
+    fn piece(&mut self, blocks: u64) {
+        if blocks > 0 {
+            let level = (blocks.next_power_of_two().trailing_zeros() as usize).min(LEVELS - 1);
+            self.pieces[level] += 1;
+            self.piece_blocks[level] += blocks;
+        }
+    }
+
+    /// Valid blocks.
+    pub fn valid(&self) -> u64 {
+        self.logs.iter().map(|l| l.valid).sum()
+    }
+    /// Segments with a valid block.
+    pub fn used(&self) -> u64 {
+        self.segments - self.free_segments
+    }
+    /// Mean factor f of the segments with a valid block; 0 if there is none.
+    pub fn torn(&self) -> f64 {
+        let all: f64 = self.logs.iter().map(|l| l.torn).sum();
+        if self.used() == 0 { 0.0 } else { all / self.used() as f64 }
+    }
+}

@@ -1,0 +1,202 @@
+//! SIT and NAT in memory, compactly: which blocks are in use, and where is each node?
+//!
+//! A table takes memory where it says something: 80 bytes for each segment of a SIT block in use, 4 for each node of a
+//! NAT block in use. Entries are taken as they are; what is unlawful is counted.
+
+use device::{BlockDevice, Lba};
+use format::checkpoint::Checkpoint;
+use format::nat::{self, NAT_ENTRIES};
+use format::sit::{self, LogType, MAP_BYTES, RawSitEntry, SIT_ENTRIES, SitEntry};
+use format::superblock::SuperBlock;
+use format::{BLOCK, Block, BlockAddr, Nid, SegNo, bits, summary};
+use rustc_hash::FxHashMap;
+
+use crate::begin::{Pack, TAG};
+use crate::finding::{Finding, Findings};
+use crate::{InspectError, Progress};
+
+/// Table blocks read at once.
+const AT_ONCE: u32 = 256;
+
+/// What the SIT says of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment {
+    /// One bit a block, most significant first; set: in use.
+    pub map: [u8; MAP_BYTES],
+    /// What it holds; `None` if the entry's type is none.
+    pub log: Option<LogType>,
+    /// Blocks in use, by the map.
+    pub valid: u16,
+    /// When it was last written, in seconds of mounted time.
+    pub mtime: u64,
+}
+
+impl Segment {
+    /// A segment that the SIT says nothing of.
+    pub const EMPTY: Segment = Segment { map: [0; MAP_BYTES], log: Some(LogType::HotData), valid: 0, mtime: 0 };
+
+    fn of(raw: &RawSitEntry) -> Self {
+        Segment {
+            map: raw.valid_map,
+            log: LogType::from_number((raw.vblocks.get() >> 10) as u8),
+            valid: bits::count(&raw.valid_map) as u16,
+            mtime: raw.mtime.get(),
+        }
+    }
+    /// True if a block of it is in use.
+    pub fn has(&self, offset: u16) -> bool {
+        bits::msb_test(&self.map, usize::from(offset))
+    }
+}
+
+/// The segment information table.
+pub struct Sit {
+    blocks: Vec<Option<Box<[Segment; SIT_ENTRIES as usize]>>>,
+    segments: u32,
+}
+
+impl Sit {
+    /// The entry of a segment.
+    pub fn segment(&self, seg: SegNo) -> &Segment {
+        let (n, i) = (seg.0 / SIT_ENTRIES, (seg.0 % SIT_ENTRIES) as usize);
+        self.blocks.get(n as usize).and_then(Option::as_ref).map_or(&Segment::EMPTY, |b| &b[i])
+    }
+    /// All, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (SegNo, &Segment)> {
+        (0..self.segments).map(|s| (SegNo(s), self.segment(SegNo(s))))
+    }
+    fn put(&mut self, seg: SegNo, raw: &RawSitEntry, found: &mut Findings) {
+        if let Err(error) = SitEntry::check(raw) {
+            found.add(Finding::Sit { count: 1, first: seg.0, error });
+        }
+        let (n, i) = ((seg.0 / SIT_ENTRIES) as usize, (seg.0 % SIT_ENTRIES) as usize);
+        if let Some(b) = self.blocks.get_mut(n) {
+            b.get_or_insert_with(|| Box::new([Segment::EMPTY; SIT_ENTRIES as usize]))[i] = Segment::of(raw);
+        }
+    }
+}
+
+/// Where each node is.
+#[derive(Default)]
+pub struct Nat {
+    blocks: FxHashMap<u32, Box<[u32; NAT_ENTRIES as usize]>>,
+}
+
+impl Nat {
+    /// A node's address; none if it has none.
+    pub fn address(&self, nid: Nid) -> BlockAddr {
+        let (n, i) = nat::position(nid);
+        self.blocks.get(&n).map_or(BlockAddr::NULL, |b| BlockAddr(b[i]))
+    }
+    fn put(&mut self, nid: Nid, to: BlockAddr) {
+        let (n, i) = nat::position(nid);
+        if to != BlockAddr::NULL || self.blocks.contains_key(&n) {
+            self.blocks.entry(n).or_insert_with(|| Box::new([0; NAT_ENTRIES as usize]))[i] = to.0;
+        }
+    }
+    /// Every node with an address, in no order. The numbers of Linux's own inodes, 1 and 2, are left out.
+    pub fn nodes(&self) -> impl Iterator<Item = (Nid, BlockAddr)> {
+        self.blocks
+            .iter()
+            .flat_map(|(&n, b)| {
+                let nid = move |i: usize| Nid(n * NAT_ENTRIES + i as u32);
+                b.iter().enumerate().filter(|(_, a)| **a != 0).map(move |(i, a)| (nid(i), BlockAddr(*a)))
+            })
+            .filter(|(nid, _)| nid.0 > 2)
+    }
+}
+
+/// Reads those of `count` table blocks that `at` places, many at once where they are neighbours. A block that cannot be
+/// read is left out, with a finding.
+fn each(
+    dev: &dyn BlockDevice,
+    table: &'static str,
+    count: u32,
+    at: impl Fn(u32) -> BlockAddr,
+    found: &mut Findings,
+    progress: &mut Progress<'_>,
+    mut take: impl FnMut(u32, &Block, &mut Findings),
+) -> Result<(), InspectError> {
+    let mut buf = vec![0; AT_ONCE as usize * BLOCK];
+    let mut unreadable: Option<(u64, BlockAddr)> = None;
+    let mut n = 0;
+    while n < count {
+        let first = at(n);
+        let neighbours = (1..AT_ONCE).take_while(|i| n + i < count && at(n + i) == first.plus(*i)).count() as u32 + 1;
+        let bytes = &mut buf[..neighbours as usize * BLOCK];
+        let whole = dev.read(Lba(u64::from(first.0)), bytes, TAG).is_ok();
+        for i in 0..neighbours {
+            let one = &mut bytes[i as usize * BLOCK..(i as usize + 1) * BLOCK];
+            if !whole && dev.read(Lba(u64::from(first.plus(i).0)), one, TAG).is_err() {
+                unreadable.get_or_insert((0, first.plus(i))).0 += 1;
+                continue;
+            }
+            if let Some(block) = one.first_chunk::<BLOCK>().filter(|b| b.iter().any(|&byte| byte != 0)) {
+                take(n + i, block, found);
+            }
+        }
+        n += neighbours;
+        progress.step(u64::from(neighbours))?;
+    }
+    if let Some((count, first)) = unreadable {
+        found.add(Finding::TableUnreadable { table, count, first });
+    }
+    Ok(())
+}
+
+/// Reads both tables as the checkpoint has them, journals applied.
+///
+/// # Errors
+/// If it is to stop.
+pub fn read(
+    dev: &dyn BlockDevice,
+    sb: &SuperBlock,
+    pack: &Pack,
+    found: &mut Findings,
+    progress: &mut Progress<'_>,
+) -> Result<(Sit, Nat), InspectError> {
+    let cp: &Checkpoint = &pack.checkpoint;
+    let blocks = sb.main_segs.div_ceil(SIT_ENTRIES);
+    let mut sit = Sit { blocks: Vec::new(), segments: sb.main_segs };
+    sit.blocks.resize_with(blocks as usize, || None);
+    let at = |n: u32| sb.sit_block(n, bits::msb_test(&cp.sit_bitmap, n as usize));
+    let journal = summary::sit_journal(&pack.sit_journal);
+    let in_journal: Vec<u32> = journal.iter().flatten().map(|(seg, _)| seg.0).collect();
+    each(dev, "SIT", blocks, at, found, progress, |n, block, found| {
+        for i in 0..SIT_ENTRIES.min(sb.main_segs - n * SIT_ENTRIES) {
+            let (seg, raw) = (n * SIT_ENTRIES + i, sit::get(block, i as usize));
+            let empty = raw.vblocks.get() == 0 && raw.mtime.get() == 0 && raw.valid_map == [0; MAP_BYTES];
+            if !empty && !in_journal.contains(&seg) {
+                sit.put(SegNo(seg), &raw, found);
+            }
+        }
+    })?;
+    let mut nat = Nat::default();
+    let at = |n: u32| sb.nat_block(n, bits::msb_test(&cp.nat_bitmap, n as usize));
+    each(dev, "NAT", sb.nat_blocks(), at, found, progress, |n, block, _| {
+        for i in 0..NAT_ENTRIES {
+            let addr = nat::get(block, i as usize).addr;
+            let nid = n.checked_mul(NAT_ENTRIES).and_then(|first| first.checked_add(i));
+            if let Some(nid) = nid.filter(|_| addr != BlockAddr::NULL) {
+                nat.put(Nid(nid), addr);
+            }
+        }
+    })?;
+    if !pack.sit_journal.is_empty() {
+        match journal {
+            Ok(entries) => {
+                let inside = entries.iter().filter(|(seg, _)| seg.0 < sb.main_segs);
+                inside.for_each(|(seg, raw)| sit.put(*seg, raw, found));
+            }
+            Err(error) => found.add(Finding::Journal { journal: "SIT", error }),
+        }
+        match summary::nat_journal(&pack.nat_journal) {
+            Ok(entries) => {
+                let inside = entries.iter().filter(|(nid, _)| nid.0 < sb.max_nid());
+                inside.for_each(|(nid, e)| nat.put(*nid, e.addr));
+            }
+            Err(error) => found.add(Finding::Journal { journal: "NAT", error }),
+        }
+    }
+    Ok((sit, nat))
+}

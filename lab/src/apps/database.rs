@@ -1,0 +1,353 @@
+//! What do applications do to their databases?
+//!
+//! Schemas and transactions like those of chats, mail, timelines, caches and settings, made by SQLite itself on a
+//! [`Tape`]. Each transaction is what one thing that a user or the network does leads to. Settings are Android's: pages of
+//! 4 KiB, a cache of 2,000 KiB, a checkpoint of a log of 100 pages, a journal that is cut at 512 KiB.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OpenFlags, params};
+use serde::Deserialize;
+use vfs::FileSystem;
+
+use super::tape::Tape;
+use super::text::Writer;
+use crate::error::LabError;
+use crate::sqlite_disk::{Habits, ONE_AT_A_TIME, Registered, SyncsDirectory};
+use device::Rng;
+
+/// SQLite's journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Journal {
+    /// A write-ahead log.
+    Wal,
+    /// A journal that is deleted,
+    Delete,
+    /// cut,
+    Truncate,
+    /// or kept and marked as void.
+    Persist,
+    /// One in the process's memory: what is left of SQLite's calls is what it asks of a disk that takes a batch of pages
+    /// whole or not at all.
+    Memory,
+}
+
+impl Journal {
+    /// SQLite's word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Journal::Wal => "wal",
+            Journal::Delete => "delete",
+            Journal::Truncate => "truncate",
+            Journal::Persist => "persist",
+            Journal::Memory => "memory",
+        }
+    }
+}
+
+/// What a database is for, and so what its transactions are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// Messages of a chat, with the list of chats: a message comes, goes, is read.
+    Chat,
+    /// Mail: a letter with its text, labels, the state of a folder.
+    Mail,
+    /// Records as a service answers them: twenty come, as many of the oldest go, some are liked.
+    Timeline,
+    /// What lies in a cache: when each was last used.
+    Cache,
+    /// Counters, dates and flags by name.
+    Settings,
+    /// People, with the rows by which names and numbers are found.
+    Contacts,
+}
+
+/// A record as it is stored: what people read, and as much that they do not, identities and what is compressed already.
+fn packed(text: &str, rng: &mut Rng) -> Vec<u8> {
+    let mut record = text.as_bytes().to_vec();
+    let mut rest = vec![0; 40 + record.len()];
+    rng.fill(&mut rest);
+    record.append(&mut rest);
+    record
+}
+
+/// A database that an application keeps open.
+pub struct Database {
+    db: Connection,
+    // Ends after the connection.
+    _disk: Registered,
+    purpose: Purpose,
+    rows: i64,
+    /// The time of the application, in seconds.
+    now: i64,
+}
+
+const CHATS: u64 = 40;
+const KEYS: u64 = 120;
+
+impl Database {
+    /// Makes one with so many rows in it.
+    pub fn make(
+        tape: &Tape,
+        name: &str,
+        purpose: Purpose,
+        journal: Journal,
+        rows: u64,
+        seed: u64,
+        (writer, rng): (&Writer, &mut Rng),
+    ) -> Result<Self, LabError> {
+        let habits = Habits { directory: SyncsDirectory::Fsync, syncs_deletions: false };
+        let disk = Registered::new(Box::new(tape.clone()), seed, habits)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags_and_vfs(name, flags, disk.name())?;
+        if journal == Journal::Wal {
+            // The log's index is in memory, which is written to the device neither here nor there.
+            db.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(()))?;
+        }
+        let wanted = journal.word();
+        let mode: String = db.pragma_update_and_check(None, "journal_mode", wanted, |r| r.get(0))?;
+        if mode != wanted {
+            return Err(LabError::Parameters(format!("journal: SQLite chose {mode} for {wanted}")));
+        }
+        db.pragma_update(None, "synchronous", "full")?;
+        db.pragma_update(None, "cache_size", -2000)?;
+        db.pragma_update(None, "temp_store", "memory")?;
+        db.pragma_update_and_check(None, "wal_autocheckpoint", 100, |_| Ok(()))?;
+        db.pragma_update_and_check(None, "journal_size_limit", 524_288, |_| Ok(()))?;
+        db.execute_batch(purpose.schema())?;
+        let mut database = Database { db, _disk: disk, purpose, rows: 0, now: 1_700_000_000 };
+        database.db.execute_batch("BEGIN")?;
+        for _ in 0..rows {
+            database.insert(writer, rng)?;
+        }
+        if purpose == Purpose::Chat {
+            for peer in 0..CHATS {
+                let (text, date) = (writer.message(rng), database.now);
+                database.db.execute(
+                    "INSERT INTO dialogs VALUES (?1, ?2, 0, ?3, ?4, ?5, 0)",
+                    params![peer as i64, writer.words(rng, 2), date, rows as i64, text],
+                )?;
+            }
+        }
+        if !matches!(purpose, Purpose::Cache | Purpose::Contacts) {
+            for n in 0..KEYS {
+                let value = rng.below(1 << 30) as i64;
+                database.db.execute("INSERT INTO settings VALUES (?1, ?2)", params![format!("setting_{n}"), value])?;
+            }
+        }
+        database.db.execute_batch("COMMIT")?;
+        Ok(database)
+    }
+
+    fn insert(&mut self, writer: &Writer, rng: &mut Rng) -> Result<(), LabError> {
+        self.rows += 1;
+        self.now += 1 + rng.below(90) as i64;
+        let (id, now) = (self.rows, self.now);
+        match self.purpose {
+            Purpose::Chat => {
+                let mut insert = self.db.prepare_cached("INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+                let (peer, out) = (rng.below(CHATS) as i64, rng.chance(1, 2));
+                insert.execute(params![id, peer, now, 0, out, packed(&writer.message(rng), rng)])?;
+            }
+            Purpose::Mail => {
+                let most = if rng.chance(1, 4) { 600 } else { 120 };
+                let length = 60 + rng.below(most);
+                let (subject, body) = (writer.words(rng, 20), packed(&writer.words(rng, length / 4), rng));
+                let from = format!("{}@{}.example", writer.word(rng), writer.word(rng));
+                let mut insert = self.db.prepare_cached("INSERT INTO mail VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
+                insert.execute(params![id, rng.below(12) as i64, now, from, subject, body, 0])?;
+            }
+            Purpose::Timeline => {
+                let length = 600 + rng.index(1400);
+                let record = packed(&writer.json(rng, length / 2), rng);
+                let mut insert = self.db.prepare_cached("INSERT INTO statuses VALUES (?1, ?2, ?3, ?4, ?5)")?;
+                insert.execute(params![id, rng.below(2000) as i64, now, 0, record])?;
+            }
+            Purpose::Cache => {
+                let key = writer.key(rng, 32);
+                let mut insert = self.db.prepare_cached("INSERT INTO entries VALUES (?1, ?2, ?3, ?4, ?5)")?;
+                insert.execute(params![id, key, rng.below(1 << 19) as i64, now, 0])?;
+            }
+            Purpose::Contacts => {
+                let (first, last) = (writer.word(rng).to_owned(), writer.word(rng).to_owned());
+                let name = format!("{first} {last}");
+                let number = format!("+49{:010}", rng.below(10_000_000_000));
+                let mut person =
+                    self.db.prepare_cached("INSERT INTO raw_contacts VALUES (?1, 1, 1, 1, 0, ?2, ?2, ?1)")?;
+                person.execute(params![id, name])?;
+                let mut shown = self.db.prepare_cached("INSERT INTO contacts VALUES (?1, ?1, ?2, 0, 0, ?3)")?;
+                shown.execute(params![id, writer.key(rng, 24), now])?;
+                let mut data = self.db.prepare_cached("INSERT INTO data VALUES (?1, ?2, ?3, 1, 0, ?4, ?5, ?6)")?;
+                data.execute(params![2 * id, 1, id, name, first, last])?;
+                data.execute(params![2 * id + 1, 2, id, number, 2, number])?;
+                let mut lookup = self.db.prepare_cached("INSERT INTO name_lookup VALUES (?1, ?2, ?3, ?4)")?;
+                for (kind, found) in [(0, &name), (1, &first), (2, &last)] {
+                    lookup.execute(params![2 * id, id, found.to_lowercase(), kind])?;
+                }
+                let mut numbers = self.db.prepare_cached("INSERT INTO phone_lookup VALUES (?1, ?2, ?3, ?4)")?;
+                numbers.execute(params![2 * id + 1, id, number, &number[number.len() - 7..]])?;
+            }
+            Purpose::Settings => {}
+        }
+        Ok(())
+    }
+
+    fn recent(&self, rng: &mut Rng) -> i64 {
+        // The last ones are looked at more often.
+        let back = (self.rows as f64).powf(rng.unit()) as i64;
+        (self.rows - back).max(1)
+    }
+
+    fn set(&self, name: u64, value: i64) -> Result<(), LabError> {
+        let mut set = self.db.prepare_cached("UPDATE settings SET value = ?2 WHERE name = ?1")?;
+        set.execute(params![format!("setting_{name}"), value])?;
+        Ok(())
+    }
+
+    /// The connection.
+    pub(super) fn connection(&self) -> &Connection {
+        &self.db
+    }
+
+    /// Something new comes.
+    pub fn arrives(&mut self, writer: &Writer, rng: &mut Rng) -> Result<(), LabError> {
+        self.db.execute_batch("BEGIN")?;
+        match self.purpose {
+            Purpose::Chat => {
+                self.insert(writer, rng)?;
+                let (chat, text) = (rng.below(6) as i64, writer.message(rng));
+                let mut list = self.db.prepare_cached(
+                    "UPDATE dialogs SET unread = unread + 1, date = ?2, last = ?3, preview = ?4 WHERE peer = ?1",
+                )?;
+                list.execute(params![chat, self.now, self.rows, text])?;
+                drop(list);
+                self.set(0, self.rows)?;
+            }
+            Purpose::Mail => {
+                self.insert(writer, rng)?;
+                self.set(rng.below(3), self.now)?;
+            }
+            Purpose::Timeline => {
+                for _ in 0..20 {
+                    self.insert(writer, rng)?;
+                }
+                self.db.execute("DELETE FROM statuses WHERE id <= ?1", params![self.rows - 400])?;
+                self.set(1, self.now)?;
+            }
+            Purpose::Cache => {
+                self.insert(writer, rng)?;
+                self.db.execute("DELETE FROM entries WHERE id = ?1", params![self.rows - 1500])?;
+            }
+            Purpose::Contacts => self.insert(writer, rng)?,
+            Purpose::Settings => self.set(rng.below(KEYS), self.now)?,
+        }
+        self.db.execute_batch("COMMIT")?;
+        Ok(())
+    }
+
+    /// Something that is there changes a little: it is read, liked, used.
+    pub fn changes(&mut self, rng: &mut Rng) -> Result<(), LabError> {
+        self.now += 1 + rng.below(20) as i64;
+        let (id, now) = (self.recent(rng), self.now);
+        match self.purpose {
+            Purpose::Chat => {
+                self.db.execute_batch("BEGIN")?;
+                self.db.execute("UPDATE messages SET state = state + 1 WHERE id = ?1", params![id])?;
+                let chat = rng.below(6) as i64;
+                self.db.execute("UPDATE dialogs SET unread = 0, read_at = ?2 WHERE peer = ?1", params![chat, now])?;
+                self.db.execute_batch("COMMIT")?;
+            }
+            Purpose::Mail => {
+                self.db.execute("UPDATE mail SET state = state + 1 WHERE id = ?1", params![id])?;
+            }
+            Purpose::Timeline => {
+                self.db.execute("UPDATE statuses SET likes = likes + 1 WHERE id = ?1", params![id])?;
+            }
+            Purpose::Cache => {
+                self.db.execute("UPDATE entries SET used = ?2, hits = hits + 1 WHERE id = ?1", params![id, now])?;
+            }
+            Purpose::Contacts => {
+                self.db.execute("UPDATE contacts SET times = times + 1, seen = ?2 WHERE id = ?1", params![id, now])?;
+            }
+            Purpose::Settings => self.set(rng.below(KEYS), now)?,
+        }
+        Ok(())
+    }
+}
+
+impl Purpose {
+    fn schema(self) -> &'static str {
+        const SETTINGS: &str = "CREATE TABLE settings (name TEXT PRIMARY KEY, value INTEGER)";
+        match self {
+            Purpose::Chat => {
+                "CREATE TABLE messages (id INTEGER PRIMARY KEY, peer INTEGER, date INTEGER, state INTEGER, out INTEGER, \
+                 text TEXT); CREATE INDEX by_peer ON messages (peer, date); CREATE INDEX by_state ON messages (state, \
+                 peer); CREATE TABLE dialogs (peer INTEGER PRIMARY KEY, title TEXT, unread INTEGER, date INTEGER, last \
+                 INTEGER, preview TEXT, read_at INTEGER); CREATE TABLE settings (name TEXT PRIMARY KEY, value INTEGER)"
+            }
+            Purpose::Mail => {
+                "CREATE TABLE mail (id INTEGER PRIMARY KEY, folder INTEGER, date INTEGER, sender TEXT, subject TEXT, \
+                 body TEXT, state INTEGER); CREATE INDEX by_folder ON mail (folder, date); \
+                 CREATE TABLE settings (name TEXT PRIMARY KEY, value INTEGER)"
+            }
+            Purpose::Timeline => {
+                "CREATE TABLE statuses (id INTEGER PRIMARY KEY, author INTEGER, date INTEGER, likes INTEGER, record \
+                 TEXT); CREATE INDEX by_author ON statuses (author); \
+                 CREATE TABLE settings (name TEXT PRIMARY KEY, value INTEGER)"
+            }
+            Purpose::Cache => {
+                "CREATE TABLE entries (id INTEGER PRIMARY KEY, key TEXT, size INTEGER, used INTEGER, hits INTEGER); \
+                 CREATE INDEX by_key ON entries (key)"
+            }
+            Purpose::Contacts => {
+                "CREATE TABLE raw_contacts (id INTEGER PRIMARY KEY, account INTEGER, version INTEGER, dirty INTEGER, \
+                 deleted INTEGER, name TEXT, sort_key TEXT, contact INTEGER); \
+                 CREATE INDEX by_contact ON raw_contacts (contact); CREATE INDEX by_sort_key ON raw_contacts (sort_key); \
+                 CREATE TABLE contacts (id INTEGER PRIMARY KEY, raw INTEGER, lookup TEXT, starred INTEGER, times INTEGER, \
+                 seen INTEGER); CREATE INDEX by_raw ON contacts (raw); \
+                 CREATE TABLE data (id INTEGER PRIMARY KEY, kind INTEGER, raw INTEGER, first INTEGER, version INTEGER, \
+                 data1 TEXT, data2 TEXT, data3 TEXT); CREATE INDEX by_raw_data ON data (raw); \
+                 CREATE INDEX by_kind ON data (kind, data1); \
+                 CREATE TABLE name_lookup (data INTEGER, raw INTEGER, found TEXT, kind INTEGER, \
+                 PRIMARY KEY (data, raw, found, kind)); CREATE INDEX by_found ON name_lookup (found, kind, raw); \
+                 CREATE TABLE phone_lookup (data INTEGER PRIMARY KEY, raw INTEGER, number TEXT, last_digits TEXT); \
+                 CREATE INDEX by_number ON phone_lookup (number, raw); \
+                 CREATE INDEX by_last_digits ON phone_lookup (last_digits, raw)"
+            }
+            Purpose::Settings => SETTINGS,
+        }
+    }
+}
+
+/// What is in a database, in short: its tables with their rows, and the sum of what is set.
+pub(super) fn summary(db: &Connection) -> Result<String, LabError> {
+    let mut tables = db.prepare("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")?;
+    let tables: Vec<String> = tables.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let mut text = String::new();
+    for table in tables {
+        let of = |what: &str| db.query_row(&format!("SELECT {what} FROM {table}"), [], |row| row.get::<_, i64>(0));
+        text += &format!("{table} {} ", of("count(*)")?);
+        if table == "settings" {
+            text += &format!("sum {} ", of("CAST(total(value) AS INTEGER) % 1000000007")?);
+        }
+    }
+    Ok(text)
+}
+
+/// Lets SQLite look whether a database on a volume is whole and holds what it should.
+pub fn check(files: Arc<dyn FileSystem>, name: &str, expected: &str) -> Result<(), LabError> {
+    let _alone = ONE_AT_A_TIME.lock();
+    let damaged = |what: String| Err(LabError::Damaged { file: name.into(), what });
+    let disk =
+        Registered::new(Box::new(files), 1, Habits { directory: SyncsDirectory::Fsync, syncs_deletions: false })?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags_and_vfs(name, flags, disk.name())?;
+    db.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(()))?;
+    let verdict: String = db.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
+    if verdict != "ok" {
+        return damaged(verdict);
+    }
+    let found = summary(&db)?;
+    if found == expected { Ok(()) } else { damaged(format!("it holds {found}and not {expected}")) }
+}

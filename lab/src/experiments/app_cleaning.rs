@@ -1,0 +1,254 @@
+//! What do small updates cost on an aged, nearly full volume that is cleaned meanwhile?
+//!
+//! All applications ([`crate::apps`]) are used at the same time, on one volume that was brought into a state without
+//! deltas and in place, whatever is measured then: so every variant begins with the same blocks. Once a minute a policy
+//! is told how many sections to clean until so many segments are free, and cleans one after the other where no
+//! application has something to do. Afterwards SQLite looks at the databases.
+//!
+//! A section is cleaned whole before the next call comes; on a mount calls come between its steps. So how late a call
+//! begins is told ([`Late`]), and an fsync's own time beside it. Left out: how applications compute.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use device::BLOCK;
+use device::clock::Clock;
+use device::energy::profile::Profile;
+use f2fs::MountOptions;
+use f2fs::cause::Cause;
+use f2fs::gc::settings::Settings;
+use serde::Deserialize;
+use vfs::FileSystem;
+
+use super::afterwards::{self, Afterwards};
+use super::app_noted::{self, Kept, Times, distribution};
+use super::cleaned::{self, Cleaned};
+use super::given::OnVolume;
+use super::keeping::Keeping;
+use super::{Measured, parameters};
+use crate::apps::App;
+use crate::apps::database;
+use crate::apps::play::{Made, Player};
+use crate::apps::tape::Script;
+use crate::bench::{Bench, Recorder, blocks_of_mib};
+use crate::error::LabError;
+use crate::plan::Job;
+use crate::progress::Progress;
+use crate::result::{Histogram, Phase, Stage};
+
+/// Who cleans.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Who {
+    /// Who chooses; `none` if nobody cleans ahead of time.
+    policy: String,
+    /// Where the power comes from, for policies that ask.
+    power: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parameters {
+    /// The applications by name.
+    apps: Vec<String>,
+    /// Minutes of use.
+    minutes: u64,
+    /// How small updates are kept.
+    keeping: Keeping,
+    /// Deltas of files that are only read are folded while nobody uses the volume.
+    #[serde(default)]
+    delta_return: bool,
+    /// Mebibytes that the host keeps in memory.
+    memory_mib: u64,
+    /// Percent of the user's space in use when it begins: a file that nobody touches fills what is missing.
+    fill_percent: u64,
+    /// Who cleans.
+    cleaning: Who,
+    /// Percent of the main area's segments that cleaning holds free.
+    keep_free_percent: u32,
+    /// Seconds of age from which policies with a threshold clean.
+    age_threshold: u64,
+    /// The work after.
+    #[serde(default)]
+    after: Option<Afterwards>,
+}
+
+impl Parameters {
+    /// Refuses what is not there.
+    pub fn check(&self) -> Result<(), LabError> {
+        self.apps.iter().try_for_each(|name| App::find(name).map(drop))?;
+        cleaned::evenly(&self.cleaning.policy, &self.cleaning.power, Duration::ZERO)?;
+        if self.minutes == 0 || self.memory_mib == 0 || self.fill_percent > 99 {
+            return Err(LabError::Parameters("minutes and memory_mib are 1 or more, fill_percent 99 or less".into()));
+        }
+        Ok(())
+    }
+}
+
+/// An application in use.
+struct User<'s> {
+    player: Player<'s>,
+    /// When it makes its next call.
+    due: Duration,
+}
+
+/// How long applications waited for others and for cleaning before they could begin, in nanoseconds.
+type Late = Vec<u64>;
+
+/// Sections that are still to be cleaned before the next look.
+struct Cleaner {
+    settings: Settings,
+    keep: u32,
+    left: u32,
+    next_look: Duration,
+    fewest: u32,
+}
+
+/// Time from one look at the free segments to the next.
+const LOOKS: Duration = Duration::from_secs(60);
+
+/// Plays them.
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
+    p.check()?;
+    let gc = cleaned::evenly(&p.cleaning.policy, &p.cleaning.power, Duration::ZERO)?;
+    let (features, options) = p.keeping.of();
+    let aging = MountOptions { delta: false, gc, ..MountOptions::default() };
+    let (mut bench, (mut phases, mut histograms)) =
+        given.bench_with(profile, job, features, aging, &progress.part(0, 3))?;
+    bench.keep_in_memory(blocks_of_mib(p.memory_mib) as usize);
+    bench.mount_as(MountOptions { gc, delta_return: p.delta_return, ..options })?;
+    let mut scripts = Vec::new();
+    for name in &p.apps {
+        scripts.push((format!("{name}-"), App::find(name)?.script(p.minutes, job.seed, None)?));
+    }
+    let mut users: Vec<User<'_>> = Vec::new();
+    for (prefix, script) in &scripts {
+        let mut player = Player::among_others(script, prefix);
+        while player.left() > 0 {
+            player.step(&**bench.volume()?)?;
+        }
+        users.push(User { player, due: Duration::ZERO });
+    }
+    fill(&bench, p.fill_percent, job.seed)?;
+    bench.restart(false)?;
+    cleaned::set_age_threshold(bench.volume()?, p.age_threshold)?;
+    let now = bench.clock().monotonic();
+    for (n, user) in users.iter_mut().enumerate() {
+        user.player.find_again(&**bench.volume()?)?;
+        user.player.begin();
+        user.due = now + Duration::from_millis(100 * n as u64);
+    }
+    phases.push(use_all(&bench, &p, gc, users, &progress.part(1, 3))?);
+    histograms.push(Histogram::of_free_space(&bench.volume()?.free_fragments(), "after use"));
+    check(&bench, &scripts)?;
+    afterwards::run(p.after, &bench, job.seed, &progress.part(2, 3), &mut phases)?;
+    bench.volume()?.unmount()?;
+    Ok((phases, histograms))
+}
+
+/// SQLite looks at the databases.
+fn check(bench: &Bench, scripts: &[(String, Script)]) -> Result<(), LabError> {
+    for (prefix, script) in scripts {
+        for (file, expected) in &script.databases {
+            database::check(bench.volume()?.clone(), &format!("{prefix}{file}"), expected)?;
+        }
+    }
+    Ok(())
+}
+
+/// Fills so many percent of the user's space.
+fn fill(bench: &Bench, percent: u64, seed: u64) -> Result<(), LabError> {
+    let volume = bench.volume()?;
+    volume.sync()?;
+    let s = volume.statfs()?;
+    let wanted = (s.blocks * percent / 100).saturating_sub(s.blocks - s.blocks_free);
+    // Its nodes take their part.
+    let bytes = wanted * 1000 / 1003 * BLOCK as u64;
+    let ino = bench.file("ballast")?;
+    bench.write_whole(ino, bytes & !0xf_ffff, seed)
+}
+
+fn use_all(
+    bench: &Bench,
+    p: &Parameters,
+    gc: Settings,
+    mut users: Vec<User<'_>>,
+    progress: &Progress<'_>,
+) -> Result<Phase, LabError> {
+    let volume = bench.volume()?;
+    let clock = bench.clock();
+    let keep = match cleaned::cleans(&p.cleaning.policy) {
+        true => volume.superblock().main_segs * p.keep_free_percent / 100,
+        false => 0,
+    };
+    let (before, kept, free) = (Cleaned::so_far(volume), Kept::so_far(volume), volume.state().free_segments);
+    let mut cleaner = Cleaner { settings: gc, keep, left: 0, next_look: clock.monotonic(), fewest: free };
+    let (mut times, mut late): (Times, Late) = Default::default();
+    let asked = bench.asked();
+    let steps = users.iter().map(|u| u.player.left() as u64).sum();
+    let mut phase = bench.measure("use", steps, progress, |recorder| {
+        let mut bytes = 0;
+        while let Some(user) = users.iter_mut().filter(|u| u.player.left() > 0).min_by_key(|u| u.due) {
+            cleaner.until(bench, recorder, user.due)?;
+            late.push((clock.monotonic() - user.due).as_nanos() as u64);
+            while user.player.left() > 0 {
+                bytes += user.player.bytes();
+                let made = times.step(&mut user.player, volume, clock)?;
+                recorder.step()?;
+                if let Made::Wait(time) = made {
+                    user.due = clock.monotonic() + time;
+                    break;
+                }
+            }
+        }
+        volume.sync()?;
+        Ok(bytes)
+    })?;
+    phase.stage = Stage::Measured;
+    let after = bench.asked();
+    app_noted::traffic(&mut phase, &(&after.0 - &asked.0), &(&after.1 - &asked.1));
+    kept.note(volume, &mut phase);
+    times.note(&mut phase);
+    distribution(&mut phase, "late", &mut late);
+    let cleaned = Cleaned::so_far(volume).since(before);
+    cleaned.note(&mut phase);
+    phase.note("foreground_gc_count", cleaned.in_foreground as f64, "GCs");
+    phase.note("longest_step", volume.counters.longest_pause.load(Relaxed) as f64 / 1e3, "ms");
+    phase.note("free_segments_before", free.into(), "segments");
+    phase.note("fewest_free_segments", cleaner.fewest.into(), "segments");
+    phase.note("segments_wanted", keep.into(), "segments");
+    let moving = [Cause::BackgroundGcData, Cause::BackgroundGcNode, Cause::ForegroundGcData, Cause::ForegroundGcNode];
+    let joules = moving.iter().map(|c| phase.cause(*c as u8).joules()).sum();
+    phase.note("joules_moving", joules, "J");
+    Ok(phase)
+}
+
+impl Cleaner {
+    /// Lets time pass until then, and cleans meanwhile what is to be cleaned.
+    fn until(&mut self, bench: &Bench, recorder: &mut Recorder<'_>, due: Duration) -> Result<(), LabError> {
+        let (volume, clock) = (bench.volume()?, bench.clock());
+        while let Some(left) = due.checked_sub(clock.monotonic()).filter(|left| !left.is_zero()) {
+            if clock.monotonic() >= self.next_look {
+                self.next_look = clock.monotonic() + LOOKS;
+                let free = volume.state().free_segments;
+                self.fewest = self.fewest.min(free);
+                self.left = self.keep.saturating_sub(free);
+            }
+            if self.left == 0 {
+                clock.advance(left.min(Duration::from_secs(1)));
+                recorder.step()?;
+                continue;
+            }
+            let nothing = volume.counters.nothing_to_clean.load(Relaxed);
+            volume.set_cleaning(Settings { on: true, ..self.settings });
+            recorder.step()?;
+            volume.set_cleaning(self.settings);
+            self.left -= 1;
+            if volume.counters.nothing_to_clean.load(Relaxed) > nothing {
+                self.left = 0;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,167 @@
+//! What do small updates of applications cost, by how they are kept?
+//!
+//! Each application's script ([`crate::apps`]) is played on a volume of its own: the preparation, then the use that is
+//! measured. [`Keeping`] says how a volume keeps small updates. Afterwards SQLite looks at its databases. Left out: what
+//! applications compute.
+
+use device::energy::profile::Profile;
+use serde::Deserialize;
+use vfs::FileSystem;
+
+use super::app_noted::{self, Kept, Times};
+use super::keeping::Keeping;
+use super::{Measured, parameters};
+use crate::apps::App;
+use crate::apps::census::Census;
+use crate::apps::database::{self, Journal};
+use crate::apps::play::{Made, Player};
+use crate::apps::tape::Script;
+use crate::bench::{Bench, blocks_of_mib};
+use crate::error::LabError;
+use crate::plan::Job;
+use crate::progress::Progress;
+use crate::result::Phase;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parameters {
+    /// Mebibytes of each volume.
+    volume_mib: u64,
+    /// The applications by name.
+    apps: Vec<String>,
+    /// Minutes of use.
+    minutes: u64,
+    /// SQLite's journal in place of the applications' own.
+    #[serde(default)]
+    journal: Option<Journal>,
+    /// How small updates are kept.
+    keeping: Keeping,
+    /// Mebibytes that the host keeps in memory.
+    memory_mib: u64,
+    /// Whether the sizes of pages and differences are wanted, compressed as the paper does.
+    #[serde(default)]
+    sizes: bool,
+    /// Percent of the volume that a file fills which nobody touches.
+    #[serde(default)]
+    fill_percent: u64,
+    /// Whether the application is closed afterwards and begun again, with nothing in the host's memory.
+    #[serde(default)]
+    launch: bool,
+}
+
+impl Parameters {
+    /// Refuses what is not there.
+    pub fn check(&self) -> Result<(), LabError> {
+        self.apps.iter().try_for_each(|name| App::find(name).map(drop))?;
+        if self.minutes == 0 || self.memory_mib == 0 || self.fill_percent > 90 {
+            return Err(LabError::Parameters("minutes and memory_mib are 1 or more, fill_percent 90 or less".into()));
+        }
+        Ok(())
+    }
+}
+
+/// Plays each application.
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    let p: Parameters = parameters(job)?;
+    p.check()?;
+    let mut phases = Vec::new();
+    for (n, name) in p.apps.iter().enumerate() {
+        let script = App::find(name)?.script(p.minutes, job.seed, p.journal)?;
+        phases.extend(one(profile, job, &p, name, &script, &progress.part(n, p.apps.len()))?);
+    }
+    Ok((phases, Vec::new()))
+}
+
+fn one(
+    profile: &Profile,
+    job: &Job,
+    p: &Parameters,
+    name: &str,
+    script: &Script,
+    progress: &Progress<'_>,
+) -> Result<Vec<Phase>, LabError> {
+    let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
+    bench.keep_in_memory(blocks_of_mib(p.memory_mib) as usize);
+    let (features, options) = p.keeping.of();
+    bench.format_with(job.seed, features, options)?;
+    if p.fill_percent > 0 {
+        let bytes = (p.volume_mib << 20) / 100 * p.fill_percent;
+        let ino = bench.file("ballast")?;
+        bench.write_whole(ino, bytes & !0xfff, job.seed)?;
+    }
+    let mut player = Player::new(script);
+    while player.left() > 0 {
+        player.step(&**bench.volume()?)?;
+    }
+    bench.volume()?.sync()?;
+    // What the application has in memory at first, it reads.
+    bench.restart(false)?;
+    player.find_again(&**bench.volume()?)?;
+    player.begin();
+    let before = bench.asked();
+    let volume = bench.volume()?.clone();
+    let kept = Kept::so_far(&volume);
+    let calls = player.left();
+    let mut times = Times::default();
+    let mut phase = bench.measure(name, calls as u64, progress, |recorder| {
+        let mut bytes = 0;
+        while player.left() > 0 {
+            bytes += player.bytes();
+            if let Made::Wait(time) = times.step(&mut player, &volume, bench.clock())? {
+                bench.clock().advance(time);
+            }
+            recorder.step()?;
+        }
+        volume.sync()?;
+        Ok(bytes)
+    })?;
+    let after = bench.asked();
+    app_noted::traffic(&mut phase, &(&after.0 - &before.0), &(&after.1 - &before.1));
+    let node_reads = phase.measures["node_reads"].value;
+    phase.note("nodes_in_memory", 100.0 - 100.0 * node_reads / calls as f64, "%");
+    kept.note(&volume, &mut phase);
+    times.note(&mut phase);
+    app_noted::census(&mut phase, &Census::of(script, p.sizes));
+    let mut phases = vec![phase];
+    drop(volume);
+    if p.launch {
+        phases.push(launch(&mut bench, name, &player, progress)?);
+    }
+    let volume = bench.volume()?.clone();
+    for (file, expected) in &script.databases {
+        database::check(volume.clone(), file, expected)?;
+    }
+    volume.unmount()?;
+    Ok(phases)
+}
+
+/// Requests of an application that reads a file in order, as the kernel reads ahead.
+const AHEAD: usize = 128 << 10;
+
+/// Begins the application again: it reads the files that it left, each whole.
+fn launch(bench: &mut Bench, name: &str, player: &Player<'_>, progress: &Progress<'_>) -> Result<Phase, LabError> {
+    bench.restart(false)?;
+    let volume = bench.volume()?.clone();
+    let names: Vec<&str> = player.names().collect();
+    let mut phase = bench.measure(&format!("{name}-launch"), names.len() as u64, progress, |recorder| {
+        let (mut bytes, mut piece) = (0, vec![0; AHEAD]);
+        for name in &names {
+            let ino = volume.lookup(volume.root(), name.as_bytes())?.attr.ino;
+            let mut at = 0;
+            loop {
+                let n = volume.read(ino, at, &mut piece)?;
+                if n == 0 {
+                    break;
+                }
+                at += n as u64;
+            }
+            volume.forget(ino, 1);
+            bytes += at;
+            recorder.step()?;
+        }
+        Ok(bytes)
+    })?;
+    phase.note("calls_time", phase.took.0 as f64 / 1e6, "ms");
+    phase.note("files", names.len() as f64, "files");
+    Ok(phase)
+}

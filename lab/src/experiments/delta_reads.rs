@@ -1,0 +1,152 @@
+//! How fast is a file read that has deltas in delta nodes?
+//!
+//! MedFS FAST'25, section 6.2.5 and Figure 11 (b): some pages of a file are changed a little, then the file is read at
+//! random so often that it is one that is only read, then nobody asks for anything for a while, in which its pages may be
+//! written whole again. The reads that are measured follow a restart, so that nothing is in memory at first. Left out: who
+//! decides that a file is only read (`f2fs`), and writing.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use device::clock::Clock;
+use device::energy::profile::Profile;
+use device::{BLOCK, Rng};
+use f2fs::MountOptions;
+use serde::Deserialize;
+use vfs::{FileSystem, Ino, WriteFlags};
+
+use super::app_noted::distribution;
+use super::keeping::Keeping;
+use super::{Measured, cleaned, parameters};
+use crate::bench::{Bench, Recorder, blocks_of_mib};
+use crate::error::LabError;
+use crate::plan::Job;
+use crate::progress::Progress;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Parameters {
+    /// Mebibytes of the volume.
+    volume_mib: u64,
+    /// Mebibytes of the file.
+    file_mib: u64,
+    /// Percent of the pages that are changed, one run each.
+    changed_percent: Vec<u64>,
+    /// Bytes changed of a page, at most.
+    change: u64,
+    /// Reads, first those that make it a file that is only read, then as many that are measured.
+    reads: u64,
+    /// Mebibytes that the host keeps in memory.
+    memory_mib: u64,
+    /// How small updates are kept.
+    keeping: Keeping,
+    /// Deltas of files that are only read are folded while nobody uses the volume.
+    delta_return: bool,
+}
+
+/// Pages from one fsync to the next.
+const SYNC_EVERY: usize = 8;
+/// Time from one of the first reads to the next.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Longer than reads and writes of a file are counted together.
+const WINDOW: Duration = Duration::from_secs(61);
+/// How long nobody asks for anything then.
+const REST: Duration = Duration::from_secs(180);
+
+/// Measures each share of changed pages.
+pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
+    let p: Parameters = parameters(job)?;
+    let pages = blocks_of_mib(p.file_mib);
+    if pages == 0 || p.change == 0 || p.change > BLOCK as u64 || p.changed_percent.iter().any(|share| *share > 100) {
+        return Err(LabError::Parameters("file_mib and change are 1 or more, changed_percent 100 or less".into()));
+    }
+    let mut phases = Vec::new();
+    for (n, &share) in p.changed_percent.iter().enumerate() {
+        let progress = progress.part(n, p.changed_percent.len());
+        let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
+        bench.keep_in_memory(blocks_of_mib(p.memory_mib) as usize);
+        let (features, options) = p.keeping.of();
+        bench.format_with(job.seed, features, MountOptions { delta_return: p.delta_return, ..options })?;
+        let ino = bench.file("file")?;
+        bench.write_whole(ino, pages * BLOCK as u64, job.seed)?;
+        bench.volume()?.sync()?;
+        let mut rng = Rng::new(job.seed ^ share);
+        change(&bench, ino, &p, pages * share / 100, pages, &mut rng)?;
+        let deltas = |bench: &Bench, ino: Ino| -> Result<f64, LabError> {
+            Ok(bench.volume()?.deltas_in(format::Ino(ino.0 as u32)).map_err(vfs::Error::from)? as f64)
+        };
+        let made = deltas(&bench, ino)?;
+        // Writes and reads fall into different windows of counting.
+        bench.measure("writes", 1, &progress, |recorder| {
+            cleaned::pass_time(&bench, recorder, WINDOW)?;
+            Ok(0)
+        })?;
+        let mut warm = bench.measure("first", p.reads, &progress, |recorder| {
+            let (bytes, _) = read(&bench, ino, pages, p.reads, &mut rng, recorder, PAUSE)?;
+            cleaned::pass_time(&bench, recorder, REST)?;
+            bench.volume()?.sync()?;
+            Ok(bytes)
+        })?;
+        warm.name = format!("{share}-percent-first");
+        warm.stage = crate::result::Stage::Preparation;
+        let restored = bench.volume()?.counters.restored.load(Relaxed) as f64;
+        bench.restart(false)?;
+        let ino = bench.file("file")?;
+        let mut times = Vec::new();
+        let asked = bench.asked();
+        let mut phase = bench.measure(&format!("{share}-percent"), p.reads, &progress, |recorder| {
+            let (bytes, took) = read(&bench, ino, pages, p.reads, &mut rng, recorder, Duration::ZERO)?;
+            times = took;
+            Ok(bytes)
+        })?;
+        let device = &bench.asked().1 - &asked.1;
+        distribution(&mut phase, "read", &mut times);
+        phase.note("blocks_read", device.total().blocks_read as f64, "blocks");
+        phase.note("requests", device.total().reads as f64, "requests");
+        phase.note("deltas_made", made, "deltas");
+        phase.note("deltas_restored", restored, "deltas");
+        phase.note("deltas_left", deltas(&bench, ino)?, "deltas");
+        bench.volume()?.unmount()?;
+        phases.extend([warm, phase]);
+    }
+    Ok((phases, Vec::new()))
+}
+
+/// Changes so many different pages a little.
+fn change(bench: &Bench, ino: Ino, p: &Parameters, n: u64, pages: u64, rng: &mut Rng) -> Result<(), LabError> {
+    let volume = bench.volume()?;
+    let mut order: Vec<u64> = (0..pages).collect();
+    rng.shuffle(&mut order);
+    for some in order[..n as usize].chunks(SYNC_EVERY) {
+        for page in some {
+            let mut bytes = vec![0; 1 + rng.below(p.change) as usize];
+            rng.fill(&mut bytes);
+            let at = page * BLOCK as u64 + rng.below((BLOCK - bytes.len()) as u64 + 1);
+            volume.write(ino, at, &bytes, WriteFlags::empty())?;
+        }
+        volume.fsync(ino, false)?;
+    }
+    Ok(volume.sync()?)
+}
+
+/// Reads pages at random; how many bytes, and how long each took in nanoseconds.
+fn read(
+    bench: &Bench,
+    ino: Ino,
+    pages: u64,
+    reads: u64,
+    rng: &mut Rng,
+    recorder: &mut Recorder<'_>,
+    pause: Duration,
+) -> Result<(u64, Vec<u64>), LabError> {
+    let (volume, clock) = (bench.volume()?, bench.clock());
+    let (mut page, mut times) = (vec![0; BLOCK], Vec::new());
+    for _ in 0..reads {
+        let from = clock.monotonic();
+        volume.read(ino, rng.below(pages) * BLOCK as u64, &mut page)?;
+        times.push((clock.monotonic() - from).as_nanos() as u64);
+        clock.advance(pause);
+        recorder.step()?;
+    }
+    Ok((reads * BLOCK as u64, times))
+}

@@ -1,0 +1,135 @@
+//! What small updates does a file have that lie beside its blocks: in its inode, or in delta nodes?
+//!
+//! A delta node counts in its newest version, as every node does. Of several entries for one block that in the node of
+//! the highest age counts. Whether a delta fits the block that it changes, its check says.
+//!
+//! An fsync may have written a delta node and not the inode. Then the node says what size and times the file has
+//! ([`stamped`]).
+
+use format::delta::{self, Codec};
+use format::inode::{Division, Inline, RawInode};
+use format::node::delta::{self as in_node, FIRST_OFFSET, Stamp};
+use format::node::kept::{self, KEPT};
+use format::node::{self, Footer};
+use format::{Block, Ino, Nid};
+use rustc_hash::FxHashMap;
+
+use crate::RescueError;
+use crate::index::Version;
+use crate::sources::{Part, Sources};
+
+/// A delta that counts.
+pub struct Delta {
+    codec: Codec,
+    check: u32,
+    payload: Vec<u8>,
+}
+
+/// Every delta of one file that counts, by file block.
+pub struct Deltas(FxHashMap<u32, Delta>);
+
+/// An inode's delta nodes with what was found of them, the root first.
+pub fn parts(from: Sources<'_>, raw: &RawInode) -> Result<Vec<Part>, RescueError> {
+    let ino = Ino(raw.footer.ino.get());
+    let regular = raw.i_mode.get() & 0o170_000 == 0o100_000;
+    let root = delta::root(raw, from.place.features);
+    let Some(root) = root.filter(|_| regular && !raw.inline().contains(Inline::DATA)) else { return Ok(Vec::new()) };
+    let find = |nid: Nid, number: usize| {
+        let found = from.index.node_of(nid, ino, FIRST_OFFSET + number as u32);
+        found.map_or(Part::Missing, |v| Part::Node(v, nid))
+    };
+    let first = find(root, 0);
+    let mut out = vec![first];
+    if let Part::Node(v, _) = first
+        && let Some(block) = from.window.block(v.addr)?
+    {
+        out.extend(in_node::others(&block).map(|(number, nid)| find(nid, number)));
+    }
+    Ok(out)
+}
+
+/// Those of them that were found, as they are.
+fn blocks(from: Sources<'_>, raw: &RawInode) -> Result<Vec<(Version, Box<Block>)>, RescueError> {
+    let mut out = Vec::new();
+    for part in parts(from, raw)? {
+        if let Part::Node(v, _) = part
+            && let Some(block) = from.window.block(v.addr)?
+        {
+            out.push((v, block));
+        }
+    }
+    Ok(out)
+}
+
+impl Deltas {
+    /// Of this inode.
+    pub fn of(from: Sources<'_>, raw: &RawInode, division: Division) -> Result<Self, RescueError> {
+        let mut nodes = blocks(from, raw)?;
+        // Of nodes of one age the first counts.
+        nodes.reverse();
+        nodes.sort_by_key(|(_, block)| in_node::age(block));
+        let mut out = FxHashMap::default();
+        for e in nodes.iter().flat_map(|(_, block)| in_node::entries(block)) {
+            out.insert(e.block, Delta { codec: e.codec, check: e.check, payload: e.payload.to_vec() });
+        }
+        for e in delta::entries(raw, division) {
+            out.insert(e.slot, Delta { codec: e.codec, check: e.check, payload: e.payload.to_vec() });
+        }
+        Ok(Deltas(out))
+    }
+
+    /// Makes of a block what its delta says, if it has one. False if that does not fit.
+    pub fn apply(&self, from: Sources<'_>, raw: &RawInode, at: u64, block: &mut Block) -> bool {
+        let at = u32::try_from(at).ok().filter(|at| *at < KEPT);
+        let Some((at, d)) = at.and_then(|at| Some((at, self.0.get(&at)?))) else { return true };
+        let seed = from.place.seed.unwrap_or_default();
+        let ino = Ino(raw.footer.ino.get());
+        let kept = |id: u32| self.0.get(&KEPT.checked_add(id)?).map(|d| (d.codec, d.payload.clone()));
+        let page = kept::decode(&kept, d.codec, &d.payload, Some(block))
+            .filter(|page| delta::check(seed, ino, raw.i_generation.get(), at, &page[..]) == d.check);
+        page.map(|page| *block = *page).is_some()
+    }
+
+    /// True if a file block has a delta that needs no block.
+    pub fn is_whole(&self, at: u64) -> bool {
+        u32::try_from(at).is_ok_and(|at| self.0.get(&at).is_some_and(|d| !d.codec.has_base()))
+    }
+
+    /// True if a file block has a delta.
+    pub fn has(&self, at: u64) -> bool {
+        u32::try_from(at).is_ok_and(|at| self.0.contains_key(&at))
+    }
+}
+
+/// What came later: a version of a node, or one of another. `None` if nobody knows.
+fn is_later(
+    from: Sources<'_>,
+    (a, a_changed): (Version, (u64, u32)),
+    (b, b_changed): (Version, (u64, u32)),
+) -> Option<bool> {
+    if a.version != b.version {
+        return Some(a.version > b.version);
+    }
+    if from.index.segment_of(a.addr) == from.index.segment_of(b.addr) {
+        return Some(a.addr > b.addr);
+    }
+    (a_changed != b_changed).then_some(a_changed > b_changed)
+}
+
+/// What an fsync noted in a delta node after it, or a checkpoint, had written the inode; and whether another order of
+/// these versions is as likely.
+pub fn stamped(from: Sources<'_>, raw: &RawInode, version: Version) -> Result<(Option<Stamp>, bool), RescueError> {
+    let mut newest = ((version, (raw.i_ctime.get(), raw.i_ctime_nsec.get())), None);
+    let mut ambiguous = false;
+    for (v, block) in blocks(from, raw)? {
+        let Footer { fsync, .. } = node::footer(&block);
+        let stamp = in_node::stamp(&block);
+        let this = (v, stamp.ctime);
+        match is_later(from, this, newest.0).filter(|_| fsync) {
+            Some(true) => newest = (this, Some(stamp)),
+            None if fsync => ambiguous |= stamp.size != newest.1.map_or(raw.i_size.get(), |s: Stamp| s.size),
+            _ => {}
+        }
+    }
+    Ok((newest.1, ambiguous))
+}
