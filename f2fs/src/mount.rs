@@ -355,9 +355,11 @@ impl Volume {
         let dev: Arc<dyn BlockDevice> = if overlay { Arc::new(device::Overlay::new(dev)) } else { dev };
         options.read_only = wanted_read_only && !overlay;
         let makes_deltas = options.delta && sb.features.contains(Features::DELTA) && !wanted_read_only;
-        let dev: Arc<dyn BlockDevice> = if makes_deltas { Arc::new(Bases::new(dev)) } else { dev };
+        let bases = makes_deltas.then(|| Arc::new(Bases::new(dev.clone())));
+        let dev: Arc<dyn BlockDevice> = bases.clone().map_or(dev, |bases| bases);
 
         let mut vol = Self::assemble(dev, clock, options, sb, cp, pack, second)?;
+        vol.bases = bases;
         if !vol.options.read_only {
             vol.recover().map_err(MountError::RollForward)?;
         }
@@ -434,6 +436,7 @@ impl Volume {
             sound,
             reported_too: Mutex::default(),
             dev,
+            bases: None,
             sb,
             clock,
             options,

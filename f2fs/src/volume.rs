@@ -29,6 +29,7 @@ use format::{Block, BlockAddr, Ino};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 use rustc_hash::FxHashSet;
 
+use crate::delta::bases::Bases;
 use crate::delta::hotness::Hotness;
 use crate::error::{Error, Result};
 use crate::file::writers::Writers;
@@ -219,6 +220,8 @@ impl Counters {
 /// A mounted volume.
 pub struct Volume {
     pub(crate) dev: Arc<dyn BlockDevice>,
+    /// The layer of `dev` that keeps bases, if the mount makes deltas.
+    pub(crate) bases: Option<Arc<Bases>>,
     pub(crate) sb: Arc<SuperBlock>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: MountOptions,

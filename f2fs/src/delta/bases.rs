@@ -25,6 +25,9 @@ const MOST: usize = 2048;
 /// Of larger writes nothing is kept: small changes seldom follow them.
 const SMALL: usize = 16;
 
+/// Blocks read ahead in one request: 256 KiB.
+const LONGEST_RUN: usize = 64;
+
 /// The layer.
 pub(crate) struct Bases {
     below: Arc<dyn BlockDevice>,
@@ -69,6 +72,29 @@ impl Bases {
         let token = self.tokens.fetch_add(1, Ordering::Relaxed);
         self.held.lock().coming.extend(blocks.map(|at| (at, token)));
         token
+    }
+
+    /// Of these blocks those that are not in memory.
+    pub(crate) fn lacking(&self, at: impl Iterator<Item = u64>) -> Vec<u64> {
+        let held = self.held.lock();
+        at.filter(|at| held.blocks.peek(at).is_none()).collect()
+    }
+
+    /// Reads blocks, which ascend, to be here when they are asked for: adjacent ones in one request. A request that
+    /// fails brings nothing; who asks for its blocks one by one learns why.
+    pub(crate) fn bring(&self, at: &[u64], tag: Tag) {
+        for run in at.chunk_by(|a, b| a + 1 == *b).flat_map(|run| run.chunks(LONGEST_RUN)).filter(|run| run.len() > 1) {
+            let blocks = run[0]..run[0] + run.len() as u64;
+            let token = self.announce(blocks.clone());
+            let mut buf = vec![0; run.len() * BLOCK];
+            let out = self.below.read(Lba(blocks.start), &mut buf, tag);
+            let mut held = self.held.lock();
+            for (at, bytes) in blocks.zip(buf.chunks_exact(BLOCK)) {
+                if held.arrives(at, token) && out.is_ok() {
+                    held.take_in(at, bytes);
+                }
+            }
+        }
     }
 
     /// Does a write of blocks given in parts, and takes them in if they are few and contents of a file.
@@ -209,6 +235,25 @@ mod tests {
         // Whatever that reader got, nothing of it is here.
         assert!(dev.held.lock().blocks.peek(&6).is_none());
         assert_eq!(read(&dev, 6, Cause::DeltaBase), 2);
+    }
+
+    #[test]
+    fn adjacent_bases_come_in_one_request_and_only_what_is_lacking_is_named() {
+        let below = Arc::new(Faulty::new(Memory::new(4096)));
+        let dev = Bases::new(below.clone());
+        dev.write(Lba(5), &(1..=40).flat_map(block).collect::<Vec<u8>>(), Cause::UserData.tag()).unwrap();
+        assert_eq!(read(&dev, 7, Cause::DeltaBase), 3);
+        let lacks = dev.lacking([5, 6, 7, 8, 9, 10, 20].into_iter());
+        assert_eq!(lacks, [5, 6, 8, 9, 10, 20]);
+        let before = below.requests(Op::Read);
+        dev.bring(&lacks, Cause::DeltaBase.tag());
+        assert_eq!(below.requests(Op::Read), before + 2, "one alone is read when it is asked for");
+        assert_eq!([5, 6, 8, 9, 10].map(|at| read(&dev, at, Cause::DeltaBase)), [1, 2, 4, 5, 6]);
+        assert_eq!(below.requests(Op::Read), before + 2);
+        assert_eq!(dev.lacking([5, 10, 20].into_iter()), [20]);
+        below.add(device::Fault::Place { op: Op::Read, blocks: 21..22 });
+        dev.bring(&[20, 21, 22], Cause::DeltaBase.tag());
+        assert_eq!(dev.lacking(20..23), [20, 21, 22]);
     }
 
     #[test]

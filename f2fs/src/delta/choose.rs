@@ -3,12 +3,48 @@
 //! MedFS FAST'25, section 4.1.3, case 2: a delta in the zone makes way for a smaller one if the bytes that this frees
 //! are worth more than writing its page. `alpha` bytes of a zone save one write of a page, `beta`; the page that makes
 //! way is put together from its base, found in memory or read, and written. What that costs is said by [`Costs`].
-
+//!
+//! Which pages are compared at all? A base that must be read costs as much as many a page that is written: what takes the
+//! fewest joules at the device's prices is done ([`compared`]).
 //!
 //! And which delta node gets the deltas of a writeback? An fsync writes the nodes that it changes, so the fewer the
 //! better; and what changed together will change together again.
 
+use victim::joule::Prices;
+
 use super::costs::Costs;
+
+/// Pages of one writeback that have bases.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Pages {
+    /// How many.
+    pub(super) count: u64,
+    /// Requests that reading or overwriting their blocks takes: adjacent ones go together.
+    pub(super) runs: u64,
+}
+
+/// Which pages are compared with their bases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Compared {
+    /// All; bases that are not in memory are read.
+    All,
+    /// Those whose bases are in memory.
+    InMemory,
+}
+
+/// Chooses for pages whose bases are in memory, `warm`, and others, `cold`. What is not compared is written: `in_place`, or
+/// to new places, which changes the file's node. Both ways are taken to flush as often. What a delta may save later
+/// is not foreseen; but a page written now is in memory then.
+pub(super) fn compared(prices: &Prices, warm: Pages, cold: Pages, in_place: bool) -> Compared {
+    let write = |blocks: u64| if blocks == 0 { 0 } else { prices.request + blocks * prices.write_block_sequential };
+    let deltas = |pages: Pages| u64::from(pages.count > 0);
+    let reading = cold.runs * prices.request + cold.count * prices.read_block;
+    let whole = match in_place {
+        true => cold.runs * prices.request + cold.count * prices.write_block_random + write(deltas(warm)),
+        false => write(cold.count) + write(deltas(warm) + 1),
+    };
+    if reading + write(1) <= whole { Compared::All } else { Compared::InMemory }
+}
 
 /// A delta that wants to stay, or to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +164,26 @@ mod tests {
         assert_eq!(choose_node(&nodes, &[800, 701], 3), Target::Node(1), "the first of them");
         assert_eq!(choose_node(&nodes, &[1501], 3), Target::None);
         assert_eq!(choose_node(&[], &[10], 64), Target::New);
+    }
+
+    #[test]
+    fn bases_are_read_if_that_costs_no_more_joules_than_writing_the_pages() {
+        let pages = |count, runs| Pages { count, runs };
+        let none = Pages::default();
+        let phone = |warm, cold, in_place| compared(&Prices::default(), warm, cold, in_place);
+        // A read costs as much as a page in place, and the node comes on top.
+        assert_eq!(phone(none, pages(1, 1), true), Compared::InMemory);
+        assert_eq!(phone(none, pages(3, 3), true), Compared::InMemory);
+        // Beside others that are compared the node is there anyway, and a block read costs less than one written.
+        assert_eq!(phone(pages(2, 2), pages(3, 3), true), Compared::All);
+        // To new places many pages go in one request: bases here and there are dearer, those side by side are not.
+        assert_eq!(phone(none, pages(9, 9), false), Compared::InMemory);
+        assert_eq!(phone(none, pages(9, 1), false), Compared::All);
+        // Without any to be read there is nothing to choose.
+        assert_eq!(phone(pages(1, 1), none, true), Compared::All);
+        // A disk seeks for each.
+        let disk = Prices { request: 1_000_000_000, ..Prices::default() };
+        assert_eq!(compared(&disk, none, pages(9, 2), false), Compared::InMemory);
     }
 
     fn want(slot: u32, bytes: usize) -> Want {

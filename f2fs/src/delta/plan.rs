@@ -5,13 +5,13 @@
 
 use std::sync::atomic::Ordering;
 
-use format::Block;
 use format::delta::{self, Entry};
 use format::inode::{Advise, Division, Inline, InodeFlags, RawInode};
+use format::{Block, BlockAddr};
 use rustc_hash::{FxHashMap, FxHashSet};
 use vfs::FileKind;
 
-use super::choose::{Want, choose};
+use super::choose::{Compared, Pages, Want, choose, compared};
 use super::costs::Costs;
 use super::encoded::Encoded;
 use super::known::Frames;
@@ -23,11 +23,22 @@ use crate::error::Result;
 use crate::file::temperature::{Writeback, in_place};
 use crate::inode::Inode;
 use crate::node::cache::Node;
-use crate::node::map::{Lookup, addr_in};
+use crate::node::map::{Lookup, Place, addr_in};
 use crate::volume::Volume;
 
 /// A zone with less room holds nothing.
 const LEAST_ROOM: usize = delta::TRAILER + delta::HEADER + 1;
+
+/// A dirty page that may become a delta.
+struct Candidate<'p> {
+    index: u64,
+    page: &'p Block,
+    place: Place,
+    /// Where its base lies.
+    addr: BlockAddr,
+    /// Whether the page has a delta: then its base is not overwritten.
+    has: bool,
+}
 
 /// What is to be done with dirty pages.
 #[derive(Default)]
@@ -96,7 +107,7 @@ impl Volume {
         let framed: FxHashSet<u64> = plan.noted.iter().map(|(index, _)| *index).collect();
         let dirty: Vec<(u64, &Block)> = dirty.iter().filter(|(index, _)| !framed.contains(index)).copied().collect();
         let dirty = &dirty[..];
-        let mut wanted = 0;
+        let mut candidates = Vec::new();
         for &(index, page) in dirty.iter().take_while(|(index, _)| to_nodes || in_zone(*index)) {
             let Ok(Lookup::At(place)) = self.find(node, index) else { continue };
             let (addr, has) = {
@@ -104,7 +115,16 @@ impl Volume {
                 let has = known.has(index) || self.is_in_zone(&place.node, &bytes, place.slot);
                 (addr_in(self, &place.node, &bytes, place.slot), has)
             };
-            if !addr.is_real() || (alone && stay && !has) || !luck.tries() {
+            // What lies at the address of a page that is made of kept pages is of another time.
+            let based = || self.noted(node, &known, index).is_ok_and(|d| d.is_none_or(|d| d.codec.has_base()));
+            if addr.is_real() && (has || !(alone && stay)) && (!known.has(index) || based()) {
+                candidates.push(Candidate { index, page, place, addr, has });
+            }
+        }
+        let cold = self.bases_to_read(node, &candidates, stay);
+        let mut wanted = 0;
+        for Candidate { index, page, place, addr, .. } in candidates {
+            if cold.contains(&addr) || !luck.tries() {
                 continue;
             }
             if wanted > room && !to_nodes {
@@ -139,6 +159,24 @@ impl Volume {
             node.inode(|r| make_room_in_zone(&self.options.delta_costs, r, d, &leaving, &mut plan));
         }
         Ok(plan)
+    }
+
+    /// Reads the bases that are worth being read, adjacent ones together. Returns those that are not: their pages are
+    /// written whole.
+    fn bases_to_read(&self, inode: &Node, pages: &[Candidate<'_>], in_place: bool) -> FxHashSet<BlockAddr> {
+        let mut out = FxHashSet::default();
+        let Some(bases) = &self.bases else { return out };
+        let mut all: Vec<u64> = pages.iter().map(|p| p.addr.0.into()).collect();
+        all.sort_unstable();
+        let cold = bases.lacking(all.iter().copied());
+        let in_place = in_place && pages.iter().all(|p| !p.has || cold.binary_search(&p.addr.0.into()).is_err());
+        let warm: Vec<u64> = all.into_iter().filter(|at| cold.binary_search(at).is_err()).collect();
+        let of = |at: &[u64]| Pages { count: at.len() as u64, runs: at.chunk_by(|a, b| a + 1 == *b).count() as u64 };
+        match compared(&self.options.prices, of(&warm), of(&cold), in_place) {
+            Compared::All => bases.bring(&cold, Cause::DeltaBase.of(inode.ino)),
+            Compared::InMemory => out.extend(cold.iter().map(|at| BlockAddr(*at as u32))),
+        }
+        out
     }
 
     /// Puts a delta into the zone of an inode whose bytes the caller has locked; the caller marks the node dirty. False
