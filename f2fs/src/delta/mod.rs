@@ -39,6 +39,7 @@ pub(crate) mod kept;
 pub(crate) mod known;
 pub(crate) mod luck;
 pub(crate) mod nodes;
+mod packed;
 pub(crate) mod places;
 pub(crate) mod plan;
 pub(crate) mod read;

@@ -49,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) fold: Vec<u64>,
     /// Deltas to put into delta nodes.
     pub(crate) noted: Vec<(u64, Encoded)>,
+    /// Pages that go there whole.
+    pub(crate) packed: Vec<(u64, Encoded)>,
 }
 
 impl Volume {
@@ -62,7 +64,8 @@ impl Volume {
     ///
     /// Deltas go into the zone if all of them have room there and the file has no delta nodes. Otherwise they go into
     /// delta nodes, which a file gets when an fsync follows another: it will hardly be the last. A writeback in the
-    /// background gives no file its first, and a file that is only read gets none.
+    /// background gives no file its first, and a file that is only read gets none. New pages of a small file are packed there
+    /// by its first fsync ([`super::packed`]).
     pub(crate) fn plan_deltas(
         &self,
         inode: &Inode,
@@ -90,12 +93,11 @@ impl Volume {
         let synced_again = why != Writeback::Background && self.promises.has_written(node.ino);
         let places = self.options.delta_places;
         let to_nodes = places != Places::Inode && !inode.heat.only_read() && (!known.is_empty() || synced_again);
-        if places == Places::Nodes && !to_nodes {
-            return Ok(plan);
-        }
+        let packs = places != Places::Inode && why != Writeback::Background;
         let (room, held) = node.inode(|r| (delta::room(r, d), d.zone > 0));
         let in_zone = |index: u64| index < u64::from(d.addressed());
-        if room < LEAST_ROOM && !held && !to_nodes {
+        let compares = to_nodes || places != Places::Nodes && (held || room >= LEAST_ROOM);
+        if !packs && !compares {
             return Ok(plan);
         }
         // Overwriting one block in place costs as much as writing the inode, if that is not written anyway.
@@ -107,6 +109,12 @@ impl Volume {
         let framed: FxHashSet<u64> = plan.noted.iter().map(|(index, _)| *index).collect();
         let dirty: Vec<(u64, &Block)> = dirty.iter().filter(|(index, _)| !framed.contains(index)).copied().collect();
         let dirty = &dirty[..];
+        if packs {
+            plan.packed = self.plan_packed(inode, &known, dirty);
+        }
+        if !compares {
+            return Ok(plan);
+        }
         let mut candidates = Vec::new();
         for &(index, page) in dirty.iter().take_while(|(index, _)| to_nodes || in_zone(*index)) {
             let Ok(Lookup::At(place)) = self.find(node, index) else { continue };

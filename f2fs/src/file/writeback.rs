@@ -87,10 +87,11 @@ impl Volume {
             if !plan.fold.is_empty() {
                 or_wait(self.fold(&inode.node, &plan.fold))?;
             }
-            let noted = self.note_deltas(&inode.node, &plan.noted)?;
+            let mut noted = self.note_deltas(&inode.node, &plan.noted)?;
             if noted.len() < plan.noted.len() {
                 frames.found_no_room();
             }
+            noted.extend(self.note_deltas(&inode.node, &plan.packed)?);
             let rest: Vec<(u64, &Block)> = dirty.into_iter().filter(|(i, _)| !noted.contains(i)).collect();
             let (n, out) = self.write_blocks(&inode.node, &rest, &plan.deltas, why, Cause::UserData);
             let first_left = rest.get(n).map(|(i, _)| *i);
