@@ -166,6 +166,8 @@ pub struct Counters {
     pub deltas: AtomicU64,
     /// Pages of databases kept in delta nodes, for blocks of journals and logs.
     pub kept: AtomicU64,
+    /// New pages of small files packed in delta nodes.
+    pub packed: AtomicU64,
     /// See `deltas`.
     pub delta_bytes: AtomicU64,
     /// Deltas whose pages were written whole.

@@ -13,6 +13,7 @@
 //! * [`index`]: which entry in delta nodes counts.
 //! * [`nodes`]: where deltas go that the inode has no room for.
 //! * [`frames`], [`kept`]: how blocks of journals and logs become deltas of the pages that they are made of.
+//! * [`packed`]: which new pages, that have no base, lie there too.
 //! * [`fold`]: how a delta's page is written whole, and the delta goes.
 //! * [`restore`]: when pages leave delta nodes because they are read; [`hotness`] says of which files.
 //! * [`read`]: what a page with a delta holds.

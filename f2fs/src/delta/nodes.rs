@@ -12,8 +12,9 @@
 //! writeback is chosen by [`super::choose::choose_node`].
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use format::delta;
+use format::delta::{self, Codec};
 use format::node::delta::{self as in_node, Entry, FIRST_OFFSET, MOST_NODES};
 use format::node::kept::{self, KEPT};
 use format::{Block, Nid};
@@ -313,11 +314,16 @@ impl Volume {
         if !fits {
             return Err(Error::corrupt(format_args!("delta node {}: fuller than its entries say", node.nid)));
         }
-        let pages = new.iter().filter(|e| e.block < KEPT).count();
-        self.counters.deltas.fetch_add(pages as u64, std::sync::atomic::Ordering::Relaxed);
-        self.counters.kept.fetch_add((new.len() - pages) as u64, std::sync::atomic::Ordering::Relaxed);
+        for e in &new {
+            let counter = match e.codec {
+                _ if e.block >= KEPT => &self.counters.kept,
+                Codec::Alone => &self.counters.packed,
+                _ => &self.counters.deltas,
+            };
+            counter.fetch_add(1, Relaxed);
+        }
         let bytes: usize = new.iter().map(Entry::bytes).sum();
-        self.counters.delta_bytes.fetch_add(bytes as u64, std::sync::atomic::Ordering::Relaxed);
+        self.counters.delta_bytes.fetch_add(bytes as u64, Relaxed);
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 //! Pages that change again stay packed while they are short or share one node; else they get blocks, which are then their
 //! bases. Large files are left alone: their nodes would be read one by one where their blocks are read in one request.
 
+use format::delta::codec::{self, Codec};
 use format::node::delta::{self as in_node, LONGEST, LONGEST_WHOLE};
 use format::{Block, BlockAddr};
 
@@ -16,7 +17,6 @@ use crate::cause::Cause;
 use crate::inode::Inode;
 use crate::node::map::{Lookup, addr_in};
 use crate::volume::Volume;
-use format::delta::codec::{self, Codec};
 
 /// A file of more blocks has no page packed.
 const MOST_BLOCKS: u64 = 16;
