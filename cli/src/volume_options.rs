@@ -1,7 +1,7 @@
 //! Options of a volume that a person may set, whatever it is mounted for.
 
 use f2fs::MountOptions;
-use f2fs::delta::Places;
+use f2fs::delta::{Places, Reads};
 
 /// Sets an option of a volume. False if it is none; the error says what is wrong with its value.
 pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<bool, String> {
@@ -18,6 +18,14 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
             };
             let places = matches!(value, Some("inode" | "nodes"));
             core.delta = places || on(value).map_err(|_| "on, off, inode or nodes")?;
+        }
+        "delta_reads" => {
+            core.delta_reads = match value {
+                Some("all") => Reads::All,
+                Some("few") => Reads::Few,
+                Some("joules") => Reads::Joules,
+                _ => return Err("all, few or joules".into()),
+            };
         }
         "delta_return" => core.delta_return = on(value)?,
         "node_cache" => core.node_cache = number(name, value)? * 256,

@@ -86,6 +86,8 @@ pub struct MountOptions {
     pub delta: bool,
     /// Where they go.
     pub delta_places: crate::delta::places::Places,
+    /// Which bases are read to make them.
+    pub delta_reads: crate::delta::places::Reads,
     /// Which new files are compressed, and how, on a volume that may hold compressed files.
     pub compress: crate::compress::options::Options,
     /// Deltas leave the delta nodes of files that are read often and written seldom, while nobody uses the volume.
@@ -125,6 +127,7 @@ impl Default for MountOptions {
             in_place_blocks: crate::file::temperature::IN_PLACE_BLOCKS,
             delta: true,
             delta_places: crate::delta::places::Places::Both,
+            delta_reads: crate::delta::places::Reads::Few,
             delta_return: false,
             compress: crate::compress::options::Options::default(),
             delta_costs: crate::delta::costs::Costs::PAPER,

@@ -48,5 +48,5 @@ pub(crate) mod restore;
 mod settle;
 
 pub use costs::Costs;
-pub use places::Places;
+pub use places::{Places, Reads};
 pub use settle::{DeltaCount, SettleError, Settled, settle, unsettle};

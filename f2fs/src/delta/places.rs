@@ -1,4 +1,4 @@
-//! Which places for deltas does a mount use?
+//! Which places for deltas does a mount use, and which bases does it read?
 
 /// Where deltas may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -10,4 +10,17 @@ pub enum Places {
     Inode,
     /// Into delta nodes only (in the place of the paper's DCM alone).
     Nodes,
+}
+
+/// Which bases are read, where they are not in memory, to compare pages with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reads {
+    /// All.
+    All,
+    /// Those of an fsync that could overwrite its few pages in place, which then writes one block; of others if that takes
+    /// fewer joules than writing the pages.
+    #[default]
+    Few,
+    /// Only if that takes fewer joules.
+    Joules,
 }

@@ -16,7 +16,7 @@ use super::costs::Costs;
 use super::encoded::Encoded;
 use super::known::Frames;
 use super::luck::Luck;
-use super::places::Places;
+use super::places::{Places, Reads};
 use super::read::Page;
 use crate::cause::Cause;
 use crate::error::Result;
@@ -170,17 +170,24 @@ impl Volume {
     }
 
     /// Reads the bases that are worth being read, adjacent ones together. Returns those that are not: their pages are
-    /// written whole.
+    /// written whole. `in_place`: the writeback could overwrite its pages.
     fn bases_to_read(&self, inode: &Node, pages: &[Candidate<'_>], in_place: bool) -> FxHashSet<BlockAddr> {
         let mut out = FxHashSet::default();
         let Some(bases) = &self.bases else { return out };
         let mut all: Vec<u64> = pages.iter().map(|p| p.addr.0.into()).collect();
         all.sort_unstable();
         let cold = bases.lacking(all.iter().copied());
+        let few = in_place;
         let in_place = in_place && pages.iter().all(|p| !p.has || cold.binary_search(&p.addr.0.into()).is_err());
         let warm: Vec<u64> = all.into_iter().filter(|at| cold.binary_search(at).is_err()).collect();
         let of = |at: &[u64]| Pages { count: at.len() as u64, runs: at.chunk_by(|a, b| a + 1 == *b).count() as u64 };
-        match compared(&self.options.prices, of(&warm), of(&cold), in_place) {
+        let all = match self.options.delta_reads {
+            Reads::All => true,
+            Reads::Few => few,
+            Reads::Joules => false,
+        };
+        let choice = || compared(&self.options.prices, of(&warm), of(&cold), in_place);
+        match if all { Compared::All } else { choice() } {
             Compared::All => bases.bring(&cold, Cause::DeltaBase.of(inode.ino)),
             Compared::InMemory => out.extend(cold.iter().map(|at| BlockAddr(*at as u32))),
         }
