@@ -64,7 +64,10 @@ fn pages_of_a_new_small_file_share_blocks_and_those_of_others_do_not() {
     let page = text(1, 6 * BLOCK);
     let ((plain, plain_flushes, none), (packed, flushes, pages)) = (off(&page), on(&page));
     assert_eq!((plain, none, pages), (7, 0, 6));
-    assert!((4..=5).contains(&packed) && flushes < plain_flushes, "{packed} blocks, {flushes} of {plain_flushes} flushes");
+    assert!(
+        (4..=5).contains(&packed) && flushes < plain_flushes,
+        "{packed} blocks, {flushes} of {plain_flushes} flushes"
+    );
     for (of, contents) in [
         ("what does not compress", pattern(1, 6 * BLOCK)),
         ("one page, which a node would hold alone", text(1, BLOCK)),

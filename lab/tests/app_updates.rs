@@ -6,7 +6,7 @@ use std::process::Command;
 use device::BlockDevice;
 use device::clock::Clock;
 use device::energy::profile::Profile;
-use f2fs::delta::settle;
+use f2fs::delta::{Reads, settle};
 use f2fs::{MountOptions, mkfs};
 use format::superblock::Features;
 use lab::apps::census::Census;
@@ -122,7 +122,8 @@ fn what_applications_leave_is_whole_for_sqlite_and_settled_for_the_checkers_of_f
         let script = App::find(app).unwrap().script(2, 5, journal).unwrap();
         let mut bench = Bench::new(&profile, 128 << 8).unwrap();
         bench.keep_in_memory(4096);
-        bench.format_with(5, mkfs::Options::modern().features | Features::DELTA, MountOptions::default()).unwrap();
+        let options = MountOptions { delta_reads: Reads::All, ..MountOptions::default() };
+        bench.format_with(5, mkfs::Options::modern().features | Features::DELTA, options).unwrap();
         let volume = bench.volume().unwrap().clone();
         let mut player = Player::new(&script);
         for begins in [false, true] {

@@ -32,6 +32,10 @@ impl Luck {
         self.asked = (self.asked + 1) % PROBE;
         self.asked == 0
     }
+    /// Whether pages are compared, all of them.
+    pub(super) fn hopes(&self) -> bool {
+        self.level > 0
+    }
     /// What was wanted found no room: more is lost than one comparison gave.
     pub(super) fn found_no_room(&mut self) {
         self.level = self.level.saturating_sub(2);

@@ -17,8 +17,8 @@ pub enum Places {
 pub enum Reads {
     /// All.
     All,
-    /// Those of an fsync that could overwrite its few pages in place, which then writes one block; of others if that takes
-    /// fewer joules than writing the pages.
+    /// Those of an fsync of up to eight pages, which then writes one block; of others if that takes fewer joules than writing
+    /// the pages.
     #[default]
     Few,
     /// Only if that takes fewer joules.

@@ -29,6 +29,9 @@ use crate::volume::Volume;
 /// A zone with less room holds nothing.
 const LEAST_ROOM: usize = delta::TRAILER + delta::HEADER + 1;
 
+/// An fsync of at most this many pages reads all bases that it lacks, if nobody says otherwise.
+const FEW: usize = 8;
+
 /// A dirty page that may become a delta.
 struct Candidate<'p> {
     index: u64,
@@ -129,7 +132,11 @@ impl Volume {
                 candidates.push(Candidate { index, page, place, addr, has });
             }
         }
-        let cold = self.bases_to_read(node, &candidates, stay);
+        let cold = match luck.hopes() {
+            true => self.bases_to_read(node, &candidates, why != Writeback::Background, stay),
+            // Of those that are probed now and then the base is read when its turn comes.
+            false => FxHashSet::default(),
+        };
         let mut wanted = 0;
         for Candidate { index, page, place, addr, .. } in candidates {
             if cold.contains(&addr) || !luck.tries() {
@@ -170,14 +177,20 @@ impl Volume {
     }
 
     /// Reads the bases that are worth being read, adjacent ones together. Returns those that are not: their pages are
-    /// written whole. `in_place`: the writeback could overwrite its pages.
-    fn bases_to_read(&self, inode: &Node, pages: &[Candidate<'_>], in_place: bool) -> FxHashSet<BlockAddr> {
+    /// written whole. `synced`: by an fsync, which could overwrite the pages if `in_place`.
+    fn bases_to_read(
+        &self,
+        inode: &Node,
+        pages: &[Candidate<'_>],
+        synced: bool,
+        in_place: bool,
+    ) -> FxHashSet<BlockAddr> {
         let mut out = FxHashSet::default();
         let Some(bases) = &self.bases else { return out };
         let mut all: Vec<u64> = pages.iter().map(|p| p.addr.0.into()).collect();
         all.sort_unstable();
         let cold = bases.lacking(all.iter().copied());
-        let few = in_place;
+        let few = synced && pages.len() <= FEW;
         let in_place = in_place && pages.iter().all(|p| !p.has || cold.binary_search(&p.addr.0.into()).is_err());
         let warm: Vec<u64> = all.into_iter().filter(|at| cold.binary_search(at).is_err()).collect();
         let of = |at: &[u64]| Pages { count: at.len() as u64, runs: at.chunk_by(|a, b| a + 1 == *b).count() as u64 };
