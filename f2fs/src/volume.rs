@@ -85,6 +85,8 @@ pub struct MountOptions {
     pub delta: bool,
     /// Where they go.
     pub delta_places: crate::delta::places::Places,
+    /// How delta nodes are used; anything but the default is for comparison.
+    pub delta_study: crate::delta::study::Study,
     /// Which new files are compressed, and how, on a volume that may hold compressed files.
     pub compress: crate::compress::options::Options,
     /// Deltas leave the delta nodes of files that are read often and written seldom, while nobody uses the volume.
@@ -124,6 +126,7 @@ impl Default for MountOptions {
             in_place_blocks: crate::file::temperature::IN_PLACE_BLOCKS,
             delta: true,
             delta_places: crate::delta::places::Places::Both,
+            delta_study: crate::delta::study::Study::default(),
             delta_return: false,
             compress: crate::compress::options::Options::default(),
             delta_costs: crate::delta::costs::Costs::PAPER,

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use format::Block;
-use format::delta::{self, Entry};
+use format::delta::{self, Codec, Entry};
 use format::inode::{Advise, Division, Inline, InodeFlags, RawInode};
 use rustc_hash::{FxHashMap, FxHashSet};
 use vfs::FileKind;
@@ -18,6 +18,7 @@ use super::known::Frames;
 use super::luck::Luck;
 use super::places::Places;
 use super::read::Page;
+use super::study::Study;
 use crate::cause::Cause;
 use crate::error::Result;
 use crate::file::temperature::{Writeback, in_place};
@@ -78,7 +79,9 @@ impl Volume {
         let known = self.deltas(node)?;
         let synced_again = why != Writeback::Background && self.promises.has_written(node.ino);
         let places = self.options.delta_places;
-        let to_nodes = places != Places::Inode && !inode.heat.only_read() && (!known.is_empty() || synced_again);
+        let study = self.options.delta_study;
+        let to_nodes =
+            places != Places::Inode && !inode.heat.only_read() && (!known.is_empty() || synced_again || study.alone);
         if places == Places::Nodes && !to_nodes {
             return Ok(plan);
         }
@@ -89,8 +92,12 @@ impl Volume {
         }
         // Overwriting one block in place costs as much as writing the inode, if that is not written anyway.
         let alone = why == Writeback::FsyncContents && dirty.len() == 1;
-        let limit = if to_nodes { format::node::delta::LONGEST } else { delta::LONGEST };
-        if to_nodes && why != Writeback::Background && !(alone && stay && !known.has(dirty[0].0)) {
+        let limit = if to_nodes { study.longest } else { delta::LONGEST };
+        if to_nodes
+            && !study.is_of_others()
+            && why != Writeback::Background
+            && !(alone && stay && !known.has(dirty[0].0))
+        {
             plan.noted = self.plan_frames(inode, frames, &known, dirty)?;
         }
         let framed: FxHashSet<u64> = plan.noted.iter().map(|(index, _)| *index).collect();
@@ -104,7 +111,8 @@ impl Volume {
                 let has = known.has(index) || self.is_in_zone(&place.node, &bytes, place.slot);
                 (addr_in(self, &place.node, &bytes, place.slot), has)
             };
-            if !addr.is_real() || (alone && stay && !has) || !luck.tries() {
+            let can = addr.is_real() || (study.alone && addr != format::BlockAddr::NULL);
+            if !can || (alone && stay && !has) || !luck.tries() {
                 continue;
             }
             if wanted > room && !to_nodes {
@@ -112,16 +120,27 @@ impl Volume {
                 break;
             }
             let at = Page { inode: node, block: index, place: &place, index: &known };
-            let Ok(Some(base)) = self.base_of(at) else { continue };
-            let mut payload = Vec::new();
-            self.compute(self.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
-            let codec = delta::codec::encode(&base, page, limit, &mut payload);
-            if let (true, Some(codec)) = (luck.wants(codec.is_some()), codec) {
+            let made = match study.alone {
+                true => {
+                    self.compute(self.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
+                    delta::codec::encode_alone(page, limit).map(|payload| (Codec::Alone, payload))
+                }
+                false => {
+                    let Ok(Some(base)) = self.base_of(at) else { continue };
+                    let mut payload = Vec::new();
+                    self.compute(self.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
+                    delta::codec::encode(&base, page, limit, &mut payload).map(|codec| (codec, payload))
+                }
+            };
+            if let (true, Some((codec, payload))) = (luck.wants(made.is_some()), made) {
                 // OK to cast: no file has 2^32 blocks.
                 let check = self.page_check(node, index as u32, page);
                 wanted += delta::HEADER + payload.len();
                 plan.noted.push((index, Encoded::new(codec, check, payload)));
             }
+        }
+        if study.alone && !Study::packs(plan.noted.iter().map(|(_, e)| e.payload.len())) {
+            plan.noted.clear();
         }
         if plan.noted.is_empty() {
             return Ok(plan);
