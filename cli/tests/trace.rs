@@ -325,3 +325,70 @@ fn energy_is_told_by_a_table_and_by_simulation_with_the_difference() {
     refused(&["energy", &file, "--prices", &table], &["prices.toml"]);
     refused(&["energy", &room.text("none")], &["none"]);
 }
+
+/// What a cache of so many pages fetches and writes back, by a plain list: requests of 512 bytes' multiples, pages of 64 KiB.
+fn cached(list: &[(bool, u64, u64)], room: usize) -> (u64, u64) {
+    let (mut held, mut reads, mut writes) = (Vec::<(u64, bool)>::new(), 0, 0);
+    for (write, at, n) in list {
+        for page in at / 65536..=(at + n - 1) / 65536 {
+            let known = held.iter().position(|(p, _)| *p == page);
+            let changed = known.is_some_and(|i| held.remove(i).1);
+            reads += u64::from(known.is_none());
+            held.push((page, changed || *write));
+            if held.len() > room {
+                writes += u64::from(held.remove(0).1);
+            }
+        }
+    }
+    (reads, writes)
+}
+
+#[test]
+fn mapping_caches_of_every_size_are_told_before_and_after_blocks_moved() {
+    let room = Room::new();
+    let (text, list) = msr(3000);
+    let file = room.text("t.csv");
+    fs::write(&file, &text).unwrap();
+    // Pages of the map of 64 bytes, each for 16 blocks of 4 KiB.
+    let stat = ["trace", "stat", &file, "--map-cache", "--map-page", "64"];
+    let whole = json(&stat);
+    let map = &whole["map_cache"];
+    assert_eq!((&map["schema"], &map["covers_bytes"]), (&"joulefs-map-cache".into(), &65536.into()), "{map}");
+    let at = |curve: &Value, pages: u64| {
+        let steps = curve["steps"].as_array().unwrap();
+        let step = steps.iter().rev().find(|s| s["pages"].as_u64().unwrap() <= pages).unwrap();
+        (step["reads"].as_u64().unwrap(), step["writes"].as_u64().unwrap())
+    };
+    let before = &map["devices"][0]["before"];
+    for pages in [1, 2, 5, 40, 256, 700, 3000] {
+        assert_eq!(at(before, pages), cached(&list, pages as usize), "{pages} pages");
+    }
+    let own = &map["devices"][0]["at_profile"]["before"];
+    assert_eq!(
+        (own["reads"].as_u64().unwrap(), own["writes"].as_u64().unwrap()),
+        cached(&list, 256),
+        "kirin9000-ufs31"
+    );
+
+    // Everything moves close together, every eighth block of what is asked for in a row.
+    let log = room.text("moved.csv");
+    let mut lines = "from,to,blocks\n# by hand\n".to_owned();
+    (0..(1 << 15)).step_by(8).for_each(|b| writeln!(lines, "{b},{},8", (1 << 20) + b / 64 * 8).unwrap());
+    fs::write(&log, &lines).unwrap();
+    let page = room.text("t.html");
+    let moved = [&stat[..], &["--moved", &log, "--html", &page]].concat();
+    let both = json(&moved);
+    let both = &both["map_cache"];
+    assert_eq!(both["devices"][0]["before"], *before);
+    assert!(at(&both["devices"][0]["after"], 40).0 < at(before, 40).0, "{both}");
+    let table = done(&moved);
+    assert!(table.contains("ratio") && table.contains("256*"), "{table}");
+    assert!(fs::read_to_string(&page).unwrap().contains("Mapping cache"));
+
+    fs::write(&log, "from,to,blocks\n1,2,3\n1,2\n").unwrap();
+    refused(&moved, &["line 3", "moved.csv", "from,to,blocks"]);
+    let of_calls = room.text("app.trace");
+    fs::write(&of_calls, calls()).unwrap();
+    misused(&["trace", "stat", &of_calls, "--map-cache"], &["--map-cache", "block device"]);
+    misused(&["trace", "stat", &file, "--map-cache", "--map-unit", "1000"], &["--map-unit", "4 KiB"]);
+}

@@ -1,7 +1,8 @@
 //! How fast is it, beside what else there is?
 //!
 //! [`sides`] are the file systems that are compared, [`rows`] what is done to each through system
-//! calls, [`in_process`] what the core does without FUSE, [`metered`] what the simulated flash does, [`choosing`] how fast victims are found, [`memory`] what a large
+//! calls, [`in_process`] what the core does without FUSE, [`deltas`] what small updates
+//! cost it, [`metered`] what the simulated flash does, [`choosing`] how fast victims are found, [`memory`] what a large
 //! volume takes, [`traces`] how fast recordings are read, [`report`] the tables. Every number is a
 //! median of several passes; in each the sides take turns, for the machine's own speed drifts.
 //!
@@ -9,6 +10,7 @@
 //! is compared is software.
 
 pub mod choosing;
+pub mod deltas;
 pub mod in_process;
 pub mod memory;
 pub mod metered;

@@ -71,6 +71,8 @@ causes! {
     Compress = 23, "compressing";
     /// Unpacking clusters, likewise.
     Decompress = 24, "decompressing";
+    /// Nodes that only name delta nodes, in comparisons with MedFS's own layout.
+    DeltaMeta = 25, "meta pages of deltas";
 }
 
 impl Cause {

@@ -27,6 +27,7 @@ use format::{Ino, Nid};
 use vfs::FileKind;
 
 use crate::cause::Cause;
+use crate::delta::Beside;
 use crate::error::{Error, Result};
 use crate::file::temperature::Writeback;
 use crate::inode::{Content, Inode, put_advise, stamp_of};
@@ -203,7 +204,14 @@ impl Volume {
             return Ok(());
         }
         // A delta node carries the mark if it can note all that changed in the inode.
-        let carrier = if since == Since::More { None } else { deltas.pop() };
+        let beside = self.options.delta_study.beside;
+        let carrier = if since == Since::More || beside != Beside::Nothing { None } else { deltas.pop() };
+        if beside == Beside::MetaAndInode {
+            let is_root = |n: &Node| node::footer(&n.read()).offset == node::delta::FIRST_OFFSET;
+            let (roots, others) = deltas.into_iter().partition::<Vec<_>, _>(|n| is_root(n));
+            deltas = others;
+            self.write_nodes(change, &roots, Mark::Plain, Cause::DeltaMeta)?;
+        }
         // What tears one of these nodes ends the chain before the mark: no flush is needed between them.
         self.write_nodes(change, &deltas, Mark::Plain, Cause::DeltaNode)?;
         if !in_order {

@@ -86,6 +86,9 @@ impl Volume {
             Ok(())
         } else {
             self.free_orphans(&pack);
+            if let Err(e) = self.give_back_ahead(&mut pack) {
+                log::warn!("room ahead of logs stays reserved: {e}");
+            }
             self.checkpoint_locked(&mut pack, Reason::Unmount)
         };
         self.closed.store(true, Ordering::Release);

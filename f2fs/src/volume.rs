@@ -88,6 +88,8 @@ pub struct MountOptions {
     pub delta_places: crate::delta::places::Places,
     /// Which bases are read to make them.
     pub delta_reads: crate::delta::places::Reads,
+    /// How delta nodes are used; anything but the default is for comparison.
+    pub delta_study: crate::delta::study::Study,
     /// Which new files are compressed, and how, on a volume that may hold compressed files.
     pub compress: crate::compress::options::Options,
     /// Deltas leave the delta nodes of files that are read often and written seldom, while nobody uses the volume.
@@ -128,6 +130,7 @@ impl Default for MountOptions {
             delta: true,
             delta_places: crate::delta::places::Places::Both,
             delta_reads: crate::delta::places::Reads::Few,
+            delta_study: crate::delta::study::Study::default(),
             delta_return: false,
             compress: crate::compress::options::Options::default(),
             delta_costs: crate::delta::costs::Costs::PAPER,

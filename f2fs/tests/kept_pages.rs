@@ -366,3 +366,102 @@ fn blocks_that_only_kept_pages_tell_of_are_data_for_who_seeks_it() {
         assert_eq!(vol.seek(ino, at, Seek::Data).unwrap(), at);
     }
 }
+
+#[test]
+fn room_that_a_log_got_ahead_is_given_back_at_the_unmount_and_room_that_was_asked_for_stays() {
+    let dev = Arc::new(with_deltas(64));
+    let vol = mount(dev.clone());
+    let mut db = Database::new(8, 5);
+    let mut log = Log::new(&vol);
+    let blocks = |vol: &Volume| vol.getattr(find(vol, "chat.db-wal").unwrap()).unwrap().blocks512 / 8;
+    for _ in 0..12 {
+        log.append(&vol, &mut db);
+        vol.fsync(log.file.ino, false).unwrap();
+    }
+    let needed = log.file.holds.len().div_ceil(PAGE) as u64;
+    let nodes_and = |vol: &Volume| blocks(vol) - needed;
+    let before = nodes_and(&vol);
+    vol.unmount().unwrap();
+    assert_tools_clean_settled(&dev);
+    let vol = mount(dev.clone());
+    // The inode and delta nodes.
+    let after = nodes_and(&vol);
+    assert!(after <= 8 && before > after + 4, "{before} blocks more than it needs before, {after} after");
+    log.file.ino = find(&vol, "chat.db-wal").unwrap();
+    log.file.assert_holds(&vol, "another mount");
+    let free = vol.statfs().unwrap().blocks_free;
+    log.append(&vol, &mut db);
+    vol.fsync(log.file.ino, false).unwrap();
+    // Somebody wants room of his own behind the end.
+    let keep = Allocate::Reserve { keep_size: true };
+    vol.fallocate(log.file.ino, keep, log.file.holds.len() as u64, 50 * PAGE as u64).unwrap();
+    vol.unmount().unwrap();
+    let vol = mount(dev.clone());
+    let used = free - vol.statfs().unwrap().blocks_free;
+    assert!((50..60).contains(&used), "{used} blocks");
+    log.file.ino = find(&vol, "chat.db-wal").unwrap();
+    log.file.assert_holds(&vol, "with room of its own");
+}
+
+fn assert_tools_clean_settled(dev: &Memory) {
+    assert_clean(dev, "unmounted");
+    let dev = Arc::new(dev.fork());
+    settle(dev.clone(), clock(), &mut |_, _| ()).unwrap();
+    assert_tools_clean(&dev);
+}
+
+#[test]
+fn a_log_whose_kept_pages_have_had_all_numbers_is_written_whole_and_loses_nothing() {
+    use format::node::delta as in_node;
+    use format::node::kept::{KEPT, put_head};
+    let dev = Arc::new(with_deltas(64));
+    let vol = mount(dev.clone());
+    let mut db = Database::new(20, 6);
+    let mut log = Log::new(&vol);
+    for _ in 0..10 {
+        log.append(&vol, &mut db);
+        vol.fsync(log.file.ino, true).unwrap();
+    }
+    vol.unmount().unwrap();
+    // A kept page of the last number but two.
+    let image = dev.fork();
+    let places = joulefs_conformance::delta_nodes::Places::of(&image);
+    let ino = format::Ino(log.file.ino.0 as u32);
+    let (_, nid) = *places.delta_nodes(&image, ino).last().unwrap();
+    let generation = format::inode::RawInode::of(&places.node(&image, ino.nid())).i_generation.get();
+    let block = u32::MAX - 3;
+    let page = [9; PAGE];
+    let payload = put_head(777, None, &format::delta::codec::encode_alone(&page, PAGE).unwrap());
+    let check = format::delta::check(places.seed(), ino, generation, block, &page);
+    let entry = in_node::Entry { block, codec: format::delta::Codec::Alone, check, payload: &payload };
+    places.edit(&image, nid, true, |b| assert!(in_node::rewrite(b, |_| true, &[entry])));
+    let dev = Arc::new(image);
+    assert_clean(&*dev, "forged");
+    let vol = mount(dev.clone());
+    log.file.ino = find(&vol, "chat.db-wal").unwrap();
+    log.file.assert_holds(&vol, "forged");
+    for lap in 0..3 {
+        for _ in 0..25 {
+            log.append(&vol, &mut db);
+            vol.fsync(log.file.ino, true).unwrap();
+        }
+        log.file.assert_holds(&vol, "no numbers are left");
+        recovered(&dev.fork(), |vol| {
+            assert!(read_all(vol, find(vol, "chat.db-wal").unwrap()) == log.file.holds, "lap {lap}")
+        });
+        log.begin(&vol);
+    }
+    let kept = vol.counters.kept.load(Relaxed);
+    assert!(kept <= u64::from(u32::MAX - KEPT - (block - KEPT)), "{kept} kept pages more");
+    // A log that is made anew begins with the first number.
+    vol.unlink(vol.root(), b"chat.db-wal").unwrap();
+    vol.forget(log.file.ino, 1);
+    let mut log = Log::new(&vol);
+    for _ in 0..10 {
+        log.append(&vol, &mut db);
+        vol.fsync(log.file.ino, true).unwrap();
+    }
+    assert!(vol.counters.kept.load(Relaxed) > kept + 5);
+    vol.unmount().unwrap();
+    assert_tools_clean_settled(&dev);
+}

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use format::checkpoint::CpFlags;
+use format::node::kept::KEPT;
 use format::sit::LogType;
 use format::summary::Summary;
 use format::{BlockAddr, FormatError, Ino, Nid, SegNo};
@@ -165,9 +166,9 @@ pub enum FindingKind {
     ExtentWrong { ino: Ino, from: u32, addr: BlockAddr, len: u32 },
     #[error("inode {ino}: its deltas cannot be read: {error}")]
     ZoneBad { ino: Ino, error: FormatError },
-    #[error("inode {ino}: the delta of file block {block} does not fit the block that it changes")]
+    #[error("inode {ino}: the delta of {} does not fit what it changes", of_delta(*.block))]
     DeltaWrong { ino: Ino, block: u32 },
-    #[error("inode {ino}: the delta of file block {block} has no block that it changes")]
+    #[error("inode {ino}: the delta of {} has no block that it changes", of_delta(*.block))]
     DeltaWithoutBase { ino: Ino, block: u32 },
     #[error("inode {ino}: file block {block} has a delta in the inode and one in a delta node")]
     DeltaTwice { ino: Ino, block: u32 },
@@ -356,5 +357,13 @@ impl fmt::Display for Report {
             c.blocks,
             if self.is_clean() { "clean".to_owned() } else { format!("{} errors", self.errors) }
         )
+    }
+}
+
+/// What the number in an entry of a delta node stands for: a block of the file, or a page that such blocks are made of.
+pub fn of_delta(number: u32) -> String {
+    match number.checked_sub(KEPT) {
+        Some(id) => format!("kept page {id}"),
+        None => format!("file block {number}"),
     }
 }

@@ -12,12 +12,14 @@
 //! * [`space`]: how full, how old, how torn are the segments?
 //! * [`price`]: what does it cost to read a file?
 //! * [`verdict`]: what would defragmentation cost, and when is it earned back?
+//! * [`advice`]: what would help?
 //!
 //! Damage is no error: [`Volume::findings`] says what could not be known.
 //!
 //! Left out on purpose: what `fsync` wrote after the checkpoint; writing; whether a volume is sound.
 #![forbid(unsafe_code)]
 
+pub mod advice;
 pub mod begin;
 pub mod class;
 pub mod file;
@@ -176,7 +178,9 @@ pub struct Volume {
     pub files: Vec<File>,
     /// What was counted.
     pub counts: Counts,
-    /// Its segments.
+    /// Its segments, each.
+    pub segments: Sit,
+    /// Its segments, counted.
     pub space: Space,
     /// What could not be known, or does not agree.
     pub findings: Vec<Finding>,
@@ -192,7 +196,8 @@ impl Volume {
         let superblock = begin::superblock(dev, &mut found)?;
         let Some(pack) = begin::pack(dev, &superblock, &mut found) else {
             let (files, counts, space) = Default::default();
-            return Ok(Volume { superblock, checkpoint: None, files, counts, space, findings: found.into_vec() });
+            let (segments, findings) = (Sit::new(0), found.into_vec());
+            return Ok(Volume { superblock, checkpoint: None, files, counts, segments, space, findings });
         };
         let (sit, nat) = tables::read(dev, &superblock, &pack, &mut found, progress)?;
         let scanned = scan::scan(dev, &superblock, (&sit, &nat), &mut found, progress)?;
@@ -208,7 +213,7 @@ impl Volume {
             blocks: nodes + files.iter().map(|f| f.used() - u64::from(f.layout.nodes)).sum::<u64>(),
         };
         let cp = pack.checkpoint;
-        let space = Space::of(&sit, &cp);
+        let space = Space::of(&sit, cp.elapsed);
         let totals = [
             ("blocks in use", cp.valid_blocks, counts.blocks),
             ("nodes", cp.valid_nodes.into(), counts.nodes),
@@ -218,7 +223,7 @@ impl Volume {
         let mut findings = found.into_vec();
         let differ = totals.into_iter().filter(|(_, stored, counted)| stored != counted);
         findings.extend(differ.map(|(what, stored, counted)| Finding::Total { what, stored, counted }));
-        Ok(Volume { superblock, checkpoint: Some(cp), files, counts, space, findings })
+        Ok(Volume { superblock, checkpoint: Some(cp), files, counts, segments: sit, space, findings })
     }
 
     /// The path of one of its files.

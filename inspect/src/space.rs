@@ -5,7 +5,6 @@
 //! Algorithm 1: over its runs of X free blocks shorter than 32, the sum of 126 x 127 / X.
 
 use format::BLOCKS_PER_SEG;
-use format::checkpoint::Checkpoint;
 use format::sit::LogType;
 
 use crate::tables::{Segment, Sit};
@@ -62,15 +61,45 @@ fn runs(segment: &Segment) -> impl Iterator<Item = (u16, u16)> + '_ {
     })
 }
 
+/// What a run of free blocks adds to the factor f.
+fn share(run: u16) -> f64 {
+    if u32::from(run) < FRAGMENT { 126.0 * 127.0 / f64::from(run) } else { 0.0 }
+}
+
 /// The factor f of a segment.
 pub fn torn(segment: &Segment) -> f64 {
-    let share = |run: u16| if u32::from(run) < FRAGMENT { 126.0 * 127.0 / f64::from(run) } else { 0.0 };
-    runs(segment).map(|(_, run)| share(run)).sum()
+    Look::at(segment).torn
+}
+
+/// The free space of one segment.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Look {
+    /// The factor f.
+    pub torn: f64,
+    /// Runs of free blocks.
+    pub runs: u16,
+    /// Blocks of the longest.
+    pub longest: u16,
+    /// Free blocks in runs shorter than 128 KiB.
+    pub loose: u16,
+}
+
+impl Look {
+    /// Looks at a segment.
+    pub fn at(segment: &Segment) -> Self {
+        runs(segment).fold(Look::default(), |mut look, (_, run)| {
+            look.torn += share(run);
+            look.runs += 1;
+            look.longest = look.longest.max(run);
+            look.loose += if u32::from(run) < FRAGMENT { run } else { 0 };
+            look
+        })
+    }
 }
 
 impl Space {
-    /// Counts.
-    pub fn of(sit: &Sit, cp: &Checkpoint) -> Space {
+    /// Counts. `now` is the mounted time, in seconds, that ages are counted back from.
+    pub fn of(sit: &Sit, now: u64) -> Space {
         let mut out = Space::default();
         let mut ages = Vec::new();
         // Blocks of the piece that reaches the end of the segment before.
@@ -87,7 +116,7 @@ impl Space {
                 out.piece(std::mem::take(&mut open));
             }
             for (from, len) in runs(segment) {
-                factor += if u32::from(len) < FRAGMENT { 126.0 * 127.0 / f64::from(len) } else { 0.0 };
+                factor += share(len);
                 let blocks = u64::from(len) + if from == 0 { std::mem::take(&mut open) } else { 0 };
                 if u32::from(from + len) == BLOCKS_PER_SEG {
                     open = blocks;
@@ -95,7 +124,7 @@ impl Space {
                     out.piece(blocks);
                 }
             }
-            let age = cp.elapsed.saturating_sub(segment.mtime);
+            let age = now.saturating_sub(segment.mtime);
             ages.push(age);
             let log = &mut out.logs[segment.log.map_or(6, LogType::index)];
             log.segments += 1;

@@ -8,7 +8,7 @@ use format::checkpoint::Checkpoint;
 use format::nat::{self, NAT_ENTRIES};
 use format::sit::{self, LogType, MAP_BYTES, RawSitEntry, SIT_ENTRIES, SitEntry};
 use format::superblock::SuperBlock;
-use format::{BLOCK, Block, BlockAddr, Nid, SegNo, bits, summary};
+use format::{BLOCK, BLOCKS_PER_SEG, Block, BlockAddr, Nid, SegNo, bits, summary};
 use rustc_hash::FxHashMap;
 
 use crate::begin::{Pack, TAG};
@@ -43,6 +43,13 @@ impl Segment {
             mtime: raw.mtime.get(),
         }
     }
+    /// Takes a block as in use.
+    pub fn set(&mut self, offset: u16) {
+        if usize::from(offset) < BLOCKS_PER_SEG as usize && !self.has(offset) {
+            bits::msb_put(&mut self.map, usize::from(offset), true);
+            self.valid += 1;
+        }
+    }
     /// True if a block of it is in use.
     pub fn has(&self, offset: u16) -> bool {
         bits::msb_test(&self.map, usize::from(offset))
@@ -56,6 +63,25 @@ pub struct Sit {
 }
 
 impl Sit {
+    /// A table of so many segments that says nothing.
+    pub fn new(segments: u32) -> Self {
+        let mut blocks = Vec::new();
+        blocks.resize_with(segments.div_ceil(SIT_ENTRIES) as usize, || None);
+        Sit { blocks, segments }
+    }
+    /// Segments.
+    pub fn segments(&self) -> u32 {
+        self.segments
+    }
+    /// The entry of a segment, to be changed; `None` behind the last.
+    pub fn segment_mut(&mut self, seg: SegNo) -> Option<&mut Segment> {
+        if seg.0 >= self.segments {
+            return None;
+        }
+        let (n, i) = ((seg.0 / SIT_ENTRIES) as usize, (seg.0 % SIT_ENTRIES) as usize);
+        let block = self.blocks.get_mut(n)?;
+        Some(&mut block.get_or_insert_with(|| Box::new([Segment::EMPTY; SIT_ENTRIES as usize]))[i])
+    }
     /// The entry of a segment.
     pub fn segment(&self, seg: SegNo) -> &Segment {
         let (n, i) = (seg.0 / SIT_ENTRIES, (seg.0 % SIT_ENTRIES) as usize);
@@ -69,9 +95,8 @@ impl Sit {
         if let Err(error) = SitEntry::check(raw) {
             found.add(Finding::Sit { count: 1, first: seg.0, error });
         }
-        let (n, i) = ((seg.0 / SIT_ENTRIES) as usize, (seg.0 % SIT_ENTRIES) as usize);
-        if let Some(b) = self.blocks.get_mut(n) {
-            b.get_or_insert_with(|| Box::new([Segment::EMPTY; SIT_ENTRIES as usize]))[i] = Segment::of(raw);
+        if let Some(segment) = self.segment_mut(seg) {
+            *segment = Segment::of(raw);
         }
     }
 }
@@ -157,8 +182,7 @@ pub fn read(
 ) -> Result<(Sit, Nat), InspectError> {
     let cp: &Checkpoint = &pack.checkpoint;
     let blocks = sb.main_segs.div_ceil(SIT_ENTRIES);
-    let mut sit = Sit { blocks: Vec::new(), segments: sb.main_segs };
-    sit.blocks.resize_with(blocks as usize, || None);
+    let mut sit = Sit::new(sb.main_segs);
     let at = |n: u32| sb.sit_block(n, bits::msb_test(&cp.sit_bitmap, n as usize));
     let journal = summary::sit_journal(&pack.sit_journal);
     let in_journal: Vec<u32> = journal.iter().flatten().map(|(seg, _)| seg.0).collect();

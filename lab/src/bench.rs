@@ -178,7 +178,7 @@ impl Bench {
     fn of_this_device(&self, options: MountOptions) -> MountOptions {
         MountOptions {
             prices: self.prices,
-            delta_costs: self.delta_costs,
+            delta_costs: if options.delta_study.alone { self.delta_costs.of_pages_alone() } else { self.delta_costs },
             compress_costs: self.compress_costs,
             processor: Some(self.device.clone()),
             ..options

@@ -170,9 +170,11 @@ fn aligned(lines: &[Vec<String>]) -> String {
 }
 
 /// The whole document.
+#[allow(clippy::too_many_arguments)] // its parts
 pub fn document(
     comparison: Option<&Comparison>,
     alone: &[in_process::Measured],
+    deltas: &[in_process::Measured],
     simulated: &[in_process::Measured],
     chosen: &[in_process::Measured],
     large_volume: &[in_process::Measured],
@@ -208,6 +210,11 @@ pub fn document(
             Calls of the core in one thread, without FUSE, on a device in memory; the last rows on a sparse \
             image file.\n\n";
         text += &in_process_table(alone);
+    }
+    if !deltas.is_empty() {
+        text += "\n## Deltas\n\n\
+            One thread, on a volume in memory.\n\n";
+        text += &in_process_table(deltas);
     }
     if !simulated.is_empty() {
         text += "\n## The simulated flash\n\n\

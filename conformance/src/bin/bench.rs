@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use joulefs_conformance::bench::report::{Comparison, document, in_process_table};
 use joulefs_conformance::bench::sides::{Side, serve, start};
-use joulefs_conformance::bench::{Outcome, choosing, in_process, memory, metered, phone, rows, traces};
+use joulefs_conformance::bench::{Outcome, choosing, deltas, in_process, memory, metered, phone, rows, traces};
 
 const USAGE: &str =
-    "usage: bench [--passes N] [--mounts-only | --core-only | --traces-only] [--no-large-image] [--output FILE]
+    "usage: bench [--passes N] [--mounts-only | --core-only | --deltas-only | --traces-only] [--no-large-image] [--output FILE]
 
 Compares JouleFS with other file systems on images in memory (needs root, fuse3, fuse2fs, e2fsprogs),
-measures the core alone, prints both tables and writes them to FILE (docs/benchmarks.md).";
+measures the core alone, prints both tables and writes them to FILE (docs/benchmarks.md).
+--deltas-only prints what deltas cost the machine, and writes nothing.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -34,7 +35,7 @@ fn main() -> ExitCode {
 }
 
 fn measure(args: &[String]) -> Outcome<()> {
-    let mut passes = 3;
+    let (mut passes, mut only_deltas) = (3, false);
     let (mut mounts, mut core, mut large, mut recordings) = (true, true, true, true);
     let mut output = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks.md");
     let mut args = args.iter();
@@ -43,11 +44,16 @@ fn measure(args: &[String]) -> Outcome<()> {
             "--passes" => passes = args.next().ok_or(USAGE)?.parse().map_err(|_| USAGE)?,
             "--mounts-only" => (core, recordings) = (false, false),
             "--core-only" => (mounts, recordings) = (false, false),
+            "--deltas-only" => only_deltas = true,
             "--traces-only" => (mounts, core) = (false, false),
             "--no-large-image" => large = false,
             "--output" => output = PathBuf::from(args.next().ok_or(USAGE)?),
             _ => return Err(USAGE.into()),
         }
+    }
+    if only_deltas {
+        println!("{}", in_process_table(&deltas::all(passes)?));
+        return Ok(());
     }
     let mut builder = tempfile::Builder::new();
     builder.prefix("joulefs-bench-");
@@ -56,11 +62,15 @@ fn measure(args: &[String]) -> Outcome<()> {
     if let Some(comparison) = &comparison {
         println!("{}\n{}", comparison.table(), comparison.cpu_table());
     }
+    let mut small_updates = Vec::new();
     let (mut alone, mut simulated, mut chosen, mut large_volume) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     if core {
         eprintln!("the core alone");
         alone = in_process::all(passes, large.then_some(dir.path()))?;
         println!("{}", in_process_table(&alone));
+        eprintln!("deltas");
+        small_updates = deltas::all(passes)?;
+        println!("{}", in_process_table(&small_updates));
         eprintln!("the simulated flash");
         simulated = metered::all(passes)?;
         simulated.extend(phone::all()?);
@@ -80,7 +90,10 @@ fn measure(args: &[String]) -> Outcome<()> {
         read = traces::all(passes)?;
         println!("{}", in_process_table(&read));
     }
-    std::fs::write(&output, document(comparison.as_ref(), &alone, &simulated, &chosen, &large_volume, &read, passes))?;
+    std::fs::write(
+        &output,
+        document(comparison.as_ref(), &alone, &small_updates, &simulated, &chosen, &large_volume, &read, passes),
+    )?;
     eprintln!("written to {}", output.display());
     Ok(())
 }

@@ -60,6 +60,12 @@ impl Costs {
         Costs { write: Nanos(write), miss: Nanos(miss), decode, encode, ..Costs::PAPER }
     }
 
+    /// The same where pages are compressed by themselves in place of their differences: the paper's times for that, by LZO
+    /// (section 6.4).
+    pub fn of_pages_alone(self) -> Costs {
+        Costs { encode: Nanos(48_800), decode: Nanos(45_200), ..self }
+    }
+
     /// How many bytes must become free for an exchange of deltas to pay.
     pub(super) fn worth(&self) -> usize {
         let us = |time: Nanos| time.0 as f64 / 1e3;

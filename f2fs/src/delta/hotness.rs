@@ -24,7 +24,7 @@ pub(crate) struct Point {
 
 /// What kind of file it is, compared with the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
+pub enum Class {
     /// Neither read nor written often.
     Quiet,
     /// Read often, written seldom.
@@ -127,9 +127,23 @@ impl Heat {
     pub(super) fn set_only_read(&self, only_read: bool) {
         self.only_read.store(only_read, Ordering::Relaxed);
     }
-    pub(super) fn end_window(&self) -> Point {
-        Point::of(self.reads.swap(0, Ordering::Relaxed), self.writes.swap(0, Ordering::Relaxed))
+    /// Reads and writes of the window that ends.
+    pub(super) fn end_window(&self) -> (u32, u32) {
+        (self.reads.swap(0, Ordering::Relaxed), self.writes.swap(0, Ordering::Relaxed))
     }
+}
+
+/// What a file was in the last window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileHeat {
+    /// The file.
+    pub ino: Ino,
+    /// How often it was read.
+    pub reads: u32,
+    /// How often it was written.
+    pub writes: u32,
+    /// What that makes it beside the others.
+    pub class: Class,
 }
 
 /// What is known of all files.
@@ -138,6 +152,8 @@ pub(crate) struct Hotness {
     pub(super) clusters: Clusters,
     /// When the window began.
     pub(super) since: Duration,
+    /// The files that were read or written in the window before, if classes are told.
+    pub(super) last: Vec<FileHeat>,
     /// Files whose delta nodes are to be emptied.
     pub(super) waiting: Vec<Ino>,
 }

@@ -3,6 +3,8 @@
 //! Where its records lie, and the newest version of each page that is kept ([`super::kept`]). All of it can be looked up in
 //! the file's delta nodes again.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 
 use super::frames::Layout;
@@ -39,12 +41,25 @@ pub(crate) struct Frames {
     pub(super) next: u32,
     /// Whether this pays.
     pub(super) luck: Luck,
+    /// Blocks behind the end for which this mount gave the file room, and which nobody asked for.
+    ahead: Option<Range<u64>>,
 }
 
 impl Frames {
     /// Whether the file is known to hold pages of a database.
     pub(crate) fn has_records(&self) -> bool {
         self.layout.is_some()
+    }
+
+    /// The file got room for these blocks behind its end.
+    pub(crate) fn got_ahead(&mut self, blocks: Range<u64>) {
+        let from = self.ahead.take().map_or(blocks.start, |known| known.start.min(blocks.start));
+        self.ahead = Some(from..blocks.end);
+    }
+
+    /// Such room that nobody asked for; it is forgotten, as it also is when somebody reserves blocks or makes holes of them.
+    pub(crate) fn take_ahead(&mut self) -> Option<Range<u64>> {
+        self.ahead.take()
     }
 
     /// Some of what was planned found no room in delta nodes.

@@ -17,6 +17,7 @@
 //! * [`fold`]: how a delta's page is written whole, and the delta goes.
 //! * [`restore`]: when pages leave delta nodes because they are read; [`hotness`] says of which files.
 //! * [`read`]: what a page with a delta holds.
+//! * [`study`]: other ways to use delta nodes, to be compared with.
 //! * [`settle`](fn@settle): how a volume comes to hold deltas, and becomes plain F2FS again.
 //!
 //! Three rules keep base and delta together. A slot that gets another address loses its delta in the zone in the same
@@ -46,7 +47,10 @@ pub(crate) mod plan;
 pub(crate) mod read;
 pub(crate) mod restore;
 mod settle;
+pub(crate) mod study;
 
 pub use costs::Costs;
+pub use hotness::{Class, FileHeat};
 pub use places::{Places, Reads};
 pub use settle::{DeltaCount, SettleError, Settled, settle, unsettle};
+pub use study::{Beside, LONGEST, Study};

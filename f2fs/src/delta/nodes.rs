@@ -24,6 +24,7 @@ use super::choose::{Occupancy, Target, choose_node};
 use super::encoded::{Delta, Encoded};
 use super::index::Index;
 use super::known::PINNED;
+use super::study::Beside;
 use crate::error::{Error, Result};
 use crate::node::cache::Node;
 use crate::volume::Volume;
@@ -36,6 +37,8 @@ const OLDEST: u32 = u32::MAX - 1;
 pub(crate) struct DeltaNodes {
     inode: Arc<Node>,
     nodes: Vec<(usize, Arc<Node>)>,
+    /// The root holds no deltas.
+    bare_root: bool,
 }
 
 /// An entry that counts.
@@ -131,7 +134,11 @@ impl DeltaNodes {
 
     fn capacity(&self, at: usize) -> usize {
         let (number, node) = &self.nodes[at];
-        if *number == 0 { in_node::ROOT_CAPACITY } else { in_node::capacity(&node.read()) }
+        match *number {
+            0 if self.bare_root => 0,
+            0 => in_node::ROOT_CAPACITY,
+            _ => in_node::capacity(&node.read()),
+        }
     }
 
     /// Bytes of each node that its entries which count take, those of `leaving` pages left out.
@@ -160,7 +167,11 @@ impl Volume {
 
     /// A file's delta nodes. The caller holds the inode's lock.
     pub(crate) fn delta_nodes(&self, inode: &Arc<Node>) -> Result<DeltaNodes> {
-        let mut out = DeltaNodes { inode: inode.clone(), nodes: Vec::new() };
+        let mut out = DeltaNodes {
+            inode: inode.clone(),
+            nodes: Vec::new(),
+            bare_root: self.options.delta_study.beside == Beside::MetaAndInode,
+        };
         let Some(nid) = self.delta_root(inode) else { return Ok(out) };
         let root = self.child(inode.ino, nid, FIRST_OFFSET)?;
         let others: Vec<(usize, Nid)> = in_node::others(&root.read()).collect();
@@ -239,6 +250,12 @@ impl Volume {
             // A kept page without the blocks that are made of it would be kept for nothing.
             return Ok(done);
         }
+        if nodes.bare_root && nodes.nodes.is_empty() {
+            match self.new_delta_node(inode, &mut nodes, 0) {
+                Err(Error::Fs(vfs::Error::NoSpace)) => return Ok(done),
+                made => made?,
+            };
+        }
         while !rest.is_empty() {
             let wanted: Vec<usize> = rest.iter().map(|(_, e)| in_node::HEADER + e.payload.len()).collect();
             let at = match choose_node(&nodes.occupied(&live, &leaving), &wanted, most) {
@@ -276,6 +293,16 @@ impl Volume {
             for (block, _) in now {
                 leaving.remove(block);
                 done.insert(*block);
+            }
+        }
+        match self.options.delta_study.beside {
+            _ if done.is_empty() => {}
+            Beside::Nothing => {}
+            Beside::Inode => self.edit_inode(inode, |_| ()),
+            Beside::MetaAndInode => {
+                // A compact page has another address, so its meta page has, too.
+                self.edit(&nodes.nodes[0].1, |_| ());
+                self.edit_inode(inode, |_| ());
             }
         }
         let in_zone: Vec<u32> = (self.blocks_in_zone(inode).into_iter())

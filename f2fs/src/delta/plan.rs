@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
-use format::delta::{self, Entry};
+use format::delta::{self, Codec, Entry};
 use format::inode::{Advise, Division, Inline, InodeFlags, RawInode};
 use format::{Block, BlockAddr};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -18,6 +18,7 @@ use super::known::Frames;
 use super::luck::Luck;
 use super::places::{Places, Reads};
 use super::read::Page;
+use super::study::Study;
 use crate::cause::Cause;
 use crate::error::Result;
 use crate::file::temperature::{Writeback, in_place};
@@ -95,8 +96,10 @@ impl Volume {
         let known = self.deltas(node)?;
         let synced_again = why != Writeback::Background && self.promises.has_written(node.ino);
         let places = self.options.delta_places;
-        let to_nodes = places != Places::Inode && !inode.heat.only_read() && (!known.is_empty() || synced_again);
-        let packs = places != Places::Inode && why != Writeback::Background;
+        let study = self.options.delta_study;
+        let to_nodes =
+            places != Places::Inode && !inode.heat.only_read() && (!known.is_empty() || synced_again || study.alone);
+        let packs = places == Places::Both && why != Writeback::Background && !study.is_of_others();
         let (room, held) = node.inode(|r| (delta::room(r, d), d.zone > 0));
         let in_zone = |index: u64| index < u64::from(d.addressed());
         let compares = to_nodes || places != Places::Nodes && (held || room >= LEAST_ROOM);
@@ -105,8 +108,12 @@ impl Volume {
         }
         // Overwriting one block in place costs as much as writing the inode, if that is not written anyway.
         let alone = why == Writeback::FsyncContents && dirty.len() == 1;
-        let limit = if to_nodes { format::node::delta::LONGEST } else { delta::LONGEST };
-        if to_nodes && why != Writeback::Background && !(alone && stay && !known.has(dirty[0].0)) {
+        let limit = if to_nodes { study.longest } else { delta::LONGEST };
+        if to_nodes
+            && !study.is_of_others()
+            && why != Writeback::Background
+            && !(alone && stay && !known.has(dirty[0].0))
+        {
             plan.noted = self.plan_frames(inode, frames, &known, dirty)?;
         }
         let framed: FxHashSet<u64> = plan.noted.iter().map(|(index, _)| *index).collect();
@@ -128,13 +135,17 @@ impl Volume {
             };
             // What lies at the address of a page that is made of kept pages is of another time.
             let based = || self.noted(node, &known, index).is_ok_and(|d| d.is_none_or(|d| d.codec.has_base()));
-            if addr.is_real() && (has || !(alone && stay)) && (!known.has(index) || based()) {
+            let can = match study.alone {
+                true => addr != BlockAddr::NULL,
+                false => addr.is_real() && (!known.has(index) || based()),
+            };
+            if can && (has || !(alone && stay)) {
                 candidates.push(Candidate { index, page, place, addr, has });
             }
         }
-        let cold = match luck.hopes() {
+        let cold = match luck.hopes() && !study.is_of_others() {
             true => self.bases_to_read(node, &candidates, why != Writeback::Background, stay),
-            // Of those that are probed now and then the base is read when its turn comes.
+            // Each base is read when its turn comes: of those that are probed now and then, and as others do it.
             false => FxHashSet::default(),
         };
         let mut wanted = 0;
@@ -147,16 +158,27 @@ impl Volume {
                 break;
             }
             let at = Page { inode: node, block: index, place: &place, index: &known };
-            let Ok(Some(base)) = self.base_of(at) else { continue };
-            let mut payload = Vec::new();
-            self.compute(self.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
-            let codec = delta::codec::encode(&base, page, limit, &mut payload);
-            if let (true, Some(codec)) = (luck.wants(codec.is_some()), codec) {
+            let made = match study.alone {
+                true => {
+                    self.compute(self.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
+                    delta::codec::encode_alone(page, limit).map(|payload| (Codec::Alone, payload))
+                }
+                false => {
+                    let Ok(Some(base)) = self.base_of(at) else { continue };
+                    let mut payload = Vec::new();
+                    self.compute(self.options.delta_costs.encode, Cause::DeltaEncode.of(node.ino));
+                    delta::codec::encode(&base, page, limit, &mut payload).map(|codec| (codec, payload))
+                }
+            };
+            if let (true, Some((codec, payload))) = (luck.wants(made.is_some()), made) {
                 // OK to cast: no file has 2^32 blocks.
                 let check = self.page_check(node, index as u32, page);
                 wanted += delta::HEADER + payload.len();
                 plan.noted.push((index, Encoded::new(codec, check, payload)));
             }
+        }
+        if study.alone && !Study::packs(plan.noted.iter().map(|(_, e)| e.payload.len())) {
+            plan.noted.clear();
         }
         if plan.noted.is_empty() {
             return Ok(plan);

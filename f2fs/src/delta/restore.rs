@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use vfs::FileKind;
 
-use super::hotness::{Class, Point, WINDOW};
+use super::hotness::{Class, FileHeat, Point, WINDOW};
 use crate::error::Result;
 use crate::file::writeback::or_wait;
 use crate::inode::Inode;
@@ -39,13 +39,19 @@ impl Volume {
         let mut hotness = self.hotness.lock();
         if now.saturating_sub(hotness.since) >= WINDOW {
             hotness.since = now;
-            let files: Vec<(Arc<Inode>, Point)> =
-                self.inodes.of_kind(FileKind::Regular).into_iter().map(|i| (i.clone(), i.heat.end_window())).collect();
-            let points: Vec<Point> = files.iter().map(|(_, p)| *p).filter(|p| *p != Point::of(0, 0)).collect();
+            let files = self.inodes.of_kind(FileKind::Regular).into_iter();
+            let files: Vec<(Arc<Inode>, (u32, u32))> = files.map(|i| (i.clone(), i.heat.end_window())).collect();
+            let point = |(reads, writes)| Point::of(reads, writes);
+            let points: Vec<Point> = files.iter().filter(|(_, n)| *n != (0, 0)).map(|(_, n)| point(*n)).collect();
             hotness.clusters.update(&points);
             hotness.waiting.clear();
-            for (inode, point) in files {
-                let only_read = hotness.clusters.class_of(point) == Class::Read;
+            hotness.last.clear();
+            for (inode, (reads, writes)) in files {
+                let class = hotness.clusters.class_of(point((reads, writes)));
+                if (reads, writes) != (0, 0) {
+                    hotness.last.push(FileHeat { ino: inode.ino, reads, writes, class });
+                }
+                let only_read = class == Class::Read;
                 inode.heat.set_only_read(only_read);
                 if only_read && self.delta_root(&inode.node).is_some() {
                     hotness.waiting.push(inode.ino);
@@ -65,6 +71,13 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// When the present window of counting reads and writes began, and which files were read or written in the one before,
+    /// if [`MountOptions::delta_return`](crate::MountOptions::delta_return) is on.
+    pub fn file_heat(&self) -> (Duration, Vec<FileHeat>) {
+        let hotness = self.hotness.lock();
+        (hotness.since, hotness.last.clone())
     }
 
     /// True if nobody has asked anything of the volume for as long as cleaning waits.

@@ -71,6 +71,8 @@ impl Volume {
         self.check_there(inode)?;
         self.check_allocate(inode, what)?;
         self.leave_inline(inode, &mut content)?;
+        // What lies behind the end is whoever asks's from now on.
+        content.frames.take_ahead();
         if matches!(what, Allocate::Collapse | Allocate::Insert) {
             // Blocks change their slots.
             self.fold_all(&inode.node)?;

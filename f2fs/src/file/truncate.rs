@@ -81,6 +81,7 @@ impl Volume {
         if done && size < old {
             self.clear_tail(inode, content, size)?;
         }
+        content.frames.take_ahead();
         let gone = content.pages.split_off(&first).len();
         inode.lost_dirty(self, gone);
         let kept = if self.has_room_ahead() { KeptPages::Stay } else { KeptPages::Go };

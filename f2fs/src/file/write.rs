@@ -291,7 +291,7 @@ impl Volume {
 
     /// Gives a log that grew up to block `end` room for more blocks, so that its inode need not be written each time it
     /// grows: a delta node has its size. Nothing depends on it.
-    fn grow_ahead(&self, inode: &Arc<Inode>, content: &Content, end: u64) {
+    fn grow_ahead(&self, inode: &Arc<Inode>, content: &mut Content, end: u64) {
         if !content.frames.has_records() || !self.has_room_ahead() || end * BLOCK <= inode.size() {
             return;
         }
@@ -304,10 +304,33 @@ impl Volume {
             true => inode.node.inode(|r| r.divide(self.sb.features).map_or(0, |d| d.addressed())),
             false => place.slots,
         };
-        let count = u64::from(free.saturating_sub(place.slot)).min(AHEAD);
-        if count > 0 && self.reserve_run(&inode.node, end, count).is_ok() {
+        // What somebody has reserved behind the end is not ours.
+        let holes = (place.slot..free).take_while(|slot| place.addr(self, *slot) == BlockAddr::NULL);
+        let count = holes.take(AHEAD as usize).count() as u64;
+        if count > 0
+            && let Ok(n) = self.reserve_run(&inode.node, end, count)
+        {
+            content.frames.got_ahead(end..end + n);
             self.edit_inode(&inode.node, |r| put_advise(r, Advise::KEEP_SIZE, true));
         }
+    }
+
+    /// Gives back the room that logs in memory got ahead and have not grown into. Not when they are closed: SQLite closes a
+    /// journal that stays after each transaction. The caller lets nobody change anything.
+    pub(crate) fn give_back_ahead(&self, _alone: &mut PackState) -> Result<()> {
+        for inode in self.inodes.of_kind(vfs::FileKind::Regular) {
+            let mut content = inode.content.write();
+            let Some(ahead) = content.frames.take_ahead() else { continue };
+            if self.clusters(&inode)?.is_some() || inode.node.inode(|r| r.i_links.get()) == 0 {
+                continue;
+            }
+            let behind = ahead.start.max(inode.size().div_ceil(BLOCK))..ahead.end;
+            if !behind.is_empty() {
+                self.promises.stray(inode.ino);
+                self.punch(&inode, &mut content, behind, &mut u64::MAX.clone())?;
+            }
+        }
+        Ok(())
     }
 
     /// Reserves room for blocks from `index` on; returns for how many, at least one.

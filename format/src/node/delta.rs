@@ -36,8 +36,8 @@ pub const FIRST_OFFSET: u32 = 0x1FFF_0000;
 pub const MOST_NODES: usize = 192;
 /// The first block number that is the id of a kept page ([`super::kept`]). No file has so many blocks.
 pub const KEPT: u32 = 1 << 31;
-/// Longest payload of an entry with a base (MedFS FAST'25, section 5.1: a fifth of a page).
-pub const LONGEST: usize = 819;
+/// Longest payload of an entry with a base: half a page. Who writes them takes less.
+pub const LONGEST: usize = 2048;
 /// Longest payload of another: an entry fits an empty root.
 pub const LONGEST_WHOLE: usize = ROOT_CAPACITY - HEADER;
 /// Bytes of an entry without its payload.

@@ -7,15 +7,16 @@
 use format::delta;
 use format::inode::RawInode;
 use format::node::delta::{FIRST_OFFSET, MOST_NODES, ROOT_CAPACITY};
+use format::node::kept::KEPT;
 use format::node::{self, Footer};
-use format::{Block, FormatError, Ino, Nid};
+use format::{Block, BlockAddr, FormatError, Ino, Nid};
 
 use super::edit::Editor;
 use super::rescue::Unreached;
 use super::{Action, RepairError, Session};
 use crate::FsckError;
-use crate::bases::{Bases, may_have_nodes};
-use crate::report::{FindingKind as K, NodeFault};
+use crate::bases::{Bases, living, may_have_nodes};
+use crate::report::{FindingKind as K, NodeFault, Slot};
 use crate::zone;
 
 type Done = Result<(), RepairError>;
@@ -78,6 +79,51 @@ pub fn give_up(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: u
     }
     session.actions.push(Action::DeltasGivenUp { ino, block: lost });
     Ok(())
+}
+
+/// The file block whose address is in this slot, if an entry that counts holds all of it: the block at the address, or
+/// that there is none, does not matter then.
+fn held_whole(
+    e: &Editor<'_, '_>,
+    ino: Ino,
+    wanted: impl Fn(u32) -> Result<bool, FsckError>,
+) -> Result<Option<u32>, FsckError> {
+    let Some(inode) = e.peek(ino.nid())? else { return Ok(None) };
+    let raw = RawInode::of(&inode);
+    let features = e.img.sb.features;
+    let (Ok(division), Ok(shape)) = (raw.divide(features), raw.shape(features)) else { return Ok(None) };
+    let mut blocks = Vec::new();
+    for nid in nodes(e, ino)? {
+        blocks.extend(sound(e, ino, nid)?);
+    }
+    let living = living(&blocks);
+    let find = |id: u32| living.get(&KEPT.checked_add(id)?).map(|e| (e.codec, e.payload.to_vec()));
+    let bases = Bases::new(e.img, raw, division, shape);
+    for (&block, entry) in living.range(..KEPT).filter(|(_, entry)| !entry.codec.has_base()) {
+        if wanted(block)? && bases.is_made(&find, block, entry) {
+            return Ok(Some(block));
+        }
+    }
+    Ok(None)
+}
+
+/// The same by the slot.
+pub fn held_at(e: &Editor<'_, '_>, at: Slot) -> Result<Option<u32>, FsckError> {
+    held_whole(e, at.ino, |block| Ok(e.slot(at.ino, block.into())?.is_some_and(|(slot, _)| slot == at)))
+}
+
+/// A delta has no block that it changes. If it needs none, a block is reserved, which it lost; else it was another block's,
+/// and nobody knows which.
+pub fn without_base(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: u32, kind: &K) -> Done {
+    let whole = held_whole(e, ino, |of| Ok(of == block))?;
+    match (whole, e.slot(ino, block.into())?) {
+        (Some(_), Some((at, _))) => {
+            e.set_slot(at, BlockAddr::NEW)?;
+            session.actions.push(Action::Mended { finding: kind.to_string() });
+            Ok(())
+        }
+        _ => give_up(e, session, ino, block, None),
+    }
 }
 
 fn drop_from_nodes(e: &mut Editor<'_, '_>, ino: Ino, block: u32) -> Result<(), FsckError> {

@@ -66,7 +66,14 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
                     e.copies.push((*at, *addr));
                     session.actions.push(Action::BlockCopied { at: *at, addr: *addr });
                 }
-                _ => clear(e, session, *at)?,
+                _ => match super::deltas::held_at(e, *at)? {
+                    // Nothing is lost: a delta node has the whole block.
+                    Some(_) => {
+                        e.set_slot(*at, BlockAddr::NEW)?;
+                        session.actions.push(Action::Mended { finding: kind.to_string() });
+                    }
+                    None => clear(e, session, *at)?,
+                },
             }
         }
         K::NameLenBad { ino, .. } => {
@@ -92,8 +99,7 @@ pub fn pointer(e: &mut Editor<'_, '_>, session: &mut Session, unreached: &mut Un
             }
         }
         K::DeltaWrong { ino, block } => super::deltas::give_up(e, session, *ino, *block, Some(*block))?,
-        // It was another block's, and nobody knows which.
-        K::DeltaWithoutBase { ino, block } => super::deltas::give_up(e, session, *ino, *block, None)?,
+        K::DeltaWithoutBase { ino, block } => super::deltas::without_base(e, session, *ino, *block, kind)?,
         K::DeltaTwice { ino, block } => super::deltas::keep_one(e, session, *ino, *block)?,
         K::XattrBad { ino, fault } => {
             let lost = unreached.node_at(e.img, *ino, node::XATTR_NODE_OFFSET)?;

@@ -25,11 +25,12 @@ use std::fmt;
 
 use device::{BlockDevice, Lba};
 use format::checkpoint::CpFlags;
+use format::node::kept::KEPT;
 use format::superblock::OFFSET;
 use format::{BlockAddr, Ino, Nid};
 
 use super::chain::Chain;
-use super::report::{FindingKind as K, Name, Report, Slot, Synced};
+use super::report::{FindingKind as K, Name, Report, Slot, Synced, of_delta};
 use super::{FsckError, Options, TAG, begin, load};
 
 /// Something a repair did that a person may want to know.
@@ -102,6 +103,10 @@ impl fmt::Display for Action {
             Action::BitRestored { ino } => write!(f, "inode {ino}: one flipped bit turned back"),
             Action::ChecksumRenewed { ino } => write!(f, "inode {ino}: checksum renewed"),
             Action::ExtraReset { ino } => write!(f, "inode {ino}: sizes of extra attributes set anew"),
+            Action::DeltasGivenUp { ino, block: Some(block) } if *block >= KEPT => {
+                let page = of_delta(*block);
+                write!(f, "inode {ino}: {page}, of which blocks of this journal or log were made, is lost")
+            }
             Action::DeltasGivenUp { ino, block: Some(block) } => {
                 write!(
                     f,

@@ -179,7 +179,8 @@ impl Fixture {
         let places = Places::of(&self.dev);
         let inode = places.node(&self.dev, ino.nid());
         let raw = RawInode::of(&inode);
-        let base = block(&self.dev, places.base(&self.dev, ino, index).0.into());
+        let at = places.base(&self.dev, ino, index);
+        let base = if at.is_real() { block(&self.dev, at.0.into()) } else { Box::new([0; BLOCK]) };
         let nodes = places.delta_nodes(&self.dev, ino);
         let mut blocks: Vec<_> = nodes.iter().map(|(_, nid)| places.node(&self.dev, *nid)).collect();
         blocks.sort_by_key(|b| delta::age(b));
@@ -191,7 +192,7 @@ impl Fixture {
             (None, Some(e)) => (e.codec, e.payload, e.check),
             (None, None) => return base.to_vec(),
         };
-        let page = format::delta::codec::decode(entry.0, entry.1, &base).unwrap();
+        let page = format::node::kept::decode(&|_| None, entry.0, entry.1, Some(&base)).unwrap();
         let check = format::delta::check(places.seed(), ino, raw.i_generation.get(), index, &page[..]);
         assert_eq!(check, entry.2, "block {index}");
         page.to_vec()

@@ -46,6 +46,16 @@ impl<'s> Player<'s> {
         self.names.iter().filter(|name| !name.is_empty()).map(String::as_str)
     }
 
+    /// The same with their inodes.
+    pub fn files(&self) -> impl Iterator<Item = (Ino, &str)> {
+        self.files
+            .iter()
+            .copied()
+            .zip(&self.names)
+            .filter(|(_, name)| !name.is_empty())
+            .map(|(ino, n)| (ino, n.as_str()))
+    }
+
     /// Calls of this part that are left: of the preparation, or of what follows once that has begun.
     pub fn left(&self) -> usize {
         let end = if self.begun { self.script.calls.len() } else { self.script.prepares };

@@ -63,7 +63,7 @@ pub(super) fn distribution(phase: &mut Phase, name: &str, times: &mut [u64]) {
     }
 }
 
-const OF_NODES: [Cause; 3] = [Cause::Node, Cause::FsyncNode, Cause::DeltaNode];
+const OF_NODES: [Cause; 4] = [Cause::Node, Cause::FsyncNode, Cause::DeltaNode, Cause::DeltaMeta];
 const OF_CONTENTS: [Cause; 4] = [Cause::UserData, Cause::Compressed, Cause::DeltaFold, Cause::DeltaBase];
 
 fn sum(counts: &CountSnapshot, causes: &[Cause], of: fn(&Counts) -> u64) -> f64 {
@@ -82,6 +82,8 @@ pub(super) fn traffic(phase: &mut Phase, asked: &CountSnapshot, device: &CountSn
     phase.note("requests_that_write", 100.0 * writes / (reads + writes), "%");
     phase.note("blocks_contents", contents, "blocks");
     phase.note("blocks_nodes", nodes, "blocks");
+    phase.note("blocks_compact", sum(device, &[Cause::DeltaNode], |c| c.blocks_written), "blocks");
+    phase.note("blocks_meta", sum(device, &[Cause::DeltaMeta], |c| c.blocks_written), "blocks");
     phase.note("blocks_other", written - contents - nodes, "blocks");
     phase.note("flushes", device.total().flushes as f64, "flushes");
     phase.note("node_reads", sum(device, &OF_NODES, |c| c.blocks_read), "blocks");

@@ -8,6 +8,7 @@ use device::energy::profile::Profile;
 use serde::Deserialize;
 use vfs::FileSystem;
 
+use super::app_classes::Classes;
 use super::app_noted::{self, Kept, Times};
 use super::keeping::Keeping;
 use super::{Measured, parameters};
@@ -44,6 +45,15 @@ pub(super) struct Parameters {
     /// Percent of the volume that a file fills which nobody touches.
     #[serde(default)]
     fill_percent: u64,
+    /// Bytes of the longest delta in a delta node, in place of 819.
+    #[serde(default)]
+    longest_delta: Option<usize>,
+    /// Whether the classes of its files are wanted, minute by minute.
+    #[serde(default)]
+    classes: bool,
+    /// Deltas of files that are only read are folded while nobody uses the volume.
+    #[serde(default)]
+    delta_return: bool,
     /// Whether the application is closed afterwards and begun again, with nothing in the host's memory.
     #[serde(default)]
     launch: bool,
@@ -55,6 +65,13 @@ impl Parameters {
         self.apps.iter().try_for_each(|name| App::find(name).map(drop))?;
         if self.minutes == 0 || self.memory_mib == 0 || self.fill_percent > 90 {
             return Err(LabError::Parameters("minutes and memory_mib are 1 or more, fill_percent 90 or less".into()));
+        }
+        let most = format::node::delta::LONGEST;
+        if self.longest_delta.is_some_and(|n| n == 0 || n > most) {
+            return Err(LabError::Parameters(format!("longest_delta is from 1 to {most}")));
+        }
+        if self.classes && !self.delta_return {
+            return Err(LabError::Parameters("classes are told only with delta_return".into()));
         }
         Ok(())
     }
@@ -82,7 +99,11 @@ fn one(
 ) -> Result<Vec<Phase>, LabError> {
     let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
     bench.keep_in_memory(blocks_of_mib(p.memory_mib) as usize);
-    let (features, options) = p.keeping.of();
+    let (features, mut options) = p.keeping.of();
+    options.delta_return = p.delta_return;
+    if let Some(longest) = p.longest_delta {
+        options.delta_study.longest = longest;
+    }
     bench.format_with(job.seed, features, options)?;
     if p.fill_percent > 0 {
         let bytes = (p.volume_mib << 20) / 100 * p.fill_percent;
@@ -103,12 +124,16 @@ fn one(
     let kept = Kept::so_far(&volume);
     let calls = player.left();
     let mut times = Times::default();
+    let mut classes = p.classes.then(Classes::default);
     let mut phase = bench.measure(name, calls as u64, progress, |recorder| {
         let mut bytes = 0;
         while player.left() > 0 {
             bytes += player.bytes();
             if let Made::Wait(time) = times.step(&mut player, &volume, bench.clock())? {
                 bench.clock().advance(time);
+                if let Some(classes) = &mut classes {
+                    classes.look(&volume, &player)?;
+                }
             }
             recorder.step()?;
         }
@@ -121,6 +146,9 @@ fn one(
     phase.note("nodes_in_memory", 100.0 - 100.0 * node_reads / calls as f64, "%");
     kept.note(&volume, &mut phase);
     times.note(&mut phase);
+    if let Some(classes) = classes {
+        classes.note(&mut phase);
+    }
     app_noted::census(&mut phase, &Census::of(script, p.sizes));
     let mut phases = vec![phase];
     drop(volume);

@@ -3,9 +3,10 @@
 //! Whole or as deltas, in place or in a new place, compressed by F2FS or not: what a volume is made with for each, and how
 //! it is mounted. One more way is one more line of [`Keeping`]. Left out: who writes what.
 
-use f2fs::delta::Places;
+use f2fs::delta::{Beside, Places, Study};
 use f2fs::{MountOptions, mkfs};
 use format::compress::Algorithm;
+use format::node::delta::LONGEST_WHOLE;
 use format::superblock::Features;
 use serde::Deserialize;
 
@@ -23,6 +24,12 @@ pub(super) enum Keeping {
     DciInPlace,
     /// As deltas in delta nodes; what is none gets a new place.
     Dcm,
+    /// As deltas in compact pages that a meta page names, which the inode names: MedFS's own DCM, three blocks an fsync.
+    DcmPaper,
+    /// As deltas in inodes and such compact pages: MedFS's own layout of both.
+    DeltasPaper,
+    /// As pages compressed by themselves and packed: a stand-in for FPC (Ji et al., FAST'21), two blocks an fsync.
+    Fpc,
     /// As deltas in inodes and delta nodes; what is none gets a new place.
     Deltas,
     /// As deltas in inodes and delta nodes; what is none stays in place where an fsync is of few blocks.
@@ -47,6 +54,7 @@ impl Keeping {
             compress.extensions = vec!["*".into()];
             (plain | Features::COMPRESSION, MountOptions { compress, ..log.clone() })
         };
+        let of_medfs = Study { beside: Beside::MetaAndInode, ..Study::default() };
         match self {
             Keeping::Lzo => compressed(Algorithm::Lzo),
             Keeping::Lz4 => compressed(Algorithm::Lz4),
@@ -56,6 +64,14 @@ impl Keeping {
             Keeping::Dci => (plain | Features::DELTA, MountOptions { delta_places: Places::Inode, ..log }),
             Keeping::DciInPlace => (plain | Features::DELTA, MountOptions { delta_places: Places::Inode, ..usual }),
             Keeping::Dcm => (plain | Features::DELTA, MountOptions { delta_places: Places::Nodes, ..log }),
+            Keeping::DcmPaper => {
+                (plain | Features::DELTA, MountOptions { delta_places: Places::Nodes, delta_study: of_medfs, ..log })
+            }
+            Keeping::DeltasPaper => (plain | Features::DELTA, MountOptions { delta_study: of_medfs, ..log }),
+            Keeping::Fpc => {
+                let delta_study = Study { alone: true, longest: LONGEST_WHOLE, beside: Beside::Inode };
+                (plain | Features::DELTA, MountOptions { delta_places: Places::Nodes, delta_study, ..log })
+            }
             Keeping::Deltas => (plain | Features::DELTA, log),
             Keeping::DeltasInPlace => (plain | Features::DELTA, usual),
         }

@@ -1,6 +1,7 @@
 //! The kinds of work a plan may name: one file each.
 
 mod afterwards;
+mod app_classes;
 mod app_cleaning;
 mod app_energy;
 mod app_noted;

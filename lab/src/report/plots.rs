@@ -239,3 +239,42 @@ fn lines(name: &str, unit: &str, names: &[&str], points: &[Vec<(f64, f64)>]) -> 
         draw_legend(&legend, names, 80)
     })
 }
+
+/// Amounts by the size of a cache, in steps: the size on an axis in powers of two, `mark` a size of its own.
+pub(super) fn by_cache_size(
+    name: &str,
+    amounts: &[(&str, Vec<(u64, u64)>)],
+    end: u64,
+    mark: Option<u64>,
+) -> Result<String, ReportError> {
+    let names: Vec<&str> = amounts.iter().map(|(name, _)| *name).collect();
+    let end = mark.map_or(end, |m| m.max(end)).max(2) as f64;
+    let top = amounts.iter().flat_map(|(_, list)| list.iter().map(|p| p.1)).max().unwrap_or(0).max(1) as f64 * 1.05;
+    sheet(name, 262 + legend_height(&names, 80), |area| {
+        let (plot, legend) = area.split_vertically(262);
+        let mut chart = ChartBuilder::on(&plot)
+            .caption(name, ("sans-serif", 16))
+            .x_label_area_size(45)
+            .y_label_area_size(80)
+            .margin_right(20)
+            .build_cartesian_2d((1.0..end).log_scale().base(2.0), 0.0..top)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.light_line_style(TRANSPARENT)
+            .label_style(FONT)
+            .x_desc("pages in the cache")
+            .y_desc("pages moved")
+            .draw()?;
+        for (i, (_, list)) in amounts.iter().enumerate() {
+            let mut points = Vec::new();
+            for (n, &(from, value)) in list.iter().enumerate() {
+                let till = list.get(n + 1).map_or(end, |next| next.0 as f64);
+                points.extend([(from as f64, value as f64), (till, value as f64)]);
+            }
+            chart.draw_series(LineSeries::new(points, COLORS[i].stroke_width(2)))?;
+        }
+        if let Some(mark) = mark.map(|m| m as f64) {
+            chart.draw_series(LineSeries::new([(mark, 0.0), (mark, top)], COLORS[7].stroke_width(1)))?;
+        }
+        draw_legend(&legend, &names, 80)
+    })
+}

@@ -5,6 +5,7 @@ use trace::stat::activity::Activity;
 use trace::stat::blocks::BlockStat;
 use trace::stat::calls::CallStat;
 use trace::stat::distribution::Spread;
+use trace::stat::map_cache::{Curve, MapStat};
 use trace::stat::power::PowerStat;
 
 use super::words::{bytes, percent, time};
@@ -54,8 +55,49 @@ fn others<'a>(list: impl IntoIterator<Item = (&'a String, &'a u64)>) -> Markup {
     html! { @if !rows.is_empty() { h2 { "Beside these" } (table(&["what", "how often"], &rows)) } }
 }
 
-/// Of a block device.
-pub fn of_blocks(title: &str, s: &BlockStat) -> Result<String, ReportError> {
+/// What mapping caches of every size moved; `own` is the size of one that is marked.
+fn map_caches(s: &MapStat, own: Option<u64>) -> Result<Markup, ReportError> {
+    let mut parts = Vec::new();
+    for d in &s.devices {
+        let curves = [("", Some(&d.before)), (", after blocks had moved", d.after.as_ref())];
+        let curves: Vec<(&str, &Curve)> = curves.into_iter().filter_map(|(n, c)| c.map(|c| (n, c))).collect();
+        let names: Vec<[String; 2]> =
+            curves.iter().map(|(when, _)| [format!("read{when}"), format!("written back{when}")]).collect();
+        let mut amounts = Vec::new();
+        for ([reads, writes], (_, curve)) in names.iter().zip(&curves) {
+            amounts.push((reads.as_str(), curve.steps.iter().map(|s| (s.pages, s.costs.reads)).collect()));
+            amounts.push((writes.as_str(), curve.steps.iter().map(|s| (s.pages, s.costs.writes)).collect()));
+        }
+        let end = curves.iter().map(|(_, c)| c.most_pages).max().unwrap_or(1);
+        let plot = PreEscaped(plots::by_cache_size(&format!("device {}", d.device), &amounts, end, own)?);
+        let mut rows: Vec<u64> = curves.iter().flat_map(|(_, c)| c.rows(own)).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        let mut head = vec!["pages", "cache", "covers"];
+        names.iter().flatten().for_each(|n| head.push(n));
+        let rows: Vec<Vec<String>> = rows
+            .into_iter()
+            .map(|pages| {
+                let sizes = [pages * s.geometry.page_bytes, pages.saturating_mul(s.covers_bytes)].map(bytes);
+                let counts = curves.iter().flat_map(|(_, c)| [c.at(pages).reads, c.at(pages).writes]);
+                std::iter::once(pages.to_string()).chain(sizes).chain(counts.map(|n| n.to_string())).collect()
+            })
+            .collect();
+        parts.push(html! { (plot) (table(&head, &rows)) });
+    }
+    Ok(html! {
+        h2 { "Mapping cache" }
+        p.note {
+            "Pages of the map that a device would fetch and write back, by the size of its cache: LRU, pages of "
+            (bytes(s.geometry.page_bytes)) " for " (bytes(s.covers_bytes)) " of the device each (Ji et al., HotStorage'16)."
+            @if let Some(own) = own { " The grey line is a cache of " (own) " pages." }
+        }
+        @for part in &parts { (part) }
+    })
+}
+
+/// Of a block device; with what caches of its map would move, and the size of one to mark.
+pub fn of_blocks(title: &str, s: &BlockStat, map: Option<(&MapStat, Option<u64>)>) -> Result<String, ReportError> {
     let operations: Vec<Vec<String>> = s
         .operations
         .iter()
@@ -108,6 +150,7 @@ pub fn of_blocks(title: &str, s: &BlockStat) -> Result<String, ReportError> {
         histograms.push(sizes(o.op, &o.classes)?);
     }
     let over_time = activity(&s.activity)?;
+    let caches = map.map(|(stat, own)| map_caches(stat, own)).transpose()?;
     let body = html! {
         h1 { (title) }
         p { (s.requests) " requests in " (time(s.span_ns)) ", " (format!("{:.1}", s.per_second(s.requests))) " a second" }
@@ -128,6 +171,7 @@ pub fn of_blocks(title: &str, s: &BlockStat) -> Result<String, ReportError> {
             " places of 1 GiB. Updates are " (percent(p.overwritten, of("write"))) " of what is written, "
             (percent(p.reread, of("read"))) " of what is read was read or written before."
         }
+        @if let Some(caches) = &caches { (caches) }
         h2 { "Times" }
         (spreads(&times))
         h2 { "Devices" }

@@ -213,7 +213,16 @@ struct Counter {
 }
 
 /// Reads a recording to its end, or up to damage: the error comes beside what was counted. `progress` is told now and then how many bytes of the file were read.
-pub fn count(requests: &mut Requests, mut progress: impl FnMut(u64)) -> (BlockStat, Result<(), TraceError>) {
+pub fn count(requests: &mut Requests, progress: impl FnMut(u64)) -> (BlockStat, Result<(), TraceError>) {
+    count_beside(requests, |_| {}, progress)
+}
+
+/// The same, while `beside` sees every request.
+pub fn count_beside(
+    requests: &mut Requests,
+    mut beside: impl FnMut(&Request),
+    mut progress: impl FnMut(u64),
+) -> (BlockStat, Result<(), TraceError>) {
     let mut counter = Counter::default();
     let whole = loop {
         match requests.seen() {
@@ -221,6 +230,7 @@ pub fn count(requests: &mut Requests, mut progress: impl FnMut(u64)) -> (BlockSt
             Err(e) => break Err(e),
             Ok(Some(Seen::Asked(request))) => {
                 counter.add(&request);
+                beside(&request);
                 if counter.requests.is_multiple_of(1 << 14) {
                     progress(requests.events().consumed());
                 }

@@ -8,6 +8,7 @@ pub mod activity;
 pub mod blocks;
 pub mod calls;
 pub mod distribution;
+pub mod map_cache;
 pub mod power;
 pub mod randomness;
 

@@ -1,173 +1,20 @@
 //! What was read as Parquet, for DuckDB, pandas and their like: a row for each event or call, a column for each thing
 //! that is known of it.
 //!
-//! Columns are collected for [`GROUP`] rows, written and forgotten: memory does not grow with the recording. Numbers
-//! are unsigned, times are nanoseconds since whatever the recording counts from, and what is not told is null. Text
-//! that is no UTF-8 has `�` where it is none. The file's metadata has `joulefs.format`: which format it was read from.
+//! Numbers are unsigned, times are nanoseconds since whatever the recording counts from, and what is not told is null.
+//! Text that is no UTF-8 has `�` where it is none. The file's metadata has `joulefs.format`: which format it was read
+//! from.
 
 mod blocks;
 mod calls;
-
-use std::io::{self, Write};
-use std::sync::Arc;
-
-use ::parquet::basic::{Compression, Encoding, Type, ZstdLevel};
-use ::parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
-use ::parquet::errors::ParquetError;
-use ::parquet::file::metadata::KeyValue;
-use ::parquet::file::properties::WriterProperties;
-use ::parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
-use ::parquet::schema::parser::parse_message_type;
-use ::parquet::schema::types::ColumnPath;
+mod table;
 
 pub use self::blocks::Blocks;
 pub use self::calls::Calls;
+pub use self::table::{GROUP, Table};
 use crate::Format;
 
-/// Rows of a row group.
-pub const GROUP: usize = 1 << 17;
-/// Bytes of text that end a row group early.
-const TEXT: usize = 64 << 20;
-
-/// The error of what is written to, or what Parquet says of it.
-fn io(e: ParquetError) -> io::Error {
-    match e {
-        ParquetError::External(e) => match e.downcast::<io::Error>() {
-            Ok(e) => *e,
-            Err(e) => io::Error::other(e),
-        },
-        e => io::Error::other(e),
-    }
-}
-
-/// A column of one row group; a value that may be missing has a level for every row, 0 or 1.
-enum Column {
-    Long(Vec<i64>, Vec<i16>),
-    Short(Vec<i32>),
-    Truth(Vec<bool>),
-    Text(Vec<ByteArray>, Vec<i16>),
-}
-
-/// A file with rows of one kind.
-struct Table<W: Write + Send> {
-    writer: SerializedFileWriter<W>,
-    columns: Vec<Column>,
-    /// The next column to be filled.
-    next: usize,
-    rows: usize,
-    text: usize,
-}
-
-impl<W: Write + Send> Table<W> {
-    /// `schema` in Parquet's own words; those of `counting` grow steadily, which packs well.
-    fn new(out: W, schema: &str, counting: &[&str], format: Format) -> io::Result<Self> {
-        let schema = Arc::new(parse_message_type(schema).map_err(io)?);
-        let mut properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::try_new(3).map_err(io)?))
-            .set_created_by(concat!("joulefs ", env!("CARGO_PKG_VERSION")).to_owned())
-            .set_key_value_metadata(Some(vec![KeyValue::new("joulefs.format".to_owned(), format.text().to_owned())]));
-        for name in counting {
-            properties = properties
-                .set_column_dictionary_enabled(ColumnPath::from(*name), false)
-                .set_column_encoding(ColumnPath::from(*name), Encoding::DELTA_BINARY_PACKED);
-        }
-        let writer = SerializedFileWriter::new(out, schema, Arc::new(properties.build())).map_err(io)?;
-        let columns = writer.schema_descr().columns().iter().map(|c| match c.physical_type() {
-            Type::INT64 => Column::Long(Vec::new(), Vec::new()),
-            Type::INT32 => Column::Short(Vec::new()),
-            Type::BOOLEAN => Column::Truth(Vec::new()),
-            _ => Column::Text(Vec::new(), Vec::new()),
-        });
-        let columns = columns.collect();
-        Ok(Table { writer, columns, next: 0, rows: 0, text: 0 })
-    }
-
-    /// The next column of the row.
-    ///
-    /// # Panics
-    /// If the row has no more.
-    fn column(&mut self) -> &mut Column {
-        self.next += 1;
-        &mut self.columns[self.next - 1]
-    }
-
-    fn long(&mut self, value: Option<u64>) {
-        if let Column::Long(values, levels) = self.column() {
-            // As Parquet keeps unsigned numbers.
-            values.extend(value.map(u64::cast_signed));
-            levels.push(i16::from(value.is_some()));
-        }
-    }
-
-    fn short(&mut self, value: u32) {
-        if let Column::Short(values) = self.column() {
-            values.push(value.cast_signed());
-        }
-    }
-
-    fn truth(&mut self, value: bool) {
-        if let Column::Truth(values) = self.column() {
-            values.push(value);
-        }
-    }
-
-    fn text(&mut self, value: Option<ByteArray>) {
-        self.text += value.as_ref().map_or(0, ByteArray::len);
-        if let Column::Text(values, levels) = self.column() {
-            levels.push(i16::from(value.is_some()));
-            values.extend(value);
-        }
-    }
-
-    /// All columns of a row are there.
-    fn end_of_row(&mut self) -> io::Result<()> {
-        debug_assert_eq!(self.next, self.columns.len(), "every column has a value, or none that is told");
-        self.next = 0;
-        self.rows += 1;
-        if self.rows == GROUP || self.text >= TEXT { self.write_group() } else { Ok(()) }
-    }
-
-    fn write_group(&mut self) -> io::Result<()> {
-        if self.rows == 0 {
-            return Ok(());
-        }
-        let mut group = self.writer.next_row_group().map_err(io)?;
-        for column in &mut self.columns {
-            let Some(mut writer) = group.next_column().map_err(io)? else { break };
-            let of = &mut writer;
-            match column {
-                Column::Long(values, levels) => write::<Int64Type>(of, values, levels),
-                Column::Short(values) => write::<Int32Type>(of, values, &mut Vec::new()),
-                Column::Truth(values) => write::<BoolType>(of, values, &mut Vec::new()),
-                Column::Text(values, levels) => write::<ByteArrayType>(of, values, levels),
-            }
-            .and_then(|()| writer.close())
-            .map_err(io)?;
-        }
-        group.close().map_err(io)?;
-        (self.rows, self.text) = (0, 0);
-        Ok(())
-    }
-
-    /// Writes what is left, and where everything is.
-    fn finish(mut self) -> io::Result<W> {
-        self.write_group()?;
-        let mut out = self.writer.into_inner().map_err(io)?;
-        out.flush()?;
-        Ok(out)
-    }
-}
-
-/// Writes a column, and empties it. Levels are not looked at where a column has a value in every row.
-fn write<T: DataType>(
-    to: &mut SerializedColumnWriter<'_>,
-    values: &mut Vec<T::T>,
-    levels: &mut Vec<i16>,
-) -> Result<(), ParquetError> {
-    let column = to.typed::<T>();
-    let levels_if_optional = (column.get_descriptor().max_def_level() > 0).then_some(levels.as_slice());
-    column.write_batch(values, levels_if_optional, None)?;
-    values.clear();
-    levels.clear();
-    Ok(())
+/// What the file's metadata says of where its rows come from.
+fn origin(format: Format) -> (&'static str, &'static str) {
+    ("joulefs.format", format.text())
 }

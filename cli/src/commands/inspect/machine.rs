@@ -11,15 +11,15 @@ use inspect::verdict::{Priced, Sum};
 use serde_json::{Map, Value, json};
 
 use super::text::log_name;
-use super::{Args, By, Found, Mounted, Seen, groups};
+use super::{Args, By, Found, Mounted, Seen, WORST, groups};
 
 /// The schema's name and version.
-const SCHEMA: (&str, u32) = ("joulefs-inspect", 1);
+pub const SCHEMA: (&str, u32) = ("joulefs-inspect", 1);
 
 /// Everything.
 pub fn report(seen: &Seen<'_>, args: &Args, read_ahead: u64) -> Value {
     let verdict = &seen.verdict;
-    let worst = verdict.worst.iter().take(args.worst);
+    let worst = verdict.worst.iter().take(args.worst.unwrap_or(WORST));
     let by = match args.by {
         By::Class => "class",
         By::App => "app",
@@ -44,6 +44,7 @@ pub fn report(seen: &Seen<'_>, args: &Args, read_ahead: u64) -> Value {
             "saved_per_read_pj": few.saved().0,
             "pays_after_reads": few.pays_after(),
         },
+        "advice": seen.advice.iter().map(|a| json!({ "what": a.what(), "text": a.to_string() })).collect::<Vec<_>>(),
         "all": sum(&verdict.all),
         "by": by,
         "groups": groups::of(seen, args.by).into_iter().map(|(n, s)| named(sum(&s), n)).collect::<Vec<_>>(),
@@ -165,23 +166,28 @@ fn space(space: &Space) -> Value {
     })
 }
 
+/// A kind's name.
+pub fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Directory => "directory",
+        Kind::Link => "link",
+        Kind::Special => "special",
+        Kind::Unknown => "unknown",
+    }
+}
+
 fn file(seen: &Seen<'_>, i: usize, extents: bool) -> Value {
     let (f, p) = (&seen.files()[i], &seen.verdict.priced[i]);
     let l = &f.layout;
     let path = seen.path(i);
     let text = path.text();
     let mut row = json!({
-        "ino": f.ino.0,
+        "ino": seen.ino(i),
         "path": text,
         "path_is_sure": path.is_sure,
         "path_is_utf8": std::str::from_utf8(&path.bytes).is_ok(),
-        "kind": match f.kind {
-            Kind::File => "file",
-            Kind::Directory => "directory",
-            Kind::Link => "link",
-            Kind::Special => "special",
-            Kind::Unknown => "unknown",
-        },
+        "kind": kind(f.kind),
         "class": f.class.text(),
         "app": inspect::class::application(&seen.path_inside(i)),
         "temperature": l.log.map(log_name),

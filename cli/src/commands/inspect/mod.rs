@@ -1,12 +1,17 @@
 //! `joulefs inspect`: what state is a volume in, what does reading it cost, and what would help?
 //!
 //! Options, progress and exit codes around `inspect`, which reads volumes. `mounted` asks the kernel of a directory
-//! instead, by `fiemap`. `groups` sums files up, `text` prints for people, `machine` for machines.
+//! instead, by `fiemap`. `groups` sums files up, `text` prints for people, `machine` for machines; `ground` says what of
+//! the device can be drawn, and `page` draws it; `parquet` has it all in rows; `script` names commands that would help.
 
 mod fiemap;
+mod ground;
 mod groups;
 mod machine;
 mod mounted;
+mod page;
+mod parquet;
+mod script;
 mod text;
 
 use std::path::PathBuf;
@@ -14,13 +19,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use device::energy::profile::Profile;
+use inspect::advice::{self, Advice};
 use inspect::names::Path;
 use inspect::price::Prices;
 use inspect::verdict::Verdict;
 use inspect::{File, InspectError, Options, Progress, Volume};
 
 use crate::interrupt::Interrupt;
-use crate::{Failure, image, output, progress, size};
+use crate::{Failure, image, output, progress, size, whole};
+use ground::{Ground, Shows};
 use mounted::Mounted;
 
 /// Say what state a volume is in, what reading it costs, and what defragmenting it would bring.
@@ -52,6 +59,8 @@ use mounted::Mounted;
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  joulefs inspect userdata.img\n  joulefs inspect userdata.img --by app --worst 20\n  \
+    joulefs inspect userdata.img --html state.html\n  \
+    joulefs inspect / --whole --script > defragment.sh\n  \
     joulefs --json inspect disk.img --worst 100 --extents > state.json"
 )]
 pub struct Args {
@@ -64,14 +73,26 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = By::Class)]
     by: By,
     /// How many of the most fragmented files to list.
-    #[arg(long, value_name = "N", default_value_t = 7)]
-    worst: usize,
+    ///
+    /// Without it, as many as fit 40 lines, at most 7; 25 in JSON and pages.
+    #[arg(long, value_name = "N")]
+    worst: Option<usize>,
     /// List the extents of those, too.
     #[arg(long)]
     extents: bool,
     /// What one request of a reader asks for at most.
     #[arg(long, value_name = "SIZE", default_value = "512K")]
     read_ahead: String,
+    /// Write a page, too: a map of the volume on which files are found, beside the same numbers. One file, for any browser.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write Parquet files into a directory, too: files.parquet and segments.parquet, with --extents also extents.parquet.
+    #[arg(long, value_name = "DIR")]
+    parquet: Option<PathBuf>,
+    /// Print, instead, the commands of the kernel's own tools (f2fs_io, e4defrag and others) that would put the worst files
+    /// together, each with its price before it. Nothing is run.
+    #[arg(long)]
+    script: bool,
     /// Of a mounted directory, look at every file, however long it takes.
     #[arg(long)]
     whole: bool,
@@ -99,6 +120,7 @@ struct Seen<'a> {
     source: String,
     found: &'a Found,
     verdict: Verdict,
+    advice: Vec<Advice>,
     profile: &'a Profile,
 }
 
@@ -113,6 +135,13 @@ impl Seen<'_> {
         match self.found {
             Found::Volume(v) => v.path(&v.files[i]),
             Found::Mounted(m) => Path { bytes: m.paths[i].clone(), is_sure: true },
+        }
+    }
+    /// A file's inode number.
+    fn ino(&self, i: usize) -> Option<u64> {
+        match self.found {
+            Found::Volume(v) => Some(v.files[i].ino.0.into()),
+            Found::Mounted(m) => m.numbers.get(i).copied(),
         }
     }
     /// The path of a file from what is inspected on: from the volume's root, or from the directory.
@@ -131,11 +160,18 @@ impl Seen<'_> {
 /// How long a mounted directory is looked at.
 const SECOND: Duration = Duration::from_secs(1);
 
+/// Worst files in JSON and pages, if nobody says how many.
+const WORST: usize = 25;
+
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    if args.script && as_json {
+        return Err(Failure::usage("--script is for a shell: it is not printed as JSON"));
+    }
     let profile = Profile::find(&args.profile)?;
     let bytes = size::within("--read-ahead", &args.read_ahead, 4096..=1 << 30)?;
-    let options = Options { window: bytes / 4096, extents: args.extents };
+    let options =
+        Options { window: bytes / 4096, extents: args.extents || args.html.is_some() || args.parquet.is_some() };
     let is_dir = args.source.is_dir();
     if args.whole && !is_dir {
         return Err(Failure::usage("--whole is for a mounted directory: an image is always read whole"));
@@ -145,14 +181,49 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         Found::Volume(v) => &v.files,
         Found::Mounted(m) => &m.files,
     };
-    let verdict = Verdict::of(files, &Prices::of(&profile), options.window);
-    let seen = Seen { source: args.source.display().to_string(), found: &found, verdict, profile: &profile };
+    let prices = Prices::of(&profile);
+    let verdict = Verdict::of(files, &prices, options.window);
+    let (segments, reserving_places) = match &found {
+        Found::Volume(v) => (v.checkpoint.is_some().then_some((&v.segments, &v.space)), false),
+        Found::Mounted(m) => (None, m.file_system != "f2fs"),
+    };
+    let is_known = !matches!(&found, Found::Volume(v) if v.checkpoint.is_none());
+    let advise = || advice::advise(files, &verdict, segments, reserving_places, &prices, options.window);
+    let advice = if is_known { advise() } else { Vec::new() };
+    let seen = Seen { source: args.source.display().to_string(), found: &found, verdict, advice, profile: &profile };
+    if let Some(file) = &args.html {
+        let report = machine::report(&seen, args, bytes);
+        whole::write(file, with_ground(&found, |ground| page::page(&seen, &report, ground, None))?)?;
+    }
+    if let Some(dir) = &args.parquet {
+        with_ground(&found, |ground| parquet::write(&seen, ground, args.extents, dir))?;
+    }
     match as_json {
+        _ if args.script => script::lines(&seen, args).iter().for_each(|line| output::line(line)),
         true => output::print(&machine::report(&seen, args, bytes)),
         false => text::lines(&seen, args).iter().for_each(|line| output::line(line)),
     }
     let damaged = matches!(&found, Found::Volume(v) if !v.findings.is_empty());
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What of the device can be drawn.
+fn with_ground<T>(found: &Found, draw: impl FnOnce(&Ground<'_>) -> T) -> T {
+    match found {
+        Found::Volume(v) => draw(&Ground {
+            segments: &v.segments,
+            first: v.superblock.main.0.into(),
+            per_section: v.superblock.segs_per_sec,
+            now: v.checkpoint.as_ref().map(|cp| cp.elapsed),
+            has_logs: true,
+            shows: Shows::Valid,
+        }),
+        Found::Mounted(m) => {
+            let segments = &ground::of_files(&m.files, m.bytes / 4096);
+            let (first, per_section, shows) = (0, 1, Shows::Files);
+            draw(&Ground { segments, first, per_section, now: None, has_logs: false, shows })
+        }
+    }
 }
 
 fn image(args: &Args, options: &Options) -> Result<Found, Failure> {

@@ -30,6 +30,8 @@ pub struct Mounted {
     pub files: Vec<File>,
     /// Their paths, in the same order.
     pub paths: Vec<Vec<u8>>,
+    /// Their inode numbers, in the same order: they may have 64 bits.
+    pub numbers: Vec<u64>,
     /// Directories that were looked at.
     pub dirs: u64,
     /// Directories that are known and were not looked at: what was seen is a sample.
@@ -67,6 +69,7 @@ pub fn look(
     let mut out = Mounted {
         files: Vec::new(),
         paths: Vec::new(),
+        numbers: Vec::new(),
         dirs: 0,
         left: 0,
         closed: 0,
@@ -141,6 +144,7 @@ impl Mounted {
         let mut layout = file::of_extents(&map.extents, window);
         layout.reserved = map.reserved;
         self.paths.push(path.as_os_str().as_bytes().to_vec());
+        self.numbers.push(meta.ino());
         self.files.push(File {
             ino: Ino(u32::try_from(meta.ino()).unwrap_or(u32::MAX)),
             kind: Kind::File,

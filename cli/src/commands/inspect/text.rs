@@ -4,6 +4,7 @@ use device::energy::Energy;
 use format::checkpoint::CpFlags;
 use format::sit::LogType;
 use inspect::Volume;
+use inspect::advice::Advice;
 use inspect::space::{LEVELS, MOST_TORN, Space};
 use inspect::verdict::{Priced, Sum};
 
@@ -18,6 +19,10 @@ const GROUPS: usize = 5;
 const FINDINGS: usize = 2;
 /// Columns.
 const WIDTH: usize = 100;
+/// Lines, if nobody asks for more.
+const HEIGHT: usize = 40;
+/// Worst files, if nobody says how many.
+const WORST: usize = 7;
 
 /// All lines.
 pub fn lines(seen: &Seen<'_>, args: &Args) -> Vec<String> {
@@ -31,10 +36,12 @@ pub fn lines(seen: &Seen<'_>, args: &Args) -> Vec<String> {
             }
             verdict(seen, &mut out);
             volume(v, &seen.verdict.all, &mut out);
+            advice(&seen.advice, &mut out);
         }
         Found::Mounted(m) => {
             verdict(seen, &mut out);
             directory(m, &mut out);
+            advice(&seen.advice, &mut out);
         }
     }
     out.push(String::new());
@@ -46,6 +53,27 @@ pub fn lines(seen: &Seen<'_>, args: &Args) -> Vec<String> {
     }
     worst(seen, args, &mut out);
     out
+}
+
+/// What the verdict does not say already.
+fn advice(all: &[Advice], out: &mut Vec<String>) {
+    let said = |a: &&Advice| !matches!(a, Advice::Defragment { .. } | Advice::DoNotDefragment | Advice::Nothing);
+    all.iter().filter(said).for_each(|a| wrap(&a.to_string(), out));
+}
+
+/// Adds lines of at most [`WIDTH`] columns.
+fn wrap(text: &str, out: &mut Vec<String>) {
+    let mut line = String::new();
+    for word in text.split(' ') {
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out.push(std::mem::replace(&mut line, " ".into()));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    out.push(line);
 }
 
 /// What was looked at below a directory, and what was not.
@@ -227,7 +255,9 @@ fn free(space: &Space, out: &mut Vec<String>) {
 }
 
 fn worst(seen: &Seen<'_>, args: &Args, out: &mut Vec<String>) {
-    let worst = &seen.verdict.worst[..seen.verdict.worst.len().min(args.worst)];
+    // A blank line and a head come before them.
+    let most = args.worst.unwrap_or(WORST.min(HEIGHT.saturating_sub(out.len() + 2)));
+    let worst = &seen.verdict.worst[..seen.verdict.worst.len().min(most)];
     if worst.is_empty() {
         return;
     }
@@ -289,7 +319,7 @@ pub fn log_name(log: LogType) -> &'static str {
 }
 
 /// Seconds for people.
-fn age(seconds: u64) -> String {
+pub fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),

@@ -1,6 +1,7 @@
 //! `joulefs trace`: what is in recordings of other programs? One file a subcommand.
 
 mod convert;
+mod map_cache;
 mod replay;
 mod stat;
 

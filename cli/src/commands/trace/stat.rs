@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use lab::report::words::percent;
 use serde::Serialize;
 use serde_json::{Value, json};
-use trace::requests::Requests;
+use trace::requests::{Request, Requests};
 use trace::stat::blocks::{BlockStat, OpStat};
 use trace::stat::calls::{CallStat, Moved};
 use trace::stat::distribution::Spread;
@@ -16,6 +16,7 @@ use trace::stat::randomness::Share;
 use trace::stat::{blocks, calls, power};
 use trace::{Opened, TraceError};
 
+use super::map_cache;
 use crate::{Failure, joules, output, recorded, whole};
 
 /// Say what is in a recording: how much, how large, in which order, how often the same place, when.
@@ -26,22 +27,30 @@ use crate::{Failure, joules, output, recorded, whole};
 /// HotStorage'17). Updates are writes to places written before in the same recording. Of a file system: calls by
 /// name, sizes, fsyncs, updates of files. Of a meter: energy and power by channel.
 ///
+/// With `--map-cache` also what a flash device's mapping cache would fetch and write back for these requests, for every size
+/// it could have, in one pass (Ji et al., HotStorage'16, section 5.3.3): LRU over pages of 1,024 entries, without the device's
+/// write buffer. With `--moved LOG` the same once more, as if what defragmentation or cleaning moved had moved before.
+///
 /// A recording that is damaged or cut short is counted up to there and the error names the place; the exit code is 1.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs trace stat telegram_exec.csv.gz\n  \
     joulefs trace stat sda.blktrace.0 --json | jq .write_order\n  \
-    joulefs trace stat app.strace --html app.html")]
+    joulefs trace stat app.strace --html app.html\n  \
+    joulefs trace stat sda.blktrace.0 --map-cache --profile galaxy-nexus-emmc\n  \
+    joulefs trace stat sda.blktrace.0 --map-cache --moved defragmented.csv --volume-at 1M")]
 pub struct Args {
     /// The recording; - is standard input.
     file: PathBuf,
     /// Write a page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    map: map_cache::MapArgs,
 }
 
 /// What was counted, of whichever kind.
 enum Counted {
-    Blocks(Box<BlockStat>),
+    Blocks(Box<BlockStat>, Option<map_cache::Counted>),
     Calls(Box<CallStat>),
     Power(PowerStat),
 }
@@ -54,7 +63,13 @@ impl Counted {
             Ok(value)
         }
         match self {
-            Counted::Blocks(s) => value("blocks", s),
+            Counted::Blocks(s, map) => {
+                let mut value = value("blocks", s)?;
+                if let Some(map) = map {
+                    value["map_cache"] = map.json()?;
+                }
+                Ok(value)
+            }
             Counted::Calls(s) => value("calls", s),
             Counted::Power(s) => value("power", s),
         }
@@ -63,12 +78,17 @@ impl Counted {
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    let mut asked = args.map.asked()?;
     let recorded::Recorded { opened, length } = recorded::open(&args.file)?;
+    if asked.is_some() && !matches!(opened, Opened::Blocks(_)) {
+        return Err(Failure::usage("--map-cache is for recordings of a block device"));
+    }
     let (bar, moved) = recorded::bar(length, "reading");
     let (counted, damage): (_, Option<TraceError>) = match opened {
         Opened::Blocks(events) => {
-            let (stat, whole) = blocks::count(&mut Requests::new(events), moved);
-            (Counted::Blocks(Box::new(stat)), whole.err())
+            let beside = |request: &Request| asked.iter_mut().for_each(|a| a.maps.add(request));
+            let (stat, whole) = blocks::count_beside(&mut Requests::new(events), beside, moved);
+            (Counted::Blocks(Box::new(stat), asked.map(map_cache::Asked::done).transpose()?), whole.err())
         }
         Opened::Calls(mut recorded) => {
             let (stat, whole) = calls::count(&mut *recorded, moved);
@@ -83,7 +103,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if let Some(file) = &args.html {
         let title = args.file.file_name().map_or_else(|| "recording".into(), |n| n.to_string_lossy().into_owned());
         let page = match &counted {
-            Counted::Blocks(s) => lab::report::recording::of_blocks(&title, s),
+            Counted::Blocks(s, map) => {
+                let map = map.as_ref().map(|m| (&m.stat, m.own));
+                lab::report::recording::of_blocks(&title, s, map)
+            }
             Counted::Calls(s) => lab::report::recording::of_calls(&title, s),
             Counted::Power(s) => lab::report::recording::of_power(&title, s),
         };
@@ -95,7 +118,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         output::print(&value);
     } else {
         let text = match &counted {
-            Counted::Blocks(s) => of_blocks(s),
+            Counted::Blocks(s, map) => of_blocks(s) + &map.as_ref().map_or_else(String::new, map_cache::Counted::text),
             Counted::Calls(s) => of_calls(s),
             Counted::Power(s) => of_power(s),
         };

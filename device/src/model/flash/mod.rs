@@ -4,7 +4,7 @@
 //! |---|---|
 //! | where pages are, whether they may be programmed, wear | [`nand`] |
 //! | when a die or a channel is done | `dies.rs` |
-//! | what the map costs | `map.rs` |
+//! | what the map costs | [`map`] |
 //! | what the map says, what a power cut undoes | `table.rs` |
 //! | what was written and is not on flash | `buffer.rs` |
 //! | how it gets there; discards, remaps | `ftl.rs` |
@@ -24,7 +24,7 @@ mod clean;
 mod dies;
 mod ftl;
 mod idle;
-mod map;
+pub mod map;
 pub mod nand;
 mod prices;
 mod table;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use ::parquet::data_type::ByteArray;
 use rustc_hash::FxHashMap;
 
-use super::Table;
+use super::{Table, origin};
 use crate::block::{Action, DeviceId, Event, Events, Flags, Op};
 use crate::{Format, Process};
 
@@ -48,7 +48,7 @@ impl<W: Write + Send> Blocks<W> {
     /// Those of what it is written to.
     pub fn new(out: W, format: Format) -> io::Result<Self> {
         Ok(Blocks {
-            table: Table::new(out, SCHEMA, &["time_ns"], format)?,
+            table: Table::new(out, SCHEMA, &["time_ns"], origin(format))?,
             actions: Action::ALL.iter().map(|a| (*a, a.letter().to_string().as_str().into())).collect(),
             ops: Op::ALL.iter().map(|o| (*o, o.text().into())).collect(),
             processes: FxHashMap::default(),

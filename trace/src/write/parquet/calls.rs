@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use ::parquet::data_type::ByteArray;
 
-use super::Table;
+use super::{Table, origin};
 use crate::Format;
 use crate::call::{Call, Handle, How, Op, Target};
 use crate::stat::calls::name;
@@ -107,7 +107,7 @@ impl<W: Write + Send> Calls<W> {
     /// # Errors
     /// Those of what it is written to.
     pub fn new(out: W, format: Format) -> io::Result<Self> {
-        Ok(Calls { table: Table::new(out, SCHEMA, &["time_ns"], format)? })
+        Ok(Calls { table: Table::new(out, SCHEMA, &["time_ns"], origin(format))? })
     }
 
     /// Writes a call.

@@ -1,0 +1,81 @@
+//! How does a number of the report come into the page?
+//!
+//! By its place in the report (a JSON pointer), written as the command prints it, in an element that names both. So no
+//! number of a table can be another than the report's, and whoever doubts it can look (`cli/tests/inspect_page/check.js`).
+
+use device::energy::Energy;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::super::text;
+use crate::joules::time;
+use crate::output::{bytes, plain};
+
+/// The report's numbers, as elements.
+pub struct Numbers<'a>(pub &'a Value);
+
+impl Numbers<'_> {
+    fn shown(&self, kind: &str, at: &str, text: &str) -> Markup {
+        html! { span data-as=(kind) data-at=(at) { (text) } }
+    }
+    /// True if the report has something there.
+    pub fn has(&self, at: &str) -> bool {
+        self.0.pointer(at).is_some_and(|v| !v.is_null())
+    }
+    /// A whole number; 0 if there is none.
+    pub fn number(&self, at: &str) -> u64 {
+        self.0.pointer(at).and_then(Value::as_u64).unwrap_or(0)
+    }
+    fn real(&self, at: &str) -> f64 {
+        self.0.pointer(at).and_then(Value::as_f64).unwrap_or(0.0)
+    }
+    /// A text.
+    pub fn text(&self, at: &str) -> Markup {
+        let text = self.0.pointer(at).and_then(Value::as_str).unwrap_or_default();
+        html! { bdi data-text { (plain(text)) } }
+    }
+    /// As it is.
+    pub fn count(&self, at: &str) -> Markup {
+        self.shown("count", at, &self.number(at).to_string())
+    }
+    /// Reads after which something is earned back.
+    pub fn reads(&self, at: &str) -> Markup {
+        let text = if self.has(at) { self.number(at).to_string() } else { "never".into() };
+        self.shown("reads", at, &text)
+    }
+    /// Bytes.
+    pub fn bytes(&self, at: &str) -> Markup {
+        self.shown("bytes", at, &bytes(self.number(at)))
+    }
+    /// Blocks of 4 KiB, as mebibytes.
+    pub fn mebibytes(&self, at: &str) -> Markup {
+        self.shown("mebibytes", at, &format!("{:.1}", self.number(at) as f64 / 256.0))
+    }
+    /// Picojoules.
+    pub fn joules(&self, at: &str) -> Markup {
+        self.shown("joules", at, &Energy(self.number(at)).to_string())
+    }
+    /// Nanoseconds.
+    pub fn time(&self, at: &str) -> Markup {
+        self.shown("time", at, &time(self.number(at)))
+    }
+    /// Seconds of mounted time.
+    pub fn age(&self, at: &str) -> Markup {
+        self.shown("age", at, &text::age(self.real(at) as u64))
+    }
+    /// A ratio, or a dash.
+    pub fn ratio(&self, at: &str) -> Markup {
+        let text = if self.has(at) { format!("{:.2}", self.real(at)) } else { "-".into() };
+        self.shown("ratio", at, &text)
+    }
+    /// One number as a share of another.
+    pub fn share(&self, part: &str, of: &str) -> Markup {
+        let share = self.real(part) * 100.0 / self.real(of).max(1.0);
+        self.shown("share", &format!("{part} {of}"), &format!("{share:.1} %"))
+    }
+    /// Blocks as a share of those of so many segments.
+    pub fn of_segments(&self, blocks: &str, segments: &str) -> Markup {
+        let share = self.real(blocks) * 100.0 / (self.real(segments).max(1.0) * 512.0);
+        self.shown("of_segments", &format!("{blocks} {segments}"), &format!("{share:.1} %"))
+    }
+}

@@ -1,0 +1,204 @@
+//! `joulefs trace stat --map-cache`: what mapping caches of every size read and write for a recording.
+//! `trace::stat::map_cache` counts.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use device::energy::profile::{DeviceSpec, Profile};
+use lab::report::words::percent;
+use serde_json::{Value, json};
+use trace::stat::map_cache::{Costs, Curve, DeviceMaps, Geometry, MapStat, Maps, Migration};
+
+use crate::{Failure, output, recorded, size};
+
+/// The schema's name and version.
+const SCHEMA: (&str, u32) = ("joulefs-map-cache", 1);
+
+/// What is asked of the map.
+#[derive(clap::Args)]
+pub struct MapArgs {
+    /// Count what mapping caches of every size would fetch and write back.
+    #[arg(long)]
+    map_cache: bool,
+    /// Mark the cache of this device: a shipped profile's name or a profile file.
+    #[arg(long, value_name = "NAME", default_value = "kirin9000-ufs31", requires = "map_cache")]
+    profile: String,
+    /// Bytes of a page of the map, which is fetched and evicted whole.
+    #[arg(long, value_name = "SIZE", default_value = "4K", requires = "map_cache")]
+    map_page: String,
+    /// Bytes of an entry in it.
+    #[arg(long, value_name = "SIZE", default_value = "4", requires = "map_cache")]
+    map_entry: String,
+    /// Bytes of the device that an entry says the place of.
+    #[arg(long, value_name = "SIZE", default_value = "4K", requires = "map_cache")]
+    map_unit: String,
+    /// Nothing was ever written to the device before: of its map nothing is on flash.
+    #[arg(long, requires = "map_cache")]
+    new_device: bool,
+    /// Count once more as if blocks had moved before: a log of lines from,to,blocks, in blocks of 4 KiB.
+    #[arg(long, value_name = "FILE", requires = "map_cache")]
+    moved: Option<PathBuf>,
+    /// Where on the recorded device the volume begins whose blocks moved.
+    #[arg(long, value_name = "SIZE", default_value = "0", requires = "moved")]
+    volume_at: String,
+    /// Only of this device of the recording.
+    #[arg(long, value_name = "MAJOR,MINOR", requires = "map_cache")]
+    of: Option<String>,
+}
+
+/// What is counted, and whose cache is marked.
+pub struct Asked {
+    /// The counter.
+    pub maps: Maps,
+    profile: String,
+    own: Option<u64>,
+    several: bool,
+}
+
+/// What was counted.
+pub struct Counted {
+    /// It.
+    pub stat: MapStat,
+    profile: String,
+    /// Pages of the profile's cache.
+    pub own: Option<u64>,
+}
+
+impl MapArgs {
+    /// What it asks for, if anything.
+    pub fn asked(&self) -> Result<Option<Asked>, Failure> {
+        if !self.map_cache {
+            return Ok(None);
+        }
+        let own = match Profile::find(&self.profile)?.device {
+            DeviceSpec::Flash(spec) => Some(spec.map.cached_pages.value),
+            DeviceSpec::Disk(_) => None,
+        };
+        let geometry = Geometry {
+            page_bytes: size::of("--map-page", &self.map_page)?,
+            entry_bytes: size::of("--map-entry", &self.map_entry)?,
+            unit_bytes: size::of("--map-unit", &self.map_unit)?,
+        };
+        geometry.check().map_err(|e| Failure::usage(format!("--map-page, --map-entry, --map-unit: {e}")))?;
+        let start = size::of("--volume-at", &self.volume_at)?;
+        if !start.is_multiple_of(4096) {
+            return Err(Failure::usage(format!("--volume-at {}: not whole blocks of 4 KiB", self.volume_at)));
+        }
+        let migration = match &self.moved {
+            Some(path) => Some(Migration::read(path, start / 4096).map_err(|e| e.to_string())?),
+            None => None,
+        };
+        let of = self.of.as_deref().map(recorded::device).transpose()?;
+        let several = of.is_none() && migration.is_some();
+        let maps = Maps::new(geometry, !self.new_device, of, migration);
+        Ok(Some(Asked { maps, profile: self.profile.clone(), own, several }))
+    }
+}
+
+impl Asked {
+    /// What was counted.
+    pub fn done(self) -> Result<Counted, Failure> {
+        let stat = self.maps.done();
+        if self.several && stat.devices.len() > 1 {
+            let all: Vec<&str> = stat.devices.iter().map(|d| d.device.as_str()).collect();
+            return Err(Failure::usage(format!(
+                "--moved: there are requests to devices {}; say with --of whose blocks moved",
+                all.join(" and ")
+            )));
+        }
+        Ok(Counted { stat, profile: self.profile, own: self.own })
+    }
+}
+
+impl Counted {
+    /// For machines.
+    pub fn json(&self) -> Result<Value, Failure> {
+        let mut value = serde_json::to_value(&self.stat).map_err(|e| e.to_string())?;
+        value["schema"] = json!(SCHEMA.0);
+        value["schema_version"] = json!(SCHEMA.1);
+        value["profile"] = json!(self.profile);
+        value["profile_pages"] = json!(self.own);
+        if let Some(own) = self.own {
+            for (row, device) in value["devices"].as_array_mut().into_iter().flatten().zip(&self.stat.devices) {
+                row["at_profile"] = json!({
+                    "before": device.before.at(own),
+                    "after": device.after.as_ref().map(|c| c.at(own)),
+                });
+            }
+        }
+        Ok(value)
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let s = &self.stat;
+        for d in &s.devices {
+            let _ = writeln!(
+                out,
+                "\nmap of device {}: {} looks into {} pages of {}, each for {} of the device",
+                d.device,
+                d.before.touches,
+                d.before.most_pages,
+                output::bytes(s.geometry.page_bytes),
+                output::bytes(s.covers_bytes)
+            );
+            match &d.after {
+                Some(after) => self.two(&mut out, d, after),
+                None => self.one(&mut out, &d.before),
+            }
+        }
+        if self.own.is_some() {
+            let _ = writeln!(out, "* the cache of {}", self.profile);
+        }
+        if s.too_long > 0 {
+            let _ = writeln!(out, "{} requests of more than 4 GiB are left out", s.too_long);
+        }
+        out
+    }
+
+    fn size(&self, pages: u64) -> String {
+        let star = if self.own == Some(pages) { "*" } else { " " };
+        let memory = output::bytes(pages.saturating_mul(self.stat.geometry.page_bytes));
+        format!("{pages:>9}{star} {memory:>11} {:>11}", output::bytes(pages.saturating_mul(self.stat.covers_bytes)))
+    }
+
+    fn one(&self, out: &mut String, curve: &Curve) {
+        let _ = writeln!(
+            out,
+            "{:>9}  {:>11} {:>11} {:>11} {:>9} {:>12} {:>12}",
+            "pages", "cache", "covers", "reads", "of looks", "write-backs", "left changed"
+        );
+        for pages in curve.rows(self.own) {
+            let Costs { reads, writes, changed } = curve.at(pages);
+            let share = percent(reads, curve.touches);
+            let _ = writeln!(out, "{} {reads:>11} {share:>9} {writes:>12} {changed:>12}", self.size(pages));
+        }
+    }
+
+    fn two(&self, out: &mut String, d: &DeviceMaps, after: &Curve) {
+        let moved = output::bytes(self.stat.moved_blocks.unwrap_or(0).saturating_mul(4096));
+        let _ = writeln!(out, "as recorded, and after {moved} had moved: {} pages", after.most_pages);
+        let _ = writeln!(
+            out,
+            "{:>9}  {:>11} {:>11} {:>11} {:>11} {:>7} {:>12} {:>11} {:>7}",
+            "pages", "cache", "covers", "reads", "after", "ratio", "write-backs", "after", "ratio"
+        );
+        let ratio = |a: u64, b: u64| if b == 0 { "-".to_owned() } else { format!("{:.2}", a as f64 / b as f64) };
+        let longer = if d.before.most_pages > after.most_pages { &d.before } else { after };
+        for pages in longer.rows(self.own) {
+            let (a, b) = (d.before.at(pages), after.at(pages));
+            let _ = writeln!(
+                out,
+                "{} {:>11} {:>11} {:>7} {:>12} {:>11} {:>7}",
+                self.size(pages),
+                a.reads,
+                b.reads,
+                ratio(a.reads, b.reads),
+                a.writes,
+                b.writes,
+                ratio(a.writes, b.writes)
+            );
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The page of `joulefs inspect --html` says what `--json` says, and does what it shows: in a browser, where there is one.
+
+mod room;
+mod typed;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use room::Room;
+use serde_json::Value;
+use typed::{done, joulefs, refused};
+
+const CHECK: &str = include_str!("inspect_page/check.js");
+
+/// The report that a page carries.
+fn carried(page: &str) -> Value {
+    let (_, rest) = page.split_once("<script id=\"report\" type=\"application/json\">").unwrap();
+    serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
+}
+
+fn json(args: &[&str]) -> Value {
+    let ran = joulefs(&[&["--json"], args].concat());
+    serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.out))
+}
+
+fn browser() -> Option<PathBuf> {
+    ["/usr/bin/chromium", "/usr/bin/google-chrome"].map(PathBuf::from).into_iter().find(|p| p.exists())
+}
+
+/// Has a browser look at a page in a window of a width, and run the check in it.
+fn looked_at(room: &Room, page: &Path, width: u32) {
+    let Some(browser) = browser() else {
+        return println!("skipped: no Chromium (scripts/install-tools browser): the page was not looked at");
+    };
+    let checked = room.path(&format!("checked-{width}.html"));
+    let text = fs::read_to_string(page).unwrap();
+    let (before, after) = text.rsplit_once("</body>").unwrap();
+    fs::write(&checked, format!("{before}<script>{CHECK}</script></body>{after}")).unwrap();
+    // A window cannot be as narrow as a phone's: a frame can.
+    let frame = room.path(&format!("frame-{width}.html"));
+    let name = checked.file_name().unwrap().to_str().unwrap();
+    fs::write(
+        &frame,
+        format!(
+            "<!doctype html><body style='margin:0'><iframe id=f src='{name}' style='border:0;width:{width}px;height:2000px'></iframe>
+            <script>const wait = setInterval(() => {{
+                const at = document.getElementById('f').contentDocument.getElementById('checked');
+                if (at) {{ clearInterval(wait); document.title = 'done'; document.body.textContent = at.textContent; }}
+            }}, 50);</script>"
+        ),
+    )
+    .unwrap();
+    let ran = Command::new(browser)
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"])
+        .args(["--disable-background-networking", "--disable-component-update", "--allow-file-access-from-files"])
+        .args(["--virtual-time-budget=60000", "--window-size=1300,2000", "--dump-dom"])
+        .arg(format!("--user-data-dir={}", room.text(&format!("profile-{width}"))))
+        .arg(format!("file://{}", frame.display()))
+        .output()
+        .unwrap();
+    let dom = String::from_utf8_lossy(&ran.stdout);
+    let said = dom.split("<body").nth(1).unwrap_or(&dom);
+    assert!(said.contains("right: "), "at {width} pixels:\n{said}\n{}", String::from_utf8_lossy(&ran.stderr));
+    println!("looked at in {width} pixels:{}", said.split_once('>').map_or(said, |(_, s)| s.trim_end()));
+}
+
+/// Names that would be markup, or break a line.
+const HOSTILE: [&str; 3] = ["<!--<script><img src=x onerror=alert(1)>.db", "new\nline.db", "\u{202e}gpj.db"];
+
+#[test]
+fn a_page_of_a_worn_volume_says_what_json_says() {
+    let room = Room::new();
+    let (image, page) = (room.text("worn.img"), room.path("page.html"));
+    done(&["age", &image, "--recipe", "full-fragmented", "--size", "256M", "--seed", "1"]);
+    let text = done(&["inspect", &image, "--html", page.to_str().unwrap()]);
+    assert_eq!(text, done(&["inspect", &image]));
+    let html = fs::read_to_string(&page).unwrap();
+    assert_eq!(carried(&html), json(&["inspect", &image]));
+    assert!(html.matches("data-at=").count() > 100);
+    looked_at(&room, &page, 1300);
+    looked_at(&room, &page, 400);
+}
+
+#[test]
+fn names_stay_names() {
+    let room = Room::new();
+    let (image, page, tree) = (room.text("v.img"), room.text("page.html"), room.path("tree"));
+    fs::create_dir(&tree).unwrap();
+    HOSTILE.iter().for_each(|name| fs::write(tree.join(name), vec![1; 50_000]).unwrap());
+    done(&["mkfs", &image, "--size", "100M"]);
+    done(&["cp", "-r", &tree.display().to_string(), &format!("{image}:/t")]);
+    done(&["inspect", &image, "--html", &page]);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(!html.contains("<img"));
+    looked_at(&room, Path::new(&page), 700);
+    refused(&["inspect", &image, "--html", &room.text("no/where.html")], &["no/where.html"]);
+}
+
+#[test]
+fn a_page_of_a_mounted_directory_tells_no_more_than_is_known() {
+    // On the medium that the project lies on: temporary files may be in memory.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for n in 0..5 {
+        fs::write(dir.path().join(format!("{n}.db")), vec![n; 100_000]).unwrap();
+    }
+    durable(dir.path());
+    let room = Room::new();
+    let (path, page) = (dir.path().display().to_string(), room.path("page.html"));
+    let ran = joulefs(&["inspect", &path, "--whole", "--html", page.to_str().unwrap()]);
+    if ran.err.contains("does not tell where files lie") {
+        return println!("skipped: {}", ran.err.trim());
+    }
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let html = fs::read_to_string(&page).unwrap();
+    assert_eq!(carried(&html)["counts"]["files"], 5);
+    assert!(html.contains("nothing is known here") && !html.contains("Temperature"));
+    looked_at(&room, &page, 1300);
+}
+
+/// Addresses are there once everything is written.
+fn durable(dir: &Path) {
+    for entry in fs::read_dir(dir).unwrap().flatten() {
+        fs::File::open(entry.path()).unwrap().sync_all().unwrap();
+    }
+}
+
+#[test]
+fn a_page_of_a_damaged_volume_says_so_first() {
+    let room = Room::new();
+    let (image, page) = (room.text("v.img"), room.path("page.html"));
+    done(&["mkfs", &image, "--size", "100M"]);
+    let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0; 4 << 20], 512 * 4096).unwrap();
+    assert_eq!(joulefs(&["inspect", &image, "--html", page.to_str().unwrap()]).code, 1);
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("no checkpoint can be used") && !html.contains("nothing is to be gained"));
+    assert!(!html.contains("Nothing to do"));
+    looked_at(&room, &page, 1300);
+}
+
+#[test]
+fn a_wrong_number_is_found() {
+    let Some(_) = browser() else { return println!("skipped: no Chromium") };
+    let room = Room::new();
+    let (image, page) = (room.text("v.img"), room.path("page.html"));
+    done(&["mkfs", &image, "--size", "100M"]);
+    done(&["inspect", &image, "--html", page.to_str().unwrap()]);
+    let html = fs::read_to_string(&page).unwrap();
+    let right = "data-at=\"/counts/directories\">1<";
+    assert!(html.contains(right));
+    fs::write(&page, html.replace(right, "data-at=\"/counts/directories\">2<")).unwrap();
+    let seen = std::panic::catch_unwind(|| looked_at(&room, &page, 1300));
+    assert!(seen.is_err(), "the check believes anything");
+}

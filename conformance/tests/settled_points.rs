@@ -1,0 +1,213 @@
+//! Whenever something became durable on a volume with deltas, a copy that is settled holds the same: for us, for
+//! `fsck.f2fs`, and for Linux, which knows no deltas.
+//!
+//! Random operations on small trees, many of them small changes that are synced. After each that flushed, the device is copied
+//! as the power would leave it if it went now and everything unflushed were lost. One copy is listed as it is, another
+//! is settled first; both must hold the same names, sizes, times and contents. `JOULEFS_DEEP=1` shows every such copy to
+//! `fsck.f2fs` and to Linux, otherwise a sample.
+
+mod rig;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use device::{BlockDevice, Lba, Loss, Memory, PowerCut, Tag, Time, VirtualClock};
+use f2fs::delta::{Places, settle, unsettle};
+use f2fs::mkfs::{self, Options};
+use f2fs::{MountOptions, Volume};
+use format::superblock::SuperBlock;
+use joulefs_conformance::crash::{Course, Habits, Record};
+use joulefs_conformance::oracle::linux::Linux;
+use joulefs_conformance::oracle::tools;
+use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
+use rig::*;
+use vfs::{Caller, FileSystem};
+
+const ME: Caller = Caller { uid: 0, gid: 0 };
+/// Space used differs: delta nodes go.
+const LISTED: Listing = Listing { directory_sizes: true, blocks: false, ignore_times: false };
+
+/// Time stands still between two recoveries, so that what these date is the same.
+fn clock() -> Arc<VirtualClock> {
+    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
+}
+
+fn listed(image: &Memory) -> Result<String, String> {
+    let options = MountOptions { read_only: true, ..MountOptions::default() };
+    let vol = Volume::mount(Arc::new(image.fork()), clock(), options).map_err(|e| format!("mount: {e}"))?;
+    of_vfs(&*vol, LISTED).map_err(|e| format!("cannot list: {e}"))
+}
+
+/// A copy settled, and how many deltas it had.
+fn settled(image: &Memory) -> Result<(Memory, u64), String> {
+    let dev = Arc::new(image.fork());
+    let done = settle(dev.clone(), clock(), &mut |_, _| ()).map_err(|e| format!("settling: {e}"))?;
+    Ok((dev.fork(), done.map_or(0, |d| d.deltas)))
+}
+
+/// What was durable at one moment.
+struct Point {
+    name: String,
+    image: Memory,
+    record: Record,
+}
+
+/// Runs random operations and takes down every moment at which something was flushed.
+fn points(seed: u64, steps: usize, options: MountOptions, habits: Habits) -> Vec<Point> {
+    let base = Memory::new(64 * 256);
+    let clock = clock();
+    mkfs::format(&base, &*clock, &Options { assume_zeroed: true, uuid: Some([3; 16]), ..Options::modern() }).unwrap();
+    assert!(unsettle(&base).unwrap());
+    let dev = Arc::new(PowerCut::new(base));
+    let vol = Volume::mount(dev.clone(), clock.clone(), options).unwrap();
+    let dir = vol.mkdir(ME, vol.root(), b"tree", 0o755, 0).unwrap().attr.ino;
+    vol.sync().unwrap();
+    let mut course = Course::new(&vol, &clock, Record::new(dir), seed, habits);
+    course.nudges = true;
+    let (mut found, mut flushes) = (Vec::new(), dev.flush_count());
+    for step in 0..steps {
+        course.step().unwrap_or_else(|e| panic!("seed {seed}, step {step}: {e}"));
+        if dev.flush_count() > flushes {
+            flushes = dev.flush_count();
+            let name = format!("seed {seed}, step {step}");
+            found.push(Point { name, image: dev.image(Loss::AllLost), record: course.record.clone() });
+        }
+    }
+    found
+}
+
+/// Judges one moment by ourselves: the settled copy, its tree, and how many deltas it had.
+fn judge(p: &Point) -> Result<(Memory, String, u64), String> {
+    let before = listed(&p.image)?;
+    let (plain, deltas) = settled(&p.image)?;
+    let after = listed(&plain)?;
+    tree::difference(("settled", &after), ("with deltas", &before), 5).map_or(Ok(()), Err)?;
+    p.record.judge(&*mount_device(Arc::new(plain.fork()), true).map_err(|e| e.to_string())?)?;
+    Ok((plain, after, deltas))
+}
+
+fn theirs(plain: &Memory, dir: &Path) -> Result<(), String> {
+    let image = dir.join("looked-at");
+    plain.save(&image).map_err(|e| e.to_string())?;
+    let verdict = tools::fsck(&image);
+    if verdict.clean() && verdict.unmounted() {
+        return Ok(());
+    }
+    Err(format!("fsck.f2fs: {:?}\n{}", verdict.complaints, verdict.output))
+}
+
+/// Linux lists images that lie in a directory as `image.0` and on.
+fn linux_lists(dir: &Path, trees: &[(String, String)]) -> Vec<String> {
+    let run = kernel().without_mount().timeout(std::time::Duration::from_secs(1800)).run(
+        &dir.join("image.0"),
+        &format!(
+            "cd /tmp; {}\n\
+             mkdir w; mount -t hostfs -o {} none w\n\
+             for i in $(seq 0 {}); do\n\
+             L=$(losetup -f --show w/image.$i)\n\
+             if mount -t f2fs -o ro $L m 2>$OUT/error.$i; then\n\
+             (cd m && treelist --directory-sizes .) >$OUT/list.$i 2>>$OUT/error.$i\n\
+             umount m && : >$OUT/done.$i\n\
+             fi\n\
+             losetup -d $L\n\
+             done\n\
+             umount w",
+            Linux::asked().load_loop(),
+            dir.canonicalize().expect("a directory").display(),
+            trees.len() - 1
+        ),
+    );
+    assert!(run.ok(), "{}", run.describe());
+    let text =
+        |name: &str, i: usize| std::fs::read_to_string(run.out().join(format!("{name}.{i}"))).unwrap_or_default();
+    let mut failures = Vec::new();
+    for (i, (name, ours)) in trees.iter().enumerate() {
+        if !run.out().join(format!("done.{i}")).exists() {
+            failures.push(format!("{name}: not mounted by Linux: {}", text("error", i)));
+        } else if let Some(d) = tree::difference(("Linux", &text("list", i)), ("ours", ours), 5) {
+            failures.push(format!("{name}: {d}"));
+        }
+    }
+    failures
+}
+
+/// Few small files, so that most have deltas.
+const SMALL: Habits = Habits { names: 4, directories: 2, longest: 60_000, syncs: 30, of_names: false, alone: true };
+/// One or two longer ones, whose deltas their inodes have no room for.
+const LONG: Habits = Habits { names: 2, directories: 1, longest: 4_500_000, syncs: 30, of_names: false, alone: true };
+
+#[test]
+fn a_copy_settled_at_any_durable_point_holds_the_same_for_linux() {
+    let work = work_dir();
+    let dir = work.path();
+    let (rounds, steps) = if deep() { (12, 500) } else { (3, 160) };
+    let nodes = || MountOptions { delta_places: Places::Nodes, dirty_limit: 64, ..MountOptions::default() };
+    let (mut failures, mut trees) = (Vec::new(), Vec::new());
+    let (mut seen, mut with_deltas, mut shown) = (0, 0, 0);
+    for seed in 0..rounds {
+        let (options, habits) = match seed % 3 {
+            0 => (MountOptions::default(), SMALL),
+            1 => (nodes(), SMALL),
+            _ => (MountOptions::default(), LONG),
+        };
+        for p in points(seed, steps, options, habits) {
+            seen += 1;
+            let (plain, tree, deltas) = match judge(&p) {
+                Ok(settled) => settled,
+                Err(e) => {
+                    failures.push(format!("{}: {e}", p.name));
+                    continue;
+                }
+            };
+            with_deltas += u64::from(deltas > 0);
+            if deltas > 0 && (deep() || seen % 8 == 0) {
+                failures.extend(theirs(&plain, dir).err().map(|e| format!("{}: {e}", p.name)));
+                if deep() || seen % 24 == 0 {
+                    plain.save(dir.join(format!("image.{}", trees.len()))).unwrap();
+                    trees.push((p.name.clone(), tree));
+                }
+                shown += 1;
+            }
+            // Images of 64 MiB lie in memory.
+            if trees.len() == 24 {
+                failures.extend(linux_lists(dir, &std::mem::take(&mut trees)));
+            }
+        }
+    }
+    if !trees.is_empty() {
+        failures.extend(linux_lists(dir, &trees));
+    }
+    println!("{seen} durable points, {with_deltas} with deltas, {shown} shown to fsck.f2fs");
+    assert!(failures.is_empty(), "{} points differ:\n{}", failures.len(), failures.join("\n"));
+    assert!(
+        seen > 100 && with_deltas * 2 > seen && shown > 8,
+        "{seen} points, {with_deltas} with deltas, {shown} shown"
+    );
+}
+
+/// The judge's own test: a settling that only gives the magic number back leaves trees that differ, or files that
+/// nobody can read.
+#[test]
+fn a_settling_that_folds_nothing_is_noticed() {
+    let (mut noticed, mut with_deltas) = (0, 0);
+    for p in points(1, 120, MountOptions::default(), SMALL).into_iter().step_by(6) {
+        let (plain, deltas) = settled(&p.image).unwrap();
+        if deltas == 0 {
+            continue;
+        }
+        with_deltas += 1;
+        let before = listed(&p.image).unwrap();
+        let unfolded = Arc::new(p.image.fork());
+        // Recovered and unmounted, as settling does it first.
+        mount_device(unfolded.clone(), false).unwrap().unmount().unwrap();
+        for copy in [0, 1] {
+            let mut block = [0; 4096];
+            plain.read(Lba(copy), &mut block, Tag::default()).unwrap();
+            assert!(SuperBlock::check(&block).is_ok());
+            unfolded.write(Lba(copy), &block, Tag::default()).unwrap();
+        }
+        let differs = |after: String| tree::difference(("unfolded", &after), ("with deltas", &before), 1).is_some();
+        noticed += u64::from(listed(&unfolded).map_or(true, differs));
+    }
+    assert!(with_deltas > 5 && noticed == with_deltas, "{noticed} of {with_deltas}");
+}

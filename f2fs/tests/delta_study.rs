@@ -1,0 +1,162 @@
+//! Other ways to use delta nodes, which are there to be compared with: what an fsync writes, and that they are as durable
+//! and lawful as the default.
+
+mod log_rig;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use device::{BlockDevice, CountSnapshot, Counting, Loss, Memory, PowerCut, Rng};
+use format::superblock::Features;
+use joulefs_f2fs::cause::Cause;
+use joulefs_f2fs::delta::{Beside, Places, Study, settle};
+use joulefs_f2fs::mkfs::Options;
+use joulefs_f2fs::{MountOptions, Volume};
+use log_rig::*;
+use vfs::FileSystem;
+
+const BLOCK: usize = 4096;
+
+fn with_deltas(mib: u64) -> Memory {
+    formatted(mib, &Options { features: Options::modern().features | Features::DELTA, ..Options::default() })
+}
+
+fn mounted(dev: Arc<dyn BlockDevice>, delta_study: Study) -> Arc<Volume> {
+    let places = MountOptions { delta_places: Places::Nodes, in_place_blocks: 0, ..MountOptions::default() };
+    Volume::mount(dev, clock(), MountOptions { delta_study, ..places }).unwrap()
+}
+
+const PAPER: Study = Study { alone: false, longest: 819, beside: Beside::MetaAndInode };
+const PACKED: Study = Study { alone: true, longest: 3000, beside: Beside::Inode };
+
+/// A page of text, so that it compresses.
+fn text(seed: u64) -> Vec<u8> {
+    let mut rng = Rng::new(seed);
+    let mut out = Vec::new();
+    while out.len() < BLOCK {
+        out.extend_from_slice(
+            format!("{:>8} wrote a line of its journal, and nothing else happened\n", rng.below(1 << 20)).as_bytes(),
+        );
+    }
+    out.truncate(BLOCK);
+    out
+}
+
+/// Blocks written and flushes of an fsync, and the blocks by cause.
+fn cost(before: &CountSnapshot, after: &CountSnapshot) -> (u64, u64, [u64; 3]) {
+    let spent = after - before;
+    let by = [Cause::DeltaNode, Cause::DeltaMeta, Cause::FsyncNode].map(|c| spent[c as u8].blocks_written);
+    (spent.total().blocks_written, spent.total().flushes, by)
+}
+
+#[test]
+fn medfs_own_layout_writes_compact_page_meta_page_and_inode() {
+    let cut = Arc::new(PowerCut::new(with_deltas(64)));
+    let dev = Arc::new(Counting::new(cut.clone()));
+    let vol = mounted(dev.clone(), PAPER);
+    let f = new_file(&vol, vol.root(), "f");
+    let mut contents = pattern(1, 100 * BLOCK);
+    write(&vol, f, 0, &contents);
+    vol.fsync(f, false).unwrap();
+    for round in 0..12 {
+        for page in [0, 40, 90] {
+            let at = page * BLOCK + 40 * round;
+            contents[at..at + 8].fill(round as u8 + 1);
+            write(&vol, f, at as u64, &contents[at..at + 8]);
+        }
+        let before = dev.snapshot();
+        vol.fsync(f, false).unwrap();
+        // The first fsync makes them.
+        assert_eq!(cost(&before, &dev.snapshot()), (3, 1, [1, 1, 1]), "round {round}");
+        for loss in [Loss::AllLost, Loss::AllKept] {
+            let same = recovered(&cut.image(loss), |vol| read_all(vol, find(vol, "f").unwrap()) == contents);
+            assert!(same, "round {round}");
+        }
+    }
+    assert_eq!(vol.counters.deltas.load(Relaxed), 36);
+    vol.unmount().unwrap();
+    let image = cut.image(Loss::AllKept);
+    assert_clean(&image, "unmounted");
+    // Another mount reads it and goes on in its own way.
+    let dev = Arc::new(Counting::new(image));
+    let vol = mounted(dev.clone(), Study::default());
+    let f = find(&vol, "f").unwrap();
+    assert!(read_all(&vol, f) == contents);
+    contents[5..9].fill(99);
+    write(&vol, f, 5, &contents[5..9]);
+    vol.fsync(f, false).unwrap();
+    vol.unmount().unwrap();
+    settle(dev.clone(), clock(), &mut |_, _| ()).unwrap().unwrap();
+    assert_tools_clean(&dev.inner().fork());
+    let vol = mount_copy(&dev.inner().fork());
+    assert!(read_all(&vol, find(&vol, "f").unwrap()) == contents);
+}
+
+#[test]
+fn pages_that_are_packed_by_themselves_survive_and_cost_a_node_and_the_inode() {
+    let cut = Arc::new(PowerCut::new(with_deltas(64)));
+    let dev = Arc::new(Counting::new(cut.clone()));
+    let vol = mounted(dev.clone(), PACKED);
+    let f = new_file(&vol, vol.root(), "f");
+    let mut contents: Vec<u8> = (0..40).flat_map(text).collect();
+    write(&vol, f, 0, &contents);
+    vol.sync().unwrap();
+    for round in 0..6 {
+        // Wholly other pages: no delta against what was there would be short.
+        for page in 0..2_usize {
+            let at = (7 * page + 1) * BLOCK;
+            contents[at..at + BLOCK].copy_from_slice(&text(1000 * round + page as u64));
+            write(&vol, f, at as u64, &contents[at..at + BLOCK]);
+        }
+        let before = dev.snapshot();
+        vol.fsync(f, false).unwrap();
+        let (blocks, flushes, _) = cost(&before, &dev.snapshot());
+        assert!(blocks <= 3 && flushes == 1, "round {round}: {blocks} blocks, {flushes} flushes");
+        for loss in [Loss::AllLost, Loss::AllKept] {
+            let same = recovered(&cut.image(loss), |vol| read_all(vol, find(vol, "f").unwrap()) == contents);
+            assert!(same, "round {round}");
+        }
+    }
+    assert_eq!(vol.counters.deltas.load(Relaxed), 12);
+    // Pages behind the end have no block yet.
+    contents.extend((0..3).flat_map(|n| text(77 + n)));
+    write(&vol, f, 40 * BLOCK as u64, &contents[40 * BLOCK..]);
+    vol.fsync(f, false).unwrap();
+    // A page alone is written whole: nothing would be saved.
+    let before = vol.counters.deltas.load(Relaxed);
+    contents[9 * BLOCK..10 * BLOCK].copy_from_slice(&text(5000));
+    write(&vol, f, 9 * BLOCK as u64, &contents[9 * BLOCK..10 * BLOCK]);
+    vol.fsync(f, false).unwrap();
+    assert_eq!(vol.counters.deltas.load(Relaxed), before);
+    vol.unmount().unwrap();
+    let image = cut.image(Loss::AllKept);
+    assert_clean(&image, "unmounted");
+    let vol = mount_copy(&image);
+    assert!(read_all(&vol, find(&vol, "f").unwrap()) == contents);
+    let dev = Arc::new(image);
+    settle(dev.clone(), clock(), &mut |_, _| ()).unwrap().unwrap();
+    assert_tools_clean(&dev.fork());
+}
+
+#[test]
+fn a_longer_threshold_takes_longer_deltas() {
+    for (longest, expected) in [(819, 0), (2048, 4)] {
+        let dev = Arc::new(with_deltas(64));
+        let vol = mounted(dev.clone(), Study { longest, ..Study::default() });
+        let f = new_file(&vol, vol.root(), "f");
+        let mut contents = pattern(1, 20 * BLOCK);
+        write(&vol, f, 0, &contents);
+        vol.fsync(f, false).unwrap();
+        for page in 0..4 {
+            let at = page * BLOCK + 100;
+            contents[at..at + 1200].copy_from_slice(&pattern(page as u64 + 5, 1200));
+            write(&vol, f, at as u64, &contents[at..at + 1200]);
+        }
+        vol.fsync(f, false).unwrap();
+        assert_eq!(vol.counters.deltas.load(Relaxed), expected, "{longest} bytes");
+        vol.unmount().unwrap();
+        assert_clean(&*dev, "unmounted");
+        let vol = mount_copy(&dev.fork());
+        assert!(read_all(&vol, find(&vol, "f").unwrap()) == contents);
+    }
+}

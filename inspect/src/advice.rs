@@ -1,0 +1,254 @@
+//! What would help, by the numbers of a verdict and of free space?
+//!
+//! Rules look at numbers alone, and each says what it costs. Copying is advised where a read saves anything, with the
+//! number of reads that earn it back: who advises cannot know how often a file is read. Cleaning is advised where Linux's
+//! F2FS cleans in the background without waiting long: less than two fifths of the room that is not in use lie in free
+//! segments, and more than two fifths in segments in use. Databases are named where they are half of the problem, because
+//! they grow in small steps and tear again.
+//!
+//! Left out: doing it. What is advised for a volume depends on what is to be done with it, which nobody asked.
+
+use std::fmt;
+
+use format::BLOCKS_PER_SEG;
+
+use crate::File;
+use crate::class::Class;
+use crate::price::{Cost, Prices, Work};
+use crate::space::{LEVELS, Look, Space};
+use crate::tables::Sit;
+use crate::verdict::{MOST, Verdict};
+
+/// Fifths of the room not in use that must lie in free segments, and may lie in segments in use.
+const FIFTHS: u64 = 2;
+
+/// One thing that would help, or that would not.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Advice {
+    /// Copy the worst files into their fewest extents.
+    Defragment {
+        /// How many.
+        files: usize,
+        /// What they hold of the excess extents, in percent.
+        share: u64,
+        /// What copying costs.
+        cost: Cost,
+        /// What each whole read of all of them saves.
+        saved: Cost,
+        /// After how many such reads it is earned back.
+        reads: u64,
+    },
+    /// Copying saves no energy.
+    DoNotDefragment,
+    /// The files that copying would help are larger than the largest pieces of free space together.
+    NoRoom {
+        /// Blocks to be copied.
+        blocks: u64,
+        /// Blocks in pieces of more than 512 KiB.
+        free: u64,
+    },
+    /// Clean segments.
+    Clean {
+        /// Segments to be emptied, those with the fewest valid blocks.
+        segments: u64,
+        /// Blocks to be moved.
+        blocks: u64,
+        /// Segments that are free afterwards and were not before.
+        freed: u64,
+        /// What moving costs.
+        cost: Cost,
+    },
+    /// Databases are at least half of the excess: how they grow is the cause.
+    Databases {
+        /// What they hold of the excess extents, in percent.
+        share: u64,
+        /// True if reserved blocks lie together, so that reserving helps.
+        reserving_places: bool,
+    },
+    /// Nothing would help.
+    Nothing,
+}
+
+impl Advice {
+    /// A word for machines.
+    pub fn what(&self) -> &'static str {
+        match self {
+            Advice::Defragment { .. } => "defragment",
+            Advice::DoNotDefragment => "do_not_defragment",
+            Advice::NoRoom { .. } => "no_room",
+            Advice::Clean { .. } => "clean",
+            Advice::Databases { .. } => "databases",
+            Advice::Nothing => "nothing",
+        }
+    }
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let s = |n: u64| if n == 1 { "" } else { "s" };
+        match self {
+            Advice::Defragment { files, share, cost, saved, reads } => write!(
+                f,
+                "Defragment {files} file{} ({share} % of the excess extents): {} once, {} saved a read, earned back \
+                 after {reads} whole read{}",
+                s(*files as u64),
+                cost.energy,
+                saved.energy,
+                s(*reads)
+            ),
+            Advice::DoNotDefragment => {
+                write!(f, "Do not defragment: a read of the most fragmented files would cost no less afterwards")
+            }
+            Advice::NoRoom { blocks, free } => write!(
+                f,
+                "Clean before defragmenting: {blocks} blocks are to be copied, {free} are free in pieces above 512 KiB"
+            ),
+            Advice::Clean { segments, blocks, freed, cost } => write!(
+                f,
+                "Clean {segments} segment{} if much is to be written soon: {blocks} blocks move for {}, {freed} segment{} \
+                 more are free. A volume at rest needs none",
+                s(*segments),
+                cost.energy,
+                s(*freed)
+            ),
+            Advice::Databases { share, reserving_places: true } => write!(
+                f,
+                "Reserve room for databases ahead ({share} % of the excess extents): fallocate, or SQLite's \
+                 SQLITE_FCNTL_CHUNK_SIZE; else they tear again as they grow"
+            ),
+            Advice::Databases { share, reserving_places: false } => write!(
+                f,
+                "Databases have {share} % of the excess extents: they tear again as they grow, not as they are \
+                 overwritten. Copy those that have grown up"
+            ),
+            Advice::Nothing => write!(f, "Nothing to do"),
+        }
+    }
+}
+
+/// What would help a volume or a tree. `segments` are there if they are known, with their counts.
+pub fn advise(
+    files: &[File],
+    verdict: &Verdict,
+    segments: Option<(&Sit, &Space)>,
+    reserving_places: bool,
+    prices: &Prices,
+    window: u64,
+) -> Vec<Advice> {
+    let mut out = Vec::new();
+    let excess = verdict.all.excess();
+    let share = |part: u64| part * 100 / excess.max(1);
+    if excess > 0 {
+        let priced = &verdict.few_priced;
+        match priced.pays_after() {
+            Some(reads) => {
+                out.push(Advice::Defragment {
+                    files: verdict.few,
+                    share: share(verdict.few_excess),
+                    cost: priced.treatment,
+                    saved: Cost {
+                        energy: priced.saved(),
+                        time: device::energy::Nanos(priced.read.time.0.saturating_sub(priced.ideal.time.0)),
+                    },
+                    reads,
+                });
+                let blocks = verdict.worst.iter().take(verdict.few).map(|&i| files[i].layout.blocks).sum();
+                if let Some(free) = segments.map(|(_, s)| s.piece_blocks[LEVELS - 1]).filter(|free| *free < blocks) {
+                    out.push(Advice::NoRoom { blocks, free });
+                }
+            }
+            None => out.push(Advice::DoNotDefragment),
+        }
+        let databases = verdict.classes[Class::Database as usize].excess();
+        if databases * 2 >= excess && excess * 100 >= verdict.all.extents * (100 - MOST) {
+            out.push(Advice::Databases { share: share(databases), reserving_places });
+        }
+    }
+    out.extend(segments.and_then(|(sit, space)| cleaning(sit, space, prices, window)));
+    if out.is_empty() {
+        out.push(Advice::Nothing);
+    }
+    out
+}
+
+/// The cleaning that brings two fifths of the room that is not in use into free segments, if there is less.
+fn cleaning(sit: &Sit, space: &Space, prices: &Prices, window: u64) -> Option<Advice> {
+    let per = u64::from(BLOCKS_PER_SEG);
+    let room = (space.segments * per).saturating_sub(space.valid());
+    let torn = (space.used() * per).saturating_sub(space.valid());
+    let goal = room * FIFTHS / 5;
+    if space.free_segments * per >= goal || torn <= goal {
+        return None;
+    }
+    let mut partly: Vec<(u16, u16)> = sit
+        .iter()
+        .filter(|(_, s)| s.valid > 0 && u32::from(s.valid) < BLOCKS_PER_SEG)
+        .map(|(_, s)| (s.valid, Look::at(s).runs))
+        .collect();
+    partly.sort_unstable();
+    let wanted = (goal / per).saturating_sub(space.free_segments);
+    let (mut segments, mut blocks, mut runs, mut freed) = (0, 0, 0, 0);
+    for (valid, holes) in partly {
+        if freed >= wanted {
+            break;
+        }
+        segments += 1;
+        blocks += u64::from(valid);
+        // Between so many holes there is one run more at most.
+        runs += u64::from(holes) + 1;
+        freed = segments - u64::div_ceil(blocks, per);
+    }
+    if freed == 0 {
+        return None;
+    }
+    let read = prices.read(&Work { blocks, requests: runs, places: runs, map_pages: segments, map_turns: segments });
+    let into = blocks.div_ceil(per);
+    let requests = blocks.div_ceil(window.max(1));
+    let write = prices.write(&Work { blocks, requests, places: into, map_pages: into, map_turns: into });
+    Some(Advice::Clean { segments, blocks, freed, cost: read + write })
+}
+
+#[cfg(test)]
+mod tests {
+    use device::energy::profile::Profile;
+    use format::SegNo;
+
+    use super::*;
+    use crate::space::Space;
+
+    fn prices() -> Prices {
+        Prices::of(&Profile::find("kirin9000-ufs31").unwrap())
+    }
+
+    /// Segments with so many valid blocks each, every second one from the first until they are used up.
+    fn volume(valid: &[u16]) -> (Sit, Space) {
+        let mut sit = Sit::new(valid.len() as u32);
+        for (n, &count) in valid.iter().enumerate().filter(|(_, n)| **n > 0) {
+            let segment = sit.segment_mut(SegNo(n as u32)).unwrap();
+            let order = (0..512).step_by(2).chain((1..512).step_by(2));
+            order.take(count.into()).for_each(|o| segment.set(o));
+        }
+        let space = Space::of(&sit, 0);
+        (sit, space)
+    }
+
+    #[test]
+    fn a_volume_with_free_segments_needs_no_cleaning_and_a_torn_one_does() {
+        let of = |valid: &[u16]| {
+            let (sit, space) = volume(valid);
+            cleaning(&sit, &space, &prices(), 128)
+        };
+        assert_eq!(of(&[512, 512, 0, 0]), None);
+        assert_eq!(of(&[512, 512, 512, 512]), None, "nothing is free at all");
+        // Half of each is free and no segment: two fifths of five segments must come free.
+        let Some(Advice::Clean { segments, blocks, freed, cost }) = of(&[256; 10]) else { panic!() };
+        assert_eq!((segments, blocks, freed), (4, 1024, 2));
+        assert!(cost.energy.0 > 0);
+    }
+
+    #[test]
+    fn without_excess_nothing_is_to_be_done() {
+        let verdict = Verdict::of(&[], &prices(), 128);
+        assert_eq!(advise(&[], &verdict, None, false, &prices(), 128), [Advice::Nothing]);
+    }
+}
