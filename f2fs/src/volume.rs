@@ -178,6 +178,8 @@ pub struct Counters {
     pub packed_clusters: AtomicU64,
     /// See `packed_clusters`.
     pub packed_saved: AtomicU64,
+    /// Blocks that defragmentation moved.
+    pub defragmented: AtomicU64,
     /// Bytes users wrote.
     pub user_bytes: AtomicU64,
     /// Blocks overwritten in place.

@@ -19,5 +19,5 @@ mod scenario;
 
 pub use course::{Course, Habits};
 pub use record::Record;
-pub use run::{Cut, Plan, judge, plan, settled, surviving};
+pub use run::{Cut, Plan, defragment, judge, plan, settled, surviving};
 pub use scenario::{SCENARIOS, Scenario, Step};

@@ -7,11 +7,14 @@
 //! * [`writeback`]: from memory to the log; [`temperature`]: to which one, or in place; [`run`]: in which requests.
 //! * [`truncate`], [`allocate`]: size, holes, reservations; [`shift`]: blocks move inside of the file.
 //!   [`inline`]: contents inside the inode.
+//! * [`extents`]: where its blocks lie; [`defragment`]: they are brought together.
 //! * [`compressed`]: files whose blocks are compressed in clusters.
 
 pub mod admission;
 pub mod allocate;
 pub mod compressed;
+pub mod defragment;
+pub mod extents;
 pub mod inline;
 pub mod read;
 mod run;

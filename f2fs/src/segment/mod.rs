@@ -244,6 +244,15 @@ impl Segments {
         self.table.clear_valid(seg, off, Some(age))
     }
 
+    /// Gives places up that were taken and that nothing points at.
+    pub(crate) fn give_back(&mut self, places: &[BlockAddr]) -> Result<()> {
+        for addr in places {
+            let (seg, off) = self.place(*addr)?;
+            self.table.clear_valid(seg, off, None)?;
+        }
+        Ok(())
+    }
+
     /// Marks a block valid at its address: roll-forward found it there.
     pub fn adopt(&mut self, addr: BlockAddr, log: LogType, owner: Summary, age: u64) -> Result<()> {
         let (seg, off) = self.place(addr)?;
