@@ -175,8 +175,11 @@ fn brought_together(how: Moving) -> Vec<Step> {
             3 => steps.extend([Clean(64), Defragment(f(0), 0, how), Clean(5)]),
             4 => steps.extend([Sync, Defragment(f(2), 0, how), Fsync(f(2))]),
             5 => steps.extend([Fallocate(f(0), Allocate::Insert, 8192, 12_288), Defragment(f(0), 1, how), Fsync(f(0))]),
-            6 => steps.extend([Rename(f(1), "moved".into()), Defragment("moved".into(), 0, how)]),
-            7 => steps.extend([Rename("moved".into(), f(1)), Fsync(f(1)), Tick(70)]),
+            6 => {
+                let moved = || String::from("moved");
+                steps.extend([Rename(f(1), moved()), Defragment(moved(), 0, how), Rename(moved(), f(1)), Fsync(f(1))]);
+            }
+            7 => steps.push(Tick(70)),
             _ => {}
         }
     }

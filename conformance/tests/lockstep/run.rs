@@ -215,8 +215,8 @@ impl Lockstep {
             }
             Op::Fsync(which, data_only) => volume.fsync(self.any(which).1, data_only).map_err(told),
             Op::Defragment(which, from, how) => {
-                let moved = joulefs_conformance::crash::defragment(volume, self.any(which).1, from, how);
-                moved.map(|n| drop(MOVED.fetch_add(n, Relaxed))).map_err(told)
+                let moved = joulefs_conformance::crash::defragment(&volume, self.any(which).1, from, how);
+                moved.map(|n| _ = MOVED.fetch_add(n, Relaxed)).map_err(told)
             }
             Op::Sync => volume.sync().map_err(told),
             Op::Tick => {

@@ -33,6 +33,7 @@ use format::summary::Summary;
 use format::{Block, BlockAddr};
 use vfs::{FileKind, Moving};
 
+use super::extents::torn;
 use super::run::BATCH;
 use super::temperature::{Writeback, data_log};
 use super::writeback::or_wait;
@@ -63,6 +64,24 @@ fn scattered() -> Error {
 }
 
 impl Volume {
+    /// Brings together what lies in several pieces of a file; returns how many blocks were moved. Others use the volume
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As [`vfs::FileSystem::defragment`] has them; what was moved until then stays moved.
+    pub fn bring_together(&self, ino: vfs::Ino, how: Moving) -> vfs::Result<u64> {
+        use vfs::FileSystem;
+        let mut moved = 0;
+        for range in torn(&self.extents(ino, 0, usize::MAX)?) {
+            let mut at = range.start;
+            while at < range.end {
+                let (next, n) = self.defragment(ino, at..range.end, how)?;
+                (at, moved) = (next, moved + n);
+            }
+        }
+        Ok(moved)
+    }
+
     /// Brings blocks of a file to neighbouring places, as far as one step goes ([`BATCH`] blocks); returns the first block
     /// of the range that is left, or its end, and how many were moved. Of an empty range only says whether it may be.
     pub(crate) fn defragment_some(
