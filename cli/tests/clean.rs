@@ -154,6 +154,7 @@ fn a_mounted_volume_is_treated_while_its_files_are_in_use_and_by_nobody_else() {
     }
     assert_eq!(mtime("two.db"), before);
     open.write_all(&[9; 10]).unwrap();
+    drop(open);
     let (_, out) = json(&["clean", &dir, "--defrag", "tiny", "/link", "/d"]);
     for (f, why) in out["files"].as_array().unwrap().iter().zip(["in its inode", "not a regular file", "not a regular file"]) {
         assert!(f["outcome"] == "skipped" && f["why"].as_str().unwrap().contains(why), "{f}");

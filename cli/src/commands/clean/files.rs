@@ -47,7 +47,12 @@ const VALUE: usize = 64 * 1024;
 
 /// The files with the most pieces beyond the fewest, at most `n`. An image is looked at before it is mounted.
 pub fn worst(source: &Path, n: usize, stop: &Interrupt) -> Result<Vec<Found>, Failure> {
-    if source.is_dir() { worst_below(source, n, stop) } else { worst_of_image(source, n, stop) }
+    if !source.is_dir() {
+        return worst_of_image(source, n, stop);
+    }
+    // Refuses the directory of another file system before its files are asked.
+    Files::open(source, false)?;
+    worst_below(source, n, stop)
 }
 
 impl Files {
