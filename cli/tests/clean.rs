@@ -125,7 +125,11 @@ fn a_file_for_which_it_never_pays_stays_unless_it_is_forced() {
     // the map of the flash device is left, which both places have in one page.
     let args = ["clean", &image, "--read-ahead", "4K", "--defrag", "/f"];
     let (code, out) = json(&args);
-    assert_eq!((code, &out["files"][0]["outcome"], &out["moved_blocks"]), (0, &"never-pays".into(), &0.into()), "{out}");
+    assert_eq!(
+        (code, &out["files"][0]["outcome"], &out["moved_blocks"]),
+        (0, &"never-pays".into(), &0.into()),
+        "{out}"
+    );
     assert!(done(&args).contains("never earned back (--force moves it)"));
     assert!(pieces(&image, "/f").0 > 15);
     let (_, out) = json(&[&args[..], &["--force"]].concat());
@@ -156,7 +160,9 @@ fn a_mounted_volume_is_treated_while_its_files_are_in_use_and_by_nobody_else() {
     open.write_all(&[9; 10]).unwrap();
     drop(open);
     let (_, out) = json(&["clean", &dir, "--defrag", "tiny", "/link", "/d"]);
-    for (f, why) in out["files"].as_array().unwrap().iter().zip(["in its inode", "not a regular file", "not a regular file"]) {
+    for (f, why) in
+        out["files"].as_array().unwrap().iter().zip(["in its inode", "not a regular file", "not a regular file"])
+    {
         assert!(f["outcome"] == "skipped" && f["why"].as_str().unwrap().contains(why), "{f}");
     }
     let counted = done(&["ctl", &dir, "stat"]);
@@ -169,7 +175,8 @@ fn a_mounted_volume_is_treated_while_its_files_are_in_use_and_by_nobody_else() {
         let program = m.room.path("joulefs");
         assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(&program).status().unwrap().success());
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
-        let ran = Command::new(&program).args(["clean", &dir, "--defrag", "two.db"]).uid(65534).gid(65534).output().unwrap();
+        let ran =
+            Command::new(&program).args(["clean", &dir, "--defrag", "two.db"]).uid(65534).gid(65534).output().unwrap();
         let said = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
         assert!(ran.status.code() == Some(1) && said.contains("only root and the user who mounted"), "{said}");
     }
@@ -200,7 +207,11 @@ fn only_what_a_recording_reads_together_is_moved() {
     assert_eq!(code, 0, "{out}");
     let of = |path: &str| out["files"].as_array().unwrap().iter().find(|f| f["path"] == path).unwrap().clone();
     let (a, b) = (of("/data/a.db"), of("/b.db"));
-    assert_eq!((&a["outcome"], &a["moved_blocks"], &b["outcome"]), (&"moved".into(), &16.into(), &"whole".into()), "{out}");
+    assert_eq!(
+        (&a["outcome"], &a["moved_blocks"], &b["outcome"]),
+        (&"moved".into(), &16.into(), &"whole".into()),
+        "{out}"
+    );
     assert_eq!(a["plan"]["ranges"], serde_json::json!([[32, 48]]));
     assert!(a["plan"]["pays_after_uses"].as_u64() <= Some(3), "{a}");
     let (pieces, _) = pieces(&image, "/data/a.db");
@@ -220,7 +231,7 @@ fn what_is_wrong_is_said_in_one_line() {
     refused(&["clean", &image, "--defrag", "/missing"], &["v.img", "/missing", "no such file"]);
     refused(&["clean", &room.text("nothing"), "--worst", "1"], &["nothing"]);
     refused(&["clean", "/proc", "--worst", "1"], &["/proc", "not the directory of a mounted volume"]);
-    refused(&["clean", &image, "--worst", "1", "--profile", "abacus"], &["abacus"]);
+    misused(&["clean", &image, "--worst", "1", "--profile", "abacus"], &["abacus"]);
     refused(&["clean", &image, "--worst", "1", "--parts", &image], &["v.img"]);
     assert!(done(&["clean", &image, "--worst", "1"]).contains("no file lies in more pieces"));
 }

@@ -142,10 +142,10 @@ fn holes_stay_holes_what_is_in_memory_is_written_first_and_cold_files_are_not_ov
         let want = read_all(&vol, f);
         assert_eq!(defragment(&vol, f, 0, how).unwrap(), 108);
         let extents = vol.extents(f, 0, usize::MAX).unwrap();
-        assert_eq!(extents.iter().map(|e| (e.from, e.blocks, e.begins)).collect::<Vec<_>>(), [
-            (0, 40, true),
-            (52, 68, true)
-        ]);
+        assert_eq!(
+            extents.iter().map(|e| (e.from, e.blocks, e.begins)).collect::<Vec<_>>(),
+            [(0, 40, true), (52, 68, true)]
+        );
         assert!(torn(&extents).is_empty());
         assert!(read_all(&vol, f) == want);
         vol.unmount().unwrap();
@@ -198,7 +198,8 @@ fn deltas_keep_their_bases() {
             vol.fsync(f, false).unwrap();
         }
     }
-    let (want, deltas, folded) = (read_all(&vol, f), vol.counters.deltas.load(Relaxed), vol.counters.folded.load(Relaxed));
+    let (want, deltas, folded) =
+        (read_all(&vol, f), vol.counters.deltas.load(Relaxed), vol.counters.folded.load(Relaxed));
     assert!(deltas > 40, "{deltas}");
     assert_eq!(defragment(&vol, f, 0, Moving::Copy).unwrap(), 200);
     assert!(pieces(&vol, f) <= 2);

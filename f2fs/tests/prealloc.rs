@@ -70,8 +70,8 @@ fn databases_that_grow_together_lie_in_as_many_pieces_as_windows() {
     assert!(seen[0].iter().all(|n| *n > 190), "{seen:?}");
     assert!(seen[1][..4].iter().all(|n| *n <= 200 / 25 + 1), "{seen:?}");
     assert!(seen[2][..4].iter().all(|n| *n <= 200 / 100 + 2), "{seen:?}");
-    // Others get nothing set aside.
-    assert!(seen[1][4] > 150 && seen[2][4] > 150, "{seen:?}");
+    // A file for which nothing is set aside has the log between two windows to itself.
+    assert!(seen[1][4] < 20 && seen[2][4] < 20, "{seen:?}");
 }
 
 #[test]
@@ -190,7 +190,12 @@ fn judge(image: &Memory, floors: [u64; 3], what: &str) {
                 continue;
             };
             let have = read_all(vol, ino);
-            assert!(have.len() as u64 >= floors[k] * 4096, "{what}: {name} has {} bytes of {} blocks", have.len(), floors[k]);
+            assert!(
+                have.len() as u64 >= floors[k] * 4096,
+                "{what}: {name} has {} bytes of {} blocks",
+                have.len(),
+                floors[k]
+            );
             for (n, block) in have.chunks(4096).enumerate().take(floors[k] as usize) {
                 assert!(block == pattern(n as u64 * 10 + k as u64, 4096), "{what}: {name}, block {n}");
             }

@@ -101,7 +101,9 @@ mod tests {
     fn blocks_to_move_are_few_and_in_order() {
         assert_eq!(asked(b"3 9 copy"), Some((3..9, Moving::Copy)));
         assert_eq!(asked(b"0 256 share\n"), Some((0..256, Moving::Share)));
-        for wrong in ["", "3", "3 9", "9 3 copy", "3 3 copy", "0 257 copy", "0 9 move", "-1 9 copy", "0 9 copy x", "\u{fffd}"] {
+        for wrong in
+            ["", "3", "3 9", "9 3 copy", "3 3 copy", "0 257 copy", "0 9 move", "-1 9 copy", "0 9 copy x", "\u{fffd}"]
+        {
             assert_eq!(asked(wrong.as_bytes()), None, "{wrong:?}");
         }
         assert_eq!(asked(b"0 18446744073709551615 copy"), None);

@@ -122,7 +122,9 @@ fn after(runs: &[Run], ranges: &[Range<u64>]) -> Vec<Run> {
     let mut to = runs.iter().map(|(e, _)| e.addr + e.blocks).max().unwrap_or(0).next_multiple_of(1 << 20);
     let mut out: Vec<Run> = Vec::new();
     let mut push = |e: Extent, begins: bool| match out.last_mut() {
-        Some((last, _)) if !begins && end(last) == e.from && last.addr + last.blocks == e.addr => last.blocks += e.blocks,
+        Some((last, _)) if !begins && end(last) == e.from && last.addr + last.blocks == e.addr => {
+            last.blocks += e.blocks
+        }
         _ => out.push((e, begins)),
     };
     for (e, begins) in runs {

@@ -7,10 +7,14 @@ use device::{BlockDevice, Counting, Loss, Memory, PowerCut, Rng, Time, VirtualCl
 use f2fs::cause::Cause;
 use f2fs::gc::settings::Settings;
 use f2fs::{MountOptions, Volume, mkfs};
-use vfs::{Caller, DeviceNumber, Error, FileKind, FileSystem, Ino, Moving, NewNode, RenameFlags, SetAttr, WriteFlags, XattrFlags};
+use vfs::{
+    Caller, DeviceNumber, Error, FileKind, FileSystem, Ino, Moving, NewNode, RenameFlags, SetAttr, WriteFlags,
+    XattrFlags,
+};
 
 use super::record::Record;
-use super::scenario::{Scenario, Step};
+use super::scenario::Scenario;
+use super::step::Step;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 

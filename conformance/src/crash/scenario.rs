@@ -3,37 +3,9 @@
 use device::Rng;
 use vfs::{Allocate, Moving};
 
-/// One thing done. Paths have `/` between names.
-#[derive(Debug, Clone)]
-#[allow(missing_docs)] // the fields say it
-pub enum Step {
-    Create(String),
-    /// A file without a name, so many bytes of this stream, synced or not, then its name.
-    Appear(String, usize, u64, bool),
-    Mkdir(String),
-    /// At a byte, so many bytes of this stream.
-    Write(String, u64, usize, u64),
-    Truncate(String, u64),
-    Fallocate(String, Allocate, u64, u64),
-    Rename(String, String),
-    Exchange(String, String),
-    Link(String, String),
-    Unlink(String),
-    Rmdir(String),
-    Setxattr(String, usize),
-    Fsync(String),
-    Fdatasync(String),
-    Fsyncdir(String),
-    Sync,
-    /// Time passes, in seconds, and what is due happens.
-    Tick(u64),
-    /// The mounted volume is told something, by name and value.
-    Tune(&'static str, &'static str),
-    /// The background cleans a section, moving so many blocks at a time, if one is worth it.
-    Clean(usize),
-    /// The blocks of a file from this one on are brought together.
-    Defragment(String, u64, Moving),
-}
+use super::gather::{brought_together, torn};
+use super::step::Step::{self, *};
+use super::step::files;
 
 /// A scenario: what is there, durable, before, and what is done while the power may go.
 pub struct Scenario {
@@ -52,15 +24,8 @@ impl Scenario {
     }
 }
 
-use Step::*;
-
 fn nothing() -> Vec<Step> {
     Vec::new()
-}
-
-fn files(count: usize, len: usize) -> Vec<Step> {
-    let file = |i: usize| [Create(format!("f{i}")), Write(format!("f{i}"), 0, len, i as u64)];
-    (0..count).flat_map(file).collect()
 }
 
 fn with_sync(names: &[&str], mut steps: Vec<Step>) -> Vec<Step> {
@@ -142,49 +107,6 @@ fn nudged(pages: u64, rounds: u64) -> Vec<Step> {
             _ => {}
         }
     }
-    steps
-}
-
-/// Files that grow by turns, each time synced, so that none of them has two blocks together; one of them is so long that
-/// nodes hold its addresses, and has a hole.
-fn torn() -> Vec<Step> {
-    let mut steps = files(3, 5000);
-    for i in 0..40u64 {
-        for f in 0..3u64 {
-            let at = if f == 2 && i > 20 { (900 + i * 3) * 4096 } else { 5000 + i * 9000 };
-            steps.extend([Write(format!("f{f}"), at, 9000, i * 3 + f), Fsync(format!("f{f}"))]);
-        }
-    }
-    steps
-}
-
-/// Files are brought together while they are written, synced, cut, given holes, and removed, while time passes and while
-/// sections are cleaned.
-fn brought_together(how: Moving) -> Vec<Step> {
-    let f = |n: u64| format!("f{n}");
-    let mut steps = vec![Defragment(f(0), 0, how), Fsync(f(0)), Defragment(f(1), 30, how), Fdatasync(f(1))];
-    for i in 0..9u64 {
-        let n = i % 3;
-        // Behind the end, over blocks that just moved, and in place: a small fsync.
-        steps.extend([Write(f(n), i * 31_000, 12_000, i), Defragment(f(n), 0, how)]);
-        steps.push(if i % 2 == 0 { Fsync(f(n)) } else { Tick(7) });
-        steps.extend([Write(f(n), i * 8192, 300, i + 20), Fdatasync(f(n)), Defragment(f((n + 1) % 3), i, how)]);
-        match i {
-            1 => steps.extend([Truncate(f(1), 200_001), Fsync(f(1))]),
-            2 => steps.extend([Fallocate(f(2), Allocate::PunchHole, 8192, 40_960), Defragment(f(2), 0, how)]),
-            3 => steps.extend([Clean(64), Defragment(f(0), 0, how), Clean(5)]),
-            4 => steps.extend([Sync, Defragment(f(2), 0, how), Fsync(f(2))]),
-            5 => steps.extend([Fallocate(f(0), Allocate::Insert, 8192, 12_288), Defragment(f(0), 1, how), Fsync(f(0))]),
-            6 => {
-                let moved = || String::from("moved");
-                steps.extend([Rename(f(1), moved()), Defragment(moved(), 0, how), Rename(moved(), f(1)), Fsync(f(1))]);
-            }
-            7 => steps.push(Tick(70)),
-            _ => {}
-        }
-    }
-    steps.extend([Defragment(f(2), 0, how), Unlink(f(2)), Fsyncdir(String::new()), Create("new".into())]);
-    steps.extend([Write("new".into(), 0, 90_000, 5), Fsync("new".into()), Defragment("new".into(), 0, how), Sync]);
     steps
 }
 

@@ -181,7 +181,13 @@ fn a_volume_whose_files_are_brought_together_answers_as_the_model() {
     let mut packing = MountOptions { dirty_limit: 16, ..MountOptions::default() };
     packing.compress.extensions.push("*".into());
     lockstep_of(256, &Options::modern(), &MountOptions::default(), false, brought_together());
-    lockstep_of(256, &Options::modern(), &MountOptions { inline: false, ..MountOptions::default() }, true, brought_together());
+    lockstep_of(
+        256,
+        &Options::modern(),
+        &MountOptions { inline: false, ..MountOptions::default() },
+        true,
+        brought_together(),
+    );
     // Blocks of a compressed file are not shifted.
     let unshifted = brought_together().prop_map(|op| match op {
         Op::Allocate(w, Allocate::Collapse | Allocate::Insert, o, l) => Op::Allocate(w, Allocate::PunchHole, o, l),

@@ -84,12 +84,7 @@ impl Volume {
 
     /// Brings blocks of a file to neighbouring places, as far as one step goes ([`BATCH`] blocks); returns the first block
     /// of the range that is left, or its end, and how many were moved. Of an empty range only says whether it may be.
-    pub(crate) fn defragment_some(
-        &self,
-        inode: &Arc<Inode>,
-        blocks: Range<u64>,
-        how: Moving,
-    ) -> Result<(u64, u64)> {
+    pub(crate) fn defragment_some(&self, inode: &Arc<Inode>, blocks: Range<u64>, how: Moving) -> Result<(u64, u64)> {
         self.check_movable(inode)?;
         if blocks.is_empty() {
             return self.check_writable().map(|()| (blocks.end, 0));

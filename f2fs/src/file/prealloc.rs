@@ -23,9 +23,8 @@ const ENDS: [&[u8]; 10] =
 pub(crate) fn ahead(raw: &RawInode, log: LogType, blocks: Option<u32>) -> Option<u32> {
     let blocks = blocks?;
     let name = raw.name();
-    let database = ENDS.iter().any(|end| {
-        name.len() >= end.len() && name[name.len() - end.len()..].eq_ignore_ascii_case(end)
-    });
+    let database =
+        ENDS.iter().any(|end| name.len() >= end.len() && name[name.len() - end.len()..].eq_ignore_ascii_case(end));
     // What is written at large needs none.
     (log == LogType::HotData && (database || raw.advise().contains(Advise::HOT))).then_some(blocks)
 }

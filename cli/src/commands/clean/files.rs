@@ -177,7 +177,9 @@ fn run(from: u64, addr: u64, blocks: u64, begins: bool) -> Run {
 fn refusal(place: &Path, e: Errno) -> String {
     let said = match e {
         Errno::PERM | Errno::ACCESS => Some("only root and the user who mounted may move blocks".to_owned()),
-        Errno::NODATA | Errno::OPNOTSUPP => Some("not a file of a mounted volume of this program, or its device cannot".to_owned()),
+        Errno::NODATA | Errno::OPNOTSUPP => {
+            Some("not a file of a mounted volume of this program, or its device cannot".to_owned())
+        }
         // The text behind the number is another attribute.
         Errno::BUSY | Errno::INVAL => attribute(place, DEFRAGMENT).ok().filter(|why| !why.is_empty()),
         _ => None,
@@ -190,7 +192,9 @@ fn attribute(place: &Path, name: &str) -> Result<String, String> {
     let mut bytes = vec![0; VALUE];
     match rustix::fs::lgetxattr(place, name, &mut bytes[..]) {
         Ok(n) => Ok(String::from_utf8_lossy(&bytes[..n]).into_owned()),
-        Err(Errno::PERM | Errno::ACCESS) => Err("only root and the user who mounted may ask where a file lies".to_owned()),
+        Err(Errno::PERM | Errno::ACCESS) => {
+            Err("only root and the user who mounted may ask where a file lies".to_owned())
+        }
         Err(e) => Err(e.to_string()),
     }
 }

@@ -40,12 +40,10 @@ use files::{Files, Found};
 ///
 /// Exit codes: 0 done, 1 some file could not be treated, 2 wrong usage.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Examples:\n  joulefs clean userdata.img --worst 10 --dry-run\n  \
+#[command(after_help = "Examples:\n  joulefs clean userdata.img --worst 10 --dry-run\n  \
     joulefs clean userdata.img --defrag /data/com.example.chat/databases/messages.db\n  \
     joulefs clean /mnt --worst 3 --profile kirin9000-ufs31\n  \
-    joulefs clean userdata.img --worst 3 --parts chat.rec"
-)]
+    joulefs clean userdata.img --worst 3 --parts chat.rec")]
 pub struct Args {
     /// An image or block device, or the directory of a mounted volume of this program.
     source: PathBuf,
@@ -122,11 +120,19 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             Some(read) => read.of(&found.path),
         };
         let how = if args.remap { How::Share } else { How::Copy };
-        all.push(treat(args, &files, found, &uses, (how, &prices, window), &|blocks| {
-            bar.inc(blocks);
-            progress::show_if_slow(&bar);
-            !stop.came()
-        }, &|blocks| bar.inc_length(blocks)));
+        all.push(treat(
+            args,
+            &files,
+            found,
+            &uses,
+            (how, &prices, window),
+            &|blocks| {
+                bar.inc(blocks);
+                progress::show_if_slow(&bar);
+                !stop.came()
+            },
+            &|blocks| bar.inc_length(blocks),
+        ));
     }
     bar.finish_and_clear();
     files.close()?;

@@ -19,7 +19,9 @@ pub fn of_recording(path: &Path) -> Result<Read, Failure> {
     let recorded = recorded::open(path)?;
     let mut calls = match recorded.opened {
         Opened::Calls(calls) => calls,
-        Opened::Blocks(_) => return Err(recorded::not_of(path, "requests to a block device", "calls to a file system")),
+        Opened::Blocks(_) => {
+            return Err(recorded::not_of(path, "requests to a block device", "calls to a file system"));
+        }
         Opened::Power(_) => return Err(recorded::not_of(path, "a meter", "calls to a file system")),
     };
     let (bar, moved) = recorded::bar(recorded.length, "reading");
@@ -38,7 +40,8 @@ impl Read {
     pub fn of(&self, path: &str) -> Vec<Use> {
         let wanted = path.as_bytes();
         let parts = self.files.get(wanted).or_else(|| {
-            let mut alike = self.files.iter().filter(|(theirs, _)| ends_with(theirs, wanted) || ends_with(wanted, theirs));
+            let mut alike =
+                self.files.iter().filter(|(theirs, _)| ends_with(theirs, wanted) || ends_with(wanted, theirs));
             alike.next().filter(|_| alike.next().is_none()).map(|(_, parts)| parts)
         });
         let all = parts.into_iter().flatten();
@@ -62,7 +65,10 @@ mod tests {
         let files = [("/mnt/a/db", 1), ("/mnt/b/db", 2), ("/mnt/b/log", 3)];
         let read = Read { files: files.into_iter().map(|(p, n)| (p.as_bytes().to_vec(), parts(n))).collect() };
         let of = |path: &str| read.of(path).first().map(|u| u.blocks.end);
-        assert_eq!((of("/a/db"), of("/b/db"), of("/db"), of("/log"), of("/g")), (Some(1), Some(2), None, Some(3), None));
+        assert_eq!(
+            (of("/a/db"), of("/b/db"), of("/db"), of("/log"), of("/g")),
+            (Some(1), Some(2), None, Some(3), None)
+        );
         assert_eq!(of("/mnt/b/log"), Some(3));
         assert_eq!(of("/deep/mnt/b/log"), Some(3));
     }

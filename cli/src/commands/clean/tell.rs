@@ -35,7 +35,14 @@ pub fn all(args: &Args, profile: &Profile, all: &[Treated], as_json: bool) {
     let used = if args.parts.is_some() { "use" } else { "read" };
     output::line(&format!(
         "{:>9} {:>9} {:>10} {:>10} {:>10} {:>10} {:>6}  {}",
-        "pieces", "then", "moved", "cost", "time", format!("saved/{used}"), "earned", "file"
+        "pieces",
+        "then",
+        "moved",
+        "cost",
+        "time",
+        format!("saved/{used}"),
+        "earned",
+        "file"
     ));
     for t in all {
         let Some(plan) = &t.plan else {
@@ -122,7 +129,8 @@ fn file(t: &Treated) -> Value {
         Outcome::Moved { extents, .. } => Some(extents),
         _ => None,
     };
-    let mut out = json!({ "path": t.path, "outcome": outcome, "why": why, "moved_blocks": blocks(t), "extents_after": after });
+    let mut out =
+        json!({ "path": t.path, "outcome": outcome, "why": why, "moved_blocks": blocks(t), "extents_after": after });
     if let (Some(plan), Some(out)) = (&t.plan, out.as_object_mut()) {
         out.insert(
             "plan".into(),
