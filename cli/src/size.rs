@@ -36,7 +36,7 @@ pub fn of_volume(text: &str, options: &Options) -> Result<u64, Failure> {
     }
 }
 
-fn parse(text: &str) -> Option<u64> {
+pub fn parse(text: &str) -> Option<u64> {
     let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
     let (number, shift) = match text.char_indices().last()? {
         (i, 'k' | 'K') => (&text[..i], 10),

@@ -2,6 +2,7 @@
 
 use f2fs::MountOptions;
 use f2fs::delta::{Places, Reads};
+use f2fs::file::prealloc::{DEFAULT_BLOCKS, MOST_BLOCKS};
 
 /// Sets an option of a volume. False if it is none; the error says what is wrong with its value.
 pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<bool, String> {
@@ -27,6 +28,7 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
                 _ => return Err("all, few or joules".into()),
             };
         }
+        "prealloc" => core.prealloc = prealloc(value)?,
         "delta_return" => core.delta_return = on(value)?,
         "node_cache" => core.node_cache = number(name, value)? * 256,
         "dirty" => core.dirty_limit = number(name, value)? * 256,
@@ -37,6 +39,21 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
         _ => return core.compress.set(name, value),
     }
     Ok(true)
+}
+
+/// `db`, `db:SIZE` or `off`.
+fn prealloc(value: Option<&str>) -> Result<Option<u32>, String> {
+    let blocks = match value {
+        Some("db") => Some(DEFAULT_BLOCKS),
+        Some("off") => None,
+        Some(text) => {
+            let size = text.strip_prefix("db:").and_then(crate::size::parse);
+            let blocks = size.map(|bytes| bytes.div_ceil(4096)).filter(|n| (2..=u64::from(MOST_BLOCKS)).contains(n));
+            Some(blocks.ok_or("db, db:SIZE with 8K to 2M, or off")? as u32)
+        }
+        None => return Err("db, db:SIZE with 8K to 2M, or off".into()),
+    };
+    Ok(blocks)
 }
 
 /// On or off; on without a value.

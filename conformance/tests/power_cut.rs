@@ -209,6 +209,20 @@ fn a_volume_with_deltas_keeps_every_promise_of_one_without() {
     survive_some(&names, Tools::Settled, if deep() { 2000 } else { 25 }, false);
 }
 
+/// Every write of these, with every loss: files are brought together by copies, and by a device that shows a flash page
+/// at two places, while they are written, synced, cut and cleaned.
+#[test]
+fn bringing_a_file_together_loses_nothing() {
+    let names = ["defragment", "defragment-share", "defragment+deltas", "defragment-share+deltas"];
+    for name in names {
+        let plan = ready(name);
+        println!("{name}: {} blocks brought together in {} writes", plan.defragmented, plan.writes);
+        assert!(plan.defragmented > 1000, "{name} does not do what it is for");
+    }
+    survive_some(&names[..2], Tools::BeforeAndAfter, 2000, true);
+    survive_some(&names[2..], Tools::Settled, 2000, true);
+}
+
 #[test]
 fn checkpoints_lose_nothing() {
     survive(&["checkpoint"], Tools::BeforeAndAfter);

@@ -144,6 +144,9 @@ const KINDS: &[Kind] = &[
         full: 90,
         tuned: &[],
     },
+    // Where files are brought together: on smaller volumes logs fill holes.
+    Kind { name: "roomy", mib: 256, options: Options::modern, mount: MountOptions::default, full: 0, tuned: &[] },
+    Kind { name: "roomy-deltas", mib: 256, options: Options::modern, mount: little_memory, full: 10, tuned: &[] },
     Kind { name: "payload", mib: 64, options: Options::modern, mount: little_memory, full: 60, tuned: &[] },
     Kind {
         name: "payload-full-sections",

@@ -27,4 +27,7 @@ pub enum Remap {
     Exchange,
     /// The data at the first is afterwards at the second, whose own is gone; the first is discarded.
     Move,
+    /// The data at the first is afterwards at the second too, whose own is gone. Both go on as if the data had been
+    /// copied: what is written or discarded at one is not seen at the other.
+    Share,
 }

@@ -341,7 +341,7 @@ impl BlockDevice for Memory {
             self.store(y, &a);
         }
         match how {
-            Remap::Exchange => Ok(()),
+            Remap::Exchange | Remap::Share => Ok(()),
             Remap::Move => self.discard(from, blocks, tag),
         }
     }

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
-use crate::bounds::{check_blocks, check_parts};
+use crate::address::Remap;
+use crate::bounds::{check_blocks, check_parts, check_remap};
 use crate::loss::{Loss, Request, compose};
 use crate::{BLOCK, BlockDevice, DeviceError, Lba, Memory, Result, Tag};
 
@@ -175,5 +176,18 @@ impl BlockDevice for PowerCut {
         check_blocks("discard", at, blocks, self.blocks())?;
         journal.since.push(Request::Discard { at, blocks });
         self.shown.discard(at, blocks, tag)
+    }
+
+    /// Data that is shared is like data that was written again. (A cut may tear it, which no device does: who survives
+    /// that survives more.) The other remaps, which take the source away, are refused.
+    fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> Result<()> {
+        self.powered("remap")?;
+        check_remap(from, to, blocks, self.blocks())?;
+        if how != Remap::Share {
+            return Err(DeviceError::Unsupported { op: "remap" });
+        }
+        let mut data = vec![0; blocks as usize * BLOCK];
+        self.shown.read(from, &mut data, tag)?;
+        self.write(to, &data, tag)
     }
 }

@@ -297,6 +297,10 @@ fn a_remap_changes_places_or_moves_and_refuses_what_overlaps() {
                 let after = stamps(&device);
                 assert_eq!(after[30..35], [3, 11, 12, 6, 7]);
                 assert_eq!(after[10..12], [4, 5]);
+                device.remap(Lba(15), Lba(25), 3, Remap::Share, TAG).unwrap();
+                device.write(Lba(16), &[99; BLOCK], TAG).unwrap();
+                device.discard(Lba(15), 1, TAG).unwrap();
+                assert_eq!(stamps(&device)[25..28], [16, 17, 18]);
             }
         }
     }

@@ -63,8 +63,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (range(), fill).prop_map(|((at, blocks), fill)| Step::Write { at, blocks, fill }),
         1 => range().prop_map(|(at, blocks)| Step::Discard { at, blocks }),
-        1 => (0..100u64, 100..200u64, 0..100u64, any::<bool>()).prop_map(|(from, to, blocks, exchange)| {
-            Step::Remap { from, to, blocks: blocks.min(to - from), how: if exchange { Remap::Exchange } else { Remap::Move } }
+        1 => (0..100u64, 100..200u64, 0..100u64, 0..3_usize).prop_map(|(from, to, blocks, how)| {
+            let how = [Remap::Exchange, Remap::Move, Remap::Share][how];
+            Step::Remap { from, to, blocks: blocks.min(to - from), how }
         }),
     ];
     prop::collection::vec(step, 1..40)

@@ -72,6 +72,7 @@ impl Plain {
                     self.show(b, at_a);
                     match how {
                         Remap::Exchange => self.show(a, at_b),
+                        Remap::Share => {}
                         Remap::Move => {
                             self.show(a, None);
                             self.discarded[a as usize] = true;
@@ -170,10 +171,10 @@ fn asks(blocks: u64) -> impl Strategy<Value = Ask> {
         2 => range(600).prop_map(|(at, blocks)| Ask::Read { at, blocks }),
         2 => range(2500).prop_map(|(at, blocks)| Ask::Discard { at, blocks }),
         1 => Just(Ask::Flush),
-        3 => (range(300), 0..blocks, any::<bool>()).prop_map(move |((from, n), to, exchange)| {
+        3 => (range(300), 0..blocks, 0..4_usize).prop_map(move |((from, n), to, how)| {
             let to = to.min(blocks - n);
             let n = n.min(from.0.abs_diff(to));
-            let how = if exchange { Remap::Exchange } else { Remap::Move };
+            let how = [Remap::Exchange, Remap::Move, Remap::Share, Remap::Share][how];
             Ask::Remap { from, to: Lba(to), blocks: n, how }
         }),
     ]
@@ -307,7 +308,7 @@ fn an_unflushed_remap_is_undone_whole_and_a_flushed_one_stays() {
 
 #[test]
 fn what_an_unflushed_remap_replaced_is_not_erased_before_the_remap_is_durable() {
-    for how in [Remap::Exchange, Remap::Move] {
+    for how in [Remap::Exchange, Remap::Move, Remap::Share] {
         let (mut pair, mut rng) = (Pair::new(&small(2, 1, 4096), BLOCKS), Rng::new(31));
         pair.write(0, BLOCKS);
         pair.ask(Ask::Flush);
@@ -324,6 +325,34 @@ fn what_an_unflushed_remap_replaced_is_not_erased_before_the_remap_is_durable() 
             pair.ask(Ask::Flush);
         }
     }
+}
+
+#[test]
+fn what_is_shared_counts_once_and_stays_until_the_last_who_shows_it_is_gone() {
+    let (mut pair, mut rng) = (Pair::new(&small(2, 1, 4096), BLOCKS), Rng::new(7));
+    pair.write(0, BLOCKS / 2);
+    pair.ask(Ask::Flush);
+    let programmed = pair.counter("blocks_programmed");
+    for (from, to) in [(0, BLOCKS / 2), (0, BLOCKS - 400), (BLOCKS / 2 + 20, BLOCKS - 40)] {
+        pair.ask(Ask::Remap { from: Lba(from), to: Lba(to), blocks: 40, how: Remap::Share });
+    }
+    assert_eq!(pair.counter("blocks_programmed"), programmed);
+    pair.ask(Ask::Flush);
+    // One by one they go, while cleaning moves what is left.
+    for gone in [0, BLOCKS / 2, BLOCKS - 400] {
+        for _ in 0..6000 {
+            pair.write(100 + rng.below(BLOCKS / 2 - 100), 1);
+        }
+        pair.plain.agrees(&pair.flash).unwrap_or_else(|e| panic!("before {gone}: {e}"));
+        pair.ask(Ask::Discard { at: Lba(gone), blocks: 40 });
+        pair.cut(rng.below(1_000_000)).unwrap_or_else(|e| panic!("{gone}: {e}"));
+    }
+    assert!(pair.counter("cleanings") > 20 && pair.counter("blocks_copied") > 0);
+    // The last twenty were shared a second time.
+    let before = pair.shows(BLOCKS - 40);
+    assert!(before.is_some());
+    pair.write(BLOCKS - 40, 1);
+    assert_ne!(pair.shows(BLOCKS - 40), before);
 }
 
 #[test]

@@ -73,6 +73,8 @@ causes! {
     Decompress = 24, "decompressing";
     /// Nodes that only name delta nodes, in comparisons with MedFS's own layout.
     DeltaMeta = 25, "meta pages of deltas";
+    /// Blocks of files that defragmentation brings together.
+    Defragment = 26, "defragmentation";
 }
 
 impl Cause {

@@ -111,6 +111,7 @@ impl Volume {
         let mut seg = self.seg.lock();
         let seg = &mut *seg;
         seg.save_moved()?;
+        seg.close_windows();
         let mut cp = pack.checkpoint.clone();
         let sit_journal = self.flush_sit(seg, &mut cp.sit_bitmap, &mut pack.sit_journal)?;
         seg.summaries.write_all(&*self.dev, &self.sb)?;

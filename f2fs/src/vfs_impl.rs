@@ -1,10 +1,11 @@
 //! The volume as a [`vfs::FileSystem`]: translates calls, and does nothing else.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use vfs::{
-    Allocate, Attr, Caller, Compression, DeviceNumber, DirEntry, Entry, Error, FileFlags, FileKind, FileSystem, Flags,
-    Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, Compression, DeviceNumber, DirEntry, Entry, Error, Extent, FileFlags, FileKind, FileSystem,
+    Flags, Flow, Ino, Moving, NewNode, RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 use format::xattr::{index, split_name};
@@ -293,6 +294,14 @@ impl FileSystem for Volume {
 
     fn reserve_saved(&self, ino: Ino) -> Result<u64> {
         Ok(Volume::reserve_saved(self, &self.outer(ino)?)?)
+    }
+
+    fn extents(&self, ino: Ino, from: u64, most: usize) -> Result<Vec<Extent>> {
+        Ok(self.file_extents(&*self.outer(ino)?, from, most)?)
+    }
+
+    fn defragment(&self, ino: Ino, blocks: Range<u64>, how: Moving) -> Result<(u64, u64)> {
+        Ok(self.defragment_some(&self.outer(ino)?, blocks, how)?)
     }
 
     fn tick(&self) -> Result<Duration> {

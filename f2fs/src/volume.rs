@@ -82,6 +82,8 @@ pub struct MountOptions {
     pub inline: bool,
     /// An fsync of at most this many blocks overwrites in place (kernel `min_fsync_blocks`); with 0 none does.
     pub in_place_blocks: usize,
+    /// Blocks set aside for a database to grow into, at a time; none without.
+    pub prealloc: Option<u32>,
     /// Small updates become deltas in their inodes, on a volume that may hold deltas.
     pub delta: bool,
     /// Where they go.
@@ -127,6 +129,7 @@ impl Default for MountOptions {
             checkpoint_after: Duration::from_secs(60),
             inline: true,
             in_place_blocks: crate::file::temperature::IN_PLACE_BLOCKS,
+            prealloc: None,
             delta: true,
             delta_places: crate::delta::places::Places::Both,
             delta_reads: crate::delta::places::Reads::Few,
@@ -184,6 +187,8 @@ pub struct Counters {
     pub packed_clusters: AtomicU64,
     /// See `packed_clusters`.
     pub packed_saved: AtomicU64,
+    /// Blocks that defragmentation moved.
+    pub defragmented: AtomicU64,
     /// Bytes users wrote.
     pub user_bytes: AtomicU64,
     /// Blocks overwritten in place.

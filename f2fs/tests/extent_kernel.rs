@@ -10,7 +10,7 @@ use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
 use log_rig::*;
-use vfs::{Allocate, FileSystem, Ino, WriteFlags};
+use vfs::{Allocate, FileSystem, Ino, Moving, WriteFlags};
 
 /// What Linux wrote in one piece, changed by us where the inode itself holds no addresses, read by Linux.
 fn judged(change: impl FnOnce(&Arc<Volume>, Ino, &mut Vec<u8>)) {
@@ -42,6 +42,20 @@ fn linux_reads_a_hole_where_we_made_one_in_an_extent_it_had_noted() {
     judged(|vol, f, content| {
         vol.fallocate(f, Allocate::PunchHole, 1500 * 4096, 4096).unwrap();
         content[1500 * 4096..1501 * 4096].fill(0);
+    });
+}
+
+#[test]
+fn linux_finds_an_extent_it_had_noted_where_defragmentation_moved_its_blocks() {
+    judged(|vol, f, _| {
+        let moved = joulefs_conformance::crash::defragment(vol, f, 1300, Moving::Copy).unwrap();
+        // All but the hole.
+        assert_eq!(moved, 2048 - 1300 - 16);
+        let other = new_file(vol, vol.root(), "new");
+        vol.sync().unwrap();
+        for at in 0..70 {
+            let _ = vol.write(other, at << 20, &pattern(at, 1 << 20), WriteFlags::empty());
+        }
     });
 }
 

@@ -375,9 +375,9 @@ impl fuser::Filesystem for Adapter {
         reply_empty("setxattr", ino, result, reply);
     }
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let ino = self.ino(ino);
-        if let Some(result) = control::read(&*self.fs, ino, name.as_bytes()) {
+        if let Some(result) = control::read(&*self.fs, req, ino, name.as_bytes()) {
             return reply_xattr("getxattr", ino, result, size, reply);
         }
         let result = match name.as_bytes() {

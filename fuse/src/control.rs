@@ -1,33 +1,77 @@
-//! How do settings and counters of a running mount pass through a directory?
+//! How do settings and counters of a running mount pass through a directory, and where a file lies through the file?
 //!
-//! As two extended attributes of its root that no list shows: [`REPORT`] is read, [`SETTING`] is
-//! written as `name=value`. The file system never sees them. Only root and the user who mounted may change a setting.
+//! As extended attributes that no list shows; the file system never sees them. Of the root: [`REPORT`] is read,
+//! [`SETTING`] is written as `name=value`. Of every file: [`EXTENTS`] is read, [`DEFRAGMENT`] is read and written. Only
+//! root and the user who mounted may change a setting, move blocks, or ask where they are.
 //!
-//! Left out on purpose: which settings there are ([`FileSystem::tune`]).
+//! Left out on purpose: which settings there are ([`FileSystem::tune`]), and which blocks are worth moving.
+
+use std::ops::Range;
 
 use fuser::Request;
-use vfs::{Error, FileSystem, Ino, Result};
+use vfs::{Error, FileSystem, Ino, Moving, Result};
 
 /// Reading gives a line `name value` for each counter and setting.
 pub const REPORT: &str = "system.joulefs.report";
 /// Writing `name=value` changes a setting.
 pub const SETTING: &str = "system.joulefs.setting";
+/// With a dot and a block of the file behind it: reading gives a line `from address blocks begins` for each run of blocks
+/// from there on, [`MOST`] at most; the last word is 1 if a hole is before it, else 0.
+pub const EXTENTS: &str = "system.joulefs.extents";
+/// Writing `FROM TO copy`, or `share`, brings these blocks together, at most [`STEP`]; reading says in words why a file's
+/// blocks stay where they are, and nothing if they need not.
+pub const DEFRAGMENT: &str = "system.joulefs.defragment";
+/// Runs that one answer holds: they fit what the kernel takes as an attribute's value.
+pub const MOST: usize = 1000;
+/// Blocks that one request brings together: those of one step of the file system.
+pub const STEP: u64 = 256;
+
+fn check_user(req: &Request, what: &'static str) -> Result<()> {
+    // Who mounted is who this process runs as.
+    match req.uid() == 0 || req.uid() == rustix::process::getuid().as_raw() {
+        true => Ok(()),
+        false => Err(Error::NotPermitted(what)),
+    }
+}
+
+const OTHERS: &str = "where a file lies is a matter of root and of whoever mounted";
 
 /// The answer to reading an attribute, if it is ours.
-pub(crate) fn read(fs: &dyn FileSystem, ino: Ino, name: &[u8]) -> Option<Result<Vec<u8>>> {
-    (ino == fs.root() && name == REPORT.as_bytes()).then(|| {
+pub(crate) fn read(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u8]) -> Option<Result<Vec<u8>>> {
+    if ino == fs.root() && name == REPORT.as_bytes() {
         let lines = fs.report().into_iter().map(|(name, value)| format!("{name} {value}\n"));
-        Ok(lines.collect::<String>().into_bytes())
-    })
+        return Some(Ok(lines.collect::<String>().into_bytes()));
+    }
+    if name == DEFRAGMENT.as_bytes() {
+        return Some(check_user(req, OTHERS).and_then(|()| match fs.defragment(ino, 0..0, Moving::Copy) {
+            Ok(_) => Ok(Vec::new()),
+            Err(Error::NotPermitted(why) | Error::Invalid(why) | Error::Busy(why)) => Ok(why.into()),
+            Err(e) => Err(e),
+        }));
+    }
+    let from = name.strip_prefix(EXTENTS.as_bytes())?.strip_prefix(b".")?;
+    let from = std::str::from_utf8(from).ok().and_then(|n| n.parse().ok());
+    Some(check_user(req, OTHERS).and_then(|()| {
+        let from = from.ok_or(Error::Invalid("a block of the file follows the dot"))?;
+        let line = |e: vfs::Extent| format!("{} {} {} {}\n", e.from, e.addr, e.blocks, u8::from(e.begins));
+        Ok(fs.extents(ino, from, MOST)?.into_iter().map(line).collect::<String>().into_bytes())
+    }))
 }
 
 /// The answer to writing an attribute, if it is ours.
 pub(crate) fn write(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u8], value: &[u8]) -> Option<Result<()>> {
+    if name == DEFRAGMENT.as_bytes() {
+        return Some(check_user(req, OTHERS).and_then(|()| {
+            let (blocks, how) = asked(value).ok_or(Error::Invalid("FROM TO copy, or share"))?;
+            let mut at = blocks.start;
+            while at < blocks.end {
+                at = fs.defragment(ino, at..blocks.end, how)?.0;
+            }
+            Ok(())
+        }));
+    }
     (ino == fs.root() && name == SETTING.as_bytes()).then(|| {
-        // Who mounted is who this process runs as.
-        if req.uid() != 0 && req.uid() != rustix::process::getuid().as_raw() {
-            return Err(Error::NotPermitted("settings are for root and for whoever mounted"));
-        }
+        check_user(req, "settings are for root and for whoever mounted")?;
         let text = std::str::from_utf8(value).map_err(|_| Error::Invalid("a setting is text"))?;
         let (name, value) = text.trim().split_once('=').ok_or(Error::Invalid("a setting is written name=value"))?;
         fs.tune(name, value).map_err(|why| {
@@ -35,4 +79,33 @@ pub(crate) fn write(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u8], v
             Error::Invalid("no such setting, or no such value for it")
         })
     })
+}
+
+/// The blocks that a value names, few enough for one request, and how they are to move.
+fn asked(value: &[u8]) -> Option<(Range<u64>, Moving)> {
+    let mut words = std::str::from_utf8(value).ok()?.split_whitespace();
+    let (from, to): (u64, u64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let how = match words.next()? {
+        "copy" => Moving::Copy,
+        "share" => Moving::Share,
+        _ => return None,
+    };
+    (words.next().is_none() && from < to && to - from <= STEP).then_some((from..to, how))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_to_move_are_few_and_in_order() {
+        assert_eq!(asked(b"3 9 copy"), Some((3..9, Moving::Copy)));
+        assert_eq!(asked(b"0 256 share\n"), Some((0..256, Moving::Share)));
+        for wrong in
+            ["", "3", "3 9", "9 3 copy", "3 3 copy", "0 257 copy", "0 9 move", "-1 9 copy", "0 9 copy x", "\u{fffd}"]
+        {
+            assert_eq!(asked(wrong.as_bytes()), None, "{wrong:?}");
+        }
+        assert_eq!(asked(b"0 18446744073709551615 copy"), None);
+    }
 }

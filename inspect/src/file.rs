@@ -187,6 +187,11 @@ pub fn of_extents(extents: &[Extent], window: u64) -> Layout {
     places(extents.iter().zip(begins), window)
 }
 
+/// The same, where it is known of each extent whether a new stretch begins with it.
+pub fn of_runs(runs: &[(Extent, bool)], window: u64) -> Layout {
+    places(runs.iter().map(|(e, begins)| (e, *begins)), window)
+}
+
 /// What extents alone say; each with whether a new stretch begins with it.
 fn places<'e>(all: impl Iterator<Item = (&'e Extent, bool)>, window: u64) -> Layout {
     let window = window.max(1);

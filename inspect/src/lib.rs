@@ -13,6 +13,7 @@
 //! * [`price`]: what does it cost to read a file?
 //! * [`verdict`]: what would defragmentation cost, and when is it earned back?
 //! * [`advice`]: what would help?
+//! * [`treatment`]: which blocks of one file are worth moving, for whom?
 //!
 //! Damage is no error: [`Volume::findings`] says what could not be known.
 //!
@@ -31,6 +32,7 @@ pub mod price;
 pub mod scan;
 pub mod space;
 pub mod tables;
+pub mod treatment;
 pub mod verdict;
 
 use device::BlockDevice;

@@ -36,6 +36,13 @@ impl Add for Cost {
     }
 }
 
+impl Cost {
+    /// So many times.
+    pub fn times(self, n: u64) -> Cost {
+        Cost { energy: self.energy.times(n), time: self.time.times(n) }
+    }
+}
+
 impl std::iter::Sum for Cost {
     fn sum<I: Iterator<Item = Cost>>(all: I) -> Cost {
         all.fold(Cost::default(), Add::add)
@@ -112,6 +119,22 @@ impl Prices {
             DeviceSpec::Flash(flash) => self.flash_write(flash, work),
             DeviceSpec::Disk(disk) => self.disk(disk, work, true),
         }
+    }
+
+    /// What it costs to have the device show blocks at a second place: one request for each place that they lie at, and
+    /// the pages of its map that name the old places and the new ones. No data moves.
+    pub fn share(&self, work: &Work) -> Cost {
+        let DeviceSpec::Flash(d) = &self.device else {
+            // A disk has no map to change: it copies.
+            return self.read(work) + self.write(work);
+        };
+        let new_pages = work.blocks.div_ceil(1024);
+        let fetched = work.fetched(d.map.cached_pages.value) + new_pages;
+        let time = d.link.request.value.times(work.places) + d.map.access.value.times(fetched);
+        let none = Work { requests: work.places, ..Work::default() };
+        let of_device =
+            d.link.request_energy.value.times(work.places) + d.map.access_energy.value.times(fetched + new_pages);
+        Cost { energy: of_device + self.host(&none, time), time }
     }
 
     fn host(&self, work: &Work, time: Nanos) -> Energy {

@@ -112,7 +112,7 @@ fn medfs_fig7_10_runs_and_repeats() {
     // The paper's layout writes a meta page for each fsync of deltas, ours none; the stand-in for FPC packs pages.
     assert!(sum("dcm-paper", "blocks_meta") > 100.0 && sum("dcm", "blocks_meta") == 0.0);
     assert!(sum("dcm-paper", "blocks") > sum("dcm", "blocks") + sum("dcm-paper", "blocks_meta"));
-    assert!(sum("fpc", "deltas") > 50.0 && sum("fpc", "blocks_contents") < 0.95 * sum("log", "blocks_contents"));
+    assert!(sum("fpc", "packed") > 50.0 && sum("fpc", "blocks_contents") < 0.95 * sum("log", "blocks_contents"));
 }
 
 #[test]

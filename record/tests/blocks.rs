@@ -50,7 +50,7 @@ fn record(requests: u64) -> (Sink, Vec<Event>) {
             3 => (Request::Flush, dev.flush(tag)),
             4 => (Request::Discard { at, blocks }, dev.discard(at, blocks, tag)),
             _ => {
-                let (to, how) = (Lba(rng.below(BLOCKS)), if rng.chance(1, 2) { Remap::Move } else { Remap::Exchange });
+                let (to, how) = (Lba(rng.below(BLOCKS)), [Remap::Move, Remap::Exchange, Remap::Share][rng.index(3)]);
                 (Request::Remap { from: at, to, blocks, how }, dev.remap(at, to, blocks, how, tag))
             }
         };

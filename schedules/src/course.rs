@@ -105,6 +105,8 @@ pub enum Op {
     Retake(Place),
     /// Clusters are packed, or unpacked.
     Repack(Place, bool),
+    /// A file's blocks are brought together, from this one on.
+    Defragment(Place, u64),
 }
 
 /// Which rename.
@@ -172,6 +174,8 @@ pub struct Mounting {
     pub compress: Option<Compressing>,
     /// Cleaning in the background hurries.
     pub hurry: bool,
+    /// The volume is so large that logs write fresh segments: on a smaller one no file is brought together.
+    pub roomy: bool,
     /// New files that no thread touches, made before the threads begin: with some 64 dirty nodes, whoever changes
     /// something writes nodes first.
     pub crowd: u64,
@@ -231,6 +235,7 @@ impl Course {
     pub fn of(case: &Case) -> Course {
         let mut rng = Rng::new(case.seed);
         let (mut shape, mut asked, mut kind, mut packing) = (rng.split(), rng.split(), rng.split(), rng.split());
+        let mut together = rng.split();
         let mut mounting = Mounting {
             node_cache: *pick(&mut shape, &[16, 64, 64, 8192]),
             dirty_limit: *pick(&mut shape, &[16, 64, 8192]),
@@ -242,6 +247,7 @@ impl Course {
             delta_nodes: false,
             compress: packing.chance(1, 4).then(|| compressing(&mut packing)),
             hurry: shape.chance(1, 2),
+            roomy: false,
             crowd: if shape.chance(1, 2) { 58 + shape.below(8) } else { 0 },
         };
         let trouble = match shape.below(10) {
@@ -277,6 +283,11 @@ impl Course {
         }
         if let Some(how) = mounting.compress {
             threads.iter_mut().for_each(|ops| squeeze(&mut packing, how, ops));
+        }
+        if together.chance(1, 3) {
+            // In a hurry, logs fill holes however much room there is.
+            (mounting.roomy, mounting.hurry) = (true, false);
+            threads.iter_mut().for_each(|ops| gather(&mut together, ops));
         }
         if let Some(only) = &case.only {
             threads.iter_mut().for_each(|t| t.retain(|(n, _)| only.contains(n)));
@@ -393,6 +404,15 @@ fn nudge(rng: &mut Rng, ops: &mut [(usize, Op)]) {
             4..7 => Op::Fsync(at, rng.chance(1, 3)),
             _ => Op::Clean(1 + rng.index(64)),
         };
+    }
+}
+
+/// Puts defragmentation in place of some of a thread's operations, of files with a few names.
+fn gather(rng: &mut Rng, ops: &mut [(usize, Op)]) {
+    for (k, (_, op)) in ops.iter_mut().enumerate() {
+        if k > 0 && rng.chance(1, 3) {
+            *op = Op::Defragment((Dir(0), Name(rng.below(3) as u8)), rng.below(2) * rng.below(8));
+        }
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 
 use device::Rng;
 use vfs::{
-    Allocate, Caller, DeviceNumber, Error, FileFlags, FileKind, FileSystem, Flow, Ino, NewNode, RenameFlags, SetAttr,
-    WriteFlags, XattrFlags,
+    Allocate, Caller, DeviceNumber, Error, FileFlags, FileKind, FileSystem, Flow, Ino, Moving, NewNode, RenameFlags,
+    SetAttr, WriteFlags, XattrFlags,
 };
 
 use crate::course::{CELL, Dir, Flavour, Name, Op, Place, Range};
@@ -363,6 +363,7 @@ impl Hand<'_> {
             Op::Repack(place, packed) => self.with_file(place, |ino| {
                 self.call(Call::Repack(ino, packed), |fs| fs.repack(Ino(ino), packed).map(|()| Answer::Done));
             }),
+            Op::Defragment(place, from) => self.with_file(place, |ino| self.background(|| self.gather(ino, from))),
             Op::Sync => {
                 self.call(Call::Sync, |fs| fs.sync().map(|()| Answer::Done));
             }
@@ -372,6 +373,21 @@ impl Hand<'_> {
             // Not asked of a file system, or not of what is looked at: see `background`.
             Op::Clean(_) | Op::Thin(_) => {}
         }
+    }
+
+    fn gather(&self, ino: u64, from: u64) -> vfs::Result<()> {
+        let mut at = from;
+        while at < u64::MAX {
+            at = match self.fs.defragment(Ino(ino), at..u64::MAX, Moving::Copy) {
+                Ok((next, _)) => next,
+                // Not this file, or not now.
+                Err(Error::Busy(_) | Error::Invalid(_) | Error::NotPermitted(_) | Error::NoSpace) => return Ok(()),
+                // Its last name and its last user went meanwhile.
+                Err(Error::NotFound) => return Ok(()),
+                Err(e) => return Err(e),
+            };
+        }
+        Ok(())
     }
 
     fn compress(&self, ino: u64, on: bool) {

@@ -21,6 +21,8 @@ pub struct Sum {
     pub deltas: u64,
     /// Pages of journals that were kept for others.
     pub kept: u64,
+    /// Blocks of files that were brought together.
+    pub together: u64,
     /// Clusters that were packed.
     pub packed: u64,
     /// Files whose saved room was given back.
@@ -40,6 +42,7 @@ impl Sum {
         self.choices += outcome.chosen.choices;
         self.deltas += outcome.deltas;
         self.kept += outcome.kept;
+        self.together += outcome.together;
         self.packed += outcome.packed;
         self.released += outcome.released;
         self.names.iter_mut().zip(outcome.names).for_each(|(sum, n)| *sum += n);
@@ -65,7 +68,7 @@ impl fmt::Display for Sum {
         write!(
             f,
             "{} schedules, {} of them distinct, {} distinct crash states, {} calls, {} choices, {} deltas, {} kept pages, \
-             {} clusters packed, {} files released, {} failures",
+             {} blocks brought together, {} clusters packed, {} files released, {} failures",
             self.cases,
             self.distinct_schedules(),
             self.distinct_crashes(),
@@ -73,6 +76,7 @@ impl fmt::Display for Sum {
             self.choices,
             self.deltas,
             self.kept,
+            self.together,
             self.packed,
             self.released,
             self.failures,

@@ -42,6 +42,8 @@ pub struct Outcome {
     pub deltas: u64,
     /// Pages of journals that were kept for others.
     pub kept: u64,
+    /// Blocks of files that were brought together.
+    pub together: u64,
     /// Clusters that were packed.
     pub packed: u64,
     /// Files whose saved room was given back.
@@ -75,6 +77,7 @@ struct Left {
     unmounted: Option<(u32, u32)>,
     deltas: u64,
     kept: u64,
+    together: u64,
     packed: u64,
     cut: bool,
     names: [u64; 3],
@@ -85,14 +88,15 @@ fn clock() -> Arc<VirtualClock> {
 }
 
 /// The volume every case begins with: its directories, and some segments half of whose blocks are valid.
-fn image(delta: bool, compress: bool) -> Result<&'static Memory, String> {
-    static IMAGES: [OnceLock<Result<Memory, String>>; 4] = [const { OnceLock::new() }; 4];
-    let which = usize::from(delta) + 2 * usize::from(compress);
-    IMAGES[which].get_or_init(|| make(delta, compress)).as_ref().map_err(Clone::clone)
+fn image(m: &Mounting) -> Result<&'static Memory, String> {
+    static IMAGES: [OnceLock<Result<Memory, String>>; 8] = [const { OnceLock::new() }; 8];
+    let (delta, compress, roomy) = (m.delta, m.compress.is_some(), m.roomy);
+    let which = usize::from(delta) + 2 * usize::from(compress) + 4 * usize::from(roomy);
+    IMAGES[which].get_or_init(|| make(delta, compress, roomy)).as_ref().map_err(Clone::clone)
 }
 
-fn make(delta: bool, compress: bool) -> Result<Memory, String> {
-    let (dev, clock) = (Arc::new(Memory::new(BLOCKS)), clock());
+fn make(delta: bool, compress: bool, roomy: bool) -> Result<Memory, String> {
+    let (dev, clock) = (Arc::new(Memory::new(if roomy { 4 * BLOCKS } else { BLOCKS })), clock());
     // With checksums, without which an inode that a cut tore cannot be told from a whole one.
     let mut options = mkfs::Options {
         assume_zeroed: true,
@@ -227,7 +231,7 @@ fn look(hand: &Hand<'_>) {
 /// The schedule itself; runs inside of a scheduler.
 fn carry_out(course: &Course) -> Result<Left, String> {
     let clock = clock();
-    let dev = Arc::new(Medium::new(image(course.mounting.delta, course.mounting.compress.is_some())?, clock.clone())?);
+    let dev = Arc::new(Medium::new(image(&course.mounting)?, clock.clone())?);
     let vol = Volume::mount(dev.clone(), clock.clone(), options(&course.mounting)?).map_err(|e| e.to_string())?;
     let mut dirs = vec![vol.root().0];
     for (parent, name) in Dir::PLACES {
@@ -297,7 +301,7 @@ fn carry_out(course: &Course) -> Result<Left, String> {
         },
     };
     let (cut, spent, image) = (dev.is_cut(), dev.spent(), dev.image(loss));
-    let (deltas, kept) = (c.deltas.load(Relaxed), c.kept.load(Relaxed));
+    let (deltas, kept, together) = (c.deltas.load(Relaxed), c.kept.load(Relaxed), c.defragmented.load(Relaxed));
     let packed = c.packed_clusters.load(Relaxed);
     Ok(Left {
         events: history.events(),
@@ -307,6 +311,7 @@ fn carry_out(course: &Course) -> Result<Left, String> {
         unmounted,
         deltas,
         kept,
+        together,
         packed,
         cut,
         names,
@@ -423,6 +428,7 @@ pub fn run_and_keep(case: &Case) -> Result<(Outcome, Memory), Failure> {
         digest: digest(&left.image, &left.spent),
         deltas: left.deltas,
         kept: left.kept,
+        together: left.together,
         packed: left.packed,
         released: left.events.iter().filter(|e| matches!(e.call, Call::Release(_)) && e.answer == Answer::Done).count()
             as u64,

@@ -22,6 +22,7 @@ fn ten_thousand_schedules_break_no_promise() {
     assert!(sum.deltas > count / 10, "hardly any update is small: {sum}");
     assert!(sum.packed > count / 10, "hardly any cluster is packed: {sum}");
     assert!(sum.released > count / 200, "room is hardly ever given back: {sum}");
+    assert!(sum.together > count / 10, "blocks are hardly ever brought together: {sum}");
 }
 
 /// Image, ledger, order of threads: all of it, whichever cases ran before.

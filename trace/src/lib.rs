@@ -26,6 +26,7 @@ mod recognise;
 pub mod replay;
 pub mod requests;
 pub mod stat;
+pub mod together;
 pub mod write;
 
 pub use error::{At, TraceError};

@@ -1,10 +1,11 @@
 //! The [`FileSystem`] trait.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::{
-    Allocate, Attr, Caller, Compression, DirEntry, Entry, Error, FileFlags, Flags, Flow, Ino, NewNode, RenameFlags,
-    Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
+    Allocate, Attr, Caller, Compression, DirEntry, Entry, Error, Extent, FileFlags, Flags, Flow, Ino, Moving, NewNode,
+    RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 /// A mounted volume. Every method takes `&self` and may be called from many threads.
@@ -124,6 +125,18 @@ pub trait FileSystem: Send + Sync + 'static {
     /// Takes that room again, so that the file may change. Returns how many blocks.
     fn reserve_saved(&self, _ino: Ino) -> Result<u64> {
         Err(Error::Unsupported("compressed files".to_owned()))
+    }
+
+    /// Where a file's blocks are on the device, in order, from a block of the file on, at most so many runs. Contents
+    /// that are not written back yet, and those in an inode, are nowhere.
+    fn extents(&self, _ino: Ino, _from: u64, _most: usize) -> Result<Vec<Extent>> {
+        Err(Error::Unsupported("asking where a file lies".to_owned()))
+    }
+    /// Brings blocks of a file to neighbouring places, as many as one step takes; returns the first block of the range that is left, or
+    /// its end, and how many were moved. Of no blocks: only says whether that may be. [`Busy`](crate::Error::Busy): not now.
+    /// [`NotPermitted`](crate::Error::NotPermitted), [`Invalid`](crate::Error::Invalid): not this file; the text says why.
+    fn defragment(&self, _ino: Ino, _blocks: Range<u64>, _how: Moving) -> Result<(u64, u64)> {
+        Err(Error::Unsupported("defragmenting".to_owned()))
     }
 
     /// Does background work that is due (writeback, checkpoint, cleaning, discard), and says after how

@@ -308,6 +308,29 @@ pub enum Flow {
     Stop,
 }
 
+/// A run of a file's blocks at neighbouring places of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// The first block of the file.
+    pub from: u64,
+    /// Its place: blocks of 4 KiB from the beginning of the device.
+    pub addr: u64,
+    /// How many.
+    pub blocks: u64,
+    /// True if no stored block of the file is right before it: a hole is, or the beginning. (In a compressed file,
+    /// clusters that follow each other are read one after the other, though they have fewer blocks than they stand for.)
+    pub begins: bool,
+}
+
+/// How blocks get to other places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moving {
+    /// They are read and written.
+    Copy,
+    /// The device is told to show them there too, and forgets the old places later (`REMAP`).
+    Share,
+}
+
 /// Space and limits of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StatFs {

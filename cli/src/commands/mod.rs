@@ -4,6 +4,7 @@
 
 pub mod age;
 pub mod cat;
+pub mod clean;
 pub mod cp;
 pub mod ctl;
 pub mod device;

@@ -43,7 +43,9 @@ use crate::{Failure, held, image, output, power, volume_options, whole};
     disable_roll_forward (what was synced since the last checkpoint is given up),\n   allow_other, noatime, dev, suid, noexec, writeback=on|off, discard=on|off,\n  \
     nodiscard (as discard=off), inline=on|off,\n  delta=on|off|inode|nodes (small updates become deltas, in the inode or in nodes of their own or only in one of\n  these; on a volume that may hold deltas, default on),\n  delta_reads=few|all|joules (which bases are read that are not in memory: those of an fsync of few pages, which then\n  \
     writes one block, and others if that takes fewer joules than writing the pages; all; only for fewer joules; default few),\n  \
-    delta_return=on|off (pages leave the delta nodes of files that are only read, when idle; default off),\n  threads=N (default 2), node_cache=MIB (default: a 64th of
+    delta_return=on|off (pages leave the delta nodes of files that are only read, when idle; default off),\n  \
+    prealloc=db[:SIZE]|off (databases and their journals grow into blocks set aside for them, 100K at a time, so that\n  \
+    several that grow together stay in few pieces; default off),\n  threads=N (default 2), node_cache=MIB (default: a 64th of
   the memory, 32 to 256),\n  \
     dirty=MIB (default 32), dir_cache=MIB (default 16),\n  \
     compress_algorithm=lz4|zstd|zstd:LEVEL|lzo|lzo-rle, compress_log_size=2..8 (blocks in a cluster, as a power of two),\n  \

@@ -11,8 +11,8 @@ use device::{Rng, VirtualClock};
 use f2fs::Volume;
 use f2fs::gc::settings::Settings;
 use vfs::{
-    Allocate, Caller, DeviceNumber, Entry, Error, FileKind, FileSystem, NewNode, RenameFlags, SetAttr, WriteFlags,
-    XattrFlags,
+    Allocate, Caller, DeviceNumber, Entry, Error, FileKind, FileSystem, Moving, NewNode, RenameFlags, SetAttr,
+    WriteFlags, XattrFlags,
 };
 
 use super::Record;
@@ -477,7 +477,7 @@ impl<'v> Course<'v> {
     }
 
     fn sync_something(&mut self) -> Done {
-        let most = if self.habits.alone { 24 } else { 20 };
+        let most = if self.habits.alone { 26 } else { 20 };
         let out = match self.rng.below(most) {
             kind @ 0..16 => {
                 let Some(object) = self.file() else { return Ok(()) };
@@ -494,6 +494,12 @@ impl<'v> Course<'v> {
             21 | 22 => {
                 self.clock.advance(Duration::from_secs(self.rng.below(40)));
                 self.vol.tick().map(drop)
+            }
+            24 | 25 => {
+                let Some(object) = self.file() else { return Ok(()) };
+                let how = if self.rng.chance(1, 3) { Moving::Share } else { Moving::Copy };
+                let from = if self.rng.chance(1, 2) { 0 } else { self.rng.below(40) };
+                super::run::defragment(self.vol, self.record.ino(object), from, how).map(drop)
             }
             _ => {
                 let settings = Settings { step_blocks: 1 + self.rng.index(64), ..self.vol.cleaning() };

@@ -13,11 +13,14 @@
 //! * Our `fsck` finds nothing, before recovery, after it, and after a clean unmount.
 
 mod course;
+mod gather;
 mod record;
 mod run;
 mod scenario;
+mod step;
 
 pub use course::{Course, Habits};
 pub use record::Record;
-pub use run::{Cut, Plan, judge, plan, settled, surviving};
-pub use scenario::{SCENARIOS, Scenario, Step};
+pub use run::{Cut, Plan, defragment, judge, plan, settled, surviving};
+pub use scenario::{SCENARIOS, Scenario};
+pub use step::Step;

@@ -7,10 +7,14 @@ use device::{BlockDevice, Counting, Loss, Memory, PowerCut, Rng, Time, VirtualCl
 use f2fs::cause::Cause;
 use f2fs::gc::settings::Settings;
 use f2fs::{MountOptions, Volume, mkfs};
-use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, RenameFlags, SetAttr, WriteFlags, XattrFlags};
+use vfs::{
+    Caller, DeviceNumber, Error, FileKind, FileSystem, Ino, Moving, NewNode, RenameFlags, SetAttr, WriteFlags,
+    XattrFlags,
+};
 
 use super::record::Record;
-use super::scenario::{Scenario, Step};
+use super::scenario::Scenario;
+use super::step::Step;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 
@@ -152,9 +156,28 @@ impl Run<'_> {
                 let settings = Settings { step_blocks: *step_blocks, ..vol.cleaning() };
                 vol.clean_in_background(&settings)?;
             }
+            Step::Defragment(p, from, how) => {
+                defragment(vol, self.record.ino(self.dir(p)), *from, *how)?;
+            }
         }
         Ok(())
     }
+}
+
+/// Brings the blocks of a file together, from this one on, as far as that may be done; returns how many moved.
+///
+/// # Errors
+/// The device's, and the volume's that takes no changes.
+pub fn defragment(vol: &Volume, ino: Ino, from: u64, how: Moving) -> vfs::Result<u64> {
+    let (mut at, mut moved) = (from, 0);
+    while at < u64::MAX {
+        match vol.defragment(ino, at..u64::MAX, how) {
+            Ok((next, n)) => (at, moved) = (next, moved + n),
+            Err(Error::Busy(_) | Error::NotPermitted(_) | Error::Invalid(_) | Error::NoSpace) => break,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(moved)
 }
 
 /// Runs steps until one fails.
@@ -185,6 +208,8 @@ pub struct Plan<'s> {
     pub writes: u64,
     /// Blocks the background moves until then, and blocks moved into holes of used segments.
     pub moved: (u64, u64),
+    /// Blocks that defragmentation moved.
+    pub defragmented: u64,
     /// fsyncs of directories without a checkpoint, files written for the sake of their names, names withdrawn.
     pub names: (u64, u64, u64),
     /// fsyncs that wrote a checkpoint.
@@ -192,7 +217,7 @@ pub struct Plan<'s> {
 }
 
 fn before(scenario: &Scenario, deltas: bool) -> Result<(Memory, Record), String> {
-    let (dev, clock) = (Arc::new(Memory::new(64 * 256)), clock());
+    let (dev, clock) = (Arc::new(Memory::new(scenario.mib() * 256)), clock());
     // With inode checksums: without them a sector torn out of an inode that an fsync wrote cannot be told
     // from a whole one (docs/decisions/0007-torn-nodes.md).
     let options = mkfs::Options {
@@ -237,6 +262,7 @@ pub fn plan(scenario: &Scenario, deltas: bool) -> Result<Plan<'_>, String> {
         deltas,
         writes: dev.inner().write_count(),
         moved,
+        defragmented: n(&vol.counters.defragmented),
         names,
         slow_fsyncs: n(&c.slow_fsyncs),
     })

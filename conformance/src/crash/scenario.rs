@@ -1,37 +1,11 @@
 //! What goes on when the power goes.
 
 use device::Rng;
-use vfs::Allocate;
+use vfs::{Allocate, Moving};
 
-/// One thing done. Paths have `/` between names.
-#[derive(Debug, Clone)]
-#[allow(missing_docs)] // the fields say it
-pub enum Step {
-    Create(String),
-    /// A file without a name, so many bytes of this stream, synced or not, then its name.
-    Appear(String, usize, u64, bool),
-    Mkdir(String),
-    /// At a byte, so many bytes of this stream.
-    Write(String, u64, usize, u64),
-    Truncate(String, u64),
-    Fallocate(String, Allocate, u64, u64),
-    Rename(String, String),
-    Exchange(String, String),
-    Link(String, String),
-    Unlink(String),
-    Rmdir(String),
-    Setxattr(String, usize),
-    Fsync(String),
-    Fdatasync(String),
-    Fsyncdir(String),
-    Sync,
-    /// Time passes, in seconds, and what is due happens.
-    Tick(u64),
-    /// The mounted volume is told something, by name and value.
-    Tune(&'static str, &'static str),
-    /// The background cleans a section, moving so many blocks at a time, if one is worth it.
-    Clean(usize),
-}
+use super::gather::{brought_together, torn};
+use super::step::Step::{self, *};
+use super::step::files;
 
 /// A scenario: what is there, durable, before, and what is done while the power may go.
 pub struct Scenario {
@@ -43,15 +17,15 @@ pub struct Scenario {
     pub during: fn() -> Vec<Step>,
 }
 
-use Step::*;
+impl Scenario {
+    /// The size of its volume. On one of 64 MiB logs fill holes from the beginning, and nothing is brought together.
+    pub fn mib(&self) -> u64 {
+        if self.name.starts_with("defragment") { 256 } else { 64 }
+    }
+}
 
 fn nothing() -> Vec<Step> {
     Vec::new()
-}
-
-fn files(count: usize, len: usize) -> Vec<Step> {
-    let file = |i: usize| [Create(format!("f{i}")), Write(format!("f{i}"), 0, len, i as u64)];
-    (0..count).flat_map(file).collect()
 }
 
 fn with_sync(names: &[&str], mut steps: Vec<Step>) -> Vec<Step> {
@@ -491,6 +465,8 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario { name: "nudges", before: || files(1, 12 * 4096), during: || nudged(12, 40) },
     Scenario { name: "nudges-large", before: || files(1, 700 * 4096), during: || nudged(700, 40) },
+    Scenario { name: "defragment", before: torn, during: || brought_together(Moving::Copy) },
+    Scenario { name: "defragment-share", before: torn, during: || brought_together(Moving::Share) },
     Scenario { name: "cleaning-greedy", before: aged, during: || cleaned_by("greedy") },
     Scenario { name: "cleaning-cost-benefit", before: aged, during: || cleaned_by("cost-benefit") },
     Scenario { name: "cleaning-atgc", before: aged, during: || cleaned_by("atgc") },

@@ -16,9 +16,10 @@ use f2fs::delta::Places;
 use f2fs::gc::settings::{Intervals, Settings, Urgency};
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
+use format::superblock::Features;
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
-use vfs::{Allocate, Caller, Error, FileKind, FileSystem, NewNode, WriteFlags};
+use vfs::{Allocate, Caller, Error, FileKind, FileSystem, Moving, NewNode, WriteFlags};
 use victim::Policy;
 
 use crate::op::{Dir, Name, Op, Which};
@@ -103,6 +104,9 @@ fn op() -> impl Strategy<Value = Op> {
         2 => (which(), any::<u8>()).prop_map(|(w, n)| Op::RemoveAttribute(w, n)),
         2 => (which(), any::<u16>()).prop_map(|(w, p)| Op::Chmod(w, p)),
         3 => (which(), any::<bool>()).prop_map(|(w, d)| Op::Fsync(w, d)),
+        2 => (which(), 0u64..20, any::<bool>()).prop_map(|(w, from, share)| {
+            Op::Defragment(w, from, if share { Moving::Share } else { Moving::Copy })
+        }),
         1 => Just(Op::Sync),
         1 => Just(Op::Tick),
         2 => dir().prop_map(Op::List),
@@ -155,6 +159,44 @@ fn sections_of_two_segments_answer_as_the_model() {
 fn a_volume_without_inline_contents_answers_as_the_model() {
     let mount = MountOptions { inline: false, dirty_limit: 16, ..MountOptions::default() };
     lockstep(64, &Options::modern(), &mount);
+}
+
+/// Files grow by turns and are brought together, as often as everything else together. On a volume with room: on a
+/// smaller one logs fill holes, and nothing is moved.
+fn brought_together() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        3 => op(),
+        1 => (which(), offset(), 1u32..20_000, any::<u8>()).prop_map(|(w, o, l, t)| Op::Write(w, o, l, t)),
+        1 => (which(), any::<bool>()).prop_map(|(w, d)| Op::Fsync(w, d)),
+        1 => (which(), 0u64..20, any::<bool>()).prop_map(|(w, from, share)| {
+            Op::Defragment(w, from, if share { Moving::Share } else { Moving::Copy })
+        }),
+    ]
+}
+
+#[test]
+fn a_volume_whose_files_are_brought_together_answers_as_the_model() {
+    let before = run::MOVED.load(Relaxed);
+    let compressed = Options { features: Options::modern().features | Features::COMPRESSION, ..Options::modern() };
+    let mut packing = MountOptions { dirty_limit: 16, ..MountOptions::default() };
+    packing.compress.extensions.push("*".into());
+    lockstep_of(256, &Options::modern(), &MountOptions::default(), false, brought_together());
+    lockstep_of(
+        256,
+        &Options::modern(),
+        &MountOptions { inline: false, ..MountOptions::default() },
+        true,
+        brought_together(),
+    );
+    // Blocks of a compressed file are not shifted.
+    let unshifted = brought_together().prop_map(|op| match op {
+        Op::Allocate(w, Allocate::Collapse | Allocate::Insert, o, l) => Op::Allocate(w, Allocate::PunchHole, o, l),
+        op => op,
+    });
+    lockstep_of(256, &compressed, &packing, false, unshifted);
+    let moved = run::MOVED.load(Relaxed) - before;
+    println!("{moved} blocks brought together");
+    assert!(moved > 10_000, "{moved} blocks brought together");
 }
 
 /// Small changes, syncs and cleaning as often as everything else together.

@@ -3,7 +3,7 @@
 //! Operations name things by small indexes into what exists, so that a sequence stays meaningful
 //! when a part of it is taken away. Files without a name stay known until the next remount.
 
-use vfs::{Allocate, FileKind};
+use vfs::{Allocate, FileKind, Moving};
 
 /// Which object: an index into all there are, wrapped around.
 #[derive(Debug, Clone, Copy)]
@@ -48,6 +48,8 @@ pub enum Op {
     RemoveAttribute(Which, u8),
     Chmod(Which, u16),
     Fsync(Which, bool),
+    /// From this block on.
+    Defragment(Which, u64, Moving),
     Sync,
     Tick,
     List(Dir),

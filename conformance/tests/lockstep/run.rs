@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::mem::discriminant;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ use vfs::Error::{NameTooLong, NotDirectory, NotFound};
 
 use crate::op::{Dir, Name, Op, Which};
 use crate::plain::{Body, Bytes, Plain};
+
+/// Blocks of files that were brought together, of all volumes of this process.
+pub static MOVED: AtomicU64 = AtomicU64::new(0);
 
 /// What the two disagree on.
 pub type Disagreement = String;
@@ -210,6 +214,10 @@ impl Lockstep {
                 agree(volume.removexattr(ino, &name), plain).map(drop)
             }
             Op::Fsync(which, data_only) => volume.fsync(self.any(which).1, data_only).map_err(told),
+            Op::Defragment(which, from, how) => {
+                let moved = joulefs_conformance::crash::defragment(&volume, self.any(which).1, from, how);
+                moved.map(|n| _ = MOVED.fetch_add(n, Relaxed)).map_err(told)
+            }
             Op::Sync => volume.sync().map_err(told),
             Op::Tick => {
                 self.clock.advance(Duration::from_secs(7));

@@ -276,7 +276,11 @@ impl BlockDevice for Fingerprint {
         for n in 0..blocks {
             let (from, to) = (Lba(from.0 + n), Lba(to.0 + n));
             let moved = self.entry(from);
-            let left = if how == Remap::Exchange { self.entry(to) } else { Entry::Zero };
+            let left = match how {
+                Remap::Exchange => self.entry(to),
+                Remap::Move => Entry::Zero,
+                Remap::Share => self.entry(from),
+            };
             self.put_one(from, left);
             self.put_one(to, moved);
         }

@@ -213,7 +213,15 @@ impl<D: BlockDevice> BlockDevice for Simulated<D> {
         if !self.state.lock().model.remaps() {
             return Err(DeviceError::Unsupported { op: "remap" });
         }
-        self.contents.remap(from, to, blocks, how, tag)?;
+        match self.contents.remap(from, to, blocks, how, tag) {
+            // Where contents are kept is no matter of the model's: an image is copied, a device's map is changed.
+            Err(DeviceError::Unsupported { .. }) if how == Remap::Share => {
+                let mut bytes = vec![0; blocks as usize * crate::BLOCK];
+                self.contents.read(from, &mut bytes, tag)?;
+                self.contents.write(to, &bytes, tag)?;
+            }
+            other => other?,
+        }
         self.ask(Operation::Remap, Ask::Remap { from, to, blocks, how }, blocks, tag);
         Ok(())
     }

@@ -349,7 +349,8 @@ impl Volume {
             };
             counter.fetch_add(1, Relaxed);
         }
-        let bytes: usize = new.iter().map(Entry::bytes).sum();
+        let packed = |e: &&Entry<'_>| e.codec == Codec::Alone && e.block < KEPT;
+        let bytes: usize = new.iter().filter(|e| !packed(e)).map(Entry::bytes).sum();
         self.counters.delta_bytes.fetch_add(bytes as u64, Relaxed);
         Ok(())
     }

@@ -6,13 +6,17 @@
 //! * [`read`], [`write`]: bytes in and out of memory and log. [`admission`]: how many may write at once.
 //! * [`writeback`]: from memory to the log; [`temperature`]: to which one, or in place; [`run`]: in which requests.
 //! * [`truncate`], [`allocate`]: size, holes, reservations; [`shift`]: blocks move inside of the file.
-//!   [`inline`]: contents inside the inode.
+//!   [`inline`]: contents inside the inode; [`prealloc`]: blocks set aside to grow into.
+//! * [`extents`]: where its blocks lie; [`defragment`]: they are brought together.
 //! * [`compressed`]: files whose blocks are compressed in clusters.
 
 pub mod admission;
 pub mod allocate;
 pub mod compressed;
+pub mod defragment;
+pub mod extents;
 pub mod inline;
+pub mod prealloc;
 pub mod read;
 mod run;
 pub(crate) mod shift;

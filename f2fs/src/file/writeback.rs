@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use vfs::FileKind;
 
 use super::compressed::writeback::{Pack, Which};
+use super::prealloc;
 use super::run::{BATCH, Run};
 use super::temperature::{Writeback, data_log, in_place};
 use crate::cause::Cause;
@@ -185,8 +186,11 @@ impl Volume {
         cause: Cause,
         done: &mut Written,
     ) -> Result<()> {
-        let (log, stay) =
-            inode.inode(|r| (data_log(r, dirty.len()), in_place(r, dirty.len(), why, self.options.in_place_blocks)));
+        let (log, stay, ahead) = inode.inode(|r| {
+            let log = data_log(r, dirty.len());
+            let ahead = if cause == Cause::Directory { None } else { prealloc::ahead(r, log, self.options.prealloc) };
+            (log, in_place(r, dirty.len(), why, self.options.in_place_blocks), ahead)
+        });
         let tag = cause.of(Ino(inode.ino.0));
         let age = self.mounted_seconds();
         let mut run = Run::default();
@@ -236,7 +240,14 @@ impl Volume {
                         continue;
                     }
                     let owner = Summary { nid: place.node.nid, version, slot: slot as u16 };
-                    match seg.allocate(log, owner, old, age) {
+                    let set_aside = match ahead {
+                        Some(blocks) if !old.is_real() => {
+                            seg.allocate_ahead((Ino(inode.ino.0), log), blocks, owner, age)
+                        }
+                        _ => Ok(None),
+                    };
+                    let got = set_aside.and_then(|p| p.map_or_else(|| seg.allocate(log, owner, old, age), Ok));
+                    match got {
                         Ok(p) => {
                             set_addr_in(self, &place.node, &mut bytes, slot, p.addr);
                             moved = true;

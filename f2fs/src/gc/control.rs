@@ -172,6 +172,7 @@ impl Volume {
             ("moved_blocks_background", n(&c.moved_background)),
             ("moved_blocks_foreground", n(&c.moved_foreground)),
             ("moved_blocks_threaded", n(&c.moved_threaded)),
+            ("defragmented_blocks", n(&c.defragmented)),
             ("longest_pause_us", n(&c.longest_pause)),
             ("checkpoints", n(&c.checkpoints)),
             ("in_place_blocks", n(&c.in_place)),

@@ -134,6 +134,9 @@ impl Volume {
         self.free_inode_blocks(inode)?;
         drop(content);
         self.inodes.drop_inode(inode.ino);
+        if self.options.prealloc.is_some() {
+            self.seg.lock().leave_window(inode.ino);
+        }
         self.renamed.lock().remove(&inode.ino);
         self.free_node(&inode.node, true)
     }

@@ -83,6 +83,15 @@ impl Segments {
         }
     }
 
+    /// Makes a log write a fresh segment, whose blocks lie one after the other, if it filled holes when free segments were
+    /// few. [`vfs::Error::NoSpace`] if they still are.
+    pub(crate) fn fresh(&mut self, log: LogType) -> Result<()> {
+        if self.logs[log.index()].threaded && !self.need_threading() {
+            self.roll(log)?;
+        }
+        if self.logs[log.index()].threaded { Err(Error::no_space()) } else { Ok(()) }
+    }
+
     /// Finds a segment for every log that used up its own and found no other. It may be a segment that the checkpoint
     /// about to be written frees: nothing is written there before that checkpoint is durable. Where there are too few
     /// of these, none is taken: no checkpoint follows, and a log must not stand in a segment that is still needed.

@@ -2,6 +2,7 @@
 //!
 //! * [`table`]: valid maps, counts, ages; which segments are free, dirty, prefree.
 //! * [`log`]: the six logs, and how each finds its next segment.
+//! * `windows`: blocks set aside for files that grow.
 //! * [`migration`]: where cleaning by age moves blocks.
 //! * `candidates`: what policies see of the table, as victims and as targets.
 //! * `pieces`: the pieces of free space, by size.
@@ -21,6 +22,7 @@ mod pieces;
 pub mod summary;
 pub mod sums;
 pub mod table;
+pub(crate) mod windows;
 mod word_set;
 
 use std::sync::Arc;
@@ -83,6 +85,8 @@ pub struct Segments {
     pub reserved_segs: u32,
     /// The log of blocks that cleaning moves by age, if there is one.
     pub(crate) moved: Option<Log>,
+    /// Blocks set aside for files that grow.
+    windows: windows::Windows,
     /// The first segment of the section being cleaned: no log may thread into it.
     victim: Option<SegNo>,
     /// Chooses victims, and segments to thread into.
@@ -119,6 +123,7 @@ impl Segments {
             summaries: PendingSummaries::default(),
             reserved_segs,
             moved: None,
+            windows: windows::Windows::default(),
             victim: None,
             chooser,
             threads_always: false,
@@ -242,6 +247,15 @@ impl Segments {
     pub fn invalidate(&mut self, addr: BlockAddr, age: u64) -> Result<()> {
         let (seg, off) = self.place(addr)?;
         self.table.clear_valid(seg, off, Some(age))
+    }
+
+    /// Gives places up that were taken and that nothing points at.
+    pub(crate) fn give_back(&mut self, places: &[BlockAddr]) -> Result<()> {
+        for addr in places {
+            let (seg, off) = self.place(*addr)?;
+            self.table.clear_valid(seg, off, None)?;
+        }
+        Ok(())
     }
 
     /// Marks a block valid at its address: roll-forward found it there.

@@ -129,20 +129,21 @@ pub(super) fn census(phase: &mut Phase, c: &Census) {
 
 /// Deltas and blocks in place so far.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kept([u64; 5]);
+pub(super) struct Kept([u64; 6]);
 
 impl Kept {
     /// Since the mount.
     pub fn so_far(volume: &Volume) -> Self {
         let c = &volume.counters;
-        Kept([&c.deltas, &c.delta_bytes, &c.folded, &c.in_place, &c.restored].map(|n| n.load(Relaxed)))
+        Kept([&c.deltas, &c.delta_bytes, &c.folded, &c.in_place, &c.restored, &c.packed].map(|n| n.load(Relaxed)))
     }
 
     /// Notes what came since.
     pub fn note(self, volume: &Volume, phase: &mut Phase) {
         let to = Kept::so_far(volume);
-        let [made, bytes, folded, in_place, restored] = std::array::from_fn(|i| (to.0[i] - self.0[i]) as f64);
+        let [made, bytes, folded, in_place, restored, packed] = std::array::from_fn(|i| (to.0[i] - self.0[i]) as f64);
         phase.note("deltas", made, "deltas");
+        phase.note("packed", packed, "pages");
         phase.note("delta_size", bytes / made, "B");
         phase.note("folded", folded, "deltas");
         phase.note("in_place", in_place, "blocks");

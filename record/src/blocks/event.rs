@@ -89,6 +89,7 @@ impl Event {
             Request::Discard { at, blocks } => (3, Some((at.0, blocks))),
             Request::Remap { from, blocks, how: Remap::Exchange, .. } => (4, Some((from.0, blocks))),
             Request::Remap { from, blocks, how: Remap::Move, .. } => (5, Some((from.0, blocks))),
+            Request::Remap { from, blocks, how: Remap::Share, .. } => (6, Some((from.0, blocks))),
         };
         let mut head = code;
         let mut flag = |bit, set: bool| head |= if set { bit } else { 0 };
@@ -140,7 +141,7 @@ impl Event {
         } else if head & (CONTINUES | SAME_LENGTH) != 0 {
             return Err("a flush with a place");
         }
-        let to = if matches!(code, 4 | 5) { stepped(at, input.signed()?) } else { 0 };
+        let to = if matches!(code, 4..=6) { stepped(at, input.signed()?) } else { 0 };
         let tag = if head & SAME_TAG == 0 { Tag { cause: input.byte()?, owner: u64::get(input)? } } else { before.tag };
         let (at, to) = (Lba(at), Lba(to));
         let request = match code {
@@ -154,6 +155,7 @@ impl Event {
             3 => Request::Discard { at, blocks },
             4 => Request::Remap { from: at, to, blocks, how: Remap::Exchange },
             5 => Request::Remap { from: at, to, blocks, how: Remap::Move },
+            6 => Request::Remap { from: at, to, blocks, how: Remap::Share },
             _ => return Err("an unknown kind of record"),
         };
         before.arrival = arrival;

@@ -358,6 +358,12 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
     fn repack(&self, ino: Ino, packed: bool) -> Result<()> {
         self.inner.repack(ino, packed)
     }
+    fn extents(&self, ino: Ino, from: u64, most: usize) -> Result<Vec<vfs::Extent>> {
+        self.inner.extents(ino, from, most)
+    }
+    fn defragment(&self, ino: Ino, blocks: std::ops::Range<u64>, how: vfs::Moving) -> Result<(u64, u64)> {
+        self.inner.defragment(ino, blocks, how)
+    }
     fn release_saved(&self, ino: Ino) -> Result<u64> {
         self.inner.release_saved(ino)
     }

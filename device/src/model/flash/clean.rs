@@ -93,6 +93,7 @@ impl Flash {
             }
         }
         let mut programmed = 0;
+        let mut sharers: Vec<(u32, u32)> = Vec::new();
         let mut rest = &moving[..];
         while !rest.is_empty() {
             let (block, page) = match into {
@@ -107,6 +108,7 @@ impl Flash {
             let to = g.unit(block, page);
             for (&(from, host), to) in now.iter().zip(to..) {
                 self.table.relocate(host, from, to);
+                sharers.extend(self.table.sharers(to).iter().map(|host| (to, *host)));
             }
             let transfer = self.times.transfer.times(2 * u64::from(pages * g.page_units));
             let busy = self.times.program[g.bit(g.row_of(to), self.times.program.len())];
@@ -132,6 +134,7 @@ impl Flash {
             bill.add(Part::FlashClean, self.prices.unit_program.times(programmed));
         }
         // Each translation page is changed once for all its blocks that moved.
+        moving.extend(sharers);
         moving.sort_unstable_by_key(|(_, host)| *host);
         let mut page = NONE;
         for &(_, host) in &moving {

@@ -287,16 +287,17 @@ impl Flash {
             at = self.write_journal(at, bill);
         }
         let mut done = at;
-        for from in pair {
-            for page in from / ENTRIES..(from + blocks).div_ceil(ENTRIES) {
-                done = done.max(self.map(page as u32, true, at, bill));
+        let [from, to] = pair;
+        for (first, changes) in [(from, how != Remap::Share), (to, true)] {
+            for page in first / ENTRIES..(first + blocks).div_ceil(ENTRIES) {
+                done = done.max(self.map(page as u32, changes, at, bill));
             }
         }
-        let [from, to] = pair;
         for i in 0..blocks {
             match how {
                 Remap::Exchange => self.table.exchange((from + i) as u32, (to + i) as u32),
                 Remap::Move => self.table.move_to((from + i) as u32, (to + i) as u32),
+                Remap::Share => self.table.share((from + i) as u32, (to + i) as u32),
             }
         }
         self.table.note();

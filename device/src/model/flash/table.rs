@@ -3,6 +3,9 @@
 //! The map and its reverse are dense arrays that take memory only where they were used. A change that leaves no mark on
 //! flash (a discard, a remap) is durable once the journal is written. Until then the table remembers what the change
 //! replaced, and no block is erased (see [`super::clean`]).
+//!
+//! A unit may hold several blocks of the host, if a remap had them share it. It is valid as long as one of them is mapped
+//! to it, and all move with it. Which they are beside one is kept in memory, as the reverse map is.
 
 use std::collections::BTreeMap;
 
@@ -27,6 +30,8 @@ pub struct Table {
     map: Vec<u32>,
     /// By unit.
     reverse: Vec<u32>,
+    /// Of a unit that several blocks share: those beside the one of `reverse`.
+    others: BTreeMap<u32, Vec<u32>>,
     /// A bit for each unit: it is valid.
     valid: Vec<u64>,
     /// Valid units, by flash block.
@@ -50,6 +55,7 @@ impl Table {
             geometry,
             map: vec![0; blocks as usize],
             reverse: vec![0; units],
+            others: BTreeMap::new(),
             valid: vec![0; units.div_ceil(64)],
             live: vec![0; geometry.all_blocks() as usize],
             on_die: vec![0; geometry.dies as usize],
@@ -67,10 +73,14 @@ impl Table {
     pub fn unit(&self, block: u32) -> Option<u32> {
         self.map[block as usize].checked_sub(1)
     }
-    /// The block that a unit holds, if the unit is valid.
+    /// The block that a unit holds, if the unit is valid; one of those that share it.
     pub fn block(&self, unit: u32) -> Option<u32> {
         let counts = self.valid[unit as usize / 64] >> (unit % 64) & 1 == 1;
         counts.then(|| self.reverse[unit as usize])
+    }
+    /// The others that share a unit.
+    pub fn sharers(&self, unit: u32) -> &[u32] {
+        self.others.get(&unit).map_or(&[], Vec::as_slice)
     }
     /// Valid units in a flash block.
     pub fn live(&self, block: u32) -> u32 {
@@ -114,20 +124,27 @@ impl Table {
     /// Compares the numbers that are kept twice; the error names the first difference.
     pub fn audit(&self) -> Result<(), String> {
         let (mut live, mut on_die) = (vec![0; self.live.len()], vec![0; self.on_die.len()]);
-        let mut mapped = vec![0; self.mapped.len()];
+        let (mut mapped, mut shared) = (vec![0; self.mapped.len()], 0);
         for block in 0..self.map.len() as u32 {
             let Some(unit) = self.unit(block) else { continue };
+            mapped[(u64::from(block) / ENTRIES) as usize] += 1;
+            if self.block(unit).is_some() && self.sharers(unit).contains(&block) {
+                shared += 1;
+                continue;
+            }
             if self.block(unit) != Some(block) {
                 return Err(format!("block {block} is at unit {unit}, which holds {:?}", self.block(unit)));
             }
             let at = self.geometry.block_of(unit);
             live[at as usize] += 1;
             on_die[self.geometry.die_of(at) as usize] += 1;
-            mapped[(u64::from(block) / ENTRIES) as usize] += 1;
         }
-        let valid = self.valid.iter().map(|w| w.count_ones()).sum::<u32>();
-        match live == self.live && on_die == self.on_die && mapped == self.mapped && valid == mapped.iter().sum::<u32>()
-        {
+        if shared != self.others.values().map(Vec::len).sum::<usize>() || self.others.values().any(Vec::is_empty) {
+            return Err(format!("{shared} blocks share a unit, which are not those that are listed"));
+        }
+        let valid = self.valid.iter().map(|w| w.count_ones()).sum::<u32>() as usize;
+        let all = mapped.iter().sum::<u32>() as usize;
+        match live == self.live && on_die == self.on_die && mapped == self.mapped && valid + shared == all {
             true => Ok(()),
             false => Err("counts of what is valid are wrong".into()),
         }
@@ -147,21 +164,47 @@ impl Table {
         self.on_die[self.geometry.die_of(at) as usize] += 1;
     }
 
+    /// A block is no longer at a unit, which becomes invalid unless others share it.
+    fn leave(&mut self, block: u32, unit: u32) {
+        let Some(others) = self.others.get_mut(&unit) else { return self.invalidate(unit) };
+        if self.reverse[unit as usize] == block {
+            // OK: an entry is never empty.
+            self.reverse[unit as usize] = others.pop().unwrap_or(block);
+        } else {
+            others.retain(|b| *b != block);
+        }
+        if others.is_empty() {
+            self.others.remove(&unit);
+        }
+    }
+    /// A unit holds another block in place of one.
+    fn rename(&mut self, unit: u32, from: u32, to: u32) {
+        match self.others.get_mut(&unit).and_then(|all| all.iter_mut().find(|b| **b == from)) {
+            Some(other) => *other = to,
+            None => self.reverse[unit as usize] = to,
+        }
+    }
+
     /// Maps a block to a unit, and no longer to the unit before.
     pub fn set(&mut self, block: u32, unit: u32) {
         match std::mem::replace(&mut self.map[block as usize], unit + 1) {
             0 => self.mapped[(u64::from(block) / ENTRIES) as usize] += 1,
-            was => self.invalidate(was - 1),
+            was => self.leave(block, was - 1),
         }
         self.validate(unit, block);
     }
 
-    /// A block moves from unit to unit.
+    /// A block moves from unit to unit, and those that share the unit with it.
     pub fn relocate(&mut self, block: u32, from: u32, to: u32) {
         if let Some(g) = &mut self.generations {
             g[to as usize] = g[from as usize];
         }
+        let others = self.others.remove(&from);
         self.set(block, to);
+        if let Some(others) = others {
+            others.iter().for_each(|b| self.map[*b as usize] = to + 1);
+            self.others.insert(to, others);
+        }
     }
 
     fn change(&mut self, block: u32, is: u32, written: bool) {
@@ -169,15 +212,12 @@ impl Table {
         let mapped = &mut self.mapped[(u64::from(block) / ENTRIES) as usize];
         *mapped = *mapped + u32::from(is != 0) - u32::from(was != 0);
         self.journal.push(Change { block, was, is, written });
-        if is != 0 {
-            self.reverse[is as usize - 1] = block;
-        }
     }
 
     /// Maps a block to no unit, durably once the journal is written.
     pub fn forget(&mut self, block: u32) {
         if let Some(unit) = self.unit(block) {
-            self.invalidate(unit);
+            self.leave(block, unit);
             self.change(block, 0, false);
         }
     }
@@ -185,6 +225,14 @@ impl Table {
     /// Exchanges the units of two blocks, durably once the journal is written.
     pub fn exchange(&mut self, a: u32, b: u32) {
         let (at_a, at_b) = (self.map[a as usize], self.map[b as usize]);
+        if at_a == at_b && at_a != 0 {
+            return;
+        }
+        for (unit, from, to) in [(at_a, a, b), (at_b, b, a)] {
+            if let Some(unit) = unit.checked_sub(1) {
+                self.rename(unit, from, to);
+            }
+        }
         self.change(a, at_b, true);
         self.change(b, at_a, true);
     }
@@ -192,11 +240,29 @@ impl Table {
     /// Gives the unit of block `from` to block `to`, durably once the journal is written.
     pub fn move_to(&mut self, from: u32, to: u32) {
         if let Some(unit) = self.unit(to) {
-            self.invalidate(unit);
+            self.leave(to, unit);
+        }
+        if let Some(unit) = self.unit(from) {
+            self.rename(unit, from, to);
         }
         let is = self.map[from as usize];
         self.change(to, is, true);
         self.change(from, 0, false);
+    }
+
+    /// Maps block `to` to the unit of block `from` as well, durably once the journal is written.
+    pub fn share(&mut self, from: u32, to: u32) {
+        let (is, was) = (self.map[from as usize], self.map[to as usize]);
+        if is == was && is != 0 {
+            return;
+        }
+        if let Some(unit) = was.checked_sub(1) {
+            self.leave(to, unit);
+        }
+        if let Some(unit) = is.checked_sub(1) {
+            self.others.entry(unit).or_default().push(to);
+        }
+        self.change(to, is, true);
     }
 
     /// Counts a request that the journal records.
@@ -230,10 +296,14 @@ impl Table {
         self.live.fill(0);
         self.on_die.fill(0);
         self.mapped.fill(0);
-        for block in 0..self.map.len() {
-            if let Some(unit) = self.map[block].checked_sub(1) {
-                self.mapped[(block as u64 / ENTRIES) as usize] += 1;
-                self.validate(unit, block as u32);
+        self.others.clear();
+        for block in 0..self.map.len() as u32 {
+            if let Some(unit) = self.unit(block) {
+                self.mapped[(u64::from(block) / ENTRIES) as usize] += 1;
+                match self.block(unit) {
+                    Some(_) => self.others.entry(unit).or_default().push(block),
+                    None => self.validate(unit, block),
+                }
             }
         }
     }

@@ -1,0 +1,280 @@
+//! Files of an image, or of a mounted volume: which are torn, where do they lie, and how are they moved?
+//!
+//! An image is mounted here for as long as the command runs, and found torn by `inspect`, which reads what is on the
+//! device. A mounted volume is asked through attributes of its files (`fuse::control`).
+
+use std::ffi::OsStr;
+use std::fs;
+use std::ops::Range;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use fuse::control::{DEFRAGMENT, EXTENTS, MOST, REPORT, STEP};
+use inspect::file::Extent;
+use inspect::inode::Kind;
+use inspect::treatment::Run;
+use inspect::{Progress, Volume as Seen};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+use vfs::{FileSystem, Ino, Moving};
+
+use crate::image::{self, Image};
+use crate::interrupt::Interrupt;
+use crate::output::plain;
+use crate::{Failure, progress};
+
+/// A file that was found.
+pub struct Found {
+    /// Its path in the volume, for people and to compare with.
+    pub path: String,
+    /// Its inode, of an image.
+    ino: Ino,
+    /// Where it is on the host, of a mounted volume.
+    place: PathBuf,
+}
+
+/// Where files are.
+pub enum Files {
+    /// An image, mounted by this command.
+    Image(Box<Image>),
+    /// A mounted volume's directory.
+    Mounted(PathBuf),
+}
+
+/// Most bytes that the kernel takes as an attribute's value.
+const VALUE: usize = 64 * 1024;
+
+/// The files with the most pieces beyond the fewest, at most `n`. An image is looked at before it is mounted.
+pub fn worst(source: &Path, n: usize, stop: &Interrupt) -> Result<Vec<Found>, Failure> {
+    if !source.is_dir() {
+        return worst_of_image(source, n, stop);
+    }
+    // Refuses the directory of another file system before its files are asked.
+    Files::open(source, false)?;
+    worst_below(source, n, stop)
+}
+
+impl Files {
+    /// Opens an image, to write only if something is to be moved, or looks at a directory.
+    pub fn open(source: &Path, write: bool) -> Result<Self, Failure> {
+        if !source.is_dir() {
+            return Ok(Files::Image(Box::new(Image::open(source, write)?)));
+        }
+        let mut bytes = vec![0; VALUE];
+        rustix::fs::getxattr(source, REPORT, &mut bytes[..]).map_err(|e| match e {
+            Errno::NODATA | Errno::OPNOTSUPP => {
+                format!("{}: not the directory of a mounted volume of this program", source.display())
+            }
+            e => format!("{}: {e}", source.display()),
+        })?;
+        Ok(Files::Mounted(source.to_owned()))
+    }
+
+    /// A file by its path in the volume.
+    pub fn named(&self, path: &Path) -> Result<Found, Failure> {
+        let parts = path.components();
+        let names: Vec<&OsStr> = parts
+            .filter_map(|part| match part {
+                Component::Normal(name) => Some(Ok(name)),
+                Component::RootDir | Component::CurDir => None,
+                _ => Some(Err(Failure::usage(format!("--defrag {}: write a path without ..", path.display())))),
+            })
+            .collect::<Result<_, _>>()?;
+        let inside = names.iter().fold(Vec::new(), |all, name| [&all, &b"/"[..], name.as_bytes()].concat());
+        let shown = plain(&String::from_utf8_lossy(&inside));
+        match self {
+            Files::Image(image) => {
+                let found = vfs::path::walk(&*image.vol, &inside)
+                    .map_err(|e| format!("{}: {shown}: {e}", image.path().display()))?;
+                Ok(Found { path: shown, ino: found.ino(), place: PathBuf::new() })
+            }
+            Files::Mounted(dir) => {
+                let place = names.iter().fold(dir.clone(), |at, name| at.join(name));
+                fs::symlink_metadata(&place).map_err(|e| format!("{}: {e}", place.display()))?;
+                Ok(Found { path: shown, ino: Ino(0), place })
+            }
+        }
+    }
+
+    /// Why a file stays where it is, in words; `None` if it need not.
+    pub fn why_not(&self, file: &Found) -> Result<Option<String>, String> {
+        match self {
+            Files::Image(image) => match image.vol.defragment(file.ino, 0..0, Moving::Copy) {
+                // That is a matter of how it was opened here.
+                Ok(_) | Err(vfs::Error::ReadOnly) => Ok(None),
+                Err(vfs::Error::NotPermitted(why) | vfs::Error::Invalid(why) | vfs::Error::Busy(why)) => {
+                    Ok(Some(why.to_owned()))
+                }
+                Err(e) => Err(e.to_string()),
+            },
+            Files::Mounted(_) => match attribute(&file.place, DEFRAGMENT)? {
+                why if why.is_empty() => Ok(None),
+                why => Ok(Some(why)),
+            },
+        }
+    }
+
+    /// Where a file's blocks lie now.
+    pub fn runs(&self, file: &Found) -> Result<Vec<Run>, String> {
+        match self {
+            Files::Image(image) => {
+                let all = image.vol.extents(file.ino, 0, usize::MAX).map_err(|e| e.to_string())?;
+                Ok(all.into_iter().map(|e| run(e.from, e.addr, e.blocks, e.begins)).collect())
+            }
+            Files::Mounted(_) => runs_at(&file.place),
+        }
+    }
+
+    /// Brings blocks together; returns how many were moved. `go_on` is told how many, and may stop it.
+    pub fn bring_together(
+        &self,
+        file: &Found,
+        blocks: Range<u64>,
+        how: Moving,
+        go_on: &dyn Fn(u64) -> bool,
+    ) -> Result<u64, String> {
+        let (mut at, mut moved) = (blocks.start, 0);
+        while at < blocks.end {
+            let (next, n) = match self {
+                Files::Image(image) => {
+                    image.vol.defragment(file.ino, at..blocks.end, how).map_err(|e| e.to_string())?
+                }
+                Files::Mounted(_) => {
+                    let next = blocks.end.min(at + STEP);
+                    let how = if how == Moving::Share { "share" } else { "copy" };
+                    let asked = format!("{at} {next} {how}");
+                    rustix::fs::lsetxattr(&file.place, DEFRAGMENT, asked.as_bytes(), XattrFlags::empty())
+                        .map_err(|e| refusal(&file.place, e))?;
+                    (next, next - at)
+                }
+            };
+            at = next;
+            moved += n;
+            if !go_on(n) && at < blocks.end {
+                return Err("interrupted".to_owned());
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Makes what was done durable.
+    pub fn close(&self) -> Result<(), Failure> {
+        match self {
+            Files::Image(image) => image.close(),
+            Files::Mounted(dir) => {
+                let dir = fs::File::open(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+                Ok(rustix::fs::syncfs(&dir).map_err(|e| format!("syncfs: {e}"))?)
+            }
+        }
+    }
+}
+
+fn run(from: u64, addr: u64, blocks: u64, begins: bool) -> Run {
+    (Extent { from, addr, blocks }, begins)
+}
+
+fn refusal(place: &Path, e: Errno) -> String {
+    let said = match e {
+        Errno::PERM | Errno::ACCESS => Some("only root and the user who mounted may move blocks".to_owned()),
+        Errno::NODATA | Errno::OPNOTSUPP => {
+            Some("not a file of a mounted volume of this program, or its device cannot".to_owned())
+        }
+        // The text behind the number is another attribute.
+        Errno::BUSY | Errno::INVAL => attribute(place, DEFRAGMENT).ok().filter(|why| !why.is_empty()),
+        _ => None,
+    };
+    said.unwrap_or_else(|| e.to_string())
+}
+
+/// An attribute's value. A symlink is not followed.
+fn attribute(place: &Path, name: &str) -> Result<String, String> {
+    let mut bytes = vec![0; VALUE];
+    match rustix::fs::lgetxattr(place, name, &mut bytes[..]) {
+        Ok(n) => Ok(String::from_utf8_lossy(&bytes[..n]).into_owned()),
+        Err(Errno::PERM | Errno::ACCESS) => {
+            Err("only root and the user who mounted may ask where a file lies".to_owned())
+        }
+        Err(e) => Err(e.to_string()),
+    }
+}
+
+fn runs_at(place: &Path) -> Result<Vec<Run>, String> {
+    let mut out: Vec<Run> = Vec::new();
+    loop {
+        let from = out.last().map_or(0, |(e, _)| e.from + e.blocks);
+        let text = attribute(place, &format!("{EXTENTS}.{from}"))?;
+        let before = out.len();
+        for line in text.lines() {
+            let mut words = line.split(' ').map(|w| w.parse::<u64>().ok());
+            let mut next = || words.next().flatten().ok_or_else(|| format!("an answer that is not understood: {line}"));
+            let (from, addr, blocks, begins) = (next()?, next()?, next()?, next()?);
+            // The first of an answer seems to begin a stretch, because the one before it is not in it.
+            let goes_on = out.len() == before && out.last().is_some_and(|(e, _)| e.from + e.blocks == from);
+            out.push(run(from, addr, blocks, begins == 1 && !goes_on));
+        }
+        if out.len() - before < MOST {
+            return Ok(out);
+        }
+    }
+}
+
+fn worst_of_image(path: &Path, n: usize, stop: &Interrupt) -> Result<Vec<Found>, Failure> {
+    let dev = image::open_device(path, false)?;
+    let bar = progress::steps(Seen::steps(&*dev), "looking");
+    let mut tell = |blocks| {
+        bar.inc(blocks);
+        progress::show_if_slow(&bar);
+        !stop.came()
+    };
+    let seen = Seen::read(&*dev, &inspect::Options::default(), &mut Progress::new(&mut tell));
+    bar.finish_and_clear();
+    let seen = seen.map_err(|e| format!("{}: {e}", path.display()))?;
+    let mut torn: Vec<&inspect::File> =
+        seen.files.iter().filter(|f| f.kind == Kind::File && f.excess() > 0 && f.links > 0).collect();
+    torn.sort_by_key(|f| std::cmp::Reverse((f.excess(), f.layout.span)));
+    let found = torn.into_iter().take(n).map(|f| Found {
+        path: plain(&seen.path(f).text()),
+        ino: Ino(f.ino.0.into()),
+        place: PathBuf::new(),
+    });
+    Ok(found.collect())
+}
+
+fn worst_below(root: &Path, n: usize, stop: &Interrupt) -> Result<Vec<Found>, Failure> {
+    let device = fs::metadata(root).map_err(|e| format!("{}: {e}", root.display()))?.dev();
+    let mut torn: Vec<(u64, PathBuf)> = Vec::new();
+    let mut waiting = vec![root.to_owned()];
+    let mut seen = std::collections::HashSet::new();
+    while let Some(dir) = waiting.pop() {
+        if stop.came() {
+            return Err("interrupted".into());
+        }
+        for entry in fs::read_dir(&dir).map_err(|e| format!("{}: {e}", dir.display()))? {
+            let entry = entry.map_err(|e| format!("{}: {e}", dir.display()))?;
+            // What goes while it is looked for is not there.
+            let Ok(meta) = entry.metadata() else { continue };
+            if meta.dev() != device || meta.nlink() > 1 && !meta.is_dir() && !seen.insert(meta.ino()) {
+                continue;
+            }
+            if meta.is_dir() {
+                waiting.push(entry.path());
+            } else if meta.is_file() {
+                let runs = match runs_at(&entry.path()) {
+                    Err(e) if entry.path().exists() => return Err(format!("{}: {e}", entry.path().display()).into()),
+                    runs => runs.unwrap_or_default(),
+                };
+                let excess = runs.windows(2).filter(|w| !w[1].1 && w[0].0.addr + w[0].0.blocks != w[1].0.addr).count();
+                if excess > 0 {
+                    torn.push((excess as u64, entry.path()));
+                }
+            }
+        }
+    }
+    torn.sort_by(|a, b| (b.0, &a.1).cmp(&(a.0, &b.1)));
+    let found = torn.into_iter().take(n).map(|(_, place)| {
+        let inside = place.strip_prefix(root).unwrap_or(&place).as_os_str().to_owned().into_vec();
+        Found { path: plain(&format!("/{}", String::from_utf8_lossy(&inside))), ino: Ino(0), place }
+    });
+    Ok(found.collect())
+}

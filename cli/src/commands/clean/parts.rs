@@ -1,0 +1,75 @@
+//! What does a recording read together, of the files of a volume?
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use inspect::treatment::Use;
+use trace::Opened;
+use trace::together::{Parts, scan};
+
+use crate::{Failure, recorded};
+
+/// What a recording reads, by the paths that it uses.
+pub struct Read {
+    files: BTreeMap<Vec<u8>, Parts>,
+}
+
+/// Reads a recording of calls.
+pub fn of_recording(path: &Path) -> Result<Read, Failure> {
+    let recorded = recorded::open(path)?;
+    let mut calls = match recorded.opened {
+        Opened::Calls(calls) => calls,
+        Opened::Blocks(_) => {
+            return Err(recorded::not_of(path, "requests to a block device", "calls to a file system"));
+        }
+        Opened::Power(_) => return Err(recorded::not_of(path, "a meter", "calls to a file system")),
+    };
+    let (bar, moved) = recorded::bar(recorded.length, "reading");
+    let (files, whole) = scan(&mut *calls, moved);
+    bar.finish_and_clear();
+    whole.map_err(|e| e.to_string())?;
+    if files.is_empty() {
+        return Err(format!("{}: reads no file that has a name at its end", path.display()).into());
+    }
+    Ok(Read { files })
+}
+
+impl Read {
+    /// What is read together of a file of the volume. A recording of another mount has a longer path, or a shorter one: the
+    /// file is the one whose path ends with the other, if there is one such.
+    pub fn of(&self, path: &str) -> Vec<Use> {
+        let wanted = path.as_bytes();
+        let parts = self.files.get(wanted).or_else(|| {
+            let mut alike =
+                self.files.iter().filter(|(theirs, _)| ends_with(theirs, wanted) || ends_with(wanted, theirs));
+            alike.next().filter(|_| alike.next().is_none()).map(|(_, parts)| parts)
+        });
+        let all = parts.into_iter().flatten();
+        all.map(|((from, to), times)| Use { blocks: *from..*to, times: *times }).collect()
+    }
+}
+
+/// True if one path ends with all names of another.
+fn ends_with(path: &[u8], end: &[u8]) -> bool {
+    let end = end.strip_prefix(b"/").unwrap_or(end);
+    path.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with(b"/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_found_by_the_end_of_its_path_if_no_other_is_like_it() {
+        let parts = |n| Parts::from([((0, n), 1)]);
+        let files = [("/mnt/a/db", 1), ("/mnt/b/db", 2), ("/mnt/b/log", 3)];
+        let read = Read { files: files.into_iter().map(|(p, n)| (p.as_bytes().to_vec(), parts(n))).collect() };
+        let of = |path: &str| read.of(path).first().map(|u| u.blocks.end);
+        assert_eq!(
+            (of("/a/db"), of("/b/db"), of("/db"), of("/log"), of("/g")),
+            (Some(1), Some(2), None, Some(3), None)
+        );
+        assert_eq!(of("/mnt/b/log"), Some(3));
+        assert_eq!(of("/deep/mnt/b/log"), Some(3));
+    }
+}

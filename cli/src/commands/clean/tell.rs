@@ -1,0 +1,153 @@
+//! What was planned and done, for people and for machines.
+
+use device::energy::profile::Profile;
+use inspect::price::Cost;
+use serde_json::{Value, json};
+
+use super::{Args, Outcome, Treated};
+use crate::joules::time;
+use crate::output;
+
+/// Of the JSON.
+const SCHEMA: &str = "joulefs-clean";
+const VERSION: u32 = 1;
+
+/// Prints all of it.
+pub fn all(args: &Args, profile: &Profile, all: &[Treated], as_json: bool) {
+    if as_json {
+        return output::print(&json!({
+            "schema": SCHEMA,
+            "schema_version": VERSION,
+            "source": args.source.display().to_string(),
+            "profile": profile.name,
+            "how": if args.remap { "remap" } else { "copy" },
+            "dry_run": args.dry_run,
+            "parts": args.parts.as_ref().map(|p| p.display().to_string()),
+            "files": all.iter().map(file).collect::<Vec<_>>(),
+            "moved_blocks": moved(all),
+            "cost": cost(&sum(all)),
+        }));
+    }
+    let source = args.source.display();
+    if all.is_empty() {
+        return output::line(&format!("{source}: no file lies in more pieces than it must"));
+    }
+    let used = if args.parts.is_some() { "use" } else { "read" };
+    output::line(&format!(
+        "{:>9} {:>9} {:>10} {:>10} {:>10} {:>10} {:>6}  {}",
+        "pieces",
+        "then",
+        "moved",
+        "cost",
+        "time",
+        format!("saved/{used}"),
+        "earned",
+        "file"
+    ));
+    for t in all {
+        let Some(plan) = &t.plan else {
+            output::line(&format!("{:>69}  {}: {}", "", t.path, said(&t.outcome)));
+            continue;
+        };
+        let then = match t.outcome {
+            Outcome::Moved { extents, .. } => extents,
+            Outcome::Planned => plan.extents.1,
+            _ => plan.extents.0,
+        };
+        let earned = plan.pays_after().map_or("never".to_owned(), |n| n.to_string());
+        output::line(&format!(
+            "{:>9} {:>9} {:>10} {:>10} {:>10} {:>10} {:>6}  {}{}",
+            plan.extents.0,
+            then,
+            output::bytes(blocks(t) * 4096),
+            plan.cost.energy.to_string(),
+            time(plan.cost.time.0),
+            plan.saved().energy.to_string(),
+            earned,
+            t.path,
+            match said(&t.outcome) {
+                text if text.is_empty() => text,
+                text => format!(": {text}"),
+            }
+        ));
+    }
+    let verb = if args.dry_run { "would move" } else { "moved" };
+    let all_blocks = if args.dry_run { all.iter().map(blocks).sum() } else { moved(all) };
+    let cost = sum(all);
+    output::line(&format!(
+        "{source}: {verb} {} for {} and {} ({})",
+        output::bytes(all_blocks * 4096),
+        cost.energy,
+        time(cost.time.0),
+        profile.name
+    ));
+}
+
+/// Blocks that were moved, or would be.
+fn blocks(t: &Treated) -> u64 {
+    match t.outcome {
+        Outcome::Moved { blocks, .. } => blocks,
+        Outcome::Planned => t.plan.as_ref().map_or(0, |p| p.blocks),
+        _ => 0,
+    }
+}
+
+fn moved(all: &[Treated]) -> u64 {
+    all.iter().filter(|t| matches!(t.outcome, Outcome::Moved { .. })).map(blocks).sum()
+}
+
+/// The price of what was moved, or would be.
+fn sum(all: &[Treated]) -> Cost {
+    let paid = all.iter().filter(|t| matches!(t.outcome, Outcome::Moved { .. } | Outcome::Planned));
+    paid.filter_map(|t| t.plan.as_ref()).map(|p| p.cost).sum()
+}
+
+fn said(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Whole => "nothing to move".to_owned(),
+        Outcome::NeverPays => "stays: never earned back (--force moves it)".to_owned(),
+        Outcome::Planned | Outcome::Moved { .. } => String::new(),
+        Outcome::Skipped(why) => format!("skipped: {why}"),
+        Outcome::Failed(why) => format!("failed: {why}"),
+    }
+}
+
+fn cost(c: &Cost) -> Value {
+    json!({ "pj": c.energy.0, "ns": c.time.0 })
+}
+
+fn file(t: &Treated) -> Value {
+    let (outcome, why) = match &t.outcome {
+        Outcome::Whole => ("whole", None),
+        Outcome::NeverPays => ("never-pays", None),
+        Outcome::Planned => ("planned", None),
+        Outcome::Moved { .. } => ("moved", None),
+        Outcome::Skipped(why) => ("skipped", Some(why)),
+        Outcome::Failed(why) => ("failed", Some(why)),
+    };
+    let after = match t.outcome {
+        Outcome::Moved { extents, .. } => Some(extents),
+        _ => None,
+    };
+    let mut out =
+        json!({ "path": t.path, "outcome": outcome, "why": why, "moved_blocks": blocks(t), "extents_after": after });
+    if let (Some(plan), Some(out)) = (&t.plan, out.as_object_mut()) {
+        out.insert(
+            "plan".into(),
+            json!({
+                "ranges": plan.ranges.iter().map(|r| [r.start, r.end]).collect::<Vec<_>>(),
+                "blocks": plan.blocks,
+                "extents": plan.extents.0,
+                "extents_then": plan.extents.1,
+                "cost": cost(&plan.cost),
+                "use": cost(&plan.uses.0),
+                "use_then": cost(&plan.uses.1),
+                "whole_read": cost(&plan.whole.0),
+                "whole_read_then": cost(&plan.whole.1),
+                "saved_per_use": cost(&plan.saved()),
+                "pays_after_uses": plan.pays_after(),
+            }),
+        );
+    }
+    out
+}

@@ -1,0 +1,262 @@
+//! How are a file's blocks brought together?
+//!
+//! Their contents go, byte for byte, to the next places of a log, in the order of the file, and the file's nodes then
+//! name these places: as cleaning does it, but of one file, and under its inode's lock while others change the volume.
+//! So deltas keep their bases, packed clusters stay packed, and ciphertext and the hashes of a sealed file are moved
+//! without a key. Times stay. What is dirty in memory is written back first.
+//!
+//! The rules by which a write overwrites blocks in place (cold files, small fsyncs) do not hold here: every block gets
+//! another place.
+//!
+//! *Order.* New places are taken, contents go there, and only then slots change and the old blocks become invalid. They
+//! stay held until the next checkpoint, which the nodes on the device need. If the device fails, the new places are given
+//! up, and the file is as it was. If the log runs out of free segments, what was placed counts, and the rest stays.
+//!
+//! *Sharing.* Instead of reading and writing, a device that can do it is told to show the same flash page at the new place
+//! ([`Remap::Share`]). The old place stays readable until the device is told to discard it, which happens after the
+//! checkpoint that frees it. So a power cut loses no more than with copies. (`REMAP` of Ji HotStorage'16 moves or
+//! exchanges, and so destroys what the last checkpoint names.)
+//!
+//! *Refused* are files whose addresses others rely on (pinned, immutable), and every file while logs fill holes: its blocks
+//! would be scattered again.
+//!
+//! Left out on purpose: which files, and whether it pays (the `inspect` crate).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use device::Lba;
+use device::model::Remap;
+use format::inode::{Inline, InodeFlags};
+use format::sit::LogType;
+use format::summary::Summary;
+use format::{Block, BlockAddr};
+use vfs::{FileKind, Moving};
+
+use super::extents::torn;
+use super::run::BATCH;
+use super::temperature::{Writeback, data_log};
+use super::writeback::or_wait;
+use crate::cause::Cause;
+use crate::error::{Error, Result};
+use crate::inode::{Content, Inode};
+use crate::node::cache::Node;
+use crate::node::free::STEP;
+use crate::node::map::{addr_in, move_addr_in};
+use crate::pack::PackState;
+use crate::volume::Volume;
+
+/// A block about to move.
+struct Move {
+    from: BlockAddr,
+    node: Arc<Node>,
+    slot: u32,
+}
+
+/// New places, and why not all blocks have one.
+struct Places {
+    at: Vec<BlockAddr>,
+    short: Option<Error>,
+}
+
+fn scattered() -> Error {
+    vfs::Error::Busy("too few segments are free: logs fill holes, and would scatter the file again; clean first").into()
+}
+
+impl Volume {
+    /// Brings together what lies in several pieces of a file; returns how many blocks were moved. Others use the volume
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As [`vfs::FileSystem::defragment`] has them; what was moved until then stays moved.
+    pub fn bring_together(&self, ino: vfs::Ino, how: Moving) -> vfs::Result<u64> {
+        use vfs::FileSystem;
+        let mut moved = 0;
+        for range in torn(&self.extents(ino, 0, usize::MAX)?) {
+            let mut at = range.start;
+            while at < range.end {
+                let (next, n) = self.defragment(ino, at..range.end, how)?;
+                (at, moved) = (next, moved + n);
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Brings blocks of a file to neighbouring places, as far as one step goes ([`BATCH`] blocks); returns the first block
+    /// of the range that is left, or its end, and how many were moved. Of an empty range only says whether it may be.
+    pub(crate) fn defragment_some(&self, inode: &Arc<Inode>, blocks: Range<u64>, how: Moving) -> Result<(u64, u64)> {
+        self.check_movable(inode)?;
+        if blocks.is_empty() {
+            return self.check_writable().map(|()| (blocks.end, 0));
+        }
+        let _admitted = self.admit(BATCH as u64);
+        let change = self.begin()?;
+        let mut content = inode.content.write();
+        self.check_there(inode)?;
+        self.check_movable(inode)?;
+        if content.pages.range(blocks.clone()).next().is_some() {
+            // Moving them first would write them twice, or leave them where they are.
+            or_wait(self.write_back(&change, inode, &mut content, Writeback::Background))?;
+        }
+        let (moves, next) = self.blocks_to_move(inode, &content, blocks)?;
+        self.move_together(&change, inode, &moves, how)?;
+        Ok((next, moves.len() as u64))
+    }
+
+    /// Refuses files whose blocks stay where they are. The texts complete the sentence "skipped: ...".
+    fn check_movable(&self, inode: &Inode) -> Result<()> {
+        if inode.kind != FileKind::Regular {
+            return Err(vfs::Error::Invalid("not a regular file").into());
+        }
+        if self.inline_room(inode)?.is_some() {
+            return Err(vfs::Error::Invalid("its contents are in its inode").into());
+        }
+        let (inline, flags) = inode.node.inode(|r| (r.inline(), r.flags()));
+        if inline.contains(Inline::PIN_FILE) {
+            return Err(vfs::Error::NotPermitted("pinned: somebody relies on the addresses of its blocks").into());
+        }
+        if flags.contains(InodeFlags::IMMUTABLE) {
+            return Err(vfs::Error::NotPermitted("immutable").into());
+        }
+        if inode.node.inode(|r| r.i_links.get()) == 0 {
+            return Err(vfs::Error::Invalid("it has no name any more").into());
+        }
+        let seg = self.seg.lock();
+        if seg.need_threading() { Err(scattered()) } else { Ok(()) }
+    }
+
+    /// The next blocks of a range that lie on the device and have no newer contents in memory, at most [`BATCH`]; and the
+    /// first block behind them.
+    fn blocks_to_move(&self, inode: &Inode, content: &Content, blocks: Range<u64>) -> Result<(Vec<Move>, u64)> {
+        let end = blocks.end.min(inode.node.inode(|r| self.shape(r))?.max_blocks());
+        let (mut at, mut moves) = (blocks.start, Vec::with_capacity(BATCH));
+        for _ in 0..STEP {
+            if at >= end || moves.len() == BATCH {
+                break;
+            }
+            let (stretch, place) = self.stretch(&inode.node, at)?;
+            let here = at..end.min(stretch.end);
+            let Some(place) = place else {
+                at = here.end;
+                continue;
+            };
+            let bytes = place.node.read();
+            for block in here {
+                if moves.len() == BATCH {
+                    break;
+                }
+                at = block + 1;
+                let slot = place.slot + (block - stretch.start) as u32;
+                let from = addr_in(self, &place.node, &bytes, slot);
+                if from.is_real() && !content.pages.contains_key(&block) {
+                    self.check_data_addr(from, inode.ino, block)?;
+                    moves.push(Move { from, node: place.node.clone(), slot });
+                }
+            }
+        }
+        Ok((moves, if at >= end { blocks.end } else { at }))
+    }
+
+    /// Moves blocks to the next places of one log. If it fails for want of places, those that got one have moved.
+    fn move_together(&self, _held: &PackState, inode: &Arc<Inode>, moves: &[Move], how: Moving) -> Result<()> {
+        if moves.is_empty() {
+            return Ok(());
+        }
+        let contents = match how {
+            Moving::Copy => self.read_scattered(inode, moves)?,
+            Moving::Share => Vec::new(),
+        };
+        let log = inode.node.inode(|r| data_log(r, moves.len()));
+        let places = self.take_places(log, moves)?;
+        let moves = &moves[..places.at.len()];
+        let given = match how {
+            Moving::Copy => self.write_together(inode, &places.at, &contents),
+            Moving::Share => self.share(inode, moves, &places.at),
+        };
+        if let Err(e) = given {
+            // Nothing points at the new places: the file is as it was.
+            self.seg.lock().give_back(&places.at)?;
+            return Err(e);
+        }
+        self.point_at(inode, moves, &places.at)?;
+        places.short.map_or(Ok(()), Err)
+    }
+
+    /// Reads blocks in the order of their addresses, neighbours in one request; returns them in their own order.
+    fn read_scattered(&self, inode: &Inode, moves: &[Move]) -> Result<Vec<Block>> {
+        let mut order: Vec<usize> = (0..moves.len()).collect();
+        order.sort_unstable_by_key(|i| moves[*i].from);
+        let mut out = vec![[0; 4096]; moves.len()];
+        for run in order.chunk_by(|a, b| moves[*a].from.plus(1) == moves[*b].from) {
+            let mut bytes = vec![[0; 4096]; run.len()];
+            let at = Lba(moves[run[0]].from.0.into());
+            self.dev.read(at, bytes.as_flattened_mut(), Cause::Defragment.of(inode.ino))?;
+            run.iter().zip(bytes).for_each(|(i, block)| out[*i] = block);
+        }
+        Ok(out)
+    }
+
+    /// Takes the next places of a log, as long as it writes a fresh segment.
+    fn take_places(&self, log: LogType, moves: &[Move]) -> Result<Places> {
+        let mut owners = Vec::with_capacity(moves.len());
+        for m in moves {
+            owners.push(Summary { nid: m.node.nid, version: self.nat.get(m.node.nid)?.version, slot: m.slot as u16 });
+        }
+        let mut old: Vec<BlockAddr> = moves.iter().map(|m| m.from).collect();
+        old.sort_unstable();
+        if let Some(twice) = old.windows(2).find(|w| w[0] == w[1]) {
+            return Err(Error::corrupt(format_args!("block {} is twice in one file", twice[0])));
+        }
+        let age = self.mounted_seconds();
+        let mut seg = self.seg.lock();
+        old.iter().try_for_each(|a| seg.check_there(*a))?;
+        let mut places = Places { at: Vec::with_capacity(moves.len()), short: None };
+        for owner in owners {
+            match seg.fresh(log).and_then(|()| seg.allocate(log, owner, BlockAddr::NULL, age)) {
+                Ok(p) => places.at.push(p.addr),
+                Err(e) => {
+                    places.short = Some(e);
+                    break;
+                }
+            }
+        }
+        Ok(places)
+    }
+
+    fn write_together(&self, inode: &Inode, to: &[BlockAddr], contents: &[Block]) -> Result<()> {
+        let mut done = 0;
+        for run in to.chunk_by(|a, b| a.plus(1) == *b) {
+            let bytes = contents[done..done + run.len()].as_flattened();
+            self.dev.write(Lba(run[0].0.into()), bytes, Cause::Defragment.of(inode.ino))?;
+            done += run.len();
+        }
+        Ok(())
+    }
+
+    fn share(&self, inode: &Inode, moves: &[Move], to: &[BlockAddr]) -> Result<()> {
+        let pairs: Vec<(BlockAddr, BlockAddr)> = moves.iter().map(|m| m.from).zip(to.iter().copied()).collect();
+        for run in pairs.chunk_by(|a, b| a.0.plus(1) == b.0 && a.1.plus(1) == b.1) {
+            let (from, to) = (Lba(run[0].0.0.into()), Lba(run[0].1.0.into()));
+            self.dev.remap(from, to, run.len() as u64, Remap::Share, Cause::Defragment.of(inode.ino))?;
+        }
+        Ok(())
+    }
+
+    /// Points the file's slots at the new places.
+    fn point_at(&self, inode: &Arc<Inode>, moves: &[Move], to: &[BlockAddr]) -> Result<()> {
+        // The copies must be durable before an fsync marks an inode whose nodes point at them.
+        self.promises.stray(inode.ino);
+        let age = self.mounted_seconds();
+        for (m, addr) in moves.iter().zip(to) {
+            let mut bytes = m.node.write();
+            move_addr_in(self, &m.node, &mut bytes, m.slot, *addr);
+            // For those who read without the inode's lock.
+            m.node.note_move();
+            self.nodes.mark_dirty(&m.node);
+            self.seg.lock().invalidate(m.from, age)?;
+        }
+        self.forget_extent(&inode.node);
+        self.counters.defragmented.fetch_add(moves.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! Where do a file's blocks lie?
+//!
+//! Told from memory: blocks that were moved since the last checkpoint are told at their new places. Left out: what it
+//! costs to read them (the `inspect` crate, which reads images and is the judge of this).
+
+use format::compress::Method;
+use vfs::{Extent, FileKind};
+
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::node::free::LOOKED;
+use crate::node::map::addr_in;
+use crate::volume::Volume;
+
+/// True if no hole lies between a stored block that ended at `end` and one that begins at `from`. Of a packed cluster
+/// fewer blocks are stored than it stands for; a whole cluster without one is a hole.
+pub(super) fn goes_on(clusters: Option<Method>, end: u64, from: u64) -> bool {
+    match clusters.map(|m| u64::from(m.cluster_blocks())) {
+        None => end == from,
+        Some(n) => from / n <= end.div_ceil(n),
+    }
+}
+
+impl Volume {
+    /// The runs of a file's blocks at neighbouring addresses, from block `from` on, at most `most`. Every address counts,
+    /// also of blocks behind the end. Between two looks at many nodes the inode's lock is given up, so that writers get
+    /// on: what they change meanwhile is told as it was or as it became.
+    pub(crate) fn file_extents(&self, inode: &Inode, from: u64, most: usize) -> Result<Vec<Extent>> {
+        let mut out: Vec<Extent> = Vec::new();
+        if inode.kind != FileKind::Regular || most == 0 {
+            return Ok(out);
+        }
+        let mut at = from;
+        loop {
+            let _content = inode.content.read();
+            if self.inline_room(inode)?.is_some() {
+                return Ok(out);
+            }
+            let clusters = self.clusters(inode)?;
+            let end = inode.node.inode(|r| self.shape(r))?.max_blocks();
+            for _ in 0..LOOKED {
+                if at >= end {
+                    return Ok(out);
+                }
+                let (stretch, place) = self.stretch(&inode.node, at)?;
+                let here = at..end.min(stretch.end);
+                at = here.end;
+                let Some(place) = place else { continue };
+                let bytes = place.node.read();
+                for block in here {
+                    let addr = addr_in(self, &place.node, &bytes, place.slot + (block - stretch.start) as u32);
+                    if !addr.is_real() {
+                        continue;
+                    }
+                    let addr = u64::from(addr.0);
+                    let end = out.last().map(|e| e.from + e.blocks);
+                    let full = out.len() == most;
+                    match out.last_mut() {
+                        Some(e) if end == Some(block) && e.addr + e.blocks == addr => e.blocks += 1,
+                        _ if full => return Ok(out),
+                        _ => {
+                            let begins = !end.is_some_and(|end| goes_on(clusters, end, block));
+                            out.push(Extent { from: block, addr, blocks: 1, begins });
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The stretches of a file that lie in several pieces, as blocks of the file: what defragmentation would move. What lies
+/// in one piece already stays.
+pub fn torn(extents: &[Extent]) -> Vec<std::ops::Range<u64>> {
+    let mut out = Vec::new();
+    for stretch in extents.chunk_by(|_, next| !next.begins) {
+        // Stored blocks of a compressed file have gaps in their numbers, and may be one piece all the same.
+        let pieces = stretch.windows(2).filter(|w| w[0].addr + w[0].blocks != w[1].addr).count() + 1;
+        if let (true, Some(first), Some(last)) = (pieces > 1, stretch.first(), stretch.last()) {
+            out.push(first.from..last.from + last.blocks);
+        }
+    }
+    out
+}

@@ -1,0 +1,125 @@
+//! Which blocks are set aside for files that grow little by little, and until when?
+//!
+//! Several databases that grow by a block at a time, each time synced, share a log: none of them gets two blocks together.
+//! A *window* is a run of blocks at a log's end that only one file gets. The log goes on behind it. (Ji HotStorage'16,
+//! section 6: contiguous space for database files to grow, 100 KB for a journal.)
+//!
+//! Nothing on the device knows of windows. Their blocks are *held*, like those that the last checkpoint may need, so that no
+//! log fills them; the checkpoint that ends all holds ends all windows, and what is left of one at a log's end the log takes
+//! back. What is left of others are holes, as overwritten blocks are. The window of a file that is gone goes to the next
+//! file, since journals are made and removed with every transaction.
+//!
+//! Left out: which files get one, and how large it is ([`crate::file::prealloc`]).
+
+use format::sit::LogType;
+use format::summary::Summary;
+use format::{BlockAddr, Ino};
+use rustc_hash::FxHashMap;
+
+use super::{Placed, Segments};
+use crate::error::Result;
+
+/// A run of blocks set aside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Window {
+    /// The next block.
+    next: BlockAddr,
+    /// The block behind the last.
+    end: BlockAddr,
+    log: LogType,
+}
+
+impl Window {
+    fn is_used_up(&self) -> bool {
+        self.next >= self.end
+    }
+}
+
+/// All windows since the last checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Windows {
+    by_file: FxHashMap<Ino, Window>,
+    /// Those whose files are gone.
+    spare: Vec<Window>,
+    /// How many were opened.
+    opened: usize,
+}
+
+/// How many windows are opened between two checkpoints: what is set aside is bounded.
+const MOST: usize = 1024;
+
+impl Segments {
+    /// Takes the next block of a file's window, or of a new one of so many blocks; `None` if the log has none to set aside,
+    /// and the file gets its block as any other.
+    pub(crate) fn allocate_ahead(
+        &mut self,
+        (ino, log): (Ino, LogType),
+        blocks: u32,
+        owner: Summary,
+        age: u64,
+    ) -> Result<Option<Placed>> {
+        let known = self.windows.by_file.get(&ino).copied().filter(|w| w.log == log && !w.is_used_up());
+        let window = match known {
+            Some(window) => window,
+            None => match self.open_window(log, blocks)? {
+                Some(window) => window,
+                None => return Ok(None),
+            },
+        };
+        let addr = window.next;
+        self.windows.by_file.insert(ino, Window { next: addr.plus(1), ..window });
+        // As roll-forward does with a block behind the log.
+        self.adopt(addr, log, owner, age)?;
+        Ok(Some(Placed { addr, next: BlockAddr::NULL }))
+    }
+
+    fn open_window(&mut self, log: LogType, blocks: u32) -> Result<Option<Window>> {
+        let fits = |w: &Window| w.log == log && !w.is_used_up();
+        if let Some(at) = self.windows.spare.iter().rposition(fits) {
+            return Ok(Some(self.windows.spare.swap_remove(at)));
+        }
+        if self.windows.opened >= MOST || self.need_threading() {
+            return Ok(None);
+        }
+        if self.logs[log.index()].is_full() {
+            self.roll(log)?;
+        }
+        let l = &self.logs[log.index()];
+        let (seg, next) = (l.seg, l.next);
+        if l.threaded {
+            return Ok(None);
+        }
+        let end = next + blocks.min(u32::from(512 - next)) as u16;
+        let free = (next..end).take_while(|off| self.table.next_hole(seg, *off) == *off).count() as u16;
+        if free < 2 {
+            return Ok(None);
+        }
+        for off in next..next + free {
+            self.table.hold(seg, off);
+        }
+        self.logs[log.index()].next = next + free;
+        self.windows.opened += 1;
+        let start = self.sb.seg_start(seg);
+        Ok(Some(Window { next: start.plus(next.into()), end: start.plus((next + free).into()), log }))
+    }
+
+    /// A file is gone: another may have its window.
+    pub(crate) fn leave_window(&mut self, ino: Ino) {
+        let left = self.windows.by_file.remove(&ino).filter(|w| !w.is_used_up());
+        self.windows.spare.extend(left);
+    }
+
+    /// Ends all windows: a checkpoint is about to be written, which ends all holds.
+    pub(crate) fn close_windows(&mut self) {
+        let Windows { by_file, spare, .. } = std::mem::take(&mut self.windows);
+        let mut left: Vec<Window> = by_file.into_values().chain(spare).filter(|w| !w.is_used_up()).collect();
+        left.sort_unstable_by_key(|w| std::cmp::Reverse(w.end));
+        for w in left {
+            let Some((seg, off)) = self.sb.locate(w.next) else { continue };
+            let l = &mut self.logs[w.log.index()];
+            if l.seg == seg && !l.threaded && self.sb.seg_start(seg).plus(l.next.into()) == w.end {
+                l.next = off;
+            }
+        }
+    }
+}
