@@ -33,8 +33,9 @@ pub(super) enum Compared {
 }
 
 /// Chooses for pages whose bases are in memory, `warm`, and others, `cold`. What is not compared is written: `in_place`, or
-/// to new places, which changes the file's node. Both ways are taken to flush as often. What a delta may save later
-/// is not foreseen; but a page written now is in memory then.
+/// to new places, which changes the file's node. Left out: the flush more that new places need, and the nodes beyond the
+/// first that many deltas fill, which go against each other. What a delta may save later is not foreseen; but a page
+/// written now is in memory then.
 pub(super) fn compared(prices: &Prices, warm: Pages, cold: Pages, in_place: bool) -> Compared {
     let write = |blocks: u64| if blocks == 0 { 0 } else { prices.request + blocks * prices.write_block_sequential };
     let deltas = |pages: Pages| u64::from(pages.count > 0);

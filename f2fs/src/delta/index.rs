@@ -11,6 +11,9 @@ use format::node::kept::{self, KEPT};
 use format::{Block, Nid};
 use rustc_hash::FxHashMap;
 
+/// Nodes that a small file's pages take when they are packed, at most.
+const FEW: usize = 16;
+
 /// What counts in the delta nodes of one file.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
@@ -76,9 +79,11 @@ impl Index {
         self.nodes.get(*self.at.get(&block)?).copied()
     }
 
-    /// True if there are kept pages.
-    pub(crate) fn has_kept(&self) -> bool {
-        !self.kept.is_empty()
+    /// Whether the file will use its nodes again after it was cut to nothing: they hold kept pages, as those of a journal
+    /// do, or are few, as those of a document that is written anew each time. To free them would make the next fsync a
+    /// checkpoint.
+    pub(crate) fn serve_again(&self) -> bool {
+        !self.kept.is_empty() || self.nodes.len() <= FEW
     }
 
     /// Ids of the kept pages that are there, with their keys.

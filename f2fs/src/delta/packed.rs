@@ -8,11 +8,12 @@
 //! bases. Large files are left alone: their nodes would be read one by one where their blocks are read in one request.
 
 use format::delta::codec::{self, Codec};
-use format::node::delta::{self as in_node, LONGEST, LONGEST_WHOLE};
+use format::node::delta::{self as in_node, LONGEST_WHOLE};
 use format::{Block, BlockAddr};
 
 use super::encoded::Encoded;
 use super::index::Index;
+use super::study::LONGEST;
 use crate::cause::Cause;
 use crate::inode::Inode;
 use crate::node::map::{Lookup, addr_in};
@@ -21,11 +22,24 @@ use crate::volume::Volume;
 /// A file of more blocks has no page packed.
 const MOST_BLOCKS: u64 = 16;
 
-/// Whether packing so many pages in so many bytes of entries takes fewer blocks than writing them. `nodes`: the file has
-/// delta nodes already.
-fn pays(pages: usize, bytes: usize, nodes: bool) -> bool {
-    let blocks = bytes.div_ceil(in_node::ROOT_CAPACITY);
-    if nodes { blocks <= pages } else { blocks < pages }
+/// Nodes that entries of so many bytes take, the first of them a root. An entry is not divided.
+fn nodes_for(entries: impl Iterator<Item = usize>) -> usize {
+    let (mut nodes, mut left) = (0, 0);
+    for bytes in entries {
+        if bytes > left {
+            left = if nodes == 0 { in_node::ROOT_CAPACITY } else { in_node::CAPACITY };
+            nodes += 1;
+        }
+        left = left.saturating_sub(bytes);
+    }
+    nodes
+}
+
+/// Whether packing pages into entries of so many bytes takes fewer blocks than writing them. `again`: all of them lie in the
+/// file's nodes by now, so that no new node and no inode is written for them.
+fn pays(entries: &[usize], again: bool) -> bool {
+    let nodes = nodes_for(entries.iter().copied());
+    nodes < entries.len() || (again && nodes == entries.len())
 }
 
 impl Volume {
@@ -53,13 +67,15 @@ impl Volume {
                 out.push((index, Encoded::new(Codec::Alone, check, payload)));
             }
         }
-        let bytes = |out: &[(u64, Encoded)]| out.iter().map(|(_, e)| in_node::HEADER + e.payload.len()).sum();
-        if bytes(&out) > in_node::ROOT_CAPACITY {
+        let again = |(index, _): &(u64, Encoded)| known.has(*index);
+        let bytes = |out: &[(u64, Encoded)]| -> Vec<usize> {
+            out.iter().map(|(_, e)| in_node::HEADER + e.payload.len()).collect()
+        };
+        if bytes(&out).iter().sum::<usize>() > in_node::ROOT_CAPACITY {
             // With blocks as bases these pages' next changes share a node.
-            out.retain(|(index, e)| !known.has(*index) || e.payload.len() <= LONGEST);
+            out.retain(|page| !again(page) || page.1.payload.len() <= LONGEST);
         }
-        let bytes = bytes(&out);
-        if !pays(out.len(), bytes, !known.is_empty()) {
+        if !pays(&bytes(&out), out.iter().all(again)) {
             out.clear();
         }
         out
@@ -72,10 +88,16 @@ mod tests {
 
     #[test]
     fn pages_are_packed_if_that_takes_fewer_blocks() {
-        assert!(pays(3, 2 * in_node::ROOT_CAPACITY, false));
-        assert!(!pays(2, in_node::ROOT_CAPACITY + 1, false));
-        assert!(!pays(1, 100, false), "a node as large as the page's block");
-        assert!(pays(1, 100, true), "the node is there");
-        assert!(!pays(1, in_node::ROOT_CAPACITY + 1, true));
+        assert!(pays(&[1000; 3], false) && pays(&[2000; 4], false), "several to a node");
+        assert!(!pays(&[2100; 4], false), "one to a node");
+        assert!(!pays(&[100], false), "a node as large as the page's block");
+        assert!(pays(&[100], true) && pays(&[3000], true), "the node is there");
+    }
+
+    #[test]
+    fn an_entry_is_not_divided_among_nodes() {
+        let nodes = |entries: &[usize]| nodes_for(entries.iter().copied());
+        assert_eq!([nodes(&[]), nodes(&[in_node::ROOT_CAPACITY]), nodes(&[2012, 1000, 2012, 2012])], [0, 1, 2]);
+        assert_eq!(nodes(&[2100, 2100, 1900, 300]), 3);
     }
 }

@@ -215,7 +215,7 @@ impl Volume {
             self.drop_noted(&nodes, gone);
             return Err(e);
         }
-        if from == 0 && !(kept == KeptPages::Stay && known.has_kept()) {
+        if from == 0 && !(kept == KeptPages::Stay && known.serve_again()) {
             return self.free_delta_nodes(inode).map(drop);
         }
         self.drop_noted(&nodes, |block| block >= from);

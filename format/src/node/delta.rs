@@ -44,6 +44,8 @@ pub const LONGEST_WHOLE: usize = ROOT_CAPACITY - HEADER;
 pub const HEADER: usize = 12;
 /// Bytes that the entries of a root may take at most, so that its list of the others always has room.
 pub const ROOT_CAPACITY: usize = FOOTER - HEAD - 4 * (MOST_NODES - 1);
+/// Bytes that entries have in a node that is no root.
+pub const CAPACITY: usize = FOOTER - HEAD;
 const HEAD: usize = 48;
 const VERSION: u8 = 1;
 

@@ -77,8 +77,18 @@ pub fn give_up(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, block: u
     if dropped == 0 {
         drop_from_nodes(e, ino, block)?;
     }
-    session.actions.push(Action::DeltasGivenUp { ino, block: lost });
+    let action = match lost {
+        Some(block) => given_up(e, ino, block)?,
+        None => Action::DeltasGivenUp { ino, block: None },
+    };
+    session.actions.push(action);
     Ok(())
+}
+
+/// What is lost with the entries of a file block: its last changes, or all of it where it has no block.
+fn given_up(e: &Editor<'_, '_>, ino: Ino, block: u32) -> Result<Action, FsckError> {
+    let is_new = block < KEPT && e.slot(ino, block.into())?.is_some_and(|(_, addr)| addr == BlockAddr::NEW);
+    Ok(if is_new { Action::PackedLost { ino, block } } else { Action::DeltasGivenUp { ino, block: Some(block) } })
 }
 
 /// The file block whose address is in this slot, if an entry that counts holds all of it: the block at the address, or
@@ -237,7 +247,8 @@ pub fn mend_node(
         })?;
     }
     for block in readable(e, ino, &block)? {
-        session.actions.push(Action::DeltasGivenUp { ino, block: Some(block) });
+        let action = given_up(e, ino, block)?;
+        session.actions.push(action);
     }
     session.actions.push(Action::DeltasGivenUp { ino, block: None });
     Ok(())
@@ -253,8 +264,10 @@ fn make_room_for_list(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, n
         }
     }
     change(e, nid, |b| node::delta::rewrite(b, |entry| !gone.contains(&entry.block), &[]))?;
-    let lost = gone.into_iter().map(|block| Action::DeltasGivenUp { ino, block: Some(block) });
-    session.actions.extend(lost);
+    for block in gone {
+        let action = given_up(e, ino, block)?;
+        session.actions.push(action);
+    }
     Ok(())
 }
 
@@ -262,7 +275,8 @@ fn make_room_for_list(e: &mut Editor<'_, '_>, session: &mut Session, ino: Ino, n
 fn readable(e: &Editor<'_, '_>, ino: Ino, block: &Block) -> Result<Vec<u32>, FsckError> {
     let mut out = Vec::new();
     for entry in node::delta::entries(block) {
-        if e.slot(ino, entry.block.into())?.is_some_and(|(_, addr)| e.img.sb.locate(addr).is_some()) {
+        let has_room = |addr| addr == BlockAddr::NEW || e.img.sb.locate(addr).is_some();
+        if e.slot(ino, entry.block.into())?.is_some_and(|(_, addr)| has_room(addr)) {
             out.push(entry.block);
         }
     }

@@ -72,6 +72,13 @@ pub enum Action {
         /// The file block; all that had deltas, if it is not known which.
         block: Option<u32>,
     },
+    /// A block that only a delta node held is lost with it.
+    PackedLost {
+        /// The inode.
+        ino: Ino,
+        /// The file block.
+        block: u32,
+    },
     /// Sizes of an inode's extra attributes were none, and were set anew.
     ExtraReset {
         /// The inode.
@@ -116,8 +123,12 @@ impl fmt::Display for Action {
             Action::DeltasGivenUp { ino, block: None } => {
                 write!(
                     f,
-                    "inode {ino}: the last small changes of some of its blocks are lost; they hold what they held before"
+                    "inode {ino}: the last small changes of some of its blocks are lost; they hold what they held before, \
+                     or zeroes if a delta node held all of them"
                 )
+            }
+            Action::PackedLost { ino, block } => {
+                write!(f, "inode {ino}: file block {block} is lost, which only a delta node held; it reads as zeroes")
             }
             Action::XattrsCut { ino } => write!(f, "inode {ino}: damaged extended attributes cut off"),
             Action::Mended { finding } => write!(f, "mended: {finding}"),
