@@ -137,7 +137,7 @@ pub fn advise(
 ) -> Vec<Advice> {
     let mut out = Vec::new();
     let excess = verdict.all.excess();
-    let share = |part: u64| part * 100 / excess.max(1);
+    let share = |part: u64| (part * 100 + excess / 2) / excess.max(1);
     if excess > 0 {
         let priced = &verdict.few_priced;
         match priced.pays_after() {
