@@ -213,6 +213,8 @@ fn only_what_a_recording_reads_together_is_moved() {
         "{out}"
     );
     assert_eq!(a["plan"]["ranges"], serde_json::json!([[32, 48]]));
+    assert_eq!(a["whole_file"]["blocks"], 200);
+    assert_eq!(a["whole_file"]["saved_per_use"]["pj"], a["plan"]["saved_per_use"]["pj"], "{a}");
     assert!(a["plan"]["pays_after_uses"].as_u64() <= Some(3), "{a}");
     let (pieces, _) = pieces(&image, "/data/a.db");
     assert!((180..=187).contains(&pieces), "{pieces}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use vfs::{
     Allocate, Attr, Caller, Compression, DeviceNumber, DirEntry, Entry, Error, Extent, FileFlags, FileKind, FileSystem,
-    Flags, Flow, Ino, Moving, NewNode, RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
+    Flags, Flow, Ino, Moving, NewNode, RenameFlags, Result, Room, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 use format::xattr::{index, split_name};
@@ -302,6 +302,10 @@ impl FileSystem for Volume {
 
     fn defragment(&self, ino: Ino, blocks: Range<u64>, how: Moving) -> Result<(u64, u64)> {
         Ok(self.defragment_some(&self.outer(ino)?, blocks, how)?)
+    }
+
+    fn room(&self, blocks: u64, clean: bool) -> Result<Room> {
+        Ok(self.room_for_blocks(blocks, clean)?)
     }
 
     fn tick(&self) -> Result<Duration> {

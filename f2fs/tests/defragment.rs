@@ -349,3 +349,44 @@ fn a_device_that_fails_leaves_the_file_as_it_was_and_the_volume_in_use() {
         assert_clean(&*dev, "after unmount");
     }
 }
+
+#[test]
+fn cleaning_makes_the_room_that_is_missing_and_says_how_much() {
+    let image = Arc::new(formatted(256, &Options::default()));
+    let vol = mount(image.clone());
+    let [f, g] = grow_by_turns(&vol, 700);
+    // Two fillers by turns; one of them goes, and leaves every segment half empty.
+    let fillers = ["stays", "goes"].map(|name| new_file(&vol, vol.root(), name));
+    let mut at = 0;
+    while vol.statfs().unwrap().blocks_free > 4000 {
+        for (k, filler) in fillers.iter().enumerate() {
+            write(&vol, *filler, at, &pattern(at + k as u64, 64 * 4096));
+            vol.fsync(*filler, false).unwrap();
+        }
+        at += 64 * 4096;
+    }
+    vol.unlink(vol.root(), b"goes").unwrap();
+    vol.forget(fillers[1], 1);
+    vol.sync().unwrap();
+    assert!(matches!(vol.defragment(f, 0..700, Moving::Copy), Err(Error::Busy(_))));
+    let estimate = vol.room(700, false).unwrap();
+    assert!(estimate.short > 0 && estimate.moves > 0 && estimate.moved == 0, "{estimate:?}");
+    let (mut sections, mut moved) = (0, 0);
+    while vol.room(700, false).unwrap().short > 0 {
+        moved += vol.room(700, true).unwrap().moved;
+        sections += 1;
+        assert!(sections < 200, "{:?}", vol.room(700, false));
+    }
+    println!("{estimate:?}: {moved} blocks moved, {sections} times");
+    assert!(moved > 0 && moved <= estimate.moves * 3 + 512, "{estimate:?}: {moved} moved");
+    // There is room: nothing is cleaned.
+    let before = vol.counters.moved_blocks();
+    assert_eq!(vol.room(700, true).unwrap().moved, 0);
+    assert_eq!(vol.counters.moved_blocks(), before);
+    assert_eq!(defragment(&vol, f, 0, Moving::Copy).unwrap(), 700);
+    assert!(pieces(&vol, f) <= 4, "{}", pieces(&vol, f));
+    assert!(read_all(&vol, f) == contents(0, 700) && read_all(&vol, g) == contents(1, 700));
+    vol.unmount().unwrap();
+    assert_clean(&*image, "after unmount");
+    assert_tools_clean(&image);
+}

@@ -21,6 +21,9 @@ pub const EXTENTS: &str = "system.joulefs.extents";
 /// Writing `FROM TO copy`, or `share`, brings these blocks together, at most [`STEP`]; reading says in words why a file's
 /// blocks stay where they are, and nothing if they need not.
 pub const DEFRAGMENT: &str = "system.joulefs.defragment";
+/// Of the root, with a dot and a number of blocks behind it: reading says `short moves`, as [`vfs::Room`] has them;
+/// writing `clean` cleans one section for them if there is no room.
+pub const ROOM: &str = "system.joulefs.room";
 /// Runs that one answer holds: they fit what the kernel takes as an attribute's value.
 pub const MOST: usize = 1000;
 /// Blocks that one request brings together: those of one step of the file system.
@@ -41,6 +44,12 @@ pub(crate) fn read(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u8]) ->
     if ino == fs.root() && name == REPORT.as_bytes() {
         let lines = fs.report().into_iter().map(|(name, value)| format!("{name} {value}\n"));
         return Some(Ok(lines.collect::<String>().into_bytes()));
+    }
+    if let Some(blocks) = asked_room(fs, ino, name) {
+        return Some(check_user(req, OTHERS).and_then(|()| {
+            let room = fs.room(blocks?, false)?;
+            Ok(format!("{} {}", room.short, room.moves).into_bytes())
+        }));
     }
     if name == DEFRAGMENT.as_bytes() {
         return Some(check_user(req, OTHERS).and_then(|()| match fs.defragment(ino, 0..0, Moving::Copy) {
@@ -70,6 +79,12 @@ pub(crate) fn write(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u8], v
             Ok(())
         }));
     }
+    if let Some(blocks) = asked_room(fs, ino, name) {
+        return Some(check_user(req, OTHERS).and_then(|()| match value {
+            b"clean" => fs.room(blocks?, true).map(drop),
+            _ => Err(Error::Invalid("clean")),
+        }));
+    }
     (ino == fs.root() && name == SETTING.as_bytes()).then(|| {
         check_user(req, "settings are for root and for whoever mounted")?;
         let text = std::str::from_utf8(value).map_err(|_| Error::Invalid("a setting is text"))?;
@@ -79,6 +94,13 @@ pub(crate) fn write(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u8], v
             Error::Invalid("no such setting, or no such value for it")
         })
     })
+}
+
+/// For how many blocks the name of [`ROOM`] asks, if it is that.
+fn asked_room(fs: &dyn FileSystem, ino: Ino, name: &[u8]) -> Option<Result<u64>> {
+    let blocks = name.strip_prefix(ROOM.as_bytes()).filter(|_| ino == fs.root())?.strip_prefix(b".")?;
+    let blocks = std::str::from_utf8(blocks).ok().and_then(|n| n.parse().ok());
+    Some(blocks.ok_or(Error::Invalid("a number of blocks follows the dot")))
 }
 
 /// The blocks that a value names, few enough for one request, and how they are to move.

@@ -89,8 +89,8 @@ impl fmt::Display for Advice {
         match self {
             Advice::Defragment { files, share, cost, saved, reads } => write!(
                 f,
-                "Defragment {files} file{} ({share} % of the excess extents): {} once, {} saved a read, earned back \
-                 after {reads} whole read{}",
+                "Defragmenting {files} file{} ({share} % of the excess extents) costs {} and saves {} a read: worth it if \
+                 they are read whole {reads} time{} or more",
                 s(*files as u64),
                 cost.energy,
                 saved.energy,
@@ -118,8 +118,8 @@ impl fmt::Display for Advice {
             ),
             Advice::Databases { share, reserving_places: false } => write!(
                 f,
-                "Databases have {share} % of the excess extents: they tear again as they grow, not as they are \
-                 overwritten. Copy those that have grown up"
+                "Databases have {share} % of the excess extents: they tear again as they grow, unless the mount \
+                 keeps room for them (joulefs mount -o prealloc=db)"
             ),
             Advice::Nothing => write!(f, "Nothing to do"),
         }
@@ -137,7 +137,7 @@ pub fn advise(
 ) -> Vec<Advice> {
     let mut out = Vec::new();
     let excess = verdict.all.excess();
-    let share = |part: u64| part * 100 / excess.max(1);
+    let share = |part: u64| (part * 100 + excess / 2) / excess.max(1);
     if excess > 0 {
         let priced = &verdict.few_priced;
         match priced.pays_after() {

@@ -17,7 +17,7 @@ use crate::inode::Draft;
 use crate::piece::{NODE, Piece};
 use crate::tables::Sit;
 
-/// Translation entries in a page of a flash device's map.
+/// Translation entries in a page of a flash device's map, one for each block of 4 KiB.
 const MAP_ENTRIES: u64 = 1024;
 
 /// A run of file blocks at neighbouring addresses.
@@ -155,7 +155,7 @@ fn distinct(ranges: &mut [(u64, u64)]) -> u32 {
 /// Describes how a file of an F2FS volume lies. `window` is the blocks that one request reads at most, counted from the
 /// file's beginning.
 pub fn layout(sb: &SuperBlock, sit: &Sit, of: &Extents, window: u64) -> Layout {
-    let mut out = places(of.all.iter().zip(of.begins.iter().copied()), window);
+    let mut out = places(of.all.iter().zip(of.begins.iter().copied()), window, MAP_ENTRIES);
     (out.reserved, out.marks, out.nodes) = (of.reserved, of.marks, of.nodes);
     let mut segments = Vec::new();
     let mut logs = [0_u64; 7];
@@ -184,16 +184,30 @@ pub fn layout(sb: &SuperBlock, sit: &Sit, of: &Extents, window: u64) -> Layout {
 pub fn of_extents(extents: &[Extent], window: u64) -> Layout {
     let mut end = None;
     let begins = extents.iter().map(|e| end.replace(e.from.saturating_add(e.blocks)) != Some(e.from));
-    places(extents.iter().zip(begins), window)
+    places(extents.iter().zip(begins), window, MAP_ENTRIES)
 }
 
 /// The same, where it is known of each extent whether a new stretch begins with it.
 pub fn of_runs(runs: &[(Extent, bool)], window: u64) -> Layout {
-    places(runs.iter().map(|(e, begins)| (e, *begins)), window)
+    places(runs.iter().map(|(e, begins)| (e, *begins)), window, MAP_ENTRIES)
 }
 
-/// What extents alone say; each with whether a new stretch begins with it.
-fn places<'e>(all: impl Iterator<Item = (&'e Extent, bool)>, window: u64) -> Layout {
+/// The same for extents in blocks of `unit` bytes, a power of two. What is told is in blocks of 4 KiB, extents aside.
+pub fn of_extents_in(extents: &[Extent], window: u64, unit: u64) -> Layout {
+    let mut end = None;
+    let begins = extents.iter().map(|e| end.replace(e.from.saturating_add(e.blocks)) != Some(e.from));
+    let block = format::BLOCK as u64;
+    let in_units = |blocks: u64| (blocks.saturating_mul(block) / unit.max(1)).max(1);
+    let mut out = places(extents.iter().zip(begins), in_units(window), in_units(MAP_ENTRIES));
+    let (first, last) = (out.first_addr * unit, (out.first_addr + out.span) * unit);
+    out.blocks = (out.blocks * unit).div_ceil(block);
+    (out.first_addr, out.span) = (first / block, last.div_ceil(block) - first / block);
+    out
+}
+
+/// What extents alone say; each with whether a new stretch begins with it. A page of a flash device's map has so many of
+/// the blocks that extents are told in.
+fn places<'e>(all: impl Iterator<Item = (&'e Extent, bool)>, window: u64, map_entries: u64) -> Layout {
     let window = window.max(1);
     let mut out = Layout::default();
     let requests = |from: u64, blocks: u64| (from + blocks - 1) / window - from / window + 1;
@@ -206,7 +220,7 @@ fn places<'e>(all: impl Iterator<Item = (&'e Extent, bool)>, window: u64) -> Lay
         out.extents = out.extents.saturating_add(1);
         out.requests += requests(e.from, e.blocks);
         (lowest, highest) = (lowest.min(e.addr), highest.max(last));
-        let (one, other) = (e.addr / MAP_ENTRIES, last / MAP_ENTRIES);
+        let (one, other) = (e.addr / map_entries, last / map_entries);
         let turns = other - one + u64::from(pages.last().is_none_or(|p| p.1 != one));
         out.map_turns = out.map_turns.saturating_add(u32::try_from(turns).unwrap_or(u32::MAX));
         pages.push((one, other));
@@ -225,7 +239,7 @@ fn places<'e>(all: impl Iterator<Item = (&'e Extent, bool)>, window: u64) -> Lay
     // Read-ahead of a compressed file asks for what is stored.
     out.min_requests = out.min_requests.min(out.requests);
     out.map_pages = distinct(&mut pages);
-    let least = out.blocks.div_ceil(MAP_ENTRIES).min(out.map_pages.into()) as u32;
+    let least = out.blocks.div_ceil(map_entries).min(out.map_pages.into()) as u32;
     out.min_map_pages = if out.extents == out.min_extents { out.map_pages } else { least };
     if out.blocks > 0 {
         (out.first_addr, out.span) = (lowest, highest - lowest + 1);

@@ -15,6 +15,8 @@
 //! * [`advice`]: what would help?
 //! * [`treatment`]: which blocks of one file are worth moving, for whom?
 //!
+//! [`ext`] reads images of ext2, ext3 and ext4 by a library, and has the rest in common.
+//!
 //! Damage is no error: [`Volume::findings`] says what could not be known.
 //!
 //! Left out on purpose: what `fsync` wrote after the checkpoint; writing; whether a volume is sound.
@@ -23,6 +25,7 @@
 pub mod advice;
 pub mod begin;
 pub mod class;
+pub mod ext;
 pub mod file;
 mod finding;
 pub mod inode;

@@ -51,12 +51,12 @@ pub struct Space {
     pub ages: [u64; 5],
 }
 
-/// The runs of free blocks of a segment: first block and length.
-fn runs(segment: &Segment) -> impl Iterator<Item = (u16, u16)> + '_ {
+/// The runs of free blocks among the first `end` of a segment: first block and length.
+fn runs(segment: &Segment, end: u16) -> impl Iterator<Item = (u16, u16)> + '_ {
     let mut at = 0;
     std::iter::from_fn(move || {
-        let from = (at..BLOCKS_PER_SEG as u16).find(|o| !segment.has(*o))?;
-        at = (from..BLOCKS_PER_SEG as u16).find(|o| segment.has(*o)).unwrap_or(BLOCKS_PER_SEG as u16);
+        let from = (at..end).find(|o| !segment.has(*o))?;
+        at = (from..end).find(|o| segment.has(*o)).unwrap_or(end);
         Some((from, at - from))
     })
 }
@@ -87,7 +87,7 @@ pub struct Look {
 impl Look {
     /// Looks at a segment.
     pub fn at(segment: &Segment) -> Self {
-        runs(segment).fold(Look::default(), |mut look, (_, run)| {
+        runs(segment, BLOCKS_PER_SEG as u16).fold(Look::default(), |mut look, (_, run)| {
             look.torn += share(run);
             look.runs += 1;
             look.longest = look.longest.max(run);
@@ -104,24 +104,25 @@ impl Space {
         let mut ages = Vec::new();
         // Blocks of the piece that reaches the end of the segment before.
         let mut open = 0_u64;
-        for (_, segment) in sit.iter() {
+        for (number, segment) in sit.iter() {
+            let blocks = sit.blocks_of(number);
             out.segments += 1;
             if segment.valid == 0 {
                 out.free_segments += 1;
-                open += u64::from(BLOCKS_PER_SEG);
+                open += u64::from(blocks);
                 continue;
             }
             let mut factor = 0.0;
             if segment.has(0) {
                 out.piece(std::mem::take(&mut open));
             }
-            for (from, len) in runs(segment) {
+            for (from, len) in runs(segment, blocks) {
                 factor += share(len);
-                let blocks = u64::from(len) + if from == 0 { std::mem::take(&mut open) } else { 0 };
-                if u32::from(from + len) == BLOCKS_PER_SEG {
-                    open = blocks;
+                let whole = u64::from(len) + if from == 0 { std::mem::take(&mut open) } else { 0 };
+                if from + len == blocks {
+                    open = whole;
                 } else {
-                    out.piece(blocks);
+                    out.piece(whole);
                 }
             }
             let age = now.saturating_sub(segment.mtime);
@@ -131,7 +132,7 @@ impl Space {
             log.valid += u64::from(segment.valid);
             log.torn += factor;
             log.age = log.age.saturating_add(age);
-            if u32::from(segment.valid) == BLOCKS_PER_SEG {
+            if segment.valid == blocks {
                 log.full += 1;
             } else {
                 out.tenths[usize::from(segment.valid - 1) * 10 / BLOCKS_PER_SEG as usize] += 1;

@@ -60,6 +60,8 @@ impl Segment {
 pub struct Sit {
     blocks: Vec<Option<Box<[Segment; SIT_ENTRIES as usize]>>>,
     segments: u32,
+    /// Blocks of the last segment.
+    tail: u16,
 }
 
 impl Sit {
@@ -67,7 +69,43 @@ impl Sit {
     pub fn new(segments: u32) -> Self {
         let mut blocks = Vec::new();
         blocks.resize_with(segments.div_ceil(SIT_ENTRIES) as usize, || None);
-        Sit { blocks, segments }
+        Sit { blocks, segments, tail: BLOCKS_PER_SEG as u16 }
+    }
+    /// A table for so many blocks, none in use; the last segment may be shorter than others. `None` for more than 2^32 blocks.
+    pub fn of_blocks(blocks: u64) -> Option<Self> {
+        let per = u64::from(BLOCKS_PER_SEG);
+        u32::try_from(blocks).ok()?;
+        let mut out = Sit::new(blocks.div_ceil(per) as u32);
+        out.tail = if blocks % per == 0 { per as u16 } else { (blocks % per) as u16 };
+        Some(out)
+    }
+    /// Blocks of a segment.
+    pub fn blocks_of(&self, seg: SegNo) -> u16 {
+        if seg.0 + 1 == self.segments { self.tail } else { BLOCKS_PER_SEG as u16 }
+    }
+    /// Blocks of all segments.
+    pub fn blocks(&self) -> u64 {
+        (u64::from(self.segments) * u64::from(BLOCKS_PER_SEG))
+            .saturating_sub(u64::from(BLOCKS_PER_SEG) - u64::from(self.tail))
+    }
+    /// Takes blocks as in use, by their number from the first segment's first; what lies behind the last is left out. Which
+    /// log a segment belongs to is not known then.
+    pub fn fill(&mut self, from: u64, to: u64) {
+        let per = u64::from(BLOCKS_PER_SEG);
+        let (mut at, to) = (from, to.min(self.blocks()));
+        while at < to {
+            let end = (at - at % per + per).min(to);
+            // OK to cut: there are fewer than 2^32 segments.
+            if let Some(segment) = self.segment_mut(SegNo((at / per) as u32)) {
+                segment.log = None;
+                if end - at == per {
+                    (segment.map, segment.valid) = ([0xff; MAP_BYTES], per as u16);
+                } else {
+                    (at..end).for_each(|block| segment.set((block % per) as u16));
+                }
+            }
+            at = end;
+        }
     }
     /// Segments.
     pub fn segments(&self) -> u32 {

@@ -176,6 +176,8 @@ pub struct Mounting {
     pub hurry: bool,
     /// The volume is so large that logs write fresh segments: on a smaller one no file is brought together.
     pub roomy: bool,
+    /// Databases and journals, one of the names among them, get blocks set aside.
+    pub prealloc: bool,
     /// New files that no thread touches, made before the threads begin: with some 64 dirty nodes, whoever changes
     /// something writes nodes first.
     pub crowd: u64,
@@ -248,6 +250,7 @@ impl Course {
             compress: packing.chance(1, 4).then(|| compressing(&mut packing)),
             hurry: shape.chance(1, 2),
             roomy: false,
+            prealloc: false,
             crowd: if shape.chance(1, 2) { 58 + shape.below(8) } else { 0 },
         };
         let trouble = match shape.below(10) {
@@ -287,6 +290,7 @@ impl Course {
         if together.chance(1, 3) {
             // In a hurry, logs fill holes however much room there is.
             (mounting.roomy, mounting.hurry) = (true, false);
+            mounting.prealloc = together.chance(1, 2);
             threads.iter_mut().for_each(|ops| gather(&mut together, ops));
         }
         if let Some(only) = &case.only {

@@ -176,6 +176,7 @@ fn options(m: &Mounting) -> Result<MountOptions, String> {
         writeback_after: Duration::from_secs(m.writeback_after),
         checkpoint_after: Duration::from_secs(m.checkpoint_after),
         inline: m.inline,
+        prealloc: m.prealloc.then_some(5),
         delta_places: if m.delta_nodes { Places::Nodes } else { Places::Both },
         compress: compression(m)?,
         gc,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{
     Allocate, Attr, Caller, Compression, DirEntry, Entry, Error, Extent, FileFlags, Flags, Flow, Ino, Moving, NewNode,
-    RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
+    RenameFlags, Result, Room, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
 /// A mounted volume. Every method takes `&self` and may be called from many threads.
@@ -136,6 +136,12 @@ pub trait FileSystem: Send + Sync + 'static {
     /// its end, and how many were moved. Of no blocks: only says whether that may be. [`Busy`](crate::Error::Busy): not now.
     /// [`NotPermitted`](crate::Error::NotPermitted), [`Invalid`](crate::Error::Invalid): not this file; the text says why.
     fn defragment(&self, _ino: Ino, _blocks: Range<u64>, _how: Moving) -> Result<(u64, u64)> {
+        Err(Error::Unsupported("defragmenting".to_owned()))
+    }
+
+    /// What is missing for so many blocks to lie together; if something is and `clean` is set, cleans one section.
+    /// [`NoSpace`](crate::Error::NoSpace): nothing is left that is worth it.
+    fn room(&self, _blocks: u64, _clean: bool) -> Result<Room> {
         Err(Error::Unsupported("defragmenting".to_owned()))
     }
 

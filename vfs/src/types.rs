@@ -322,6 +322,17 @@ pub struct Extent {
     pub begins: bool,
 }
 
+/// What is missing for blocks that are to lie together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Room {
+    /// Sections that would have to be free beside those that are; none: there is room.
+    pub short: u64,
+    /// Blocks that cleaning the emptiest sections would move for that; an estimate.
+    pub moves: u64,
+    /// Blocks that cleaning has moved now.
+    pub moved: u64,
+}
+
 /// How blocks get to other places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moving {

@@ -19,13 +19,13 @@
     // Numbers, written anew from the report.
     const unit = (n, steps, digits) => { const [by, name] = steps.filter(([by]) => n >= by).pop() || steps[0]; return (n / by).toFixed(digits) + ' ' + name; };
     const text = {
-      count: v => String(v ?? 0),
+      count: v => v === null ? '-' : String(v),
       reads: v => v === null ? 'never' : String(v),
       bytes: v => v < 1024 ? v + ' B' : unit(v, [[1024, 'KiB'], [2 ** 20, 'MiB'], [2 ** 30, 'GiB'], [2 ** 40, 'TiB']], 2),
       mebibytes: v => (v / 256).toFixed(1),
       joules: v => v === 0 ? '0 J' : unit(v, [[1, 'pJ'], [1e3, 'nJ'], [1e6, 'uJ'], [1e9, 'mJ'], [1e12, 'J']], 2),
       time: v => v < 1e6 ? (v / 1e3).toFixed(1) + ' us' : v < 1e9 ? (v / 1e6).toFixed(2) + ' ms' : (v / 1e9).toFixed(3) + ' s',
-      age: v => { const s = Math.floor(v); return s < 120 ? s + ' s' : s < 7200 ? Math.floor(s / 60) + ' min' : s < 172800 ? Math.floor(s / 3600) + ' h' : Math.floor(s / 86400) + ' d'; },
+      age: v => { if (v === null) return '-'; const s = Math.floor(v); return s < 120 ? s + ' s' : s < 7200 ? Math.floor(s / 60) + ' min' : s < 172800 ? Math.floor(s / 3600) + ' h' : Math.floor(s / 86400) + ' d'; },
       ratio: v => v === null ? '-' : v.toFixed(2),
       share: (part, of) => (part * 100 / Math.max(1, of)).toFixed(1) + ' %',
       of_segments: (blocks, segments) => (blocks * 100 / (Math.max(1, segments) * 512)).toFixed(1) + ' %',
@@ -75,8 +75,8 @@
         if (given.modes.includes('temperature')) report.space.logs.forEach((l, i) => expect(l.segments === perLog[i], `segments of ${l.log}: ${perLog[i]}`));
         const pieces = Array(9).fill(0), blocks = Array(9).fill(0);
         let run = 0, torn = 0;
-        for (let b = 0; b <= used.length; b++) {
-          if (b < used.length && !used[b]) { run++; continue; }
+        for (let b = 0; b <= given.blocks; b++) {
+          if (b < given.blocks && !used[b]) { run++; continue; }
           if (run) { const level = Math.min(8, Math.ceil(Math.log2(run))); pieces[level]++; blocks[level] += run; }
           run = 0;
         }

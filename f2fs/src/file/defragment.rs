@@ -60,7 +60,7 @@ struct Places {
 }
 
 fn scattered() -> Error {
-    vfs::Error::Busy("too few segments are free: logs fill holes, and would scatter the file again; clean first").into()
+    vfs::Error::Busy("too few free segments, logs fill holes: clean first").into()
 }
 
 impl Volume {
@@ -94,6 +94,9 @@ impl Volume {
         let mut content = inode.content.write();
         self.check_there(inode)?;
         self.check_movable(inode)?;
+        if self.seg.lock().need_threading() {
+            return Err(scattered());
+        }
         if content.pages.range(blocks.clone()).next().is_some() {
             // Moving them first would write them twice, or leave them where they are.
             or_wait(self.write_back(&change, inode, &mut content, Writeback::Background))?;
@@ -121,8 +124,7 @@ impl Volume {
         if inode.node.inode(|r| r.i_links.get()) == 0 {
             return Err(vfs::Error::Invalid("it has no name any more").into());
         }
-        let seg = self.seg.lock();
-        if seg.need_threading() { Err(scattered()) } else { Ok(()) }
+        Ok(())
     }
 
     /// The next blocks of a range that lie on the device and have no newer contents in memory, at most [`BATCH`]; and the

@@ -5,6 +5,7 @@
 //! * [`background`]: cleaning ahead of time. [`pacer`]: when that is due.
 //! * [`settings`]: what a user can set. `cleaner`, `work`: what cleaning remembers, and the section being emptied.
 //! * [`control`]: the settings and counters of a mounted volume.
+//! * `room`: sections are cleaned for blocks that are to lie together.
 //! * [`prices`]: what operations cost on a device, for a policy that weighs joules.
 //!
 //! Left out on purpose: which section to clean (the `victim` crate), and what a policy sees of the volume (`segment`).
@@ -16,5 +17,6 @@ pub mod control;
 mod pace;
 pub mod pacer;
 pub mod prices;
+mod room;
 pub mod settings;
 mod work;

@@ -150,15 +150,24 @@ impl Segments {
 
     /// Kernel `f2fs_need_SSR`: too few sections are free to keep writing fresh ones, or cleaning is at its most urgent.
     pub fn need_threading(&self) -> bool {
-        if self.threads_always {
-            return true;
-        }
+        self.threads_always || u64::from(self.table.free_sections()) <= self.kept_back()
+    }
+
+    /// Free sections that must be left, or logs fill holes.
+    fn kept_back(&self) -> u64 {
         let per = self.blocks_per_section();
         let nodes = Pressure::sections(&self.pressure.nodes, per);
         let dents = Pressure::sections(&self.pressure.dents, per);
         let reserved = u64::from(self.reserved_sections());
         // The kernel's min_ssr_sections is the reserve once more (segment.c).
-        u64::from(self.table.free_sections()) <= nodes + 2 * dents + 2 * reserved
+        nodes + 2 * dents + 2 * reserved
+    }
+
+    /// Free sections that are missing for so many blocks in fresh segments: two more than they fill, since a log does not
+    /// begin where they do, and their nodes are written too.
+    pub(crate) fn short_of_fresh(&self, blocks: u64) -> u64 {
+        let need = self.kept_back() + blocks.div_ceil(self.blocks_per_section()) + 2;
+        need.saturating_sub(u64::from(self.table.free_sections()))
     }
 
     /// Free sections that what is dirty in memory needs, with the reserve (kernel

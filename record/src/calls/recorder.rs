@@ -364,6 +364,9 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
     fn defragment(&self, ino: Ino, blocks: std::ops::Range<u64>, how: vfs::Moving) -> Result<(u64, u64)> {
         self.inner.defragment(ino, blocks, how)
     }
+    fn room(&self, blocks: u64, clean: bool) -> Result<vfs::Room> {
+        self.inner.room(blocks, clean)
+    }
     fn release_saved(&self, ino: Ino) -> Result<u64> {
         self.inner.release_saved(ino)
     }

@@ -10,14 +10,14 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use fuse::control::{DEFRAGMENT, EXTENTS, MOST, REPORT, STEP};
+use fuse::control::{DEFRAGMENT, EXTENTS, MOST, REPORT, ROOM, STEP};
 use inspect::file::Extent;
 use inspect::inode::Kind;
 use inspect::treatment::Run;
 use inspect::{Progress, Volume as Seen};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
-use vfs::{FileSystem, Ino, Moving};
+use vfs::{FileSystem, Ino, Moving, Room};
 
 use crate::image::{self, Image};
 use crate::interrupt::Interrupt;
@@ -158,6 +158,53 @@ impl Files {
         Ok(moved)
     }
 
+    /// What is missing for so many blocks to lie together.
+    pub fn room(&self, blocks: u64) -> Result<Room, String> {
+        match self {
+            Files::Image(image) => image.vol.room(blocks, false).map_err(|e| e.to_string()),
+            Files::Mounted(dir) => {
+                let text = attribute(dir, &format!("{ROOM}.{blocks}"))?;
+                let mut words = text.split(' ').map(|w| w.parse::<u64>().ok());
+                match (words.next().flatten(), words.next().flatten()) {
+                    (Some(short), Some(moves)) => Ok(Room { short, moves, moved: 0 }),
+                    _ => Err(format!("an answer that is not understood: {text}")),
+                }
+            }
+        }
+    }
+
+    /// Cleans sections until so many blocks can lie together; returns how many cleaning moved. `go_on` may stop it.
+    pub fn make_room(&self, blocks: u64, go_on: &dyn Fn(u64) -> bool) -> Result<u64, String> {
+        let moved = |files: &Self| match files {
+            Files::Image(image) => Ok(image.vol.counters.moved_blocks()),
+            Files::Mounted(dir) => moved_by(dir),
+        };
+        let before = moved(self)?;
+        let (mut least, mut in_vain) = (u64::MAX, 0);
+        loop {
+            let short = self.room(blocks)?.short;
+            if short == 0 {
+                return Ok(moved(self)? - before);
+            }
+            // Cleaning moves blocks before it frees segments; without gain for long it never will.
+            in_vain = if short < least { 0 } else { in_vain + 1 };
+            least = least.min(short);
+            if in_vain == 16 {
+                return Err(format!("cleaning frees no more: {short} sections short"));
+            }
+            match self {
+                Files::Image(image) => image.vol.room(blocks, true).map(drop).map_err(|e| e.to_string())?,
+                Files::Mounted(dir) => {
+                    let name = format!("{ROOM}.{blocks}");
+                    rustix::fs::lsetxattr(dir, &name, b"clean", XattrFlags::empty()).map_err(|e| e.to_string())?;
+                }
+            }
+            if !go_on(0) {
+                return Err("interrupted".to_owned());
+            }
+        }
+    }
+
     /// Makes what was done durable.
     pub fn close(&self) -> Result<(), Failure> {
         match self {
@@ -197,6 +244,15 @@ fn attribute(place: &Path, name: &str) -> Result<String, String> {
         }
         Err(e) => Err(e.to_string()),
     }
+}
+
+/// Blocks that cleaning has moved on a mounted volume.
+fn moved_by(dir: &Path) -> Result<u64, String> {
+    let report = attribute(dir, REPORT)?;
+    let count = |name: &str| {
+        report.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.parse::<u64>().ok()).unwrap_or(0)
+    };
+    Ok(count("moved_blocks_background") + count("moved_blocks_foreground"))
 }
 
 fn runs_at(place: &Path) -> Result<Vec<Run>, String> {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use device::energy::profile::Profile;
-use inspect::price::Prices;
+use inspect::price::{Cost, Prices, Work};
 use inspect::treatment::{self, How, Plan, Run, Use};
 use vfs::Moving;
 
@@ -34,7 +34,7 @@ use files::{Files, Found};
 /// clusters, ciphertext and seals stay what they are. --remap asks the device to show its pages at the new places, where it
 /// has such a command (a simulated device with a map has it). Skipped, with the reason: files with their contents in their
 /// inode, pinned and immutable ones. While too few segments are free, nothing is moved, since logs would fill holes and
-/// scatter the files again.
+/// scatter the files again; --make-room cleans sections first, and adds what that costs.
 ///
 /// On a mounted volume, root and the user who mounted may do this, while others use the files.
 ///
@@ -43,6 +43,7 @@ use files::{Files, Found};
 #[command(after_help = "Examples:\n  joulefs clean userdata.img --worst 10 --dry-run\n  \
     joulefs clean userdata.img --defrag /data/com.example.chat/databases/messages.db\n  \
     joulefs clean /mnt --worst 3 --profile kirin9000-ufs31\n  \
+    joulefs clean userdata.img --worst 3 --make-room\n  \
     joulefs clean userdata.img --worst 3 --parts chat.rec")]
 pub struct Args {
     /// An image or block device, or the directory of a mounted volume of this program.
@@ -62,6 +63,9 @@ pub struct Args {
     /// Move a file even if that is never earned back.
     #[arg(long)]
     force: bool,
+    /// If too few segments are free, clean first, as far as each file needs it.
+    #[arg(long)]
+    make_room: bool,
     /// Only say what it would cost and save.
     #[arg(long)]
     dry_run: bool,
@@ -73,6 +77,9 @@ pub struct Args {
     read_ahead: String,
 }
 
+/// Blocks moved between two looks at whether there is room: 16 MiB.
+const CHUNK: u64 = 4096;
+
 /// What became of a file.
 enum Outcome {
     /// Nothing was worth moving.
@@ -81,25 +88,65 @@ enum Outcome {
     NeverPays,
     /// It would be moved.
     Planned,
-    /// So many blocks were moved, and it lies in so many pieces now.
-    Moved { blocks: u64, extents: u64 },
+    /// It was moved, and lies in so many pieces now.
+    Moved { extents: u64 },
     /// It stays, for this reason.
     Skipped(String),
     /// It could not be moved, or only in part.
     Failed(String),
 }
 
+/// Cleaning that a file's blocks need before they can lie together.
+#[derive(Debug, Clone, Copy, Default)]
+struct ForRoom {
+    /// Sections that were missing.
+    short: u64,
+    /// Blocks that cleaning would move for them, as an estimate, or has moved.
+    blocks: u64,
+    /// At most what that costs: each block is read by a request of its own.
+    cost: Cost,
+}
+
 /// A file, what was planned, and what became of it.
 struct Treated {
     path: String,
     plan: Option<Plan>,
+    /// With parts: what moving all of it that is torn would be, for the same uses.
+    instead: Option<Plan>,
+    room: ForRoom,
+    /// Blocks that were moved, also of a file that could not be moved to its end.
+    moved: u64,
     outcome: Outcome,
+}
+
+impl Treated {
+    /// What moving it costs, with the room for it.
+    fn cost(&self) -> Cost {
+        self.plan.as_ref().map_or(Cost::default(), |p| p.cost) + self.room.cost
+    }
+    /// After how many uses that is earned back; `None`: never.
+    fn pays_after(&self) -> Option<u64> {
+        let saved = self.plan.as_ref()?.saved().energy.0;
+        (saved > 0).then(|| self.cost().energy.0.div_ceil(saved))
+    }
+}
+
+/// What all files have in common.
+struct Treatment<'a> {
+    args: &'a Args,
+    files: &'a Files,
+    how: How,
+    prices: Prices,
+    window: u64,
+    /// Told of blocks that were moved; false: stop.
+    go_on: &'a dyn Fn(u64) -> bool,
+    /// In a dry run: blocks of files planned so far, and blocks that cleaning would move for them.
+    planned: (u64, u64),
 }
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let profile = Profile::find(&args.profile)?;
-    let prices = Prices::of(&profile);
     let window = size::within("--read-ahead", &args.read_ahead, 4096..=1 << 30)? / 4096;
     let parts = args.parts.as_deref().map(parts::of_recording).transpose()?;
     let stop = Interrupt::catch()?;
@@ -109,7 +156,14 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         Some(worst) => worst,
         None => args.defrag.iter().map(|path| files.named(path)).collect::<Result<_, _>>()?,
     };
-    let bar = progress::steps(0, "moving");
+    let bar = progress::steps(chosen.len() as u64, "moving");
+    let go_on = |_| {
+        progress::show_if_slow(&bar);
+        !stop.came()
+    };
+    let how = if args.remap { How::Share } else { How::Copy };
+    let prices = Prices::of(&profile);
+    let mut treatment = Treatment { args, files: &files, how, prices, window, go_on: &go_on, planned: (0, 0) };
     let mut all = Vec::new();
     for found in chosen {
         if stop.came() {
@@ -119,20 +173,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             None => vec![treatment::whole()],
             Some(read) => read.of(&found.path),
         };
-        let how = if args.remap { How::Share } else { How::Copy };
-        all.push(treat(
-            args,
-            &files,
-            found,
-            &uses,
-            (how, &prices, window),
-            &|blocks| {
-                bar.inc(blocks);
-                progress::show_if_slow(&bar);
-                !stop.came()
-            },
-            &|blocks| bar.inc_length(blocks),
-        ));
+        let (path, room) = (found.path.clone(), ForRoom::default());
+        let mut treated = Treated { path, plan: None, instead: None, room, moved: 0, outcome: Outcome::Whole };
+        treated.outcome = treatment.treat(&found, &uses, &mut treated).unwrap_or_else(Outcome::Failed);
+        all.push(treated);
+        bar.inc(1);
     }
     bar.finish_and_clear();
     files.close()?;
@@ -142,50 +187,80 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn treat(
-    args: &Args,
-    files: &Files,
-    found: Found,
-    uses: &[Use],
-    (how, prices, window): (How, &Prices, u64),
-    go_on: &dyn Fn(u64) -> bool,
-    more: &dyn Fn(u64),
-) -> Treated {
-    let done = |plan, outcome| Treated { path: found.path.clone(), plan, outcome };
-    match files.why_not(&found) {
-        Ok(None) => {}
-        Ok(Some(why)) => return done(None, Outcome::Skipped(why)),
-        Err(e) => return done(None, Outcome::Failed(e)),
-    }
-    let runs = match files.runs(&found) {
-        Ok(runs) => runs,
-        Err(e) => return done(None, Outcome::Failed(e)),
-    };
-    let ranges = match args.parts {
-        None => treatment::torn(&runs),
-        Some(_) => treatment::torn_parts(&runs, uses),
-    };
-    let plan = treatment::plan(&runs, ranges, uses, how, prices, window);
-    if plan.ranges.is_empty() {
-        return done(Some(plan), Outcome::Whole);
-    }
-    if plan.pays_after().is_none() && !args.force {
-        return done(Some(plan), Outcome::NeverPays);
-    }
-    if args.dry_run {
-        return done(Some(plan), Outcome::Planned);
-    }
-    more(plan.blocks);
-    let moving = if how == How::Share { Moving::Share } else { Moving::Copy };
-    let mut moved = 0;
-    for range in &plan.ranges {
-        match files.bring_together(&found, range.clone(), moving, go_on) {
-            Ok(n) => moved += n,
-            Err(e) => return done(Some(plan), Outcome::Failed(e)),
+impl Treatment<'_> {
+    /// Plans, says what it found in `treated`, and moves what is worth it. The error is a failure in words.
+    fn treat(&mut self, found: &Found, uses: &[Use], treated: &mut Treated) -> Result<Outcome, String> {
+        if let Some(why) = self.files.why_not(found)? {
+            return Ok(Outcome::Skipped(why));
         }
+        let runs = self.files.runs(found)?;
+        let planned = |ranges| treatment::plan(&runs, ranges, uses, self.how, &self.prices, self.window);
+        let plan = match self.args.parts {
+            None => planned(treatment::torn(&runs)),
+            Some(_) => {
+                treated.instead = Some(planned(treatment::torn(&runs)));
+                planned(treatment::torn_parts(&runs, uses))
+            }
+        };
+        let (ranges, blocks) = (plan.ranges.clone(), plan.blocks);
+        let saves = plan.pays_after().is_some();
+        treated.plan = Some(plan);
+        if ranges.is_empty() {
+            return Ok(Outcome::Whole);
+        }
+        if !saves && !self.args.force {
+            return Ok(Outcome::NeverPays);
+        }
+        let (ahead, cleaned) = self.planned;
+        let room = self.files.room(ahead + blocks)?;
+        let moves = room.moves.saturating_sub(cleaned);
+        treated.room = ForRoom { short: room.short, blocks: moves, cost: self.cleaning(moves) };
+        if room.short > 0 && !self.args.make_room {
+            let why = format!("too few free segments ({} short); --make-room cleans first", room.short);
+            return Ok(Outcome::Skipped(why));
+        }
+        if self.args.dry_run {
+            self.planned = (ahead + blocks, cleaned.max(room.moves));
+            return Ok(Outcome::Planned);
+        }
+        treated.room = ForRoom { short: room.short, ..ForRoom::default() };
+        for range in ranges {
+            let mut at = range.start;
+            while at < range.end {
+                let to = range.end.min(at + CHUNK);
+                self.make_room(to - at, &mut treated.room)?;
+                treated.moved += self.files.bring_together(found, at..to, self.moving(), self.go_on)?;
+                at = to;
+            }
+        }
+        Ok(Outcome::Moved { extents: pieces(&self.files.runs(found)?) })
     }
-    let extents = files.runs(&found).map_or(0, |runs| pieces(&runs));
-    done(Some(plan), Outcome::Moved { blocks: moved, extents })
+
+    fn moving(&self) -> Moving {
+        if self.how == How::Share { Moving::Share } else { Moving::Copy }
+    }
+
+    /// Cleans for so many blocks, if that is asked for and needed. What was moved before frees segments too, so that a long
+    /// file needs less than its length.
+    fn make_room(&self, blocks: u64, paid: &mut ForRoom) -> Result<(), String> {
+        if !self.args.make_room || self.files.room(blocks)?.short == 0 {
+            return Ok(());
+        }
+        paid.blocks += self.files.make_room(blocks, self.go_on)?;
+        paid.cost = self.cleaning(paid.blocks);
+        Ok(())
+    }
+
+    /// At most what it costs to move so many blocks by cleaning.
+    fn cleaning(&self, blocks: u64) -> Cost {
+        if blocks == 0 {
+            return Cost::default();
+        }
+        let pages = blocks.div_ceil(1024);
+        let read = Work { blocks, requests: blocks, places: blocks, map_pages: pages, map_turns: pages };
+        let write = Work { requests: blocks.div_ceil(256), places: 1, ..read };
+        self.prices.read(&read) + self.prices.write(&write)
+    }
 }
 
 fn pieces(runs: &[Run]) -> u64 {

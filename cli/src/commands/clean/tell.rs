@@ -34,7 +34,7 @@ pub fn all(args: &Args, profile: &Profile, all: &[Treated], as_json: bool) {
     }
     let used = if args.parts.is_some() { "use" } else { "read" };
     output::line(&format!(
-        "{:>9} {:>9} {:>10} {:>10} {:>10} {:>10} {:>6}  {}",
+        "{:>7} {:>6} {:>10} {:>10} {:>9} {:>10} {:>6}  {}",
         "pieces",
         "then",
         "moved",
@@ -45,31 +45,35 @@ pub fn all(args: &Args, profile: &Profile, all: &[Treated], as_json: bool) {
         "file"
     ));
     for t in all {
-        let Some(plan) = &t.plan else {
-            output::line(&format!("{:>69}  {}: {}", "", t.path, said(&t.outcome)));
-            continue;
-        };
-        let then = match t.outcome {
-            Outcome::Moved { extents, .. } => extents,
-            Outcome::Planned => plan.extents.1,
-            _ => plan.extents.0,
-        };
-        let earned = plan.pays_after().map_or("never".to_owned(), |n| n.to_string());
-        output::line(&format!(
-            "{:>9} {:>9} {:>10} {:>10} {:>10} {:>10} {:>6}  {}{}",
-            plan.extents.0,
-            then,
-            output::bytes(blocks(t) * 4096),
-            plan.cost.energy.to_string(),
-            time(plan.cost.time.0),
-            plan.saved().energy.to_string(),
-            earned,
-            t.path,
-            match said(&t.outcome) {
-                text if text.is_empty() => text,
-                text => format!(": {text}"),
-            }
-        ));
+        if let Some(plan) = &t.plan {
+            let then = match t.outcome {
+                Outcome::Moved { extents } => extents,
+                Outcome::Planned => plan.extents.1,
+                _ => plan.extents.0,
+            };
+            let (cost, earned) = (t.cost(), t.pays_after().map_or("never".to_owned(), |n| n.to_string()));
+            let (moved, saved) = (output::bytes(blocks(t) * 4096), plan.saved().energy.to_string());
+            let (now, cost, time) = (plan.extents.0, cost.energy.to_string(), time(cost.time.0));
+            let numbers = format!("{now:>7} {then:>6} {moved:>10} {cost:>10} {time:>9} {saved:>10} {earned:>6}");
+            output::line(&format!("{numbers}  {}", t.path));
+        } else {
+            output::line(&format!("{:>64}  {}", "", t.path));
+        }
+        let said = said(&t.outcome);
+        if !said.is_empty() {
+            output::line(&format!("        {said}"));
+        }
+        if let (Some(whole), true) = (&t.instead, matches!(t.outcome, Outcome::Moved { .. } | Outcome::Planned)) {
+            let (moved, cost, saved) = (output::bytes(whole.blocks * 4096), whole.cost.energy, whole.saved().energy);
+            output::line(&format!("        the whole file would be {moved} for {cost}, and save {saved} of the same"));
+        }
+        if t.room.blocks > 0 && !matches!(t.outcome, Outcome::Skipped(_)) {
+            let verb = if args.dry_run { "would move" } else { "moved" };
+            let (sections, blocks, cost) = (t.room.short, t.room.blocks, t.room.cost.energy);
+            output::line(&format!(
+                "        cleaning {verb} {blocks} blocks for {sections} free sections: {cost} at most"
+            ));
+        }
     }
     let verb = if args.dry_run { "would move" } else { "moved" };
     let all_blocks = if args.dry_run { all.iter().map(blocks).sum() } else { moved(all) };
@@ -86,20 +90,20 @@ pub fn all(args: &Args, profile: &Profile, all: &[Treated], as_json: bool) {
 /// Blocks that were moved, or would be.
 fn blocks(t: &Treated) -> u64 {
     match t.outcome {
-        Outcome::Moved { blocks, .. } => blocks,
+        Outcome::Moved { .. } | Outcome::Failed(_) => t.moved,
         Outcome::Planned => t.plan.as_ref().map_or(0, |p| p.blocks),
         _ => 0,
     }
 }
 
 fn moved(all: &[Treated]) -> u64 {
-    all.iter().filter(|t| matches!(t.outcome, Outcome::Moved { .. })).map(blocks).sum()
+    all.iter().map(|t| t.moved).sum()
 }
 
 /// The price of what was moved, or would be.
 fn sum(all: &[Treated]) -> Cost {
     let paid = all.iter().filter(|t| matches!(t.outcome, Outcome::Moved { .. } | Outcome::Planned));
-    paid.filter_map(|t| t.plan.as_ref()).map(|p| p.cost).sum()
+    paid.map(Treated::cost).sum()
 }
 
 fn said(outcome: &Outcome) -> String {
@@ -126,11 +130,22 @@ fn file(t: &Treated) -> Value {
         Outcome::Failed(why) => ("failed", Some(why)),
     };
     let after = match t.outcome {
-        Outcome::Moved { extents, .. } => Some(extents),
+        Outcome::Moved { extents } => Some(extents),
         _ => None,
     };
-    let mut out =
-        json!({ "path": t.path, "outcome": outcome, "why": why, "moved_blocks": blocks(t), "extents_after": after });
+    let mut out = json!({ "path": t.path, "outcome": outcome, "why": why, "moved_blocks": blocks(t), "extents_after": after,
+        "room": { "short_sections": t.room.short, "blocks": t.room.blocks, "cost": cost(&t.room.cost) } });
+    if let (Some(whole), Some(out)) = (&t.instead, out.as_object_mut()) {
+        out.insert(
+            "whole_file".into(),
+            json!({
+                "blocks": whole.blocks,
+                "cost": cost(&whole.cost),
+                "saved_per_use": cost(&whole.saved()),
+                "pays_after_uses": whole.pays_after(),
+            }),
+        );
+    }
     if let (Some(plan), Some(out)) = (&t.plan, out.as_object_mut()) {
         out.insert(
             "plan".into(),
@@ -145,7 +160,7 @@ fn file(t: &Treated) -> Value {
                 "whole_read": cost(&plan.whole.0),
                 "whole_read_then": cost(&plan.whole.1),
                 "saved_per_use": cost(&plan.saved()),
-                "pays_after_uses": plan.pays_after(),
+                "pays_after_uses": t.pays_after(),
             }),
         );
     }

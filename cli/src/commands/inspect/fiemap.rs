@@ -1,7 +1,8 @@
-//! Where does the kernel say that a file lies? `FS_IOC_FIEMAP`, of any file system that answers it.
+//! Where does the kernel say that a file lies, and what is free? `FS_IOC_FIEMAP` of a file and `FS_IOC_GETFSMAP` of a file
+//! system, of those that answer them (the latter: ext4 and XFS).
 //!
-//! The one place of the project with `unsafe`: the call hands the kernel memory to write to, and no library that is kept
-//! and licensed as this project is offers it.
+//! The one place of the project with `unsafe`: the calls hand the kernel memory to write to, and no library that is kept
+//! and licensed as this project is offers them.
 #![allow(unsafe_code)]
 
 use std::os::fd::AsFd;
@@ -123,6 +124,101 @@ impl Map {
     }
 }
 
+/// `struct fsmap`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Mapping {
+    device: u32,
+    flags: u32,
+    physical: u64,
+    owner: u64,
+    offset: u64,
+    length: u64,
+    reserved: [u64; 3],
+}
+
+/// `struct fsmap_head` without its records.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct MapHead {
+    iflags: u32,
+    oflags: u32,
+    count: u32,
+    entries: u32,
+    reserved: [u64; 6],
+    keys: [Mapping; 2],
+}
+
+/// Records asked for at once: 64 KiB of them.
+const RECORDS: usize = 1024;
+
+#[repr(C)]
+struct MapAsked {
+    head: MapHead,
+    records: [Mapping; RECORDS],
+}
+
+const _: () = assert!(size_of::<Mapping>() == 64 && size_of::<MapHead>() == 192);
+const _: () = assert!(size_of::<MapAsked>() == 192 + 64 * RECORDS);
+
+/// `FS_IOC_GETFSMAP`; its number has the size of the head alone.
+const GETFSMAP: Opcode = opcode::read_write::<MapHead>(b'X', 59);
+const _: () = assert!(GETFSMAP == 0xC0C0_583B);
+
+/// The owner is one of the special ones.
+const SPECIAL: u32 = 0x10;
+/// The last record of all.
+const LAST_RECORD: u32 = 0x20;
+/// The special owner that stands for free space.
+const FREE: u64 = 1;
+
+const NOTHING: Mapping = Mapping { device: 0, flags: 0, physical: 0, owner: 0, offset: 0, length: 0, reserved: [0; 3] };
+
+/// Runs of free blocks of the file system that a file or directory is on, in order: first block and count. Of a file system
+/// on several devices, those of the first that is told.
+///
+/// # Errors
+/// That of the kernel; `EOPNOTSUPP` or `ENOTTY` from a file system that does not say.
+pub fn free(on: impl AsFd) -> Result<Vec<(u64, u64)>, Errno> {
+    let every =
+        Mapping { device: u32::MAX, flags: u32::MAX, physical: u64::MAX, owner: u64::MAX, offset: u64::MAX, ..NOTHING };
+    let head =
+        MapHead { iflags: 0, oflags: 0, count: RECORDS as u32, entries: 0, reserved: [0; 6], keys: [NOTHING, every] };
+    let mut asked = Box::new(MapAsked { head, records: [NOTHING; RECORDS] });
+    let (mut out, mut device): (Vec<(u64, u64)>, Option<u32>) = (Vec::new(), None);
+    loop {
+        let start = asked.head.keys[0];
+        // SAFETY: the number is that of FS_IOC_GETFSMAP, asserted above. The kernel reads and writes `struct fsmap_head`, whose
+        // layout is that of `MapHead`, and behind it writes at most `fmh_count` records, for which `MapAsked` has room: sizes
+        // are asserted above, and the records follow the head without a gap, as both are multiples of eight bytes. Any bit
+        // pattern is a lawful value of their integers. The memory is borrowed exclusively for the whole call.
+        unsafe { ioctl(&on, Updater::<{ GETFSMAP }, MapAsked>::new(&mut asked)) }?;
+        let got = &asked.records[..(asked.head.entries as usize).min(RECORDS)];
+        for r in got {
+            if *device.get_or_insert(r.device) == r.device && r.flags & SPECIAL != 0 && r.owner == FREE {
+                take_free(&mut out, r.physical, r.length);
+            }
+        }
+        let Some(last) = got.last().filter(|r| r.flags & LAST_RECORD == 0) else { return Ok(out) };
+        // What changes meanwhile must not hold us.
+        if (last.device, last.physical) < (start.device, start.physical) || last.length == 0 {
+            return Ok(out);
+        }
+        asked.head.keys[0] = *last;
+        (asked.head.count, asked.head.entries) = (RECORDS as u32, 0);
+    }
+}
+
+/// Adds free bytes as the whole blocks in them; runs that touch are one.
+fn take_free(out: &mut Vec<(u64, u64)>, physical: u64, length: u64) {
+    let (from, to) = (physical.div_ceil(BLOCK), physical.saturating_add(length) / BLOCK);
+    match out.last_mut() {
+        _ if to <= from => {}
+        Some((first, count)) if *first + *count == from => *count += to - from,
+        _ => out.push((from, to - from)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,5 +244,14 @@ mod tests {
         let seen: Vec<_> = map.extents.iter().map(|e| (e.from, e.addr, e.blocks)).collect();
         assert_eq!(seen, [(0, 100, 6), (9, 109, 1), (20, 50, 1)]);
         assert_eq!((map.reserved, map.waiting, map.inline), (3, 5, false));
+    }
+
+    #[test]
+    fn free_runs_are_whole_blocks_and_neighbours_are_one() {
+        let mut free = Vec::new();
+        for (at, bytes) in [(4096, 8192), (12_288, 4096), (20_481, 4096), (40_960, 5000)] {
+            take_free(&mut free, at, bytes);
+        }
+        assert_eq!(free, [(1, 3), (10, 1)]);
     }
 }

@@ -10,11 +10,17 @@ use inspect::space::{LEVELS, MOST_TORN, Space};
 use inspect::verdict::{Priced, Sum};
 use serde_json::{Map, Value, json};
 
+use super::mounted::Mounted;
 use super::text::log_name;
-use super::{Args, By, Found, Mounted, Seen, WORST, groups};
+use super::{Args, By, Found, Seen, WORST, groups};
 
 /// The schema's name and version.
 pub const SCHEMA: (&str, u32) = ("joulefs-inspect", 1);
+
+/// What changed up to an earlier look.
+pub fn compared(source: &str, diff: Value) -> Value {
+    json!({ "schema": SCHEMA.0, "schema_version": SCHEMA.1, "source": source, "diff": diff })
+}
 
 /// Everything.
 pub fn report(seen: &Seen<'_>, args: &Args, read_ahead: u64) -> Value {
@@ -35,6 +41,7 @@ pub fn report(seen: &Seen<'_>, args: &Args, read_ahead: u64) -> Value {
         "schema_version": SCHEMA.1,
         "source": seen.source,
         "profile": seen.profile.name,
+        "damage": seen.found.damage(),
         "read_ahead_bytes": read_ahead,
         "verdict": {
             "worst_files": verdict.few,
@@ -66,7 +73,6 @@ fn of_volume(volume: &Volume) -> Value {
     let cp = volume.checkpoint.as_ref();
     json!({
         "file_system": "f2fs",
-        "damage": volume.findings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "volume": {
             "bytes": sb.block_count * 4096,
             "label": sb.label,
@@ -86,16 +92,16 @@ fn of_volume(volume: &Volume) -> Value {
             "nodes": volume.counts.nodes,
             "blocks": volume.counts.blocks,
         },
-        "space": space(&volume.space),
+        "space": space(&volume.space, true, true),
     })
 }
 
 fn of_directory(m: &Mounted) -> Value {
     json!({
         "file_system": m.file_system,
-        "damage": [],
         "volume": { "bytes": m.bytes, "free_bytes": m.free_bytes, "inodes": m.inodes },
         "counts": { "directories": m.dirs, "files": m.files.len() },
+        "space": m.known.as_ref().map(|k| space(&k.space, k.has_logs, k.now.is_some())),
         "sample": {
             "is_whole": m.left == 0,
             "directories_left": m.left,
@@ -138,7 +144,8 @@ fn sum(s: &Sum) -> Map<String, Value> {
     row
 }
 
-fn space(space: &Space) -> Value {
+/// Segments, counted. Logs and ages are null where a file system has none, or does not say.
+fn space(space: &Space, has_logs: bool, has_ages: bool) -> Value {
     let names = format::sit::LogType::ALL.map(log_name).into_iter().chain(["of no type"]);
     let logs = names.zip(&space.logs).map(|(name, l)| {
         let mean = |sum: f64| if l.segments == 0 { 0.0 } else { sum / l.segments as f64 };
@@ -148,7 +155,7 @@ fn space(space: &Space) -> Value {
             "full_segments": l.full,
             "valid_blocks": l.valid,
             "mean_f": mean(l.torn),
-            "mean_age_s": mean(l.age as f64),
+            "mean_age_s": has_ages.then(|| mean(l.age as f64)),
         })
     });
     json!({
@@ -158,8 +165,8 @@ fn space(space: &Space) -> Value {
         "partly_valid_segments_by_tenth": space.tenths,
         "mean_f": space.torn(),
         "most_f": MOST_TORN,
-        "age_quartiles_s": space.ages,
-        "logs": logs.collect::<Vec<_>>(),
+        "age_quartiles_s": has_ages.then_some(space.ages),
+        "logs": has_logs.then(|| logs.collect::<Vec<_>>()),
         "free_pieces": (0..LEVELS).map(|n| json!({
             "level": format!("L{}", n + 1), "pieces": space.pieces[n], "blocks": space.piece_blocks[n],
         })).collect::<Vec<_>>(),

@@ -2,8 +2,10 @@
 //!
 //! Options, progress and exit codes around `inspect`, which reads volumes. `mounted` asks the kernel of a directory
 //! instead, by `fiemap`. `groups` sums files up, `text` prints for people, `machine` for machines; `ground` says what of
-//! the device can be drawn, and `page` draws it; `parquet` has it all in rows; `script` names commands that would help.
+//! the device can be drawn, and `page` draws it; `parquet` has it all in rows; `script` names commands that would help; `difference`
+//! compares two looks.
 
+mod difference;
 mod fiemap;
 mod ground;
 mod groups;
@@ -12,23 +14,25 @@ mod mounted;
 mod page;
 mod parquet;
 mod script;
+mod seen;
+mod segment_bits;
 mod text;
 
-use std::path::PathBuf;
+use std::path::{Path as FsPath, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
+use device::BlockDevice;
 use device::energy::profile::Profile;
-use inspect::advice::{self, Advice};
-use inspect::names::Path;
-use inspect::price::Prices;
-use inspect::verdict::Verdict;
-use inspect::{File, InspectError, Options, Progress, Volume};
+use inspect::ext;
+use inspect::{InspectError, Options, Progress, Volume};
 
 use crate::interrupt::Interrupt;
 use crate::{Failure, image, output, progress, size, whole};
-use ground::{Ground, Shows};
+use difference::Look;
 use mounted::Mounted;
+pub use seen::{Found, Seen};
 
 /// Say what state a volume is in, what reading it costs, and what defragmenting it would bring.
 ///
@@ -60,6 +64,7 @@ use mounted::Mounted;
 #[command(
     after_help = "Examples:\n  joulefs inspect userdata.img\n  joulefs inspect userdata.img --by app --worst 20\n  \
     joulefs inspect userdata.img --html state.html\n  \
+    joulefs inspect after.img --diff before.img --html changed.html\n  \
     joulefs inspect / --whole --script > defragment.sh\n  \
     joulefs --json inspect disk.img --worst 100 --extents > state.json"
 )]
@@ -89,6 +94,11 @@ pub struct Args {
     /// Write Parquet files into a directory, too: files.parquet and segments.parquet, with --extents also extents.parquet.
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
+    /// Say, instead, what has changed since another state: an image, a directory, or the JSON of an earlier look.
+    ///
+    /// Of two images the page is coloured by it, too. SOURCE may be JSON, too.
+    #[arg(long, value_name = "OTHER")]
+    diff: Option<PathBuf>,
     /// Print, instead, the commands of the kernel's own tools (f2fs_io, e4defrag and others) that would put the worst files
     /// together, each with its price before it. Nothing is run.
     #[arg(long)]
@@ -109,54 +119,6 @@ pub enum By {
     Dir,
 }
 
-/// Where files were found.
-enum Found {
-    Volume(Volume),
-    Mounted(Mounted),
-}
-
-/// What was found, and how it is priced.
-struct Seen<'a> {
-    source: String,
-    found: &'a Found,
-    verdict: Verdict,
-    advice: Vec<Advice>,
-    profile: &'a Profile,
-}
-
-impl Seen<'_> {
-    fn files(&self) -> &[File] {
-        match self.found {
-            Found::Volume(v) => &v.files,
-            Found::Mounted(m) => &m.files,
-        }
-    }
-    fn path(&self, i: usize) -> Path {
-        match self.found {
-            Found::Volume(v) => v.path(&v.files[i]),
-            Found::Mounted(m) => Path { bytes: m.paths[i].clone(), is_sure: true },
-        }
-    }
-    /// A file's inode number.
-    fn ino(&self, i: usize) -> Option<u64> {
-        match self.found {
-            Found::Volume(v) => Some(v.files[i].ino.0.into()),
-            Found::Mounted(m) => m.numbers.get(i).copied(),
-        }
-    }
-    /// The path of a file from what is inspected on: from the volume's root, or from the directory.
-    fn path_inside(&self, i: usize) -> String {
-        let path = self.path(i).text().into_owned();
-        match self.found {
-            Found::Volume(_) => path,
-            Found::Mounted(_) => {
-                let inside = path.strip_prefix(self.source.trim_end_matches('/')).unwrap_or(&path);
-                format!("/{}", inside.trim_start_matches('/'))
-            }
-        }
-    }
-}
-
 /// How long a mounted directory is looked at.
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -172,62 +134,115 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let bytes = size::within("--read-ahead", &args.read_ahead, 4096..=1 << 30)?;
     let options =
         Options { window: bytes / 4096, extents: args.extents || args.html.is_some() || args.parquet.is_some() };
-    let is_dir = args.source.is_dir();
-    if args.whole && !is_dir {
+    if args.whole && ![Some(&args.source), args.diff.as_ref()].into_iter().flatten().any(|p| p.is_dir()) {
         return Err(Failure::usage("--whole is for a mounted directory: an image is always read whole"));
     }
-    let found = if is_dir { directory(args, &options)? } else { image(args, &options)? };
-    let files = match &found {
-        Found::Volume(v) => &v.files,
-        Found::Mounted(m) => &m.files,
-    };
-    let prices = Prices::of(&profile);
-    let verdict = Verdict::of(files, &prices, options.window);
-    let (segments, reserving_places) = match &found {
-        Found::Volume(v) => (v.checkpoint.is_some().then_some((&v.segments, &v.space)), false),
-        Found::Mounted(m) => (None, m.file_system != "f2fs"),
-    };
-    let is_known = !matches!(&found, Found::Volume(v) if v.checkpoint.is_none());
-    let advise = || advice::advise(files, &verdict, segments, reserving_places, &prices, options.window);
-    let advice = if is_known { advise() } else { Vec::new() };
-    let seen = Seen { source: args.source.display().to_string(), found: &found, verdict, advice, profile: &profile };
+    if difference::is_json(&args.source) {
+        return of_json(args, (&profile, bytes), as_json);
+    }
+    let found = find(&args.source, args, &options)?;
+    let seen = Seen::of(args.source.display().to_string(), &found, &profile, options.window);
+    let mut report = machine::report(&seen, args, bytes);
+    let other = args.diff.as_ref().map(|other| Other::at(other, args, &options)).transpose()?;
+    if let Some(other) = &other {
+        let now = Look::of(&seen, &report);
+        let mut diff = difference::between(&other.look(args, (&profile, bytes))?, &now, changed(args))?;
+        if let Other::Found(_, before) = other {
+            diff["segments"] = before.with_ground(|b| found.with_ground(|n| difference::segments(b, n))).into();
+        }
+        report["diff"] = diff;
+    }
     if let Some(file) = &args.html {
-        let report = machine::report(&seen, args, bytes);
-        whole::write(file, with_ground(&found, |ground| page::page(&seen, &report, ground, None))?)?;
+        let before = match &other {
+            Some(Other::Found(_, before)) if report["diff"]["segments"].is_object() => Some(before),
+            _ => None,
+        };
+        let page = found.with_ground(|now| match before {
+            Some(before) => before.with_ground(|before| page::page(&seen, &report, now, Some(before))),
+            None => page::page(&seen, &report, now, None),
+        });
+        whole::write(file, page?)?;
     }
     if let Some(dir) = &args.parquet {
-        with_ground(&found, |ground| parquet::write(&seen, ground, args.extents, dir))?;
+        found.with_ground(|ground| parquet::write(&seen, ground, args.extents, dir))?;
     }
-    match as_json {
-        _ if args.script => script::lines(&seen, args).iter().for_each(|line| output::line(line)),
-        true => output::print(&machine::report(&seen, args, bytes)),
-        false => text::lines(&seen, args).iter().for_each(|line| output::line(line)),
-    }
-    let damaged = matches!(&found, Found::Volume(v) if !v.findings.is_empty());
+    let lines = match as_json {
+        true => {
+            output::print(&report);
+            Vec::new()
+        }
+        _ if args.script => script::lines(&seen, args),
+        _ if other.is_some() => difference::text::lines(&seen.source, &report["diff"]),
+        _ => text::lines(&seen, args),
+    };
+    lines.iter().for_each(|line| output::line(line));
+    let damaged = !found.damage().is_empty();
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What of the device can be drawn.
-fn with_ground<T>(found: &Found, draw: impl FnOnce(&Ground<'_>) -> T) -> T {
-    match found {
-        Found::Volume(v) => draw(&Ground {
-            segments: &v.segments,
-            first: v.superblock.main.0.into(),
-            per_section: v.superblock.segs_per_sec,
-            now: v.checkpoint.as_ref().map(|cp| cp.elapsed),
-            has_logs: true,
-            shows: Shows::Valid,
-        }),
-        Found::Mounted(m) => {
-            let segments = &ground::of_files(&m.files, m.bytes / 4096);
-            let (first, per_section, shows) = (0, 1, Shows::Files);
-            draw(&Ground { segments, first, per_section, now: None, has_logs: false, shows })
+/// How many changed files are listed.
+fn changed(args: &Args) -> usize {
+    args.worst.unwrap_or(difference::text::FILES)
+}
+
+/// What is compared with.
+enum Other {
+    /// The JSON of an earlier look.
+    Told(String, String),
+    /// An image or a directory, by its name.
+    Found(String, Found),
+}
+
+impl Other {
+    fn at(path: &FsPath, args: &Args, options: &Options) -> Result<Self, Failure> {
+        let name = path.display().to_string();
+        if !difference::is_json(path) {
+            return Ok(Other::Found(name, find(path, args, options)?));
+        }
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
+        Ok(Other::Told(name, text))
+    }
+    fn look(&self, args: &Args, (profile, bytes): (&Profile, u64)) -> Result<Look, Failure> {
+        match self {
+            Other::Told(name, text) => Look::of_json(name, text),
+            Other::Found(name, found) => {
+                let seen = Seen::of(name.clone(), found, profile, bytes / 4096);
+                Ok(Look::of(&seen, &machine::report(&seen, args, bytes)))
+            }
         }
     }
 }
 
-fn image(args: &Args, options: &Options) -> Result<Found, Failure> {
-    let dev = image::open_device(&args.source, false)?;
+/// What changed up to the JSON of a look: all that can be said of it.
+fn of_json(args: &Args, prices: (&Profile, u64), as_json: bool) -> Result<ExitCode, Failure> {
+    let Some(other) = args.diff.as_ref().filter(|_| args.html.is_none() && args.parquet.is_none() && !args.script)
+    else {
+        return Err(Failure::usage(format!(
+            "{}: JSON of an earlier look can only be compared, with --diff",
+            args.source.display()
+        )));
+    };
+    let options = Options { window: prices.1 / 4096, extents: false };
+    let now = Other::at(&args.source, args, &options)?.look(args, prices)?;
+    let before = Other::at(other, args, &options)?.look(args, prices)?;
+    let diff = difference::between(&before, &now, changed(args))?;
+    match as_json {
+        true => output::print(&machine::compared(&now.name, diff)),
+        false => difference::text::lines(&now.name, &diff).iter().for_each(|line| output::line(line)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads an image, or asks the kernel of a directory.
+fn find(source: &FsPath, args: &Args, options: &Options) -> Result<Found, Failure> {
+    if source.is_dir() { directory(source, args.whole, options) } else { image(source, options) }
+}
+
+fn image(source: &FsPath, options: &Options) -> Result<Found, Failure> {
+    let dev = image::open_device(source, false)?;
+    if ext::is_ext(&*dev) {
+        return of_ext(source, dev, options);
+    }
     let stop = Interrupt::catch()?;
     let bar = progress::steps(Volume::steps(&*dev), "looking");
     let mut tell = |blocks| {
@@ -238,22 +253,35 @@ fn image(args: &Args, options: &Options) -> Result<Found, Failure> {
     let volume = Volume::read(&*dev, options, &mut Progress::new(&mut tell));
     bar.finish_and_clear();
     stop.end();
-    let volume = volume.map_err(|e: InspectError| format!("{}: {e}", args.source.display()))?;
+    let volume = volume.map_err(|e: InspectError| format!("{}: {e}", source.display()))?;
     Ok(Found::Volume(volume))
 }
 
-fn directory(args: &Args, options: &Options) -> Result<Found, Failure> {
+fn of_ext(source: &FsPath, dev: Arc<dyn BlockDevice>, options: &Options) -> Result<Found, Failure> {
     let stop = Interrupt::catch()?;
-    let bar = progress::steps(mounted::inodes(&args.source), "looking");
+    let bar = progress::steps(0, "looking");
+    let mut tell = |inodes| {
+        bar.inc(inodes);
+        !stop.came()
+    };
+    let tree = ext::read(dev, options, &mut Progress::new(&mut tell));
+    bar.finish_and_clear();
+    stop.end();
+    Ok(Found::Mounted(Mounted::of_tree(tree.map_err(|e| format!("{}: {e}", source.display()))?)))
+}
+
+fn directory(source: &FsPath, whole: bool, options: &Options) -> Result<Found, Failure> {
+    let stop = Interrupt::catch()?;
+    let bar = progress::steps(mounted::inodes(source), "looking");
     let mut tell = |files| {
         bar.inc(files);
-        if args.whole {
+        if whole {
             progress::show_if_slow(&bar);
         }
         !stop.came()
     };
-    let time = (!args.whole).then_some(SECOND);
-    let found = mounted::look(&args.source, time, (options.window, options.extents), &mut tell);
+    let time = (!whole).then_some(SECOND);
+    let found = mounted::look(source, time, (options.window, options.extents), &mut tell);
     bar.finish_and_clear();
     stop.end();
     found.map(Found::Mounted)

@@ -16,15 +16,17 @@ use device::{Clock, RealClock, Rng};
 use format::Ino;
 use inspect::File;
 use inspect::class::Class;
+use inspect::ext::Tree;
 use inspect::file;
 use inspect::inode::Kind;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::fiemap;
+use super::ground::Known;
+use super::{fiemap, segment_bits};
 use crate::Failure;
 
-/// What was seen below a directory.
+/// What was seen below a directory, or in an image of a file system that is not F2FS.
 pub struct Mounted {
     /// Regular files.
     pub files: Vec<File>,
@@ -32,6 +34,8 @@ pub struct Mounted {
     pub paths: Vec<Vec<u8>>,
     /// Their inode numbers, in the same order: they may have 64 bits.
     pub numbers: Vec<u64>,
+    /// The segments, or stretches of 2 MiB, if the file system tells of them.
+    pub known: Option<Known>,
     /// Directories that were looked at.
     pub dirs: u64,
     /// Directories that are known and were not looked at: what was seen is a sample.
@@ -50,6 +54,8 @@ pub struct Mounted {
     pub free_bytes: u64,
     /// Its inodes in use; 0 if it does not count them.
     pub inodes: u64,
+    /// What could not be known, of an image.
+    pub damage: Vec<String>,
 }
 
 /// Looks below a directory for a time, or at everything.
@@ -70,6 +76,7 @@ pub fn look(
         files: Vec::new(),
         paths: Vec::new(),
         numbers: Vec::new(),
+        known: None,
         dirs: 0,
         left: 0,
         closed: 0,
@@ -79,7 +86,9 @@ pub fn look(
         bytes: space.f_blocks.saturating_mul(space.f_frsize),
         free_bytes: space.f_bfree.saturating_mul(space.f_frsize),
         inodes: inodes(root),
+        damage: Vec::new(),
     };
+    out.known = known(root, device, &out);
     let clock = RealClock::new();
     let began = clock.monotonic();
     let over = || time.is_some_and(|time| clock.monotonic().saturating_sub(began) > time);
@@ -129,7 +138,47 @@ pub fn look(
     Ok(out)
 }
 
+/// What the file system tells of its segments, or of its free space.
+fn known(root: &Path, device: u64, m: &Mounted) -> Option<Known> {
+    if m.file_system == "f2fs" {
+        return segment_bits::of(device);
+    }
+    let open = fs::File::open(root).ok()?;
+    let free = fiemap::free(&open).ok()?;
+    // Its own count leaves out metadata: what is free may lie behind it.
+    let end = free.last().map_or(0, |(from, count)| from + count);
+    Known::of_free(&free, end.max(device_blocks(device)?))
+}
+
+/// Blocks of 4 KiB of a block device.
+fn device_blocks(device: u64) -> Option<u64> {
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let sectors = fs::read_to_string(format!("/sys/dev/block/{number}/size")).ok()?;
+    Some(sectors.trim().parse::<u64>().ok()? / 8)
+}
+
 impl Mounted {
+    /// What was read of an image.
+    pub fn of_tree(tree: Tree) -> Self {
+        let of_segments = |(segments, space)| Known { segments, space, first: Some(0), now: None, has_logs: false };
+        Mounted {
+            numbers: tree.files.iter().map(|f| f.ino.0.into()).collect(),
+            files: tree.files,
+            paths: tree.paths,
+            known: tree.segments.map(of_segments),
+            dirs: tree.dirs,
+            left: 0,
+            closed: 0,
+            waiting: 0,
+            silent: 0,
+            file_system: tree.kind.to_owned(),
+            bytes: tree.bytes,
+            free_bytes: tree.free_bytes,
+            inodes: tree.inodes,
+            damage: tree.damage,
+        }
+    }
+
     fn take(&mut self, path: &Path, meta: &fs::Metadata, window: u64, extents: bool) {
         let name = path.file_name().map(OsStrExt::as_bytes).unwrap_or_default();
         let mut map = fiemap::Map::default();

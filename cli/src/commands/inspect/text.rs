@@ -9,7 +9,8 @@ use inspect::space::{LEVELS, MOST_TORN, Space};
 use inspect::verdict::{Priced, Sum};
 
 use super::groups;
-use super::{Args, By, Found, Mounted, Seen};
+use super::mounted::Mounted;
+use super::{Args, By, Found, Seen};
 use crate::joules::time;
 use crate::output::{bytes, plain};
 
@@ -29,7 +30,7 @@ pub fn lines(seen: &Seen<'_>, args: &Args) -> Vec<String> {
     let mut out = Vec::new();
     match seen.found {
         Found::Volume(v) => {
-            damage(v, &mut out);
+            damage(seen, &mut out);
             if v.checkpoint.is_none() {
                 out.push(format!("{}: {}", source(seen), size(v)));
                 return out;
@@ -39,6 +40,7 @@ pub fn lines(seen: &Seen<'_>, args: &Args) -> Vec<String> {
             advice(&seen.advice, &mut out);
         }
         Found::Mounted(m) => {
+            damage(seen, &mut out);
             verdict(seen, &mut out);
             directory(m, &mut out);
             advice(&seen.advice, &mut out);
@@ -46,10 +48,16 @@ pub fn lines(seen: &Seen<'_>, args: &Args) -> Vec<String> {
     }
     out.push(String::new());
     table(seen, args.by, &mut out);
-    if let Found::Volume(v) = seen.found {
-        out.push(String::new());
-        segments(&v.space, &mut out);
-        free(&v.space, &mut out);
+    if let Some((_, space)) = seen.found.segments() {
+        let (has_logs, has_ages) = match seen.found {
+            Found::Volume(_) => (true, true),
+            Found::Mounted(m) => m.known.as_ref().map_or((false, false), |k| (k.has_logs, k.now.is_some())),
+        };
+        if has_logs {
+            out.push(String::new());
+            segments(space, has_ages, &mut out);
+        }
+        free(space, &mut out);
     }
     worst(seen, args, &mut out);
     out
@@ -108,10 +116,11 @@ fn directory(m: &Mounted, out: &mut Vec<String>) {
     }
 }
 
-fn damage(volume: &Volume, out: &mut Vec<String>) {
-    let findings = &volume.findings;
+fn damage(seen: &Seen<'_>, out: &mut Vec<String>) {
+    let findings = seen.found.damage();
     // Where there are no tables, there is room for all.
-    let most = if volume.checkpoint.is_some() { FINDINGS } else { findings.len() };
+    let has_tables = !matches!(seen.found, Found::Volume(v) if v.checkpoint.is_none());
+    let most = if has_tables { FINDINGS } else { findings.len() };
     out.extend(findings.iter().take(most).map(|f| format!("damaged: {f}")));
     if let Some(more) = findings.len().checked_sub(most).filter(|n| *n > 0) {
         out.push(format!("damaged: and {more} more; --json tells them all"));
@@ -223,7 +232,7 @@ fn table(seen: &Seen<'_>, by: By, out: &mut Vec<String>) {
     }
 }
 
-fn segments(space: &Space, out: &mut Vec<String>) {
+fn segments(space: &Space, has_ages: bool, out: &mut Vec<String>) {
     out.push(format!("{:<24} {:>8} {:>8} {:>9} {:>7} {:>12}", "log", "segments", "full", "in use", "f", "age"));
     let names = LogType::ALL.map(log_name).into_iter().chain(["of no type"]);
     for (name, log) in names.zip(&space.logs).filter(|(_, log)| log.segments > 0) {
@@ -234,7 +243,7 @@ fn segments(space: &Space, out: &mut Vec<String>) {
             log.full,
             log.valid as f64 * 100.0 / (n * 512.0),
             log.torn * 100.0 / (n * MOST_TORN),
-            age(log.age / log.segments)
+            if has_ages { age(log.age / log.segments) } else { "-".into() }
         ));
     }
     out.push(format!(
@@ -298,7 +307,7 @@ fn short(energy: Energy) -> String {
 }
 
 /// A text that is too long loses its beginning, which says least of a path or a package.
-fn fit(text: &str, width: usize) -> String {
+pub fn fit(text: &str, width: usize) -> String {
     let long = text.chars().count();
     if long <= width {
         return text.to_owned();

@@ -114,7 +114,7 @@ async function begin() {
   const t = table(now), before = table(old), found = files(f);
   const row = places(t), rowBefore = places(before);
   const looks = Array.from({ length: t.n }, (_, i) => look(t, i));
-  const oldest = Math.max(1, ...given.modes.includes('age') ? t.ages : []);
+  const oldest = given.modes.includes('age') ? t.ages.reduce((a, b) => Math.max(a, b), 1) : 1;
   // Extents by address, to say whose a block is.
   const byAddress = found.extents.slice().sort((a, b) => a[0] - b[0]);
   const state = { mode: given.modes[0], at: 0, file: -1, marked: new Map() };
@@ -153,6 +153,7 @@ async function begin() {
   }
   // A block's colour is its segment's, but where occupancy or change is shown: there each has its own.
   function blockColour(s, k) {
+    if (s * BLOCKS + k >= given.blocks) return rgb(['#ffffff', '#141517'][theme()]);
     const is = bit(t.bits, row[s], k);
     if (state.mode === 'changed') {
       const was = bit(before.bits, rowBefore[s], k);
@@ -245,7 +246,7 @@ async function begin() {
       c.fillStyle = marks(state.at, k) ? mark() : css(blockColour(state.at, k));
       c.fillRect(k % columns * cell, Math.floor(k / columns) * cell, cell - 1, cell - 1);
     }
-    $('level3').textContent = `Blocks of segment ${state.at}, from address ${given.first + state.at * BLOCKS}`;
+    $('level3').textContent = `Blocks of ${given.cell.toLowerCase()} ${state.at}, from address ${given.first + state.at * BLOCKS}`;
   }
   const marks = (s, k) => (state.marked.get(s) || []).some(([from, to]) => from <= k && k < to);
 

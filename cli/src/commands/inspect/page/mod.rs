@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use self::numbers::Numbers;
 use super::ground::{Ground, Shows};
-use super::{Found, Seen, text};
+use super::{Seen, text};
 use crate::Failure;
 use crate::output::plain;
 
@@ -36,12 +36,10 @@ pub fn page(
     let (files, known) = pack::files(seen).map_err(failed)?;
     let modes = modes(ground, before.is_some());
     let names = format::sit::LogType::ALL.map(text::log_name).into_iter().chain(["of no type"]);
-    let (cell, cells) = match seen.found {
-        Found::Volume(_) => ("Segment", "segments"),
-        Found::Mounted(_) => ("Stretch", "stretches of 2 MiB"),
-    };
+    let (cell, cells) = if ground.has_logs { ("Segment", "segments") } else { ("Stretch", "stretches of 2 MiB") };
     let given = json!({
         "segments": ground.segments.segments(),
+        "blocks": ground.segments.blocks(),
         "first": ground.first,
         "per_section": ground.per_section.max(1),
         "shows": if ground.shows == Shows::Valid { "valid" } else { "files" },
@@ -64,7 +62,7 @@ pub fn page(
                 (head(&n))
                 main {
                     div.first { (advice(report)) }
-                    div.map { (map(&modes, known, seen.files().len(), ground)) (logs(&n)) }
+                    div.map { (map(&modes, known, seen.files().len(), ground)) (changed(&n)) (logs(&n)) }
                     div.beside { (worst(&n)) (groups(&n)) (free(&n)) }
                 }
                 (words(seen))
@@ -231,7 +229,7 @@ fn worst(n: &Numbers<'_>) -> Markup {
             h2 { "Most fragmented files" }
             p.note { "A row selects its file on the map." }
             div.scroll { table #worst {
-                tr { th { "file" } th.n { "extents" } th.n.may-go { "fewest" } th.n { "read" } th.n { "could be" } th.n { "earned" } }
+                tr { th { "file" } th.n { "extents" } th.n { "read" } th.n { "could be" } th.n { "earned" } }
                 @for (i, file) in all.iter().enumerate() {
                     @let at = |name: &str| format!("/worst/{i}/{name}");
                     tr.pick tabindex="0" aria-selected="false" data-worst=(i) {
@@ -240,7 +238,6 @@ fn worst(n: &Numbers<'_>) -> Markup {
                             bdi data-text { (plain(file["path"].as_str().unwrap_or_default())) }
                         }
                         td.n { (n.count(&at("extents"))) }
-                        td.n.may-go { (n.count(&at("min_extents"))) }
                         td.n { (n.joules(&at("read_pj"))) }
                         td.n { (n.joules(&at("ideal_read_pj"))) }
                         td.n { (n.reads(&at("pays_after_reads"))) }
@@ -306,7 +303,7 @@ fn free(n: &Numbers<'_>) -> Markup {
 }
 
 fn bar(share: f64) -> Markup {
-    html! { div style=(format!("width:{:.1}%", share.clamp(0.0, 1.0) * 100.0)) {} }
+    html! { @if share > 0.0 { div style=(format!("width:{:.1}%", share.clamp(0.0, 1.0) * 100.0)) {} } }
 }
 
 fn logs(n: &Numbers<'_>) -> Markup {
@@ -329,6 +326,63 @@ fn logs(n: &Numbers<'_>) -> Markup {
                 }
                 tr { td { "free" } td.n { (n.count("/space/free_segments")) } td {} td {} td {} td {} }
             } }
+        }
+    }
+}
+
+/// What changed since another look.
+fn changed(n: &Numbers<'_>) -> Markup {
+    let diff = &n.0["diff"];
+    let files = diff["files"].as_array().map_or(&[][..], Vec::as_slice);
+    let groups = diff["groups"].as_array().map_or(&[][..], Vec::as_slice);
+    let pair = |at: String| {
+        html! {
+            td.n { (n.count(&format!("{at}/before"))) }
+            td.n { (n.count(&format!("{at}/now"))) }
+        }
+    };
+    html! {
+        @if diff.is_object() {
+            h2 { "What changed since " (n.text("/diff/other")) }
+            p {
+                "Reading all once costs " (n.joules("/diff/all/read_pj/now")) ", "
+                (n.joules("/diff/all/read_pj/before")) " before"
+                @if diff["segments"].is_object() {
+                    "; " (n.count("/diff/segments/changed")) " segments changed, "
+                    (n.count("/diff/segments/newly_used")) " of them newly used, "
+                    (n.count("/diff/segments/emptied")) " emptied; "
+                    (n.count("/diff/segments/blocks_new")) " blocks are new, "
+                    (n.count("/diff/segments/blocks_gone")) " no longer used"
+                }
+                "."
+            }
+            div.scroll { table {
+                tr { th { "group" } th.n { "files before" } th.n { "now" } th.n { "extents before" } th.n { "now" } }
+                @for (i, group) in groups.iter().enumerate() {
+                    tr {
+                        td.path { bdi data-text { (plain(group["name"].as_str().unwrap_or_default())) } }
+                        (pair(format!("/diff/groups/{i}/files"))) (pair(format!("/diff/groups/{i}/extents")))
+                    }
+                }
+            } }
+            p.note {
+                (n.count("/diff/files_changed")) " files changed"
+                @if diff["files_are_all"] == false { ", of those that both looks list" }
+                "."
+            }
+            @if !files.is_empty() {
+                div.scroll { table {
+                    tr { th { "file" } th.n { "extents before" } th.n { "now" } }
+                    @for (i, file) in files.iter().enumerate() {
+                        tr {
+                            td.path { bdi data-text { (plain(file["path"].as_str().unwrap_or_default())) } }
+                            @for when in ["before", "now"] {
+                                td.n { @if file[when].is_object() { (n.count(&format!("/diff/files/{i}/{when}/extents"))) } @else { "-" } }
+                            }
+                        }
+                    }
+                } }
+            }
         }
     }
 }

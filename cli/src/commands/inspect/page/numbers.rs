@@ -34,9 +34,10 @@ impl Numbers<'_> {
         let text = self.0.pointer(at).and_then(Value::as_str).unwrap_or_default();
         html! { bdi data-text { (plain(text)) } }
     }
-    /// As it is.
+    /// As it is, or a dash.
     pub fn count(&self, at: &str) -> Markup {
-        self.shown("count", at, &self.number(at).to_string())
+        let text = if self.has(at) { self.number(at).to_string() } else { "-".into() };
+        self.shown("count", at, &text)
     }
     /// Reads after which something is earned back.
     pub fn reads(&self, at: &str) -> Markup {
@@ -61,7 +62,8 @@ impl Numbers<'_> {
     }
     /// Seconds of mounted time.
     pub fn age(&self, at: &str) -> Markup {
-        self.shown("age", at, &text::age(self.real(at) as u64))
+        let text = if self.has(at) { text::age(self.real(at) as u64) } else { "-".into() };
+        self.shown("age", at, &text)
     }
     /// A ratio, or a dash.
     pub fn ratio(&self, at: &str) -> Markup {

@@ -1,0 +1,48 @@
+//! How is room made for blocks that are to lie together?
+//!
+//! While fewer sections are free than logs want, they fill holes, and nothing is brought together. Cleaning turns holes into
+//! free sections: what it moves fills other holes. One call cleans one section, the emptiest, and writes the checkpoint that
+//! frees it, so that a caller can tell how far it is, and stop.
+//!
+//! Left out: whether it is worth it (the caller, by [`Room::moves`]).
+
+use vfs::Room;
+
+use crate::error::{Error, Result};
+use crate::pack::Reason;
+use crate::volume::Volume;
+
+impl Volume {
+    /// What is missing for so many blocks in fresh segments. If something is and `clean` is set, cleans one section.
+    pub(crate) fn room_for_blocks(&self, blocks: u64, clean: bool) -> Result<Room> {
+        let mut room = self.missing_room(blocks);
+        if !clean || room.short == 0 {
+            return Ok(room);
+        }
+        let before = self.counters.moved_blocks();
+        // Segments that are empty already wait for a checkpoint, and cost nothing else.
+        if self.seg.lock().table.prefree_segments() > 0 {
+            self.checkpoint(Reason::Running)?;
+        } else if !self.clean_in_foreground()? {
+            return Err(Error::no_space());
+        }
+        let moved = self.counters.moved_blocks() - before;
+        room = self.missing_room(blocks);
+        room.moved = moved;
+        Ok(room)
+    }
+
+    fn missing_room(&self, blocks: u64) -> Room {
+        let seg = self.seg.lock();
+        let per = u64::from(self.sb.segs_per_sec) * 512;
+        let short = seg.short_of_fresh(blocks);
+        let mut valid: Vec<u64> = (0..self.sb.main_segs / self.sb.segs_per_sec)
+            .map(format::addr::SecNo)
+            .filter(|s| seg.table.section(*s).any(|s| seg.table.is_dirty(s)))
+            .map(|s| seg.table.section(s).map(|s| u64::from(seg.table.segment(s).valid)).sum())
+            .filter(|valid| *valid < per)
+            .collect();
+        valid.sort_unstable();
+        Room { short, moves: valid.iter().take(short as usize).sum(), moved: 0 }
+    }
+}
