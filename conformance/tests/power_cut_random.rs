@@ -488,11 +488,11 @@ fn survive(seeds: Range<u64>, doing: Doing, times: u64) -> Ways {
     failures.truncate(30);
     assert!(failures.is_empty(), "{n} broken promises:\n{}", failures.join("\n"));
     let sums = sums.into_inner().expect("no panic");
-    // One seed may never write a whole cluster that compresses: a file of few blocks, cut again. Those who change mostly
-    // names write too little at a time.
-    let (mut none, compress) = (sums.packed.iter(), |name: &str| name.starts_with("compressed"));
-    let idle = none.find(|(name, packed)| compress(name) && **packed == 0).filter(|_| !doing.habits.of_names);
-    assert!(idle.is_none() || replay().is_some(), "nothing was compressed: {idle:?}");
+    // A seed by itself may never write a whole cluster that compresses, as 109 does not: so this is asked of all together,
+    // and not of those that somebody picked. Those who change mostly names write too little at a time.
+    let picked = replay().is_some() || std::env::var_os("JOULEFS_FIRST_SEED").is_some();
+    let idle = sums.packed.iter().find(|(name, packed)| name.starts_with("compressed") && **packed == 0);
+    assert!(picked || doing.habits.of_names || idle.is_none(), "nothing was compressed: {idle:?}");
     sums.ways
 }
 
