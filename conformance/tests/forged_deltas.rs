@@ -2,8 +2,8 @@
 //! one that does not. Nobody panics or hangs; whoever reads a file gets its contents or an error, or `fsck` has a
 //! finding; what a repair loses it names; and what it leaves is clean, also for `fsck.f2fs` once it is settled.
 //!
-//! Two lies under a checksum that fits are beyond any judge: an age that makes older deltas count, and a stamp, which
-//! only roll-forward reads. They are survived all the same.
+//! Some lies under a checksum that fits are beyond any judge: an age that makes older deltas count, the number of a block of
+//! which another node has a newer delta, that of a kept page, and a stamp, which only roll-forward reads. They are survived all the same.
 
 use std::sync::Arc;
 
@@ -151,7 +151,21 @@ impl Lie {
         let of_a_node = matches!(self.of, In::Node(_) | In::Kept(_)) && self.sealed;
         // A delta that is said to be a kept page of others that are not there: such pages may be left over.
         let kept = self.value >= u64::from(KEPT) && self.may_move_a_delta(base);
-        of_a_node && ((12..48).contains(&self.at) || kept)
+        of_a_node && ((12..48).contains(&self.at) || kept || self.is_said_to_be_superseded(base))
+    }
+    /// True if a delta is said to be one of a block of which another node has a newer: then nobody looks at it.
+    fn is_said_to_be_superseded(&self, base: &Base) -> bool {
+        let (k, file) = match self.of {
+            In::Node(k) => (k, 1),
+            In::Kept(k) => (k, LOG),
+            In::Mark(_) | In::Zone => return false,
+        };
+        let places = Places::of(&base.dev);
+        let nodes = places.delta_nodes(&base.dev, base.inos[file]);
+        let node = |n: usize| places.node(&base.dev, nodes[n].1);
+        let newer = |n: &usize| node::delta::age(&node(*n)) > node::delta::age(&node(k));
+        let has = |n: usize| node::delta::entries(&node(n)).any(|e| u64::from(e.block) == self.value);
+        self.may_move_a_delta(base) && (0..nodes.len()).filter(newer).any(has)
     }
     /// True if it may make a delta another block's: nobody knows any more which block had it.
     fn may_move_a_delta(&self, base: &Base) -> bool {
