@@ -214,6 +214,8 @@ pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
     "ji-fig3",
     "ji-fig4",
     "ji-fig5",
+    "ji-prealloc",
+    "ji-remap",
     "ji-scan",
     "medfs-all",
     "medfs-fig11",

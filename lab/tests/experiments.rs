@@ -277,6 +277,25 @@ fn ji_fig5_runs_and_repeats_and_its_control_is_in_order_already() {
 }
 
 #[test]
+fn ji_prealloc_runs_and_repeats_and_keeps_databases_together() {
+    let outcome = runs_and_repeats("ji-prealloc");
+    let pieces = |variant: &str| measure(&outcome, variant, "databases", "fragments");
+    assert!(pieces("reset-100k") < 0.7 * pieces("reset"), "{} and {}", pieces("reset-100k"), pieces("reset"));
+    assert_eq!(measure(&outcome, "reset-100k", "databases", "files"), measure(&outcome, "reset", "databases", "files"),);
+}
+
+#[test]
+fn ji_remap_runs_and_repeats_and_writes_no_contents() {
+    let outcome = runs_and_repeats("ji-remap");
+    let of = |variant: &str, name: &str| measure(&outcome, variant, "put-in-order", name);
+    assert_eq!(of("remap", "fragments"), of("copy", "fragments"));
+    assert!(of("copy", "moved") > 1.0 && of("remap", "moved") == of("copy", "moved"));
+    assert!(of("copy", "written") > of("copy", "moved"));
+    assert!(of("remap", "written") < 0.5 * of("copy", "written"), "{} MB", of("remap", "written"));
+    assert_eq!((of("remap", "refused_files"), of("copy", "refused_files")), (0.0, 0.0));
+}
+
+#[test]
 fn ji_scan_runs_and_repeats_and_asks_for_less_once_in_order() {
     let outcome = runs_and_repeats("ji-scan");
     let of = |phase: &str, name: &str| measure(&outcome, "new", phase, name);

@@ -2,7 +2,7 @@
 //!
 //! On a volume in a given state programs are installed; then databases grow ([`growth`](super::growth)). The experiment
 //! counts in how many pieces files lie, by class and application; uses the databases and takes down where their
-//! requests go; scans one; puts databases in order by writing each once more; and uses and scans them again. The requests
+//! requests go; scans one; puts databases in order; and uses and scans them again. The requests
 //! of the first use are also counted as a mapping cache would see them, as they were and as if the databases had been put in
 //! order before (Ji HotStorage'16, sections 4 and 5).
 
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use trace::block::{DeviceId, Flags, Op};
 use trace::requests::Request;
 use trace::stat::map_cache::{Costs, Geometry, Maps, Migration};
-use vfs::{FileSystem, Ino, SetAttr, WriteFlags};
+use vfs::{FileSystem, Ino, Moving, SetAttr, WriteFlags};
 
 use super::growth::{self, AppSpec, Growing, How};
 use super::layout::{self, Layout, Sum};
@@ -62,12 +62,30 @@ pub(super) struct Parameters {
     /// The package whose first database is scanned.
     #[serde(default)]
     scan: Option<String>,
-    /// Whether databases are put in order, and used and scanned once more.
+    /// How databases are put in order, to be used and scanned once more; not at all without.
     #[serde(default)]
-    defragment: bool,
+    defragment: Option<Treatment>,
+    /// Kibibytes that are set aside for each database to grow into.
+    #[serde(default)]
+    prealloc_kib: u32,
     /// Pages of mapping caches to tell of, beside the profile's own.
     #[serde(default)]
     cached_pages: Vec<u64>,
+}
+
+/// How a file is put in order.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Treatment {
+    /// Nothing is done: what a second use costs as files lie.
+    Nothing,
+    /// Read whole, cut to nothing, written in order. (A defragmenter takes care that a power cut loses nothing; here none
+    /// comes.) It works where a log fills holes, too.
+    Rewrite,
+    /// As `joulefs clean` does it.
+    Copy,
+    /// The same, where the device is told to show blocks at their new places.
+    Remap,
 }
 
 impl Parameters {
@@ -98,7 +116,8 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let p: Parameters = parameters(job)?;
     p.check()?;
     let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
-    bench.format(job.seed, MountOptions::default())?;
+    let prealloc = (p.prealloc_kib > 0).then_some(p.prealloc_kib.div_ceil(4));
+    bench.format(job.seed, MountOptions { prealloc, ..MountOptions::default() })?;
     let (mut phases, mut histograms) = (Vec::new(), Vec::new());
     let files = p.apps.iter().map(|a| a.programs_mib.len() as u64).sum();
     let install = |bench: &Bench| {
@@ -144,8 +163,9 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     if let Some(last) = phases.iter_mut().rfind(|p| p.name == "use") {
         watched.note(last, &before, blocks_of_device(&bench));
     }
-    if p.defragment {
-        let mut phase = put_in_order(&bench, &before, &progress.part(5, 8))?;
+    if let Some(how) = p.defragment {
+        let before = Layout::of(&bench)?;
+        let mut phase = put_in_order(&bench, &before, how, &progress.part(6, 8))?;
         let after = Layout::of(&bench)?;
         after.databases(None).note(&mut phase);
         phases.push(phase);
@@ -375,24 +395,39 @@ fn translated(
     sizes.iter().map(one).collect()
 }
 
-/// Writes each database that lies in more pieces than it must once more: read whole, cut to nothing, written in order and
-/// made durable. (A defragmenter takes care that a power cut loses nothing; here none comes.)
-fn put_in_order(bench: &Bench, before: &Layout, progress: &Progress<'_>) -> Result<Phase, LabError> {
+/// Brings together each database that lies in more pieces than it must.
+fn put_in_order(bench: &Bench, before: &Layout, how: Treatment, progress: &Progress<'_>) -> Result<Phase, LabError> {
     let torn: Vec<Ino> = before
         .files()
         .filter(|(path, f)| f.class == Class::Database && application(path).is_some() && f.excess() > 0)
         .map(|(_, f)| Ino(f.ino.0.into()))
         .collect();
-    let fs = &**bench.volume()?;
-    bench.measure("put-in-order", torn.len() as u64, progress, |recorder| {
+    let torn = if how == Treatment::Nothing { Vec::new() } else { torn };
+    let fs = bench.volume()?;
+    let mut refused = 0;
+    let mut phase = bench.measure("put-in-order", torn.len() as u64, progress, |recorder| {
         let mut bytes = 0;
         for ino in torn {
-            bytes += written_again(fs, ino)?;
+            let moving = match how {
+                Treatment::Nothing | Treatment::Rewrite => None,
+                Treatment::Copy => Some(Moving::Copy),
+                Treatment::Remap => Some(Moving::Share),
+            };
+            match moving.map(|how| fs.bring_together(ino, how)) {
+                None => bytes += written_again(&**fs, ino)?,
+                Some(Ok(blocks)) => bytes += blocks * BLOCK as u64,
+                // Logs fill holes, and would scatter it again.
+                Some(Err(vfs::Error::Busy(_))) => refused += 1,
+                Some(Err(e)) => return Err(e.into()),
+            }
             recorder.step()?;
         }
         fs.sync()?;
         Ok(bytes)
-    })
+    })?;
+    phase.note("moved", phase.bytes as f64 / 1_048_576.0, "MB");
+    phase.note("refused_files", f64::from(refused), "files");
+    Ok(phase)
 }
 
 /// Returns the file's bytes.

@@ -66,6 +66,7 @@ impl Sum {
         phase.note("degree_of_fragmentation_by_file", self.dofs / self.files as f64, "x");
         phase.note("fragments_per_file", self.extents as f64 / self.files as f64, "pieces");
         phase.note("size_of_fragments", self.blocks as f64 * 4.0 / self.extents as f64, "KB");
+        phase.note("size_of_files", self.blocks as f64 * 4.0 / self.files as f64, "KB");
         phase.note("dispersed_files", self.dispersed as f64, "files");
         phase.note("widest", self.span as f64 / GIB as f64, "GB");
     }
