@@ -157,3 +157,20 @@ fn a_wrong_number_is_found() {
     let seen = std::panic::catch_unwind(|| looked_at(&room, &page, 1300));
     assert!(seen.is_err(), "the check believes anything");
 }
+
+#[test]
+fn a_page_of_what_changed_says_what_json_says() {
+    let room = Room::new();
+    let (before, after, page) = (room.text("before.img"), room.text("after.img"), room.path("page.html"));
+    done(&["age", &before, "--recipe", "full-fragmented", "--size", "256M", "--seed", "1"]);
+    fs::copy(&before, &after).unwrap();
+    let worst = json(&["inspect", &before])["worst"][0]["path"].as_str().unwrap().to_owned();
+    done(&["rm", &format!("{after}:{worst}")]);
+    let asked = ["inspect", &after, "--diff", &before];
+    done(&[&asked[..], &["--html", page.to_str().unwrap()]].concat());
+    let html = fs::read_to_string(&page).unwrap();
+    assert_eq!(carried(&html), json(&asked));
+    assert!(html.contains("data-mode=\"changed\""));
+    looked_at(&room, &page, 1300);
+    looked_at(&room, &page, 400);
+}

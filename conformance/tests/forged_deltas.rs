@@ -1,16 +1,16 @@
-//! Each field of a delta node, of a root's mark and of a zone gets wrong values, under a checksum that fits and under
+//! Each field of a delta node, of kept pages in one, of a root's mark and of a zone gets wrong values, under a checksum that fits and under
 //! one that does not. Nobody panics or hangs; whoever reads a file gets its contents or an error, or `fsck` has a
 //! finding; what a repair loses it names; and what it leaves is clean, also for `fsck.f2fs` once it is settled.
 //!
-//! Two lies under a checksum that fits are beyond any judge: an age that makes older deltas count, and a stamp, which
-//! only roll-forward reads. They are survived all the same.
+//! Some lies under a checksum that fits are beyond any judge: an age that makes older deltas count, the number of a block of
+//! which another node has a newer delta, that of a kept page, and a stamp, which only roll-forward reads. They are survived all the same.
 
 use std::sync::Arc;
 
 use device::{BLOCK, BlockDevice, Lba, Memory, Tag};
 use endure::{all_end_well, watched};
 use f2fs::{MountOptions, Volume, mkfs};
-use format::delta;
+use format::delta::{self, Codec};
 use format::inode::RawInode;
 use format::node::delta::KEPT;
 use format::node::{self, FOOTER};
@@ -26,13 +26,48 @@ mod endure;
 
 /// Blocks that the files have: of the long one the last below direct nodes.
 const BLOCKS: [u64; 9] = [0, 1, 2, 3, 4, 5, 6, 1000, 3000];
-const NAMES: [&[u8]; 2] = [b"zoned", b"noted"];
+const NAMES: [&[u8]; 3] = [b"zoned", b"noted", b"x.db-wal"];
+/// The file whose blocks are made of kept pages.
+const LOG: usize = 2;
 
-/// A volume with a file that has a zone, and one that has delta nodes; and what they hold.
+/// A volume with a file that has a zone, one that has delta nodes, and a log made of kept pages; and what they hold.
 struct Base {
     dev: Memory,
-    inos: [Ino; 2],
-    pages: [Vec<Vec<u8>>; 2],
+    inos: [Ino; 3],
+    pages: [Vec<Vec<u8>>; 3],
+}
+
+/// The blocks of a file.
+fn blocks(file: usize, pages: &[Vec<u8>]) -> Vec<u64> {
+    if file == LOG { (0..pages.len() as u64).collect() } else { BLOCKS[..pages.len()].to_vec() }
+}
+
+/// A write-ahead log as SQLite makes it, of few pages that change a little, synced after each transaction.
+fn write_log(vol: &Volume, ino: vfs::Ino) -> Vec<u8> {
+    let mut rng = device::Rng::new(77);
+    let line = |n: u64| format!("{n:>6} rows of a table that compress to a half or less\n").into_bytes();
+    let mut pages: Vec<Vec<u8>> =
+        (0..5_u64).map(|page| (0..).flat_map(|i| line(page * 1000 + i * i)).take(BLOCK).collect()).collect();
+    let mut log = vec![0; 32];
+    log[..4].copy_from_slice(&0x377F_0682_u32.to_be_bytes());
+    log[8..12].copy_from_slice(&4096_u32.to_be_bytes());
+    let mut written = 0;
+    for transaction in 0..12_u32 {
+        for _ in 0..1 + rng.below(2) {
+            let page = rng.index(pages.len());
+            let at = rng.index(BLOCK - 20);
+            rng.fill(&mut pages[page][at..at + 9]);
+            let mut head = [0; 24];
+            head[..4].copy_from_slice(&(page as u32 + 1).to_be_bytes());
+            head[16..20].copy_from_slice(&transaction.to_be_bytes());
+            log.extend_from_slice(&head);
+            log.extend_from_slice(&pages[page]);
+        }
+        vol.write(ino, written as u64, &log[written..], WriteFlags::empty()).unwrap();
+        written = log.len();
+        vol.fsync(ino, true).unwrap();
+    }
+    log
 }
 
 fn base() -> Base {
@@ -48,14 +83,18 @@ fn base() -> Base {
         };
         BLOCKS.iter().map(page).collect::<Vec<_>>()
     });
-    let inos = [0, 1].map(|file| {
+    let new = |name: &[u8]| {
         let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: Default::default() };
-        let ino = vol.mknod(Caller::default(), vol.root(), NAMES[file], &new).unwrap().attr.ino;
+        vol.mknod(Caller::default(), vol.root(), name, &new).unwrap().attr.ino
+    };
+    let [zoned, noted] = [0, 1].map(|file| {
+        let ino = new(NAMES[file]);
         for (index, page) in BLOCKS.iter().zip(&pages[file]).take(if file == 0 { 7 } else { 9 }) {
             vol.write(ino, index * BLOCK as u64, page, WriteFlags::empty()).unwrap();
         }
         ino
     });
+    let inos = [zoned, noted, new(NAMES[LOG])];
     pages[0].truncate(7);
     vol.sync().unwrap();
     let mut change = |file: usize, k: usize, n: u8, bytes: usize| {
@@ -75,6 +114,11 @@ fn base() -> Base {
         change(1, 3, n, 60);
         vol.fsync(inos[1], false).unwrap();
     }
+    let kept = vol.counters.kept.load(std::sync::atomic::Ordering::Relaxed);
+    let log = write_log(&vol, inos[LOG]);
+    assert!(vol.counters.kept.load(std::sync::atomic::Ordering::Relaxed) > kept + 8, "few kept pages");
+    let [zoned, noted] = pages;
+    let pages = [zoned, noted, log.chunks(BLOCK).map(<[u8]>::to_vec).collect()];
     vol.unmount().unwrap();
     Base { dev: dev.fork(), inos: inos.map(|ino| Ino(ino.0 as u32)), pages }
 }
@@ -88,6 +132,8 @@ enum In {
     Mark(usize),
     /// The zone, from its end backwards.
     Zone,
+    /// The log's delta node of this place in the list.
+    Kept(usize),
 }
 
 #[derive(Clone, Debug)]
@@ -102,10 +148,24 @@ struct Lie {
 impl Lie {
     /// True if no other byte of the volume contradicts it.
     fn is_beyond_judges(&self, base: &Base) -> bool {
-        let of_a_node = matches!(self.of, In::Node(_)) && self.sealed;
+        let of_a_node = matches!(self.of, In::Node(_) | In::Kept(_)) && self.sealed;
         // A delta that is said to be a kept page of others that are not there: such pages may be left over.
         let kept = self.value >= u64::from(KEPT) && self.may_move_a_delta(base);
-        of_a_node && ((12..48).contains(&self.at) || kept)
+        of_a_node && ((12..48).contains(&self.at) || kept || self.is_said_to_be_superseded(base))
+    }
+    /// True if a delta is said to be one of a block of which another node has a newer: then nobody looks at it.
+    fn is_said_to_be_superseded(&self, base: &Base) -> bool {
+        let (k, file) = match self.of {
+            In::Node(k) => (k, 1),
+            In::Kept(k) => (k, LOG),
+            In::Mark(_) | In::Zone => return false,
+        };
+        let places = Places::of(&base.dev);
+        let nodes = places.delta_nodes(&base.dev, base.inos[file]);
+        let node = |n: usize| places.node(&base.dev, nodes[n].1);
+        let newer = |n: &usize| node::delta::age(&node(*n)) > node::delta::age(&node(k));
+        let has = |n: usize| node::delta::entries(&node(n)).any(|e| u64::from(e.block) == self.value);
+        self.may_move_a_delta(base) && (0..nodes.len()).filter(newer).any(has)
     }
     /// True if it may make a delta another block's: nobody knows any more which block had it.
     fn may_move_a_delta(&self, base: &Base) -> bool {
@@ -113,6 +173,10 @@ impl Lie {
         match self.of {
             In::Node(k) => {
                 self.at == first_entry(&places.node(&base.dev, places.delta_nodes(&base.dev, base.inos[1])[k].1))
+            }
+            In::Kept(k) => {
+                let b = places.node(&base.dev, places.delta_nodes(&base.dev, base.inos[LOG])[k].1);
+                entries_at(&b).iter().any(|(at, ..)| *at == self.at)
             }
             In::Zone => true,
             In::Mark(_) => false,
@@ -123,6 +187,17 @@ impl Lie {
 /// Where a node's entries begin, by its list.
 fn first_entry(b: &Block) -> usize {
     48 + 4 * usize::from(b[9])
+}
+
+/// Where each entry of a node lies, the block that it is for, and its codec.
+fn entries_at(b: &Block) -> Vec<(usize, u32, Codec)> {
+    let mut at = first_entry(b);
+    let mut found = Vec::new();
+    for e in node::delta::entries(b) {
+        found.push((at, e.block, e.codec));
+        at += e.bytes();
+    }
+    found
 }
 
 fn lies(base: &Base) -> Vec<Lie> {
@@ -153,6 +228,34 @@ fn lies(base: &Base) -> Vec<Lie> {
             }
         }
     }
+    // Of the log's nodes a kept page by itself, one made of another, and a block of such pages.
+    let of_log = places.delta_nodes(&base.dev, base.inos[LOG]);
+    let mut kinds = [false; 3];
+    for (k, (_, nid)) in of_log.iter().enumerate() {
+        let b = places.node(&base.dev, *nid);
+        for (at, block, codec) in entries_at(&b) {
+            let kind = match codec {
+                Codec::Alone => 0,
+                Codec::Parts => 2,
+                _ if block >= KEPT => 1,
+                _ => continue,
+            };
+            if std::mem::replace(&mut kinds[kind], true) {
+                continue;
+            }
+            // Head; key and base of a kept page; number of parts, and id, place and length of the first.
+            let fields: &[(usize, usize)] = match kind {
+                2 => &[(0, 4), (4, 2), (6, 1), (8, 4), (12, 1), (13, 4), (17, 2), (19, 2), (21, 4)],
+                _ => &[(0, 4), (4, 2), (6, 1), (8, 4), (12, 4), (16, 4), (20, 2)],
+            };
+            for (field, width) in fields {
+                let from = at + field;
+                add(In::Kept(k), &b[from..], from, *width, true);
+                add(In::Kept(k), &b[from..], from, *width, false);
+            }
+        }
+    }
+    assert_eq!(kinds, [true; 3], "kinds of entries in the log's nodes");
     for file in 0..2 {
         let b = places.node(&base.dev, base.inos[file].nid());
         for at in [348, 352, 356] {
@@ -175,6 +278,7 @@ fn forged(base: &Base, lie: &Lie) -> Memory {
     let places = Places::of(&image);
     let nid = match lie.of {
         In::Node(k) => places.delta_nodes(&image, base.inos[1])[k].1,
+        In::Kept(k) => places.delta_nodes(&image, base.inos[LOG])[k].1,
         In::Mark(file) => base.inos[file].nid(),
         In::Zone => base.inos[0].nid(),
     };
@@ -184,24 +288,24 @@ fn forged(base: &Base, lie: &Lie) -> Memory {
     match lie.of {
         _ if !lie.sealed || lie.at == 0 => {}
         // The footer is no part of what is changed and sealed by its node's numbers.
-        In::Node(_) => node::delta::seal(places.seed(), &mut b),
+        In::Node(_) | In::Kept(_) => node::delta::seal(places.seed(), &mut b),
         _ => format::inode::seal(places.sb.features, places.seed(), &mut b),
     }
     image.write(Lba(at.0.into()), &b[..], Tag::default()).unwrap();
     image
 }
 
-/// Each page of both files; `None` where reading fails.
-fn read(vol: &Volume) -> [Vec<Option<Vec<u8>>>; 2] {
-    [7, 9].map(|blocks| {
-        let ino = vol.lookup(vol.root(), NAMES[usize::from(blocks == 9)]).map(|e| e.attr.ino);
+/// Each page of all files; `None` where reading fails.
+fn read(vol: &Volume, base: &Base) -> [Vec<Option<Vec<u8>>>; 3] {
+    [0, 1, 2].map(|file| {
+        let ino = vol.lookup(vol.root(), NAMES[file]).map(|e| e.attr.ino);
         let page = |index: &u64| {
             let mut page = vec![0; BLOCK];
             let n = vol.read(*ino.as_ref().ok()?, index * BLOCK as u64, &mut page).ok()?;
             page.truncate(n);
             Some(page)
         };
-        BLOCKS[..blocks].iter().map(page).collect()
+        blocks(file, &base.pages[file]).iter().map(page).collect()
     })
 }
 
@@ -234,7 +338,7 @@ fn judge(base: &Base, image: &Memory, lie: &Lie, asked: bool) {
     let report = check(image);
     let found = !report.findings.is_empty();
     if let Some(vol) = mounted(image) {
-        for (file, pages) in read(&vol).into_iter().enumerate() {
+        for (file, pages) in read(&vol, base).into_iter().enumerate() {
             for (k, page) in pages.into_iter().enumerate() {
                 let right = page.is_none_or(|page| page == base.pages[file][k]);
                 assert!(right || found || lie.is_beyond_judges(base), "page {k} of file {file} is silently another");
@@ -249,7 +353,7 @@ fn judge(base: &Base, image: &Memory, lie: &Lie, asked: bool) {
     assert!(fsck::repair(&image, &fsck::Options::default()).unwrap().actions.is_empty(), "a second repair has work");
     let vol = mounted(&image).expect("a repaired volume is mounted");
     let moved = lie.may_move_a_delta(base);
-    for (file, pages) in read(&vol).into_iter().enumerate() {
+    for (file, pages) in read(&vol, base).into_iter().enumerate() {
         let named = |block: u64| {
             done.actions.iter().any(|a| match a {
                 Action::DeltasGivenUp { ino, block: of } => {
@@ -260,7 +364,8 @@ fn judge(base: &Base, image: &Memory, lie: &Lie, asked: bool) {
         };
         for (k, page) in pages.into_iter().enumerate() {
             let page = page.unwrap_or_else(|| panic!("page {k} of file {file} cannot be read after repair"));
-            let right = page == base.pages[file][k] || named(BLOCKS[k]) || lie.is_beyond_judges(base);
+            let right =
+                page == base.pages[file][k] || named(blocks(file, &base.pages[file])[k]) || lie.is_beyond_judges(base);
             assert!(right, "page {k} of file {file} is another after repair, and nobody says so: {:?}", done.actions);
         }
     }
@@ -284,7 +389,7 @@ fn are_survived_found_and_repaired(kind: impl Fn(In) -> bool) {
     let base = Arc::new(base());
     {
         let vol = mounted(&base.dev).unwrap();
-        for (file, pages) in read(&vol).into_iter().enumerate() {
+        for (file, pages) in read(&vol, &base).into_iter().enumerate() {
             assert!(pages.into_iter().map(Option::unwrap).eq(base.pages[file].iter().cloned()), "file {file}");
         }
         let report = fsck::check(&base.dev, &fsck::Options::default()).unwrap();
@@ -312,6 +417,11 @@ fn a_lie_in_any_field_of_a_delta_node_is_survived_found_and_repaired() {
 }
 
 #[test]
+fn a_lie_in_any_field_of_kept_pages_is_survived_found_and_repaired() {
+    are_survived_found_and_repaired(|of| matches!(of, In::Kept(_)));
+}
+
+#[test]
 fn a_lie_in_any_field_of_a_zone_or_of_the_mark_of_deltas_is_survived_found_and_repaired() {
-    are_survived_found_and_repaired(|of| !matches!(of, In::Node(_)));
+    are_survived_found_and_repaired(|of| matches!(of, In::Mark(_) | In::Zone));
 }

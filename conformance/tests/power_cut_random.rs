@@ -4,6 +4,7 @@
 //!
 //! `JOULEFS_REPLAY=sections-of-three:5:17:random:3` repeats one case: kind of volume, seed, write, loss.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -286,8 +287,18 @@ fn add(sum: &mut Ways, more: Ways) {
     sum.iter_mut().zip(more).for_each(|(sum, n)| *sum += n);
 }
 
+/// What all runs without a cut did together.
+#[derive(Default)]
+struct Sums {
+    ways: Ways,
+    /// Clusters that were compressed, by kind of volume.
+    packed: BTreeMap<&'static str, u64>,
+}
+
 struct Outcome {
     ways: Ways,
+    /// Clusters that were compressed.
+    packed: u64,
     dev: Arc<PowerCut>,
     records: Vec<Record>,
     refused: u64,
@@ -358,15 +369,9 @@ fn run(kind: &Kind, image: &Memory, seed: u64, cut: Option<u64>, doing: Doing) -
         if has_deltas(kind) {
             println!("{}:{seed}: {deltas} deltas", kind.name);
         }
-        // Those who change mostly names write too little at a time.
-        if kind.name.starts_with("compressed")
-            && !doing.habits.of_names
-            && vol.counters.packed_clusters.load(Relaxed) == 0
-        {
-            return Err("nothing was compressed".into());
-        }
     }
-    Ok(Outcome { ways: ways(&vol), dev, records, refused })
+    let packed = vol.counters.packed_clusters.load(Relaxed);
+    Ok(Outcome { ways: ways(&vol), packed, dev, records, refused })
 }
 
 /// What a cut left: recovered, judged, ended, judged.
@@ -420,7 +425,7 @@ fn replay() -> Option<(String, u64, u64, Loss)> {
 }
 
 /// One seed on one kind of volume, cut at some writes; the failures by name.
-fn cuts(kind: &Kind, seed: u64, doing: Doing, times: u64, ways: &Mutex<Ways>) -> Vec<String> {
+fn cuts(kind: &Kind, seed: u64, doing: Doing, times: u64, sums: &Mutex<Sums>) -> Vec<String> {
     let name = |write: u64, loss: Loss| format!("{}:{seed}:{write}:{loss}", kind.name);
     let at = |e: String, write: u64, loss: Loss| format!("{}: {e}", name(write, loss));
     let prepared = prepare(kind, doing.threads);
@@ -433,7 +438,11 @@ fn cuts(kind: &Kind, seed: u64, doing: Doing, times: u64, ways: &Mutex<Ways>) ->
         Err(e) => return vec![at(e, 0, Loss::AllKept)],
     };
     let writes = whole.dev.write_count();
-    add(&mut ways.lock().expect("no panic"), whole.ways);
+    {
+        let mut sums = sums.lock().expect("no panic");
+        add(&mut sums.ways, whole.ways);
+        *sums.packed.entry(kind.name).or_default() += whole.packed;
+    }
     let mut failures = Vec::new();
     let mut one = |write: u64, losses: &[Loss]| match run(kind, &image, seed, Some(write), doing) {
         Err(e) => failures.push(at(e, write, Loss::AllKept)),
@@ -461,7 +470,7 @@ fn cuts(kind: &Kind, seed: u64, doing: Doing, times: u64, ways: &Mutex<Ways>) ->
 }
 
 fn survive(seeds: Range<u64>, doing: Doing, times: u64) -> Ways {
-    let ways = Mutex::default();
+    let sums = Mutex::<Sums>::default();
     let cases: Vec<(&Kind, u64)> = seeds.flat_map(|s| KINDS.iter().map(move |k| (k, s))).collect();
     let next = AtomicUsize::new(0);
     let mut failures = std::thread::scope(|scope| {
@@ -469,7 +478,7 @@ fn survive(seeds: Range<u64>, doing: Doing, times: u64) -> Ways {
             let mut mine = Vec::new();
             loop {
                 let Some((kind, seed)) = cases.get(next.fetch_add(1, Relaxed)) else { return mine };
-                mine.extend(cuts(kind, *seed, doing, times, &ways));
+                mine.extend(cuts(kind, *seed, doing, times, &sums));
             }
         };
         let threads = [scope.spawn(work), scope.spawn(work)];
@@ -478,7 +487,13 @@ fn survive(seeds: Range<u64>, doing: Doing, times: u64) -> Ways {
     let n = failures.len();
     failures.truncate(30);
     assert!(failures.is_empty(), "{n} broken promises:\n{}", failures.join("\n"));
-    ways.into_inner().expect("no panic")
+    let sums = sums.into_inner().expect("no panic");
+    // A seed by itself may never write a whole cluster that compresses, as 109 does not: so this is asked of all together,
+    // and not of those that somebody picked. Those who change mostly names write too little at a time.
+    let picked = replay().is_some() || std::env::var_os("JOULEFS_FIRST_SEED").is_some();
+    let idle = sums.packed.iter().find(|(name, packed)| name.starts_with("compressed") && **packed == 0);
+    assert!(picked || doing.habits.of_names || idle.is_none(), "nothing was compressed: {idle:?}");
+    sums.ways
 }
 
 /// Mostly names.

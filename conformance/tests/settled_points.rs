@@ -12,11 +12,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use device::{BlockDevice, Lba, Loss, Memory, PowerCut, Tag, Time, VirtualClock};
-use f2fs::delta::{Places, settle, unsettle};
+use f2fs::delta::{Places as Where, settle, unsettle};
 use f2fs::mkfs::{self, Options};
 use f2fs::{MountOptions, Volume};
+use format::inode::RawInode;
 use format::superblock::SuperBlock;
+use format::{Nid, delta};
 use joulefs_conformance::crash::{Course, Habits, Record};
+use joulefs_conformance::delta_nodes::Places;
 use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools;
 use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
@@ -141,7 +144,7 @@ fn a_copy_settled_at_any_durable_point_holds_the_same_for_linux() {
     let work = work_dir();
     let dir = work.path();
     let (rounds, steps) = if deep() { (12, 500) } else { (3, 160) };
-    let nodes = || MountOptions { delta_places: Places::Nodes, dirty_limit: 64, ..MountOptions::default() };
+    let nodes = || MountOptions { delta_places: Where::Nodes, dirty_limit: 64, ..MountOptions::default() };
     let (mut failures, mut trees) = (Vec::new(), Vec::new());
     let (mut seen, mut with_deltas, mut shown) = (0, 0, 0);
     for seed in 0..rounds {
@@ -210,4 +213,42 @@ fn a_settling_that_folds_nothing_is_noticed() {
         noticed += u64::from(listed(&unfolded).map_or(true, differs));
     }
     assert!(with_deltas > 5 && noticed == with_deltas, "{noticed} of {with_deltas}");
+}
+
+/// A copy from which one delta is gone before it is settled. `None` if no inode has a zone.
+fn without_one_delta(image: &Memory) -> Option<Memory> {
+    let dev = Arc::new(image.fork());
+    mount_device(dev.clone(), false).unwrap().unmount().unwrap();
+    let places = Places::of(&dev);
+    for nid in (4..200).map(Nid) {
+        let entry = places.nat(&dev, nid);
+        if entry.ino != nid.as_ino() || !entry.addr.is_real() {
+            continue;
+        }
+        let block = places.node(&dev, nid);
+        let raw = RawInode::of(&block);
+        let Ok(d) = raw.divide(places.sb.features) else { continue };
+        // One that changes something.
+        let Some(slot) = delta::entries(raw, d).find(|e| !e.payload.is_empty()).map(|e| e.slot) else { continue };
+        places.edit(&dev, nid, true, |b| {
+            let raw = RawInode::of_mut(b);
+            let d = raw.divide(places.sb.features).unwrap();
+            assert_eq!(delta::drop_slots(raw, d, slot..slot + 1), 1);
+        });
+        return Some(dev.fork());
+    }
+    None
+}
+
+#[test]
+fn a_settling_that_skips_one_delta_is_noticed() {
+    let (mut noticed, mut tried) = (0, 0);
+    for p in points(2, 120, MountOptions::default(), SMALL).into_iter().step_by(2) {
+        let Some(skipped) = without_one_delta(&p.image) else { continue };
+        tried += 1;
+        let (plain, _) = settled(&skipped).unwrap();
+        let (before, after) = (listed(&p.image).unwrap(), listed(&plain).unwrap());
+        noticed += u64::from(tree::difference(("settled", &after), ("with deltas", &before), 1).is_some());
+    }
+    assert!(tried > 5 && noticed == tried, "{noticed} of {tried}");
 }

@@ -90,6 +90,11 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         self.slots[*self.places.get(key)? as usize].value.as_ref()
     }
 
+    /// The same, to be changed.
+    pub fn peek_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.slots[*self.places.get(key)? as usize].value.as_mut()
+    }
+
     /// Everything in it, in no order that means anything.
     pub fn values(&self) -> impl Iterator<Item = &V> {
         self.slots.iter().filter_map(|s| s.value.as_ref())

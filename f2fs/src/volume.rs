@@ -181,7 +181,9 @@ pub struct Counters {
     pub delta_bytes: AtomicU64,
     /// Deltas whose pages were written whole.
     pub folded: AtomicU64,
-    /// Of those, the ones of files that are only read.
+    /// Deltas that left an inode for delta nodes, since the file grew.
+    pub deltas_moved: AtomicU64,
+    /// Of those that were folded, the ones of files that are only read.
     pub restored: AtomicU64,
     /// Clusters that were packed, and the blocks that saved.
     pub packed_clusters: AtomicU64,

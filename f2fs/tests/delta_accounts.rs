@@ -10,7 +10,7 @@ use device::clock::Clock;
 use device::energy::{Energy, Operation, Part};
 use format::superblock::Features;
 use joulefs_f2fs::cause::Cause;
-use joulefs_f2fs::delta::Costs;
+use joulefs_f2fs::delta::{Costs, Places};
 use joulefs_f2fs::{MountOptions, Volume};
 use log_rig::*;
 use metered::Metered;
@@ -75,8 +75,10 @@ fn a_folded_page_is_read_and_written_on_the_account_of_folding() {
     let vol = mounted(&rig, true);
     small_changes(&vol, 8);
     vol.unmount().unwrap();
-    // No base is in memory.
-    let vol = mounted(&rig, true);
+    // No base is in memory, and no delta node takes the deltas.
+    let costs = Costs::of(&rig.profile);
+    let inodes = MountOptions { delta_places: Places::Inode, delta_costs: costs, ..MountOptions::default() };
+    let vol = rig.mounted(true, inodes);
     let f = find(&vol, "f").unwrap();
     let before = rig.device.snapshot();
     // The file grows into its zone.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use device::{BlockDevice, Counting, Fault, Faulty, Gate, Loss, Memory, Op, PowerCut, Rng};
 use format::inode::RawInode;
 use format::superblock::{Features, MAGIC, SuperBlock};
-use joulefs_f2fs::delta::{Settled, settle, unsettle};
+use joulefs_f2fs::delta::{Places, Settled, settle, unsettle};
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
 use log_rig::*;
@@ -146,28 +146,49 @@ fn without_the_option_pages_are_written_whole_and_old_deltas_are_read() {
 
 #[test]
 fn a_file_that_grew_into_its_zone_is_replayed() {
-    let cut = power_cut(&with_deltas(64));
-    let vol = mount(cut.clone());
-    let f = new_file(&vol, vol.root(), "f");
-    let mut contents = pattern(1, 830 * BLOCK);
-    write(&vol, f, 0, &contents);
-    vol.sync().unwrap();
-    for page in 0..6 {
-        let range = nudge(&mut contents, page * BLOCK, 1);
+    for places in [Places::Inode, Places::Both] {
+        let cut = power_cut(&with_deltas(64));
+        let dev = Arc::new(Counting::new(cut.clone()));
+        let options = MountOptions { delta_places: places, ..MountOptions::default() };
+        let vol = Volume::mount(dev.clone(), clock(), options).unwrap();
+        let f = new_file(&vol, vol.root(), "f");
+        let mut contents = pattern(1, 830 * BLOCK);
+        write(&vol, f, 0, &contents);
+        vol.sync().unwrap();
+        for page in 0..6 {
+            let range = nudge(&mut contents, page * BLOCK, 1);
+            write(&vol, f, range.start as u64, &contents[range]);
+        }
+        vol.sync().unwrap();
+        let ino = format::Ino(f.0 as u32);
+        assert_eq!(vol.deltas_in(ino).unwrap(), 6);
+        // Up to the last slot of the inode.
+        contents.extend(pattern(2, 34 * BLOCK));
+        let before = dev.snapshot().total();
+        write(&vol, f, 830 * BLOCK as u64, &contents[830 * BLOCK..]);
+        let cost = dev.snapshot().total() - before;
+        let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed);
+        let (folded, moved) = (count(&vol.counters.folded), count(&vol.counters.deltas_moved));
+        let expected = if places == Places::Inode { (6, 0) } else { (0, 6) };
+        assert_eq!((folded, moved), expected);
+        if places == Places::Both {
+            assert_eq!(cost.reads + cost.writes, 0, "a writer waited for the device");
+        }
+        let range = nudge(&mut contents, 100 * BLOCK, 2);
         write(&vol, f, range.start as u64, &contents[range]);
-    }
-    vol.sync().unwrap();
-    let ino = format::Ino(f.0 as u32);
-    assert_eq!(vol.deltas_in(ino).unwrap(), 6);
-    // Up to the last slot of the inode.
-    contents.extend(pattern(2, 34 * BLOCK));
-    write(&vol, f, 830 * BLOCK as u64, &contents[830 * BLOCK..]);
-    let range = nudge(&mut contents, 100 * BLOCK, 2);
-    write(&vol, f, range.start as u64, &contents[range]);
-    vol.fsync(f, false).unwrap();
-    assert_eq!(vol.deltas_in(ino).unwrap(), 0);
-    for loss in [Loss::AllLost, Loss::AllKept] {
-        assert!(recovered(&cut.image(loss), |vol| read_all(vol, find(vol, "f").unwrap()) == contents));
+        assert!(read_all(&vol, f) == contents);
+        vol.fsync(f, false).unwrap();
+        assert_eq!(vol.deltas_in(ino).unwrap() > 5, places == Places::Both);
+        for loss in [Loss::AllLost, Loss::AllKept] {
+            assert!(recovered(&cut.image(loss), |vol| read_all(vol, find(vol, "f").unwrap()) == contents));
+        }
+        vol.unmount().unwrap();
+        let image = cut.image(Loss::AllKept);
+        assert_clean(&image, "unmounted");
+        let (plain, _) = settled(&image);
+        assert_tools_clean(&plain);
+        let vol = mount_copy(&plain);
+        assert!(read_all(&vol, find(&vol, "f").unwrap()) == contents);
     }
 }
 

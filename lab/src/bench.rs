@@ -24,9 +24,10 @@ use crate::host::Host;
 use crate::progress::Progress;
 use crate::result::{Histogram, Phase, Raw, Sample, Stage};
 use crate::traces::host_memory::PageCache;
+use crate::witness::{Seen, Witness};
 
 type Metered = Simulated<Arc<dyn BlockDevice>>;
-type Stack = Host<Counting<Arc<Metered>>>;
+type Stack = Host<Witness<Counting<Arc<Metered>>>>;
 
 /// Moments kept of how a phase's energy adds up.
 const SAMPLES: u64 = 64;
@@ -73,7 +74,7 @@ impl Bench {
         let meter = Arc::new(Meter::new(profile.host.prices()));
         let contents: Arc<dyn BlockDevice> = Arc::new(Fingerprint::new(blocks));
         let device = Arc::new(Simulated::new(contents, model, meter, Pace::Virtual(clock.clone())));
-        let counting = Arc::new(Host::new(Counting::new(device.clone())));
+        let counting = Arc::new(Host::new(Witness::new(Counting::new(device.clone()))));
         let prices = prices::of(profile);
         let delta_costs = Costs::of(profile);
         Ok(Bench {
@@ -110,7 +111,7 @@ impl Bench {
 
     /// What the host was asked for by cause, whether it had it or not, and what of it the device was.
     pub fn asked(&self) -> (CountSnapshot, CountSnapshot) {
-        let device = self.counting.inner().snapshot();
+        let device = self.counting.inner().inner().snapshot();
         (self.memory.as_ref().map_or_else(|| device.clone(), |memory| memory.snapshot()), device)
     }
 
@@ -122,6 +123,19 @@ impl Bench {
     /// From now on requests of file contents are of at most so many blocks.
     pub fn cut_requests_at(&self, blocks: Option<u64>) {
         self.counting.cut_at(blocks);
+    }
+
+    /// What `work` asks of the device for contents of files, in order, and what it returns.
+    pub fn watch<T>(&self, work: impl FnOnce() -> Result<T, LabError>) -> Result<(T, Vec<Seen>), LabError> {
+        self.counting.inner().begin();
+        let out = work();
+        let seen = self.counting.inner().end();
+        Ok((out?, seen))
+    }
+
+    /// Switches a device without a volume off and on: nothing is in its memory afterwards.
+    pub fn switch_off_and_on(&self) -> Result<(), LabError> {
+        Ok(self.device.power_cycle(Cause::Other.tag())?)
     }
 
     /// Makes a volume and mounts it; `seed` gives it its identity.
@@ -238,7 +252,7 @@ impl Bench {
     fn read(&self) -> Reading {
         Reading {
             ledger: self.device.ledger(),
-            counts: self.counting.inner().snapshot(),
+            counts: self.counting.inner().inner().snapshot(),
             counters: self.device.counters(),
             at: Nanos::of(self.clock.monotonic()),
         }

@@ -71,6 +71,7 @@ mod tests {
             traffic: vec![],
             counters: BTreeMap::new(),
             timeline: vec![],
+            writes_at: vec![],
             measures: [("energy".to_owned(), Measure { value, unit: "mJ".into() })].into(),
         }
     }

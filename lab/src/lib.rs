@@ -4,7 +4,7 @@
 //! * [`plan`]: what is run; [`experiments`]: the kinds of work a plan may name.
 //! * [`apps`]: what applications of a phone write, with contents.
 //! * [`typed`]: segments with holes of given sizes.
-//! * [`bench`]: device, meter, clock and volume; [`host`]: how large requests are.
+//! * [`bench`]: device, meter, clock and volume; [`host`]: how large requests are; [`witness`]: which reach the device.
 //! * [`traces`]: recordings of others, on our devices and volumes; [`theirs`]: where those are that are not shipped.
 //! * [`run`]: the variants, in parallel; [`progress`]: how far they are; [`error`]: why one failed.
 //! * [`result`]: what came out; [`claim`]: the papers' numbers, [`compare`]: which of ours answers them.
@@ -25,6 +25,7 @@ pub mod experiments;
 pub mod host;
 pub mod plan;
 pub mod progress;
+mod read_ahead;
 pub mod report;
 pub mod result;
 pub mod run;
@@ -32,3 +33,4 @@ mod sqlite_disk;
 pub mod theirs;
 pub mod traces;
 pub mod typed;
+pub mod witness;

@@ -74,6 +74,10 @@ pub enum Kind {
     Cleaning,
     /// Overwriting a full volume, and how few blocks cleaning could have moved.
     Bound,
+    /// Databases of several applications that grow together: how they lie, and what using them costs.
+    Databases,
+    /// Small requests, by how far they are dispersed.
+    Dispersal,
     /// A bare disk's motions, one by one.
     DiskModes,
     /// What one cleaning costs.
@@ -205,6 +209,14 @@ pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
     "fagc-fig9-table5",
     "fagc-table6",
     "gc-bound",
+    "ji-fig1",
+    "ji-fig2",
+    "ji-fig3",
+    "ji-fig4",
+    "ji-fig5",
+    "ji-prealloc",
+    "ji-remap",
+    "ji-scan",
     "medfs-all",
     "medfs-fig11",
     "medfs-fig11a",

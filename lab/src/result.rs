@@ -209,6 +209,9 @@ pub struct Phase {
     pub counters: BTreeMap<String, u64>,
     /// How it added up over time.
     pub timeline: Vec<Sample>,
+    /// Some of the writes that a plot is to show: which one, and the block it begins with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub writes_at: Vec<(u64, u64)>,
     /// The numbers papers give, by name.
     pub measures: BTreeMap<String, Measure>,
 }
@@ -263,6 +266,7 @@ impl Phase {
             traffic: traffic.collect(),
             counters: raw.counters,
             timeline: raw.timeline,
+            writes_at: Vec::new(),
             measures: BTreeMap::new(),
         };
         phase.derive();

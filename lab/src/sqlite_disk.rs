@@ -15,13 +15,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use device::Rng;
+use device::{BLOCK, Rng};
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use sqlite_vfs::{DatabaseHandle, LockKind, OpenAccess, OpenKind, OpenOptions, Vfs, WalDisabled};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, SetAttr, WriteFlags};
 
 use crate::error::LabError;
+use crate::read_ahead::ReadAhead;
 
 /// SQLite's connections share one cache of pages in a process (it is built with `SQLITE_ENABLE_MEMORY_MANAGEMENT`): with
 /// two at once, what one finds there would depend on the other, and no run would repeat.
@@ -76,42 +78,81 @@ pub(crate) trait Files: Send + Sync {
     fn sync_directory(&self, how: SyncsDirectory) -> Result<(), Error>;
 }
 
-impl Files for Arc<dyn FileSystem> {
+/// A directory of a volume.
+pub(crate) struct Directory {
+    fs: Arc<dyn FileSystem>,
+    ino: Ino,
+    /// What the host remembers of each file, if it reads ahead.
+    ahead: Option<Mutex<FxHashMap<u64, ReadAhead>>>,
+}
+
+impl Directory {
+    /// Its root.
+    pub fn root(fs: Arc<dyn FileSystem>) -> Self {
+        let ino = fs.root();
+        Directory { fs, ino, ahead: None }
+    }
+
+    /// One that the caller keeps a reference to, on a host that reads ahead of who reads in order, and keeps what it
+    /// read.
+    pub fn reading_ahead(fs: Arc<dyn FileSystem>, ino: Ino) -> Self {
+        Directory { fs, ino, ahead: Some(Mutex::default()) }
+    }
+}
+
+impl Files for Directory {
     fn find(&self, name: &str) -> Result<u64, Error> {
-        Ok(self.lookup(self.root(), name.as_bytes()).map_err(error)?.attr.ino.0)
+        Ok(self.fs.lookup(self.ino, name.as_bytes()).map_err(error)?.attr.ino.0)
     }
     fn make(&self, name: &str) -> Result<u64, Error> {
         let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
-        let made = self.mknod(Caller::default(), self.root(), name.as_bytes(), &new);
-        Ok(made.map_err(error)?.attr.ino.0)
+        let made = self.fs.mknod(Caller::default(), self.ino, name.as_bytes(), &new).map_err(error)?.attr.ino.0;
+        // The number may have been another's.
+        self.ahead.iter().for_each(|a| _ = a.lock().remove(&made));
+        Ok(made)
     }
     fn forget(&self, file: u64) {
-        (**self).forget(Ino(file), 1);
+        self.fs.forget(Ino(file), 1);
     }
     fn delete(&self, name: &str) -> Result<(), Error> {
-        self.unlink(self.root(), name.as_bytes()).map_err(error)
+        self.fs.unlink(self.ino, name.as_bytes()).map_err(error)
     }
     fn size(&self, file: u64) -> Result<u64, Error> {
-        Ok(self.getattr(Ino(file)).map_err(error)?.size)
+        Ok(self.fs.getattr(Ino(file)).map_err(error)?.size)
     }
     fn read(&self, file: u64, at: u64, buf: &mut [u8]) -> Result<usize, Error> {
-        (**self).read(Ino(file), at, buf).map_err(error)
+        if let Some(mut ahead) = self.ahead.as_ref().map(Mutex::lock) {
+            let end = self.size(file)?.div_ceil(BLOCK as u64);
+            let pages = at / BLOCK as u64..(at + buf.len() as u64).div_ceil(BLOCK as u64);
+            for asked in ahead.entry(file).or_default().read(pages, end) {
+                let mut room = vec![0; (asked.end - asked.start) as usize * BLOCK];
+                self.fs.read(Ino(file), asked.start * BLOCK as u64, &mut room).map_err(error)?;
+            }
+        }
+        self.fs.read(Ino(file), at, buf).map_err(error)
     }
     fn write(&self, file: u64, at: u64, bytes: &[u8]) -> Result<usize, Error> {
-        (**self).write(Ino(file), at, bytes, WriteFlags::empty()).map_err(error)
+        if let Some(mut ahead) = self.ahead.as_ref().map(Mutex::lock) {
+            let pages = at / BLOCK as u64..(at + bytes.len() as u64).div_ceil(BLOCK as u64);
+            ahead.entry(file).or_default().written(pages);
+        }
+        self.fs.write(Ino(file), at, bytes, WriteFlags::empty()).map_err(error)
     }
     fn set_size(&self, file: u64, size: u64) -> Result<(), Error> {
+        if let Some(mut ahead) = self.ahead.as_ref().map(Mutex::lock) {
+            ahead.entry(file).or_default().cut(size / BLOCK as u64);
+        }
         let set = SetAttr { size: Some(size), ..SetAttr::default() };
-        self.setattr(Ino(file), &set).map(drop).map_err(error)
+        self.fs.setattr(Ino(file), &set).map(drop).map_err(error)
     }
     fn sync(&self, file: u64, data_only: bool) -> Result<(), Error> {
-        self.fsync(Ino(file), data_only).map_err(error)
+        self.fs.fsync(Ino(file), data_only).map_err(error)
     }
     fn sync_directory(&self, how: SyncsDirectory) -> Result<(), Error> {
         match how {
             SyncsDirectory::Never => Ok(()),
-            SyncsDirectory::Checkpoint => (**self).sync().map_err(error),
-            SyncsDirectory::Fsync => self.fsyncdir(self.root(), false).map_err(error),
+            SyncsDirectory::Checkpoint => self.fs.sync().map_err(error),
+            SyncsDirectory::Fsync => self.fs.fsyncdir(self.ino, false).map_err(error),
         }
     }
 }

@@ -95,6 +95,12 @@ impl Deltas {
         u32::try_from(at).is_ok_and(|at| self.0.get(&at).is_some_and(|d| !d.codec.has_base()))
     }
 
+    /// The first file block of these that has such a delta.
+    pub fn next_whole(&self, blocks: std::ops::Range<u64>) -> Option<u64> {
+        let whole = self.0.iter().filter(|(at, d)| **at < KEPT && !d.codec.has_base());
+        whole.map(|(at, _)| u64::from(*at)).filter(|at| blocks.contains(at)).min()
+    }
+
     /// True if a file block has a delta.
     pub fn has(&self, at: u64) -> bool {
         u32::try_from(at).is_ok_and(|at| self.0.contains_key(&at))

@@ -236,7 +236,11 @@ impl<'r> RescuedFile<'r> {
         let mut at = at;
         while at < end {
             at = match self.look_up(at)? {
-                Place::Absent { hole, until } if hole || self.lenient => until,
+                Place::Absent { hole: true, until } => until,
+                Place::Absent { until, .. } if self.lenient => match self.deltas()?.next_whole(at..until.min(end)) {
+                    Some(whole) => return Ok(Some(whole)),
+                    None => until,
+                },
                 Place::Slot(BlockAddr::NEW) if self.deltas()?.is_whole(at) => return Ok(Some(at)),
                 Place::Slot(BlockAddr::NULL | BlockAddr::NEW) => at + 1,
                 Place::Slot(a) if self.lenient && a.is_real() && self.from.window.index(a).is_none() => at + 1,
@@ -266,6 +270,7 @@ impl<'r> RescuedFile<'r> {
 
     fn plain_block(&mut self, at: u64, out: &mut Block) -> Result<(), RescueError> {
         match self.address(at)? {
+            None if self.deltas()?.is_whole(at) => self.apply_delta(at, out),
             None => Err(self.missing(at, "the node that leads to it is not there")),
             Some(a) if a != BlockAddr::NULL && self.deltas()?.is_whole(at) => self.apply_delta(at, out),
             Some(a) if a.is_real() => {

@@ -173,3 +173,53 @@ fn a_file_of_whose_delta_nodes_the_newest_version_alone_is_damaged_is_not_proved
     let verdict = rescue.verdict(&rescue.file(ino).unwrap().unwrap()).unwrap();
     assert!(verdict.doubts.iter().any(|d| d.contains("delta node")), "{verdict:?}");
 }
+
+#[test]
+fn a_block_that_a_delta_node_holds_whole_comes_back_though_the_node_with_its_address_is_gone() {
+    use f2fs::delta::{Beside, Places, Study};
+    let options =
+        mkfs::Options { features: mkfs::Options::modern().features | Features::DELTA, ..mkfs::Options::default() };
+    let mut contents = bytes(1000);
+    let dev = Arc::new(volume(64, &options, |vol| {
+        for n in 0..FILES {
+            file(vol, vol.root(), &format!("f{n}"), &bytes(n));
+        }
+        file(vol, vol.root(), "long", &contents);
+    }));
+    // Who writes entries that hold whole blocks.
+    let delta_study = Study { alone: true, longest: 3000, beside: Beside::Nothing };
+    let how = f2fs::MountOptions { delta_study, delta_places: Places::Nodes, ..f2fs::MountOptions::default() };
+    let clock = Arc::new(device::VirtualClock::new(device::Time::new(1_700_000_000, 0)));
+    let vol = f2fs::Volume::mount(dev.clone(), clock, how).unwrap();
+    let long = vol.lookup(vol.root(), b"long").unwrap().attr.ino;
+    let packed = [950, 951, 960, 970];
+    for page in packed {
+        let text: Vec<u8> = (0..BLOCK).map(|i| (i / 40 * page) as u8).collect();
+        contents[page * BLOCK..(page + 1) * BLOCK].copy_from_slice(&text);
+        vol.write(long, (page * BLOCK) as u64, &text, WriteFlags::empty()).unwrap();
+    }
+    vol.fsync(long, false).unwrap();
+    assert_eq!(vol.count_deltas().unwrap().deltas, packed.len() as u64);
+    vol.unmount().unwrap();
+    let (dev, ino) = (dev.fork(), Ino(long.0 as u32));
+    let mut gone = 0;
+    for at in u64::from(superblock(&dev).main.0)..device::BlockDevice::blocks(&dev) {
+        let f = format::node::footer(&rig::read(&dev, at));
+        if f.ino == ino && matches!(format::node::kind_of(f.offset), format::node::NodeKind::Direct { .. }) {
+            rig::write(&dev, at, &[0; BLOCK]);
+            gone += 1;
+        }
+    }
+    assert!(gone > 0);
+    wipe(&dev);
+    let found = rescued(&dev, ino, contents.len() / BLOCK);
+    let right = |at: usize| found[at].as_deref() == Ok(&contents[at * BLOCK..(at + 1) * BLOCK]);
+    assert!((0..800).chain(packed).all(right));
+    assert!(found[955].as_ref().is_err_and(|e| e.contains("is not there")), "{:?}", found[955]);
+    // Who copies what there is finds them behind what is not.
+    let rescue = search(&dev, &Options::default());
+    let mut file = rescue.file(ino).unwrap().unwrap();
+    file.lenient = true;
+    let next = |file: &mut joulefs_rescue::RescuedFile<'_>, at: u64| file.next_data(at, 1004).unwrap();
+    assert_eq!([next(&mut file, 940), next(&mut file, 951), next(&mut file, 971)], [Some(950), Some(951), None]);
+}

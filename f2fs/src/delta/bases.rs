@@ -39,14 +39,21 @@ struct Held {
     blocks: Cache<u64, Box<Block>>,
     /// Blocks on their way in, each with the number of the last request for it.
     coming: FxHashMap<u64, u64>,
+    /// Room of a block that went, for the next.
+    spare: Option<Box<Block>>,
 }
 
 impl Held {
     fn take_in(&mut self, at: u64, bytes: &[u8]) {
-        let mut block = Box::new([0; BLOCK]);
+        if let Some(block) = self.blocks.peek_mut(&at) {
+            block.copy_from_slice(bytes);
+            return;
+        }
+        let mut block = self.spare.take().unwrap_or_else(|| Box::new([0; BLOCK]));
         block.copy_from_slice(bytes);
         self.blocks.insert(at, block);
-        self.blocks.make_room(|_| false);
+        let gone = self.blocks.make_room(|_| false);
+        self.spare = gone.into_iter().flatten().next();
     }
     /// A request that announced the block has ended. True if no write of it ended meanwhile and nobody announced it
     /// since.
@@ -63,7 +70,7 @@ impl Held {
 impl Bases {
     /// Above a device.
     pub(crate) fn new(below: Arc<dyn BlockDevice>) -> Self {
-        let held = Held { blocks: Cache::new(MOST, MOST / 8), coming: FxHashMap::default() };
+        let held = Held { blocks: Cache::new(MOST, MOST / 8), coming: FxHashMap::default(), spare: None };
         Bases { below, held: Mutex::new(held), tokens: AtomicU64::new(0) }
     }
 
@@ -113,10 +120,11 @@ impl Bases {
         let blocks = parts.iter().flat_map(|p| p.chunks_exact(BLOCK));
         for (at, bytes) in (at.0..).zip(blocks) {
             let arrives = token.is_some_and(|token| held.arrives(at, token));
-            // Whether the write failed or not, the device may no longer have what is here.
-            held.changed(at);
             if arrives && out.is_ok() {
                 held.take_in(at, bytes);
+            } else {
+                // Whether the write failed or not, the device may no longer have what is here.
+                held.changed(at);
             }
         }
         out

@@ -24,10 +24,17 @@ impl Encoded {
     }
 }
 
-/// A delta taken out of its node.
+/// A delta taken out of its place.
 pub(crate) struct Delta {
     pub(super) block: u32,
     pub(super) codec: Codec,
     pub(super) check: u32,
     pub(super) payload: Vec<u8>,
+}
+
+impl Delta {
+    /// To be put into another place.
+    pub(super) fn again(self) -> Encoded {
+        Encoded::new(self.codec, self.check, self.payload)
+    }
 }

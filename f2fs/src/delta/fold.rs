@@ -11,6 +11,8 @@ use format::Block;
 use format::delta;
 use format::inode::RawInode;
 
+use super::encoded::{Delta, Encoded};
+use super::places::Places;
 use super::read::Page;
 use crate::cause::Cause;
 use crate::error::{Error, Result};
@@ -74,9 +76,46 @@ impl Volume {
         Ok(())
     }
 
+    /// The oldest deltas of an inode that must go so that the zone leaves room for addresses in the slots before `end`
+    /// (MedFS FAST'25, section 4.1.3, case 1).
+    fn in_the_way(&self, node: &Node, end: u32) -> Vec<Delta> {
+        let bytes = node.read();
+        let raw = RawInode::of(&bytes);
+        let Some(d) = raw.divide(self.sb.features).ok().filter(|d| d.zone > 0 && d.addressed() < end) else {
+            return Vec::new();
+        };
+        let mut lacks = 4 * (end - d.addressed()) as usize;
+        let enough = delta::entries(raw, d).take_while(|e| {
+            let more = lacks > 0;
+            lacks = lacks.saturating_sub(delta::HEADER + e.payload.len());
+            more
+        });
+        enough.map(|e| Delta { block: e.slot, codec: e.codec, check: e.check, payload: e.payload.to_vec() }).collect()
+    }
+
+    /// Makes the zone leave room for addresses in the slots before `end`. Deltas that are in the way move into delta nodes as
+    /// they are, if that takes fewer blocks than writing their pages: no base is read, and nobody waits for the device. Others are
+    /// folded.
+    pub(crate) fn make_way(&self, node: &Arc<Node>, end: u32) -> Result<()> {
+        if !self.may_hold_deltas() {
+            return Ok(());
+        }
+        if self.options.delta && self.options.delta_places == Places::Both && !self.options.delta_study.is_of_others() {
+            let leaving = self.in_the_way(node, end);
+            // A first node is two blocks, its own and one with each fsync that changes only deltas.
+            let worth = if self.delta_root(node).is_some() { 1 } else { 3 };
+            if leaving.len() >= worth {
+                let moved: Vec<(u64, Encoded)> = leaving.into_iter().map(|d| (d.block.into(), d.again())).collect();
+                let moved = self.move_deltas(node, &moved)?;
+                self.counters.deltas_moved.fetch_add(moved as u64, Ordering::Relaxed);
+            }
+        }
+        self.fold_until(node, end)
+    }
+
     /// Folds deltas of an inode, the oldest first (MedFS FAST'25, section 4.1.3, case 1), until the zone leaves room
     /// for addresses in the slots before `end`. A delta whose page cannot be read stays if the others make enough room.
-    pub(crate) fn fold_until(&self, node: &Arc<Node>, end: u32) -> Result<()> {
+    fn fold_until(&self, node: &Arc<Node>, end: u32) -> Result<()> {
         if !self.may_hold_deltas() {
             return Ok(());
         }

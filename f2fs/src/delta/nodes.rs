@@ -230,6 +230,18 @@ impl Volume {
         Ok(nodes.nodes.len() - 1)
     }
 
+    /// Puts deltas of the zone into delta nodes; how many there was room for. They are not counted as made.
+    pub(super) fn move_deltas(&self, inode: &Arc<Node>, deltas: &[(u64, Encoded)]) -> Result<usize> {
+        let moved = self.note_deltas(inode, deltas)?;
+        let of = |sum: u64, (block, e): &(u64, Encoded)| match moved.contains(block) {
+            true => sum + (in_node::HEADER + e.payload.len()) as u64,
+            false => sum,
+        };
+        self.counters.deltas.fetch_sub(moved.len() as u64, std::sync::atomic::Ordering::Relaxed);
+        self.counters.delta_bytes.fetch_sub(deltas.iter().fold(0, of), std::sync::atomic::Ordering::Relaxed);
+        Ok(moved.len())
+    }
+
     /// Puts deltas into delta nodes, as few as possible. Returns the pages whose deltas are there; for the others there
     /// is no room. A delta that such a page has in the zone goes.
     pub(crate) fn note_deltas(&self, inode: &Arc<Node>, deltas: &[(u64, Encoded)]) -> Result<FxHashSet<u64>> {

@@ -126,6 +126,11 @@ impl Volume {
         Ok(self.deltas_of(&self.inode(ino)?.node)?.0)
     }
 
+    /// How many nodes are in memory, and how many of these hold deltas.
+    pub fn nodes_in_memory(&self) -> (usize, usize) {
+        self.nodes.count()
+    }
+
     /// How many deltas an inode has, and how many bytes they take.
     pub(crate) fn deltas_of(&self, inode: &Arc<Node>) -> Result<(usize, usize)> {
         let add = |(n, bytes), more| (n + 1, bytes + more);

@@ -61,7 +61,7 @@ impl Volume {
         let p = self.make(node, index)?;
         let n = p.run().min(count);
         if Arc::ptr_eq(&p.node, node) {
-            self.fold_until(node, p.slot + n as u32)?;
+            self.make_way(node, p.slot + n as u32)?;
         }
         let mut taken = 0;
         let mut out = Ok(n);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use format::inode::RawInode;
-use format::{Block, Ino, Nid};
+use format::{Block, Ino, Nid, node};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::delta::index::Index;
@@ -200,6 +200,16 @@ impl NodeCache {
     pub fn dirty_of(&self, ino: Ino) -> Vec<Arc<Node>> {
         let range = (ino, Nid(0))..=(ino, Nid(u32::MAX));
         self.dirty_shard(ino).lock().range(range).map(|(_, n)| n.clone()).collect()
+    }
+
+    /// How many are in memory, and how many of these hold deltas. Looks at each.
+    pub fn count(&self) -> (usize, usize) {
+        let of = |shard: &Shard| {
+            let nodes = shard.nodes.read();
+            let holds = |n: &&Arc<Node>| node::delta::number(node::footer(&n.read()).offset).is_some();
+            (nodes.values().count(), nodes.values().filter(holds).count())
+        };
+        self.shards.iter().map(of).fold((0, 0), |(all, deltas), (a, d)| (all + a, deltas + d))
     }
 
     /// How many are dirty.

@@ -13,7 +13,7 @@ use vfs::FileSystem;
 use super::tape::Tape;
 use super::text::Writer;
 use crate::error::LabError;
-use crate::sqlite_disk::{Habits, ONE_AT_A_TIME, Registered, SyncsDirectory};
+use crate::sqlite_disk::{Directory, Habits, ONE_AT_A_TIME, Registered, SyncsDirectory};
 use device::Rng;
 
 /// SQLite's journal.
@@ -339,8 +339,11 @@ pub(super) fn summary(db: &Connection) -> Result<String, LabError> {
 pub fn check(files: Arc<dyn FileSystem>, name: &str, expected: &str) -> Result<(), LabError> {
     let _alone = ONE_AT_A_TIME.lock();
     let damaged = |what: String| Err(LabError::Damaged { file: name.into(), what });
-    let disk =
-        Registered::new(Box::new(files), 1, Habits { directory: SyncsDirectory::Fsync, syncs_deletions: false })?;
+    let disk = Registered::new(
+        Box::new(Directory::root(files)),
+        1,
+        Habits { directory: SyncsDirectory::Fsync, syncs_deletions: false },
+    )?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags_and_vfs(name, flags, disk.name())?;
     db.pragma_update_and_check(None, "locking_mode", "exclusive", |_| Ok(()))?;

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use device::clock::Clock;
 use device::{CountSnapshot, Counts, VirtualClock};
-use f2fs::Volume;
 use f2fs::cause::Cause;
+use f2fs::{MountOptions, Volume};
 
 use crate::apps::census::Census;
 use crate::apps::play::{Made, Player};
@@ -148,6 +148,10 @@ impl Kept {
         phase.note("folded", folded, "deltas");
         phase.note("in_place", in_place, "blocks");
         phase.note("restored", restored, "deltas");
+        let (nodes, of_deltas) = volume.nodes_in_memory();
+        phase.note("nodes_at_the_end", nodes as f64, "nodes");
+        phase.note("delta_nodes_at_the_end", of_deltas as f64, "nodes");
+        phase.note("delta_nodes_of_cache", 100.0 * of_deltas as f64 / MountOptions::default().node_cache as f64, "%");
         if let Some(reads) = phase.measures.get("base_reads").map(|m| m.value) {
             phase.note("base_reads_per_delta", reads / made, "1");
         }

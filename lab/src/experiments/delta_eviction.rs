@@ -78,11 +78,15 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
             volume.fsync(ino, false)?;
             Ok(rest.len() as u64)
         })?;
-        let folded = volume.counters.folded.load(Relaxed) as f64;
+        let (folded, moved) = (volume.counters.folded.load(Relaxed), volume.counters.deltas_moved.load(Relaxed));
+        phase.note("deltas_moved", moved as f64, "deltas");
+        let folded = (folded + moved) as f64;
         phase.note("deltas_held", held, "deltas");
         phase.note("deltas_evicted", folded, "deltas");
         phase.note("eviction_time", waited.as_secs_f64() * 1e3, "ms");
-        phase.note("eviction_time_per_delta", waited.as_secs_f64() * 1e3 / folded, "ms");
+        if folded > 0.0 {
+            phase.note("eviction_time_per_delta", waited.as_secs_f64() * 1e3 / folded, "ms");
+        }
         let of_formula = Costs::of(profile);
         phase.note(
             "formula_per_delta",

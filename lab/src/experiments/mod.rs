@@ -11,16 +11,20 @@ mod battery;
 mod bound;
 mod cleaned;
 mod cleaning;
+mod databases;
 mod delta_eviction;
 mod delta_reads;
 mod differential;
 mod disk_modes;
+mod dispersal;
 pub(crate) mod file_io;
 mod fragments;
 mod gc_effect;
 mod gc_energy;
 mod given;
+mod growth;
 mod keeping;
+mod layout;
 mod sqlite;
 
 use device::energy::profile::Profile;
@@ -44,6 +48,8 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::Bound => bound::run(profile, job, progress),
         Kind::Cleaning => cleaning::run(profile, job, progress),
         Kind::DeltaEviction => delta_eviction::run(profile, job, progress),
+        Kind::Databases => databases::run(profile, job, progress),
+        Kind::Dispersal => dispersal::run(profile, job, progress),
         Kind::Differential => differential::run(profile, job, progress),
         Kind::DiskModes => disk_modes::run(profile, job, progress),
         Kind::GcEnergy => gc_energy::run(profile, job, progress),
@@ -66,6 +72,8 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
         Kind::Bound => parameters::<OnVolume<bound::Parameters>>(job).map(drop),
         Kind::Cleaning => parameters::<OnVolume<cleaning::Parameters>>(job).map(drop),
         Kind::DeltaEviction => parameters::<delta_eviction::Parameters>(job).map(drop),
+        Kind::Databases => parameters::<databases::Parameters>(job).and_then(|p| p.check()),
+        Kind::Dispersal => parameters::<dispersal::Parameters>(job).and_then(|p| p.check()),
         Kind::Differential => parameters::<OnVolume<differential::Parameters>>(job).map(drop),
         Kind::DiskModes => parameters::<disk_modes::Parameters>(job).map(drop),
         Kind::GcEnergy => parameters::<OnVolume<gc_energy::Parameters>>(job).map(drop),

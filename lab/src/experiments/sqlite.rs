@@ -19,7 +19,7 @@ use crate::bench::{Bench, Recorder, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
 use crate::progress::Progress;
-use crate::sqlite_disk::{Habits, ONE_AT_A_TIME, Registered, SyncsDirectory};
+use crate::sqlite_disk::{Directory, Habits, ONE_AT_A_TIME, Registered, SyncsDirectory};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -211,7 +211,11 @@ impl Session {
     fn open(bench: &Bench, p: &Parameters, seed: u64) -> Result<Self, LabError> {
         let volume: Arc<dyn FileSystem> = bench.volume()?.clone();
         let syncs_deletions = matches!(p.synchronous, Synchronous::Extra);
-        let disk = Registered::new(Box::new(volume), seed, Habits { directory: p.directory, syncs_deletions })?;
+        let disk = Registered::new(
+            Box::new(Directory::root(volume)),
+            seed,
+            Habits { directory: p.directory, syncs_deletions },
+        )?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags_and_vfs("records.db", flags, disk.name())?;
         if matches!(p.journal_mode, Journal::Wal) {

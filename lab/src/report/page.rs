@@ -74,6 +74,10 @@ fn section(index: usize, o: &Outcome) -> Result<Markup, ReportError> {
             times.push(plots::over_time(&format!("{}, {}", o.name_of(v), p.name), p)?);
         }
     }
+    let scattered = o.phases().filter(|(_, p)| !p.writes_at.is_empty());
+    let scattered: Vec<String> = scattered
+        .map(|(v, p)| plots::scatter(&format!("where {} writes, {}", p.name, o.name_of(v)), &p.writes_at))
+        .collect::<Result<_, _>>()?;
     // What is the same for several is shown once.
     let histograms = histograms.iter().map(|(h, of)| plots::histogram(&of.join(", "), h));
     let histograms = histograms.collect::<Result<Vec<_>, _>>()?;
@@ -99,6 +103,10 @@ fn section(index: usize, o: &Outcome) -> Result<Markup, ReportError> {
         @if !histograms.is_empty() {
             h3 { "Distributions" }
             @for h in &histograms { (PreEscaped(h)) }
+        }
+        @if !scattered.is_empty() {
+            h3 { "Where writes go" }
+            @for s in &scattered { (PreEscaped(s)) }
         }
         @if !times.is_empty() {
             details { summary { "Over time (" (times.len()) " plots)" } @for t in &times { (PreEscaped(t)) } }

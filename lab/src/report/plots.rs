@@ -278,3 +278,22 @@ pub(super) fn by_cache_size(
         draw_legend(&legend, &names, 80)
     })
 }
+
+/// Writes by their order and address, a point each.
+pub(super) fn scatter(name: &str, points: &[(u64, u64)]) -> Result<String, ReportError> {
+    let end = points.iter().map(|p| p.0).max().unwrap_or(0).max(1) as f64;
+    let gib = |block: u64| block as f64 / f64::from(1 << 18);
+    let top = points.iter().map(|p| gib(p.1)).fold(0.001, f64::max) * 1.05;
+    sheet(name, 300, |area| {
+        let mut chart = ChartBuilder::on(area)
+            .caption(name, ("sans-serif", 16))
+            .x_label_area_size(45)
+            .y_label_area_size(80)
+            .margin_right(20)
+            .build_cartesian_2d(0.0..end, 0.0..top)?;
+        let mut mesh = chart.configure_mesh();
+        mesh.light_line_style(TRANSPARENT).label_style(FONT).x_desc("write").y_desc("address, GiB").draw()?;
+        chart.draw_series(points.iter().map(|(n, at)| Circle::new((*n as f64, gib(*at)), 1, COLORS[0].filled())))?;
+        Ok::<(), DrawingAreaErrorKind<std::io::Error>>(())
+    })
+}

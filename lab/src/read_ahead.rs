@@ -1,0 +1,137 @@
+//! Which pages of a file does a kernel read ahead of who reads it?
+//!
+//! As Linux decides since 6.10 (`mm/readahead.c`, with the usual 128 KiB): who reads in order gets windows that double; a
+//! page at which the next window is due is marked, and reading it asks for that window; who comes to a page of which many
+//! before are in memory is taken to read in order too, so that looks elsewhere in between do no harm. Pages that are in
+//! memory ask for nothing. Left out: that memory ends, and that the device was asked and has not answered yet.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Pages of the largest window.
+const MOST: u64 = 32;
+
+/// What a kernel remembers of a file.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReadAhead {
+    /// Pages in memory.
+    kept: BTreeSet<u64>,
+    /// The window: its first page, its pages, and how many from its end the marked page is.
+    start: u64,
+    size: u64,
+    last: u64,
+    /// The page that was read last.
+    before: Option<u64>,
+}
+
+impl ReadAhead {
+    /// Pages were written: they are in memory.
+    pub fn written(&mut self, pages: Range<u64>) {
+        self.kept.extend(pages);
+    }
+
+    /// Pages from this one on are gone.
+    pub fn cut(&mut self, from: u64) {
+        self.kept.split_off(&from);
+    }
+
+    /// Somebody reads pages of a file of `end` pages; which are asked of the device, in order.
+    pub fn read(&mut self, pages: Range<u64>, end: u64) -> Vec<Range<u64>> {
+        let mut asked = Vec::new();
+        let pages = pages.start..pages.end.min(end);
+        for page in pages.clone() {
+            let wanted = if !self.kept.contains(&page) {
+                self.missed(page, pages.end - page)
+            } else if self.size > 0 && page == self.start + self.size - self.last {
+                self.start += self.size;
+                self.size = next(self.size);
+                self.last = self.size;
+                self.start..self.start + self.size
+            } else {
+                continue;
+            };
+            // What is in memory is not read again; what lies beyond the end is not there.
+            let missing: Vec<u64> = (wanted.start..wanted.end.min(end)).filter(|p| self.kept.insert(*p)).collect();
+            asked.extend(missing.chunk_by(|a, b| a + 1 == *b).map(|run| run[0]..run[run.len() - 1] + 1));
+        }
+        self.before = pages.last().or(self.before);
+        asked
+    }
+
+    /// What is asked for because a page is not in memory.
+    fn missed(&mut self, page: u64, more: u64) -> Range<u64> {
+        let in_order = self.before.is_some_and(|b| page.wrapping_sub(b) <= 1);
+        if page == 0 || more > MOST || in_order {
+            self.start = page;
+            self.size = first(more);
+            self.last = if self.size > more { self.size - more } else { self.size / 2 };
+            return page..page + self.size;
+        }
+        let known = (1..=MOST.min(page)).take_while(|back| self.kept.contains(&(page - back))).count() as u64;
+        if known <= more {
+            return page..page + more;
+        }
+        // From the file's beginning on: more will come.
+        let known = if known == page { 2 * known } else { known };
+        (self.start, self.size, self.last) = (page, (known + more).min(MOST), 1);
+        page..page + self.size
+    }
+}
+
+/// The first window for so many pages.
+fn first(pages: u64) -> u64 {
+    match pages.next_power_of_two() {
+        n if n <= MOST / 32 => n * 4,
+        n if n <= MOST / 4 => n * 2,
+        _ => MOST,
+    }
+}
+
+/// The window after one.
+fn next(size: u64) -> u64 {
+    match size {
+        n if n < MOST / 16 => 4 * n,
+        n if n <= MOST / 2 => 2 * n,
+        _ => MOST,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is asked for while single pages are read.
+    fn asked(file: &mut ReadAhead, pages: impl Iterator<Item = u64>) -> Vec<(u64, u64)> {
+        pages.flat_map(|p| file.read(p..p + 1, 1000)).map(|r| (r.start, r.end - r.start)).collect()
+    }
+
+    #[test]
+    fn windows_double_for_who_reads_in_order() {
+        let mut file = ReadAhead::default();
+        assert_eq!(asked(&mut file, 0..20), [(0, 4), (4, 8), (12, 16)]);
+        assert_eq!(asked(&mut file, 20..100), [(28, 32), (60, 32), (92, 32)]);
+        // The end of the file is the end.
+        let mut file = ReadAhead::default();
+        assert_eq!(file.read(0..3, 2), [0..2]);
+    }
+
+    #[test]
+    fn a_look_elsewhere_does_no_harm_and_who_reads_anywhere_gets_what_he_reads() {
+        let mut file = ReadAhead::default();
+        let there_and_back = (0..100).flat_map(|p| [p, 500]);
+        let with = asked(&mut file, there_and_back);
+        assert_eq!(with.iter().filter(|(at, _)| *at >= 500).collect::<Vec<_>>(), [&(500, 1)]);
+        assert!(with.len() < 12, "{with:?}");
+        let mut file = ReadAhead::default();
+        assert_eq!(asked(&mut file, [900, 40, 300, 700].into_iter()), [(900, 1), (40, 1), (300, 1), (700, 1)]);
+    }
+
+    #[test]
+    fn what_is_in_memory_is_not_asked_for_and_what_is_cut_is_gone() {
+        let mut file = ReadAhead::default();
+        file.written(0..50);
+        assert_eq!(asked(&mut file, 0..50), []);
+        file.cut(10);
+        assert_eq!(asked(&mut file, 9..11), [(10, 4)]);
+    }
+}
