@@ -359,6 +359,7 @@ fn judge(base: &Base, image: &Memory, lie: &Lie, asked: bool) {
                 Action::DeltasGivenUp { ino, block: of } => {
                     *ino == base.inos[file] && (moved || of.is_none_or(|of| u64::from(of) == block))
                 }
+                Action::PackedLost { ino, block: of } => *ino == base.inos[file] && (moved || u64::from(*of) == block),
                 _ => false,
             })
         };

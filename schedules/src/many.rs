@@ -25,6 +25,8 @@ pub struct Sum {
     pub together: u64,
     /// Clusters that were packed.
     pub packed: u64,
+    /// New pages that were packed into delta nodes.
+    pub packed_pages: u64,
     /// Files whose saved room was given back.
     pub released: u64,
     /// Cases in which a judge found something.
@@ -44,6 +46,7 @@ impl Sum {
         self.kept += outcome.kept;
         self.together += outcome.together;
         self.packed += outcome.packed;
+        self.packed_pages += outcome.packed_pages;
         self.released += outcome.released;
         self.names.iter_mut().zip(outcome.names).for_each(|(sum, n)| *sum += n);
         self.schedules.insert(outcome.chosen.digest);
@@ -68,7 +71,7 @@ impl fmt::Display for Sum {
         write!(
             f,
             "{} schedules, {} of them distinct, {} distinct crash states, {} calls, {} choices, {} deltas, {} kept pages, \
-             {} blocks brought together, {} clusters packed, {} files released, {} failures",
+             {} new pages packed, {} blocks brought together, {} clusters packed, {} files released, {} failures",
             self.cases,
             self.distinct_schedules(),
             self.distinct_crashes(),
@@ -76,6 +79,7 @@ impl fmt::Display for Sum {
             self.choices,
             self.deltas,
             self.kept,
+            self.packed_pages,
             self.together,
             self.packed,
             self.released,

@@ -46,6 +46,8 @@ pub struct Outcome {
     pub together: u64,
     /// Clusters that were packed.
     pub packed: u64,
+    /// New pages that were packed into delta nodes.
+    pub packed_pages: u64,
     /// Files whose saved room was given back.
     pub released: u64,
     /// True if the power went, or the volume could not be unmounted: the digest is that of a crash.
@@ -79,6 +81,7 @@ struct Left {
     kept: u64,
     together: u64,
     packed: u64,
+    packed_pages: u64,
     cut: bool,
     names: [u64; 3],
 }
@@ -303,7 +306,7 @@ fn carry_out(course: &Course) -> Result<Left, String> {
     };
     let (cut, spent, image) = (dev.is_cut(), dev.spent(), dev.image(loss));
     let (deltas, kept, together) = (c.deltas.load(Relaxed), c.kept.load(Relaxed), c.defragmented.load(Relaxed));
-    let packed = c.packed_clusters.load(Relaxed);
+    let (packed, packed_pages) = (c.packed_clusters.load(Relaxed), c.packed.load(Relaxed));
     Ok(Left {
         events: history.events(),
         dirs: dirs.to_vec(),
@@ -314,6 +317,7 @@ fn carry_out(course: &Course) -> Result<Left, String> {
         kept,
         together,
         packed,
+        packed_pages,
         cut,
         names,
     })
@@ -431,6 +435,7 @@ pub fn run_and_keep(case: &Case) -> Result<(Outcome, Memory), Failure> {
         kept: left.kept,
         together: left.together,
         packed: left.packed,
+        packed_pages: left.packed_pages,
         released: left.events.iter().filter(|e| matches!(e.call, Call::Release(_)) && e.answer == Answer::Done).count()
             as u64,
         cut: left.cut || left.unmounted.is_none(),

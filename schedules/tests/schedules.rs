@@ -22,7 +22,16 @@ fn ten_thousand_schedules_break_no_promise() {
     assert!(sum.deltas > count / 10, "hardly any update is small: {sum}");
     assert!(sum.packed > count / 10, "hardly any cluster is packed: {sum}");
     assert!(sum.released > count / 200, "room is hardly ever given back: {sum}");
+    assert!(sum.packed_pages > count / 100, "hardly any new page is packed: {sum}");
     assert!(sum.together > count / 10, "blocks are hardly ever brought together: {sum}");
+}
+
+/// A new delta node was written by another thread before it was one, and ended the chain for every file synced later.
+#[test]
+fn a_delta_node_is_one_before_another_thread_can_write_it() {
+    for seed in [200_356] {
+        assert!(run(&Case::new(seed)).is_ok(), "seed {seed}");
+    }
 }
 
 /// Image, ledger, order of threads: all of it, whichever cases ran before.

@@ -217,7 +217,6 @@ impl Volume {
     fn new_delta_node(&self, inode: &Arc<Node>, nodes: &mut DeltaNodes, number: usize) -> Result<usize> {
         let node = self.new_node(inode, FIRST_OFFSET + number as u32)?;
         inode.set_known_deltas(None);
-        self.edit(&node, in_node::init);
         match nodes.nodes.first() {
             None => self.edit_inode(inode, |r| delta::set_root(r, Some(node.nid))),
             Some((_, root)) => {

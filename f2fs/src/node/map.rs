@@ -204,6 +204,11 @@ impl Volume {
         let f =
             Footer { nid, ino: inode.ino, cold, fsync: false, dentry: false, offset, cp_ver: 0, next: BlockAddr::NULL };
         node::set_footer(&mut bytes, &f);
+        if node::delta::number(offset).is_some() {
+            // Another thread may write the node as soon as others see it. What is no delta node ends the chain there, and
+            // with it the promises of files that are synced afterwards.
+            node::delta::init(&mut bytes);
+        }
         let n = self.nodes.insert(nid, inode.ino, bytes);
         self.edit(&n, |_| ());
         self.edit_inode(inode, |r| r.i_blocks = (r.i_blocks.get() + 1).into());
