@@ -117,17 +117,17 @@ fn pages_that_are_packed_by_themselves_survive_and_cost_a_node_and_the_inode() {
             assert!(same, "round {round}");
         }
     }
-    assert_eq!(vol.counters.deltas.load(Relaxed), 12);
+    assert_eq!(vol.counters.packed.load(Relaxed), 12);
     // Pages behind the end have no block yet.
     contents.extend((0..3).flat_map(|n| text(77 + n)));
     write(&vol, f, 40 * BLOCK as u64, &contents[40 * BLOCK..]);
     vol.fsync(f, false).unwrap();
     // A page alone is written whole: nothing would be saved.
-    let before = vol.counters.deltas.load(Relaxed);
+    let before = vol.counters.packed.load(Relaxed);
     contents[9 * BLOCK..10 * BLOCK].copy_from_slice(&text(5000));
     write(&vol, f, 9 * BLOCK as u64, &contents[9 * BLOCK..10 * BLOCK]);
     vol.fsync(f, false).unwrap();
-    assert_eq!(vol.counters.deltas.load(Relaxed), before);
+    assert_eq!(vol.counters.packed.load(Relaxed), before);
     vol.unmount().unwrap();
     let image = cut.image(Loss::AllKept);
     assert_clean(&image, "unmounted");

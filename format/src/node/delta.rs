@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn what_has_no_room_changes_nothing() {
         let mut b = node(FIRST_OFFSET);
-        let fill: Vec<Entry<'_>> = (0..4).map(|i| entry(i, &[7; LONGEST])).collect();
+        let fill: Vec<Entry<'_>> = (0..4).map(|i| entry(i, &[7; LONGEST / 5 * 2])).collect();
         assert!(rewrite(&mut b, |_| true, &fill));
         let before = b.clone();
         assert!(!rewrite(&mut b, |_| true, &[entry(9, &[7; LONGEST])]));
