@@ -129,8 +129,13 @@ impl Migration {
             }
         }
         self.origin.clear(from, blocks);
-        // What came to these places before is overwritten.
+        // What came to these places before is overwritten, and what lay there at first: it moves no more.
         self.origin.clear(to, blocks);
+        for (at, n, gone) in self.now.parts(to, blocks) {
+            if gone.is_none() {
+                self.now.set(at, at, n);
+            }
+        }
         for (first, to, n) in moves {
             self.now.set(first, to, n);
             self.origin.set(to, first, n);
