@@ -35,11 +35,12 @@ fn nodes_for(entries: impl Iterator<Item = usize>) -> usize {
     nodes
 }
 
-/// Whether packing pages into entries of so many bytes takes fewer blocks than writing them. `again`: all of them lie in the
-/// file's nodes by now, so that no new node and no inode is written for them.
+/// Whether packing pages into entries of so many bytes takes at least a quarter fewer blocks than writing them: less is lost
+/// again with the root, which is written with each new node. `again`: all of them lie in the file's nodes by now, so that no
+/// new node and no inode is written for them.
 fn pays(entries: &[usize], again: bool) -> bool {
     let nodes = nodes_for(entries.iter().copied());
-    nodes < entries.len() || (again && nodes == entries.len())
+    4 * nodes <= 3 * entries.len() || (again && nodes == entries.len())
 }
 
 impl Volume {
@@ -90,6 +91,7 @@ mod tests {
     fn pages_are_packed_if_that_takes_fewer_blocks() {
         assert!(pays(&[1000; 3], false) && pays(&[2000; 4], false), "several to a node");
         assert!(!pays(&[2100; 4], false), "one to a node");
+        assert!(!pays(&[3000, 3000, 3000, 3000, 3000, 500], false), "hardly any share one");
         assert!(!pays(&[100], false), "a node as large as the page's block");
         assert!(pays(&[100], true) && pays(&[3000], true), "the node is there");
     }
