@@ -172,7 +172,10 @@ fn files_of_any_shape_keep_what_was_synced() {
 
 #[test]
 fn names_are_old_or_new() {
-    survive(&["rename-over", "exchange", "link-unlink", "directories", "many-files"], Tools::BeforeAndAfter);
+    survive(
+        &["renamed-before", "rename-over", "exchange", "link-unlink", "directories", "many-files"],
+        Tools::BeforeAndAfter,
+    );
 }
 
 #[test]

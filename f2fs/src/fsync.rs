@@ -15,6 +15,7 @@
 
 mod directory;
 pub(crate) mod flush_gate;
+mod place;
 pub(crate) mod promises;
 mod replayed;
 
@@ -57,6 +58,7 @@ impl Volume {
             }
             let change = self.begin()?;
             self.clear_the_way(&change, inode)?;
+            self.confirm_place(&change, inode);
             let content = inode.content.write();
             if self.nodes_suffice(inode)? {
                 match self.promise(&change, inode, content, data_only) {
@@ -102,12 +104,14 @@ impl Volume {
     }
 
     /// True if roll-forward can restore the inode from its nodes. Clears the inode's mark of an unknown parent
-    /// (`LOST_PINO`) if a checkpoint has confirmed parent and name, or the chain is about to have them.
+    /// (`LOST_PINO`) if a checkpoint has parent and name, or the chain is about to have them.
     fn nodes_suffice(&self, inode: &Arc<Inode>) -> Result<bool> {
         let ino = inode.ino;
         let (new, moved) = (self.is_new(ino), self.renamed.lock().contains(&ino));
-        let (links, flags, advise, pino) =
-            inode.node.inode(|r| (r.i_links.get(), r.flags(), r.advise(), Nid(r.i_pino.get())));
+        let (links, flags, pino, unsure) = inode.node.inode(|r| {
+            let unsure = r.advise().contains(Advise::LOST_PINO).then(|| place::recorded(r));
+            (r.i_links.get(), r.flags(), Nid(r.i_pino.get()), unsure)
+        });
         if links != 1
             || flags.contains(InodeFlags::COMPRESS)
             || self.promises.reshaped.lock().contains(&ino)
@@ -129,11 +133,18 @@ impl Volume {
                 return Ok(false);
             }
         }
-        if advise.contains(Advise::LOST_PINO) {
+        if let Some(place) = unsure {
             if !(moved && new) && !self.promises.vouched.lock().remove(&ino) {
                 return Ok(false);
             }
-            self.edit_inode(&inode.node, |r| put_advise(r, Advise::LOST_PINO, false));
+            // A rename since the first look has set the mark for another place.
+            return Ok(self.edit_inode(&inode.node, |r| {
+                let stays = place::recorded(r) == place;
+                if stays {
+                    put_advise(r, Advise::LOST_PINO, false);
+                }
+                stays
+            }));
         }
         Ok(true)
     }

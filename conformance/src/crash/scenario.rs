@@ -338,6 +338,36 @@ pub const SCENARIOS: &[Scenario] = &[
         },
     },
     Scenario {
+        name: "renamed-before",
+        before: || {
+            let mut steps = vec![Mkdir("d".into())];
+            steps.extend(files(6, 9000));
+            steps.extend([Rename("f1".into(), "f0".into()), Rename("f2".into(), "d/f".into())]);
+            // Its inode records the name that is gone.
+            steps.extend([Link("f3".into(), "d/g".into()), Unlink("f3".into())]);
+            steps.extend([Link("f4".into(), "d/h".into()), Unlink("d/h".into())]);
+            steps
+        },
+        during: || {
+            let mut steps = Vec::new();
+            for (i, f) in ["f0", "d/f", "d/g", "f4", "f0", "d/g"].into_iter().enumerate() {
+                let (f, at) = (f.to_string(), i as u64 * 3000);
+                steps.extend([Write(f.clone(), at, 5000, at), Fsync(f.clone()), Fsync(f.clone())]);
+                if i >= 2 {
+                    let away = format!("d/m{i}");
+                    steps.extend([
+                        Rename(f.clone(), away.clone()),
+                        Write(away.clone(), 0, 700, at),
+                        Fsync(away.clone()),
+                    ]);
+                    steps.extend([Link(away.clone(), f.clone()), Unlink(away), Fsync(f.clone())]);
+                    steps.extend([Write(f.clone(), at, 900, at + 1), Fsync(f)]);
+                }
+            }
+            steps
+        },
+    },
+    Scenario {
         name: "nameless",
         before: nothing,
         during: || {

@@ -63,6 +63,13 @@ fn unstamped(bytes: &Block) -> Box<Block> {
     b
 }
 
+/// A name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sighting {
+    pub(super) dir: Ino,
+    pub(super) name: Box<[u8]>,
+}
+
 /// What fsync decides by, whether nodes suffice or a checkpoint is needed.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
@@ -74,8 +81,10 @@ pub(crate) struct Promises {
     /// Inodes as roll-forward would restore them, of those that an fsync wrote lately.
     written: Mutex<FxHashMap<Ino, Written>>,
     /// Inodes that carry the mark of an unknown parent (`LOST_PINO`), but whose recorded parent and name are right
-    /// and durable: a checkpoint followed their last rename.
+    /// and durable: a checkpoint followed their last rename, or has the name ([`super::place`]).
     pub(super) vouched: Mutex<FxHashSet<Ino>>,
+    /// Where inodes with that mark were found that record another name.
+    sightings: Mutex<FxHashMap<Ino, Sighting>>,
     /// On a volume with deltas, inodes of which blocks were overwritten in place that no flush has followed yet, each with
     /// the number of the last overwriting. A delta over such a block may become durable before the block does.
     pub(super) overwritten: Mutex<FxHashMap<Ino, u64>>,
@@ -85,6 +94,8 @@ pub(crate) struct Promises {
 
 /// How many inodes in `vouched` are remembered. The next fsync of any other writes a checkpoint.
 const MOST_VOUCHED: usize = 1 << 16;
+/// How many sightings are.
+const MOST_SIGHTINGS: usize = 1 << 12;
 /// How many inode blocks are remembered: 1 MiB.
 const MOST_WRITTEN: usize = 256;
 
@@ -101,6 +112,28 @@ impl Promises {
     /// The parent and name that an inode records may be wrong from now on.
     pub(crate) fn doubt(&self, ino: Ino) {
         self.vouched.lock().remove(&ino);
+    }
+    /// The parent and name that an inode records are those of the checkpoint. The caller holds the parent's lock.
+    pub(super) fn vouch_for_place(&self, ino: Ino) {
+        self.sightings.lock().remove(&ino);
+        let mut vouched = self.vouched.lock();
+        if vouched.len() < MOST_VOUCHED {
+            vouched.insert(ino);
+        }
+    }
+    /// An inode was found under a name that it does not record.
+    pub(super) fn sighted(&self, ino: Ino, at: Sighting) {
+        let mut sightings = self.sightings.lock();
+        if sightings.len() >= MOST_SIGHTINGS
+            && let Some(any) = sightings.keys().next().copied()
+        {
+            sightings.remove(&any);
+        }
+        sightings.insert(ino, at);
+    }
+    /// Where an inode was found.
+    pub(super) fn sighting(&self, ino: Ino) -> Option<Sighting> {
+        self.sightings.lock().get(&ino).cloned()
     }
     /// Blocks of an inode were overwritten in place. The caller holds the inode's lock exclusively.
     pub(crate) fn overwrote(&self, ino: Ino) {

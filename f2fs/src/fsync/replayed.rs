@@ -250,6 +250,11 @@ impl ReplayedNames {
         self.places.get(&ino).is_some_and(|p| (p.dir, &*p.name) == (dir, name))
     }
 
+    /// True if a name leads where it did in the checkpoint, and the chain leaves it so.
+    pub(crate) fn is_untouched(&self, dir: Ino, name: &[u8]) -> bool {
+        !self.overflowed && self.name(dir, name).is_none()
+    }
+
     /// True if an inode that the checkpoint does not know may be put under this name by the next block of the chain.
     pub(crate) fn allows(&self, ino: Ino, dir: Ino, name: &[u8]) -> bool {
         if self.overflowed || self.exchanged.contains(&ino) {

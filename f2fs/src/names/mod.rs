@@ -69,6 +69,7 @@ impl Volume {
     pub(crate) fn found_entry(&self, dir: &Inode, name: &[u8], found: Option<Found>) -> Result<vfs::Entry> {
         let inode = self.named(found.ok_or(vfs::Error::NotFound)?.ino, dir, name)?;
         let attr = self.attr(&inode)?;
+        self.note_sighting(&inode, dir, name);
         self.inodes.hold(inode.ino);
         Ok(vfs::Entry { attr })
     }

@@ -1,0 +1,80 @@
+//! Does the checkpoint have a file under the name that its inode records?
+//!
+//! An inode that was renamed, or had several names, is marked (`LOST_PINO`): roll-forward must not rely on the parent and
+//! name in it, and each fsync of it is a checkpoint. Within a mount `renamed` and `vouched` say when that is over. Of
+//! an inode that was marked before the mount nobody knows, so its directory is asked. What Linux writes when a file
+//! replaces another is an inode that still records the old name; there the name counts under which it was looked up.
+//!
+//! *Claim*: an inode that is vouched for here has its name in the checkpoint, and no other. Its directory leads there now,
+//! the account of names ([`super::replayed`]) says that the checkpoint and the chain do, and it has one link. All of this is
+//! decided under the directory's lock. A thread that moves the name takes this lock, and then enters the inode in
+//! `renamed`; one that removes it, or gives the inode another, takes the inode out of `vouched`.
+
+use format::Ino;
+use format::inode::{Advise, RawInode};
+use vfs::FileKind;
+
+use super::promises::Sighting;
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::names::check_name;
+use crate::volume::{Change, Volume};
+
+/// The name that an inode records.
+pub(super) fn recorded(r: &RawInode) -> Sighting {
+    Sighting { dir: Ino(r.i_pino.get()), name: r.name().into() }
+}
+
+/// True if an inode has one name, and does not say for sure which.
+fn is_unsure(r: &RawInode) -> bool {
+    r.advise().contains(Advise::LOST_PINO) && r.i_links.get() == 1
+}
+
+impl Volume {
+    /// A file was found under a name. The caller holds the directory's lock.
+    pub(crate) fn note_sighting(&self, inode: &Inode, dir: &Inode, name: &[u8]) {
+        let is_news = |r: &RawInode| is_unsure(r) && (r.i_pino.get(), r.name()) != (dir.ino.0, name);
+        if inode.kind == FileKind::Regular && !self.options.read_only && inode.node.inode(is_news) {
+            self.promises.sighted(inode.ino, Sighting { dir: dir.ino, name: name.into() });
+        }
+    }
+
+    /// Vouches for a marked inode's place if the checkpoint has it. The caller holds no lock of an inode.
+    pub(super) fn confirm_place(&self, _change: &Change<'_>, inode: &Inode) {
+        let ino = inode.ino;
+        let unsure = inode.node.inode(|r| is_unsure(r).then(|| recorded(r)));
+        let Some(recorded) = unsure else { return };
+        if self.is_new(ino) || self.renamed.lock().contains(&ino) || self.promises.vouched.lock().contains(&ino) {
+            return;
+        }
+        let seen = self.promises.sighting(ino);
+        for place in [Some(recorded), seen].into_iter().flatten() {
+            match self.confirm(inode, &place) {
+                Ok(true) => return,
+                Ok(false) => {}
+                // The fsync writes a checkpoint.
+                Err(e) => log::debug!("inode {ino}: its directory {} cannot be asked: {e}", place.dir),
+            }
+        }
+    }
+
+    /// Vouches for an inode if this is its place in the checkpoint, and now.
+    fn confirm(&self, inode: &Inode, place: &Sighting) -> Result<bool> {
+        check_name(&place.name)?;
+        let dir = self.inode(place.dir)?;
+        if dir.kind != FileKind::Directory {
+            return Ok(false);
+        }
+        let mut content = dir.content.write();
+        let is_there = self.find_entry(&dir, &mut content, &place.name)?.is_some_and(|f| f.ino == inode.ino);
+        let is_durable = self.promises.names.lock().is_untouched(dir.ino, &place.name);
+        if !is_there || !is_durable || !inode.node.inode(is_unsure) {
+            return Ok(false);
+        }
+        if inode.node.inode(recorded) != *place {
+            self.set_place(inode, place.dir, &place.name);
+        }
+        self.promises.vouch_for_place(inode.ino);
+        Ok(true)
+    }
+}
