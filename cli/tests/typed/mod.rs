@@ -22,6 +22,7 @@ pub fn done(args: &[&str]) -> String {
 }
 
 /// Fails with one line that holds every one of `words`.
+#[allow(dead_code, reason = "every test program has its own copy of this module")]
 #[track_caller]
 pub fn refused(args: &[&str], words: &[&str]) {
     // As with `fsck.f2fs`, 8 says that it could not be checked.
@@ -35,6 +36,7 @@ pub fn misused(args: &[&str], words: &[&str]) {
     ends(2, args, words);
 }
 
+#[allow(dead_code, reason = "every test program has its own copy of this module")]
 #[track_caller]
 fn ends(code: i32, args: &[&str], words: &[&str]) {
     let r = joulefs(args);
