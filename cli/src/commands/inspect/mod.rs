@@ -259,9 +259,10 @@ fn image(source: &FsPath, options: &Options) -> Result<Found, Failure> {
 
 fn of_ext(source: &FsPath, dev: Arc<dyn BlockDevice>, options: &Options) -> Result<Found, Failure> {
     let stop = Interrupt::catch()?;
-    let bar = progress::steps(0, "looking");
+    let bar = progress::steps(ext::steps(&*dev), "looking");
     let mut tell = |inodes| {
         bar.inc(inodes);
+        progress::show_if_slow(&bar);
         !stop.came()
     };
     let tree = ext::read(dev, options, &mut Progress::new(&mut tell));

@@ -1,0 +1,171 @@
+//! What `e4defrag -c` prints of a file follows, to the last digit, from what `inspect` says of it: extents now and at best,
+//! bytes in an extent, and the score. Where the words mean something else, the difference is counted and nothing else:
+//!
+//! * Its *now* counts records of the file's extent tree; `inspect` counts runs of addresses. A record ends at 32,768 blocks
+//!   or where the next was added, though the blocks go on; and records of reserved blocks count there.
+//! * Its *best* knows no holes and no reserved blocks, and thinks that every (flexible) group of blocks costs an extent:
+//!   blocks by blocks of a group, rounded up. `inspect` says one for each stretch.
+//! * Its *score* is 8 for each percent of `(now - best) / blocks`, from ten percent on 80 and a fifth of the percents.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use device::{Access, open_image};
+use inspect::ext::{self, Tree};
+use inspect::{File, Options, Progress};
+use joulefs_conformance::oracle::kernel::Kernel;
+use joulefs_conformance::oracle::tools::locate;
+
+/// Files torn by each other, by holes and by overwriting what was reserved, and large ones.
+const SCRIPT: &str = r#"
+mkdir -p deep/er/with-a-name-that-takes-the-line-to-itself media
+zeroes() { dd if=/dev/zero of=$1 bs=4k count=$2 seek=$3 conv=notrunc 2>/dev/null; }
+for i in $(seq 0 59); do
+    zeroes msg.db 20 $((i * 20)); sync msg.db
+    zeroes msg.db-wal 3 $((i * 3)); sync msg.db-wal
+    zeroes media/film$i.mp4 $((i % 9 + 1)) 0
+done
+for i in $(seq 0 2 59); do rm media/film$i.mp4; done
+sync
+d=deep/er/with-a-name-that-takes-the-line-to-itself
+zeroes $d/holes 5 0; zeroes $d/holes 5 1000; zeroes $d/holes 1 5000
+for i in $(seq 0 2 90); do zeroes $d/every-second 1 $i; sync $d/every-second; done
+fallocate -l 200k reserved; fallocate -l 150M reserved-too
+fallocate -l 4M used-in-part; zeroes used-in-part 10 100; zeroes used-in-part 10 700
+echo small > small; : > empty
+sync
+zeroes large 34000 0
+sync
+for f in $(find . -xdev -type f); do
+    echo "= $(stat -c %i $f)"; filefrag -v -b4096 $f; e4defrag -c $PWD/$f || :
+done > $OUT/told 2>&1
+"#;
+
+/// What Linux's tools print of one file.
+#[derive(Default, Debug)]
+struct Told {
+    /// Records of the extent tree, by `filefrag`.
+    records: u64,
+    /// Of them, those of reserved blocks, and those that go on where the one before ends.
+    reserved: u64,
+    goes_on: u64,
+    /// `e4defrag -c`: now, best, KB in an extent, score.
+    now: Option<[u64; 4]>,
+}
+
+fn told(text: &str) -> BTreeMap<u32, Told> {
+    let mut all: BTreeMap<u32, Told> = BTreeMap::new();
+    let (mut ino, mut end) = (0, None);
+    for line in text.lines() {
+        if let Some(head) = line.strip_prefix("= ") {
+            (ino, end) = (head.parse().unwrap(), None);
+            all.insert(ino, Told::default());
+            continue;
+        }
+        let Some(of) = all.get_mut(&ino) else { continue };
+        let fields: Vec<&str> = line.split(':').map(str::trim).collect();
+        if fields[0].parse::<u32>().is_ok() && fields.len() >= 4 {
+            let first = |range: &str| range.split("..").next().unwrap().trim().parse::<u64>().unwrap();
+            let (from, addr, len) = (first(fields[1]), first(fields[2]), fields[3].parse::<u64>().unwrap());
+            of.records += 1;
+            if fields.last().unwrap().contains("unwritten") {
+                (of.reserved, end) = (of.reserved + 1, None);
+            } else {
+                of.goes_on += u64::from(end.replace((from + len, addr + len)) == Some((from, addr)));
+            }
+        }
+        // `[NAME] NOW/BEST SIZE KB`; a long name has a line of its own.
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if let [.., counts, kb, "KB"] = words[..]
+            && let Some((now, best)) = counts.split_once('/')
+            && let (Ok(now), Ok(best)) = (now.parse(), best.parse())
+        {
+            of.now.get_or_insert([now, best, kb.parse().unwrap(), u64::MAX]);
+        }
+        if let ["Fragmentation", "score", score] = words[..] {
+            of.now.as_mut().unwrap()[3] = score.parse().unwrap();
+        }
+    }
+    all
+}
+
+/// What `e4defrag -c` must print of a file, by its own definitions.
+fn defined(file: &File, told: &Told, blocks_in_group: u64) -> [u64; 4] {
+    let blocks = file.layout.blocks + file.layout.reserved;
+    let now = u64::from(file.layout.extents) + told.goes_on + told.reserved;
+    let best = (blocks - 1) / blocks_in_group + 1;
+    let percents = (now - best) as f32 * 100.0 / blocks as f32;
+    let score = if percents > 10.0 { 80.0 + 20.0 * percents / 100.0 } else { 8.0 * percents };
+    [now, best, blocks * 4 / now, format!("{score:.0}").parse().unwrap()]
+}
+
+fn image(path: &Path) -> Tree {
+    let dev = open_image(path, Access::ReadOnly).unwrap();
+    ext::read(dev, &Options::default(), &mut Progress::new(&mut |_| true)).unwrap()
+}
+
+/// Makes a volume with groups of so many blocks, lets Linux fill it, and compares. Returns files by what is told of them.
+fn compared(options: &[&str], blocks_in_group: u64) -> Vec<(File, Told)> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("v.img");
+    fs::File::create(&path).unwrap().set_len(600 << 20).unwrap();
+    let mut make = Command::new(locate("mke2fs", "e2fsprogs"));
+    make.args(["-q", "-t", "ext4", "-b", "4096"]).args(options).arg(&path);
+    assert!(make.status().unwrap().success());
+    let kernel = Kernel::new().fs_type("ext4").program("filefrag", locate("filefrag", "e2fsprogs"));
+    let run = kernel.program("e4defrag", locate("e4defrag", "e2fsprogs")).run(&path, SCRIPT).expect_ok();
+    let text = fs::read_to_string(run.out().join("told")).unwrap();
+    let (tree, mut theirs) = (image(&path), told(&text));
+    assert_eq!(tree.damage, [""; 0]);
+    let mut out = Vec::new();
+    for file in tree.files {
+        let name = String::from_utf8_lossy(&file.name).into_owned();
+        let told = theirs.remove(&file.ino.0).unwrap_or_else(|| panic!("{name}"));
+        assert_eq!(u64::from(file.layout.extents) + told.goes_on + told.reserved, told.records, "{name}");
+        match told.now {
+            Some(printed) => assert_eq!(printed, defined(&file, &told, blocks_in_group), "{name}: {told:?}"),
+            // Of a file without a block it says that it "can't be defragmented".
+            None => assert_eq!((file.layout.extents, file.layout.blocks), (0, 0), "{name}"),
+        }
+        out.push((file, told));
+    }
+    assert!(theirs.is_empty(), "{theirs:?}");
+    out
+}
+
+fn named<'a>(all: &'a [(File, Told)], name: &str) -> (&'a File, &'a Told, [u64; 4]) {
+    let (file, told) = all.iter().find(|(f, _)| *f.name == *name.as_bytes()).unwrap();
+    (file, told, told.now.unwrap())
+}
+
+#[test]
+fn what_e4defrag_prints_follows_from_what_inspect_says() {
+    let all = compared(&[], 32_768 << 4);
+    assert!(all.len() > 35 && all.iter().filter(|(_, t)| t.now.is_none()).count() == 1);
+    // Torn by its log: nothing but runs of addresses counts, for both.
+    let (database, told, now) = named(&all, "msg.db-wal");
+    assert_eq!((now[0], told.records), (database.layout.extents.into(), database.layout.extents.into()));
+    assert!(now[0] > 5 && now[3] > 0, "{now:?}");
+    // A stretch for each hole, where e4defrag wants one extent.
+    let (second, _, now) = named(&all, "every-second");
+    assert_eq!((second.layout.min_extents, now[1]), (46, 1));
+    assert!(now[3] > 80, "{now:?}");
+    // Reserved blocks are no extent here.
+    let (reserved, _, now) = named(&all, "reserved-too");
+    assert!(reserved.layout.extents == 0 && now[0] >= 2, "{now:?}");
+    let (part, told, _) = named(&all, "used-in-part");
+    assert!(part.layout.extents == 2 && told.reserved >= 3, "{told:?}");
+    // Records end at 32,768 blocks.
+    let (large, told, now) = named(&all, "large");
+    assert!(now[0] > 1 && told.records - u64::from(large.layout.extents) == told.goes_on, "{told:?}");
+}
+
+#[test]
+fn the_best_that_e4defrag_knows_follows_from_the_size_of_groups() {
+    let all = compared(&["-O", "^flex_bg", "-g", "8192"], 8192);
+    let (large, _, now) = named(&all, "large");
+    assert_eq!((large.layout.min_extents, now[1]), (1, 5));
+    assert!(now[0] >= 5);
+}
