@@ -80,6 +80,11 @@ impl Kernel {
             timeout: Duration::from_secs(120),
         }
     }
+    /// Another kernel, with everything else as it is.
+    pub fn linux(mut self, linux: Linux) -> Self {
+        self.linux = linux;
+        self
+    }
     /// The guest's memory in MiB.
     pub fn memory_mib(mut self, mib: u32) -> Self {
         self.memory_mib = mib;

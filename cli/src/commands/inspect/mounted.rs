@@ -19,7 +19,7 @@ use inspect::class::Class;
 use inspect::ext::Tree;
 use inspect::file;
 use inspect::inode::Kind;
-use rustix::fs::OFlags;
+use rustix::fs::{AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use super::ground::Known;
@@ -82,7 +82,7 @@ pub fn look(
         closed: 0,
         waiting: 0,
         silent: 0,
-        file_system: file_system(device),
+        file_system: file_system(root, device),
         bytes: space.f_blocks.saturating_mul(space.f_frsize),
         free_bytes: space.f_bfree.saturating_mul(space.f_frsize),
         inodes: inodes(root),
@@ -227,13 +227,21 @@ fn open(path: &Path) -> Result<HostFile, Errno> {
         .map_err(|e| e.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))
 }
 
-/// The type of the mounted file system of this device number.
-fn file_system(device: u64) -> String {
-    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+/// The type of the file system that a directory is on. The kernel says which of its mounts that is; older ones (before 5.8)
+/// do not, and there it is that of the same device number, which Btrfs's subvolumes do not have.
+fn file_system(root: &Path, device: u64) -> String {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let asked = rustix::fs::statx(rustix::fs::CWD, root, AtFlags::empty(), StatxFlags::MNT_ID).ok();
+    let id = asked.filter(|s| s.stx_mask & StatxFlags::MNT_ID.bits() != 0).map(|s| s.stx_mnt_id.to_string());
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let kind = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
-        (before.split(' ').nth(2)? == number).then(|| after.split(' ').next().unwrap_or_default().to_owned())
+        let mut words = before.split(' ');
+        let is_it = match &id {
+            Some(id) => words.next()? == id,
+            None => words.nth(2)? == number,
+        };
+        is_it.then(|| after.split(' ').next().unwrap_or_default().to_owned())
     };
     mounts.lines().find_map(kind).unwrap_or_default()
 }
