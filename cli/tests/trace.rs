@@ -116,6 +116,40 @@ fn the_same_recording_costs_the_same_every_time_and_each_account_has_all_of_it()
     assert!(dense["time_ns"].as_u64() <= first["time_ns"].as_u64());
 }
 
+#[test]
+fn a_queue_takes_requests_beside_each_other_and_each_is_told_of() {
+    let room = Room::new();
+    let (text, list) = msr(3000);
+    let (file, table) = (room.text("t.csv"), room.text("requests.csv"));
+    fs::write(&file, &text).unwrap();
+    let given = |queue: &str| {
+        json(&["trace", "replay", &file, "--profile", "kirin9000-ufs31", "--back-to-back", "--queue", queue])
+    };
+    let (one, many) = (given("1"), given("32"));
+    assert_eq!((&one["replay"]["most_at_once"], &many["replay"]["most_at_once"]), (&1.into(), &32.into()));
+    assert!(many["time_ns"].as_u64() < one["time_ns"].as_u64());
+    assert!(many["total_pj"].as_u64() < one["total_pj"].as_u64());
+
+    done(&["trace", "replay", &file, "--profile", "kirin9000-ufs31", "--requests", &table]);
+    let mut lines = csv::Reader::from_path(&table).unwrap();
+    assert_eq!(
+        lines.headers().unwrap(),
+        "process,operation,sector,bytes,recorded_ns,came_ns,given_ns,done_ns,failed".split(',').collect::<Vec<_>>()
+    );
+    let rows: Vec<csv::StringRecord> = lines.records().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), list.len());
+    let time = |row: &csv::StringRecord, at: usize| row[at].parse::<u64>().unwrap();
+    assert!(rows.iter().all(|r| time(r, 5) <= time(r, 6) && time(r, 6) <= time(r, 7)));
+    let bytes: u64 = rows.iter().filter(|r| &r[1] == "write").map(|r| time(r, 3)).sum();
+    assert_eq!(bytes, list.iter().filter(|r| r.0).map(|r| r.2).sum::<u64>());
+    misused(&["trace", "replay", &file, "--queue", "0"], &["--queue"]);
+    misused(
+        &["trace", "replay", &file, "--requests", &table, "--compare", "profile=galaxy-nexus-emmc"],
+        &["--requests", "one run"],
+    );
+    refused(&["trace", "replay", &file, "--requests", "/no/such/table"], &["--requests", "/no/such/table"]);
+}
+
 /// System calls as MobiBench writes them (files that are made have no names of their own): a chat's database that is written and synced, a picture that was there.
 fn calls() -> String {
     let mut text = String::from("1 0 open /data/chat.db O_RDWR|O_CREAT|O_LARGEFILE 30\n");

@@ -4,7 +4,7 @@
 //! [`SparseImage`], [`Blank`]) keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`], [`Gate`]) and the test device
 //! [`PowerCut`] add abilities that a plain device does not have. [`open_image`] picks the backing for a file.
 //! A simulated device is a [`model`] of its inside under the same contract; [`energy`] counts its joules, and people
-//! use it through a [`gauge`]. Time and random numbers for all crates above come from [`clock`] and [`rng`].
+//! use it through a [`gauge`]; a [`queue`] takes several requests at once. Time and random numbers for all crates above come from [`clock`] and [`rng`].
 //!
 //! Left out on purpose: any meaning of a block's bytes, and any meaning of a [`Tag`].
 #![forbid(unsafe_code)]
@@ -29,11 +29,12 @@ pub mod model;
 mod open;
 mod overlay;
 mod power_cut;
+pub mod queue;
 pub mod rng;
 mod sparse_image;
 mod stripes;
 
-pub use address::{BLOCK, Lba, Tag};
+pub use address::{BLOCK, Lba, Remap, Tag};
 pub use blank::Blank;
 pub use claim::{Access, OpenError};
 pub use clock::{Clock, RealClock, Time, VirtualClock};

@@ -59,7 +59,7 @@ fn every_amount_is_in_each_account() {
         let tag = Tag { cause: rng.below(20) as u8, owner: rng.below(50) };
         let took = Nanos(rng.below(1_000_000));
         match rng.below(3) {
-            0 => meter.work(tag, took, &mut bill),
+            0 => meter.work(tag, took, took, &mut bill),
             1 => meter.time(Operation::Idle, tag, took, &mut bill),
             _ => meter.request(Operation::ALL[rng.index(5)], tag, rng.below(99), took, &mut bill),
         }

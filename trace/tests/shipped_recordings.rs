@@ -4,11 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::clock::{RealClock, Time, VirtualClock};
-use device::{Blank, Fingerprint};
+use device::energy::Nanos;
+use device::queue::{Ask, Queue};
+use device::{DeviceError, Fingerprint, Tag};
 use f2fs::{MountOptions, Volume, mkfs};
 use record::Tempo;
 use record::calls::{Call, Event};
 use trace::read::recording;
+use trace::replay::blocks::When;
 use trace::replay::place::OnDirectory;
 use trace::replay::{self, extent, needs};
 use trace::requests::Requests;
@@ -42,16 +45,45 @@ fn requests(path: &Path) -> Requests {
     Requests::new(events)
 }
 
+/// A device of some size that is done with everything at once.
+struct AtOnce {
+    blocks: u64,
+}
+
+impl Queue for AtOnce {
+    fn depth(&self) -> usize {
+        32
+    }
+    fn now(&self) -> Nanos {
+        Nanos(0)
+    }
+    fn submit(&self, now: Nanos, ask: Ask, _: Tag) -> Result<Nanos, DeviceError> {
+        let (Ask::Read { at, blocks } | Ask::Write { at, blocks } | Ask::Discard { at, blocks }) = ask else {
+            return Ok(now);
+        };
+        let size = self.blocks;
+        match at.0.checked_add(blocks).filter(|end| *end <= size) {
+            Some(_) => Ok(now),
+            None => Err(DeviceError::OutOfRange { op: "request", at, blocks, size }),
+        }
+    }
+    fn drain(&self) -> Nanos {
+        Nanos(0)
+    }
+}
+
 fn of_blocks(path: &Path) {
     let (stat, whole) = stat::blocks::count(&mut requests(path), |_| {});
     whole.unwrap_or_else(|e| panic!("{e}"));
     let (all, whole) = extent::scan(&mut requests(path), |_| {});
     whole.unwrap();
     let of = extent::busiest(&all).unwrap_or_else(|| panic!("{}: no requests", path.display()));
-    let device = Blank::new(all[&of].blocks.max(1));
+    let device = AtOnce { blocks: all[&of].blocks.max(1) };
+    let mut told = 0;
     let (done, whole) =
-        replay::blocks::replay(&mut requests(path), of, &device, &RealClock::new(), &Tempo::BackToBack, |_| {});
+        replay::blocks::replay(&mut requests(path), of, &device, None, When::Recorded, |_, _| told += 1, |_| {});
     whole.unwrap();
+    assert_eq!(told, done.requests, "every request made is told of");
     assert_eq!((done.failed, &done.first_failure), (0, &None), "{}", path.display());
     assert!(done.requests > 0 && done.requests <= stat.requests, "{}", path.display());
 }

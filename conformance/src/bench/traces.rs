@@ -163,7 +163,7 @@ pub fn all(passes: usize) -> Outcome<Vec<Measured>> {
     for _ in 0..passes.max(1) {
         let mut requests = requests()?;
         let since = Stopwatch::start();
-        let done = run(&mut requests, &profile, &plan, Speed::Virtual, |_| {})?;
+        let done = run(&mut requests, &profile, &plan, Speed::Virtual, None, |_, _| {}, |_| {})?;
         rates.push(done.done.requests as f64 / since.elapsed().as_secs_f64());
     }
     rows.push(Measured {

@@ -74,11 +74,17 @@ impl Default for Ledger {
 }
 
 impl Ledger {
+    /// Books one operation.
     pub(super) fn book(&mut self, operation: Operation, tag: Tag, amounts: &[(Part, Energy)]) {
+        self.operations[operation as usize].operations += 1;
+        self.add(operation, tag, amounts);
+    }
+
+    /// Books more of an operation that is booked.
+    pub(super) fn add(&mut self, operation: Operation, tag: Tag, amounts: &[(Part, Energy)]) {
         let cause = &mut self.causes[usize::from(tag.cause)];
         let owner = self.owners.entry(tag.owner).or_default();
         let kind = &mut self.operations[operation as usize];
-        kind.operations += 1;
         for &(part, energy) in amounts {
             cause[part as usize] += energy;
             owner[part.component() as usize] += energy;

@@ -72,7 +72,8 @@ impl Meter {
     }
 
     /// The same for a request whose blocks belong to several: `owners` has one for each block and counts
-    /// instead of the tag's; none if the tag's is right.
+    /// instead of the tag's; none if the tag's is right. Of a request that shares its time with others, `took` is zero:
+    /// its share of the board comes later ([`share`](Self::share)).
     pub fn request_for(
         &self,
         operation: Operation,
@@ -96,6 +97,16 @@ impl Meter {
         }
     }
 
+    /// Books what a request pays of the board's power, which all that are under way at once pay together.
+    pub fn share(&self, operation: Operation, tag: Tag, owners: &[u64], board: Energy) {
+        let amounts = [(Part::Board, board)];
+        let mut ledger = self.ledger.lock();
+        ledger.add(operation, tag, &amounts);
+        if owners.iter().any(|o| *o != tag.owner) {
+            ledger.divide(tag.owner, owners, &amounts);
+        }
+    }
+
     /// Books time that passed: the device's `bill` for it, and the board's.
     pub fn time(&self, operation: Operation, tag: Tag, took: Nanos, bill: &mut Bill) {
         let board = if operation == Operation::Idle { self.host.board_idle } else { self.host.board };
@@ -103,11 +114,12 @@ impl Meter {
         self.ledger.lock().book(operation, tag, &bill.amounts);
     }
 
-    /// Books computation that keeps the processor busy for `busy`: compressing a page, looking for a victim. `bill` is
-    /// what the device spends meanwhile.
-    pub fn work(&self, tag: Tag, busy: Nanos, bill: &mut Bill) {
+    /// Books computation that keeps the processor busy for `busy`: compressing a page, looking for a victim. `waited` is
+    /// the time that the board is awake for it alone, less than `busy` while requests are under way, and `bill` what the
+    /// device spends meanwhile.
+    pub fn work(&self, tag: Tag, busy: Nanos, waited: Nanos, bill: &mut Bill) {
         bill.add_power(Part::CpuWork, self.host.cpu_busy, busy);
-        bill.add_power(Part::Board, self.host.board, busy);
+        bill.add_power(Part::Board, self.host.board, waited);
         self.ledger.lock().book(Operation::Work, tag, &bill.amounts);
     }
 

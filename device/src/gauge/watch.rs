@@ -93,6 +93,9 @@ impl Model for Watched {
     fn blocks(&self) -> u64 {
         self.inner.blocks()
     }
+    fn queue(&self) -> usize {
+        self.inner.queue()
+    }
     fn serve(&mut self, now: Nanos, ask: Ask, tag: Tag, bill: &mut Bill) -> Nanos {
         let done = self.inner.serve(now, ask, tag, bill);
         let (operation, blocks) = match ask {
@@ -105,7 +108,8 @@ impl Model for Watched {
         let times = &mut *self.watch.times.lock();
         let work = &mut times.work[operation as usize];
         work.blocks += blocks;
-        work.busy += done.since(now);
+        // Time of several requests counts once, for the one that came first.
+        work.busy += done.since(now.max(times.elapsed));
         times.elapsed = times.elapsed.max(done);
         done
     }

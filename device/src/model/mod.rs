@@ -6,6 +6,7 @@
 
 pub mod disk;
 pub mod flash;
+mod flight;
 mod simulated;
 
 pub use simulated::{Pace, Simulated};
@@ -15,6 +16,7 @@ use crate::energy::{Bill, Nanos};
 use crate::{Lba, Tag};
 
 pub use crate::address::Remap;
+pub use crate::queue::Ask;
 
 /// A device that cannot be simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -43,52 +45,18 @@ pub fn build(profile: &Profile, blocks: u64) -> Result<Box<dyn Model>, TooLarge>
     })
 }
 
-/// A request to a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
-    /// Read so many blocks.
-    Read {
-        /// The first.
-        at: Lba,
-        /// How many.
-        blocks: u64,
-    },
-    /// Write so many blocks.
-    Write {
-        /// The first.
-        at: Lba,
-        /// How many.
-        blocks: u64,
-    },
-    /// Make everything written durable.
-    Flush,
-    /// Forget so many blocks.
-    Discard {
-        /// The first.
-        at: Lba,
-        /// How many.
-        blocks: u64,
-    },
-    /// Change which data lies where, without moving it.
-    Remap {
-        /// One place.
-        from: Lba,
-        /// The other; the two do not overlap.
-        to: Lba,
-        /// How many blocks.
-        blocks: u64,
-        /// What becomes of the two.
-        how: Remap,
-    },
-}
-
 /// The inside of a device. It has no lock of its own: a caller that shares one locks it.
 ///
-/// Requests are within the device and arrive in order of time; a later one may be done earlier. A model
-/// is deterministic: the same requests at the same times give the same answers and bills.
+/// Requests are within the device and arrive in order of time, and while [`queue`](Model::queue) are under way none
+/// arrives; a later one may be done earlier. A model is deterministic: the same requests at the same times give the same
+/// answers and bills.
 pub trait Model: Send {
     /// Size in blocks.
     fn blocks(&self) -> u64;
+    /// Requests it works on at once at most.
+    fn queue(&self) -> usize {
+        1
+    }
     /// Serves a request that arrives at `now`, and returns when it is done. Puts on `bill` everything that the device
     /// spends because of it, from the request before to its end.
     fn serve(&mut self, now: Nanos, ask: Ask, tag: Tag, bill: &mut Bill) -> Nanos;

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
+use super::flight::{Asker, Flight};
 use super::{Ask, Model, Remap};
-use crate::bounds::check_remap;
+use crate::bounds::{check_blocks, check_remap};
 use crate::clock::{Clock, RealClock, VirtualClock};
 use crate::energy::{Bill, Ledger, Meter, Nanos, Operation, Processor};
+use crate::queue::Queue;
 use crate::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag};
 
 /// How a simulated device's time passes.
@@ -16,7 +18,7 @@ use crate::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag};
 pub enum Pace {
     /// A request moves the clock to its end.
     Virtual(Arc<VirtualClock>),
-    /// A request takes as long as the device it stands for would take.
+    /// A request takes as long as the device it stands for would take; those of several threads are under way at once.
     Paced(Arc<RealClock>),
     /// Requests arrive when they arrive and are answered at once; the device's time runs by the host's
     /// clock, or ahead of it while requests pile up.
@@ -30,19 +32,31 @@ impl Pace {
             Pace::Paced(c) | Pace::Unpaced(c) => c.monotonic(),
         })
     }
+
+    /// Lets time come to a moment.
+    fn reach(&self, at: Nanos) {
+        let left = at.since(self.now()).duration();
+        match self {
+            Pace::Virtual(c) => c.advance(left),
+            Pace::Paced(_) if left > Duration::ZERO => std::thread::sleep(left),
+            Pace::Paced(_) | Pace::Unpaced(_) => {}
+        }
+    }
 }
 
 struct State {
     model: Box<dyn Model>,
     bill: Bill,
-    /// The moment up to which everything is on the meter.
+    /// The moment up to which everything is on the meter, but for the board's power for requests that are under way.
     booked: Nanos,
+    flight: Flight,
 }
 
 /// A simulated device.
 ///
-/// One request is served at a time, in the order of arrival at its lock. Contents are kept by `contents`
-/// and are there as soon as the call returns; [`PowerCut`](crate::PowerCut) adds loss.
+/// As a [`BlockDevice`] it serves one request at a time, in the order of arrival at its lock, unless it is
+/// [paced](Pace::Paced); as a [`Queue`] it has as many under way as its model takes. Contents are kept by `contents` and
+/// are there as soon as the call returns; [`PowerCut`](crate::PowerCut) adds loss.
 pub struct Simulated<D> {
     contents: D,
     state: Mutex<State>,
@@ -58,7 +72,8 @@ impl<D: BlockDevice> Simulated<D> {
     pub fn new(contents: D, model: Box<dyn Model>, meter: Arc<Meter>, pace: Pace) -> Self {
         assert!(model.blocks() >= contents.blocks(), "a model smaller than its contents");
         let booked = pace.now();
-        Simulated { contents, state: Mutex::new(State { model, bill: Bill::default(), booked }), meter, pace }
+        let flight = Flight::new(meter.host().board);
+        Simulated { contents, state: Mutex::new(State { model, bill: Bill::default(), booked, flight }), meter, pace }
     }
 
     /// The meter it books on.
@@ -76,7 +91,7 @@ impl<D: BlockDevice> Simulated<D> {
         self.state.lock().model.counters()
     }
 
-    /// Everything spent up to now, waiting included.
+    /// Everything spent up to now, waiting included. What a request under way pays of the board comes at its end.
     pub fn ledger(&self) -> Ledger {
         let state = &mut *self.state.lock();
         self.wait(state, self.pace.now());
@@ -93,28 +108,60 @@ impl<D: BlockDevice> Simulated<D> {
     /// durable, and the controller's memory is empty afterwards ([`Model::power_cycle`]). Booked as a flush
     /// with `tag`.
     pub fn power_cycle(&self, tag: Tag) -> Result<()> {
-        self.take(Operation::Flush, 0, tag, &[], |model, now, bill| model.power_cycle(now, bill));
+        self.alone(Operation::Flush, 0, tag, &[], |model, now, bill| model.power_cycle(now, bill));
         self.contents.flush(tag)
     }
 
-    /// Books the time from the last booking to `now`.
+    /// Books the time from the last booking to `now`, and what requests that ended in it pay of the board.
     fn wait(&self, state: &mut State, now: Nanos) {
-        let idle = now.since(state.booked);
+        let busy_to = state.flight.last_end();
+        state.flight.pass(now, |who, board| self.meter.share(who.operation, who.tag, &who.owners, board));
+        let from = state.booked.max(busy_to.unwrap_or(Nanos(0)));
+        state.booked = state.booked.max(now);
+        let idle = now.since(from);
         if idle == Nanos(0) {
             return;
         }
         state.bill.clear();
         state.model.wait(now, &mut state.bill);
         self.meter.time(Operation::Idle, Tag::default(), idle, &mut state.bill);
-        state.booked = now;
     }
 
     fn ask(&self, operation: Operation, ask: Ask, blocks: u64, tag: Tag) {
-        self.take(operation, blocks, tag, &[], |model, now, bill| model.serve(now, ask, tag, bill));
+        self.ask_for(operation, ask, blocks, tag, &[]);
     }
 
-    /// Lets the model do something now, books it and lets it take its time.
-    fn take(
+    fn ask_for(&self, operation: Operation, ask: Ask, blocks: u64, tag: Tag, owners: &[u64]) {
+        match &self.pace {
+            Pace::Paced(_) => {
+                let asker = Asker { operation, tag, owners: owners.into() };
+                let done = self.beside(self.pace.now(), ask, blocks, asker);
+                self.pace.reach(done);
+            }
+            _ => self.alone(operation, blocks, tag, owners, |model, now, bill| model.serve(now, ask, tag, bill)),
+        }
+    }
+
+    /// Gives the model a request at `now`, or as soon as its queue has room, beside those that are under way; says when
+    /// it is done.
+    fn beside(&self, now: Nanos, ask: Ask, blocks: u64, asker: Asker) -> Nanos {
+        let state = &mut *self.state.lock();
+        let mut now = now.max(state.booked);
+        self.wait(state, now);
+        while state.flight.len() >= state.model.queue().max(1) {
+            let Some(ends) = state.flight.first_end() else { break };
+            now = now.max(ends);
+            self.wait(state, now);
+        }
+        state.bill.clear();
+        let done = state.model.serve(now, ask, asker.tag, &mut state.bill).max(now);
+        self.meter.request_for(asker.operation, asker.tag, &asker.owners, blocks, Nanos(0), &mut state.bill);
+        state.flight.push(now, done, asker);
+        done
+    }
+
+    /// Lets the model do something now while nothing else is under way, books it and lets it take its time.
+    fn alone(
         &self,
         operation: Operation,
         blocks: u64,
@@ -125,23 +172,59 @@ impl<D: BlockDevice> Simulated<D> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         // While requests pile up the device's time runs ahead of the host's.
-        let now = self.pace.now().max(state.booked);
+        let now = self.pace.now().max(state.booked).max(state.flight.last_end().unwrap_or(Nanos(0)));
         self.wait(state, now);
         state.bill.clear();
         let done = work(&mut *state.model, now, &mut state.bill).max(now);
         self.meter.request_for(operation, tag, owners, blocks, done.since(now), &mut state.bill);
         state.booked = done;
-        match &self.pace {
-            Pace::Virtual(c) => c.advance(done.since(now).duration()),
-            Pace::Unpaced(_) => {}
-            Pace::Paced(c) => {
-                drop(guard);
-                let left = done.duration().saturating_sub(c.monotonic());
-                if left > Duration::ZERO {
-                    std::thread::sleep(left);
-                }
-            }
+        if let Pace::Virtual(_) = &self.pace {
+            self.pace.reach(done);
+        } else {
+            drop(guard);
+            self.pace.reach(done);
         }
+    }
+}
+
+impl<D: BlockDevice> Queue for Simulated<D> {
+    fn depth(&self) -> usize {
+        self.state.lock().model.queue()
+    }
+
+    fn now(&self) -> Nanos {
+        self.pace.now().max(self.state.lock().booked)
+    }
+
+    fn submit(&self, at: Nanos, ask: Ask, tag: Tag) -> Result<Nanos> {
+        let size = self.contents.blocks();
+        let (operation, blocks) = match ask {
+            Ask::Read { at, blocks } => (Operation::Read, check_blocks("read", at, blocks, size).map(|()| blocks)?),
+            Ask::Write { at, blocks } => (Operation::Write, check_blocks("write", at, blocks, size).map(|()| blocks)?),
+            Ask::Discard { at, blocks } => {
+                (Operation::Discard, check_blocks("discard", at, blocks, size).map(|()| blocks)?)
+            }
+            Ask::Remap { from, to, blocks, .. } => {
+                check_remap(from, to, blocks, size)?;
+                if !self.state.lock().model.remaps() {
+                    return Err(DeviceError::Unsupported { op: "remap" });
+                }
+                (Operation::Remap, blocks)
+            }
+            Ask::Flush => (Operation::Flush, 0),
+        };
+        self.pace.reach(at);
+        Ok(self.beside(at, ask, blocks, Asker { operation, tag, owners: Box::default() }))
+    }
+
+    fn drain(&self) -> Nanos {
+        let end = self.state.lock().flight.last_end();
+        if let Some(end) = end {
+            self.pace.reach(end);
+            let state = &mut *self.state.lock();
+            self.wait(state, end);
+        }
+        self.now()
     }
 }
 
@@ -154,10 +237,16 @@ impl<D: BlockDevice> Processor for Simulated<D> {
         let state = &mut *self.state.lock();
         let now = self.pace.now().max(state.booked);
         self.wait(state, now);
+        if state.flight.len() > 0 {
+            // The requests under way pay for the device and the board.
+            state.bill.clear();
+            self.meter.work(tag, busy, Nanos(0), &mut state.bill);
+            return;
+        }
         let done = Nanos(now.0.saturating_add(busy.0));
         state.bill.clear();
         state.model.wait(done, &mut state.bill);
-        self.meter.work(tag, busy, &mut state.bill);
+        self.meter.work(tag, busy, busy, &mut state.bill);
         state.booked = done;
         if let Pace::Virtual(clock) = &self.pace {
             clock.advance(busy.duration());
@@ -194,9 +283,7 @@ impl<D: BlockDevice> BlockDevice for Simulated<D> {
         let tag = Tag { cause, owner: owners.last().copied().unwrap_or_default() };
         self.contents.write_for(at, data, owners, cause)?;
         let blocks = (data.len() / BLOCK) as u64;
-        self.take(Operation::Write, blocks, tag, owners, |model, now, bill| {
-            model.serve(now, Ask::Write { at, blocks }, tag, bill)
-        });
+        self.ask_for(Operation::Write, Ask::Write { at, blocks }, blocks, tag, owners);
         Ok(())
     }
     fn flush(&self, tag: Tag) -> Result<()> {

@@ -291,7 +291,7 @@ impl One<'_> {
         let length = self.source.length().max(1) as f64;
         let mut requests = self.open_requests()?;
         let tell = |at: u64| progress.at(at as f64 / length);
-        let run = blocks::run(&mut requests, self.profile, &plan, Speed::Virtual, tell);
+        let run = blocks::run(&mut requests, self.profile, &plan, Speed::Virtual, None, |_, _| {}, tell);
         let Run { done, ledger, took, counters, .. } = run.map_err(|e| self.said(e))?;
         let raw = Raw {
             ledger: &ledger,

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use device::energy::profile::Profile;
 use device::{Blank, Lba};
+use trace::Names;
 use trace::block::DeviceId;
-use trace::replay::blocks::{Replayed, replay};
+use trace::replay::blocks::{Made, Replayed, When, replay};
 use trace::replay::extent::{self, Extent};
 use trace::requests::Requests;
 
@@ -61,18 +62,22 @@ impl Options {
     }
 }
 
-/// Makes the requests of a recording that was planned for. `progress` is told now and then how many bytes of the
-/// file were read.
+/// Makes the requests of a recording that was planned for, at most `queue` at once (as many as the profile's device
+/// takes without). `told` gets each when its end is known, and `progress` is told now and then how many bytes of the file
+/// were read.
 pub fn run(
     requests: &mut Requests,
     profile: &Profile,
     plan: &Plan,
     speed: Speed,
+    queue: Option<usize>,
+    told: impl FnMut(&Made, &Names),
     progress: impl FnMut(u64),
 ) -> Result<Run<Replayed>, ReplayError> {
     let stack = Stack::new(profile, Arc::new(Blank::new(plan.blocks)), &plan.held, speed)?;
     let from = stack.now();
-    let (done, whole) = replay(requests, plan.of, &*stack.device, &*stack.clock, &stack.tempo, progress);
+    let when = if speed == Speed::BackToBack { When::BackToBack } else { When::Recorded };
+    let (done, whole) = replay(requests, plan.of, &*stack.device, queue, when, told, progress);
     Ok(Run {
         done,
         ledger: stack.device.ledger(),

@@ -1,20 +1,18 @@
 //! Recorded requests on a device.
+//!
+//! Here requests become what a device is asked, and are counted; [`super::host`] says when each is given.
 
-use std::time::Duration;
-
-use device::clock::Clock;
-use device::{BLOCK, BlockDevice, DeviceError, Lba, Tag};
-use record::Tempo;
+use device::energy::Nanos;
+use device::queue::{Ask, Queue};
+use device::{DeviceError, Tag};
 use serde::Serialize;
 
 use super::extent;
-use crate::TraceError;
+use super::host::{Coming, Host, Served};
 use crate::block::{DeviceId, Flags, Op};
 use crate::requests::{Request, Requests, Seen};
 use crate::stat::distribution::{Spread, Times};
-
-/// Blocks asked for at once at most: 4 MiB. Longer requests are made in parts.
-const PIECE: u64 = 1024;
+use crate::{Names, TraceError};
 
 /// Causes on the ledger, in the order of their numbers: what is known of why a request was made.
 pub const CAUSES: [&str; 9] = [
@@ -50,7 +48,7 @@ fn cause(request: &Request) -> u8 {
 pub struct Latency {
     /// Which kind.
     pub op: &'static str,
-    /// From when they came, or could be asked, to when they were done.
+    /// From when they came, or could be given, to when they were done.
     #[serde(flatten)]
     pub spread: Spread,
 }
@@ -74,55 +72,66 @@ pub struct Replayed {
     pub first_failure: Option<String>,
     /// Nanoseconds from the first request to the last when it was recorded.
     pub span_ns: u64,
+    /// Requests that were under way at once at most.
+    pub most_at_once: usize,
+    /// Requests that might have been.
+    pub queue: usize,
     /// How long they took now.
     pub latencies: Vec<Latency>,
 }
 
-/// Makes the requests to `from` on `device`, in their order, one after the other, each when it came or as soon as
-/// the one before is done. `clock` is the device's.
+/// When the requests are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Each when it came, or as soon as the device's queue has room.
+    Recorded,
+    /// As soon as the queue has room.
+    BackToBack,
+}
+
+/// A request that was made. Times are nanoseconds since the first request could be made.
+#[derive(Debug, Clone)]
+pub struct Made {
+    /// What was recorded.
+    pub request: Request,
+    /// When it came.
+    pub came: u64,
+    /// When the device was given it.
+    pub given: u64,
+    /// When it was done; why the device refused it.
+    pub done: Result<u64, String>,
+}
+
+/// Makes the requests to `from` on `device`, with at most `queue` under way at once (the device's own depth without).
 ///
 /// On the ledger, a request's cause is one of [`CAUSES`] and its owner the process that asked, by its number in
-/// the recording plus one. A request that must be durable is followed by a flush. `progress` is told now and then how
+/// the recording plus one. `told` gets every request when it is known how it ends, with the names of processes so far; `progress` is told now and then how
 /// many bytes of the file were read.
 ///
 /// A damaged recording is replayed up to the damage; the error comes beside what was done.
 pub fn replay(
     requests: &mut Requests,
     from: DeviceId,
-    device: &dyn BlockDevice,
-    clock: &dyn Clock,
-    tempo: &Tempo,
+    device: &dyn Queue,
+    queue: Option<usize>,
+    when: When,
+    mut told: impl FnMut(&Made, &Names),
     mut progress: impl FnMut(u64),
 ) -> (Replayed, Result<(), TraceError>) {
-    let mut done = Replayed::default();
+    let queue = queue.unwrap_or_else(|| device.depth()).max(1);
+    let mut done = Replayed { queue, ..Replayed::default() };
     let mut took: [Times; Op::ALL.len()] = std::array::from_fn(|_| Times::default());
-    let mut time = tempo.start();
-    let mut buf = Vec::new();
+    let began = device.now();
+    let mut host = Host::new(device, queue);
     let (mut first, mut last) = (None, 0);
-    let whole = loop {
-        let request = match requests.seen() {
-            Ok(Some(Seen::Asked(request))) => request,
-            Ok(Some(Seen::Done { .. })) => continue,
-            Ok(None) => break Ok(()),
-            Err(e) => break Err(e),
-        };
-        if request.device != from {
-            done.of_others += 1;
-            continue;
-        }
-        if request.op == Op::Other {
-            done.left_out += 1;
-            continue;
-        }
-        first.get_or_insert(request.time);
-        last = request.time.max(last);
-        let due = time.due(request.time).unwrap_or_else(|| clock.monotonic());
-        match ask(&request, device, &mut buf) {
-            Ok(()) => {
-                took[request.op as usize].add(nanos(clock.monotonic().saturating_sub(due)));
-                match request.op {
-                    Op::Read => done.read += request.sectors.saturating_mul(512),
-                    Op::Write => done.written += request.sectors.saturating_mul(512),
+    let (mut others, mut left_out, mut made) = (0, 0, 0_u64);
+    let mut served = |s: Served<Request>, names: &Names| {
+        match &s.done {
+            Ok(at) => {
+                took[s.of.op as usize].add(at.since(s.came).0);
+                match s.of.op {
+                    Op::Read => done.read += s.of.sectors.saturating_mul(512),
+                    Op::Write => done.written += s.of.sectors.saturating_mul(512),
                     _ => {}
                 }
             }
@@ -131,43 +140,57 @@ pub fn replay(
                 done.first_failure.get_or_insert_with(|| e.to_string());
             }
         }
-        done.requests += 1;
-        if done.requests.is_multiple_of(1 << 13) {
+        let made = Made {
+            request: s.of,
+            came: s.came.since(began).0,
+            given: s.given.since(began).0,
+            done: s.done.map(|at| at.since(began).0).map_err(|e: DeviceError| e.to_string()),
+        };
+        told(&made, names);
+    };
+    let whole = loop {
+        let request = match requests.seen() {
+            Ok(Some(Seen::Asked(request))) => request,
+            Ok(Some(Seen::Done { .. })) => continue,
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e),
+        };
+        if request.device != from {
+            others += 1;
+            continue;
+        }
+        let Some(ask) = ask(&request) else {
+            left_out += 1;
+            continue;
+        };
+        let first = *first.get_or_insert(request.time);
+        last = request.time.max(last);
+        let came = (when == When::Recorded).then(|| began + Nanos(request.time.saturating_sub(first)));
+        let tag = Tag { cause: cause(&request), owner: u64::from(request.process.0) + 1 };
+        let durable = matches!(ask, Ask::Write { .. }) && request.flags.contains(Flags::FUA);
+        host.come(Coming { came, ask, tag, durable, of: request }, &mut |s| served(s, requests.names()));
+        made += 1;
+        if made.is_multiple_of(1 << 13) {
             progress(requests.events().consumed());
         }
     };
+    host.end(&mut |s| served(s, requests.names()));
+    let most_at_once = host.most();
+    (done.requests, done.of_others, done.left_out, done.most_at_once) = (made, others, left_out, most_at_once);
     done.span_ns = last.saturating_sub(first.unwrap_or(0));
     let latency = |(op, t): (Op, &Times)| t.spread().map(|spread| Latency { op: op.text(), spread });
     done.latencies = Op::ALL.into_iter().zip(&took).filter_map(latency).collect();
     (done, whole)
 }
 
-fn nanos(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn ask(request: &Request, device: &dyn BlockDevice, buf: &mut Vec<u8>) -> Result<(), DeviceError> {
-    let tag = Tag { cause: cause(request), owner: u64::from(request.process.0) + 1 };
+/// What a device is asked; nothing for what is no request of a host.
+fn ask(request: &Request) -> Option<Ask> {
     let (at, blocks) = extent::blocks(request);
-    let longest = blocks.min(PIECE) as usize * BLOCK;
-    if !matches!(request.op, Op::Flush | Op::Discard | Op::SecureErase) && buf.len() < longest {
-        buf.resize(longest, 0);
-    }
-    let pieces = (0..blocks).step_by(PIECE as usize).map(|done| {
-        let n = PIECE.min(blocks - done) as usize * BLOCK;
-        (Lba(at.0.saturating_add(done)), n)
-    });
     match request.op {
-        Op::Read => pieces.into_iter().try_for_each(|(at, n)| device.read(at, &mut buf[..n], tag))?,
-        Op::Write | Op::WriteZeroes => {
-            pieces.into_iter().try_for_each(|(at, n)| device.write(at, &buf[..n], tag))?;
-            if request.flags.contains(Flags::FUA) {
-                device.flush(tag)?;
-            }
-        }
-        Op::Flush => device.flush(tag)?,
-        Op::Discard | Op::SecureErase => device.discard(at, blocks, tag)?,
-        Op::Other => {}
+        Op::Read => Some(Ask::Read { at, blocks }),
+        Op::Write | Op::WriteZeroes => Some(Ask::Write { at, blocks }),
+        Op::Flush => Some(Ask::Flush),
+        Op::Discard | Op::SecureErase => Some(Ask::Discard { at, blocks }),
+        Op::Other => None,
     }
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Recorded requests and calls, made again on our device and our file system.
 //!
-//! * [`blocks`]: requests on a device. * [`extent`]: which device those need.
+//! * [`blocks`]: requests on a device, [`host`]: when. * [`extent`]: which device those need.
 //! * [`calls`]: calls on a file system. * [`needs`]: what must be there before the first of them.
 //! * [`place`]: the file systems calls are made on: one of ours, or a directory of the host.
 //!
@@ -9,5 +9,6 @@
 pub mod blocks;
 pub mod calls;
 pub mod extent;
+pub mod host;
 pub mod needs;
 pub mod place;

@@ -63,7 +63,8 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
     bar.finish_and_clear();
     let (mut requests, _) = recorded::requests(file)?;
     let (bar, moved) = recorded::bar(length, "simulating");
-    let run = blocks::run(&mut requests, &profile, &plan, Speed::Virtual, moved).map_err(|e| e.to_string())?;
+    let run = blocks::run(&mut requests, &profile, &plan, Speed::Virtual, None, |_, _| {}, moved);
+    let run = run.map_err(|e| e.to_string())?;
     bar.finish_and_clear();
 
     let priced = estimate(&read, &written, &prices);

@@ -9,12 +9,15 @@
 //! | what was written and is not on flash | `buffer.rs` |
 //! | how it gets there; discards, remaps | `ftl.rs` |
 //! | cleaning and wear levelling | `clean.rs` |
+//! | when the link moves whose bytes | `link.rs` |
 //! | sleeping and waking | `idle.rs` |
 //!
 //! Times: a request takes its time in the controller (requests in the queue at the same time), then its
 //! bytes go over the link, which is one. A read's bytes follow as they come from flash; a write is done
 //! when its bytes are in the buffer. A request that finds the queue full waits outside of it. Prices are
 //! the profile's and go to the request that causes them; a write pays for programming its own blocks.
+//!
+//! A flush is not interrupted: a read that comes meanwhile waits for the programs of its die.
 //!
 //! Left out: a faster region written first (single-level cells in a triple-level chip), suspending a program
 //! for a read, cleaning in idle time, the time to read the map after a power cut.
@@ -24,6 +27,7 @@ mod clean;
 mod dies;
 mod ftl;
 mod idle;
+mod link;
 pub mod map;
 pub mod nand;
 mod prices;
@@ -36,6 +40,7 @@ use self::buffer::Buffer;
 use self::dies::Dies;
 use self::ftl::{Blocks, NONE};
 use self::idle::Idle;
+use self::link::Link;
 use self::map::{ENTRIES, MapCache};
 use self::nand::{Geometry, Nand, Times};
 use self::prices::Prices;
@@ -91,8 +96,7 @@ pub struct Flash {
     generation: u64,
     /// Blocks whose programming was paid for and that were discarded before it.
     paid_ahead: u64,
-    /// When the link has moved all bytes it was given.
-    link: Nanos,
+    link: Link,
     /// When the requests in the queue are done.
     queue: BinaryHeap<Reverse<Nanos>>,
     /// When the last request was done.
@@ -153,7 +157,7 @@ impl Flash {
             wear_spread,
             generation: 0,
             paid_ahead: 0,
-            link: Nanos(0),
+            link: Link::default(),
             queue: BinaryHeap::new(),
             last: Nanos(0),
             moving: Vec::new(),
@@ -204,6 +208,7 @@ impl Flash {
     /// Lets time come to a request at `now`; says when the device begins with it.
     fn admit(&mut self, now: Nanos, bill: &mut Bill) -> Nanos {
         self.wait(now, bill);
+        self.link.passed(now);
         while self.queue.peek().is_some_and(|t| t.0 <= now) {
             self.queue.pop();
         }
@@ -262,8 +267,8 @@ impl Flash {
             bill.add(Part::FlashRead, self.prices.unit_read.times(from_flash));
         }
         let last = last.max(came);
-        self.link = self.link.max(first.unwrap_or(self.begins(came, units))) + self.prices.read.of(bytes);
-        self.link.max(last + self.prices.read.of(BLOCK as u64))
+        let first = first.unwrap_or(self.begins(came, units));
+        self.link.take(first, self.prices.read.of(bytes)).max(last + self.prices.read.of(BLOCK as u64))
     }
 
     /// Reads units of a row; says when they are with the controller.
@@ -282,7 +287,6 @@ impl Flash {
     }
 
     fn write(&mut self, start: Nanos, at: u64, blocks: u64, bill: &mut Bill) -> Nanos {
-        let begin = (start + self.prices.write_request).max(self.link);
         let bytes = blocks * BLOCK as u64;
         self.counts.writes += 1;
         self.counts.blocks_written += blocks;
@@ -291,14 +295,15 @@ impl Flash {
         if blocks == 0 {
             return start + self.prices.write_request;
         }
-        let (mut came, mut taken) = (begin, begin);
+        // The device asks for bytes when it has room: one that waits for room leaves the link to others.
+        let moving = self.prices.write.of(bytes);
+        let begin = Nanos(self.link.take(start + self.prices.write_request, moving).0 - moving.0);
+        let mut taken = begin;
         for i in 0..blocks {
-            came = begin + self.prices.write.of((i + 1) * BLOCK as u64);
+            let came = begin + self.prices.write.of((i + 1) * BLOCK as u64);
             self.run(came);
             taken = self.accept((at + i) as u32, came.max(taken), bill);
         }
-        // The device asks for bytes when it has room: one that waits for room leaves the link to others.
-        self.link = came;
         taken
     }
 }
@@ -306,6 +311,10 @@ impl Flash {
 impl Model for Flash {
     fn blocks(&self) -> u64 {
         self.table.blocks()
+    }
+
+    fn queue(&self) -> usize {
+        self.prices.queue
     }
 
     fn serve(&mut self, now: Nanos, ask: Ask, _: Tag, bill: &mut Bill) -> Nanos {
@@ -363,6 +372,7 @@ impl Model for Flash {
     fn fill(&mut self, now: Nanos, runs: &[(Lba, u64)]) {
         let (mut at, mut free) = (now, Bill::default());
         for (first, blocks) in runs {
+            self.link.passed(at);
             at = self.write(at, first.0, *blocks, &mut free);
         }
         at = self.settle(at, &mut free);
@@ -384,7 +394,8 @@ impl Model for Flash {
         let table = &self.table;
         self.map.restart(|page| table.mapped(page) > 0);
         self.queue.clear();
-        (self.link, self.last, self.paid_ahead) = (now, now, 0);
+        self.link = Link::default();
+        (self.last, self.paid_ahead) = (now, 0);
         self.idle.busy(now);
         lost.sort_unstable();
         lost.dedup();

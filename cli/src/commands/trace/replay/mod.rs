@@ -3,8 +3,10 @@
 //! Here options are read and runs are made; `variants` says which runs, `print` what came of them.
 
 mod print;
+mod requests;
 mod variants;
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,18 +21,21 @@ use lab::traces::source::{ByInode, ByPath};
 use lab::traces::{self, ReplayError, Speed};
 use record::Tempo;
 use trace::call::Calls;
+use trace::replay::blocks::Made;
 use trace::replay::needs::{self, Needs};
 use trace::replay::place::OnDirectory;
-use trace::{Kind, Opened, TraceError};
+use trace::{Kind, Names, Opened, TraceError};
 
 use crate::{Failure, held, progress, recorded, size};
 use print::Outcome;
+use requests::Table;
 use variants::Variant;
 
 /// Do once more what a recording tells of, on a simulated device, and say what it costs.
 ///
-/// Requests to a block device are made on a device of the profile: each when it came, or later if the device is not done
-/// with the one before. The device is as large as the recording needs (or --size) and holds data wherever the
+/// Requests to a block device are made on a device of the profile: each when it came, beside those that are under way, or
+/// later if its queue is full. A flush waits for the writes before it. With --back-to-back each comes as soon as the queue
+/// has room, and a flush parts what comes before it from what comes after. The device is as large as the recording needs (or --size) and holds data wherever the
 /// recording reads what it has not written; --full makes it hold data everywhere. Of several recorded devices the one that
 /// moved most is replayed (or --of), so that what passes a stack of devices is not counted twice. Causes are what
 /// the recording tells of a request, "files" the processes that asked. A mobile block trace tells some requests twice (sent
@@ -55,6 +60,7 @@ use variants::Variant;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     joulefs trace replay telegram_exec.csv.gz --profile oneplus8t-ufs31\n  \
+    joulefs trace replay telegram_exec.csv.gz --queue 1 --requests times.csv\n  \
     joulefs trace replay telegram_exec.csv.gz --compare profile=oneplus8t-ufs31,galaxy-nexus-emmc\n  \
     joulefs trace replay app.strace --age three-fifths --size 2G --compare gc=greedy,atgc,fagc,joule\n  \
     joulefs trace replay work.rec --compare delta=off,on\n  \
@@ -86,6 +92,14 @@ pub struct Args {
     /// The device holds data everywhere at the beginning; for recordings of block devices.
     #[arg(long)]
     full: bool,
+    /// Requests the device is given at once at most; default: as many as the profile's device takes (its `queue`). With 1,
+    /// each waits for the one before. For recordings of block devices.
+    #[arg(long, value_name = "N")]
+    queue: Option<NonZeroUsize>,
+    /// Write a line for each request to this file, as CSV: who asked for what, when it came, was given to the device and
+    /// was done. For recordings of block devices.
+    #[arg(long, value_name = "FILE")]
+    requests: Option<PathBuf>,
     /// What the volume holds at the beginning; for recordings of calls.
     #[arg(long, conflicts_with_all = ["size", "age", "seed"])]
     image: Option<PathBuf>,
@@ -94,7 +108,7 @@ pub struct Args {
     age: Option<String>,
     /// Make the calls in this directory of the host, in real time.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["profile", "fs", "options", "compare", "size", "of",
-        "full", "image", "age", "seed", "page_cache", "by_file"])]
+        "full", "queue", "requests", "image", "age", "seed", "page_cache", "by_file"])]
     into: Option<PathBuf>,
     /// What a new volume and its recipe are drawn from; default: 1. For recordings of calls.
     #[arg(long)]
@@ -150,7 +164,12 @@ impl Args {
             ("--page-cache", self.page_cache.is_some()),
             ("--into", self.into.is_some()),
         ];
-        let of_blocks = [("--full", self.full), ("--of", self.of.is_some())];
+        let of_blocks = [
+            ("--full", self.full),
+            ("--of", self.of.is_some()),
+            ("--queue", self.queue.is_some()),
+            ("--requests", self.requests.is_some()),
+        ];
         let list: &[_] = match kind {
             Kind::Blocks => &of_calls,
             Kind::Calls => &of_blocks,
@@ -188,6 +207,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     if let (Some(dir), Kind::Calls) = (&args.into, kind) {
         return into(args, dir, as_json);
+    }
+    if args.requests.is_some() && !args.compare.is_empty() {
+        return Err(Failure::usage("--requests: it is of one run; leave out --compare"));
     }
     if args.by_file.is_some() && !args.compare.is_empty() && !as_json {
         return Err(Failure::usage("--by-file: with --compare only --json names files"));
@@ -275,8 +297,18 @@ fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure>
     at_once(variants, |variant, bar| {
         let (mut requests, length) = recorded::requests(&args.file)?;
         let moved = share(bar, length);
-        let run = traces::blocks::run(&mut requests, &variant.profile, &plan, args.speed(), moved);
+        let mut table = args.requests.as_deref().map(Table::create).transpose()?;
+        let told = |made: &Made, names: &Names| {
+            if let Some(table) = &mut table {
+                table.add(made, names);
+            }
+        };
+        let (profile, queue) = (&variant.profile, args.queue.map(NonZeroUsize::get));
+        let run = traces::blocks::run(&mut requests, profile, &plan, args.speed(), queue, told, moved);
         let run = run.map_err(|e| said(args, &e))?;
+        if let (Some(table), Some(file)) = (table, &args.requests) {
+            table.finish(file)?;
+        }
         Ok(Outcome::of_blocks(variant, &plan, run, &requests))
     })
 }

@@ -172,6 +172,9 @@ impl Outcome {
                     output::bytes(done.read),
                     output::bytes(done.written)
                 );
+                if done.queue > 1 {
+                    text += &format!(", {} at once at most of {}", done.most_at_once, done.queue);
+                }
                 if done.of_others > 0 {
                     text += &format!("; {} of other devices not made", done.of_others);
                 }

@@ -1,0 +1,189 @@
+//! Which requests are under way, and what does each pay of what they need together?
+//!
+//! A board that waits for requests draws its power once, however many there are. They pay in equal shares: of each moment,
+//! a k-th for each of the k that are under way. What all pay together is the board's power over the time in which any is
+//! under way, to the picojoule: the last to end of those that overlap pays what rounding left.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::Tag;
+use crate::energy::{Energy, Nanos, Operation, Power};
+
+/// Who pays for a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asker {
+    /// What was asked for.
+    pub operation: Operation,
+    /// By whom and why.
+    pub tag: Tag,
+    /// One for each block if its blocks belong to several; else none.
+    pub owners: Box<[u64]>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    ends: Nanos,
+    /// Requests before it, so that those of one end leave in order.
+    number: u64,
+    /// What one request had paid since the first when this one came, in 2^-20 femtojoules.
+    paid: u128,
+    asker: Asker,
+}
+
+impl PartialEq for UnderWay {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+impl Eq for UnderWay {}
+impl PartialOrd for UnderWay {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for UnderWay {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.ends, self.number).cmp(&(other.ends, other.number))
+    }
+}
+
+/// The requests under way.
+#[derive(Debug)]
+pub struct Flight {
+    board: Power,
+    all: BinaryHeap<Reverse<UnderWay>>,
+    /// The latest end of those under way.
+    last: Nanos,
+    numbers: u64,
+    /// Up to here shares are reckoned.
+    at: Nanos,
+    /// What one request paid that was there all the time, in 2^-20 femtojoules.
+    share: u128,
+    /// Since when something is under way without a pause.
+    since: Nanos,
+    /// What was paid since then.
+    booked: Energy,
+}
+
+impl Flight {
+    /// Nothing under way, on a board of this power.
+    pub fn new(board: Power) -> Self {
+        Flight {
+            board,
+            all: BinaryHeap::new(),
+            last: Nanos(0),
+            numbers: 0,
+            at: Nanos(0),
+            share: 0,
+            since: Nanos(0),
+            booked: Energy::ZERO,
+        }
+    }
+
+    /// How many are under way.
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// When the first of them ends.
+    pub fn first_end(&self) -> Option<Nanos> {
+        self.all.peek().map(|r| r.0.ends)
+    }
+
+    /// When the last of them ends.
+    pub fn last_end(&self) -> Option<Nanos> {
+        (!self.all.is_empty()).then_some(self.last)
+    }
+
+    /// A request comes at `now` that is done at `ends`. Time has come to `now` ([`pass`](Self::pass)).
+    pub fn push(&mut self, now: Nanos, ends: Nanos, asker: Asker) {
+        if self.all.is_empty() {
+            (self.at, self.since, self.share, self.booked, self.last) = (now, now, 0, Energy::ZERO, ends);
+        }
+        self.last = self.last.max(ends);
+        self.all.push(Reverse(UnderWay { ends, number: self.numbers, paid: self.share, asker }));
+        self.numbers += 1;
+    }
+
+    fn reckon(&mut self, to: Nanos) {
+        let femto = u128::from(self.board.0) * u128::from(to.since(self.at).0);
+        if femto > 0 {
+            self.share += (femto << 20) / self.all.len() as u128;
+        }
+        self.at = self.at.max(to);
+    }
+
+    /// Lets time come to `now`: `book` is told what each that ended pays.
+    pub fn pass(&mut self, now: Nanos, mut book: impl FnMut(&Asker, Energy)) {
+        while let Some(ends) = self.first_end().filter(|ends| *ends <= now) {
+            self.reckon(ends);
+            let Some(Reverse(ended)) = self.all.pop() else { return };
+            let energy = if self.all.is_empty() {
+                self.board.over(ends.since(self.since)) - self.booked
+            } else {
+                Energy(u64::try_from(((self.share - ended.paid) >> 20) / 1000).unwrap_or(u64::MAX))
+            };
+            self.booked += energy;
+            book(&ended.asker, energy);
+        }
+        if !self.all.is_empty() {
+            self.reckon(now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rng;
+
+    fn asker(owner: u64) -> Asker {
+        Asker { operation: Operation::Read, tag: Tag { cause: 0, owner }, owners: [].into() }
+    }
+
+    /// A microwatt over a microsecond is a picojoule.
+    const WATT: Power = Power(1_000_000);
+
+    fn paid(flight: &mut Flight, until: u64) -> Vec<(u64, u64)> {
+        let mut all = Vec::new();
+        flight.pass(Nanos(until), |who, energy| all.push((who.tag.owner, energy.0)));
+        all
+    }
+
+    #[test]
+    fn who_is_alone_pays_all_and_two_pay_half_of_the_time_they_share() {
+        let mut flight = Flight::new(WATT);
+        flight.push(Nanos(0), Nanos(100), asker(1));
+        assert_eq!(paid(&mut flight, 60), []);
+        flight.push(Nanos(60), Nanos(200), asker(2));
+        assert_eq!(paid(&mut flight, 300), [(1, 80_000), (2, 120_000)]);
+        flight.push(Nanos(300), Nanos(310), asker(3));
+        assert_eq!(paid(&mut flight, 400), [(3, 10_000)]);
+    }
+
+    #[test]
+    fn all_together_pay_the_time_in_which_any_is_under_way() {
+        let mut rng = Rng::new(3);
+        for power in [Power(1), Power(333_333), Power(2_500_001)] {
+            let mut flight = Flight::new(power);
+            let (mut now, mut sum, mut union, mut covered) = (0, 0, Energy::ZERO, 0);
+            let mut since = 0;
+            for n in 0..5_000 {
+                now += rng.below(150);
+                paid(&mut flight, now).into_iter().for_each(|(_, e)| sum += e);
+                let ends = now + 1 + rng.below(1000);
+                if now >= covered {
+                    union += power.over(Nanos(covered - since));
+                    since = now;
+                }
+                covered = covered.max(ends);
+                flight.push(Nanos(now), Nanos(ends), asker(n));
+            }
+            paid(&mut flight, u64::MAX).into_iter().for_each(|(_, e)| sum += e);
+            union += power.over(Nanos(covered - since));
+            assert_eq!(Energy(sum), union);
+            assert_eq!(flight.len(), 0);
+        }
+    }
+}
