@@ -10,7 +10,8 @@ use std::collections::BTreeSet;
 
 use device::BLOCK;
 use device::energy::profile::{DeviceSpec, Profile};
-use f2fs::MountOptions;
+use f2fs::file::extents::torn;
+use f2fs::{MountOptions, Volume};
 use inspect::class::{Class, application};
 use serde::Deserialize;
 use trace::block::{DeviceId, Flags, Op};
@@ -84,7 +85,9 @@ enum Treatment {
     Rewrite,
     /// As `joulefs clean` does it.
     Copy,
-    /// The same, where the device is told to show blocks at their new places.
+    /// As `joulefs clean --make-room` does it: where too few segments are free, sections are cleaned before.
+    Clean,
+    /// As `Copy`, where the device is told to show blocks at their new places.
     Remap,
 }
 
@@ -109,6 +112,10 @@ impl Parameters {
 
 /// Parts of a volume's addresses in the distribution of writes.
 const PARTS: u64 = 64;
+/// Blocks of a file that room is made for at once, and cleanings without gain before it is given up: as `joulefs clean`
+/// has them.
+const PART: u64 = 4096;
+const IN_VAIN: u32 = 16;
 
 /// Runs it.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
@@ -403,31 +410,71 @@ fn put_in_order(bench: &Bench, before: &Layout, how: Treatment, progress: &Progr
         .map(|(_, f)| Ino(f.ino.0.into()))
         .collect();
     let torn = if how == Treatment::Nothing { Vec::new() } else { torn };
-    let fs = bench.volume()?;
-    let mut refused = 0;
+    let fs = &**bench.volume()?;
+    let (mut refused, cleaned) = (0, fs.counters.moved_blocks());
     let mut phase = bench.measure("put-in-order", torn.len() as u64, progress, |recorder| {
         let mut bytes = 0;
         for ino in torn {
-            let moving = match how {
-                Treatment::Nothing | Treatment::Rewrite => None,
-                Treatment::Copy => Some(Moving::Copy),
-                Treatment::Remap => Some(Moving::Share),
+            let moved = match how {
+                Treatment::Nothing | Treatment::Rewrite => {
+                    bytes += written_again(fs, ino)?;
+                    Ok(0)
+                }
+                Treatment::Copy => fs.bring_together(ino, Moving::Copy),
+                Treatment::Remap => fs.bring_together(ino, Moving::Share),
+                Treatment::Clean => with_room(fs, ino),
             };
-            match moving.map(|how| fs.bring_together(ino, how)) {
-                None => bytes += written_again(&**fs, ino)?,
-                Some(Ok(blocks)) => bytes += blocks * BLOCK as u64,
-                // Logs fill holes, and would scatter it again.
-                Some(Err(vfs::Error::Busy(_))) => refused += 1,
-                Some(Err(e)) => return Err(e.into()),
+            match moved {
+                Ok(blocks) => bytes += blocks * BLOCK as u64,
+                // Logs fill holes, and would scatter it again; or nothing is left to clean for it.
+                Err(vfs::Error::Busy(_) | vfs::Error::NoSpace) => refused += 1,
+                Err(e) => return Err(e.into()),
             }
             recorder.step()?;
         }
         fs.sync()?;
         Ok(bytes)
     })?;
+    let cleaned = (fs.counters.moved_blocks() - cleaned) * BLOCK as u64;
     phase.note("moved", phase.bytes as f64 / 1_048_576.0, "MB");
+    phase.note("moved_by_cleaning", cleaned as f64 / 1_048_576.0, "MB");
     phase.note("refused_files", f64::from(refused), "files");
     Ok(phase)
+}
+
+/// Brings a file together in parts, for each of which room is made first. Returns how many blocks.
+fn with_room(vol: &Volume, ino: Ino) -> vfs::Result<u64> {
+    let mut moved = 0;
+    for range in torn(&vol.extents(ino, 0, usize::MAX)?) {
+        let mut at = range.start;
+        while at < range.end {
+            let part = at..range.end.min(at + PART);
+            make_room(vol, part.end - part.start)?;
+            while at < part.end {
+                let (next, n) = vol.defragment(ino, at..part.end, Moving::Copy)?;
+                (at, moved) = (next, moved + n);
+            }
+        }
+    }
+    Ok(moved)
+}
+
+/// Cleans sections until so many blocks can lie together.
+fn make_room(vol: &Volume, blocks: u64) -> vfs::Result<()> {
+    let (mut least, mut in_vain) = (u64::MAX, 0);
+    loop {
+        let short = vol.room(blocks, false)?.short;
+        if short == 0 {
+            return Ok(());
+        }
+        // Cleaning moves blocks before it frees segments; without gain for long it never will.
+        in_vain = if short < least { 0 } else { in_vain + 1 };
+        least = least.min(short);
+        if in_vain == IN_VAIN {
+            return Err(vfs::Error::Busy("cleaning frees no more"));
+        }
+        vol.room(blocks, true)?;
+    }
 }
 
 /// Returns the file's bytes.
