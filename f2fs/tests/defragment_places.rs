@@ -5,7 +5,7 @@ mod log_rig;
 
 use std::sync::Arc;
 
-use device::{BlockDevice, Counting, Lba, Memory, Tag};
+use device::{BlockDevice, Counting, Lba, Loss, Memory, Tag};
 use format::inode::{self, RawInode};
 use format::node;
 use format::sit::LogType;
@@ -180,5 +180,18 @@ fn wrong_addresses_are_told_and_nothing_is_moved() {
             other => panic!("{why}: {other:?}"),
         }
         assert_eq!(vol.extents(f, 0, usize::MAX).unwrap(), before, "{why}");
+    }
+}
+
+#[test]
+fn a_page_shown_elsewhere_stays_where_the_last_checkpoint_names_it() {
+    let cut = power_cut(&formatted(256, &Options::default()));
+    let vol = mount(cut.clone());
+    let f = grow_by_turns(&vol, &["f", "g"], 100)[0];
+    vol.sync().unwrap();
+    assert_eq!(vol.defragment(f, 0..100, Moving::Share).unwrap(), (100, 100));
+    for loss in [Loss::AllKept, Loss::AllLost] {
+        let found = recovered(&cut.image(loss), |vol| read_all(vol, f));
+        assert!(found == (0..100).flat_map(|n| pattern(n, 4096)).collect::<Vec<u8>>(), "{loss:?}");
     }
 }
