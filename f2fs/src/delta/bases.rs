@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::model::Remap;
 use device::{BLOCK, BlockDevice, Lba, Tag};
-use format::Block;
+use format::{Block, Ino};
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::cause::Cause;
 use crate::replacement::Cache;
@@ -25,6 +25,8 @@ const MOST: usize = 2048;
 /// Of larger writes nothing is kept: small changes seldom follow them.
 const SMALL: usize = 16;
 
+/// Strangers known. Of more, some are kept as others are.
+const MOST_STRANGERS: usize = 4096;
 /// Blocks read ahead in one request: 256 KiB.
 const LONGEST_RUN: usize = 64;
 
@@ -39,6 +41,8 @@ struct Held {
     blocks: Cache<u64, Box<Block>>,
     /// Blocks on their way in, each with the number of the last request for it.
     coming: FxHashMap<u64, u64>,
+    /// Files of which nothing is kept, by their numbers.
+    strangers: FxHashSet<u64>,
     /// Room of a block that went, for the next.
     spare: Option<Box<Block>>,
 }
@@ -70,15 +74,34 @@ impl Held {
 impl Bases {
     /// Above a device.
     pub(crate) fn new(below: Arc<dyn BlockDevice>) -> Self {
-        let held = Held { blocks: Cache::new(MOST, MOST / 8), coming: FxHashMap::default(), spare: None };
+        let held = Held {
+            blocks: Cache::new(MOST, MOST / 8),
+            coming: FxHashMap::default(),
+            strangers: FxHashSet::default(),
+            spare: None,
+        };
         Bases { below, held: Mutex::new(held), tokens: AtomicU64::new(0) }
     }
 
-    /// Announces blocks that are about to be read or written, to be taken in.
-    fn announce(&self, blocks: std::ops::Range<u64>) -> u64 {
+    /// Whether a file is a stranger from now on.
+    pub(crate) fn estrange(&self, ino: Ino, stranger: bool) {
+        let mut held = self.held.lock();
+        if !stranger {
+            held.strangers.remove(&ino.0.into());
+        } else if held.strangers.len() < MOST_STRANGERS {
+            held.strangers.insert(ino.0.into());
+        }
+    }
+
+    /// Announces blocks that are about to be read or written, to be taken in, unless their owner is a stranger.
+    fn announce(&self, blocks: std::ops::Range<u64>, owner: u64) -> Option<u64> {
+        let mut held = self.held.lock();
+        if held.strangers.contains(&owner) {
+            return None;
+        }
         let token = self.tokens.fetch_add(1, Ordering::Relaxed);
-        self.held.lock().coming.extend(blocks.map(|at| (at, token)));
-        token
+        held.coming.extend(blocks.map(|at| (at, token)));
+        Some(token)
     }
 
     /// Of these blocks those that are not in memory.
@@ -92,12 +115,13 @@ impl Bases {
     pub(crate) fn bring(&self, at: &[u64], tag: Tag) {
         for run in at.chunk_by(|a, b| a + 1 == *b).flat_map(|run| run.chunks(LONGEST_RUN)).filter(|run| run.len() > 1) {
             let blocks = run[0]..run[0] + run.len() as u64;
-            let token = self.announce(blocks.clone());
+            // They are asked for next, whosever they are.
+            let token = self.announce(blocks.clone(), 0);
             let mut buf = vec![0; run.len() * BLOCK];
             let out = self.below.read(Lba(blocks.start), &mut buf, tag);
             let mut held = self.held.lock();
             for (at, bytes) in blocks.zip(buf.chunks_exact(BLOCK)) {
-                if held.arrives(at, token) && out.is_ok() {
+                if token.is_some_and(|token| held.arrives(at, token)) && out.is_ok() {
                     held.take_in(at, bytes);
                 }
             }
@@ -109,12 +133,12 @@ impl Bases {
         &self,
         at: Lba,
         parts: &[&[u8]],
-        cause: u8,
+        tag: Tag,
         write: impl FnOnce() -> device::Result<()>,
     ) -> device::Result<()> {
         let count = parts.iter().map(|p| p.len() / BLOCK).sum::<usize>();
-        let contents = [Cause::UserData, Cause::DeltaFold].iter().any(|c| c.tag().cause == cause);
-        let token = (contents && count <= SMALL).then(|| self.announce(at.0..at.0 + count as u64));
+        let contents = [Cause::UserData, Cause::DeltaFold].iter().any(|c| c.tag().cause == tag.cause);
+        let token = (contents && count <= SMALL).then(|| self.announce(at.0..at.0 + count as u64, tag.owner)).flatten();
         let out = write();
         let mut held = self.held.lock();
         let blocks = parts.iter().flat_map(|p| p.chunks_exact(BLOCK));
@@ -149,7 +173,7 @@ impl BlockDevice for Bases {
         if tag.cause != Cause::DeltaBase.tag().cause {
             return self.below.read(at, buf, tag);
         }
-        let token = self.announce(at.0..at.0 + 1);
+        let Some(token) = self.announce(at.0..at.0 + 1, tag.owner) else { return self.below.read(at, buf, tag) };
         let out = self.below.read(at, buf, tag);
         let mut held = self.held.lock();
         if held.arrives(at.0, token) && out.is_ok() {
@@ -158,13 +182,14 @@ impl BlockDevice for Bases {
         out
     }
     fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
-        self.writing(at, &[data], tag.cause, || self.below.write(at, data, tag))
+        self.writing(at, &[data], tag, || self.below.write(at, data, tag))
     }
     fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> device::Result<()> {
-        self.writing(at, parts, tag.cause, || self.below.write_gather(at, parts, tag))
+        self.writing(at, parts, tag, || self.below.write_gather(at, parts, tag))
     }
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> device::Result<()> {
-        self.writing(at, &[data], cause, || self.below.write_for(at, data, owners, cause))
+        // Blocks of several: of contents that are written so nobody is a stranger.
+        self.writing(at, &[data], Tag { cause, owner: 0 }, || self.below.write_for(at, data, owners, cause))
     }
     fn flush(&self, tag: Tag) -> device::Result<()> {
         self.below.flush(tag)
@@ -262,6 +287,27 @@ mod tests {
         below.add(device::Fault::Place { op: Op::Read, blocks: 21..22 });
         dev.bring(&[20, 21, 22], Cause::DeltaBase.tag());
         assert_eq!(dev.lacking(20..23), [20, 21, 22]);
+    }
+
+    #[test]
+    fn of_a_stranger_nothing_is_kept_and_nothing_stale() {
+        let below = Arc::new(Faulty::new(Memory::new(4096)));
+        let dev = Bases::new(below.clone());
+        let write = |at: u64, byte: u8, ino: u32| dev.write(Lba(at), &block(byte), Cause::UserData.of(Ino(ino)));
+        let base = |at: u64, ino: u32| {
+            let (mut b, before) = (block(0), below.requests(Op::Read));
+            dev.read(Lba(at), &mut b, Cause::DeltaBase.of(Ino(ino))).unwrap();
+            (b[7], below.requests(Op::Read) - before)
+        };
+        write(6, 1, 9).unwrap();
+        dev.estrange(Ino(9), true);
+        assert_eq!(base(6, 9), (1, 0), "what was kept before is good");
+        write(6, 2, 9).unwrap();
+        assert_eq!([base(6, 9), base(6, 9)], [(2, 1); 2]);
+        write(7, 3, 8).unwrap();
+        assert_eq!(base(7, 8), (3, 0), "another file is none");
+        dev.estrange(Ino(9), false);
+        assert_eq!([base(6, 9), base(6, 9)], [(2, 1), (2, 0)]);
     }
 
     #[test]

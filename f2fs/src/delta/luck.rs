@@ -33,7 +33,7 @@ impl Luck {
         self.asked == 0
     }
     /// Whether pages are compared, all of them.
-    pub(super) fn hopes(&self) -> bool {
+    pub(crate) fn hopes(&self) -> bool {
         self.level > 0
     }
     /// What was wanted found no room: more is lost than one comparison gave.

@@ -126,7 +126,11 @@ impl Volume {
             return Ok(plan);
         }
         let mut candidates = Vec::new();
+        let hopes = luck.hopes();
         for &(index, page) in dirty.iter().take_while(|(index, _)| to_nodes || in_zone(*index)) {
+            if !hopes && !luck.tries() {
+                continue;
+            }
             let Ok(Lookup::At(place)) = self.find(node, index) else { continue };
             let (addr, has) = {
                 let bytes = place.node.read();
@@ -143,14 +147,14 @@ impl Volume {
                 candidates.push(Candidate { index, page, place, addr, has });
             }
         }
-        let cold = match luck.hopes() && !study.is_of_others() {
+        let cold = match hopes && !study.is_of_others() {
             true => self.bases_to_read(node, &candidates, why != Writeback::Background, stay),
             // Each base is read when its turn comes: of those that are probed now and then, and as others do it.
             false => FxHashSet::default(),
         };
         let mut wanted = 0;
         for Candidate { index, page, place, addr, .. } in candidates {
-            if cold.contains(&addr) || !luck.tries() {
+            if cold.contains(&addr) || (hopes && !luck.tries()) {
                 continue;
             }
             if wanted > room && !to_nodes {

@@ -85,6 +85,9 @@ impl Volume {
                 // A file that is written at large: nobody looks for small changes.
                 false => Plan::default(),
             };
+            if let Some(bases) = &self.bases {
+                bases.estrange(inode.ino, !luck.hopes());
+            }
             if !plan.fold.is_empty() {
                 or_wait(self.fold(&inode.node, &plan.fold))?;
             }
