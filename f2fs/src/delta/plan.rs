@@ -126,9 +126,13 @@ impl Volume {
             return Ok(plan);
         }
         let mut candidates = Vec::new();
-        let hopes = luck.hopes();
+        if study.is_of_others() {
+            // They do not look away.
+            luck.stays_found();
+        }
+        let lost = luck.is_lost();
         for &(index, page) in dirty.iter().take_while(|(index, _)| to_nodes || in_zone(*index)) {
-            if !hopes && !luck.tries() {
+            if lost && !luck.tries() {
                 continue;
             }
             let Ok(Lookup::At(place)) = self.find(node, index) else { continue };
@@ -147,14 +151,14 @@ impl Volume {
                 candidates.push(Candidate { index, page, place, addr, has });
             }
         }
-        let cold = match hopes && !study.is_of_others() {
+        let cold = match luck.hopes() && !study.is_of_others() {
             true => self.bases_to_read(node, &candidates, why != Writeback::Background, stay),
             // Each base is read when its turn comes: of those that are probed now and then, and as others do it.
             false => FxHashSet::default(),
         };
         let mut wanted = 0;
         for Candidate { index, page, place, addr, .. } in candidates {
-            if cold.contains(&addr) || (hopes && !luck.tries()) {
+            if cold.contains(&addr) || (!lost && !luck.tries()) {
                 continue;
             }
             if wanted > room && !to_nodes {

@@ -86,7 +86,7 @@ impl Volume {
                 false => Plan::default(),
             };
             if let Some(bases) = &self.bases {
-                bases.estrange(inode.ino, !luck.hopes());
+                bases.estrange(inode.ino, luck.is_lost());
             }
             if !plan.fold.is_empty() {
                 or_wait(self.fold(&inode.node, &plan.fold))?;
