@@ -23,7 +23,12 @@ pub struct Recorded {
 /// Opens a recording.
 pub fn open(path: &Path) -> Result<Recorded, Failure> {
     let opened = trace::open(path).map_err(|e| e.to_string())?;
-    Ok(Recorded { opened, length: std::fs::metadata(path).map_or(0, |m| m.len()) })
+    Ok(Recorded { opened, length: length(path) })
+}
+
+/// Bytes of a recording's file; 0 if that is not known.
+pub fn length(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |m| m.len())
 }
 
 /// The requests of a block device's recording: without those that a mobile block trace tells twice.

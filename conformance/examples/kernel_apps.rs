@@ -28,7 +28,7 @@ use record::Tempo;
 use record::blocks::Recorder;
 use trace::Opened;
 use trace::call::Calls;
-use trace::replay::calls::{Replayed, replay};
+use trace::replay::calls::{Pauses, Replayed, replay};
 use trace::replay::needs::{self, Needs};
 use trace::replay::place::OnDirectory;
 
@@ -178,7 +178,7 @@ fn measure(profile: &Profile, recording: &Path, out: &Path) -> Outcome<()> {
     *switch.to.lock() = recorder.clone();
     let tempo = Tempo::Real(clock.clone());
     let mut place = OnDirectory::new(mounted.at.path());
-    let (done, whole) = replay(&mut *calls(recording)?, &mut place, &*clock, &tempo, |_| ());
+    let (done, whole) = replay(&mut *calls(recording)?, &mut place, &*clock, &tempo, Pauses::Recorded, |_| ());
     drop((place, mounted));
     *switch.to.lock() = plain;
     let requests = recorder.finish()?;

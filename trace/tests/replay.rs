@@ -11,7 +11,7 @@ use device::{Fingerprint, Rng, Time};
 use f2fs::{MountOptions, Volume, mkfs};
 use record::Tempo;
 use trace::call::{Call, Calls, Handle, How, Op, Target};
-use trace::replay::calls::replay;
+use trace::replay::calls::{Pauses, replay};
 use trace::replay::needs;
 use trace::replay::place::{OnDirectory, OnVolume, Place};
 use trace::{Format, Others, TraceError};
@@ -280,7 +280,7 @@ fn what_a_program_needs_is_there_and_both_places_end_as_the_program_did() {
         whole.unwrap();
         let again = |place: &mut dyn Place, clock: &Arc<VirtualClock>, tempo: &Tempo| {
             needs.prepare(place, |_| {}).unwrap();
-            let (done, whole) = replay(&mut List::of(&program.calls), place, &**clock, tempo, |_| {});
+            let (done, whole) = replay(&mut List::of(&program.calls), place, &**clock, tempo, Pauses::Recorded, |_| {});
             whole.unwrap();
             assert_eq!((done.failed, done.left_out), (0, 0), "seed {seed}: {:?}", done.first_failure);
             assert_eq!(done.calls, program.calls.len() as u64);

@@ -12,6 +12,7 @@ use record::Tempo;
 use record::calls::{Call, Event};
 use trace::read::recording;
 use trace::replay::blocks::When;
+use trace::replay::calls::Pauses;
 use trace::replay::place::OnDirectory;
 use trace::replay::{self, extent, needs};
 use trace::requests::Requests;
@@ -98,7 +99,14 @@ fn of_calls(path: &Path) {
     let directory = tempfile::tempdir().unwrap();
     let mut place = OnDirectory::new(directory.path());
     needs.prepare(&mut place, |_| {}).unwrap_or_else(|(of, e)| panic!("{}: {of:?}: {e}", path.display()));
-    let (done, whole) = replay::calls::replay(&mut *again(), &mut place, &RealClock::new(), &Tempo::BackToBack, |_| {});
+    let (done, whole) = replay::calls::replay(
+        &mut *again(),
+        &mut place,
+        &RealClock::new(),
+        &Tempo::BackToBack,
+        Pauses::Recorded,
+        |_| {},
+    );
     whole.unwrap();
     assert_eq!((done.failed, &done.first_failure), (0, &None), "{}", path.display());
     assert!(done.calls > 0, "{}", path.display());

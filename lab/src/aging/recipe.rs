@@ -5,6 +5,7 @@
 //! size of a single file is as written unless the step says `scale_size`, for the block and the segment are
 //! the same on any volume.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -323,6 +324,61 @@ impl Recipe {
             _ => None,
         })?;
         Some(Recipe { steps: vec![Step::Live(Live { days, ..live })], after: None, ..self.clone() })
+    }
+
+    /// Fills a volume with files of documents' sizes that nobody changes, until a part of what it has for files, from 0 to 1,
+    /// is in use.
+    pub fn until_full(full: f64) -> Recipe {
+        Recipe {
+            name: "fill".into(),
+            summary: format!("{:.0} % in use, filled up with files that nobody changes", full * 100.0),
+            source: "Assumed: nothing but how much is in use".into(),
+            after: None,
+            reference: Bytes(256 << 30),
+            rate: Bytes(400 << 20),
+            steps: vec![Step::Write(Write {
+                set: "filled-up".into(),
+                suffix: None,
+                size: Sizes::Spread(Spread {
+                    median: Bytes(256 << 10),
+                    sigma: 1.5,
+                    min: Bytes(1 << 10),
+                    max: Bytes(64 << 20),
+                }),
+                scale_size: false,
+                order: Order::Sequential,
+                sync: false,
+                count: None,
+                scale_count: true,
+                total: None,
+                free: Some(Amount::Percent((1.0 - full) * 100.0)),
+                then: None,
+            })],
+        }
+    }
+
+    /// Deletes files that these recipes made, drawn at random, until a part of what the volume has for files, from 0 to 1, is
+    /// free.
+    pub fn making_room(chain: &[Recipe], free: f64) -> Recipe {
+        let made = |step: &Step| -> Vec<String> {
+            match step {
+                Step::Write(w) => w.then.iter().map(|t| &t.set).chain([&w.set]).cloned().collect(),
+                Step::Live(l) => l.kinds.iter().map(|k| k.set.clone()).collect(),
+                Step::Delete(_) | Step::Rewrite(_) => Vec::new(),
+            }
+        };
+        let sets: BTreeSet<String> = chain.iter().flat_map(|r| r.steps.iter().flat_map(made)).collect();
+        let free = Some(Amount::Percent(free * 100.0));
+        let delete = |set| Step::Delete(Delete { set, every: None, random: true, free });
+        Recipe {
+            name: "room".into(),
+            summary: "files deleted at random until there is room".into(),
+            source: "Assumed: who needs room deletes what is there".into(),
+            after: None,
+            reference: Bytes(256 << 30),
+            rate: Bytes(400 << 20),
+            steps: sets.into_iter().map(delete).collect(),
+        }
     }
 
     /// The recipe of this name, or of this file if it is a path to one (anything with a dot or a slash), with

@@ -245,6 +245,8 @@ impl One<'_> {
             seed: self.seed,
             speed: Speed::Virtual,
             page_cache: Some(usize::try_from(self.p.page_cache_mib.saturating_mul(256)).unwrap_or(usize::MAX)),
+            // As the experiment was first published: nothing of the volume is in memory.
+            cold: true,
             ..calls::Options::default()
         };
         let mut tell = |what: &str, part: f64| {
@@ -252,9 +254,9 @@ impl One<'_> {
                 progress.at(part);
             }
         };
-        let mut open = self.open_calls()?;
-        let mut source = ByPath { calls: &mut open, needs: &needs, length: self.source.length() };
-        let run = calls::run(&mut source, self.profile, &options, &mut tell);
+        let open = || Ok(Box::new(self.open_calls()?) as Box<dyn Calls>);
+        let mut source = ByPath { open: &open, needs: &needs, length: self.source.length() };
+        let run = calls::run(&mut source, &mut [], self.profile, &options, &mut tell);
         let Run { done, ledger, took, counters, .. } = run.map_err(|e| self.said(e))?;
         let raw = Raw {
             ledger: &ledger,

@@ -1,27 +1,31 @@
 //! Recorded calls on a volume on a simulated device.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use device::energy::Ledger;
 use device::energy::profile::Profile;
+use device::model::Simulated;
 use device::{BlockDevice, CountSnapshot, Counting, Fingerprint, Lba, Overlay};
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
 use f2fs::{MountOptions, Volume, mkfs};
 use format::superblock::Features;
 use record::calls::Prepared;
-use trace::replay::calls::Replayed;
+use trace::replay::calls::{Pauses, Replayed};
 use vfs::FileSystem as _;
 
 use super::host_memory::PageCache;
 use super::order::{Order, Ordered};
 use super::source::Source;
-use super::{ReplayError, Run, Speed, Stack, since};
-use crate::aging::{self, Ager, Recipe};
+use super::state::{self, Began, Wanted};
+use super::{Progress, ReplayError, Run, Speed, Stack, since};
+use crate::aging;
 use crate::error::LabError;
 
-/// On which volume.
-#[derive(Clone, Default)]
+/// On which volume, and how often.
+#[derive(Clone)]
 pub struct Options {
     /// How it is mounted.
     pub mount: MountOptions,
@@ -29,19 +33,46 @@ pub struct Options {
     pub deltas: bool,
     /// The volume may hold compressed files: a new one is made so.
     pub compressed: bool,
-    /// Bytes of a new volume; without, room for twice what the recording ever holds.
+    /// Bytes of a new volume; without, room for twice what the recording ever holds, in the state that is wanted.
     pub bytes: Option<u64>,
     /// What the volume holds; a new one without.
     pub image: Option<Image>,
-    /// The recipe that brings a new volume into its state.
-    pub recipe: Option<String>,
+    /// What a new volume is brought into first.
+    pub state: Wanted,
     /// What recipes and the volume's identity are drawn from.
     pub seed: u64,
     /// How time passes.
     pub speed: Speed,
+    /// When a thread's next call comes.
+    pub pauses: Pauses,
     /// Blocks the host keeps in memory of what is read and written, and reads ahead; when the calls begin it has none
-    /// of them, as if the volume was mounted just then. Without, every read of contents is one of the device.
+    /// of them. Without, every read of contents is one of the device.
     pub page_cache: Option<usize>,
+    /// The volume is mounted just before the calls, so that it has nothing in memory, neither nodes nor directories.
+    /// Without, it knows what bringing it into its state left there, as the file system of a machine in use.
+    pub cold: bool,
+    /// How often the calls are made. Between two times, what they left is removed and what they need is put there
+    /// again, which is on no account.
+    pub times: NonZeroU32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            mount: MountOptions::default(),
+            deltas: false,
+            compressed: false,
+            bytes: None,
+            image: None,
+            state: Wanted::default(),
+            seed: 0,
+            speed: Speed::default(),
+            pauses: Pauses::default(),
+            page_cache: None,
+            cold: false,
+            times: NonZeroU32::MIN,
+        }
+    }
 }
 
 /// A volume that is there already; it stays as it is.
@@ -61,11 +92,13 @@ pub struct OnVolumeDone {
     pub compared: bool,
     /// What was put there before.
     pub prepared: Prepared,
+    /// What the volume was when the calls began.
+    pub began: Began,
     /// Pages that became deltas.
     pub deltas: u64,
     /// What reached the device, by cause.
     pub counts: CountSnapshot,
-    /// What the device was asked, by order.
+    /// What the device was asked the last time, by order.
     pub order: Order,
     /// Sections cleaned, and of them those a writer waited for.
     pub cleaned: (u64, u64),
@@ -79,12 +112,6 @@ pub struct OnVolumeDone {
     pub volume: Arc<Volume>,
 }
 
-/// What is being done, for who shows progress: a name, and how far from 0 to 1.
-pub type Progress<'a> = &'a mut dyn FnMut(&str, f64);
-
-/// The smallest volume that is made.
-const SMALLEST: u64 = 256 << 20;
-
 impl Options {
     /// Features of a new volume.
     fn features(&self) -> Features {
@@ -96,25 +123,73 @@ impl Options {
             (true, true) => modern | Features::DELTA | Features::COMPRESSION,
         }
     }
+}
 
-    /// Bytes of the device for a recording that needs so much room.
-    pub fn device_bytes(&self, room: u64) -> u64 {
-        let room = room.saturating_mul(2).saturating_add(SMALLEST);
-        self.bytes.unwrap_or(room.next_multiple_of(64 << 20))
+/// A volume on a simulated device, and what they counted so far.
+struct Bench {
+    stack: Stack,
+    counting: Arc<Counting<Arc<Simulated<Arc<dyn BlockDevice>>>>>,
+    volume: Arc<Volume>,
+}
+
+/// Everything that is counted, at some moment.
+struct Counted {
+    ledger: Ledger,
+    counts: CountSnapshot,
+    counters: Vec<(&'static str, u64)>,
+    cleaned: (u64, u64),
+    moved: u64,
+    deltas: u64,
+    time: u64,
+}
+
+impl Bench {
+    fn counted(&self) -> Counted {
+        let c = &self.volume.counters;
+        Counted {
+            ledger: self.stack.device.ledger(),
+            counts: self.counting.snapshot(),
+            counters: self.stack.device.counters(),
+            cleaned: (c.sections_cleaned(), c.foreground_gc.load(Ordering::Relaxed)),
+            moved: c.moved_blocks(),
+            deltas: c.deltas.load(Ordering::Relaxed),
+            time: self.stack.now().0,
+        }
     }
 }
 
-/// Makes the calls of a recording on a volume that holds what they need. What is paid for is on the ledger, and what
-/// the volume still kept in memory at the end, which an unmount writes; bringing the volume into its state is not.
+impl Counted {
+    /// What came after `earlier`.
+    fn since(self, earlier: &Counted) -> Counted {
+        Counted {
+            ledger: self.ledger.since(&earlier.ledger),
+            counts: &self.counts - &earlier.counts,
+            counters: since(self.counters, &earlier.counters),
+            cleaned: (self.cleaned.0 - earlier.cleaned.0, self.cleaned.1 - earlier.cleaned.1),
+            moved: self.moved - earlier.moved,
+            deltas: self.deltas - earlier.deltas,
+            time: self.time - earlier.time,
+        }
+    }
+}
+
+/// Makes the calls of a recording on a volume that holds what they need. `before` was made on it first. What is paid for
+/// is on the ledger, and what the volume still kept in memory at the end, which an unmount writes; bringing the volume
+/// into its state is not.
 pub fn run(
     source: &mut dyn Source,
+    before: &mut [&mut dyn Source],
     profile: &Profile,
     options: &Options,
     progress: Progress<'_>,
 ) -> Result<Run<OnVolumeDone>, ReplayError> {
+    let room = before.iter().map(|b| b.room()).fold(source.room(), u64::saturating_add);
     let (contents, held): (Arc<dyn BlockDevice>, &[_]) = match &options.image {
         Some(Image { device, held }) => (Arc::new(Overlay::new(device.clone())), held),
-        None => (Arc::new(Fingerprint::new(options.device_bytes(source.room()) / 4096)), &[]),
+        None => {
+            let bytes = options.bytes.unwrap_or_else(|| options.state.device_bytes(room, source.grows()));
+            (Arc::new(Fingerprint::new(bytes / 4096)), &[])
+        }
     };
     let device_bytes = contents.blocks() * 4096;
     let stack = Stack::new(profile, contents.clone(), held, options.speed)?;
@@ -135,60 +210,77 @@ pub fn run(
         processor: Some(stack.device.clone()),
         ..options.mount.clone()
     };
-    let mut volume = Volume::mount(device.clone(), stack.clock.clone(), mount.clone())?;
+    let volume = Volume::mount(device.clone(), stack.clock.clone(), mount.clone())?;
     if options.deltas && !volume.superblock().features.contains(Features::DELTA) {
         return Err(
             LabError::Parameters("the image's volume may not hold deltas: joulefs unsettle IMAGE".into()).into()
         );
     }
-    if let Some(recipe) = &options.recipe {
-        let Some(clock) = &stack.virtual_clock else {
-            return Err(
-                LabError::Parameters("a volume is aged in virtual time; make an image of it first".into()).into()
-            );
-        };
-        let chain = Recipe::chain(recipe).map_err(LabError::from)?;
-        let mut ager = Ager::new(&volume, clock, options.seed).on_the_devices_time();
-        ager.all(&chain, &mut |p| progress("aging", p.done as f64 / p.total.max(1) as f64))?;
-        volume.sync()?;
-    }
-    let prepared = source.prepare(&*volume, &mut |part| progress("preparing", part))?;
-    // A recording of our own begins with a mount, which remembers nothing of what is there.
-    if cache.is_some() || source.is_compared() {
-        volume.unmount()?;
-        if let Some(cache) = &cache {
-            cache.clear();
-        }
-        volume = Volume::mount(device, stack.clock.clone(), mount)?;
-    }
-    volume.keep_deleted_names();
-    ordered.take();
-    let (ledger, counts, counters) = (stack.device.ledger(), counting.snapshot(), stack.device.counters());
-    let c = &volume.counters;
-    let cleaned = || (c.sections_cleaned(), c.foreground_gc.load(Ordering::Relaxed), c.moved_blocks());
-    let (before, from, deltas) = (cleaned(), stack.now(), c.deltas.load(Ordering::Relaxed));
+    let mut bench = Bench { stack, counting, volume };
     let ahead = cache.is_some();
-    let (done, damage) =
-        source.replay(&*volume, ahead, &*stack.clock, &stack.tempo, &mut |part| progress("replaying", part));
-    volume.unmount()?;
-    let after = cleaned();
+    options.state.age(&bench.volume, bench.stack.virtual_clock.as_deref(), options.seed, room, progress)?;
+    for earlier in before {
+        earlier.prepare(&*bench.volume, &mut |part| progress("preparing", part))?;
+        let Stack { clock, tempo, .. } = &bench.stack;
+        let told = &mut |part| progress("using", part);
+        let (done, _) = earlier.replay(&*bench.volume, ahead, &**clock, tempo, options.pauses, told)?;
+        if done.no_space > 0 {
+            return Err(state::no_room(&bench.volume, device_bytes, room)?);
+        }
+    }
+    let there = state::names_in_root(&*bench.volume)?;
+    let mut prepared = source.prepare(&*bench.volume, &mut |part| progress("preparing", part))?;
+    options.state.fill(&bench.volume, bench.stack.virtual_clock.as_deref(), options.seed, progress)?;
+    let began = state::look(&bench.volume, device_bytes, source.grows())?;
+
+    // A recording of our own begins with a mount, which remembers nothing of what is there.
+    if options.cold || source.is_compared() {
+        bench.volume.unmount()?;
+        bench.volume = Volume::mount(device, bench.stack.clock.clone(), mount)?;
+    }
+    bench.volume.keep_deleted_names();
+    let (mut gaps, mut done, mut damage) = (Vec::new(), Replayed::default(), None);
+    if let Some(cache) = &cache {
+        cache.clear();
+    }
+    let start = bench.counted();
+    for time in 0..options.times.get() {
+        if time > 0 {
+            let gap = bench.counted();
+            state::remove_all_but(&*bench.volume, &there)?;
+            prepared = source.prepare(&*bench.volume, &mut |part| progress("preparing", part))?;
+            if let Some(cache) = &cache {
+                cache.clear();
+            }
+            gaps.push(bench.counted().since(&gap));
+        }
+        ordered.take();
+        let mut told = |part: f64| progress("replaying", (f64::from(time) + part) / f64::from(options.times.get()));
+        let Stack { clock, tempo, .. } = &bench.stack;
+        let (once, whole) = source.replay(&*bench.volume, ahead, &**clock, tempo, options.pauses, &mut told)?;
+        done.add(once);
+        damage = whole;
+    }
+    bench.volume.unmount()?;
+    let all = gaps.iter().fold(bench.counted().since(&start), Counted::since);
     Ok(Run {
-        ledger: stack.device.ledger().since(&ledger),
-        took: stack.now().since(from).0,
-        counters: since(stack.device.counters(), &counters),
+        ledger: all.ledger,
+        took: all.time,
+        counters: all.counters,
         damage,
         done: OnVolumeDone {
             calls: done,
             compared: source.is_compared(),
             prepared,
-            deltas: c.deltas.load(Ordering::Relaxed) - deltas,
-            counts: &counting.snapshot() - &counts,
+            began,
+            deltas: all.deltas,
+            counts: all.counts,
             order: ordered.take(),
-            cleaned: (after.0 - before.0, after.1 - before.1),
-            moved: after.2 - before.2,
-            free_segments: volume.state().free_segments.into(),
+            cleaned: all.cleaned,
+            moved: all.moved,
+            free_segments: bench.volume.state().free_segments.into(),
             device_bytes,
-            volume: volume.clone(),
+            volume: bench.volume.clone(),
         },
     })
 }

@@ -193,7 +193,8 @@ impl Place for ReadAhead<'_> {
             reading = Reading::default();
         } else if at.saturating_add(bytes) > reading.ahead {
             let from = reading.ahead.max(at);
-            reading.window = (reading.window * 2).max(bytes * 2).clamp(LEAST, FURTHEST);
+            // What a program asks for at once is asked for at once.
+            reading.window = (reading.window * 2).max(bytes * 2).clamp(LEAST, FURTHEST.max(bytes));
             let window = reading.window as usize;
             if self.buf.len() < window {
                 self.buf.resize(window, 0);

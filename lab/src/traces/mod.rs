@@ -2,6 +2,7 @@
 //!
 //! * [`blocks`]: requests on a device. * [`calls`]: calls on a volume, [`source`]: from which recordings;
 //!   [`host_memory`]: what a host keeps above it.
+//! * [`state`]: what the volume is before them.
 //! * [`prices`]: by a table, without simulation. * [`order`]: how much is random. * [`requeued`]: lines that are no
 //!   requests.
 //!
@@ -14,6 +15,7 @@ pub mod order;
 pub mod prices;
 pub mod requeued;
 pub mod source;
+pub mod state;
 
 use std::sync::Arc;
 
@@ -71,6 +73,19 @@ pub enum ReplayError {
         /// How large it was to be.
         given: u64,
     },
+    /// There is no room on the volume for what its calls write.
+    #[error(
+        "the calls' files grow by {needs} bytes at most, and {free} are free before the first of them: a volume of \
+         {would_do} bytes would do"
+    )]
+    NoRoom {
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that are needed.
+        needs: u64,
+        /// Bytes of a volume that has room.
+        would_do: u64,
+    },
     /// What it needs could not be put on the volume.
     #[error("{path}: cannot be made before the calls: {why}")]
     Prepare {
@@ -92,6 +107,9 @@ macro_rules! of_the_lab {
     )*};
 }
 of_the_lab!(vfs::Error, f2fs::MountError, f2fs::mkfs::MkfsError, aging::AgeError, model::TooLarge);
+
+/// What is being done, for who shows progress: a name, and how far from 0 to 1.
+pub type Progress<'a> = &'a mut dyn FnMut(&str, f64);
 
 /// What came of a recording.
 pub struct Run<R> {

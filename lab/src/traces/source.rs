@@ -12,8 +12,7 @@ use record::calls::{Call, Event, Prepared, prepare};
 use trace::TraceError;
 use trace::call::Calls;
 use trace::read::recording;
-use trace::replay::blocks::Latency;
-use trace::replay::calls::{Replayed, replay};
+use trace::replay::calls::{Pauses, Replayed, replay};
 use trace::replay::needs::Needs;
 use trace::replay::place::OnVolume;
 use trace::stat::distribution::Times;
@@ -29,25 +28,29 @@ pub type Part<'a> = &'a mut dyn FnMut(f64);
 pub trait Source {
     /// Bytes of room that its calls need.
     fn room(&self) -> u64;
+    /// Of them, those that are not there before the first call.
+    fn grows(&self) -> u64;
     /// Whether a call that ends otherwise than it did when it was recorded counts as failed.
     fn is_compared(&self) -> bool;
     /// Puts on a new volume, or on one that holds a part of it, what the calls need.
     fn prepare(&mut self, fs: &dyn FileSystem, part: Part<'_>) -> Result<Prepared, ReplayError>;
-    /// Makes the calls; `ahead`: below a host's memory, which reads ahead.
+    /// Makes the calls; `ahead`: below a host's memory, which reads ahead. `pauses` is heeded where a recording tells which
+    /// thread called.
     fn replay(
         &mut self,
         fs: &dyn FileSystem,
         ahead: bool,
         clock: &dyn Clock,
         tempo: &Tempo,
+        pauses: Pauses,
         part: Part<'_>,
-    ) -> (Replayed, Option<TraceError>);
+    ) -> Result<(Replayed, Option<TraceError>), ReplayError>;
 }
 
 /// Calls by path.
 pub struct ByPath<'a> {
-    /// The recording, at its beginning.
-    pub calls: &'a mut dyn Calls,
+    /// Opens the recording at its beginning.
+    pub open: &'a dyn Fn() -> Result<Box<dyn Calls>, ReplayError>,
     /// What must be there.
     pub needs: &'a Needs,
     /// Bytes of the recording's file.
@@ -57,6 +60,10 @@ pub struct ByPath<'a> {
 impl Source for ByPath<'_> {
     fn room(&self) -> u64 {
         self.needs.peak.max(self.needs.bytes())
+    }
+
+    fn grows(&self) -> u64 {
+        self.needs.peak.saturating_sub(self.needs.bytes())
     }
 
     fn is_compared(&self) -> bool {
@@ -79,16 +86,18 @@ impl Source for ByPath<'_> {
         ahead: bool,
         clock: &dyn Clock,
         tempo: &Tempo,
+        pauses: Pauses,
         part: Part<'_>,
-    ) -> (Replayed, Option<TraceError>) {
+    ) -> Result<(Replayed, Option<TraceError>), ReplayError> {
+        let mut calls = (self.open)()?;
         let mut plain = OnVolume::new(fs);
         let moved = |bytes| part(bytes as f64 / self.length.max(1) as f64);
         let (done, whole) = if ahead {
-            replay(self.calls, &mut ReadAhead::new(&mut plain), clock, tempo, moved)
+            replay(&mut *calls, &mut ReadAhead::new(&mut plain), clock, tempo, pauses, moved)
         } else {
-            replay(self.calls, &mut plain, clock, tempo, moved)
+            replay(&mut *calls, &mut plain, clock, tempo, pauses, moved)
         };
-        (done, whole.err())
+        Ok((done, whole.err()))
     }
 }
 
@@ -165,6 +174,11 @@ impl Source for ByInode {
         self.room
     }
 
+    fn grows(&self) -> u64 {
+        // How much of it is there before is not known without preparing it.
+        0
+    }
+
     fn is_compared(&self) -> bool {
         true
     }
@@ -187,12 +201,10 @@ impl Source for ByInode {
         _ahead: bool,
         clock: &dyn Clock,
         tempo: &Tempo,
+        _pauses: Pauses,
         part: Part<'_>,
-    ) -> (Replayed, Option<TraceError>) {
-        let (events, consumed) = match self.events() {
-            Ok(opened) => opened,
-            Err(e) => return (Replayed::default(), Some(e)),
-        };
+    ) -> Result<(Replayed, Option<TraceError>), ReplayError> {
+        let (events, consumed) = self.events()?;
         let mut took: BTreeMap<&'static str, Times> = BTreeMap::new();
         let began = clock.monotonic();
         let (mut first, mut free) = (None, began);
@@ -213,7 +225,7 @@ impl Source for ByInode {
         let diverged = done
             .first_divergence
             .map(|d| format!("{} (record {}): then {}, now {}", d.call, d.record, said(&d.then), said(&d.now)));
-        let done = Replayed {
+        let mut done = Replayed {
             calls: done.calls,
             left_out: done.left_out,
             first_left_out: done.first_left_out.map(|(n, call)| format!("{call} (record {n})")),
@@ -223,9 +235,12 @@ impl Source for ByInode {
             written: done.written,
             generated: done.generated,
             span_ns: done.span,
-            latencies: took.iter().filter_map(|(op, t)| t.spread().map(|spread| Latency { op, spread })).collect(),
+            no_space: 0,
+            latencies: Vec::new(),
+            took,
         };
-        (done, whole.err().map(|e| recording::damage(&self.path, &e)))
+        done.count_times();
+        Ok((done, whole.err().map(|e| recording::damage(&self.path, &e))))
     }
 }
 

@@ -1,4 +1,7 @@
 //! Recorded calls on a file system.
+//!
+//! Calls are made one after the other, in the recorded order: what one thread makes another uses. When a thread's next call
+//! comes is the question of [`Pauses`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,6 +34,8 @@ pub struct Replayed {
     pub failed: u64,
     /// The first of them, and why.
     pub first_failure: Option<String>,
+    /// Of those that failed now, those that found no space.
+    pub no_space: u64,
     /// Bytes read.
     pub read: u64,
     /// Bytes written.
@@ -41,6 +46,35 @@ pub struct Replayed {
     pub span_ns: u64,
     /// How long calls took now, by kind.
     pub latencies: Vec<Latency>,
+    /// The same, each.
+    #[serde(skip)]
+    pub took: BTreeMap<&'static str, Times>,
+}
+
+impl Replayed {
+    /// Adds the same calls made once more.
+    pub fn add(&mut self, more: Replayed) {
+        self.calls += more.calls;
+        self.left_out += more.left_out;
+        self.failed += more.failed;
+        self.no_space += more.no_space;
+        self.read += more.read;
+        self.written += more.written;
+        self.generated += more.generated;
+        self.span_ns += more.span_ns;
+        self.first_left_out = self.first_left_out.take().or(more.first_left_out);
+        self.first_failure = self.first_failure.take().or(more.first_failure);
+        for (op, times) in &more.took {
+            self.took.entry(op).or_default().merge(times);
+        }
+        self.count_times();
+    }
+
+    /// Makes the latencies of the times.
+    pub fn count_times(&mut self) {
+        let latency = |(op, t): (&&'static str, &Times)| t.spread().map(|spread| Latency { op, spread });
+        self.latencies = self.took.iter().filter_map(latency).collect();
+    }
 }
 
 struct Open {
@@ -70,8 +104,46 @@ impl From<PlaceError> for NotMade {
     }
 }
 
-/// Makes calls on `place`, in their order, one after the other, each when it came or as soon as the one before is
-/// done. What the [needs](super::needs) of the recording are should be there. `clock` is the place's; while time
+/// When a thread's next call comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pauses {
+    /// When it was recorded, however long the calls before it take now: what is slower here piles up.
+    #[default]
+    Recorded,
+    /// After the time that the thread took to think: from the end of its call before to this one, as recorded. A program
+    /// that waits longer for its file system here asks later, as it would. Where a recording does not tell how long calls
+    /// took, a call comes when it was recorded, or when the thread's call before is done if that is later.
+    Thinking,
+}
+
+/// When threads come with their next calls.
+struct Threads {
+    pauses: Pauses,
+    /// Of each thread: when its last call ended when it was recorded, if that is told, and when it ended now.
+    last: FxHashMap<u32, (Option<u64>, u64)>,
+}
+
+impl Threads {
+    /// When a call comes, if its recorded time is `due` now. Both count nanoseconds from the first call.
+    fn comes(&self, call: &Call, due: u64) -> u64 {
+        match self.last.get(&call.thread) {
+            Some((Some(ended), now)) if self.pauses == Pauses::Thinking => {
+                now.saturating_add(call.time.saturating_sub(*ended))
+            }
+            Some((None, now)) if self.pauses == Pauses::Thinking => due.max(*now),
+            _ => due,
+        }
+    }
+
+    fn made(&mut self, call: &Call, now: u64) {
+        if self.pauses == Pauses::Thinking {
+            self.last.insert(call.thread, (call.took.map(|took| call.time.saturating_add(took)), now));
+        }
+    }
+}
+
+/// Makes calls on `place`, in their order, one after the other, each when it comes ([`Pauses`]) or as soon as the one
+/// before is done. What the [needs](super::needs) of the recording are should be there. `clock` is the place's; while time
 /// passes, the place's background work is done when it is due.
 ///
 /// A damaged recording is replayed up to the damage; the error comes beside what was done. Open files are closed at
@@ -81,10 +153,11 @@ pub fn replay(
     place: &mut dyn Place,
     clock: &dyn Clock,
     tempo: &Tempo,
+    pauses: Pauses,
     mut progress: impl FnMut(u64),
 ) -> (Replayed, Result<(), TraceError>) {
+    let mut threads = Threads { pauses, last: FxHashMap::default() };
     let mut state = State { place, open: FxHashMap::default(), buf: Vec::new(), done: Replayed::default() };
-    let mut took: BTreeMap<&'static str, Times> = BTreeMap::new();
     let mut time = tempo.start();
     let began = clock.monotonic();
     let (mut first, mut last) = (None, 0_u64);
@@ -97,8 +170,9 @@ pub fn replay(
         };
         let from = *first.get_or_insert(call.time);
         last = last.max(call.time);
+        let comes = threads.comes(&call, call.time.saturating_sub(from));
         // What is due in the background before it.
-        let arrives = began.saturating_add(Duration::from_nanos(call.time.saturating_sub(from)));
+        let arrives = began.saturating_add(Duration::from_nanos(comes));
         let until = if matches!(tempo, Tempo::BackToBack) { clock.monotonic() } else { arrives };
         while let Some(at) = tick.filter(|at| *at <= until) {
             time.due(from.saturating_add(nanos(at.saturating_sub(began))));
@@ -110,16 +184,21 @@ pub fn replay(
                 }
             };
         }
-        let due = time.due(call.time).unwrap_or_else(|| clock.monotonic());
+        let due = time.due(from.saturating_add(comes)).unwrap_or_else(|| clock.monotonic());
+        // A program that thinks has not come before the call that is made before its own.
+        let due = if pauses == Pauses::Thinking { due.max(clock.monotonic()) } else { due };
         if call.failed.is_some() {
             state.done.left_out += 1;
+            threads.made(&call, nanos(clock.monotonic().saturating_sub(began)));
             continue;
         }
-        match state.make(&call) {
+        let made = state.make(&call);
+        threads.made(&call, nanos(clock.monotonic().saturating_sub(began)));
+        match made {
             Ok(()) => {
                 state.done.calls += 1;
                 let passed = clock.monotonic().saturating_sub(due);
-                took.entry(name(&call.op)).or_default().add(nanos(passed));
+                state.done.took.entry(name(&call.op)).or_default().add(nanos(passed));
             }
             Err(NotMade::Unknown) => state.done.left_out += 1,
             Err(NotMade::Failed(e)) => {
@@ -138,7 +217,7 @@ pub fn replay(
     // No such recording has contents.
     done.generated = done.written;
     done.span_ns = last.saturating_sub(first.unwrap_or(0));
-    done.latencies = took.iter().filter_map(|(op, t)| t.spread().map(|spread| Latency { op, spread })).collect();
+    done.count_times();
     (done, whole)
 }
 
@@ -168,6 +247,7 @@ fn describe(op: &Op) -> String {
 impl State<'_> {
     fn failed(&mut self, what: &dyn Fn() -> String, e: &PlaceError) {
         self.done.failed += 1;
+        self.done.no_space += u64::from(e.no_space);
         self.done.first_failure.get_or_insert_with(|| format!("{}: {e}", what()));
     }
 

@@ -19,18 +19,28 @@ pub struct FileRef(u64);
 
 /// Why a call failed here, in words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct PlaceError(String);
+#[error("{why}")]
+pub struct PlaceError {
+    why: String,
+    /// The place is full.
+    pub no_space: bool,
+}
+
+impl PlaceError {
+    fn of(why: String) -> Self {
+        PlaceError { why, no_space: false }
+    }
+}
 
 impl From<Error> for PlaceError {
     fn from(e: Error) -> Self {
-        PlaceError(e.to_string())
+        PlaceError { no_space: matches!(e, Error::NoSpace), why: e.to_string() }
     }
 }
 
 impl From<std::io::Error> for PlaceError {
     fn from(e: std::io::Error) -> Self {
-        PlaceError(e.to_string())
+        PlaceError { no_space: e.kind() == std::io::ErrorKind::StorageFull, why: e.to_string() }
     }
 }
 
@@ -226,14 +236,14 @@ impl OnDirectory {
         for part in below.components() {
             // Through a link that was made by a call before, to wherever it leads.
             if out != self.root && fs::symlink_metadata(&out).is_ok_and(|m| m.is_symlink()) {
-                return Err(PlaceError(format!("{}: goes through a symbolic link", below.display())));
+                return Err(PlaceError::of(format!("{}: goes through a symbolic link", below.display())));
             }
             match part {
                 Component::RootDir | Component::CurDir => {}
                 Component::Normal(name) => out.push(name),
                 // Out of the directory.
                 Component::ParentDir | Component::Prefix(_) => {
-                    return Err(PlaceError(format!("{}: leaves the directory", below.display())));
+                    return Err(PlaceError::of(format!("{}: leaves the directory", below.display())));
                 }
             }
         }
@@ -241,7 +251,7 @@ impl OnDirectory {
     }
 
     fn file(&self, file: FileRef) -> Result<&(File, PathBuf)> {
-        self.open.get(file.0 as usize).and_then(Option::as_ref).ok_or(PlaceError("not open".into()))
+        self.open.get(file.0 as usize).and_then(Option::as_ref).ok_or(PlaceError::of("not open".into()))
     }
 }
 

@@ -51,6 +51,15 @@ impl Times {
         self.most = self.most.max(nanos);
     }
 
+    /// Others beside these.
+    pub fn merge(&mut self, others: &Times) {
+        // OK to drop the error: both histograms grow by themselves and have three digits.
+        let _ = self.histogram.add(&others.histogram);
+        self.sum += others.sum;
+        self.least = self.least.min(others.least);
+        self.most = self.most.max(others.most);
+    }
+
     /// What they come to; `None` without any.
     pub fn spread(&self) -> Option<Spread> {
         let count = self.histogram.len();

@@ -1,32 +1,26 @@
 //! `joulefs trace replay`: what does it cost to do once more what a recording tells of?
 //!
-//! Here options are read and runs are made; `variants` says which runs, `print` what came of them.
+//! Here options are read and requests are made; `calls` makes calls, `variants` says which runs are made, `print` what came
+//! of them, `requests` writes the table of requests.
 
+mod calls;
 mod print;
 mod requests;
 mod variants;
 
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use device::clock::RealClock;
-use device::{Access, open_image};
-use f2fs::mkfs;
 use indicatif::ProgressBar;
-use lab::aging::Recipe;
 use lab::error::LabError;
-use lab::traces::source::{ByInode, ByPath};
+use lab::traces::source::ByInode;
 use lab::traces::{self, ReplayError, Speed};
-use record::Tempo;
-use trace::call::Calls;
 use trace::replay::blocks::Made;
-use trace::replay::needs::{self, Needs};
-use trace::replay::place::OnDirectory;
-use trace::{Kind, Names, Opened, TraceError};
+use trace::replay::calls::Pauses;
+use trace::{Kind, Names};
 
-use crate::{Failure, held, progress, recorded, size};
+use crate::{Failure, progress, recorded, size};
 use print::Outcome;
 use requests::Table;
 use variants::Variant;
@@ -108,16 +102,39 @@ pub struct Args {
     age: Option<String>,
     /// Make the calls in this directory of the host, in real time.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["profile", "fs", "options", "compare", "size", "of",
-        "full", "queue", "requests", "image", "age", "seed", "page_cache", "by_file"])]
+        "full", "queue", "requests", "image", "age", "seed", "fill", "after", "repeat", "hurry", "page_cache", "cold",
+        "by_file"])]
     into: Option<PathBuf>,
     /// What a new volume and its recipe are drawn from; default: 1. For recordings of calls.
     #[arg(long)]
     seed: Option<u64>,
-    /// What the host keeps of files' contents in memory, reading ahead as Linux does, e.g. 256M; default: nothing, every
-    /// read is one of the device. For recordings of calls; those of our own were made below the kernel's memory, so that
-    /// nothing is read ahead, and what is kept are blocks of the device: bases of deltas, nodes.
+    /// How full the volume is when the calls begin, e.g. 90%: files that nobody changes are added until then.
+    #[arg(long, value_name = "PERCENT")]
+    fill: Option<String>,
+    /// A recording whose calls are made first, on no account; may be given several times.
+    #[arg(long, value_name = "FILE")]
+    after: Vec<PathBuf>,
+    /// Make the calls so often. Between two times what they left is removed and what they need is put there again, on no
+    /// account. For recordings of calls of other programs.
+    #[arg(long, value_name = "N")]
+    repeat: Option<NonZeroU32>,
+    /// The background cleans as if nobody used the volume and it had no time: whenever its policy finds something, twice a
+    /// second.
+    #[arg(long)]
+    hurry: bool,
+    /// What the host keeps of files' contents in memory, reading ahead as Linux does, e.g. 64M, or "none": every read is one
+    /// of the device. Default: 256M for recordings of calls of other programs; none for those of our own, which were made
+    /// below the kernel's memory, so that nothing is read ahead, and what is kept are blocks of the device: bases of
+    /// deltas, nodes. It is empty when the calls begin.
     #[arg(long, value_name = "SIZE")]
     page_cache: Option<String>,
+    /// The volume was just mounted: none of its directories and nodes are in memory.
+    #[arg(long)]
+    cold: bool,
+    /// Make each call when it was recorded, however late the one before ends. Without, a thread waits between two calls as
+    /// long as it did then.
+    #[arg(long, conflicts_with = "back_to_back")]
+    on_time: bool,
     /// Files, or processes, that are named in the account, those that cost most first; default: 20. With --compare
     /// only --json names them.
     #[arg(long, value_name = "N")]
@@ -130,6 +147,9 @@ pub struct Args {
     back_to_back: bool,
 }
 
+/// Bytes of files that a phone with a few gigabytes of memory keeps of the program in front, by default.
+const PAGE_CACHE: u64 = 256 << 20;
+
 impl Args {
     fn speed(&self) -> Speed {
         match (self.paced, self.back_to_back) {
@@ -139,11 +159,29 @@ impl Args {
         }
     }
 
-    /// Blocks of a page cache.
-    fn cache(&self) -> Result<Option<usize>, Failure> {
-        let Some(text) = &self.page_cache else { return Ok(None) };
-        let bytes = size::within("--page-cache", text, 1 << 20..=1 << 40)?;
+    /// Blocks of a page cache; `ours` for a recording that was made below one.
+    fn cache(&self, ours: bool) -> Result<Option<usize>, Failure> {
+        let bytes = match self.page_cache.as_deref() {
+            None if ours => return Ok(None),
+            None => PAGE_CACHE,
+            Some("none") => return Ok(None),
+            Some(text) => size::within("--page-cache", text, 1 << 20..=1 << 40)?,
+        };
         Ok(Some((bytes / 4096) as usize))
+    }
+
+    /// What part of the volume is in use when the calls begin.
+    fn full(&self) -> Result<Option<f64>, Failure> {
+        let Some(text) = &self.fill else { return Ok(None) };
+        let percent = text.strip_suffix('%').unwrap_or(text).trim().parse().ok();
+        match percent.filter(|p| (1.0..=99.0).contains(p)) {
+            Some(p) => Ok(Some(p / 100.0)),
+            None => Err(Failure::Usage(format!("--fill {text}: write a number from 1% to 99%"))),
+        }
+    }
+
+    fn pauses(&self) -> Pauses {
+        if self.on_time { Pauses::Recorded } else { Pauses::Thinking }
     }
 
     /// Bytes of a device for requests.
@@ -162,6 +200,12 @@ impl Args {
             ("--age", self.age.is_some()),
             ("--seed", self.seed.is_some()),
             ("--page-cache", self.page_cache.is_some()),
+            ("--fill", self.fill.is_some()),
+            ("--after", !self.after.is_empty()),
+            ("--repeat", self.repeat.is_some()),
+            ("--hurry", self.hurry),
+            ("--cold", self.cold),
+            ("--on-time", self.on_time),
             ("--into", self.into.is_some()),
         ];
         let of_blocks = [
@@ -183,7 +227,7 @@ impl Args {
 #[cfg(test)]
 pub fn is_there(args: &Args) -> Result<(), Failure> {
     variants::all(args)?;
-    args.age.iter().try_for_each(|recipe| Recipe::chain(recipe).map(drop).map_err(Failure::from))
+    args.age.iter().try_for_each(|recipe| lab::aging::Recipe::chain(recipe).map(drop).map_err(Failure::from))
 }
 
 /// Runs it.
@@ -206,7 +250,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         return Err(Failure::Usage(format!("{file}: {why}")));
     }
     if let (Some(dir), Kind::Calls) = (&args.into, kind) {
-        return into(args, dir, as_json);
+        return calls::into(args, dir, as_json);
     }
     if args.requests.is_some() && !args.compare.is_empty() {
         return Err(Failure::usage("--requests: it is of one run; leave out --compare"));
@@ -217,12 +261,15 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let variants = variants::all(args)?;
     let outcomes = match kind {
         Kind::Blocks => of_blocks(args, &variants)?,
-        Kind::Calls => of_calls(args, ours.as_ref(), &variants)?,
+        Kind::Calls => calls::on_volume(args, ours.as_ref(), &variants)?,
         Kind::Power => {
             return Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls"));
         }
     };
     print::all(&outcomes, args.by_file.unwrap_or(20), as_json);
+    if let Some(why) = outcomes.iter().find_map(Outcome::too_small) {
+        return Err(format!("{}: {why}", args.file.display()).into());
+    }
     Ok(recorded::end(outcomes.iter().find_map(Outcome::damage), as_json))
 }
 
@@ -271,6 +318,10 @@ fn said(args: &Args, e: &ReplayError) -> Failure {
             Some(image) => Failure::Usage(format!("--image {}: {why}", image.display())),
             None => e.to_string().into(),
         },
+        (ReplayError::NoRoom { would_do, .. }, ..) => {
+            let size = would_do.div_ceil(1 << 20);
+            format!("{file}: {e}: give --size {size}M").into()
+        }
         (ReplayError::Empty(_), ..) => format!("{file}: {e}").into(),
         _ => e.to_string().into(),
     }
@@ -279,7 +330,8 @@ fn said(args: &Args, e: &ReplayError) -> Failure {
 fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
     if variants.iter().any(|v| v.of_volume) {
         return Err(Failure::usage(format!(
-            "{}: a recording of a block device: --compare is for recordings of calls, but for profile=A,B,...",
+            "{}: a recording of a block device: --compare is for recordings of calls, but for profile=A,B,...: such a \
+             recording holds what a file system wrote, its cleaning included, and another one would have written other blocks",
             args.file.display()
         )));
     }
@@ -322,110 +374,4 @@ fn share(bar: &ProgressBar, length: u64) -> impl FnMut(u64) + use<> {
         last = last.max(now);
         progress::show_if_slow(&bar);
     }
-}
-
-fn calls(path: &Path) -> Result<(Box<dyn Calls>, u64), Failure> {
-    let recorded::Recorded { opened, length } = recorded::open(path)?;
-    match opened {
-        Opened::Calls(calls) => Ok((calls, length)),
-        Opened::Blocks(_) => Err(recorded::not_of(path, "requests to a block device", "calls to a file system")),
-        Opened::Power(_) => Err(recorded::not_of(path, "a meter", "calls to a file system")),
-    }
-}
-
-/// What must be there before the calls of a recording. A damaged recording is replayed up to the damage, so what comes
-/// after it needs nothing.
-fn needed(path: &Path) -> Result<Needs, Failure> {
-    let (mut calls, length) = calls(path)?;
-    let (bar, moved) = recorded::bar(length, "looking");
-    let (needs, _) = needs::scan(&mut *calls, moved);
-    bar.finish_and_clear();
-    Ok(needs)
-}
-
-fn of_calls(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
-    let bytes = args.size.as_deref().map(|text| size::of_volume(text, &mkfs::Options::default())).transpose()?;
-    let page_cache = args.cache()?;
-    if let Some(recipe) = &args.age {
-        if args.paced {
-            return Err(Failure::usage(
-                "--age with --paced: a volume is aged in virtual time; make an image of it first",
-            ));
-        }
-        Recipe::chain(recipe).map_err(|e| Failure::from(e).named("--age"))?;
-    }
-    let needs = if ours.is_some() { Needs::default() } else { needed(&args.file)? };
-    let image = match &args.image {
-        None => None,
-        Some(path) => {
-            let image = open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?;
-            let held = held::runs(&image, path)?;
-            Some(traces::calls::Image { device: image, held })
-        }
-    };
-    at_once(variants, |variant, bar| {
-        let options = traces::calls::Options {
-            mount: variant.mount.clone(),
-            deltas: variant.deltas,
-            compressed: variant.compressed,
-            bytes,
-            image: image.clone(),
-            recipe: args.age.clone(),
-            seed: args.seed.unwrap_or(1),
-            speed: args.speed(),
-            page_cache,
-        };
-        let mut moved = share(bar, 1000);
-        let mut progress = |what: &str, part: f64| {
-            bar.set_message(what.to_owned());
-            if what == "replaying" {
-                moved((part * 1000.0) as u64);
-            } else {
-                progress::show_if_slow(bar);
-            }
-        };
-        let run = match ours {
-            Some(ours) => traces::calls::run(&mut ours.clone(), &variant.profile, &options, &mut progress),
-            None => {
-                let (mut calls, length) = calls(&args.file)?;
-                let mut source = ByPath { calls: &mut *calls, needs: &needs, length };
-                traces::calls::run(&mut source, &variant.profile, &options, &mut progress)
-            }
-        };
-        Ok(Outcome::of_calls(variant, run.map_err(|e| said(args, &e))?))
-    })
-}
-
-/// Makes the calls in a directory.
-fn into(args: &Args, dir: &Path, as_json: bool) -> Result<ExitCode, Failure> {
-    let named = |e: std::io::Error| format!("{}: {e}", dir.display());
-    if std::fs::read_dir(dir).map_err(named)?.any(|entry| entry.is_ok_and(|e| e.file_name() != "lost+found")) {
-        return Err(format!(
-            "{}: not empty; calls remove and rename what they find: give an empty directory",
-            dir.display()
-        )
-        .into());
-    }
-    let needs = needed(&args.file)?;
-    let (mut calls, length) = calls(&args.file)?;
-    let mut place = OnDirectory::new(dir);
-    let bar = progress::bytes(needs.bytes(), "preparing");
-    let prepared = needs.prepare(&mut place, |at| {
-        bar.set_position(at);
-        progress::show_if_slow(&bar);
-    });
-    bar.finish_and_clear();
-    prepared.map_err(|(path, why)| format!("{}: {why}", String::from_utf8_lossy(&path)))?;
-    let clock = Arc::new(RealClock::new());
-    let tempo = if args.back_to_back { Tempo::BackToBack } else { Tempo::Real(clock.clone()) };
-    let (bar, moved) = recorded::bar(length, "replaying");
-    let from = std::time::Duration::as_nanos(&device::Clock::monotonic(&*clock));
-    let (done, whole) = trace::replay::calls::replay(&mut *calls, &mut place, &*clock, &tempo, moved);
-    let synced = trace::replay::place::Place::sync_all(&mut place);
-    bar.finish_and_clear();
-    synced.map_err(|e| format!("{}: {e}", dir.display()))?;
-    let took = std::time::Duration::as_nanos(&device::Clock::monotonic(&*clock)) - from;
-    let damage: Option<TraceError> = whole.err();
-    print::of_directory(dir, &done, u64::try_from(took).unwrap_or(u64::MAX), damage.as_ref(), as_json);
-    Ok(recorded::end(damage.as_ref(), as_json))
 }

@@ -144,6 +144,7 @@ impl Outcome {
                 value["sections_cleaned_while_waited_for"] = json!(done.cleaned.1);
                 value["blocks_moved"] = json!(done.moved);
                 value["free_segments_held"] = json!(done.free_segments);
+                value["began"] = json!(done.began);
                 value["blocks_written"] = json!(done.counts.total().blocks_written);
                 value["flushes"] = json!(done.counts.total().flushes);
                 value["deltas"] = json!(done.deltas);
@@ -186,9 +187,9 @@ impl Outcome {
             }
             Done::Calls(done) => {
                 let mut text = if done.compared { compared(&done.calls) } else { said(&done.calls) };
-                text += &format!("\nvolume of {}", output::bytes(done.device_bytes));
+                text += &format!("\n{}", self.state(done));
                 let all = done.counts.total();
-                text += &format!(": {} blocks written, {} flushes", all.blocks_written, all.flushes);
+                text += &format!("; {} blocks written, {} flushes", all.blocks_written, all.flushes);
                 if done.deltas > 0 {
                     text += &format!(", {} pages became deltas", done.deltas);
                 }
@@ -201,6 +202,35 @@ impl Outcome {
                 text + "\n" + &contents(done)
             }
         }
+    }
+
+    /// What the volume was when the calls began.
+    fn state(&self, done: &OnVolumeDone) -> String {
+        let OnVolumeDone { device_bytes, began, .. } = done;
+        let mut text = format!(
+            "volume of {}, {:.0} % full with {} segments free when the calls began",
+            output::bytes(*device_bytes),
+            100.0 * began.full,
+            began.free_segments
+        );
+        if began.needs > 0 {
+            text += &format!(", which take {} more", output::bytes(began.needs));
+        }
+        text
+    }
+
+    /// What to do if calls found no space.
+    pub fn too_small(&self) -> Option<String> {
+        let Done::Calls(done) = &self.done else { return None };
+        let calls = done.calls.no_space;
+        (calls > 0).then(|| {
+            let would_do = (done.device_bytes / 4 * 5).next_multiple_of(64 << 20) >> 20;
+            format!(
+                "{calls} calls found no space on a volume of {}, and nothing above tells what they cost: give --size \
+                 {would_do}M",
+                output::bytes(done.device_bytes)
+            )
+        })
     }
 
     fn recorded(&self) -> u64 {
@@ -307,7 +337,7 @@ fn side_by_side(all: &[Outcome]) -> String {
     let width = all.iter().map(|o| o.name.chars().count()).max().unwrap_or(0).max(8);
     let mut out = format!("{}, {}", all[0].text().lines().next().unwrap_or_default(), joules::time(all[0].recorded()));
     if let Done::Calls(done) = &all[0].done {
-        out += &format!("\n{}", contents(done));
+        out += &format!("\n{}\n{}", all[0].state(done), contents(done));
     }
     out += &format!("\n\n{:<width$}", "");
     for c in Component::ALL {
@@ -344,7 +374,8 @@ fn side_by_side(all: &[Outcome]) -> String {
     let none_cleaned = |o: &Outcome| matches!(&o.done, Done::Calls(done) if done.cleaned.0 == 0);
     // Of a comparison of deltas alone, nobody expects it.
     if all.iter().all(none_cleaned) && !all.iter().all(|o| o.name.starts_with("delta=")) {
-        out += "\n\nno section was cleaned: a smaller or fuller volume (--size, --age) or a longer recording tells policies apart";
+        out += "\n\nno section was cleaned, so this says nothing of policies: a full volume (--age, --fill), cleaning that \
+                does not wait for quiet (--hurry), or more calls (--repeat) may tell them apart";
     }
     let mut kinds: Vec<&'static str> = all.iter().flat_map(|o| o.latencies().iter().map(|l| l.op)).collect();
     kinds.sort_unstable();

@@ -1,0 +1,190 @@
+//! How are the calls of a recording made, on a volume of a simulated device or in a directory of the host?
+
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::clock::RealClock;
+use device::{Access, open_image};
+use f2fs::gc::settings::Intervals;
+use f2fs::{MountOptions, mkfs};
+use lab::aging::Recipe;
+use lab::traces::source::{ByInode, ByPath, Source};
+use lab::traces::state::Wanted;
+use lab::traces::{self, ReplayError};
+use record::Tempo;
+use trace::call::Calls;
+use trace::replay::needs::{self, Needs};
+use trace::replay::place::OnDirectory;
+use trace::{Opened, TraceError};
+
+use super::print::{self, Outcome};
+use super::variants::Variant;
+use super::{Args, at_once, said, share};
+use crate::{Failure, held, progress, recorded, size};
+
+fn calls(path: &Path) -> Result<(Box<dyn Calls>, u64), Failure> {
+    let recorded::Recorded { opened, length } = recorded::open(path)?;
+    match opened {
+        Opened::Calls(calls) => Ok((calls, length)),
+        Opened::Blocks(_) => Err(recorded::not_of(path, "requests to a block device", "calls to a file system")),
+        Opened::Power(_) => Err(recorded::not_of(path, "a meter", "calls to a file system")),
+    }
+}
+
+/// What must be there before the calls of a recording. A damaged recording is replayed up to the damage, so what comes
+/// after it needs nothing.
+fn needed(path: &Path) -> Result<Needs, Failure> {
+    let (mut calls, length) = calls(path)?;
+    let (bar, moved) = recorded::bar(length, "looking");
+    let (needs, _) = needs::scan(&mut *calls, moved);
+    bar.finish_and_clear();
+    Ok(needs)
+}
+
+/// Makes the calls on a volume, once for each variant.
+pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
+    let bytes = args.size.as_deref().map(|text| size::of_volume(text, &mkfs::Options::default())).transpose()?;
+    let page_cache = args.cache(ours.is_some())?;
+    let full = args.full()?;
+    if ours.is_some() && args.repeat.is_some_and(|n| n.get() > 1) {
+        return Err(Failure::usage(
+            "--repeat: calls of a recording of ours are by inode, and find what they left: give the recording to --after \
+             instead, or repeat the program",
+        ));
+    }
+    if args.paced && (full.is_some() || args.age.is_some()) {
+        return Err(Failure::usage(
+            "--age and --fill with --paced: a volume is aged in virtual time; make an image of it first",
+        ));
+    }
+    if let Some(recipe) = &args.age {
+        Recipe::chain(recipe).map_err(|e| Failure::from(e).named("--age"))?;
+    }
+    let needs = if ours.is_some() { Needs::default() } else { needed(&args.file)? };
+    let after: Vec<Earlier> = args.after.iter().map(|path| Earlier::open(path)).collect::<Result<_, _>>()?;
+    let image = match &args.image {
+        None => None,
+        Some(path) => {
+            let image = open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?;
+            let held = held::runs(&image, path)?;
+            Some(traces::calls::Image { device: image, held })
+        }
+    };
+    at_once(variants, |variant, bar| {
+        let options = traces::calls::Options {
+            mount: if args.hurry { hurried(&variant.mount) } else { variant.mount.clone() },
+            deltas: variant.deltas,
+            compressed: variant.compressed,
+            bytes,
+            image: image.clone(),
+            state: Wanted { recipe: args.age.clone(), full },
+            seed: args.seed.unwrap_or(1),
+            speed: args.speed(),
+            pauses: args.pauses(),
+            page_cache,
+            cold: args.cold,
+            times: args.repeat.unwrap_or(NonZeroU32::MIN),
+        };
+        let mut moved = share(bar, 1000);
+        let mut progress = |what: &str, part: f64| {
+            bar.set_message(what.to_owned());
+            if what == "replaying" {
+                moved((part * 1000.0) as u64);
+            } else {
+                progress::show_if_slow(bar);
+            }
+        };
+        let opens: Vec<Box<Reopen<'_>>> = after.iter().map(|e| reopen(&e.path)).collect();
+        let mut sources: Vec<Box<dyn Source + '_>> =
+            after.iter().zip(&opens).map(|(earlier, open)| earlier.source(open)).collect();
+        let mut before: Vec<&mut dyn Source> = sources.iter_mut().map(|s| &mut **s as &mut dyn Source).collect();
+        let open = reopen(&args.file);
+        let run = match ours {
+            Some(ours) => traces::calls::run(&mut ours.clone(), &mut before, &variant.profile, &options, &mut progress),
+            None => {
+                let mut source = ByPath { open: &open, needs: &needs, length: recorded::length(&args.file) };
+                traces::calls::run(&mut source, &mut before, &variant.profile, &options, &mut progress)
+            }
+        };
+        Ok(Outcome::of_calls(variant, run.map_err(|e| said(args, &e))?))
+    })
+}
+
+type Reopen<'a> = dyn Fn() -> Result<Box<dyn Calls>, ReplayError> + 'a;
+
+/// Opens a recording of calls at its beginning, again and again.
+fn reopen(path: &Path) -> Box<Reopen<'_>> {
+    Box::new(|| match trace::open(path)? {
+        Opened::Calls(calls) => Ok(calls),
+        _ => Err(TraceError::Unknown { path: path.to_owned(), why: "it is another file than before".into() }.into()),
+    })
+}
+
+/// A recording whose calls are made before those that are paid for.
+struct Earlier {
+    path: PathBuf,
+    ours: Option<ByInode>,
+    needs: Needs,
+}
+
+impl Earlier {
+    fn open(path: &Path) -> Result<Self, Failure> {
+        recorded::again(path)?;
+        calls(path).map_err(|e| e.named("--after"))?;
+        let ours = ByInode::open(path).map_err(|e| e.to_string())?;
+        let needs = if ours.is_some() { Needs::default() } else { needed(path)? };
+        Ok(Earlier { path: path.to_owned(), ours, needs })
+    }
+
+    fn source<'a>(&'a self, open: &'a Reopen<'a>) -> Box<dyn Source + 'a> {
+        match &self.ours {
+            Some(ours) => Box::new(ours.clone()),
+            None => Box::new(ByPath { open, needs: &self.needs, length: recorded::length(&self.path) }),
+        }
+    }
+}
+
+/// Cleaning in the background that waits for nobody.
+fn hurried(mount: &MountOptions) -> MountOptions {
+    let mut mount = mount.clone();
+    let often = Duration::from_millis(500);
+    mount.gc.intervals = Intervals { urgent: often, min: often, max: often, none: often, idle: Duration::ZERO };
+    mount
+}
+
+/// Makes the calls in a directory of the host.
+pub fn into(args: &Args, dir: &Path, as_json: bool) -> Result<ExitCode, Failure> {
+    let named = |e: std::io::Error| format!("{}: {e}", dir.display());
+    if std::fs::read_dir(dir).map_err(named)?.any(|entry| entry.is_ok_and(|e| e.file_name() != "lost+found")) {
+        return Err(format!(
+            "{}: not empty; calls remove and rename what they find: give an empty directory",
+            dir.display()
+        )
+        .into());
+    }
+    let needs = needed(&args.file)?;
+    let (mut calls, length) = calls(&args.file)?;
+    let mut place = OnDirectory::new(dir);
+    let bar = progress::bytes(needs.bytes(), "preparing");
+    let prepared = needs.prepare(&mut place, |at| {
+        bar.set_position(at);
+        progress::show_if_slow(&bar);
+    });
+    bar.finish_and_clear();
+    prepared.map_err(|(path, why)| format!("{}: {why}", String::from_utf8_lossy(&path)))?;
+    let clock = Arc::new(RealClock::new());
+    let tempo = if args.back_to_back { Tempo::BackToBack } else { Tempo::Real(clock.clone()) };
+    let (bar, moved) = recorded::bar(length, "replaying");
+    let from = std::time::Duration::as_nanos(&device::Clock::monotonic(&*clock));
+    let (done, whole) = trace::replay::calls::replay(&mut *calls, &mut place, &*clock, &tempo, args.pauses(), moved);
+    let synced = trace::replay::place::Place::sync_all(&mut place);
+    bar.finish_and_clear();
+    synced.map_err(|e| format!("{}: {e}", dir.display()))?;
+    let took = std::time::Duration::as_nanos(&device::Clock::monotonic(&*clock)) - from;
+    let damage: Option<TraceError> = whole.err();
+    print::of_directory(dir, &done, u64::try_from(took).unwrap_or(u64::MAX), damage.as_ref(), as_json);
+    Ok(recorded::end(damage.as_ref(), as_json))
+}

@@ -1,0 +1,129 @@
+//! Recorded calls on a volume that is in use: aged, full, used by another program before; and what is said where that
+//! cannot be.
+
+mod room;
+mod typed;
+
+use std::fmt::Write as _;
+use std::fs;
+
+use room::Room;
+use serde_json::Value;
+use typed::{done, joulefs, misused, refused};
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
+}
+
+/// A database of 2,000 blocks is filled, and then blocks of it are changed all over for a minute, with an fsync now and
+/// then; a picture that was there is read.
+fn calls() -> String {
+    let mut text = String::from("1 0 open /data/chat.db O_RDWR|O_CREAT|O_LARGEFILE 30\n");
+    for n in 0..6_000_u64 {
+        let block = if n < 2_000 { n } else { n * 7919 % 2_000 };
+        writeln!(text, "1 {} pwrite 30 {} 4096", 1000 + n * 10_000, block * 4096).unwrap();
+        if n % 50 == 0 {
+            writeln!(text, "1 {} fsync 30 0", 2000 + n * 10_000).unwrap();
+        }
+    }
+    text + "2 1200000 open \"/data/photos/a.jpg\" O_RDONLY|O_LARGEFILE 31\n2 1200100 read 31 500000\n2 1300000 close 31 0\n"
+}
+
+fn recorded(room: &Room) -> String {
+    let file = room.text("app.trace");
+    fs::write(&file, calls()).unwrap();
+    file
+}
+
+#[test]
+fn a_full_volume_is_as_full_as_was_asked_and_cleaning_that_hurries_tells_policies_apart() {
+    let room = Room::new();
+    let file = recorded(&room);
+    let plain = json(&["trace", "replay", &file]);
+    assert!(plain["replay"]["began"]["full"].as_f64().unwrap() < 0.5);
+    let full =
+        json(&["trace", "replay", &file, "--fill", "92%", "--hurry", "--repeat", "3", "--compare", "gc=greedy,fagc"]);
+    let variants = full["variants"].as_array().unwrap();
+    let of = |v: &Value, what: &str| v["replay"][what].as_u64().unwrap();
+    for v in variants {
+        let began = v["replay"]["began"]["full"].as_f64().unwrap();
+        assert!((0.91..0.94).contains(&began), "{began}");
+        assert_eq!(of(v, "written"), 3 * of(&plain, "written"));
+        assert_eq!(of(v, "failed"), 0, "{}", v["replay"]);
+    }
+    let cleaned: Vec<u64> = variants.iter().map(|v| of(v, "sections_cleaned")).collect();
+    assert!(cleaned[0] < cleaned[1] && cleaned[2] > 0, "{cleaned:?}");
+    assert_ne!(variants[1]["total_pj"], variants[2]["total_pj"], "the two policies do not choose alike");
+    // The same again, to the last picojoule.
+    assert_eq!(
+        full,
+        json(&["trace", "replay", &file, "--fill", "92%", "--hurry", "--repeat", "3", "--compare", "gc=greedy,fagc"])
+    );
+    let table = done(&["trace", "replay", &file, "--compare", "gc=greedy,fagc"]);
+    assert!(table.contains("says nothing of policies"), "{table}");
+}
+
+#[test]
+fn calls_made_before_are_on_no_account_but_leave_the_volume_used() {
+    let room = Room::new();
+    let file = recorded(&room);
+    let (alone, after) = (json(&["trace", "replay", &file]), json(&["trace", "replay", &file, "--after", &file]));
+    assert_eq!(alone["replay"]["written"], after["replay"]["written"]);
+    let free = |v: &Value| v["replay"]["began"]["free_segments"].as_u64().unwrap();
+    let size = |v: &Value| v["replay"]["device_bytes"].as_u64().unwrap();
+    assert!(size(&after) >= size(&alone));
+    assert!(free(&after) < free(&alone) + (size(&after) - size(&alone)) / (2 << 20), "something was written before");
+    refused(&["trace", "replay", &file, "--after", "/no/such"], &["/no/such"]);
+}
+
+#[test]
+fn a_volume_without_room_is_refused_before_the_first_call_with_the_size_that_would_do() {
+    let room = Room::new();
+    let file = room.text("big.trace");
+    // 300 MiB are written.
+    let mut text = String::from("1 0 open /data/film.mp4 O_RDWR|O_CREAT|O_LARGEFILE 30\n");
+    for n in 0..300_u64 {
+        writeln!(text, "1 {} pwrite 30 {} 1048576", 1000 + n, n << 20).unwrap();
+    }
+    fs::write(&file, text).unwrap();
+    refused(&["trace", "replay", &file, "--size", "256M"], &["--size", "would do"]);
+    let error = joulefs(&["trace", "replay", &file, "--size", "256M"]).err;
+    let size = error.rsplit("--size ").next().unwrap().trim().to_owned();
+    let now = json(&["trace", "replay", &file, "--size", &size]);
+    assert_eq!((&now["replay"]["failed"], &now["replay"]["written"]), (&0.into(), &(300_u64 << 20).into()));
+    // A size that nobody gave is large enough, in every state.
+    for state in [&["--fill", "90%"][..], &["--age", "full", "--fill", "96%"]] {
+        let now = json(&[&["trace", "replay", &file], state].concat());
+        assert_eq!(&now["replay"]["no_space"], 0, "{state:?}");
+        assert_eq!(&now["replay"]["written"], 300_u64 << 20, "{state:?}");
+    }
+}
+
+#[test]
+fn memory_of_the_host_never_makes_calls_dearer_and_a_cold_volume_reads_its_metadata() {
+    let room = Room::new();
+    let file = recorded(&room);
+    let read = |more: &[&str]| {
+        let v = json(&[&["trace", "replay", &file], more].concat());
+        let causes = v["replay"]["blocks_by_cause"].as_object().unwrap();
+        (causes.values().map(|c| c["read"].as_u64().unwrap()).sum::<u64>(), v["total_pj"].as_u64().unwrap())
+    };
+    let (without, with, cold) = (read(&["--page-cache", "none"]), read(&[]), read(&["--cold"]));
+    assert!(with.0 <= without.0 && with.1 <= without.1, "{with:?} with memory, {without:?} without");
+    assert!(cold.0 > with.0 && cold.1 > with.1, "{cold:?} cold, {with:?} warm");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_by_its_option() {
+    let room = Room::new();
+    let file = recorded(&room);
+    misused(&["trace", "replay", &file, "--fill", "100%"], &["--fill 100%", "1% to 99%"]);
+    misused(&["trace", "replay", &file, "--fill", "full"], &["--fill full"]);
+    misused(&["trace", "replay", &file, "--repeat", "0"], &["--repeat"]);
+    misused(&["trace", "replay", &file, "--fill", "50%", "--paced"], &["--fill", "--paced"]);
+    let blocks = room.text("t.csv");
+    fs::write(&blocks, "128166372003061629,host,0,Write,0,4096,10\n").unwrap();
+    for option in [&["--fill", "50%"][..], &["--repeat", "2"], &["--hurry"], &["--cold"], &["--on-time"]] {
+        misused(&[&["trace", "replay", &blocks], option].concat(), &[option[0], "recordings of calls"]);
+    }
+}

@@ -1,0 +1,182 @@
+//! In which state is the volume when the recorded calls begin, and is there room for them?
+//!
+//! A volume that is new and empty hides what people ask about: nothing is cleaned on it. So it can be aged by a recipe, used
+//! by another recording before, and filled up. Room is reckoned with before anything is done; where that was too little, it is
+//! said before the first call.
+
+use std::collections::BTreeSet;
+
+use device::clock::VirtualClock;
+use f2fs::Volume;
+use serde::Serialize;
+use vfs::{FileKind, FileSystem, Flow, Ino};
+
+use super::{Progress, ReplayError};
+use crate::aging::{Ager, Recipe};
+use crate::error::LabError;
+
+/// How a volume is brought into its state.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// The recipe that ages a new volume.
+    pub recipe: Option<String>,
+    /// What part of the volume's room for files, from 0 to 1, is in use when the calls begin: files that nobody
+    /// changes are added until then.
+    pub full: Option<f64>,
+}
+
+/// The smallest volume that is made.
+const SMALLEST: u64 = 256 << 20;
+/// Of a volume's bytes, those that are not for files: metadata and what is kept in reserve, at most.
+const NOT_FOR_FILES: f64 = 0.15;
+/// What part of an aged volume the recording's files are at most.
+const ROOM_OF_AGED: f64 = 0.1;
+/// What calls need beside the bytes of their files: nodes, directories, the last block of each file.
+const BESIDE: f64 = 1.15;
+
+impl Wanted {
+    /// Bytes of a volume on which calls that hold `room` bytes in all at most find room for them; `more` of these come
+    /// while they are made.
+    pub fn device_bytes(&self, room: u64, more: u64) -> u64 {
+        let aged = if self.recipe.is_some() { room as f64 * BESIDE / ROOM_OF_AGED } else { 0.0 };
+        let filled = self.full.map_or(0.0, |full| more as f64 * BESIDE / (1.0 - full));
+        let for_files = aged.max(filled) / (1.0 - NOT_FOR_FILES);
+        let at_least = room.saturating_mul(2).saturating_add(SMALLEST);
+        let bytes = at_least.max((for_files.min(1e18) as u64).saturating_add(SMALLEST));
+        if for_files > 0.0 { bytes } else { at_least }.next_multiple_of(64 << 20)
+    }
+}
+
+impl Wanted {
+    /// Ages a volume by the recipe, if one is wanted, and deletes of the files so made until there is room for `room` bytes.
+    pub(super) fn age(
+        &self,
+        volume: &Volume,
+        clock: Option<&VirtualClock>,
+        seed: u64,
+        room: u64,
+        progress: Progress<'_>,
+    ) -> Result<(), ReplayError> {
+        let Some(recipe) = &self.recipe else { return Ok(()) };
+        let mut chain = Recipe::chain(recipe).map_err(LabError::from)?;
+        let (all, _) = room_of(volume)?;
+        let free = (room as f64 * BESIDE / all as f64).min(1.0);
+        chain.push(Recipe::making_room(&chain, free));
+        carry_out(volume, clock, seed, "aging", &chain, progress)
+    }
+
+    /// Fills a volume up, if that is wanted.
+    pub(super) fn fill(
+        &self,
+        volume: &Volume,
+        clock: Option<&VirtualClock>,
+        seed: u64,
+        progress: Progress<'_>,
+    ) -> Result<(), ReplayError> {
+        let Some(full) = self.full else { return Ok(()) };
+        carry_out(volume, clock, seed, "filling", &[Recipe::until_full(full)], progress)
+    }
+}
+
+fn carry_out(
+    volume: &Volume,
+    clock: Option<&VirtualClock>,
+    seed: u64,
+    what: &str,
+    chain: &[Recipe],
+    progress: Progress<'_>,
+) -> Result<(), ReplayError> {
+    let Some(clock) = clock else {
+        let why = "a volume is brought into a state in virtual time; make an image of it first";
+        return Err(LabError::Parameters(why.into()).into());
+    };
+    let mut ager = Ager::new(volume, clock, seed).on_the_devices_time();
+    ager.all(chain, &mut |p| progress(what, p.done as f64 / p.total.max(1) as f64))?;
+    volume.sync()?;
+    Ok(())
+}
+
+/// The names in the root directory.
+pub(super) fn names_in_root(fs: &dyn FileSystem) -> Result<BTreeSet<Vec<u8>>, ReplayError> {
+    Ok(entries(fs, fs.root())?.into_iter().map(|(name, _)| name).collect())
+}
+
+/// What a directory holds, but for itself and the one above it.
+fn entries(fs: &dyn FileSystem, dir: Ino) -> Result<Vec<(Vec<u8>, FileKind)>, vfs::Error> {
+    let mut all = Vec::new();
+    fs.readdir(dir, 0, &mut |entry| {
+        if !matches!(entry.name, b"." | b"..") {
+            all.push((entry.name.to_vec(), entry.kind));
+        }
+        Flow::Continue
+    })?;
+    Ok(all)
+}
+
+/// Removes everything whose name in the root directory is none of these.
+pub(super) fn remove_all_but(fs: &dyn FileSystem, stays: &BTreeSet<Vec<u8>>) -> Result<(), ReplayError> {
+    // A directory, the names in it that are still to be removed, and what it is called above.
+    let mut inside: Vec<(Ino, Vec<(Vec<u8>, FileKind)>, Vec<u8>)> = Vec::new();
+    let all = entries(fs, fs.root())?.into_iter().filter(|(name, _)| !stays.contains(name)).collect();
+    inside.push((fs.root(), all, Vec::new()));
+    while let Some((dir, left, _)) = inside.last_mut() {
+        let dir = *dir;
+        match left.pop() {
+            Some((name, FileKind::Directory)) => {
+                let ino = fs.lookup(dir, &name)?.attr.ino;
+                inside.push((ino, entries(fs, ino)?, name));
+            }
+            Some((name, _)) => fs.unlink(dir, &name)?,
+            None => {
+                let Some((ino, _, name)) = inside.pop() else { break };
+                if let Some((above, ..)) = inside.last() {
+                    fs.forget(ino, 1);
+                    fs.rmdir(*above, &name)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a volume was when the calls began.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Began {
+    /// The part of its room for files that was in use, from 0 to 1.
+    pub full: f64,
+    /// Segments that were free.
+    pub free_segments: u64,
+    /// Bytes that files could still take.
+    pub free: u64,
+    /// Bytes more that the recording's files hold later, at most.
+    pub needs: u64,
+}
+
+/// Looks at a volume before the calls, which need `needs` bytes beyond what is there.
+///
+/// # Errors
+/// If there is no room for the calls: with the size of a volume that has it.
+pub(super) fn look(volume: &Volume, device_bytes: u64, needs: u64) -> Result<Began, ReplayError> {
+    let (all, free) = room_of(volume)?;
+    if free < needs {
+        return Err(no_room(volume, device_bytes, needs)?);
+    }
+    Ok(Began { full: 1.0 - free as f64 / all as f64, free_segments: volume.state().free_segments.into(), free, needs })
+}
+
+/// Bytes a volume has for files, and those of them that are free.
+fn room_of(volume: &Volume) -> Result<(u64, u64), ReplayError> {
+    let st = volume.statfs()?;
+    Ok((st.blocks.max(1) * 4096, st.blocks_free * 4096))
+}
+
+/// The error that a volume is too small for calls that need `needs` bytes more than it holds, with the size that would do.
+pub(super) fn no_room(volume: &Volume, device_bytes: u64, needs: u64) -> Result<ReplayError, ReplayError> {
+    let (all, free) = room_of(volume)?;
+    let short = (needs as f64 * BESIDE - free as f64).max(0.0);
+    // Of what a larger volume has more, the same part is free.
+    let free_part = (free as f64 / all as f64).max(0.01);
+    let more = short / free_part / (1.0 - NOT_FOR_FILES);
+    let would_do = device_bytes.saturating_add(more.min(1e18) as u64).saturating_add(1).next_multiple_of(64 << 20);
+    Ok(ReplayError::NoRoom { free, needs, would_do })
+}
