@@ -202,6 +202,34 @@ fn released_room_is_free_until_it_is_reserved_and_the_file_stands_still_meanwhil
 }
 
 #[test]
+fn a_released_file_grows_by_whole_clusters_and_none_of_its_clusters_is_written_again() {
+    let dev = Arc::new(volume(64));
+    let vol = mounted(&dev, &options(&[("compress_extension", "*")]));
+    let f = new_file(&vol, vol.root(), "f");
+    let mut data = text(1_000_000);
+    write(&vol, f, 0, &data);
+    vol.sync().unwrap();
+    vol.release_saved(f).unwrap();
+    vol.sync().unwrap();
+    let free = vol.statfs().unwrap().blocks_free;
+    // Its end is amid a packed cluster, which has zeroes behind it.
+    size(&vol, f, 64 * 4 * BLOCK).unwrap();
+    vol.sync().unwrap();
+    assert_eq!(vol.statfs().unwrap().blocks_free, free);
+    assert!(vol.compression(f).unwrap().unwrap().released);
+    assert_clean(&*dev, "grown");
+    data.resize(64 * 4 * 4096, 0);
+    assert!(read_all(&vol, f) == data);
+    vol.reserve_saved(f).unwrap();
+    write(&vol, f, 5, b"x");
+    data[5] = b'x';
+    vol.sync().unwrap();
+    assert!(read_all(&vol, f) == data);
+    vol.unmount().unwrap();
+    assert_clean(&*dev, "reserved");
+}
+
+#[test]
 fn releasing_and_deleting_gives_every_block_back() {
     let dev = Arc::new(volume(64));
     let vol = mounted(&dev, &options(&[("compress_extension", "*")]));

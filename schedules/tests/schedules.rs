@@ -34,6 +34,15 @@ fn a_delta_node_is_one_before_another_thread_can_write_it() {
     }
 }
 
+/// A name was removed between an fsync's question whether it may put the name into the chain and its doing so. The account
+/// of names then held that the name was there, an fsync of the directory wrote nothing, and a power cut brought it back.
+#[test]
+fn a_name_removed_while_an_fsync_puts_it_into_the_chain_does_not_come_back() {
+    for seed in [4741] {
+        assert!(run(&Case::new(seed)).is_ok(), "seed {seed}");
+    }
+}
+
 /// Image, ledger, order of threads: all of it, whichever cases ran before.
 #[test]
 fn the_same_seed_gives_the_same_digest() {

@@ -298,7 +298,7 @@ fn recovered(image: &Memory, work: Work) -> (Held, u64, u64) {
 /// before nor after the work.
 fn between_steps(work: Work, least: u64) {
     // A judge of a large volume takes its time.
-    let orders = if work.reserves() { 6 } else { 24 };
+    let orders = if work.reserves() { 6 } else { 32 };
     let (mut amid, mut between) = (0, 0);
     for durable in [Durable::Everything, Durable::TheFile, Durable::Another] {
         for (n, left) in runs(work, durable, orders).into_iter().enumerate() {

@@ -287,7 +287,9 @@ impl ReplayedNames {
             self.leave(ino);
         }
         self.places.insert(ino, Place { dir, name: name.into(), block });
-        self.change(dir, name, Name { now: Some(ino), ..Name::default() }, |n| {
+        // A name that the account does not have was taken away since it was asked whether the inode may have it: it leads to
+        // nobody, and nobody is told of it.
+        self.change(dir, name, Name::default(), |n| {
             n.covered |= n.last.is_some_and(|k| k != ino);
             n.last = Some(ino);
         });
@@ -402,6 +404,22 @@ mod tests {
             }
         }
         names
+    }
+
+    /// An fsync asks whether it may put a name, and puts it; a thread that removes the name may come between.
+    #[test]
+    fn a_name_that_is_taken_away_while_it_is_put_does_not_agree() {
+        let (dir, ino, addr) = (Ino(3), Ino(10), BlockAddr(7));
+        let mut rule = ReplayedNames::default();
+        rule.bound(dir, b"n", None, Some(ino));
+        assert!(rule.allows(ino, dir, b"n"));
+        rule.bound(dir, b"n", Some(ino), None);
+        rule.died(ino, false);
+        rule.put(ino, dir, b"n", addr);
+        assert_ne!(rule.next(dir), Step::Nothing, "the chain has a name that is gone");
+        // Another file takes the name: what the chain has is not what it leads to.
+        rule.bound(dir, b"n", None, Some(Ino(11)));
+        assert!(!rule.allows(Ino(11), dir, b"n") && rule.next(dir) != Step::Nothing);
     }
 
     /// Users, a volume and the rule under test.

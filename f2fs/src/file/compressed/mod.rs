@@ -198,14 +198,25 @@ impl Volume {
     }
 
     /// Zeroes what a packed cluster has behind byte `from`, the end of the file as it was or will be. True if it is
-    /// packed: then all of its pages are in memory, and its slots must stay.
+    /// packed: then its slots must stay. Where there is nothing but zeroes it stays packed: a file whose room was released
+    /// has none for its clusters to be written again, and may grow by whole clusters all the same.
     pub(crate) fn clear_packed_tail(&self, inode: &Arc<Inode>, content: &mut Content, from: u64) -> Result<bool> {
         let Some(method) = self.clusters(inode)? else { return Ok(false) };
         let cluster = cluster_of(from / BLOCK, method);
         if from == cluster.start * BLOCK || !self.is_packed(inode, method, from / BLOCK)? {
             return Ok(false);
         }
-        self.open_cluster(inode, content, cluster.start)?;
+        if !content.pages.contains_key(&cluster.start) {
+            let mut plain = Vec::new();
+            self.unpack(inode, method, cluster.start, &mut plain)?;
+            let behind = plain.get_mut((from - cluster.start * BLOCK) as usize..).unwrap_or_default();
+            if behind.iter().any(|byte| *byte != 0) {
+                self.check_has_room(inode)?;
+                behind.fill(0);
+                self.keep_cluster(inode, content, cluster.start, &plain);
+            }
+            return Ok(true);
+        }
         for (index, page) in content.pages.range_mut(from / BLOCK..cluster.end) {
             page[from.saturating_sub(index * BLOCK).min(BLOCK) as usize..].fill(0);
         }
