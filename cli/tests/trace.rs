@@ -150,6 +150,82 @@ fn a_queue_takes_requests_beside_each_other_and_each_is_told_of() {
     refused(&["trace", "replay", &file, "--requests", "/no/such/table"], &["--requests", "/no/such/table"]);
 }
 
+#[test]
+fn what_is_assumed_is_named_beside_the_result_with_how_far_it_moves_it() {
+    let room = Room::new();
+    let (text, _) = msr(2000);
+    let file = room.text("t.csv");
+    fs::write(&file, &text).unwrap();
+    let replay = ["trace", "replay", &file, "--profile", "kirin9000-ufs31"];
+    let plain = json(&replay);
+    assert!(plain["assumed"].as_array().unwrap().iter().any(|n| n == "device.buffer"), "{}", plain["assumed"]);
+    let total = |v: &Value| v["total_pj"].as_u64().unwrap();
+
+    // Half and twice of a number, one at a time: what a person gets who gives them.
+    let all = json(&[&replay[..], &["--sensitivity"]].concat());
+    assert_eq!(total(&all), total(&plain));
+    let rows = all["sensitivity"].as_array().unwrap();
+    let row = |name: &str| rows.iter().find(|r| r["number"] == name).unwrap_or_else(|| panic!("no {name}"));
+    let moved = rows.iter().filter(|r| r["twice_pj"].as_u64().is_some_and(|pj| pj != total(&plain))).count();
+    assert!(moved >= 5, "only {moved} numbers move anything");
+    let program = row("device.nand.program_energy");
+    let twice = format!("device.nand.program_energy={}mJ/MB", program["value"].as_f64().unwrap() * 2.0);
+    assert_eq!(Some(total(&json(&[&replay[..], &["--assume", &twice]].concat()))), program["twice_pj"].as_u64());
+    assert!(program["half_pj"].as_u64().unwrap() < total(&plain));
+    assert_eq!(row("device.ready")["twice_pj"], Value::Null, "0 has no half");
+    let table = done(&[&replay[..], &["--sensitivity"]].concat());
+    for word in ["assumed:", "by half", "by twice", "device.nand.program_energy", "assumed to be 0"] {
+        assert!(table.contains(word), "no {word:?} in\n{table}");
+    }
+
+    // What a device draws while it waits, and flushes that nobody recorded.
+    let idle = json(&[&replay[..], &["--assume", "device.ready=10mW"]].concat());
+    assert!(total(&idle) > total(&plain));
+    let flushed = json(&[&replay[..], &["--assume", "flush=100ms"]].concat());
+    let flushes = flushed["replay"]["assumed_flushes"].as_u64().unwrap();
+    assert!(flushes > 10 && Some(flushes) == flushed["operations"]["flush"]["count"].as_u64(), "{flushes}");
+    assert_eq!(flushed["replay"]["requests"], plain["replay"]["requests"]);
+    assert!(total(&flushed) > total(&plain));
+
+    let refuse = |given: &str, words: &[&str]| misused(&["trace", "replay", &file, "--assume", given], words);
+    refuse("device.colour=1", &["--assume device.colour", "unknown field"]);
+    refuse("device.ready=1s", &["device.ready", "unit"]);
+    refuse("device.ready", &["NAME=NUMBER"]);
+    refuse("flush=5mW", &["flush=5mW"]);
+}
+
+#[test]
+fn joules_stand_behind_the_packets_of_a_perfetto_trace_and_alone_beside_another() {
+    let room = Room::new();
+    let packed = fs::read("../trace/fixtures/perfetto/events.pftrace.zst").unwrap();
+    let mut original = Vec::new();
+    std::io::copy(&mut ruzstd::decoding::StreamingDecoder::new(&packed[..]).unwrap(), &mut original).unwrap();
+    let (file, out) = (room.text("phone.pftrace"), room.text("with-joules.pftrace"));
+    fs::write(&file, &original).unwrap();
+    let replay = ["trace", "replay", &file, "--profile", "kirin9000-ufs31"];
+    let plain = json(&replay);
+    let with = json(&[&replay[..], &["--perfetto", &out]].concat());
+    assert_eq!(plain, with, "to write them costs nothing");
+    let written = fs::read(&out).unwrap();
+    assert!(written.starts_with(&original) && written.len() > original.len() + 1000);
+    let lines = String::from_utf8_lossy(&written[original.len()..]).into_owned();
+    for name in ["watts on kirin9000-ufs31", "joules by process", "CPU", "storage"] {
+        assert!(lines.contains(name), "no {name:?}");
+    }
+    // It is still the same recording.
+    let operations = |file: &str| json(&["trace", "stat", file])["operations"].clone();
+    assert_eq!(operations(&out), operations(&file));
+    misused(&[&replay[..], &["--perfetto", &file]].concat(), &["--perfetto", "the recording itself"]);
+    assert_eq!(fs::read(&file).unwrap(), original);
+
+    let (text, _) = msr(500);
+    let csv = room.text("t.csv");
+    fs::write(&csv, text).unwrap();
+    done(&["trace", "replay", &csv, "--perfetto", &out]);
+    let alone = fs::read(&out).unwrap();
+    assert!(alone[0] == 10 && String::from_utf8_lossy(&alone).contains("joules by process"));
+}
+
 /// System calls as MobiBench writes them (files that are made have no names of their own): a chat's database that is written and synced, a picture that was there.
 fn calls() -> String {
     let mut text = String::from("1 0 open /data/chat.db O_RDWR|O_CREAT|O_LARGEFILE 30\n");

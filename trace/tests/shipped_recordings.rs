@@ -11,7 +11,7 @@ use f2fs::{MountOptions, Volume, mkfs};
 use record::Tempo;
 use record::calls::{Call, Event};
 use trace::read::recording;
-use trace::replay::blocks::When;
+use trace::replay::blocks::How;
 use trace::replay::calls::Pauses;
 use trace::replay::place::OnDirectory;
 use trace::replay::{self, extent, needs};
@@ -82,7 +82,7 @@ fn of_blocks(path: &Path) {
     let device = AtOnce { blocks: all[&of].blocks.max(1) };
     let mut told = 0;
     let (done, whole) =
-        replay::blocks::replay(&mut requests(path), of, &device, None, When::Recorded, |_, _| told += 1, |_| {});
+        replay::blocks::replay(&mut requests(path), of, &device, How::RECORDED, |_, _| told += 1, |_| {});
     whole.unwrap();
     assert_eq!(told, done.requests, "every request made is told of");
     assert_eq!((done.failed, &done.first_failure), (0, &None), "{}", path.display());

@@ -12,6 +12,7 @@ use device::Rng;
 use device::energy::profile::Profile;
 use lab::traces::Speed;
 use lab::traces::blocks::{Options, run};
+use trace::replay::blocks::How;
 use trace::requests::Requests;
 use trace::{Input, Opened, TraceError, open, open_input};
 
@@ -163,7 +164,7 @@ pub fn all(passes: usize) -> Outcome<Vec<Measured>> {
     for _ in 0..passes.max(1) {
         let mut requests = requests()?;
         let since = Stopwatch::start();
-        let done = run(&mut requests, &profile, &plan, Speed::Virtual, None, |_, _| {}, |_| {})?;
+        let done = run(&mut requests, &profile, &plan, Speed::Virtual, How::RECORDED, |_, _, _| {}, |_| {})?;
         rates.push(done.done.requests as f64 / since.elapsed().as_secs_f64());
     }
     rows.push(Measured {

@@ -17,6 +17,7 @@ use f2fs::owners::{Look, Owner};
 use serde::Deserialize;
 use trace::block::{DeviceId, Event, Events};
 use trace::call::{Call, Calls};
+use trace::replay::blocks::How;
 use trace::replay::needs;
 use trace::requests::Requests;
 use trace::{Format, Input, Names, Opened, Others, TraceError, open_input};
@@ -293,7 +294,7 @@ impl One<'_> {
         let length = self.source.length().max(1) as f64;
         let mut requests = self.open_requests()?;
         let tell = |at: u64| progress.at(at as f64 / length);
-        let run = blocks::run(&mut requests, self.profile, &plan, Speed::Virtual, None, |_, _| {}, tell);
+        let run = blocks::run(&mut requests, self.profile, &plan, Speed::Virtual, How::RECORDED, |_, _, _| {}, tell);
         let Run { done, ledger, took, counters, .. } = run.map_err(|e| self.said(e))?;
         let raw = Raw {
             ledger: &ledger,

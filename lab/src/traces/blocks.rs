@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use device::energy::Meter;
 use device::energy::profile::Profile;
 use device::{Blank, Lba};
 use trace::Names;
 use trace::block::DeviceId;
-use trace::replay::blocks::{Made, Replayed, When, replay};
+use trace::replay::blocks::{How, Made, Replayed, replay};
 use trace::replay::extent::{self, Extent};
 use trace::requests::Requests;
 
@@ -62,22 +63,23 @@ impl Options {
     }
 }
 
-/// Makes the requests of a recording that was planned for, at most `queue` at once (as many as the profile's device
-/// takes without). `told` gets each when its end is known, and `progress` is told now and then how many bytes of the file
+/// Makes the requests of a recording that was planned for. `told` gets each when its end is known, with the
+/// meter, and `progress` is told now and then how many bytes of the file
 /// were read.
 pub fn run(
     requests: &mut Requests,
     profile: &Profile,
     plan: &Plan,
     speed: Speed,
-    queue: Option<usize>,
-    told: impl FnMut(&Made, &Names),
+    how: How,
+    mut told: impl FnMut(&Made, &Names, &Meter),
     progress: impl FnMut(u64),
 ) -> Result<Run<Replayed>, ReplayError> {
     let stack = Stack::new(profile, Arc::new(Blank::new(plan.blocks)), &plan.held, speed)?;
     let from = stack.now();
-    let when = if speed == Speed::BackToBack { When::BackToBack } else { When::Recorded };
-    let (done, whole) = replay(requests, plan.of, &*stack.device, queue, when, told, progress);
+    let meter = stack.device.meter();
+    let told = |made: &Made, names: &Names| told(made, names, meter);
+    let (done, whole) = replay(requests, plan.of, &*stack.device, how, told, progress);
     Ok(Run {
         done,
         ledger: stack.device.ledger(),

@@ -3,6 +3,7 @@
 //! * [`blocks`]: requests on a device. * [`calls`]: calls on a volume, [`source`]: from which recordings;
 //!   [`host_memory`]: what a host keeps above it.
 //! * [`state`]: what the volume is before them.
+//! * [`timeline`]: when the joules of requests were spent.
 //! * [`prices`]: by a table, without simulation. * [`order`]: how much is random. * [`requeued`]: lines that are no
 //!   requests.
 //!
@@ -16,6 +17,7 @@ pub mod prices;
 pub mod requeued;
 pub mod source;
 pub mod state;
+pub mod timeline;
 
 use std::sync::Arc;
 

@@ -66,6 +66,8 @@ pub struct Replayed {
     pub of_others: u64,
     /// Requests that are neither reads, writes, flushes nor discards.
     pub left_out: u64,
+    /// Flushes made that the recording does not tell of.
+    pub assumed_flushes: u64,
     /// Requests the device refused.
     pub failed: u64,
     /// Why it refused the first.
@@ -89,6 +91,48 @@ pub enum When {
     BackToBack,
 }
 
+/// How requests are made.
+#[derive(Debug, Clone, Copy)]
+pub struct How {
+    /// When.
+    pub when: When,
+    /// So many are given to the device at once at most; as many as it takes without.
+    pub queue: Option<usize>,
+    /// Flushes are assumed that the recording does not tell of: one so long after the last flush or the first write behind
+    /// it, if something was written. Not back to back.
+    pub flush_every: Option<Nanos>,
+}
+
+impl How {
+    /// As recorded, and nothing assumed.
+    pub const RECORDED: How = How { when: When::Recorded, queue: None, flush_every: None };
+}
+
+/// When flushes are due that no recording tells of.
+struct Assumed {
+    every: Option<u64>,
+    /// Nanoseconds from the first request to the first write behind the last flush.
+    dirty: Option<u64>,
+    made: u64,
+}
+
+impl Assumed {
+    /// When a flush is due before a request that comes at `now`.
+    fn due(&self, now: u64) -> Option<u64> {
+        let due = self.dirty?.saturating_add(self.every?);
+        (due <= now).then_some(due)
+    }
+
+    /// A request came.
+    fn came(&mut self, now: u64, ask: Ask) {
+        match ask {
+            Ask::Write { .. } => _ = self.dirty.get_or_insert(now),
+            Ask::Flush => self.dirty = None,
+            _ => {}
+        }
+    }
+}
+
 /// A request that was made. Times are nanoseconds since the first request could be made.
 #[derive(Debug, Clone)]
 pub struct Made {
@@ -102,7 +146,7 @@ pub struct Made {
     pub done: Result<u64, String>,
 }
 
-/// Makes the requests to `from` on `device`, with at most `queue` under way at once (the device's own depth without).
+/// Makes the requests to `from` on `device`.
 ///
 /// On the ledger, a request's cause is one of [`CAUSES`] and its owner the process that asked, by its number in
 /// the recording plus one. `told` gets every request when it is known how it ends, with the names of processes so far; `progress` is told now and then how
@@ -113,12 +157,12 @@ pub fn replay(
     requests: &mut Requests,
     from: DeviceId,
     device: &dyn Queue,
-    queue: Option<usize>,
-    when: When,
+    how: How,
     mut told: impl FnMut(&Made, &Names),
     mut progress: impl FnMut(u64),
 ) -> (Replayed, Result<(), TraceError>) {
-    let queue = queue.unwrap_or_else(|| device.depth()).max(1);
+    let queue = how.queue.unwrap_or_else(|| device.depth()).max(1);
+    let mut assumed = Assumed { every: how.flush_every.map(|n| n.0), dirty: None, made: 0 };
     let mut done = Replayed { queue, ..Replayed::default() };
     let mut took: [Times; Op::ALL.len()] = std::array::from_fn(|_| Times::default());
     let began = device.now();
@@ -165,7 +209,17 @@ pub fn replay(
         };
         let first = *first.get_or_insert(request.time);
         last = request.time.max(last);
-        let came = (when == When::Recorded).then(|| began + Nanos(request.time.saturating_sub(first)));
+        let since = request.time.saturating_sub(first);
+        let came = (how.when == When::Recorded).then(|| began + Nanos(since));
+        if let Some(due) = assumed.due(since).filter(|_| came.is_some()) {
+            let flush = Request { time: first + due, op: Op::Flush, sectors: 0, flags: Flags::empty(), ..request };
+            let tag = Tag { cause: cause(&flush), owner: 0 };
+            let coming = Coming { came: Some(began + Nanos(due)), ask: Ask::Flush, tag, durable: false, of: flush };
+            host.come(coming, &mut |s| served(s, requests.names()));
+            assumed.came(due, Ask::Flush);
+            assumed.made += 1;
+        }
+        assumed.came(since, ask);
         let tag = Tag { cause: cause(&request), owner: u64::from(request.process.0) + 1 };
         let durable = matches!(ask, Ask::Write { .. }) && request.flags.contains(Flags::FUA);
         host.come(Coming { came, ask, tag, durable, of: request }, &mut |s| served(s, requests.names()));
@@ -177,6 +231,7 @@ pub fn replay(
     host.end(&mut |s| served(s, requests.names()));
     let most_at_once = host.most();
     (done.requests, done.of_others, done.left_out, done.most_at_once) = (made, others, left_out, most_at_once);
+    done.assumed_flushes = assumed.made;
     done.span_ns = last.saturating_sub(first.unwrap_or(0));
     let latency = |(op, t): (Op, &Times)| t.spread().map(|spread| Latency { op: op.text(), spread });
     done.latencies = Op::ALL.into_iter().zip(&took).filter_map(latency).collect();

@@ -3,3 +3,4 @@
 pub mod blkparse;
 pub mod fio_iolog;
 pub mod parquet;
+pub mod perfetto;

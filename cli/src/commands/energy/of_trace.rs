@@ -8,6 +8,7 @@ use device::energy::{Component, Energy, Operation};
 use lab::traces::prices::{Priced, Prices, estimate, shares};
 use lab::traces::{ReplayError, Speed, blocks};
 use serde_json::json;
+use trace::replay::blocks::How;
 
 use crate::{Failure, joules, output, recorded};
 
@@ -63,7 +64,7 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
     bar.finish_and_clear();
     let (mut requests, _) = recorded::requests(file)?;
     let (bar, moved) = recorded::bar(length, "simulating");
-    let run = blocks::run(&mut requests, &profile, &plan, Speed::Virtual, None, |_, _| {}, moved);
+    let run = blocks::run(&mut requests, &profile, &plan, Speed::Virtual, How::RECORDED, |_, _, _| {}, moved);
     let run = run.map_err(|e| e.to_string())?;
     bar.finish_and_clear();
 

@@ -104,6 +104,10 @@ pub struct FlashSpec {
     pub link: LinkSpec,
     /// Bytes written that may wait in the device's memory.
     pub buffer: Quantity<u64>,
+    /// After so long without a write what waits in it is programmed, whether it fills a row or not. Without, it waits for
+    /// more, or for a flush.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<Quantity<Nanos>>,
     /// What a flush takes beside writing the buffer out.
     pub flush: Quantity<Nanos>,
     /// What a flush costs beside that.
@@ -161,7 +165,7 @@ impl FlashSpec {
         [&mut n.erase, &mut self.map.access, &mut self.link.request, &mut self.flush].into_iter().for_each(longer);
         [&mut n.transfer, &mut self.link.read, &mut self.link.write].into_iter().for_each(slower);
         weaker(&mut self.ready);
-        self.link.write_request.iter_mut().for_each(longer);
+        self.link.write_request.iter_mut().chain(&mut self.drain).for_each(longer);
         for i in &mut self.idle {
             [&mut i.after, &mut i.wake].into_iter().for_each(longer);
             weaker(&mut i.power);

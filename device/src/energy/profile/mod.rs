@@ -5,6 +5,7 @@
 
 pub mod disk;
 pub mod flash;
+mod numbers;
 mod quantity;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::units::{Energy, Nanos, Power};
 pub use disk::DiskSpec;
 pub use flash::FlashSpec;
+pub use numbers::Number;
 pub use quantity::{Confidence, PerByte, Quantity, TimePerByte, Unit};
 
 /// What the host and the board spend around a request.

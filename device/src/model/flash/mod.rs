@@ -101,6 +101,8 @@ pub struct Flash {
     queue: BinaryHeap<Reverse<Nanos>>,
     /// When the last request was done.
     last: Nanos,
+    /// When the last write was done.
+    written: Nanos,
     /// Units being cleaned, and their blocks.
     moving: Vec<(u32, u32)>,
     counts: Counts,
@@ -160,6 +162,7 @@ impl Flash {
             link: Link::default(),
             queue: BinaryHeap::new(),
             last: Nanos(0),
+            written: Nanos(0),
             moving: Vec::new(),
             counts: Counts::default(),
             geometry,
@@ -217,6 +220,16 @@ impl Flash {
             start = self.queue.pop().map_or(start, |t| t.0.max(start));
         }
         start
+    }
+
+    /// Programs what has waited for more so long that the device does not wait any more.
+    fn drain(&mut self, now: Nanos, bill: &mut Bill) {
+        let due = self.prices.drain.map(|after| Nanos(self.written.0.saturating_add(after.0)));
+        if let Some(due) = due.filter(|due| *due <= now && self.buffer.waiting() > 0) {
+            self.run(due);
+            self.idle.pay(due, self.rest(due), bill);
+            self.issue(due, true, bill);
+        }
     }
 
     fn read(&mut self, start: Nanos, at: u64, blocks: u64, bill: &mut Bill) -> Nanos {
@@ -322,7 +335,11 @@ impl Model for Flash {
         let request = start + self.prices.request;
         let done = match ask {
             Ask::Read { at, blocks } => self.read(start, at.0, blocks, bill),
-            Ask::Write { at, blocks } => self.write(start, at.0, blocks, bill),
+            Ask::Write { at, blocks } => {
+                let done = self.write(start, at.0, blocks, bill);
+                self.written = self.written.max(done);
+                done
+            }
             Ask::Flush => {
                 self.counts.flushes += 1;
                 bill.add(Part::Flush, self.prices.flush_energy);
@@ -353,6 +370,7 @@ impl Model for Flash {
     }
 
     fn wait(&mut self, now: Nanos, bill: &mut Bill) {
+        self.drain(now, bill);
         self.run(now);
         self.idle.pay(now, self.rest(now), bill);
     }
@@ -395,7 +413,7 @@ impl Model for Flash {
         self.map.restart(|page| table.mapped(page) > 0);
         self.queue.clear();
         self.link = Link::default();
-        (self.last, self.paid_ahead) = (now, 0);
+        (self.last, self.written, self.paid_ahead) = (now, now, 0);
         self.idle.busy(now);
         lost.sort_unstable();
         lost.dedup();

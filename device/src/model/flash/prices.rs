@@ -24,6 +24,8 @@ pub struct Prices {
     pub erase: Energy,
     pub map: Nanos,
     pub map_energy: Energy,
+    /// What waits is programmed after so long without a write.
+    pub drain: Option<Nanos>,
     pub flush: Nanos,
     pub flush_energy: Energy,
 }
@@ -47,6 +49,7 @@ impl Prices {
             erase: Energy(erase.0 / u64::from(geometry.shrunk)),
             map: spec.map.access.value,
             map_energy: spec.map.access_energy.value,
+            drain: spec.drain.as_ref().map(|q| q.value),
             flush: spec.flush.value,
             flush_energy: spec.flush_energy.value,
         }

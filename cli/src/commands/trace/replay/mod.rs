@@ -3,7 +3,10 @@
 //! Here options are read and requests are made; `calls` makes calls, `variants` says which runs are made, `print` what came
 //! of them, `requests` writes the table of requests.
 
+mod assumed;
 mod calls;
+mod given;
+mod perfetto;
 mod print;
 mod requests;
 mod variants;
@@ -12,15 +15,18 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use device::energy::{Energy, Meter};
 use indicatif::ProgressBar;
 use lab::error::LabError;
 use lab::traces::source::ByInode;
+use lab::traces::timeline::Timeline;
 use lab::traces::{self, ReplayError, Speed};
-use trace::replay::blocks::Made;
+use trace::replay::blocks::{How, Made, When};
 use trace::replay::calls::Pauses;
 use trace::{Kind, Names};
 
 use crate::{Failure, progress, recorded, size};
+use given::Given;
 use print::Outcome;
 use requests::Table;
 use variants::Variant;
@@ -55,6 +61,8 @@ use variants::Variant;
 #[command(after_help = "Examples:\n  \
     joulefs trace replay telegram_exec.csv.gz --profile oneplus8t-ufs31\n  \
     joulefs trace replay telegram_exec.csv.gz --queue 1 --requests times.csv\n  \
+    joulefs trace replay phone.perfetto-trace --perfetto with-joules.perfetto-trace\n  \
+    joulefs trace replay telegram_exec.csv.gz --assume device.ready=10mW --assume flush=5s --sensitivity\n  \
     joulefs trace replay telegram_exec.csv.gz --compare profile=oneplus8t-ufs31,galaxy-nexus-emmc\n  \
     joulefs trace replay app.strace --age three-fifths --size 2G --compare gc=greedy,atgc,fagc,joule\n  \
     joulefs trace replay work.rec --compare delta=off,on\n  \
@@ -94,6 +102,20 @@ pub struct Args {
     /// was done. For recordings of block devices.
     #[arg(long, value_name = "FILE")]
     requests: Option<PathBuf>,
+    /// Write watts by component and joules by process over the time of the recording to this file, for Perfetto's viewer
+    /// (ui.perfetto.dev); behind the packets of the recording itself if that is a Perfetto trace. For recordings of block
+    /// devices.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "back_to_back"])]
+    perfetto: Option<PathBuf>,
+    /// Assume another number of the profile (`joulefs energy profile NAME` shows their names), one that it lacks, as
+    /// device.drain (a flash device programs what waits in its buffer after so long without a write), or, for a recording of a
+    /// block device without flushes, flush=TIME: one so long after the first write behind the last.
+    #[arg(long, value_name = "NAME=NUMBER")]
+    assume: Vec<String>,
+    /// Make the replay again with half and with twice of each number that the profile only assumes, and say how far each
+    /// moves the result.
+    #[arg(long, conflicts_with_all = ["compare", "paced", "requests", "perfetto"])]
+    sensitivity: bool,
     /// What the volume holds at the beginning; for recordings of calls.
     #[arg(long, conflicts_with_all = ["size", "age", "seed"])]
     image: Option<PathBuf>,
@@ -102,7 +124,7 @@ pub struct Args {
     age: Option<String>,
     /// Make the calls in this directory of the host, in real time.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["profile", "fs", "options", "compare", "size", "of",
-        "full", "queue", "requests", "image", "age", "seed", "fill", "after", "repeat", "hurry", "page_cache", "cold",
+        "full", "queue", "requests", "perfetto", "assume", "sensitivity", "image", "age", "seed", "fill", "after", "repeat", "hurry", "page_cache", "cold",
         "by_file"])]
     into: Option<PathBuf>,
     /// What a new volume and its recipe are drawn from; default: 1. For recordings of calls.
@@ -213,6 +235,7 @@ impl Args {
             ("--of", self.of.is_some()),
             ("--queue", self.queue.is_some()),
             ("--requests", self.requests.is_some()),
+            ("--perfetto", self.perfetto.is_some()),
         ];
         let list: &[_] = match kind {
             Kind::Blocks => &of_calls,
@@ -252,6 +275,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if let (Some(dir), Kind::Calls) = (&args.into, kind) {
         return calls::into(args, dir, as_json);
     }
+    if let Some(file) = &args.perfetto {
+        perfetto::is_another(file, &args.file)?;
+    }
     if args.requests.is_some() && !args.compare.is_empty() {
         return Err(Failure::usage("--requests: it is of one run; leave out --compare"));
     }
@@ -259,14 +285,27 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         return Err(Failure::usage("--by-file: with --compare only --json names files"));
     }
     let variants = variants::all(args)?;
-    let outcomes = match kind {
-        Kind::Blocks => of_blocks(args, &variants)?,
-        Kind::Calls => calls::on_volume(args, ours.as_ref(), &variants)?,
-        Kind::Power => {
-            return Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls"));
+    let made = |variants: &[Variant]| match kind {
+        Kind::Blocks => of_blocks(args, variants),
+        Kind::Calls => calls::on_volume(args, ours.as_ref(), variants),
+        Kind::Power => Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls")),
+    };
+    if kind == Kind::Calls && Given::parse(&args.assume)?.flush_every.is_some() {
+        return Err(Failure::usage(
+            "--assume flush: calls tell of every fsync; it is for recordings of a block device",
+        ));
+    }
+    let outcomes = made(&variants)?;
+    let sensitivity = match variants.first().filter(|_| args.sensitivity) {
+        None => None,
+        Some(variant) => {
+            let (tried, runs) = assumed::runs(variant);
+            let totals: Vec<Energy> = made(&runs)?.iter().map(Outcome::total).collect();
+            Some((tried, totals))
         }
     };
-    print::all(&outcomes, args.by_file.unwrap_or(20), as_json);
+    let sensitivity = sensitivity.as_ref().map(|(tried, totals)| print::Sensitivity { tried, totals });
+    print::all(&outcomes, sensitivity.as_ref(), args.by_file.unwrap_or(20), as_json);
     if let Some(why) = outcomes.iter().find_map(Outcome::too_small) {
         return Err(format!("{}: {why}", args.file.display()).into());
     }
@@ -346,20 +385,42 @@ fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure>
     };
     let plan = options.plan(requests, moved).map_err(|e| said(args, &e))?;
     bar.finish_and_clear();
+    let how = How {
+        when: if args.back_to_back { When::BackToBack } else { When::Recorded },
+        queue: args.queue.map(NonZeroUsize::get),
+        flush_every: Given::parse(&args.assume)?.flush_every,
+    };
     at_once(variants, |variant, bar| {
         let (mut requests, length) = recorded::requests(&args.file)?;
         let moved = share(bar, length);
         let mut table = args.requests.as_deref().map(Table::create).transpose()?;
-        let told = |made: &Made, names: &Names| {
+        let (mut timeline, mut began) = (Timeline::default(), None);
+        let told = |made: &Made, names: &Names, meter: &Meter| {
             if let Some(table) = &mut table {
                 table.add(made, names);
             }
+            // A shared part of a recording's clock, whatever it counts from.
+            began.get_or_insert(made.request.time.saturating_sub(made.came));
+            if args.perfetto.is_some() && timeline.is_due(made.given) {
+                timeline.look(made.given, &meter.ledger());
+            }
         };
-        let (profile, queue) = (&variant.profile, args.queue.map(NonZeroUsize::get));
-        let run = traces::blocks::run(&mut requests, profile, &plan, args.speed(), queue, told, moved);
+        let run = traces::blocks::run(&mut requests, &variant.profile, &plan, args.speed(), how, told, moved);
         let run = run.map_err(|e| said(args, &e))?;
         if let (Some(table), Some(file)) = (table, &args.requests) {
             table.finish(file)?;
+        }
+        if let Some(file) = &args.perfetto {
+            timeline.look(run.took, &run.ledger);
+            let lines = perfetto::Lines {
+                recording: &args.file,
+                format: requests.events().format(),
+                began: began.unwrap_or(0),
+                timeline: &timeline,
+                names: requests.names(),
+                profile: &variant.profile.name,
+            };
+            perfetto::write(file, &lines)?;
         }
         Ok(Outcome::of_blocks(variant, &plan, run, &requests))
     })

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use device::energy::Component;
+use device::energy::profile::Profile;
+use device::energy::{Component, Energy};
 use f2fs::cause::Cause;
 use lab::traces::Run;
 use lab::traces::blocks::Plan;
@@ -13,6 +14,7 @@ use trace::replay::{blocks, calls};
 use trace::requests::Requests;
 use trace::{Names, Process, TraceError};
 
+use super::assumed::{self, Tried};
 use super::variants::Variant;
 use crate::metered::{METADATA, deleted, name_of};
 use crate::spent::{self, FileLine, Spent};
@@ -27,7 +29,7 @@ enum Done {
 /// What came of a run.
 pub struct Outcome {
     name: String,
-    profile: String,
+    profile: Profile,
     run: Run<()>,
     done: Done,
 }
@@ -46,12 +48,25 @@ impl Outcome {
     }
 
     fn new(variant: &Variant, run: Run<()>, done: Done) -> Self {
-        Outcome { name: variant.name.clone(), profile: variant.profile.name.clone(), run, done }
+        Outcome { name: variant.name.clone(), profile: variant.profile.clone(), run, done }
     }
 
     /// Why the recording was left before its end.
     pub fn damage(&self) -> Option<&TraceError> {
         self.run.damage.as_ref()
+    }
+
+    /// What it cost.
+    pub fn total(&self) -> Energy {
+        self.run.ledger.total()
+    }
+
+    /// Flushes that were assumed.
+    fn assumed_flushes(&self) -> u64 {
+        match &self.done {
+            Done::Blocks { done, .. } => done.assumed_flushes,
+            Done::Calls(_) => 0,
+        }
     }
 
     fn counter(&self, name: &str) -> u64 {
@@ -108,7 +123,7 @@ impl Outcome {
             Done::Calls(_) => spent::cause(n),
         };
         Spent {
-            profile: self.profile.clone(),
+            profile: self.profile.name.clone(),
             ledger: self.run.ledger.clone(),
             took: self.run.took,
             causes: spent::by_cause(&self.run.ledger, name),
@@ -155,6 +170,7 @@ impl Outcome {
         };
         replay["write_amplification_of_file_system"] = json!(self.amplification_above());
         replay["write_amplification_of_device"] = json!(self.amplification_inside());
+        all.insert("assumed".into(), assumed::names(&self.profile));
         all.insert("variant".into(), json!(self.name));
         all.insert("replay".into(), replay);
         all.insert("damage".into(), json!(self.damage().map(ToString::to_string)));
@@ -297,14 +313,33 @@ fn latencies(list: &[Latency]) -> String {
     out
 }
 
+/// What came of the runs with other numbers.
+pub struct Sensitivity<'a> {
+    /// The numbers.
+    pub tried: &'a [Tried],
+    /// What each run cost.
+    pub totals: &'a [Energy],
+}
+
 /// Prints one run, or several side by side.
-pub fn all(outcomes: &[Outcome], most: usize, as_json: bool) {
+pub fn all(outcomes: &[Outcome], sensitivity: Option<&Sensitivity<'_>>, most: usize, as_json: bool) {
     match outcomes {
         _ if as_json && outcomes.len() > 1 => {
             output::print(&json!({ "variants": outcomes.iter().map(|o| o.json(most)).collect::<Value>() }));
         }
-        [one] if as_json => output::print(&one.json(most)),
-        [one] => output::line(&whole(one, most)),
+        [one] if as_json => {
+            let mut value = one.json(most);
+            if let Some(s) = sensitivity {
+                value["sensitivity"] = assumed::json(s.tried, s.totals);
+            }
+            output::print(&value);
+        }
+        [one] => {
+            output::line(&whole(one, most));
+            if let Some(s) = sensitivity {
+                output::line(&format!("\n{}", assumed::table(s.tried, s.totals, one.total())));
+            }
+        }
         several => output::line(&side_by_side(several)),
     }
 }
@@ -320,8 +355,9 @@ fn whole(o: &Outcome, most: usize) -> String {
             format!("\nwrite amplification {}", parts.join(", "))
         }
     };
+    let assumed = assumed::line(&o.profile, o.assumed_flushes()).map_or(String::new(), |line| format!("\n{line}"));
     format!(
-        "{}: {} in {} (recorded in {})\n{}{amplification}\n\n{}\n\n{}",
+        "{}: {} in {} (recorded in {})\n{}{amplification}{assumed}\n\n{}\n\n{}",
         spent.profile,
         spent.ledger.total(),
         joules::time(spent.took),

@@ -5,6 +5,7 @@ use f2fs::MountOptions;
 use lab::control::NOBODY;
 
 use super::Args;
+use super::given::Given;
 use crate::{Failure, volume_options};
 
 /// One run.
@@ -75,7 +76,8 @@ pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         setting(&mut mount, option, &format!("-o {option}"))?;
     }
-    let profile = Profile::find(args.profile.as_deref().unwrap_or("kirin9000-ufs31"))?;
+    let given = Given::parse(&args.assume)?;
+    let profile = given.applied(Profile::find(args.profile.as_deref().unwrap_or("kirin9000-ufs31"))?)?;
     let compared: Vec<Compared<'_>> = args.compare.iter().map(|c| Compared::parse(c)).collect::<Result<_, _>>()?;
     for (n, Compared { name, given, .. }) in compared.iter().enumerate() {
         let set = |option: &String| option.split('=').next() == Some(*name);
@@ -105,14 +107,14 @@ pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
         let mut control = Variant { name: NOBODY.into(), of_volume: true, ..plain.clone() };
         control.mount.gc.on = false;
         let beside: Vec<&Compared<'_>> = compared.iter().filter(|c| !c.of_cleaning()).collect();
-        all = combined(control, &beside)?;
+        all = combined(control, &beside, &given)?;
     }
-    all.extend(combined(plain, &compared.iter().collect::<Vec<_>>())?);
+    all.extend(combined(plain, &compared.iter().collect::<Vec<_>>(), &given)?);
     Ok(all)
 }
 
 /// A variant with every combination of values.
-fn combined(plain: Variant, compared: &[&Compared<'_>]) -> Result<Vec<Variant>, Failure> {
+fn combined(plain: Variant, compared: &[&Compared<'_>], assumed: &Given) -> Result<Vec<Variant>, Failure> {
     let mut all = vec![plain];
     for Compared { name, values, given } in compared {
         let runs = all.len() * values.len();
@@ -127,7 +129,8 @@ fn combined(plain: Variant, compared: &[&Compared<'_>]) -> Result<Vec<Variant>, 
                 variant.name =
                     if before.name.is_empty() { value_name } else { format!("{} {value_name}", before.name) };
                 if *name == "profile" {
-                    variant.profile = Profile::find(value).map_err(|e| Failure::from(e).named(given))?;
+                    let profile = Profile::find(value).map_err(|e| Failure::from(e).named(given))?;
+                    variant.profile = assumed.applied(profile)?;
                 } else {
                     variant.of_volume = true;
                     setting(&mut variant.mount, &format!("{name}={value}"), given)?;

@@ -1,0 +1,109 @@
+//! What of a result is assumed, and how far does it move if that was otherwise?
+//!
+//! A profile says of each number how far it can be trusted. Those that no source gives are assumed; a person may assume
+//! others (`given`). `--sensitivity` makes the replay again with half and with twice of each, one at a time.
+
+use device::energy::Energy;
+use device::energy::profile::{Confidence, Number, Profile};
+use serde_json::{Value, json};
+
+use super::given::GIVEN;
+use super::variants::Variant;
+
+/// What moves the result by less is only counted, in percent.
+const LITTLE: f64 = 0.1;
+
+/// The numbers of a profile that are assumed.
+fn assumed(profile: &Profile) -> Vec<Number> {
+    profile.numbers().into_iter().filter(|n| n.confidence == Confidence::Assumed).collect()
+}
+
+/// What of a run is assumed, in a line; none if nothing is.
+pub fn line(profile: &Profile, flushes: u64) -> Option<String> {
+    let all = assumed(profile);
+    let (given, theirs): (Vec<_>, Vec<_>) = all.iter().partition(|n| n.source == GIVEN);
+    let mut parts: Vec<String> = given.iter().map(|n| format!("{} = {} {}", n.name, n.value, n.unit)).collect();
+    if flushes > 0 {
+        parts.push(format!("{flushes} flushes"));
+    }
+    if !theirs.is_empty() {
+        parts.push(format!("{} numbers of the profile (--sensitivity says how far each moves this)", theirs.len()));
+    }
+    (!parts.is_empty()).then(|| format!("assumed: {}", parts.join(", ")))
+}
+
+/// The names of what is assumed, for machines.
+pub fn names(profile: &Profile) -> Value {
+    assumed(profile).into_iter().map(|n| n.name).collect()
+}
+
+/// A number of the profile, and the runs with half and twice of it.
+pub struct Tried {
+    number: Number,
+    /// The run with half of it, and with twice, by their places; none if there is no such device.
+    runs: [Option<usize>; 2],
+}
+
+/// The runs that show how far assumed numbers move a result.
+pub fn runs(of: &Variant) -> (Vec<Tried>, Vec<Variant>) {
+    let mut variants = Vec::new();
+    let tried = assumed(&of.profile).into_iter().map(|number| {
+        let runs = [0.5, 2.0].map(|factor| {
+            if number.value == 0.0 {
+                return None;
+            }
+            let profile = of.profile.with(&number.name, number.value * factor, None, GIVEN).ok()?;
+            // A whole number that rounds to itself.
+            let same = profile.numbers().iter().any(|n| n.name == number.name && n.value == number.value);
+            (!same).then(|| {
+                variants.push(Variant { profile, ..of.clone() });
+                variants.len() - 1
+            })
+        });
+        Tried { number, runs }
+    });
+    (tried.collect(), variants)
+}
+
+fn change(of: Energy, total: Energy) -> f64 {
+    (of.joules() / total.joules().max(f64::MIN_POSITIVE) - 1.0) * 100.0
+}
+
+fn furthest(tried: &Tried, totals: &[Energy], total: Energy) -> f64 {
+    tried.runs.iter().flatten().map(|run| change(totals[*run], total).abs()).fold(0.0, f64::max)
+}
+
+/// A table of what moves the result, most first.
+pub fn table(tried: &[Tried], totals: &[Energy], total: Energy) -> String {
+    let mut order: Vec<&Tried> = tried.iter().filter(|t| furthest(t, totals, total) >= LITTLE).collect();
+    order.sort_by(|a, b| furthest(b, totals, total).total_cmp(&furthest(a, totals, total)));
+    let width = order.iter().map(|t| t.number.name.len()).max().unwrap_or(0).max(14);
+    let mut out = format!("{:<width$} {:>14} {:>9} {:>9}", "assumed number", "value", "by half", "by twice");
+    for t in &order {
+        let by = |run: Option<usize>| run.map_or("-".into(), |run| format!("{:+.1} %", change(totals[run], total)));
+        let value = format!("{} {}", t.number.value, t.number.unit);
+        out += &format!("\n{:<width$} {value:>14} {:>9} {:>9}", t.number.name, by(t.runs[0]), by(t.runs[1]));
+    }
+    let zero: Vec<&str> = tried.iter().filter(|t| t.number.value == 0.0).map(|t| t.number.name.as_str()).collect();
+    let little = tried.len() - order.len() - zero.len();
+    if little > 0 {
+        out += &format!("\n{little} others move it by less than {LITTLE} %");
+    }
+    if !zero.is_empty() {
+        out +=
+            &format!("\nassumed to be 0, which has no half: {}; --assume NAME=NUMBER tries another", zero.join(", "));
+    }
+    out
+}
+
+/// The same for machines.
+pub fn json(tried: &[Tried], totals: &[Energy]) -> Value {
+    let pj = |run: Option<usize>| run.map(|run| totals[run].0);
+    tried
+        .iter()
+        .map(|t| {
+            json!({ "number": t.number.name, "value": t.number.value, "unit": t.number.unit,
+                "source": t.number.source, "half_pj": pj(t.runs[0]), "twice_pj": pj(t.runs[1]) })
+        })
+        .collect()
+}

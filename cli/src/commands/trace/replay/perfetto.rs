@@ -1,0 +1,119 @@
+//! A replay's joules beside the recording itself, for Perfetto's viewer.
+//!
+//! Lines of watts by component and of joules by process, over the time of the recording. Of a Perfetto trace they stand
+//! behind its own packets, so that they are shown above what the kernel and the programs did; of any other recording
+//! they stand alone.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use device::energy::Component;
+use lab::traces::timeline::Timeline;
+use trace::write::perfetto::Counters;
+use trace::{Format, Input, Names, Process};
+
+use crate::{Failure, output, whole};
+
+/// Processes that have a line, those that cost most first.
+const PROCESSES: usize = 20;
+
+/// What is written.
+pub struct Lines<'a> {
+    /// The recording.
+    pub recording: &'a Path,
+    /// What it is.
+    pub format: Format,
+    /// Nanoseconds of the recording's clock at which the replay began.
+    pub began: u64,
+    /// When what was spent.
+    pub timeline: &'a Timeline,
+    /// The processes of the recording.
+    pub names: &'a Names,
+    /// The device it was replayed on.
+    pub profile: &'a str,
+}
+
+/// Fails if `file` is the recording itself, by whatever name.
+pub fn is_another(file: &Path, recording: &Path) -> Result<(), Failure> {
+    let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    match (fs::metadata(file), fs::metadata(recording)) {
+        (Ok(a), Ok(b)) if same(&a, &b) => {
+            Err(Failure::Usage(format!("--perfetto {}: that is the recording itself", file.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a file that Perfetto's viewer opens.
+pub fn write(file: &Path, lines: &Lines<'_>) -> Result<(), Failure> {
+    let named = |e: io::Error| Failure::from(format!("--perfetto {}: {e}", file.display()));
+    if !whole::is_plain(file) {
+        let open = File::options().write(true).open(file).map_err(named)?;
+        return to(BufWriter::new(open), lines)?.map_err(named);
+    }
+    let (part, open) = whole::Part::create(file, true).map_err(named)?;
+    to(BufWriter::new(open), lines)?.map_err(named)?;
+    part.finish().map_err(named)
+}
+
+/// The outer error is the recording's.
+fn to(mut out: impl Write, lines: &Lines<'_>) -> Result<io::Result<()>, Failure> {
+    if lines.format == Format::Perfetto {
+        let mut original = Input::open(lines.recording).map_err(|e| e.to_string())?;
+        loop {
+            let bytes = original.peek(1 << 16).map_err(|e| e.to_string())?;
+            if bytes.is_empty() {
+                break;
+            }
+            if let Err(e) = out.write_all(bytes) {
+                return Ok(Err(e));
+            }
+            let n = bytes.len();
+            original.take(n);
+        }
+    }
+    Ok(counters(out, lines))
+}
+
+fn counters(out: impl Write, lines: &Lines<'_>) -> io::Result<()> {
+    let mut counters = Counters::new(out);
+    let looks = lines.timeline.looks();
+    let group = counters.group(&format!("joulefs: watts on {}", lines.profile))?;
+    for (n, component) in Component::ALL.into_iter().enumerate() {
+        let track = counters.track(group, component.text(), "W")?;
+        for pair in looks.windows(2) {
+            let [from, to] = [&pair[0], &pair[1]];
+            let seconds = to.at.saturating_sub(from.at) as f64 / 1e9;
+            if seconds > 0.0 {
+                let watts = (to.components[n] - from.components[n]).joules() / seconds;
+                counters.value(track, lines.began + from.at, watts)?;
+            }
+        }
+        if let Some(last) = looks.last() {
+            counters.value(track, lines.began + last.at, 0.0)?;
+        }
+    }
+    let Some(end) = looks.last() else { return counters.finish().map(drop) };
+    let mut owners: Vec<_> = end.owners.iter().filter(|(_, energy)| energy.0 > 0).collect();
+    owners.sort_by_key(|(owner, energy)| (std::cmp::Reverse(**energy), **owner));
+    let group = counters.group(&format!("joulefs: joules by process on {}", lines.profile))?;
+    for (owner, _) in owners.into_iter().take(PROCESSES) {
+        let name = match lines.names.name(Process(owner.saturating_sub(1) as u32)) {
+            _ if *owner == 0 => "<no process>".to_owned(),
+            "" => "<process not known>".to_owned(),
+            name => output::plain(name),
+        };
+        let track = counters.track(group, &name, "J")?;
+        let mut before = None;
+        for look in looks {
+            let energy = look.owners.get(owner).copied().unwrap_or_default();
+            // A line goes on by itself until it changes.
+            if before.replace(energy) != Some(energy) {
+                counters.value(track, lines.began + look.at, energy.joules())?;
+            }
+        }
+    }
+    counters.finish().map(drop)
+}
