@@ -24,6 +24,7 @@ mod progress;
 mod recorded;
 mod recording;
 mod saved;
+mod session;
 mod size;
 mod spent;
 mod volume_options;

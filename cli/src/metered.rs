@@ -142,4 +142,9 @@ impl Metered {
     pub fn write(spent: &Spent, file: &Path) -> Result<(), Failure> {
         whole::write(file, Self::text(spent, file))
     }
+
+    /// The same while more is spent, every second.
+    pub fn write_often(spent: &Spent, file: &Path) -> Result<(), Failure> {
+        whole::write_often(file, Self::text(spent, file))
+    }
 }

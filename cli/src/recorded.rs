@@ -7,9 +7,13 @@ use indicatif::ProgressBar;
 use lab::traces::requeued::{Cleared, DISCARDS, TOLD_AGAIN};
 use record::calls::Prepared;
 use trace::block::DeviceId;
+use trace::block::Events;
+use trace::call::Calls;
 use trace::requests::Requests;
-use trace::{Opened, TraceError};
+use trace::session::{Session, Span};
+use trace::{Format, Opened, TraceError};
 
+use crate::session::SessionArgs;
 use crate::{Failure, output, progress};
 
 /// A recording that is read with a bar over its bytes.
@@ -26,18 +30,64 @@ pub fn open(path: &Path) -> Result<Recorded, Failure> {
     Ok(Recorded { opened, length: length(path) })
 }
 
+/// Opens a part of a recording. Of a whole one, too, what is out of order of time is counted.
+pub fn open_part(path: &Path, part: &SessionArgs) -> Result<Recorded, Failure> {
+    let span = part.span()?;
+    let Recorded { opened, length } = open(path)?;
+    let opened = match opened {
+        Opened::Blocks(events) => Opened::Blocks(of_events(events, span, path, part)?),
+        Opened::Calls(calls) => Opened::Calls(of_calls(calls, span)),
+        Opened::Power(readings) => match part.given() {
+            Some(option) => {
+                let why = "is for recordings of a block device or of calls";
+                return Err(Failure::Usage(format!("{}: a recording of a meter: {option} {why}", path.display())));
+            }
+            None => Opened::Power(readings),
+        },
+    };
+    Ok(Recorded { opened, length })
+}
+
+fn of_events(events: Box<dyn Events>, span: Span, path: &Path, part: &SessionArgs) -> Result<Box<dyn Events>, Failure> {
+    if let (Format::LogWrites, Some(option)) = (events.format(), part.given()) {
+        return Err(Failure::Usage(format!("{}: {option}: this recording tells no times", path.display())));
+    }
+    Ok(Box::new(Session::<dyn Events>::new(events, span)))
+}
+
+/// A part of a recording of calls.
+pub fn of_calls(calls: Box<dyn Calls>, span: Span) -> Box<dyn Calls> {
+    Box::new(Session::<dyn Calls>::new(calls, span))
+}
+
 /// Bytes of a recording's file; 0 if that is not known.
 pub fn length(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |m| m.len())
 }
 
 /// The requests of a block device's recording: without those that a mobile block trace tells twice.
-pub fn requests(path: &Path) -> Result<(Requests, u64), Failure> {
+pub fn requests(path: &Path, part: &SessionArgs) -> Result<(Requests, u64), Failure> {
+    let span = part.span()?;
     let Recorded { opened, length } = open(path)?;
     match opened {
-        Opened::Blocks(events) => Ok((Requests::new(Box::new(Cleared::new(events))), length)),
+        Opened::Blocks(events) => {
+            let cleared = Box::new(Cleared::new(events));
+            Ok((Requests::new(of_events(cleared, span, path, part)?), length))
+        }
         Opened::Calls(_) => Err(not_of(path, "calls to a file system", "requests to a block device")),
         Opened::Power(_) => Err(not_of(path, "a meter", "requests to a block device")),
+    }
+}
+
+/// Why nothing could be made of a recording's requests: what is wrong with it before the first, if that is why.
+pub fn wrong_before_the_first(path: &Path, part: &SessionArgs, otherwise: Failure) -> Failure {
+    let Ok((mut requests, _)) = requests(path, part) else { return otherwise };
+    loop {
+        match requests.seen() {
+            Ok(Some(_)) => {}
+            Ok(None) => return otherwise,
+            Err(e) => return e.to_string().into(),
+        }
     }
 }
 

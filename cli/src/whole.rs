@@ -1,9 +1,11 @@
-//! How is a file written so that nobody finds half of it?
+//! How is a file written so that nobody finds half of it, and nothing is lost that was read for it?
 //!
-//! It is written beside its place, as `NAME.part`, and then renamed. A pipe or a terminal is written directly.
+//! It is written beside its place under a name that nobody has, brought to the disk, and then renamed; it has the mode of the file
+//! that was there. A pipe or a terminal is written directly. What a command reads it does not write over ([`apart`]).
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::Failure;
@@ -19,27 +21,59 @@ fn real(file: &Path) -> PathBuf {
     fs::canonicalize(file).unwrap_or_else(|_| file.to_owned())
 }
 
+/// Fails if a file that is to be written is the recording that is read, by whatever name: a link of either kind, one of the
+/// files that blktrace makes for each processor, what is redirected to standard input.
+pub fn apart(option: &str, out: &Path, recording: &Path) -> Result<(), Failure> {
+    let who = |path: &Path| path.metadata().ok().filter(|m| m.is_file()).map(|m| (m.dev(), m.ino()));
+    let Some(written) = who(out) else { return Ok(()) };
+    let read = match recording.as_os_str() == "-" {
+        true => vec![PathBuf::from("/dev/stdin")],
+        false => trace::files_of(recording),
+    };
+    if read.iter().any(|file| who(file) == Some(written)) {
+        return Err(Failure::Usage(format!("{option} {}: is the recording that is read: name another", out.display())));
+    }
+    Ok(())
+}
+
 /// A file that gets its name at the end.
 pub struct Part {
     made: HalfMade,
     part: PathBuf,
     file: PathBuf,
+    open: File,
 }
 
 impl Part {
-    /// Makes `NAME.part` for `file`. If `watched`, a signal removes it too.
+    /// Makes a new file beside `file`. If `watched`, a signal removes it too.
     pub fn create(file: &Path, watched: bool) -> io::Result<(Self, File)> {
         let file = real(file);
-        let mut part = file.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        let open = File::create(&part)?;
+        let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let name = file.file_name().ok_or(ErrorKind::IsADirectory)?.to_string_lossy();
+        let there = file.metadata().ok().map(|m| m.permissions());
+        // A new one is as the user's mask has it, as every file that a program makes.
+        let new = tempfile::Builder::new()
+            .prefix(&format!(".{name}."))
+            .suffix(".part")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(dir)?;
+        let (open, part) = new.keep()?;
         let made = if watched { HalfMade::watched(&part) } else { HalfMade::new(&part) };
-        Ok((Part { made, part, file }, open))
+        if let Some(there) = there {
+            open.set_permissions(there)?;
+        }
+        let written = open.try_clone()?;
+        Ok((Part { made, part, file, open: written }, open))
     }
 
     /// Gives the whole file its name.
     pub fn finish(self) -> io::Result<()> {
+        self.open.sync_all()?;
+        self.named()
+    }
+
+    /// The same, for what is written anew before long: not worth the work of bringing it to the disk.
+    fn named(self) -> io::Result<()> {
         fs::rename(&self.part, &self.file)?;
         self.made.keep();
         Ok(())
@@ -48,17 +82,25 @@ impl Part {
 
 /// Writes a file. A reader finds these bytes or those from before, whole.
 pub fn write(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
-    let bytes = bytes.as_ref();
-    let written = if !is_plain(file) { fs::write(file, bytes) } else { beside(file, bytes) };
+    written(file, bytes.as_ref(), Part::finish)
+}
+
+/// The same for a file that is written again and again while a command runs: it may be lost if the machine fails.
+pub fn write_often(file: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+    written(file, bytes.as_ref(), Part::named)
+}
+
+fn written(file: &Path, bytes: &[u8], end: fn(Part) -> io::Result<()>) -> Result<(), Failure> {
+    let written = if !is_plain(file) { fs::write(file, bytes) } else { beside(file, bytes, end) };
     Ok(written.map_err(|e| format!("{}: {e}", file.display()))?)
 }
 
-fn beside(file: &Path, bytes: &[u8]) -> io::Result<()> {
+fn beside(file: &Path, bytes: &[u8], end: fn(Part) -> io::Result<()>) -> io::Result<()> {
     match Part::create(file, false) {
         // A file that may be written in a directory that may not.
         Err(e) if e.kind() == ErrorKind::PermissionDenied && file.exists() => fs::write(file, bytes),
         Err(e) => Err(e),
-        Ok((part, mut open)) => io::Write::write_all(&mut open, bytes).and_then(|()| part.finish()),
+        Ok((part, mut open)) => io::Write::write_all(&mut open, bytes).and_then(|()| end(part)),
     }
 }
 
@@ -88,5 +130,47 @@ mod tests {
         drop(part);
         assert_eq!(fs::read(&file).unwrap(), b"old");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_name_with_part_is_the_users_and_the_mode_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("file"), "old").unwrap();
+        fs::set_permissions(at("file"), Permissions::from_mode(0o640)).unwrap();
+        fs::write(at("file.part"), "mine").unwrap();
+        let (one, mut first) = Part::create(&at("file"), false).unwrap();
+        let (two, mut second) = Part::create(&at("file"), false).unwrap();
+        io::Write::write_all(&mut first, b"one").unwrap();
+        io::Write::write_all(&mut second, b"two").unwrap();
+        one.finish().unwrap();
+        assert_eq!(fs::read(at("file")).unwrap(), b"one");
+        two.finish().unwrap();
+        assert_eq!(
+            (fs::read(at("file")).unwrap(), fs::read(at("file.part")).unwrap()),
+            (b"two".into(), b"mine".into())
+        );
+        assert_eq!(at("file").metadata().unwrap().mode() & 0o777, 0o640);
+        // A new one is as any other program makes it.
+        write(&at("new"), "new").unwrap();
+        fs::write(at("plain"), "").unwrap();
+        assert_eq!(at("new").metadata().unwrap().mode(), at("plain").metadata().unwrap().mode());
+    }
+
+    #[test]
+    fn what_is_read_is_not_written_by_whatever_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("file"), "").unwrap();
+        fs::write(at("other"), "").unwrap();
+        std::os::unix::fs::symlink("file", at("link")).unwrap();
+        fs::hard_link(at("file"), at("hard")).unwrap();
+        for name in ["file", "link", "hard"] {
+            assert!(apart("--html", &at(name), &at("file")).is_err(), "{name}");
+            assert!(apart("--html", &at("file"), &at(name)).is_err(), "{name}");
+        }
+        for name in ["other", "new"] {
+            assert!(apart("--html", &at(name), &at("file")).is_ok(), "{name}");
+        }
     }
 }

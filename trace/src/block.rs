@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::timing::Timing;
 use crate::{Format, Names, Others, Process, TraceError};
 
 /// Bytes of a sector, the unit of every block trace.
@@ -194,5 +195,9 @@ pub trait Events: Send {
     /// What the recording calls a device, where it has names for them (files, hosts).
     fn device(&self, _: DeviceId) -> Option<String> {
         None
+    }
+    /// What is to be known of its times so far, if it is read as a [`Session`](crate::session::Session).
+    fn timing(&self) -> Timing {
+        Timing::default()
     }
 }

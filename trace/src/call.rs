@@ -1,5 +1,6 @@
 //! The words for what programs ask of a file system, by file and not by inode: recordings of system calls.
 
+use crate::timing::Timing;
 use crate::{Format, Others, TraceError};
 
 /// An open file as the recording numbers it: one number is one open file from its open to its close, whatever
@@ -185,4 +186,8 @@ pub trait Calls: Send {
     fn others(&self) -> &Others;
     /// Bytes of the recording read so far, as they lie in the file, for who shows progress.
     fn consumed(&self) -> u64;
+    /// What is to be known of its times so far, if it is read as a [`Session`](crate::session::Session).
+    fn timing(&self) -> Timing {
+        Timing::default()
+    }
 }

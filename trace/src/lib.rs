@@ -25,7 +25,9 @@ pub mod read;
 mod recognise;
 pub mod replay;
 pub mod requests;
+pub mod session;
 pub mod stat;
+pub mod timing;
 pub mod together;
 pub mod write;
 
@@ -34,4 +36,4 @@ pub use formats::{Format, Kind};
 pub use input::Input;
 pub use names::{Names, Others, Process};
 pub use opened::Opened;
-pub use recognise::{open, open_as, open_input, open_input_as};
+pub use recognise::{files_of, open, open_as, open_input, open_input_as};

@@ -1,6 +1,6 @@
 //! Which format is this? By content; names of files are not looked at.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::formats::Kind;
 use crate::opened::Opened;
@@ -19,6 +19,13 @@ pub fn open(path: &Path) -> Result<Opened, TraceError> {
         return Ok(opened);
     }
     open_input(Input::open(path)?)
+}
+
+/// The files that [`open`] reads for a path.
+pub fn files_of(path: &Path) -> Vec<PathBuf> {
+    let mut files = read::blktrace::of_all_processors(path);
+    files.push(path.to_owned());
+    files
 }
 
 /// Opens what is read from `input`.

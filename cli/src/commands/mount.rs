@@ -256,7 +256,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let live = match (&metered, &ledger) {
         (Some(metered), Some(file)) => {
             let (metered, vol, file) = (metered.clone(), image.vol.clone(), file.clone());
-            Some(Live::start(move || Metered::write(&metered.spent(&vol, Look::InMemory), &file))?)
+            Some(Live::start(move || Metered::write_often(&metered.spent(&vol, Look::InMemory), &file))?)
         }
         _ => None,
     };

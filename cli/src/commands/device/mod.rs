@@ -171,7 +171,7 @@ impl Face {
     /// What must be done every second while it is shown.
     fn every_second(&self, gauge: Arc<Gauge>, ledger: Option<PathBuf>) -> Result<Option<Live>, Failure> {
         match (self, ledger) {
-            (_, Some(file)) => Live::start(move || whole::write(&file, text(&gauge.report(), &file))).map(Some),
+            (_, Some(file)) => Live::start(move || whole::write_often(&file, text(&gauge.report(), &file))).map(Some),
             (Face::Socket { .. }, None) => Live::start(move || {
                 gauge.sample();
                 Ok(())

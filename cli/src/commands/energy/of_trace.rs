@@ -10,6 +10,7 @@ use lab::traces::{ReplayError, Speed, blocks};
 use serde_json::json;
 use trace::replay::blocks::How;
 
+use crate::session::{self, SessionArgs};
 use crate::{Failure, joules, output, recorded};
 
 /// The recording and how its cost is found.
@@ -31,6 +32,8 @@ pub struct OfTrace {
     /// The device holds data everywhere at the beginning.
     #[arg(long)]
     full: bool,
+    #[command(flatten)]
+    session: SessionArgs,
 }
 
 impl OfTrace {
@@ -50,19 +53,23 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
         None => Prices::simulated(&profile).map_err(|e| e.to_string())?,
     };
     let of = args.of.as_deref().map(recorded::device).transpose()?;
-    let (requests, length) = recorded::requests(file)?;
+    let (requests, length) = recorded::requests(file, &args.session)?;
     let (bar, moved) = recorded::bar(length, "looking");
     let options = blocks::Options { of, blocks: None, full: args.full, speed: Speed::Virtual };
     let plan = options.plan(requests, moved).map_err(|e| match (&e, &args.of) {
         (ReplayError::NotRecorded { .. }, Some(of)) => Failure::Usage(format!("--of {of}: {}: {e}", file.display())),
+        (ReplayError::Empty(_), _) => {
+            let empty = format!("{}: {e}", file.display()).into();
+            recorded::wrong_before_the_first(file, &args.session, empty)
+        }
         _ => format!("{}: {e}", file.display()).into(),
     })?;
     bar.finish_and_clear();
-    let (mut requests, _) = recorded::requests(file)?;
+    let (mut requests, _) = recorded::requests(file, &args.session)?;
     let (bar, moved) = recorded::bar(length, "pricing");
     let ((read, written), _) = shares(&mut requests, plan.of, moved);
     bar.finish_and_clear();
-    let (mut requests, _) = recorded::requests(file)?;
+    let (mut requests, _) = recorded::requests(file, &args.session)?;
     let (bar, moved) = recorded::bar(length, "simulating");
     let run = blocks::run(&mut requests, &profile, &plan, Speed::Virtual, How::RECORDED, |_, _, _| {}, moved);
     let run = run.map_err(|e| e.to_string())?;
@@ -74,6 +81,7 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
     let simulated = run.ledger.total() - idle;
     let difference = by_table - simulated.joules();
     let percent = difference * 100.0 / simulated.joules().max(f64::MIN_POSITIVE);
+    let timing = requests.events().timing();
     if as_json {
         output::print(&json!({
             "profile": profile.name,
@@ -81,6 +89,7 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
             "requests": run.done.requests,
             "recorded_ns": run.done.span_ns,
             "cleared": recorded::cleared(&requests),
+            "timing": session::json(&timing),
             "by_table": {
                 "kinds": priced,
                 "joules": by_table,
@@ -105,7 +114,8 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
         }));
         return Ok(recorded::end(run.damage.as_ref(), true));
     }
-    let cleared: String = recorded::cleared(&requests).iter().map(|what| format!("; {what}")).collect();
+    let cleared = recorded::cleared(&requests).into_iter().chain(session::said(&timing));
+    let cleared: String = cleared.map(|what| format!("; {what}")).collect();
     output::line(&format!(
         "{}: {} requests of device {} in {} on {}{cleared}\n\nby the table, as Mohan et al. do: {}",
         file.display(),

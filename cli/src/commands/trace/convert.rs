@@ -11,9 +11,11 @@ use trace::block::Events;
 use trace::call::Calls;
 use trace::read::recording;
 use trace::requests::{Requests, Seen};
+use trace::timing::Timing;
 use trace::write::{blkparse, fio_iolog, parquet};
 use trace::{Format, Opened, TraceError};
 
+use crate::session::{self, UntilArgs};
 use crate::{Failure, output, recorded, whole};
 
 /// Write a recording in another format.
@@ -24,6 +26,9 @@ use crate::{Failure, output, recorded, whole};
 /// by DuckDB, pandas and others. Recordings of calls are written as parquet only, those of our own also as calls: the same
 /// recording without the contents of files (`joulefs mount --record --contents`), to be given away. No format keeps
 /// contents; names stay.
+///
+/// --from, --until and --max-gap write a part of the recording; a file that a part of calls names and that was opened before it is
+/// opened at its first use.
 ///
 /// Of a recording that is damaged no file is made, unless what comes before the damage is asked for; on standard output it has
 /// been written when the damage is seen, which the exit code tells.
@@ -45,6 +50,8 @@ pub struct Args {
     /// Keep what comes before damage.
     #[arg(long)]
     until_damage: bool,
+    #[command(flatten)]
+    session: UntilArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -61,6 +68,7 @@ enum To {
 struct Written {
     records: u64,
     left_out: u64,
+    timing: Timing,
 }
 
 /// Why it ended early.
@@ -91,10 +99,16 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             "--json says what was written, which goes to standard output itself: give --output FILE",
         ));
     }
+    if let Some(file) = &args.output {
+        whole::apart("--output", file, &args.file)?;
+    }
     if args.to == To::Calls {
+        if let Some(option) = args.session.part().given() {
+            return Err(Failure::usage(format!("{option}: --to calls keeps a recording of ours whole")));
+        }
         return without_contents(args, as_json);
     }
-    let recorded::Recorded { opened, length } = recorded::open(&args.file)?;
+    let recorded::Recorded { opened, length } = recorded::open_part(&args.file, &args.session.part())?;
     let contents_left_out = matches!(&opened, Opened::Calls(calls) if calls.format() == Format::JouleRec)
         && recording::calls(&args.file).is_ok_and(|calls| calls.is_some_and(|(events, _)| events.has_contents()));
     match &opened {
@@ -150,9 +164,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             "records": written.records,
             "left_out": written.left_out,
             "contents_left_out": contents_left_out,
+            "timing": session::json(&written.timing),
             "damage": damage.as_ref().map(ToString::to_string),
         }),
     );
+    if !as_json {
+        session::said(&written.timing).iter().for_each(|what| eprintln!("joulefs: {what}"));
+    }
     if contents_left_out && !as_json {
         eprintln!("joulefs: {LEFT_OUT}");
     }
@@ -270,6 +288,7 @@ fn each(
             moved(events.consumed());
         }
     }
+    written.timing = events.timing();
     Ok(())
 }
 
@@ -287,6 +306,7 @@ fn all_requests(
             moved(requests.events().consumed());
         }
     }
+    written.timing = requests.events().timing();
     Ok(())
 }
 
@@ -303,5 +323,6 @@ fn all_calls(
             moved(calls.consumed());
         }
     }
+    written.timing = calls.timing();
     Ok(())
 }

@@ -14,9 +14,11 @@ use trace::stat::distribution::Spread;
 use trace::stat::power::PowerStat;
 use trace::stat::randomness::Share;
 use trace::stat::{blocks, calls, power};
+use trace::timing::Timing;
 use trace::{Opened, TraceError};
 
 use super::map_cache;
+use crate::session::{self, SessionArgs};
 use crate::{Failure, joules, output, recorded, whole};
 
 /// Say what is in a recording: how much, how large, in which order, how often the same place, when.
@@ -31,11 +33,15 @@ use crate::{Failure, joules, output, recorded, whole};
 /// it could have, in one pass (Ji et al., HotStorage'16, section 5.3.3): LRU over pages of 1,024 entries, without the device's
 /// write buffer. With `--moved LOG` the same once more, as if what defragmentation or cleaning moved had moved before.
 ///
+/// --from and --to count a part of the recording, and --max-gap the time without its long pauses; what the recording tells
+/// out of order of time is said, with how far.
+///
 /// A recording that is damaged or cut short is counted up to there and the error names the place; the exit code is 1.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs trace stat telegram_exec.csv.gz\n  \
     joulefs trace stat sda.blktrace.0 --json | jq .write_order\n  \
     joulefs trace stat app.strace --html app.html\n  \
+    joulefs trace stat phone.csv --from 1h --to 1h30m --max-gap 5s\n  \
     joulefs trace stat sda.blktrace.0 --map-cache --profile galaxy-nexus-emmc\n  \
     joulefs trace stat sda.blktrace.0 --map-cache --moved defragmented.csv --volume-at 1M")]
 pub struct Args {
@@ -44,6 +50,8 @@ pub struct Args {
     /// Write a page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    session: SessionArgs,
     #[command(flatten)]
     map: map_cache::MapArgs,
 }
@@ -78,20 +86,27 @@ impl Counted {
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    if let Some(page) = &args.html {
+        whole::apart("--html", page, &args.file)?;
+    }
     let mut asked = args.map.asked()?;
-    let recorded::Recorded { opened, length } = recorded::open(&args.file)?;
+    let recorded::Recorded { opened, length } = recorded::open_part(&args.file, &args.session)?;
     if asked.is_some() && !matches!(opened, Opened::Blocks(_)) {
         return Err(Failure::usage("--map-cache is for recordings of a block device"));
     }
     let (bar, moved) = recorded::bar(length, "reading");
+    let mut timing = Timing::default();
     let (counted, damage): (_, Option<TraceError>) = match opened {
         Opened::Blocks(events) => {
             let beside = |request: &Request| asked.iter_mut().for_each(|a| a.maps.add(request));
-            let (stat, whole) = blocks::count_beside(&mut Requests::new(events), beside, moved);
+            let mut requests = Requests::new(events);
+            let (stat, whole) = blocks::count_beside(&mut requests, beside, moved);
+            timing = requests.events().timing();
             (Counted::Blocks(Box::new(stat), asked.map(map_cache::Asked::done).transpose()?), whole.err())
         }
         Opened::Calls(mut recorded) => {
             let (stat, whole) = calls::count(&mut *recorded, moved);
+            timing = recorded.timing();
             (Counted::Calls(Box::new(stat)), whole.err())
         }
         Opened::Power(mut readings) => {
@@ -100,8 +115,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         }
     };
     bar.finish_and_clear();
+    let said = session::said(&timing);
     if let Some(file) = &args.html {
-        let title = args.file.file_name().map_or_else(|| "recording".into(), |n| n.to_string_lossy().into_owned());
+        let mut title = args.file.file_name().map_or_else(|| "recording".into(), |n| n.to_string_lossy().into_owned());
+        if !said.is_empty() {
+            title += &format!(" ({})", said.join("; "));
+        }
         let page = match &counted {
             Counted::Blocks(s, map) => {
                 let map = map.as_ref().map(|m| (&m.stat, m.own));
@@ -114,6 +133,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     }
     if as_json {
         let mut value = counted.json()?;
+        if !matches!(counted, Counted::Power(_)) {
+            value["timing"] = session::json(&timing);
+        }
         value["damage"] = json!(damage.as_ref().map(ToString::to_string));
         output::print(&value);
     } else {
@@ -122,7 +144,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             Counted::Calls(s) => of_calls(s),
             Counted::Power(s) => of_power(s),
         };
-        output::line(text.trim_end());
+        // After the line that says how much there is.
+        let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+        let said: String = said.iter().map(|what| format!("\n{what}")).collect();
+        output::line(format!("{first}{said}\n{rest}").trim_end());
     }
     Ok(recorded::end(damage.as_ref(), as_json))
 }

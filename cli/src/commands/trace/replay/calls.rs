@@ -18,15 +18,18 @@ use record::Tempo;
 use trace::call::Calls;
 use trace::replay::needs::{self, Needs};
 use trace::replay::place::OnDirectory;
+use trace::session::Span;
+use trace::timing::Timing;
 use trace::{Opened, TraceError};
 
 use super::print::{self, Outcome};
 use super::variants::Variant;
 use super::{Args, at_once, said, share};
+use crate::session::{self, SessionArgs};
 use crate::{Failure, held, progress, recorded, size};
 
-fn calls(path: &Path) -> Result<(Box<dyn Calls>, u64), Failure> {
-    let recorded::Recorded { opened, length } = recorded::open(path)?;
+fn calls(path: &Path, part: &SessionArgs) -> Result<(Box<dyn Calls>, u64), Failure> {
+    let recorded::Recorded { opened, length } = recorded::open_part(path, part)?;
     match opened {
         Opened::Calls(calls) => Ok((calls, length)),
         Opened::Blocks(_) => Err(recorded::not_of(path, "requests to a block device", "calls to a file system")),
@@ -34,14 +37,24 @@ fn calls(path: &Path) -> Result<(Box<dyn Calls>, u64), Failure> {
     }
 }
 
+/// What a recording of calls asks for, and what is to be known of it.
+#[derive(Default)]
+struct Looked {
+    needs: Needs,
+    said: Vec<String>,
+    timing: Timing,
+}
+
 /// What must be there before the calls of a recording. A damaged recording is replayed up to the damage, so what comes
 /// after it needs nothing.
-fn needed(path: &Path) -> Result<Needs, Failure> {
-    let (mut calls, length) = calls(path)?;
+fn needed(path: &Path, part: &SessionArgs) -> Result<Looked, Failure> {
+    let (mut calls, length) = calls(path, part)?;
     let (bar, moved) = recorded::bar(length, "looking");
     let (needs, _) = needs::scan(&mut *calls, moved);
     bar.finish_and_clear();
-    Ok(needs)
+    let timing = calls.timing();
+    let said = session::said(&timing);
+    Ok(Looked { needs, said, timing })
 }
 
 /// Makes the calls on a volume, once for each variant.
@@ -63,7 +76,8 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> R
     if let Some(recipe) = &args.age {
         Recipe::chain(recipe).map_err(|e| Failure::from(e).named("--age"))?;
     }
-    let needs = if ours.is_some() { Needs::default() } else { needed(&args.file)? };
+    let looked = if ours.is_some() { Looked::default() } else { needed(&args.file, &args.session)? };
+    let span = args.session.span()?;
     let after: Vec<Earlier> = args.after.iter().map(|path| Earlier::open(path)).collect::<Result<_, _>>()?;
     let image = match &args.image {
         None => None,
@@ -97,28 +111,29 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> R
                 progress::show_if_slow(bar);
             }
         };
-        let opens: Vec<Box<Reopen<'_>>> = after.iter().map(|e| reopen(&e.path)).collect();
+        let opens: Vec<Box<Reopen<'_>>> = after.iter().map(|e| reopen(&e.path, Span::default())).collect();
         let mut sources: Vec<Box<dyn Source + '_>> =
             after.iter().zip(&opens).map(|(earlier, open)| earlier.source(open)).collect();
         let mut before: Vec<&mut dyn Source> = sources.iter_mut().map(|s| &mut **s as &mut dyn Source).collect();
-        let open = reopen(&args.file);
+        let open = reopen(&args.file, span);
         let run = match ours {
             Some(ours) => traces::calls::run(&mut ours.clone(), &mut before, &variant.profile, &options, &mut progress),
             None => {
-                let mut source = ByPath { open: &open, needs: &needs, length: recorded::length(&args.file) };
+                let mut source = ByPath { open: &open, needs: &looked.needs, length: recorded::length(&args.file) };
                 traces::calls::run(&mut source, &mut before, &variant.profile, &options, &mut progress)
             }
         };
-        Ok(Outcome::of_calls(variant, run.map_err(|e| said(args, &e))?))
+        let run = run.map_err(|e| said(args, &e))?;
+        Ok(Outcome::of_calls(variant, run, looked.said.clone(), looked.timing))
     })
 }
 
 type Reopen<'a> = dyn Fn() -> Result<Box<dyn Calls>, ReplayError> + 'a;
 
 /// Opens a recording of calls at its beginning, again and again.
-fn reopen(path: &Path) -> Box<Reopen<'_>> {
-    Box::new(|| match trace::open(path)? {
-        Opened::Calls(calls) => Ok(calls),
+fn reopen(path: &Path, span: Span) -> Box<Reopen<'_>> {
+    Box::new(move || match trace::open(path)? {
+        Opened::Calls(calls) => Ok(recorded::of_calls(calls, span)),
         _ => Err(TraceError::Unknown { path: path.to_owned(), why: "it is another file than before".into() }.into()),
     })
 }
@@ -133,9 +148,10 @@ struct Earlier {
 impl Earlier {
     fn open(path: &Path) -> Result<Self, Failure> {
         recorded::again(path)?;
-        calls(path).map_err(|e| e.named("--after"))?;
+        let whole = SessionArgs::default();
+        calls(path, &whole).map_err(|e| e.named("--after"))?;
         let ours = ByInode::open(path).map_err(|e| e.to_string())?;
-        let needs = if ours.is_some() { Needs::default() } else { needed(path)? };
+        let needs = if ours.is_some() { Needs::default() } else { needed(path, &whole)?.needs };
         Ok(Earlier { path: path.to_owned(), ours, needs })
     }
 
@@ -165,8 +181,8 @@ pub fn into(args: &Args, dir: &Path, as_json: bool) -> Result<ExitCode, Failure>
         )
         .into());
     }
-    let needs = needed(&args.file)?;
-    let (mut calls, length) = calls(&args.file)?;
+    let Looked { needs, said, timing } = needed(&args.file, &args.session)?;
+    let (mut calls, length) = calls(&args.file, &args.session)?;
     let mut place = OnDirectory::new(dir);
     let bar = progress::bytes(needs.bytes(), "preparing");
     let prepared = needs.prepare(&mut place, |at| {
@@ -185,6 +201,13 @@ pub fn into(args: &Args, dir: &Path, as_json: bool) -> Result<ExitCode, Failure>
     synced.map_err(|e| format!("{}: {e}", dir.display()))?;
     let took = std::time::Duration::as_nanos(&device::Clock::monotonic(&*clock)) - from;
     let damage: Option<TraceError> = whole.err();
-    print::of_directory(dir, &done, u64::try_from(took).unwrap_or(u64::MAX), damage.as_ref(), as_json);
+    print::of_directory(
+        dir,
+        &done,
+        u64::try_from(took).unwrap_or(u64::MAX),
+        (&said, &timing),
+        damage.as_ref(),
+        as_json,
+    );
     Ok(recorded::end(damage.as_ref(), as_json))
 }

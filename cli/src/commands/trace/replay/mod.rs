@@ -25,7 +25,8 @@ use trace::replay::blocks::{How, Made, When};
 use trace::replay::calls::Pauses;
 use trace::{Kind, Names};
 
-use crate::{Failure, progress, recorded, size};
+use crate::session::SessionArgs;
+use crate::{Failure, progress, recorded, size, whole};
 use given::Given;
 use print::Outcome;
 use requests::Table;
@@ -52,6 +53,9 @@ use variants::Variant;
 ///
 /// Time is virtual unless --paced: an hour takes as long as computing it. The same command gives the same joules, to the
 /// last picojoule.
+///
+/// --from, --to and --max-gap replay a part of a recording that ran for long: a file of days with minutes of use tells otherwise
+/// mostly of waiting.
 ///
 /// --compare gives several runs side by side: of options of -o, or of profiles. If they differ in who cleans (gc=, power=), the
 /// first of them is the control "none", in which nobody cleans in the background: on a volume with room to spare it is the
@@ -167,6 +171,8 @@ pub struct Args {
     /// Leave out the pauses.
     #[arg(long, conflicts_with = "paced")]
     back_to_back: bool,
+    #[command(flatten)]
+    session: SessionArgs,
 }
 
 /// Bytes of files that a phone with a few gigabytes of memory keeps of the program in front, by default.
@@ -256,7 +262,10 @@ pub fn is_there(args: &Args) -> Result<(), Failure> {
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     recorded::again(&args.file)?;
-    let recorded = recorded::open(&args.file)?;
+    if let Some(table) = &args.requests {
+        whole::apart("--requests", table, &args.file)?;
+    }
+    let recorded = recorded::open_part(&args.file, &args.session)?;
     let kind = recorded.opened.kind();
     if let Some(option) = args.out_of_place(kind) {
         let (is, wanted) = match kind {
@@ -271,6 +280,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         let file = args.file.display();
         let why = "a recording of ours is by inode, and a host's directory by path: leave out --into";
         return Err(Failure::Usage(format!("{file}: {why}")));
+    }
+    if let (Some(option), true) = (args.session.given(), ours.is_some()) {
+        let file = args.file.display();
+        let why = "is made again whole, on the files it began with";
+        return Err(Failure::Usage(format!("{file}: a recording of ours {why}: leave out {option}")));
     }
     if let (Some(dir), Kind::Calls) = (&args.into, kind) {
         return calls::into(args, dir, as_json);
@@ -361,7 +375,9 @@ fn said(args: &Args, e: &ReplayError) -> Failure {
             let size = would_do.div_ceil(1 << 20);
             format!("{file}: {e}: give --size {size}M").into()
         }
-        (ReplayError::Empty(_), ..) => format!("{file}: {e}").into(),
+        (ReplayError::Empty(_), ..) => {
+            recorded::wrong_before_the_first(&args.file, &args.session, format!("{file}: {e}").into())
+        }
         _ => e.to_string().into(),
     }
 }
@@ -374,7 +390,7 @@ fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure>
             args.file.display()
         )));
     }
-    let (requests, length) = recorded::requests(&args.file)?;
+    let (requests, length) = recorded::requests(&args.file, &args.session)?;
     let (bar, moved) = recorded::bar(length, "looking");
     let blocks = args.bytes()?.map(|bytes| bytes / 4096);
     let options = traces::blocks::Options {
@@ -391,7 +407,7 @@ fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure>
         flush_every: Given::parse(&args.assume)?.flush_every,
     };
     at_once(variants, |variant, bar| {
-        let (mut requests, length) = recorded::requests(&args.file)?;
+        let (mut requests, length) = recorded::requests(&args.file, &args.session)?;
         let moved = share(bar, length);
         let mut table = args.requests.as_deref().map(Table::create).transpose()?;
         let (mut timeline, mut began) = (Timeline::default(), None);

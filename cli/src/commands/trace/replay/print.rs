@@ -12,11 +12,13 @@ use serde_json::{Map, Value, json};
 use trace::replay::blocks::{CAUSES, Latency};
 use trace::replay::{blocks, calls};
 use trace::requests::Requests;
+use trace::timing::Timing;
 use trace::{Names, Process, TraceError};
 
 use super::assumed::{self, Tried};
 use super::variants::Variant;
 use crate::metered::{METADATA, deleted, name_of};
+use crate::session;
 use crate::spent::{self, FileLine, Spent};
 use crate::{joules, output, recorded};
 
@@ -32,6 +34,9 @@ pub struct Outcome {
     profile: Profile,
     run: Run<()>,
     done: Done,
+    /// What is to be known of the recording, in words, and its times.
+    said: Vec<String>,
+    timing: Timing,
 }
 
 impl Outcome {
@@ -39,16 +44,18 @@ impl Outcome {
         let Run { done, ledger, took, counters, damage } = run;
         let (names, cleared) = (requests.names().clone(), recorded::cleared(requests));
         let done = Done::Blocks { done, plan: plan.clone(), names, cleared };
-        Outcome::new(variant, Run { done: (), ledger, took, counters, damage }, done)
+        let timing = requests.events().timing();
+        let said = session::said(&timing);
+        Outcome::new(variant, Run { done: (), ledger, took, counters, damage }, done, said, timing)
     }
 
-    pub fn of_calls(variant: &Variant, run: Run<OnVolumeDone>) -> Self {
+    pub fn of_calls(variant: &Variant, run: Run<OnVolumeDone>, said: Vec<String>, timing: Timing) -> Self {
         let Run { done, ledger, took, counters, damage } = run;
-        Outcome::new(variant, Run { done: (), ledger, took, counters, damage }, Done::Calls(done))
+        Outcome::new(variant, Run { done: (), ledger, took, counters, damage }, Done::Calls(done), said, timing)
     }
 
-    fn new(variant: &Variant, run: Run<()>, done: Done) -> Self {
-        Outcome { name: variant.name.clone(), profile: variant.profile.clone(), run, done }
+    fn new(variant: &Variant, run: Run<()>, done: Done, said: Vec<String>, timing: Timing) -> Self {
+        Outcome { name: variant.name.clone(), profile: variant.profile.clone(), run, done, said, timing }
     }
 
     /// Why the recording was left before its end.
@@ -172,13 +179,19 @@ impl Outcome {
         replay["write_amplification_of_device"] = json!(self.amplification_inside());
         all.insert("assumed".into(), assumed::names(&self.profile));
         all.insert("variant".into(), json!(self.name));
+        replay["timing"] = session::json(&self.timing);
+        replay["said"] = json!(self.said);
         all.insert("replay".into(), replay);
         all.insert("damage".into(), json!(self.damage().map(ToString::to_string)));
         all.into()
     }
 
-    /// What was done, in one line or two.
+    /// What was done, in one line or two, and what is to be known of the recording, a line each.
     fn text(&self) -> String {
+        self.said.iter().fold(self.made(), |text, said| text + "\n" + said)
+    }
+
+    fn made(&self) -> String {
         match &self.done {
             Done::Blocks { done, plan, cleared, .. } => {
                 let mut text = format!(
@@ -375,6 +388,7 @@ fn side_by_side(all: &[Outcome]) -> String {
     if let Done::Calls(done) = &all[0].done {
         out += &format!("\n{}\n{}", all[0].state(done), contents(done));
     }
+    all[0].said.iter().for_each(|said| out += &format!("\n{said}"));
     out += &format!("\n\n{:<width$}", "");
     for c in Component::ALL {
         out += &format!(" {:>11}", c.text());
@@ -457,10 +471,19 @@ fn side_by_side(all: &[Outcome]) -> String {
 }
 
 /// Prints what was done in a directory.
-pub fn of_directory(dir: &Path, done: &calls::Replayed, took: u64, damage: Option<&TraceError>, as_json: bool) {
+pub fn of_directory(
+    dir: &Path,
+    done: &calls::Replayed,
+    took: u64,
+    (words, timing): (&[String], &Timing),
+    damage: Option<&TraceError>,
+    as_json: bool,
+) {
     if as_json {
         let mut value = json!({ "replay": done, "took_ns": took, "damage": damage.map(ToString::to_string) });
         value["replay"]["of"] = json!("calls");
+        value["replay"]["timing"] = session::json(timing);
+        value["replay"]["said"] = json!(words);
         value["directory"] = json!(dir.display().to_string());
         output::print(&value);
         return;
@@ -470,7 +493,7 @@ pub fn of_directory(dir: &Path, done: &calls::Replayed, took: u64, damage: Optio
         dir.display(),
         joules::time(took),
         joules::time(done.span_ns),
-        said(done),
+        words.iter().fold(said(done), |text, said| text + "\n" + said),
         latencies(&done.latencies)
     ));
 }

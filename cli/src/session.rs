@@ -1,0 +1,164 @@
+//! Which part of a recording does a command take, and what is said of its times?
+
+use serde_json::{Value, json};
+use trace::session::Span;
+use trace::timing::Timing;
+
+use crate::{Failure, joules};
+
+/// A part of a recording.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct SessionArgs {
+    /// Leave out what came before this time since the recording's beginning, e.g. 90s, 5m, 1h30m, 2d.
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Leave out what came at this time since the recording's beginning, and after it.
+    #[arg(long, value_name = "TIME")]
+    to: Option<String>,
+    /// Count a longer pause, in which the recording tells of nothing, as this long, so that rates and idle energy are those
+    /// of the time in which the device was used; how many there were, and how long in all, is said.
+    #[arg(long, value_name = "TIME")]
+    max_gap: Option<String>,
+    /// The option for the end is called otherwise.
+    #[arg(skip)]
+    until: bool,
+}
+
+/// The same where `--to` says something else.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct UntilArgs {
+    /// Leave out what came before this time since the recording's beginning, e.g. 90s, 5m, 1h30m, 2d.
+    #[arg(long, value_name = "TIME")]
+    from: Option<String>,
+    /// Leave out what came at this time since the recording's beginning, and after it.
+    #[arg(long, value_name = "TIME")]
+    until: Option<String>,
+    /// Count a longer pause, in which the recording tells of nothing, as this long.
+    #[arg(long, value_name = "TIME")]
+    max_gap: Option<String>,
+}
+
+impl UntilArgs {
+    /// The part that is asked for.
+    pub fn part(&self) -> SessionArgs {
+        let UntilArgs { from, until, max_gap } = self.clone();
+        SessionArgs { from, to: until, max_gap, until: true }
+    }
+}
+
+impl SessionArgs {
+    fn end(&self) -> &'static str {
+        if self.until { "--until" } else { "--to" }
+    }
+
+    /// The part that is asked for.
+    pub fn span(&self) -> Result<Span, Failure> {
+        let of = |option: &str, text: &Option<String>| text.as_deref().map(|t| time(option, t)).transpose();
+        let (from, to) = (of("--from", &self.from)?.unwrap_or(0), of(self.end(), &self.to)?);
+        if to.is_some_and(|to| to <= from) {
+            return Err(Failure::usage(format!("{}: nothing lies between --from and it", self.end())));
+        }
+        Ok(Span { from, to, max_gap: of("--max-gap", &self.max_gap)? })
+    }
+
+    /// The first option that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let all = [("--from", &self.from), (self.end(), &self.to), ("--max-gap", &self.max_gap)];
+        all.into_iter().find(|(_, value)| value.is_some()).map(|(name, _)| name)
+    }
+}
+
+/// Nanoseconds of `1h30m`, `90s`, `1.5s`, `250ms`; a number alone is of seconds.
+fn time(option: &str, text: &str) -> Result<u64, Failure> {
+    parse(text).ok_or_else(|| Failure::usage(format!("{option} {text}: not a time; write e.g. 90s, 5m or 1h30m")))
+}
+
+fn parse(text: &str) -> Option<u64> {
+    let (mut rest, mut sum, mut last) = (text.trim(), 0.0_f64, f64::INFINITY);
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let number = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let unit = rest[number..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |n| number + n);
+        let seconds = match &rest[number..unit] {
+            "d" => 86_400.0,
+            "h" => 3_600.0,
+            "m" | "min" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" => 1e-6,
+            "ns" => 1e-9,
+            "" if last.is_infinite() => 1.0,
+            _ => return None,
+        };
+        // Larger units first, each once: what else people write is a slip.
+        if seconds >= last {
+            return None;
+        }
+        sum += rest[..number].parse::<f64>().ok()? * seconds;
+        (rest, last) = (&rest[unit..], seconds);
+    }
+    let ns = (sum * 1e9).round();
+    (ns < u64::MAX as f64).then_some(ns as u64)
+}
+
+/// What is to be known of a recording's times before its numbers are believed, in words.
+pub fn said(t: &Timing) -> Vec<String> {
+    let mut all = Vec::new();
+    if t.before > 0 {
+        all.push(format!("{} before the session left out", t.before));
+    }
+    if t.after > 0 {
+        all.push(format!("{} after the session left out", t.after));
+    }
+    if t.opened_before > 0 {
+        all.push(format!(
+            "{} files were opened before the session, and are opened at their first use",
+            t.opened_before
+        ));
+    }
+    if let (Some(each), 1..) = (t.pause_counts_ns, t.pauses) {
+        all.push(format!(
+            "{} pauses of {} in all count as {} each",
+            t.pauses,
+            joules::time(t.pauses_ns),
+            joules::time(each)
+        ));
+    }
+    if t.late > 0 {
+        all.push(format!("{} told out of order of time, by {} at most", t.late, joules::time(t.late_ns)));
+    }
+    all
+}
+
+/// The same for machines.
+pub fn json(t: &Timing) -> Value {
+    json!(t)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_people_write_them() {
+        const S: u64 = 1_000_000_000;
+        for (text, ns) in [
+            ("90s", 90 * S),
+            ("5m", 300 * S),
+            ("1h30m", 5400 * S),
+            ("60d", 60 * 86_400 * S),
+            ("1.5s", 3 * S / 2),
+            ("250ms", S / 4),
+            ("1m0.5s", 60 * S + S / 2),
+            ("12", 12 * S),
+            ("0", 0),
+        ] {
+            assert_eq!(parse(text), Some(ns), "{text}");
+        }
+        for text in ["", "s", "5x", "-1s", "1s1s", "1s5m", "5m3", ".", "1e9s", "99999999999d"] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

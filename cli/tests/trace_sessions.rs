@@ -1,0 +1,175 @@
+//! Recordings as people have them: left running for weeks, out of order, damaged from the first line on; and what was read
+//! is still there afterwards.
+
+mod room;
+mod typed;
+
+use std::fmt::Write as _;
+use std::fs;
+
+use room::Room;
+use serde_json::Value;
+use typed::{done, joulefs, misused, refused};
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()
+}
+
+/// Seconds of a day.
+const DAY: u64 = 86_400;
+
+/// Two sessions of 100 seconds with ten requests a second, 60 days apart; times in Microsoft's 100 ns.
+fn two_sessions() -> String {
+    let mut text = String::new();
+    for begins in [0, 60 * DAY] {
+        for n in 0..1000 {
+            let (time, at) = (128_166_372_000_000_000 + begins * 10_000_000 + n * 1_000_000, n * 4096);
+            writeln!(text, "{time},host,0,Write,{at},4096,100").unwrap();
+        }
+    }
+    text
+}
+
+#[test]
+fn rates_and_idle_energy_are_those_of_the_sessions() {
+    let room = Room::new();
+    let file = room.text("t.csv");
+    fs::write(&file, two_sessions()).unwrap();
+    let stat = |options: &[&str]| json(&[&["trace", "stat", &file], options].concat());
+    let rate = |stat: &Value| stat["requests"].as_f64().unwrap() * 1e9 / stat["span_ns"].as_f64().unwrap();
+    assert!(rate(&stat(&[])) < 0.001, "two sessions and a gap");
+    let dense = stat(&["--max-gap", "5s"]);
+    assert!((rate(&dense) - 10.0).abs() < 0.5, "{} a second", rate(&dense));
+    assert_eq!(dense["timing"]["pauses"], 1);
+    let gap = dense["timing"]["pauses_ns"].as_u64().unwrap() / 1_000_000_000;
+    assert_eq!(gap, 60 * DAY - 100);
+    let one = stat(&["--from", "1h"]);
+    assert_eq!((&one["requests"], &one["timing"]["before"]), (&1000.into(), &1000.into()));
+    assert!((rate(&one) - 10.0).abs() < 0.5);
+    let some = stat(&["--from", "10s", "--to", "20s"]);
+    assert_eq!((&some["requests"], &some["timing"]["after"]), (&100.into(), &1800.into()));
+    let told = done(&["trace", "stat", &file, "--max-gap", "5s", "--to", "70d"]);
+    assert!(told.contains("1 pauses of") && told.contains("count as 5.000 s each"), "{told}");
+
+    let page = room.text("t.html");
+    done(&["trace", "stat", &file, "--max-gap", "5s", "--html", &page]);
+    assert!(fs::read_to_string(&page).unwrap().contains("1 pauses of"));
+
+    // Idle energy falls with the pause.
+    let replay = |options: &[&str]| json(&[&["trace", "replay", &file, "--profile", "microdrive"], options].concat());
+    let (whole, short) = (replay(&[]), replay(&["--max-gap", "5s"]));
+    let idle = |v: &Value| v["operations"]["idle"]["pj"].as_u64().unwrap();
+    assert!(idle(&whole) > 1000 * idle(&short) && idle(&short) > 0, "{} and {}", idle(&whole), idle(&short));
+    assert_eq!(short["replay"]["timing"]["pauses"], 1);
+    let energy = ["energy", &file, "--profile", "galaxy-nexus-emmc"];
+    let energy = |options: &[&str]| json(&[&energy[..], options].concat());
+    let half = energy(&["--from", "1h"]);
+    assert_eq!((&half["requests"], &half["timing"]["before"]), (&1000.into(), &1000.into()));
+    let told =
+        done(&["trace", "replay", &file, "--max-gap", "5s", "--compare", "profile=galaxy-nexus-emmc,kirin9000-ufs31"]);
+    assert!(told.contains("1 pauses of"), "{told}");
+
+    // What is written in another format is the session, too.
+    let other = room.text("t.txt");
+    let said = json(&["trace", "convert", &file, "--to", "blkparse", "--output", &other, "--max-gap", "5s"]);
+    assert_eq!((&said["records"], &said["timing"]["pauses"]), (&2000.into(), &1.into()));
+    assert_eq!(json(&["trace", "stat", &other])["span_ns"], dense["span_ns"]);
+
+    misused(&["trace", "stat", &file, "--from", "soon"], &["--from soon", "1h30m"]);
+    misused(&["trace", "stat", &file, "--from", "5m", "--to", "4m"], &["--to"]);
+    refused(&["trace", "replay", &file, "--from", "90d"], &["t.csv", "no request"]);
+}
+
+#[test]
+fn a_session_of_calls_opens_the_files_that_were_open() {
+    let room = Room::new();
+    let file = room.text("app.strace");
+    let mut text = String::from("7 100.0 openat(AT_FDCWD, \"/data/a.db\", O_RDWR|O_CREAT|O_TRUNC, 0600) = 3\n");
+    for n in 0..100 {
+        writeln!(text, "7 {}.5 write(3, \"\"..., 4096) = 4096", 100 + n).unwrap();
+    }
+    for n in 0..100 {
+        writeln!(text, "7 {}.5 write(3, \"\"..., 4096) = 4096", 1_000_000 + n).unwrap();
+    }
+    fs::write(&file, text).unwrap();
+    let stat = json(&["trace", "stat", &file, "--from", "1h"]);
+    assert_eq!((&stat["operations"]["write"], &stat["operations"]["open"]), (&100.into(), &1.into()));
+    assert_eq!((&stat["timing"]["before"], &stat["timing"]["opened_before"]), (&101.into(), &1.into()));
+    let replay = json(&["trace", "replay", &file, "--from", "1h"])["replay"].clone();
+    assert_eq!((&replay["written"], &replay["failed"], &replay["left_out"]), (&409_600.into(), &0.into(), &0.into()));
+    let short = json(&["trace", "replay", &file, "--max-gap", "1s"]);
+    let whole = json(&["trace", "replay", &file]);
+    assert_eq!(short["replay"]["written"], 819_200);
+    let took = |v: &Value| v["time_ns"].as_u64().unwrap() / 1_000_000_000;
+    assert!(took(&short) < 210 && took(&whole) > 900_000, "{} and {} s", took(&short), took(&whole));
+    let said = short["replay"]["said"].to_string();
+    assert!(said.contains("1 pauses"), "{said}");
+}
+
+#[test]
+fn what_is_out_of_order_is_said_with_how_far() {
+    let room = Room::new();
+    let file = room.text("t.csv");
+    let line = |seconds: u64| {
+        format!("{},host,0,Read,{},4096,100\n", 128_166_372_000_000_000 + seconds * 10_000_000, seconds * 4096)
+    };
+    fs::write(&file, [0, 5, 2, 6, 4].map(line).concat()).unwrap();
+    let said = "2 told out of order of time, by 3.000 s at most";
+    for args in [&["trace", "stat"][..], &["trace", "replay"], &["energy"]] {
+        let told = done(&[args, &[&file]].concat());
+        assert!(told.contains(said), "{args:?}: {told}");
+    }
+    let converted = joulefs(&["trace", "convert", &file, "--to", "blkparse"]);
+    assert!(converted.err.contains(said), "{}", converted.err);
+    fs::write(&file, [0, 2, 4, 5, 6].map(line).concat()).unwrap();
+    assert!(!done(&["trace", "stat", &file]).contains("out of order"));
+}
+
+#[test]
+fn damage_before_the_first_request_is_shown_by_every_command() {
+    let room = Room::new();
+    let (file, calls) = (room.text("t.csv"), room.text("app.strace"));
+    // Of what is known by its first line, the second is wrong.
+    let lines =
+        "proces,device,rw_flag,sector,size,timestamp\napp-7,8388608,Fly,800,8,10.0\napp-7,8388608,W,800,8,10.0\n";
+    fs::write(&file, lines).unwrap();
+    let html = room.text("t.html");
+    for args in [
+        &["trace", "stat", &file][..],
+        &["trace", "stat", &file, "--html", &html],
+        &["trace", "replay", &file],
+        &["trace", "convert", &file, "--to", "blkparse"],
+        &["energy", &file],
+    ] {
+        refused(args, &["t.csv", "line 2"]);
+    }
+    fs::write(&calls, "7 1.0 close(3 = 0\n7 2.0 close(3) = 0\n").unwrap();
+    for args in [
+        &["trace", "stat", &calls][..],
+        &["trace", "replay", &calls],
+        &["trace", "convert", &calls, "--to", "parquet", "--output", &html],
+    ] {
+        refused(args, &["app.strace", "line 1"]);
+    }
+}
+
+#[test]
+fn what_is_read_is_never_written_over() {
+    let room = Room::new();
+    let (file, link, hard) = (room.text("t.csv"), room.text("link"), room.text("hard"));
+    fs::write(&file, two_sessions()).unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    fs::hard_link(&file, &hard).unwrap();
+    for out in [&file, &link, &hard] {
+        misused(&["trace", "stat", &file, "--html", out], &["--html", "the recording that is read"]);
+        misused(&["trace", "convert", &file, "--to", "blkparse", "--output", out], &["--output", "that is read"]);
+        misused(&["trace", "replay", &file, "--requests", out], &["--requests", "that is read"]);
+    }
+    misused(&["trace", "convert", &link, "--to", "blkparse", "--output", &file], &["--output", "that is read"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), two_sessions());
+    // One processor's file of blktrace stands for all of them.
+    let (one, two) = (room.text("sda.blktrace.0"), room.text("sda.blktrace.1"));
+    fs::copy(&file, &one).unwrap();
+    fs::copy(&file, &two).unwrap();
+    misused(&["trace", "stat", &one, "--html", &two], &["--html", "that is read"]);
+}

@@ -1,0 +1,261 @@
+//! Which part of a recording is meant, and how much of its pauses?
+//!
+//! People leave recordings running: a phone that is used now and then gives a file of weeks with minutes of requests, and
+//! rates and idle energy over all of it say nothing of those minutes. [`Session`] wraps a recording's events or calls: it
+//! leaves out what is not between two times, and counts a pause longer than some length as that long. Times of what comes
+//! after a shortened pause are earlier by what it was shortened by; nothing else changes. While it reads, it counts what is
+//! told out of order of time. [`Timing`] says all of it, so that nobody takes a part for the whole.
+//!
+//! A pause is a stretch in which the recording tells of nothing: from the end of what ended last, where ends are told,
+//! to the next event or call. What comes out of order by more than the last shortened pause is shortened by that pause alone.
+//!
+//! Left out: what a reader counts beside events ([`Others`]), which stays that of the whole recording.
+
+mod before;
+
+use rustc_hash::FxHashMap;
+
+use self::before::Before;
+use crate::block::{DeviceId, Event, Events};
+use crate::call::{Call, Calls};
+use crate::timing::Timing;
+use crate::{Format, Names, Others, TraceError};
+
+/// A part of a recording. Times are nanoseconds since its first event or call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    /// The first moment that belongs to it.
+    pub from: u64,
+    /// The first that does not any more; `None`: to the end.
+    pub to: Option<u64>,
+    /// A longer pause counts as this long.
+    pub max_gap: Option<u64>,
+}
+
+impl Span {
+    /// True if it is the recording as it is.
+    pub fn is_whole(&self) -> bool {
+        *self == Span::default()
+    }
+}
+
+/// The times of a session, one after the other.
+#[derive(Debug, Default)]
+struct Line {
+    span: Span,
+    /// The recording's first time.
+    first: Option<u64>,
+    /// When everything in the session so far had ended; `None` before it.
+    ended: Option<u64>,
+    /// What shortened pauses took away.
+    removed: u64,
+    /// The last of these pauses: where it began, where it ended, what had been taken away before.
+    last: Option<(u64, u64, u64)>,
+    timing: Timing,
+}
+
+/// Where something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Before,
+    /// In the session, at this time.
+    In(u64),
+    After,
+}
+
+impl Line {
+    fn of(span: Span) -> Self {
+        Line { span, timing: Timing { pause_counts_ns: span.max_gap, ..Timing::default() }, ..Line::default() }
+    }
+
+    /// Something that begins at `time` and takes so long.
+    fn place(&mut self, time: u64, took: u64) -> Place {
+        let since = time.saturating_sub(*self.first.get_or_insert(time));
+        if since < self.span.from {
+            self.timing.before += 1;
+            return Place::Before;
+        }
+        if self.span.to.is_some_and(|to| since >= to) {
+            self.timing.after += 1;
+            return Place::After;
+        }
+        let ended = *self.ended.get_or_insert(time);
+        if let Some(longest) = self.span.max_gap
+            && let Some(pause) = time.checked_sub(ended)
+            && pause > longest
+        {
+            self.last = Some((ended, time, self.removed));
+            self.removed += pause - longest;
+            self.timing.pauses += 1;
+            self.timing.pauses_ns = self.timing.pauses_ns.saturating_add(pause);
+        }
+        self.ended = Some(ended.max(time.saturating_add(took)));
+        Place::In(match self.last {
+            // Told late: it belongs before the pause, or into what is left of it.
+            Some((began, until, removed)) if time < until => {
+                let in_pause = time.saturating_sub(began).min(self.span.max_gap.unwrap_or(u64::MAX));
+                time.min(began).saturating_sub(removed) + in_pause
+            }
+            _ => time - self.removed.min(time),
+        })
+    }
+
+    /// Something that is told later than what was at `latest`, which it moves on.
+    fn in_order(&mut self, latest: &mut u64, time: u64) {
+        if let Some(by) = latest.checked_sub(time).filter(|by| *by > 0) {
+            self.timing.late += 1;
+            self.timing.late_ns = self.timing.late_ns.max(by);
+        }
+        *latest = time.max(*latest);
+    }
+}
+
+/// A part of a recording, with the pauses it shall have.
+pub struct Session<T: ?Sized> {
+    line: Line,
+    /// The latest time so far; of calls by thread, since calls of several are told in the order of their ends.
+    latest: u64,
+    latest_of: FxHashMap<u32, u64>,
+    before: Before,
+    inner: Box<T>,
+}
+
+impl<T: ?Sized> Session<T> {
+    /// Of a recording that was not read yet.
+    pub fn new(inner: Box<T>, span: Span) -> Self {
+        let before = Before::default();
+        Session { line: Line::of(span), latest: 0, latest_of: FxHashMap::default(), before, inner }
+    }
+}
+
+impl Events for Session<dyn Events> {
+    fn format(&self) -> Format {
+        self.inner.format()
+    }
+    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        while let Some(event) = self.inner.next()? {
+            if let Place::In(time) = self.line.place(event.time, event.took.unwrap_or(0)) {
+                self.line.in_order(&mut self.latest, event.time);
+                return Ok(Some(Event { time, ..event }));
+            }
+        }
+        Ok(None)
+    }
+    fn timed(&self) -> bool {
+        self.inner.timed()
+    }
+    fn names(&self) -> &Names {
+        self.inner.names()
+    }
+    fn others(&self) -> &Others {
+        self.inner.others()
+    }
+    fn consumed(&self) -> u64 {
+        self.inner.consumed()
+    }
+    fn device(&self, id: DeviceId) -> Option<String> {
+        self.inner.device(id)
+    }
+    fn timing(&self) -> Timing {
+        self.line.timing
+    }
+}
+
+impl Calls for Session<dyn Calls> {
+    fn format(&self) -> Format {
+        self.inner.format()
+    }
+    fn next(&mut self) -> Result<Option<Call>, TraceError> {
+        loop {
+            if let Some(call) = self.before.pop() {
+                return Ok(Some(call));
+            }
+            let Some(call) = self.inner.next()? else { return Ok(None) };
+            match self.line.place(call.time, call.took.unwrap_or(0)) {
+                Place::Before => self.before.was(&call),
+                Place::After => {}
+                Place::In(time) => {
+                    let latest = self.latest_of.entry(call.thread).or_default();
+                    self.line.in_order(latest, call.time);
+                    self.line.timing.opened_before += u64::from(self.before.wants(Call { time, ..call }));
+                }
+            }
+        }
+    }
+    fn others(&self) -> &Others {
+        self.inner.others()
+    }
+    fn consumed(&self) -> u64 {
+        self.inner.consumed()
+    }
+    fn timing(&self) -> Timing {
+        self.line.timing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_000_000_000;
+
+    fn placed(span: Span, times: &[u64]) -> (Vec<u64>, Timing) {
+        let mut line = Line::of(span);
+        let places: Vec<Place> = times.iter().map(|t| line.place(*t, 0)).collect();
+        let inside = places.into_iter().filter_map(|p| if let Place::In(time) = p { Some(time) } else { None });
+        (inside.collect(), line.timing)
+    }
+
+    #[test]
+    fn a_session_is_what_lies_between_two_times_since_the_beginning() {
+        let times = [1000 * S, 1001 * S, 1002 * S, 1003 * S];
+        let (all, timing) = placed(Span::default(), &times);
+        assert_eq!((&all[..], timing), (&times[..], Timing::default()));
+        let (some, timing) = placed(Span { from: S, to: Some(3 * S), max_gap: None }, &times);
+        assert_eq!(some, [1001 * S, 1002 * S]);
+        assert_eq!((timing.before, timing.after), (1, 1));
+    }
+
+    #[test]
+    fn a_longer_pause_counts_as_the_longest_and_what_follows_comes_earlier() {
+        let span = Span { max_gap: Some(5 * S), ..Span::default() };
+        let (times, timing) = placed(span, &[S, 2 * S, 100 * S, 105 * S, 200 * S]);
+        assert_eq!(times, [S, 2 * S, 7 * S, 12 * S, 17 * S]);
+        assert_eq!((timing.pauses, timing.pauses_ns), (2, (98 + 95) * S), "a pause as long as the longest stays");
+    }
+
+    #[test]
+    fn a_pause_begins_when_what_was_under_way_has_ended() {
+        let mut line = Line::of(Span { max_gap: Some(5 * S), ..Span::default() });
+        assert_eq!(line.place(S, 30 * S), Place::In(S));
+        assert_eq!(line.place(33 * S, 0), Place::In(33 * S));
+        assert_eq!(line.place(43 * S, 0), Place::In(38 * S));
+    }
+
+    #[test]
+    fn what_is_told_after_a_pause_and_was_before_it_stays_before_it() {
+        let span = Span { max_gap: Some(5 * S), ..Span::default() };
+        // The last two were before the first pause and in the middle of it.
+        let (times, timing) = placed(span, &[S, 2 * S, 100 * S, 2 * S, 50 * S, 101 * S]);
+        assert_eq!(times, [S, 2 * S, 7 * S, 2 * S, 7 * S, 8 * S]);
+        assert_eq!(timing.pauses, 1);
+    }
+
+    #[test]
+    fn what_is_out_of_order_is_counted_with_how_far() {
+        let (mut line, mut latest) = (Line::default(), 0);
+        [3, 5, 4, 5, 1, 6].iter().for_each(|t| line.in_order(&mut latest, *t));
+        assert_eq!((line.timing.late, line.timing.late_ns), (2, 4));
+    }
+
+    #[test]
+    fn times_at_the_end_of_all_time_are_times() {
+        let span = Span { from: u64::MAX, to: Some(0), max_gap: Some(0) };
+        assert!(placed(span, &[0, u64::MAX]).0.is_empty());
+        let span = Span { max_gap: Some(0), ..Span::default() };
+        let (times, timing) = placed(span, &[0, u64::MAX, 0, u64::MAX]);
+        assert_eq!((times, timing.pauses_ns), (vec![0; 4], u64::MAX));
+        let mut line = Line::of(span);
+        assert_eq!(line.place(u64::MAX, u64::MAX), Place::In(u64::MAX));
+    }
+}
