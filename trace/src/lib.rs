@@ -34,6 +34,6 @@ pub mod write;
 pub use error::{At, TraceError};
 pub use formats::{Format, Kind};
 pub use input::Input;
-pub use names::{Names, Others, Process};
+pub use names::{NOT_TOLD, Names, Others, Process, not_told};
 pub use opened::Opened;
 pub use recognise::{files_of, open, open_as, open_input, open_input_as};

@@ -102,6 +102,15 @@ impl Names {
 /// What a reader knew and had no use for, by name, and how often.
 pub type Others = BTreeMap<String, u64>;
 
+/// How a name ends of what a program did to files and the recording does not tell, so that no replay can do it again.
+pub const NOT_TOLD: &str = "is not in the recording";
+
+/// What a recording says was done to files and does not tell, in words; empty for most.
+pub fn not_told(others: &Others) -> Vec<String> {
+    let all = others.iter().filter(|(name, _)| name.ends_with(NOT_TOLD));
+    all.map(|(name, n)| format!("left out: {n} {name}")).collect()
+}
+
 /// Counts once more.
 pub(crate) fn count(others: &mut Others, what: &str) {
     match others.get_mut(what) {

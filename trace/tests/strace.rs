@@ -389,6 +389,117 @@ fn times_of_day_go_on_after_midnight() {
 }
 
 #[test]
+fn times_since_the_line_before_are_summed() {
+    let seen = read(b"7         0.000000 sync() = 0\n7         0.500000 sync() = 0\n7    100000.250000 sync() = 0\n");
+    let times: Vec<u64> = seen.calls.iter().map(|c| c.time / 1_000_000).collect();
+    assert_eq!(times, [0, 500, 100_000_750]);
+
+    // A real run (`strace -f -r`): its last line's time is the sum of all.
+    let text = text::plain(&recorded("relative.strace.gz"));
+    let sum: f64 = String::from_utf8(text.clone())
+        .unwrap()
+        .lines()
+        .map(|l| l.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap())
+        .sum();
+    let seen = read(&text);
+    assert!(seen.error.is_none(), "{:?}", seen.error);
+    let last = seen.calls.iter().map(|c| c.time).max().unwrap();
+    assert!(last as f64 / 1e9 > 0.6 && last as f64 / 1e9 <= sum + 1e-6, "{last} of {sum} s: it slept three times");
+
+    // Another, which has both (`-ttt -r`): what is read of the one is what is read of the other.
+    let both = text::plain(&recorded("both.strace.gz"));
+    let alone: String = String::from_utf8(both.clone())
+        .unwrap()
+        .lines()
+        .map(|line| {
+            let (pid, rest) = line.split_once(' ').unwrap();
+            let (since, call) = rest.split_once("(+").unwrap().1.split_once(')').unwrap();
+            format!("{pid} {}{call}\n", &since[..])
+        })
+        .collect();
+    let (both, alone) = (read(&both), read(alone.as_bytes()));
+    assert!(both.error.is_none() && alone.error.is_none(), "{:?} {:?}", both.error, alone.error);
+    assert!(both.calls.len() > 100);
+    let (first, zero) = (both.calls[0].time, alone.calls[0].time);
+    for (a, b) in both.calls.iter().zip(&alone.calls) {
+        assert_eq!(a.op, b.op);
+        let (a, b) = (a.time - first, b.time - zero);
+        // strace takes the two times one after the other.
+        assert!(a.abs_diff(b) < 5_000_000, "{a} and {b}");
+    }
+    assert_eq!((both.calls.len(), &both.others), (alone.calls.len(), &alone.others));
+}
+
+#[test]
+fn what_is_handed_over_by_io_submit_is_read_and_written() {
+    let text = of_7(
+        "openat(AT_FDCWD, \"/a\", O_RDWR) = 3\n\
+         io_submit(0x7f0c, 4, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3, aio_buf=\"a},{\"..., aio_nbytes=4096, \
+         aio_offset=8192}, {aio_data=0, aio_lio_opcode=IOCB_CMD_PREADV, aio_reqprio=1, aio_fildes=3</a>, \
+         aio_buf=[{iov_base=0x1, iov_len=100}, {iov_base=0x2, iov_len=50}], aio_offset=0}, {aio_data=0, \
+         aio_lio_opcode=IOCB_CMD_FDSYNC, aio_fildes=3}, {aio_data=0, aio_lio_opcode=IOCB_CMD_FSYNC, aio_fildes=3}]) = 3\n\
+         io_submit(0x7f0c, 40, [{aio_data=0, aio_lio_opcode=IOCB_CMD_FSYNC, aio_fildes=3}, ...]) = 40\n\
+         io_submit(0x7f0c, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_FSYNC, aio_fildes=3}]) = -1 EAGAIN (again)\n\
+         io_uring_enter(6, 4, 0, 0, NULL, 8) = 4\n\
+         io_uring_enter(6, 0, 1, IORING_ENTER_GETEVENTS, NULL, 8) = 0\n\
+         mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_SHARED, 3</a>, 0) = 0x7f1000\n\
+         mmap(NULL, 4096, PROT_READ, MAP_SHARED, 3</a>, 0) = 0x7f1000\n\
+         mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_PRIVATE, 3</a>, 0) = 0x7f1000\n\
+         mmap(NULL, 144, PROT_READ|PROT_WRITE, MAP_SHARED|MAP_POPULATE, 9<anon_inode:[io_uring]>, 0) = 0x7f1000\n\
+         msync(0x7f1000, 4096, MS_SYNC) = 0",
+    );
+    let seen = read(text.as_bytes());
+    assert!(seen.error.is_none(), "{:?}", seen.error);
+    let handle = Handle(1);
+    let ops: Vec<&Op> = seen.calls.iter().map(|c| &c.op).collect();
+    assert_eq!(
+        ops[1..],
+        [
+            &Op::Write { handle, at: Some(8192), bytes: 4096 },
+            &Op::Read { handle, at: Some(0), bytes: 150 },
+            &Op::Sync { handle, data_only: true },
+            &Op::Sync { handle, data_only: false },
+        ]
+    );
+    assert_eq!(
+        trace::not_told(&seen.others),
+        [
+            "left out: 1 files mapped to be written: what was written there is not in the recording",
+            "left out: 1 io_uring_enter calls: what they asked for is not in the recording",
+            "left out: 1 msync calls: what they wrote is not in the recording",
+            "left out: 39 requests of io_submit: what they asked for is not in the recording",
+        ]
+    );
+    assert_eq!((seen.others["mmap of files"], seen.others["io_uring_enter"], seen.others["io_submit"]), (3, 1, 1));
+}
+
+#[test]
+fn what_fio_did_by_libaio_is_what_it_says_it_did() {
+    let seen = read(&text::plain(&recorded("libaio.strace.gz")));
+    assert!(seen.error.is_none(), "{:?}", seen.error);
+    let of_file = |path: &[u8]| path.ends_with(b"/fio.dat");
+    let handles: Vec<Handle> = (seen.calls.iter())
+        .filter_map(|c| match &c.op {
+            Op::Open { handle, path, .. } if of_file(path) => Some(*handle),
+            _ => None,
+        })
+        .collect();
+    let placed = |c: &&Call| match c.op {
+        Op::Read { handle, at: Some(_), .. } | Op::Write { handle, at: Some(_), .. } => handles.contains(&handle),
+        _ => false,
+    };
+    let mut sums = BTreeMap::<_, (u64, u64)>::new();
+    for call in seen.calls.iter().filter(placed) {
+        let (Op::Read { bytes, .. } | Op::Write { bytes, .. }) = call.op else { continue };
+        let sum = sums.entry(name(&call.op)).or_default();
+        *sum = (sum.0 + 1, sum.1 + bytes);
+    }
+    // Its own summary, in fixtures/strace/README.md.
+    assert_eq!(sums, BTreeMap::from([("pread64", (29, 118_784)), ("pwrite64", (35, 143_360))]));
+    assert!(trace::not_told(&seen.others).is_empty());
+}
+
+#[test]
 fn every_error_names_its_line() {
     let good = of_7("openat(AT_FDCWD, \"/a\", O_RDWR) = 3\nread(3, \"\", 1) = 1");
     for (bad, what) in [
@@ -401,6 +512,7 @@ fn every_error_names_its_line() {
         ("7 1.0 --- SIG", "signal"),
         ("7 1.0 +++ superseded by execve in pid x +++", "process"),
         ("7 1.0 pipe(3) = 0", "no sense"),
+        ("7 1.0 io_submit(0x1, 1, [{aio_fildes=3}]) = 1", "no sense"),
         ("7 x.0 sync() = 0", "time"),
     ] {
         let seen = read(format!("{good}{bad}\n{good}").as_bytes());
@@ -418,7 +530,7 @@ fn every_error_names_its_line() {
 #[test]
 fn damage_is_an_error_and_never_a_panic() {
     text::drivers::strace(b"x");
-    for name in ["programs.y.strace.gz", "programs.stderr.strace.gz"] {
+    for name in ["programs.y.strace.gz", "programs.stderr.strace.gz", "relative.strace.gz", "libaio.strace.gz"] {
         // What is between `dd` and the end of the threads has all kinds of lines.
         let text = text::plain(&recorded(name));
         let lines: Vec<&[u8]> = text.split_inclusive(|b| *b == b'\n').collect();

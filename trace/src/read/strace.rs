@@ -1,4 +1,4 @@
-//! What strace saw of programs: `strace -f -ttt`, best with `-T` (how long calls took), `-y` (which files
+//! What strace saw of programs: `strace -f -ttt`, or `-r` (times since the line before, whose sum is then the time), best with `-T` (how long calls took), `-y` (which files
 //! descriptors are) and `-o FILE` (its own messages stay out).
 //!
 //! Calls on files and directories are given, when they have returned, with the time they began at. Descriptors
@@ -11,7 +11,7 @@
 //! * The directory it began in: that is the first that `-y`, `getcwd` or a shell that looks whether it is where it
 //!   thinks tells in its first MiB, or else `/unknown`.
 //! * Symbolic links: a path leads where it says.
-//! * What is read and written through `mmap`, which is counted.
+//! * What is read and written through `mmap` and io_uring, which is counted (`effects/asynchronous.rs`).
 
 mod arguments;
 mod effects;
@@ -52,6 +52,7 @@ fn open(mut input: Input) -> Result<Opened, TraceError> {
         broken: Vec::new(),
         last: 0,
         days: 0,
+        relative: None,
         ended: false,
     })))
 }
@@ -108,6 +109,8 @@ struct Strace {
     broken: Vec<u8>,
     last: u64,
     days: u64,
+    /// Times are since the line before; not known before the first.
+    relative: Option<bool>,
     ended: bool,
 }
 
@@ -125,6 +128,7 @@ struct State<'a> {
     begun: &'a mut u64,
     last: &'a mut u64,
     days: &'a mut u64,
+    relative: &'a mut Option<bool>,
 }
 
 impl State<'_> {
@@ -168,7 +172,11 @@ impl State<'_> {
     }
 
     fn line(&mut self, text: &[u8]) -> Result<(), String> {
-        let line::Line { pid, mut time, of_day, what } = line::line(text)?;
+        let line::Line { pid, mut time, of_day, relative, what } = line::line(text)?;
+        if *self.relative.get_or_insert(relative) && !of_day {
+            *self.last = self.last.saturating_add(time);
+            time = *self.last;
+        }
         if of_day {
             if time + DAY / 2 < *self.last {
                 *self.days += 1;
@@ -247,6 +255,7 @@ impl Strace {
             begun: &mut self.begun,
             last: &mut self.last,
             days: &mut self.days,
+            relative: &mut self.relative,
         };
         let read = if text.is_empty() && self.broken.is_empty() {
             count(&mut state.effects.others, "empty lines");

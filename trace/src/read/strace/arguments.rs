@@ -67,6 +67,43 @@ fn shown_end(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
+/// What stands between the commas of a list or structure, given without its brackets. `None` if a bracket or string has no
+/// end.
+pub(super) fn parts(text: &[u8]) -> Option<Vec<&[u8]>> {
+    let (mut all, mut at, mut from, mut depth) = (Vec::new(), 0, 0, 0_u32);
+    while let Some(b) = text.get(at) {
+        match b {
+            b'"' => {
+                at = string_end(text, at)?;
+                continue;
+            }
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.checked_sub(1)?,
+            b',' if depth == 0 => {
+                all.push(text[from..at].trim_ascii());
+                from = at + 1;
+            }
+            b'<' => {
+                if let Some(end) = shown_end(text, at) {
+                    at = end;
+                    continue;
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    if !text[from..].trim_ascii().is_empty() {
+        all.push(text[from..].trim_ascii());
+    }
+    (depth == 0).then_some(all)
+}
+
+/// A field of a structure that was cut into its parts.
+pub(super) fn field<'a>(parts: &[&'a [u8]], name: &[u8]) -> Option<&'a [u8]> {
+    parts.iter().find_map(|part| part.strip_prefix(name)?.strip_prefix(b"="))
+}
+
 /// The name of a call.
 pub(super) fn name(text: &[u8]) -> &[u8] {
     &text[..memchr::memchr(b'(', text).unwrap_or(text.len())]
@@ -272,6 +309,22 @@ mod tests {
         );
         assert_eq!(texts("sync() = 0").len(), 0);
         assert!(call(b"read(3, \"abc").is_none() && call(b"read(3, 4").is_none() && call(b"read(3]) = 0").is_none());
+    }
+
+    #[test]
+    fn lists_and_structures_are_cut_as_arguments_are() {
+        let cut = |t: &'static str| {
+            let all = parts(t.as_bytes())?;
+            Some(all.into_iter().map(|p| std::str::from_utf8(p).unwrap()).collect::<Vec<_>>())
+        };
+        assert_eq!(cut("{a=1, b=\"},{\"...}, {c=[1, 2], d=3</tmp/a,b>}").unwrap().len(), 2);
+        let fields = parts(b"a=1, ab=[{x=2, a=3}], b=4</x>").unwrap();
+        assert_eq!(
+            ["a", "ab", "b", "x"].map(|n| field(&fields, n.as_bytes())),
+            [Some(&b"1"[..]), Some(b"[{x=2, a=3}]"), Some(b"4</x>"), None]
+        );
+        assert_eq!(cut(""), Some(vec![]));
+        assert!(cut("{a").is_none() && cut("a}").is_none() && cut("\"a").is_none());
     }
 
     #[test]

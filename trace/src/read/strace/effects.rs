@@ -1,5 +1,6 @@
 //! What does a call do to files, and to who has which of them open?
 
+mod asynchronous;
 mod by_name;
 mod contents;
 mod descriptors;

@@ -1,7 +1,8 @@
 //! What is in one line of strace's output?
 //!
 //! `[PID] TIME NAME(ARGUMENTS) = RESULT <TOOK>`, where PID stands bare or as `[pid N]` or not at all, and TIME
-//! is seconds (`-ttt`) or the time of day (`-t`, `-tt`). A call that another thread's line interrupts has two
+//! is seconds (`-ttt`) or the time of day (`-t`, `-tt`), maybe with what passed since the line before behind it, or that alone (`-r`).
+//! That has six places before its point, and where fewer are needed, which is up to a day, spaces show that it is no `-ttt`. A call that another thread's line interrupts has two
 //! lines, `<unfinished ...>` and `<... NAME resumed>`.
 
 use crate::read::decimal::{nanoseconds, number, wrong};
@@ -15,6 +16,8 @@ pub(super) struct Line<'a> {
     pub(super) time: u64,
     /// True if `time` is since midnight.
     pub(super) of_day: bool,
+    /// True if `time` is since the line before: it is written as `-r` writes it.
+    pub(super) relative: bool,
     pub(super) what: What<'a>,
 }
 
@@ -66,16 +69,21 @@ pub(super) fn line(text: &[u8]) -> Result<Line<'_>, String> {
     let mut rest = text.trim_ascii_start();
     let mut pid = None;
     let as_pid = |text: &[u8]| number(text).and_then(|n| u32::try_from(n).ok());
+    // Where the time begins if it is not moved to the right.
+    let mut left = 0;
     if let Some(inner) = rest.strip_prefix(b"[pid") {
         let end = memchr::memchr(b']', inner).ok_or_else(|| wrong("the process", rest))?;
         pid = Some(as_pid(inner[..end].trim_ascii()).ok_or_else(|| wrong("the process", rest))?);
         rest = inner[end + 1..].trim_ascii_start();
+        left = text.len() - inner.len() + end + 2;
     } else if let (first, after) = word(rest)
         && let Some(n) = as_pid(first)
     {
+        left = text.len() - rest.len() + first.len().max(5) + 1;
         (pid, rest) = (Some(n), after);
     }
-    let (stamp, rest) = word(rest);
+    let moved = text.len() - rest.len() > left;
+    let (stamp, mut rest) = word(rest);
     let (time, of_day) = time(stamp).ok_or_else(|| {
         if stamp.first().is_some_and(u8::is_ascii_digit) {
             wrong("the time", stamp)
@@ -83,7 +91,12 @@ pub(super) fn line(text: &[u8]) -> Result<Line<'_>, String> {
             "it has no time (-ttt)".into()
         }
     })?;
-    Ok(Line { pid, time, of_day, what: what(rest)? })
+    // `(+     0.000123)`: besides.
+    if let Some(since) = rest.strip_prefix(b"(+ ") {
+        let end = memchr::memchr(b')', since).ok_or_else(|| wrong("the time", rest))?;
+        rest = since[end + 1..].trim_ascii_start();
+    }
+    Ok(Line { pid, time, of_day, relative: moved && !of_day, what: what(rest)? })
 }
 
 fn what(rest: &[u8]) -> Result<What<'_>, String> {
@@ -131,12 +144,27 @@ mod tests {
             let call = What::Call(b"close(3) = 0");
             assert_eq!(
                 line(text.as_bytes()),
-                Ok(Line { pid, time: 1_500_000_000, of_day: false, what: call }),
+                Ok(Line { pid, time: 1_500_000_000, of_day: false, relative: false, what: call }),
                 "{text}"
             );
         }
         let day = line(b"7 01:02:03.000004 sync() = 0").unwrap();
         assert_eq!((day.time, day.of_day), (3_723_000_004_000, true));
+    }
+
+    #[test]
+    fn a_time_since_the_line_before_is_moved_to_the_right_or_stands_in_brackets() {
+        for text in
+            ["23081      1.500000 sync() = 0", "81         1.500000 sync() = 0", "[pid 23081]      1.500000 sync() = 0"]
+        {
+            let line = line(text.as_bytes()).unwrap();
+            assert_eq!((line.time, line.relative, line.of_day), (1_500_000_000, true, false), "{text}");
+        }
+        assert!(line(b"     1.500000 sync() = 0").unwrap().relative);
+        for text in ["81    1795493105.5 sync() = 0", "[pid    81] 1.5 sync() = 0", "1.5 (+     0.000012) sync() = 0"] {
+            let line = line(text.as_bytes()).unwrap();
+            assert!(!line.relative && line.what == What::Call(b"sync() = 0"), "{text}");
+        }
     }
 
     #[test]

@@ -53,7 +53,7 @@ fn needed(path: &Path, part: &SessionArgs) -> Result<Looked, Failure> {
     let (needs, _) = needs::scan(&mut *calls, moved);
     bar.finish_and_clear();
     let timing = calls.timing();
-    let said = session::said(&timing);
+    let said = session::said(&timing).into_iter().chain(trace::not_told(calls.others())).collect();
     Ok(Looked { needs, said, timing })
 }
 

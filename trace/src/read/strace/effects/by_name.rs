@@ -208,10 +208,10 @@ impl Effects {
                     self.set(who, fd, What::Other(None), closes_on_exec(call));
                 }
             }
-            b"mmap" | b"mmap2" => {
-                let file = call.descriptor(4).is_some() && !call.has(3, b"MAP_ANONYMOUS");
-                self.count(if file { "mmap of files" } else { "mmap" });
-            }
+            b"mmap" | b"mmap2" => self.map(who, call),
+            b"msync" => self.synced_map(),
+            b"io_submit" => self.submit(who, call)?,
+            b"io_uring_enter" => self.enter(call),
             name => self.count_call(name),
         }
         Ok(())
