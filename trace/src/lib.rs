@@ -10,6 +10,7 @@
 //! Left out: how our own recordings are written, which is the `record` crate's business, and energy, which is the device's.
 #![forbid(unsafe_code)]
 
+pub mod askers;
 pub mod block;
 pub mod call;
 pub mod differential;

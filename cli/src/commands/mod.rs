@@ -19,5 +19,6 @@ pub mod mount;
 pub mod replay;
 pub mod rescue;
 pub mod settle;
+pub mod top;
 pub mod trace;
 pub mod tree;

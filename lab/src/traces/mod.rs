@@ -4,6 +4,7 @@
 //!   [`host_memory`]: what a host keeps above it.
 //! * [`state`]: what the volume is before them.
 //! * [`timeline`]: when the joules of requests were spent.
+//! * [`live`]: the same of requests that still come.
 //! * [`prices`]: by a table, without simulation. * [`order`]: how much is random. * [`requeued`]: lines that are no
 //!   requests.
 //!
@@ -12,6 +13,7 @@
 pub mod blocks;
 pub mod calls;
 pub mod host_memory;
+pub mod live;
 pub mod order;
 pub mod prices;
 pub mod requeued;

@@ -85,7 +85,7 @@ impl Profile {
         let mut whole = self.as_toml();
         let mut at = &mut whole;
         let parts: Vec<&str> = name.split('.').collect();
-        let known = || malformed(format!("no number {name:?}; joulefs energy profile {} shows them", self.name));
+        let known = || malformed(format!("no number {name:?}; joulefs energy show {} lists them", self.name));
         for (n, part) in parts.iter().enumerate() {
             let last = n + 1 == parts.len();
             at = match at {

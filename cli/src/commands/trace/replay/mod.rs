@@ -111,7 +111,7 @@ pub struct Args {
     /// devices.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["compare", "back_to_back"])]
     perfetto: Option<PathBuf>,
-    /// Assume another number of the profile (`joulefs energy profile NAME` shows their names), one that it lacks, as
+    /// Assume another number of the profile (`joulefs energy show NAME` shows their names), one that it lacks, as
     /// device.drain (a flash device programs what waits in its buffer after so long without a write), or, for a recording of a
     /// block device without flushes, flush=TIME: one so long after the first write behind the last.
     #[arg(long, value_name = "NAME=NUMBER")]

@@ -1,0 +1,292 @@
+//! `joulefs top`: which process spends how many watts on which disk, now?
+//!
+//! Here options are read and time passes; [`kernel`] and [`source`] say what was asked, `lab::traces::live` keeps the
+//! accounts, [`view`] makes rows of them, [`screen`], [`machine`] and [`prometheus`] show them.
+
+mod disk;
+mod kernel;
+mod line;
+mod machine;
+mod prometheus;
+mod record;
+mod screen;
+mod source;
+mod terms;
+mod view;
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use device::clock::{Clock, RealClock};
+use lab::traces::live::Accounts;
+use trace::block::DeviceId;
+
+use crate::interrupt::Interrupt;
+use crate::{Failure, recorded};
+use kernel::Kernel;
+use prometheus::Answers;
+use record::Record;
+use source::{Recording, Source};
+use terms::Choice;
+use view::{About, Readings, Shown};
+
+/// Show which process spends how many watts on which disk, now.
+///
+/// The kernel tells of every request to a disk (its block tracepoints; only root may listen). Each is made, at its time,
+/// on a simulated device of a profile, and whoever asked for it pays. So the joules are those the profile's device would
+/// have spent: the disk's own only if it is of that model. Requests that a thread of the kernel gives to the disk are those
+/// of the process that asked; pages that processes left dirty and the kernel writes later are "<writeback>".
+///
+/// Disks are as large as they are and hold data everywhere, since the kernel does not tell where they do. Flash of over
+/// --most bytes is simulated with so many, and places are taken modulo its size. A disk's account begins with its first
+/// request.
+///
+/// With --from a recording is played at its own pace instead (--no-wait: as fast as it can be read; --once: at once, as a
+/// whole), on devices as `joulefs trace replay` makes them. What was spent is what it says, to the picojoule.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+    sudo joulefs top --profile nvme0n1=kirin9000-ufs31 --profile sda=laptop-disk-4200\n  \
+    sudo joulefs top --delay 5 --count 12 --json\n  \
+    sudo joulefs top --prometheus 127.0.0.1:9709 --json > /dev/null\n  \
+    sudo joulefs top --record requests.txt --count 60\n  \
+    joulefs top --from phone.perfetto-trace --once")]
+pub struct Args {
+    /// The device a disk is taken for: a shipped profile's name or a file, for all disks or for one (its name below /dev,
+    /// or its numbers, e.g. 8,0); default: kirin9000-ufs31.
+    #[arg(long, short, value_name = "[DISK=]NAME")]
+    profile: Vec<String>,
+    /// Only this disk, by name or numbers; may be given several times. Without: all but loop devices, what is asked of
+    /// which is asked of the disk below, too.
+    #[arg(long, value_name = "DISK")]
+    of: Vec<String>,
+    /// Show what there is once: after --delay, or of a recording the whole.
+    #[arg(long, conflicts_with = "count")]
+    once: bool,
+    /// End after so many refreshes.
+    #[arg(long, value_name = "N")]
+    count: Option<NonZeroU64>,
+    /// Seconds between two refreshes (0.1 to 86400).
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = delay)]
+    delay: Duration,
+    /// Processes that are shown, those that cost most first.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    rows: usize,
+    /// Play this recording of a block device instead, of any format that `joulefs trace` reads.
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// Do not wait: a recording's refreshes follow each other as fast as they can be computed.
+    #[arg(long, requires = "from")]
+    no_wait: bool,
+    /// Write the requests that were made into this file, as blkparse prints them: for `joulefs trace replay`.
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    record: Option<PathBuf>,
+    /// Bytes of the largest flash that is simulated in full.
+    #[arg(long, value_name = "SIZE", default_value = "32G", conflicts_with = "from")]
+    most: String,
+    /// Answer to HTTP at this address with the same numbers as OpenMetrics text, e.g. 127.0.0.1:9709.
+    #[arg(long, value_name = "ADDRESS")]
+    prometheus: Option<String>,
+}
+
+/// How often it is seen to that nothing piles up, and whether a signal came.
+const STEP: Duration = Duration::from_millis(100);
+
+fn delay(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if !(0.1..=86_400.0).contains(&seconds) {
+        return Err("write seconds from 0.1 to 86400".into());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Everything between what comes in and what is shown.
+struct Top<'a> {
+    args: &'a Args,
+    as_json: bool,
+    choice: Choice,
+    source: Source,
+    accounts: Accounts,
+    about: BTreeMap<DeviceId, About>,
+    /// Requests of disks that are not looked at.
+    others: u64,
+    record: Option<Record>,
+    answers: Option<Answers>,
+    before: Readings,
+    /// Nobody reads what is printed.
+    unread: bool,
+}
+
+impl Top<'_> {
+    /// Makes the requests that came up to `until`; says up to when that is all.
+    fn take(&mut self, until: u64) -> Result<u64, Failure> {
+        let Top { choice, source, accounts, about, others, record, .. } = self;
+        let mut failed = None;
+        let to = source.take(until, |request, names| {
+            let disk = request.device;
+            if !accounts.has(disk) {
+                match choice.terms(disk) {
+                    Ok(Some((name, terms))) => {
+                        about.insert(disk, About::new(name, &terms, choice.full()));
+                        accounts.open(terms);
+                    }
+                    Ok(None) => {
+                        *others += 1;
+                        return;
+                    }
+                    Err(e) => {
+                        failed.get_or_insert(e);
+                        return;
+                    }
+                }
+            }
+            let made = accounts.add(&request);
+            if let (Some(record), Some(made)) = (record.as_mut(), made) {
+                record.add(&made, names);
+            }
+        })?;
+        failed.map_or(Ok(to), Err)
+    }
+
+    /// Shows what was spent since `seconds` ago.
+    fn show(&mut self, now: Readings, since: f64, interval: f64, ended: bool) {
+        let names = self.source.names();
+        let disks = now.iter().filter_map(|(id, reading)| {
+            Some(view::disk(*id, self.about.get(id)?, reading, self.before.get(id), interval, names))
+        });
+        let mut shown = Shown { since, interval, ended, disks: disks.collect(), notes: Vec::new(), damage: None };
+        shown.notes.push(("requests of other disks", self.others));
+        if let Source::Kernel(kernel) = &self.source {
+            shown.notes.push(("events lost", kernel.lost));
+            shown.notes.push(("requests told late", kernel.late));
+            shown.notes.push(("lines not understood", kernel.strange.0));
+        }
+        if let Source::Recording(recording) = &self.source {
+            shown.damage = recording.damage.as_ref().map(ToString::to_string);
+        }
+        self.before = now;
+        if let Some(answers) = &self.answers {
+            answers.set(machine::metrics(&shown));
+        }
+        let text = if self.as_json {
+            machine::json(&shown).to_string()
+        } else if std::io::stdout().is_terminal() && !self.args.once {
+            format!("\x1b[H\x1b[J{}", screen::text(&shown, self.args.rows))
+        } else {
+            let text = screen::text(&shown, self.args.rows);
+            if ended { text } else { text + "\n" }
+        };
+        let mut out = std::io::stdout().lock();
+        match writeln!(out, "{text}").and_then(|()| out.flush()) {
+            Err(e) if e.kind() == ErrorKind::BrokenPipe => self.unread = true,
+            Err(_) => {
+                drop(out);
+                // Told at the end, with the exit code.
+                crate::output::line("");
+                self.unread = true;
+            }
+            Ok(()) => {}
+        }
+    }
+
+    /// The whole of a recording, at once.
+    fn at_once(mut self) -> Result<Self, Failure> {
+        self.take(u64::MAX)?;
+        let end = std::mem::take(&mut self.accounts).end().map_err(|e| e.to_string())?;
+        let took = end.values().map(|r| r.took).max().unwrap_or(0) as f64 / 1e9;
+        self.show(end, took, took, true);
+        Ok(self)
+    }
+
+    /// Refresh after refresh, until the count, the recording's end or a signal.
+    fn go_on(mut self, interrupt: &Interrupt) -> Result<Self, Failure> {
+        let clock = RealClock::new();
+        let begin = match &mut self.source {
+            Source::Kernel(_) => 0,
+            Source::Recording(recording) => recording.peek().map_or(0, |r| r.time),
+        };
+        let count = if self.args.once { Some(1) } else { self.args.count.map(NonZeroU64::get) };
+        let mut last = 0.0;
+        for n in 1_u32.. {
+            let refresh = self.args.delay.saturating_mul(n);
+            if !self.args.no_wait {
+                while !interrupt.came() {
+                    let now = clock.monotonic();
+                    if now >= refresh {
+                        break;
+                    }
+                    std::thread::sleep(STEP.min(refresh - now));
+                    self.take(begin.saturating_add(nanos(clock.monotonic().min(refresh))))?;
+                }
+            }
+            let came = interrupt.came();
+            let now = if self.args.no_wait || !came { refresh } else { clock.monotonic().min(refresh) };
+            let to = self.take(begin.saturating_add(nanos(now)))?;
+            let ended = came || self.unread || self.source.ended() || count.is_some_and(|c| u64::from(n) >= c);
+            let readings = if ended { std::mem::take(&mut self.accounts).end() } else { self.accounts.read(to) };
+            let since = now.as_secs_f64();
+            self.show(readings.map_err(|e| e.to_string())?, since, since - last, ended);
+            last = since;
+            if ended {
+                break;
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Runs it.
+pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    let choice = Choice::new(&args.profile, &args.of, &args.most, args.from.as_deref())?;
+    if let Some(file) = &args.from {
+        recorded::again(file)?;
+    }
+    // Before anything is made that must be taken back.
+    let at_once = args.once && args.from.is_some();
+    let interrupt = if at_once { None } else { Some(Interrupt::catch()?) };
+    let answers = args.prometheus.as_deref().map(Answers::serve).transpose()?;
+    if let Some(answers) = &answers {
+        eprintln!("joulefs: counters at http://{}/metrics", answers.at);
+    }
+    let source = match &args.from {
+        None => Source::Kernel(Box::new(Kernel::listen()?)),
+        Some(file) => Source::Recording(Box::new(Recording::new(source::open(file)?))),
+    };
+    let record = args.record.as_deref().map(Record::create).transpose()?;
+    let top = Top {
+        args,
+        as_json,
+        choice,
+        source,
+        accounts: Accounts::default(),
+        about: BTreeMap::new(),
+        others: 0,
+        record,
+        answers,
+        before: Readings::new(),
+        unread: false,
+    };
+    let top = match &interrupt {
+        None => top.at_once()?,
+        Some(interrupt) => top.go_on(interrupt)?,
+    };
+    if let (Some(record), Some(file)) = (top.record, &args.record) {
+        record.finish(file, &top.about)?;
+    }
+    match &top.source {
+        Source::Recording(recording) => Ok(recorded::end(recording.damage.as_ref(), as_json)),
+        Source::Kernel(kernel) => {
+            if let Some(first) = &kernel.strange.1 {
+                eprintln!("joulefs: the first line not understood: {first}");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}

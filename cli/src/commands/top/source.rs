@@ -1,0 +1,96 @@
+//! Where do requests come from: the kernel as they happen, or a recording as if they did?
+
+use std::path::Path;
+
+use trace::askers::Attributed;
+use trace::requests::{Request, Requests, Seen};
+use trace::{Names, Opened, TraceError};
+
+use super::kernel::Kernel;
+use crate::{Failure, recorded};
+
+/// A recording that is played.
+pub struct Recording {
+    requests: Requests,
+    ahead: Option<Request>,
+    /// Why it was left before its end.
+    pub damage: Option<TraceError>,
+}
+
+/// The requests of a recording, each with who asked for it.
+pub fn open(file: &Path) -> Result<Requests, Failure> {
+    let opened = match recorded::open(file)?.opened {
+        Opened::Blocks(events) => events,
+        Opened::Calls(_) => {
+            return Err(recorded::not_of(file, "calls to a file system", "requests to a block device"));
+        }
+        Opened::Power(_) => return Err(recorded::not_of(file, "a meter", "requests to a block device")),
+    };
+    let cleared = lab::traces::requeued::Cleared::new(opened);
+    Ok(Requests::new(Box::new(Attributed::new(Box::new(cleared)))))
+}
+
+impl Recording {
+    /// Plays a recording.
+    pub fn new(requests: Requests) -> Self {
+        Recording { requests, ahead: None, damage: None }
+    }
+
+    /// The next request; it stays.
+    pub fn peek(&mut self) -> Option<Request> {
+        while self.ahead.is_none() && self.damage.is_none() {
+            match self.requests.seen() {
+                Ok(Some(Seen::Asked(request))) => self.ahead = Some(request),
+                Ok(Some(Seen::Done { .. })) => {}
+                Ok(None) => break,
+                Err(e) => self.damage = Some(e),
+            }
+        }
+        self.ahead
+    }
+
+    /// The next request, if it came before `until`.
+    fn before(&mut self, until: u64) -> Option<Request> {
+        self.peek().filter(|r| r.time < until)?;
+        self.ahead.take()
+    }
+}
+
+/// Requests from somewhere.
+pub enum Source {
+    /// The kernel's.
+    Kernel(Box<Kernel>),
+    /// Those of a recording.
+    Recording(Box<Recording>),
+}
+
+impl Source {
+    /// Takes what was asked since the last time, of a recording up to `until`. Says up to which moment that is all.
+    pub fn take(&mut self, until: u64, mut take: impl FnMut(Request, &Names)) -> Result<u64, Failure> {
+        match self {
+            Source::Kernel(kernel) => kernel.requests(take),
+            Source::Recording(recording) => {
+                while let Some(request) = recording.before(until) {
+                    take(request, recording.requests.names());
+                }
+                Ok(until)
+            }
+        }
+    }
+
+    /// Names of processes in requests so far.
+    pub fn names(&self) -> &Names {
+        match self {
+            Source::Kernel(kernel) => kernel.names(),
+            Source::Recording(recording) => recording.requests.names(),
+        }
+    }
+
+    /// True of a recording of which nothing is left.
+    pub fn ended(&mut self) -> bool {
+        match self {
+            Source::Kernel(_) => false,
+            Source::Recording(recording) => recording.peek().is_none(),
+        }
+    }
+}

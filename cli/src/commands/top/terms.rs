@@ -1,0 +1,94 @@
+//! For which disks are accounts kept, and on which simulated devices?
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use device::energy::profile::Profile;
+use lab::traces::ReplayError;
+use lab::traces::blocks::{Options, Plan};
+use lab::traces::live::{Terms, everywhere};
+use trace::block::DeviceId;
+
+use super::disk::{self, Disk};
+use crate::session::SessionArgs;
+use crate::{Failure, recorded, size};
+
+/// What a disk is taken for if nothing is said.
+const DEFAULT: &str = "kirin9000-ufs31";
+
+/// What was chosen on the command line.
+pub struct Choice {
+    plain: Profile,
+    /// By name or numbers.
+    of_disks: BTreeMap<String, Profile>,
+    wanted: Vec<String>,
+    /// Blocks of flash at most.
+    most: u64,
+    /// The recording.
+    from: Option<PathBuf>,
+}
+
+/// A disk's numbers as they may be written.
+fn numbers(id: DeviceId) -> [String; 2] {
+    [format!("{},{}", id.major, id.minor), format!("{}:{}", id.major, id.minor)]
+}
+
+impl Choice {
+    /// Reads options.
+    pub fn new(profiles: &[String], of: &[String], most: &str, from: Option<&Path>) -> Result<Self, Failure> {
+        let find = |name: &str, given: &str| {
+            Profile::find(name).map_err(|e| Failure::from(e).named(format!("--profile {given}")))
+        };
+        let (mut plain, mut of_disks) = (None, BTreeMap::new());
+        for given in profiles {
+            let before = match given.split_once('=') {
+                Some((disk, name)) => of_disks.insert(disk.to_owned(), find(name, given)?).map(drop),
+                None => plain.replace(find(given, given)?).map(drop),
+            };
+            if before.is_some() {
+                return Err(Failure::Usage(format!("--profile {given}: this is given twice")));
+            }
+        }
+        let most = size::within("--most", most, 1 << 30..=1 << 43)? / 4096;
+        let plain = plain.map_or_else(|| find(DEFAULT, DEFAULT), Ok)?;
+        Ok(Choice { plain, of_disks, wanted: of.to_vec(), most, from: from.map(Path::to_owned) })
+    }
+
+    /// Devices hold data everywhere from the beginning.
+    pub fn full(&self) -> bool {
+        self.from.is_none()
+    }
+
+    /// How a disk's account is to be kept, and what it is called; `None` if there is to be none.
+    pub fn terms(&self, id: DeviceId) -> Result<Option<(String, Terms)>, Failure> {
+        let known = if self.from.is_none() { disk::disk(id) } else { None };
+        let [written, other] = numbers(id);
+        let name = known.as_ref().map_or_else(|| written.clone(), |d: &Disk| d.name.clone());
+        let is = |said: &String| *said == name || *said == written || *said == other;
+        let wanted =
+            if self.wanted.is_empty() { self.from.is_some() || !disk::is_loop(id) } else { self.wanted.iter().any(is) };
+        if !wanted {
+            return Ok(None);
+        }
+        let profile = self.of_disks.iter().find(|(said, _)| is(said)).map_or(&self.plain, |(_, p)| p).clone();
+        let (plan, folded) = match (&self.from, known) {
+            (Some(file), _) => (of_recording(file, id)?, false),
+            // Gone since, or in a container that does not see it: as large as may be.
+            (None, known) => {
+                let blocks = known.map_or(self.most, |d| d.bytes.div_ceil(4096).max(1));
+                let flash = profile.kind() == "flash";
+                let kept = if flash { blocks.min(self.most) } else { blocks };
+                (Plan { of: id, blocks: kept, held: everywhere(kept), requests: 0 }, kept < blocks)
+            }
+        };
+        Ok(Some((name, Terms { profile, plan, folded })))
+    }
+}
+
+/// The device that a replay of a recording has for this disk.
+fn of_recording(file: &Path, id: DeviceId) -> Result<Plan, Failure> {
+    let (requests, _) = recorded::requests(file, &SessionArgs::default())?;
+    let options = Options { of: Some(id), ..Options::default() };
+    let plan = options.plan(requests, |_| {});
+    plan.map_err(|e: ReplayError| format!("{}: {e}", file.display()).into())
+}

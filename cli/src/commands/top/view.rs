@@ -1,0 +1,166 @@
+//! What is shown at a refresh: rows of disks and processes, from what their accounts say now and said before.
+
+use std::collections::BTreeMap;
+
+use device::energy::{Component, Energy};
+use lab::traces::live::{Asked, Reading, Terms};
+use trace::block::DeviceId;
+use trace::{Names, Process};
+
+use crate::output;
+
+/// Energies by component, in the order of [`Component::ALL`].
+pub type Amounts = [Energy; Component::ALL.len()];
+
+/// What is known of a disk beside its account.
+#[derive(Debug, Clone)]
+pub struct About {
+    /// What it is called.
+    pub name: String,
+    /// The simulated device.
+    pub profile: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// It holds data everywhere.
+    pub full: bool,
+    /// It is smaller than the disk.
+    pub folded: bool,
+}
+
+impl About {
+    /// Of a disk of these terms.
+    pub fn new(name: String, terms: &Terms, full: bool) -> Self {
+        let (profile, bytes) = (terms.profile.name.clone(), terms.plan.blocks * 4096);
+        About { name, profile, bytes, full, folded: terms.folded }
+    }
+}
+
+/// A process on a disk.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// Who.
+    pub process: String,
+    /// What was spent for it since the start.
+    pub energy: Amounts,
+    /// What is spent for it now.
+    pub watts: f64,
+    /// What it asked for since the start.
+    pub asked: Asked,
+    /// Requests a second now.
+    pub requests: f64,
+    /// Bytes a second now.
+    pub bytes: f64,
+}
+
+/// A disk.
+#[derive(Debug, Clone)]
+pub struct DiskRow {
+    /// Its numbers.
+    pub id: DeviceId,
+    /// What else is known of it.
+    pub about: About,
+    /// What was spent on it since its first request.
+    pub energy: Amounts,
+    /// What a replay of its requests says, which ends with the last of them.
+    pub of_requests: Energy,
+    /// What is spent on it now.
+    pub watts: f64,
+    /// Requests since the start.
+    pub requests: u64,
+    /// Requests the simulated device refused, and why the first.
+    pub failed: (u64, Option<String>),
+    /// Its processes, those that cost most first; waiting last.
+    pub rows: Vec<Row>,
+}
+
+/// A refresh.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// Seconds since the start.
+    pub since: f64,
+    /// Seconds since the refresh before.
+    pub interval: f64,
+    /// The last one.
+    pub ended: bool,
+    /// The disks.
+    pub disks: Vec<DiskRow>,
+    /// What is to be known beside, each with how often.
+    pub notes: Vec<(&'static str, u64)>,
+    /// Why a recording was left before its end.
+    pub damage: Option<String>,
+}
+
+pub fn sum(amounts: &Amounts) -> Energy {
+    amounts.iter().copied().sum()
+}
+
+/// Energy for no process.
+pub const WAITING: &str = "<waiting>";
+
+fn name(names: &Names, owner: u64) -> String {
+    let Some(process) = owner.checked_sub(1) else { return WAITING.into() };
+    match names.name(Process(u32::try_from(process).unwrap_or(0))) {
+        "" => "<process not known>".into(),
+        name => output::plain(name),
+    }
+}
+
+/// A disk's rows.
+pub fn disk(
+    id: DeviceId,
+    about: &About,
+    now: &Reading,
+    before: Option<&Reading>,
+    interval: f64,
+    names: &Names,
+) -> DiskRow {
+    // Differences of floating numbers may fall short of nothing.
+    let per = |x: f64| if interval > 0.0 { (x / interval).max(0.0) } else { 0.0 };
+    let owners = now.ledger.owners();
+    let process = |owner: u64| owner.checked_sub(1).map(|p| Process(u32::try_from(p).unwrap_or(0)));
+    let asked = |reading: Option<&Reading>, owner: u64| {
+        process(owner).and_then(|p| reading?.asked.get(&p).copied()).unwrap_or_default()
+    };
+    let mut rows: Vec<Row> = owners
+        .iter()
+        .map(|(owner, energy)| {
+            let was = before.map_or([Energy::ZERO; Component::ALL.len()], |b| b.ledger.owner(*owner));
+            let (asked, had) = (asked(Some(now), *owner), asked(before, *owner));
+            let bytes = |a: &Asked| (a.read + a.written) as f64;
+            Row {
+                process: name(names, *owner),
+                energy: *energy,
+                watts: per(sum(energy).joules() - sum(&was).joules()),
+                requests: per((asked.requests - had.requests) as f64),
+                bytes: per(bytes(&asked) - bytes(&had)),
+                asked,
+            }
+        })
+        .collect();
+    rows.sort_by_key(|r| (r.process == WAITING, std::cmp::Reverse(sum(&r.energy)), r.process.clone()));
+    let total = now.ledger.total();
+    DiskRow {
+        id,
+        about: about.clone(),
+        energy: Component::ALL.map(|c| now.ledger.component(c)),
+        of_requests: now.of_requests,
+        watts: per(total.joules() - before.map_or(0.0, |b| b.ledger.total().joules())),
+        requests: now.asked.values().map(|a| a.requests).sum(),
+        failed: now.failed.clone(),
+        rows,
+    }
+}
+
+impl Shown {
+    /// Everything that was spent.
+    pub fn total(&self) -> Energy {
+        self.disks.iter().map(|d| sum(&d.energy)).sum()
+    }
+    /// Watts on all disks.
+    pub fn watts(&self) -> f64 {
+        self.disks.iter().map(|d| d.watts).fold(0.0, |a, b| a + b)
+    }
+}
+
+/// Readings by disk.
+pub type Readings = BTreeMap<DeviceId, Reading>;

@@ -1,0 +1,412 @@
+//! What does each process spend on each disk, while requests still come?
+//!
+//! Every disk has an account: a simulated device of a profile, on which [`trace::replay::blocks::replay`] makes the
+//! requests at their own times, in a thread of its own, as it makes those of a recording. So what an account says at the
+//! end is what a replay of the same requests says, to the picojoule. An account begins with its disk's first request.
+//!
+//! To be read in between, an account must let time pass up to now, and book waiting. That must not change what comes
+//! after. A [`reading`](Accounts::read) is a request that the host holds in its order like any other, and that is not
+//! given to the device ([`Readable`]); what the device has waited is booked in whole microseconds since its last request,
+//! of which any power's energy is a whole number of picojoules, so that nothing is lost by booking it in parts.
+//!
+//! Left out: where requests come from and what is shown.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use device::energy::profile::Profile;
+use device::energy::{Energy, Ledger, Nanos};
+use device::queue::{Ask, Queue};
+use device::{Blank, Lba, Tag};
+use rustc_hash::FxHashMap;
+use trace::block::{Action, DeviceId, Event, Events, Flags, Op};
+use trace::replay::blocks::{How, Made, replay};
+use trace::requests::{Request, Requests};
+use trace::{Format, Names, Others, Process, TraceError};
+
+use super::blocks::Plan;
+use super::{ReplayError, Speed, Stack};
+
+/// Who asks for a reading.
+const READER: Process = Process(u32::MAX - 1);
+/// The same on the ledger.
+const READER_OWNS: u64 = READER.0 as u64 + 1;
+/// Waiting is booked in multiples of this.
+const WHOLE: u64 = 1000;
+/// Batches that wait for an account at most; then who feeds it waits.
+const BATCHES: usize = 256;
+/// Requests of a batch.
+const BATCH: usize = 1024;
+
+/// What a process asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Asked {
+    /// Requests.
+    pub requests: u64,
+    /// Bytes read.
+    pub read: u64,
+    /// Bytes written.
+    pub written: u64,
+}
+
+/// What an account says.
+#[derive(Debug, Clone)]
+pub struct Reading {
+    /// What was spent; owners are processes by number plus one, 0 is nobody.
+    pub ledger: Ledger,
+    /// What was spent up to the end of the last request, without the waiting since: what a replay of the requests says.
+    pub of_requests: Energy,
+    /// What was asked for, by process.
+    pub asked: BTreeMap<Process, Asked>,
+    /// Nanoseconds since the first request.
+    pub took: u64,
+    /// Requests the device refused, and why the first.
+    pub failed: (u64, Option<String>),
+}
+
+/// How a disk's account is to be kept.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// The simulated device.
+    pub profile: Profile,
+    /// Its size and where it holds data.
+    pub plan: Plan,
+    /// Places beyond the simulated device's end are taken modulo its size.
+    pub folded: bool,
+}
+
+/// A device that takes notice when an account is read.
+struct Readable<'a> {
+    device: &'a dyn Queue,
+    /// When the last request ends.
+    ends: Cell<Nanos>,
+}
+
+impl Queue for Readable<'_> {
+    fn depth(&self) -> usize {
+        self.device.depth()
+    }
+    fn now(&self) -> Nanos {
+        self.device.now()
+    }
+    fn submit(&self, at: Nanos, ask: Ask, tag: Tag) -> device::Result<Nanos> {
+        if tag.owner == READER_OWNS {
+            return Ok(at);
+        }
+        let done = self.device.submit(at, ask, tag)?;
+        self.ends.set(self.ends.get().max(done));
+        Ok(done)
+    }
+    fn drain(&self) -> Nanos {
+        self.device.drain()
+    }
+}
+
+/// The requests of an account as they come.
+struct Fed {
+    from: Receiver<Vec<Event>>,
+    batch: std::vec::IntoIter<Event>,
+    names: Names,
+    others: Others,
+}
+
+impl Events for Fed {
+    fn format(&self) -> Format {
+        Format::Ftrace
+    }
+    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        loop {
+            if let Some(event) = self.batch.next() {
+                return Ok(Some(event));
+            }
+            match self.from.recv() {
+                Ok(batch) => self.batch = batch.into_iter(),
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+    fn names(&self) -> &Names {
+        &self.names
+    }
+    fn others(&self) -> &Others {
+        &self.others
+    }
+    fn consumed(&self) -> u64 {
+        0
+    }
+}
+
+/// The part of a reading that is counted while requests are made.
+#[derive(Default)]
+struct Counted {
+    asked: FxHashMap<Process, Asked>,
+    failed: (u64, Option<String>),
+}
+
+impl Counted {
+    fn count(&mut self, made: &Made) {
+        let asked = self.asked.entry(made.request.process).or_default();
+        asked.requests += 1;
+        let bytes = made.request.sectors.saturating_mul(512);
+        match made.request.op {
+            Op::Read => asked.read = asked.read.saturating_add(bytes),
+            Op::Write => asked.written = asked.written.saturating_add(bytes),
+            _ => {}
+        }
+        if let Err(why) = &made.done {
+            self.failed.0 += 1;
+            self.failed.1.get_or_insert_with(|| why.clone());
+        }
+    }
+
+    fn reading(&self, ledger: Ledger, of_requests: Energy, took: u64) -> Reading {
+        let asked = self.asked.iter().map(|(process, asked)| (*process, *asked)).collect();
+        Reading { ledger, of_requests, asked, took, failed: self.failed.clone() }
+    }
+}
+
+/// Keeps an account until nothing is fed any more.
+fn keep(terms: &Terms, from: Receiver<Vec<Event>>, out: &Sender<Reading>) -> Result<Reading, ReplayError> {
+    let stack = Stack::new(&terms.profile, Arc::new(Blank::new(terms.plan.blocks)), &terms.plan.held, Speed::Virtual)?;
+    let began = stack.now();
+    let readable = Readable { device: &*stack.device, ends: Cell::new(began) };
+    let fed = Fed { from, batch: Vec::new().into_iter(), names: Names::default(), others: Others::new() };
+    let mut counted = Counted::default();
+    // What was spent when the last request that is done was done, and when that was.
+    let mut settled = (began, Energy::ZERO);
+    let told = |made: &Made, _: &Names| {
+        if made.request.process != READER {
+            return counted.count(made);
+        }
+        let ends = readable.ends.get();
+        let now = began + Nanos(made.given);
+        let reach = |to: Nanos| {
+            if let Some(clock) = &stack.virtual_clock {
+                clock.advance(Duration::from_nanos(to.since(stack.now()).0));
+            }
+        };
+        if now > ends && settled.0 < ends {
+            reach(ends);
+            settled = (ends, stack.device.ledger().total());
+        }
+        reach(if now > ends { ends + Nanos(now.since(ends).0 / WHOLE * WHOLE) } else { now });
+        let ledger = stack.device.ledger();
+        let of_requests = if settled.0 == ends { settled.1 } else { ledger.total() };
+        let reading = counted.reading(ledger, of_requests, stack.now().since(began).0);
+        // Who does not listen any more has ended.
+        let _ = out.send(reading);
+    };
+    let mut requests = Requests::new(Box::new(fed));
+    // What is fed is no recording and cannot be damaged.
+    let _ = replay(&mut requests, terms.plan.of, &readable, How::RECORDED, told, |_| {});
+    let ledger = stack.device.ledger();
+    let of_requests = if settled.0 == readable.ends.get() { settled.1 } else { ledger.total() };
+    Ok(counted.reading(ledger, of_requests, stack.now().since(began).0))
+}
+
+/// A disk's account.
+struct Account {
+    terms: Terms,
+    feed: SyncSender<Vec<Event>>,
+    batch: Vec<Event>,
+    readings: Receiver<Reading>,
+    thread: JoinHandle<Result<Reading, ReplayError>>,
+}
+
+impl Account {
+    fn open(terms: Terms) -> Self {
+        let (feed, fed) = mpsc::sync_channel(BATCHES);
+        let (out, readings) = mpsc::channel();
+        let of_thread = terms.clone();
+        let thread = std::thread::spawn(move || keep(&of_thread, fed, &out));
+        Account { terms, feed, batch: Vec::new(), readings, thread }
+    }
+
+    fn add(&mut self, event: Event) {
+        self.batch.push(event);
+        if self.batch.len() >= BATCH {
+            self.send();
+        }
+    }
+
+    /// A thread that has failed takes nothing; its failure is told when it is joined.
+    fn send(&mut self) {
+        if !self.batch.is_empty() {
+            let _ = self.feed.send(std::mem::take(&mut self.batch));
+        }
+    }
+
+    fn end(mut self) -> Result<Reading, ReplayError> {
+        self.send();
+        drop(self.feed);
+        match self.thread.join() {
+            Ok(reading) => reading,
+            // A panic is a mistake in this program, and goes on here.
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+/// The accounts of all disks.
+#[derive(Default)]
+pub struct Accounts {
+    all: BTreeMap<DeviceId, Account>,
+}
+
+/// What a request is as an event.
+fn event(request: &Request, blocks: Option<u64>) -> Event {
+    let Request { time, op, flags, mut sector, sectors, device, pid, process } = *request;
+    if let Some(blocks) = blocks {
+        sector %= (blocks * 8).saturating_sub(sectors).max(1);
+    }
+    let (action, took) = (Action::Issue, None);
+    Event { time, action, op, flags, sector, sectors, device, cpu: 0, pid, process, took, error: 0 }
+}
+
+impl Accounts {
+    /// True if a disk has an account.
+    pub fn has(&self, disk: DeviceId) -> bool {
+        self.all.contains_key(&disk)
+    }
+
+    /// Begins the account of the disk that the terms name.
+    pub fn open(&mut self, terms: Terms) {
+        self.all.insert(terms.plan.of, Account::open(terms));
+    }
+
+    /// Gives a request to the account of its disk, and returns it as it was given; none if there is no account.
+    pub fn add(&mut self, request: &Request) -> Option<Event> {
+        let account = self.all.get_mut(&request.device)?;
+        let event = event(request, account.terms.folded.then_some(account.terms.plan.blocks));
+        account.add(event);
+        Some(event)
+    }
+
+    /// What all accounts say at `time`, which no later request may precede.
+    ///
+    /// # Errors
+    /// Why an account could not be kept.
+    pub fn read(&mut self, time: u64) -> Result<BTreeMap<DeviceId, Reading>, ReplayError> {
+        let flags = Flags::empty();
+        for (disk, account) in &mut self.all {
+            let read =
+                Request { time, op: Op::Read, flags, sector: 0, sectors: 8, device: *disk, pid: 0, process: READER };
+            account.add(event(&read, None));
+            account.send();
+        }
+        let mut out = BTreeMap::new();
+        let mut failed = None;
+        for (disk, account) in &self.all {
+            match account.readings.recv() {
+                Ok(reading) => _ = out.insert(*disk, reading),
+                Err(_) => failed = failed.or(Some(*disk)),
+            }
+        }
+        match failed.and_then(|disk| self.all.remove(&disk)) {
+            // Only a failure ends an account before it is told to.
+            Some(account) => account.end().map(|_| out),
+            None => Ok(out),
+        }
+    }
+
+    /// The terms of a disk's account.
+    pub fn terms(&self, disk: DeviceId) -> Option<&Terms> {
+        self.all.get(&disk).map(|account| &account.terms)
+    }
+
+    /// Nothing comes any more: what all accounts say when everything is done.
+    ///
+    /// # Errors
+    /// Why an account could not be kept.
+    pub fn end(self) -> Result<BTreeMap<DeviceId, Reading>, ReplayError> {
+        self.all.into_iter().map(|(disk, account)| Ok((disk, account.end()?))).collect()
+    }
+}
+
+/// Where a device holds data that holds it everywhere.
+pub fn everywhere(blocks: u64) -> Vec<(Lba, u64)> {
+    vec![(Lba(0), blocks)]
+}
+
+#[cfg(test)]
+mod tests {
+    use device::Rng;
+
+    use super::*;
+
+    fn requests(seed: u64, n: u64) -> Vec<Request> {
+        let mut rng = Rng::new(seed);
+        let mut time = 5_000_000_123;
+        let mut one = |_| {
+            // Bursts, and pauses in which a device falls asleep or a disk stands still.
+            time += match rng.below(40) {
+                0 => rng.below(30_000_000_000),
+                1..10 => rng.below(5_000_000),
+                _ => rng.below(40_000),
+            };
+            let op = [Op::Read, Op::Write, Op::Write, Op::Flush, Op::Discard][rng.below(5) as usize];
+            let flags = if op == Op::Write && rng.below(5) == 0 { Flags::FUA | Flags::SYNC } else { Flags::empty() };
+            let sectors = if op == Op::Flush { 0 } else { 1 + rng.below(200) };
+            let process = Process(rng.below(4) as u32);
+            let sector = if op == Op::Flush { 0 } else { rng.below(1 << 20) };
+            Request { time, op, flags, sector, sectors, device: DeviceId::default(), pid: 0, process }
+        };
+        (0..n).map(&mut one).collect()
+    }
+
+    fn terms(profile: &str) -> Terms {
+        let blocks = 1 << 18;
+        let plan = Plan { of: DeviceId::default(), blocks, held: everywhere(blocks / 2), requests: 0 };
+        Terms { profile: Profile::find(profile).unwrap(), plan, folded: false }
+    }
+
+    #[test]
+    fn an_account_that_is_read_often_says_in_the_end_what_one_says_that_is_not() {
+        for profile in device::energy::profile::SHIPPED.iter().map(|(name, _)| *name) {
+            for seed in 0..2 {
+                let all = requests(seed, 1500);
+                let mut sums = Vec::new();
+                for every in [u64::MAX, 1_000_000_000, 333_333_333, 7_777_777] {
+                    let mut accounts = Accounts::default();
+                    accounts.open(terms(profile));
+                    let (mut next, mut last, mut reads) = (all[0].time, 0, 0);
+                    for request in &all {
+                        while reads > 0 && next < request.time && reads < 20_000 {
+                            let total = accounts.read(next).unwrap()[&DeviceId::default()].ledger.total().0;
+                            assert!(total >= last, "joules went back");
+                            (last, next, reads) = (total, next.saturating_add(every), reads + 1);
+                        }
+                        reads = reads.max(u64::from(every != u64::MAX));
+                        accounts.add(request);
+                    }
+                    // Waiting after the last request is no replay's.
+                    if every != u64::MAX {
+                        accounts.read(all[all.len() - 1].time + every).unwrap();
+                        accounts.read(all[all.len() - 1].time + 60_000_000_000 + every).unwrap();
+                    }
+                    let end = accounts.end().unwrap().remove(&DeviceId::default()).unwrap();
+                    // Some profiles know of no power at rest.
+                    let waits = every != u64::MAX && matches!(profile, "microdrive" | "laptop-disk-4200");
+                    assert!(end.ledger.total() >= end.of_requests);
+                    assert_eq!(end.ledger.total() > end.of_requests, waits, "{profile}");
+                    sums.push(end.of_requests);
+                }
+                assert!(sums.iter().all(|s| *s == sums[0]), "{profile}, seed {seed}: {sums:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_size_that_is_too_large_is_an_error_of_the_reading() {
+        let mut accounts = Accounts::default();
+        let mut terms = terms("kirin9000-ufs31");
+        terms.plan.blocks = 1 << 40;
+        accounts.open(terms);
+        accounts.add(&requests(1, 1)[0]);
+        assert!(accounts.read(u64::MAX).is_err());
+    }
+}

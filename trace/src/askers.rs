@@ -1,0 +1,214 @@
+//! Who asked for a request that somebody else gave to the device?
+//!
+//! A process asks (`Queue`), and often a thread of the kernel gives the request to the device (`Issue`) a little later, in
+//! its own name. Here the two are put together by their place, so that the request is the process's. What such a thread
+//! asks for itself is called what it is: [`WRITEBACK`] of pages that processes left dirty long ago, or [`KERNEL`]. A flush
+//! that the kernel makes of a write which must be durable is whose the last such write is.
+//!
+//! Left out: whose pages a writeback writes, which the block layer does not know, and which of several merged bios
+//! belong to others: a request is whose first sector it is.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use crate::block::{Action, DeviceId, Event, Events, Flags, Op};
+use crate::{Format, Names, Others, Process, TraceError};
+
+/// Pages that are written in the background by a thread of the kernel.
+pub const WRITEBACK: &str = "<writeback>";
+/// What else threads of the kernel that work for anybody ask for.
+pub const KERNEL: &str = "<kernel>";
+
+/// Askers that are remembered at least; twice as many at most.
+const REMEMBERED: usize = 1 << 15;
+/// Bios that are looked at for one that has a sector, those that begin next before it first.
+const LOOK: usize = 16;
+
+/// Where something begins that was asked for. A bio may name a partition where the request names the disk, with the sector
+/// counted on the disk: so the minor number is left out, and of two disks of one driver that are asked for one sector at
+/// one time the later asker counts.
+type Place = (u32, u64);
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy)]
+struct Bio {
+    ends: u64,
+    /// Later ones have larger numbers.
+    number: u64,
+    by: Process,
+}
+
+/// Puts askers and requests together.
+#[derive(Debug, Default)]
+pub struct Askers {
+    names: Names,
+    /// What was asked for lately, and before.
+    young: BTreeMap<Place, Bio>,
+    old: BTreeMap<Place, Bio>,
+    number: u64,
+    /// Who last asked a driver's disks for something that takes a flush, which the kernel makes of it.
+    durable: FxHashMap<u32, Process>,
+}
+
+fn works_for_anybody(name: &str) -> bool {
+    ["kworker/", "swapper/", "ksoftirqd/", "irq/"].iter().any(|begins| name.starts_with(begins))
+}
+
+/// The latest of the bios that have a sector. A request begins within one if the bio was too long for one request.
+fn asked(bios: &BTreeMap<Place, Bio>, (major, sector): Place) -> Option<Bio> {
+    let before = bios.range((major, 0)..=(major, sector)).rev().take(LOOK);
+    before.map(|(_, bio)| *bio).filter(|bio| bio.ends > sector).max_by_key(|bio| bio.number)
+}
+
+impl Askers {
+    /// Names of the processes in what [`hear`](Self::hear) returned.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// Who asked for what a device is given, as far as that is known.
+    fn asker(&self, issue: &Event, name: &str) -> Option<Process> {
+        let place = (issue.device.major, issue.sector);
+        match issue.op {
+            Op::Flush if works_for_anybody(name) => self.durable.get(&place.0).copied(),
+            Op::Flush => None,
+            _ => asked(&self.young, place).or_else(|| asked(&self.old, place)).map(|bio| bio.by),
+        }
+    }
+
+    /// Remembers who asked.
+    fn remember(&mut self, queue: &Event) {
+        let Event { op, flags, sector, sectors, device, process, .. } = *queue;
+        if op == Op::Flush || flags.intersects(Flags::PREFLUSH | Flags::FUA) {
+            self.durable.insert(device.major, process);
+        }
+        if sectors == 0 {
+            return;
+        }
+        if self.young.len() == REMEMBERED {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.number += 1;
+        let bio = Bio { ends: sector.saturating_add(sectors), number: self.number, by: process };
+        self.young.insert((device.major, sector), bio);
+    }
+
+    /// The event with who asked for it; `name` is who it names.
+    pub fn hear(&mut self, mut event: Event, name: &str) -> Event {
+        let asker = if event.action == Action::Issue { self.asker(&event, name) } else { None };
+        event.process = asker.unwrap_or_else(|| {
+            let background = matches!(event.op, Op::Write | Op::WriteZeroes)
+                && !event.flags.intersects(Flags::SYNC | Flags::FUA | Flags::META);
+            let name = match works_for_anybody(name) {
+                true if background => WRITEBACK,
+                true => KERNEL,
+                false => name,
+            };
+            self.names.number(name.as_bytes())
+        });
+        if event.action == Action::Queue {
+            self.remember(&event);
+        }
+        event
+    }
+}
+
+/// A recording in which every request is whose who asked for it.
+pub struct Attributed {
+    inner: Box<dyn Events>,
+    askers: Askers,
+}
+
+impl Attributed {
+    /// Of a recording.
+    pub fn new(inner: Box<dyn Events>) -> Self {
+        Attributed { inner, askers: Askers::default() }
+    }
+}
+
+impl Events for Attributed {
+    fn format(&self) -> Format {
+        self.inner.format()
+    }
+    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        let Some(event) = self.inner.next()? else { return Ok(None) };
+        Ok(Some(self.askers.hear(event, self.inner.names().name(event.process))))
+    }
+    fn timed(&self) -> bool {
+        self.inner.timed()
+    }
+    fn names(&self) -> &Names {
+        self.askers.names()
+    }
+    fn others(&self) -> &Others {
+        self.inner.others()
+    }
+    fn consumed(&self) -> u64 {
+        self.inner.consumed()
+    }
+    fn device(&self, id: DeviceId) -> Option<String> {
+        self.inner.device(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(action: Action, minor: u32, op: Op, flags: Flags, sector: u64) -> Event {
+        let (device, process) = (DeviceId { major: 8, minor }, Process::default());
+        Event { time: 0, action, op, flags, sector, sectors: 8, device, cpu: 0, pid: 0, process, took: None, error: 0 }
+    }
+
+    fn who(askers: &mut Askers, event: Event, name: &str) -> String {
+        let heard = askers.hear(event, name);
+        askers.names().name(heard.process).to_owned()
+    }
+
+    #[test]
+    fn a_request_is_whose_who_asked_on_the_disk_or_its_partition() {
+        let mut askers = Askers::default();
+        let read = |action, minor, sector| event(action, minor, Op::Read, Flags::empty(), sector);
+        assert_eq!(who(&mut askers, read(Action::Queue, 1, 80), "cat"), "cat");
+        assert_eq!(who(&mut askers, read(Action::Issue, 0, 80), "kworker/1:1H"), "cat");
+        // The second half of a bio that was too long, and what is beyond it.
+        assert_eq!(who(&mut askers, read(Action::Issue, 0, 84), "kworker/1:1H"), "cat");
+        assert_eq!(who(&mut askers, read(Action::Issue, 0, 88), "kworker/1:1H"), KERNEL);
+        // Who asks later for a part of it counts.
+        assert_eq!(who(&mut askers, read(Action::Queue, 1, 76), "tar"), "tar");
+        assert_eq!(who(&mut askers, read(Action::Issue, 0, 80), "kworker/1:1H"), "tar");
+        assert_eq!(who(&mut askers, read(Action::Issue, 0, 84), "kworker/1:1H"), "cat");
+        assert_eq!(who(&mut askers, read(Action::Issue, 0, 160), "dd"), "dd");
+    }
+
+    #[test]
+    fn a_flush_that_the_kernel_makes_of_a_write_is_whose_the_write_is() {
+        let mut askers = Askers::default();
+        let flush = Event { sectors: 0, ..event(Action::Issue, 0, Op::Flush, Flags::empty(), 0) };
+        assert_eq!(who(&mut askers, flush, "kworker/0:1H"), KERNEL);
+        who(&mut askers, event(Action::Queue, 1, Op::Write, Flags::PREFLUSH | Flags::SYNC, 8), "jbd2/sda1-8");
+        who(&mut askers, event(Action::Queue, 1, Op::Write, Flags::SYNC, 64), "dd");
+        assert_eq!(who(&mut askers, flush, "kworker/0:1H"), "jbd2/sda1-8");
+        assert_eq!(who(&mut askers, flush, "sync"), "sync");
+    }
+
+    #[test]
+    fn what_the_kernels_threads_ask_for_is_called_what_it_is() {
+        let mut askers = Askers::default();
+        let write = |action, flags| event(action, 0, Op::Write, flags, 8);
+        assert_eq!(who(&mut askers, write(Action::Queue, Flags::empty()), "kworker/u4:2"), WRITEBACK);
+        assert_eq!(who(&mut askers, write(Action::Issue, Flags::empty()), "dd"), WRITEBACK);
+        assert_eq!(who(&mut askers, write(Action::Queue, Flags::META), "kworker/u4:2"), KERNEL);
+        assert_eq!(who(&mut askers, write(Action::Queue, Flags::empty()), "kworkers"), "kworkers");
+    }
+
+    #[test]
+    fn who_asks_and_is_never_served_is_forgotten() {
+        let mut askers = Askers::default();
+        for n in 0..5 * REMEMBERED as u64 {
+            askers.hear(event(Action::Queue, 0, Op::Read, Flags::empty(), n), "cat");
+            assert!(askers.young.len() <= REMEMBERED && askers.old.len() <= REMEMBERED);
+        }
+    }
+}
