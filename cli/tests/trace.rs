@@ -215,7 +215,7 @@ fn joules_stand_behind_the_packets_of_a_perfetto_trace_and_alone_beside_another(
     // It is still the same recording.
     let operations = |file: &str| json(&["trace", "stat", file])["operations"].clone();
     assert_eq!(operations(&out), operations(&file));
-    misused(&[&replay[..], &["--perfetto", &file]].concat(), &["--perfetto", "the recording itself"]);
+    misused(&[&replay[..], &["--perfetto", &file]].concat(), &["--perfetto", "the recording that is read"]);
     assert_eq!(fs::read(&file).unwrap(), original);
 
     let (text, _) = msr(500);

@@ -290,7 +290,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         return calls::into(args, dir, as_json);
     }
     if let Some(file) = &args.perfetto {
-        perfetto::is_another(file, &args.file)?;
+        whole::apart("--perfetto", file, &args.file)?;
     }
     if args.requests.is_some() && !args.compare.is_empty() {
         return Err(Failure::usage("--requests: it is of one run; leave out --compare"));

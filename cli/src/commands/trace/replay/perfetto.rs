@@ -4,9 +4,8 @@
 //! behind its own packets, so that they are shown above what the kernel and the programs did; of any other recording
 //! they stand alone.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use device::energy::Component;
@@ -33,17 +32,6 @@ pub struct Lines<'a> {
     pub names: &'a Names,
     /// The device it was replayed on.
     pub profile: &'a str,
-}
-
-/// Fails if `file` is the recording itself, by whatever name.
-pub fn is_another(file: &Path, recording: &Path) -> Result<(), Failure> {
-    let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
-    match (fs::metadata(file), fs::metadata(recording)) {
-        (Ok(a), Ok(b)) if same(&a, &b) => {
-            Err(Failure::Usage(format!("--perfetto {}: that is the recording itself", file.display())))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Writes a file that Perfetto's viewer opens.
