@@ -3,10 +3,10 @@
 //! Numbers are named as in the file: `device.nand.read_energy`, an element of a list by its `name` or its place
 //! (`device.idle.hibernate.power`, `device.nand.program.0`).
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use toml::{Table, Value};
 
-use super::quantity::Confidence;
+use super::quantity::{Confidence, Written};
 use super::{Nanos, Profile, ProfileError};
 
 /// A number of a profile.
@@ -22,16 +22,6 @@ pub struct Number {
     pub confidence: Confidence,
     /// Where it comes from.
     pub source: String,
-}
-
-/// As it stands in a file.
-#[derive(Serialize, Deserialize)]
-struct Written {
-    value: f64,
-    #[serde(default)]
-    unit: String,
-    confidence: Confidence,
-    source: String,
 }
 
 /// The elements of a table or list, by name.

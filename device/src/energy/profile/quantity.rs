@@ -99,12 +99,12 @@ impl Unit for f64 {
 /// As it stands in a file: `{ value = 24.3, unit = "uJ", confidence = "fitted", source = "..." }`.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
-    value: f64,
+pub(super) struct Written {
+    pub value: f64,
     #[serde(default)]
-    unit: String,
-    confidence: Confidence,
-    source: String,
+    pub unit: String,
+    pub confidence: Confidence,
+    pub source: String,
 }
 
 /// A number with its unit, source and confidence.
