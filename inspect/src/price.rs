@@ -6,10 +6,10 @@
 //! read neither equally fast nor from dies that are all free; how near it comes is tested against the simulation.
 //!
 //! On a disk each extent is a seek of average length and half a turn, and read-ahead hides what is between two windows
-//! of an extent.
+//! of an extent. Where its rate differs between outer and inner tracks, the mean over all places counts.
 //!
-//! Left out: reading nodes and directories, waking the device, contents that are in the inode already, and what the
-//! processor does with contents.
+//! Left out: reading nodes and directories, waking the device or a disk's way back from an idle level, contents that are
+//! in the inode already, and what the processor does with contents.
 
 use std::ops::Add;
 
@@ -181,7 +181,7 @@ impl Prices {
         let half_turn = Nanos(30_000_000_000 / d.rpm.value.max(1)).times(work.places);
         let settle = if write { d.write_settle.value } else { Nanos(0) };
         let seek = (d.seek_average.value + settle).times(work.places);
-        let media = d.media.value.of(bytes);
+        let media = d.media_mean().of(bytes);
         // Within an extent the platter passes while a request is on its way.
         let request = d.request.value.times(work.places.min(work.requests));
         let time = request + seek + half_turn + media;

@@ -52,7 +52,7 @@ impl Costs {
             }
             DeviceSpec::Disk(d) => {
                 let half_turn = 30_000_000_000 / d.rpm.value.max(1);
-                let far = d.request.value.0 + d.seek_average.value.0 + half_turn + d.media.value.of(4096).0;
+                let far = d.request.value.0 + d.seek_average.value.0 + half_turn + d.media_mean().of(4096).0;
                 (far + d.write_settle.value.0, far)
             }
         };

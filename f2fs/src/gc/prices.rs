@@ -36,7 +36,7 @@ fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> E
 
 /// To a far block the arm moves a third of its way, and the platter half a turn.
 fn of_disk(d: &DiskSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Energy) -> Prices {
-    let media = d.media.value.of(4096);
+    let media = d.media_mean().of(4096);
     let half_turn = Nanos(30_000_000_000 / d.rpm.value.max(1));
     let seek = d.seek_average.value + d.write_settle.value;
     let far = d.seek_power.value.over(seek) + d.rotate_power.value.over(half_turn) + wait(seek + half_turn);

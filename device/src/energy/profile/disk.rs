@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::idle::{self, IdleSpec, longer, slower, weaker};
 use super::quantity::{Quantity, TimePerByte};
 use crate::energy::units::{Energy, Nanos, Power};
 
-/// A disk with one rate of transfer everywhere.
+/// A disk.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DiskSpec {
@@ -21,8 +22,12 @@ pub struct DiskSpec {
     pub seek_full: Quantity<Nanos>,
     /// What settling takes longer before a write.
     pub write_settle: Quantity<Nanos>,
-    /// A byte between platter and buffer.
+    /// A byte between platter and buffer; on the outermost track, if `media_inner` is there.
     pub media: Quantity<TimePerByte>,
+    /// The same on the innermost track. From the first block, on the outermost track, to the last the rate falls in
+    /// proportion to the radius. Without, the rate is the same everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_inner: Option<Quantity<TimePerByte>>,
     /// A byte between buffer and host.
     pub link: Quantity<TimePerByte>,
     /// What each request takes in the electronics.
@@ -39,7 +44,7 @@ pub struct DiskSpec {
     pub read_power: Quantity<Power>,
     /// Power while writing.
     pub write_power: Quantity<Power>,
-    /// Power while spinning without a request.
+    /// Power while spinning without a request, before the first of `idle`.
     pub idle_power: Quantity<Power>,
     /// Power while standing.
     pub standby_power: Quantity<Power>,
@@ -49,9 +54,23 @@ pub struct DiskSpec {
     pub spin_up: Quantity<Nanos>,
     /// Energy of spinning up.
     pub spin_up_energy: Quantity<Energy>,
+    /// Idle levels with a turning platter, the lightest first: data sheets call them active and low-power idle, or idle_a,
+    /// idle_b and idle_c. One that `standby_after` comes before is never entered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle: Vec<IdleSpec>,
 }
 
 impl DiskSpec {
+    /// A byte between platter and buffer, the mean over all places.
+    pub fn media_mean(&self) -> TimePerByte {
+        let outer = self.media.value;
+        let Some(inner) = self.media_inner.as_ref().map(|q| q.value) else { return outer };
+        // The rate falls evenly over the time that reading all takes (`model/disk/platter.rs`): the mean rate is the mean
+        // of both.
+        let (v, w) = (u128::from(outer.0), u128::from(inner.0));
+        TimePerByte(u64::try_from(2 * v * w / (v + w).max(1)).unwrap_or(u64::MAX))
+    }
+
     /// Refuses what cannot be built, naming the number.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.size.value == 0 || self.rpm.value == 0 || self.media.value.0 == 0 {
@@ -61,21 +80,25 @@ impl DiskSpec {
         if !seeks.is_sorted_by_key(|q| q.value) {
             return Err("device.seek_track, seek_average and seek_full must not shrink in this order".into());
         }
-        Ok(())
+        if self.media_inner.as_ref().is_some_and(|inner| inner.value < self.media.value) {
+            return Err("device.media_inner is faster than device.media: the first blocks are the outermost".into());
+        }
+        idle::check(&self.idle)
     }
 
     /// Makes every time `factor` times as long and every power as much less.
     pub(super) fn scale(&mut self, factor: f64) {
-        let longer = |q: &mut Quantity<Nanos>| q.value.0 = (q.value.0 as f64 * factor).round() as u64;
-        let slower = |q: &mut Quantity<TimePerByte>| q.value.0 = (q.value.0 as f64 * factor).round() as u64;
-        let weaker = |q: &mut Quantity<Power>| q.value.0 = (q.value.0 as f64 / factor).round() as u64;
+        let longer = |q: &mut Quantity<Nanos>| longer(q, factor);
+        let slower = |q: &mut Quantity<TimePerByte>| slower(q, factor);
+        let weaker = |q: &mut Quantity<Power>| weaker(q, factor);
         [&mut self.seek_track, &mut self.seek_average, &mut self.seek_full, &mut self.write_settle]
             .into_iter()
             .for_each(longer);
         [&mut self.request, &mut self.standby_after, &mut self.spin_up].into_iter().for_each(longer);
-        [&mut self.media, &mut self.link].into_iter().for_each(slower);
+        [&mut self.media, &mut self.link].into_iter().chain(&mut self.media_inner).for_each(slower);
         [&mut self.seek_power, &mut self.rotate_power, &mut self.read_power].into_iter().for_each(weaker);
         [&mut self.write_power, &mut self.idle_power, &mut self.standby_power].into_iter().for_each(weaker);
+        self.idle.iter_mut().for_each(|i| i.scale(factor));
         self.rpm.value = (self.rpm.value as f64 / factor).round() as u64;
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::idle::{self, IdleSpec, longer, slower, weaker};
 use super::quantity::{PerByte, Quantity, TimePerByte};
 use crate::energy::units::{Energy, Nanos, Power};
 
@@ -74,22 +75,6 @@ pub struct LinkSpec {
     pub queue: Quantity<u64>,
 }
 
-/// A way of waiting.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct IdleSpec {
-    /// What it is called.
-    pub name: String,
-    /// Entered after so long without a request.
-    pub after: Quantity<Nanos>,
-    /// Power in it.
-    pub power: Quantity<Power>,
-    /// Time until the next request starts.
-    pub wake: Quantity<Nanos>,
-    /// Energy of entering and leaving it.
-    pub wake_energy: Quantity<Energy>,
-}
-
 /// A flash device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -149,26 +134,19 @@ impl FlashSpec {
         if self.buffer.value < n.page.value {
             return Err("device.buffer is smaller than a page of flash".into());
         }
-        if !self.idle.is_sorted_by_key(|i| i.after.value) {
-            return Err("device.idle is not in order of `after`".into());
-        }
-        Ok(())
+        idle::check(&self.idle)
     }
 
     /// Makes every time `factor` times as long and every power as much less.
     pub(super) fn scale(&mut self, factor: f64) {
-        let longer = |q: &mut Quantity<Nanos>| q.value.0 = (q.value.0 as f64 * factor).round() as u64;
-        let slower = |q: &mut Quantity<TimePerByte>| q.value.0 = (q.value.0 as f64 * factor).round() as u64;
-        let weaker = |q: &mut Quantity<Power>| q.value.0 = (q.value.0 as f64 / factor).round() as u64;
+        let longer = |q: &mut Quantity<Nanos>| longer(q, factor);
+        let slower = |q: &mut Quantity<TimePerByte>| slower(q, factor);
         let n = &mut self.nand;
         n.read.iter_mut().chain(&mut n.program).for_each(longer);
         [&mut n.erase, &mut self.map.access, &mut self.link.request, &mut self.flush].into_iter().for_each(longer);
         [&mut n.transfer, &mut self.link.read, &mut self.link.write].into_iter().for_each(slower);
-        weaker(&mut self.ready);
+        weaker(&mut self.ready, factor);
         self.link.write_request.iter_mut().chain(&mut self.drain).for_each(longer);
-        for i in &mut self.idle {
-            [&mut i.after, &mut i.wake].into_iter().for_each(longer);
-            weaker(&mut i.power);
-        }
+        self.idle.iter_mut().for_each(|i| i.scale(factor));
     }
 }

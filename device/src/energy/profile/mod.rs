@@ -5,6 +5,7 @@
 
 pub mod disk;
 pub mod flash;
+mod idle;
 mod numbers;
 mod quantity;
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::units::{Energy, Nanos, Power};
 pub use disk::DiskSpec;
 pub use flash::FlashSpec;
+pub use idle::IdleSpec;
 pub use numbers::Number;
 pub use quantity::{Confidence, PerByte, Quantity, TimePerByte, Unit};
 

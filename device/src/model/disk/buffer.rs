@@ -31,7 +31,7 @@ impl Buffer {
     /// The block after the last that is in it at `now`.
     pub fn end(&self, now: Femto, platter: &Platter) -> u64 {
         match self.stream {
-            Some(s) => s.from.saturating_add(platter.passed(now.saturating_sub(s.since))).min(s.limit),
+            Some(s) => s.from.saturating_add(platter.passed(s.from, now.saturating_sub(s.since))).min(s.limit),
             None => self.end,
         }
     }
@@ -42,7 +42,7 @@ impl Buffer {
     }
     /// When reading ahead stops because the buffer is full.
     pub fn stops(&self, platter: &Platter) -> Option<Femto> {
-        self.stream.map(|s| s.since + platter.passing(s.limit - s.from))
+        self.stream.map(|s| s.since + platter.passing(s.from, s.limit))
     }
     /// When the last block of a range will be in it if reading goes on from `begin` as it does: none if it
     /// will have stopped before, or has left the range behind.
@@ -51,7 +51,7 @@ impl Buffer {
         let last = self.end(begin, platter);
         let kept = self.first.max(last.saturating_sub(self.capacity)) <= at;
         let goes_on = end <= s.limit || self.stops(platter)? >= begin;
-        (kept && goes_on).then(|| s.since + platter.passing(end.saturating_sub(s.from)))
+        (kept && goes_on).then(|| s.since + platter.passing(s.from, end))
     }
     /// A range was asked for at `begin`, while being read ahead: goes on to a full buffer after it, unless
     /// it has stopped.

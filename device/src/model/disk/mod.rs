@@ -2,11 +2,19 @@
 //! that can be stopped.
 //!
 //! The disk is at every moment in one mode of Table 3.1 of Scherl 2004 (seeking, rotating, reading,
-//! writing, idle, stand-by) or spinning up, and pays that mode's power for as long as it lasts. Where the
+//! writing, idle, stand-by), in one of the idle levels of its data sheet, or on its way back from one or spinning up, and
+//! pays that mode's power for as long as it lasts. Where the
 //! platter is follows from the time, so the latency of rotation is deterministic. Requests are done in
 //! the order they arrive in; written blocks may wait in a cache and are on their way to the platter at once.
 //!
-//! Left out: zones of different density, heads, scheduling inside the disk, energy of the link.
+//! An idle level is entered when the arm has had nothing to do for the level's time: reading ahead and writing out of the
+//! cache are work of the arm. The next request that needs the arm waits for the way back and pays its energy, which stands
+//! for entering, too; after it the head is where it was. What the electronics do alone (a read from the buffer, a flush
+//! of nothing) neither leaves a level nor keeps the disk from deeper ones. From the deepest level as from the lightest the
+//! motor stops at its time, and spinning up is the way back from there.
+//!
+//! Left out: heads, scheduling inside the disk, energy of the link, a motor that turns slower, what a buffer's read
+//! takes longer in a level.
 
 mod buffer;
 mod platter;
@@ -18,18 +26,47 @@ use self::platter::{Femto, Platter, femto, nanos};
 use self::seek::Curve;
 use self::writes::Writes;
 use super::{Ask, Model};
-use crate::energy::profile::{DiskSpec, TimePerByte};
+use crate::energy::profile::{DiskSpec, IdleSpec, TimePerByte};
 use crate::energy::{Bill, Energy, Nanos, Part, Power};
 use crate::{BLOCK, Lba, Tag};
 
 /// How long a disk must stand still for its standing to pay: waiting longer than this without a request
-/// costs more idling than it costs standing and spinning up for the next request. None if standing saves
-/// no power.
+/// costs more idling, in the levels it comes to and on the way back, than it costs standing and spinning up for the next
+/// request. None if it never does.
 pub fn break_even(spec: &DiskSpec) -> Option<Nanos> {
-    let saved = spec.idle_power.value.0.checked_sub(spec.standby_power.value.0).filter(|p| *p > 0)?;
-    // Picojoules over microwatts are microseconds.
-    let ns = u128::from(spec.spin_up_energy.value.0) * 1000 / u128::from(saved);
-    Some(Nanos(u64::try_from(ns).unwrap_or(u64::MAX)))
+    // A microwatt over a nanosecond is a femtojoule.
+    let standing = i128::from(spec.standby_power.value.0);
+    let (mut level, mut power, mut way_back) = (Nanos(0), spec.idle_power.value, Energy::ZERO);
+    // What idling has cost more than standing when this level is entered.
+    let mut more: i128 = 0;
+    let mut next = spec.idle.iter().map(|l| (l.after.value, l.power.value, l.wake_energy.value)).peekable();
+    loop {
+        let missing = i128::from(spec.spin_up_energy.value.0) * 1000 - more - i128::from(way_back.0) * 1000;
+        let saved = i128::from(power.0) - standing;
+        let pays = (saved > 0).then(|| missing.max(0) / saved);
+        let lasts = next.peek().map(|(begins, ..)| i128::from(begins.since(level).0));
+        if let Some(pays) = pays.filter(|pays| lasts.is_none_or(|lasts| *pays <= lasts)) {
+            return Some(Nanos(level.0.saturating_add(u64::try_from(pays).unwrap_or(u64::MAX))));
+        }
+        more += saved * lasts?;
+        (level, power, way_back) = next.next()?;
+    }
+}
+
+/// An idle level.
+#[derive(Debug, Clone, Copy)]
+struct Level {
+    after: Nanos,
+    power: Power,
+    wake: Nanos,
+    energy: Energy,
+}
+
+impl Level {
+    fn new(spec: &IdleSpec) -> Self {
+        let (after, power) = (spec.after.value, spec.power.value);
+        Level { after, power, wake: spec.wake.value, energy: spec.wake_energy.value }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +87,7 @@ struct Counts {
     seeks: u64,
     standbys: u64,
     spin_ups: u64,
+    wakes: u64,
 }
 
 /// The inside of a disk.
@@ -67,6 +105,7 @@ pub struct Disk {
     standby_after: Option<Nanos>,
     spin_up: Nanos,
     spin_up_energy: Energy,
+    levels: Vec<Level>,
 
     /// Up to here everything is on a bill.
     paid: Nanos,
@@ -81,13 +120,15 @@ pub struct Disk {
     /// When the last request or reading ahead ended.
     rest: Nanos,
     standing: bool,
+    /// The idle level it is in.
+    level: Option<usize>,
     counts: Counts,
 }
 
 impl Disk {
     /// A disk like `spec` with so many blocks, its platter turning and its arm at the outermost track.
     pub fn new(spec: &DiskSpec, blocks: u64) -> Self {
-        let platter = Platter::new(spec);
+        let platter = Platter::new(spec, blocks);
         Disk {
             blocks,
             curve: Curve::new(spec, platter.track(blocks.saturating_sub(1)) + 1),
@@ -106,6 +147,7 @@ impl Disk {
             standby_after: Some(spec.standby_after.value).filter(|t| *t > Nanos(0)),
             spin_up: spec.spin_up.value,
             spin_up_energy: spec.spin_up_energy.value,
+            levels: spec.idle.iter().map(Level::new).collect(),
             paid: Nanos(0),
             free: 0,
             head: 0,
@@ -114,6 +156,7 @@ impl Disk {
             waiting: Writes::default(),
             rest: Nanos(0),
             standing: false,
+            level: None,
             counts: Counts::default(),
             platter,
         }
@@ -136,17 +179,38 @@ impl Disk {
         }
         if !self.standing {
             let sleeps = self.standby_after.map_or(Nanos(u64::MAX), |t| self.rest + t);
-            self.stay(Part::Idle, self.power.idle, until.min(sleeps), bill);
+            self.idle(until.min(sleeps), bill);
             if until > sleeps {
-                self.standing = true;
+                (self.standing, self.level) = (true, None);
                 self.counts.standbys += 1;
             }
         }
         self.stay(Part::Sleep, self.power.standby, until, bill);
     }
 
-    /// The platter turns from the moment this returns on.
-    fn turning(&mut self, now: Nanos, bill: &mut Bill) -> Nanos {
+    /// Pays for the time until `until`, in which the platter turns and the arm has nothing to do.
+    fn idle(&mut self, until: Nanos, bill: &mut Bill) {
+        let begins = |n: usize, disk: &Self| disk.levels.get(n).map_or(Nanos(u64::MAX), |l| disk.rest + l.after);
+        self.stay(Part::Idle, self.power.idle, until.min(begins(0, self)), bill);
+        for n in 0..self.levels.len() {
+            if until <= begins(n, self) {
+                return;
+            }
+            self.level = Some(n);
+            self.stay(Part::Idle, self.levels[n].power, until.min(begins(n + 1, self)), bill);
+        }
+    }
+
+    /// The platter turns and the arm obeys from the moment this returns on.
+    fn awake(&mut self, now: Nanos, bill: &mut Bill) -> Nanos {
+        if let Some(level) = self.level.take().map(|n| self.levels[n]) {
+            self.counts.wakes += 1;
+            self.writing = false;
+            bill.add(Part::Idle, level.energy);
+            self.paid = now + level.wake;
+            self.rest = self.paid;
+            return self.paid;
+        }
         if !self.standing {
             return now;
         }
@@ -197,11 +261,11 @@ impl Disk {
             self.buffer.extend(end, femto(now), self.blocks, &self.platter);
             return now + self.request + link;
         }
-        let begin = self.turning(now, bill) + self.request;
+        let begin = self.awake(now, bill) + self.request;
         let start = femto(begin).max(self.free);
         let under = self.buffer.end(start, &self.platter);
         let there = start + femto(self.seek(under, at));
-        let afresh = there + self.platter.until(at, there) + self.platter.passing(blocks);
+        let afresh = there + self.platter.until(at, there) + self.platter.passing(at, end);
         let passed = match self.buffer.arrives(at, end, start, &self.platter) {
             Some(comes) if comes <= afresh => {
                 self.counts.from_buffer += 1;
@@ -211,7 +275,7 @@ impl Disk {
             _ => {
                 self.call_away(begin, bill);
                 let starts = self.position(start, at, Nanos(0), bill);
-                let passed = starts + self.platter.passing(blocks);
+                let passed = starts + self.platter.passing(at, end);
                 self.stay(Part::PlatterRead, self.power.read, nanos(passed), bill);
                 self.buffer.start(at, end, passed, self.blocks);
                 (self.free, self.head, self.writing) = (passed, end, false);
@@ -223,7 +287,7 @@ impl Disk {
 
     fn write(&mut self, now: Nanos, at: u64, blocks: u64, bill: &mut Bill) -> Nanos {
         self.counts.writes += 1;
-        let begin = self.turning(now, bill) + self.request;
+        let begin = self.awake(now, bill) + self.request;
         let first = begin + self.link.of(BLOCK as u64);
         let all_in = begin + self.link.of(blocks * BLOCK as u64);
         self.call_away(first, bill);
@@ -234,7 +298,7 @@ impl Disk {
             true => self.free,
             false => self.position(self.free.max(femto(first)), at, self.write_settle, bill),
         };
-        let passed = starts + self.platter.passing(blocks);
+        let passed = starts + self.platter.passing(at, at + blocks);
         self.stay(Part::PlatterWrite, self.power.write, nanos(passed), bill);
         (self.free, self.head, self.writing) = (passed, at + blocks, true);
         self.waiting.push(at, blocks, starts);
@@ -258,7 +322,7 @@ impl Model for Disk {
             Ask::Discard { .. } | Ask::Remap { .. } => now,
         };
         self.pay(done, bill);
-        if !self.standing {
+        if !self.standing && self.level.is_none() {
             self.rest = self.rest.max(done).max(nanos(self.free));
         }
         done
@@ -282,7 +346,7 @@ impl Model for Disk {
         self.call_away(now, &mut Bill::default());
         self.buffer.forget(0, u64::MAX);
         (self.paid, self.rest, self.free) = (now, now, femto(now));
-        (self.standing, self.writing) = (true, false);
+        (self.standing, self.level, self.writing) = (true, None, false);
         lost
     }
 
@@ -292,13 +356,17 @@ impl Model for Disk {
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
         let c = &self.counts;
-        vec![
+        let mut all = vec![
             ("reads", c.reads),
             ("writes", c.writes),
             ("reads_from_buffer", c.from_buffer),
             ("seeks", c.seeks),
             ("standbys", c.standbys),
             ("spin_ups", c.spin_ups),
-        ]
+        ];
+        if !self.levels.is_empty() {
+            all.push(("wakes", c.wakes));
+        }
+        all
     }
 }

@@ -27,7 +27,7 @@ impl Writes {
 
     /// Forgets what is on the platter by `now`.
     pub fn prune(&mut self, now: Femto, platter: &Platter) {
-        while self.queue.front().is_some_and(|w| w.starts + platter.passing(w.blocks) <= now) {
+        while self.queue.front().is_some_and(|w| w.starts + platter.passing(w.at, w.at + w.blocks) <= now) {
             self.queue.pop_front();
         }
     }
@@ -41,7 +41,7 @@ impl Writes {
                 break;
             }
             if excess <= w.blocks {
-                return w.starts + platter.passing(excess);
+                return w.starts + platter.passing(w.at, w.at + excess);
             }
             excess -= w.blocks;
         }
@@ -52,7 +52,7 @@ impl Writes {
     pub fn lose(&mut self, now: Femto, platter: &Platter) -> Vec<Lba> {
         let mut lost = BTreeSet::new();
         for w in self.queue.drain(..) {
-            let done = if now > w.starts { platter.passed(now - w.starts).min(w.blocks) } else { 0 };
+            let done = if now > w.starts { platter.passed(w.at, now - w.starts).min(w.blocks) } else { 0 };
             lost.extend(w.at + done..w.at + w.blocks);
         }
         lost.into_iter().map(Lba).collect()

@@ -4,7 +4,7 @@
 //! entering and leaving a state; only the deepest state that was reached is paid. Bytes in the write buffer are kept in
 //! every state.
 
-use crate::energy::profile::flash::IdleSpec;
+use crate::energy::profile::IdleSpec;
 use crate::energy::{Bill, Energy, Nanos, Part, Power};
 
 #[derive(Debug)]
