@@ -214,8 +214,19 @@ macro_rules! shipped {
 }
 
 /// Names and texts of the shipped profiles.
-pub const SHIPPED: &[(&str, &str)] =
-    shipped!["kirin9000-ufs31", "oneplus8t-ufs31", "galaxy-nexus-emmc", "microdrive", "laptop-disk-4200",];
+pub const SHIPPED: &[(&str, &str)] = shipped![
+    "kirin9000-ufs31",
+    "oneplus8t-ufs31",
+    "galaxy-nexus-emmc",
+    "samsung-850evo",
+    "intel-s4500",
+    "samsung-970evoplus",
+    "micron-2550",
+    "microdrive",
+    "laptop-disk-4200",
+    "hitachi-5k320",
+    "constellation-es3-4tb",
+];
 
 impl Profile {
     /// A shipped profile by name, or any by path (what has a slash or ends in `.toml`).
