@@ -9,6 +9,7 @@
 pub mod fit;
 mod ledger;
 mod meter;
+pub mod nvme;
 pub mod profile;
 mod units;
 

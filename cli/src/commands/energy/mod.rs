@@ -3,6 +3,7 @@
 mod diff;
 mod fit;
 mod measure;
+mod nvme;
 mod of_trace;
 mod profiles;
 
@@ -12,7 +13,8 @@ use clap::Subcommand;
 
 use crate::Failure;
 
-/// What devices cost: price a recording, list profiles, show one, fit one to measurements, measure, compare measured runs.
+/// What devices cost: price a recording, list profiles, show one, fit one to measurements, make one of an NVMe drive's power
+/// states, measure, compare measured runs.
 ///
 /// With a recording of a block device, TRACE: what its requests cost on a device, found in two ways that are printed with
 /// their difference. By a table, as Mohan et al. (HotStorage'17): requests that continue each other between two flushes are
@@ -41,6 +43,7 @@ enum Command {
     Fit(fit::Args),
     Measure(measure::Args),
     Diff(diff::Args),
+    Nvme(nvme::Args),
 }
 
 /// Runs it.
@@ -56,6 +59,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         Command::Show(a) => profiles::show(a, as_json)?,
         Command::Fit(a) => fit::run(a, as_json)?,
         Command::Diff(a) => diff::run(a, as_json)?,
+        Command::Nvme(a) => nvme::run(a, as_json)?,
         Command::Measure(a) => return measure::run(a, as_json),
     }
     Ok(ExitCode::SUCCESS)
