@@ -74,6 +74,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     };
     let made = controller.profile(&name, &base, &args.base, bytes, limit).map_err(named)?;
     if let Some(out) = out {
+        whole::apart("--output", out, &args.report)?;
         whole::write(out, &made.text)?;
     }
     let after = |n: usize| made.sleeps.iter().find(|s| s.state == n).map(|s| s.after);

@@ -177,6 +177,8 @@ impl Disk {
             self.stay(Part::PlatterRead, self.power.read, until.min(stops), bill);
             self.rest = self.rest.max(until.min(stops));
         }
+        // While the arm works the disk does not rest.
+        self.rest = self.rest.max(nanos(self.free));
         if !self.standing {
             let sleeps = self.standby_after.map_or(Nanos(u64::MAX), |t| self.rest + t);
             self.idle(until.min(sleeps), bill);
@@ -212,6 +214,8 @@ impl Disk {
             return self.paid;
         }
         if !self.standing {
+            // What comes before the arm moves is no rest either.
+            self.rest = self.rest.max(now);
             return now;
         }
         self.standing = false;

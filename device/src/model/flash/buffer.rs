@@ -68,6 +68,10 @@ impl Buffer {
             free_rows: Vec::new(),
         }
     }
+    /// Blocks it has room for.
+    pub fn room(&self) -> u32 {
+        self.slots.len() as u32
+    }
     /// True if nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.free.len() == self.slots.len()

@@ -82,6 +82,7 @@ impl Flash {
         let g = self.geometry;
         let mut moving = std::mem::take(&mut self.moving);
         let first = g.unit(victim, 0);
+        self.table.open(victim);
         moving.clear();
         moving.extend((first..first + g.block_units()).filter_map(|u| Some((u, self.table.block(u)?))));
         let mut row = NONE;

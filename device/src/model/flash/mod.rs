@@ -8,6 +8,7 @@
 //! | what the map says, what a power cut undoes | `table.rs` |
 //! | what was written and is not on flash | `buffer.rs` |
 //! | how it gets there; discards, remaps | `ftl.rs` |
+//! | how data gets there that was written before the first request, and where that lies | `fill.rs`, `placement.rs` |
 //! | cleaning and wear levelling | `clean.rs` |
 //! | when the link moves whose bytes | `link.rs` |
 //! | sleeping and waking | `idle.rs` |
@@ -25,11 +26,13 @@
 mod buffer;
 mod clean;
 mod dies;
+mod fill;
 mod ftl;
 mod idle;
 mod link;
 pub mod map;
 pub mod nand;
+mod placement;
 mod prices;
 mod table;
 
@@ -232,6 +235,19 @@ impl Flash {
         }
     }
 
+    /// Writes what is filled, block by block.
+    fn fill_blocks(&mut self, now: Nanos, runs: &[(Lba, u64)]) {
+        let (mut at, mut free) = (now, Bill::default());
+        for (first, blocks) in runs {
+            self.link.passed(at);
+            at = self.write(at, first.0, *blocks, &mut free);
+        }
+        at = self.settle(at, &mut free);
+        while self.step(&mut at) {}
+        self.cut(now);
+        self.counts = Counts::default();
+    }
+
     fn read(&mut self, start: Nanos, at: u64, blocks: u64, bill: &mut Bill) -> Nanos {
         let begin = start + self.prices.request;
         let bytes = blocks * BLOCK as u64;
@@ -388,15 +404,11 @@ impl Model for Flash {
     }
 
     fn fill(&mut self, now: Nanos, runs: &[(Lba, u64)]) {
-        let (mut at, mut free) = (now, Bill::default());
-        for (first, blocks) in runs {
-            self.link.passed(at);
-            at = self.write(at, first.0, *blocks, &mut free);
+        if self.fill_rows(now, runs) {
+            self.counts = Counts::default();
+            return;
         }
-        at = self.settle(at, &mut free);
-        while self.step(&mut at) {}
-        self.cut(now);
-        self.counts = Counts::default();
+        self.fill_blocks(now, runs);
     }
 
     fn cut(&mut self, now: Nanos) -> Vec<Lba> {

@@ -1,7 +1,8 @@
 //! Which unit of flash holds which block of the host, and what must a power cut undo?
 //!
-//! The map and its reverse are dense arrays that take memory only where they were used. A change that leaves no mark on
-//! flash (a discard, a remap) is durable once the journal is written. Until then the table remembers what the change
+//! The map and its reverse are dense arrays that take memory only where they were used. Of a device that was filled before
+//! its first request they are computed from where the rows of the fill lie ([`Placement`]), and written down piece by piece,
+//! where something changes. A change that leaves no mark on flash (a discard, a remap) is durable once the journal is written. Until then the table remembers what the change
 //! replaced, and no block is erased (see [`super::clean`]).
 //!
 //! A unit may hold several blocks of the host, if a remap had them share it. It is valid as long as one of them is mapped
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 
 use super::map::ENTRIES;
 use super::nand::Geometry;
+use super::placement::Placement;
 
 /// An entry that was changed without programming anything.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +22,33 @@ struct Change {
     is: u32,
     /// False if undoing it loses only contents that the host had given up.
     written: bool,
+}
+
+/// Entries of the map, or of its reverse, that are written down together.
+const PIECE: usize = ENTRIES as usize;
+
+/// Which pieces of an array are written down. Those that are not are as the fill has left them.
+#[derive(Debug, Default)]
+struct Written(Vec<u64>);
+
+impl Written {
+    fn none(entries: usize) -> Self {
+        Written(vec![0; entries.div_ceil(PIECE).div_ceil(64)])
+    }
+    fn is(&self, piece: usize) -> bool {
+        self.0[piece / 64] >> (piece % 64) & 1 == 1
+    }
+    fn set(&mut self, piece: usize) {
+        self.0[piece / 64] |= 1 << (piece % 64);
+    }
+}
+
+/// What a fill has left, and what of it is written down.
+#[derive(Debug)]
+struct Filled {
+    placement: Placement,
+    map: Written,
+    reverse: Written,
 }
 
 /// The map. Units are counted from 1 in its arrays, so that memory never used means "nowhere".
@@ -45,6 +74,8 @@ pub struct Table {
     entries: u64,
     /// Which write of the host a unit holds; only kept on demand.
     generations: Option<Vec<u64>>,
+    /// None if `map` and `reverse` are as they stand.
+    filled: Option<Filled>,
 }
 
 impl Table {
@@ -63,6 +94,96 @@ impl Table {
             journal: Vec::new(),
             entries: 0,
             generations: generations.then(|| vec![0; units]),
+            filled: None,
+        }
+    }
+    /// True if nothing was ever mapped, and nobody asks for generations.
+    pub fn is_blank(&self) -> bool {
+        let unused = self.filled.is_none() && self.generations.is_none() && self.unwritten() == (0, 0);
+        unused && self.mapped.iter().all(|n| *n == 0)
+    }
+    /// Of a blank one: it was filled, with so many rows on each die.
+    pub fn fill(&mut self, placement: Placement, rows: &[u32]) {
+        let g = self.geometry;
+        let rest = (placement.blocks() % u64::from(g.row_units())) as u32;
+        let missing = if rest == 0 { 0 } else { g.row_units() - rest };
+        for (die, rows) in rows.iter().enumerate() {
+            let first = g.unit(die as u32 * g.blocks, 0);
+            let missing = if placement.last_die() == die as u32 { missing } else { 0 };
+            let units = rows * g.row_units() - missing;
+            self.on_die[die] = units;
+            for unit in first..first + units {
+                self.valid[unit as usize / 64] |= 1 << (unit % 64);
+            }
+            for (n, live) in self.live[die * g.blocks as usize..].iter_mut().take(g.blocks as usize).enumerate() {
+                *live = units.saturating_sub(n as u32 * g.block_units()).min(g.block_units());
+            }
+        }
+        for (first, blocks) in placement.runs() {
+            for page in first / ENTRIES..=(first + blocks - 1) / ENTRIES {
+                let (from, to) = ((page * ENTRIES).max(first), ((page + 1) * ENTRIES).min(first + blocks));
+                self.mapped[page as usize] += (to - from) as u32;
+            }
+        }
+        let (map, reverse) = (Written::none(self.map.len()), Written::none(self.reverse.len()));
+        self.filled = Some(Filled { placement, map, reverse });
+    }
+    /// An entry of the map.
+    fn entry(&self, block: u32) -> u32 {
+        match &self.filled {
+            Some(f) if !f.map.is(block as usize / PIECE) => f.placement.unit(block).map_or(0, |unit| unit + 1),
+            _ => self.map[block as usize],
+        }
+    }
+    /// The same, to be changed.
+    fn entry_mut(&mut self, block: u32) -> &mut u32 {
+        let piece = block as usize / PIECE;
+        if let Some(f) = self.filled.as_mut().filter(|f| !f.map.is(piece)) {
+            let from = piece * PIECE;
+            let part = &mut self.map[from..];
+            let count = part.len().min(PIECE);
+            f.placement.units(from as u32, count, |i, unit| part[i] = unit + 1);
+            f.map.set(piece);
+        }
+        &mut self.map[block as usize]
+    }
+    /// An entry of the reverse map, of a unit that is valid.
+    fn holder(&self, unit: u32) -> u32 {
+        match &self.filled {
+            Some(f) if !f.reverse.is(unit as usize / PIECE) => f.placement.held(unit).unwrap_or_default(),
+            _ => self.reverse[unit as usize],
+        }
+    }
+    /// The same, to be changed, of any unit.
+    fn holder_mut(&mut self, unit: u32) -> &mut u32 {
+        let piece = unit as usize / PIECE;
+        if let Some(f) = self.filled.as_mut().filter(|f| !f.reverse.is(piece)) {
+            let from = piece * PIECE;
+            let part = &mut self.reverse[from..];
+            let count = part.len().min(PIECE);
+            f.placement.holders(from as u32, count, |i, block| part[i] = block);
+            f.reverse.set(piece);
+        }
+        &mut self.reverse[unit as usize]
+    }
+    /// Writes down what the units of a block of flash hold: it is about to be looked at unit by unit.
+    pub fn open(&mut self, block: u32) {
+        let first = self.geometry.unit(block, 0) as usize;
+        let last = first + self.geometry.block_units() as usize - 1;
+        for piece in first / PIECE..=last / PIECE {
+            self.holder_mut((piece * PIECE) as u32);
+        }
+    }
+    /// Writes everything down.
+    fn write_down(&mut self) {
+        if self.filled.is_some() {
+            (0..self.map.len()).step_by(PIECE).for_each(|block| {
+                self.entry_mut(block as u32);
+            });
+            (0..self.reverse.len()).step_by(PIECE).for_each(|unit| {
+                self.holder_mut(unit as u32);
+            });
+            self.filled = None;
         }
     }
     /// Blocks of the host.
@@ -71,12 +192,12 @@ impl Table {
     }
     /// Where a block is.
     pub fn unit(&self, block: u32) -> Option<u32> {
-        self.map[block as usize].checked_sub(1)
+        self.entry(block).checked_sub(1)
     }
     /// The block that a unit holds, if the unit is valid; one of those that share it.
     pub fn block(&self, unit: u32) -> Option<u32> {
         let counts = self.valid[unit as usize / 64] >> (unit % 64) & 1 == 1;
-        counts.then(|| self.reverse[unit as usize])
+        counts.then(|| self.holder(unit))
     }
     /// The others that share a unit.
     pub fn sharers(&self, unit: u32) -> &[u32] {
@@ -157,7 +278,7 @@ impl Table {
         self.on_die[self.geometry.die_of(block) as usize] -= 1;
     }
     fn validate(&mut self, unit: u32, block: u32) {
-        self.reverse[unit as usize] = block;
+        *self.holder_mut(unit) = block;
         self.valid[unit as usize / 64] |= 1 << (unit % 64);
         let at = self.geometry.block_of(unit);
         self.live[at as usize] += 1;
@@ -166,14 +287,19 @@ impl Table {
 
     /// A block is no longer at a unit, which becomes invalid unless others share it.
     fn leave(&mut self, block: u32, unit: u32) {
-        let Some(others) = self.others.get_mut(&unit) else { return self.invalidate(unit) };
-        if self.reverse[unit as usize] == block {
+        if !self.others.contains_key(&unit) {
+            return self.invalidate(unit);
+        }
+        let holder = self.holder(unit);
+        let others = self.others.entry(unit).or_default();
+        if holder == block {
             // OK: an entry is never empty.
-            self.reverse[unit as usize] = others.pop().unwrap_or(block);
+            let next = others.pop().unwrap_or(block);
+            *self.holder_mut(unit) = next;
         } else {
             others.retain(|b| *b != block);
         }
-        if others.is_empty() {
+        if self.others.get(&unit).is_some_and(Vec::is_empty) {
             self.others.remove(&unit);
         }
     }
@@ -181,13 +307,13 @@ impl Table {
     fn rename(&mut self, unit: u32, from: u32, to: u32) {
         match self.others.get_mut(&unit).and_then(|all| all.iter_mut().find(|b| **b == from)) {
             Some(other) => *other = to,
-            None => self.reverse[unit as usize] = to,
+            None => *self.holder_mut(unit) = to,
         }
     }
 
     /// Maps a block to a unit, and no longer to the unit before.
     pub fn set(&mut self, block: u32, unit: u32) {
-        match std::mem::replace(&mut self.map[block as usize], unit + 1) {
+        match std::mem::replace(self.entry_mut(block), unit + 1) {
             0 => self.mapped[(u64::from(block) / ENTRIES) as usize] += 1,
             was => self.leave(block, was - 1),
         }
@@ -202,13 +328,13 @@ impl Table {
         let others = self.others.remove(&from);
         self.set(block, to);
         if let Some(others) = others {
-            others.iter().for_each(|b| self.map[*b as usize] = to + 1);
+            others.iter().for_each(|b| *self.entry_mut(*b) = to + 1);
             self.others.insert(to, others);
         }
     }
 
     fn change(&mut self, block: u32, is: u32, written: bool) {
-        let was = std::mem::replace(&mut self.map[block as usize], is);
+        let was = std::mem::replace(self.entry_mut(block), is);
         let mapped = &mut self.mapped[(u64::from(block) / ENTRIES) as usize];
         *mapped = *mapped + u32::from(is != 0) - u32::from(was != 0);
         self.journal.push(Change { block, was, is, written });
@@ -224,7 +350,7 @@ impl Table {
 
     /// Exchanges the units of two blocks, durably once the journal is written.
     pub fn exchange(&mut self, a: u32, b: u32) {
-        let (at_a, at_b) = (self.map[a as usize], self.map[b as usize]);
+        let (at_a, at_b) = (self.entry(a), self.entry(b));
         if at_a == at_b && at_a != 0 {
             return;
         }
@@ -245,14 +371,14 @@ impl Table {
         if let Some(unit) = self.unit(from) {
             self.rename(unit, from, to);
         }
-        let is = self.map[from as usize];
+        let is = self.entry(from);
         self.change(to, is, true);
         self.change(from, 0, false);
     }
 
     /// Maps block `to` to the unit of block `from` as well, durably once the journal is written.
     pub fn share(&mut self, from: u32, to: u32) {
-        let (is, was) = (self.map[from as usize], self.map[to as usize]);
+        let (is, was) = (self.entry(from), self.entry(to));
         if is == was && is != 0 {
             return;
         }
@@ -282,6 +408,7 @@ impl Table {
     /// After a power cut: undoes the journal and builds the map anew from flash. Blocks to which a remap gave new
     /// contents and which have the old contents again are added to `lost`.
     pub fn restart(&mut self, lost: &mut Vec<u32>) {
+        self.write_down();
         for c in std::mem::take(&mut self.journal).into_iter().rev() {
             // A unit programmed after the change is newer than the unit that the change replaced.
             if self.map[c.block as usize] == c.is {

@@ -1,0 +1,182 @@
+//! A device is filled before its first request: which die gets which row?
+//!
+//! A fill writes blocks one after the other through the same buffer, to the same dies, at the same times as writes of the host
+//! would; what is left of it is only where the blocks lie. So it is enough to follow rows, not blocks: how many slots of the
+//! buffer are free, how many rows each die holds, when dies are done ([`Dies`](super::dies::Dies)), which pages of the map
+//! are written back. Nothing is cleaned, since every die has room for its part, and nothing is overwritten, since no two runs
+//! overlap.
+//!
+//! Each die is given its rows in order, so the die of every row says where every block is ([`Placement`]): tables of a
+//! large device are made as they are needed.
+
+use super::dies::OWN;
+use super::ftl::{NONE, Use};
+use super::map::ENTRIES;
+use super::placement::Placement;
+use super::Flash;
+use crate::energy::{Bill, Nanos};
+use crate::{BLOCK, Lba};
+
+/// A fill on its way.
+struct Filling {
+    placement: Placement,
+    /// Rows of each die.
+    held: Vec<u32>,
+    /// Slots of the buffer that are free.
+    free: u64,
+    /// Blocks that wait for a row.
+    waiting: u32,
+    /// Pages of the map that they belong to, each once in a sequence.
+    pages: Vec<u32>,
+    bill: Bill,
+}
+
+impl Filling {
+    /// Rows that are programmed leave the buffer.
+    fn commit(&mut self, flash: &mut Flash) {
+        self.free += u64::from(flash.row) * flash.dies.done.len() as u64;
+        flash.dies.done.clear();
+    }
+
+    /// Lets time come to `until`.
+    fn run(&mut self, flash: &mut Flash, until: Nanos) {
+        flash.dies.run(until);
+        self.commit(flash);
+    }
+
+    /// Lets time come to the next end of some work; false if there is none.
+    fn step(&mut self, flash: &mut Flash, at: &mut Nanos) -> bool {
+        let Some(next) = flash.dies.next() else { return false };
+        *at = next.max(*at);
+        self.run(flash, *at);
+        true
+    }
+
+    /// Blocks from `first` on wait for a row.
+    fn wait(&mut self, first: u64, blocks: u64) {
+        self.waiting += blocks as u32;
+        self.free -= blocks;
+        for page in first / ENTRIES..=(first + blocks - 1) / ENTRIES {
+            if self.pages.last() != Some(&(page as u32)) {
+                self.pages.push(page as u32);
+            }
+        }
+    }
+
+    /// Gives the waiting blocks to a die.
+    fn issue(&mut self, flash: &mut Flash, at: Nanos) {
+        let g = flash.geometry;
+        let row_units = g.row_units();
+        let limit = g.limit / row_units;
+        // As for the host's writes (`least_busy`): a die that has room for a row and could begin it first.
+        let mut best = (Nanos(u64::MAX), NONE);
+        for (die, held) in (0..).zip(&self.held) {
+            if *held < limit {
+                best = best.min((flash.dies.load(die, at), die));
+            }
+        }
+        let (_, die) = best;
+        assert_ne!(die, NONE, "dies hold more than is filled");
+        self.placement.push(die, &self.held);
+        let nth = &mut self.held[die as usize];
+        let bit = g.bit(*nth % g.rows, flash.times.program.len());
+        *nth += 1;
+        let mut ready = at;
+        for page in &self.pages {
+            ready = ready.max(flash.map(*page, true, at, &mut self.bill));
+        }
+        self.pages.clear();
+        self.bill.clear();
+        let pages = self.waiting.div_ceil(g.page_units);
+        let transfer = flash.times.transfer.times(u64::from(pages * g.page_units));
+        let busy = flash.times.program[bit];
+        flash.dies.push(die, ready, transfer, busy, OWN - 1);
+        self.waiting = 0;
+    }
+}
+
+impl Flash {
+    /// Fills a device to which nothing was written, at `now`, as [`write`](Flash::write) would. False if that is not
+    /// possible; nothing has happened then.
+    pub(super) fn fill_rows(&mut self, now: Nanos, runs: &[(Lba, u64)]) -> bool {
+        let g = self.geometry;
+        if self.generation > 0 || !self.table.is_blank() || self.row != g.row_units() {
+            return false;
+        }
+        let Some(placement) = Placement::new(g, runs) else { return false };
+        let (mut f, mut at) = (
+            Filling {
+                placement,
+                held: vec![0; g.dies as usize],
+                free: self.buffer.room().into(),
+                waiting: 0,
+                pages: Vec::new(),
+                bill: Bill::default(),
+            },
+            now,
+        );
+        // As the link's time of so many bytes, in 64 bits where these suffice.
+        let link = self.prices.write;
+        let came_after = |begin: Nanos, blocks: u64| match blocks.checked_mul(link.0.saturating_mul(BLOCK as u64)) {
+            Some(femto) => begin + Nanos(femto / 1_000_000),
+            None => begin + link.of(blocks * BLOCK as u64),
+        };
+        for &(first, blocks) in runs {
+            let begin = at + self.prices.write_request;
+            at = begin;
+            let mut done = 0;
+            while done < blocks {
+                let together = (blocks - done).min(u64::from(self.row - f.waiting));
+                let last = came_after(begin, done + together);
+                // Nothing happens until the row is full, and all of it has room: it comes as one.
+                let n = if self.dies.quiet(last) && self.dies.done.is_empty() && f.free >= together { together } else { 1 };
+                let came = if n == together { last } else { came_after(begin, done + 1) };
+                f.run(self, came);
+                at = at.max(came);
+                while f.free == 0 && f.step(self, &mut at) {}
+                f.wait(first.0 + done, n);
+                done += n;
+                if f.waiting == self.row {
+                    f.issue(self, at);
+                }
+            }
+        }
+        if f.waiting > 0 {
+            f.issue(self, at);
+        }
+        self.filled(now, f);
+        true
+    }
+
+    /// All is on flash since long ago.
+    fn filled(&mut self, now: Nanos, f: Filling) {
+        let g = self.geometry;
+        // Of the last row's pages those that hold blocks are programmed.
+        let rest = (f.placement.blocks() % u64::from(g.row_units())) as u32;
+        let unprogrammed = if rest == 0 { 0 } else { g.planes - rest.div_ceil(g.page_units) };
+        for (die, rows) in f.held.iter().enumerate() {
+            let first = die as u32 * g.blocks;
+            for n in 0..rows.div_ceil(g.rows) {
+                let left = rows - n * g.rows;
+                let (block, rows_here) = (first + n, left.min(g.rows));
+                let cut = if left <= g.rows && f.placement.last_die() == die as u32 { unprogrammed } else { 0 };
+                let right = self.nand.program(block, 0, rows_here * g.planes - cut);
+                self.check(right);
+                let open = left <= g.rows;
+                self.blocks.uses[block as usize] = if open { Use::Open } else { Use::Closed };
+                if open {
+                    self.blocks.host[die] = block;
+                }
+            }
+            let erased = &mut self.blocks.erased[die];
+            erased.truncate(erased.len() - rows.div_ceil(g.rows) as usize);
+        }
+        self.generation += f.placement.blocks();
+        self.table.fill(f.placement, &f.held);
+        self.dies.stop(now);
+        let table = &self.table;
+        self.map.restart(|page| table.mapped(page) > 0);
+        (self.last, self.written) = (now, now);
+        self.idle.busy(now);
+    }
+}
