@@ -24,6 +24,61 @@ struct Job {
     row: u32,
 }
 
+/// Moments of so many things, of which the first to come is known at once.
+#[derive(Debug)]
+struct Moments {
+    /// A tree of which every node has the earlier moment of the two below it; the things are its last half.
+    tree: Vec<Nanos>,
+    half: usize,
+}
+
+impl Moments {
+    fn new(things: usize) -> Self {
+        let half = things.next_power_of_two().max(1);
+        Moments { tree: vec![NEVER; 2 * half], half }
+    }
+    fn first(&self) -> Nanos {
+        self.tree[1]
+    }
+    fn set(&mut self, thing: usize, moment: Nanos) {
+        let mut node = self.half + thing;
+        self.tree[node] = moment;
+        while node > 1 {
+            let earlier = self.tree[node].min(self.tree[node ^ 1]);
+            node /= 2;
+            if self.tree[node] == earlier {
+                return;
+            }
+            self.tree[node] = earlier;
+        }
+    }
+    /// The things whose moment is not after `until`, in order.
+    fn until(&self, until: Nanos, found: &mut Vec<usize>) {
+        found.clear();
+        let mut node = 1;
+        while self.tree[1] <= until {
+            if self.tree[node] <= until {
+                if node < self.half {
+                    node *= 2;
+                    continue;
+                }
+                found.push(node - self.half);
+            }
+            // The next to the right, of as many levels up as are done.
+            while node & 1 == 1 {
+                node /= 2;
+            }
+            if node == 0 {
+                return;
+            }
+            node += 1;
+        }
+    }
+    fn clear(&mut self) {
+        self.tree.fill(NEVER);
+    }
+}
+
 /// All dies and channels. What is asked of every die for every row, when it is free and what waits, lies together.
 #[derive(Debug)]
 pub struct Dies {
@@ -35,16 +90,23 @@ pub struct Dies {
     /// The sum of each queue's times.
     backlog: Vec<Nanos>,
     /// When the first of each queue begins or ends next.
-    due: Vec<Nanos>,
+    due: Moments,
+    /// Dies that are due, while they are run.
+    ready: Vec<usize>,
+    /// A bit for each die without work that waits.
+    idle: Vec<u64>,
     /// When each channel is free; die `d` is on channel `d` modulo their number.
     channels: Vec<Nanos>,
-    /// Nothing begins or ends before this.
-    next: Nanos,
     /// Rows that are programmed, to be taken by the buffer.
     pub done: Vec<u32>,
 }
 
 const NEVER: Nanos = Nanos(u64::MAX);
+
+/// A bit for each of so many dies.
+fn idle(dies: usize) -> Vec<u64> {
+    (0..dies.div_ceil(64)).map(|w| u64::MAX >> (64 - (dies - w * 64).min(64))).collect()
+}
 
 impl Dies {
     /// Idle dies and channels.
@@ -55,9 +117,10 @@ impl Dies {
             ends: vec![None; dies],
             free: vec![Nanos(0); dies],
             backlog: vec![Nanos(0); dies],
-            due: vec![NEVER; dies],
+            due: Moments::new(dies),
+            ready: Vec::new(),
+            idle: idle(dies),
             channels: vec![Nanos(0); channels as usize],
-            next: NEVER,
             done: Vec::new(),
         }
     }
@@ -65,7 +128,12 @@ impl Dies {
     /// Notes when the first of a die's queue begins or ends next.
     fn note(&mut self, die: usize) {
         let begins = || self.queues[die].front().map_or(NEVER, |j| self.free[die].max(j.ready));
-        self.due[die] = self.ends[die].unwrap_or_else(begins);
+        let moment = self.ends[die].unwrap_or_else(begins);
+        self.due.set(die, moment);
+        match self.backlog[die] == Nanos(0) {
+            true => self.idle[die / 64] |= 1 << (die % 64),
+            false => self.idle[die / 64] &= !(1 << (die % 64)),
+        }
     }
 
     /// Lets time come to `until` on a die.
@@ -104,25 +172,34 @@ impl Dies {
 
     /// Lets time come to `until`.
     pub fn run(&mut self, until: Nanos) {
-        if until < self.next {
+        if until < self.due.first() {
             return;
         }
-        for die in 0..self.due.len() {
-            if self.due[die] <= until {
-                self.run_die(die, until);
-            }
-        }
-        self.next = self.due.iter().copied().min().unwrap_or(NEVER);
+        let mut ready = std::mem::take(&mut self.ready);
+        self.due.until(until, &mut ready);
+        ready.iter().for_each(|die| self.run_die(*die, until));
+        self.ready = ready;
     }
 
     /// The moment at which something begins or ends next; none if nothing waits.
     pub fn next(&self) -> Option<Nanos> {
-        Some(self.next).filter(|t| *t != NEVER)
+        Some(self.due.first()).filter(|t| *t != NEVER)
     }
 
-    /// True if nothing begins or ends up to a moment.
-    pub fn quiet(&self, until: Nanos) -> bool {
-        until < self.next
+    /// The die of those that `may`, that could begin new work first at `now`, by the work it has; the first of several.
+    pub fn least_busy(&self, now: Nanos, may: impl Fn(u32) -> bool) -> Option<u32> {
+        // None is earlier than one that is idle.
+        for (word, idle) in self.idle.iter().enumerate() {
+            let mut left = *idle;
+            while left != 0 {
+                let die = word as u32 * 64 + left.trailing_zeros();
+                if self.free[die as usize] <= now && may(die) {
+                    return Some(die);
+                }
+                left &= left - 1;
+            }
+        }
+        (0..self.free.len() as u32).filter(|die| may(*die)).min_by_key(|die| self.load(*die, now))
     }
 
     /// Reads on a die from `at` on, and moves the bytes; says when they are with the controller.
@@ -132,7 +209,6 @@ impl Dies {
         let start = at.max(self.free[die]).max(self.ends[die].unwrap_or(Nanos(0)));
         self.free[die] = start + busy;
         self.note(die);
-        self.next = self.next.min(self.due[die]);
         let channels = self.channels.len();
         let channel = &mut self.channels[die % channels];
         *channel = (*channel).max(self.free[die]) + transfer;
@@ -145,7 +221,6 @@ impl Dies {
         self.queues[die].push_back(Job { ready, transfer, busy, row });
         self.backlog[die] += transfer + busy;
         self.note(die);
-        self.next = self.next.min(self.due[die]);
     }
 
     /// When a die could begin new work, by the work it has.
@@ -164,9 +239,59 @@ impl Dies {
         self.ends.fill(None);
         self.free.fill(now);
         self.backlog.fill(Nanos(0));
-        self.due.fill(NEVER);
+        self.due.clear();
+        self.idle = idle(self.free.len());
         self.channels.fill(now);
-        self.next = NEVER;
         self.done.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Rng;
+
+    #[test]
+    fn what_is_due_is_found_in_order_and_the_first_to_come_is_known() {
+        let mut rng = Rng::new(7);
+        for things in [1, 2, 3, 8, 9, 64, 100] {
+            let (mut moments, mut plain) = (Moments::new(things), vec![NEVER; things]);
+            let mut found = Vec::new();
+            for _ in 0..400 {
+                let (thing, moment) = (rng.index(things), Nanos(rng.below(50)));
+                let moment = if rng.below(4) == 0 { NEVER } else { moment };
+                moments.set(thing, moment);
+                plain[thing] = moment;
+                assert_eq!(Some(moments.first()), plain.iter().copied().min());
+                let until = Nanos(rng.below(60));
+                moments.until(until, &mut found);
+                let expected: Vec<_> = (0..things).filter(|n| plain[*n] <= until).collect();
+                assert_eq!(found, expected, "{things} things until {until:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_least_busy_die_is_the_first_of_those_with_the_least_work() {
+        let mut rng = Rng::new(8);
+        for count in [1, 5, 64, 70] {
+            let mut dies = Dies::new(count, 3.min(count));
+            let mut now = Nanos(0);
+            for _ in 0..500 {
+                let die = rng.below(u64::from(count)) as u32;
+                let busy = Nanos(rng.below(5_000));
+                if rng.below(4) == 0 {
+                    dies.read(die, now, busy, Nanos(10));
+                } else {
+                    dies.push(die, now, Nanos(7), busy, OWN);
+                }
+                now += Nanos(rng.below(1_000));
+                dies.run(now);
+                let barred = rng.below(u64::from(count)) as u32;
+                let may = |d: u32| d != barred;
+                let plain = (0..count).filter(|d| may(*d)).min_by_key(|d| dies.load(*d, now));
+                assert_eq!(dies.least_busy(now, may), plain);
+            }
+        }
     }
 }

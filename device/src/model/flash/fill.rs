@@ -10,7 +10,7 @@
 //! large device are made as they are needed.
 
 use super::dies::OWN;
-use super::ftl::{NONE, Use};
+use super::ftl::Use;
 use super::map::ENTRIES;
 use super::placement::Placement;
 use super::Flash;
@@ -68,15 +68,8 @@ impl Filling {
         let g = flash.geometry;
         let row_units = g.row_units();
         let limit = g.limit / row_units;
-        // As for the host's writes (`least_busy`): a die that has room for a row and could begin it first.
-        let mut best = (Nanos(u64::MAX), NONE);
-        for (die, held) in (0..).zip(&self.held) {
-            if *held < limit {
-                best = best.min((flash.dies.load(die, at), die));
-            }
-        }
-        let (_, die) = best;
-        assert_ne!(die, NONE, "dies hold more than is filled");
+        let best = flash.dies.least_busy(at, |die| self.held[die as usize] < limit);
+        let die = best.expect("all dies together have room for a row more than is filled");
         self.placement.push(die, &self.held);
         let nth = &mut self.held[die as usize];
         let bit = g.bit(*nth % g.rows, flash.times.program.len());
@@ -117,9 +110,18 @@ impl Flash {
         );
         // As the link's time of so many bytes, in 64 bits where these suffice.
         let link = self.prices.write;
-        let came_after = |begin: Nanos, blocks: u64| match blocks.checked_mul(link.0.saturating_mul(BLOCK as u64)) {
+        let femto_block = link.0.saturating_mul(BLOCK as u64);
+        let came_after = |begin: Nanos, blocks: u64| match blocks.checked_mul(femto_block) {
             Some(femto) => begin + Nanos(femto / 1_000_000),
             None => begin + link.of(blocks * BLOCK as u64),
+        };
+        // How many blocks more than `done` have come before `next`, at least.
+        let before = |next: Option<Nanos>, begin: Nanos, done: u64| match next {
+            None => u64::MAX,
+            Some(next) => match next.since(begin).0.checked_mul(1_000_000) {
+                Some(femto @ 1..) => ((femto - 1) / femto_block.max(1)).saturating_sub(done),
+                _ => 0,
+            },
         };
         for &(first, blocks) in runs {
             let begin = at + self.prices.write_request;
@@ -127,10 +129,12 @@ impl Flash {
             let mut done = 0;
             while done < blocks {
                 let together = (blocks - done).min(u64::from(self.row - f.waiting));
-                let last = came_after(begin, done + together);
-                // Nothing happens until the row is full, and all of it has room: it comes as one.
-                let n = if self.dies.quiet(last) && self.dies.done.is_empty() && f.free >= together { together } else { 1 };
-                let came = if n == together { last } else { came_after(begin, done + 1) };
+                // What comes before anything happens, and has room, comes as one.
+                let n = match self.dies.done.is_empty() {
+                    true => before(self.dies.next(), begin, done).min(f.free).clamp(1, together),
+                    false => 1,
+                };
+                let came = came_after(begin, done + n);
                 f.run(self, came);
                 at = at.max(came);
                 while f.free == 0 && f.step(self, &mut at) {}

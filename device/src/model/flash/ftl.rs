@@ -175,11 +175,11 @@ impl Flash {
     /// The die that could begin a new row first, of those that have room for one more.
     fn least_busy(&mut self, at: &mut Nanos) -> u32 {
         loop {
-            let within = |d: &u32| {
-                let held = self.table.on_die(*d) + self.blocks.pending_on[*d as usize];
+            let within = |d: u32| {
+                let held = self.table.on_die(d) + self.blocks.pending_on[d as usize];
                 held + self.geometry.row_units() <= self.geometry.limit
             };
-            let best = (0..self.geometry.dies).filter(within).min_by_key(|d| self.dies.load(*d, *at));
+            let best = self.dies.least_busy(*at, within);
             // All dies together hold the host's data and a row each; units beyond that are being overwritten by rows
             // under way.
             match best {
@@ -232,7 +232,7 @@ impl Flash {
         let pages = entries.div_ceil(JOURNAL_ENTRIES).max(1);
         self.counts.journal += pages;
         bill.add(Part::FlashMap, self.prices.map_energy.times(pages));
-        let die = (0..self.geometry.dies).min_by_key(|d| self.dies.load(*d, at)).unwrap_or(0);
+        let die = self.dies.least_busy(at, |_| true).unwrap_or(0);
         self.dies.read(die, at, self.times.program[0].times(pages), Nanos(0))
     }
 

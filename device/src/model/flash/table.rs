@@ -43,6 +43,16 @@ impl Written {
     }
 }
 
+/// Sets so many bits from one on.
+fn set_bits(words: &mut [u64], first: usize, count: usize) {
+    let (mut at, end) = (first, first + count);
+    while at < end {
+        let n = (64 - at % 64).min(end - at);
+        words[at / 64] |= (u64::MAX >> (64 - n)) << (at % 64);
+        at += n;
+    }
+}
+
 /// What a fill has left, and what of it is written down.
 #[derive(Debug)]
 struct Filled {
@@ -112,9 +122,7 @@ impl Table {
             let missing = if placement.last_die() == die as u32 { missing } else { 0 };
             let units = rows * g.row_units() - missing;
             self.on_die[die] = units;
-            for unit in first..first + units {
-                self.valid[unit as usize / 64] |= 1 << (unit % 64);
-            }
+            set_bits(&mut self.valid, first as usize, units as usize);
             for (n, live) in self.live[die * g.blocks as usize..].iter_mut().take(g.blocks as usize).enumerate() {
                 *live = units.saturating_sub(n as u32 * g.block_units()).min(g.block_units());
             }
