@@ -91,6 +91,11 @@ impl Work {
     }
 }
 
+/// What flash draws while it works, if that is in no other price.
+fn busy(d: &FlashSpec, time: Nanos) -> Energy {
+    d.busy.as_ref().map_or(Energy::ZERO, |power| power.value.over(time))
+}
+
 /// The prices of a device.
 #[derive(Debug, Clone)]
 pub struct Prices {
@@ -134,7 +139,7 @@ impl Prices {
         let none = Work { requests: work.places, ..Work::default() };
         let of_device =
             d.link.request_energy.value.times(work.places) + d.map.access_energy.value.times(fetched + new_pages);
-        Cost { energy: of_device + self.host(&none, time), time }
+        Cost { energy: of_device + busy(d, time) + self.host(&none, time), time }
     }
 
     fn host(&self, work: &Work, time: Nanos) -> Energy {
@@ -159,7 +164,8 @@ impl Prices {
         let of_device = link.request_energy.value.times(work.requests)
             + link.read_energy.value.of(bytes)
             + nand.read_energy.value.of(BLOCK).times(work.blocks)
-            + map.access_energy.value.times(fetched);
+            + map.access_energy.value.times(fetched)
+            + busy(d, time);
         Cost { energy: of_device + self.host(work, time), time }
     }
 
@@ -172,7 +178,8 @@ impl Prices {
             + link.write_energy.value.of(bytes)
             + nand.program_energy.value.of(BLOCK).times(work.blocks)
             + d.map.access_energy.value.times(work.map_pages)
-            + d.flush_energy.value;
+            + d.flush_energy.value
+            + busy(d, time);
         Cost { energy: of_device + self.host.cpu_request + self.host(work, time), time }
     }
 

@@ -21,6 +21,7 @@ pub fn of(profile: &Profile) -> Prices {
 /// own.
 fn of_flash(d: &FlashSpec, cpu: Energy, block: Energy, wait: impl Fn(Nanos) -> Energy) -> Prices {
     let link = &d.link;
+    let wait = |time| wait(time) + d.busy.as_ref().map_or(Energy::ZERO, |power| power.value.over(time));
     let read = link.read_energy.value.of(4096) + d.nand.read_energy.value.of(4096);
     let write = link.write_energy.value.of(4096) + d.nand.program_energy.value.of(4096);
     let request = link.write_request.as_ref().unwrap_or(&link.request).value;

@@ -99,6 +99,10 @@ pub struct FlashSpec {
     pub flush_energy: Quantity<Energy>,
     /// Power while ready and waiting, before the first idle state.
     pub ready: Quantity<Power>,
+    /// Power while at least one request is under way, once however many there are, beside the prices of requests, bytes and
+    /// flash. Without, these contain it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub busy: Option<Quantity<Power>>,
     /// Ways of waiting, the lightest sleep first.
     #[serde(default)]
     pub idle: Vec<IdleSpec>,
@@ -145,7 +149,7 @@ impl FlashSpec {
         n.read.iter_mut().chain(&mut n.program).for_each(longer);
         [&mut n.erase, &mut self.map.access, &mut self.link.request, &mut self.flush].into_iter().for_each(longer);
         [&mut n.transfer, &mut self.link.read, &mut self.link.write].into_iter().for_each(slower);
-        weaker(&mut self.ready, factor);
+        [&mut self.ready].into_iter().chain(&mut self.busy).for_each(|q| weaker(q, factor));
         self.link.write_request.iter_mut().chain(&mut self.drain).for_each(longer);
         self.idle.iter_mut().for_each(|i| i.scale(factor));
     }

@@ -181,6 +181,6 @@ impl Flash {
         let table = &self.table;
         self.map.restart(|page| table.mapped(page) > 0);
         (self.last, self.written) = (now, now);
-        self.idle.busy(now);
+        self.idle.passed(now);
     }
 }

@@ -19,6 +19,8 @@ struct State {
 #[derive(Debug)]
 pub struct Idle {
     ready: Power,
+    /// While a request is under way, if that is not in the prices.
+    busy: Option<Power>,
     states: Vec<State>,
     /// Everything is paid up to here.
     paid: Nanos,
@@ -28,14 +30,14 @@ pub struct Idle {
 
 impl Idle {
     /// Awake at the start of time.
-    pub fn new(ready: Power, states: &[IdleSpec]) -> Self {
+    pub fn new(ready: Power, busy: Option<Power>, states: &[IdleSpec]) -> Self {
         let state = |s: &IdleSpec| State {
             after: s.after.value,
             power: s.power.value,
             wake: s.wake.value,
             energy: s.wake_energy.value,
         };
-        Idle { ready, states: states.iter().map(state).collect(), paid: Nanos(0), wakes: 0 }
+        Idle { ready, busy, states: states.iter().map(state).collect(), paid: Nanos(0), wakes: 0 }
     }
 
     /// Pays for waiting until `until`; `rest` is when the device had nothing more to do.
@@ -66,13 +68,23 @@ impl Idle {
             Some(s) => {
                 bill.add(Part::Sleep, s.energy);
                 self.wakes += 1;
+                // Its energy is all that is drawn meanwhile.
+                self.paid = self.paid.max(now + s.wake);
                 now + s.wake
             }
         }
     }
 
-    /// Time up to `until` was a request's and is paid by its prices.
-    pub fn busy(&mut self, until: Nanos) {
+    /// Up to `until` a request is under way: pays what goes on meanwhile and is in no price, as far as no other request has.
+    pub fn busy(&mut self, until: Nanos, bill: &mut Bill) {
+        if let Some(power) = self.busy.filter(|_| until > self.paid) {
+            bill.add_power(Part::Controller, power, until.since(self.paid));
+        }
+        self.passed(until);
+    }
+
+    /// Time up to `until` costs nothing.
+    pub fn passed(&mut self, until: Nanos) {
         self.paid = self.paid.max(until);
     }
 }

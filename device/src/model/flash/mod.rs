@@ -157,7 +157,7 @@ impl Flash {
             table: Table::new(geometry, blocks, generations),
             buffer: Buffer::new(room),
             blocks: Blocks::new(geometry.dies, geometry.blocks),
-            idle: Idle::new(spec.ready.value, &spec.idle),
+            idle: Idle::new(spec.ready.value, spec.busy.as_ref().map(|q| q.value), &spec.idle),
             row,
             wear_spread,
             generation: 0,
@@ -381,7 +381,7 @@ impl Model for Flash {
         };
         self.queue.push(Reverse(done));
         self.last = self.last.max(done);
-        self.idle.busy(done);
+        self.idle.busy(done, bill);
         done
     }
 
@@ -426,7 +426,7 @@ impl Model for Flash {
         self.queue.clear();
         self.link = Link::default();
         (self.last, self.written, self.paid_ahead) = (now, now, 0);
-        self.idle.busy(now);
+        self.idle.passed(now);
         lost.sort_unstable();
         lost.dedup();
         lost.into_iter().map(|b| Lba(b.into())).collect()
