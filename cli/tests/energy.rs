@@ -103,3 +103,47 @@ fn what_cannot_be_done_is_refused_in_one_line() {
     refused(&args, &["microdrive is not a flash device"]);
     assert!(!out.exists());
 }
+
+fn report(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../device/tests/nvme").join(name).display().to_string()
+}
+
+#[test]
+fn a_drive_s_power_states_become_a_profile_that_can_be_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("mine.toml");
+    let out = out.to_str().unwrap();
+    let said = done(&["energy", "nvme", &report("970-2.3.text"), "--output", out]);
+    assert!(said.contains("ps4") && said.contains("after 100 ms") && said.contains("not entered"), "{said}");
+    let shown = done(&["energy", "show", out]);
+    assert!(shown.contains("device.idle.ps4.power") && shown.contains("serial left out"), "{shown}");
+    assert!(!std::fs::read_to_string(out).unwrap().contains("S000000000000000"));
+
+    // From the standard input, as JSON, on another base and of another size.
+    let json = std::fs::read(report("idle-1.12.json")).unwrap();
+    let args = ["energy", "nvme", "-", "--base", "micron-2550", "--size", "512G", "-o", out, "--json"];
+    let said: Value = serde_json::from_str(&done_with(&args, &json)).unwrap();
+    assert_eq!(said["states"][2]["after_ns"], 2_100_000_000_u64);
+    assert_eq!(said["states"][0]["idle_uw"], 600_000);
+    let text = std::fs::read_to_string(out).unwrap();
+    assert!(text.contains("name = \"mine\"") && text.contains("on top of micron-2550"), "{text}");
+
+    let none = done(&["energy", "nvme", &report("970.bin"), "--default-ps-max-latency-us", "0"]);
+    assert!(none.contains("sleep in none"), "{none}");
+}
+
+#[test]
+fn a_report_that_is_none_is_refused_by_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("not.txt");
+    std::fs::write(&file, "Node  SN  Model\n").unwrap();
+    refused(&["energy", "nvme", file.to_str().unwrap()], &["not.txt", "nvme id-ctrl"]);
+    refused(&["energy", "nvme", "/nowhere"], &["/nowhere"]);
+    refused(&["energy", "nvme", &report("970.bin"), "--base", "microdrive"], &["disk"]);
+    misused(&["energy", "nvme", &report("970.bin"), "--base", "pdp11"], &["pdp11"]);
+    misused(&["energy", "nvme", &report("970.bin"), "--size", "1G"], &["--output"]);
+    let same = dir.path().join("same.toml");
+    std::fs::copy(report("970.bin"), &same).unwrap();
+    let same = same.to_str().unwrap();
+    misused(&["energy", "nvme", same, "-o", same], &["--output"]);
+}

@@ -85,7 +85,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "from")]
     record: Option<PathBuf>,
     /// Bytes of the largest flash that is simulated in full.
-    #[arg(long, value_name = "SIZE", default_value = "32G", conflicts_with = "from")]
+    #[arg(long, value_name = "SIZE", default_value = "2T", conflicts_with = "from")]
     most: String,
     /// Answer to HTTP at this address with the same numbers as OpenMetrics text, e.g. 127.0.0.1:9709.
     #[arg(long, value_name = "ADDRESS")]

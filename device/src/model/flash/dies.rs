@@ -95,8 +95,10 @@ pub struct Dies {
     ready: Vec<usize>,
     /// A bit for each die without work that waits.
     idle: Vec<u64>,
-    /// When each channel is free; die `d` is on channel `d` modulo their number.
+    /// When each channel is free.
     channels: Vec<Nanos>,
+    /// The channel of each die: `d` modulo their number.
+    channel: Vec<u32>,
     /// Rows that are programmed, to be taken by the buffer.
     pub done: Vec<u32>,
 }
@@ -121,6 +123,7 @@ impl Dies {
             ready: Vec::new(),
             idle: idle(dies),
             channels: vec![Nanos(0); channels as usize],
+            channel: (0..dies as u32).map(|die| die % channels).collect(),
             done: Vec::new(),
         }
     }
@@ -138,7 +141,7 @@ impl Dies {
 
     /// Lets time come to `until` on a die.
     fn run_die(&mut self, die: usize, until: Nanos) {
-        let channel = die % self.channels.len();
+        let channel = self.channel[die] as usize;
         while let Some(job) = self.queues[die].front().copied() {
             let ends = match self.ends[die] {
                 Some(t) => t,
@@ -209,8 +212,7 @@ impl Dies {
         let start = at.max(self.free[die]).max(self.ends[die].unwrap_or(Nanos(0)));
         self.free[die] = start + busy;
         self.note(die);
-        let channels = self.channels.len();
-        let channel = &mut self.channels[die % channels];
+        let channel = &mut self.channels[self.channel[die] as usize];
         *channel = (*channel).max(self.free[die]) + transfer;
         *channel
     }

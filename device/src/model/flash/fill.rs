@@ -116,12 +116,9 @@ impl Flash {
             None => begin + link.of(blocks * BLOCK as u64),
         };
         // How many blocks more than `done` have come before `next`, at least.
-        let before = |next: Option<Nanos>, begin: Nanos, done: u64| match next {
-            None => u64::MAX,
-            Some(next) => match next.since(begin).0.checked_mul(1_000_000) {
-                Some(femto @ 1..) => ((femto - 1) / femto_block.max(1)).saturating_sub(done),
-                _ => 0,
-            },
+        let before = |next: Nanos, begin: Nanos, done: u64| match next.since(begin).0.checked_mul(1_000_000) {
+            Some(femto @ 1..) => ((femto - 1) / femto_block.max(1)).saturating_sub(done),
+            _ => 0,
         };
         for &(first, blocks) in runs {
             let begin = at + self.prices.write_request;
@@ -130,9 +127,13 @@ impl Flash {
             while done < blocks {
                 let together = (blocks - done).min(u64::from(self.row - f.waiting));
                 // What comes before anything happens, and has room, comes as one.
-                let n = match self.dies.done.is_empty() {
-                    true => before(self.dies.next(), begin, done).min(f.free).clamp(1, together),
-                    false => 1,
+                let next = self.dies.next().unwrap_or(Nanos(u64::MAX));
+                let n = if !self.dies.done.is_empty() || came_after(begin, done + 1) >= next {
+                    1
+                } else if came_after(begin, done + together) < next {
+                    together.min(f.free.max(1))
+                } else {
+                    before(next, begin, done).min(f.free).clamp(1, together)
                 };
                 let came = came_after(begin, done + n);
                 f.run(self, came);

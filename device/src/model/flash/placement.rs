@@ -28,7 +28,7 @@ pub struct Placement {
     blocks: u64,
     /// Of each row in order of writing.
     dies: Vec<u16>,
-    /// Rows from one count to the next: so many that counts take no more memory than a row's die does.
+    /// Rows from one count to the next, a power of two: so many that counts take no more memory than the rows' dies do.
     step: usize,
     /// For every `step` rows, each die's rows before them.
     counts: Vec<u32>,
@@ -53,7 +53,7 @@ impl Placement {
         let all = runs.iter().all(|r| r.blocks > 0) && !runs.is_empty();
         (apart && all && geometry.dies <= u32::from(u16::MAX)).then(|| {
             let rows = before.div_ceil(u64::from(geometry.row_units())) as usize;
-            let step = (2 * geometry.dies as usize).max(256);
+            let step = (2 * geometry.dies as usize).max(256).next_power_of_two();
             let counts = Vec::with_capacity(rows.div_ceil(step) * geometry.dies as usize);
             Placement { geometry, runs, by_block, blocks: before, dies: Vec::with_capacity(rows), step, counts }
         })
@@ -61,7 +61,7 @@ impl Placement {
 
     /// The next row goes to a die; `held` is how many rows each die has before it.
     pub fn push(&mut self, die: u32, held: &[u32]) {
-        if self.dies.len().is_multiple_of(self.step) {
+        if self.dies.len() & (self.step - 1) == 0 {
             self.counts.extend_from_slice(held);
         }
         self.dies.push(die as u16);
