@@ -2,7 +2,9 @@
 
 mod typed;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use typed::{done, joulefs, misused, refused};
@@ -122,7 +124,10 @@ fn a_drive_s_power_states_become_a_profile_that_can_be_used() {
     // From the standard input, as JSON, on another base and of another size.
     let json = std::fs::read(report("idle-1.12.json")).unwrap();
     let args = ["energy", "nvme", "-", "--base", "micron-2550", "--size", "512G", "-o", out, "--json"];
-    let said: Value = serde_json::from_str(&done_with(&args, &json)).unwrap();
+    let mut typed = Command::new(env!("CARGO_BIN_EXE_joulefs"));
+    let mut run = typed.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    run.stdin.take().unwrap().write_all(&json).unwrap();
+    let said: Value = serde_json::from_slice(&run.wait_with_output().unwrap().stdout).unwrap();
     assert_eq!(said["states"][2]["after_ns"], 2_100_000_000_u64);
     assert_eq!(said["states"][0]["idle_uw"], 600_000);
     let text = std::fs::read_to_string(out).unwrap();

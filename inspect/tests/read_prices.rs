@@ -1,7 +1,7 @@
 //! Is the closed form what the simulated device books for the same requests?
 
 use device::energy::profile::{DeviceSpec, Profile};
-use device::energy::{Bill, Energy, Meter, Nanos, Operation};
+use device::energy::{Bill, Energy, Meter, Nanos, Operation, Power};
 use device::model::{self, Ask};
 use device::{Lba, Rng, Tag};
 use inspect::price::{Cost, Prices, Work};
@@ -61,7 +61,15 @@ fn scattered(seed: u64, count: u64, blocks: u64) -> Vec<(u64, u64)> {
 
 #[test]
 fn reads_on_flash_cost_what_the_simulation_says() {
-    for name in ["kirin9000-ufs31", "oneplus8t-ufs31", "galaxy-nexus-emmc"] {
+    for name in [
+        "kirin9000-ufs31",
+        "oneplus8t-ufs31",
+        "galaxy-nexus-emmc",
+        "samsung-850evo",
+        "intel-s4500",
+        "samsung-970evoplus",
+        "micron-2550",
+    ] {
         let profile = Profile::find(name).unwrap();
         assert!(matches!(profile.device, DeviceSpec::Flash(_)));
         let prices = Prices::of(&profile);
@@ -83,9 +91,10 @@ fn reads_on_flash_cost_what_the_simulation_says() {
             if work.map_pages > flash.map.cached_pages.value {
                 continue; // How often pages of the map come again is an estimate.
             }
-            // Without what the board spends over time, to the rounding of a picojoule.
+            // Without what the board and a busy device spend over time, to the rounding of a picojoule.
             let board = profile.host.prices().board;
-            let rest = |c: &Cost| c.energy.0 as i64 - board.over(c.time).0 as i64;
+            let busy = flash.busy.as_ref().map_or(Power(0), |q| q.value);
+            let rest = |c: &Cost| c.energy.0 as i64 - board.over(c.time).0 as i64 - busy.over(c.time).0 as i64;
             let rounding = 8 * work.requests as i64 + 8;
             let idle = |e: i64| (e - rest(&theirs)).abs();
             assert!(idle(rest(&ours)) <= rounding, "{name} {shape:?}: {} {}", rest(&ours), rest(&theirs));
@@ -95,7 +104,7 @@ fn reads_on_flash_cost_what_the_simulation_says() {
 
 #[test]
 fn reads_on_a_disk_cost_about_what_the_simulation_says() {
-    for name in ["microdrive", "laptop-disk-4200"] {
+    for name in ["microdrive", "laptop-disk-4200", "hitachi-5k320", "constellation-es3-4tb"] {
         let profile = Profile::find(name).unwrap();
         let prices = Prices::of(&profile);
         let (theirs, work) = simulated(&profile, &scattered(1, 300, 4));
