@@ -37,7 +37,14 @@ fn drive(name: &str, blocks: u64, full: bool) -> Simulated<Blank> {
 }
 
 /// Requests of so many blocks, `depth` under way; the first `before` are not measured.
-fn load(drive: &Simulated<Blank>, depth: usize, before: u64, requests: u64, blocks: u64, ask: impl Fn(u64) -> Ask) -> Came {
+fn load(
+    drive: &Simulated<Blank>,
+    depth: usize,
+    before: u64,
+    requests: u64,
+    blocks: u64,
+    ask: impl Fn(u64) -> Ask,
+) -> Came {
     let mut ends: BinaryHeap<Reverse<Nanos>> = BinaryHeap::new();
     let mut now = drive.drain();
     let (mut begun, mut spent) = (now, Energy::ZERO);

@@ -107,7 +107,11 @@ fn what_is_not_whole_is_refused_by_what_is_missing() {
     many[263] = 32;
     assert!(refused(&many).contains("byte 263"));
     for nothing in [&b""[..], b"hello", b"{}", b"\xff\xfe", &[0; 4096], &[0xff; 4096]] {
-        assert!(matches!(Controller::read(nothing), Err(NvmeError::Unknown(_))), "{:?}", &nothing[..nothing.len().min(9)]);
+        assert!(
+            matches!(Controller::read(nothing), Err(NvmeError::Unknown(_))),
+            "{:?}",
+            &nothing[..nothing.len().min(9)]
+        );
     }
 }
 

@@ -91,7 +91,11 @@ impl Controller {
                 device["ready"] =
                     number(milliwatts(power), "mW", "vendor", &format!("{report}: power state 0, idle power"));
             }
-            None => notes.push(format!("no idle power of state 0 is reported: ready stays at the {} of {}", watts(ready), own.name)),
+            None => notes.push(format!(
+                "no idle power of state 0 is reported: ready stays at the {} of {}",
+                watts(ready),
+                own.name
+            )),
         }
         let sleeps = self.sleeps(limit);
         if sleeps.is_empty() {
@@ -114,14 +118,7 @@ impl Controller {
     }
 
     /// A state as the profile has it.
-    fn sleep(
-        &self,
-        sleep: &Sleep,
-        report: &str,
-        ready: Power,
-        most: Option<Power>,
-        notes: &mut Vec<String>,
-    ) -> Table {
+    fn sleep(&self, sleep: &Sleep, report: &str, ready: Power, most: Option<Power>, notes: &mut Vec<String>) -> Table {
         let state = &self.states[sleep.state];
         let of = format!("{report}: power state {}", sleep.state);
         let mut table = Table::new();

@@ -72,7 +72,8 @@ pub fn read(text: &str) -> Result<Controller, NvmeError> {
             "apsta" => autonomous = number(value),
             "tnvmcap" => capacity = number(value),
             _ => {
-                let Some(n) = key.strip_prefix("ps").filter(|k| k.starts_with(' ')).and_then(|k| number(k.trim())) else {
+                let Some(n) = key.strip_prefix("ps").filter(|k| k.starts_with(' ')).and_then(|k| number(k.trim()))
+                else {
                     continue;
                 };
                 if n != states.len() as u64 {

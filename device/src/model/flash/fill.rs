@@ -9,11 +9,11 @@
 //! Each die is given its rows in order, so the die of every row says where every block is ([`Placement`]): tables of a
 //! large device are made as they are needed.
 
+use super::Flash;
 use super::dies::OWN;
 use super::ftl::Use;
 use super::map::ENTRIES;
 use super::placement::Placement;
-use super::Flash;
 use crate::energy::{Bill, Nanos};
 use crate::{BLOCK, Lba};
 
