@@ -24,6 +24,8 @@ pub struct Idle {
     states: Vec<State>,
     /// Everything is paid up to here.
     paid: Nanos,
+    /// What waiting has cost beyond whole picojoules: waiting that is paid in pieces costs what it costs in one.
+    femto: u128,
     /// Times it was woken.
     pub wakes: u64,
 }
@@ -37,7 +39,7 @@ impl Idle {
             wake: s.wake.value,
             energy: s.wake_energy.value,
         };
-        Idle { ready, busy, states: states.iter().map(state).collect(), paid: Nanos(0), wakes: 0 }
+        Idle { ready, busy, states: states.iter().map(state).collect(), paid: Nanos(0), femto: 0, wakes: 0 }
     }
 
     /// Pays for waiting until `until`; `rest` is when the device had nothing more to do.
@@ -46,18 +48,19 @@ impl Idle {
             return;
         }
         let ends = |i: usize| self.states.get(i).map_or(Nanos(u64::MAX), |s| Nanos(rest.0.saturating_add(s.after.0)));
-        let mut paid = self.paid;
+        let (mut paid, mut femto) = (self.paid, self.femto);
         let mut pay = |part, power: Power, to: Nanos| {
             if to > paid {
-                bill.add_power(part, power, to.since(paid));
-                paid = to;
+                femto += u128::from(power.0) * u128::from(to.since(paid).0);
+                bill.add(part, Energy(u64::try_from(femto / 1000).unwrap_or(u64::MAX)));
+                (paid, femto) = (to, femto % 1000);
             }
         };
         pay(Part::Idle, self.ready, until.min(ends(0)));
         for (i, s) in self.states.iter().enumerate() {
             pay(Part::Sleep, s.power, until.min(ends(i + 1)));
         }
-        self.paid = until;
+        (self.paid, self.femto) = (until, femto);
     }
 
     /// A request comes at `now`: says when the device is awake.
