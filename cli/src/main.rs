@@ -5,6 +5,7 @@
 // One module asks the kernel for what no library does, and proves it: `commands/inspect/fiemap.rs`.
 #![deny(unsafe_code)]
 
+mod account;
 mod commands;
 #[cfg(test)]
 mod examples;

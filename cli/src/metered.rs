@@ -14,7 +14,8 @@ use f2fs::Volume;
 use f2fs::cause::Cause;
 use f2fs::owners::{Look, Owner};
 
-use crate::spent::{self, Spent};
+use crate::account::{self, Moment, Moments};
+use crate::spent::{self, METADATA, Spent};
 use crate::{Failure, joules, whole};
 
 /// A metered device under a volume.
@@ -23,6 +24,8 @@ pub struct Metered {
     profile: String,
     /// Files that are named.
     most: usize,
+    /// What was told to who asks again and again.
+    moments: Moments,
     /// Names found before: for files whose inode has left memory since.
     known: Mutex<BTreeMap<u64, String>>,
 }
@@ -51,9 +54,6 @@ pub fn name_of(volume: &Volume, owner: u64) -> String {
     name(volume, owner, Look::Everywhere).unwrap_or_else(|| format!("<inode {owner}>"))
 }
 
-/// What is written for no file in particular.
-pub const METADATA: &str = "<checkpoint, NAT, SIT, SSA>";
-
 impl Metered {
     /// The device of a profile over `contents`, which hold data in the `held` blocks.
     pub fn new(
@@ -69,7 +69,13 @@ impl Metered {
         model.fill(device::energy::Nanos(0), held);
         let meter = Arc::new(Meter::new(profile.host.prices()));
         let device = Arc::new(Simulated::new(contents, model, meter, pace));
-        Ok(Metered { device, profile: profile.name.clone(), most, known: Mutex::default() })
+        Ok(Metered {
+            device,
+            profile: profile.name.clone(),
+            most,
+            moments: Moments::default(),
+            known: Mutex::default(),
+        })
     }
 
     /// The device.
@@ -108,6 +114,19 @@ impl Metered {
             counters: self.device.counters(),
             ledger,
         }
+    }
+
+    /// What was spent, for who asks a mount again and again: in all, and since the answer that had the token `since`.
+    pub fn account(&self, volume: &Volume, files: usize, since: u64) -> String {
+        let now = Moment { took: self.device.time().0, ledger: self.device.ledger() };
+        let (token, before) = self.moments.keep(now.clone(), since);
+        let name = |owner| {
+            name(volume, owner, Look::InMemory).unwrap_or_else(|| {
+                let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+                known.get(&owner).cloned().unwrap_or_else(|| format!("<inode {owner}>"))
+            })
+        };
+        account::answer(&self.profile, token, &now, before.as_ref(), files, |owner| deleted(volume, owner), name)
     }
 
     /// What was spent, for a volume's report: all of it and by component, and that of cleaning, in

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use indicatif::ProgressBar;
 use lab::traces::requeued::{Cleared, DISCARDS, TOLD_AGAIN};
 use record::calls::Prepared;
+use trace::askers::WithFiles;
 use trace::block::DeviceId;
 use trace::block::Events;
 use trace::call::Calls;
@@ -71,7 +72,7 @@ pub fn requests(path: &Path, part: &SessionArgs) -> Result<(Requests, u64), Fail
     let Recorded { opened, length } = open(path)?;
     match opened {
         Opened::Blocks(events) => {
-            let cleared = Box::new(Cleared::new(events));
+            let cleared = Box::new(Cleared::new(Box::new(WithFiles::new(events))));
             Ok((Requests::new(of_events(cleared, span, path, part)?), length))
         }
         Opened::Calls(_) => Err(not_of(path, "calls to a file system", "requests to a block device")),

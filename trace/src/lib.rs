@@ -31,10 +31,12 @@ pub mod stat;
 pub mod timing;
 pub mod together;
 pub mod write;
+mod writeback;
 
 pub use error::{At, TraceError};
 pub use formats::{Format, Kind};
 pub use input::Input;
+pub use names::files::{Files, Place, Writeback, Writing, Written};
 pub use names::{NOT_TOLD, Names, Others, Process, not_told};
 pub use opened::Opened;
 pub use recognise::{files_of, open, open_as, open_input, open_input_as};

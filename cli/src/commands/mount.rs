@@ -261,6 +261,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         _ => None,
     };
     if let Some(metered) = metered.clone() {
+        let (asked, volume) = (metered.clone(), Arc::downgrade(&image.vol));
+        image.vol.account_by(move |files, since| match volume.upgrade() {
+            Some(volume) => asked.account(&volume, files, since),
+            None => String::new(),
+        });
         image.vol.report_too(move || metered.report());
     }
     let ready = || {

@@ -18,9 +18,9 @@ use record::{Kind, Reader, RecordError, Tempo, blocks, calls};
 use serde_json::{Value, json};
 use vfs::FileSystem;
 
-use crate::metered::{METADATA, deleted, name_of};
+use crate::metered::{deleted, name_of};
 use crate::saved::Saved;
-use crate::spent::{self, FileLine, Spent};
+use crate::spent::{self, FileLine, METADATA, Spent};
 use crate::{Failure, held, joules, output, recorded, size};
 
 /// Make the requests or calls of a recording once more, on a simulated device, and say what they cost.

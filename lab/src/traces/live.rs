@@ -263,8 +263,8 @@ fn event(request: &Request, blocks: Option<u64>) -> Event {
     if let Some(blocks) = blocks {
         sector %= (blocks * 8).saturating_sub(sectors).max(1);
     }
-    let (action, took) = (Action::Issue, None);
-    Event { time, action, op, flags, sector, sectors, device, cpu: 0, pid, process, took, error: 0 }
+    let (action, took, writing) = (Action::Issue, None, Default::default());
+    Event { time, action, op, flags, sector, sectors, device, cpu: 0, pid, process, took, error: 0, writing }
 }
 
 impl Accounts {

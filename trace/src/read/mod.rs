@@ -5,6 +5,7 @@
 
 mod blkparse;
 pub(crate) mod blktrace;
+pub mod buffers;
 mod by_time;
 mod decimal;
 mod extent;

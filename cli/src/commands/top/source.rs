@@ -1,6 +1,7 @@
 //! Where do requests come from: the kernel as they happen, or a recording as if they did?
 
 use std::path::Path;
+use std::time::Duration;
 
 use trace::askers::Attributed;
 use trace::requests::{Request, Requests, Seen};
@@ -8,6 +9,9 @@ use trace::{Names, Opened, TraceError};
 
 use super::kernel::Kernel;
 use crate::{Failure, recorded};
+
+/// How often it is seen to that nothing piles up, and whether a signal came.
+pub const STEP: Duration = Duration::from_millis(100);
 
 /// A recording that is played.
 pub struct Recording {
@@ -75,6 +79,14 @@ impl Source {
                 }
                 Ok(until)
             }
+        }
+    }
+
+    /// Waits for more, not longer than `most`.
+    pub fn wait(&self, most: Duration) {
+        match self {
+            Source::Kernel(kernel) => kernel.wait(most),
+            Source::Recording(_) => std::thread::sleep(most.min(STEP)),
         }
     }
 

@@ -238,6 +238,7 @@ pub(super) fn read(line: &[u8]) -> Result<Line<'_>, &'static str> {
         process: Process::default(),
         took: None,
         error: had.error,
+        writing: Default::default(),
     };
     Ok(Line::Event(event, had.who.map_or(Who::Untold, Who::Name)))
 }

@@ -356,5 +356,6 @@ fn event(record: &Record, device: u32, known: &mut Named) -> Event {
         took: None,
         // A negative errno in 16 bits.
         error: u32::from((record.error as i16).unsigned_abs()),
+        writing: Default::default(),
     }
 }

@@ -10,7 +10,7 @@ use super::wire::{Fields, Value};
 use crate::block::{Action, DeviceId, Event};
 use crate::letters;
 use crate::names::{count, count_many};
-use crate::read::tracepoint::{Heard, Layer, Point, Ufs, blank, first_sector, point, ufs_action};
+use crate::read::tracepoint::{self, Heard, Layer, Point, Ufs, blank, first_sector, point, ufs_action};
 use crate::{Names, Others, Process};
 
 /// `GenericFtraceEvent`: an event by its name.
@@ -195,15 +195,49 @@ impl Bundles {
         if let Some(Some(layout)) = self.layouts.get(lying.number as usize) {
             let (layer, event) = extent(&lying, cpu, layout, &mut self.names, &mut self.processes)?;
             self.heard += 1;
-            self.order.push(Heard { layer, event });
+            self.order.push(Heard::of(layer, event));
         } else if lying.number == UFS
             && let Some(mut event) = ufs(&lying, cpu)?
         {
             event.process = self.processes.of(lying.pid);
             self.heard += 1;
-            self.order.push(Heard { layer: Layer::Controller, event });
+            self.order.push(Heard::of(Layer::Controller, event));
         } else {
+            if lying.number == GENERIC {
+                self.inode(cpu, &lying)?;
+            }
             self.other(&lying);
+        }
+        Ok(())
+    }
+
+    /// What an event that is told by names says of an inode, if it does.
+    fn inode(&mut self, cpu: u32, lying: &Lying<'_>) -> Result<(), String> {
+        let mut fields = Fields(lying.fields);
+        let (mut told, mut place, mut ino) = (None, None, None);
+        while let Some((number, value)) = fields.next()? {
+            match (number, value) {
+                (1, Value::Bytes(name)) => match point(name) {
+                    Some(Point::Inode(what)) => told = Some(what),
+                    _ => return Ok(()),
+                },
+                (2, Value::Bytes(field)) => match generic(field)? {
+                    (b"name", Said::Text(name)) => place = Some(self.names.files.place_named(name)),
+                    (b"dev", Said::Number(dev)) => {
+                        let device = tracepoint::device(dev);
+                        place = Some(self.names.files.place_of((device.major, device.minor)));
+                    }
+                    (b"ino", Said::Number(n)) => ino = Some(n),
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+        if let (Some(told), Some(place), Some(ino)) = (told, place, ino) {
+            let event = blank(lying.time, cpu, lying.pid, self.processes.of(lying.pid));
+            // Which bit of an inode's state stands for dirty pages is not in the trace.
+            let notice = Some(told.notice(place, ino, false));
+            self.order.push(Heard { layer: Layer::Writeback, event, notice });
         }
         Ok(())
     }
@@ -226,6 +260,27 @@ impl Bundles {
             count(&mut self.others, name);
         }
     }
+}
+
+/// A value of an event that is told by names.
+enum Said<'a> {
+    Text(&'a [u8]),
+    Number(u64),
+}
+
+/// `GenericFtraceEvent.Field`: a name, and a text or number.
+fn generic(field: &[u8]) -> Result<(&[u8], Said<'_>), String> {
+    let mut fields = Fields(field);
+    let (mut name, mut said) = (&[][..], Said::Number(0));
+    while let Some((number, value)) = fields.next()? {
+        match (number, value) {
+            (1, Value::Bytes(text)) => name = text,
+            (3, Value::Bytes(text)) => said = Said::Text(text),
+            (4 | 5, Value::Number(n)) => said = Said::Number(n),
+            _ => {}
+        }
+    }
+    Ok((name, said))
 }
 
 /// Who has which number, from the events that tell it.

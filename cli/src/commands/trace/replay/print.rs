@@ -17,9 +17,9 @@ use trace::{Names, Process, TraceError};
 
 use super::assumed::{self, Tried};
 use super::variants::Variant;
-use crate::metered::{METADATA, deleted, name_of};
+use crate::metered::{deleted, name_of};
 use crate::session;
-use crate::spent::{self, FileLine, Spent};
+use crate::spent::{self, FileLine, METADATA, Spent};
 use crate::{joules, output, recorded};
 
 /// What a run replayed.
