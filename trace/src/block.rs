@@ -164,6 +164,8 @@ pub struct Event {
     pub took: Option<u64>,
     /// What a completion says went wrong, a positive errno; 0 if nothing.
     pub error: u32,
+    /// Of a [`Remap`](Action::Remap), from where: the partition or stacked device, and the first sector there.
+    pub from: Option<(DeviceId, u64)>,
 }
 
 impl Event {

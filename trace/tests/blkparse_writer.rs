@@ -28,6 +28,7 @@ fn event(action: Action, op: Op) -> Event {
         process: Default::default(),
         took: None,
         error: 0,
+        from: None,
     }
 }
 

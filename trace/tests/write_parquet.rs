@@ -54,6 +54,7 @@ fn event(n: u64) -> Event {
         process: Process(0),
         took: n.is_multiple_of(3).then_some(n),
         error: 5,
+        from: None,
     }
 }
 

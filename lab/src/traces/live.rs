@@ -264,7 +264,7 @@ fn event(request: &Request, blocks: Option<u64>) -> Event {
         sector %= (blocks * 8).saturating_sub(sectors).max(1);
     }
     let (action, took) = (Action::Issue, None);
-    Event { time, action, op, flags, sector, sectors, device, cpu: 0, pid, process, took, error: 0 }
+    Event { time, action, op, flags, sector, sectors, device, cpu: 0, pid, process, took, error: 0, from: None }
 }
 
 impl Accounts {

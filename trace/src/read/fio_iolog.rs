@@ -150,6 +150,7 @@ impl Row for Log {
             process: Process::default(),
             took: None,
             error: 0,
+            from: None,
         };
         Ok(Read::Event(event, b""))
     }

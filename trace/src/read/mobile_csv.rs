@@ -88,6 +88,7 @@ impl Row for Mobile {
             process: Process::default(),
             took: None,
             error: 0,
+            from: None,
         };
         Ok(Read::Event(event, name))
     }

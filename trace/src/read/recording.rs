@@ -118,6 +118,7 @@ impl Events for Recorded {
             process: self.process[usize::from(event.tag.cause)],
             took: Some(event.took),
             error: if event.failed { 5 } else { 0 },
+            from: None,
         }))
     }
     fn names(&self) -> &Names {

@@ -152,5 +152,6 @@ fn request(time: u64, op: Op, extent: (u64, u64), device: DeviceId, took: Option
         process: Process::default(),
         took,
         error: 0,
+        from: None,
     }
 }

@@ -89,6 +89,7 @@ pub(crate) fn blank(time: u64, cpu: u32, pid: u32, process: Process) -> Event {
         process,
         took: None,
         error: 0,
+        from: None,
     }
 }
 

@@ -7,7 +7,10 @@ use std::process::ExitCode;
 use lab::report::words::percent;
 use serde::Serialize;
 use serde_json::{Value, json};
+use trace::block::Events;
+use trace::only::Only;
 use trace::requests::{Request, Requests};
+use trace::stacks::LeftOut;
 use trace::stat::blocks::{BlockStat, OpStat};
 use trace::stat::calls::{CallStat, Moved};
 use trace::stat::distribution::Spread;
@@ -18,6 +21,7 @@ use trace::timing::Timing;
 use trace::{Opened, TraceError};
 
 use super::map_cache;
+use crate::of_devices::{self, OfArgs};
 use crate::session::{self, SessionArgs};
 use crate::{Failure, joules, output, recorded, whole};
 
@@ -50,6 +54,8 @@ pub struct Args {
     /// Write a page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    of: OfArgs,
     #[command(flatten)]
     session: SessionArgs,
     #[command(flatten)]
@@ -89,20 +95,21 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if let Some(page) = &args.html {
         whole::apart("--html", page, &args.file)?;
     }
-    let mut asked = args.map.asked()?;
+    let asked = args.map.asked()?;
     let recorded::Recorded { opened, length } = recorded::open_part(&args.file, &args.session)?;
-    if asked.is_some() && !matches!(opened, Opened::Blocks(_)) {
-        return Err(Failure::usage("--map-cache is for recordings of a block device"));
+    let of_blocks_only = [("--map-cache", asked.is_some()), ("--of", !args.of.typed().is_empty())];
+    if let (Some((option, _)), false) =
+        (of_blocks_only.iter().find(|(_, given)| *given), matches!(opened, Opened::Blocks(_)))
+    {
+        return Err(Failure::usage(format!("{option} is for recordings of a block device")));
     }
     let (bar, moved) = recorded::bar(length, "reading");
     let mut timing = Timing::default();
     let (counted, damage): (_, Option<TraceError>) = match opened {
         Opened::Blocks(events) => {
-            let beside = |request: &Request| asked.iter_mut().for_each(|a| a.maps.add(request));
-            let mut requests = Requests::new(events);
-            let (stat, whole) = blocks::count_beside(&mut requests, beside, moved);
-            timing = requests.events().timing();
-            (Counted::Blocks(Box::new(stat), asked.map(map_cache::Asked::done).transpose()?), whole.err())
+            let once = blocks_of(args, events, asked, moved)?;
+            timing = once.timing;
+            (Counted::Blocks(Box::new(once.stat), once.map), once.damage)
         }
         Opened::Calls(mut recorded) => {
             let (stat, whole) = calls::count(&mut *recorded, moved);
@@ -150,6 +157,70 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         output::line(format!("{first}{said}\n{rest}").trim_end());
     }
     Ok(recorded::end(damage.as_ref(), as_json))
+}
+
+/// What was counted of a recording of block devices.
+struct Once {
+    stat: BlockStat,
+    map: Option<map_cache::Counted>,
+    timing: Timing,
+    damage: Option<TraceError>,
+}
+
+fn once(
+    mut requests: Requests,
+    mut asked: Option<map_cache::Asked>,
+    moved: impl FnMut(u64),
+) -> Result<(Once, Requests), Failure> {
+    let beside = |request: &Request| asked.iter_mut().for_each(|a| a.maps.add(request));
+    let (stat, whole) = blocks::count_beside(&mut requests, beside, moved);
+    let timing = requests.events().timing();
+    let map = asked.map(map_cache::Asked::done).transpose()?;
+    Ok((Once { stat, map, timing, damage: whole.err() }, requests))
+}
+
+/// Counts those devices that are asked for, or all but those whose requests others tell of again. Which these are is known
+/// at the end: then all is counted again, where the recording can be read twice.
+fn blocks_of(
+    args: &Args,
+    events: Box<dyn Events>,
+    asked: Option<map_cache::Asked>,
+    moved: impl FnMut(u64),
+) -> Result<Once, Failure> {
+    let devices = args.of.devices()?;
+    if !devices.is_empty() {
+        let (mut one, requests) = once(Requests::new(Box::new(Only::new(events, devices))), asked, moved)?;
+        one.stat.not_counted.retain(|l| !l.counted_twice);
+        return there(args, one, &requests);
+    }
+    let (first, requests) = once(Requests::new(events), asked, moved)?;
+    let twice: Vec<_> = requests.left_out().into_iter().filter(LeftOut::has_requests).map(|l| l.device).collect();
+    if twice.is_empty() || recorded::again(&args.file).is_err() {
+        return Ok(first);
+    }
+    let recorded::Recorded { opened, length } = recorded::open_part(&args.file, &args.session)?;
+    let Opened::Blocks(events) = opened else { return Err(recorded::no_blocks(&args.file, &opened)) };
+    let (bar, moved) = recorded::bar(length, "reading again");
+    let (second, _) = once(Requests::new(events).without(twice), args.map.asked()?, moved)?;
+    bar.finish_and_clear();
+    Ok(second)
+}
+
+/// Fails if one of the devices that are asked for is not in the recording.
+fn there(args: &Args, one: Once, requests: &Requests) -> Result<Once, Failure> {
+    for text in args.of.typed() {
+        let wanted = of_devices::device(text)?;
+        if requests.devices().any(|id| wanted.has(id, requests.events().device(id).as_deref())) {
+            continue;
+        }
+        if recorded::again(&args.file).is_err() {
+            return Err(of_devices::not_there(&args.file, text, requests));
+        }
+        let (mut all, _) = recorded::requests(&args.file, &args.session)?;
+        while let Ok(Some(_)) = all.seen() {}
+        return Err(of_devices::not_there(&args.file, text, &all));
+    }
+    Ok(one)
 }
 
 fn spread(out: &mut String, what: &str, s: &Spread) {
@@ -268,6 +339,7 @@ fn of_blocks(s: &BlockStat) -> String {
             output::plain(d.name.as_deref().unwrap_or_default())
         );
     }
+    not_counted(o, s);
     if s.processes.iter().any(|p| !p.name.is_empty()) {
         let _ = writeln!(o, "\n{:<24} {:>9} {:>12} {:>12}", "process", "requests", "read", "written");
         for p in &s.processes {
@@ -282,6 +354,23 @@ fn of_blocks(s: &BlockStat) -> String {
     }
     others(o, &s.others);
     out
+}
+
+/// Devices that tell of what others tell, too.
+fn not_counted(o: &mut String, s: &BlockStat) {
+    for (counted_twice, head) in [(true, "counted twice"), (false, "not counted")] {
+        let mut of_head = s.not_counted.iter().filter(|d| d.counted_twice == counted_twice).peekable();
+        if of_head.peek().is_some() {
+            let _ = writeln!(o, "\n{head:<13} {:>6} {:>5}  because it", "count", "event");
+        }
+        for d in of_head {
+            let name = output::plain(d.name.as_deref().unwrap_or_default());
+            let _ = writeln!(o, "{:<13} {:>6} {:>5}  {}  {name}", d.device, d.count, d.event, d.said);
+        }
+    }
+    if s.not_counted.iter().any(|d| d.counted_twice) {
+        let _ = writeln!(o, "(read from a file, or with --of, what is asked once counts once)");
+    }
 }
 
 /// Sizes by power of two, a column for each kind.
