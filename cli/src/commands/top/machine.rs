@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use device::energy::Component;
 use serde_json::{Map, Value, json};
 
+use super::alumet::Look;
 use super::view::{Amounts, DiskRow, Row, Shown, sum};
 
 fn components(energy: &Amounts) -> Map<String, Value> {
@@ -57,6 +58,7 @@ pub fn json(shown: &Shown) -> Value {
         "notes": notes,
         "damage": shown.damage,
         "disks": shown.disks.iter().map(disk).collect::<Value>(),
+        "alumet": shown.alumet.as_ref().map(Look::json),
     })
 }
 
@@ -98,6 +100,9 @@ pub fn metrics(shown: &Shown) -> String {
     head(&mut out, "joulefs_power_watts", "gauge", "watts", "Power between the last two refreshes.");
     for d in &shown.disks {
         let _ = writeln!(out, "joulefs_power_watts{{device=\"{}\"}} {}", label(&d.about.name), d.watts);
+    }
+    if let Some(alumet) = &shown.alumet {
+        out += &alumet.metrics(&shown.disks, label);
     }
     out + "# EOF\n"
 }

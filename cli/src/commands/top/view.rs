@@ -7,6 +7,7 @@ use lab::traces::live::{Asked, Reading, Terms};
 use trace::block::DeviceId;
 use trace::{Names, Process};
 
+use super::alumet::Look;
 use crate::output;
 
 /// Energies by component, in the order of [`Component::ALL`].
@@ -88,6 +89,8 @@ pub struct Shown {
     pub notes: Vec<(&'static str, u64)>,
     /// Why a recording was left before its end.
     pub damage: Option<String>,
+    /// What Alumet measured.
+    pub alumet: Option<Look>,
 }
 
 pub fn sum(amounts: &Amounts) -> Energy {
