@@ -14,28 +14,30 @@
 //!
 //! Left out: what Alumet measures of memory, network and graphics processors.
 
+mod followed;
+mod heard;
+mod power;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fs;
+use std::path::PathBuf;
+use std::sync::PoisonError;
 
 use device::energy::Component;
 use rustix::time::{ClockId, clock_gettime};
-use serde_json::{Value, json};
-use trace::block::{DeviceId, Event, Events};
+use trace::block::DeviceId;
 use trace::read::alumet::{self, Amount, Columns, Row};
-use trace::timing::Timing;
-use trace::{Format, Names, Others, TraceError};
 
+use self::followed::Followed;
+use self::heard::PROCESSES;
+pub use self::heard::{Heard, Hearing};
+use self::power::Power;
+use super::measured::{Compared, Cpu, Look};
 use super::view::{DiskRow, WAITING};
-use crate::Failure;
+use crate::{Failure, output};
 
-/// Bytes of a line at most; Alumet's have some hundred.
-const LONGEST: usize = 1 << 20;
-/// Refreshes whose comparison is waited for at most, and readings of the disk that are kept for it.
+/// Refreshes whose comparison is waited for at most.
 const WAITING_REFRESHES: usize = 1 << 12;
-const READINGS: usize = 1 << 20;
 /// Metrics of processes' energy, by how they begin; the plugin energy-attribution calls them what its user calls them.
 const ATTRIBUTED: &str = "attributed_energy";
 /// The disk's power, of the plugin quarch.
@@ -60,128 +62,6 @@ pub struct AlumetArgs {
     alumet_began: Option<String>,
 }
 
-/// Names of processes by number, told by a recording's events.
-pub type Heard = Arc<Mutex<BTreeMap<u32, String>>>;
-
-/// A recording, of whose events is heard which process has which number.
-pub struct Hearing {
-    inner: Box<dyn Events>,
-    heard: Heard,
-    last: u32,
-}
-
-impl Hearing {
-    /// Of a recording.
-    pub fn new(inner: Box<dyn Events>, heard: Heard) -> Self {
-        Hearing { inner, heard, last: 0 }
-    }
-}
-
-/// Processes that are heard of at most.
-const PROCESSES: usize = 1 << 16;
-
-impl Events for Hearing {
-    fn format(&self) -> Format {
-        self.inner.format()
-    }
-    fn next(&mut self) -> Result<Option<Event>, TraceError> {
-        let event = self.inner.next()?;
-        if let Some(event) = event.filter(|e| e.pid != 0 && e.pid != self.last) {
-            self.last = event.pid;
-            let name = self.inner.names().name(event.process);
-            let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-            if !name.is_empty() && (heard.len() < PROCESSES || heard.contains_key(&event.pid)) {
-                heard.insert(event.pid, name.to_owned());
-            }
-        }
-        Ok(event)
-    }
-    fn timed(&self) -> bool {
-        self.inner.timed()
-    }
-    fn names(&self) -> &Names {
-        self.inner.names()
-    }
-    fn others(&self) -> &Others {
-        self.inner.others()
-    }
-    fn consumed(&self) -> u64 {
-        self.inner.consumed()
-    }
-    fn device(&self, id: DeviceId) -> Option<String> {
-        self.inner.device(id)
-    }
-    fn timing(&self) -> Timing {
-        self.inner.timing()
-    }
-}
-
-/// A file that grows.
-struct Followed {
-    path: PathBuf,
-    file: File,
-    read: u64,
-    /// Bytes after the last whole line.
-    rest: Vec<u8>,
-}
-
-impl Followed {
-    fn open(path: &Path) -> Result<Self, Failure> {
-        let file = File::open(path).map_err(|e| Failure::from(format!("--alumet {}: {e}", path.display())))?;
-        Ok(Followed { path: path.to_owned(), file, read: 0, rest: Vec::new() })
-    }
-
-    /// Gives each whole line that was added; `true` if the file begins anew, before its first line is given.
-    fn lines(&mut self, mut line: impl FnMut(&str, bool)) -> std::io::Result<()> {
-        // Alumet makes its file anew when it starts.
-        let now = fs::metadata(&self.path);
-        let mut again = self.file.metadata()?.len() < self.read;
-        #[cfg(unix)]
-        if let Ok(now) = &now {
-            use std::os::unix::fs::MetadataExt;
-            let had = self.file.metadata()?;
-            again |= (now.dev(), now.ino()) != (had.dev(), had.ino());
-        }
-        if again {
-            self.file = File::open(&self.path)?;
-            self.read = 0;
-            self.rest.clear();
-        }
-        self.file.seek(SeekFrom::Start(self.read))?;
-        let mut bytes = vec![0; 1 << 16];
-        loop {
-            let got = match self.file.read(&mut bytes) {
-                Ok(0) => return Ok(()),
-                Ok(got) => got,
-                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
-                Err(e) => return Err(e),
-            };
-            self.read += got as u64;
-            self.rest.extend_from_slice(&bytes[..got]);
-            let Some(end) = self.rest.iter().rposition(|b| *b == b'\n') else {
-                if self.rest.len() > LONGEST {
-                    self.rest.clear();
-                }
-                continue;
-            };
-            let rest = self.rest.split_off(end + 1);
-            let whole = std::mem::replace(&mut self.rest, rest);
-            for text in String::from_utf8_lossy(&whole).lines() {
-                line(text, std::mem::take(&mut again));
-            }
-        }
-    }
-}
-
-/// Energy of a processor.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Cpu {
-    /// Since the start.
-    pub joules: f64,
-    /// Over the last time that was measured.
-    pub watts: f64,
-}
-
 #[derive(Default)]
 struct Process {
     cpu: Cpu,
@@ -202,84 +82,6 @@ impl Process {
             self.cpu.watts = self.at_last * 1e9 / took as f64;
         }
     }
-}
-
-/// The readings of a meter of power, in order of time.
-#[derive(Default)]
-struct Power {
-    readings: VecDeque<(u64, f64)>,
-}
-
-impl Power {
-    fn add(&mut self, time: u64, watts: f64) {
-        let at = self.readings.iter().rposition(|(t, _)| *t <= time).map_or(0, |n| n + 1);
-        self.readings.insert(at, (time, watts));
-        if self.readings.len() > READINGS {
-            self.readings.pop_front();
-        }
-    }
-
-    /// Joules between two times; `None` if it was not measured from the one to the other. A reading is the power since
-    /// the one before.
-    fn joules(&self, from: u64, to: u64) -> Option<f64> {
-        let (first, last) = (self.readings.front()?.0, self.readings.back()?.0);
-        if from < first || to > last {
-            return None;
-        }
-        let mut sum = 0.0;
-        for ((began, _), (ended, watts)) in self.readings.iter().zip(self.readings.iter().skip(1)) {
-            let inside = (*ended).min(to).saturating_sub((*began).max(from));
-            sum += watts * inside as f64 / 1e9;
-        }
-        Some(sum)
-    }
-
-    /// What ended before this is needed no more.
-    fn forget(&mut self, before: u64) {
-        while self.readings.get(1).is_some_and(|(time, _)| *time <= before) {
-            self.readings.pop_front();
-        }
-    }
-}
-
-/// A disk's measured power beside the model's.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Compared {
-    /// Seconds that were compared so far.
-    pub seconds: f64,
-    /// Joules that were measured in them.
-    pub measured: f64,
-    /// Joules of the model's storage in them.
-    pub model: f64,
-    /// Watts of both over the last refresh that was compared.
-    pub watts: (f64, f64),
-}
-
-impl Compared {
-    /// The model's joules by the measured ones.
-    pub fn ratio(&self) -> Option<f64> {
-        (self.measured > 0.0).then(|| self.model / self.measured)
-    }
-}
-
-/// What is shown of Alumet's measurements at a refresh.
-#[derive(Debug, Clone, Default)]
-pub struct Look {
-    /// The metric of processes' energy.
-    metric: Option<String>,
-    /// By the name of a row.
-    by_name: BTreeMap<String, Cpu>,
-    /// Processes that asked for nothing: how many, and theirs.
-    others: (usize, Cpu),
-    /// The disk whose watts were measured, and the last of them.
-    disk: Option<(Option<DeviceId>, f64)>,
-    compared: Compared,
-    /// Seconds from the last measurement to the refresh.
-    old: Option<f64>,
-    /// Lines that nobody understands, and the first of them.
-    strange: (u64, Option<String>),
-    /// The time of the recording's beginning was not said.
-    guessed: bool,
 }
 
 /// Alumet's measurements.
@@ -346,11 +148,9 @@ impl Alumet {
 
     /// Fails if what is there already is no file of Alumet's. A file that is empty still may become one.
     fn begins_as_alumets(&mut self) -> Result<(), Failure> {
-        let mut head = vec![0; LONGEST.min(1 << 16)];
-        let got = self.followed.file.read(&mut head).unwrap_or(0);
-        let first = head[..got].split(|b| *b == b'\n').next().unwrap_or_default();
-        let columns = std::str::from_utf8(first).ok().and_then(Columns::of);
-        if got > 0 && columns.is_none() {
+        let first = self.followed.first().map_err(|e| format!("--alumet {}: {e}", self.followed.path.display()))?;
+        let columns = first.as_deref().and_then(Columns::of);
+        if first.is_some() && columns.is_none() {
             let path = self.followed.path.display();
             return Err(format!("--alumet {path}: no CSV of Alumet's (metric;timestamp;value;resource_kind;...)").into());
         }
@@ -510,99 +310,7 @@ impl Alumet {
 /// The name of a process that lives.
 fn comm(pid: u32) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    Some(crate::output::plain(name.trim_end_matches('\n')))
-}
-
-impl Look {
-    /// What is known of a row's process.
-    pub fn of(&self, process: &str) -> Option<Cpu> {
-        self.by_name.get(process).copied()
-    }
-
-    /// What is said below the rows.
-    pub fn text(&self, disks: &[DiskRow]) -> String {
-        let name = |id: Option<DeviceId>| disks.iter().find(|d| Some(d.id) == id).map(|d| d.about.name.as_str());
-        let mut out = String::new();
-        match (&self.metric, self.old) {
-            (_, None) => out += "\nalumet: nothing measured yet",
-            (metric, Some(old)) => {
-                let metric = metric.as_deref().unwrap_or("no energy of processes");
-                out += &format!("\nalumet: {}, {old:.1} s ago", crate::output::plain(metric));
-                if self.others.0 > 0 {
-                    let (n, cpu) = self.others;
-                    out += &format!("; {n} processes that asked no disk: {:.2} W, {:.2} J", cpu.watts, cpu.joules);
-                }
-            }
-        }
-        if self.guessed && self.old.is_some() {
-            out += "; its first measurement is taken for the recording's beginning";
-        }
-        if let Some((disk, watts)) = self.disk {
-            let c = &self.compared;
-            match (name(disk), c.ratio()) {
-                (None, _) => out += &format!("\nmeasured: {watts:.3} W of a disk; which is not told: --alumet-disk"),
-                (Some(disk), None) => out += &format!("\nmeasured: {disk} {watts:.3} W"),
-                (Some(disk), Some(ratio)) => {
-                    out += &format!(
-                        "\nmeasured: {disk} {:.3} W where the model's storage has {:.3} W; {:.2} J and {:.2} J in {:.1} s, \
-                         model : measured {ratio:.3}",
-                        c.watts.0, c.watts.1, c.measured, c.model, c.seconds
-                    );
-                }
-            }
-        }
-        if let (n @ 1.., Some(first)) = (self.strange.0, &self.strange.1) {
-            out += &format!("\nalumet: {n} lines not understood, the first: {}", crate::output::plain(first));
-        }
-        out
-    }
-
-    /// The same for machines.
-    pub fn json(&self) -> Value {
-        let cpu = |c: &Cpu| json!({ "joules": c.joules, "watts": c.watts });
-        let c = &self.compared;
-        json!({
-            "metric": self.metric,
-            "seconds_old": self.old,
-            "by_process": self.by_name.iter().map(|(name, c)| (name.clone(), cpu(c))).collect::<serde_json::Map<_, _>>(),
-            "other_processes": { "count": self.others.0, "joules": self.others.1.joules, "watts": self.others.1.watts },
-            "disk": self.disk.map(|(id, watts)| json!({
-                "device": id.map(|id| id.to_string()),
-                "last_watts": watts,
-                "compared_s": c.seconds,
-                "measured_joules": c.measured,
-                "model_storage_joules": c.model,
-                "measured_watts": c.watts.0,
-                "model_storage_watts": c.watts.1,
-                "model_by_measured": c.ratio(),
-            })),
-            "lines_not_understood": self.strange.0,
-            "beginning_guessed": self.guessed,
-        })
-    }
-
-    /// The same as OpenMetrics text; `label` makes a label's value.
-    pub fn metrics(&self, disks: &[DiskRow], label: impl Fn(&str) -> String) -> String {
-        let head = |name: &str, kind: &str, unit: &str, help: &str| {
-            format!("# TYPE {name} {kind}\n# UNIT {name} {unit}\n# HELP {name} {help}\n")
-        };
-        let mut out = head("joulefs_cpu_joules", "counter", "joules", "Processor energy that Alumet attributes to a process.");
-        for (name, cpu) in &self.by_name {
-            out += &format!("joulefs_cpu_joules_total{{process=\"{}\"}} {}\n", label(name), cpu.joules);
-        }
-        let disk = self.disk.and_then(|(id, _)| disks.iter().find(|d| Some(d.id) == id));
-        let Some(disk) = disk else { return out };
-        let (device, c) = (label(&disk.about.name), &self.compared);
-        for (name, help, joules) in [
-            ("joulefs_measured_joules", "Energy of the disk that Alumet measured.", c.measured),
-            ("joulefs_compared_joules", "Energy of the model's storage in the time that was measured.", c.model),
-        ] {
-            out += &head(name, "counter", "joules", help);
-            out += &format!("{name}_total{{device=\"{device}\"}} {joules}\n");
-        }
-        out += &head("joulefs_measured_watts", "gauge", "watts", "Power of the disk that Alumet measured.");
-        out + &format!("joulefs_measured_watts{{device=\"{device}\"}} {}\n", c.watts.0)
-    }
+    Some(output::plain(name.trim_end_matches('\n')))
 }
 
 #[cfg(test)]
@@ -610,20 +318,6 @@ mod tests {
     use super::*;
 
     const S: u64 = 1_000_000_000;
-
-    #[test]
-    fn power_is_summed_over_the_time_that_it_was_measured() {
-        let mut power = Power::default();
-        // Told out of order.
-        for (time, watts) in [(10 * S, 1.0), (12 * S, 3.0), (11 * S, 2.0), (13 * S, 4.0)] {
-            power.add(time, watts);
-        }
-        assert_eq!(power.joules(10 * S, 13 * S), Some(9.0));
-        assert_eq!(power.joules(10 * S + S / 2, 12 * S + S / 4), Some(1.0 + 3.0 + 1.0));
-        assert_eq!((power.joules(9 * S, 11 * S), power.joules(12 * S, 14 * S)), (None, None), "not measured");
-        power.forget(11 * S);
-        assert_eq!(power.joules(11 * S, 13 * S), Some(7.0));
-    }
 
     #[test]
     fn a_process_has_the_watts_of_its_last_measurement_of_all_packages() {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use device::energy::Component;
 use serde_json::{Map, Value, json};
 
-use super::alumet::Look;
+use super::measured::Look;
 use super::view::{Amounts, DiskRow, Row, Shown, sum};
 
 fn components(energy: &Amounts) -> Map<String, Value> {
@@ -102,7 +102,7 @@ pub fn metrics(shown: &Shown) -> String {
         let _ = writeln!(out, "joulefs_power_watts{{device=\"{}\"}} {}", label(&d.about.name), d.watts);
     }
     if let Some(alumet) = &shown.alumet {
-        out += &alumet.metrics(&shown.disks, label);
+        out += &alumet.metrics(|id| shown.name(id), label);
     }
     out + "# EOF\n"
 }

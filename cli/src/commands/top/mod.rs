@@ -8,6 +8,7 @@ mod disk;
 mod kernel;
 mod line;
 mod machine;
+mod measured;
 mod prometheus;
 mod record;
 mod screen;

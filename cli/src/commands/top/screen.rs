@@ -78,7 +78,7 @@ pub fn text(shown: &Shown, most: usize) -> String {
         out += &format!("\n{left_out} more");
     }
     if let Some(alumet) = &shown.alumet {
-        out += &alumet.text(&shown.disks);
+        out += &alumet.text(|id| shown.name(id));
     }
     out
 }

@@ -7,7 +7,7 @@ use lab::traces::live::{Asked, Reading, Terms};
 use trace::block::DeviceId;
 use trace::{Names, Process};
 
-use super::alumet::Look;
+use super::measured::Look;
 use crate::output;
 
 /// Energies by component, in the order of [`Component::ALL`].
@@ -158,6 +158,10 @@ impl Shown {
     /// Everything that was spent.
     pub fn total(&self) -> Energy {
         self.disks.iter().map(|d| sum(&d.energy)).sum()
+    }
+    /// What a disk is called.
+    pub fn name(&self, id: DeviceId) -> Option<String> {
+        self.disks.iter().find(|d| d.id == id).map(|d| d.about.name.clone())
     }
     /// Watts on all disks.
     pub fn watts(&self) -> f64 {
