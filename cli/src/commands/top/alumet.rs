@@ -96,6 +96,8 @@ pub struct Alumet {
     /// When it began, by the wall clock.
     began: Option<u64>,
     metric: Option<String>,
+    /// What was read and is later than the last refresh.
+    waiting: VecDeque<Row>,
     processes: BTreeMap<u32, Process>,
     names: BTreeMap<u32, String>,
     power: Power,
@@ -133,6 +135,7 @@ impl Alumet {
             offset: None,
             began,
             metric: args.alumet_metric.clone(),
+            waiting: VecDeque::new(),
             processes: BTreeMap::new(),
             names: BTreeMap::new(),
             power: Power::default(),
@@ -177,6 +180,7 @@ impl Alumet {
         }
         let wall = self.offset.map(|offset| i128::from(to) + offset);
         self.reached = wall.and_then(|wall| u64::try_from(wall).ok()).unwrap_or(self.reached);
+        self.take();
         Ok(())
     }
 
@@ -192,7 +196,8 @@ impl Alumet {
                 return;
             };
             match known.row(line) {
-                Ok(row) => rows.push(row),
+                Ok(row) if row.amount().is_some() => rows.push(row),
+                Ok(_) => {}
                 Err(what) => {
                     strange.0 += 1;
                     strange.1.get_or_insert(what);
@@ -203,8 +208,18 @@ impl Alumet {
         if self.began.is_none() {
             self.began = rows.iter().map(|row| row.time).min();
         }
-        rows.iter().for_each(|row| self.measured(row));
+        if !rows.is_empty() {
+            self.waiting.extend(rows);
+            self.waiting.make_contiguous().sort_by_key(|row| row.time);
+        }
         Ok(())
+    }
+
+    /// Takes what was measured up to the last refresh; of a recording that is played, there is more.
+    fn take(&mut self) {
+        while let Some(row) = self.waiting.pop_front_if(|row| row.time <= self.reached) {
+            self.measured(&row);
+        }
     }
 
     fn measured(&mut self, row: &Row) {

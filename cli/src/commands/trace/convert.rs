@@ -127,6 +127,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         if let Some(option) = args.session.part().given() {
             return Err(Failure::usage(format!("{option}: --to calls keeps a recording of ours whole")));
         }
+        if args.clear || !args.of.typed().is_empty() {
+            return Err(Failure::usage("--clear and --of: --to calls is for recordings of calls, which have no devices"));
+        }
         return without_contents(args, as_json);
     }
     let recorded::Recorded { opened, length } = open(args)?;

@@ -14,7 +14,7 @@ use trace::stacks::LeftOut;
 use trace::stat::blocks::{BlockStat, OpStat};
 use trace::stat::calls::{CallStat, Moved};
 use trace::stat::distribution::Spread;
-use trace::stat::power::PowerStat;
+use trace::stat::power::{ChannelStat, PowerStat};
 use trace::stat::randomness::Share;
 use trace::stat::{blocks, calls, power};
 use trace::timing::Timing;
@@ -450,26 +450,38 @@ fn of_calls(s: &CallStat) -> String {
     out
 }
 
+/// Channels that are shown to people.
+const CHANNELS: usize = 50;
+
 fn of_power(s: &PowerStat) -> String {
     let mut out = format!("{}: {} readings\n\n", s.format, s.readings);
     let o = &mut out;
-    let width = s.channels.iter().map(|c| c.name.chars().count()).max().unwrap_or(0).max(7);
+    // Of a meter that knows every process, those that spent most.
+    let mut most: Vec<&ChannelStat> = s.channels.iter().collect();
+    if most.len() > CHANNELS {
+        most.sort_by(|a, b| b.joules.total_cmp(&a.joules));
+        most.truncate(CHANNELS);
+    }
+    let width = most.iter().map(|c| c.name.chars().count()).max().unwrap_or(0).max(7);
     let _ = writeln!(
         o,
         "{:<width$} {:>10} {:>12} {:>12} {:>12} {:>12}",
         "channel", "readings", "time", "energy", "mean power", "highest"
     );
-    for c in &s.channels {
+    for c in most {
         let _ = writeln!(
             o,
             "{:<width$} {:>10} {:>12} {:>10.3} J {:>10.4} W {:>10.4} W",
-            c.name,
+            output::plain(&c.name),
             c.readings,
             joules::time(c.span_ns),
             c.joules,
             c.mean_watts,
             c.max_watts
         );
+    }
+    if s.channels.len() > CHANNELS {
+        let _ = writeln!(o, "{} more, which spent less", s.channels.len() - CHANNELS);
     }
     others(o, &s.others);
     out
