@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use lab::traces::blocks::{Options, Plan};
-use lab::traces::requeued::Cleared;
 use lab::traces::ReplayError;
 use serde_json::{Value, json};
 use trace::Opened;

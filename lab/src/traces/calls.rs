@@ -233,7 +233,8 @@ pub fn run(
     for earlier in before {
         earlier.prepare(&*bench.volume, &mut |part| progress("preparing", part))?;
         let told = &mut |part| progress("using", part);
-        let mut making = bench.making(ahead, options, false, &mut || {});
+        let mut begins = || {};
+        let mut making = bench.making(ahead, options, false, &mut begins);
         let (done, _) = earlier.replay(&*bench.volume, &mut making, told)?;
         if done.no_space > 0 {
             return Err(state::no_room(&bench.volume, device_bytes, room)?);

@@ -217,7 +217,8 @@ impl Alumet {
 
     /// Takes what was measured up to the last refresh; of a recording that is played, there is more.
     fn take(&mut self) {
-        while let Some(row) = self.waiting.pop_front_if(|row| row.time <= self.reached) {
+        while self.waiting.front().is_some_and(|row| row.time <= self.reached) {
+            let Some(row) = self.waiting.pop_front() else { return };
             self.measured(&row);
         }
     }

@@ -33,6 +33,9 @@ use crate::{Failure, joules, output, recorded, whole};
 /// HotStorage'17). Updates are writes to places written before in the same recording. Of a file system: calls by
 /// name, sizes, fsyncs, updates of files. Of a meter: energy and power by channel.
 ///
+/// What is asked of a device that passes it on to another one of the recording (device mapper, md, a loop device) counts once,
+/// where the lowest is asked; the others are shown with why and how often. --of counts some devices only.
+///
 /// With `--map-cache` also what a flash device's mapping cache would fetch and write back for these requests, for every size
 /// it could have, in one pass (Ji et al., HotStorage'16, section 5.3.3): LRU over pages of 1,024 entries, without the device's
 /// write buffer. With `--moved LOG` the same once more, as if what defragmentation or cleaning moved had moved before.
@@ -44,6 +47,7 @@ use crate::{Failure, joules, output, recorded, whole};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs trace stat telegram_exec.csv.gz\n  \
     joulefs trace stat sda.blktrace.0 --json | jq .write_order\n  \
+    joulefs trace stat machine.trace.dat --of sda --of 254,4\n  \
     joulefs trace stat app.strace --html app.html\n  \
     joulefs trace stat phone.csv --from 1h --to 1h30m --max-gap 5s\n  \
     joulefs trace stat sda.blktrace.0 --map-cache --profile galaxy-nexus-emmc\n  \
