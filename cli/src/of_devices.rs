@@ -101,7 +101,7 @@ fn requests(path: &Path, part: &SessionArgs, only: Option<DeviceId>) -> Result<(
 }
 
 /// What is needed to make a recording's requests, of the device that `of` names or of the busiest. One that is given no
-/// requests (device mapper's) is replayed by what was queued there, if it is named.
+/// requests (device mapper's) is replayed by what ended or was queued there, if it is named.
 pub fn planned<'a>(
     path: &'a Path,
     part: &'a SessionArgs,
@@ -153,6 +153,10 @@ fn found(path: &Path, part: &SessionArgs, text: &str) -> Result<DeviceId, Failur
 pub fn not_there(path: &Path, text: &str, requests: &Requests) -> Failure {
     let mut known: Vec<DeviceId> = requests.devices().collect();
     known.sort_unstable();
+    if known.len() > 1 {
+        // Events that are of no device, as plugging.
+        known.retain(|id| *id != DeviceId::default());
+    }
     let known: Vec<String> = known
         .into_iter()
         .map(|id| requests.events().device(id).map_or_else(|| id.to_string(), |name| format!("{name} ({id})")))

@@ -102,10 +102,10 @@ fn a_loop_device_that_moved_more_than_the_disk_below_is_not_replayed_unless_it_i
 }
 
 #[test]
-fn a_mapped_device_that_is_named_is_replayed_by_what_was_queued_there() {
+fn a_mapped_device_that_is_named_is_replayed_by_what_ended_there() {
     let stack = fixture("stacked.txt.zst");
     let stat = json(&["trace", "stat", &stack, "--of", "253,1"]);
-    assert_eq!((&stat["requests_are"], stat["devices"].as_array().unwrap().len()), (&"Q".into(), 1));
+    assert_eq!((&stat["requests_are"], stat["devices"].as_array().unwrap().len()), (&"C".into(), 1));
     let replay = json(&["trace", "replay", &stack, "--of", "253,1"]);
     assert_eq!(replay["replay"]["requests"], stat["requests"]);
     assert_eq!(replay["replay"]["device"], "253,1");

@@ -368,8 +368,8 @@ fn not_counted(o: &mut String, s: &BlockStat) {
             let _ = writeln!(o, "\n{head:<13} {:>6} {:>5}  because it", "count", "event");
         }
         for d in of_head {
-            let name = output::plain(d.name.as_deref().unwrap_or_default());
-            let _ = writeln!(o, "{:<13} {:>6} {:>5}  {}  {name}", d.device, d.count, d.event, d.said);
+            let name = d.name.as_deref().map_or_else(String::new, |name| format!(" ({})", output::plain(name)));
+            let _ = writeln!(o, "{:<13} {:>6} {:>5}  {}{name}", d.device, d.count, d.event, d.said);
         }
     }
     if s.not_counted.iter().any(|d| d.counted_twice) {
