@@ -209,6 +209,12 @@ impl Alumet {
             self.began = rows.iter().map(|row| row.time).min();
         }
         if !rows.is_empty() {
+            // A reading tells of the time before it: also of that before the beginning, or up to a refresh that was before it.
+            for row in rows.iter().filter(|row| row.metric.starts_with(DISK_POWER)) {
+                if let Some(Amount::Watts(watts)) = row.amount().filter(|_| row.value.is_finite()) {
+                    self.power.add(row.time, watts);
+                }
+            }
             self.waiting.extend(rows);
             self.waiting.make_contiguous().sort_by_key(|row| row.time);
         }
@@ -241,7 +247,7 @@ impl Alumet {
                 self.processes.entry(pid).or_default().add(row.time, joules);
                 self.asked(pid);
             }
-            (Amount::Watts(watts), _) if row.metric.starts_with(DISK_POWER) => self.power.add(row.time, watts),
+            (Amount::Watts(_), _) if row.metric.starts_with(DISK_POWER) => {}
             _ => return,
         }
         self.latest = self.latest.max(Some(row.time));
@@ -269,7 +275,7 @@ impl Alumet {
         }
         let measured = self.disk(disks);
         self.compare(disks, measured);
-        let watts = self.power.readings.back().map(|(_, watts)| *watts);
+        let watts = self.power.readings.iter().rev().find(|(time, _)| *time <= self.reached).map(|(_, watts)| *watts);
         Look {
             metric: self.metric.clone(),
             by_name,
