@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use lab::traces::blocks::{Options, Plan};
 use lab::traces::ReplayError;
+use lab::traces::blocks::{Options, Plan};
 use serde_json::{Value, json};
 use trace::Opened;
 use trace::block::DeviceId;
@@ -137,9 +137,8 @@ fn found(path: &Path, part: &SessionArgs, text: &str) -> Result<DeviceId, Failur
         return Ok(id);
     }
     let (mut requests, _) = requests(path, part, None)?;
-    let named = |requests: &Requests| {
-        requests.devices().find(|id| wanted.has(*id, requests.events().device(*id).as_deref()))
-    };
+    let named =
+        |requests: &Requests| requests.devices().find(|id| wanted.has(*id, requests.events().device(*id).as_deref()));
     // Up to damage, which is told when the requests are made.
     while let Ok(Some(_)) = requests.seen() {
         if let Some(id) = named(&requests) {
@@ -192,7 +191,9 @@ mod tests {
     #[test]
     fn devices_are_named_as_linux_names_them_or_by_numbers() {
         let numbers = |text: &str| device(text).unwrap().numbers.first().map(ToString::to_string);
-        for (text, id) in [("8,0", "8,0"), ("254:4", "254,4"), ("loop3", "7,3"), ("/dev/sdb2", "8,18"), ("md127", "9,127")] {
+        for (text, id) in
+            [("8,0", "8,0"), ("254:4", "254,4"), ("loop3", "7,3"), ("/dev/sdb2", "8,18"), ("md127", "9,127")]
+        {
             assert_eq!(numbers(text).as_deref(), Some(id), "{text}");
         }
         for text in ["sdq", "sda16", "vda", "host-0"] {

@@ -95,9 +95,14 @@ fn each_process_has_its_joules_of_the_processor_and_the_disk_its_measured_watts(
     assert!(plain[0]["alumet"].is_null());
 
     let text = done(&["top", "--from", &file, "--once", "--alumet", &alumet]);
-    for words in ["cpu joules", "20.00 J", "attributed_energy_J", "1 processes that asked no disk", "model : measured",
-        "taken for the recording's beginning"]
-    {
+    for words in [
+        "cpu joules",
+        "20.00 J",
+        "attributed_energy_J",
+        "1 processes that asked no disk",
+        "model : measured",
+        "taken for the recording's beginning",
+    ] {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
 }
@@ -120,7 +125,8 @@ fn a_file_is_followed_while_it_grows_and_when_it_is_made_anew() {
     let (file, alumet) = (recording(&room, 8), room.text("alumet.csv"));
     fs::write(&alumet, "").unwrap();
     let mut top = Command::new(env!("CARGO_BIN_EXE_joulefs"));
-    let top = top.args(["top", "--from", &file, "--alumet", &alumet, "--delay", "0.2", "--json"]).stdout(Stdio::piped());
+    let top =
+        top.args(["top", "--from", &file, "--alumet", &alumet, "--delay", "0.2", "--json"]).stdout(Stdio::piped());
     let mut top = top.spawn().unwrap();
     let mut out = BufReader::new(top.stdout.take().unwrap());
     let mut joules = |until: f64| {

@@ -158,7 +158,21 @@ mod tests {
 
     fn event(action: Action, minor: u32, op: Op, flags: Flags, sector: u64) -> Event {
         let (device, process) = (DeviceId { major: 8, minor }, Process::default());
-        Event { time: 0, action, op, flags, sector, sectors: 8, device, cpu: 0, pid: 0, process, took: None, error: 0, from: None }
+        Event {
+            time: 0,
+            action,
+            op,
+            flags,
+            sector,
+            sectors: 8,
+            device,
+            cpu: 0,
+            pid: 0,
+            process,
+            took: None,
+            error: 0,
+            from: None,
+        }
     }
 
     fn who(askers: &mut Askers, event: Event, name: &str) -> String {

@@ -236,13 +236,13 @@ mod tests {
     #[test]
     fn a_stacked_device_is_left_out_and_a_partition_is_not() {
         use Action::{Queue, Remap};
-        let mapped =
-            [(Queue, MAPPED, 1, None), (Remap, PARTITION, 2, Some(MAPPED)), (Queue, PARTITION, 2, None)];
+        let mapped = [(Queue, MAPPED, 1, None), (Remap, PARTITION, 2, Some(MAPPED)), (Queue, PARTITION, 2, None)];
         let on_disk = [(Remap, DISK, 3, Some(PARTITION)), (Queue, DISK, 99, None)];
         let all = [&mapped[..], &on_disk[..]].concat();
         assert_eq!(left_out(Queue, &all), [(MAPPED, Why::ToldAgain)]);
         // The same without what is queued, of which ends stand for requests.
-        let ends = [(Action::Complete, MAPPED, 1, None), (Remap, DISK, 2, Some(MAPPED)), (Action::Complete, DISK, 2, None)];
+        let ends =
+            [(Action::Complete, MAPPED, 1, None), (Remap, DISK, 2, Some(MAPPED)), (Action::Complete, DISK, 2, None)];
         assert_eq!(left_out(Action::Complete, &ends), [(MAPPED, Why::ToldAgain)]);
     }
 

@@ -144,13 +144,7 @@ struct Counted {
 }
 
 impl Bench {
-    fn making<'a>(
-        &'a self,
-        ahead: bool,
-        options: &Options,
-        is_last: bool,
-        begins: &'a mut dyn FnMut(),
-    ) -> Making<'a> {
+    fn making<'a>(&'a self, ahead: bool, options: &Options, is_last: bool, begins: &'a mut dyn FnMut()) -> Making<'a> {
         let Stack { clock, tempo, .. } = &self.stack;
         Making { ahead, clock: &**clock, tempo, pauses: options.pauses, is_last, begins }
     }

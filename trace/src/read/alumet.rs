@@ -136,9 +136,7 @@ impl Alumet {
     /// The earliest of what waits, if nothing earlier can come.
     fn ready(&mut self) -> Option<Reading> {
         let Reverse((time, ..)) = self.waiting.peek()?;
-        let settled = self.ended.is_some()
-            || self.waiting.len() >= MOST
-            || time.saturating_add(HORIZON) <= self.latest;
+        let settled = self.ended.is_some() || self.waiting.len() >= MOST || time.saturating_add(HORIZON) <= self.latest;
         if !settled {
             return None;
         }

@@ -95,5 +95,8 @@ pub fn scan(
 
 /// The device that moved most of those that count.
 pub fn busiest(all: &BTreeMap<DeviceId, Extent>, counts: impl Fn(&DeviceId) -> bool) -> Option<DeviceId> {
-    all.iter().filter(|(id, _)| counts(id)).max_by_key(|(id, e)| (e.bytes, e.requests, std::cmp::Reverse(**id))).map(|(id, _)| *id)
+    all.iter()
+        .filter(|(id, _)| counts(id))
+        .max_by_key(|(id, e)| (e.bytes, e.requests, std::cmp::Reverse(**id)))
+        .map(|(id, _)| *id)
 }

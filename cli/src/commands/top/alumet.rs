@@ -155,7 +155,9 @@ impl Alumet {
         let columns = first.as_deref().and_then(Columns::of);
         if first.is_some() && columns.is_none() {
             let path = self.followed.path.display();
-            return Err(format!("--alumet {path}: no CSV of Alumet's (metric;timestamp;value;resource_kind;...)").into());
+            return Err(
+                format!("--alumet {path}: no CSV of Alumet's (metric;timestamp;value;resource_kind;...)").into()
+            );
         }
         Ok(())
     }

@@ -128,7 +128,8 @@ impl Look {
         let head = |name: &str, kind: &str, unit: &str, help: &str| {
             format!("# TYPE {name} {kind}\n# UNIT {name} {unit}\n# HELP {name} {help}\n")
         };
-        let mut out = head("joulefs_cpu_joules", "counter", "joules", "Processor energy that Alumet attributes to a process.");
+        let mut out =
+            head("joulefs_cpu_joules", "counter", "joules", "Processor energy that Alumet attributes to a process.");
         for (name, cpu) in &self.by_name {
             out += &format!("joulefs_cpu_joules_total{{process=\"{}\"}} {}\n", label(name), cpu.joules);
         }

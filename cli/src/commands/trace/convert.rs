@@ -10,8 +10,8 @@ use record::calls::{self, StripError};
 use serde_json::json;
 use trace::block::Events;
 use trace::call::Calls;
-use trace::read::recording;
 use trace::only::Only;
+use trace::read::recording;
 use trace::requests::{Requests, Seen};
 use trace::stacks::LeftOut;
 use trace::timing::Timing;
@@ -128,7 +128,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             return Err(Failure::usage(format!("{option}: --to calls keeps a recording of ours whole")));
         }
         if args.clear || !args.of.typed().is_empty() {
-            return Err(Failure::usage("--clear and --of: --to calls is for recordings of calls, which have no devices"));
+            return Err(Failure::usage(
+                "--clear and --of: --to calls is for recordings of calls, which have no devices",
+            ));
         }
         return without_contents(args, as_json);
     }
@@ -172,8 +174,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         Some(file) => Box::new(File::options().write(true).open(file).map_err(|e| named(&e))?),
     };
     let mut written = Written::default();
-    let done =
-        convert(opened, args, BufWriter::with_capacity(1 << 20, out), &left_out, &mut written, &moved);
+    let done = convert(opened, args, BufWriter::with_capacity(1 << 20, out), &left_out, &mut written, &moved);
     bar.finish_and_clear();
     let kept = match &done {
         Ok(damage) => damage.is_none() || args.until_damage,

@@ -217,7 +217,8 @@ fn unit(metric: &str) -> Option<(bool, f64)> {
         ("", 1.0),
     ];
     let (_, text) = metric.rsplit_once('_')?;
-    for (base, is_joules, factor) in [("Wh", true, 3600.0), ("W.h", true, 3600.0), ("J", true, 1.0), ("W", false, 1.0)] {
+    for (base, is_joules, factor) in [("Wh", true, 3600.0), ("W.h", true, 3600.0), ("J", true, 1.0), ("W", false, 1.0)]
+    {
         if let Some(prefix) = text.strip_suffix(base)
             && let Some((_, scale)) = SCALES.iter().find(|(name, _)| *name == prefix)
         {
@@ -271,7 +272,8 @@ mod tests {
         assert_eq!(time("2026-11-24T05:46:09.63960024Z"), Some(1_795_499_169_639_600_240));
         assert_eq!(time("2024-02-29T23:59:59.5+01:00"), Some(1_709_247_599_500_000_000));
         assert_eq!(time("2100-12-31T00:00:00Z"), Some(4_133_894_400_000_000_000));
-        for wrong in ["2023-02-29T00:00:00Z", "2024-13-01T00:00:00Z", "2024-01-01T00:00:00", "1969-12-31T23:59:59Z", ""] {
+        for wrong in ["2023-02-29T00:00:00Z", "2024-13-01T00:00:00Z", "2024-01-01T00:00:00", "1969-12-31T23:59:59Z", ""]
+        {
             assert_eq!(time(wrong), None, "{wrong}");
         }
     }
@@ -295,7 +297,8 @@ mod tests {
 
     #[test]
     fn values_in_quotes_and_late_attributes_are_read() {
-        let header = "metric,timestamp,value,resource_kind,resource_id,consumer_kind,consumer_id,name,__late_attributes";
+        let header =
+            "metric,timestamp,value,resource_kind,resource_id,consumer_kind,consumer_id,name,__late_attributes";
         let columns = Columns::of(header).unwrap();
         let line = "x_J,1970-01-01T00:00:01Z,2,local_machine,,cgroup,\"a,\"\"b\"\"\",,\"kind=user,of=c\\,d\"";
         let row = columns.row(line).unwrap();

@@ -400,12 +400,7 @@ fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure>
         )));
     }
     let blocks = args.bytes()?.map(|bytes| bytes / 4096);
-    let options = traces::blocks::Options {
-        of: None,
-        blocks,
-        full: args.full,
-        speed: args.speed(),
-    };
+    let options = traces::blocks::Options { of: None, blocks, full: args.full, speed: args.speed() };
     let planned = of_devices::planned(&args.file, &args.session, args.of.as_deref(), options)?;
     let (plan, source) = planned.map_err(|e| said(args, &e))?;
     let how = How {
