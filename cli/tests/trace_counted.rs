@@ -92,6 +92,8 @@ fn a_loop_device_that_moved_more_than_the_disk_below_is_not_replayed_unless_it_i
     misused(&["trace", "stat", &file, "--of", "9,9"], &["--of 9,9", "7,0, 8,0, 8,16"]);
     misused(&["trace", "stat", &file, "--of", "8,"], &["--of 8,", "MAJOR,MINOR"]);
     let log = room.text("t.log");
+    misused(&["trace", "convert", &file, "--to", "iolog", "--of", "9,9", "--output", &log], &["--of 9,9", "7,0, 8,0"]);
+    assert!(!Path::new(&log).exists());
     let written = json(&["trace", "convert", &file, "--to", "iolog", "--of", "loop0", "--output", &log]);
     assert_eq!((&written["records"], &written["devices_left_out"]), (&50.into(), &Value::Array(vec![])));
 

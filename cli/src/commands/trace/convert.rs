@@ -176,6 +176,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let mut written = Written::default();
     let done = convert(opened, args, BufWriter::with_capacity(1 << 20, out), &left_out, &mut written, &moved);
     bar.finish_and_clear();
+    if let (Ok(None), 0, [first, ..]) = (&done, written.records, args.of.typed()) {
+        return Err(no_device(args, first));
+    }
     let kept = match &done {
         Ok(damage) => damage.is_none() || args.until_damage,
         Err(_) => false,
@@ -263,6 +266,18 @@ fn told_again(args: &Args) -> Result<Vec<LeftOut>, Failure> {
     }
     bar.finish_and_clear();
     Ok(requests.left_out().into_iter().filter(LeftOut::has_requests).collect())
+}
+
+/// That nothing was asked of the devices that are to be written.
+fn no_device(args: &Args, text: &str) -> Failure {
+    let all = recorded::again(&args.file).and_then(|()| recorded::requests(&args.file, &args.session.part()));
+    match all {
+        Ok((mut all, _)) => {
+            while let Ok(Some(_)) = all.seen() {}
+            of_devices::not_there(&args.file, text, &all)
+        }
+        Err(_) => Failure::Usage(format!("--of {text}: {}: nothing is recorded of it", args.file.display())),
+    }
 }
 
 fn counted(written: &Written, names: [&str; 2]) -> u64 {
