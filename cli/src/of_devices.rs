@@ -123,9 +123,9 @@ pub fn planned<'a>(
         return Ok(first.map(|plan| (plan, source)));
     }
     source.only = of;
-    let second = plan(&source)?;
-    Ok(match second {
-        Err(ReplayError::Empty(_)) => first.map(|plan| (plan, source)),
+    // What is wrong if nothing is told of it at all is said with the devices that there are.
+    Ok(match plan(&source)? {
+        Err(ReplayError::NotRecorded { .. } | ReplayError::Empty(_)) => first.map(|plan| (plan, source)),
         other => other.map(|plan| (plan, source)),
     })
 }

@@ -159,13 +159,11 @@ fn a_recording_and_a_strace_of_one_program_cost_alike_and_wait_alike() {
     assert_eq!((of(&ours, "failed"), of(&theirs, "failed")), (0, 0));
     near(written(&ours) as f64, written(&theirs) as f64, 0.05);
     near(fsync(&ours).1, fsync(&theirs).1, 0.15);
-    // A device that is slower than the recorded one: both ask later, and neither piles up.
+    // A device that is slower than the recorded one: both ask later.
     let slow = ["--profile", "microdrive"];
     let (ours, theirs) = (
         replay(&rec, &[&slow[..], &["--closed-loop"]].concat()),
         replay(&part, &[&slow[..], &["--page-cache", "none"]].concat()),
     );
     near(fsync(&ours).1, fsync(&theirs).1, 0.25);
-    let on_time = replay(&rec, &slow);
-    assert!(fsync(&on_time).1 > 5.0 * fsync(&ours).1, "{} {}", fsync(&on_time).1, fsync(&ours).1);
 }
