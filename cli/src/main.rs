@@ -18,6 +18,7 @@ mod interrupt;
 mod joules;
 mod live;
 mod metered;
+mod of_devices;
 mod output;
 mod place;
 mod power;

@@ -253,6 +253,7 @@ mod tests {
             took: None,
             error: 0,
             writing,
+            from: None,
         }
     }
 

@@ -167,6 +167,8 @@ pub struct Event {
     pub error: u32,
     /// That it is part of the writing of an inode's pages, in [`Names::files`], where that is told.
     pub writing: Writing,
+    /// Of a [`Remap`](Action::Remap), from where: the partition or stacked device, and the first sector there.
+    pub from: Option<(DeviceId, u64)>,
 }
 
 impl Event {

@@ -4,13 +4,15 @@
 //! replays are of what the device was asked. So the [`Issue`](Action::Issue) events stand for the requests if there
 //! are any, else those of the next action in [`PREFERENCE`] that the beginning of the recording has. A write that
 //! wants a flush before itself is two requests, as it is for a device. One that a device's driver sent back and that is given to it
-//! again is one, from the first time on.
+//! again is one, from the first time on. Of devices that lie on each other, the lowest's requests count ([`crate::stacks`] says
+//! which that is).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::block::{Action, DeviceId, Event, Events, Flags, Op};
+use crate::stacks::{LeftOut, Stacks};
 use crate::{Names, Others, Process, TraceError};
 
 /// The action that stands for a request: the first of these that occurs.
@@ -75,6 +77,9 @@ pub struct Requests {
     ends: bool,
     /// How often each action was seen, with its bytes, by operation.
     counts: FxHashMap<(Action, Op), (u64, u64)>,
+    stacks: Stacks,
+    /// Devices whose events are no requests here.
+    without: BTreeSet<DeviceId>,
 }
 
 impl Requests {
@@ -110,7 +115,32 @@ impl Requests {
             forgotten: 0,
             ends: false,
             counts: FxHashMap::default(),
+            stacks: Stacks::default(),
+            without: BTreeSet::new(),
         }
+    }
+
+    /// The same without the requests of these devices.
+    #[must_use]
+    pub fn without(mut self, devices: impl IntoIterator<Item = DeviceId>) -> Self {
+        self.without.extend(devices);
+        self
+    }
+
+    /// True if this device's events are no requests here.
+    pub fn is_without(&self, device: &DeviceId) -> bool {
+        self.without.contains(device)
+    }
+
+    /// Of the devices of events so far, those whose requests should not be counted beside the others', and those that
+    /// have none.
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        self.stacks.left_out(self.action, self.events.format())
+    }
+
+    /// The devices of which there were events so far.
+    pub fn devices(&self) -> impl Iterator<Item = DeviceId> {
+        self.stacks.devices()
     }
 
     /// The action that stands for a request.
@@ -163,6 +193,7 @@ impl Requests {
             let count = self.counts.entry((event.action, event.op)).or_default();
             count.0 += 1;
             count.1 = count.1.saturating_add(event.bytes());
+            self.stacks.hear(&event);
             if event.action == Action::Complete {
                 self.done(&event);
             }
@@ -170,7 +201,8 @@ impl Requests {
             if event.action == Action::Requeue && self.under_way.contains_key(&place) {
                 self.sent_back.insert(place);
             }
-            if event.action == self.action && !self.sent_back.remove(&place) {
+            let counts = event.action == self.action && !self.without.contains(&event.device);
+            if counts && !self.sent_back.remove(&place) {
                 self.asked(&event);
             }
         }
@@ -256,6 +288,7 @@ mod tests {
             took: None,
             error: 0,
             writing: Default::default(),
+            from: None,
         }
     }
 

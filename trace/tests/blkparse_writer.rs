@@ -29,6 +29,7 @@ fn event(action: Action, op: Op) -> Event {
         took: None,
         error: 0,
         writing: Default::default(),
+        from: None,
     }
 }
 

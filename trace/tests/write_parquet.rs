@@ -55,6 +55,7 @@ fn event(n: u64) -> Event {
         took: n.is_multiple_of(3).then_some(n),
         error: 5,
         writing: Default::default(),
+        from: None,
     }
 }
 

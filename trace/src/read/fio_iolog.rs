@@ -151,6 +151,7 @@ impl Row for Log {
             took: None,
             error: 0,
             writing: Default::default(),
+            from: None,
         };
         Ok(Read::Event(event, b""))
     }

@@ -144,6 +144,7 @@ fn event(sector: u64, sectors: u64, flags: u64) -> Event {
         took: None,
         error: 0,
         writing: Default::default(),
+        from: None,
     }
 }
 

@@ -89,6 +89,7 @@ impl Row for Mobile {
             took: None,
             error: 0,
             writing: Default::default(),
+            from: None,
         };
         Ok(Read::Event(event, name))
     }

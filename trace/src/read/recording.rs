@@ -119,6 +119,7 @@ impl Events for Recorded {
             took: Some(event.took),
             error: if event.failed { 5 } else { 0 },
             writing: Default::default(),
+            from: None,
         }))
     }
     fn names(&self) -> &Names {

@@ -153,5 +153,6 @@ fn request(time: u64, op: Op, extent: (u64, u64), device: DeviceId, took: Option
         took,
         error: 0,
         writing: Default::default(),
+        from: None,
     }
 }

@@ -137,6 +137,7 @@ pub(crate) fn blank(time: u64, cpu: u32, pid: u32, process: Process) -> Event {
         took: None,
         error: 0,
         writing: Default::default(),
+        from: None,
     }
 }
 

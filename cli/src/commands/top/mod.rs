@@ -3,12 +3,14 @@
 //! Here options are read and time passes; [`kernel`] and [`source`] say what was asked, `lab::traces::live` keeps the
 //! accounts, [`view`] makes rows of them, [`screen`], [`machine`] and [`prometheus`] show them.
 
+mod alumet;
 mod by_number;
 mod disk;
 mod instance;
 mod kernel;
 mod line;
 mod machine;
+mod measured;
 mod mounts;
 mod paths;
 mod prometheus;
@@ -32,6 +34,7 @@ use trace::block::DeviceId;
 
 use crate::interrupt::Interrupt;
 use crate::{Failure, recorded};
+use alumet::{Alumet, AlumetArgs};
 use kernel::{Kernel, Writeback};
 use mounts::Mounts;
 use prometheus::Answers;
@@ -54,6 +57,9 @@ const OF_DISKS: [&str; 7] = ["profile", "of", "from", "no_wait", "record", "most
 /// --most bytes is simulated with so many, and places are taken modulo its size. A disk's account begins with its first
 /// request.
 ///
+/// With --alumet FILE what the energy meter Alumet measured meanwhile stands beside: each process's joules of the processor, and
+/// the disk's measured watts, if it has some.
+///
 /// With DIR, what mounts of this program spend is shown, by cause and by file, since the last refresh and in all, as
 /// their own meters count it: `joulefs mount IMAGE DIR --profile NAME --ledger FILE`. Only root and who mounted may ask.
 ///
@@ -65,6 +71,7 @@ const OF_DISKS: [&str; 7] = ["profile", "of", "from", "no_wait", "record", "most
     sudo joulefs top --delay 5 --count 12 --json\n  \
     sudo joulefs top --prometheus 127.0.0.1:9709 --json > /dev/null\n  \
     sudo joulefs top --record requests.txt --count 60\n  \
+    sudo joulefs top --alumet alumet-output.csv --alumet-disk nvme0n1\n  \
     joulefs top --from phone.perfetto-trace --once\n  \
     joulefs top /mnt --delay 2")]
 pub struct Args {
@@ -109,6 +116,8 @@ pub struct Args {
     /// What is to be known of pages that processes left dirty and the kernel writes later.
     #[arg(long, value_enum, value_name = "WHAT", default_value = "pages", conflicts_with = "from")]
     writeback: Writeback,
+    #[command(flatten)]
+    alumet: AlumetArgs,
     /// Answer to HTTP at this address with the same numbers as OpenMetrics text, e.g. 127.0.0.1:9709.
     #[arg(long, value_name = "ADDRESS")]
     prometheus: Option<String>,
@@ -154,6 +163,7 @@ struct Top<'a> {
     /// Requests of disks that are not looked at.
     others: u64,
     record: Option<Record>,
+    alumet: Option<Alumet>,
     answers: Option<Answers>,
     before: Readings,
     /// Nobody reads what is printed.
@@ -163,7 +173,7 @@ struct Top<'a> {
 impl Top<'_> {
     /// Makes the requests that came up to `until`; says up to when that is all.
     fn take(&mut self, until: u64) -> Result<u64, Failure> {
-        let Top { choice, source, accounts, about, others, record, .. } = self;
+        let Top { choice, source, accounts, about, others, record, alumet, .. } = self;
         let mut failed = None;
         let to = source.take(until, |request, names| {
             let disk = request.device;
@@ -183,6 +193,9 @@ impl Top<'_> {
                     }
                 }
             }
+            if let Some(alumet) = alumet {
+                alumet.asked(request.pid);
+            }
             let made = accounts.add(&request);
             if let (Some(record), Some(made)) = (record.as_mut(), made) {
                 record.add(&made, names);
@@ -197,7 +210,9 @@ impl Top<'_> {
         let disks = now.iter().filter_map(|(id, reading)| {
             Some(view::disk(*id, self.about.get(id)?, reading, self.before.get(id), interval, names))
         });
-        let mut shown = Shown { since, interval, ended, disks: disks.collect(), notes: Vec::new(), damage: None };
+        let (disks, notes, damage) = (disks.collect::<Vec<_>>(), Vec::new(), None);
+        let alumet = self.alumet.as_mut().map(|a| a.look(&disks));
+        let mut shown = Shown { since, interval, ended, disks, notes, damage, alumet };
         shown.notes.push(("requests of other disks", self.others));
         if let Source::Kernel(kernel) = &self.source {
             shown.notes.push(("events lost", kernel.lost));
@@ -221,9 +236,14 @@ impl Top<'_> {
 
     /// The whole of a recording, at once.
     fn at_once(mut self) -> Result<Self, Failure> {
+        let begin = self.source.begins();
         self.take(u64::MAX)?;
         let end = std::mem::take(&mut self.accounts).end().map_err(|e| e.to_string())?;
-        let took = end.values().map(|r| r.took).max().unwrap_or(0) as f64 / 1e9;
+        let took = end.values().map(|r| r.took).max().unwrap_or(0);
+        if let Some(alumet) = &mut self.alumet {
+            alumet.reached(begin, begin.saturating_add(took))?;
+        }
+        let took = took as f64 / 1e9;
         self.show(end, took, took, true);
         Ok(self)
     }
@@ -231,10 +251,7 @@ impl Top<'_> {
     /// Refresh after refresh, until the count, the recording's end or a signal.
     fn go_on(mut self, interrupt: &Interrupt) -> Result<Self, Failure> {
         let clock = RealClock::new();
-        let begin = match &mut self.source {
-            Source::Kernel(_) => 0,
-            Source::Recording(recording) => recording.peek().map_or(0, |r| r.time),
-        };
+        let begin = self.source.begins();
         let count = if self.args.once { Some(1) } else { self.args.count.map(NonZeroU64::get) };
         let mut last = 0.0;
         for n in 1_u32.. {
@@ -252,6 +269,9 @@ impl Top<'_> {
             let came = interrupt.came();
             let now = if self.args.no_wait || !came { refresh } else { clock.monotonic().min(refresh) };
             let to = self.take(begin.saturating_add(nanos(now)))?;
+            if let Some(alumet) = &mut self.alumet {
+                alumet.reached(begin, to)?;
+            }
             let ended = came || self.unread || self.source.ended() || count.is_some_and(|c| u64::from(n) >= c);
             let readings = if ended { std::mem::take(&mut self.accounts).end() } else { self.accounts.read(to) };
             let since = now.as_secs_f64();
@@ -309,10 +329,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     // Before anything is made that must be taken back.
     let at_once = args.once && args.from.is_some();
     let interrupt = if at_once { None } else { Some(Interrupt::catch()?) };
+    let heard = args.from.as_ref().map(|_| alumet::Heard::default());
+    let alumet = Alumet::open(&args.alumet, heard.clone())?;
     let answers = args.prometheus.as_deref().map(Answers::begin).transpose()?;
     let source = match &args.from {
         None => Source::Kernel(Box::new(Kernel::listen(args.writeback)?)),
-        Some(file) => Source::Recording(Box::new(Recording::new(source::open(file)?))),
+        Some(file) => Source::Recording(Box::new(Recording::new(source::open(file, heard)?))),
     };
     let record = args.record.as_deref().map(Record::create).transpose()?;
     let top = Top {
@@ -324,6 +346,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         about: BTreeMap::new(),
         others: 0,
         record,
+        alumet,
         answers,
         before: Readings::new(),
         unread: false,

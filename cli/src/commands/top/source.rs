@@ -7,6 +7,7 @@ use trace::askers::Attributed;
 use trace::requests::{Request, Requests, Seen};
 use trace::{Names, Opened, TraceError};
 
+use super::alumet::{Heard, Hearing};
 use super::kernel::Kernel;
 use crate::{Failure, recorded};
 
@@ -22,13 +23,17 @@ pub struct Recording {
 }
 
 /// The requests of a recording, each with who asked for it.
-pub fn open(file: &Path) -> Result<Requests, Failure> {
+pub fn open(file: &Path, heard: Option<Heard>) -> Result<Requests, Failure> {
     let opened = match recorded::open(file)?.opened {
         Opened::Blocks(events) => events,
         Opened::Calls(_) => {
             return Err(recorded::not_of(file, "calls to a file system", "requests to a block device"));
         }
         Opened::Power(_) => return Err(recorded::not_of(file, "a meter", "requests to a block device")),
+    };
+    let opened = match heard {
+        Some(heard) => Box::new(Hearing::new(opened, heard)),
+        None => opened,
     };
     let cleared = lab::traces::requeued::Cleared::new(opened);
     Ok(Requests::new(Box::new(Attributed::new(Box::new(cleared)))))
@@ -79,6 +84,14 @@ impl Source {
                 }
                 Ok(until)
             }
+        }
+    }
+
+    /// When the first request came, by the events' clock; 0 of the kernel's.
+    pub fn begins(&mut self) -> u64 {
+        match self {
+            Source::Kernel(_) => 0,
+            Source::Recording(recording) => recording.peek().map_or(0, |r| r.time),
         }
     }
 

@@ -8,6 +8,7 @@ use trace::askers::WRITEBACK;
 use trace::block::DeviceId;
 use trace::{Names, Process};
 
+use super::measured::Look;
 use crate::output;
 
 /// Energies by component, in the order of [`Component::ALL`].
@@ -91,6 +92,8 @@ pub struct Shown {
     pub notes: Vec<(&'static str, u64)>,
     /// Why a recording was left before its end.
     pub damage: Option<String>,
+    /// What Alumet measured.
+    pub alumet: Option<Look>,
 }
 
 pub fn sum(amounts: &Amounts) -> Energy {
@@ -209,6 +212,10 @@ impl Shown {
     /// Everything that was spent.
     pub fn total(&self) -> Energy {
         self.disks.iter().map(|d| sum(&d.energy)).sum()
+    }
+    /// What a disk is called.
+    pub fn name(&self, id: DeviceId) -> Option<String> {
+        self.disks.iter().find(|d| d.id == id).map(|d| d.about.name.clone())
     }
     /// Watts on all disks.
     pub fn watts(&self) -> f64 {

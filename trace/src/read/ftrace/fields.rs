@@ -41,6 +41,16 @@ impl<'a> Words<'a> {
         Some(n)
     }
 
+    /// ` <- (254,1) 16`: a device and a sector; what follows stays.
+    fn from(&mut self) -> Option<(DeviceId, u64)> {
+        self.literal(b" <- (")?;
+        let major = u32::try_from(self.number()?).ok()?;
+        self.literal(b",")?;
+        let minor = u32::try_from(self.number()?).ok()?;
+        self.literal(b") ")?;
+        Some((DeviceId { major, minor }, self.number()?))
+    }
+
     /// `(...) `: a command's bytes.
     fn command(&mut self) -> Option<()> {
         self.literal(b"(")?;
@@ -85,6 +95,7 @@ pub(super) fn extent<'a>(text: &'a [u8], layer: Layer, event: &mut Event) -> Opt
     (event.op, event.flags) = (op, flags);
     (event.sector, event.sectors) = (first_sector(sector, sectors), sectors);
     if rest.0.starts_with(b" <- (") {
+        event.from = Some(rest.from()?);
         return Some(None);
     }
     rest.literal(b" ")?;
@@ -199,7 +210,8 @@ mod tests {
             (Action::Remap, Layer::Block, "254,3 WS 8208 + 8 <- (254,1) 16", 0, None),
             (Action::Remap, Layer::Block, "254,3 WS 8208 + 8 <- (254,1) 16 1", 0, None),
         ] {
-            let event = Event { action, error, ..expected };
+            let from = (action == Action::Remap).then_some((DeviceId { major: 254, minor: 1 }, 16));
+            let event = Event { action, error, from, ..expected };
             assert_eq!(read(action, layer, text), Some((event, who.map(String::from))), "{text}");
         }
     }

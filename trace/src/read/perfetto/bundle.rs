@@ -17,6 +17,9 @@ use crate::{Names, Others, Process};
 const GENERIC: u32 = 327;
 /// `UfshcdCommandFtraceEvent`.
 const UFS: u32 = 406;
+/// Fields of a remap that say from where.
+const OLD_DEVICE: u32 = 4;
+const OLD_SECTOR: u32 = 5;
 /// Events with lower numbers are counted in a table.
 const TABLE: usize = 1024;
 /// Processes whose names are remembered, and kinds of events that only a trace itself names.
@@ -333,6 +336,8 @@ fn extent(
     processes: &mut Processes,
 ) -> Result<(Layer, Event), String> {
     let (mut dev, mut sector, mut sectors, mut error) = (0, 0, 0, 0);
+    let (mut old_dev, mut old_sector) = (0, 0);
+    let remaps = layout.point == Point::Extent(Layer::Block, Action::Remap);
     let (mut said, mut name) = (&[][..], None);
     let mut fields = Fields(lying.fields);
     while let Some((number, value)) = fields.next()? {
@@ -341,6 +346,8 @@ fn extent(
                 1 if layout.letters > 0 => dev = n,
                 2 if layout.letters > 0 => sector = n,
                 _ if number == layout.sectors => sectors = n,
+                OLD_DEVICE if remaps => old_dev = n,
+                OLD_SECTOR if remaps => old_sector = n,
                 _ if layout.errors.contains(&number) => error = error.max(errno(n)),
                 _ => {}
             },
@@ -366,7 +373,8 @@ fn extent(
     }
     let (op, flags) = letters::read(said, sectors).ok_or_else(|| crate::read::decimal::wrong("rwbs", said))?;
     let (device, sector) = (device(dev), first_sector(sector, sectors));
-    Ok((layer, Event { action, op, flags, sector, sectors, device, error, ..blank }))
+    let from = remaps.then(|| (self::device(old_dev), old_sector));
+    Ok((layer, Event { action, op, flags, sector, sectors, device, error, from, ..blank }))
 }
 
 fn ufs(lying: &Lying<'_>, cpu: u32) -> Result<Option<Event>, String> {

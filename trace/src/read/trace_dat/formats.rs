@@ -29,6 +29,9 @@ struct Places {
     letters: Option<Place>,
     process: Option<Place>,
     error: Option<Place>,
+    /// From where, of a remap.
+    old_dev: Option<Place>,
+    old_sector: Option<Place>,
     lba: Option<Place>,
     opcode: Option<Place>,
     length: Option<Place>,
@@ -240,6 +243,8 @@ fn places(point: Point, format: &PerfEventFormat) -> Result<Places, String> {
         letters: of("rwbs"),
         process: of("comm"),
         error: of("error").or_else(|| of("errors")),
+        old_dev: of("old_dev"),
+        old_sector: of("old_sector"),
         lba: of("lba"),
         opcode: of("opcode"),
         length: of("transfer_len"),
@@ -285,6 +290,9 @@ fn extent(
     if let Some(error) = places.error {
         let error = error.magnitude(data, big).ok_or("an event that ends too early")?;
         event.error = u32::try_from(error).unwrap_or(u32::MAX);
+    }
+    if let (Some(dev), Some(sector)) = (places.old_dev, places.old_sector) {
+        event.from = Some((device(number(Some(dev))?), number(Some(sector))?));
     }
     Ok(Heard::of(layer, event))
 }

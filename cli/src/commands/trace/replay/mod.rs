@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use device::energy::{Energy, Meter};
 use indicatif::ProgressBar;
 use lab::error::LabError;
-use lab::traces::source::ByInode;
+use lab::traces::by_inode::{self, ByInode};
 use lab::traces::timeline::Timeline;
 use lab::traces::{self, ReplayError, Speed};
 use trace::replay::blocks::{How, Made, When};
@@ -26,7 +26,7 @@ use trace::replay::calls::Pauses;
 use trace::{Kind, Names};
 
 use crate::session::SessionArgs;
-use crate::{Failure, progress, recorded, size, whole};
+use crate::{Failure, of_devices, progress, recorded, size, whole};
 use given::Given;
 use print::Outcome;
 use requests::Table;
@@ -38,7 +38,7 @@ use variants::Variant;
 /// later if its queue is full. A flush waits for the writes before it. With --back-to-back each comes as soon as the queue
 /// has room, and a flush parts what comes before it from what comes after. The device is as large as the recording needs (or --size) and holds data wherever the
 /// recording reads what it has not written; --full makes it hold data everywhere. Of several recorded devices the one that
-/// moved most is replayed (or --of), so that what passes a stack of devices is not counted twice. Causes are what
+/// moved most is replayed (or --of), but none whose requests are told again of another, as `joulefs trace stat` says. Causes are what
 /// the recording tells of a request, "files" the processes that asked. A mobile block trace tells some requests twice (sent
 /// back by a host controller that slept) and discards as reads: the one is left out, the other set right.
 ///
@@ -53,6 +53,10 @@ use variants::Variant;
 ///
 /// Time is virtual unless --paced: an hour takes as long as computing it. The same command gives the same joules, to the
 /// last picojoule.
+///
+/// Calls of such a recording come when they were recorded; with --closed-loop, as long after the one before as then. With --from
+/// what came before it is made, too, so that the part finds what it found, and is not paid for. Background work is done when it was
+/// done then, or with --hurry when the volume finds some.
 ///
 /// --from, --to and --max-gap replay a part of a recording that ran for long: a file of days with minutes of use tells otherwise
 /// mostly of waiting.
@@ -92,8 +96,9 @@ pub struct Args {
     /// The device's size; default: what the recording needs.
     #[arg(long, short)]
     size: Option<String>,
-    /// The recorded device whose requests are made, by its numbers, e.g. 8,0; default: the one that moved most.
-    #[arg(long, value_name = "MAJOR,MINOR")]
+    /// The recorded device whose requests are made, by its numbers, e.g. 8,0, or its name; default: the one that moved most
+    /// of those that do not pass on what they are asked to others of the recording.
+    #[arg(long, value_name = "DEV")]
     of: Option<String>,
     /// The device holds data everywhere at the beginning; for recordings of block devices.
     #[arg(long)]
@@ -141,7 +146,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     after: Vec<PathBuf>,
     /// Make the calls so often. Between two times what they left is removed and what they need is put there again, on no
-    /// account. For recordings of calls of other programs.
+    /// account. For recordings of calls.
     #[arg(long, value_name = "N")]
     repeat: Option<NonZeroU32>,
     /// The background cleans as if nobody used the volume and it had no time: whenever its policy finds something, twice a
@@ -158,9 +163,15 @@ pub struct Args {
     #[arg(long)]
     cold: bool,
     /// Make each call when it was recorded, however late the one before ends. Without, a thread waits between two calls as
-    /// long as it did then.
-    #[arg(long, conflicts_with = "back_to_back")]
+    /// long as it did then; recordings of our own, which do not tell which thread called, are made so unless --closed-loop is
+    /// given.
+    #[arg(long, conflicts_with_all = ["back_to_back", "closed_loop"])]
     on_time: bool,
+    /// Make each call as long after the call that had ended before it as it came then, so that a program that waits longer
+    /// here asks later. So recordings of calls of other programs are made anyhow, thread by thread; in one of our own, calls of
+    /// several programs may wait for each other.
+    #[arg(long, conflicts_with = "back_to_back")]
+    closed_loop: bool,
     /// Files, or processes, that are named in the account, those that cost most first; default: 20. With --compare
     /// only --json names them.
     #[arg(long, value_name = "N")]
@@ -234,6 +245,7 @@ impl Args {
             ("--hurry", self.hurry),
             ("--cold", self.cold),
             ("--on-time", self.on_time),
+            ("--closed-loop", self.closed_loop),
             ("--into", self.into.is_some()),
         ];
         let of_blocks = [
@@ -275,16 +287,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         let file = args.file.display();
         return Err(Failure::Usage(format!("{file}: a recording of {is}: {option} is for recordings of {wanted}")));
     }
-    let ours = if kind == Kind::Calls { ByInode::open(&args.file).map_err(|e| e.to_string())? } else { None };
+    let how = by_inode::How { span: args.session.span()?, thinks: args.closed_loop, own_background: args.hurry };
+    let ours = if kind == Kind::Calls { ByInode::open(&args.file, how).map_err(|e| e.to_string())? } else { None };
     if ours.is_some() && args.into.is_some() {
         let file = args.file.display();
-        let why = "a recording of ours is by inode, and a host's directory by path: leave out --into";
+        let why = "a recording of ours is by inode, and a host's directory by path: leave out --into, or make a strace of the \
+                   program (strace -f -ttt -T -y), which can be replayed there";
         return Err(Failure::Usage(format!("{file}: {why}")));
-    }
-    if let (Some(option), true) = (args.session.given(), ours.is_some()) {
-        let file = args.file.display();
-        let why = "is made again whole, on the files it began with";
-        return Err(Failure::Usage(format!("{file}: a recording of ours {why}: leave out {option}")));
     }
     if let (Some(dir), Kind::Calls) = (&args.into, kind) {
         return calls::into(args, dir, as_json);
@@ -390,24 +399,17 @@ fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure>
             args.file.display()
         )));
     }
-    let (requests, length) = recorded::requests(&args.file, &args.session)?;
-    let (bar, moved) = recorded::bar(length, "looking");
     let blocks = args.bytes()?.map(|bytes| bytes / 4096);
-    let options = traces::blocks::Options {
-        of: args.of.as_deref().map(recorded::device).transpose()?,
-        blocks,
-        full: args.full,
-        speed: args.speed(),
-    };
-    let plan = options.plan(requests, moved).map_err(|e| said(args, &e))?;
-    bar.finish_and_clear();
+    let options = traces::blocks::Options { of: None, blocks, full: args.full, speed: args.speed() };
+    let planned = of_devices::planned(&args.file, &args.session, args.of.as_deref(), options)?;
+    let (plan, source) = planned.map_err(|e| said(args, &e))?;
     let how = How {
         when: if args.back_to_back { When::BackToBack } else { When::Recorded },
         queue: args.queue.map(NonZeroUsize::get),
         flush_every: Given::parse(&args.assume)?.flush_every,
     };
     at_once(variants, |variant, bar| {
-        let (mut requests, length) = recorded::requests(&args.file, &args.session)?;
+        let (mut requests, length) = source.open()?;
         let moved = share(bar, length);
         let mut table = args.requests.as_deref().map(Table::create).transpose()?;
         let (mut timeline, mut began) = (Timeline::default(), None);
