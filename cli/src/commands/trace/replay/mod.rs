@@ -418,7 +418,7 @@ fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure>
             // A shared part of a recording's clock, whatever it counts from.
             began.get_or_insert(made.request.time.saturating_sub(made.came));
             if args.perfetto.is_some() && timeline.is_due(made.given) {
-                timeline.look(made.given, &meter.ledger());
+                meter.look(|ledger| timeline.look(made.given, ledger));
             }
         };
         let run = traces::blocks::run(&mut requests, &variant.profile, &plan, args.speed(), how, told, moved);
