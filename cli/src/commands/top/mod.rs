@@ -22,9 +22,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use device::clock::{Clock, RealClock};
+use lab::flame::{Depth, Flame};
 use lab::traces::live::Accounts;
 use trace::block::DeviceId;
 
+use crate::flame::{FlameArgs, Graph, names};
 use crate::interrupt::Interrupt;
 use crate::{Failure, recorded};
 use kernel::Kernel;
@@ -53,7 +55,8 @@ use view::{About, Readings, Shown};
     sudo joulefs top --delay 5 --count 12 --json\n  \
     sudo joulefs top --prometheus 127.0.0.1:9709 --json > /dev/null\n  \
     sudo joulefs top --record requests.txt --count 60\n  \
-    joulefs top --from phone.perfetto-trace --once")]
+    joulefs top --from phone.perfetto-trace --once\n  \
+    joulefs top --from phone.perfetto-trace --once --flame joules.html")]
 pub struct Args {
     /// The device a disk is taken for: a shipped profile's name or a file, for all disks or for one (its name below /dev,
     /// or its numbers, e.g. 8,0); default: kirin9000-ufs31.
@@ -90,6 +93,8 @@ pub struct Args {
     /// Answer to HTTP at this address with the same numbers as OpenMetrics text, e.g. 127.0.0.1:9709.
     #[arg(long, value_name = "ADDRESS")]
     prometheus: Option<String>,
+    #[command(flatten)]
+    flame: FlameArgs,
 }
 
 /// How often it is seen to that nothing piles up, and whether a signal came.
@@ -205,6 +210,16 @@ impl Top<'_> {
         Ok(self)
     }
 
+    /// What was spent up to the last refresh, by disk and process.
+    fn graph(&self, depth: Depth) -> Graph {
+        let mut flame = Flame::default();
+        for (disk, reading) in &self.before {
+            let name = self.about.get(disk).map_or_else(|| disk.to_string(), |about| about.name.clone());
+            flame.add_below(&name, &names::of_processes(&reading.ledger, depth, self.source.names()));
+        }
+        Graph { name: "joulefs top".into(), flame, took: self.before.values().map(|r| r.took).max().unwrap_or(0) }
+    }
+
     /// Refresh after refresh, until the count, the recording's end or a signal.
     fn go_on(mut self, interrupt: &Interrupt) -> Result<Self, Failure> {
         let clock = RealClock::new();
@@ -245,8 +260,10 @@ impl Top<'_> {
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let choice = Choice::new(&args.profile, &args.of, &args.most, args.from.as_deref())?;
+    let flames = args.flame.files()?;
     if let Some(file) = &args.from {
         recorded::again(file)?;
+        flames.apart(file)?;
     }
     // Before anything is made that must be taken back.
     let at_once = args.once && args.from.is_some();
@@ -277,6 +294,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         None => top.at_once()?,
         Some(interrupt) => top.go_on(interrupt)?,
     };
+    if !flames.is_empty() {
+        flames.write("joulefs top", &[top.graph(flames.depth())])?;
+    }
     if let (Some(record), Some(file)) = (top.record, &args.record) {
         record.finish(file, &top.about)?;
     }
