@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use device::clock::RealClock;
 use device::energy::profile::Profile;
-use device::energy::{Component, Energy, Meter, Processor};
+use device::energy::{Component, Meter, Processor};
 use device::model::{self, Pace, Simulated};
 use device::{BlockDevice, Lba};
 use f2fs::Volume;

@@ -79,7 +79,11 @@ impl Ledger {
                 false => share(energy).times(times),
             };
             let amounts = amounts.iter().map(|(part, energy)| (*part, of_run(*energy)));
-            self.table.add(purpose(run[0]), amounts.clone().fold(0, |parts, (part, energy)| parts | table::part_of(part, energy)), amounts);
+            self.table.add(
+                purpose(run[0]),
+                amounts.clone().fold(0, |parts, (part, energy)| parts | table::part_of(part, energy)),
+                amounts,
+            );
         }
     }
 

@@ -255,10 +255,8 @@ mod tests {
             }
             walk(&root, &mut names);
             let files = names.iter().filter(|n| n.starts_with('f')).count();
-            let others: usize = names
-                .iter()
-                .filter_map(|n| n.strip_prefix('<')?.strip_suffix(" others>")?.parse::<usize>().ok())
-                .sum();
+            let others: usize =
+                names.iter().filter_map(|n| n.strip_prefix('<')?.strip_suffix(" others>")?.parse::<usize>().ok()).sum();
             assert_eq!(files + others, 5_000, "{most}");
             assert!(files <= most + 8, "{most}: {files}");
         }

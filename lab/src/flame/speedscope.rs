@@ -18,7 +18,11 @@ use super::Flame;
 pub fn write(name: &str, profiles: &[(String, &Flame)], out: &mut dyn Write) -> io::Result<()> {
     let mut numbers: HashMap<&str, usize> = HashMap::new();
     let mut frames: Vec<&str> = Vec::new();
-    for (text, _) in profiles.iter().flat_map(|(_, flame)| flame.stacks()).flat_map(|(stack, e)| stack.into_iter().map(move |t| (t, e))) {
+    for (text, _) in profiles
+        .iter()
+        .flat_map(|(_, flame)| flame.stacks())
+        .flat_map(|(stack, e)| stack.into_iter().map(move |t| (t, e)))
+    {
         numbers.entry(text).or_insert_with(|| {
             frames.push(text);
             frames.len() - 1
@@ -33,7 +37,10 @@ pub fn write(name: &str, profiles: &[(String, &Flame)], out: &mut dyn Write) -> 
     for (n, (name, flame)) in profiles.iter().enumerate() {
         let after = if n > 0 { ",\n" } else { "\n" };
         let (name, total) = (json!(name), flame.total().0);
-        write!(out, "{after}{{\"type\":\"sampled\",\"name\":{name},\"unit\":\"none\",\"startValue\":0,\"endValue\":{total},")?;
+        write!(
+            out,
+            "{after}{{\"type\":\"sampled\",\"name\":{name},\"unit\":\"none\",\"startValue\":0,\"endValue\":{total},"
+        )?;
         write!(out, "\"samples\":[")?;
         let number = |text: &&str| Value::from(numbers[text]);
         comma(out, flame.stacks().map(|(stack, _)| stack.iter().map(number).collect::<Value>().to_string()))?;

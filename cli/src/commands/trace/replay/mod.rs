@@ -26,8 +26,8 @@ use trace::replay::blocks::{How, Made, When};
 use trace::replay::calls::Pauses;
 use trace::{Kind, Names};
 
-use crate::session::SessionArgs;
 use crate::flame::{FlameArgs, Graph};
+use crate::session::SessionArgs;
 use crate::{Failure, output, progress, recorded, size, whole};
 use given::Given;
 use print::Outcome;
