@@ -5,7 +5,8 @@ const $ = id => document.getElementById(id);
 const report = JSON.parse($('report').textContent);
 const picture = $('picture');
 if (!picture) return;
-const SVG = 'http://www.w3.org/2000/svg';
+// The picture that needs no script says what SVG is.
+const SVG = picture.querySelector('svg').namespaceURI;
 const all = report.tree.v;
 
 // Every frame with the one above it, in order from top to bottom and from left to right.

@@ -162,7 +162,7 @@ fn places(report: &Value) -> Markup {
             }
         } }
         @if number(report, "/all/places") > all.len() as u64 {
-            p.note { "of " (span(report, "count", "/all/places")) " places." }
+            p.note { "The costliest of " (span(report, "count", "/all/places")) " places." }
         }
         h2 { "By component" }
         table {

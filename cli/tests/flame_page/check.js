@@ -41,7 +41,9 @@
     const icicle = document.querySelector('#picture > svg');
     expect(document.body.dataset.drawn, 'not drawn');
     const frame = me => $(`f${me.at}`);
-    const width = me => frame(me).getBoundingClientRect().width;
+    // A frame cuts off its text; the text's own box is not the frame's.
+    const boxOf = me => frame(me).querySelector('rect').getBoundingClientRect();
+    const width = me => boxOf(me).width;
     const wide = () => icicle.getBoundingClientRect().width;
     // What is drawn below `root`, which fills the width: each as wide as it costs, none missing that has a pixel, none over another.
     const looked = root => {
@@ -54,7 +56,7 @@
         if (!el) { expect(should * wide() < 1, `${me.node.n} is not drawn, ${should * wide()} wide`); continue; }
         expect(should > 0, `${me.node.n} is drawn and is not in sight`);
         drawn++;
-        const box = el.getBoundingClientRect(), top = icicle.getBoundingClientRect();
+        const box = boxOf(me), top = icicle.getBoundingClientRect();
         expect(Math.abs(box.width - should * wide()) < 1.1, `${me.node.n}: ${box.width} wide, not ${should * wide()}`);
         expect(Math.abs(box.top - top.top - me.row * report.row) < 1, `${me.node.n}: in another row`);
         const label = el.getAttribute('aria-label');
@@ -63,7 +65,7 @@
       }
       expect(drawn === icicle.children.length, `${icicle.children.length} frames, ${drawn} of the tree`);
       for (let row = 0; row < 40; row++) {
-        const boxes = nodes.filter(me => me.row === row && frame(me)).map(me => frame(me).getBoundingClientRect());
+        const boxes = nodes.filter(me => me.row === row && frame(me)).map(boxOf);
         for (let i = 1; i < boxes.length; i++) expect(boxes[i].left >= boxes[i - 1].right - 1.1, `row ${row}: one over another`);
       }
     };
