@@ -141,6 +141,14 @@ impl Ledger {
         let cells = self.table.rows().flat_map(|(purpose, row)| row.map(move |(part, e)| (purpose, part, e)));
         cells.filter(|(.., energy)| *energy != Energy::ZERO)
     }
+    /// What was spent for anything, in no order; each once. There may be millions.
+    pub fn purposes(&self) -> impl Iterator<Item = Purpose> + '_ {
+        self.table.rows().map(|(purpose, _)| purpose)
+    }
+    /// What each part spent for a purpose, in order of parts.
+    pub fn spent_for(&self, purpose: Purpose) -> impl Iterator<Item = (Part, Energy)> + '_ {
+        self.table.of(purpose).filter(|(_, energy)| *energy != Energy::ZERO)
+    }
     /// What a kind of operation cost.
     pub fn operation(&self, o: Operation) -> Spent {
         self.operations[o as usize]

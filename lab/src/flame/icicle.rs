@@ -214,8 +214,12 @@ pub fn of_phase(phase: &Phase) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use device::energy::profile::Profile;
+    use device::energy::{Bill, Meter, Nanos, Operation, Part};
+    use device::{Counting, Memory, Tag};
+
     use super::*;
-    use device::energy::Part;
+    use crate::result::Raw;
 
     fn flame(files: u64) -> Flame {
         let mut out = Flame::default();
@@ -268,5 +272,26 @@ mod tests {
         let flame = Flame::of_sums(place, Depth::Components, [("user data".into(), Part::Link, Energy(5))]);
         let text = svg(&tree(&flame, "all", 10)).into_string();
         assert!(!text.contains("<script>") && text.contains("&lt;script&gt;"), "{text}");
+    }
+
+    #[test]
+    fn a_phases_picture_has_what_the_phase_spent() {
+        let meter = Meter::new(Profile::find("kirin9000-ufs31").unwrap().host.prices());
+        for cause in 1..5 {
+            let tag = Tag { cause, owner: 7 };
+            meter.request(Operation::Write, tag, 1 + u64::from(cause), Nanos(1000), &mut Bill::default());
+        }
+        let ledger = meter.ledger();
+        let counts = Counting::new(Memory::new(1)).snapshot();
+        let raw =
+            Raw { ledger: &ledger, counts: &counts, counters: BTreeMap::new(), took: Nanos(1), timeline: Vec::new() };
+        let phase = Phase::new("overwrites", 4096, raw);
+        let picture = of_phase(&phase).into_string();
+        assert!(picture.contains(&format!("<title>overwrites: {}, 100.0 % of all</title>", phase.total())));
+        for cause in 1..5 {
+            let title = format!("<title>{}: {}, ", cause_text(cause), phase.cause(cause));
+            assert!(picture.contains(&title), "{title} in {picture}");
+        }
+        assert!(picture.contains("<title>CPU, requests: ") && picture.starts_with("<style>"));
     }
 }

@@ -17,7 +17,7 @@ pub mod speedscope;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use device::energy::{Component, Energy, Ledger, Operation, Part};
+use device::energy::{Component, Energy, Ledger, Operation, Part, Purpose};
 
 /// Frames of a stack above the cause, in the form of folded text: escaped, parted by `;`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -143,20 +143,24 @@ impl Flame {
     /// A ledger with names.
     pub fn of(ledger: &Ledger, depth: Depth, words: Words<'_>) -> Self {
         let Words { place, nobody, cause } = words;
-        let mut amounts: Vec<_> = ledger.amounts().collect();
+        let mut purposes: Vec<Purpose> = ledger.purposes().collect();
         // By owner, so that each is looked up once.
-        amounts.sort_unstable_by_key(|(purpose, part, _)| (*purpose, *part));
+        purposes.sort_unstable();
         let mut out = Flame { depth, ..Flame::default() };
         let mut causes = [None; 256];
-        for of_owner in amounts.chunk_by(|(a, ..), (b, ..)| a.owner == b.owner) {
-            let owner = of_owner[0].0.owner;
+        for of_owner in purposes.chunk_by(|a, b| a.owner == b.owner) {
+            let owner = of_owner[0].owner;
             let mut whose = Amounts::default();
             let mut waiting = Amounts::default();
-            for (purpose, part, energy) in of_owner {
+            for purpose in of_owner {
                 let number = usize::from(purpose.cause);
                 let number = *causes[number].get_or_insert_with(|| out.number(cause(purpose.cause)));
                 let waits = owner == 0 && purpose.operation == Operation::Idle;
-                if waits { &mut waiting } else { &mut whose }.add((number, *part), *energy);
+                let at = if waits { &mut waiting } else { &mut whose };
+                ledger.spent_for(*purpose).for_each(|(part, energy)| at.add((number, part), energy));
+            }
+            if whose.0.is_empty() && waiting.0.is_empty() {
+                continue;
             }
             let named = if owner == 0 { Place::of(nobody) } else { place(owner) };
             out.add(named, whose);
