@@ -146,15 +146,17 @@ pub const ROW: usize = 22;
 /// Percent of the width that a frame has at least to be drawn where nobody can come closer.
 const NARROWEST: f64 = 0.1;
 
-/// How the picture looks; it stands for itself in any page, light or dark.
+/// How the picture looks; it stands for itself in any page, light or dark. The class `icicle-colours` has its colours by name,
+/// for a legend.
 pub const STYLE: &str = "
-.icicle { display: block; width: 100%; max-width: none; margin: .5rem 0; font: 12px system-ui, sans-serif;
+.icicle { display: block; width: 100%; max-width: none; margin: .5rem 0; font: 12px system-ui, sans-serif }
+.icicle, .icicle-colours {
   --ink: #1a1a1a; --outer: #d9dee5; --place: #b5d3f2; --special: #dedad3; --cause: #f5dc9c; --cpu: #dcc7f0; --dram: #b9e3dc; --storage: #bfe0b0; --board: #f1c4b4 }
 .icicle rect { stroke: none } .icicle text { fill: var(--ink) }
 .icicle .outer rect { fill: var(--outer) } .icicle .place rect { fill: var(--place) } .icicle .special rect { fill: var(--special) }
 .icicle .cause rect { fill: var(--cause) } .icicle .cpu rect { fill: var(--cpu) } .icicle .dram rect { fill: var(--dram) }
 .icicle .storage rect { fill: var(--storage) } .icicle .board rect { fill: var(--board) } .icicle .part rect { fill-opacity: .65 }
-@media (prefers-color-scheme: dark) { .icicle { --ink: #f0f0f0; --outer: #3a414b; --place: #24507c; --special: #4b4740;
+@media (prefers-color-scheme: dark) { .icicle, .icicle-colours { --ink: #f0f0f0; --outer: #3a414b; --place: #24507c; --special: #4b4740;
   --cause: #6b5214; --cpu: #563a73; --dram: #1f5f56; --storage: #2f5a22; --board: #733c2b } }
 ";
 
