@@ -10,6 +10,7 @@ mod commands;
 #[cfg(test)]
 mod examples;
 mod failure;
+mod flame;
 mod fragments;
 mod half_made;
 mod held;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use device::clock::RealClock;
 use device::energy::profile::Profile;
-use device::energy::{Component, Energy, Meter, Processor};
+use device::energy::{Component, Meter, Processor};
 use device::model::{self, Pace, Simulated};
 use device::{BlockDevice, Lba};
 use f2fs::Volume;
@@ -132,13 +132,14 @@ impl Metered {
     /// What was spent, for a volume's report: all of it and by component, and that of cleaning, in
     /// microjoules.
     pub fn report(&self) -> Vec<(String, String)> {
-        let ledger = self.device.ledger();
         let cleaning =
             [Cause::ForegroundGcData, Cause::ForegroundGcNode, Cause::BackgroundGcData, Cause::BackgroundGcNode];
-        let of = |cause: Cause| Component::ALL.map(|c| ledger.component_of(c, cause as u8)).into_iter().sum::<Energy>();
-        let mut out = vec![("uj_total".to_owned(), ledger.total())];
-        out.extend(Component::ALL.map(|c| (format!("uj_{}", c.text().to_lowercase()), ledger.component(c))));
-        out.push(("uj_cleaning".to_owned(), cleaning.into_iter().map(of).sum()));
+        let out = self.device.look(|ledger| {
+            let mut out = vec![("uj_total".to_owned(), ledger.total())];
+            out.extend(Component::ALL.map(|c| (format!("uj_{}", c.text().to_lowercase()), ledger.component(c))));
+            out.push(("uj_cleaning".to_owned(), cleaning.into_iter().map(|c| ledger.cause(c as u8)).sum()));
+            out
+        });
         out.into_iter().map(|(name, energy)| (name, (energy.0 / 1_000_000).to_string())).collect()
     }
 

@@ -191,7 +191,7 @@ fn keep(terms: &Terms, from: Receiver<Vec<Event>>, out: &Sender<Reading>) -> Res
         };
         if now > ends && settled.0 < ends {
             reach(ends);
-            settled = (ends, stack.device.ledger().total());
+            settled = (ends, stack.device.look(Ledger::total));
         }
         reach(if now > ends { ends + Nanos(now.since(ends).0 / WHOLE * WHOLE) } else { now });
         let ledger = stack.device.ledger();

@@ -29,9 +29,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use device::clock::{Clock, RealClock};
+use lab::flame::{Depth, Flame};
 use lab::traces::live::Accounts;
 use trace::block::DeviceId;
 
+use crate::flame::{FlameArgs, Graph, names};
 use crate::interrupt::Interrupt;
 use crate::{Failure, recorded};
 use alumet::{Alumet, AlumetArgs};
@@ -44,7 +46,7 @@ use terms::Choice;
 use view::{About, Readings, Shown};
 
 /// Options that say something of disks.
-const OF_DISKS: [&str; 7] = ["profile", "of", "from", "no_wait", "record", "most", "writeback"];
+const OF_DISKS: [&str; 9] = ["profile", "of", "from", "no_wait", "record", "most", "writeback", "alumet", "flame"];
 
 /// Show which process spends how many watts on which disk, now.
 ///
@@ -73,6 +75,7 @@ const OF_DISKS: [&str; 7] = ["profile", "of", "from", "no_wait", "record", "most
     sudo joulefs top --record requests.txt --count 60\n  \
     sudo joulefs top --alumet alumet-output.csv --alumet-disk nvme0n1\n  \
     joulefs top --from phone.perfetto-trace --once\n  \
+    joulefs top --from phone.perfetto-trace --once --flame joules.html\n  \
     joulefs top /mnt --delay 2")]
 pub struct Args {
     /// Mount points of `joulefs mount ... --profile`: show what these spend instead, by cause and by file.
@@ -121,6 +124,8 @@ pub struct Args {
     /// Answer to HTTP at this address with the same numbers as OpenMetrics text, e.g. 127.0.0.1:9709.
     #[arg(long, value_name = "ADDRESS")]
     prometheus: Option<String>,
+    #[command(flatten)]
+    flame: FlameArgs,
 }
 
 fn delay(text: &str) -> Result<Duration, String> {
@@ -248,6 +253,16 @@ impl Top<'_> {
         Ok(self)
     }
 
+    /// What was spent up to the last refresh, by disk and process.
+    fn graph(&self, depth: Depth) -> Graph {
+        let mut flame = Flame::default();
+        for (disk, reading) in &self.before {
+            let name = self.about.get(disk).map_or_else(|| disk.to_string(), |about| about.name.clone());
+            flame.add_below(&name, &names::of_processes(&reading.ledger, depth, self.source.names()));
+        }
+        Graph { name: "joulefs top".into(), flame, took: self.before.values().map(|r| r.took).max().unwrap_or(0) }
+    }
+
     /// Refresh after refresh, until the count, the recording's end or a signal.
     fn go_on(mut self, interrupt: &Interrupt) -> Result<Self, Failure> {
         let clock = RealClock::new();
@@ -323,8 +338,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         return of_mounts(args, &dirs, as_json);
     }
     let choice = Choice::new(&args.profile, &args.of, &args.most, args.from.as_deref())?;
+    let flames = args.flame.files()?;
     if let Some(file) = &args.from {
         recorded::again(file)?;
+        flames.apart(file)?;
     }
     // Before anything is made that must be taken back.
     let at_once = args.once && args.from.is_some();
@@ -355,6 +372,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         None => top.at_once()?,
         Some(interrupt) => top.go_on(interrupt)?,
     };
+    if !flames.is_empty() {
+        flames.write("joulefs top", &[top.graph(flames.depth())])?;
+    }
     if let (Some(record), Some(file)) = (top.record, &args.record) {
         record.finish(file, &top.about)?;
     }

@@ -5,6 +5,7 @@
 
 mod assumed;
 mod calls;
+mod flame;
 mod given;
 mod perfetto;
 mod print;
@@ -25,8 +26,9 @@ use trace::replay::blocks::{How, Made, When};
 use trace::replay::calls::Pauses;
 use trace::{Kind, Names};
 
+use crate::flame::{FlameArgs, Graph};
 use crate::session::SessionArgs;
-use crate::{Failure, of_devices, progress, recorded, size, whole};
+use crate::{Failure, of_devices, output, progress, recorded, size, whole};
 use given::Given;
 use print::Outcome;
 use requests::Table;
@@ -74,6 +76,7 @@ use variants::Variant;
     joulefs trace replay telegram_exec.csv.gz --compare profile=oneplus8t-ufs31,galaxy-nexus-emmc\n  \
     joulefs trace replay app.strace --age three-fifths --size 2G --compare gc=greedy,atgc,fagc,joule\n  \
     joulefs trace replay work.rec --compare delta=off,on\n  \
+    joulefs trace replay app.strace --flame joules.html --flame joules.json\n  \
     joulefs trace replay app.strace --into /mnt/ext4 --back-to-back\n\n\
     Options for -o and --compare: gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule, background_gc=on|off,\n  \
     power=battery|powered, discard=on|off, inline=on|off, delta=on|off, node_cache=MIB, dirty=MIB, dir_cache=MIB,\n    compress_extension=*, compress_algorithm=lz4|zstd|lzo|lzo-rle and the others of joulefs mount (contents are needed);\n  \
@@ -134,7 +137,7 @@ pub struct Args {
     /// Make the calls in this directory of the host, in real time.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["profile", "fs", "options", "compare", "size", "of",
         "full", "queue", "requests", "perfetto", "assume", "sensitivity", "image", "age", "seed", "fill", "after", "repeat", "hurry", "page_cache", "cold",
-        "by_file"])]
+        "by_file", "flame"])]
     into: Option<PathBuf>,
     /// What a new volume and its recipe are drawn from; default: 1. For recordings of calls.
     #[arg(long)]
@@ -176,6 +179,8 @@ pub struct Args {
     /// only --json names them.
     #[arg(long, value_name = "N")]
     by_file: Option<usize>,
+    #[command(flatten)]
+    flame: FlameArgs,
     /// Take as long as it would take.
     #[arg(long)]
     paced: bool,
@@ -277,6 +282,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if let Some(table) = &args.requests {
         whole::apart("--requests", table, &args.file)?;
     }
+    let flames = args.flame.files()?;
+    flames.apart(&args.file)?;
     let recorded = recorded::open_part(&args.file, &args.session)?;
     let kind = recorded.opened.kind();
     if let Some(option) = args.out_of_place(kind) {
@@ -328,6 +335,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         }
     };
     let sensitivity = sensitivity.as_ref().map(|(tried, totals)| print::Sensitivity { tried, totals });
+    if !flames.is_empty() {
+        let graphs: Vec<Graph> = outcomes.iter().map(|o| flame::graph(o, flames.depth())).collect();
+        flames.write(&output::plain(&format!("joulefs trace replay {}", args.file.display())), &graphs)?;
+    }
     print::all(&outcomes, sensitivity.as_ref(), args.by_file.unwrap_or(20), as_json);
     if let Some(why) = outcomes.iter().find_map(Outcome::too_small) {
         return Err(format!("{}: {why}", args.file.display()).into());
@@ -420,7 +431,7 @@ fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure>
             // A shared part of a recording's clock, whatever it counts from.
             began.get_or_insert(made.request.time.saturating_sub(made.came));
             if args.perfetto.is_some() && timeline.is_due(made.given) {
-                timeline.look(made.given, &meter.ledger());
+                meter.look(|ledger| timeline.look(made.given, ledger));
             }
         };
         let run = traces::blocks::run(&mut requests, &variant.profile, &plan, args.speed(), how, told, moved);

@@ -23,17 +23,17 @@ use crate::spent::{self, FileLine, METADATA, Spent};
 use crate::{joules, of_devices, output, recorded};
 
 /// What a run replayed.
-enum Done {
+pub(super) enum Done {
     Blocks { done: blocks::Replayed, plan: Plan, names: Names, cleared: Vec<String>, not_counted: Value },
     Calls(OnVolumeDone),
 }
 
 /// What came of a run.
 pub struct Outcome {
-    name: String,
+    pub(super) name: String,
     profile: Profile,
-    run: Run<()>,
-    done: Done,
+    pub(super) run: Run<()>,
+    pub(super) done: Done,
     /// What is to be known of the recording, in words, and its times.
     said: Vec<String>,
     timing: Timing,
