@@ -10,6 +10,7 @@
 //! * [`result`]: what came out; [`claim`]: the papers' numbers, [`compare`]: which of ours answers them.
 //! * [`control`]: a plan that compares policies of cleaning has one in which nobody cleans; [`cost`]: what cleaning and
 //!   the work after it cost.
+//! * [`flame`]: joules by directory, file, cause and component, as stacks and as a picture.
 //! * [`report`]: one page of all results, with plots.
 #![forbid(unsafe_code)]
 
@@ -22,6 +23,7 @@ pub mod control;
 pub mod cost;
 pub mod error;
 pub mod experiments;
+pub mod flame;
 pub mod host;
 pub mod plan;
 pub mod progress;
