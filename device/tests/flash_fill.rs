@@ -100,7 +100,8 @@ fn a_full_device_answers_to_the_nanosecond_and_picojoule_as_if_it_had_been_writt
         for blocks in [1 << 15, (1 << 16) + 77] {
             let [mut fast, mut slow] = [Flash::new(&spec, blocks), Flash::with_generations(&spec, blocks)];
             let all = [(Lba(0), blocks)];
-            (fast.fill(Nanos(0), &all), slow.fill(Nanos(0), &all));
+            fast.fill(Nanos(0), &all);
+            slow.fill(Nanos(0), &all);
             compare(what, &mut fast, &mut slow, blocks, 3_000);
             cleaned += fast.counters().into_iter().find(|(name, _)| *name == "cleanings").unwrap().1;
         }
@@ -127,7 +128,8 @@ fn a_device_filled_in_part_and_in_any_order_is_the_same() {
                 run.1 = if rng.below(3) == 0 { 1 + rng.below(run.1) } else { run.1 };
             }
             let [mut fast, mut slow] = [Flash::new(&spec, blocks), Flash::with_generations(&spec, blocks)];
-            (fast.fill(Nanos(7), &runs), slow.fill(Nanos(7), &runs));
+            fast.fill(Nanos(7), &runs);
+            slow.fill(Nanos(7), &runs);
             compare(what, &mut fast, &mut slow, seed, 1_500);
         }
     }
@@ -139,7 +141,8 @@ fn runs_that_overlap_and_devices_already_written_are_filled_all_the_same() {
         let blocks = 1 << 14;
         let [mut fast, mut slow] = [Flash::new(&spec, blocks), Flash::with_generations(&spec, blocks)];
         let runs = [(Lba(0), 9_000), (Lba(8_000), 4_000), (Lba(20), 0)];
-        (fast.fill(Nanos(0), &runs), slow.fill(Nanos(0), &runs));
+        fast.fill(Nanos(0), &runs);
+        slow.fill(Nanos(0), &runs);
         compare(what, &mut fast, &mut slow, 1, 1_000);
 
         let [mut fast, mut slow] = [Flash::new(&spec, blocks), Flash::with_generations(&spec, blocks)];

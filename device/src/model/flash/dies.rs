@@ -56,7 +56,10 @@ impl Moments {
     fn until(&self, until: Nanos, found: &mut Vec<usize>) {
         found.clear();
         let mut node = 1;
-        while self.tree[1] <= until {
+        if self.tree[node] > until {
+            return;
+        }
+        loop {
             if self.tree[node] <= until {
                 if node < self.half {
                     node *= 2;
