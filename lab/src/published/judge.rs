@@ -89,7 +89,7 @@ impl Verdict {
             Verdict::Contradicts => "the same was measured here, and says otherwise",
             Verdict::Differs => "further off, and nobody has said why yet",
             Verdict::NotRun => "ours needs a recording that may not be shipped",
-            Verdict::TakenOver => "a condition or a price that an experiment or a device's profile takes from the paper",
+            Verdict::TakenOver => "a condition, a price or a rule that an experiment, a device's profile or the code takes from the paper",
             Verdict::NoNumber => "nothing of ours measures it; the reason stands beside",
         }
     }
@@ -203,8 +203,8 @@ pub fn judge(number: &Number, ours: &Ours) -> Judged {
     };
     let verdict = match (number.answer.first(), main) {
         (None, _) => Verdict::NoNumber,
-        (Some(Answer::Plan { .. } | Answer::Profile { .. }), _) => Verdict::TakenOver,
-        (Some(Answer::Code { .. }), _) => Verdict::Agrees,
+        (Some(Answer::Code { is_test: true, .. }), _) => Verdict::Agrees,
+        (Some(Answer::Plan { .. } | Answer::Profile { .. } | Answer::Code { .. }), _) => Verdict::TakenOver,
         (Some(Answer::Measured { .. }), None) => Verdict::NotRun,
         (Some(Answer::Measured { .. }), Some(m)) => of_difference(number, m),
     };
@@ -279,7 +279,7 @@ fn answered(answer: &Answer, ours: &Ours) -> Answered {
             let ours = profile_number(profile, number).map(|(n, unit)| format!("{} {unit}", figures(n)));
             taken(profile.clone(), number.clone(), ours.unwrap_or_default())
         }
-        Answer::Code { path, text } => taken(path.clone(), String::new(), text.clone()),
+        Answer::Code { path, text, .. } => taken(path.clone(), text.clone(), String::new()),
     }
 }
 

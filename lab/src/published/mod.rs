@@ -76,12 +76,14 @@ pub enum Answer {
         /// The number's name in it.
         number: String,
     },
-    /// A test of ours holds it.
+    /// Our code has it built in, or a test of it holds it.
     Code {
         /// The file.
         path: String,
         /// What stands there.
         text: String,
+        /// Whether that is a test.
+        is_test: bool,
     },
 }
 
@@ -114,7 +116,9 @@ impl Answer {
                 Some(Answer::Plan { experiment: name.into(), parameter: parameter.into(), value: value.into() })
             }
             Some(("profile", name)) => Some(Answer::Profile { profile: name.into(), number: tail.into() }),
-            Some(("code", path)) => Some(Answer::Code { path: path.into(), text: tail.into() }),
+            Some((kind @ ("code" | "test"), path)) => {
+                Some(Answer::Code { path: path.into(), text: tail.into(), is_test: kind == "test" })
+            }
             Some(_) => None,
         }
     }
@@ -181,7 +185,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_a_row_a_parameter_a_price_or_a_test() {
-        let row = "T1,q,c,5,x,a-1: read: energy | plan b-2: n=5 | profile p: device.size | code x/y.rs: 5,explained,w\n";
+        let row = "T1,q,c,5,x,a-1: read: energy | plan b-2: n=5 | profile p: device.size | test x/y.rs: 5,explained,w\n";
         let numbers = parse(&format!("{HEAD}{row}")).unwrap();
         let text = str::to_owned;
         assert_eq!(
@@ -190,7 +194,7 @@ mod tests {
                 Answer::Measured { experiment: text("a-1"), quantity: text("read: energy") },
                 Answer::Plan { experiment: text("b-2"), parameter: text("n"), value: text("5") },
                 Answer::Profile { profile: text("p"), number: text("device.size") },
-                Answer::Code { path: text("x/y.rs"), text: text("5") },
+                Answer::Code { path: text("x/y.rs"), text: text("5"), is_test: true },
             ]
         );
         assert_eq!(numbers[0].verdict, Some(Said::Explained));
