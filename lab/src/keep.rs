@@ -71,6 +71,13 @@ struct Made<'a> {
     over: &'a str,
 }
 
+impl<'a> Made<'a> {
+    fn of(claim: &'a Claim) -> Self {
+        let Claim { quantity, value, unit, how, measure, of, over, .. } = claim;
+        Made { quantity, value: *value, unit, how: *how, measure, of, over }
+    }
+}
+
 /// All that a plan's numbers depend on, but for recordings and code.
 #[derive(Serialize)]
 struct Inputs<'a> {
@@ -107,16 +114,12 @@ pub fn of_plan(experiment: &Experiment) -> Result<String, NotKept> {
         prices.extend(numbers.into_iter().map(|n| (format!("{name} {}", n.name), n.value, n.unit)));
     }
     let states: BTreeSet<&str> = jobs.iter().filter_map(|j| j.parameters.get("state")?.as_str()).collect();
-    let made = |c| {
-        let Claim { quantity, value, unit, how, measure, of, over, .. } = c;
-        Made { quantity, value: *value, unit, how: *how, measure, of, over }
-    };
     let inputs = Inputs {
         kind: experiment.plan.kind,
         jobs: jobs.iter().map(|j| (&*j.variant, &*j.profile, j.seed, &j.needs, in_order(&j.parameters))).collect(),
         prices,
         recipes: states.into_iter().map(|name| format!("{:?}", Recipe::chain(name))).collect(),
-        paper: experiment.paper.iter().map(made).collect(),
+        paper: experiment.paper.iter().map(Made::of).collect(),
     };
     // OK to unwrap: numbers, texts and tables of them.
     Ok(short(Sha256::new_with_prefix(serde_json::to_vec(&inputs).unwrap())))

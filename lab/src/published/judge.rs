@@ -272,8 +272,8 @@ fn answered(answer: &Answer, ours: &Ours) -> Answered {
             }
         }
         Answer::Plan { experiment, parameter, value } => {
-            let by = experiment.clone();
-            Answered { is_experiment: true, ..taken(by, parameter.clone(), value.clone()) }
+            let (by, same) = (experiment.clone(), format!("{parameter} = {value}"));
+            Answered { is_experiment: true, ..taken(by, String::new(), same) }
         }
         Answer::Profile { profile, number } => {
             let ours = profile_number(profile, number).map(|(n, unit)| format!("{} {unit}", figures(n)));

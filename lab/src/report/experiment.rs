@@ -148,10 +148,11 @@ fn far(c: &Comparison) -> bool {
 
 /// The papers' numbers and ours as bars, each pair by its own scale.
 fn beside(rows: &[Comparison]) -> Markup {
-    let pair = |c: &Comparison| Some((c, c.claim.value, c.ours?)).filter(|(_, paper, ours)| *paper != 0.0 || *ours != 0.0);
+    let pairs = rows.iter().filter_map(|c| Some((c, c.claim.value, c.ours?)));
+    let pairs = pairs.filter(|(_, paper, ours)| *paper != 0.0 || *ours != 0.0);
     html! {
         div.beside aria-hidden="true" {
-            @for (c, paper, ours) in rows.iter().filter_map(pair) {
+            @for (c, paper, ours) in pairs {
                 @let most = paper.abs().max(ours.abs());
                 @let against = paper * ours < 0.0;
                 div.pair {

@@ -38,7 +38,7 @@ pub(super) fn headline(papers: &[Paper], judged: &[Vec<Judged>]) -> Markup {
     let compared = all - of(Verdict::TakenOver) - of(Verdict::NoNumber);
     html! {
         p.lead {
-            "The " (papers.len()) " papers publish " strong { (all) } " numbers. " strong { (compared) } " have one of ours beside them: "
+            "The " (papers.len()) " papers publish " strong { (all) } " numbers, a row of a table counted as one. " strong { (compared) } " have one of ours beside them: "
             strong { (of(Verdict::Agrees)) } " agree within 7 %, and " (of(Verdict::Fitted))
             " more to which a model was fitted; " strong { (of(Verdict::Explained)) } " are further off for a known reason; "
             strong { (of(Verdict::Contradicts)) } " contradict."
