@@ -158,7 +158,7 @@ fn beside(rows: &[Comparison]) -> Markup {
                 div.pair {
                     span { (c.claim.quantity) @if against { span.note { " (the other way)" } } }
                     div.bar { "paper" span.track { i style=(width(paper, most)) {} span { (c.paper_text()) } } }
-                    div class={ "bar ours " @if far(c) || against { "contradicts" } @else { "agrees" } } {
+                    div class={ "bar ours " @if far(c) || against { "explained" } @else { "agrees" } } {
                         "ours" span.track { i style=(width(ours, most)) {} span { (c.ours_text()) } }
                     }
                 }
@@ -168,7 +168,7 @@ fn beside(rows: &[Comparison]) -> Markup {
 }
 
 fn width(n: f64, most: f64) -> String {
-    format!("width:{:.1}%", 100.0 * n.abs() / most)
+    format!("--w:{:.4}", n.abs() / most)
 }
 
 fn comparison(rows: &[Comparison]) -> Markup {
