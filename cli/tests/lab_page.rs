@@ -103,7 +103,7 @@ fn a_wrong_number_and_a_wide_page_are_found() {
     done(&["lab", "report", "--output", &page]);
     let said = done(&["--json", "lab", "papers"]);
     let html = fs::read_to_string(&page).unwrap();
-    let other = said.replacen("7.64 mJ", "7.65 mJ", 1);
+    let other = said.replacen("\"published\": \"7.64 mJ\"", "\"published\": \"7.65 mJ\"", 1);
     assert!(other != said, "no 7.64 mJ");
     if let Some(found) = looked_at(&room, &html, &other, 1300) {
         assert!(found.contains("WRONG") && found.contains("7.65"), "{found}");
