@@ -71,7 +71,7 @@ impl Verdict {
         match self {
             Verdict::Agrees => "✓",
             Verdict::Fitted => "=",
-            Verdict::Explained => "≈",
+            Verdict::Explained => "≠",
             Verdict::Contradicts => "✗",
             Verdict::Differs => "?",
             Verdict::NotRun => "…",
@@ -86,7 +86,7 @@ impl Verdict {
             Verdict::Agrees => "within 7 % of the published number, or within the bound that it is",
             Verdict::Fitted => "within 7 %, but the model or the work was fitted to this number, so that it proves nothing",
             Verdict::Explained => "further off, for a reason that is known",
-            Verdict::Contradicts => "the same was measured here, and says otherwise",
+            Verdict::Contradicts => "measured here as the paper did, as far as it says how, and it comes out otherwise",
             Verdict::Differs => "further off, and nobody has said why yet",
             Verdict::NotRun => "ours needs a recording that may not be shipped",
             Verdict::TakenOver => "a condition, a price or a rule that an experiment, a device's profile or the code takes from the paper",

@@ -35,7 +35,7 @@ pub(super) fn headline(papers: &[Paper], judged: &[Vec<Judged>]) -> Markup {
     let counts = count(judged.iter().flatten());
     let all: usize = counts.values().sum();
     let of = |v: Verdict| counts[&v];
-    let compared = all - of(Verdict::TakenOver) - of(Verdict::NoNumber);
+    let compared = all - of(Verdict::NotRun) - of(Verdict::TakenOver) - of(Verdict::NoNumber);
     html! {
         p.lead {
             "The " (papers.len()) " papers publish " strong { (all) } " numbers, a row of a table counted as one. " strong { (compared) } " have one of ours beside them: "
@@ -43,7 +43,7 @@ pub(super) fn headline(papers: &[Paper], judged: &[Vec<Judged>]) -> Markup {
             " more to which a model was fitted; " strong { (of(Verdict::Explained)) } " are further off for a known reason; "
             strong { (of(Verdict::Contradicts)) } " contradict."
             @if of(Verdict::Differs) > 0 { " Of " (of(Verdict::Differs)) " nobody has said yet why they differ." }
-            @if of(Verdict::NotRun) > 0 { " For " (of(Verdict::NotRun)) " recordings are missing." }
+            @if of(Verdict::NotRun) > 0 { " " (of(Verdict::NotRun)) " wait for a recording that may not be shipped." }
             " " (of(Verdict::TakenOver)) " are conditions and prices that are taken over, and " (of(Verdict::NoNumber))
             " have no number of ours; the reason stands beside each."
         }
