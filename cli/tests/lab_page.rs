@@ -74,7 +74,8 @@ fn a_page_of_what_is_kept_says_what_json_says_and_stands_alone() {
     let outside = ["src=", "@import", "url(", "<link", "<script", "http-equiv"];
     let found: Vec<_> = outside.into_iter().filter(|o| html.contains(o)).collect();
     assert!(found.is_empty(), "the page fetches: {found:?}");
-    let numbers: usize = value["papers"].as_array().unwrap().iter().map(|p| p["numbers"].as_array().unwrap().len()).sum();
+    let numbers: usize =
+        value["papers"].as_array().unwrap().iter().map(|p| p["numbers"].as_array().unwrap().len()).sum();
     assert_eq!(html.matches("<td class=\"what\">").count(), numbers);
     for width in [1300, 400] {
         is_right(&room, &html, &said, width);

@@ -275,8 +275,7 @@ impl Experiment {
 
     /// The same with what was kept, from the text of `ours.csv`.
     pub fn with_kept(self, kept: &str) -> Result<Self, PlanError> {
-        let malformed =
-            |message| PlanError::Malformed { experiment: self.name.clone(), file: KEPT, message };
+        let malformed = |message| PlanError::Malformed { experiment: self.name.clone(), file: KEPT, message };
         let kept = Kept::parse(kept).map_err(malformed)?;
         Ok(Experiment { kept, ..self })
     }

@@ -16,7 +16,8 @@ pub(super) fn picks(papers: &[Paper]) -> Markup {
     for n in 0..papers.len() {
         rules += &format!("#p-{n}:checked~main .paper:not(.of-{n}){{display:none}}\n");
     }
-    let ids = Verdict::ALL.map(|v| format!("v-{}", v.name())).into_iter().chain((0..papers.len()).map(|n| format!("p-{n}")));
+    let ids =
+        Verdict::ALL.map(|v| format!("v-{}", v.name())).into_iter().chain((0..papers.len()).map(|n| format!("p-{n}")));
     for id in ids.chain(["v-all".into(), "p-all".into()]) {
         rules += &format!("#{id}:checked~main label[for={id}]{{outline:2px solid currentColor}}\n");
         rules += &format!("#{id}:focus-visible~main label[for={id}]{{outline:3px dashed currentColor}}\n");
