@@ -202,6 +202,10 @@ fn what_every_experiment_keeps_is_complete_and_of_its_plan_and_recordings() {
             wrong.push(format!("{again}: its recordings are others than when it was measured"));
         }
         let rows: Vec<_> = e.paper.iter().map(|c| (&c.quantity, &c.unit)).collect();
+        let names: std::collections::BTreeSet<_> = rows.iter().map(|(quantity, _)| quantity).collect();
+        if names.len() < rows.len() {
+            wrong.push(format!("{}: two rows of paper.csv have the same quantity", e.name));
+        }
         let kept: Vec<_> = e.kept.rows.iter().map(|r| (&r.quantity, &r.unit)).collect();
         if rows != kept {
             wrong.push(format!("{again}: ours.csv has other rows than paper.csv"));
