@@ -264,7 +264,22 @@ fn event(request: &Request, blocks: Option<u64>) -> Event {
         sector %= (blocks * 8).saturating_sub(sectors).max(1);
     }
     let (action, took, writing) = (Action::Issue, None, Default::default());
-    Event { time, action, op, flags, sector, sectors, device, cpu: 0, pid, process, took, error: 0, writing, from: None }
+    Event {
+        time,
+        action,
+        op,
+        flags,
+        sector,
+        sectors,
+        device,
+        cpu: 0,
+        pid,
+        process,
+        took,
+        error: 0,
+        writing,
+        from: None,
+    }
 }
 
 impl Accounts {
