@@ -1,0 +1,93 @@
+//! The page of `joulefs lab report` says what `joulefs lab papers --json` says, without a script and without anything from
+//! outside, at a phone's width too: in a browser, where there is one.
+
+mod browser;
+mod room;
+mod typed;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use room::Room;
+use serde_json::Value;
+use typed::{done, misused};
+
+const CHECK: &str = include_str!("lab_page/check.js");
+
+/// Has a browser look at a page in a window of a width, beside what `papers --json` printed.
+fn looked_at(room: &Room, page: &Path, said: &str, width: u32) {
+    let given = said.replace('<', "\\u003c");
+    browser::looked_at(room, page, width, &format!("const GIVEN = {given};\n{CHECK}"));
+}
+
+/// What the check finds wrong with a page; nothing without a browser.
+fn found(room: &Room, html: &str, said: &str, width: u32) -> Option<String> {
+    browser::browser()?;
+    let page = room.path("wrong.html");
+    fs::write(&page, html).unwrap();
+    let seen = std::panic::catch_unwind(|| looked_at(room, &page, said, width)).expect_err("nothing is found");
+    Some(seen.downcast_ref::<String>().unwrap().clone())
+}
+
+#[test]
+fn a_page_of_what_is_kept_says_what_json_says_and_stands_alone() {
+    let room = Room::new();
+    let page = room.path("page.html");
+    done(&["lab", "report", "--output", page.to_str().unwrap()]);
+    let said = done(&["--json", "lab", "papers"]);
+    let value: Value = serde_json::from_str(&said).unwrap();
+    let html = fs::read_to_string(&page).unwrap();
+    let outside = ["src=", "@import", "url(", "<link", "<script", "http-equiv"];
+    let found: Vec<_> = outside.into_iter().filter(|o| html.contains(o)).collect();
+    assert!(found.is_empty(), "the page fetches: {found:?}");
+    let numbers: usize =
+        value["papers"].as_array().unwrap().iter().map(|p| p["numbers"].as_array().unwrap().len()).sum();
+    assert_eq!(html.matches("<td class=\"what\">").count(), numbers);
+    for width in [1300, 400] {
+        looked_at(&room, &page, &said, width);
+    }
+}
+
+#[test]
+fn a_page_of_a_result_has_its_plots_and_scrolls_nowhere() {
+    let room = Room::new();
+    let results = room.text("results");
+    done(&["lab", "run", "microdrive-table31", "--results", &results]);
+    done(&["lab", "run", "fagc-fig4", "--quick", "--results", &results]);
+    done(&["lab", "report", "--results", &results]);
+    let page = PathBuf::from(&results).join("report.html");
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.matches("<svg").count() >= 6 && html.contains("A quick run"), "no plots");
+    // A quick run puts no number in the place of a kept one.
+    let said = done(&["--json", "lab", "papers", "--results", &results]);
+    assert_eq!(said, done(&["--json", "lab", "papers"]));
+    looked_at(&room, &page, &said, 400);
+}
+
+#[test]
+fn a_wrong_number_and_a_wide_page_are_found() {
+    let room = Room::new();
+    let page = room.text("page.html");
+    done(&["lab", "report", "--output", &page]);
+    let said = done(&["--json", "lab", "papers"]);
+    let html = fs::read_to_string(&page).unwrap();
+    let other = said.replacen("\"published\": \"7.64 mJ\"", "\"published\": \"7.65 mJ\"", 1);
+    assert!(other != said, "no 7.64 mJ");
+    if let Some(found) = found(&room, &html, &other, 1300) {
+        assert!(found.contains("WRONG") && found.contains("7.65"), "{found}");
+    }
+    let wide = html.replacen("<main>", "<main><div style=\"width:900px\">x</div>", 1);
+    if let Some(found) = found(&room, &wide, &said, 400) {
+        assert!(found.contains("WRONG") && found.contains("scrolls"), "{found}");
+    }
+}
+
+#[test]
+fn papers_are_chosen_by_word_and_verdict() {
+    let scherl = done(&["lab", "papers", "--paper", "scherl"]);
+    assert!(scherl.contains("7.64 mJ") && !scherl.contains("MedFS"), "{scherl}");
+    let contradicting = done(&["lab", "papers", "--verdict", "contradicts"]);
+    assert!(contradicting.contains("✗ contradicts") && !contradicting.contains("✓"), "{contradicting}");
+    misused(&["lab", "papers", "--paper", "nobody"], &["nobody", "Scherl 2004"]);
+    misused(&["lab", "papers", "--verdict", "maybe"], &["maybe", "contradicts"]);
+}
