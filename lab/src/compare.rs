@@ -11,6 +11,7 @@ fn answer(claim: &Claim, outcome: &Outcome) -> Option<f64> {
     let of = mean(claim, outcome, &claim.of)?;
     match claim.how {
         How::Mean | How::AtMost => Some(of),
+        How::Difference => Some(of - mean(claim, outcome, &claim.over)?),
         How::Ratio => Some(of / mean(claim, outcome, &claim.over)?),
         How::Increase | How::MeanIncrease => Some(100.0 * (of / mean(claim, outcome, &claim.over)? - 1.0)),
     }
@@ -21,7 +22,7 @@ fn mean(claim: &Claim, outcome: &Outcome, select: &str) -> Option<f64> {
         .phases()
         .filter(|(v, p)| selects(select, &v.name, &p.name))
         .filter_map(|(_, p)| p.measures.get(&claim.measure))
-        .filter(|m| claim.how != How::Mean || m.unit == claim.unit)
+        .filter(|m| !matches!(claim.how, How::Mean | How::Difference) || m.unit == claim.unit)
         .map(|m| m.value)
         .collect();
     (!found.is_empty()).then(|| found.iter().sum::<f64>() / found.len() as f64)
@@ -119,6 +120,14 @@ mod tests {
     }
 
     #[test]
+    fn a_difference_is_of_means_in_one_unit() {
+        let c = ours("q,5,mJ,T1,difference,energy,new/*,old/*,");
+        assert_eq!((c.ours, c.difference_text().as_str()), (Some(6.0), "+20.0 %"));
+        assert_eq!(ours("q,-20,mJ,T1,difference,energy,old/write,new/write,").ours, Some(-10.0));
+        assert_eq!(ours("q,5,J,T1,difference,energy,new/*,old/*,").ours, None, "millijoules are no joules");
+    }
+
+    #[test]
     fn a_mean_of_increases_weighs_each_phase_the_same() {
         let mut outcome = outcome();
         outcome.variants[1].phases[0] = phase("read", 10.0);
@@ -144,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_row_that_makes_no_sense_is_refused() {
-        for row in ["q,5,x,T1,ratio,energy,*/read,,", "q,5,mJ,T1,mean,energy,*/read,*/write,", "q,5,mJ,T1,magic,e,a,,"]
+        for row in ["q,5,x,T1,ratio,energy,*/read,,", "q,5,mJ,T1,difference,energy,*/read,,", "q,5,mJ,T1,mean,energy,*/read,*/write,", "q,5,mJ,T1,magic,e,a,,"]
         {
             assert!(Claim::parse_all(&format!("{HEAD}{row}\n")).is_err(), "{row}");
         }
