@@ -104,6 +104,10 @@ pub enum Kind {
     DeltaReads,
     /// What an application's requests cost, by a table and simulated.
     AppEnergy,
+    /// How large recorded programs' reads and writes are.
+    RequestSizes,
+    /// What requests cost that a kernel's file system made for known work.
+    Requests,
     /// A phone's energy divided among its components by runs that differ in them.
     Differential,
 }
@@ -234,6 +238,7 @@ pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
     "fagc-fig5",
     "fagc-fig7-8",
     "fagc-fig9-table5",
+    "fagc-sizes",
     "fagc-table6",
     "gc-bound",
     "ji-fig1",
@@ -258,6 +263,7 @@ pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
     "nexus-apps",
     "nexus-differential",
     "nexus-fileops",
+    "nexus-kernel",
     "nexus-sqlite",
 ];
 
