@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use device::clock::Clock;
 use device::energy::profile::Profile;
@@ -176,6 +177,8 @@ impl Bench {
         phase.stage = Stage::Preparation;
         volume.sync()?;
         let free = volume.free_fragments();
+        let space = volume.statfs()?;
+        phase.note("in_use", 100.0 * (1.0 - space.free as f64 / space.blocks.max(1) as f64), "%");
         phase.note("free_pieces", free.total() as f64, "pieces");
         for (level, count) in free.count.iter().enumerate() {
             phase.note(&format!("free_pieces_{}", FreeFragments::name(level)), *count as f64, "pieces");
@@ -318,6 +321,12 @@ impl Recorder<'_> {
             self.progress.at(self.done as f64 / self.steps.max(1) as f64);
         }
         Ok(())
+    }
+
+    /// Nobody asks anything for so long, but for what the volume does by the clock; a step.
+    pub fn wait(&mut self, how_long: Duration) -> Result<(), LabError> {
+        self.bench.clock.advance(how_long);
+        self.step()
     }
 
     fn sample(&mut self) {

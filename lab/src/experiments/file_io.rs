@@ -4,6 +4,8 @@
 //! the plan says so, the device is switched off and on as well.
 //! What a phase writes it pays for: a phase of writes ends with an fsync.
 
+use std::time::Duration;
+
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
@@ -18,7 +20,7 @@ use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
 use crate::progress::Progress;
-use crate::result::{Histogram, Phase};
+use crate::result::{Histogram, Phase, Stage};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +28,9 @@ pub(super) struct Parameters {
     /// Whether the device is switched off and on between phases, and not only the volume mounted anew.
     #[serde(default)]
     device_restarts: bool,
+    /// Seconds before each phase in which nobody asks anything, measured as phases of their own.
+    #[serde(default)]
+    rest_s: u64,
     /// Mebibytes of the file.
     file_mib: u64,
     /// What is done with it, in this order.
@@ -115,6 +120,9 @@ pub(crate) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     }
     for (n, spec) in p.phase.iter().enumerate() {
         bench.restart(p.device_restarts)?;
+        if p.rest_s > 0 {
+            phases.push(rest(&bench, &spec.name, p.rest_s)?);
+        }
         bench.cut_requests_at(spec.direct.then_some(spec.io_kib * 1024 / BLOCK as u64));
         let mut rng = rng.split();
         phases.push(one(&bench, spec, &p, size, job.seed, &mut rng, &progress.part(before + n, parts))?);
@@ -122,6 +130,18 @@ pub(crate) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     }
     afterwards::run(p.after, &bench, job.seed, &progress.part(parts - 1, parts), &mut phases)?;
     Ok((phases, histograms))
+}
+
+/// Nobody asks anything; the volume does what is due.
+fn rest(bench: &Bench, before: &str, seconds: u64) -> Result<Phase, LabError> {
+    let mut phase = bench.measure(&format!("rest-before-{before}"), seconds, &Progress::new(&|_| ()), |recorder| {
+        for _ in 0..seconds {
+            recorder.wait(Duration::from_secs(1))?;
+        }
+        Ok(0)
+    })?;
+    phase.stage = Stage::Preparation;
+    Ok(phase)
 }
 
 fn one(
