@@ -77,16 +77,3 @@ fn it_cleans_until_there_is_enough_and_then_rests_however_often_it_is_looked_at(
     assert_eq!((pieces, often.cleanings()), (paid, once.cleanings()), "looking changes nothing");
     assert_eq!(once.rest(60_000), 0, "there is enough");
 }
-
-#[test]
-fn what_a_request_finds_begun_is_finished_first() {
-    let mut chip = Chip::worn(Some(3.0));
-    chip.rest(12);
-    let (mut busy, begin) = (Bill::default(), chip.now);
-    let slow = chip.flash.serve(begin, Ask::Read { at: Lba(7), blocks: 64 }, Tag::default(), &mut busy).since(begin);
-    chip.now += slow;
-    chip.rest(60_000);
-    let begin = chip.now;
-    let quick = chip.flash.serve(begin, Ask::Read { at: Lba(7), blocks: 64 }, Tag::default(), &mut busy).since(begin);
-    assert!(slow.0 > quick.0 + MS, "{slow:?} while it cleans, {quick:?} after");
-}

@@ -41,8 +41,11 @@ fn mean_increase(claim: &Claim, outcome: &Outcome) -> Option<f64> {
 }
 
 fn selects(select: &str, variant: &str, phase: &str) -> bool {
-    let fits = |pattern: &str, name: &str| pattern == "*" || pattern == name;
-    select.split_once('/').is_some_and(|(v, p)| fits(v, variant) && fits(p, phase))
+    let fits = |pattern: &str, name: &str| {
+        pattern == name || pattern.strip_suffix('*').is_some_and(|begin| name.starts_with(begin))
+    };
+    let one = |select: &str| select.trim().split_once('/').is_some_and(|(v, p)| fits(v, variant) && fits(p, phase));
+    select.split('+').any(one)
 }
 
 /// Every published number of an experiment with ours.
@@ -110,6 +113,8 @@ mod tests {
         let c = ours("q,2.5,mJ,T1,mean,energy,*/read,,");
         assert_eq!((c.ours, c.difference_text().as_str()), (Some(3.0), "+20.0 %"));
         assert_eq!(ours("q,3,mJ,T1,mean,energy,new/read,,").ours, Some(4.0));
+        assert_eq!(ours("q,3,mJ,T1,mean,energy,n*/w*,,").ours, Some(20.0), "of names that begin so");
+        assert_eq!(ours("q,3,mJ,T1,mean,energy,old/read + new/*,,").ours, Some(26.0 / 3.0), "of several");
     }
 
     #[test]

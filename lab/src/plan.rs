@@ -235,6 +235,7 @@ pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
     "fagc-fig11",
     "fagc-fig12",
     "fagc-fig4",
+    "fagc-fig4-device",
     "fagc-fig5",
     "fagc-fig7-8",
     "fagc-fig9-table5",
