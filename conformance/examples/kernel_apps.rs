@@ -10,16 +10,22 @@
 //!
 //!     cargo run -p joulefs-conformance --example kernel_apps -- OUT galaxy-nexus-emmc RECORDING...
 
-mod metered;
-
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 
 use device::clock::RealClock;
 use device::energy::profile::Profile;
-use metered::Disk;
+use device::energy::{Energy, Operation};
+use device::gauge::{CAUSES, Gauge, Setup, Speed};
+use device::model::Remap;
+use device::{BlockDevice, Lba, Memory, Tag, model};
+use fuse::gauge::Files;
+use fuse::{Caching, MountOptions};
+use parking_lot::Mutex;
 use record::Tempo;
+use record::blocks::Recorder;
 use trace::Opened;
 use trace::call::Calls;
 use trace::replay::calls::{Pauses, Replayed, replay};
@@ -30,6 +36,44 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Mebibytes of the device.
 const DEVICE: u64 = 1024;
+
+/// A device, or another one in its place from some moment on.
+struct Switch {
+    to: Mutex<Arc<dyn BlockDevice>>,
+}
+
+impl Switch {
+    fn to(&self) -> Arc<dyn BlockDevice> {
+        self.to.lock().clone()
+    }
+}
+
+impl BlockDevice for Switch {
+    fn blocks(&self) -> u64 {
+        self.to().blocks()
+    }
+    fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
+        self.to().read(at, buf, tag)
+    }
+    fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
+        self.to().write(at, data, tag)
+    }
+    fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> device::Result<()> {
+        self.to().write_gather(at, parts, tag)
+    }
+    fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> device::Result<()> {
+        self.to().write_for(at, data, owners, cause)
+    }
+    fn flush(&self, tag: Tag) -> device::Result<()> {
+        self.to().flush(tag)
+    }
+    fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> device::Result<()> {
+        self.to().discard(at, blocks, tag)
+    }
+    fn remap(&self, from: Lba, to: Lba, blocks: u64, how: Remap, tag: Tag) -> device::Result<()> {
+        self.to().remap(from, to, blocks, how, tag)
+    }
+}
 
 /// Runs a program and gives back what it printed; its complaint if it fails.
 fn tell(program: &str, args: &[&str]) -> Outcome<String> {
@@ -70,30 +114,77 @@ fn calls(path: &Path) -> Outcome<Box<dyn Calls>> {
     }
 }
 
+/// Energy but for time nobody asked anything in, and requests: reads, writes, flushes.
+fn spent(gauge: &Gauge) -> (Energy, [u64; 3]) {
+    let ledger = gauge.report().ledger;
+    let counts = [Operation::Read, Operation::Write, Operation::Flush].map(|o| ledger.operation(o).operations);
+    (ledger.total() - ledger.operation(Operation::Idle).energy, counts)
+}
+
+/// A pipe into a program that compresses it to a file.
+struct Compressed(std::process::Child);
+
+impl Write for Compressed {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.0.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?.write(buf)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.stdin.as_mut().ok_or(io::ErrorKind::BrokenPipe)?.flush()
+    }
+}
+
+impl Drop for Compressed {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        // A compressor that failed leaves a file that cannot be read.
+        let _ = self.0.wait();
+    }
+}
+
 fn measure(profile: &Profile, recording: &Path, out: &Path) -> Outcome<()> {
-    let mut disk = Disk::new(profile, DEVICE)?;
-    let path = disk.path();
-    let path = path.to_str().ok_or("a path that is no text")?;
-    tell("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", path])?;
+    let blocks = DEVICE << 8;
+    let mut switch = None;
+    let setup = Setup {
+        contents: Arc::new(Memory::new(blocks)),
+        discards_read_zero: true,
+        model: model::build(profile, blocks)?,
+        profile: profile.clone(),
+        speed: Speed::Paced,
+    };
+    let gauge =
+        Arc::new(Gauge::with(setup, |device| switch.insert(Arc::new(Switch { to: Mutex::new(device) })).clone()));
+    let switch = switch.ok_or("a gauge without a device")?;
+    let dir = tempfile::tempdir()?;
+    let options = MountOptions { caching: Caching::Live, ..MountOptions::default() };
+    let shown = fuse::mount(Arc::new(Files::new(gauge.clone())), dir.path(), &options)?;
+    let disk = dir.path().join("disk");
+    let disk = disk.to_str().ok_or("a path that is no text")?;
+    tell("mkfs.ext4", &["-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", disk])?;
     let (needs, whole): (Needs, _) = needs::scan(&mut *calls(recording)?, |_| ());
     whole?;
-    let mounted = Mounted::new(path)?;
+    let mounted = Mounted::new(disk)?;
     needs
         .prepare(&mut OnDirectory::new(mounted.at.path()), |_| ())
         .map_err(|(path, why)| format!("{}: {why}", String::from_utf8_lossy(&path)))?;
     drop(mounted);
     std::fs::write("/proc/sys/vm/drop_caches", "3")?;
-    let mounted = Mounted::new(path)?;
+    let mounted = Mounted::new(disk)?;
+    let file = std::fs::File::create(out)?;
+    let zstd = Command::new("zstd").args(["-q", "-19"]).stdin(std::process::Stdio::piped()).stdout(file).spawn()?;
+    let plain = switch.to();
     let clock = Arc::new(RealClock::new());
-    let before = disk.spent();
-    disk.record(out, &clock)?;
+    let recorder = Arc::new(Recorder::new(plain.clone(), Compressed(zstd), clock.clone(), CAUSES)?);
+    let before = spent(&gauge);
+    *switch.to.lock() = recorder.clone();
     let tempo = Tempo::Real(clock.clone());
     let mut place = OnDirectory::new(mounted.at.path());
     let (done, whole) = replay(&mut *calls(recording)?, &mut place, &*clock, &tempo, Pauses::Recorded, |_| ());
     drop((place, mounted));
-    let requests = disk.recorded()?;
+    *switch.to.lock() = plain;
+    let requests = recorder.finish()?;
+    drop(recorder);
     whole?;
-    let after = disk.spent();
+    let after = spent(&gauge);
     let [reads, writes, flushes] = [0, 1, 2].map(|n| after.1[n] - before.1[n]);
     let Replayed { calls, left_out, failed, first_failure, span_ns, .. } = done;
     println!(
@@ -105,7 +196,9 @@ fn measure(profile: &Profile, recording: &Path, out: &Path) -> Outcome<()> {
     if left_out + failed > 0 {
         println!("{left_out} calls left out, {failed} failed: {}", first_failure.unwrap_or_default());
     }
-    disk.close()
+    shown.unmount()?;
+    shown.wait()?;
+    Ok(())
 }
 
 fn run() -> Outcome<()> {

@@ -2,8 +2,9 @@
 //!
 //! `paper.csv` has one row for each published number: what it is (`quantity`, `value`, `unit`), where it
 //! stands (`place`), and what of our results answers it: `how` a number is made of the `measure` of the
-//! phases `of` and, for ratios and differences, `over`. Phases are named `variant/phase`; `*` stands for all, `x*` for all that begin with `x`, and
-//! a `+` stands between several. `note` says what a reader must know before he compares. Left out on purpose: what was measured (`compare`).
+//! phases `of` and, for ratios and differences, `over`. Phases are named `variant/phase`; `*` stands for all,
+//! `x*` for all that begin with `x`, and a `+` stands between several. `note` says what a reader must know before he
+//! compares. Left out on purpose: what was measured (`compare`).
 
 use serde::{Deserialize, Serialize};
 

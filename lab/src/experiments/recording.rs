@@ -22,7 +22,15 @@ macro_rules! shipped {
 /// Recordings by name.
 const SHIPPED: &[(&str, &[u8])] = shipped![
     "nexus-apps": "browser.strace.zst", "chat.strace.zst", "install.strace.zst", "mail.strace.zst", "photos.strace.zst",
-        "browser.ext4.rec.zst", "chat.ext4.rec.zst", "install.ext4.rec.zst", "mail.ext4.rec.zst", "photos.ext4.rec.zst";
+        "browser.ext4.rec.zst", "chat.ext4.rec.zst", "install.ext4.rec.zst", "mail.ext4.blkparse.zst",
+        "photos.ext4.rec.zst";
+    "nexus-kernel": "ext4.sequential-write.blkparse.zst", "ext4.random-write.blkparse.zst",
+        "ext4.sequential-read.blkparse.zst", "ext4.random-read.blkparse.zst", "ext4.random-read-anywhere.blkparse.zst",
+        "ext4.random-read-mapped.blkparse.zst", "ext4.random-write-anywhere.blkparse.zst",
+        "ext4-holes.random-write.blkparse.zst", "ext4-data-journal.random-write.blkparse.zst",
+        "f2fs.sequential-read.blkparse.zst", "f2fs.random-read.blkparse.zst", "f2fs.random-read-anywhere.blkparse.zst",
+        "f2fs-forgotten.random-read.blkparse.zst", "f2fs-holes.random-write.blkparse.zst",
+        "f2fs-not-in-place.random-write.blkparse.zst";
     "fagc-fig11": "chat.rec", "clone.rec", "download.rec", "unpack.rec";
 ];
 

@@ -3,7 +3,8 @@
 //! UFS and eMMC call it background operations: the device cleans ahead, so that later writes find erased blocks. Which
 //! blocks, how many and after which pause is the maker's secret; here blocks as cleaning under a writer chooses them
 //! (`clean.rs`), one at a time on each die that keeps fewer erased ones than the profile's `nand.ahead` says, after
-//! [`PAUSE`]. A read that comes meanwhile goes before what has not begun (`dies.rs`). Without the number the device cleans for writers alone.
+//! [`PAUSE`]. A read that comes meanwhile goes before what has not begun (`dies.rs`). Without the number the device
+//! cleans for writers alone.
 
 use super::Flash;
 use super::clean::KEPT;
