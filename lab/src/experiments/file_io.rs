@@ -10,7 +10,7 @@ use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
 use serde::Deserialize;
-use vfs::{FileSystem, WriteFlags};
+use vfs::{FileSystem, SetAttr, WriteFlags};
 
 use super::afterwards::{self, Afterwards};
 use super::cleaned::Cleaning;
@@ -64,6 +64,9 @@ struct PhaseSpec {
     /// Whether an fsync follows every write, or only the last.
     #[serde(default)]
     fsync_each: bool,
+    /// The file is one hole of its size before: every write takes a block it did not have.
+    #[serde(default)]
+    holes: bool,
     /// Calls reach the device as they are, one request each (`O_DIRECT`), not joined in memory.
     #[serde(default)]
     direct: bool,
@@ -168,6 +171,12 @@ fn one(
     }
     let fs = bench.volume()?;
     let ino = bench.file(FILE)?;
+    if spec.holes {
+        for size in [0, size] {
+            fs.setattr(ino, &SetAttr { size: Some(size), ..SetAttr::default() })?;
+        }
+        fs.fsync(ino, false)?;
+    }
     let mut buf = vec![0; io as usize];
     let mut phase = bench.measure(&spec.name, calls, progress, |recorder| {
         for place in order.iter().cycle().take(calls as usize) {
