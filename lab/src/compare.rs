@@ -40,7 +40,7 @@ fn mean_increase(claim: &Claim, outcome: &Outcome) -> Option<f64> {
     (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
-fn selects(select: &str, variant: &str, phase: &str) -> bool {
+pub(crate) fn selects(select: &str, variant: &str, phase: &str) -> bool {
     let fits = |pattern: &str, name: &str| {
         pattern == name || pattern.strip_suffix('*').is_some_and(|begin| name.starts_with(begin))
     };
