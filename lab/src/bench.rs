@@ -177,8 +177,6 @@ impl Bench {
         phase.stage = Stage::Preparation;
         volume.sync()?;
         let free = volume.free_fragments();
-        let space = volume.statfs()?;
-        phase.note("in_use", 100.0 * (1.0 - space.blocks_free as f64 / space.blocks.max(1) as f64), "%");
         phase.note("free_pieces", free.total() as f64, "pieces");
         for (level, count) in free.count.iter().enumerate() {
             phase.note(&format!("free_pieces_{}", FreeFragments::name(level)), *count as f64, "pieces");
