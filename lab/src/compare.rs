@@ -158,8 +158,12 @@ mod tests {
 
     #[test]
     fn a_row_that_makes_no_sense_is_refused() {
-        for row in ["q,5,x,T1,ratio,energy,*/read,,", "q,5,mJ,T1,difference,energy,*/read,,", "q,5,mJ,T1,mean,energy,*/read,*/write,", "q,5,mJ,T1,magic,e,a,,"]
-        {
+        for row in [
+            "q,5,x,T1,ratio,energy,*/read,,",
+            "q,5,mJ,T1,difference,energy,*/read,,",
+            "q,5,mJ,T1,mean,energy,*/read,*/write,",
+            "q,5,mJ,T1,magic,e,a,,",
+        ] {
             assert!(Claim::parse_all(&format!("{HEAD}{row}\n")).is_err(), "{row}");
         }
     }

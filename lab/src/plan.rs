@@ -309,8 +309,7 @@ impl Experiment {
 
     /// The same with what was kept, from the text of `ours.csv`.
     pub fn with_kept(self, kept: &str) -> Result<Self, PlanError> {
-        let malformed =
-            |message| PlanError::Malformed { experiment: self.name.clone(), file: KEPT, message };
+        let malformed = |message| PlanError::Malformed { experiment: self.name.clone(), file: KEPT, message };
         let kept = Kept::parse(kept).map_err(malformed)?;
         Ok(Experiment { kept, ..self })
     }
@@ -323,7 +322,13 @@ impl Experiment {
 
     /// The plan's variants with every seed, in order.
     pub fn jobs(&self, changes: &Changes) -> Result<Vec<Job>, PlanError> {
-        let plain = [Variant { name: "plain".into(), profile: None, needs: None, assume: BTreeMap::new(), parameters: Table::new() }];
+        let plain = [Variant {
+            name: "plain".into(),
+            profile: None,
+            needs: None,
+            assume: BTreeMap::new(),
+            parameters: Table::new(),
+        }];
         let variants = if self.plan.variant.is_empty() { &plain[..] } else { &self.plan.variant };
         if let Some(name) = changes.variants.iter().find(|n| variants.iter().all(|v| v.name != **n)) {
             let known: Vec<_> = variants.iter().map(|v| v.name.as_str()).collect();
@@ -379,7 +384,8 @@ mod tests {
 
     #[test]
     fn a_variant_assumes_other_numbers_of_the_profile_and_says_so() {
-        let plan = PLAN.replace("profile = \"q\"", "profile = \"kirin9000-ufs31\"\nassume = { \"device.nand.spare\" = 28 }");
+        let plan =
+            PLAN.replace("profile = \"q\"", "profile = \"kirin9000-ufs31\"\nassume = { \"device.nand.spare\" = 28 }");
         let jobs = Experiment::parse("x", "", &plan, "").unwrap().jobs(&Changes::default()).unwrap();
         let of = |job: &Job| {
             let numbers = job.profile().unwrap().numbers();
@@ -388,7 +394,8 @@ mod tests {
         };
         assert_eq!(of(&jobs[2]), (28.0, "%".into(), "assumed by the variant b".into()));
         assert!(jobs[2].told().contains_key("assume") && !jobs[0].told().contains_key("assume"));
-        let e = Job { assume: [("device.nand.spear".to_owned(), 1.0)].into(), ..jobs[2].clone() }.profile().unwrap_err();
+        let e =
+            Job { assume: [("device.nand.spear".to_owned(), 1.0)].into(), ..jobs[2].clone() }.profile().unwrap_err();
         assert!(e.to_string().contains("no number \"device.nand.spear\""), "{e}");
     }
 

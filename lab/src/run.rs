@@ -92,9 +92,7 @@ fn skipped(job: Job) -> Skipped {
 }
 
 fn run_job(experiment: &Experiment, job: &Job, progress: &Progress<'_>) -> Result<VariantResult, LabError> {
-    let measured = || {
-        experiments::run(experiment.plan.kind, &job.profile()?, job, progress)
-    };
+    let measured = || experiments::run(experiment.plan.kind, &job.profile()?, job, progress);
     let (phases, histograms) = measured().map_err(|source| of_variant(experiment, job, source))?;
     Ok(VariantResult {
         name: job.variant.clone(),

@@ -13,11 +13,11 @@ use device::{Blank, Counting};
 use f2fs::cause::Cause;
 use f2fs::owners::{Look, Owner};
 use serde::Deserialize;
+use trace::Opened;
 use trace::call::Calls;
 use trace::replay::blocks::How;
 use trace::replay::needs;
 use trace::requests::Requests;
-use trace::Opened;
 
 use super::recording::{Beginning, Source};
 use super::{Measured, parameters};

@@ -125,9 +125,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let limit = p.limit.unwrap_or(u64::MAX);
         let moved = match Source::find(recording)?.open().map_err(|e| failed(&e))? {
             Opened::Calls(calls) => Moved::of_calls(&mut Beginning::new(limit, calls)),
-            Opened::Blocks(events) => {
-                Moved::of_blocks(Box::new(Cleared::new(Box::new(Beginning::new(limit, events)))))
-            }
+            Opened::Blocks(events) => Moved::of_blocks(Box::new(Cleared::new(Box::new(Beginning::new(limit, events))))),
             Opened::Power(_) => return Err(failed(&"a meter's: it asks nothing of storage")),
         };
         let moved = moved.map_err(|e| failed(&e))?;
