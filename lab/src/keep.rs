@@ -181,7 +181,10 @@ pub fn as_planned(experiment: &Experiment, outcome: &Outcome) -> Result<(), NotK
     for j in &jobs {
         let ran = outcome.variants.iter().any(|v| is_it(j, v));
         if !ran && !outcome.skipped.iter().any(|s| s.variant == j.variant) {
-            return Err(differs(format!("variant {}, seed {}, did not run with the plan's parameters", j.variant, j.seed)));
+            return Err(differs(format!(
+                "variant {}, seed {}, did not run with the plan's parameters",
+                j.variant, j.seed
+            )));
         }
     }
     match outcome.variants.iter().find(|v| !jobs.iter().any(|j| is_it(j, v))) {
@@ -218,8 +221,10 @@ fn list(items: impl Iterator<Item = String>) -> String {
 mod tests {
     use super::*;
 
-    const PLAN: &str = "title = \"t\"\nkind = \"disk-modes\"\nprofile = \"microdrive\"\n[parameters]\nrandom_reads = 5\n";
-    const PAPER: &str = "quantity,value,unit,place,how,measure,of,over,note\nseek,7.64,mJ,T1,mean,seek,*/random-read,,\n";
+    const PLAN: &str =
+        "title = \"t\"\nkind = \"disk-modes\"\nprofile = \"microdrive\"\n[parameters]\nrandom_reads = 5\n";
+    const PAPER: &str =
+        "quantity,value,unit,place,how,measure,of,over,note\nseek,7.64,mJ,T1,mean,seek,*/random-read,,\n";
 
     fn fingerprint(readme: &str, plan: &str, paper: &str) -> String {
         of_plan(&Experiment::parse("x", readme, plan, paper).unwrap()).unwrap()
@@ -228,7 +233,8 @@ mod tests {
     #[test]
     fn words_for_people_change_no_fingerprint_and_what_is_run_does() {
         let before = fingerprint("", PLAN, PAPER);
-        let words = fingerprint("Another claim.", &PLAN.replace("\"t\"", "\"u\" # why"), &PAPER.replace("T1", "Table 1"));
+        let words =
+            fingerprint("Another claim.", &PLAN.replace("\"t\"", "\"u\" # why"), &PAPER.replace("T1", "Table 1"));
         assert_eq!(before, words);
         let small = fingerprint("", &format!("{PLAN}[quick]\nrandom_reads = 1\n"), PAPER);
         assert_eq!(before, small, "a quick run is not kept");

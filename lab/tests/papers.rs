@@ -43,7 +43,8 @@ fn nothing_is_wrong(wrong: &[String]) {
 
 #[test]
 fn every_list_of_published_numbers_is_a_papers() {
-    let on_disk = std::fs::read_dir(root().join("published")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let on_disk =
+        std::fs::read_dir(root().join("published")).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
     let mut lists: Vec<_> = on_disk.filter_map(|f| f.strip_suffix(".csv").map(str::to_owned)).collect();
     lists.sort();
     let mut known: Vec<_> = lab::published::FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -147,13 +148,18 @@ fn a_number_that_is_not_the_papers_or_not_there_is_found() {
         why: String::new(),
     };
     let text = str::to_owned;
-    let seek = || Answer::Measured { experiment: text("microdrive-table31"), quantity: text("seek: energy of an average one") };
+    let seek = || Answer::Measured {
+        experiment: text("microdrive-table31"),
+        quantity: text("seek: energy of an average one"),
+    };
     assert!(problems(&number("7.64", seek()), &experiments).is_empty());
     assert!(problems(&number("7.65", seek()), &experiments)[0].contains("7.64"));
-    let file = |value: &str| Answer::Plan { experiment: text("fagc-fig4"), parameter: text("file_mib"), value: text(value) };
+    let file =
+        |value: &str| Answer::Plan { experiment: text("fagc-fig4"), parameter: text("file_mib"), value: text(value) };
     assert!(problems(&number("128", file("128")), &experiments).is_empty());
     assert!(problems(&number("129", file("129")), &experiments)[0].contains("no file_mib"));
-    let map = |text: &str| Answer::Code { path: "device/src/model/flash/map.rs".into(), text: text.into(), is_test: false };
+    let map =
+        |text: &str| Answer::Code { path: "device/src/model/flash/map.rs".into(), text: text.into(), is_test: false };
     assert!(problems(&number("1024", map("ENTRIES: u64 = 1024")), &experiments).is_empty());
     assert!(!problems(&number("1025", map("ENTRIES: u64 = 1025")), &experiments).is_empty());
     let rpm = |number: &str| Answer::Profile { profile: "microdrive".into(), number: number.into() };
@@ -170,9 +176,7 @@ fn every_row_of_an_experiment_answers_a_published_number() {
     let mut wrong = Vec::new();
     for e in shipped() {
         for c in e.paper.iter().filter(|c| c.place != RECKONED) {
-            let is_it = |a: &&&Answer| {
-                matches!(a, Answer::Measured { experiment, quantity } if *experiment == e.name && *quantity == c.quantity)
-            };
+            let is_it = |a: &&&Answer| matches!(a, Answer::Measured { experiment, quantity } if *experiment == e.name && *quantity == c.quantity);
             let times = answers.iter().filter(is_it).count();
             if times == 0 {
                 wrong.push(format!("no row of published/ has the answer `{}: {}`, of {}", e.name, c.quantity, c.place));
@@ -198,6 +202,10 @@ fn what_every_experiment_keeps_is_complete_and_of_its_plan_and_recordings() {
             wrong.push(format!("{again}: its recordings are others than when it was measured"));
         }
         let rows: Vec<_> = e.paper.iter().map(|c| (&c.quantity, &c.unit)).collect();
+        let names: std::collections::BTreeSet<_> = rows.iter().map(|(quantity, _)| quantity).collect();
+        if names.len() < rows.len() {
+            wrong.push(format!("{}: two rows of paper.csv have the same quantity", e.name));
+        }
         let kept: Vec<_> = e.kept.rows.iter().map(|r| (&r.quantity, &r.unit)).collect();
         if rows != kept {
             wrong.push(format!("{again}: ours.csv has other rows than paper.csv"));
@@ -214,7 +222,9 @@ fn every_number_that_is_far_from_ours_says_why_and_none_that_is_near() {
         let judged = judge(n, &ours);
         let numbers = judged.answers.first().map_or(String::new(), |a| format!("{} and {}", a.paper, a.ours));
         match (judged.verdict, n.verdict) {
-            (Verdict::Differs, _) => wrong.push(format!("{name}: {numbers}: say `explained` or `contradicts`, and why")),
+            (Verdict::Differs, _) => {
+                wrong.push(format!("{name}: {numbers}: say `explained` or `contradicts`, and why"))
+            }
             (Verdict::Agrees, Some(said)) => wrong.push(format!("{name}: {numbers}: agrees, though it says {said:?}")),
             (Verdict::NotRun, _) if judged.why.is_empty() => wrong.push(format!("{name}: no number, and no reason")),
             _ => {}

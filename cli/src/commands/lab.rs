@@ -23,8 +23,10 @@ use crate::{Failure, output, progress, whole};
 /// An experiment is a plan, the published numbers and a README that says what is claimed. Everything runs
 /// on simulated devices in virtual time: the same seed gives the same result, to the last picojoule.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  joulefs lab report\n  joulefs lab papers --verdict contradicts\n  joulefs lab list\n  \
-    joulefs lab run --quick fagc-fig4\n  joulefs lab run nexus-sqlite --set rows=1000000")]
+#[command(
+    after_help = "Examples:\n  joulefs lab report\n  joulefs lab papers --verdict contradicts\n  joulefs lab list\n  \
+    joulefs lab run --quick fagc-fig4\n  joulefs lab run nexus-sqlite --set rows=1000000"
+)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -85,9 +87,11 @@ struct RunArgs {
 }
 
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  joulefs lab report\n  joulefs lab report --results results --output report.html\n\n\
+#[command(
+    after_help = "Examples:\n  joulefs lab report\n  joulefs lab report --results results --output report.html\n\n\
     Without results the page has the numbers that the experiments keep, measured by full runs. Results of full runs take\n\
-    their place; all results add who spent what, for what and when.")]
+    their place; all results add who spent what, for what and when."
+)]
 struct ReportArgs {
     /// Read results below this directory; `results`, if it is there, without.
     #[arg(long)]
@@ -325,7 +329,9 @@ fn report(args: &ReportArgs, as_json: bool) -> Result<(), Failure> {
         None => Vec::new(),
     };
     if let (true, Some(dir)) = (outcomes.is_empty(), &args.results) {
-        return Err(format!("no results below {}: run `joulefs lab run` first, or leave out --results", dir.display()).into());
+        return Err(
+            format!("no results below {}: run `joulefs lab run` first, or leave out --results", dir.display()).into()
+        );
     }
     let place = || results.filter(|_| !outcomes.is_empty()).unwrap_or(Path::new("")).join("report.html");
     let page = args.output.clone().unwrap_or_else(place);

@@ -71,7 +71,7 @@ impl Verdict {
         match self {
             Verdict::Agrees => "✓",
             Verdict::Fitted => "=",
-            Verdict::Explained => "≈",
+            Verdict::Explained => "≠",
             Verdict::Contradicts => "✗",
             Verdict::Differs => "?",
             Verdict::NotRun => "…",
@@ -84,12 +84,16 @@ impl Verdict {
     pub fn meaning(self) -> &'static str {
         match self {
             Verdict::Agrees => "within 7 % of the published number, or within the bound that it is",
-            Verdict::Fitted => "within 7 %, but the model or the work was fitted to this number, so that it proves nothing",
+            Verdict::Fitted => {
+                "within 7 %, but the model or the work was fitted to this number, so that it proves nothing"
+            }
             Verdict::Explained => "further off, for a reason that is known",
-            Verdict::Contradicts => "the same was measured here, and says otherwise",
+            Verdict::Contradicts => "measured here as the paper did, as far as it says how, and it comes out otherwise",
             Verdict::Differs => "further off, and nobody has said why yet",
             Verdict::NotRun => "ours needs a recording that may not be shipped",
-            Verdict::TakenOver => "a condition, a price or a rule that an experiment, a device's profile or the code takes from the paper",
+            Verdict::TakenOver => {
+                "a condition, a price or a rule that an experiment, a device's profile or the code takes from the paper"
+            }
             Verdict::NoNumber => "nothing of ours measures it; the reason stands beside",
         }
     }
@@ -311,14 +315,24 @@ mod tests {
     fn comparison(how: How, value: f64, ours: Option<f64>) -> Comparison {
         let text = String::new;
         let (unit, place, note) = ("x".into(), text(), text());
-        let claim = Claim { quantity: "q".into(), value, unit, place, how, measure: text(), of: text(), over: text(), note };
+        let claim =
+            Claim { quantity: "q".into(), value, unit, place, how, measure: text(), of: text(), over: text(), note };
         Comparison { claim, ours }
     }
 
     fn number(value: &str, verdict: Option<Said>) -> Number {
         let answer = vec![Answer::Measured { experiment: "e".into(), quantity: "q".into() }];
         let text = String::new;
-        Number { place: text(), quantity: text(), condition: text(), value: value.into(), unit: text(), answer, verdict, why: text() }
+        Number {
+            place: text(),
+            quantity: text(),
+            condition: text(),
+            value: value.into(),
+            unit: text(),
+            answer,
+            verdict,
+            why: text(),
+        }
     }
 
     fn verdict(printed: &str, said: Option<Said>, c: Comparison) -> Verdict {
@@ -353,7 +367,9 @@ mod tests {
 
     #[test]
     fn signs_and_names_tell_verdicts_apart() {
-        let different = |of: fn(Verdict) -> &'static str| Verdict::ALL.map(of).into_iter().collect::<std::collections::BTreeSet<_>>().len();
+        let different = |of: fn(Verdict) -> &'static str| {
+            Verdict::ALL.map(of).into_iter().collect::<std::collections::BTreeSet<_>>().len()
+        };
         assert_eq!([different(Verdict::sign), different(Verdict::text), different(Verdict::name)], [8; 3]);
         assert_eq!(count(&[]).len(), 8);
     }

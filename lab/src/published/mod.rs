@@ -157,8 +157,10 @@ pub const FILES: &[(&str, &str)] = files!["fagc", "medfs", "mohan", "ji", "scher
 pub fn papers() -> Result<Vec<Paper>, String> {
     let index: Index = toml::from_str(INDEX).map_err(|e| format!("published/papers.toml: {e}"))?;
     let paper = |e: Entry| {
-        let (_, text) =
-            FILES.iter().find(|(name, _)| *name == e.file).ok_or_else(|| format!("published/{}.csv is not here", e.file))?;
+        let (_, text) = FILES
+            .iter()
+            .find(|(name, _)| *name == e.file)
+            .ok_or_else(|| format!("published/{}.csv is not here", e.file))?;
         let numbers = parse(text).map_err(|m| format!("published/{}.csv: {m}", e.file))?;
         let Entry { short, authors, title, venue, about, .. } = e;
         Ok(Paper { short, authors, title, venue, about, numbers })
@@ -185,7 +187,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_a_row_a_parameter_a_price_or_a_test() {
-        let row = "T1,q,c,5,x,a-1: read: energy | plan b-2: n=5 | profile p: device.size | test x/y.rs: 5,explained,w\n";
+        let row =
+            "T1,q,c,5,x,a-1: read: energy | plan b-2: n=5 | profile p: device.size | test x/y.rs: 5,explained,w\n";
         let numbers = parse(&format!("{HEAD}{row}")).unwrap();
         let text = str::to_owned;
         assert_eq!(

@@ -20,7 +20,8 @@ pub(super) fn section(
     ours: &Ours,
     outcomes: &[&Outcome],
 ) -> Result<Markup, ReportError> {
-    let title = experiment.map(|e| e.plan.title.as_str()).or(outcomes.first().map(|o| o.title.as_str())).unwrap_or(name);
+    let title =
+        experiment.map(|e| e.plan.title.as_str()).or(outcomes.first().map(|o| o.title.as_str())).unwrap_or(name);
     let results = outcomes.iter().map(|o| result(o)).collect::<Result<Vec<_>, _>>()?;
     Ok(html! {
         h2 id={ "x-" (name) } { (name) ": " (title) }

@@ -16,7 +16,8 @@ pub(super) fn picks(papers: &[Paper]) -> Markup {
     for n in 0..papers.len() {
         rules += &format!("#p-{n}:checked~main .paper:not(.of-{n}){{display:none}}\n");
     }
-    let ids = Verdict::ALL.map(|v| format!("v-{}", v.name())).into_iter().chain((0..papers.len()).map(|n| format!("p-{n}")));
+    let ids =
+        Verdict::ALL.map(|v| format!("v-{}", v.name())).into_iter().chain((0..papers.len()).map(|n| format!("p-{n}")));
     for id in ids.chain(["v-all".into(), "p-all".into()]) {
         rules += &format!("#{id}:checked~main label[for={id}]{{outline:2px solid currentColor}}\n");
         rules += &format!("#{id}:focus-visible~main label[for={id}]{{outline:3px dashed currentColor}}\n");
@@ -35,7 +36,7 @@ pub(super) fn headline(papers: &[Paper], judged: &[Vec<Judged>]) -> Markup {
     let counts = count(judged.iter().flatten());
     let all: usize = counts.values().sum();
     let of = |v: Verdict| counts[&v];
-    let compared = all - of(Verdict::TakenOver) - of(Verdict::NoNumber);
+    let compared = all - of(Verdict::NotRun) - of(Verdict::TakenOver) - of(Verdict::NoNumber);
     html! {
         p.lead {
             "The " (papers.len()) " papers publish " strong { (all) } " numbers, a row of a table counted as one. " strong { (compared) } " have one of ours beside them: "
@@ -43,7 +44,7 @@ pub(super) fn headline(papers: &[Paper], judged: &[Vec<Judged>]) -> Markup {
             " more to which a model was fitted; " strong { (of(Verdict::Explained)) } " are further off for a known reason; "
             strong { (of(Verdict::Contradicts)) } " contradict."
             @if of(Verdict::Differs) > 0 { " Of " (of(Verdict::Differs)) " nobody has said yet why they differ." }
-            @if of(Verdict::NotRun) > 0 { " For " (of(Verdict::NotRun)) " recordings are missing." }
+            @if of(Verdict::NotRun) > 0 { " " (of(Verdict::NotRun)) " wait for a recording that may not be shipped." }
             " " (of(Verdict::TakenOver)) " are conditions and prices that are taken over, and " (of(Verdict::NoNumber))
             " have no number of ours; the reason stands beside each."
         }

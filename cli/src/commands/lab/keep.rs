@@ -11,8 +11,10 @@ use crate::{Failure, output, whole};
 
 /// `joulefs lab keep`.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  joulefs lab keep fagc-fig4\n  joulefs lab keep ./my-experiment --results results\n\n\
-    An experiment by name is looked for in experiments/ below the current directory: run this in the program's sources.")]
+#[command(
+    after_help = "Examples:\n  joulefs lab keep fagc-fig4\n  joulefs lab keep ./my-experiment --results results\n\n\
+    An experiment by name is looked for in experiments/ below the current directory: run this in the program's sources."
+)]
 pub struct KeepArgs {
     /// Experiments by name, or by the path of their directory.
     #[arg(required = true)]
@@ -26,7 +28,10 @@ pub struct KeepArgs {
 pub fn directory(name: &str) -> Result<PathBuf, Failure> {
     let dir = if name.contains('/') { PathBuf::from(name) } else { Path::new("experiments").join(name) };
     if !dir.join("plan.toml").exists() {
-        let message = format!("{}: no plan.toml there: run this in the program's sources, or give the path of an experiment", dir.display());
+        let message = format!(
+            "{}: no plan.toml there: run this in the program's sources, or give the path of an experiment",
+            dir.display()
+        );
         return Err(message.into());
     }
     let there = Experiment::find(&format!("./{}", dir.display()).replace(".//", "/"))?;

@@ -10,8 +10,10 @@ use crate::{Failure, output};
 
 /// `joulefs lab papers`.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  joulefs lab papers\n  joulefs lab papers --paper ji --verdict explained\n  joulefs lab papers --json\n\n\
-    Ours are the numbers that the experiments keep, or with --results those of a run of your own.")]
+#[command(
+    after_help = "Examples:\n  joulefs lab papers\n  joulefs lab papers --paper ji --verdict explained\n  joulefs lab papers --json\n\n\
+    Ours are the numbers that the experiments keep, or with --results those of a run of your own."
+)]
 pub struct PapersArgs {
     /// Only the papers in whose name or title this word stands.
     #[arg(long)]
