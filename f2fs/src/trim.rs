@@ -60,7 +60,6 @@ impl Volume {
 mod tests {
     use vfs::FileSystem;
 
-    use super::*;
     use crate::rig::{blocks, file, judge, mounted, read, write};
     use crate::volume::MountOptions;
 

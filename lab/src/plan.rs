@@ -385,14 +385,14 @@ mod tests {
     #[test]
     fn a_variant_assumes_other_numbers_of_the_profile_and_says_so() {
         let plan =
-            PLAN.replace("profile = \"q\"", "profile = \"kirin9000-ufs31\"\nassume = { \"device.nand.spare\" = 28 }");
+            PLAN.replace("profile = \"q\"", "profile = \"kirin9000-ufs31\"\nassume = { \"device.nand.spare\" = 25 }");
         let jobs = Experiment::parse("x", "", &plan, "").unwrap().jobs(&Changes::default()).unwrap();
         let of = |job: &Job| {
             let numbers = job.profile().unwrap().numbers();
             let spare = numbers.into_iter().find(|n| n.name == "device.nand.spare").unwrap();
             (spare.value, spare.unit, spare.source)
         };
-        assert_eq!(of(&jobs[2]), (28.0, "%".into(), "assumed by the variant b".into()));
+        assert_eq!(of(&jobs[2]), (25.0, "%".into(), "assumed by the variant b".into()));
         assert!(jobs[2].told().contains_key("assume") && !jobs[0].told().contains_key("assume"));
         let e =
             Job { assume: [("device.nand.spear".to_owned(), 1.0)].into(), ..jobs[2].clone() }.profile().unwrap_err();
