@@ -396,7 +396,7 @@ mod tests {
         assert!(jobs[2].told().contains_key("assume") && !jobs[0].told().contains_key("assume"));
         let e =
             Job { assume: [("device.nand.spear".to_owned(), 1.0)].into(), ..jobs[2].clone() }.profile().unwrap_err();
-        assert!(e.to_string().contains("no number \"device.nand.spear\""), "{e}");
+        assert!(e.to_string().contains("device.nand.spear = 1: unknown field"), "{e}");
     }
 
     #[test]
