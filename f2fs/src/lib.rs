@@ -34,6 +34,7 @@ mod rig;
 pub mod segment;
 pub mod space;
 pub mod tick;
+mod trim;
 mod vfs_impl;
 pub mod volume;
 mod xattr;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use device::clock::Clock;
 use device::energy::profile::Profile;
@@ -318,6 +319,12 @@ impl Recorder<'_> {
             self.progress.at(self.done as f64 / self.steps.max(1) as f64);
         }
         Ok(())
+    }
+
+    /// Nobody asks anything for so long, but for what the volume does by the clock; a step.
+    pub fn wait(&mut self, how_long: Duration) -> Result<(), LabError> {
+        self.bench.clock.advance(how_long);
+        self.step()
     }
 
     fn sample(&mut self) {

@@ -2,8 +2,9 @@
 //!
 //! `paper.csv` has one row for each published number: what it is (`quantity`, `value`, `unit`), where it
 //! stands (`place`), and what of our results answers it: `how` a number is made of the `measure` of the
-//! phases `of` and, for ratios, `over`. Phases are named `variant/phase`; `*` stands for all. `note` says
-//! what a reader must know before he compares. Left out on purpose: what was measured (`compare`).
+//! phases `of` and, for ratios and differences, `over`. Phases are named `variant/phase`; `*` stands for all,
+//! `x*` for all that begin with `x`, and a `+` stands between several. `note` says what a reader must know before he
+//! compares. Left out on purpose: what was measured (`compare`).
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,8 @@ pub enum How {
     /// The mean of such increases, each of a phase `of` above the phase `over` that has its name: of applications, each
     /// weighs the same then.
     MeanIncrease,
+    /// That mean less the mean over the phases `over`.
+    Difference,
     /// The mean, which the paper bounds from above.
     AtMost,
 }
@@ -42,7 +45,7 @@ pub struct Claim {
     pub measure: String,
     /// The phases it is made of.
     pub of: String,
-    /// The phases it is divided by; empty where it is not.
+    /// The phases it is divided by, or that are taken off; empty where none are.
     pub over: String,
     /// What a reader must know before he compares.
     pub note: String,
@@ -64,14 +67,15 @@ impl Claim {
         let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
         let claims: Vec<Claim> = reader.deserialize().collect::<Result<_, _>>().map_err(|e| e.to_string())?;
         for c in &claims {
-            let divided = matches!(c.how, How::Ratio | How::Increase | How::MeanIncrease);
-            if divided == c.over.is_empty() {
-                return Err(format!("{:?}: `over` belongs to ratios and increases, and to them alone", c.quantity));
+            let beside = matches!(c.how, How::Ratio | How::Increase | How::MeanIncrease | How::Difference);
+            if beside == c.over.is_empty() {
+                let belongs = "`over` belongs to ratios, increases and differences, and to them alone";
+                return Err(format!("{:?}: {belongs}", c.quantity));
             }
             let unit = match c.how {
                 How::Ratio => "x",
                 How::Increase | How::MeanIncrease => "%",
-                How::Mean | How::AtMost => c.unit.as_str(),
+                How::Mean | How::AtMost | How::Difference => c.unit.as_str(),
             };
             if c.unit != unit {
                 return Err(format!("{:?}: its unit is {unit:?}, not {:?}", c.quantity, c.unit));

@@ -11,6 +11,7 @@ fn answer(claim: &Claim, outcome: &Outcome) -> Option<f64> {
     let of = mean(claim, outcome, &claim.of)?;
     match claim.how {
         How::Mean | How::AtMost => Some(of),
+        How::Difference => Some(of - mean(claim, outcome, &claim.over)?),
         How::Ratio => Some(of / mean(claim, outcome, &claim.over)?),
         How::Increase | How::MeanIncrease => Some(100.0 * (of / mean(claim, outcome, &claim.over)? - 1.0)),
     }
@@ -21,7 +22,7 @@ fn mean(claim: &Claim, outcome: &Outcome, select: &str) -> Option<f64> {
         .phases()
         .filter(|(v, p)| selects(select, &v.name, &p.name))
         .filter_map(|(_, p)| p.measures.get(&claim.measure))
-        .filter(|m| claim.how != How::Mean || m.unit == claim.unit)
+        .filter(|m| !matches!(claim.how, How::Mean | How::Difference) || m.unit == claim.unit)
         .map(|m| m.value)
         .collect();
     (!found.is_empty()).then(|| found.iter().sum::<f64>() / found.len() as f64)
@@ -40,8 +41,11 @@ fn mean_increase(claim: &Claim, outcome: &Outcome) -> Option<f64> {
 }
 
 pub(crate) fn selects(select: &str, variant: &str, phase: &str) -> bool {
-    let fits = |pattern: &str, name: &str| pattern == "*" || pattern == name;
-    select.split_once('/').is_some_and(|(v, p)| fits(v, variant) && fits(p, phase))
+    let fits = |pattern: &str, name: &str| {
+        pattern == name || pattern.strip_suffix('*').is_some_and(|begin| name.starts_with(begin))
+    };
+    let one = |select: &str| select.trim().split_once('/').is_some_and(|(v, p)| fits(v, variant) && fits(p, phase));
+    select.split('+').any(one)
 }
 
 /// Every published number of an experiment with ours.
@@ -109,6 +113,8 @@ mod tests {
         let c = ours("q,2.5,mJ,T1,mean,energy,*/read,,");
         assert_eq!((c.ours, c.difference_text().as_str()), (Some(3.0), "+20.0 %"));
         assert_eq!(ours("q,3,mJ,T1,mean,energy,new/read,,").ours, Some(4.0));
+        assert_eq!(ours("q,3,mJ,T1,mean,energy,n*/w*,,").ours, Some(20.0), "of names that begin so");
+        assert_eq!(ours("q,3,mJ,T1,mean,energy,old/read + new/*,,").ours, Some(26.0 / 3.0), "of several");
     }
 
     #[test]
@@ -116,6 +122,14 @@ mod tests {
         assert_eq!(ours("q,6,x,T1,ratio,energy,*/write,*/read,").ours, Some(5.0));
         let c = ours("q,90,%,T1,increase,energy,new/*,old/*,");
         assert_eq!((c.ours, c.difference_text().as_str()), (Some(100.0), "+10.0 points"));
+    }
+
+    #[test]
+    fn a_difference_is_of_means_in_one_unit() {
+        let c = ours("q,5,mJ,T1,difference,energy,new/*,old/*,");
+        assert_eq!((c.ours, c.difference_text().as_str()), (Some(6.0), "+20.0 %"));
+        assert_eq!(ours("q,-20,mJ,T1,difference,energy,old/write,new/write,").ours, Some(-10.0));
+        assert_eq!(ours("q,5,J,T1,difference,energy,new/*,old/*,").ours, None, "millijoules are no joules");
     }
 
     #[test]
@@ -144,8 +158,12 @@ mod tests {
 
     #[test]
     fn a_row_that_makes_no_sense_is_refused() {
-        for row in ["q,5,x,T1,ratio,energy,*/read,,", "q,5,mJ,T1,mean,energy,*/read,*/write,", "q,5,mJ,T1,magic,e,a,,"]
-        {
+        for row in [
+            "q,5,x,T1,ratio,energy,*/read,,",
+            "q,5,mJ,T1,difference,energy,*/read,,",
+            "q,5,mJ,T1,mean,energy,*/read,*/write,",
+            "q,5,mJ,T1,magic,e,a,,",
+        ] {
             assert!(Claim::parse_all(&format!("{HEAD}{row}\n")).is_err(), "{row}");
         }
     }

@@ -116,7 +116,7 @@ pub fn of_plan(experiment: &Experiment) -> Result<String, NotKept> {
     let states: BTreeSet<&str> = jobs.iter().filter_map(|j| j.parameters.get("state")?.as_str()).collect();
     let inputs = Inputs {
         kind: experiment.plan.kind,
-        jobs: jobs.iter().map(|j| (&*j.variant, &*j.profile, j.seed, &j.needs, in_order(&j.parameters))).collect(),
+        jobs: jobs.iter().map(|j| (&*j.variant, &*j.profile, j.seed, &j.needs, in_order(&j.told()))).collect(),
         prices,
         recipes: states.into_iter().map(|name| format!("{:?}", Recipe::chain(name))).collect(),
         paper: experiment.paper.iter().map(Made::of).collect(),
@@ -175,7 +175,7 @@ pub fn as_planned(experiment: &Experiment, outcome: &Outcome) -> Result<(), NotK
         return Err(differs("a quick run".into()));
     }
     let is_it = |j: &Job, v: &VariantResult| {
-        (&v.name, &v.profile, v.seed, &v.parameters) == (&j.variant, &j.profile, j.seed, &j.parameters)
+        (&v.name, &v.profile, v.seed, &v.parameters) == (&j.variant, &j.profile, j.seed, &j.told())
     };
     let jobs = experiment.jobs(&Changes::default())?;
     for j in &jobs {
@@ -199,7 +199,8 @@ fn is_of(claim: &Claim, v: &VariantResult) -> bool {
 
 /// Why a number is not there.
 fn skipped(experiment: &Experiment, outcome: &Outcome, claim: &Claim) -> Result<String, NotKept> {
-    let named = |variant: &str| [&claim.of, &claim.over].into_iter().any(|s| s.split('/').next() == Some(variant));
+    let selects = [&claim.of, &claim.over].into_iter().flat_map(|s| s.split('+'));
+    let named = |variant: &str| selects.clone().any(|s| s.trim().split('/').next() == Some(variant));
     let whys: Vec<String> = outcome.skipped.iter().filter(|s| named(&s.variant)).map(|s| s.why.clone()).collect();
     if whys.is_empty() {
         return Err(NotKept::Unanswered {

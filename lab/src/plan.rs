@@ -6,8 +6,10 @@
 //!
 //! A plan names a *kind* of work ([`crate::experiments`]) and its parameters; nothing in it is a result.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use device::energy::profile::{Profile, ProfileError};
 use serde::{Deserialize, Serialize};
 use toml::Table;
 
@@ -57,6 +59,10 @@ pub struct Variant {
     /// is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<String>,
+    /// Numbers of the profile that are assumed to be others, by their names as `joulefs energy show` has them, in the
+    /// units they have there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub assume: BTreeMap<String, f64>,
     /// The parameters that differ.
     #[serde(flatten)]
     pub parameters: Table,
@@ -100,6 +106,10 @@ pub enum Kind {
     DeltaReads,
     /// What an application's requests cost, by a table and simulated.
     AppEnergy,
+    /// How large recorded programs' reads and writes are.
+    RequestSizes,
+    /// What requests cost that a kernel's file system made for known work.
+    Requests,
     /// A phone's energy divided among its components by runs that differ in them.
     Differential,
 }
@@ -115,8 +125,29 @@ pub struct Job {
     pub seed: u64,
     /// The file it needs.
     pub needs: Option<String>,
+    /// Numbers of the profile that are others.
+    pub assume: BTreeMap<String, f64>,
     /// Everything the kind of work asks for.
     pub parameters: Table,
+}
+
+impl Job {
+    /// Its device's profile, with the numbers that the variant assumes.
+    pub fn profile(&self) -> Result<Profile, ProfileError> {
+        let source = format!("assumed by the variant {}", self.variant);
+        let begin = Profile::find(&self.profile)?;
+        self.assume.iter().try_fold(begin, |profile, (name, value)| profile.with(name, *value, None, &source))
+    }
+
+    /// What it runs with, as results tell it.
+    pub fn told(&self) -> Table {
+        let mut told = self.parameters.clone();
+        if !self.assume.is_empty() {
+            let numbers = self.assume.iter().map(|(name, value)| (name.clone(), toml::Value::Float(*value)));
+            told.insert("assume".into(), toml::Value::Table(numbers.collect()));
+        }
+        told
+    }
 }
 
 /// What a user changes in a plan.
@@ -212,9 +243,11 @@ pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
     "fagc-fig11",
     "fagc-fig12",
     "fagc-fig4",
+    "fagc-fig4-device",
     "fagc-fig5",
     "fagc-fig7-8",
     "fagc-fig9-table5",
+    "fagc-sizes",
     "fagc-table6",
     "gc-bound",
     "ji-fig1",
@@ -239,6 +272,7 @@ pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
     "nexus-apps",
     "nexus-differential",
     "nexus-fileops",
+    "nexus-kernel",
     "nexus-sqlite",
 ];
 
@@ -288,7 +322,13 @@ impl Experiment {
 
     /// The plan's variants with every seed, in order.
     pub fn jobs(&self, changes: &Changes) -> Result<Vec<Job>, PlanError> {
-        let plain = [Variant { name: "plain".into(), profile: None, needs: None, parameters: Table::new() }];
+        let plain = [Variant {
+            name: "plain".into(),
+            profile: None,
+            needs: None,
+            assume: BTreeMap::new(),
+            parameters: Table::new(),
+        }];
         let variants = if self.plan.variant.is_empty() { &plain[..] } else { &self.plan.variant };
         if let Some(name) = changes.variants.iter().find(|n| variants.iter().all(|v| v.name != **n)) {
             let known: Vec<_> = variants.iter().map(|v| v.name.as_str()).collect();
@@ -308,7 +348,14 @@ impl Experiment {
             }
             parameters.extend(changes.parameters.clone());
             let profile = changes.profile.as_ref().or(v.profile.as_ref()).unwrap_or(&self.plan.profile);
-            Job { variant: v.name.clone(), profile: profile.clone(), seed, needs: v.needs.clone(), parameters }
+            Job {
+                variant: v.name.clone(),
+                profile: profile.clone(),
+                seed,
+                needs: v.needs.clone(),
+                assume: v.assume.clone(),
+                parameters,
+            }
         };
         Ok(chosen.flat_map(|v| seeds.iter().map(move |s| (v, *s))).map(|(v, s)| job(v, s)).collect())
     }
@@ -333,6 +380,23 @@ mod tests {
         assert_eq!((jobs[3].variant.as_str(), jobs[3].profile.as_str(), jobs[3].seed), ("b", "q", 2));
         assert_eq!(jobs[3].parameters, "n = 2\nm = 7".parse().unwrap());
         assert_eq!(jobs[0].parameters, "n = 2\nm = 1".parse().unwrap());
+    }
+
+    #[test]
+    fn a_variant_assumes_other_numbers_of_the_profile_and_says_so() {
+        let plan =
+            PLAN.replace("profile = \"q\"", "profile = \"kirin9000-ufs31\"\nassume = { \"device.nand.spare\" = 25 }");
+        let jobs = Experiment::parse("x", "", &plan, "").unwrap().jobs(&Changes::default()).unwrap();
+        let of = |job: &Job| {
+            let numbers = job.profile().unwrap().numbers();
+            let spare = numbers.into_iter().find(|n| n.name == "device.nand.spare").unwrap();
+            (spare.value, spare.unit, spare.source)
+        };
+        assert_eq!(of(&jobs[2]), (25.0, "%".into(), "assumed by the variant b".into()));
+        assert!(jobs[2].told().contains_key("assume") && !jobs[0].told().contains_key("assume"));
+        let e =
+            Job { assume: [("device.nand.spear".to_owned(), 1.0)].into(), ..jobs[2].clone() }.profile().unwrap_err();
+        assert!(e.to_string().contains("device.nand.spear = 1: unknown field"), "{e}");
     }
 
     #[test]

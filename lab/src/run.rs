@@ -3,7 +3,6 @@
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use device::energy::profile::Profile;
 use parking_lot::Mutex;
 
 use crate::compare::compare;
@@ -20,7 +19,7 @@ use crate::{control, cost};
 pub fn check(experiment: &Experiment, changes: &Changes) -> Result<(), LabError> {
     control::check(experiment)?;
     experiment.jobs(changes)?.iter().try_for_each(|job| {
-        Profile::find(&job.profile)?;
+        job.profile()?;
         experiments::check(experiment.plan.kind, job).map_err(|source| of_variant(experiment, job, source))
     })
 }
@@ -93,16 +92,13 @@ fn skipped(job: Job) -> Skipped {
 }
 
 fn run_job(experiment: &Experiment, job: &Job, progress: &Progress<'_>) -> Result<VariantResult, LabError> {
-    let measured = || {
-        let profile = Profile::find(&job.profile)?;
-        experiments::run(experiment.plan.kind, &profile, job, progress)
-    };
+    let measured = || experiments::run(experiment.plan.kind, &job.profile()?, job, progress);
     let (phases, histograms) = measured().map_err(|source| of_variant(experiment, job, source))?;
     Ok(VariantResult {
         name: job.variant.clone(),
         profile: job.profile.clone(),
         seed: job.seed,
-        parameters: job.parameters.clone(),
+        parameters: job.told(),
         costs: cost::of(&phases),
         phases,
         histograms,

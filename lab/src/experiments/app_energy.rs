@@ -6,8 +6,6 @@
 //! the device as they are. Each recording is a phase of its own, on a device of its own.
 
 use std::collections::BTreeMap;
-use std::io::Cursor;
-use std::path::{Path, PathBuf};
 
 use device::energy::profile::Profile;
 use device::energy::{Energy, Nanos, Part};
@@ -15,19 +13,18 @@ use device::{Blank, Counting};
 use f2fs::cause::Cause;
 use f2fs::owners::{Look, Owner};
 use serde::Deserialize;
-use trace::block::{DeviceId, Event, Events};
-use trace::call::{Call, Calls};
+use trace::Opened;
+use trace::call::Calls;
 use trace::replay::blocks::How;
 use trace::replay::needs;
 use trace::requests::Requests;
-use trace::{Format, Input, Names, Opened, Others, TraceError, open_input};
 
+use super::recording::{Beginning, Source};
 use super::{Measured, parameters};
 use crate::error::LabError;
 use crate::plan::Job;
 use crate::progress::Progress;
 use crate::result::{Phase, Raw, Spending};
-use crate::theirs;
 use crate::traces::order::Order;
 use crate::traces::prices::{self, Prices};
 use crate::traces::requeued::Cleared;
@@ -55,114 +52,6 @@ pub(super) struct Parameters {
 
 fn yes() -> bool {
     true
-}
-
-macro_rules! shipped {
-    ($($name:literal),* $(,)?) => {
-        &[$(($name, include_bytes!(concat!("../../../experiments/nexus-apps/", $name)))),*]
-    };
-}
-
-/// Recordings by name.
-const SHIPPED: &[(&str, &[u8])] = shipped![
-    "browser.strace.zst",
-    "chat.strace.zst",
-    "install.strace.zst",
-    "photos.strace.zst",
-    "browser.ext4.rec.zst",
-    "chat.ext4.rec.zst",
-    "install.ext4.rec.zst",
-    "photos.ext4.rec.zst",
-];
-
-/// A recording that can be opened again and again.
-enum Source {
-    Shipped(&'static str, &'static [u8]),
-    File(PathBuf),
-}
-
-impl Source {
-    fn find(name: &str) -> Result<Self, LabError> {
-        if let Some((name, bytes)) = SHIPPED.iter().find(|(n, _)| *n == name) {
-            return Ok(Source::Shipped(name, bytes));
-        }
-        if name.contains('/') {
-            return Ok(Source::File(name.into()));
-        }
-        theirs::find(name).map(Source::File).ok_or_else(|| {
-            let known: Vec<_> = SHIPPED.iter().map(|(n, _)| *n).collect();
-            let why = theirs::missing(name);
-            LabError::Parameters(format!("{why}; shipped are {}; or give the path of a file", known.join(", ")))
-        })
-    }
-
-    fn open(&self) -> Result<Opened, TraceError> {
-        match self {
-            Source::Shipped(name, bytes) => open_input(Input::new(Path::new(name), Cursor::new(*bytes))?),
-            Source::File(path) => trace::open(path),
-        }
-    }
-
-    /// Bytes of the file, for who shows progress.
-    fn length(&self) -> u64 {
-        match self {
-            Source::Shipped(_, bytes) => bytes.len() as u64,
-            Source::File(path) => std::fs::metadata(path).map_or(0, |m| m.len()),
-        }
-    }
-}
-
-/// The beginning of a recording.
-struct Beginning<T: ?Sized> {
-    left: u64,
-    inner: Box<T>,
-}
-
-impl Calls for Beginning<dyn Calls> {
-    fn format(&self) -> Format {
-        self.inner.format()
-    }
-    fn next(&mut self) -> Result<Option<Call>, TraceError> {
-        if self.left == 0 {
-            return Ok(None);
-        }
-        self.left -= 1;
-        self.inner.next()
-    }
-    fn others(&self) -> &Others {
-        self.inner.others()
-    }
-    fn consumed(&self) -> u64 {
-        self.inner.consumed()
-    }
-}
-
-impl Events for Beginning<dyn Events> {
-    fn format(&self) -> Format {
-        self.inner.format()
-    }
-    fn next(&mut self) -> Result<Option<Event>, TraceError> {
-        if self.left == 0 {
-            return Ok(None);
-        }
-        self.left -= 1;
-        self.inner.next()
-    }
-    fn timed(&self) -> bool {
-        self.inner.timed()
-    }
-    fn names(&self) -> &Names {
-        self.inner.names()
-    }
-    fn others(&self) -> &Others {
-        self.inner.others()
-    }
-    fn consumed(&self) -> u64 {
-        self.inner.consumed()
-    }
-    fn device(&self, id: DeviceId) -> Option<String> {
-        self.inner.device(id)
-    }
 }
 
 /// Measures each recording.
@@ -224,7 +113,7 @@ impl One<'_> {
 
     fn open_calls(&self) -> Result<Beginning<dyn Calls>, LabError> {
         match self.source.open().map_err(|e| self.failed(e))? {
-            Opened::Calls(inner) => Ok(Beginning { left: self.limit(), inner }),
+            Opened::Calls(inner) => Ok(Beginning::new(self.limit(), inner)),
             _ => Err(self.failed("it is another one now")),
         }
     }
@@ -232,7 +121,7 @@ impl One<'_> {
     fn open_requests(&self) -> Result<Requests, LabError> {
         match self.source.open().map_err(|e| self.failed(e))? {
             Opened::Blocks(inner) => {
-                let begin = Beginning { left: self.limit(), inner };
+                let begin = Beginning::new(self.limit(), inner);
                 Ok(Requests::new(if self.p.clear { Box::new(Cleared::new(Box::new(begin))) } else { Box::new(begin) }))
             }
             _ => Err(self.failed("it is another one now")),
@@ -343,7 +232,7 @@ impl One<'_> {
 }
 
 /// The same by part alone.
-fn joined(spent: &[Spending]) -> Vec<Spending> {
+pub(super) fn joined(spent: &[Spending]) -> Vec<Spending> {
     let of = |part: Part| spent.iter().filter(|s| s.part == part).map(|s| s.energy).sum();
     let all = Part::ALL.iter().map(|part| Spending { cause: Cause::Other as u8, part: *part, energy: of(*part) });
     all.filter(|s| s.energy != Energy::ZERO).collect()

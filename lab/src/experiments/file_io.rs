@@ -4,11 +4,13 @@
 //! the plan says so, the device is switched off and on as well.
 //! What a phase writes it pays for: a phase of writes ends with an fsync.
 
+use std::time::Duration;
+
 use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
 use serde::Deserialize;
-use vfs::{FileSystem, WriteFlags};
+use vfs::{FileSystem, SetAttr, WriteFlags};
 
 use super::afterwards::{self, Afterwards};
 use super::cleaned::Cleaning;
@@ -18,7 +20,7 @@ use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
 use crate::plan::Job;
 use crate::progress::Progress;
-use crate::result::{Histogram, Phase};
+use crate::result::{Histogram, Phase, Stage};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +28,9 @@ pub(super) struct Parameters {
     /// Whether the device is switched off and on between phases, and not only the volume mounted anew.
     #[serde(default)]
     device_restarts: bool,
+    /// Seconds before each phase in which nobody asks anything, measured as phases of their own.
+    #[serde(default)]
+    rest_s: u64,
     /// Mebibytes of the file.
     file_mib: u64,
     /// What is done with it, in this order.
@@ -59,6 +64,9 @@ struct PhaseSpec {
     /// Whether an fsync follows every write, or only the last.
     #[serde(default)]
     fsync_each: bool,
+    /// The file is one hole of its size before: every write takes a block it did not have.
+    #[serde(default)]
+    holes: bool,
     /// Calls reach the device as they are, one request each (`O_DIRECT`), not joined in memory.
     #[serde(default)]
     direct: bool,
@@ -115,6 +123,9 @@ pub(crate) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     }
     for (n, spec) in p.phase.iter().enumerate() {
         bench.restart(p.device_restarts)?;
+        if p.rest_s > 0 {
+            phases.push(rest(&bench, &spec.name, p.rest_s)?);
+        }
         bench.cut_requests_at(spec.direct.then_some(spec.io_kib * 1024 / BLOCK as u64));
         let mut rng = rng.split();
         phases.push(one(&bench, spec, &p, size, job.seed, &mut rng, &progress.part(before + n, parts))?);
@@ -122,6 +133,18 @@ pub(crate) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     }
     afterwards::run(p.after, &bench, job.seed, &progress.part(parts - 1, parts), &mut phases)?;
     Ok((phases, histograms))
+}
+
+/// Nobody asks anything; the volume does what is due.
+fn rest(bench: &Bench, before: &str, seconds: u64) -> Result<Phase, LabError> {
+    let mut phase = bench.measure(&format!("rest-before-{before}"), seconds, &Progress::new(&|_| ()), |recorder| {
+        for _ in 0..seconds {
+            recorder.wait(Duration::from_secs(1))?;
+        }
+        Ok(0)
+    })?;
+    phase.stage = Stage::Preparation;
+    Ok(phase)
 }
 
 fn one(
@@ -148,6 +171,12 @@ fn one(
     }
     let fs = bench.volume()?;
     let ino = bench.file(FILE)?;
+    if spec.holes {
+        for size in [0, size] {
+            fs.setattr(ino, &SetAttr { size: Some(size), ..SetAttr::default() })?;
+        }
+        fs.fsync(ino, false)?;
+    }
     let mut buf = vec![0; io as usize];
     let mut phase = bench.measure(&spec.name, calls, progress, |recorder| {
         for place in order.iter().cycle().take(calls as usize) {

@@ -25,10 +25,26 @@ pub(super) struct Given {
     /// The recipe that brings it into its state; a new volume without.
     #[serde(default)]
     state: Option<String>,
+    /// What the device is told of blocks that hold nothing any more.
+    #[serde(default)]
+    discards: Discards,
+}
+
+/// What a device is told of blocks that hold nothing any more.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Default)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Discards {
+    /// Nothing.
+    None,
+    /// At each checkpoint the segments it freed.
+    #[default]
+    Segments,
+    /// That, and every free block once the volume is in its state, as Linux tells a volume that is over 80 % full.
+    Blocks,
 }
 
 /// What plans call the fields of [`Given`].
-const FIELDS: [&str; 2] = ["volume_mib", "state"];
+const FIELDS: [&str; 3] = ["volume_mib", "state", "discards"];
 
 impl Given {
     /// True if it is brought into a state first, which is a part of the work.
@@ -53,9 +69,10 @@ impl Given {
         profile: &Profile,
         job: &Job,
         features: Features,
-        options: MountOptions,
+        mut options: MountOptions,
         progress: &Progress<'_>,
     ) -> Result<(Bench, Measured), LabError> {
+        options.discard &= self.discards != Discards::None;
         let mut bench = Bench::new(profile, blocks_of_mib(self.volume_mib))?;
         bench.format_with(job.seed, features, options)?;
         let (mut phases, mut histograms) = (Vec::new(), Vec::new());
@@ -63,6 +80,9 @@ impl Given {
             let (phase, histogram) = bench.age(recipe, job.seed, progress)?;
             phases.push(phase);
             histograms.push(histogram);
+        }
+        if self.discards == Discards::Blocks {
+            bench.volume()?.trim(1)?;
         }
         Ok((bench, (phases, histograms)))
     }

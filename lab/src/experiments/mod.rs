@@ -25,6 +25,9 @@ mod given;
 mod growth;
 mod keeping;
 mod layout;
+mod recording;
+mod request_sizes;
+mod requests;
 mod sqlite;
 
 use device::energy::profile::Profile;
@@ -60,6 +63,8 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::DeltaReads => delta_reads::run(profile, job, progress),
         Kind::AppEnergy => app_energy::run(profile, job, progress),
         Kind::GcEffect => gc_effect::run(profile, job, progress),
+        Kind::RequestSizes => request_sizes::run(profile, job, progress),
+        Kind::Requests => requests::run(profile, job, progress),
     }
 }
 
@@ -84,6 +89,8 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
         Kind::DeltaReads => parameters::<delta_reads::Parameters>(job).map(drop),
         Kind::AppEnergy => parameters::<app_energy::Parameters>(job).map(drop),
         Kind::GcEffect => parameters::<gc_effect::Parameters>(job).map(drop),
+        Kind::RequestSizes => parameters::<request_sizes::Parameters>(job).map(drop),
+        Kind::Requests => parameters::<requests::Parameters>(job).map(drop),
     }
 }
 

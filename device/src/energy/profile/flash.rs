@@ -36,6 +36,10 @@ pub struct NandSpec {
     pub erase_energy: Quantity<Energy>,
     /// Room beyond what the host sees, as a share of that.
     pub spare: Quantity<f64>,
+    /// Room that the device keeps erased while nobody asks it anything, cleaning for it, as a share of what the host sees.
+    /// Without, it cleans only when a write needs a block.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<Quantity<f64>>,
     /// Erases a block is made for.
     pub endurance: Quantity<u64>,
 }

@@ -2,7 +2,7 @@
 //!
 //! Greedy: the block of a die with the fewest valid units is cleaned onto the same die. Now and then, if blocks are
 //! worn very differently, the contents of the least worn block, which seldom change, move to the most worn one.
-//! Cleaning happens when the host needs a block, and only then.
+//! Cleaning happens when the host needs a block; of the time in which nobody asks says `ahead.rs`.
 //!
 //! All steps of cleaning on a die wait in that die's queue in order, so that a block is erased after its contents are
 //! programmed elsewhere. The map is changed at once: both copies are alike, and a power cut in between finds one of
@@ -14,14 +14,14 @@ use super::{Flash, dies::OWN};
 use crate::energy::{Bill, Nanos, Part};
 
 /// Erased blocks a die keeps: one to clean into, one for the host.
-const KEPT: usize = 2;
+pub(super) const KEPT: usize = 2;
 /// Cleanings of a die between two that level wear.
 const LEVELLING: u32 = 8;
 
 /// Blocks of a die that can be cleaned.
-struct Found {
+pub(super) struct Found {
     /// The fewest valid units, and the block that has them.
-    emptiest: (u32, u32),
+    pub emptiest: (u32, u32),
     /// The most erases, and the block that has them, of those in which nothing is parked.
     worn: (u32, u32),
     /// The fewest erases, and the block that has them.
@@ -57,7 +57,7 @@ impl Flash {
     }
 
     /// Looks at the blocks of a die that can be cleaned; `None` if cleaning none of them gives room.
-    fn look(&self, die: u32) -> Option<Found> {
+    pub(super) fn look(&self, die: u32) -> Option<Found> {
         let first = die * self.geometry.blocks;
         let mut found: Option<Found> = None;
         for block in first..first + self.geometry.blocks {
@@ -78,7 +78,7 @@ impl Flash {
     }
 
     /// Copies a block's valid units, into a given erased block if there is one, and erases the block.
-    fn clean(&mut self, die: u32, victim: u32, into: Option<u32>, at: Nanos, bill: &mut Bill) {
+    pub(super) fn clean(&mut self, die: u32, victim: u32, into: Option<u32>, at: Nanos, bill: &mut Bill) {
         let g = self.geometry;
         let mut moving = std::mem::take(&mut self.moving);
         let first = g.unit(victim, 0);

@@ -11,6 +11,7 @@
 //! | how data gets there that was written before the first request, and where that lies | `fill.rs`, `placement.rs` |
 //! | cleaning and wear levelling | `clean.rs` |
 //! | when the link moves whose bytes | `link.rs` |
+//! | cleaning while nobody asks | `ahead.rs` |
 //! | sleeping and waking | `idle.rs` |
 //!
 //! Times: a request takes its time in the controller (requests in the queue at the same time), then its
@@ -21,8 +22,9 @@
 //! A flush is not interrupted: a read that comes meanwhile waits for the programs of its die.
 //!
 //! Left out: a faster region written first (single-level cells in a triple-level chip), suspending a program
-//! for a read, cleaning in idle time, the time to read the map after a power cut.
+//! for a read, the time to read the map after a power cut.
 
+mod ahead;
 mod buffer;
 mod clean;
 mod dies;
@@ -387,6 +389,7 @@ impl Model for Flash {
 
     fn wait(&mut self, now: Nanos, bill: &mut Bill) {
         self.drain(now, bill);
+        self.clean_ahead(now, bill);
         self.run(now);
         self.idle.pay(now, self.rest(now), bill);
     }

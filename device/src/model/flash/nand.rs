@@ -31,6 +31,8 @@ pub struct Geometry {
     pub rows: u32,
     /// Units in a page.
     pub page_units: u32,
+    /// Units of the host's data, divided among dies.
+    pub on_die: u32,
     /// Units with the host's data that a die may hold, so that there is always something to clean.
     pub limit: u32,
     /// Rows of a block of the profile for one of these: a small device has smaller blocks.
@@ -73,6 +75,7 @@ impl Geometry {
             planes,
             rows: rows as u32,
             page_units: page_units as u32,
+            on_die: on_die as u32,
             limit: limit as u32,
             shrunk,
         }
@@ -96,6 +99,10 @@ impl Geometry {
     /// Units on all dies.
     pub fn units(&self) -> u32 {
         self.all_blocks() * self.block_units()
+    }
+    /// Blocks of a die in a share of the host's data, rounded up.
+    pub fn blocks_of(&self, share: f64) -> usize {
+        (f64::from(self.on_die) * share / f64::from(self.block_units())).ceil() as usize
     }
     /// The block a unit is in.
     pub fn block_of(&self, unit: u32) -> u32 {

@@ -26,6 +26,8 @@ pub struct Prices {
     pub map_energy: Energy,
     /// What waits is programmed after so long without a write.
     pub drain: Option<Nanos>,
+    /// Erased blocks that each die makes while nobody asks, beyond those it keeps anyway.
+    pub ahead: usize,
     pub flush: Nanos,
     pub flush_energy: Energy,
 }
@@ -50,6 +52,7 @@ impl Prices {
             map: spec.map.access.value,
             map_energy: spec.map.access_energy.value,
             drain: spec.drain.as_ref().map(|q| q.value),
+            ahead: nand.ahead.as_ref().map_or(0, |share| geometry.blocks_of(share.value)),
             flush: spec.flush.value,
             flush_energy: spec.flush_energy.value,
         }

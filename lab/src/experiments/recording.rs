@@ -1,0 +1,134 @@
+//! Which recordings do experiments have, and how is one opened again and again?
+//!
+//! Shipped ones are built in and named by their files; others by a path (what has a slash), or by the name of a file of
+//! other people where those are ([`theirs`]).
+
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use trace::block::{DeviceId, Event, Events};
+use trace::call::{Call, Calls};
+use trace::{Format, Input, Names, Opened, Others, TraceError, open_input};
+
+use crate::error::LabError;
+use crate::theirs;
+
+macro_rules! shipped {
+    ($($experiment:literal: $($name:literal),+;)+) => {
+        &[$($(($name, include_bytes!(concat!("../../../experiments/", $experiment, "/", $name)))),+),+]
+    };
+}
+
+/// Recordings by name.
+const SHIPPED: &[(&str, &[u8])] = shipped![
+    "nexus-apps": "browser.strace.zst", "chat.strace.zst", "install.strace.zst", "mail.strace.zst", "photos.strace.zst",
+        "browser.ext4.rec.zst", "chat.ext4.rec.zst", "install.ext4.rec.zst", "mail.ext4.blkparse.zst",
+        "photos.ext4.rec.zst";
+    "nexus-kernel": "ext4.sequential-write.blkparse.zst", "ext4.random-write.blkparse.zst",
+        "ext4.sequential-read.blkparse.zst", "ext4.random-read.blkparse.zst", "ext4.random-read-anywhere.blkparse.zst",
+        "ext4.random-read-mapped.blkparse.zst", "ext4.random-write-anywhere.blkparse.zst",
+        "ext4-holes.random-write.blkparse.zst", "ext4-data-journal.random-write.blkparse.zst",
+        "f2fs.sequential-read.blkparse.zst", "f2fs.random-read.blkparse.zst", "f2fs.random-read-anywhere.blkparse.zst",
+        "f2fs-forgotten.random-read.blkparse.zst", "f2fs-holes.random-write.blkparse.zst",
+        "f2fs-not-in-place.random-write.blkparse.zst";
+    "fagc-fig11": "chat.rec", "clone.rec", "download.rec", "unpack.rec";
+];
+
+/// A recording that can be opened again and again.
+pub(super) enum Source {
+    Shipped(&'static str, &'static [u8]),
+    File(PathBuf),
+}
+
+impl Source {
+    /// The one of this name.
+    pub fn find(name: &str) -> Result<Self, LabError> {
+        if let Some((name, bytes)) = SHIPPED.iter().find(|(n, _)| *n == name) {
+            return Ok(Source::Shipped(name, bytes));
+        }
+        if name.contains('/') {
+            return Ok(Source::File(name.into()));
+        }
+        theirs::find(name).map(Source::File).ok_or_else(|| {
+            let known: Vec<_> = SHIPPED.iter().map(|(n, _)| *n).collect();
+            let why = theirs::missing(name);
+            LabError::Parameters(format!("{why}; shipped are {}; or give the path of a file", known.join(", ")))
+        })
+    }
+
+    /// Opens it at its beginning.
+    pub fn open(&self) -> Result<Opened, TraceError> {
+        match self {
+            Source::Shipped(name, bytes) => open_input(Input::new(Path::new(name), Cursor::new(*bytes))?),
+            Source::File(path) => trace::open(path),
+        }
+    }
+
+    /// Bytes of the file, for who shows progress.
+    pub fn length(&self) -> u64 {
+        match self {
+            Source::Shipped(_, bytes) => bytes.len() as u64,
+            Source::File(path) => std::fs::metadata(path).map_or(0, |m| m.len()),
+        }
+    }
+}
+
+/// The beginning of a recording.
+pub(super) struct Beginning<T: ?Sized> {
+    left: u64,
+    inner: Box<T>,
+}
+
+impl<T: ?Sized> Beginning<T> {
+    /// So many calls or events of `inner`.
+    pub fn new(left: u64, inner: Box<T>) -> Self {
+        Beginning { left, inner }
+    }
+}
+
+impl Calls for Beginning<dyn Calls> {
+    fn format(&self) -> Format {
+        self.inner.format()
+    }
+    fn next(&mut self) -> Result<Option<Call>, TraceError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        self.inner.next()
+    }
+    fn others(&self) -> &Others {
+        self.inner.others()
+    }
+    fn consumed(&self) -> u64 {
+        self.inner.consumed()
+    }
+}
+
+impl Events for Beginning<dyn Events> {
+    fn format(&self) -> Format {
+        self.inner.format()
+    }
+    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        self.inner.next()
+    }
+    fn timed(&self) -> bool {
+        self.inner.timed()
+    }
+    fn names(&self) -> &Names {
+        self.inner.names()
+    }
+    fn others(&self) -> &Others {
+        self.inner.others()
+    }
+    fn consumed(&self) -> u64 {
+        self.inner.consumed()
+    }
+    fn device(&self, id: DeviceId) -> Option<String> {
+        self.inner.device(id)
+    }
+}
