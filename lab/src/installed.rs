@@ -57,6 +57,13 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Listed>, String> {
     text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')).map(line).collect()
 }
 
+impl Listed {
+    /// Is at most so long.
+    pub fn cut_at(&mut self, bytes: u64) {
+        self.size = self.size.min(bytes);
+    }
+}
+
 /// What was put on a volume.
 #[derive(Debug, Default)]
 pub(crate) struct Installed {

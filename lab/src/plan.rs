@@ -100,6 +100,8 @@ pub enum Kind {
     AppEnergy,
     /// A phone's energy divided among its components by runs that differ in them.
     Differential,
+    /// Programs that are launched with nothing in memory.
+    Launch,
 }
 
 /// A plan's variant, ready to run.
@@ -205,6 +207,7 @@ pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
     "fagc-fig12",
     "fagc-fig4",
     "fagc-fig5",
+    "fagc-fig6",
     "fagc-fig7-8",
     "fagc-fig9-table5",
     "fagc-table6",

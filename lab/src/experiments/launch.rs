@@ -29,7 +29,7 @@ use recorded::Launch;
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Parameters {
-    /// Shipped recordings by name, which are the names of owners in the list of files.
+    /// Shipped recordings by name, which are the names of owners in the list of files. Files of others are not installed.
     recordings: Vec<String>,
     /// When the programs' own files are installed. Those of the system, which several programs need, always come first.
     installed: When,
@@ -98,16 +98,17 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     }
     let parts = p.recordings.len() + 2;
     let mut installed = Installed::default();
-    let first = |owner: &str| owner == SYSTEM || p.installed == When::Before;
+    let own = |owner: &str| p.recordings.iter().any(|r| r == owner);
+    let first = |owner: &str| owner == SYSTEM || p.installed == When::Before && own(owner);
     let mut install = |bench: &Bench, wanted: &dyn Fn(&str) -> bool| -> Result<(), LabError> {
         let volume = bench.volume()?;
         installed.add(&**volume, &list, wanted, job.seed, || Ok(volume.tick().map(drop)?))
     };
     let (mut bench, (mut phases, mut histograms)) =
-        given.bench_with_files(profile, job, MountOptions::default(), &progress.part(0, parts), &mut |bench| {
+        given.bench_around(profile, job, MountOptions::default(), &progress.part(0, parts), &mut |bench| {
             install(bench, &first)
         })?;
-    install(&bench, &|owner| !first(owner))?;
+    install(&bench, &|owner| own(owner) && !first(owner))?;
     histograms.push(Histogram::of_free_space(&bench.volume()?.free_fragments(), "with all programs"));
     for (n, name) in p.recordings.iter().enumerate() {
         let launch = Launch::find(name)?;
@@ -160,6 +161,10 @@ fn one(
     })?;
     let thought = Nanos(thinking.iter().map(|ns| scaled(*ns).0).sum());
     note(&mut phase, &done, thought);
+    let read = |of: fn(&Traffic) -> u64| phase.traffic.iter().map(of).sum::<u64>();
+    let alone = profile.host.cpu_request.value.times(read(|t| t.blocks_read) - read(|t| t.reads));
+    let bound = phase.component(Component::Cpu) + alone;
+    phase.note("launch_energy_cpu_if_every_block_was_alone", bound.millijoules(), "mJ");
     Ok((phase, thought))
 }
 

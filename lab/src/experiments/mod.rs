@@ -24,6 +24,7 @@ mod gc_energy;
 mod given;
 mod growth;
 mod keeping;
+mod launch;
 mod layout;
 mod sqlite;
 
@@ -60,6 +61,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::DeltaReads => delta_reads::run(profile, job, progress),
         Kind::AppEnergy => app_energy::run(profile, job, progress),
         Kind::GcEffect => gc_effect::run(profile, job, progress),
+        Kind::Launch => launch::run(profile, job, progress),
     }
 }
 
@@ -84,6 +86,7 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
         Kind::DeltaReads => parameters::<delta_reads::Parameters>(job).map(drop),
         Kind::AppEnergy => parameters::<app_energy::Parameters>(job).map(drop),
         Kind::GcEffect => parameters::<gc_effect::Parameters>(job).map(drop),
+        Kind::Launch => parameters::<OnVolume<launch::Parameters>>(job).and_then(|p| p.work.check()),
     }
 }
 
