@@ -17,14 +17,24 @@ pub(crate) const SYSTEM: &str = "system";
 /// Bytes handed over at once.
 const PIECE: u64 = 1 << 20;
 
+/// What a line is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Directory,
+    File,
+    Symlink,
+    /// One more name of a file that comes before.
+    Name,
+}
+
 /// A file of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Listed {
-    kind: FileKind,
+    kind: Kind,
     owner: String,
     size: u64,
     path: String,
-    /// What a symbolic link says.
+    /// What a symbolic link says, or of which file this is another name.
     target: String,
 }
 
@@ -37,14 +47,15 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Listed>, String> {
             return Err(wrong("not kind, owner, size and path"));
         };
         let kind = match *kind {
-            "d" => FileKind::Directory,
-            "f" => FileKind::Regular,
-            "l" => FileKind::Symlink,
-            _ => return Err(wrong("no kind of file (d, f or l)")),
+            "d" => Kind::Directory,
+            "f" => Kind::File,
+            "l" => Kind::Symlink,
+            "h" => Kind::Name,
+            _ => return Err(wrong("no kind of file (d, f, l or h)")),
         };
         let target = match (kind, rest) {
-            (FileKind::Symlink, [target]) => (*target).to_owned(),
-            (FileKind::Symlink, _) => return Err(wrong("a link without a target")),
+            (Kind::Symlink | Kind::Name, [target]) => (*target).to_owned(),
+            (Kind::Symlink | Kind::Name, _) => return Err(wrong("a link without a target")),
             (_, []) => String::new(),
             _ => return Err(wrong("more than a path")),
         };
@@ -58,6 +69,12 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Listed>, String> {
 }
 
 impl Listed {
+    /// Path and size, if it is a file and not another name of one.
+    #[cfg(test)]
+    pub fn as_file(self) -> Option<(String, u64)> {
+        (self.kind == Kind::File).then_some((self.path, self.size))
+    }
+
     /// Is at most so long.
     pub fn cut_at(&mut self, bytes: u64) {
         self.size = self.size.min(bytes);
@@ -96,9 +113,9 @@ impl Installed {
         mut step: impl FnMut() -> Result<(), LabError>,
     ) -> Result<(), LabError> {
         let mut buf = vec![0; PIECE as usize];
-        let mut directories = BTreeMap::new();
+        let (mut directories, mut names) = (BTreeMap::new(), BTreeMap::new());
         for (n, listed) in list.iter().enumerate().filter(|(_, l)| wanted(&l.owner)) {
-            if listed.kind == FileKind::Directory {
+            if listed.kind == Kind::Directory {
                 directory(fs, &listed.path, &mut directories)?;
                 step()?;
                 continue;
@@ -106,8 +123,13 @@ impl Installed {
             let (above, name) = listed.path.rsplit_once('/').unwrap_or(("", &listed.path));
             let dir = directory(fs, above, &mut directories)?;
             let made = match listed.kind {
-                FileKind::Symlink => fs.symlink(Caller::default(), dir, name.as_bytes(), listed.target.as_bytes())?,
-                _ => {
+                Kind::Symlink => fs.symlink(Caller::default(), dir, name.as_bytes(), listed.target.as_bytes())?,
+                Kind::Name => {
+                    let known = names.get(listed.target.as_str()).copied();
+                    let no = || LabError::Parameters(format!("{}: {} comes later", listed.path, listed.target));
+                    fs.link(known.ok_or_else(no)?, dir, name.as_bytes())?
+                }
+                Kind::File | Kind::Directory => {
                     let new = NewNode { kind: FileKind::Regular, perm: 0o755, umask: 0, rdev: DeviceNumber::default() };
                     let made = fs.mknod(Caller::default(), dir, name.as_bytes(), &new)?;
                     for at in (0..listed.size).step_by(PIECE as usize) {
@@ -116,6 +138,7 @@ impl Installed {
                         write(fs, made.attr.ino, at, piece)?;
                     }
                     self.files.entry(listed.owner.clone()).or_default().push(made.attr.ino);
+                    names.insert(listed.path.as_str(), made.attr.ino);
                     self.bytes += listed.size;
                     made
                 }
@@ -168,4 +191,57 @@ fn write(fs: &dyn FileSystem, ino: Ino, at: u64, bytes: &[u8]) -> Result<(), Lab
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use f2fs::{MountOptions, Volume};
+
+    use super::*;
+    use crate::aging;
+
+    const LIST: &str = "# a comment\nd\tsystem\t0\tusr\nd\tone\t0\tusr/lib\nf\tsystem\t10000\tusr/lib/a.so\n\
+        h\tsystem\t0\tusr/lib/b.so\tusr/lib/a.so\nl\tone\t0\tusr/bin/run\t../lib/one\nf\tone\t3\tusr/lib/one\nf\ttwo\t5\tusr/two\n";
+
+    #[test]
+    fn files_of_wanted_owners_are_there_and_those_of_others_are_not() {
+        let clock = aging::clock();
+        let device = std::sync::Arc::new(device::Fingerprint::new(64 << 8));
+        aging::format(&*device, &*clock, 1, true).unwrap();
+        let volume = Volume::mount(device, clock, MountOptions::default()).unwrap();
+        let list = parse(LIST).unwrap();
+        let mut installed = Installed::default();
+        let mut steps = 0;
+        let mut add = |wanted: &dyn Fn(&str) -> bool| {
+            installed.add(&*volume, &list, wanted, 7, || {
+                steps += 1;
+                Ok(())
+            })
+        };
+        add(&|owner| owner == SYSTEM).unwrap();
+        let find = |path: &str| {
+            let step = |dir: Result<Ino, Error>, name: &str| Ok(volume.lookup(dir?, name.as_bytes())?.attr.ino);
+            path.split('/').fold(Ok(volume.root()), step)
+        };
+        assert!(matches!(find("usr/lib/one"), Err(Error::NotFound)));
+        add(&|owner| owner == "one").unwrap();
+        let size = |path: &str| volume.getattr(find(path).unwrap()).unwrap().size;
+        assert_eq!((size("usr/lib/a.so"), size("usr/lib/one")), (10_000, 3));
+        assert_eq!(find("usr/lib/a.so").unwrap(), find("usr/lib/b.so").unwrap());
+        assert_eq!(volume.readlink(find("usr/bin/run").unwrap()).unwrap(), b"../lib/one");
+        assert!(matches!(find("usr/two"), Err(Error::NotFound)));
+        assert_eq!((installed.bytes, steps), (10_003, 6));
+        // Three blocks in a row; three bytes lie in their inode.
+        let pieces = Pieces { files: 1, pieces: 1, blocks: 3 };
+        assert_eq!(installed.pieces(&*volume, SYSTEM).unwrap(), pieces);
+        assert_eq!(installed.pieces(&*volume, "one").unwrap(), Pieces::default());
+    }
+
+    #[test]
+    fn a_line_that_makes_no_sense_is_refused_and_named() {
+        for line in ["f\ta\t1", "x\ta\t1\tp", "f\ta\tmany\tp", "f\ta\t1\t/p", "f\ta\t1\tp/../q", "l\ta\t0\tp", "f\ta\t1\tp\tq"] {
+            let error = parse(&format!("d\ta\t0\tp\n{line}\n")).unwrap_err();
+            assert!(error.starts_with("line 2: "), "{line:?}: {error}");
+        }
+    }
 }

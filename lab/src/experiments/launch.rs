@@ -9,21 +9,22 @@
 mod recorded;
 
 use device::energy::profile::Profile;
-use device::energy::{Component, Nanos};
+use device::energy::{Component, Energy, Nanos};
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
 use record::Tempo;
 use record::calls::{Replayed, replay};
 use serde::Deserialize;
+use vfs::FileSystem as _;
 
 use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::Bench;
 use crate::error::LabError;
-use crate::installed::{Installed, Listed, SYSTEM};
+use crate::installed::{Installed, SYSTEM};
 use crate::plan::Job;
 use crate::progress::Progress;
-use crate::result::{Histogram, Phase};
+use crate::result::{Histogram, Phase, Traffic};
 use recorded::Launch;
 
 #[derive(Deserialize)]
@@ -115,7 +116,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         bench.restart(true)?;
         let pieces = [name.as_str(), SYSTEM].map(|owner| installed.pieces(&**bench.volume()?, owner));
         bench.restart(true)?;
-        let (mut phase, thought) = one(&bench, &p, name, &launch, &progress.part(n + 1, parts))?;
+        let (mut phase, thought) = one(&bench, &p, profile.host.cpu_request.value, name, &launch, &progress.part(n + 1, parts))?;
         for (owner, pieces) in ["own", SYSTEM].into_iter().zip(pieces) {
             let pieces = pieces?;
             phase.note(&format!("{owner}_files"), pieces.files as f64, "files");
@@ -135,6 +136,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
 fn one(
     bench: &Bench,
     p: &Parameters,
+    cpu_request: Energy,
     name: &str,
     launch: &Launch,
     progress: &Progress<'_>,
@@ -162,7 +164,7 @@ fn one(
     let thought = Nanos(thinking.iter().map(|ns| scaled(*ns).0).sum());
     note(&mut phase, &done, thought);
     let read = |of: fn(&Traffic) -> u64| phase.traffic.iter().map(of).sum::<u64>();
-    let alone = profile.host.cpu_request.value.times(read(|t| t.blocks_read) - read(|t| t.reads));
+    let alone = cpu_request.times(read(|t| t.blocks_read) - read(|t| t.reads));
     let bound = phase.component(Component::Cpu) + alone;
     phase.note("launch_energy_cpu_if_every_block_was_alone", bound.millijoules(), "mJ");
     Ok((phase, thought))

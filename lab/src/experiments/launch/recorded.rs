@@ -1,8 +1,8 @@
 //! What is recorded of a launch, and how long did its program compute in between?
 //!
 //! Recordings are of calls to a file system, as a kernel made them ([`record::calls`]). Looks for two names in the root, which
-//! are not there, say when the program was started and when its window had its first picture. Left out: who called, which is not
-//! recorded, so that all of the program's processes are one.
+//! are not there, say when the program was started, and when its window had its first picture and how long processors had worked
+//! for it until then. Left out: who called, which is not recorded, so that all of the program's processes are one.
 
 use std::io::{Cursor, Read};
 use std::path::Path;
@@ -27,8 +27,8 @@ const SHIPPED: &[(&str, &[u8])] = shipped!["browser", "game", "office", "video",
 const FILES: &[u8] = include_bytes!("../../../../experiments/fagc-fig6/files.zst");
 /// Looked for when the program is started.
 const START: &[u8] = b".start";
-/// Looked for when its window has its first picture.
-const WINDOW: &[u8] = b".window";
+/// Looked for when its window has its first picture, with milliseconds behind it.
+const WINDOW: &[u8] = b".window-";
 
 /// What is installed on the volume.
 pub(super) fn files() -> Result<Vec<Listed>, LabError> {
@@ -50,6 +50,8 @@ pub(super) struct Launch {
     pub start: usize,
     /// Which of them came first after its window had its first picture.
     pub window: usize,
+    /// Nanoseconds that processors had worked for it then.
+    pub worked: u64,
 }
 
 impl Launch {
@@ -67,16 +69,29 @@ impl Launch {
         let own = |e: &Event| matches!(e.call, Call::Tick {} | Call::Unmount {});
         let events: Vec<Event> = events.filter(|e| !e.as_ref().is_ok_and(own)).collect::<Result<_, _>>().map_err(|e| failed(&e))?;
         let marked = |mark: &[u8]| {
-            let looks = |e: &Event| matches!(&e.call, Call::Lookup { parent, name } if *parent == root && name == mark);
-            events.iter().position(looks).ok_or_else(|| failed(&format!("no look for {:?}", String::from_utf8_lossy(mark))))
+            let behind = |e: &Event| match &e.call {
+                Call::Lookup { parent, name } if *parent == root => name.strip_prefix(mark).map(<[u8]>::to_vec),
+                _ => None,
+            };
+            let found = events.iter().enumerate().find_map(|(n, e)| Some((n, behind(e)?)));
+            found.ok_or_else(|| failed(&format!("no look for {:?}", String::from_utf8_lossy(mark))))
         };
-        let (start, window) = (marked(START)?, marked(WINDOW)?);
-        Ok(Launch { root, events, start, window })
+        let ((start, _), (window, worked)) = (marked(START)?, marked(WINDOW)?);
+        let worked = str::from_utf8(&worked).ok().and_then(|ms| ms.parse::<u64>().ok());
+        let worked = worked.ok_or_else(|| failed(&"it does not say how long processors worked"))? * 1_000_000;
+        Ok(Launch { root, events, start, window, worked })
     }
 
-    /// How many nanoseconds the program computed before each of these calls: as long as no call was under way, from its
-    /// start on.
+    /// How many nanoseconds the program computed before each of these calls, of the time in which no call was under way: in
+    /// all, until its window had its first picture, as long as processors worked for it.
     pub fn thinking(&self, events: &[Event]) -> Vec<u64> {
+        let until_the_window: u64 = self.pauses(&self.events[..self.window]).iter().sum();
+        let share = (self.worked as f64 / until_the_window.max(1) as f64).min(1.0);
+        self.pauses(events).into_iter().map(|ns| (ns as f64 * share) as u64).collect()
+    }
+
+    /// How many nanoseconds no call was under way before each of these, from the program's start on.
+    fn pauses(&self, events: &[Event]) -> Vec<u64> {
         let mut free = u64::MAX;
         let gap = |(n, event): (usize, &Event)| {
             let ended = event.arrival.saturating_add(event.took);
@@ -85,5 +100,71 @@ impl Launch {
             before
         };
         events.iter().enumerate().map(gap).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn event(arrival: u64, took: u64) -> Event {
+        Event { arrival, took, call: Call::Sync {}, answer: Ok(0) }
+    }
+
+    fn launch(worked: u64) -> Launch {
+        // The second call comes while the first is under way, the last two after the window.
+        let events = [(0, 5), (100, 50), (120, 10), (200, 10), (260, 40), (300, 1)].map(|(at, took)| event(at, took)).into();
+        Launch { root: Ino(3), events, start: 1, window: 5, worked }
+    }
+
+    #[test]
+    fn a_program_computes_while_no_call_is_under_way_and_as_long_as_processors_worked() {
+        let l = launch(1000);
+        // Before its start nothing is counted; 50 from 150 to 200, and from 210 to 260.
+        assert_eq!(l.thinking(&l.events), [0, 0, 0, 50, 50, 0]);
+        assert_eq!(launch(40).thinking(&l.events), [0, 0, 0, 20, 20, 0]);
+        assert_eq!(launch(40).thinking(&l.events[..4]), [0, 0, 0, 20], "a part is no more of it");
+    }
+
+    /// Where files are that a launch found, by their recorded numbers.
+    fn paths(launch: &Launch) -> BTreeMap<u64, String> {
+        let mut paths = BTreeMap::from([(launch.root.0, String::new())]);
+        for e in &launch.events {
+            let (Call::Lookup { parent, name }, Ok(ino)) = (&e.call, e.answer) else { continue };
+            if let Some(above) = paths.get(&parent.0).filter(|_| name != b"." && name != b"..") {
+                let path = format!("{above}/{}", String::from_utf8_lossy(name));
+                paths.entry(ino).or_insert(path);
+            }
+        }
+        paths
+    }
+
+    #[test]
+    fn what_a_launch_reads_is_in_the_list_and_as_long() {
+        let sizes = files().unwrap().into_iter().filter_map(|l| l.as_file());
+        let sizes: BTreeMap<String, u64> = sizes.map(|(path, size)| (format!("/{path}"), size)).collect();
+        for (name, _) in SHIPPED {
+            let launch = Launch::find(name).unwrap();
+            let paths = paths(&launch);
+            let (mut bytes, mut written) = (0, std::collections::BTreeSet::new());
+            for e in &launch.events {
+                match (&e.call, e.answer) {
+                    (Call::Write { ino, .. } | Call::Setattr { ino, .. }, _) => drop(written.insert(*ino)),
+                    (Call::Mknod { .. }, Ok(ino)) => drop(written.insert(Ino(ino))),
+                    (Call::Read { ino, offset, .. }, Ok(read)) if !written.contains(ino) => {
+                        let path = &paths[&ino.0];
+                        let size = sizes.get(path).unwrap_or_else(|| panic!("{name}: {path} is not in the list"));
+                        assert!(offset + read <= *size, "{name}: {path} has {size} bytes, not {}", offset + read);
+                        bytes += read;
+                    }
+                    _ => {}
+                }
+            }
+            assert!(bytes > 20 << 20, "{name}: {bytes} bytes are read");
+            let thought: u64 = launch.thinking(&launch.events[..launch.window]).iter().sum();
+            assert!(thought.abs_diff(launch.worked) < launch.worked / 100, "{name}: {thought} and {}", launch.worked);
+        }
     }
 }
