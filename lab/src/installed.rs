@@ -69,16 +69,21 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Listed>, String> {
 }
 
 impl Listed {
-    /// Path and size, if it is a file and not another name of one.
-    #[cfg(test)]
-    pub fn as_file(self) -> Option<(String, u64)> {
-        (self.kind == Kind::File).then_some((self.path, self.size))
-    }
-
     /// Is at most so long.
     pub fn cut_at(&mut self, bytes: u64) {
         self.size = self.size.min(bytes);
     }
+}
+
+/// How long files are, by every name they have.
+#[cfg(test)]
+pub(crate) fn sizes(list: &[Listed]) -> BTreeMap<&str, u64> {
+    let files = list.iter().filter(|l| l.kind == Kind::File).map(|l| (l.path.as_str(), l.size));
+    let mut sizes: BTreeMap<&str, u64> = files.collect();
+    for name in list.iter().filter(|l| l.kind == Kind::Name) {
+        sizes.insert(&name.path, sizes[name.target.as_str()]);
+    }
+    sizes
 }
 
 /// What was put on a volume.
@@ -239,7 +244,9 @@ mod tests {
 
     #[test]
     fn a_line_that_makes_no_sense_is_refused_and_named() {
-        for line in ["f\ta\t1", "x\ta\t1\tp", "f\ta\tmany\tp", "f\ta\t1\t/p", "f\ta\t1\tp/../q", "l\ta\t0\tp", "f\ta\t1\tp\tq"] {
+        for line in
+            ["f\ta\t1", "x\ta\t1\tp", "f\ta\tmany\tp", "f\ta\t1\t/p", "f\ta\t1\tp/../q", "l\ta\t0\tp", "f\ta\t1\tp\tq"]
+        {
             let error = parse(&format!("d\ta\t0\tp\n{line}\n")).unwrap_err();
             assert!(error.starts_with("line 2: "), "{line:?}: {error}");
         }

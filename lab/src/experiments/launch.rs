@@ -116,7 +116,8 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         bench.restart(true)?;
         let pieces = [name.as_str(), SYSTEM].map(|owner| installed.pieces(&**bench.volume()?, owner));
         bench.restart(true)?;
-        let (mut phase, thought) = one(&bench, &p, profile.host.cpu_request.value, name, &launch, &progress.part(n + 1, parts))?;
+        let (mut phase, thought) =
+            one(&bench, &p, profile.host.cpu_request.value, name, &launch, &progress.part(n + 1, parts))?;
         for (owner, pieces) in ["own", SYSTEM].into_iter().zip(pieces) {
             let pieces = pieces?;
             phase.note(&format!("{owner}_files"), pieces.files as f64, "files");

@@ -67,7 +67,8 @@ impl Launch {
         let root = events.root();
         // Time and the end of the mount are this one's own.
         let own = |e: &Event| matches!(e.call, Call::Tick {} | Call::Unmount {});
-        let events: Vec<Event> = events.filter(|e| !e.as_ref().is_ok_and(own)).collect::<Result<_, _>>().map_err(|e| failed(&e))?;
+        let events: Vec<Event> =
+            events.filter(|e| !e.as_ref().is_ok_and(own)).collect::<Result<_, _>>().map_err(|e| failed(&e))?;
         let marked = |mark: &[u8]| {
             let behind = |e: &Event| match &e.call {
                 Call::Lookup { parent, name } if *parent == root => name.strip_prefix(mark).map(<[u8]>::to_vec),
@@ -96,7 +97,13 @@ impl Launch {
         let gap = |(n, event): (usize, &Event)| {
             let ended = event.arrival.saturating_add(event.took);
             let before = event.arrival.saturating_sub(free);
-            free = if n < self.start { u64::MAX } else if free == u64::MAX { ended } else { free.max(ended) };
+            free = if n < self.start {
+                u64::MAX
+            } else if free == u64::MAX {
+                ended
+            } else {
+                free.max(ended)
+            };
             before
         };
         events.iter().enumerate().map(gap).collect()
@@ -115,7 +122,8 @@ mod tests {
 
     fn launch(worked: u64) -> Launch {
         // The second call comes while the first is under way, the last two after the window.
-        let events = [(0, 5), (100, 50), (120, 10), (200, 10), (260, 40), (300, 1)].map(|(at, took)| event(at, took)).into();
+        let events =
+            [(0, 5), (100, 50), (120, 10), (200, 10), (260, 40), (300, 1)].map(|(at, took)| event(at, took)).into();
         Launch { root: Ino(3), events, start: 1, window: 5, worked }
     }
 
@@ -143,8 +151,8 @@ mod tests {
 
     #[test]
     fn what_a_launch_reads_is_in_the_list_and_as_long() {
-        let sizes = files().unwrap().into_iter().filter_map(|l| l.as_file());
-        let sizes: BTreeMap<String, u64> = sizes.map(|(path, size)| (format!("/{path}"), size)).collect();
+        let list = files().unwrap();
+        let sizes = installed::sizes(&list);
         for (name, _) in SHIPPED {
             let launch = Launch::find(name).unwrap();
             let paths = paths(&launch);
@@ -155,7 +163,7 @@ mod tests {
                     (Call::Mknod { .. }, Ok(ino)) => drop(written.insert(Ino(ino))),
                     (Call::Read { ino, offset, .. }, Ok(read)) if !written.contains(ino) => {
                         let path = &paths[&ino.0];
-                        let size = sizes.get(path).unwrap_or_else(|| panic!("{name}: {path} is not in the list"));
+                        let size = sizes.get(&path[1..]).unwrap_or_else(|| panic!("{name}: {path} is not in the list"));
                         assert!(offset + read <= *size, "{name}: {path} has {size} bytes, not {}", offset + read);
                         bytes += read;
                     }
