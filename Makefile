@@ -11,8 +11,9 @@ demo: tools
 test: suites
 	cargo test --workspace
 
-# The long variants of the same judges: more seeds, more operations, more flips; and a second kernel, Linux 6.12
-# with its own assertions, wherever `make test` asks Debian's 6.1.
+# The long variants of the same judges: more seeds, more operations, more flips; every experiment in full, against the numbers
+# it keeps (some 40 minutes of two cores); and a second kernel, Linux 6.12 with its own assertions, wherever `make test` asks
+# Debian's 6.1.
 deep: suites
 	@scripts/install-tools kernel
 	JOULEFS_DEEP=1 JOULEFS_LINUX=$(CURDIR)/target/tools/linux/linux cargo test --workspace --release

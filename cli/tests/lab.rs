@@ -53,3 +53,31 @@ fn a_plan_can_be_changed_and_a_wrong_change_is_named() {
     misused(&["lab", "run", "nothing"], &["nothing", "microdrive-table31"]);
     refused(&["lab", "report", "--results", "/nonexistent"], &["/nonexistent"]);
 }
+
+#[test]
+fn what_a_full_run_measured_is_kept_beside_its_plan_and_nothing_else_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/../experiments/microdrive-table31");
+    let own = dir.path().join("microdrive-table31");
+    std::fs::create_dir(&own).unwrap();
+    for file in ["README.md", "plan.toml", "paper.csv"] {
+        std::fs::copy(format!("{shipped}/{file}"), own.join(file)).unwrap();
+    }
+    let (own, results) = (own.display().to_string(), dir.path().join("results").display().to_string());
+    refused(&["lab", "keep", &own, "--results", dir.path().to_str().unwrap()], &["no result", "lab run"]);
+    done(&["lab", "run", &own, "--quick", "--results", &results]);
+    refused(&["lab", "keep", &own, "--results", &results], &["a quick run"]);
+    misused(&["lab", "run", &own, "--keep", "--quick"], &["--keep", "--quick"]);
+    misused(&["lab", "run", &own, "--keep", "--seed", "2"], &["--keep", "--seed"]);
+    done(&["lab", "run", &own, "--keep", "--results", &results]);
+    let kept = std::fs::read_to_string(format!("{own}/ours.csv")).unwrap();
+    assert_eq!(kept, std::fs::read_to_string(format!("{shipped}/ours.csv")).unwrap(), "not what is shipped");
+    std::fs::remove_file(format!("{own}/ours.csv")).unwrap();
+    assert!(done(&["lab", "keep", &own, "--results", &results]).contains("ours.csv"));
+    assert_eq!(kept, std::fs::read_to_string(format!("{own}/ours.csv")).unwrap());
+    // Elsewhere than among the sources nothing of the shipped ones is written.
+    refused(
+        &["lab", "keep", "microdrive-table31", "--results", &results],
+        &["experiments/microdrive-table31", "sources"],
+    );
+}

@@ -39,7 +39,7 @@ fn mean_increase(claim: &Claim, outcome: &Outcome) -> Option<f64> {
     (!all.is_empty()).then(|| all.iter().sum::<f64>() / all.len() as f64)
 }
 
-fn selects(select: &str, variant: &str, phase: &str) -> bool {
+pub(crate) fn selects(select: &str, variant: &str, phase: &str) -> bool {
     let fits = |pattern: &str, name: &str| pattern == "*" || pattern == name;
     select.split_once('/').is_some_and(|(v, p)| fits(v, variant) && fits(p, phase))
 }

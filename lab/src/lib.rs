@@ -8,6 +8,8 @@
 //! * [`traces`]: recordings of others, on our devices and volumes; [`theirs`]: where those are that are not shipped.
 //! * [`run`]: the variants, in parallel; [`progress`]: how far they are; [`error`]: why one failed.
 //! * [`result`]: what came out; [`claim`]: the papers' numbers, [`compare`]: which of ours answers them.
+//! * [`kept`]: what a full run measured, in a file beside the plan; [`keep`]: which results may go there, and when they are stale.
+//! * [`published`]: every number that the papers publish, and which of ours answers it.
 //! * [`control`]: a plan that compares policies of cleaning has one in which nobody cleans; [`cost`]: what cleaning and
 //!   the work after it cost.
 //! * [`report`]: one page of all results, with plots.
@@ -24,8 +26,11 @@ pub mod error;
 pub mod experiments;
 pub mod host;
 mod installed;
+pub mod keep;
+pub mod kept;
 pub mod plan;
 pub mod progress;
+pub mod published;
 mod read_ahead;
 pub mod report;
 pub mod result;

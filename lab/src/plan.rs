@@ -1,7 +1,8 @@
 //! What is run, on which device, in which variants?
 //!
 //! An experiment is a directory of three files: `README.md` says what is claimed, `plan.toml` what is
-//! run, `paper.csv` what was published. The shipped ones are built in; any other is named by its path.
+//! run, `paper.csv` what was published. A fourth, `ours.csv`, says what a full run measured ([`Kept`]). The shipped ones
+//! are built in; any other is named by its path.
 //!
 //! A plan names a *kind* of work ([`crate::experiments`]) and its parameters; nothing in it is a result.
 
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use crate::claim::Claim;
+use crate::kept::Kept;
 
 /// `plan.toml`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -145,6 +147,8 @@ pub struct Experiment {
     pub plan: Plan,
     /// What was published.
     pub paper: Vec<Claim>,
+    /// What a full run measured, if that was kept.
+    pub kept: Kept,
 }
 
 /// An experiment that cannot be run.
@@ -189,18 +193,22 @@ pub enum PlanError {
     },
 }
 
+/// What the file of kept numbers is called.
+pub const KEPT: &str = "ours.csv";
+
 macro_rules! shipped {
     ($($name:literal),* $(,)?) => {
         &[$(($name, [
             include_str!(concat!("../../experiments/", $name, "/README.md")),
             include_str!(concat!("../../experiments/", $name, "/plan.toml")),
             include_str!(concat!("../../experiments/", $name, "/paper.csv")),
+            include_str!(concat!("../../experiments/", $name, "/ours.csv")),
         ])),*]
     };
 }
 
-/// Names of the shipped experiments, with the texts of README, plan and paper.
-pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
+/// Names of the shipped experiments, with the texts of README, plan, paper and what was kept (an empty file for a new one).
+pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
     "dir-fsync",
     "fagc-battery",
     "fagc-fig11",
@@ -240,8 +248,8 @@ pub const SHIPPED: &[(&str, [&str; 3])] = shipped![
 impl Experiment {
     /// A shipped experiment by name, or any by the path of its directory (what has a slash).
     pub fn find(name: &str) -> Result<Self, PlanError> {
-        if let Some((_, [readme, plan, paper])) = SHIPPED.iter().find(|(n, _)| *n == name) {
-            return Self::parse(name, readme, plan, paper);
+        if let Some((_, [readme, plan, paper, kept])) = SHIPPED.iter().find(|(n, _)| *n == name) {
+            return Self::parse(name, readme, plan, paper)?.with_kept(kept);
         }
         let dir = Path::new(name);
         if !name.contains('/') {
@@ -253,7 +261,8 @@ impl Experiment {
             std::fs::read_to_string(&path).map_err(|source| PlanError::Unreadable { path, source })
         };
         let label = dir.file_name().map_or_else(|| name.to_owned(), |n| n.to_string_lossy().into_owned());
-        Self::parse(&label, &read("README.md")?, &read("plan.toml")?, &read("paper.csv")?)
+        let kept = if dir.join(KEPT).exists() { read(KEPT)? } else { String::new() };
+        Self::parse(&label, &read("README.md")?, &read("plan.toml")?, &read("paper.csv")?)?.with_kept(&kept)
     }
 
     /// From the texts of its files.
@@ -264,12 +273,20 @@ impl Experiment {
             return Err(malformed("plan.toml", "seeds is empty".into()));
         }
         let paper = Claim::parse_all(paper).map_err(|m| malformed("paper.csv", m))?;
-        Ok(Experiment { name: name.into(), readme: readme.into(), plan, paper })
+        Ok(Experiment { name: name.into(), readme: readme.into(), plan, paper, kept: Kept::default() })
     }
 
-    /// The first line of text of the README after its heading.
-    pub fn claim(&self) -> &str {
-        self.readme.lines().map(str::trim).find(|l| !l.is_empty() && !l.starts_with('#')).unwrap_or("")
+    /// The same with what was kept, from the text of `ours.csv`.
+    pub fn with_kept(self, kept: &str) -> Result<Self, PlanError> {
+        let malformed = |message| PlanError::Malformed { experiment: self.name.clone(), file: KEPT, message };
+        let kept = Kept::parse(kept).map_err(malformed)?;
+        Ok(Experiment { kept, ..self })
+    }
+
+    /// The first paragraph of the README after its heading, in one line.
+    pub fn claim(&self) -> String {
+        let lines = self.readme.lines().map(str::trim).skip_while(|l| l.is_empty() || l.starts_with('#'));
+        lines.take_while(|l| !l.is_empty()).collect::<Vec<_>>().join(" ")
     }
 
     /// The plan's variants with every seed, in order.
@@ -346,7 +363,9 @@ mod tests {
     }
 
     #[test]
-    fn the_claim_is_the_first_line_of_text() {
+    fn the_claim_is_the_whole_first_paragraph() {
         assert_eq!(experiment().claim(), "The claim.");
+        let readme = "# x\n\nReading costs\nten times as much.\n\nA paper.\n";
+        assert_eq!(Experiment::parse("x", readme, PLAN, "").unwrap().claim(), "Reading costs ten times as much.");
     }
 }

@@ -3,6 +3,9 @@
 //! Everything that was typed is checked against all plans before the first experiment runs. Experiments themselves are
 //! the crate `lab`'s.
 
+mod keep;
+mod papers;
+
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -20,8 +23,10 @@ use crate::{Failure, output, progress, whole};
 /// An experiment is a plan, the published numbers and a README that says what is claimed. Everything runs
 /// on simulated devices in virtual time: the same seed gives the same result, to the last picojoule.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  joulefs lab list\n  joulefs lab run --quick fagc-fig4\n  \
-    joulefs lab run nexus-sqlite --set rows=1000000\n  joulefs lab report")]
+#[command(
+    after_help = "Examples:\n  joulefs lab report\n  joulefs lab papers --verdict contradicts\n  joulefs lab list\n  \
+    joulefs lab run --quick fagc-fig4\n  joulefs lab run nexus-sqlite --set rows=1000000"
+)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -34,8 +39,12 @@ enum Command {
     List,
     /// Run experiments and print the papers' numbers beside ours.
     Run(RunArgs),
-    /// Write one HTML page of all results, with plots.
+    /// Write one HTML page: every number that the papers publish beside ours, and the experiments with plots.
     Report(ReportArgs),
+    /// Print every number that the papers publish beside ours, with the verdict and the reason.
+    Papers(papers::PapersArgs),
+    /// Write the numbers of results beside the experiments' plans, as `run --keep` does.
+    Keep(keep::KeepArgs),
 }
 
 #[derive(clap::Args)]
@@ -71,15 +80,23 @@ struct RunArgs {
     /// Write results below this directory.
     #[arg(long, default_value = "results")]
     results: PathBuf,
+    /// Write the numbers beside the plan, too, into ours.csv of experiments/NAME or of the experiment's path: the numbers that
+    /// `report` and `papers` show.
+    #[arg(long, conflicts_with_all = ["quick", "profile", "seed", "variant", "set"])]
+    keep: bool,
 }
 
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  joulefs lab report --results results --output report.html")]
+#[command(
+    after_help = "Examples:\n  joulefs lab report\n  joulefs lab report --results results --output report.html\n\n\
+    Without results the page has the numbers that the experiments keep, measured by full runs. Results of full runs take\n\
+    their place; all results add who spent what, for what and when."
+)]
 struct ReportArgs {
-    /// Read results below this directory.
-    #[arg(long, default_value = "results")]
-    results: PathBuf,
-    /// Write the page here; `report.html` among the results without.
+    /// Read results below this directory; `results`, if it is there, without.
+    #[arg(long)]
+    results: Option<PathBuf>,
+    /// Write the page here; `report.html` among the results without, or in the current directory if there are none.
     #[arg(long)]
     output: Option<PathBuf>,
 }
@@ -90,6 +107,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         Command::List => list(as_json),
         Command::Run(a) => run_all(a, as_json),
         Command::Report(a) => report(a, as_json),
+        Command::Papers(a) => papers::run(a, as_json),
+        Command::Keep(a) => keep::run(a, as_json),
     }
 }
 
@@ -180,14 +199,17 @@ pub fn is_there(args: &Args) -> Result<(), Failure> {
     }
 }
 
+fn named(args: &RunArgs) -> Vec<&str> {
+    match args.all {
+        true => SHIPPED.iter().map(|(n, _)| *n).collect(),
+        false => args.names.iter().map(String::as_str).collect(),
+    }
+}
+
 /// The experiments that shall run, and what is changed in their plans.
 fn planned(args: &RunArgs) -> Result<(Vec<Experiment>, Changes), Failure> {
     let changes = changes(args)?;
-    let names: Vec<&str> = match args.all {
-        true => SHIPPED.iter().map(|(n, _)| *n).collect(),
-        false => args.names.iter().map(String::as_str).collect(),
-    };
-    let experiments: Vec<Experiment> = names.into_iter().map(Experiment::find).collect::<Result<_, _>>()?;
+    let experiments: Vec<Experiment> = named(args).into_iter().map(Experiment::find).collect::<Result<_, _>>()?;
     // An experiment may take an hour: none begins before all are known to be possible.
     experiments.iter().try_for_each(|e| check(e, &changes, args))?;
     Ok((experiments, changes))
@@ -195,6 +217,9 @@ fn planned(args: &RunArgs) -> Result<(Vec<Experiment>, Changes), Failure> {
 
 fn run_all(args: &RunArgs, as_json: bool) -> Result<(), Failure> {
     let (experiments, changes) = planned(args)?;
+    if args.keep {
+        named(args).iter().try_for_each(|name| keep::directory(name).map(drop))?;
+    }
     // Directories for the results are made before that hour, too.
     let dirs: Vec<PathBuf> = experiments.iter().map(|e| args.results.join(&e.name)).collect();
     let new = dirs.iter().chain([&args.results]).filter(|dir| !dir.exists());
@@ -221,7 +246,7 @@ fn run_each(
 ) -> Result<Vec<serde_json::Value>, Failure> {
     let threads = args.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN);
     let mut outcomes = Vec::new();
-    for experiment in experiments {
+    for (experiment, name) in experiments.iter().zip(named(args)) {
         let bar = progress::steps(1000, &experiment.name);
         let tell = |share: f64| {
             bar.set_position((share * 1000.0) as u64);
@@ -232,6 +257,12 @@ fn run_each(
         let file = store(&outcome, &args.results)?;
         if !as_json {
             show(&outcome, &file);
+        }
+        if args.keep {
+            let kept = keep::write(experiment, &outcome, &keep::directory(name)?)?;
+            if !as_json {
+                output::line(&format!("kept: {}\n", kept.display()));
+            }
         }
         outcomes.push(json!({ "file": file, "outcome": outcome }));
     }
@@ -291,11 +322,19 @@ fn table<const N: usize>(rows: &[[String; N]]) {
 }
 
 fn report(args: &ReportArgs, as_json: bool) -> Result<(), Failure> {
-    let page = args.output.clone().unwrap_or_else(|| args.results.join("report.html"));
-    let outcomes = lab::report::load(&args.results).map_err(|e| e.to_string())?;
-    if outcomes.is_empty() {
-        return Err(format!("no results below {}: run `joulefs lab run` first", args.results.display()).into());
+    let default = Path::new("results");
+    let results = args.results.as_deref().or_else(|| default.is_dir().then_some(default));
+    let outcomes = match results {
+        Some(dir) => lab::report::load(dir).map_err(|e| e.to_string())?,
+        None => Vec::new(),
+    };
+    if let (true, Some(dir)) = (outcomes.is_empty(), &args.results) {
+        return Err(
+            format!("no results below {}: run `joulefs lab run` first, or leave out --results", dir.display()).into()
+        );
     }
+    let place = || results.filter(|_| !outcomes.is_empty()).unwrap_or(Path::new("")).join("report.html");
+    let page = args.output.clone().unwrap_or_else(place);
     let text = lab::report::html(&outcomes).map_err(|e| e.to_string())?;
     whole::write(&page, text)?;
     match as_json {

@@ -1,8 +1,10 @@
-//! One page of all results: the papers' numbers and ours, who spent it, for what, and when; and one of what is in a
-//! recording of others ([`recording`]).
+//! One page of all that the papers publish and of ours beside it, of what was kept or of results: who spent it, for what,
+//! and when; and one of what is in a recording of others ([`recording`]).
 //!
-//! A page stands alone: plots are SVG inside it, nothing is fetched.
+//! A page stands alone: plots are SVG inside it, nothing is fetched, and it needs no script.
 
+mod experiment;
+mod numbers;
 mod page;
 mod plots;
 pub mod recording;
@@ -10,6 +12,10 @@ pub mod words;
 
 use std::path::{Path, PathBuf};
 
+use crate::keep;
+use crate::plan::{Experiment, PlanError};
+use crate::published::Paper;
+use crate::published::judge::Ours;
 use crate::result::Outcome;
 
 /// A report that cannot be made.
@@ -32,6 +38,12 @@ pub enum ReportError {
         /// What and where.
         source: serde_json::Error,
     },
+    /// A shipped experiment is not what it should be.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The list of published numbers is not.
+    #[error("{0}")]
+    Published(String),
     /// A plot could not be drawn.
     #[error("plot of {what}: {message}")]
     Plot {
@@ -68,7 +80,24 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, ReportError> {
     Ok(paths)
 }
 
-/// The page.
+/// Our numbers: those of results that are the plan's own, and for the rest those that were kept.
+pub fn ours(outcomes: &[Outcome]) -> Result<Ours, ReportError> {
+    let mut ours = Ours::kept()?;
+    for o in outcomes {
+        let is_planned = Experiment::find(&o.experiment).is_ok_and(|e| keep::as_planned(&e, o).is_ok());
+        if is_planned {
+            ours.take(o);
+        }
+    }
+    Ok(ours)
+}
+
+/// The page: of these results, and where there is none of what was kept.
 pub fn html(outcomes: &[Outcome]) -> Result<String, ReportError> {
-    page::page(outcomes)
+    page::page(&papers()?, &ours(outcomes)?, outcomes)
+}
+
+/// All papers with their numbers.
+pub fn papers() -> Result<Vec<Paper>, ReportError> {
+    crate::published::papers().map_err(ReportError::Published)
 }

@@ -1,0 +1,73 @@
+//! What a full run measured is written beside the plan, in `ours.csv`.
+
+use std::path::{Path, PathBuf};
+
+use lab::keep;
+use lab::plan::{Experiment, KEPT};
+use lab::result::Outcome;
+use serde_json::json;
+
+use crate::{Failure, output, whole};
+
+/// `joulefs lab keep`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  joulefs lab keep fagc-fig4\n  joulefs lab keep ./my-experiment --results results\n\n\
+    An experiment by name is looked for in experiments/ below the current directory: run this in the program's sources."
+)]
+pub struct KeepArgs {
+    /// Experiments by name, or by the path of their directory.
+    #[arg(required = true)]
+    names: Vec<String>,
+    /// Read results below this directory.
+    #[arg(long, default_value = "results")]
+    results: PathBuf,
+}
+
+/// The directory of an experiment's files; fails if they are not what this program knows.
+pub fn directory(name: &str) -> Result<PathBuf, Failure> {
+    let dir = if name.contains('/') { PathBuf::from(name) } else { Path::new("experiments").join(name) };
+    if !dir.join("plan.toml").exists() {
+        let message = format!(
+            "{}: no plan.toml there: run this in the program's sources, or give the path of an experiment",
+            dir.display()
+        );
+        return Err(message.into());
+    }
+    let there = Experiment::find(&format!("./{}", dir.display()).replace(".//", "/"))?;
+    let known = Experiment::find(name)?;
+    if keep::of_plan(&there).map_err(|e| e.to_string())? != keep::of_plan(&known).map_err(|e| e.to_string())? {
+        return Err(format!("{}: not what this program was built with: build it again", dir.display()).into());
+    }
+    Ok(dir)
+}
+
+/// Writes what an outcome measured into an experiment's directory.
+pub fn write(experiment: &Experiment, outcome: &Outcome, dir: &Path) -> Result<PathBuf, Failure> {
+    let recordings = keep::of_recordings(dir).map_err(|e| e.to_string())?;
+    let kept = keep::of(experiment, outcome, recordings).map_err(|e| e.to_string())?;
+    let file = dir.join(KEPT);
+    whole::write(&file, kept.text(&experiment.name))?;
+    Ok(file)
+}
+
+/// Keeps results that are there.
+pub fn run(args: &KeepArgs, as_json: bool) -> Result<(), Failure> {
+    let outcomes = lab::report::load(&args.results).map_err(|e| e.to_string())?;
+    let mut files = Vec::new();
+    for name in &args.names {
+        let experiment = Experiment::find(name)?;
+        let dir = directory(name)?;
+        let own = || outcomes.iter().filter(|o| o.experiment == experiment.name);
+        let planned = own().find(|o| keep::as_planned(&experiment, o).is_ok()).or_else(|| own().next());
+        let outcome = planned.ok_or_else(|| {
+            format!("no result of {name} below {}: run `joulefs lab run {name}` first", args.results.display())
+        })?;
+        files.push(write(&experiment, outcome, &dir)?);
+    }
+    match as_json {
+        true => output::print(&json!(files)),
+        false => files.iter().for_each(|file| output::line(&format!("kept: {}", file.display()))),
+    }
+    Ok(())
+}

@@ -1,0 +1,89 @@
+//! Every published number beside ours, as text.
+
+use std::path::PathBuf;
+
+use lab::published::Paper;
+use lab::published::judge::{Judged, Verdict, all, count};
+use serde_json::json;
+
+use crate::{Failure, output};
+
+/// `joulefs lab papers`.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  joulefs lab papers\n  joulefs lab papers --paper ji --verdict explained\n  joulefs lab papers --json\n\n\
+    Ours are the numbers that the experiments keep, or with --results those of a run of your own."
+)]
+pub struct PapersArgs {
+    /// Only the papers in whose name or title this word stands.
+    #[arg(long)]
+    paper: Option<String>,
+    /// Only numbers of this verdict; may be given more than once.
+    #[arg(long, value_parser = verdicts())]
+    verdict: Vec<String>,
+    /// Use the results below this directory in place of what is kept, where the plan ran in full.
+    #[arg(long)]
+    results: Option<PathBuf>,
+}
+
+fn verdicts() -> clap::builder::PossibleValuesParser {
+    Verdict::ALL.map(Verdict::name).into()
+}
+
+/// Prints them.
+pub fn run(args: &PapersArgs, as_json: bool) -> Result<(), Failure> {
+    let outcomes = match &args.results {
+        Some(dir) => lab::report::load(dir).map_err(|e| e.to_string())?,
+        None => Vec::new(),
+    };
+    let papers = chosen(args)?;
+    let ours = lab::report::ours(&outcomes).map_err(|e| e.to_string())?;
+    let mut judged = all(&papers, &ours);
+    if !args.verdict.is_empty() {
+        let wanted = |j: &Judged| args.verdict.iter().any(|v| v == j.verdict.name());
+        judged.iter_mut().for_each(|of_paper| of_paper.retain(wanted));
+    }
+    if as_json {
+        output::print(&as_value(&papers, &judged));
+        return Ok(());
+    }
+    for (paper, judged) in papers.iter().zip(&judged).filter(|(_, judged)| !judged.is_empty()) {
+        output::line(&format!("{}: {}", paper.short, paper.title));
+        judged.iter().for_each(show);
+        output::line("");
+    }
+    let counts = count(judged.iter().flatten());
+    let counted = counts.iter().filter(|(_, n)| **n > 0).map(|(v, n)| format!("{n} {} {}", v.sign(), v.text()));
+    output::line(&counted.collect::<Vec<_>>().join(", "));
+    Ok(())
+}
+
+/// What `--json` prints, and the page's numbers are judged by.
+pub fn as_value(papers: &[Paper], judged: &[Vec<Judged>]) -> serde_json::Value {
+    let counts = count(judged.iter().flatten());
+    let counts: serde_json::Map<_, _> = counts.iter().map(|(v, n)| (v.name().to_owned(), json!(n))).collect();
+    let papers = papers.iter().zip(judged).map(|(p, numbers)| json!({ "paper": p, "numbers": numbers }));
+    json!({ "verdicts": counts, "papers": papers.collect::<Vec<_>>() })
+}
+
+fn chosen(args: &PapersArgs) -> Result<Vec<Paper>, Failure> {
+    let all = lab::report::papers().map_err(|e| e.to_string())?;
+    let Some(word) = args.paper.as_ref().map(|w| w.to_lowercase()) else { return Ok(all) };
+    let known: Vec<_> = all.iter().map(|p| p.short.clone()).collect();
+    let is_it = |p: &Paper| [&p.short, &p.title].into_iter().any(|text| text.to_lowercase().contains(&word));
+    let found: Vec<_> = all.into_iter().filter(is_it).collect();
+    match found.is_empty() {
+        true => Err(Failure::usage(format!("--paper {word}: no such paper: there are {}", known.join(", ")))),
+        false => Ok(found),
+    }
+}
+
+fn show(j: &Judged) {
+    let what = if j.condition.is_empty() { j.quantity.clone() } else { format!("{}, {}", j.quantity, j.condition) };
+    let ours = j.answers.first().filter(|a| !a.ours.is_empty());
+    let ours = ours.map_or_else(String::new, |a| format!("; ours {} {}", a.ours, a.difference).trim_end().to_owned());
+    output::line(&format!("  {} {what} ({}): {}{ours}", j.verdict.sign(), j.place, j.published));
+    if !j.why.is_empty() {
+        output::line(&format!("      {}: {}", j.verdict.text(), j.why));
+    }
+}

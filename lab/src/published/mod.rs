@@ -1,0 +1,214 @@
+//! Which numbers do the papers publish, and what answers each?
+//!
+//! `published/` has a file for each paper (`papers.toml` there says what its columns mean). [`judge`] puts our numbers
+//! beside, [`document`] writes docs/papers.md. Left out on purpose: how a number of ours is made of what was
+//! measured ([`crate::compare`]).
+
+pub mod document;
+pub mod judge;
+
+use serde::{Deserialize, Serialize};
+
+/// A paper.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Paper {
+    /// What it is called where there is no room.
+    pub short: String,
+    /// Who wrote it.
+    pub authors: String,
+    /// Its title.
+    pub title: String,
+    /// Where it appeared.
+    pub venue: String,
+    /// What it is about, in a sentence.
+    pub about: String,
+    /// Its numbers, in the order of the text.
+    #[serde(skip)]
+    pub numbers: Vec<Number>,
+}
+
+/// A published number, or several of one row of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Number {
+    /// Where it stands.
+    pub place: String,
+    /// What it is.
+    pub quantity: String,
+    /// Of what, and under which circumstances.
+    pub condition: String,
+    /// As it is printed.
+    pub value: String,
+    /// Its unit.
+    pub unit: String,
+    /// What answers it; the first is judged.
+    #[serde(deserialize_with = "answers")]
+    pub answer: Vec<Answer>,
+    /// What people say of the difference, where it is not for a program to say.
+    pub verdict: Option<Said>,
+    /// Why ours is far off, or not there.
+    pub why: String,
+}
+
+/// What answers a published number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// A row of an experiment's `paper.csv`.
+    Measured {
+        /// The experiment.
+        experiment: String,
+        /// The row's quantity.
+        quantity: String,
+    },
+    /// A condition that a plan takes over.
+    Plan {
+        /// The experiment.
+        experiment: String,
+        /// The parameter, wherever in the plan it stands.
+        parameter: String,
+        /// What it is there.
+        value: String,
+    },
+    /// A number that a device's profile takes over.
+    Profile {
+        /// The profile.
+        profile: String,
+        /// The number's name in it.
+        number: String,
+    },
+    /// Our code has it built in, or a test of it holds it.
+    Code {
+        /// The file.
+        path: String,
+        /// What stands there.
+        text: String,
+        /// Whether that is a test.
+        is_test: bool,
+    },
+}
+
+/// What people say of a number that is not just near.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Said {
+    /// The model or the work was fitted to it.
+    Fitted,
+    /// It differs, and the reason is known.
+    Explained,
+    /// The same was measured, and ours says otherwise.
+    Contradicts,
+}
+
+fn answers<'de, D: serde::Deserializer<'de>>(of: D) -> Result<Vec<Answer>, D::Error> {
+    let text = String::deserialize(of)?;
+    let all = text.split(" | ").filter(|a| !a.is_empty());
+    all.map(|a| Answer::parse(a).ok_or_else(|| serde::de::Error::custom(format!("{a:?} is no answer")))).collect()
+}
+
+impl Answer {
+    fn parse(text: &str) -> Option<Answer> {
+        let (head, tail) = text.split_once(": ")?;
+        let (experiment, quantity) = (head.to_owned(), tail.to_owned());
+        match head.split_once(' ') {
+            None => Some(Answer::Measured { experiment, quantity }),
+            Some(("plan", name)) => {
+                let (parameter, value) = tail.split_once('=')?;
+                Some(Answer::Plan { experiment: name.into(), parameter: parameter.into(), value: value.into() })
+            }
+            Some(("profile", name)) => Some(Answer::Profile { profile: name.into(), number: tail.into() }),
+            Some((kind @ ("code" | "test"), path)) => {
+                Some(Answer::Code { path: path.into(), text: tail.into(), is_test: kind == "test" })
+            }
+            Some(_) => None,
+        }
+    }
+}
+
+/// `published/papers.toml`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Index {
+    paper: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    file: String,
+    short: String,
+    authors: String,
+    title: String,
+    venue: String,
+    about: String,
+}
+
+const INDEX: &str = include_str!("../../../published/papers.toml");
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../../../published/", $name, ".csv")))),*]
+    };
+}
+
+/// The lists by name.
+pub const FILES: &[(&str, &str)] = files!["fagc", "medfs", "mohan", "ji", "scherl"];
+
+/// All papers with all their numbers; an error names file and line.
+pub fn papers() -> Result<Vec<Paper>, String> {
+    let index: Index = toml::from_str(INDEX).map_err(|e| format!("published/papers.toml: {e}"))?;
+    let paper = |e: Entry| {
+        let (_, text) = FILES
+            .iter()
+            .find(|(name, _)| *name == e.file)
+            .ok_or_else(|| format!("published/{}.csv is not here", e.file))?;
+        let numbers = parse(text).map_err(|m| format!("published/{}.csv: {m}", e.file))?;
+        let Entry { short, authors, title, venue, about, .. } = e;
+        Ok(Paper { short, authors, title, venue, about, numbers })
+    };
+    index.paper.into_iter().map(paper).collect()
+}
+
+fn parse(text: &str) -> Result<Vec<Number>, String> {
+    csv::Reader::from_reader(text.as_bytes()).deserialize().collect::<Result<_, _>>().map_err(|e| e.to_string())
+}
+
+/// The numbers that stand in a text, with the signs of their digits: `16.5-20 %` has 16.5 and 20.
+pub fn numbers_in(text: &str) -> Vec<f64> {
+    let text = text.replace(',', "");
+    let parts = text.split(|c: char| !c.is_ascii_digit() && c != '.');
+    parts.filter_map(|part| part.trim_matches('.').parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "place,quantity,condition,value,unit,answer,verdict,why\n";
+
+    #[test]
+    fn an_answer_is_a_row_a_parameter_a_price_or_a_test() {
+        let row =
+            "T1,q,c,5,x,a-1: read: energy | plan b-2: n=5 | profile p: device.size | test x/y.rs: 5,explained,w\n";
+        let numbers = parse(&format!("{HEAD}{row}")).unwrap();
+        let text = str::to_owned;
+        assert_eq!(
+            numbers[0].answer,
+            [
+                Answer::Measured { experiment: text("a-1"), quantity: text("read: energy") },
+                Answer::Plan { experiment: text("b-2"), parameter: text("n"), value: text("5") },
+                Answer::Profile { profile: text("p"), number: text("device.size") },
+                Answer::Code { path: text("x/y.rs"), text: text("5"), is_test: true },
+            ]
+        );
+        assert_eq!(numbers[0].verdict, Some(Said::Explained));
+        for wrong in ["T1,q,c,5,x,somewhere,,\n", "T1,q,c,5,x,plan b: n,,\n", "T1,q,c,5,x,,well,\n"] {
+            assert!(parse(&format!("{HEAD}{wrong}")).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_found_in_ranges_and_rows() {
+        assert_eq!(numbers_in("16.5-20 % of 1,704 (1/2)."), [16.5, 20.0, 1704.0, 1.0, 2.0]);
+        assert!(numbers_in("bars without numbers").is_empty());
+    }
+}

@@ -1,0 +1,126 @@
+//! Every published number beside ours, with the verdict and the reason, grouped by paper.
+//!
+//! The reader chooses a verdict or a paper by buttons that need no script: what is chosen hides the other rows by style.
+
+use maud::{Markup, PreEscaped, html};
+
+use crate::published::Paper;
+use crate::published::judge::{Answered, Judged, Verdict, count};
+
+/// The buttons' state, before everything that depends on it, and the rules by which it hides rows.
+pub(super) fn picks(papers: &[Paper]) -> Markup {
+    let mut rules = String::new();
+    for v in Verdict::ALL.map(Verdict::name) {
+        rules += &format!("#v-{v}:checked~main .numbers tbody tr:not(.{v}){{display:none}}\n");
+    }
+    for n in 0..papers.len() {
+        rules += &format!("#p-{n}:checked~main .paper:not(.of-{n}){{display:none}}\n");
+    }
+    let ids =
+        Verdict::ALL.map(|v| format!("v-{}", v.name())).into_iter().chain((0..papers.len()).map(|n| format!("p-{n}")));
+    for id in ids.chain(["v-all".into(), "p-all".into()]) {
+        rules += &format!("#{id}:checked~main label[for={id}]{{outline:2px solid currentColor}}\n");
+        rules += &format!("#{id}:focus-visible~main label[for={id}]{{outline:3px dashed currentColor}}\n");
+    }
+    html! {
+        style { (PreEscaped(rules)) }
+        input.pick type="radio" name="verdict" id="v-all" checked aria-label="every verdict";
+        @for v in Verdict::ALL { input.pick type="radio" name="verdict" id={ "v-" (v.name()) } aria-label=(v.text()); }
+        input.pick type="radio" name="paper" id="p-all" checked aria-label="every paper";
+        @for (n, p) in papers.iter().enumerate() { input.pick type="radio" name="paper" id={ "p-" (n) } aria-label=(p.short); }
+    }
+}
+
+/// How many there are of each verdict, in a sentence, as buttons, and as shares.
+pub(super) fn headline(papers: &[Paper], judged: &[Vec<Judged>]) -> Markup {
+    let counts = count(judged.iter().flatten());
+    let all: usize = counts.values().sum();
+    let of = |v: Verdict| counts[&v];
+    let compared = all - of(Verdict::NotRun) - of(Verdict::TakenOver) - of(Verdict::NoNumber);
+    html! {
+        p.lead {
+            "The " (papers.len()) " papers publish " strong { (all) } " numbers, a row of a table counted as one. " strong { (compared) } " have one of ours beside them: "
+            strong { (of(Verdict::Agrees)) } " agree within 7 %, and " (of(Verdict::Fitted))
+            " more to which a model was fitted; " strong { (of(Verdict::Explained)) } " are further off for a known reason; "
+            strong { (of(Verdict::Contradicts)) } " contradict."
+            @if of(Verdict::Differs) > 0 { " Of " (of(Verdict::Differs)) " nobody has said yet why they differ." }
+            @if of(Verdict::NotRun) > 0 { " " (of(Verdict::NotRun)) " wait for a recording that may not be shipped." }
+            " " (of(Verdict::TakenOver)) " are conditions and prices that are taken over, and " (of(Verdict::NoNumber))
+            " have no number of ours; the reason stands beside each."
+        }
+        div.share aria-hidden="true" {
+            @for (v, n) in counts.iter().filter(|(_, n)| **n > 0) { i class=(v.name()) style=(format!("flex-grow:{n}")) {} }
+        }
+        ul.counts {
+            li.all { label for="v-all" { b { (all) } " " span.word { "all" } small { "every published number; choose what is shown" } } }
+            @for (v, n) in counts.iter().filter(|(_, n)| **n > 0) {
+                li class=(v.name()) {
+                    label for={ "v-" (v.name()) } data-count=(n) {
+                        b { (n) } " " span.word { (v.sign()) " " (v.text()) } small { (v.meaning()) }
+                    }
+                }
+            }
+        }
+        div.picks {
+            label for="p-all" { "all papers" }
+            @for (n, p) in papers.iter().enumerate() { label for={ "p-" (n) } { (p.short) } }
+        }
+    }
+}
+
+/// The tables, one for each paper.
+pub(super) fn tables(papers: &[Paper], judged: &[Vec<Judged>]) -> Markup {
+    html! {
+        @for (n, (p, judged)) in papers.iter().zip(judged).enumerate() {
+            section class={ "paper of-" (n) } {
+                h2 { (p.short) }
+                p { (p.about) " " span.note { (p.authors) ": " em { (p.title) } ". " (p.venue) "." } }
+                table.numbers {
+                    thead { tr {
+                        th.what { "what" } th.n.published { "published" } th.n.ours { "ours" } th.verdict { "verdict" } th { "why, and who says it" }
+                    } }
+                    tbody { @for j in judged { (row(j)) } }
+                }
+            }
+        }
+    }
+}
+
+fn row(j: &Judged) -> Markup {
+    let first = j.answers.first();
+    html! {
+        tr class=(j.verdict.name()) {
+            td.what { (j.quantity) small { @if !j.condition.is_empty() { (j.condition) br; } (j.place) } }
+            td.n.published data-label="published" { (j.published) }
+            td.n.ours data-label="ours" {
+                @if let Some(a) = first { (a.ours) @if !a.difference.is_empty() { small { " " (a.difference) } } }
+            }
+            td.verdict { (j.verdict.sign()) " " (j.verdict.text()) }
+            td.why {
+                @if !j.why.is_empty() { p { (marked(&j.why)) } }
+                @if let Some(a) = first { small { (by(a)) @if !a.what.is_empty() { ": " (marked(&a.what)) } } }
+                @if j.answers.len() > 1 { (others(&j.answers[1..])) }
+            }
+        }
+    }
+}
+
+fn others(answers: &[Answered]) -> Markup {
+    html! {
+        details {
+            summary { (answers.len()) " more" @if answers.len() == 1 { " reading" } @else { " readings" } }
+            ul { @for a in answers {
+                li { (a.ours) @if !a.difference.is_empty() { " (" (a.difference) ")" } ": " (a.what) small { (by(a)) @if !a.note.is_empty() { ": " (a.note) } } }
+            } }
+        }
+    }
+}
+
+fn by(a: &Answered) -> Markup {
+    html! { @if a.is_experiment { a href={ "#x-" (a.by) } { (a.by) } } @else { code { (a.by) } } }
+}
+
+/// A sentence whose words between backticks are code.
+fn marked(text: &str) -> Markup {
+    html! { @for (n, part) in text.split('`').enumerate() { @if n % 2 == 1 { code { (part) } } @else { (part) } } }
+}
