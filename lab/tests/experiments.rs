@@ -100,12 +100,12 @@ fn fagc_fig6_runs_and_repeats_and_a_launch_is_its_computing_and_what_it_waits_fo
         assert_eq!(of("video-in-memory", "energy_storage"), 0.0, "{}", v.name);
         // Every file that the launch looked for is there.
         assert_eq!(of("video", "calls_left_out"), 0.0, "{}", v.name);
-        assert!(of("video", "own_files") > 100.0 && of("video", "system_files") > 1000.0, "{}", v.name);
+        assert!(of("video", "own_files") > 50.0 && of("video", "system_files") > 1000.0, "{}", v.name);
     }
     // What was installed before the volume was filled lies as it lay; what came after, in the holes.
     let pieces = |variant: &str| of(variant, "video", "own_pieces");
     assert_eq!(pieces("pristine"), pieces("full-fragmented"));
-    assert!(pieces("full-fragmented-after") > 2.0 * pieces("pristine"), "{}", pieces("full-fragmented-after"));
+    assert!(pieces("full-fragmented-after") > pieces("pristine-after"), "{}", pieces("full-fragmented-after"));
 }
 
 #[test]
