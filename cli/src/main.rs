@@ -5,10 +5,12 @@
 // One module asks the kernel for what no library does, and proves it: `commands/inspect/fiemap.rs`.
 #![deny(unsafe_code)]
 
+mod account;
 mod commands;
 #[cfg(test)]
 mod examples;
 mod failure;
+mod flame;
 mod fragments;
 mod half_made;
 mod held;
@@ -17,6 +19,7 @@ mod interrupt;
 mod joules;
 mod live;
 mod metered;
+mod of_devices;
 mod output;
 mod place;
 mod power;

@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use device::clock::RealClock;
 use device::energy::profile::Profile;
-use device::energy::{Component, Energy, Meter, Processor};
+use device::energy::{Component, Meter, Processor};
 use device::model::{self, Pace, Simulated};
 use device::{BlockDevice, Lba};
 use f2fs::Volume;
 use f2fs::cause::Cause;
 use f2fs::owners::{Look, Owner};
 
-use crate::spent::{self, Spent};
+use crate::account::{self, Moment, Moments};
+use crate::spent::{self, METADATA, Spent};
 use crate::{Failure, joules, whole};
 
 /// A metered device under a volume.
@@ -23,6 +24,8 @@ pub struct Metered {
     profile: String,
     /// Files that are named.
     most: usize,
+    /// What was told to who asks again and again.
+    moments: Moments,
     /// Names found before: for files whose inode has left memory since.
     known: Mutex<BTreeMap<u64, String>>,
 }
@@ -51,9 +54,6 @@ pub fn name_of(volume: &Volume, owner: u64) -> String {
     name(volume, owner, Look::Everywhere).unwrap_or_else(|| format!("<inode {owner}>"))
 }
 
-/// What is written for no file in particular.
-pub const METADATA: &str = "<checkpoint, NAT, SIT, SSA>";
-
 impl Metered {
     /// The device of a profile over `contents`, which hold data in the `held` blocks.
     pub fn new(
@@ -69,7 +69,13 @@ impl Metered {
         model.fill(device::energy::Nanos(0), held);
         let meter = Arc::new(Meter::new(profile.host.prices()));
         let device = Arc::new(Simulated::new(contents, model, meter, pace));
-        Ok(Metered { device, profile: profile.name.clone(), most, known: Mutex::default() })
+        Ok(Metered {
+            device,
+            profile: profile.name.clone(),
+            most,
+            moments: Moments::default(),
+            known: Mutex::default(),
+        })
     }
 
     /// The device.
@@ -110,16 +116,30 @@ impl Metered {
         }
     }
 
+    /// What was spent, for who asks a mount again and again: in all, and since the answer that had the token `since`.
+    pub fn account(&self, volume: &Volume, files: usize, since: u64) -> String {
+        let now = Moment { took: self.device.time().0, ledger: self.device.ledger() };
+        let (token, before) = self.moments.keep(now.clone(), since);
+        let name = |owner| {
+            name(volume, owner, Look::InMemory).unwrap_or_else(|| {
+                let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+                known.get(&owner).cloned().unwrap_or_else(|| format!("<inode {owner}>"))
+            })
+        };
+        account::answer(&self.profile, token, &now, before.as_ref(), files, |owner| deleted(volume, owner), name)
+    }
+
     /// What was spent, for a volume's report: all of it and by component, and that of cleaning, in
     /// microjoules.
     pub fn report(&self) -> Vec<(String, String)> {
-        let ledger = self.device.ledger();
         let cleaning =
             [Cause::ForegroundGcData, Cause::ForegroundGcNode, Cause::BackgroundGcData, Cause::BackgroundGcNode];
-        let of = |cause: Cause| Component::ALL.map(|c| ledger.component_of(c, cause as u8)).into_iter().sum::<Energy>();
-        let mut out = vec![("uj_total".to_owned(), ledger.total())];
-        out.extend(Component::ALL.map(|c| (format!("uj_{}", c.text().to_lowercase()), ledger.component(c))));
-        out.push(("uj_cleaning".to_owned(), cleaning.into_iter().map(of).sum()));
+        let out = self.device.look(|ledger| {
+            let mut out = vec![("uj_total".to_owned(), ledger.total())];
+            out.extend(Component::ALL.map(|c| (format!("uj_{}", c.text().to_lowercase()), ledger.component(c))));
+            out.push(("uj_cleaning".to_owned(), cleaning.into_iter().map(|c| ledger.cause(c as u8)).sum()));
+            out
+        });
         out.into_iter().map(|(name, energy)| (name, (energy.0 / 1_000_000).to_string())).collect()
     }
 

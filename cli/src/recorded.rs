@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use indicatif::ProgressBar;
 use lab::traces::requeued::{Cleared, DISCARDS, TOLD_AGAIN};
 use record::calls::Prepared;
-use trace::block::DeviceId;
+use trace::askers::WithFiles;
 use trace::block::Events;
 use trace::call::Calls;
 use trace::requests::Requests;
@@ -32,10 +32,19 @@ pub fn open(path: &Path) -> Result<Recorded, Failure> {
 
 /// Opens a part of a recording. Of a whole one, too, what is out of order of time is counted.
 pub fn open_part(path: &Path, part: &SessionArgs) -> Result<Recorded, Failure> {
+    open_as(path, part, |events| events)
+}
+
+/// The same of a block device's events as `seen`.
+pub fn open_as(
+    path: &Path,
+    part: &SessionArgs,
+    seen: impl FnOnce(Box<dyn Events>) -> Box<dyn Events>,
+) -> Result<Recorded, Failure> {
     let span = part.span()?;
     let Recorded { opened, length } = open(path)?;
     let opened = match opened {
-        Opened::Blocks(events) => Opened::Blocks(of_events(events, span, path, part)?),
+        Opened::Blocks(events) => Opened::Blocks(of_events(seen(events), span, path, part)?),
         Opened::Calls(calls) => Opened::Calls(of_calls(calls, span)),
         Opened::Power(readings) => match part.given() {
             Some(option) => {
@@ -65,17 +74,22 @@ pub fn length(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |m| m.len())
 }
 
+/// Opens a part of a recording, of a block device's without the requests that a mobile block trace tells twice.
+pub fn open_cleared(path: &Path, part: &SessionArgs) -> Result<Recorded, Failure> {
+    open_as(path, part, |events| Box::new(Cleared::new(Box::new(WithFiles::new(events)))))
+}
+
+/// That a recording is of something else than a block device.
+pub fn no_blocks(path: &Path, opened: &Opened) -> Failure {
+    not_of(path, &opened.kind().to_string(), "requests to a block device")
+}
+
 /// The requests of a block device's recording: without those that a mobile block trace tells twice.
 pub fn requests(path: &Path, part: &SessionArgs) -> Result<(Requests, u64), Failure> {
-    let span = part.span()?;
-    let Recorded { opened, length } = open(path)?;
+    let Recorded { opened, length } = open_cleared(path, part)?;
     match opened {
-        Opened::Blocks(events) => {
-            let cleared = Box::new(Cleared::new(events));
-            Ok((Requests::new(of_events(cleared, span, path, part)?), length))
-        }
-        Opened::Calls(_) => Err(not_of(path, "calls to a file system", "requests to a block device")),
-        Opened::Power(_) => Err(not_of(path, "a meter", "requests to a block device")),
+        Opened::Blocks(events) => Ok((Requests::new(events), length)),
+        other => Err(no_blocks(path, &other)),
     }
 }
 
@@ -95,15 +109,6 @@ pub fn wrong_before_the_first(path: &Path, part: &SessionArgs, otherwise: Failur
 pub fn cleared(requests: &Requests) -> Vec<String> {
     let of = |name: &str| requests.others().get(name).map(|n| format!("{n} {name}"));
     [TOLD_AGAIN, DISCARDS].into_iter().filter_map(of).collect()
-}
-
-/// A device by its numbers, as `--of` is given.
-pub fn device(text: &str) -> Result<DeviceId, Failure> {
-    let numbers = text.split_once([',', ':']).and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    let id = numbers.map(|(major, minor)| DeviceId { major, minor });
-    id.ok_or_else(|| {
-        Failure::usage(format!("--of {text}: write MAJOR,MINOR, e.g. 8,0; `joulefs trace stat` lists them"))
-    })
 }
 
 /// A recording of another kind than is needed.

@@ -9,6 +9,9 @@ use serde_json::{Map, Value, json};
 
 use crate::joules::{self, Line};
 
+/// What is written for no file in particular.
+pub const METADATA: &str = "<checkpoint, NAT, SIT, SSA>";
+
 /// Everything spent since a moment.
 pub struct Spent {
     /// The name of the device's profile.

@@ -1,11 +1,11 @@
 //! The page of `joulefs inspect --html` says what `--json` says, and does what it shows: in a browser, where there is one.
 
+mod browser;
 mod room;
 mod typed;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use room::Room;
 use serde_json::Value;
@@ -24,45 +24,8 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}", ran.out))
 }
 
-fn browser() -> Option<PathBuf> {
-    ["/usr/bin/chromium", "/usr/bin/google-chrome"].map(PathBuf::from).into_iter().find(|p| p.exists())
-}
-
-/// Has a browser look at a page in a window of a width, and run the check in it.
 fn looked_at(room: &Room, page: &Path, width: u32) {
-    let Some(browser) = browser() else {
-        return println!("skipped: no Chromium (scripts/install-tools browser): the page was not looked at");
-    };
-    let checked = room.path(&format!("checked-{width}.html"));
-    let text = fs::read_to_string(page).unwrap();
-    let (before, after) = text.rsplit_once("</body>").unwrap();
-    fs::write(&checked, format!("{before}<script>{CHECK}</script></body>{after}")).unwrap();
-    // A window cannot be as narrow as a phone's: a frame can.
-    let frame = room.path(&format!("frame-{width}.html"));
-    let name = checked.file_name().unwrap().to_str().unwrap();
-    fs::write(
-        &frame,
-        format!(
-            "<!doctype html><body style='margin:0'><iframe id=f src='{name}' style='border:0;width:{width}px;height:2000px'></iframe>
-            <script>const wait = setInterval(() => {{
-                const at = document.getElementById('f').contentDocument.getElementById('checked');
-                if (at) {{ clearInterval(wait); document.title = 'done'; document.body.textContent = at.textContent; }}
-            }}, 50);</script>"
-        ),
-    )
-    .unwrap();
-    let ran = Command::new(browser)
-        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"])
-        .args(["--disable-background-networking", "--disable-component-update", "--allow-file-access-from-files"])
-        .args(["--virtual-time-budget=60000", "--window-size=1300,2000", "--dump-dom"])
-        .arg(format!("--user-data-dir={}", room.text(&format!("profile-{width}"))))
-        .arg(format!("file://{}", frame.display()))
-        .output()
-        .unwrap();
-    let dom = String::from_utf8_lossy(&ran.stdout);
-    let said = dom.split("<body").nth(1).unwrap_or(&dom);
-    assert!(said.contains("right: "), "at {width} pixels:\n{said}\n{}", String::from_utf8_lossy(&ran.stderr));
-    println!("looked at in {width} pixels:{}", said.split_once('>').map_or(said, |(_, s)| s.trim_end()));
+    browser::looked_at(room, page, width, CHECK);
 }
 
 /// Names that would be markup, or break a line.
@@ -144,7 +107,7 @@ fn a_page_of_a_damaged_volume_says_so_first() {
 
 #[test]
 fn a_wrong_number_is_found() {
-    let Some(_) = browser() else { return println!("skipped: no Chromium") };
+    let Some(_) = browser::browser() else { return println!("skipped: no Chromium") };
     let room = Room::new();
     let (image, page) = (room.text("v.img"), room.path("page.html"));
     done(&["mkfs", &image, "--size", "100M"]);

@@ -434,6 +434,7 @@ impl Volume {
             gc: Mutex::new(options.gc),
             overprov_segs,
             sound,
+            accountant: Mutex::default(),
             reported_too: Mutex::default(),
             dev,
             bases: None,

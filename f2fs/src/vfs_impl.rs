@@ -316,6 +316,11 @@ impl FileSystem for Volume {
         Volume::report(self)
     }
 
+    fn account(&self, files: usize, since: u64) -> Option<String> {
+        let by = self.accountant.lock().clone();
+        by.map(|account| account(files, since))
+    }
+
     fn tune(&self, name: &str, value: &str) -> std::result::Result<(), String> {
         Volume::tune(self, name, value)
     }

@@ -24,6 +24,9 @@ pub const DEFRAGMENT: &str = "system.joulefs.defragment";
 /// Of the root, with a dot and a number of blocks behind it: reading says `short moves`, as [`vfs::Room`] has them;
 /// writing `clean` cleans one section for them if there is no room.
 pub const ROOM: &str = "system.joulefs.room";
+/// Of the root, with a dot, a number of files, a dot and a token behind it: reading says as JSON what was spent, in all and
+/// since the answer that had this token (0: in all), by cause and by file ([`FileSystem::account`]). Empty if nobody counts.
+pub const ACCOUNT: &str = "system.joulefs.account";
 /// Runs that one answer holds: they fit what the kernel takes as an attribute's value.
 pub const MOST: usize = 1000;
 /// Blocks that one request brings together: those of one step of the file system.
@@ -37,6 +40,7 @@ fn check_user(req: &Request, what: &'static str) -> Result<()> {
     }
 }
 
+const SPENT: &str = "what was spent for which file is a matter of root and of whoever mounted";
 const OTHERS: &str = "where a file lies is a matter of root and of whoever mounted";
 
 /// The answer to reading an attribute, if it is ours.
@@ -44,6 +48,12 @@ pub(crate) fn read(fs: &dyn FileSystem, req: &Request, ino: Ino, name: &[u8]) ->
     if ino == fs.root() && name == REPORT.as_bytes() {
         let lines = fs.report().into_iter().map(|(name, value)| format!("{name} {value}\n"));
         return Some(Ok(lines.collect::<String>().into_bytes()));
+    }
+    if let Some(asked) = asked_account(fs, ino, name) {
+        return Some(check_user(req, SPENT).and_then(|()| {
+            let (files, since) = asked?;
+            Ok(fs.account(files, since).unwrap_or_default().into_bytes())
+        }));
     }
     if let Some(blocks) = asked_room(fs, ino, name) {
         return Some(check_user(req, OTHERS).and_then(|()| {
@@ -101,6 +111,14 @@ fn asked_room(fs: &dyn FileSystem, ino: Ino, name: &[u8]) -> Option<Result<u64>>
     let blocks = name.strip_prefix(ROOM.as_bytes()).filter(|_| ino == fs.root())?.strip_prefix(b".")?;
     let blocks = std::str::from_utf8(blocks).ok().and_then(|n| n.parse().ok());
     Some(blocks.ok_or(Error::Invalid("a number of blocks follows the dot")))
+}
+
+/// How many files, and since which token, the name of [`ACCOUNT`] asks for, if it is that.
+fn asked_account(fs: &dyn FileSystem, ino: Ino, name: &[u8]) -> Option<Result<(usize, u64)>> {
+    let rest = name.strip_prefix(ACCOUNT.as_bytes()).filter(|_| ino == fs.root())?.strip_prefix(b".")?;
+    let numbers = std::str::from_utf8(rest).ok().and_then(|text| text.split_once('.'));
+    let numbers = numbers.and_then(|(files, since)| Some((files.parse().ok()?, since.parse().ok()?)));
+    Some(numbers.ok_or(Error::Invalid("a number of files and a token follow, each after a dot")))
 }
 
 /// The blocks that a value names, few enough for one request, and how they are to move.

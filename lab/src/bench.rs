@@ -345,8 +345,8 @@ impl Recorder<'_> {
         if self.timeline.last().is_some_and(|s| s.at == at) {
             return;
         }
-        let ledger = self.bench.device.ledger();
-        let spent = Component::ALL.map(|c| ledger.component(c) - self.from.ledger.component(c));
+        let from = &self.from.ledger;
+        let spent = self.bench.device.look(|now| Component::ALL.map(|c| now.component(c) - from.component(c)));
         self.timeline.push(Sample { at, spent });
     }
 }

@@ -12,6 +12,7 @@
 //! * [`published`]: every number that the papers publish, and which of ours answers it.
 //! * [`control`]: a plan that compares policies of cleaning has one in which nobody cleans; [`cost`]: what cleaning and
 //!   the work after it cost.
+//! * [`flame`]: joules by directory, file, cause and component, as stacks and as a picture.
 //! * [`report`]: one page of all results, with plots.
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub mod control;
 pub mod cost;
 pub mod error;
 pub mod experiments;
+pub mod flame;
 pub mod host;
 mod installed;
 pub mod keep;

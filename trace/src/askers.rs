@@ -2,21 +2,25 @@
 //!
 //! A process asks (`Queue`), and often a thread of the kernel gives the request to the device (`Issue`) a little later, in
 //! its own name. Here the two are put together by their place, so that the request is the process's. What such a thread
-//! asks for itself is called what it is: [`WRITEBACK`] of pages that processes left dirty long ago, or [`KERNEL`]. A flush
-//! that the kernel makes of a write which must be durable is whose the last such write is.
+//! asks for itself is called what it is: [`WRITEBACK`] of pages that processes left dirty long ago, with the file where
+//! that is told, or [`KERNEL`]. A flush that the kernel makes of a write which must be durable is whose the last such
+//! write is.
 //!
-//! Left out: whose pages a writeback writes, which the block layer does not know, and which of several merged bios
-//! belong to others: a request is whose first sector it is.
+//! Left out: which inode a writeback writes, which the block layer does not know and the readers learn from other
+//! tracepoints, and which of several merged bios belong to others: a request is whose first sector it is.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
 use crate::block::{Action, DeviceId, Event, Events, Flags, Op};
+use crate::names::files::{Writeback, Written};
+use crate::timing::Timing;
+use crate::writeback::works_for_anybody;
 use crate::{Format, Names, Others, Process, TraceError};
 
-/// Pages that are written in the background by a thread of the kernel.
-pub const WRITEBACK: &str = "<writeback>";
+pub use crate::names::files::WRITEBACK;
+
 /// What else threads of the kernel that work for anybody ask for.
 pub const KERNEL: &str = "<kernel>";
 
@@ -51,8 +55,20 @@ pub struct Askers {
     durable: FxHashMap<u32, Process>,
 }
 
-fn works_for_anybody(name: &str) -> bool {
-    ["kworker/", "swapper/", "ksoftirqd/", "irq/"].iter().any(|begins| name.starts_with(begins))
+/// What a file is called whose pages are written.
+pub trait Called: Send {
+    /// A word for it.
+    fn called(&mut self, written: &Written, names: &Names) -> String;
+}
+
+/// Files are called by number.
+#[derive(Debug, Default)]
+pub struct ByNumber;
+
+impl Called for ByNumber {
+    fn called(&mut self, written: &Written, _: &Names) -> String {
+        written.text()
+    }
 }
 
 /// The latest of the bios that have a sector. A request begins within one if the bio was too long for one request.
@@ -94,23 +110,33 @@ impl Askers {
         self.young.insert((device.major, sector), bio);
     }
 
-    /// The event with who asked for it; `name` is who it names.
-    pub fn hear(&mut self, mut event: Event, name: &str) -> Event {
+    /// The event with who asked for it; `names` has who and what it names, and `called` says what a file is called.
+    pub fn hear(&mut self, mut event: Event, names: &Names, called: &mut dyn Called) -> Event {
+        let name = names.name(event.process);
         let asker = if event.action == Action::Issue { self.asker(&event, name) } else { None };
-        event.process = asker.unwrap_or_else(|| {
-            let background = matches!(event.op, Op::Write | Op::WriteZeroes)
-                && !event.flags.intersects(Flags::SYNC | Flags::FUA | Flags::META);
-            let name = match works_for_anybody(name) {
-                true if background => WRITEBACK,
-                true => KERNEL,
-                false => name,
-            };
-            self.names.number(name.as_bytes())
-        });
+        event.process = asker.unwrap_or_else(|| self.says(&event, names, called));
         if event.action == Action::Queue {
             self.remember(&event);
         }
         event
+    }
+
+    /// Who an event names, or what that stands for.
+    fn says(&mut self, event: &Event, names: &Names, called: &mut dyn Called) -> Process {
+        let name = names.name(event.process);
+        if !works_for_anybody(name) {
+            return self.names.number(name.as_bytes());
+        }
+        // What is read meanwhile is read to find room for it.
+        if let Some(written) = names.files.written(event.writing) {
+            let writeback = Writeback::new(written, called.called(written, names), names);
+            if let Some(process) = self.names.number_of_writeback(&writeback) {
+                return process;
+            }
+        }
+        let writes = matches!(event.op, Op::Write | Op::WriteZeroes);
+        let background = writes && !event.flags.intersects(Flags::SYNC | Flags::FUA | Flags::META);
+        self.names.number(if background { WRITEBACK } else { KERNEL }.as_bytes())
     }
 }
 
@@ -133,7 +159,7 @@ impl Events for Attributed {
     }
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         let Some(event) = self.inner.next()? else { return Ok(None) };
-        Ok(Some(self.askers.hear(event, self.inner.names().name(event.process))))
+        Ok(Some(self.askers.hear(event, self.inner.names(), &mut ByNumber)))
     }
     fn timed(&self) -> bool {
         self.inner.timed()
@@ -152,17 +178,89 @@ impl Events for Attributed {
     }
 }
 
+/// A recording in which requests that are part of a file's writing are so called, and all others are whose the recording
+/// says. One that tells nothing of files stays as it is.
+pub struct WithFiles {
+    inner: Box<dyn Events>,
+    askers: Askers,
+    /// From the first file on: the recording's names so far by their numbers, and all that come after.
+    names: Option<Names>,
+}
+
+impl WithFiles {
+    /// Of a recording.
+    pub fn new(inner: Box<dyn Events>) -> Self {
+        WithFiles { inner, askers: Askers::default(), names: None }
+    }
+}
+
+impl Events for WithFiles {
+    fn format(&self) -> Format {
+        self.inner.format()
+    }
+    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        let Some(mut event) = self.inner.next()? else { return Ok(None) };
+        let theirs = self.inner.names();
+        if self.names.is_none() && theirs.files.written(event.writing).is_none() {
+            return Ok(Some(event));
+        }
+        let names = self.names.get_or_insert_with(|| theirs.clone());
+        let heard = self.askers.hear(event, theirs, &mut ByNumber);
+        let file = self.askers.names().writeback(heard.process);
+        let file = file.and_then(|writeback| names.number_of_writeback(writeback));
+        event.process = file.unwrap_or_else(|| names.number(theirs.name(event.process).as_bytes()));
+        Ok(Some(event))
+    }
+    fn timed(&self) -> bool {
+        self.inner.timed()
+    }
+    fn names(&self) -> &Names {
+        self.names.as_ref().unwrap_or_else(|| self.inner.names())
+    }
+    fn others(&self) -> &Others {
+        self.inner.others()
+    }
+    fn consumed(&self) -> u64 {
+        self.inner.consumed()
+    }
+    fn device(&self, id: DeviceId) -> Option<String> {
+        self.inner.device(id)
+    }
+    fn timing(&self) -> Timing {
+        self.inner.timing()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use crate::names::files::Writing;
+
     use super::*;
 
     fn event(action: Action, minor: u32, op: Op, flags: Flags, sector: u64) -> Event {
-        let (device, process) = (DeviceId { major: 8, minor }, Process::default());
-        Event { time: 0, action, op, flags, sector, sectors: 8, device, cpu: 0, pid: 0, process, took: None, error: 0 }
+        let (device, process, writing) = (DeviceId { major: 8, minor }, Process::default(), Writing::default());
+        Event {
+            time: 0,
+            action,
+            op,
+            flags,
+            sector,
+            sectors: 8,
+            device,
+            cpu: 0,
+            pid: 0,
+            process,
+            took: None,
+            error: 0,
+            writing,
+            from: None,
+        }
     }
 
     fn who(askers: &mut Askers, event: Event, name: &str) -> String {
-        let heard = askers.hear(event, name);
+        let mut names = Names::default();
+        let process = names.number(name.as_bytes());
+        let heard = askers.hear(Event { process, ..event }, &names, &mut ByNumber);
         askers.names().name(heard.process).to_owned()
     }
 
@@ -204,10 +302,36 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_of_an_inode_is_called_by_it_and_who_made_it_dirty() {
+        let (mut askers, mut names) = (Askers::default(), Names::default());
+        let kworker = names.number(b"kworker/u4:2");
+        let by = vec![names.number(b"dd"), names.number(b"cp")];
+        let place = names.files.place_of((8, 0));
+        let written = Written { device: (8, 1), place, ino: 12, by, more: false };
+        let writing = names.files.writing(written.clone());
+        let of = names.files.writing(Written { ino: 8 << 20 | 1, by: Vec::new(), more: true, ..written });
+        let mut heard = |action, minor, sector, writing, process| {
+            let event = Event { writing, process, ..event(action, minor, Op::Write, Flags::SYNC, sector) };
+            let heard = askers.hear(event, &names, &mut ByNumber);
+            let writeback = askers.names().writeback(heard.process).map(|w| (w.file.clone(), w.by.clone()));
+            (askers.names().name(heard.process).to_owned(), writeback)
+        };
+        let by = vec!["cp".to_owned(), "dd".to_owned()];
+        let expected = ("<writeback> inode 12 of 8,1 (cp, dd)".to_owned(), Some(("inode 12 of 8,1".to_owned(), by)));
+        assert_eq!(heard(Action::Queue, 1, 80, writing, kworker), expected);
+        assert_eq!(heard(Action::Issue, 0, 80, Writing::default(), kworker), expected);
+        assert_eq!(heard(Action::Queue, 1, 800, of, kworker).0, "<writeback> blocks of 8,1");
+        // Who waits for it pays.
+        let process = names.number(b"sync");
+        let event = Event { writing, process, ..event(Action::Queue, 1, Op::Write, Flags::SYNC, 8) };
+        assert_eq!(askers.hear(event, &names, &mut ByNumber).process, askers.names.number(b"sync"));
+    }
+
+    #[test]
     fn who_asks_and_is_never_served_is_forgotten() {
         let mut askers = Askers::default();
         for n in 0..5 * REMEMBERED as u64 {
-            askers.hear(event(Action::Queue, 0, Op::Read, Flags::empty(), n), "cat");
+            who(&mut askers, event(Action::Queue, 0, Op::Read, Flags::empty(), n), "cat");
             assert!(askers.young.len() <= REMEMBERED && askers.old.len() <= REMEMBERED);
         }
     }

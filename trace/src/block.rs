@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::names::files::Writing;
 use crate::timing::Timing;
 use crate::{Format, Names, Others, Process, TraceError};
 
@@ -164,6 +165,10 @@ pub struct Event {
     pub took: Option<u64>,
     /// What a completion says went wrong, a positive errno; 0 if nothing.
     pub error: u32,
+    /// That it is part of the writing of an inode's pages, in [`Names::files`], where that is told.
+    pub writing: Writing,
+    /// Of a [`Remap`](Action::Remap), from where: the partition or stacked device, and the first sector there.
+    pub from: Option<(DeviceId, u64)>,
 }
 
 impl Event {

@@ -39,6 +39,8 @@ pub enum Format {
     HvpmCsv,
     /// `joulefs energy measure`.
     JoulesCsv,
+    /// The energy meter Alumet, its CSV output.
+    AlumetCsv,
 }
 
 impl Format {
@@ -62,7 +64,16 @@ impl Format {
             Format::MonsoonCsv => "Monsoon CSV",
             Format::HvpmCsv => "powermonitor-hvpm CSV",
             Format::JoulesCsv => "CSV of joules",
+            Format::AlumetCsv => "Alumet CSV",
         }
+    }
+}
+
+impl Format {
+    /// True if it names devices by the numbers that Linux has for them.
+    pub fn has_the_kernels_numbers(self) -> bool {
+        use Format::{Blkparse, Blktrace, Ftrace, MobileCsv, Perfetto, TraceDat};
+        matches!(self, Blktrace | Blkparse | Ftrace | TraceDat | Perfetto | MobileCsv)
     }
 }
 

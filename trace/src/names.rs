@@ -1,8 +1,12 @@
 //! Names that come again and again, and things that were seen and not used.
 
+pub(crate) mod files;
+
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
+
+use files::{Files, Writeback};
 
 /// A process by its place in [`Names`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -15,7 +19,14 @@ pub struct Names {
     numbers: FxHashMap<Vec<u8>, Process>,
     /// Short names asked for lately, each in a place that follows from it.
     recent: Vec<(Short, Process)>,
+    /// Inodes that are written back.
+    pub files: Files,
+    /// Names that stand for the writing of a file, at most [`FILES`].
+    writebacks: FxHashMap<Process, Writeback>,
 }
+
+/// Half of all names.
+const FILES: usize = MOST / 2;
 
 /// At most so many; a recording with more lumps the rest together.
 const MOST: usize = 1 << 16;
@@ -56,7 +67,13 @@ impl Default for Names {
         let numbers = FxHashMap::from_iter([(Vec::new(), Process(0))]);
         // Every place has the empty name, which is nobody's.
         let nobody = (Short { ends: [0; 2], length: 0 }, Process(0));
-        Names { names: vec![String::new()], numbers, recent: vec![nobody; RECENT] }
+        Names {
+            names: vec![String::new()],
+            numbers,
+            recent: vec![nobody; RECENT],
+            files: Files::default(),
+            writebacks: FxHashMap::default(),
+        }
     }
 }
 
@@ -91,6 +108,22 @@ impl Names {
         });
         self.numbers.insert(name.to_owned(), new);
         new
+    }
+
+    /// The number of who writes pages of a file back; `None` if there are too many.
+    pub fn number_of_writeback(&mut self, writeback: &Writeback) -> Option<Process> {
+        let name = writeback.to_string();
+        if self.writebacks.len() >= FILES && !self.numbers.contains_key(name.as_bytes()) {
+            return None;
+        }
+        let process = self.number(name.as_bytes());
+        self.writebacks.entry(process).or_insert_with(|| writeback.clone());
+        Some(process)
+    }
+
+    /// The file, if a number stands for who writes pages of one back.
+    pub fn writeback(&self, process: Process) -> Option<&Writeback> {
+        self.writebacks.get(&process)
     }
 
     /// The name of a number; empty if there is none.

@@ -3,13 +3,16 @@
 //! A block trace tells of one request several times: asked for, queued, merged, given to the device, done. Counts and
 //! replays are of what the device was asked. So the [`Issue`](Action::Issue) events stand for the requests if there
 //! are any, else those of the next action in [`PREFERENCE`] that the beginning of the recording has. A write that
-//! wants a flush before itself is two requests, as it is for a device.
+//! wants a flush before itself is two requests, as it is for a device. One that a device's driver sent back and that is given to it
+//! again is one, from the first time on. Of devices that lie on each other, the lowest's requests count ([`crate::stacks`] says
+//! which that is).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::block::{Action, DeviceId, Event, Events, Flags, Op};
+use crate::stacks::{LeftOut, Stacks};
 use crate::{Names, Others, Process, TraceError};
 
 /// The action that stands for a request: the first of these that occurs.
@@ -66,12 +69,17 @@ pub struct Requests {
     /// What one event gives, the last of it first.
     ready: Vec<Seen>,
     under_way: FxHashMap<(DeviceId, u64, Op), u64>,
+    /// Those of them that were sent back.
+    sent_back: FxHashSet<(DeviceId, u64, Op)>,
     /// Requests whose end is not waited for any more.
     forgotten: u64,
     /// Whether any end was seen.
     ends: bool,
     /// How often each action was seen, with its bytes, by operation.
     counts: FxHashMap<(Action, Op), (u64, u64)>,
+    stacks: Stacks,
+    /// Devices whose events are no requests here.
+    without: BTreeSet<DeviceId>,
 }
 
 impl Requests {
@@ -103,10 +111,36 @@ impl Requests {
             failed,
             ready: Vec::new(),
             under_way: FxHashMap::default(),
+            sent_back: FxHashSet::default(),
             forgotten: 0,
             ends: false,
             counts: FxHashMap::default(),
+            stacks: Stacks::default(),
+            without: BTreeSet::new(),
         }
+    }
+
+    /// The same without the requests of these devices.
+    #[must_use]
+    pub fn without(mut self, devices: impl IntoIterator<Item = DeviceId>) -> Self {
+        self.without.extend(devices);
+        self
+    }
+
+    /// True if this device's events are no requests here.
+    pub fn is_without(&self, device: &DeviceId) -> bool {
+        self.without.contains(device)
+    }
+
+    /// Of the devices of events so far, those whose requests should not be counted beside the others', and those that
+    /// have none.
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        self.stacks.left_out(self.action, self.events.format())
+    }
+
+    /// The devices of which there were events so far.
+    pub fn devices(&self) -> impl Iterator<Item = DeviceId> {
+        self.stacks.devices()
     }
 
     /// The action that stands for a request.
@@ -159,10 +193,16 @@ impl Requests {
             let count = self.counts.entry((event.action, event.op)).or_default();
             count.0 += 1;
             count.1 = count.1.saturating_add(event.bytes());
+            self.stacks.hear(&event);
             if event.action == Action::Complete {
                 self.done(&event);
             }
-            if event.action == self.action {
+            let place = (event.device, event.sector, event.op);
+            if event.action == Action::Requeue && self.under_way.contains_key(&place) {
+                self.sent_back.insert(place);
+            }
+            let counts = event.action == self.action && !self.without.contains(&event.device);
+            if counts && !self.sent_back.remove(&place) {
                 self.asked(&event);
             }
         }
@@ -187,6 +227,7 @@ impl Requests {
             if self.under_way.len() == UNDER_WAY {
                 self.forgotten += UNDER_WAY as u64;
                 self.under_way.clear();
+                self.sent_back.clear();
             }
             if self.under_way.insert((device, sector, event.op), time).is_some() {
                 self.forgotten += 1;
@@ -246,6 +287,8 @@ mod tests {
             process: Process(0),
             took: None,
             error: 0,
+            writing: Default::default(),
+            from: None,
         }
     }
 
@@ -300,6 +343,28 @@ mod tests {
             })
             .collect();
         assert_eq!(ops, [(Op::Flush, false), (Op::Write, true), (Op::Flush, false)]);
+    }
+
+    #[test]
+    fn what_is_sent_back_and_given_again_is_one_request_and_what_is_made_again_is_two() {
+        let read = |t, action, sector| event(t, action, Op::Read, sector, 8, Flags::empty());
+        let events = vec![
+            read(0, Action::Issue, 8),
+            read(5, Action::Requeue, 8),
+            read(6, Action::Issue, 16),
+            read(7, Action::Issue, 8),
+            read(9, Action::Complete, 8),
+            read(10, Action::Requeue, 80),
+            read(11, Action::Issue, 80),
+            read(12, Action::Issue, 8),
+        ];
+        let (_, seen) = all(events);
+        let asked = |s: &Seen| match s {
+            Seen::Asked(r) => Some((r.time, r.sector)),
+            Seen::Done { took, .. } => Some((u64::MAX, *took)),
+        };
+        let seen: Vec<_> = seen.iter().filter_map(asked).collect();
+        assert_eq!(seen, [(0, 8), (6, 16), (u64::MAX, 9), (11, 80), (12, 8)]);
     }
 
     #[test]

@@ -110,6 +110,52 @@ impl Line {
     }
 }
 
+/// Where things of a recording are in a part of it, for who reads the recording by other means.
+#[derive(Debug)]
+pub struct Part(Line);
+
+/// Where something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lies {
+    /// Before the part.
+    Before,
+    /// In it, at this time.
+    In(u64),
+    /// After it.
+    After,
+}
+
+impl Part {
+    /// Of a recording of which nothing was placed yet.
+    pub fn new(span: Span) -> Self {
+        Part(Line::of(span))
+    }
+
+    /// Something that begins at `time` and takes so long.
+    pub fn place(&mut self, time: u64, took: u64) -> Lies {
+        match self.0.place(time, took) {
+            Place::Before => Lies::Before,
+            Place::In(time) => Lies::In(time),
+            Place::After => Lies::After,
+        }
+    }
+
+    /// Something that is no use and ends no pause, as background work: when it is in what is left of the recording.
+    pub fn beside(&mut self, time: u64) -> Option<u64> {
+        let since = time.saturating_sub(*self.0.first.get_or_insert(time));
+        if self.0.span.to.is_some_and(|to| since >= to) {
+            return None;
+        }
+        let kept = |ended: u64| self.0.span.max_gap.is_none_or(|longest| time.saturating_sub(ended) <= longest);
+        self.0.ended.is_none_or(kept).then(|| time.saturating_sub(self.0.removed))
+    }
+
+    /// What is to be known of the times so far.
+    pub fn timing(&self) -> Timing {
+        self.0.timing
+    }
+}
+
 /// A part of a recording, with the pauses it shall have.
 pub struct Session<T: ?Sized> {
     line: Line,

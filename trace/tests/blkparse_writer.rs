@@ -28,6 +28,8 @@ fn event(action: Action, op: Op) -> Event {
         process: Default::default(),
         took: None,
         error: 0,
+        writing: Default::default(),
+        from: None,
     }
 }
 

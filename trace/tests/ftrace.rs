@@ -66,6 +66,8 @@ fn a_line_is_an_event_and_what_is_none_is_counted() {
         process: seen.events[0].process,
         took: None,
         error: 0,
+        writing: Default::default(),
+        from: None,
     };
     assert_eq!(seen.events[0], first);
     let [_, issue, flush, unplug] = seen.events[..] else { panic!("{:?}", seen.events) };

@@ -235,3 +235,90 @@ fn formats_are_told_apart() {
         assert!(matches!(open_input(input(not)), Err(TraceError::Unknown { .. })), "{not:?}");
     }
 }
+
+const ALUMET: &str = include_str!("../fixtures/alumet/procfs-tdp.csv");
+const SHA: &str = "attributed_energy_J process:21061 cpu_state=user kind=user";
+
+/// As Alumet's documentation shows a line of its plugin quarch, and one of rapl, with attributes in a column.
+const DOCUMENTED: &str = "\
+metric,timestamp,value,resource_kind,resource_id,consumer_kind,consumer_id,domain,__late_attributes
+disk_power_W,2025-09-01T10:45:41.757250914Z,9.526866534,local_machine,,local_machine,,,
+rapl_consumed_energy_J,2025-09-01T10:45:42.700000000Z,12.5,cpu_package,0,local_machine,,package,
+disk_power_W,2025-09-01T10:45:42.723658463Z,9.526885365,local_machine,,local_machine,,,
+rapl_consumed_energy_J,2025-09-01T10:45:43.700000000Z,13.5,cpu_package,0,local_machine,,package,
+disk_power_W,2025-09-01T10:45:43.723659913Z,9.528410676,local_machine,,local_machine,,,
+cpu_percent_%,2025-09-01T10:45:43.723659913Z,NaN,local_machine,,process,15,,kind=user
+rapl_consumed_energy_J,2025-09-01T10:45:44.700000000Z,NaN,cpu_package,0,local_machine,,package,
+";
+
+#[test]
+fn alumets_real_output_is_a_channel_for_each_process_with_its_joules() {
+    let stat = stat(ALUMET);
+    assert_eq!(stat.format, "Alumet CSV");
+    let of = |name: &str| stat.channels.iter().find(|c| c.name == name).unwrap_or_else(|| panic!("no {name}"));
+    // Added up by awk, without the first, of which nobody knows since when it is.
+    close(of(SHA).joules, 9.763_390_158 - 1.386_711_029);
+    close(of(SHA).span_ns as f64, 4_991_978_150.0);
+    let machine = of("estimated_consumed_energy_J cpu_state=user");
+    close(machine.joules, 191.75 - 16.4125);
+    assert_eq!((machine.readings, stat.others["cpu_percent_%"], stat.others["kernel_n_procs_running"]), (12, 108, 12));
+    // Its lines are out of order of time; its readings are not.
+    let (readings, _, error) = read(open(ALUMET));
+    assert!(error.is_none() && readings.is_sorted_by_key(|r| r.time));
+    let times: Vec<&str> = ALUMET.lines().skip(1).filter_map(|l| l.split(';').nth(1)).collect();
+    assert!(!times.is_sorted(), "a recording that is in order shows nothing");
+}
+
+#[test]
+fn alumets_documented_lines_are_watts_of_a_disk_and_joules_of_a_package() {
+    let stat = stat(DOCUMENTED);
+    let names: Vec<&str> = stat.channels.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["disk_power_W", "rapl_consumed_energy_J cpu_package:0 domain=package"]);
+    close(stat.channels[0].joules, 9.526_885_365 * 0.966_407_549 + 9.528_410_676 * 1.000_001_45);
+    close(stat.channels[1].joules, 13.5);
+    assert_eq!((stat.others["measurements that are no number"], stat.others["cpu_percent_%"]), (1, 1));
+}
+
+#[test]
+fn a_run_that_alumet_measured_is_a_window_of_a_plan() {
+    use trace::differential::recording::{Window, spent};
+    let window = |channel: &str, from, to| Window { channels: vec![channel.to_owned()], from, to };
+    let whole = spent(&mut *open(ALUMET), &window(SHA, 0.0, None), |_| ()).unwrap().unwrap();
+    close(whole.joules, 9.763_390_158 - 1.386_711_029);
+    // A second in the middle, of the whole processor.
+    let part = spent(&mut *open(ALUMET), &window("estimated_consumed_energy_J cpu_state=user", 4.0, Some(5.0)), |_| ());
+    assert!((15.0..18.0).contains(&part.unwrap().unwrap().joules));
+}
+
+#[test]
+fn what_alumet_tells_a_minute_late_comes_late_and_is_counted() {
+    let line = |s: u64| format!("x_J;2025-09-01T10:{:02}:{:02}Z;1;local_machine;;local_machine;;\n", s / 60, s % 60);
+    let header = "metric;timestamp;value;resource_kind;resource_id;consumer_kind;consumer_id;__late_attributes\n";
+    let lines: String = [0, 30, 10, 200, 100, 201].map(line).concat();
+    let (readings, others, error) = read(open(&format!("{header}{lines}")));
+    assert!(error.is_none() && readings.is_sorted_by_key(|r| r.time), "{readings:?}");
+    assert_eq!((readings.len(), others.get("measurements told too late to be put in order")), (6, None));
+    let lines: String = [0, 30, 200, 10, 201].map(line).concat();
+    let (readings, others, _) = read(open(&format!("{header}{lines}")));
+    assert!(readings.is_sorted_by_key(|r| r.time), "{readings:?}");
+    assert_eq!((readings.len(), others["measurements told too late to be put in order"]), (5, 1));
+}
+
+#[test]
+fn damage_to_alumets_output_is_told_with_its_line() {
+    for (wrong, what) in [
+        ("x_J;2025-09-01;1;local_machine;;local_machine;;\n", "timestamp"),
+        ("x_J;2025-09-01T10:00:00Z;one;local_machine;;local_machine;;\n", "value"),
+        ("x_J;2025-09-01T10:00:00Z;1\n", "3 values"),
+        ("x_J;2025-09-01T10:00:00Z;1;\"local_machine;;local_machine;;\n", "quote"),
+    ] {
+        let header = ALUMET.lines().next().unwrap();
+        let (_, _, error) = read(open(&format!("{header}\n{}\n{wrong}", ALUMET.lines().nth(1).unwrap())));
+        match error {
+            Some(TraceError::Damaged { at: At::Line(3), what: said, .. }) => assert!(said.contains(what), "{said}"),
+            other => panic!("{wrong}: {other:?}"),
+        }
+    }
+    let (_, _, error) = read(open(ALUMET.trim_end()));
+    assert!(matches!(error, Some(TraceError::CutShort { .. })), "{error:?}");
+}

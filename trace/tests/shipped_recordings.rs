@@ -78,7 +78,7 @@ fn of_blocks(path: &Path) {
     whole.unwrap_or_else(|e| panic!("{e}"));
     let (all, whole) = extent::scan(&mut requests(path), |_| {});
     whole.unwrap();
-    let of = extent::busiest(&all).unwrap_or_else(|| panic!("{}: no requests", path.display()));
+    let of = extent::busiest(&all, |_| true).unwrap_or_else(|| panic!("{}: no requests", path.display()));
     let device = AtOnce { blocks: all[&of].blocks.max(1) };
     let mut told = 0;
     let (done, whole) =

@@ -54,6 +54,8 @@ fn event(n: u64) -> Event {
         process: Process(0),
         took: n.is_multiple_of(3).then_some(n),
         error: 5,
+        writing: Default::default(),
+        from: None,
     }
 }
 

@@ -154,6 +154,11 @@ pub trait FileSystem: Send + Sync + 'static {
     fn report(&self) -> Vec<(String, String)> {
         Vec::new()
     }
+    /// What the running file system has spent, as a line of JSON for `fuse::control`, with at most `files` files by name
+    /// each by what they cost in all and since the account with the token `since` was given; `None` if nobody counts.
+    fn account(&self, _files: usize, _since: u64) -> Option<String> {
+        None
+    }
     /// Changes a setting of the running file system. The error completes the sentence "NAME ...".
     fn tune(&self, _name: &str, _value: &str) -> std::result::Result<(), String> {
         Err("is no setting of this file system".to_owned())

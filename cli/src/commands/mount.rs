@@ -17,6 +17,7 @@ use f2fs::{MountOptions, RollForward};
 use serde_json::json;
 use vfs::FileSystem;
 
+use crate::flame::{FlameArgs, Graph, names};
 use crate::image::Image;
 use crate::live::Live;
 use crate::metered::Metered;
@@ -37,6 +38,7 @@ use crate::{Failure, held, image, output, power, volume_options, whole};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs mount disk.img /mnt -o noatime\n  ...\n  joulefs unmount /mnt\n  \
     joulefs mount disk.img /mnt --profile oneplus8t-ufs31 --ledger joules.txt\n  \
+    joulefs mount disk.img /mnt --profile kirin9000-ufs31 --flame joules.html\n  \
     joulefs mount disk.img /mnt --record work.rec --contents\n\n\
     Options for -o: ro, rw,\n  \
     norecovery (read-only, as of the last checkpoint: what was synced since is not replayed, and not lost),\n  \
@@ -82,6 +84,8 @@ pub struct Args {
     /// Files that are named in the ledger, those that cost most first.
     #[arg(long, value_name = "N", default_value_t = 20, requires = "profile")]
     by_file: usize,
+    #[command(flatten)]
+    flame: FlameArgs,
     /// Take as long as the device would.
     #[arg(long, requires = "profile")]
     paced: bool,
@@ -181,10 +185,14 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut parsed = parse(args)?;
-    if args.profile.is_some() && args.ledger.is_none() && !args.foreground {
+    if args.profile.is_some() && args.ledger.is_none() && !args.flame.is_given() && !args.foreground {
         let why = "--profile in the background: give --ledger FILE, or nobody sees what was spent";
         return Err(Failure::usage(why));
     }
+    if args.flame.is_given() && args.profile.is_none() {
+        return Err(Failure::usage("--flame: give --profile NAME, or nothing is counted"));
+    }
+    let flames = args.flame.files()?;
     if !args.foreground && !args.background {
         let me = std::env::current_exe().map_err(|e| format!("cannot find this program: {e}"))?;
         let mut again = Command::new(me);
@@ -261,6 +269,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         _ => None,
     };
     if let Some(metered) = metered.clone() {
+        let (asked, volume) = (metered.clone(), Arc::downgrade(&image.vol));
+        image.vol.account_by(move |files, since| match volume.upgrade() {
+            Some(volume) => asked.account(&volume, files, since),
+            None => String::new(),
+        });
         image.vol.report_too(move || metered.report());
     }
     let ready = || {
@@ -293,6 +306,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let spent = metered.spent(&image.vol, Look::Everywhere);
         if let Some(file) = &ledger {
             written = Metered::write(&spent, file);
+        }
+        if !flames.is_empty() {
+            let flame = names::of_volume(&spent.ledger, flames.depth(), &image.vol);
+            let title = format!("{} on {}", path.display(), spent.profile);
+            let graph = Graph { name: spent.profile.clone(), flame, took: spent.took };
+            written = written.and(flames.write(&output::plain(&title), &[graph]));
         }
         if args.foreground {
             output::line(&match as_json {

@@ -14,13 +14,15 @@ use device::model::{self, Pace, Simulated};
 use device::{Access, BlockDevice, Fingerprint, Lba, Overlay, open_image};
 use f2fs::delta::Costs;
 use f2fs::{MountOptions, Volume, mkfs};
+use lab::flame::Flame;
 use record::{Kind, Reader, RecordError, Tempo, blocks, calls};
 use serde_json::{Value, json};
 use vfs::FileSystem;
 
-use crate::metered::{METADATA, deleted, name_of};
+use crate::flame::{Files, FlameArgs, Graph, names};
+use crate::metered::{deleted, name_of};
 use crate::saved::Saved;
-use crate::spent::{self, FileLine, Spent};
+use crate::spent::{self, FileLine, METADATA, Spent};
 use crate::{Failure, held, joules, output, recorded, size};
 
 /// Make the requests or calls of a recording once more, on a simulated device, and say what they cost.
@@ -41,6 +43,7 @@ use crate::{Failure, held, joules, output, recorded, size};
 #[command(after_help = "Examples:\n  joulefs replay work.rec --profile oneplus8t-ufs31\n  \
     joulefs replay work.rec --profile my-phone.toml --back-to-back --json\n  \
     joulefs replay calls.rec --profile kirin9000-ufs31 --image before.img\n  \
+    joulefs replay calls.rec --flame joules.html --flame joules.folded\n  \
     joulefs replay calls.rec --save after.img && joulefs ls -l after.img:/")]
 pub struct Args {
     /// The recording.
@@ -60,6 +63,8 @@ pub struct Args {
     /// Files that are named in the account by file, those that cost most first.
     #[arg(long, value_name = "N", default_value_t = 20)]
     by_file: usize,
+    #[command(flatten)]
+    flame: FlameArgs,
     /// Take as long as it would take.
     #[arg(long)]
     paced: bool,
@@ -81,6 +86,8 @@ struct Outcome {
     /// What the numbers of causes in the ledger mean.
     names: Box<dyn Fn(u8) -> String>,
     files: Vec<FileLine>,
+    /// Where it went, if that is asked for.
+    flame: Option<Flame>,
     json: Value,
     text: String,
     /// Seconds recorded, and taken by the simulated device.
@@ -122,6 +129,8 @@ fn nanos(clock: &dyn Clock) -> u64 {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let named = |e: &dyn std::fmt::Display| format!("{}: {e}", args.file.display());
     let profile = Profile::find(&args.profile)?;
+    let flames = args.flame.files()?;
+    flames.apart(&args.file)?;
     let of_device = || args.size.as_deref().map(|s| size::within("--size", s, 4096..=1 << 48)).transpose();
     let of_volume = || args.size.as_deref().map(|s| size::of_volume(s, &mkfs::Options::default())).transpose();
     let open = || -> Result<Reader, Failure> {
@@ -137,7 +146,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         })?)
     };
     let reader = open()?;
-    let outcome = match reader.kind() {
+    let mut outcome = match reader.kind() {
         Kind::Blocks if args.image.is_some() => {
             let why = "a recording of a device, whose contents do not matter: --image is for file systems";
             return Err(Failure::usage(named(&why)));
@@ -146,7 +155,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             let why = "a recording of a device, which has no contents to save: --save is for file systems";
             return Err(Failure::usage(named(&why)));
         }
-        Kind::Blocks => of_blocks(args, &profile, of_device()?, blocks::Events::new(reader).map_err(|e| named(&e))?)?,
+        Kind::Blocks => {
+            let events = blocks::Events::new(reader).map_err(|e| named(&e))?;
+            of_blocks(args, &flames, &profile, of_device()?, events)?
+        }
         Kind::Calls => {
             let calls = |reader| Ok::<_, Failure>(calls::Events::new(reader).map_err(|e| named(&e))?);
             let events = calls(reader)?;
@@ -158,9 +170,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
                 }
                 false => None,
             };
-            of_calls(args, &profile, of_volume()?, events, before)?
+            of_calls(args, &flames, &profile, of_volume()?, events, before)?
         }
     };
+    if let Some(flame) = outcome.flame.take() {
+        let title = format!("{} on {}", args.file.display(), profile.name);
+        flames.write(&output::plain(&title), &[Graph { name: profile.name.clone(), flame, took: outcome.took }])?;
+    }
     match print(&profile, outcome, as_json) {
         // A recording that ends early still tells what happened until then.
         Err(e @ RecordError::CutShort { .. }) => {
@@ -173,7 +189,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
 }
 
-fn of_blocks(args: &Args, profile: &Profile, size: Option<u64>, events: blocks::Events) -> Result<Outcome, Failure> {
+fn of_blocks(
+    args: &Args,
+    flames: &Files,
+    profile: &Profile,
+    size: Option<u64>,
+    events: blocks::Events,
+) -> Result<Outcome, Failure> {
     let count = size.map_or(events.blocks(), |bytes| bytes / 4096);
     let contents = Arc::new(Fingerprint::new(in_memory(count)?));
     let Target { device, clock, tempo } = target(args, profile, contents, &[])?;
@@ -192,10 +214,12 @@ fn of_blocks(args: &Args, profile: &Profile, size: Option<u64>, events: blocks::
         text += &format!(", {} failed; the first: {first}", done.failed);
     }
     let ledger = device.ledger();
+    let cause = move |n| causes.get(&n).cloned().unwrap_or_else(|| format!("cause {n}"));
     Ok(Outcome {
         files: spent::by_file(&ledger, args.by_file, "<no file>", |_| None, |inode| format!("<inode {inode}>")),
+        flame: (!flames.is_empty()).then(|| names::of_inodes(&ledger, flames.depth(), &cause)),
         ledger,
-        names: Box::new(move |n| causes.get(&n).cloned().unwrap_or_else(|| format!("cause {n}"))),
+        names: Box::new(cause),
         json: json!({
             "of": "blocks",
             "requests": done.requests,
@@ -213,6 +237,7 @@ fn of_blocks(args: &Args, profile: &Profile, size: Option<u64>, events: blocks::
 
 fn of_calls(
     args: &Args,
+    flames: &Files,
     profile: &Profile,
     size: Option<u64>,
     events: calls::Events,
@@ -283,6 +308,7 @@ fn of_calls(
             |owner| deleted(&volume, owner),
             |owner| name_of(&volume, owner),
         ),
+        flame: (!flames.is_empty()).then(|| names::of_volume(&ledger, flames.depth(), &volume)),
         ledger,
         names: Box::new(spent::cause),
         json: json!({
@@ -324,7 +350,7 @@ fn answer(answer: &Result<u64, calls::Failure>) -> String {
 }
 
 fn print(profile: &Profile, outcome: Outcome, as_json: bool) -> Result<(), RecordError> {
-    let Outcome { ledger, names, files, json, text, recorded, took, counters, whole } = outcome;
+    let Outcome { ledger, names, files, flame: _, json, text, recorded, took, counters, whole } = outcome;
     let causes = spent::by_cause(&ledger, names);
     let spent = Spent { profile: profile.name.clone(), causes, files, owners: "file", took, counters, ledger };
     if as_json {

@@ -1,12 +1,13 @@
 // Looks at a page of `joulefs lab report` from outside: its rows against what `joulefs lab papers --json` printed, its buttons
-// against what they show, its width against the window. Put into the page by the test; what it finds is the text of #checked.
+// against what they show, its width against the window. Put into the page by the test, behind GIVEN, what was printed; what it
+// finds is the text of #checked.
 (() => {
   const wrong = [];
   let counted = 0;
   const expect = (is, what) => { counted++; if (!is) wrong.push(what); };
   const flat = text => text.replace(/\s+/g, ' ').trim();
   try {
-    const given = JSON.parse(document.getElementById('given').textContent);
+    const given = GIVEN;
     const shown = e => e.getClientRects().length > 0;
     const rows = () => [...document.querySelectorAll('.numbers tbody tr')];
     const all = given.papers.flatMap(p => p.numbers);

@@ -1,46 +1,16 @@
 //! How many joules were spent, by component, by cause, by owner and by kind of operation?
+//!
+//! Left out: how amounts are kept for many owners ([`super::table`]).
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use super::purpose::{Operation, Purpose};
+use super::table::{self, Table};
 use super::units::{Component, Energy, Part};
 use crate::Tag;
-
-/// The kinds of things that cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[repr(u8)]
-pub enum Operation {
-    /// A read.
-    Read,
-    /// A write.
-    Write,
-    /// A flush.
-    Flush,
-    /// A discard.
-    Discard,
-    /// A remap.
-    Remap,
-    /// Time without requests.
-    Idle,
-    /// Computation.
-    Work,
-}
-
-impl Operation {
-    /// All, in order.
-    pub const ALL: [Operation; 7] = [
-        Operation::Read,
-        Operation::Write,
-        Operation::Flush,
-        Operation::Discard,
-        Operation::Remap,
-        Operation::Idle,
-        Operation::Work,
-    ];
-}
 
 /// How much, and in how many operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -54,59 +24,66 @@ pub struct Spent {
 const PARTS: usize = Part::ALL.len();
 const COMPONENTS: usize = Component::ALL.len();
 
-/// Everything spent since a moment. Every amount is in each of the three accounts: by part and cause,
-/// by owner and component, by operation.
+/// Everything spent since a moment: a table by owner, cause, operation and part, from which every account is read.
+///
+/// Two sums of it are kept along, since they are small and asked for often: by part and cause, and by operation. Each
+/// amount is in all three.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
+    table: Table,
     causes: Box<[[Energy; PARTS]]>,
-    owners: FxHashMap<u64, [Energy; COMPONENTS]>,
     operations: [Spent; Operation::ALL.len()],
 }
 
 impl Default for Ledger {
     fn default() -> Self {
         Ledger {
+            table: Table::default(),
             causes: vec![[Energy::ZERO; PARTS]; 256].into(),
-            owners: FxHashMap::default(),
             operations: Default::default(),
         }
     }
 }
 
 impl Ledger {
-    /// Books one operation.
-    pub(super) fn book(&mut self, operation: Operation, tag: Tag, amounts: &[(Part, Energy)]) {
+    /// Books one operation. Its blocks belong to `owners`, of which each pays an equal share for each time it is named, and
+    /// the last what does not divide; to the tag's owner if none are named.
+    pub(super) fn book(&mut self, operation: Operation, tag: Tag, owners: &[u64], amounts: &[(Part, Energy)]) {
         self.operations[operation as usize].operations += 1;
-        self.add(operation, tag, amounts);
+        self.add(operation, tag, owners, amounts);
     }
 
     /// Books more of an operation that is booked.
-    pub(super) fn add(&mut self, operation: Operation, tag: Tag, amounts: &[(Part, Energy)]) {
+    pub(super) fn add(&mut self, operation: Operation, tag: Tag, owners: &[u64], amounts: &[(Part, Energy)]) {
         let cause = &mut self.causes[usize::from(tag.cause)];
-        let owner = self.owners.entry(tag.owner).or_default();
         let kind = &mut self.operations[operation as usize];
+        let mut parts = 0;
         for &(part, energy) in amounts {
             cause[part as usize] += energy;
-            owner[part.component() as usize] += energy;
             kind.energy += energy;
+            parts |= table::part_of(part, energy);
         }
-    }
-
-    /// Moves the amount that one operation booked on `from` to several owners, in equal shares for each time they are
-    /// named; the remainder goes to the last.
-    pub(super) fn divide(&mut self, from: u64, owners: &[u64], amounts: &[(Part, Energy)]) {
-        let Some((last, others)) = owners.split_last() else { return };
-        for &(part, energy) in amounts {
-            let c = part.component() as usize;
-            let share = Energy(energy.0 / owners.len() as u64);
-            let mut left = energy;
-            let booked = &mut self.owners.entry(from).or_default()[c];
-            *booked = *booked - energy;
-            for owner in others {
-                self.owners.entry(*owner).or_default()[c] += share;
-                left = left - share;
-            }
-            self.owners.entry(*last).or_default()[c] += left;
+        let purpose = |owner| Purpose { owner, cause: tag.cause, operation };
+        if owners.iter().all(|o| *o == tag.owner) {
+            return self.table.add(purpose(tag.owner), parts, amounts.iter().copied());
+        }
+        let all = owners.len() as u64;
+        let share = |energy: Energy| Energy(energy.0 / all);
+        let mut named = 0;
+        // Of a run of the same owner the shares are booked at once.
+        for run in owners.chunk_by(|a, b| a == b) {
+            let times = run.len() as u64;
+            named += times;
+            let of_run = |energy: Energy| match named == all {
+                true => energy - share(energy).times(all - times),
+                false => share(energy).times(times),
+            };
+            let amounts = amounts.iter().map(|(part, energy)| (*part, of_run(*energy)));
+            self.table.add(
+                purpose(run[0]),
+                amounts.clone().fold(0, |parts, (part, energy)| parts | table::part_of(part, energy)),
+                amounts,
+            );
         }
     }
 
@@ -140,11 +117,37 @@ impl Ledger {
     }
     /// What was spent for an owner, by component in the order of [`Component::ALL`].
     pub fn owner(&self, owner: u64) -> [Energy; COMPONENTS] {
-        self.owners.get(&owner).copied().unwrap_or_default()
+        let mut out = [Energy::ZERO; COMPONENTS];
+        for cause in self.causes() {
+            for operation in Operation::ALL {
+                let row = self.table.of(Purpose { owner, cause, operation });
+                row.for_each(|(part, energy)| out[part.component() as usize] += energy);
+            }
+        }
+        out
     }
-    /// The owners that cost anything, in order.
+    /// What was spent for each owner that something was booked on, in order, by component in the order of
+    /// [`Component::ALL`].
     pub fn owners(&self) -> BTreeMap<u64, [Energy; COMPONENTS]> {
-        self.owners.iter().map(|(o, e)| (*o, *e)).collect()
+        let mut out: FxHashMap<u64, [Energy; COMPONENTS]> = FxHashMap::default();
+        for (purpose, row) in self.table.rows() {
+            let owner = out.entry(purpose.owner).or_default();
+            row.for_each(|(part, energy)| owner[part.component() as usize] += energy);
+        }
+        out.into_iter().collect()
+    }
+    /// Every amount, in no order: what it was spent for, and by which part. Their sum is [`total`](Self::total).
+    pub fn amounts(&self) -> impl Iterator<Item = (Purpose, Part, Energy)> + '_ {
+        let cells = self.table.rows().flat_map(|(purpose, row)| row.map(move |(part, e)| (purpose, part, e)));
+        cells.filter(|(.., energy)| *energy != Energy::ZERO)
+    }
+    /// What was spent for anything, in no order; each once. There may be millions.
+    pub fn purposes(&self) -> impl Iterator<Item = Purpose> + '_ {
+        self.table.rows().map(|(purpose, _)| purpose)
+    }
+    /// What each part spent for a purpose, in order of parts.
+    pub fn spent_for(&self, purpose: Purpose) -> impl Iterator<Item = (Part, Energy)> + '_ {
+        self.table.of(purpose).filter(|(_, energy)| *energy != Energy::ZERO)
     }
     /// What a kind of operation cost.
     pub fn operation(&self, o: Operation) -> Spent {
@@ -158,10 +161,7 @@ impl Ledger {
         for (now, then) in out.causes.iter_mut().zip(&earlier.causes) {
             lessen(now, then);
         }
-        for (owner, now) in &mut out.owners {
-            lessen(now, &earlier.owner(*owner));
-        }
-        out.owners.retain(|_, e| e.iter().any(|e| *e != Energy::ZERO));
+        out.table.lessen(&earlier.table);
         for (now, then) in out.operations.iter_mut().zip(&earlier.operations) {
             now.energy = now.energy - then.energy;
             now.operations -= then.operations;

@@ -2,8 +2,9 @@
 
 use parking_lot::Mutex;
 
-use super::ledger::{Ledger, Operation};
+use super::ledger::Ledger;
 use super::profile::Host;
+use super::purpose::Operation;
 use super::units::{Energy, Nanos, Part, Power};
 use crate::{BLOCK, Tag};
 
@@ -90,28 +91,19 @@ impl Meter {
             bill.add(Part::Dram, h.dram_byte.of(bytes));
         }
         bill.add_power(Part::Board, h.board, took);
-        let mut ledger = self.ledger.lock();
-        ledger.book(operation, tag, &bill.amounts);
-        if owners.iter().any(|o| *o != tag.owner) {
-            ledger.divide(tag.owner, owners, &bill.amounts);
-        }
+        self.ledger.lock().book(operation, tag, owners, &bill.amounts);
     }
 
     /// Books what a request pays of the board's power, which all that are under way at once pay together.
     pub fn share(&self, operation: Operation, tag: Tag, owners: &[u64], board: Energy) {
-        let amounts = [(Part::Board, board)];
-        let mut ledger = self.ledger.lock();
-        ledger.add(operation, tag, &amounts);
-        if owners.iter().any(|o| *o != tag.owner) {
-            ledger.divide(tag.owner, owners, &amounts);
-        }
+        self.ledger.lock().add(operation, tag, owners, &[(Part::Board, board)]);
     }
 
     /// Books time that passed: the device's `bill` for it, and the board's.
     pub fn time(&self, operation: Operation, tag: Tag, took: Nanos, bill: &mut Bill) {
         let board = if operation == Operation::Idle { self.host.board_idle } else { self.host.board };
         bill.add_power(Part::Board, board, took);
-        self.ledger.lock().book(operation, tag, &bill.amounts);
+        self.ledger.lock().book(operation, tag, &[], &bill.amounts);
     }
 
     /// Books computation that keeps the processor busy for `busy`: compressing a page, looking for a victim. `waited` is
@@ -120,12 +112,17 @@ impl Meter {
     pub fn work(&self, tag: Tag, busy: Nanos, waited: Nanos, bill: &mut Bill) {
         bill.add_power(Part::CpuWork, self.host.cpu_busy, busy);
         bill.add_power(Part::Board, self.host.board, waited);
-        self.ledger.lock().book(Operation::Work, tag, &bill.amounts);
+        self.ledger.lock().book(Operation::Work, tag, &[], &bill.amounts);
     }
 
     /// What is on it now.
     pub fn ledger(&self) -> Ledger {
-        self.ledger.lock().clone()
+        self.look(Ledger::clone)
+    }
+
+    /// Looks at what is on it now. Nothing is booked meanwhile: for sums, which take less time than a copy.
+    pub fn look<T>(&self, at: impl FnOnce(&Ledger) -> T) -> T {
+        at(&self.ledger.lock())
     }
 
     /// The host's prices.

@@ -10,8 +10,11 @@ pub mod fit;
 mod ledger;
 mod meter;
 pub mod profile;
+mod purpose;
+mod table;
 mod units;
 
-pub use ledger::{Ledger, Operation, Spent};
+pub use ledger::{Ledger, Spent};
 pub use meter::{Bill, Meter, Processor};
+pub use purpose::{Operation, Purpose};
 pub use units::{Component, Energy, Nanos, Part, Power};

@@ -105,6 +105,6 @@ impl Gauge {
 
     /// Takes a point of the report's line over time. The server of the device calls this every second.
     pub fn sample(&self) {
-        self.watch.sample(&self.device.ledger());
+        self.device.look(|ledger| self.watch.sample(ledger));
     }
 }

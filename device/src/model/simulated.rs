@@ -93,9 +93,14 @@ impl<D: BlockDevice> Simulated<D> {
 
     /// Everything spent up to now, waiting included. What a request under way pays of the board comes at its end.
     pub fn ledger(&self) -> Ledger {
+        self.look(Ledger::clone)
+    }
+
+    /// Looks at everything spent up to now, as [`ledger`](Self::ledger) gives it, without a copy. Requests wait meanwhile.
+    pub fn look<T>(&self, at: impl FnOnce(&Ledger) -> T) -> T {
         let state = &mut *self.state.lock();
         self.wait(state, self.pace.now());
-        self.meter.ledger()
+        self.meter.look(at)
     }
 
     /// The moment up to which everything is on the meter: the device's time, which runs ahead of the clock

@@ -121,7 +121,7 @@ fn drawn(svg: &str) -> Markup {
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {
-    let mut items: Vec<_> = items.collect();
+    let mut items: Vec<_> = items.filter(|item| !item.is_empty()).collect();
     items.sort();
     items.dedup();
     items.join(", ")

@@ -16,7 +16,7 @@ use super::{ReplayError, Run, Speed, Stack};
 /// On which device.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
-    /// The recorded device whose requests are made; the busiest without.
+    /// The recorded device whose requests are made; without, the busiest of those that pass nothing on to others.
     pub of: Option<DeviceId>,
     /// Blocks of the simulated device; without, as many as the recording needs, in whole gibibytes.
     pub blocks: Option<u64>,
@@ -46,7 +46,9 @@ impl Options {
         // What is damaged is replayed up to there, and needs no more.
         let (mut all, _) = extent::scan(&mut requests, progress);
         let known: Vec<String> = all.keys().map(ToString::to_string).collect();
-        let of = self.of.or_else(|| extent::busiest(&all));
+        let left_out = requests.left_out();
+        let counted = |id: &DeviceId| left_out.iter().all(|l| l.device != *id);
+        let of = self.of.or_else(|| extent::busiest(&all, counted));
         let of = of.ok_or_else(|| ReplayError::Empty(format!("this {path} recording holds no request to a device")))?;
         let needs: Extent =
             all.remove(&of).ok_or_else(|| ReplayError::NotRecorded { of, known: known.join(" and ") })?;

@@ -18,7 +18,7 @@ use vfs::FileSystem as _;
 
 use super::host_memory::PageCache;
 use super::order::{Order, Ordered};
-use super::source::Source;
+use super::source::{Making, Source};
 use super::state::{self, Began, Wanted};
 use super::{Progress, ReplayError, Run, Speed, Stack, since};
 use crate::aging;
@@ -144,6 +144,11 @@ struct Counted {
 }
 
 impl Bench {
+    fn making<'a>(&'a self, ahead: bool, options: &Options, is_last: bool, begins: &'a mut dyn FnMut()) -> Making<'a> {
+        let Stack { clock, tempo, .. } = &self.stack;
+        Making { ahead, clock: &**clock, tempo, pauses: options.pauses, is_last, begins }
+    }
+
     fn counted(&self) -> Counted {
         let c = &self.volume.counters;
         Counted {
@@ -221,9 +226,10 @@ pub fn run(
     options.state.age(&bench.volume, bench.stack.virtual_clock.as_deref(), options.seed, room, progress)?;
     for earlier in before {
         earlier.prepare(&*bench.volume, &mut |part| progress("preparing", part))?;
-        let Stack { clock, tempo, .. } = &bench.stack;
         let told = &mut |part| progress("using", part);
-        let (done, _) = earlier.replay(&*bench.volume, ahead, &**clock, tempo, options.pauses, told)?;
+        let mut begins = || {};
+        let mut making = bench.making(ahead, options, false, &mut begins);
+        let (done, _) = earlier.replay(&*bench.volume, &mut making, told)?;
         if done.no_space > 0 {
             return Err(state::no_room(&bench.volume, device_bytes, room)?);
         }
@@ -256,8 +262,10 @@ pub fn run(
         }
         ordered.take();
         let mut told = |part: f64| progress("replaying", (f64::from(time) + part) / f64::from(options.times.get()));
-        let Stack { clock, tempo, .. } = &bench.stack;
-        let (once, whole) = source.replay(&*bench.volume, ahead, &**clock, tempo, options.pauses, &mut told)?;
+        let before = bench.counted();
+        let mut begins = || gaps.push(bench.counted().since(&before));
+        let mut making = bench.making(ahead, options, time + 1 == options.times.get(), &mut begins);
+        let (once, whole) = source.replay(&*bench.volume, &mut making, &mut told)?;
         done.add(once);
         damage = whole;
     }

@@ -191,7 +191,7 @@ fn keep(terms: &Terms, from: Receiver<Vec<Event>>, out: &Sender<Reading>) -> Res
         };
         if now > ends && settled.0 < ends {
             reach(ends);
-            settled = (ends, stack.device.ledger().total());
+            settled = (ends, stack.device.look(Ledger::total));
         }
         reach(if now > ends { ends + Nanos(now.since(ends).0 / WHOLE * WHOLE) } else { now });
         let ledger = stack.device.ledger();
@@ -263,8 +263,23 @@ fn event(request: &Request, blocks: Option<u64>) -> Event {
     if let Some(blocks) = blocks {
         sector %= (blocks * 8).saturating_sub(sectors).max(1);
     }
-    let (action, took) = (Action::Issue, None);
-    Event { time, action, op, flags, sector, sectors, device, cpu: 0, pid, process, took, error: 0 }
+    let (action, took, writing) = (Action::Issue, None, Default::default());
+    Event {
+        time,
+        action,
+        op,
+        flags,
+        sector,
+        sectors,
+        device,
+        cpu: 0,
+        pid,
+        process,
+        took,
+        error: 0,
+        writing,
+        from: None,
+    }
 }
 
 impl Accounts {

@@ -1,6 +1,6 @@
 //! What would it have cost here? A recording of others, on a simulated device or a volume on one.
 //!
-//! * [`blocks`]: requests on a device. * [`calls`]: calls on a volume, [`source`]: from which recordings;
+//! * [`blocks`]: requests on a device. * [`calls`]: calls on a volume, [`source`]: from which recordings, [`by_inode`]: of ours;
 //!   [`host_memory`]: what a host keeps above it.
 //! * [`state`]: what the volume is before them.
 //! * [`timeline`]: when the joules of requests were spent.
@@ -11,12 +11,14 @@
 //! Recordings are read more than once: first to see what must be there, then to do it. Nothing is kept of them.
 
 pub mod blocks;
+pub mod by_inode;
 pub mod calls;
 pub mod host_memory;
 pub mod live;
 pub mod order;
 pub mod prices;
 pub mod requeued;
+mod room;
 pub mod source;
 pub mod state;
 pub mod timeline;

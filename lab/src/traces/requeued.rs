@@ -3,7 +3,8 @@
 //! The probe writes one letter for reads and for discards. If the host controller was asleep and sent a request back,
 //! a kernel worker issues it again about a millisecond later, and the probe writes a second line. [`Cleared`] leaves
 //! the second line out, and turns the reads of the thread that discards into discards. A worker may join several
-//! discards that were sent back: reads of more than 1 MiB, which nobody else makes, are discards, too.
+//! discards that were sent back: reads of more than 1 MiB, which nobody else makes, are discards, too. [`Told`] counts the
+//! same and leaves all as it is.
 
 use std::collections::VecDeque;
 
@@ -19,28 +20,52 @@ const LONGEST_READ: u64 = 2048;
 pub const TOLD_AGAIN: &str = "requests told again, left out";
 /// In [`Others`]: lines read otherwise.
 pub const DISCARDS: &str = "discards told as reads";
+/// In [`Others`]: lines that would be left out and were not.
+pub const TOLD_AGAIN_KEPT: &str = "requests told again, kept";
+/// In [`Others`]: lines that would be read otherwise and were not.
+pub const DISCARDS_KEPT: &str = "discards told as reads, kept as reads";
 
-/// A recording without what was told twice. At its end it counts both as [`TOLD_AGAIN`] and [`DISCARDS`].
-pub struct Cleared {
-    inner: Box<dyn Events>,
-    recent: VecDeque<Event>,
-    told_again: u64,
-    discards: u64,
-    others: Others,
+/// What a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Line {
+    /// What it says.
+    Plain,
+    /// The request of another line.
+    ToldAgain,
+    /// A discard that says it is a read.
+    Discard,
 }
 
-impl Cleared {
-    /// Of a recording; of one that is no mobile block trace, nothing is left out.
-    pub fn new(inner: Box<dyn Events>) -> Self {
-        Cleared { inner, recent: VecDeque::new(), told_again: 0, discards: 0, others: Others::new() }
-    }
+/// Tells lines that are not what they say, and counts them.
+#[derive(Debug, Default)]
+pub struct Told {
+    recent: VecDeque<Event>,
+    /// Requests told again.
+    pub told_again: u64,
+    /// Discards told as reads.
+    pub discards: u64,
+}
 
-    fn is(&self, process: Process, prefix: &str) -> bool {
-        self.inner.names().name(process).starts_with(prefix)
+impl Told {
+    /// What the next event is, in a recording of this format with these names; of one that is no mobile block trace,
+    /// what it says.
+    pub fn look(&mut self, event: &Event, format: Format, names: &Names) -> Line {
+        if format != Format::MobileCsv || event.action != Action::Issue {
+            return Line::Plain;
+        }
+        if self.again(event, names) {
+            self.told_again += 1;
+            return Line::ToldAgain;
+        }
+        if event.op == Op::Read && (event.sectors > LONGEST_READ || is(names, event.process, "f2fs_discard")) {
+            self.discards += 1;
+            return Line::Discard;
+        }
+        Line::Plain
     }
 
     /// True if a worker gives again what somebody else gave.
-    fn again(&mut self, event: &Event) -> bool {
+    fn again(&mut self, event: &Event, names: &Names) -> bool {
         while self.recent.front().is_some_and(|e| e.time.saturating_add(AGAIN) < event.time) {
             self.recent.pop_front();
         }
@@ -49,7 +74,7 @@ impl Cleared {
                 && e.pid != event.pid
         };
         // Who is not named is a worker whose name the probe missed.
-        let worker = self.is(event.process, "kworker") || self.inner.names().name(event.process).is_empty();
+        let worker = is(names, event.process, "kworker") || names.name(event.process).is_empty();
         let at = self.recent.iter().position(|e| worker && same(e));
         match at {
             Some(at) => _ = self.recent.remove(at),
@@ -59,28 +84,56 @@ impl Cleared {
     }
 }
 
+fn is(names: &Names, process: Process, prefix: &str) -> bool {
+    names.name(process).starts_with(prefix)
+}
+
+/// A recording without what was told twice. At its end it counts both as [`TOLD_AGAIN`] and [`DISCARDS`]. Or as it is, with
+/// the same counts.
+pub struct Cleared {
+    inner: Box<dyn Events>,
+    keeps: bool,
+    told: Told,
+    others: Others,
+}
+
+impl Cleared {
+    /// Of a recording; of one that is no mobile block trace, nothing is left out.
+    pub fn new(inner: Box<dyn Events>) -> Self {
+        Cleared { inner, keeps: false, told: Told::default(), others: Others::new() }
+    }
+
+    /// Of a recording that stays as it is: both are only counted, as [`TOLD_AGAIN_KEPT`] and [`DISCARDS_KEPT`].
+    pub fn only_counted(inner: Box<dyn Events>) -> Self {
+        Cleared { keeps: true, ..Self::new(inner) }
+    }
+
+    fn count(&mut self) {
+        self.others.clone_from(self.inner.others());
+        let names = if self.keeps { [TOLD_AGAIN_KEPT, DISCARDS_KEPT] } else { [TOLD_AGAIN, DISCARDS] };
+        let own = names.into_iter().zip([self.told.told_again, self.told.discards]);
+        self.others.extend(own.filter(|(_, n)| *n > 0).map(|(name, n)| (name.to_owned(), n)));
+    }
+}
+
 impl Events for Cleared {
     fn format(&self) -> Format {
         self.inner.format()
     }
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
-            let Some(mut event) = self.inner.next()? else {
-                self.others.clone_from(self.inner.others());
-                let own = [(TOLD_AGAIN, self.told_again), (DISCARDS, self.discards)];
-                self.others.extend(own.into_iter().filter(|(_, n)| *n > 0).map(|(name, n)| (name.to_owned(), n)));
-                return Ok(None);
+            let mut event = match self.inner.next() {
+                Ok(Some(event)) => event,
+                end => {
+                    self.count();
+                    return end;
+                }
             };
-            if self.inner.format() != Format::MobileCsv || event.action != Action::Issue {
-                return Ok(Some(event));
-            }
-            if self.again(&event) {
-                self.told_again += 1;
-                continue;
-            }
-            if event.op == Op::Read && (event.sectors > LONGEST_READ || self.is(event.process, "f2fs_discard")) {
-                event.op = Op::Discard;
-                self.discards += 1;
+            match self.told.look(&event, self.inner.format(), self.inner.names()) {
+                _ if self.keeps => {}
+                Line::ToldAgain => continue,
+                Line::Discard => event.op = Op::Discard,
+                Line::Plain => {}
             }
             return Ok(Some(event));
         }

@@ -13,7 +13,7 @@ pub use call::{Call, Contents, Was};
 pub use event::{Event, Events, Failure};
 pub use prepare::{PrepareError, Prepared, prepare};
 pub use recorder::Recorder;
-pub use replay::{Divergence, Replayed, replay};
+pub use replay::{Divergence, Replayed, Replayer, replay};
 pub use strip::{StripError, without_contents};
 
 /// The longest contents of one call, and of a file that was there before, that a recording has. Of longer ones it has the

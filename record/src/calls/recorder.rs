@@ -379,6 +379,9 @@ impl<F: FileSystem + ?Sized> FileSystem for Recorder<F> {
     fn report(&self) -> Vec<(String, String)> {
         self.inner.report()
     }
+    fn account(&self, files: usize, since: u64) -> Option<String> {
+        self.inner.account(files, since)
+    }
     fn tune(&self, name: &str, value: &str) -> std::result::Result<(), String> {
         self.inner.tune(name, value)
     }

@@ -28,6 +28,8 @@ pub struct Replayed {
     pub diverged: u64,
     /// The first of them.
     pub first_divergence: Option<Divergence>,
+    /// Of these, calls that found no space and had found some.
+    pub no_space: u64,
     /// Bytes written.
     pub written: u64,
     /// Of them, those that the recording does not have, and that were generated.
@@ -67,17 +69,8 @@ pub fn replay(
     tempo: &Tempo,
     mut each: impl FnMut(&Event),
 ) -> (Replayed, Result<(), RecordError>) {
-    let mut state = State {
-        fs,
-        root,
-        known: BTreeMap::new(),
-        listings: BTreeMap::new(),
-        unmounted: false,
-        buf: Vec::new(),
-        done: Replayed::default(),
-    };
+    let mut calls = Replayer::new(root, fs);
     let mut time = tempo.start();
-    let mut first = None;
     let mut whole = Ok(());
     for (n, event) in (0..).zip(events) {
         let event = match event {
@@ -87,16 +80,61 @@ pub fn replay(
                 break;
             }
         };
-        let start = *first.get_or_insert(event.arrival);
-        state.done.span = state.done.span.max(event.arrival.saturating_sub(start));
+        calls.arrives(event.arrival);
         time.due(event.arrival);
         if !event.call.is_of_before() {
-            state.make(n, &event);
+            calls.make(n, &event);
             each(&event);
         }
     }
-    state.end();
-    (state.done, whole)
+    (calls.end(), whole)
+}
+
+/// A replay of which somebody else says when each call is made, and which are.
+pub struct Replayer<'a> {
+    state: State<'a>,
+    /// The first arrival that counts.
+    first: Option<u64>,
+}
+
+impl<'a> Replayer<'a> {
+    /// On `fs`, of a recording whose root had this number.
+    pub fn new(root: Ino, fs: &'a dyn FileSystem) -> Self {
+        let state = State {
+            fs,
+            root,
+            known: BTreeMap::new(),
+            listings: BTreeMap::new(),
+            unmounted: false,
+            buf: Vec::new(),
+            done: Replayed::default(),
+        };
+        Replayer { state, first: None }
+    }
+
+    /// Something was recorded at this time, which the span reaches.
+    pub fn arrives(&mut self, arrival: u64) {
+        let first = *self.first.get_or_insert(arrival);
+        let span = &mut self.state.done.span;
+        *span = (*span).max(arrival.saturating_sub(first));
+    }
+
+    /// Makes a call, the record with this number.
+    pub fn make(&mut self, record: u64, event: &Event) {
+        self.state.make(record, event);
+    }
+
+    /// What was done so far counts no more.
+    pub fn count_from_here(&mut self) {
+        self.state.done = Replayed::default();
+        self.first = None;
+    }
+
+    /// Gives back all references that are held, unless the file system was unmounted; says what was done.
+    pub fn end(mut self) -> Replayed {
+        self.state.end();
+        self.state.done
+    }
 }
 
 /// An inode of this file system, and the references held to it.
@@ -141,6 +179,7 @@ impl State<'_> {
         };
         if !same {
             self.done.diverged += 1;
+            self.done.no_space += u64::from(now == Err(Failure::NoSpace));
             let here = Divergence { record: n, call: event.call.name(), then: event.answer, now };
             self.done.first_divergence.get_or_insert(here);
         }

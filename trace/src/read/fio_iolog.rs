@@ -150,6 +150,8 @@ impl Row for Log {
             process: Process::default(),
             took: None,
             error: 0,
+            writing: Default::default(),
+            from: None,
         };
         Ok(Read::Event(event, b""))
     }

@@ -149,12 +149,12 @@ fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Resu
                 return Err(wrong("what happened", found.arguments));
             };
             name(names, &mut event, process.unwrap_or(found.process), found.process);
-            Heard { layer, event }
+            Heard::of(layer, event)
         }
         Some(Point::Plug) => {
             let process = fields::plug(found.arguments).ok_or_else(|| wrong("what happened", found.arguments))?;
             name(names, &mut event, process, found.process);
-            Heard { layer: Layer::Block, event }
+            Heard::of(Layer::Block, event)
         }
         Some(Point::Ufs) => {
             if !fields::ufs(found.arguments, &mut event).ok_or_else(|| wrong("the command", found.arguments))? {
@@ -162,7 +162,19 @@ fn read(text: &[u8], names: &mut Names, others: &mut Others, page: bool) -> Resu
                 return Ok(Given::Nothing);
             }
             name(names, &mut event, found.process, found.process);
-            Heard { layer: Layer::Controller, event }
+            Heard::of(Layer::Controller, event)
+        }
+        Some(Point::Inode(told)) => {
+            let text = found.name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or_default();
+            count(others, text);
+            // A kernel that says it otherwise tells nothing of files, and of its requests all the same.
+            let Some((place, ino, left)) = fields::inode(found.arguments) else { return Ok(Given::Nothing) };
+            let place = match place {
+                fields::Place::Named(name) => names.files.place_named(name),
+                fields::Place::Device(device) => names.files.place_of(device),
+            };
+            name(names, &mut event, found.process, found.process);
+            Heard { layer: Layer::Writeback, event, notice: Some(told.notice(place, ino, left)) }
         }
         None => {
             let name = found.name.and_then(|name| std::str::from_utf8(name).ok()).unwrap_or("calls of functions");
@@ -206,6 +218,10 @@ impl Source for Text {
 
     fn names(&self) -> &Names {
         &self.names
+    }
+
+    fn names_mut(&mut self) -> &mut Names {
+        &mut self.names
     }
 
     fn others(&self) -> &Others {

@@ -143,6 +143,8 @@ fn event(sector: u64, sectors: u64, flags: u64) -> Event {
         process: Process::default(),
         took: None,
         error: 0,
+        writing: Default::default(),
+        from: None,
     }
 }
 

@@ -88,6 +88,8 @@ impl Row for Mobile {
             process: Process::default(),
             took: None,
             error: 0,
+            writing: Default::default(),
+            from: None,
         };
         Ok(Read::Event(event, name))
     }

@@ -3,8 +3,10 @@
 //! Each takes an [`Input`](crate::Input), holds what it needs to know of one record or line, and gives
 //! events or an error that names the place. None panics on any bytes.
 
+pub mod alumet;
 mod blkparse;
 pub(crate) mod blktrace;
+pub mod buffers;
 mod by_time;
 mod decimal;
 mod extent;
@@ -46,4 +48,5 @@ pub(crate) const READERS: &[Reader] = &[
     hvpm::READER,
     joules_csv::READER,
     monsoon::READER,
+    alumet::READER,
 ];

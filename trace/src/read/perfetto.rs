@@ -182,6 +182,10 @@ impl Source for Trace {
         &self.bundles.names
     }
 
+    fn names_mut(&mut self) -> &mut Names {
+        &mut self.bundles.names
+    }
+
     fn others(&self) -> &Others {
         &self.bundles.others
     }

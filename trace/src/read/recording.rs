@@ -118,6 +118,8 @@ impl Events for Recorded {
             process: self.process[usize::from(event.tag.cause)],
             took: Some(event.took),
             error: if event.failed { 5 } else { 0 },
+            writing: Default::default(),
+            from: None,
         }))
     }
     fn names(&self) -> &Names {

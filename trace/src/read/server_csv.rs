@@ -152,5 +152,7 @@ fn request(time: u64, op: Op, extent: (u64, u64), device: DeviceId, took: Option
         process: Process::default(),
         took,
         error: 0,
+        writing: Default::default(),
+        from: None,
     }
 }

@@ -7,10 +7,10 @@
 //!
 //! Left out: clocks that count no seconds, texts of latency tracers, shifts of guests' times.
 
-mod formats;
-mod header;
+pub(crate) mod formats;
+pub(crate) mod header;
 mod pages;
-mod ring;
+pub(crate) mod ring;
 mod store;
 
 use std::cmp::Reverse;
@@ -53,7 +53,7 @@ fn open(input: Input) -> Result<Opened, TraceError> {
         merged.rings.push(Ring::new(pages, header.layout));
     }
     for ring in 0..merged.rings.len() {
-        let none = Heard { layer: Layer::Block, event: blank(0, 0, 0, Process::default()) };
+        let none = Heard::of(Layer::Block, blank(0, 0, 0, Process::default()));
         let heard = match merged.next_of(ring) {
             Ok(Some(heard)) => {
                 merged.waiting.push(Reverse((heard.event.time, ring)));
@@ -95,7 +95,7 @@ fn next_of(
     others: &mut Others,
 ) -> Result<Option<Heard>, TraceError> {
     while ring.advance(store, others)? {
-        match formats.read(ring.time, ring.processor(), ring.event(), names, others) {
+        match formats.read(ring.time(), ring.processor(), ring.event(), names, others) {
             Ok(Some(heard)) => return Ok(Some(heard)),
             Ok(None) => {}
             Err(what) => return Err(store.damaged(ring.place(), what)),
@@ -143,6 +143,10 @@ impl Source for Merged {
 
     fn names(&self) -> &Names {
         &self.names
+    }
+
+    fn names_mut(&mut self) -> &mut Names {
+        &mut self.names
     }
 
     fn others(&self) -> &Others {

@@ -8,6 +8,8 @@
 pub(crate) mod layers;
 
 use crate::block::{Action, DeviceId, Event, Flags, Op};
+use crate::names::files::Place;
+use crate::writeback::{Notice, What};
 use crate::{Process, block};
 
 /// Who tells of a request; the first is preferred.
@@ -19,6 +21,8 @@ pub(crate) enum Layer {
     Accounting,
     /// `ufshcd_command`.
     Controller,
+    /// The tracepoints of writeback, which tell of no request but of inodes.
+    Writeback,
 }
 
 /// An event, and who tells of it.
@@ -26,6 +30,37 @@ pub(crate) enum Layer {
 pub(crate) struct Heard {
     pub(crate) layer: Layer,
     pub(crate) event: Event,
+    /// Of [`Layer::Writeback`], what happened to an inode; of the event, only who and when count.
+    pub(crate) notice: Option<Notice>,
+}
+
+impl Heard {
+    pub(crate) fn of(layer: Layer, event: Event) -> Self {
+        Heard { layer, event, notice: None }
+    }
+}
+
+/// What tracepoints of writeback tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// `writeback_dirty_folio`, `writeback_dirty_page`, `writeback_dirty_inode_enqueue`.
+    Dirtied,
+    /// `writeback_single_inode_start`.
+    Begins,
+    /// `writeback_single_inode`.
+    Ends,
+}
+
+impl Told {
+    /// What happened to this inode; `left` says that pages of it are dirty still.
+    pub(crate) fn notice(self, place: Place, ino: u64, left: bool) -> Notice {
+        let what = match self {
+            Told::Dirtied => What::Dirtied,
+            Told::Begins => What::Begins,
+            Told::Ends => What::Ends { left },
+        };
+        Notice { what, place, ino }
+    }
 }
 
 /// What a tracepoint is to us.
@@ -37,6 +72,8 @@ pub(crate) enum Point {
     Plug,
     /// `ufshcd_command`.
     Ufs,
+    /// Something happened to an inode.
+    Inode(Told),
 }
 
 /// The tracepoint of a name; `None` if it has nothing to do with requests to block devices.
@@ -47,7 +84,17 @@ pub(crate) fn point(name: &[u8]) -> Option<Point> {
     use Action::{BackMerge, Complete, FrontMerge, Get, Insert, Issue, Other, Queue, Remap, Requeue, Split};
     let rest = match name.strip_prefix(b"block_") {
         Some(rest) => rest,
-        None => return (name == b"ufshcd_command").then_some(Point::Ufs),
+        None => {
+            return match name {
+                b"ufshcd_command" => Some(Point::Ufs),
+                b"writeback_dirty_folio" | b"writeback_dirty_page" | b"writeback_dirty_inode_enqueue" => {
+                    Some(Point::Inode(Told::Dirtied))
+                }
+                b"writeback_single_inode_start" => Some(Point::Inode(Told::Begins)),
+                b"writeback_single_inode" => Some(Point::Inode(Told::Ends)),
+                _ => None,
+            };
+        }
     };
     let action = match rest {
         b"rq_issue" => Issue,
@@ -89,6 +136,8 @@ pub(crate) fn blank(time: u64, cpu: u32, pid: u32, process: Process) -> Event {
         process,
         took: None,
         error: 0,
+        writing: Default::default(),
+        from: None,
     }
 }
 

@@ -93,7 +93,10 @@ pub fn scan(
     (all, whole)
 }
 
-/// The device that moved most.
-pub fn busiest(all: &BTreeMap<DeviceId, Extent>) -> Option<DeviceId> {
-    all.iter().max_by_key(|(id, e)| (e.bytes, e.requests, std::cmp::Reverse(**id))).map(|(id, _)| *id)
+/// The device that moved most of those that count.
+pub fn busiest(all: &BTreeMap<DeviceId, Extent>, counts: impl Fn(&DeviceId) -> bool) -> Option<DeviceId> {
+    all.iter()
+        .filter(|(id, _)| counts(id))
+        .max_by_key(|(id, e)| (e.bytes, e.requests, std::cmp::Reverse(**id)))
+        .map(|(id, _)| *id)
 }

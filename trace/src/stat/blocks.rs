@@ -13,6 +13,7 @@ use super::randomness::{Randomness, Share};
 use super::share;
 use crate::block::{Action, DeviceId, Flags, Op, SECTOR};
 use crate::requests::{Request, Requests, Seen};
+use crate::stacks::Why;
 use crate::{Process, TraceError};
 
 /// Sectors of a block of 4 KiB, the unit in which places are remembered.
@@ -84,6 +85,27 @@ pub struct Places {
     pub regions: u64,
 }
 
+/// A device with events that are not counted as requests, or should not be beside others'.
+#[derive(Debug, Clone, Serialize)]
+pub struct NotCounted {
+    /// Its numbers.
+    pub device: String,
+    /// What the recording calls it, if it has a name for it.
+    pub name: Option<String>,
+    /// How often it was asked.
+    pub count: u64,
+    /// By events of this action.
+    pub event: char,
+    /// Why.
+    pub why: Why,
+    /// The same in words.
+    pub said: String,
+    /// The devices it passes on to, as far as the recording tells.
+    pub passes_on_to: Vec<String>,
+    /// It is counted all the same, and so what it was asked counts twice.
+    pub counted_twice: bool,
+}
+
 /// A process.
 #[derive(Debug, Clone, Serialize)]
 pub struct ProcessStat {
@@ -139,6 +161,8 @@ pub struct BlockStat {
     pub fsyncs: u64,
     /// By device, busiest first.
     pub devices: Vec<DeviceStat>,
+    /// Devices whose events are not counted as requests, because others tell of them again or they are given none.
+    pub not_counted: Vec<NotCounted>,
     /// By process, busiest first, at most 20.
     pub processes: Vec<ProcessStat>,
     /// By what happened.
@@ -318,6 +342,20 @@ impl Counter {
                 ..s
             }));
         }
+        let not_counted = requests
+            .left_out()
+            .into_iter()
+            .map(|l| NotCounted {
+                device: l.device.to_string(),
+                name: requests.events().device(l.device),
+                count: l.count,
+                event: l.action.letter(),
+                why: l.why,
+                said: l.said(),
+                passes_on_to: l.passes_on_to.iter().map(ToString::to_string).collect(),
+                counted_twice: l.has_requests() && !requests.is_without(&l.device),
+            })
+            .collect();
         devices.sort_by_key(|d| std::cmp::Reverse((d.read + d.written, d.requests)));
         let mut processes: Vec<_> = self.processes.into_iter().collect();
         processes.sort_by_key(|(p, (n, read, written))| (std::cmp::Reverse((read + written, *n)), *p));
@@ -354,6 +392,7 @@ impl Counter {
             activity: self.activity,
             fsyncs: ["f2fs_sync_file_enter", "ext4_sync_file_enter"].iter().filter_map(|n| others.get(*n)).sum(),
             devices,
+            not_counted,
             processes: processes
                 .into_iter()
                 .map(|(p, (requests_made, read, written))| ProcessStat {

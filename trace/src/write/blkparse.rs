@@ -1,8 +1,8 @@
 //! Events as blkparse prints them, for tools that read its output.
 //!
 //! Times keep their nanoseconds and stay where they count from; numbers in the sequence of a processor are counted
-//! here. What an event does not have is not made up: a remap is from device 0,0, and what blkparse has a letter for
-//! and an event has not (plugging, bouncing...) has the action `?`. Response times ([`Event::took`]) have no
+//! here. What an event does not have is not made up: a remap of which the recording does not tell from where is from
+//! device 0,0, and what blkparse has a letter for and an event has not (plugging, bouncing...) has the action `?`. Response times ([`Event::took`]) have no
 //! place in a line and are left out, and so is the name of who was on the processor when something ended.
 
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use rustc_hash::FxHashMap;
 
 use crate::Names;
-use crate::block::{Action, Event};
+use crate::block::{Action, DeviceId, Event};
 use crate::letters;
 
 /// Writes lines.
@@ -64,7 +64,10 @@ impl<W: Write> Writer<W> {
                     _ => writeln!(line, " {sector} + {sectors} [{error}]")?,
                 }
             }
-            Action::Remap => writeln!(line, " {sector} + {sectors} <- (0,0) 0")?,
+            Action::Remap => {
+                let (DeviceId { major, minor }, at) = event.from.unwrap_or_default();
+                writeln!(line, " {sector} + {sectors} <- ({major},{minor}) {at}")?;
+            }
             _ => {
                 match (event.action, sectors) {
                     (Action::Split, _) => write!(line, " {sector} / {}", sector.wrapping_add(sectors) as u32)?,

@@ -11,7 +11,7 @@ use serde_json::json;
 use trace::replay::blocks::How;
 
 use crate::session::{self, SessionArgs};
-use crate::{Failure, joules, output, recorded};
+use crate::{Failure, joules, of_devices, output, recorded};
 
 /// The recording and how its cost is found.
 #[derive(clap::Args)]
@@ -26,8 +26,9 @@ pub struct OfTrace {
     /// write_sequential, write_random and source; default: what they cost on our F2FS on this device.
     #[arg(long, value_name = "FILE")]
     prices: Option<PathBuf>,
-    /// The recorded device, by its numbers, e.g. 8,0; default: the one that moved most.
-    #[arg(long, value_name = "MAJOR,MINOR")]
+    /// The recorded device, by its numbers, e.g. 8,0, or its name; default: the one that moved most of those that do not
+    /// pass on what they are asked to others of the recording.
+    #[arg(long, value_name = "DEV")]
     of: Option<String>,
     /// The device holds data everywhere at the beginning.
     #[arg(long)]
@@ -52,11 +53,9 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
         Some(table) => Prices::read(table)?,
         None => Prices::simulated(&profile).map_err(|e| e.to_string())?,
     };
-    let of = args.of.as_deref().map(recorded::device).transpose()?;
-    let (requests, length) = recorded::requests(file, &args.session)?;
-    let (bar, moved) = recorded::bar(length, "looking");
-    let options = blocks::Options { of, blocks: None, full: args.full, speed: Speed::Virtual };
-    let plan = options.plan(requests, moved).map_err(|e| match (&e, &args.of) {
+    let options = blocks::Options { of: None, blocks: None, full: args.full, speed: Speed::Virtual };
+    let planned = of_devices::planned(file, &args.session, args.of.as_deref(), options)?;
+    let (plan, source) = planned.map_err(|e| match (&e, &args.of) {
         (ReplayError::NotRecorded { .. }, Some(of)) => Failure::Usage(format!("--of {of}: {}: {e}", file.display())),
         (ReplayError::Empty(_), _) => {
             let empty = format!("{}: {e}", file.display()).into();
@@ -64,12 +63,11 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
         }
         _ => format!("{}: {e}", file.display()).into(),
     })?;
-    bar.finish_and_clear();
-    let (mut requests, _) = recorded::requests(file, &args.session)?;
+    let (mut requests, length) = source.open()?;
     let (bar, moved) = recorded::bar(length, "pricing");
     let ((read, written), _) = shares(&mut requests, plan.of, moved);
     bar.finish_and_clear();
-    let (mut requests, _) = recorded::requests(file, &args.session)?;
+    let (mut requests, _) = source.open()?;
     let (bar, moved) = recorded::bar(length, "simulating");
     let run = blocks::run(&mut requests, &profile, &plan, Speed::Virtual, How::RECORDED, |_, _, _| {}, moved);
     let run = run.map_err(|e| e.to_string())?;
@@ -82,6 +80,8 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
     let difference = by_table - simulated.joules();
     let percent = difference * 100.0 / simulated.joules().max(f64::MIN_POSITIVE);
     let timing = requests.events().timing();
+    let left_out = requests.left_out();
+    let left_out = if left_out.iter().any(|l| l.device == plan.of) { Vec::new() } else { left_out };
     if as_json {
         output::print(&json!({
             "profile": profile.name,
@@ -90,6 +90,7 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
             "recorded_ns": run.done.span_ns,
             "cleared": recorded::cleared(&requests),
             "timing": session::json(&timing),
+            "not_counted": of_devices::json(&left_out),
             "by_table": {
                 "kinds": priced,
                 "joules": by_table,
@@ -115,6 +116,7 @@ pub fn run(args: &OfTrace, as_json: bool) -> Result<ExitCode, Failure> {
         return Ok(recorded::end(run.damage.as_ref(), true));
     }
     let cleared = recorded::cleared(&requests).into_iter().chain(session::said(&timing));
+    let cleared = cleared.chain(of_devices::said(&left_out));
     let cleared: String = cleared.map(|what| format!("; {what}")).collect();
     output::line(&format!(
         "{}: {} requests of device {} in {} on {}{cleared}\n\nby the table, as Mohan et al. do: {}",

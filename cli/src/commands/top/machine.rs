@@ -1,18 +1,20 @@
 //! What does a machine get at a refresh: an object in one line, and counters for who scrapes them.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use device::energy::Component;
 use serde_json::{Map, Value, json};
 
-use super::view::{Amounts, DiskRow, Row, Shown, sum};
+use super::measured::Look;
+use super::view::{Amounts, DiskRow, Row, Shown, lumped, sum};
 
 fn components(energy: &Amounts) -> Map<String, Value> {
     Component::ALL.iter().zip(energy).map(|(c, e)| (c.text().to_lowercase(), json!(e.0))).collect()
 }
 
 fn row(r: &Row) -> Value {
-    json!({
+    let mut out = json!({
         "process": r.process,
         "pj": sum(&r.energy).0,
         "components_pj": components(&r.energy),
@@ -22,10 +24,15 @@ fn row(r: &Row) -> Value {
         "bytes_written": r.asked.written,
         "requests_per_s": r.requests,
         "bytes_per_s": r.bytes,
-    })
+    });
+    if let Some((file, by)) = &r.file {
+        out["file"] = json!(file);
+        out["dirtied_by"] = json!(by);
+    }
+    out
 }
 
-fn disk(d: &DiskRow) -> Value {
+fn disk(d: &DiskRow, most: usize) -> Value {
     json!({
         "device": d.id.to_string(),
         "name": d.about.name,
@@ -40,12 +47,12 @@ fn disk(d: &DiskRow) -> Value {
         "requests": d.requests,
         "refused": d.failed.0,
         "first_refusal": d.failed.1,
-        "processes": d.rows.iter().map(row).collect::<Value>(),
+        "processes": lumped(&d.rows, most).iter().map(row).collect::<Value>(),
     })
 }
 
-/// A refresh. Energies are whole picojoules since the start.
-pub fn json(shown: &Shown) -> Value {
+/// A refresh, with at most `most` files that are written back by name. Energies are whole picojoules since the start.
+pub fn json(shown: &Shown, most: usize) -> Value {
     let notes: Map<String, Value> = shown.notes.iter().map(|(what, n)| ((*what).to_owned(), json!(n))).collect();
     json!({
         "seconds": shown.since,
@@ -56,13 +63,21 @@ pub fn json(shown: &Shown) -> Value {
         "joules": shown.total().joules(),
         "notes": notes,
         "damage": shown.damage,
-        "disks": shown.disks.iter().map(disk).collect::<Value>(),
+        "disks": shown.disks.iter().map(|d| disk(d, most)).collect::<Value>(),
+        "alumet": shown.alumet.as_ref().map(Look::json),
     })
 }
 
 /// A label's value.
-fn label(text: &str) -> String {
+pub fn label(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Who, as labels: files that are written back are one for all whom the same made dirty, so that there are not as many
+/// series as files.
+fn labels(disk: &str, r: &Row) -> String {
+    let by = r.file.as_ref().map_or(String::new(), |(_, by)| format!(",dirtied_by=\"{}\"", label(&by.join(", "))));
+    format!("device=\"{}\",process=\"{}\"{by}", label(disk), label(&r.process))
 }
 
 /// The same as OpenMetrics text.
@@ -71,33 +86,35 @@ pub fn metrics(shown: &Shown) -> String {
     let head = |out: &mut String, name: &str, kind: &str, unit: &str, help: &str| {
         let _ = writeln!(out, "# TYPE {name} {kind}\n# UNIT {name} {unit}\n# HELP {name} {help}");
     };
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    for (name, row) in shown.disks.iter().flat_map(|d| d.rows.iter().map(move |r| (&d.about.name, r))) {
+        let sum = rows.entry(labels(name, row));
+        sum.and_modify(|sum| sum.add(row)).or_insert_with(|| row.clone());
+    }
     head(&mut out, "joulefs_joules", "counter", "joules", "Energy on the simulated device of a profile.");
-    let rows = || shown.disks.iter().flat_map(|d| d.rows.iter().map(move |r| (label(&d.about.name), r)));
-    for (disk, r) in rows() {
-        let process = label(&r.process);
+    for (who, r) in &rows {
         for (c, e) in Component::ALL.iter().zip(&r.energy) {
             let component = c.text().to_lowercase();
-            let labels = format!("device=\"{disk}\",process=\"{process}\",component=\"{component}\"");
-            let _ = writeln!(out, "joulefs_joules_total{{{labels}}} {}", e.joules());
+            let _ = writeln!(out, "joulefs_joules_total{{{who},component=\"{component}\"}} {}", e.joules());
         }
     }
     head(&mut out, "joulefs_requests", "counter", "requests", "Requests to the device.");
-    for (disk, r) in rows().filter(|(_, r)| r.asked.requests > 0) {
-        let process = label(&r.process);
-        let n = r.asked.requests;
-        let _ = writeln!(out, "joulefs_requests_total{{device=\"{disk}\",process=\"{process}\"}} {n}");
+    let asked = || rows.iter().filter(|(_, r)| r.asked.requests > 0);
+    for (who, r) in asked() {
+        let _ = writeln!(out, "joulefs_requests_total{{{who}}} {}", r.asked.requests);
     }
     head(&mut out, "joulefs_bytes", "counter", "bytes", "Bytes read and written.");
-    for (disk, r) in rows().filter(|(_, r)| r.asked.requests > 0) {
-        let process = label(&r.process);
+    for (who, r) in asked() {
         for (direction, n) in [("read", r.asked.read), ("write", r.asked.written)] {
-            let labels = format!("device=\"{disk}\",process=\"{process}\",direction=\"{direction}\"");
-            let _ = writeln!(out, "joulefs_bytes_total{{{labels}}} {n}");
+            let _ = writeln!(out, "joulefs_bytes_total{{{who},direction=\"{direction}\"}} {n}");
         }
     }
     head(&mut out, "joulefs_power_watts", "gauge", "watts", "Power between the last two refreshes.");
     for d in &shown.disks {
         let _ = writeln!(out, "joulefs_power_watts{{device=\"{}\"}} {}", label(&d.about.name), d.watts);
+    }
+    if let Some(alumet) = &shown.alumet {
+        out += &alumet.metrics(|id| shown.name(id), label);
     }
     out + "# EOF\n"
 }

@@ -3,16 +3,23 @@
 //! Here options are read and time passes; [`kernel`] and [`source`] say what was asked, `lab::traces::live` keeps the
 //! accounts, [`view`] makes rows of them, [`screen`], [`machine`] and [`prometheus`] show them.
 
+mod alumet;
+mod by_number;
 mod disk;
+mod instance;
 mod kernel;
 mod line;
 mod machine;
+mod measured;
+mod mounts;
+mod paths;
 mod prometheus;
 mod record;
 mod screen;
 mod source;
 mod terms;
 mod view;
+mod who;
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -22,17 +29,24 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use device::clock::{Clock, RealClock};
+use lab::flame::{Depth, Flame};
 use lab::traces::live::Accounts;
 use trace::block::DeviceId;
 
+use crate::flame::{FlameArgs, Graph, names};
 use crate::interrupt::Interrupt;
 use crate::{Failure, recorded};
-use kernel::Kernel;
+use alumet::{Alumet, AlumetArgs};
+use kernel::{Kernel, Writeback};
+use mounts::Mounts;
 use prometheus::Answers;
 use record::Record;
 use source::{Recording, Source};
 use terms::Choice;
 use view::{About, Readings, Shown};
+
+/// Options that say something of disks.
+const OF_DISKS: [&str; 9] = ["profile", "of", "from", "no_wait", "record", "most", "writeback", "alumet", "flame"];
 
 /// Show which process spends how many watts on which disk, now.
 ///
@@ -45,6 +59,12 @@ use view::{About, Readings, Shown};
 /// --most bytes is simulated with so many, and places are taken modulo its size. A disk's account begins with its first
 /// request.
 ///
+/// With --alumet FILE what the energy meter Alumet measured meanwhile stands beside: each process's joules of the processor, and
+/// the disk's measured watts, if it has some.
+///
+/// With DIR, what mounts of this program spend is shown, by cause and by file, since the last refresh and in all, as
+/// their own meters count it: `joulefs mount IMAGE DIR --profile NAME --ledger FILE`. Only root and who mounted may ask.
+///
 /// With --from a recording is played at its own pace instead (--no-wait: as fast as it can be read; --once: at once, as a
 /// whole), on devices as `joulefs trace replay` makes them. What was spent is what it says, to the picojoule.
 #[derive(clap::Args)]
@@ -53,8 +73,17 @@ use view::{About, Readings, Shown};
     sudo joulefs top --delay 5 --count 12 --json\n  \
     sudo joulefs top --prometheus 127.0.0.1:9709 --json > /dev/null\n  \
     sudo joulefs top --record requests.txt --count 60\n  \
-    joulefs top --from phone.perfetto-trace --once")]
+    sudo joulefs top --alumet alumet-output.csv --alumet-disk nvme0n1\n  \
+    joulefs top --from phone.perfetto-trace --once\n  \
+    joulefs top --from phone.perfetto-trace --once --flame joules.html\n  \
+    joulefs top /mnt --delay 2")]
 pub struct Args {
+    /// Mount points of `joulefs mount ... --profile`: show what these spend instead, by cause and by file.
+    #[arg(value_name = "DIR", conflicts_with_all = OF_DISKS)]
+    mounted: Vec<PathBuf>,
+    /// The same; may be given several times.
+    #[arg(long, value_name = "DIR", conflicts_with_all = OF_DISKS)]
+    mount: Vec<PathBuf>,
     /// The device a disk is taken for: a shipped profile's name or a file, for all disks or for one (its name below /dev,
     /// or its numbers, e.g. 8,0); default: kirin9000-ufs31.
     #[arg(long, short, value_name = "[DISK=]NAME")]
@@ -87,13 +116,17 @@ pub struct Args {
     /// Bytes of the largest flash that is simulated in full.
     #[arg(long, value_name = "SIZE", default_value = "32G", conflicts_with = "from")]
     most: String,
+    /// What is to be known of pages that processes left dirty and the kernel writes later.
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "pages", conflicts_with = "from")]
+    writeback: Writeback,
+    #[command(flatten)]
+    alumet: AlumetArgs,
     /// Answer to HTTP at this address with the same numbers as OpenMetrics text, e.g. 127.0.0.1:9709.
     #[arg(long, value_name = "ADDRESS")]
     prometheus: Option<String>,
+    #[command(flatten)]
+    flame: FlameArgs,
 }
-
-/// How often it is seen to that nothing piles up, and whether a signal came.
-const STEP: Duration = Duration::from_millis(100);
 
 fn delay(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
@@ -107,6 +140,23 @@ fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Prints a refresh; false if nobody reads it any more.
+fn print(text: &str, as_json: bool, once: bool, ended: bool) -> bool {
+    let screen = !as_json && !once && std::io::stdout().is_terminal();
+    let (before, after) = if screen { ("\x1b[H\x1b[J", "") } else { ("", if as_json || ended { "" } else { "\n" }) };
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{before}{text}{after}").and_then(|()| out.flush()) {
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => false,
+        Err(_) => {
+            drop(out);
+            // Told at the end, with the exit code.
+            crate::output::line("");
+            false
+        }
+        Ok(()) => true,
+    }
+}
+
 /// Everything between what comes in and what is shown.
 struct Top<'a> {
     args: &'a Args,
@@ -118,6 +168,7 @@ struct Top<'a> {
     /// Requests of disks that are not looked at.
     others: u64,
     record: Option<Record>,
+    alumet: Option<Alumet>,
     answers: Option<Answers>,
     before: Readings,
     /// Nobody reads what is printed.
@@ -127,7 +178,7 @@ struct Top<'a> {
 impl Top<'_> {
     /// Makes the requests that came up to `until`; says up to when that is all.
     fn take(&mut self, until: u64) -> Result<u64, Failure> {
-        let Top { choice, source, accounts, about, others, record, .. } = self;
+        let Top { choice, source, accounts, about, others, record, alumet, .. } = self;
         let mut failed = None;
         let to = source.take(until, |request, names| {
             let disk = request.device;
@@ -147,6 +198,9 @@ impl Top<'_> {
                     }
                 }
             }
+            if let Some(alumet) = alumet {
+                alumet.asked(request.pid);
+            }
             let made = accounts.add(&request);
             if let (Some(record), Some(made)) = (record.as_mut(), made) {
                 record.add(&made, names);
@@ -161,12 +215,15 @@ impl Top<'_> {
         let disks = now.iter().filter_map(|(id, reading)| {
             Some(view::disk(*id, self.about.get(id)?, reading, self.before.get(id), interval, names))
         });
-        let mut shown = Shown { since, interval, ended, disks: disks.collect(), notes: Vec::new(), damage: None };
+        let (disks, notes, damage) = (disks.collect::<Vec<_>>(), Vec::new(), None);
+        let alumet = self.alumet.as_mut().map(|a| a.look(&disks));
+        let mut shown = Shown { since, interval, ended, disks, notes, damage, alumet };
         shown.notes.push(("requests of other disks", self.others));
         if let Source::Kernel(kernel) = &self.source {
             shown.notes.push(("events lost", kernel.lost));
             shown.notes.push(("requests told late", kernel.late));
-            shown.notes.push(("lines not understood", kernel.strange.0));
+            shown.notes.push(("events of dirty pages lost", kernel.lost_dirty));
+            shown.notes.push(("pages of events not understood", kernel.strange.0));
         }
         if let Source::Recording(recording) = &self.source {
             shown.damage = recording.damage.as_ref().map(ToString::to_string);
@@ -175,43 +232,41 @@ impl Top<'_> {
         if let Some(answers) = &self.answers {
             answers.set(machine::metrics(&shown));
         }
-        let text = if self.as_json {
-            machine::json(&shown).to_string()
-        } else if std::io::stdout().is_terminal() && !self.args.once {
-            format!("\x1b[H\x1b[J{}", screen::text(&shown, self.args.rows))
-        } else {
-            let text = screen::text(&shown, self.args.rows);
-            if ended { text } else { text + "\n" }
+        let text = match self.as_json {
+            true => machine::json(&shown, self.args.rows).to_string(),
+            false => screen::text(&shown, self.args.rows),
         };
-        let mut out = std::io::stdout().lock();
-        match writeln!(out, "{text}").and_then(|()| out.flush()) {
-            Err(e) if e.kind() == ErrorKind::BrokenPipe => self.unread = true,
-            Err(_) => {
-                drop(out);
-                // Told at the end, with the exit code.
-                crate::output::line("");
-                self.unread = true;
-            }
-            Ok(()) => {}
-        }
+        self.unread |= !print(&text, self.as_json, self.args.once, ended);
     }
 
     /// The whole of a recording, at once.
     fn at_once(mut self) -> Result<Self, Failure> {
+        let begin = self.source.begins();
         self.take(u64::MAX)?;
         let end = std::mem::take(&mut self.accounts).end().map_err(|e| e.to_string())?;
-        let took = end.values().map(|r| r.took).max().unwrap_or(0) as f64 / 1e9;
+        let took = end.values().map(|r| r.took).max().unwrap_or(0);
+        if let Some(alumet) = &mut self.alumet {
+            alumet.reached(begin, begin.saturating_add(took))?;
+        }
+        let took = took as f64 / 1e9;
         self.show(end, took, took, true);
         Ok(self)
+    }
+
+    /// What was spent up to the last refresh, by disk and process.
+    fn graph(&self, depth: Depth) -> Graph {
+        let mut flame = Flame::default();
+        for (disk, reading) in &self.before {
+            let name = self.about.get(disk).map_or_else(|| disk.to_string(), |about| about.name.clone());
+            flame.add_below(&name, &names::of_processes(&reading.ledger, depth, self.source.names()));
+        }
+        Graph { name: "joulefs top".into(), flame, took: self.before.values().map(|r| r.took).max().unwrap_or(0) }
     }
 
     /// Refresh after refresh, until the count, the recording's end or a signal.
     fn go_on(mut self, interrupt: &Interrupt) -> Result<Self, Failure> {
         let clock = RealClock::new();
-        let begin = match &mut self.source {
-            Source::Kernel(_) => 0,
-            Source::Recording(recording) => recording.peek().map_or(0, |r| r.time),
-        };
+        let begin = self.source.begins();
         let count = if self.args.once { Some(1) } else { self.args.count.map(NonZeroU64::get) };
         let mut last = 0.0;
         for n in 1_u32.. {
@@ -222,13 +277,16 @@ impl Top<'_> {
                     if now >= refresh {
                         break;
                     }
-                    std::thread::sleep(STEP.min(refresh - now));
+                    self.source.wait(refresh - now);
                     self.take(begin.saturating_add(nanos(clock.monotonic().min(refresh))))?;
                 }
             }
             let came = interrupt.came();
             let now = if self.args.no_wait || !came { refresh } else { clock.monotonic().min(refresh) };
             let to = self.take(begin.saturating_add(nanos(now)))?;
+            if let Some(alumet) = &mut self.alumet {
+                alumet.reached(begin, to)?;
+            }
             let ended = came || self.unread || self.source.ended() || count.is_some_and(|c| u64::from(n) >= c);
             let readings = if ended { std::mem::take(&mut self.accounts).end() } else { self.accounts.read(to) };
             let since = now.as_secs_f64();
@@ -242,22 +300,58 @@ impl Top<'_> {
     }
 }
 
+/// Shows what mounts of ours spend, refresh after refresh, until the count, the last one's end or a signal.
+fn of_mounts(args: &Args, dirs: &[PathBuf], as_json: bool) -> Result<ExitCode, Failure> {
+    let interrupt = Interrupt::catch()?;
+    let answers = args.prometheus.as_deref().map(Answers::begin).transpose()?;
+    let mut mounts = Mounts::open(dirs, args.rows)?;
+    let clock = RealClock::new();
+    let count = if args.once { Some(1) } else { args.count.map(NonZeroU64::get) };
+    let mut last = 0.0;
+    for n in 1_u32.. {
+        let refresh = args.delay.saturating_mul(n);
+        while !interrupt.came() && clock.monotonic() < refresh {
+            std::thread::sleep(source::STEP.min(refresh - clock.monotonic().min(refresh)));
+        }
+        mounts.refresh()?;
+        let since = clock.monotonic().as_secs_f64();
+        let interval = since - std::mem::replace(&mut last, since);
+        let ended = interrupt.came() || mounts.ended() || count.is_some_and(|c| u64::from(n) >= c);
+        if let Some(answers) = &answers {
+            answers.set(mounts.metrics(interval));
+        }
+        let text = match as_json {
+            true => mounts.json(since, interval, ended).to_string(),
+            false => mounts.text(since, interval),
+        };
+        if !print(&text, as_json, args.once, ended) || ended {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    let dirs = [&args.mounted[..], &args.mount].concat();
+    if !dirs.is_empty() {
+        return of_mounts(args, &dirs, as_json);
+    }
     let choice = Choice::new(&args.profile, &args.of, &args.most, args.from.as_deref())?;
+    let flames = args.flame.files()?;
     if let Some(file) = &args.from {
         recorded::again(file)?;
+        flames.apart(file)?;
     }
     // Before anything is made that must be taken back.
     let at_once = args.once && args.from.is_some();
     let interrupt = if at_once { None } else { Some(Interrupt::catch()?) };
-    let answers = args.prometheus.as_deref().map(Answers::serve).transpose()?;
-    if let Some(answers) = &answers {
-        eprintln!("joulefs: counters at http://{}/metrics", answers.at);
-    }
+    let heard = args.from.as_ref().map(|_| alumet::Heard::default());
+    let alumet = Alumet::open(&args.alumet, heard.clone())?;
+    let answers = args.prometheus.as_deref().map(Answers::begin).transpose()?;
     let source = match &args.from {
-        None => Source::Kernel(Box::new(Kernel::listen()?)),
-        Some(file) => Source::Recording(Box::new(Recording::new(source::open(file)?))),
+        None => Source::Kernel(Box::new(Kernel::listen(args.writeback)?)),
+        Some(file) => Source::Recording(Box::new(Recording::new(source::open(file, heard)?))),
     };
     let record = args.record.as_deref().map(Record::create).transpose()?;
     let top = Top {
@@ -269,6 +363,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         about: BTreeMap::new(),
         others: 0,
         record,
+        alumet,
         answers,
         before: Readings::new(),
         unread: false,
@@ -277,6 +372,9 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         None => top.at_once()?,
         Some(interrupt) => top.go_on(interrupt)?,
     };
+    if !flames.is_empty() {
+        flames.write("joulefs top", &[top.graph(flames.depth())])?;
+    }
     if let (Some(record), Some(file)) = (top.record, &args.record) {
         record.finish(file, &top.about)?;
     }
@@ -284,7 +382,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         Source::Recording(recording) => Ok(recorded::end(recording.damage.as_ref(), as_json)),
         Source::Kernel(kernel) => {
             if let Some(first) = &kernel.strange.1 {
-                eprintln!("joulefs: the first line not understood: {first}");
+                eprintln!("joulefs: the first that was not understood: {first}");
             }
             Ok(ExitCode::SUCCESS)
         }

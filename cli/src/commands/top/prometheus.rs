@@ -26,7 +26,7 @@ pub struct Answers {
 
 impl Answers {
     /// Begins to answer; nothing was measured yet.
-    pub fn serve(address: &str) -> Result<Self, Failure> {
+    fn serve(address: &str) -> Result<Self, Failure> {
         let named = |e: io::Error| Failure::from(format!("--prometheus {address}: {e}"));
         let listener = TcpListener::bind(address).map_err(named)?;
         let at = listener.local_addr().map_err(named)?;
@@ -46,6 +46,13 @@ impl Answers {
                 }
             })
             .map_err(named)?;
+        Ok(answers)
+    }
+
+    /// The same, and says where.
+    pub fn begin(address: &str) -> Result<Self, Failure> {
+        let answers = Self::serve(address)?;
+        eprintln!("joulefs: counters at http://{}/metrics", answers.at);
         Ok(answers)
     }
 

@@ -4,7 +4,7 @@ use super::view::{Row, Shown, WAITING, sum};
 use crate::output;
 
 /// A power as people write it.
-fn watts(w: f64) -> String {
+pub fn watts(w: f64) -> String {
     match w.abs() {
         x if x >= 1.0 => format!("{w:.2} W"),
         x if x >= 1e-3 => format!("{:.1} mW", w * 1e3),
@@ -13,7 +13,8 @@ fn watts(w: f64) -> String {
     }
 }
 
-fn seconds(s: f64) -> String {
+/// A time since the start.
+pub fn seconds(s: f64) -> String {
     let whole = s as u64;
     format!("{}:{:02}:{:04.1}", whole / 3600, whole / 60 % 60, s - (whole / 60 * 60) as f64)
 }
@@ -52,23 +53,33 @@ pub fn text(shown: &Shown, most: usize) -> String {
     rows.sort_by_key(|(_, r)| (r.process == WAITING, std::cmp::Reverse(sum(&r.energy))));
     let left_out = rows.len().saturating_sub(most);
     rows.truncate(most);
-    let process = width(rows.iter().map(|(_, r)| r.process.chars().count()).max(), 7);
+    let process = width(rows.iter().map(|(_, r)| r.text().chars().count()).max(), 7);
     out += &format!(
         "\n\n{:<process$}  {:<disk$}  {:>10}  {:>10}  {:>10}  {:>8}",
         "process", "disk", "watts", "joules", "requests/s", "MB/s"
     );
+    if shown.alumet.is_some() {
+        out += &format!("  {:>10}  {:>10}", "cpu watts", "cpu joules");
+    }
     for (name, r) in rows {
         out += &format!(
             "\n{:<process$}  {name:<disk$}  {:>10}  {:>10}  {:>10.1}  {:>8.2}",
-            r.process,
+            r.text(),
             watts(r.watts),
             sum(&r.energy).to_string(),
             r.requests,
             r.bytes / 1e6
         );
+        if let Some(cpu) = shown.alumet.as_ref().and_then(|a| a.of(&r.process)) {
+            let joules = device::energy::Energy((cpu.joules * 1e12) as u64);
+            out += &format!("  {:>10}  {:>10}", watts(cpu.watts), joules.to_string());
+        }
     }
     if left_out > 0 {
         out += &format!("\n{left_out} more");
+    }
+    if let Some(alumet) = &shown.alumet {
+        out += &alumet.text(|id| shown.name(id));
     }
     out
 }

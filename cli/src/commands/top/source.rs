@@ -1,13 +1,18 @@
 //! Where do requests come from: the kernel as they happen, or a recording as if they did?
 
 use std::path::Path;
+use std::time::Duration;
 
 use trace::askers::Attributed;
 use trace::requests::{Request, Requests, Seen};
 use trace::{Names, Opened, TraceError};
 
+use super::alumet::{Heard, Hearing};
 use super::kernel::Kernel;
 use crate::{Failure, recorded};
+
+/// How often it is seen to that nothing piles up, and whether a signal came.
+pub const STEP: Duration = Duration::from_millis(100);
 
 /// A recording that is played.
 pub struct Recording {
@@ -18,13 +23,17 @@ pub struct Recording {
 }
 
 /// The requests of a recording, each with who asked for it.
-pub fn open(file: &Path) -> Result<Requests, Failure> {
+pub fn open(file: &Path, heard: Option<Heard>) -> Result<Requests, Failure> {
     let opened = match recorded::open(file)?.opened {
         Opened::Blocks(events) => events,
         Opened::Calls(_) => {
             return Err(recorded::not_of(file, "calls to a file system", "requests to a block device"));
         }
         Opened::Power(_) => return Err(recorded::not_of(file, "a meter", "requests to a block device")),
+    };
+    let opened = match heard {
+        Some(heard) => Box::new(Hearing::new(opened, heard)),
+        None => opened,
     };
     let cleared = lab::traces::requeued::Cleared::new(opened);
     Ok(Requests::new(Box::new(Attributed::new(Box::new(cleared)))))
@@ -75,6 +84,22 @@ impl Source {
                 }
                 Ok(until)
             }
+        }
+    }
+
+    /// When the first request came, by the events' clock; 0 of the kernel's.
+    pub fn begins(&mut self) -> u64 {
+        match self {
+            Source::Kernel(_) => 0,
+            Source::Recording(recording) => recording.peek().map_or(0, |r| r.time),
+        }
+    }
+
+    /// Waits for more, not longer than `most`.
+    pub fn wait(&self, most: Duration) {
+        match self {
+            Source::Kernel(kernel) => kernel.wait(most),
+            Source::Recording(_) => std::thread::sleep(most.min(STEP)),
         }
     }
 

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use device::energy::{Component, Energy};
 use lab::traces::live::{Asked, Reading, Terms};
+use trace::askers::WRITEBACK;
 use trace::block::DeviceId;
 use trace::{Names, Process};
 
+use super::measured::Look;
 use crate::output;
 
 /// Energies by component, in the order of [`Component::ALL`].
@@ -38,8 +40,10 @@ impl About {
 /// A process on a disk.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// Who.
+    /// Who; of a file that is written back, [`WRITEBACK`].
     pub process: String,
+    /// The file that is written back, if that is known, and who made it dirty.
+    pub file: Option<(String, Vec<String>)>,
     /// What was spent for it since the start.
     pub energy: Amounts,
     /// What is spent for it now.
@@ -88,6 +92,8 @@ pub struct Shown {
     pub notes: Vec<(&'static str, u64)>,
     /// Why a recording was left before its end.
     pub damage: Option<String>,
+    /// What Alumet measured.
+    pub alumet: Option<Look>,
 }
 
 pub fn sum(amounts: &Amounts) -> Energy {
@@ -97,12 +103,61 @@ pub fn sum(amounts: &Amounts) -> Energy {
 /// Energy for no process.
 pub const WAITING: &str = "<waiting>";
 
-fn name(names: &Names, owner: u64) -> String {
-    let Some(process) = owner.checked_sub(1) else { return WAITING.into() };
-    match names.name(Process(u32::try_from(process).unwrap_or(0))) {
-        "" => "<process not known>".into(),
-        name => output::plain(name),
+/// Files being written back, and who made them dirty.
+type File = Option<(String, Vec<String>)>;
+
+fn name(names: &Names, owner: u64) -> (String, File) {
+    let Some(process) = owner.checked_sub(1) else { return (WAITING.into(), None) };
+    let process = Process(u32::try_from(process).unwrap_or(0));
+    if let Some(writeback) = names.writeback(process) {
+        let mut by: Vec<String> = writeback.by.iter().map(|name| output::plain(name)).collect();
+        by.extend(writeback.more.then(|| "others".to_owned()));
+        return (WRITEBACK.into(), Some((output::plain(&writeback.file), by)));
     }
+    match names.name(process) {
+        "" => ("<process not known>".into(), None),
+        name => (output::plain(name), None),
+    }
+}
+
+impl Row {
+    /// Who, in one line.
+    pub fn text(&self) -> String {
+        match &self.file {
+            Some((file, by)) if by.is_empty() => format!("{} {file}", self.process),
+            Some((file, by)) => format!("{} {file} ({})", self.process, by.join(", ")),
+            None => self.process.clone(),
+        }
+    }
+
+    /// Adds what another row has.
+    pub fn add(&mut self, other: &Row) {
+        self.energy.iter_mut().zip(other.energy).for_each(|(sum, e)| *sum += e);
+        self.watts += other.watts;
+        self.asked.requests += other.asked.requests;
+        self.asked.read += other.asked.read;
+        self.asked.written += other.asked.written;
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+    }
+}
+
+/// The rows, of which all files that are written back but the first `most` are one, the last.
+pub fn lumped(rows: &[Row], most: usize) -> Vec<Row> {
+    let (mut out, mut files, mut others) = (Vec::new(), 0, None::<(Row, usize)>);
+    for row in rows {
+        files += usize::from(row.file.is_some());
+        match &mut others {
+            _ if row.file.is_none() || files <= most => out.push(row.clone()),
+            Some((sum, n)) => {
+                sum.add(row);
+                *n += 1;
+            }
+            None => others = Some((row.clone(), 1)),
+        }
+    }
+    out.extend(others.map(|(row, n)| Row { file: Some((format!("<{n} other files>"), Vec::new())), ..row }));
+    out
 }
 
 /// A disk's rows.
@@ -127,8 +182,10 @@ pub fn disk(
             let was = before.map_or([Energy::ZERO; Component::ALL.len()], |b| b.ledger.owner(*owner));
             let (asked, had) = (asked(Some(now), *owner), asked(before, *owner));
             let bytes = |a: &Asked| (a.read + a.written) as f64;
+            let (process, file) = name(names, *owner);
             Row {
-                process: name(names, *owner),
+                process,
+                file,
                 energy: *energy,
                 watts: per(sum(energy).joules() - sum(&was).joules()),
                 requests: per((asked.requests - had.requests) as f64),
@@ -137,7 +194,7 @@ pub fn disk(
             }
         })
         .collect();
-    rows.sort_by_key(|r| (r.process == WAITING, std::cmp::Reverse(sum(&r.energy)), r.process.clone()));
+    rows.sort_by_cached_key(|r| (r.process == WAITING, std::cmp::Reverse(sum(&r.energy)), r.text()));
     let total = now.ledger.total();
     DiskRow {
         id,
@@ -155,6 +212,10 @@ impl Shown {
     /// Everything that was spent.
     pub fn total(&self) -> Energy {
         self.disks.iter().map(|d| sum(&d.energy)).sum()
+    }
+    /// What a disk is called.
+    pub fn name(&self, id: DeviceId) -> Option<String> {
+        self.disks.iter().find(|d| d.id == id).map(|d| d.about.name.clone())
     }
     /// Watts on all disks.
     pub fn watts(&self) -> f64 {

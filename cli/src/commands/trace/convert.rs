@@ -5,27 +5,38 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use lab::traces::requeued::{Cleared, DISCARDS, DISCARDS_KEPT, TOLD_AGAIN, TOLD_AGAIN_KEPT};
 use record::calls::{self, StripError};
 use serde_json::json;
 use trace::block::Events;
 use trace::call::Calls;
+use trace::only::Only;
 use trace::read::recording;
 use trace::requests::{Requests, Seen};
+use trace::stacks::LeftOut;
 use trace::timing::Timing;
 use trace::write::{blkparse, fio_iolog, parquet};
-use trace::{Format, Opened, TraceError};
+use trace::{Format, Opened, Others, TraceError};
 
+use crate::of_devices::OfArgs;
 use crate::session::{self, UntilArgs};
-use crate::{Failure, output, recorded, whole};
+use crate::{Failure, of_devices, output, recorded, whole};
 
 /// Write a recording in another format.
 ///
 /// iolog is read by `fio --read_iolog` (version 3, with times; iolog2 is version 2, for fio before 3.31) and has requests
 /// only; blkparse is text as blkparse prints it, with every event: those that blkparse has a letter for and we have no use for have
-/// the action ?, and where a remap comes from is not told; parquet has a row for each event or call and is read
+/// the action ?; parquet has a row for each event or call and is read
 /// by DuckDB, pandas and others. Recordings of calls are written as parquet only, those of our own also as calls: the same
 /// recording without the contents of files (`joulefs mount --record --contents`), to be given away. No format keeps
 /// contents; names stay.
+///
+/// A mobile block trace tells some requests twice (sent back by a host controller that slept) and discards as reads. They are
+/// written as they are, and how many is said; --clear leaves the one out and sets the other right, as `joulefs trace replay` does,
+/// so that a replay of what was written costs what one of the recording costs.
+///
+/// An iolog has no remaps to tell what lies on what: requests of loop devices and stacked disks that the recording tells again of a
+/// disk below are left out of it, as `joulefs trace stat` does not count them, and that is said. --of writes some devices only.
 ///
 /// --from, --until and --max-gap write a part of the recording; a file that a part of calls names and that was opened before it is
 /// opened at its first use.
@@ -36,6 +47,7 @@ use crate::{Failure, output, recorded, whole};
 #[command(after_help = "Examples:\n  joulefs trace convert telegram_exec.csv.gz --to iolog --output telegram.log\n  \
     fio --name=again --read_iolog=telegram.log --replay_redirect=/dev/nullb0 --direct=1\n  \
     joulefs trace convert sda.blktrace.0 --to blkparse | grep ' D '\n  \
+    joulefs trace convert telegram_exec.csv.gz --to blkparse --clear --output cleared.txt\n  \
     joulefs trace convert app.strace --to parquet --output app.parquet\n  \
     joulefs trace convert work.rec --to calls --output shared.rec")]
 pub struct Args {
@@ -50,6 +62,11 @@ pub struct Args {
     /// Keep what comes before damage.
     #[arg(long)]
     until_damage: bool,
+    /// Leave out requests that a mobile block trace tells twice, and write discards that it tells as reads as discards.
+    #[arg(long)]
+    clear: bool,
+    #[command(flatten)]
+    of: OfArgs,
     #[command(flatten)]
     session: UntilArgs,
 }
@@ -69,6 +86,10 @@ struct Written {
     records: u64,
     left_out: u64,
     timing: Timing,
+    /// What was counted beside what was written.
+    others: Others,
+    /// Devices that tell again what others tell: their requests were written.
+    twice: Vec<LeftOut>,
 }
 
 /// Why it ended early.
@@ -106,11 +127,21 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         if let Some(option) = args.session.part().given() {
             return Err(Failure::usage(format!("{option}: --to calls keeps a recording of ours whole")));
         }
+        if args.clear || !args.of.typed().is_empty() {
+            return Err(Failure::usage(
+                "--clear and --of: --to calls is for recordings of calls, which have no devices",
+            ));
+        }
         return without_contents(args, as_json);
     }
-    let recorded::Recorded { opened, length } = recorded::open_part(&args.file, &args.session.part())?;
+    let recorded::Recorded { opened, length } = open(args)?;
     let contents_left_out = matches!(&opened, Opened::Calls(calls) if calls.format() == Format::JouleRec)
         && recording::calls(&args.file).is_ok_and(|calls| calls.is_some_and(|(events, _)| events.has_contents()));
+    let of_blocks_only = [("--clear", args.clear), ("--of", !args.of.typed().is_empty())];
+    if let (Some((option, _)), Opened::Calls(_)) = (of_blocks_only.iter().find(|(_, given)| *given), &opened) {
+        let file = args.file.display();
+        return Err(Failure::usage(format!("{file}: a recording of calls: {option} is for those of a block device")));
+    }
     match &opened {
         Opened::Calls(_) if args.to != To::Parquet => {
             return Err(Failure::usage(format!(
@@ -123,6 +154,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         }
         _ => {}
     }
+    let left_out = match args.to {
+        To::Iolog | To::Iolog2 => told_again(args)?,
+        _ => Vec::new(),
+    };
     let (bar, moved) = recorded::bar(length, "converting");
     let named = |e: &io::Error| match &args.output {
         Some(file) => format!("{}: {e}", file.display()),
@@ -139,9 +174,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         Some(file) => Box::new(File::options().write(true).open(file).map_err(|e| named(&e))?),
     };
     let mut written = Written::default();
-    let done =
-        convert(opened, args.to, BufWriter::with_capacity(1 << 20, out), args.until_damage, &mut written, &moved);
+    let done = convert(opened, args, BufWriter::with_capacity(1 << 20, out), &left_out, &mut written, &moved);
     bar.finish_and_clear();
+    if let (Ok(None), 0, [first, ..]) = (&done, written.records, args.of.typed()) {
+        return Err(no_device(args, first));
+    }
     let kept = match &done {
         Ok(damage) => damage.is_none() || args.until_damage,
         Err(_) => false,
@@ -164,12 +201,23 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
             "records": written.records,
             "left_out": written.left_out,
             "contents_left_out": contents_left_out,
+            "cleared": args.clear,
+            "requests_told_again": counted(&written, [TOLD_AGAIN, TOLD_AGAIN_KEPT]),
+            "discards_told_as_reads": counted(&written, [DISCARDS, DISCARDS_KEPT]),
+            "devices_left_out": of_devices::json(&left_out),
+            "devices_written_twice": of_devices::json(&written.twice),
             "timing": session::json(&written.timing),
             "damage": damage.as_ref().map(ToString::to_string),
         }),
     );
     if !as_json {
         session::said(&written.timing).iter().for_each(|what| eprintln!("joulefs: {what}"));
+        of_devices::said(&left_out).iter().for_each(|what| eprintln!("joulefs: {what}"));
+        for twice in &written.twice {
+            let (n, device, why) = (twice.count, twice.device, twice.said());
+            eprintln!("joulefs: {n} requests of {device} are written, too, although it {why}: give a file, or --of");
+        }
+        told_otherwise(args, &written).iter().for_each(|what| eprintln!("joulefs: {what}"));
     }
     if contents_left_out && !as_json {
         eprintln!("joulefs: {LEFT_OUT}");
@@ -178,6 +226,79 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         eprintln!("joulefs: {} requests left out that the format has no word for", written.left_out);
     }
     Ok(recorded::end(damage.as_ref(), as_json))
+}
+
+/// The recording with those devices, and those requests, that are to be written.
+fn open(args: &Args) -> Result<recorded::Recorded, Failure> {
+    let clear = args.clear;
+    let seen = |events| -> Box<dyn Events> {
+        Box::new(if clear { Cleared::new(events) } else { Cleared::only_counted(events) })
+    };
+    let recorded::Recorded { opened, length } = recorded::open_as(&args.file, &args.session.part(), seen)?;
+    let devices = args.of.devices()?;
+    let opened = match opened {
+        Opened::Blocks(events) if !devices.is_empty() => Opened::Blocks(Box::new(Only::new(events, devices))),
+        other => other,
+    };
+    Ok(recorded::Recorded { opened, length })
+}
+
+/// The devices whose requests the recording tells again of others. Of one that cannot be read twice, or of which some
+/// devices are asked for, none.
+fn told_again(args: &Args) -> Result<Vec<LeftOut>, Failure> {
+    if !args.of.typed().is_empty() || recorded::again(&args.file).is_err() {
+        return Ok(Vec::new());
+    }
+    let recorded::Recorded { opened, length } = open(args)?;
+    let Opened::Blocks(events) = opened else { return Ok(Vec::new()) };
+    if !events.format().has_the_kernels_numbers() {
+        return Ok(Vec::new());
+    }
+    let mut requests = Requests::new(events);
+    let (bar, moved) = recorded::bar(length, "looking");
+    let mut seen = 0_u64;
+    // Damage is told when it is met again.
+    while let Ok(Some(_)) = requests.seen() {
+        seen += 1;
+        if seen.is_multiple_of(1 << 14) {
+            moved(requests.events().consumed());
+        }
+    }
+    bar.finish_and_clear();
+    Ok(requests.left_out().into_iter().filter(LeftOut::has_requests).collect())
+}
+
+/// That nothing was asked of the devices that are to be written.
+fn no_device(args: &Args, text: &str) -> Failure {
+    let all = recorded::again(&args.file).and_then(|()| recorded::requests(&args.file, &args.session.part()));
+    match all {
+        Ok((mut all, _)) => {
+            while let Ok(Some(_)) = all.seen() {}
+            of_devices::not_there(&args.file, text, &all)
+        }
+        Err(_) => Failure::Usage(format!("--of {text}: {}: nothing is recorded of it", args.file.display())),
+    }
+}
+
+fn counted(written: &Written, names: [&str; 2]) -> u64 {
+    names.iter().filter_map(|name| written.others.get(*name)).sum()
+}
+
+/// What is said of requests that are not what the recording says.
+fn told_otherwise(args: &Args, written: &Written) -> Option<String> {
+    let again = counted(written, [TOLD_AGAIN, TOLD_AGAIN_KEPT]);
+    let discards = counted(written, [DISCARDS, DISCARDS_KEPT]);
+    match (again, discards, args.clear) {
+        (0, 0, false) => None,
+        (0, 0, true) => Some("no request is told twice, and no discard as a read".into()),
+        (_, _, true) => Some(format!(
+            "{again} requests that are told twice are left out, and {discards} discards that are told as reads are discards"
+        )),
+        (_, _, false) => Some(format!(
+            "{again} requests that are told twice are kept, and {discards} discards that are told as reads are kept as reads; \
+             --clear writes them as a replay makes them"
+        )),
+    }
 }
 
 /// What is said when a recording with contents was converted.
@@ -221,12 +342,13 @@ type Out = BufWriter<Box<dyn Write + Send>>;
 /// Writes everything; what is wrong with the recording is returned beside what was written before it.
 fn convert(
     opened: Opened,
-    to: To,
+    args: &Args,
     out: Out,
-    until_damage: bool,
+    left_out: &[LeftOut],
     written: &mut Written,
     moved: &dyn Fn(u64),
 ) -> io::Result<Option<TraceError>> {
+    let (to, until_damage) = (args.to, args.until_damage);
     // Whether a damaged recording's file gets a proper end.
     let ended = |done: Result<(), Broken>| match done {
         Ok(()) => Ok((None, true)),
@@ -264,9 +386,14 @@ fn convert(
             To::Iolog | To::Iolog2 => {
                 let version = if to == To::Iolog { fio_iolog::Version::V3 } else { fio_iolog::Version::V2 };
                 let mut writer = fio_iolog::Writer::new(out, version)?;
-                let mut requests = Requests::new(events);
+                let mut requests = Requests::new(events).without(left_out.iter().map(|l| l.device));
                 let done = all_requests(&mut requests, &mut writer, written, moved);
                 written.left_out = writer.left_out();
+                written.others = requests.others().clone();
+                if args.of.typed().is_empty() {
+                    let twice = |l: &LeftOut| l.has_requests() && !requests.is_without(&l.device);
+                    written.twice = requests.left_out().into_iter().filter(twice).collect();
+                }
                 (ended(done)?.0, writer.finish()?)
             }
         },
@@ -281,15 +408,20 @@ fn each(
     moved: &dyn Fn(u64),
     mut write: impl FnMut(&trace::block::Event, &dyn Events) -> io::Result<()>,
 ) -> Result<(), Broken> {
-    while let Some(event) = events.next()? {
-        write(&event, events)?;
+    let read = loop {
+        match events.next() {
+            Ok(Some(event)) => write(&event, events)?,
+            Ok(None) => break Ok(()),
+            Err(e) => break Err(e.into()),
+        }
         written.records += 1;
         if written.records.is_multiple_of(1 << 14) {
             moved(events.consumed());
         }
-    }
+    };
     written.timing = events.timing();
-    Ok(())
+    written.others = events.others().clone();
+    read
 }
 
 fn all_requests(

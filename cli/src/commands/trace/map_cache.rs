@@ -9,7 +9,7 @@ use lab::report::words::percent;
 use serde_json::{Value, json};
 use trace::stat::map_cache::{Costs, Curve, DeviceMaps, Geometry, MapStat, Maps, Migration};
 
-use crate::{Failure, output, recorded, size};
+use crate::{Failure, output, size};
 
 /// The schema's name and version.
 const SCHEMA: (&str, u32) = ("joulefs-map-cache", 1);
@@ -41,9 +41,6 @@ pub struct MapArgs {
     /// Where on the recorded device the volume begins whose blocks moved.
     #[arg(long, value_name = "SIZE", default_value = "0", requires = "moved")]
     volume_at: String,
-    /// Only of this device of the recording.
-    #[arg(long, value_name = "MAJOR,MINOR", requires = "map_cache")]
-    of: Option<String>,
 }
 
 /// What is counted, and whose cache is marked.
@@ -88,9 +85,8 @@ impl MapArgs {
             Some(path) => Some(Migration::read(path, start / 4096).map_err(|e| e.to_string())?),
             None => None,
         };
-        let of = self.of.as_deref().map(recorded::device).transpose()?;
-        let several = of.is_none() && migration.is_some();
-        let maps = Maps::new(geometry, !self.new_device, of, migration);
+        let several = migration.is_some();
+        let maps = Maps::new(geometry, !self.new_device, None, migration);
         Ok(Some(Asked { maps, profile: self.profile.clone(), own, several }))
     }
 }

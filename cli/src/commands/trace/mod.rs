@@ -16,7 +16,7 @@ use crate::Failure;
 /// Of block devices: blktrace (binary, version 7 and 8, one file or one a processor), blkparse's text, ftrace's
 /// text, trace.dat, Perfetto, fio's iolog (version 2 and 3), MSR Cambridge CSV, SYSTOR'17 CSV, the CSV of mobile block
 /// traces, write logs of dm-log-writes and QEMU, and our own. Of file systems: `strace -f -ttt`, MobiBench. Of
-/// meters: Monsoon and powermonitor-hvpm CSV, Perfetto's power rails.
+/// meters: Monsoon, powermonitor-hvpm and Alumet CSV, Perfetto's power rails.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     blktrace -d /dev/sda -o - -w 60 | joulefs trace stat -\n  \

@@ -7,17 +7,21 @@ use std::process::ExitCode;
 use lab::report::words::percent;
 use serde::Serialize;
 use serde_json::{Value, json};
+use trace::block::Events;
+use trace::only::Only;
 use trace::requests::{Request, Requests};
+use trace::stacks::LeftOut;
 use trace::stat::blocks::{BlockStat, OpStat};
 use trace::stat::calls::{CallStat, Moved};
 use trace::stat::distribution::Spread;
-use trace::stat::power::PowerStat;
+use trace::stat::power::{ChannelStat, PowerStat};
 use trace::stat::randomness::Share;
 use trace::stat::{blocks, calls, power};
 use trace::timing::Timing;
 use trace::{Opened, TraceError};
 
 use super::map_cache;
+use crate::of_devices::{self, OfArgs};
 use crate::session::{self, SessionArgs};
 use crate::{Failure, joules, output, recorded, whole};
 
@@ -28,6 +32,9 @@ use crate::{Failure, joules, output, recorded, whole};
 /// what stays below 32 KB after requests that continue each other between two flushes are merged (Mohan et al.,
 /// HotStorage'17). Updates are writes to places written before in the same recording. Of a file system: calls by
 /// name, sizes, fsyncs, updates of files. Of a meter: energy and power by channel.
+///
+/// What is asked of a device that passes it on to another one of the recording (device mapper, md, a loop device) counts once,
+/// where the lowest is asked; the others are shown with why and how often. --of counts some devices only.
 ///
 /// With `--map-cache` also what a flash device's mapping cache would fetch and write back for these requests, for every size
 /// it could have, in one pass (Ji et al., HotStorage'16, section 5.3.3): LRU over pages of 1,024 entries, without the device's
@@ -40,6 +47,7 @@ use crate::{Failure, joules, output, recorded, whole};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs trace stat telegram_exec.csv.gz\n  \
     joulefs trace stat sda.blktrace.0 --json | jq .write_order\n  \
+    joulefs trace stat machine.trace.dat --of sda --of 254,4\n  \
     joulefs trace stat app.strace --html app.html\n  \
     joulefs trace stat phone.csv --from 1h --to 1h30m --max-gap 5s\n  \
     joulefs trace stat sda.blktrace.0 --map-cache --profile galaxy-nexus-emmc\n  \
@@ -50,6 +58,8 @@ pub struct Args {
     /// Write a page with plots to this file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    of: OfArgs,
     #[command(flatten)]
     session: SessionArgs,
     #[command(flatten)]
@@ -89,20 +99,21 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if let Some(page) = &args.html {
         whole::apart("--html", page, &args.file)?;
     }
-    let mut asked = args.map.asked()?;
+    let asked = args.map.asked()?;
     let recorded::Recorded { opened, length } = recorded::open_part(&args.file, &args.session)?;
-    if asked.is_some() && !matches!(opened, Opened::Blocks(_)) {
-        return Err(Failure::usage("--map-cache is for recordings of a block device"));
+    let of_blocks_only = [("--map-cache", asked.is_some()), ("--of", !args.of.typed().is_empty())];
+    if let (Some((option, _)), false) =
+        (of_blocks_only.iter().find(|(_, given)| *given), matches!(opened, Opened::Blocks(_)))
+    {
+        return Err(Failure::usage(format!("{option} is for recordings of a block device")));
     }
     let (bar, moved) = recorded::bar(length, "reading");
     let mut timing = Timing::default();
     let (counted, damage): (_, Option<TraceError>) = match opened {
         Opened::Blocks(events) => {
-            let beside = |request: &Request| asked.iter_mut().for_each(|a| a.maps.add(request));
-            let mut requests = Requests::new(events);
-            let (stat, whole) = blocks::count_beside(&mut requests, beside, moved);
-            timing = requests.events().timing();
-            (Counted::Blocks(Box::new(stat), asked.map(map_cache::Asked::done).transpose()?), whole.err())
+            let once = blocks_of(args, events, asked, moved)?;
+            timing = once.timing;
+            (Counted::Blocks(Box::new(once.stat), once.map), once.damage)
         }
         Opened::Calls(mut recorded) => {
             let (stat, whole) = calls::count(&mut *recorded, moved);
@@ -150,6 +161,70 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         output::line(format!("{first}{said}\n{rest}").trim_end());
     }
     Ok(recorded::end(damage.as_ref(), as_json))
+}
+
+/// What was counted of a recording of block devices.
+struct Once {
+    stat: BlockStat,
+    map: Option<map_cache::Counted>,
+    timing: Timing,
+    damage: Option<TraceError>,
+}
+
+fn once(
+    mut requests: Requests,
+    mut asked: Option<map_cache::Asked>,
+    moved: impl FnMut(u64),
+) -> Result<(Once, Requests), Failure> {
+    let beside = |request: &Request| asked.iter_mut().for_each(|a| a.maps.add(request));
+    let (stat, whole) = blocks::count_beside(&mut requests, beside, moved);
+    let timing = requests.events().timing();
+    let map = asked.map(map_cache::Asked::done).transpose()?;
+    Ok((Once { stat, map, timing, damage: whole.err() }, requests))
+}
+
+/// Counts those devices that are asked for, or all but those whose requests others tell of again. Which these are is known
+/// at the end: then all is counted again, where the recording can be read twice.
+fn blocks_of(
+    args: &Args,
+    events: Box<dyn Events>,
+    asked: Option<map_cache::Asked>,
+    moved: impl FnMut(u64),
+) -> Result<Once, Failure> {
+    let devices = args.of.devices()?;
+    if !devices.is_empty() {
+        let (mut one, requests) = once(Requests::new(Box::new(Only::new(events, devices))), asked, moved)?;
+        one.stat.not_counted.retain(|l| !l.counted_twice);
+        return there(args, one, &requests);
+    }
+    let (first, requests) = once(Requests::new(events), asked, moved)?;
+    let twice: Vec<_> = requests.left_out().into_iter().filter(LeftOut::has_requests).map(|l| l.device).collect();
+    if twice.is_empty() || recorded::again(&args.file).is_err() {
+        return Ok(first);
+    }
+    let recorded::Recorded { opened, length } = recorded::open_part(&args.file, &args.session)?;
+    let Opened::Blocks(events) = opened else { return Err(recorded::no_blocks(&args.file, &opened)) };
+    let (bar, moved) = recorded::bar(length, "reading again");
+    let (second, _) = once(Requests::new(events).without(twice), args.map.asked()?, moved)?;
+    bar.finish_and_clear();
+    Ok(second)
+}
+
+/// Fails if one of the devices that are asked for is not in the recording.
+fn there(args: &Args, one: Once, requests: &Requests) -> Result<Once, Failure> {
+    for text in args.of.typed() {
+        let wanted = of_devices::device(text)?;
+        if requests.devices().any(|id| wanted.has(id, requests.events().device(id).as_deref())) {
+            continue;
+        }
+        if recorded::again(&args.file).is_err() {
+            return Err(of_devices::not_there(&args.file, text, requests));
+        }
+        let (mut all, _) = recorded::requests(&args.file, &args.session)?;
+        while let Ok(Some(_)) = all.seen() {}
+        return Err(of_devices::not_there(&args.file, text, &all));
+    }
+    Ok(one)
 }
 
 fn spread(out: &mut String, what: &str, s: &Spread) {
@@ -268,6 +343,7 @@ fn of_blocks(s: &BlockStat) -> String {
             output::plain(d.name.as_deref().unwrap_or_default())
         );
     }
+    not_counted(o, s);
     if s.processes.iter().any(|p| !p.name.is_empty()) {
         let _ = writeln!(o, "\n{:<24} {:>9} {:>12} {:>12}", "process", "requests", "read", "written");
         for p in &s.processes {
@@ -282,6 +358,23 @@ fn of_blocks(s: &BlockStat) -> String {
     }
     others(o, &s.others);
     out
+}
+
+/// Devices that tell of what others tell, too.
+fn not_counted(o: &mut String, s: &BlockStat) {
+    for (counted_twice, head) in [(true, "counted twice"), (false, "not counted")] {
+        let mut of_head = s.not_counted.iter().filter(|d| d.counted_twice == counted_twice).peekable();
+        if of_head.peek().is_some() {
+            let _ = writeln!(o, "\n{head:<13} {:>6} {:>5}  because it", "count", "event");
+        }
+        for d in of_head {
+            let name = d.name.as_deref().map_or_else(String::new, |name| format!(" ({})", output::plain(name)));
+            let _ = writeln!(o, "{:<13} {:>6} {:>5}  {}{name}", d.device, d.count, d.event, d.said);
+        }
+    }
+    if s.not_counted.iter().any(|d| d.counted_twice) {
+        let _ = writeln!(o, "(read from a file, or with --of, what is asked once counts once)");
+    }
 }
 
 /// Sizes by power of two, a column for each kind.
@@ -361,26 +454,38 @@ fn of_calls(s: &CallStat) -> String {
     out
 }
 
+/// Channels that are shown to people.
+const CHANNELS: usize = 50;
+
 fn of_power(s: &PowerStat) -> String {
     let mut out = format!("{}: {} readings\n\n", s.format, s.readings);
     let o = &mut out;
-    let width = s.channels.iter().map(|c| c.name.chars().count()).max().unwrap_or(0).max(7);
+    // Of a meter that knows every process, those that spent most.
+    let mut most: Vec<&ChannelStat> = s.channels.iter().collect();
+    if most.len() > CHANNELS {
+        most.sort_by(|a, b| b.joules.total_cmp(&a.joules));
+        most.truncate(CHANNELS);
+    }
+    let width = most.iter().map(|c| c.name.chars().count()).max().unwrap_or(0).max(7);
     let _ = writeln!(
         o,
         "{:<width$} {:>10} {:>12} {:>12} {:>12} {:>12}",
         "channel", "readings", "time", "energy", "mean power", "highest"
     );
-    for c in &s.channels {
+    for c in most {
         let _ = writeln!(
             o,
             "{:<width$} {:>10} {:>12} {:>10.3} J {:>10.4} W {:>10.4} W",
-            c.name,
+            output::plain(&c.name),
             c.readings,
             joules::time(c.span_ns),
             c.joules,
             c.mean_watts,
             c.max_watts
         );
+    }
+    if s.channels.len() > CHANNELS {
+        let _ = writeln!(o, "{} more, which spent less", s.channels.len() - CHANNELS);
     }
     others(o, &s.others);
     out

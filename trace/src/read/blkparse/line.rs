@@ -238,6 +238,8 @@ pub(super) fn read(line: &[u8]) -> Result<Line<'_>, &'static str> {
         process: Process::default(),
         took: None,
         error: had.error,
+        writing: Default::default(),
+        from: had.from,
     };
     Ok(Line::Event(event, had.who.map_or(Who::Untold, Who::Name)))
 }
@@ -249,6 +251,7 @@ struct Had<'a> {
     sectors: u64,
     command: bool,
     error: u32,
+    from: Option<(DeviceId, u64)>,
     who: Option<&'a [u8]>,
 }
 
@@ -315,14 +318,23 @@ fn remap<'a>(rest: &mut Rest<'a>) -> Result<Had<'a>, &'static str> {
         return Err(WRONG);
     }
     rest.spaces();
-    let device = rest.is(b'(') && rest.number().is_some() && rest.is(b',') && rest.number().is_some() && rest.is(b')');
-    rest.spaces();
-    if !device || rest.number().is_none() {
-        return Err(WRONG);
-    }
+    let from = from(rest).ok_or(WRONG)?;
     // Older ones say who.
     let who = rest.brackets();
-    Ok(Had { sector, sectors, who, ..Had::default() })
+    // What converted recordings of before have where it is not known.
+    let from = Some(from).filter(|(device, _)| *device != DeviceId::default());
+    Ok(Had { sector, sectors, from, who, ..Had::default() })
+}
+
+/// `(8,1) 0`.
+fn from(rest: &mut Rest) -> Option<(DeviceId, u64)> {
+    let major = rest.is(b'(').then(|| rest.small())??;
+    let minor = rest.is(b',').then(|| rest.small())??;
+    if !rest.is(b')') {
+        return None;
+    }
+    rest.spaces();
+    Some((DeviceId { major, minor }, rest.number()?))
 }
 
 fn split<'a>(rest: &mut Rest<'a>) -> Result<Had<'a>, &'static str> {

@@ -171,7 +171,7 @@ impl Stream {
                 self.input.take(length + usize::from(record.data));
                 continue;
             }
-            let mut device = record.device;
+            let (mut device, mut from) = (record.device, None);
             if data > 0 {
                 let whole = self.input.peek(length + data)?;
                 if whole.len() < length + data {
@@ -180,13 +180,15 @@ impl Stream {
                 let data = &whole[length..];
                 let data = if record.action & CGROUP != 0 { data.get(8..).unwrap_or_default() } else { data };
                 // From which device, to which; the highest byte first on every machine.
-                if let (15, [_, _, _, _, a, b, c, d, ..]) = (record.action & 0xff, data) {
-                    device = u32::from_be_bytes([*a, *b, *c, *d]);
+                if let (15, [a, b, c, d, e, f, g, h, rest @ ..]) = (record.action & 0xff, data) {
+                    device = u32::from_be_bytes([*e, *f, *g, *h]);
+                    let sector = rest.first_chunk().map_or(0, |eight| u64::from_be_bytes(*eight));
+                    from = Some((numbers(u32::from_be_bytes([*a, *b, *c, *d])), sector));
                 }
             }
             let lane = self.lane(&record, known)?;
             self.input.take(length + data);
-            let event = event(&record, device, known);
+            let event = Event { from, ..event(&record, device, known) };
             return Ok(Some(Keyed { event, device: record.device, sequence: record.sequence, lane }));
         }
     }
@@ -280,6 +282,11 @@ impl Stream {
     }
 }
 
+/// A device's numbers, as the kernel keeps them.
+fn numbers(device: u32) -> DeviceId {
+    DeviceId { major: device >> 20, minor: device & 0xf_ffff }
+}
+
 /// What is no event.
 fn noted(record: &Record, data: &[u8], known: &mut Named) {
     let what = record.action & 0xff;
@@ -349,12 +356,14 @@ fn event(record: &Record, device: u32, known: &mut Named) -> Event {
         // Nothing is nowhere: what stands there is whatever the request held.
         sector: if sectors == 0 { 0 } else { record.sector },
         sectors,
-        device: DeviceId { major: device >> 20, minor: device & 0xf_ffff },
+        device: numbers(device),
         cpu: record.cpu,
         pid: record.pid,
         process: Process::default(),
         took: None,
         // A negative errno in 16 bits.
         error: u32::from((record.error as i16).unsigned_abs()),
+        writing: Default::default(),
+        from: None,
     }
 }

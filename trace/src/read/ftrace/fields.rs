@@ -7,6 +7,9 @@
 //! 254,0 WS 8208 + 8 [dd]                    a bio
 //! 254,0 WS 8208 / 8216 [dd]                 a bio divided: where the rest begins
 //! 254,0 WS 8208 + 8 <- (254,1) 16           a bio of a partition: where it was before
+//! bdi 254:0: ino=12 index=0                 a page of an inode became dirty
+//! bdi 254:0: ino=12 state=I_DIRTY_PAGES ... an inode is written
+//! dev 254,1 ino 12 dirtied 4294937513 ...   an inode became dirty
 //! ```
 
 use crate::block::{Action, DeviceId, Event};
@@ -36,6 +39,16 @@ impl<'a> Words<'a> {
         let n = number(&self.0[..digits])?;
         self.0 = &self.0[digits..];
         Some(n)
+    }
+
+    /// ` <- (254,1) 16`: a device and a sector; what follows stays.
+    fn from(&mut self) -> Option<(DeviceId, u64)> {
+        self.literal(b" <- (")?;
+        let major = u32::try_from(self.number()?).ok()?;
+        self.literal(b",")?;
+        let minor = u32::try_from(self.number()?).ok()?;
+        self.literal(b") ")?;
+        Some((DeviceId { major, minor }, self.number()?))
     }
 
     /// `(...) `: a command's bytes.
@@ -82,6 +95,7 @@ pub(super) fn extent<'a>(text: &'a [u8], layer: Layer, event: &mut Event) -> Opt
     (event.op, event.flags) = (op, flags);
     (event.sector, event.sectors) = (first_sector(sector, sectors), sectors);
     if rest.0.starts_with(b" <- (") {
+        event.from = Some(rest.from()?);
         return Some(None);
     }
     rest.literal(b" ")?;
@@ -98,6 +112,31 @@ pub(super) fn extent<'a>(text: &'a [u8], layer: Layer, event: &mut Event) -> Opt
         return Some(None);
     }
     Some(Some(last))
+}
+
+/// Where an inode is.
+pub(super) enum Place<'a> {
+    Named(&'a [u8]),
+    Device((u32, u32)),
+}
+
+/// Of which inode something is told, and whether pages of it are dirty.
+pub(super) fn inode(text: &[u8]) -> Option<(Place<'_>, u64, bool)> {
+    if let Some(rest) = text.strip_prefix(b"bdi ") {
+        // A name may be anything.
+        let end = memchr::memmem::find(rest, b": ino=")?;
+        let mut words = Words(&rest[end + 6..]);
+        let ino = words.number()?;
+        let left = memchr::memmem::find(words.0, b"I_DIRTY_PAGES").is_some();
+        return Some((Place::Named(&rest[..end]), ino, left));
+    }
+    let mut words = Words(text);
+    words.literal(b"dev ")?;
+    let major = u32::try_from(words.number()?).ok()?;
+    words.literal(b",")?;
+    let minor = u32::try_from(words.number()?).ok()?;
+    words.literal(b" ino ")?;
+    Some((Place::Device((major, minor)), words.number()?, false))
 }
 
 /// `[dd]`, `[dd] 2`: who.
@@ -171,7 +210,8 @@ mod tests {
             (Action::Remap, Layer::Block, "254,3 WS 8208 + 8 <- (254,1) 16", 0, None),
             (Action::Remap, Layer::Block, "254,3 WS 8208 + 8 <- (254,1) 16 1", 0, None),
         ] {
-            let event = Event { action, error, ..expected };
+            let from = (action == Action::Remap).then_some((DeviceId { major: 254, minor: 1 }, 16));
+            let event = Event { action, error, from, ..expected };
             assert_eq!(read(action, layer, text), Some((event, who.map(String::from))), "{text}");
         }
     }

@@ -10,13 +10,16 @@ use super::wire::{Fields, Value};
 use crate::block::{Action, DeviceId, Event};
 use crate::letters;
 use crate::names::{count, count_many};
-use crate::read::tracepoint::{Heard, Layer, Point, Ufs, blank, first_sector, point, ufs_action};
+use crate::read::tracepoint::{self, Heard, Layer, Point, Ufs, blank, first_sector, point, ufs_action};
 use crate::{Names, Others, Process};
 
 /// `GenericFtraceEvent`: an event by its name.
 const GENERIC: u32 = 327;
 /// `UfshcdCommandFtraceEvent`.
 const UFS: u32 = 406;
+/// Fields of a remap that say from where.
+const OLD_DEVICE: u32 = 4;
+const OLD_SECTOR: u32 = 5;
 /// Events with lower numbers are counted in a table.
 const TABLE: usize = 1024;
 /// Processes whose names are remembered, and kinds of events that only a trace itself names.
@@ -195,15 +198,49 @@ impl Bundles {
         if let Some(Some(layout)) = self.layouts.get(lying.number as usize) {
             let (layer, event) = extent(&lying, cpu, layout, &mut self.names, &mut self.processes)?;
             self.heard += 1;
-            self.order.push(Heard { layer, event });
+            self.order.push(Heard::of(layer, event));
         } else if lying.number == UFS
             && let Some(mut event) = ufs(&lying, cpu)?
         {
             event.process = self.processes.of(lying.pid);
             self.heard += 1;
-            self.order.push(Heard { layer: Layer::Controller, event });
+            self.order.push(Heard::of(Layer::Controller, event));
         } else {
+            if lying.number == GENERIC {
+                self.inode(cpu, &lying)?;
+            }
             self.other(&lying);
+        }
+        Ok(())
+    }
+
+    /// What an event that is told by names says of an inode, if it does.
+    fn inode(&mut self, cpu: u32, lying: &Lying<'_>) -> Result<(), String> {
+        let mut fields = Fields(lying.fields);
+        let (mut told, mut place, mut ino) = (None, None, None);
+        while let Some((number, value)) = fields.next()? {
+            match (number, value) {
+                (1, Value::Bytes(name)) => match point(name) {
+                    Some(Point::Inode(what)) => told = Some(what),
+                    _ => return Ok(()),
+                },
+                (2, Value::Bytes(field)) => match generic(field)? {
+                    (b"name", Said::Text(name)) => place = Some(self.names.files.place_named(name)),
+                    (b"dev", Said::Number(dev)) => {
+                        let device = tracepoint::device(dev);
+                        place = Some(self.names.files.place_of((device.major, device.minor)));
+                    }
+                    (b"ino", Said::Number(n)) => ino = Some(n),
+                    _ => {}
+                },
+                _ => {}
+            }
+        }
+        if let (Some(told), Some(place), Some(ino)) = (told, place, ino) {
+            let event = blank(lying.time, cpu, lying.pid, self.processes.of(lying.pid));
+            // Which bit of an inode's state stands for dirty pages is not in the trace.
+            let notice = Some(told.notice(place, ino, false));
+            self.order.push(Heard { layer: Layer::Writeback, event, notice });
         }
         Ok(())
     }
@@ -226,6 +263,27 @@ impl Bundles {
             count(&mut self.others, name);
         }
     }
+}
+
+/// A value of an event that is told by names.
+enum Said<'a> {
+    Text(&'a [u8]),
+    Number(u64),
+}
+
+/// `GenericFtraceEvent.Field`: a name, and a text or number.
+fn generic(field: &[u8]) -> Result<(&[u8], Said<'_>), String> {
+    let mut fields = Fields(field);
+    let (mut name, mut said) = (&[][..], Said::Number(0));
+    while let Some((number, value)) = fields.next()? {
+        match (number, value) {
+            (1, Value::Bytes(text)) => name = text,
+            (3, Value::Bytes(text)) => said = Said::Text(text),
+            (4 | 5, Value::Number(n)) => said = Said::Number(n),
+            _ => {}
+        }
+    }
+    Ok((name, said))
 }
 
 /// Who has which number, from the events that tell it.
@@ -278,6 +336,8 @@ fn extent(
     processes: &mut Processes,
 ) -> Result<(Layer, Event), String> {
     let (mut dev, mut sector, mut sectors, mut error) = (0, 0, 0, 0);
+    let (mut old_dev, mut old_sector) = (0, 0);
+    let remaps = layout.point == Point::Extent(Layer::Block, Action::Remap);
     let (mut said, mut name) = (&[][..], None);
     let mut fields = Fields(lying.fields);
     while let Some((number, value)) = fields.next()? {
@@ -286,6 +346,8 @@ fn extent(
                 1 if layout.letters > 0 => dev = n,
                 2 if layout.letters > 0 => sector = n,
                 _ if number == layout.sectors => sectors = n,
+                OLD_DEVICE if remaps => old_dev = n,
+                OLD_SECTOR if remaps => old_sector = n,
                 _ if layout.errors.contains(&number) => error = error.max(errno(n)),
                 _ => {}
             },
@@ -311,7 +373,8 @@ fn extent(
     }
     let (op, flags) = letters::read(said, sectors).ok_or_else(|| crate::read::decimal::wrong("rwbs", said))?;
     let (device, sector) = (device(dev), first_sector(sector, sectors));
-    Ok((layer, Event { action, op, flags, sector, sectors, device, error, ..blank }))
+    let from = remaps.then(|| (self::device(old_dev), old_sector));
+    Ok((layer, Event { action, op, flags, sector, sectors, device, error, from, ..blank }))
 }
 
 fn ufs(lying: &Lying<'_>, cpu: u32) -> Result<Option<Event>, String> {

@@ -8,7 +8,7 @@ use crate::block::{Action, Event};
 use crate::letters;
 use crate::names::{count, count_many};
 use crate::read::decimal::wrong;
-use crate::read::tracepoint::{Heard, Layer, Point, Ufs, blank, device, first_sector, point, ufs_action};
+use crate::read::tracepoint::{Heard, Layer, Point, Told, Ufs, blank, device, first_sector, point, ufs_action};
 use crate::{Names, Others, Process};
 
 /// A field.
@@ -29,22 +29,30 @@ struct Places {
     letters: Option<Place>,
     process: Option<Place>,
     error: Option<Place>,
+    /// From where, of a remap.
+    old_dev: Option<Place>,
+    old_sector: Option<Place>,
     lba: Option<Place>,
     opcode: Option<Place>,
     length: Option<Place>,
     what: Option<Place>,
     what_number: Option<Place>,
+    name: Option<Place>,
+    ino: Option<Place>,
+    state: Option<Place>,
+    /// In the state, that pages are dirty.
+    dirty_pages: u64,
 }
 
 enum What {
-    Point(Point, Box<Places>),
+    Point(Point, Box<Places>, String),
     /// The name of something else.
     Other(String),
 }
 
 /// Every event's format, by its number.
 #[derive(Default)]
-pub(super) struct Formats {
+pub(crate) struct Formats {
     events: Vec<Option<What>>,
     counts: Vec<u64>,
     /// Numbers with a count since the last [`tell`](Self::tell).
@@ -52,14 +60,14 @@ pub(super) struct Formats {
     /// Where every event has the number of its thread.
     pid: usize,
     /// A `long` has 8 bytes.
-    pub(super) long_is_64_bits: bool,
+    pub(crate) long_is_64_bits: bool,
     pub(super) big: bool,
     /// Names of processes by number, as the kernel remembered them.
     pub(super) processes: FxHashMap<u32, String>,
 }
 
 /// Text as the kernel writes it, and as the parser of formats must have it.
-pub(super) fn ascii(bytes: &[u8]) -> Option<&str> {
+pub(crate) fn ascii(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok().filter(|text| text.is_ascii())
 }
 
@@ -106,12 +114,12 @@ impl Place {
 }
 
 impl Formats {
-    pub(super) fn new(long_is_64_bits: bool, big: bool) -> Self {
+    pub(crate) fn new(long_is_64_bits: bool, big: bool) -> Self {
         Formats { long_is_64_bits, big, ..Formats::default() }
     }
 
     /// Learns a format file; says what is wrong with it.
-    pub(super) fn add(&mut self, system: &str, text: &[u8]) -> Result<(), String> {
+    pub(crate) fn add(&mut self, system: &str, text: &[u8]) -> Result<(), String> {
         let text = ascii(text).ok_or("a format file that is no text")?;
         let format =
             PerfEventFormat::parse(self.long_is_64_bits, system, text).ok_or("a format file without a number")?;
@@ -125,7 +133,12 @@ impl Formats {
             return Err(format!("{} without a number of two bytes at its beginning", format.name()));
         }
         let what = match point(format.name().as_bytes()) {
-            Some(point) => What::Point(point, Box::new(places(point, &format)?)),
+            Some(point) => match places(point, &format) {
+                Ok(places) => What::Point(point, Box::new(places), format.name().to_owned()),
+                // A kernel that says it otherwise tells nothing of files, and of its requests all the same.
+                Err(_) if matches!(point, Point::Inode(_)) => What::Other(format.name().to_owned()),
+                Err(what) => return Err(what),
+            },
             None => What::Other(format.name().to_owned()),
         };
         let id = usize::from(id);
@@ -139,7 +152,7 @@ impl Formats {
 
     /// The event that lies in `data`; `None` if it is none of a block device, which is counted.
     #[inline]
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         time: u64,
         cpu: u32,
@@ -152,10 +165,14 @@ impl Formats {
         let pid = u32_at(data, self.pid, big).ok_or("an event without a thread")?;
         let event = blank(time, cpu, pid, Process::default());
         let heard = match self.events.get(usize::from(id)) {
-            Some(Some(What::Point(point, places))) => match point {
+            Some(Some(What::Point(point, places, _))) => match point {
                 Point::Extent(layer, action) => Some(extent(*layer, *action, places, data, big, event)?),
-                Point::Plug => Some(Heard { layer: Layer::Block, event }),
+                Point::Plug => Some(Heard::of(Layer::Block, event)),
                 Point::Ufs => ufs(places, data, big, event)?,
+                Point::Inode(told) => {
+                    note(&mut self.counts, &mut self.counted, id);
+                    Some(inode(*told, places, data, big, event, names)?)
+                }
             }
             .map(|mut heard| {
                 if let Some(process) = places.process.and_then(|p| p.text(data, big)) {
@@ -173,11 +190,7 @@ impl Formats {
             }
         };
         if heard.is_none() {
-            let counter = &mut self.counts[usize::from(id)];
-            if *counter == 0 {
-                self.counted.push(id);
-            }
-            *counter += 1;
+            note(&mut self.counts, &mut self.counted, id);
         }
         Ok(heard)
     }
@@ -187,12 +200,38 @@ impl Formats {
         for id in self.counted.drain(..) {
             let n = std::mem::take(&mut self.counts[usize::from(id)]);
             let name = match &self.events[usize::from(id)] {
-                Some(What::Other(name)) => name,
+                Some(What::Other(name) | What::Point(Point::Inode(_), _, name)) => name,
                 _ => "ufshcd_command",
             };
             count_many(others, name, n);
         }
     }
+}
+
+/// Counts an event that is none of a block device.
+fn note(counts: &mut [u64], counted: &mut Vec<u16>, id: u16) {
+    let counter = &mut counts[usize::from(id)];
+    if *counter == 0 {
+        counted.push(id);
+    }
+    *counter += 1;
+}
+
+/// The value that a format prints as this name, `{(1 << 5), \"I_DIRTY_PAGES\"}` or `{ 0x4, ... }`; 0 if there is none.
+fn flag(print: &str, name: &str) -> u64 {
+    let before = print.find(&format!("\"{name}\"")).map_or("", |at| &print[..at]);
+    let value = before.rsplit_once('{').map_or("", |(_, value)| value.trim_matches([' ', ',', '(', ')']));
+    let number = |text: &str| {
+        let text = text.trim_matches([' ', '(', ')']).trim_end_matches(['U', 'L', 'u', 'l']);
+        text.strip_prefix("0x").map_or_else(|| text.parse().ok(), |hex| u64::from_str_radix(hex, 16).ok())
+    };
+    match value.split_once("<<") {
+        Some((one, bits)) => {
+            number(one).zip(number(bits)).and_then(|(one, bits)| one.checked_shl(u32::try_from(bits).ok()?))
+        }
+        None => number(value),
+    }
+    .unwrap_or(0)
 }
 
 fn places(point: Point, format: &PerfEventFormat) -> Result<Places, String> {
@@ -204,16 +243,23 @@ fn places(point: Point, format: &PerfEventFormat) -> Result<Places, String> {
         letters: of("rwbs"),
         process: of("comm"),
         error: of("error").or_else(|| of("errors")),
+        old_dev: of("old_dev"),
+        old_sector: of("old_sector"),
         lba: of("lba"),
         opcode: of("opcode"),
         length: of("transfer_len"),
         what: of("str"),
         what_number: of("str_t"),
+        name: of("name"),
+        ino: of("ino"),
+        state: of("state"),
+        dirty_pages: flag(format.print_fmt(), "I_DIRTY_PAGES"),
     };
     let all = |all: &[Option<Place>]| all.iter().all(Option::is_some);
     let there = match point {
         Point::Extent(..) => all(&[places.dev, places.sector, places.sectors, places.letters]),
         Point::Plug => true,
+        Point::Inode(_) => places.ino.is_some() && (places.name.is_some() || places.dev.is_some()),
         Point::Ufs => {
             all(&[places.lba, places.opcode, places.length]) && (places.what.is_some() || places.what_number.is_some())
         }
@@ -245,7 +291,31 @@ fn extent(
         let error = error.magnitude(data, big).ok_or("an event that ends too early")?;
         event.error = u32::try_from(error).unwrap_or(u32::MAX);
     }
-    Ok(Heard { layer, event })
+    if let (Some(dev), Some(sector)) = (places.old_dev, places.old_sector) {
+        event.from = Some((device(number(Some(dev))?), number(Some(sector))?));
+    }
+    Ok(Heard::of(layer, event))
+}
+
+fn inode(
+    told: Told,
+    places: &Places,
+    data: &[u8],
+    big: bool,
+    event: Event,
+    names: &mut Names,
+) -> Result<Heard, String> {
+    let number = |place: Option<Place>| place.and_then(|p| p.number(data, big)).ok_or("an event that ends too early");
+    let ino = number(places.ino)?;
+    let place = match places.name {
+        Some(name) => names.files.place_named(name.text(data, big).ok_or("an event that ends too early")?),
+        None => {
+            let device = device(number(places.dev)?);
+            names.files.place_of((device.major, device.minor))
+        }
+    };
+    let left = places.state.is_some() && number(places.state)? & places.dirty_pages != 0;
+    Ok(Heard { layer: Layer::Writeback, event, notice: Some(told.notice(place, ino, left)) })
 }
 
 fn ufs(places: &Places, data: &[u8], big: bool, mut event: Event) -> Result<Option<Heard>, String> {
@@ -263,5 +333,5 @@ fn ufs(places: &Places, data: &[u8], big: bool, mut event: Event) -> Result<Opti
     };
     let (Some(action), Some((op, sector, sectors))) = (action, command.extent()) else { return Ok(None) };
     (event.action, event.op, event.sector, event.sectors) = (action, op, sector, sectors);
-    Ok(Some(Heard { layer: Layer::Controller, event }))
+    Ok(Some(Heard::of(Layer::Controller, event)))
 }

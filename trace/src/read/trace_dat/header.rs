@@ -259,25 +259,26 @@ fn buffer(mut taker: Taker<'_>, compression: Option<Compression>) -> Result<Vec<
     Ok(stretches.into_iter().map(|s| Stretch { compression, ..s }).collect())
 }
 
+/// How pages begin, by the text of `header_page`; nothing if in no known way.
+pub(crate) fn layout(text: &str, long_is_64_bits: bool) -> Option<Layout> {
+    let fields: Vec<PerfFieldFormat> =
+        text.lines().filter_map(|line| PerfFieldFormat::parse(long_is_64_bits, line)).collect();
+    let of = |name: &str| fields.iter().find(|f| f.name() == name);
+    let (time, commit, data) = (of("timestamp")?, of("commit")?, of("data")?);
+    let known = (time.offset(), time.size(), commit.offset()) == (0, 8, 8)
+        && matches!(commit.size(), 4 | 8)
+        && data.offset() >= 8 + commit.size();
+    known.then(|| Layout { header: usize::from(data.offset()), long: usize::from(commit.size()) })
+}
+
 /// `header_page` and `header_event`.
 fn pages(taker: &mut Taker<'_>, header: &mut Header) -> Result<(), TraceError> {
     taker.literal("header_page")?;
     let length = taker.u64()?;
     let text = taker.bytes(length)?;
     let text = ascii(&text).ok_or_else(|| taker.damaged("a page's format that is no text"))?;
-    let fields: Vec<PerfFieldFormat> =
-        text.lines().filter_map(|line| PerfFieldFormat::parse(header.formats.long_is_64_bits, line)).collect();
-    let of = |name: &str| fields.iter().find(|f| f.name() == name);
-    match (of("timestamp"), of("commit"), of("data")) {
-        (Some(time), Some(commit), Some(data))
-            if (time.offset(), time.size(), commit.offset()) == (0, 8, 8)
-                && matches!(commit.size(), 4 | 8)
-                && data.offset() >= 8 + commit.size() =>
-        {
-            header.layout = Layout { header: usize::from(data.offset()), long: usize::from(commit.size()) };
-        }
-        _ => return Err(taker.damaged("pages that begin in no known way")),
-    }
+    header.layout = layout(text, header.formats.long_is_64_bits)
+        .ok_or_else(|| taker.damaged("pages that begin in no known way"))?;
     // The kernel's `long` may be longer than that of the program that recorded.
     header.formats.long_is_64_bits = header.layout.long == 8;
     taker.literal("header_event")?;

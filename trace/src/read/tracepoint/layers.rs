@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use super::{Heard, Layer};
 use crate::block::{Action, DeviceId, Event, Events};
 use crate::names::count;
+use crate::writeback::Writings;
 use crate::{Format, Names, Others, TraceError};
 
 /// Events that are looked at ahead.
@@ -25,6 +26,8 @@ pub(crate) trait Source: Send {
     fn pull(&mut self) -> Result<Option<Heard>, TraceError>;
     /// Names of processes so far.
     fn names(&self) -> &Names;
+    /// To name more.
+    fn names_mut(&mut self) -> &mut Names;
     /// What was counted so far.
     fn others(&self) -> &Others;
     /// To count more.
@@ -39,6 +42,8 @@ pub(crate) struct Layered<S> {
     chosen: Option<Layer>,
     ahead: VecDeque<Heard>,
     failed: Option<TraceError>,
+    /// What threads write back.
+    writings: Writings,
     /// Sectors of requests whose end is told without them (`block_io_done`).
     sizes: FxHashMap<(DeviceId, u64), u64>,
     ended: bool,
@@ -59,6 +64,8 @@ fn name(heard: &Heard) -> &'static str {
         (Layer::Accounting, Action::Issue) => "block_io_start",
         (Layer::Accounting, _) => "block_io_done",
         (Layer::Controller, _) => "ufshcd_command",
+        // Nobody decides for it.
+        (Layer::Writeback, _) => "writeback",
     }
 }
 
@@ -69,6 +76,7 @@ impl<S: Source> Layered<S> {
             chosen: None,
             ahead: VecDeque::new(),
             failed: None,
+            writings: Writings::default(),
             sizes: FxHashMap::default(),
             ended: false,
             settled: false,
@@ -104,6 +112,14 @@ impl<S: Source> Layered<S> {
             return None;
         }
         let mut event = heard.event;
+        if let Some(notice) = heard.notice {
+            self.writings.hear(notice, (event.time, event.pid, event.process), self.source.names());
+            return None;
+        }
+        if event.action == Action::Queue {
+            let (time, pid, device) = (event.time, event.pid, event.device);
+            event.writing = self.writings.part_of(time, pid, device, self.source.names_mut());
+        }
         if heard.layer == Layer::Accounting {
             let place = (event.device, event.sector);
             if event.action == Action::Issue {
@@ -130,7 +146,9 @@ impl<S: Source> Events for Layered<S> {
         // As it is nearly always: nothing is decided or remembered any more.
         while self.settled {
             match self.source.pull() {
-                Ok(Some(heard)) if heard.layer == Layer::Block => return Ok(Some(heard.event)),
+                Ok(Some(heard)) if heard.layer == Layer::Block && heard.event.action != Action::Queue => {
+                    return Ok(Some(heard.event));
+                }
                 Ok(Some(heard)) => {
                     if let Some(event) = self.listen(Layer::Block, heard) {
                         return Ok(Some(event));
@@ -158,7 +176,7 @@ impl<S: Source> Events for Layered<S> {
             self.settled = self.chosen == Some(Layer::Block) && self.ahead.is_empty() && self.failed.is_none();
             let event = match self.chosen {
                 Some(chosen) => self.listen(chosen, heard),
-                None if !decides(&heard) => Some(heard.event),
+                None if !decides(&heard) => self.listen(Layer::Block, heard),
                 None => {
                     self.chosen = Some(self.choose(heard));
                     continue;

@@ -11,7 +11,8 @@ use device::{Access, open_image};
 use f2fs::gc::settings::Intervals;
 use f2fs::{MountOptions, mkfs};
 use lab::aging::Recipe;
-use lab::traces::source::{ByInode, ByPath, Source};
+use lab::traces::by_inode::{self, ByInode};
+use lab::traces::source::{ByPath, Source};
 use lab::traces::state::Wanted;
 use lab::traces::{self, ReplayError};
 use record::Tempo;
@@ -62,12 +63,6 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> R
     let bytes = args.size.as_deref().map(|text| size::of_volume(text, &mkfs::Options::default())).transpose()?;
     let page_cache = args.cache(ours.is_some())?;
     let full = args.full()?;
-    if ours.is_some() && args.repeat.is_some_and(|n| n.get() > 1) {
-        return Err(Failure::usage(
-            "--repeat: calls of a recording of ours are by inode, and find what they left: give the recording to --after \
-             instead, or repeat the program",
-        ));
-    }
     if args.paced && (full.is_some() || args.age.is_some()) {
         return Err(Failure::usage(
             "--age and --fill with --paced: a volume is aged in virtual time; make an image of it first",
@@ -76,7 +71,17 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> R
     if let Some(recipe) = &args.age {
         Recipe::chain(recipe).map_err(|e| Failure::from(e).named("--age"))?;
     }
-    let looked = if ours.is_some() { Looked::default() } else { needed(&args.file, &args.session)? };
+    let looked = match ours {
+        Some(ours) => {
+            let timing = ours.timing();
+            let mut said = session::said(&Timing { before: 0, ..timing });
+            if timing.before > 0 {
+                said.push(format!("{} calls before the session made, and not paid for", timing.before));
+            }
+            Looked { said, timing, needs: Needs::default() }
+        }
+        None => needed(&args.file, &args.session)?,
+    };
     let span = args.session.span()?;
     let after: Vec<Earlier> = args.after.iter().map(|path| Earlier::open(path)).collect::<Result<_, _>>()?;
     let image = match &args.image {
@@ -150,7 +155,7 @@ impl Earlier {
         recorded::again(path)?;
         let whole = SessionArgs::default();
         calls(path, &whole).map_err(|e| e.named("--after"))?;
-        let ours = ByInode::open(path).map_err(|e| e.to_string())?;
+        let ours = ByInode::open(path, by_inode::How::default()).map_err(|e| e.to_string())?;
         let needs = if ours.is_some() { Needs::default() } else { needed(path, &whole)?.needs };
         Ok(Earlier { path: path.to_owned(), ours, needs })
     }

@@ -5,6 +5,7 @@
 
 mod assumed;
 mod calls;
+mod flame;
 mod given;
 mod perfetto;
 mod print;
@@ -18,15 +19,16 @@ use std::process::ExitCode;
 use device::energy::{Energy, Meter};
 use indicatif::ProgressBar;
 use lab::error::LabError;
-use lab::traces::source::ByInode;
+use lab::traces::by_inode::{self, ByInode};
 use lab::traces::timeline::Timeline;
 use lab::traces::{self, ReplayError, Speed};
 use trace::replay::blocks::{How, Made, When};
 use trace::replay::calls::Pauses;
 use trace::{Kind, Names};
 
+use crate::flame::{FlameArgs, Graph};
 use crate::session::SessionArgs;
-use crate::{Failure, progress, recorded, size, whole};
+use crate::{Failure, of_devices, output, progress, recorded, size, whole};
 use given::Given;
 use print::Outcome;
 use requests::Table;
@@ -38,7 +40,7 @@ use variants::Variant;
 /// later if its queue is full. A flush waits for the writes before it. With --back-to-back each comes as soon as the queue
 /// has room, and a flush parts what comes before it from what comes after. The device is as large as the recording needs (or --size) and holds data wherever the
 /// recording reads what it has not written; --full makes it hold data everywhere. Of several recorded devices the one that
-/// moved most is replayed (or --of), so that what passes a stack of devices is not counted twice. Causes are what
+/// moved most is replayed (or --of), but none whose requests are told again of another, as `joulefs trace stat` says. Causes are what
 /// the recording tells of a request, "files" the processes that asked. A mobile block trace tells some requests twice (sent
 /// back by a host controller that slept) and discards as reads: the one is left out, the other set right.
 ///
@@ -53,6 +55,10 @@ use variants::Variant;
 ///
 /// Time is virtual unless --paced: an hour takes as long as computing it. The same command gives the same joules, to the
 /// last picojoule.
+///
+/// Calls of such a recording come when they were recorded; with --closed-loop, as long after the one before as then. With --from
+/// what came before it is made, too, so that the part finds what it found, and is not paid for. Background work is done when it was
+/// done then, or with --hurry when the volume finds some.
 ///
 /// --from, --to and --max-gap replay a part of a recording that ran for long: a file of days with minutes of use tells otherwise
 /// mostly of waiting.
@@ -70,6 +76,7 @@ use variants::Variant;
     joulefs trace replay telegram_exec.csv.gz --compare profile=oneplus8t-ufs31,galaxy-nexus-emmc\n  \
     joulefs trace replay app.strace --age three-fifths --size 2G --compare gc=greedy,atgc,fagc,joule\n  \
     joulefs trace replay work.rec --compare delta=off,on\n  \
+    joulefs trace replay app.strace --flame joules.html --flame joules.json\n  \
     joulefs trace replay app.strace --into /mnt/ext4 --back-to-back\n\n\
     Options for -o and --compare: gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule, background_gc=on|off,\n  \
     power=battery|powered, discard=on|off, inline=on|off, delta=on|off, node_cache=MIB, dirty=MIB, dir_cache=MIB,\n    compress_extension=*, compress_algorithm=lz4|zstd|lzo|lzo-rle and the others of joulefs mount (contents are needed);\n  \
@@ -92,8 +99,9 @@ pub struct Args {
     /// The device's size; default: what the recording needs.
     #[arg(long, short)]
     size: Option<String>,
-    /// The recorded device whose requests are made, by its numbers, e.g. 8,0; default: the one that moved most.
-    #[arg(long, value_name = "MAJOR,MINOR")]
+    /// The recorded device whose requests are made, by its numbers, e.g. 8,0, or its name; default: the one that moved most
+    /// of those that do not pass on what they are asked to others of the recording.
+    #[arg(long, value_name = "DEV")]
     of: Option<String>,
     /// The device holds data everywhere at the beginning; for recordings of block devices.
     #[arg(long)]
@@ -129,7 +137,7 @@ pub struct Args {
     /// Make the calls in this directory of the host, in real time.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["profile", "fs", "options", "compare", "size", "of",
         "full", "queue", "requests", "perfetto", "assume", "sensitivity", "image", "age", "seed", "fill", "after", "repeat", "hurry", "page_cache", "cold",
-        "by_file"])]
+        "by_file", "flame"])]
     into: Option<PathBuf>,
     /// What a new volume and its recipe are drawn from; default: 1. For recordings of calls.
     #[arg(long)]
@@ -141,7 +149,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     after: Vec<PathBuf>,
     /// Make the calls so often. Between two times what they left is removed and what they need is put there again, on no
-    /// account. For recordings of calls of other programs.
+    /// account. For recordings of calls.
     #[arg(long, value_name = "N")]
     repeat: Option<NonZeroU32>,
     /// The background cleans as if nobody used the volume and it had no time: whenever its policy finds something, twice a
@@ -158,13 +166,21 @@ pub struct Args {
     #[arg(long)]
     cold: bool,
     /// Make each call when it was recorded, however late the one before ends. Without, a thread waits between two calls as
-    /// long as it did then.
-    #[arg(long, conflicts_with = "back_to_back")]
+    /// long as it did then; recordings of our own, which do not tell which thread called, are made so unless --closed-loop is
+    /// given.
+    #[arg(long, conflicts_with_all = ["back_to_back", "closed_loop"])]
     on_time: bool,
+    /// Make each call as long after the call that had ended before it as it came then, so that a program that waits longer
+    /// here asks later. So recordings of calls of other programs are made anyhow, thread by thread; in one of our own, calls of
+    /// several programs may wait for each other.
+    #[arg(long, conflicts_with = "back_to_back")]
+    closed_loop: bool,
     /// Files, or processes, that are named in the account, those that cost most first; default: 20. With --compare
     /// only --json names them.
     #[arg(long, value_name = "N")]
     by_file: Option<usize>,
+    #[command(flatten)]
+    flame: FlameArgs,
     /// Take as long as it would take.
     #[arg(long)]
     paced: bool,
@@ -234,6 +250,7 @@ impl Args {
             ("--hurry", self.hurry),
             ("--cold", self.cold),
             ("--on-time", self.on_time),
+            ("--closed-loop", self.closed_loop),
             ("--into", self.into.is_some()),
         ];
         let of_blocks = [
@@ -265,6 +282,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if let Some(table) = &args.requests {
         whole::apart("--requests", table, &args.file)?;
     }
+    let flames = args.flame.files()?;
+    flames.apart(&args.file)?;
     let recorded = recorded::open_part(&args.file, &args.session)?;
     let kind = recorded.opened.kind();
     if let Some(option) = args.out_of_place(kind) {
@@ -275,16 +294,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         let file = args.file.display();
         return Err(Failure::Usage(format!("{file}: a recording of {is}: {option} is for recordings of {wanted}")));
     }
-    let ours = if kind == Kind::Calls { ByInode::open(&args.file).map_err(|e| e.to_string())? } else { None };
+    let how = by_inode::How { span: args.session.span()?, thinks: args.closed_loop, own_background: args.hurry };
+    let ours = if kind == Kind::Calls { ByInode::open(&args.file, how).map_err(|e| e.to_string())? } else { None };
     if ours.is_some() && args.into.is_some() {
         let file = args.file.display();
-        let why = "a recording of ours is by inode, and a host's directory by path: leave out --into";
+        let why = "a recording of ours is by inode, and a host's directory by path: leave out --into, or make a strace of the \
+                   program (strace -f -ttt -T -y), which can be replayed there";
         return Err(Failure::Usage(format!("{file}: {why}")));
-    }
-    if let (Some(option), true) = (args.session.given(), ours.is_some()) {
-        let file = args.file.display();
-        let why = "is made again whole, on the files it began with";
-        return Err(Failure::Usage(format!("{file}: a recording of ours {why}: leave out {option}")));
     }
     if let (Some(dir), Kind::Calls) = (&args.into, kind) {
         return calls::into(args, dir, as_json);
@@ -319,6 +335,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         }
     };
     let sensitivity = sensitivity.as_ref().map(|(tried, totals)| print::Sensitivity { tried, totals });
+    if !flames.is_empty() {
+        let graphs: Vec<Graph> = outcomes.iter().map(|o| flame::graph(o, flames.depth())).collect();
+        flames.write(&output::plain(&format!("joulefs trace replay {}", args.file.display())), &graphs)?;
+    }
     print::all(&outcomes, sensitivity.as_ref(), args.by_file.unwrap_or(20), as_json);
     if let Some(why) = outcomes.iter().find_map(Outcome::too_small) {
         return Err(format!("{}: {why}", args.file.display()).into());
@@ -390,24 +410,17 @@ fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure>
             args.file.display()
         )));
     }
-    let (requests, length) = recorded::requests(&args.file, &args.session)?;
-    let (bar, moved) = recorded::bar(length, "looking");
     let blocks = args.bytes()?.map(|bytes| bytes / 4096);
-    let options = traces::blocks::Options {
-        of: args.of.as_deref().map(recorded::device).transpose()?,
-        blocks,
-        full: args.full,
-        speed: args.speed(),
-    };
-    let plan = options.plan(requests, moved).map_err(|e| said(args, &e))?;
-    bar.finish_and_clear();
+    let options = traces::blocks::Options { of: None, blocks, full: args.full, speed: args.speed() };
+    let planned = of_devices::planned(&args.file, &args.session, args.of.as_deref(), options)?;
+    let (plan, source) = planned.map_err(|e| said(args, &e))?;
     let how = How {
         when: if args.back_to_back { When::BackToBack } else { When::Recorded },
         queue: args.queue.map(NonZeroUsize::get),
         flush_every: Given::parse(&args.assume)?.flush_every,
     };
     at_once(variants, |variant, bar| {
-        let (mut requests, length) = recorded::requests(&args.file, &args.session)?;
+        let (mut requests, length) = source.open()?;
         let moved = share(bar, length);
         let mut table = args.requests.as_deref().map(Table::create).transpose()?;
         let (mut timeline, mut began) = (Timeline::default(), None);
@@ -418,7 +431,7 @@ fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure>
             // A shared part of a recording's clock, whatever it counts from.
             began.get_or_insert(made.request.time.saturating_sub(made.came));
             if args.perfetto.is_some() && timeline.is_due(made.given) {
-                timeline.look(made.given, &meter.ledger());
+                meter.look(|ledger| timeline.look(made.given, ledger));
             }
         };
         let run = traces::blocks::run(&mut requests, &variant.profile, &plan, args.speed(), how, told, moved);

@@ -17,23 +17,23 @@ use trace::{Names, Process, TraceError};
 
 use super::assumed::{self, Tried};
 use super::variants::Variant;
-use crate::metered::{METADATA, deleted, name_of};
+use crate::metered::{deleted, name_of};
 use crate::session;
-use crate::spent::{self, FileLine, Spent};
-use crate::{joules, output, recorded};
+use crate::spent::{self, FileLine, METADATA, Spent};
+use crate::{joules, of_devices, output, recorded};
 
 /// What a run replayed.
-enum Done {
-    Blocks { done: blocks::Replayed, plan: Plan, names: Names, cleared: Vec<String> },
+pub(super) enum Done {
+    Blocks { done: blocks::Replayed, plan: Plan, names: Names, cleared: Vec<String>, not_counted: Value },
     Calls(OnVolumeDone),
 }
 
 /// What came of a run.
 pub struct Outcome {
-    name: String,
+    pub(super) name: String,
     profile: Profile,
-    run: Run<()>,
-    done: Done,
+    pub(super) run: Run<()>,
+    pub(super) done: Done,
     /// What is to be known of the recording, in words, and its times.
     said: Vec<String>,
     timing: Timing,
@@ -43,9 +43,16 @@ impl Outcome {
     pub fn of_blocks(variant: &Variant, plan: &Plan, run: Run<blocks::Replayed>, requests: &Requests) -> Self {
         let Run { done, ledger, took, counters, damage } = run;
         let (names, cleared) = (requests.names().clone(), recorded::cleared(requests));
-        let done = Done::Blocks { done, plan: plan.clone(), names, cleared };
+        let mut left_out = requests.left_out();
+        if left_out.iter().any(|l| l.device == plan.of) {
+            // It was asked for by name.
+            left_out.clear();
+        }
+        let not_counted = of_devices::json(&left_out);
+        let done = Done::Blocks { done, plan: plan.clone(), names, cleared, not_counted };
         let timing = requests.events().timing();
-        let said = session::said(&timing);
+        let mut said = session::said(&timing);
+        said.extend(of_devices::said(&left_out));
         Outcome::new(variant, Run { done: (), ledger, took, counters, damage }, done, said, timing)
     }
 
@@ -143,9 +150,10 @@ impl Outcome {
     fn json(&self, most: usize) -> Value {
         let mut all = self.spent(most).json();
         let mut replay = match &self.done {
-            Done::Blocks { done, plan, cleared, .. } => {
+            Done::Blocks { done, plan, cleared, not_counted, .. } => {
                 let mut value = serde_json::to_value(done).unwrap_or_default();
                 value["cleared"] = json!(cleared);
+                value["not_counted"] = not_counted.clone();
                 value["of"] = json!("blocks");
                 value["device"] = json!(plan.of.to_string());
                 value["device_bytes"] = json!(plan.blocks * 4096);

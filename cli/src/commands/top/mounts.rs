@@ -1,0 +1,272 @@
+//! What do mounts of ours spend, by cause and by file, now?
+//!
+//! A mount's own meter is asked ([`fuse::control::ACCOUNT`]): it counts exactly, so nothing is simulated here.
+
+use std::path::{Path, PathBuf};
+
+use device::energy::Component;
+use fuse::control::{ACCOUNT, REPORT};
+use rustix::io::Errno;
+use serde_json::{Map, Value, json};
+
+use super::machine::label;
+use super::screen::{seconds, watts};
+use crate::{Failure, output};
+use device::energy::Energy;
+
+/// Bytes of an answer at most.
+const LONGEST: usize = 64 << 10;
+
+/// A mount that is asked.
+struct Mount {
+    dir: PathBuf,
+    /// Of the last answer.
+    token: u64,
+    said: Value,
+    /// It is a mount no more.
+    gone: bool,
+}
+
+/// Several.
+pub struct Mounts {
+    all: Vec<Mount>,
+    /// Files that are named.
+    files: usize,
+}
+
+/// Why there is no answer.
+enum No {
+    /// It was unmounted.
+    Gone,
+    Other(Failure),
+}
+
+fn ask(dir: &Path, files: usize, since: u64) -> Result<Value, No> {
+    let mut bytes = vec![0; LONGEST];
+    let name = format!("{ACCOUNT}.{files}.{since}");
+    let at = dir.display();
+    let n = rustix::fs::getxattr(dir, &*name, &mut bytes[..]).map_err(|e| match e {
+        Errno::NODATA | Errno::OPNOTSUPP | Errno::NOTCONN => No::Gone,
+        Errno::PERM | Errno::ACCESS => {
+            No::Other(format!("{at}: only root and the user who mounted may ask what was spent").into())
+        }
+        e => No::Other(format!("{at}: {e}").into()),
+    })?;
+    let unread = || No::Other(format!("{at}: an answer that is not understood").into());
+    if n == 0 {
+        let why = "mounted without --profile: unmount it, and `joulefs mount IMAGE DIR --profile NAME --ledger FILE`";
+        return Err(No::Other(format!("{at}: {why}").into()));
+    }
+    serde_json::from_slice(&bytes[..n]).map_err(|_| unread())
+}
+
+impl Mounts {
+    /// Begins to ask; `files` files are named at most.
+    pub fn open(dirs: &[PathBuf], files: usize) -> Result<Self, Failure> {
+        let mut all = Vec::new();
+        for dir in dirs {
+            let said = ask(dir, files, 0).map_err(|no| match no {
+                No::Gone if rustix::fs::getxattr(dir, REPORT, &mut [0; LONGEST][..]).is_ok() => {
+                    format!("{}: its mount is of an older version, which tells nothing of this", dir.display()).into()
+                }
+                No::Gone => format!("{}: not the directory of a mounted volume of this program", dir.display()).into(),
+                No::Other(failure) => failure,
+            })?;
+            all.push(Mount { dir: dir.clone(), token: token(&said), said, gone: false });
+        }
+        Ok(Mounts { all, files })
+    }
+
+    /// Asks anew.
+    pub fn refresh(&mut self) -> Result<(), Failure> {
+        for mount in self.all.iter_mut().filter(|m| !m.gone) {
+            match ask(&mount.dir, self.files, mount.token) {
+                Ok(said) => (mount.token, mount.said) = (token(&said), said),
+                Err(No::Gone) => mount.gone = true,
+                Err(No::Other(failure)) => return Err(failure),
+            }
+        }
+        Ok(())
+    }
+
+    /// True if none is mounted any more.
+    pub fn ended(&self) -> bool {
+        self.all.iter().all(|m| m.gone)
+    }
+
+    /// What was spent, for machines: energies are whole picojoules in all and since the refresh before.
+    pub fn json(&self, since: f64, interval: f64, ended: bool) -> Value {
+        let rows = |said: &Value, what: &str| -> Value {
+            let list = said[what].as_array().map_or(&[][..], Vec::as_slice);
+            let row = |r: &Value| {
+                let mut r = r.clone();
+                r["watts"] = json!(power(&r, interval));
+                r
+            };
+            list.iter().map(row).collect()
+        };
+        let mount = |m: &Mount| {
+            let said = m.current();
+            let mut out: Map<String, Value> = said.as_object().cloned().unwrap_or_default();
+            out.remove("token");
+            out.insert("mount".into(), json!(m.dir.display().to_string()));
+            out.insert("mounted".into(), json!(!m.gone));
+            out.insert("watts".into(), json!(power(&said, interval)));
+            out.insert("causes".into(), rows(&said, "causes"));
+            out.insert("files".into(), rows(&said, "files"));
+            Value::Object(out)
+        };
+        let total: u64 = self.all.iter().map(|m| number(&m.said, "pj")).sum();
+        json!({
+            "seconds": since,
+            "interval_s": interval,
+            "ended": ended,
+            "watts": self.watts(interval),
+            "total_pj": total,
+            "joules": Energy(total).joules(),
+            "mounts": self.all.iter().map(mount).collect::<Value>(),
+        })
+    }
+
+    fn watts(&self, interval: f64) -> f64 {
+        self.all.iter().map(|m| power(&m.current(), interval)).fold(0.0, |a, b| a + b)
+    }
+
+    /// The same for people.
+    pub fn text(&self, since: f64, interval: f64) -> String {
+        let total: u64 = self.all.iter().map(|m| number(&m.said, "pj")).sum();
+        let mut out = format!(
+            "{} now, {} since they were mounted; shown for {}",
+            watts(self.watts(interval)),
+            Energy(total),
+            seconds(since)
+        );
+        for mount in &self.all {
+            let said = mount.current();
+            out += &format!(
+                "\n\n{}: {}, {} on {}{}",
+                mount.dir.display(),
+                watts(power(&said, interval)),
+                Energy(number(&said, "pj")),
+                said["profile"].as_str().unwrap_or_default(),
+                if mount.gone { "; unmounted" } else { "" }
+            );
+            for (what, list) in [("cause", "causes"), ("file", "files")] {
+                out += &format!("\n\n{}", table(what, &said[list], interval, self.files));
+            }
+        }
+        out
+    }
+
+    /// The same as OpenMetrics text. Of files, only those that are named.
+    pub fn metrics(&self, interval: f64) -> String {
+        let mut out = String::from(
+            "# TYPE joulefs_mount_joules counter\n# UNIT joulefs_mount_joules joules\n\
+             # HELP joulefs_mount_joules Energy of a mount on the device of its profile, by cause.\n",
+        );
+        let mut files = String::from(
+            "# TYPE joulefs_file_joules counter\n# UNIT joulefs_file_joules joules\n\
+             # HELP joulefs_file_joules The same by file, of those that cost most.\n",
+        );
+        let mut power_of = String::from(
+            "# TYPE joulefs_mount_power_watts gauge\n# UNIT joulefs_mount_power_watts watts\n\
+             # HELP joulefs_mount_power_watts Power of a mount between the last two refreshes.\n",
+        );
+        for mount in &self.all {
+            let dir = label(&mount.dir.display().to_string());
+            for row in mount.said["causes"].as_array().into_iter().flatten() {
+                let cause = label(row["cause"].as_str().unwrap_or_default());
+                for (component, pj) in row["components_pj"].as_object().into_iter().flatten() {
+                    let joules = Energy(pj.as_u64().unwrap_or(0)).joules();
+                    let labels = format!("mount=\"{dir}\",cause=\"{cause}\",component=\"{component}\"");
+                    out += &format!("joulefs_mount_joules_total{{{labels}}} {joules}\n");
+                }
+            }
+            for row in mount.said["files"].as_array().into_iter().flatten().filter(|row| row["inode"].is_u64()) {
+                let file = label(row["file"].as_str().unwrap_or_default());
+                let joules = Energy(number(row, "pj")).joules();
+                let labels = format!("mount=\"{dir}\",file=\"{file}\",inode=\"{}\"", row["inode"]);
+                files += &format!("joulefs_file_joules_total{{{labels}}} {joules}\n");
+            }
+            let now = power(&mount.current(), interval);
+            power_of += &format!("joulefs_mount_power_watts{{mount=\"{dir}\"}} {now}\n");
+        }
+        out + &files + &power_of + "# EOF\n"
+    }
+}
+
+impl Mount {
+    /// What it said last; of one that is gone, nothing was spent since.
+    fn current(&self) -> Value {
+        fn still(value: &mut Value) {
+            match value {
+                Value::Object(map) => {
+                    for (name, value) in map {
+                        if name.starts_with("since") {
+                            zero(value);
+                        } else {
+                            still(value);
+                        }
+                    }
+                }
+                Value::Array(list) => list.iter_mut().for_each(still),
+                _ => {}
+            }
+        }
+        fn zero(value: &mut Value) {
+            match value {
+                Value::Object(map) => map.values_mut().for_each(zero),
+                other => *other = json!(0),
+            }
+        }
+        let mut said = self.said.clone();
+        if self.gone {
+            still(&mut said);
+        }
+        said
+    }
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name].as_u64().unwrap_or(0)
+}
+
+fn token(said: &Value) -> u64 {
+    number(said, "token")
+}
+
+fn power(row: &Value, interval: f64) -> f64 {
+    if interval > 0.0 { Energy(number(row, "since_pj")).joules() / interval } else { 0.0 }
+}
+
+/// Rows, those that cost most since the last refresh first.
+fn table(what: &str, rows: &Value, interval: f64, most: usize) -> String {
+    let mut rows: Vec<&Value> = rows.as_array().into_iter().flatten().collect();
+    rows.sort_by_key(|row| std::cmp::Reverse((number(row, "since_pj"), number(row, "pj"))));
+    let left_out = rows.len().saturating_sub(most);
+    rows.truncate(most);
+    let name = |row: &Value| output::plain(row[what].as_str().unwrap_or_default());
+    let width = rows.iter().map(|row| name(row).chars().count()).max().unwrap_or(0).max(what.len());
+    let mut out = format!("{what:<width$}  {:>10}  {:>10}  {:>10}", "watts", "since", "in all");
+    for c in Component::ALL {
+        out += &format!("  {:>10}", c.text());
+    }
+    for row in rows {
+        let energy = |name: &str| Energy(number(row, name)).to_string();
+        out += &format!(
+            "\n{:<width$}  {:>10}  {:>10}  {:>10}",
+            name(row),
+            watts(power(row, interval)),
+            energy("since_pj"),
+            energy("pj")
+        );
+        for c in Component::ALL {
+            let of = number(&row["components_pj"], &c.text().to_lowercase());
+            out += &format!("  {:>10}", Energy(of).to_string());
+        }
+    }
+    if left_out > 0 {
+        out += &format!("\n{left_out} more");
+    }
+    out
+}

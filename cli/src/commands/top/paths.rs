@@ -1,0 +1,232 @@
+//! What is a file called that the kernel names by its inode?
+//!
+//! No directory is searched. Of ext2, ext3, ext4 and F2FS the kernel gives the name that it has in memory
+//! ([`by_number`](super::by_number)). Of others the descriptors of who makes a file dirty are looked at, the first time it
+//! does. What is found is asked anew after some seconds, since inodes' numbers are given to new files. A file whose path is
+//! not found is called by its number.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use device::clock::{Clock, RealClock};
+use trace::askers::Called;
+use trace::block::{DeviceId, Event};
+use trace::read::buffers::Dirtied;
+use trace::{Names, Place, Written};
+
+use super::{by_number, disk};
+use crate::output;
+
+/// How long what was found counts.
+const FRESH: Duration = Duration::from_secs(5);
+/// Files that are asked for in a step at most; others have only a number.
+const EACH_STEP: u32 = 50;
+/// Descriptors of a process that are looked at.
+const DESCRIPTORS: usize = 128;
+/// `BTRFS_SUPER_MAGIC`.
+const BTRFS: rustix::fs::FsWord = 0x9123_683e;
+/// Files that are remembered.
+const REMEMBERED: usize = 1 << 13;
+
+/// A file system that is mounted.
+struct Mounted {
+    device: (u32, u32),
+    at: PathBuf,
+    /// ext2, ext3, ext4, F2FS.
+    by_number: bool,
+}
+
+/// Paths of files.
+#[derive(Default)]
+pub struct Paths {
+    clock: RealClock,
+    /// When the step began.
+    now: Duration,
+    mounted: (Vec<Mounted>, Option<Duration>),
+    /// Paths by device and inode, and when they were found.
+    known: BTreeMap<((u32, u32), u64), (String, Duration)>,
+    /// Paths of open files by the kernel's name of the place and inode.
+    open: BTreeMap<(Place, u64), (Option<PathBuf>, Duration)>,
+    /// Files that may be asked for in this step.
+    left: u32,
+    devices: BTreeMap<(u32, u32), String>,
+    /// Partitions by disk, and when they were looked at.
+    partitions: BTreeMap<(u32, u32), (Vec<Partition>, Duration)>,
+    /// Where the request is that is asked for.
+    at: ((u32, u32), u64),
+}
+
+/// A partition, and its sectors on the disk.
+struct Partition {
+    device: (u32, u32),
+    sectors: Range<u64>,
+}
+
+/// Two numbers with a colon.
+fn numbers(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The partitions of a disk.
+fn partitions((major, minor): (u32, u32)) -> Vec<Partition> {
+    let Ok(all) = fs::read_dir(format!("/sys/dev/block/{major}:{minor}")) else { return Vec::new() };
+    let one = |entry: fs::DirEntry| {
+        let dir = entry.path();
+        let read = |name: &str| fs::read_to_string(dir.join(name)).ok();
+        read("partition")?;
+        let (start, size): (u64, u64) = (read("start")?.trim().parse().ok()?, read("size")?.trim().parse().ok()?);
+        Some(Partition { device: numbers(&read("dev")?)?, sectors: start..start.saturating_add(size) })
+    };
+    all.flatten().filter_map(one).collect()
+}
+
+/// What is mounted where; of a device mounted in several places, the first that shows all of it.
+fn mounted() -> Vec<Mounted> {
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let line = |line: &str| {
+        let (first, second) = line.split_once(" - ")?;
+        let mut words = first.split(' ').skip(2);
+        let device = numbers(words.next()?)?;
+        let whole = words.next()? == "/";
+        let at = PathBuf::from(words.next()?);
+        let kind = second.split(' ').next()?;
+        let by_number = matches!(kind, "ext2" | "ext3" | "ext4" | "f2fs");
+        // Places with a space or the like are written in another way.
+        let plain = !at.to_str()?.contains('\\');
+        (whole && plain).then_some(Mounted { device, at, by_number })
+    };
+    text.lines().filter_map(line).collect()
+}
+
+impl Paths {
+    /// True of what was found lately.
+    fn fresh(&self, at: Duration) -> bool {
+        self.now.saturating_sub(at) < FRESH
+    }
+
+    /// A step begins.
+    pub fn begin(&mut self) {
+        self.now = self.clock.monotonic();
+        self.left = EACH_STEP;
+        if self.known.len() > REMEMBERED {
+            self.known.clear();
+        }
+        if self.open.len() > REMEMBERED {
+            self.open.clear();
+        }
+    }
+
+    fn mounts(&mut self) -> &[Mounted] {
+        if self.mounted.1.is_none_or(|at| !self.fresh(at)) {
+            self.mounted = (mounted(), Some(self.now));
+        }
+        &self.mounted.0
+    }
+
+    /// A page became dirty: if only its dirtier can tell what the file is called, it is looked for.
+    pub fn dirtied(&mut self, dirtied: &Dirtied<'_>) {
+        let (number, place) = dirtied.place;
+        let key = (number, dirtied.ino);
+        if self.left == 0 || self.open.get(&key).is_some_and(|(_, at)| self.fresh(*at)) {
+            return;
+        }
+        let major = place.split_once(':').and_then(|(major, _)| major.parse::<u32>().ok());
+        let told = self.mounts().iter().any(|m| m.by_number && Some(m.device.0) == major);
+        let path = if told {
+            None
+        } else {
+            self.left -= 1;
+            descriptor(dirtied.pid, place, dirtied.ino)
+        };
+        self.open.insert(key, (path, self.now));
+    }
+
+    /// The next that is asked for is part of this request.
+    pub fn look_at(&mut self, event: &Event) {
+        self.at = ((event.device.major, event.device.minor), event.sector);
+    }
+
+    /// The partition that the request is on; the kernel names the disk.
+    fn partition(&mut self, device: (u32, u32)) -> (u32, u32) {
+        let (disk, sector) = self.at;
+        if disk != device {
+            return device;
+        }
+        if self.partitions.get(&disk).is_none_or(|(_, at)| !self.fresh(*at)) {
+            self.partitions.insert(disk, (partitions(disk), self.now));
+        }
+        self.partitions[&disk].0.iter().find(|p| p.sectors.contains(&sector)).map_or(device, |p| p.device)
+    }
+
+    fn path(&mut self, written: &Written, device: (u32, u32)) -> Option<PathBuf> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        let found = self.mounts().iter().find(|m| m.device == device && m.by_number);
+        if let Some(path) = found.and_then(|m| by_number::path(&m.at, written.ino)) {
+            return Some(path);
+        }
+        self.open.get(&(written.place, written.ino))?.0.clone()
+    }
+
+    /// What a device is called.
+    fn device(&mut self, (major, minor): (u32, u32)) -> &str {
+        self.devices.entry((major, minor)).or_insert_with(|| {
+            disk::disk(DeviceId { major, minor }).map_or_else(|| format!("{major},{minor}"), |disk| disk.name)
+        })
+    }
+}
+
+/// True if a file may be where the kernel's writeback says: on a disk of this major number, or on some Btrfs, whose files
+/// have devices that nobody else knows.
+fn may_be_on(link: &Path, dev: u64, place: &str) -> bool {
+    match numbers(place) {
+        Some((major, _)) => rustix::fs::major(dev) == major,
+        None if place.starts_with("btrfs") => rustix::fs::statfs(link).is_ok_and(|fs| fs.f_type == BTRFS),
+        None => false,
+    }
+}
+
+/// The path of an inode that a process has open.
+fn descriptor(pid: u32, place: &str, ino: u64) -> Option<PathBuf> {
+    let all = fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    for entry in all.take(DESCRIPTORS).flatten() {
+        let link = entry.path();
+        if let Ok(meta) = fs::metadata(&link)
+            && meta.ino() == ino
+            && meta.is_file()
+            && may_be_on(&link, meta.dev(), place)
+            && let Ok(path) = fs::read_link(&link)
+            && fs::metadata(&path).is_ok_and(|at| (at.dev(), at.ino()) == (meta.dev(), ino))
+        {
+            return Some(path);
+        }
+    }
+    None
+}
+
+impl Called for Paths {
+    fn called(&mut self, written: &Written, _: &Names) -> String {
+        let device = if written.is_device() { written.device } else { self.partition(written.device) };
+        let key = (device, written.ino);
+        if let Some((known, at)) = self.known.get(&key)
+            && self.fresh(*at)
+        {
+            return known.clone();
+        }
+        let path = if written.is_device() { None } else { self.path(written, device) };
+        let text = match path {
+            Some(path) => output::plain(&path.to_string_lossy()),
+            None if written.is_device() => format!("blocks of {}", self.device(device)),
+            None => format!("inode {} of {}", written.ino, self.device(device)),
+        };
+        self.known.insert(key, (text.clone(), self.now));
+        text
+    }
+}

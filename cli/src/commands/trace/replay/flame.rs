@@ -1,0 +1,16 @@
+//! Where did the joules of a replay go? By path of calls, by process of requests.
+
+use lab::flame::Depth;
+
+use super::print::{Done, Outcome};
+use crate::flame::{Graph, names};
+
+/// A run's flame graph.
+pub fn graph(of: &Outcome, depth: Depth) -> Graph {
+    let ledger = &of.run.ledger;
+    let flame = match &of.done {
+        Done::Blocks { names, .. } => names::of_processes(ledger, depth, names),
+        Done::Calls(done) => names::of_volume(ledger, depth, &done.volume),
+    };
+    Graph { name: of.name.clone(), flame, took: of.run.took }
+}

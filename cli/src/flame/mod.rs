@@ -1,0 +1,156 @@
+//! `--flame FILE`: where the joules of a command went, as stacks for programs of others or as a page.
+//!
+//! Here the options are read and files are written; [`names`] says what owners stand for, [`page`] is the page. What a flame
+//! graph is, and its other forms, is `lab::flame`'s.
+
+pub mod names;
+mod page;
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use lab::flame::{Depth, Flame, folded, speedscope};
+
+use crate::{Failure, whole};
+
+/// The form of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A line a stack: frames parted by `;`, a space, picojoules. For flamegraph.pl, inferno, difffolded.pl.
+    Folded,
+    /// The file format of speedscope, weights in picojoules.
+    Speedscope,
+    /// A page to look at, with nothing to be fetched.
+    Html,
+}
+
+/// Options of commands that know who spent what.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct FlameArgs {
+    /// Write where the joules went to this file, as a flame graph: directories, file (or process), cause, component. By the
+    /// file's ending: .folded or .txt (stacks and picojoules, for flamegraph.pl and inferno), .json (for speedscope), .html (a
+    /// page). May be given several times.
+    #[arg(long, value_name = "FILE")]
+    flame: Vec<PathBuf>,
+    /// The form of --flame's files, whatever they are called.
+    #[arg(long, value_name = "FORM", requires = "flame")]
+    flame_format: Option<Format>,
+    /// Below the component also what it did: flash programs, the device's own cleaning, bytes over the link.
+    #[arg(long, requires = "flame")]
+    flame_parts: bool,
+}
+
+/// Files that will be written, each in its form.
+#[derive(Debug, Clone, Default)]
+pub struct Files {
+    all: Vec<(PathBuf, Format)>,
+    depth: Depth,
+}
+
+impl FlameArgs {
+    /// True if something is asked for.
+    pub fn is_given(&self) -> bool {
+        !self.flame.is_empty()
+    }
+
+    /// What is to be written, before anything is done for it.
+    ///
+    /// # Errors
+    /// A file whose form is not known, or that lies in no directory.
+    pub fn files(&self) -> Result<Files, Failure> {
+        let form = |file: &Path| match (self.flame_format, file.extension().and_then(|e| e.to_str())) {
+            (Some(format), _) => Ok(format),
+            (None, Some("folded" | "txt")) => Ok(Format::Folded),
+            (None, Some("json")) => Ok(Format::Speedscope),
+            (None, Some("html" | "htm")) => Ok(Format::Html),
+            _ => Err(Failure::Usage(format!(
+                "--flame {}: name it .folded, .json or .html, or give --flame-format",
+                file.display()
+            ))),
+        };
+        let one = |file: &PathBuf| {
+            let format = form(file)?;
+            // A daemon's working directory is another one.
+            let path = std::path::absolute(file).map_err(|e| format!("--flame {}: {e}", file.display()))?;
+            match path.parent() {
+                Some(dir) if !dir.is_dir() => Err(format!("--flame {}: no such directory", file.display()).into()),
+                _ => Ok((path, format)),
+            }
+        };
+        let depth = if self.flame_parts { Depth::Parts } else { Depth::Components };
+        Ok(Files { all: self.flame.iter().map(one).collect::<Result<_, Failure>>()?, depth })
+    }
+}
+
+/// One run's flame graph.
+pub struct Graph {
+    /// What it is called where there are several.
+    pub name: String,
+    /// What was spent.
+    pub flame: Flame,
+    /// Nanoseconds of the device's time.
+    pub took: u64,
+}
+
+impl Files {
+    /// True if nothing is to be written.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// How far stacks go down.
+    pub fn depth(&self) -> Depth {
+        self.depth
+    }
+
+    /// Fails if one of them is the recording that is read.
+    pub fn apart(&self, recording: &Path) -> Result<(), Failure> {
+        self.all.iter().try_for_each(|(file, _)| whole::apart("--flame", file, recording))
+    }
+
+    /// Writes all of them. `title` says of what they are; of several graphs each is below a frame with its name, or a profile.
+    pub fn write(&self, title: &str, graphs: &[Graph]) -> Result<(), Failure> {
+        self.all.iter().try_for_each(|(file, format)| {
+            let failed = |e: std::io::Error| format!("--flame {}: {e}", file.display());
+            if !whole::is_plain(file) {
+                let open = std::fs::File::options().write(true).open(file).map_err(failed)?;
+                return Ok(to(*format, title, graphs, &mut BufWriter::new(open)).map_err(failed)?);
+            }
+            let (part, open) = whole::Part::create(file, true).map_err(failed)?;
+            to(*format, title, graphs, &mut BufWriter::new(open)).map_err(failed)?;
+            Ok(part.finish().map_err(failed)?)
+        })
+    }
+}
+
+fn to(format: Format, title: &str, graphs: &[Graph], out: &mut dyn Write) -> std::io::Result<()> {
+    if format == Format::Speedscope {
+        let profiles: Vec<(String, &Flame)> = graphs.iter().map(|g| (g.name.clone(), &g.flame)).collect();
+        speedscope::write(title, &profiles, out)?;
+        return out.flush();
+    }
+    let joined;
+    let flame = match graphs {
+        [one] => &one.flame,
+        several => {
+            let mut all = Flame::default();
+            several.iter().for_each(|g| all.add_below(&g.name, &g.flame));
+            joined = all;
+            &joined
+        }
+    };
+    match format {
+        Format::Html => out.write_all(page::page(title, flame, took(graphs)).as_bytes())?,
+        _ => folded::write(flame, out)?,
+    }
+    out.flush()
+}
+
+/// How long one run took; of several each took its own time.
+fn took(graphs: &[Graph]) -> Option<u64> {
+    match graphs {
+        [one] => Some(one.took),
+        _ => None,
+    }
+}

@@ -1,0 +1,46 @@
+//! What does an owner of a ledger stand for, as frames of a flame graph?
+
+use device::energy::Ledger;
+use f2fs::Volume;
+use f2fs::owners::{Look, Owner};
+use lab::flame::{Depth, Flame, Place, Words};
+use trace::askers::{KERNEL, WRITEBACK};
+use trace::replay::blocks::CAUSES;
+use trace::{Names, Process};
+use vfs::{FileKind, FileSystem};
+
+use crate::spent::{self, METADATA};
+
+/// Files of a volume, by their paths at the end; those that are gone by their last ones.
+pub fn of_volume(ledger: &Ledger, depth: Depth, volume: &Volume) -> Flame {
+    let place = &mut |owner| match volume.owner_of(owner, Look::Everywhere) {
+        Owner::Volume => Place::of(METADATA),
+        Owner::Path(path) => {
+            // What cannot be read has no kind, and is shown as a file.
+            let is_directory = volume.getattr(vfs::Ino(owner)).is_ok_and(|a| a.kind == FileKind::Directory);
+            Place::path(&path, "", is_directory)
+        }
+        Owner::Deleted(Some(path)) => Place::path(&path, "<deleted> ", false),
+        Owner::Deleted(None) => Place::of(&format!("<deleted inode {owner}>")),
+        Owner::Unnamed => Place::of(&format!("<inode {owner}>")),
+    };
+    Flame::of(ledger, depth, Words { place, nobody: METADATA, cause: &spent::cause })
+}
+
+/// Processes of a recording of a block device.
+pub fn of_processes(ledger: &Ledger, depth: Depth, names: &Names) -> Flame {
+    let place = &mut |owner: u64| match u32::try_from(owner.saturating_sub(1)).map(|p| names.name(Process(p))) {
+        Ok("") | Err(_) => Place::of("<process not known>"),
+        // Not names of processes: `joulefs top` puts them in their place.
+        Ok(ours @ (WRITEBACK | KERNEL)) => Place::of(ours),
+        Ok(name) => Place::named(name.as_bytes()),
+    };
+    let cause = &|n: u8| CAUSES.get(usize::from(n)).map_or_else(|| format!("cause {n}"), |c| (*c).to_owned());
+    Flame::of(ledger, depth, Words { place, nobody: "<no process>", cause })
+}
+
+/// Inodes of a recording of a device, which has no names.
+pub fn of_inodes(ledger: &Ledger, depth: Depth, cause: &dyn Fn(u8) -> String) -> Flame {
+    let place = &mut |owner| Place::of(&format!("<inode {owner}>"));
+    Flame::of(ledger, depth, Words { place, nobody: "<no file>", cause })
+}

@@ -1,0 +1,179 @@
+//! The page of `--flame FILE.html`: an icicle that opens where one clicks, and the costliest places in a table.
+//!
+//! One file without a library. The picture stands in it as SVG and, like the tables, needs no script; `flame.js` draws it
+//! anew from the tree that the page carries, so that narrow frames can be come closer to. Each number of a table says where in
+//! that report it is (`data-at`) and how it is written (`data-as`), as on the page of `joulefs inspect`.
+//!
+//! Left out: anything that is fetched.
+
+use device::energy::{Component, Energy};
+use lab::flame::Flame;
+use lab::flame::icicle::{self, Node, ROW};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use serde_json::{Value, json};
+
+use crate::joules;
+
+const STYLE: &str = include_str!("../commands/inspect/page/style.css");
+const OWN_STYLE: &str = include_str!("flame.css");
+const SCRIPT: &str = include_str!("flame.js");
+/// Places that the picture has one by one.
+const PLACES: usize = 2_000;
+/// Places in the table.
+const ROWS: usize = 20;
+
+/// The page. `took` is how long it took, if it was one run.
+pub fn page(title: &str, flame: &Flame, took: Option<u64>) -> String {
+    let tree = icicle::tree(flame, "all", PLACES);
+    let report = report(title, flame, &tree, took);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(STYLE)) (PreEscaped(icicle::STYLE)) (PreEscaped(OWN_STYLE)) }
+            }
+            body {
+                h1 { bdi data-text { (title) } }
+                p.verdict {
+                    (shown(&report, "/all/pj"))
+                    @if took.is_some() { " in " (span(&report, "time", "/all/ns")) " of the device's time" }
+                }
+                p.note {
+                    "Below each frame is what it is made of: directories, file or process, what the joules were spent for, which \
+                     component spent them. Widths are joules."
+                }
+                (legend())
+                @if tree.energy == Energy::ZERO {
+                    p.note { "Nothing was spent." }
+                } @else {
+                    div.search #search hidden {
+                        input #word type="search" placeholder="A part of a name" aria-label="Search a name";
+                        button #clear type="button" { "Clear" }
+                        button #out type="button" { "Show all" }
+                    }
+                    p.note #keys hidden {
+                        "Click a frame to come closer. Keys: arrows choose, Enter comes closer, Escape shows all, / searches."
+                    }
+                    div #picture { (icicle::svg(&tree)) }
+                    p #here data-live aria-live="polite" {}
+                    div #tip data-live hidden {}
+                }
+                (places(&report))
+                p.note { "Made by joulefs " span data-fixed { (env!("CARGO_PKG_VERSION")) } "." }
+                script id="report" type="application/json" { (PreEscaped(in_script(&report))) }
+                script { (PreEscaped(SCRIPT)) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+/// JSON that cannot end the element it stands in: `<` is only found within strings.
+fn in_script(value: &Value) -> String {
+    value.to_string().replace('<', "\\u003c")
+}
+
+/// What the page knows.
+fn report(title: &str, flame: &Flame, tree: &Node, took: Option<u64>) -> Value {
+    let places = flame.places();
+    let of = |component: Component| {
+        let energy = flame.component(component);
+        json!({ "name": component.text(), "pj": energy.0 })
+    };
+    json!({
+        "title": title,
+        "all": { "pj": tree.energy.0, "ns": took, "places": places.len() },
+        "components": Component::ALL.map(of),
+        "places": places.iter().take(ROWS).map(|(p, e)| json!({ "name": shown_place(p), "pj": e.0 })).collect::<Value>(),
+        "row": ROW,
+        "tree": node(tree),
+    })
+}
+
+/// A place in one line.
+fn shown_place(place: &str) -> String {
+    let path = place.strip_prefix("/;").map(|rest| format!("/{}", rest.replace(';', "/")));
+    path.unwrap_or_else(|| place.replace(";/;", " /").replace(';', "/"))
+}
+
+fn node(n: &Node) -> Value {
+    let mut value = json!({ "n": n.text, "k": n.kind.class(), "v": n.energy.0 });
+    if !n.below.is_empty() {
+        value["c"] = n.below.iter().map(node).collect();
+    }
+    value
+}
+
+fn number(report: &Value, at: &str) -> u64 {
+    report.pointer(at).and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn span(report: &Value, kind: &str, at: &str) -> Markup {
+    let text = match kind {
+        "time" => joules::time(number(report, at)),
+        "count" => number(report, at).to_string(),
+        _ => Energy(number(report, at)).to_string(),
+    };
+    html! { span data-as=(kind) data-at=(at) { (text) } }
+}
+
+fn shown(report: &Value, at: &str) -> Markup {
+    span(report, "joules", at)
+}
+
+fn share(report: &Value, at: &str) -> Markup {
+    let part = number(report, at) as f64 / number(report, "/all/pj").max(1) as f64;
+    html! { span data-as="share" data-at={ (at) " /all/pj" } { (icicle::share(part)) } }
+}
+
+fn legend() -> Markup {
+    let kinds = [
+        ("outer", "directory"),
+        ("place", "file or process"),
+        ("cause", "spent for"),
+        ("cpu", "CPU"),
+        ("dram", "DRAM"),
+        ("storage", "storage"),
+        ("board", "board"),
+    ];
+    html! {
+        div.legend.icicle-colours {
+            @for (class, text) in kinds { span { i class=(class) {} (text) } }
+        }
+    }
+}
+
+fn places(report: &Value) -> Markup {
+    let all = report["places"].as_array().map_or(&[][..], Vec::as_slice);
+    let components = report["components"].as_array().map_or(&[][..], Vec::as_slice);
+    html! {
+        h2 { "Where most went" }
+        div.scroll { table {
+            tr { th { "place" } th.n { "joules" } th.n { "share" } }
+            @for (i, place) in all.iter().enumerate() {
+                tr {
+                    td.path { bdi data-text { (place["name"].as_str().unwrap_or_default()) } }
+                    td.n { (shown(report, &format!("/places/{i}/pj"))) }
+                    td.n { (share(report, &format!("/places/{i}/pj"))) }
+                }
+            }
+        } }
+        @if number(report, "/all/places") > all.len() as u64 {
+            p.note { "The costliest of " (span(report, "count", "/all/places")) " places." }
+        }
+        h2 { "By component" }
+        table {
+            tr { th { "component" } th.n { "joules" } th.n { "share" } }
+            @for (i, component) in components.iter().enumerate() {
+                tr {
+                    td { (component["name"].as_str().unwrap_or_default()) }
+                    td.n { (shown(report, &format!("/components/{i}/pj"))) }
+                    td.n { (share(report, &format!("/components/{i}/pj"))) }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The page of `--flame FILE.html` shows what it carries, and does what it says: in a browser, where there is one.
+
+mod browser;
+mod room;
+mod typed;
+
+use std::fs;
+
+use room::Room;
+use typed::{done, refused};
+
+const CHECK: &str = include_str!("flame_page/check.js");
+const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../recordings/browser.rec");
+
+#[test]
+fn a_page_draws_what_it_carries_and_comes_closer() {
+    let room = Room::new();
+    let page = room.path("flame.html");
+    done(&["trace", "replay", RECORDING, "--flame", page.to_str().unwrap(), "--flame-parts"]);
+    let html = fs::read_to_string(&page).unwrap();
+    // Without a script there is a picture, too.
+    let (_, still) = html.split_once("<svg class=\"icicle\"").unwrap();
+    assert!(still.split("</svg></div>").next().unwrap().matches("<title>").count() > 30);
+    assert!(!html.contains("http:") && !html.contains("https:"), "something is fetched");
+    browser::looked_at(&room, &page, 1300, CHECK);
+    browser::looked_at(&room, &page, 400, CHECK);
+}
+
+#[test]
+fn a_command_that_fails_leaves_no_page() {
+    let room = Room::new();
+    let (page, trace) = (room.path("flame.html"), room.text("none.csv"));
+    fs::write(&trace, "").unwrap();
+    refused(&["trace", "replay", &trace, "--flame", page.to_str().unwrap()], &["none.csv"]);
+    assert!(!page.exists());
+}
+
+#[test]
+fn a_wrong_width_is_found() {
+    let Some(_) = browser::browser() else { return println!("skipped: no Chromium") };
+    let room = Room::new();
+    let page = room.path("flame.html");
+    done(&["trace", "replay", RECORDING, "--flame", page.to_str().unwrap()]);
+    let html = fs::read_to_string(&page).unwrap();
+    for (right, wrong) in [
+        ("width * child.value / frame.value", "width * child.value / all"),
+        ("if (!up) sum += frame.value", "sum += frame.value"),
+        ("share(frame.value, all)", "share(frame.value, 2 * all)"),
+    ] {
+        assert!(html.contains(right), "{right}");
+        fs::write(&page, html.replace(right, wrong)).unwrap();
+        let seen = std::panic::catch_unwind(|| browser::looked_at(&room, &page, 900, CHECK));
+        assert!(seen.is_err(), "{wrong} was not seen");
+    }
+}

@@ -1,0 +1,299 @@
+//! A flame graph as a picture: everything on top, below each frame what it is made of, as wide as it costs.
+//!
+//! The picture is SVG whose widths are percents, so that it fits any page without a script; what is cut off stands in the
+//! titles. A volume has more files than a picture has pixels: of a [`Node`] tree those that cost little are one frame
+//! `<N others>` of their directory. Only pictures leave names out, and no joule.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashSet};
+
+use device::energy::{Component, Energy};
+use maud::{Markup, html};
+
+use super::{Amounts, Depth, Flame, Place};
+use crate::result::{Phase, cause_text};
+
+/// What a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// What holds others: everything, a directory, a run of several.
+    Outer,
+    /// A file or a process.
+    Place,
+    /// What stands for no name.
+    Special,
+    /// What it was spent for.
+    Cause,
+    /// What spent it.
+    Component(Component),
+    /// What that did.
+    Part(Component),
+}
+
+impl Kind {
+    /// Its class in a page.
+    pub fn class(self) -> &'static str {
+        match self {
+            Kind::Outer => "outer",
+            Kind::Place => "place",
+            Kind::Special => "special",
+            Kind::Cause => "cause",
+            Kind::Component(Component::Cpu) => "cpu",
+            Kind::Component(Component::Dram) => "dram",
+            Kind::Component(Component::Storage) => "storage",
+            Kind::Component(Component::Board) => "board",
+            Kind::Part(Component::Cpu) => "cpu part",
+            Kind::Part(Component::Dram) => "dram part",
+            Kind::Part(Component::Storage) => "storage part",
+            Kind::Part(Component::Board) => "board part",
+        }
+    }
+}
+
+/// A frame with what it is made of, those that cost most first, `<N others>` last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// What it shows.
+    pub text: String,
+    /// What it is.
+    pub kind: Kind,
+    /// What it cost: as much as all below it.
+    pub energy: Energy,
+    /// What it is made of.
+    pub below: Vec<Node>,
+}
+
+/// While frames are put together: by kind and text.
+#[derive(Default)]
+struct Growing {
+    energy: Energy,
+    below: BTreeMap<(Kind, String), Growing>,
+}
+
+impl Growing {
+    fn add<'a>(&mut self, stack: impl IntoIterator<Item = (Kind, &'a str)>, energy: Energy) {
+        self.energy += energy;
+        let mut at = self;
+        for (kind, text) in stack {
+            at = at.below.entry((kind, text.to_owned())).or_default();
+            at.energy += energy;
+        }
+    }
+
+    fn grown(self, kind: Kind, text: String) -> Node {
+        let mut below: Vec<Node> = self.below.into_iter().map(|((kind, text), node)| node.grown(kind, text)).collect();
+        below.sort_by_key(|n| (is_others(n), Reverse(n.energy)));
+        Node { text, kind, energy: self.energy, below }
+    }
+}
+
+fn is_others(node: &Node) -> bool {
+    node.kind == Kind::Special && node.text.ends_with(" others>")
+}
+
+/// The frames of a flame graph, of at most `most` places one by one, the costliest. The others are added up in the innermost
+/// directory that leads to one of those.
+pub fn tree(flame: &Flame, name: &str, most: usize) -> Node {
+    let mut order: Vec<(&Place, &Amounts)> = flame.places.iter().collect();
+    order.sort_by_key(|(_, amounts)| Reverse(amounts.total()));
+    let (kept, others) = order.split_at(most.min(order.len()));
+    let mut shown: Vec<(Place, usize, Amounts)> = kept.iter().map(|(p, a)| ((*p).clone(), 1, (*a).clone())).collect();
+    let outer: HashSet<&str> = kept.iter().flat_map(|(place, _)| above(&place.0)).collect();
+    let mut summed: BTreeMap<&str, (usize, Amounts, &Place)> = BTreeMap::new();
+    for (place, amounts) in others {
+        let at = above(&place.0).find(|directory| outer.contains(directory)).unwrap_or_default();
+        let (count, sum, _) = summed.entry(at).or_insert((0, Amounts::default(), place));
+        *count += 1;
+        amounts.0.iter().for_each(|(what, energy)| sum.add(*what, *energy));
+    }
+    for (at, (count, sum, place)) in summed {
+        let parted = if at.is_empty() { "" } else { ";" };
+        match count {
+            1 => shown.push((place.clone(), 1, sum)),
+            _ => shown.push((Place(format!("{at}{parted}<{count} others>")), count, sum)),
+        }
+    }
+    let mut root = Growing::default();
+    for (place, _, amounts) in &shown {
+        let frames = place.frames().count();
+        for (stack, energy) in flame.below(place, amounts) {
+            root.add(stack.iter().enumerate().map(|(n, text)| (kind(n, frames, &stack), *text)), energy);
+        }
+    }
+    root.grown(Kind::Outer, name.to_owned())
+}
+
+/// The directories above a place, the innermost first.
+fn above(place: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(place.rsplit_once(';').map(|(up, _)| up), |at| at.rsplit_once(';').map(|(up, _)| up))
+}
+
+/// What the `n`th frame of a stack is, of which the first `frames` are a place.
+fn kind(n: usize, frames: usize, stack: &[&str]) -> Kind {
+    let component = || Component::ALL.into_iter().find(|c| stack.get(frames + 1) == Some(&c.text()));
+    match n.checked_sub(frames) {
+        None if n + 1 < frames => Kind::Outer,
+        None if stack[n].starts_with('<') && !stack[n].starts_with("<deleted> ") => Kind::Special,
+        None => Kind::Place,
+        Some(0) => Kind::Cause,
+        Some(1) => component().map_or(Kind::Special, Kind::Component),
+        Some(_) => component().map_or(Kind::Special, Kind::Part),
+    }
+}
+
+/// Pixels of a frame's height.
+pub const ROW: usize = 22;
+/// Percent of the width that a frame has at least to be drawn where nobody can come closer.
+const NARROWEST: f64 = 0.1;
+
+/// How the picture looks; it stands for itself in any page, light or dark. The class `icicle-colours` has its colours by name,
+/// for a legend.
+pub const STYLE: &str = "
+.icicle { display: block; width: 100%; max-width: none; margin: .5rem 0; font: 12px system-ui, sans-serif }
+.icicle, .icicle-colours {
+  --ink: #1a1a1a; --outer: #d9dee5; --place: #b5d3f2; --special: #dedad3; --cause: #f5dc9c; --cpu: #dcc7f0; --dram: #b9e3dc; --storage: #bfe0b0; --board: #f1c4b4 }
+.icicle rect { stroke: none } .icicle text { fill: var(--ink) }
+.icicle .outer rect { fill: var(--outer) } .icicle .place rect { fill: var(--place) } .icicle .special rect { fill: var(--special) }
+.icicle .cause rect { fill: var(--cause) } .icicle .cpu rect { fill: var(--cpu) } .icicle .dram rect { fill: var(--dram) }
+.icicle .storage rect { fill: var(--storage) } .icicle .board rect { fill: var(--board) } .icicle .part rect { fill-opacity: .65 }
+@media (prefers-color-scheme: dark) { .icicle, .icicle-colours { --ink: #f0f0f0; --outer: #3a414b; --place: #24507c; --special: #4b4740;
+  --cause: #6b5214; --cpu: #563a73; --dram: #1f5f56; --storage: #2f5a22; --board: #733c2b } }
+";
+
+/// The picture of a tree.
+pub fn svg(root: &Node) -> Markup {
+    let mut frames = Vec::new();
+    let deepest = lay(root, 0, 0.0, 100.0, &mut frames);
+    let all = root.energy.0.max(1) as f64;
+    html! {
+        svg.icicle width="100%" height=((deepest + 1) * ROW) role="img" aria-label="Joules as an icicle: below each frame what it is made of" {
+            @for (node, row, x, width) in &frames {
+                svg class=(node.kind.class()) x=(percent(*x)) y=(row * ROW) width=(percent(*width)) height=(ROW - 1) {
+                    title { (node.text) ": " (node.energy) ", " (share(node.energy.0 as f64 / all)) " of all" }
+                    rect width="100%" height="100%" {}
+                    // Where not even a letter fits there is no text.
+                    @if *width >= 1.0 { text x="3" y="15" { (node.text) } }
+                }
+            }
+        }
+    }
+}
+
+fn percent(x: f64) -> String {
+    format!("{x:.4}%")
+}
+
+/// A part of all, for people.
+pub fn share(part: f64) -> String {
+    format!("{:.1} %", part * 100.0)
+}
+
+/// Places the frames that are wide enough; returns the lowest row that has one.
+fn lay<'a>(node: &'a Node, row: usize, x: f64, width: f64, out: &mut Vec<(&'a Node, usize, f64, f64)>) -> usize {
+    // A hair of the page between two frames.
+    out.push((node, row, x, (width - 0.05).max(width / 2.0)));
+    let (mut at, mut deepest) = (x, row);
+    for below in &node.below {
+        let part = width * below.energy.0 as f64 / node.energy.0.max(1) as f64;
+        if part >= NARROWEST {
+            deepest = deepest.max(lay(below, row + 1, at, part, out));
+        }
+        at += part;
+    }
+    deepest
+}
+
+/// The picture of a phase of an experiment: for what, by which component, and what that did. It brings its own style.
+pub fn of_phase(phase: &Phase) -> Markup {
+    let sums = phase.spent.iter().map(|s| (cause_text(s.cause).to_owned(), s.part, s.energy));
+    let flame = Flame::of_sums(Place::of(&phase.name), Depth::Parts, sums);
+    let mut all = tree(&flame, &phase.name, usize::MAX);
+    // The phase is its only place.
+    let below = all.below.pop().map_or_else(Vec::new, |place| place.below);
+    let root = Node { below, ..all };
+    html! { style { (STYLE) } (svg(&root)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use device::energy::profile::Profile;
+    use device::energy::{Bill, Meter, Nanos, Operation, Part};
+    use device::{Counting, Memory, Tag};
+
+    use super::*;
+    use crate::result::Raw;
+
+    fn flame(files: u64) -> Flame {
+        let mut out = Flame::default();
+        for n in 0..files {
+            let place = Place::path(format!("/d{}/f{n}", n % 7).as_bytes(), "", false);
+            let sums = [("user data".into(), Part::Link, Energy(1 + n)), ("nodes".into(), Part::Board, Energy(n))];
+            let one = Flame::of_sums(place, Depth::Components, sums);
+            let numbers: Vec<u16> = one.causes.iter().map(|c| out.number(c.clone())).collect();
+            for (place, amounts) in one.places {
+                let renumbered = amounts.0.into_iter().map(|((c, p), e)| ((numbers[usize::from(c)], p), e));
+                let mut here = Amounts::default();
+                renumbered.for_each(|(what, e)| here.add(what, e));
+                out.add(place, here);
+            }
+        }
+        out
+    }
+
+    fn sums_hold(node: &Node) {
+        if !node.below.is_empty() {
+            assert_eq!(node.below.iter().map(|n| n.energy).sum::<Energy>(), node.energy, "{}", node.text);
+        }
+        node.below.iter().for_each(sums_hold);
+    }
+
+    #[test]
+    fn of_thousands_of_files_few_are_drawn_and_no_joule_is_missing() {
+        let flame = flame(5_000);
+        for most in [0, 1, 10, 5_000] {
+            let root = tree(&flame, "all", most);
+            assert_eq!(root.energy, flame.total(), "{most}");
+            sums_hold(&root);
+            let mut names = Vec::new();
+            fn walk(node: &Node, names: &mut Vec<String>) {
+                names.push(node.text.clone());
+                node.below.iter().for_each(|n| walk(n, names));
+            }
+            walk(&root, &mut names);
+            let files = names.iter().filter(|n| n.starts_with('f')).count();
+            let others: usize =
+                names.iter().filter_map(|n| n.strip_prefix('<')?.strip_suffix(" others>")?.parse::<usize>().ok()).sum();
+            assert_eq!(files + others, 5_000, "{most}");
+            assert!(files <= most + 8, "{most}: {files}");
+        }
+    }
+
+    #[test]
+    fn a_name_in_a_picture_stays_a_name() {
+        let place = Place::named(b"</text><script>alert(1)</script>");
+        let flame = Flame::of_sums(place, Depth::Components, [("user data".into(), Part::Link, Energy(5))]);
+        let text = svg(&tree(&flame, "all", 10)).into_string();
+        assert!(!text.contains("<script>") && text.contains("&lt;script&gt;"), "{text}");
+    }
+
+    #[test]
+    fn a_phases_picture_has_what_the_phase_spent() {
+        let meter = Meter::new(Profile::find("kirin9000-ufs31").unwrap().host.prices());
+        for cause in 1..5 {
+            let tag = Tag { cause, owner: 7 };
+            meter.request(Operation::Write, tag, 1 + u64::from(cause), Nanos(1000), &mut Bill::default());
+        }
+        let ledger = meter.ledger();
+        let counts = Counting::new(Memory::new(1)).snapshot();
+        let raw =
+            Raw { ledger: &ledger, counts: &counts, counters: BTreeMap::new(), took: Nanos(1), timeline: Vec::new() };
+        let phase = Phase::new("overwrites", 4096, raw);
+        let picture = of_phase(&phase).into_string();
+        assert!(picture.contains(&format!("<title>overwrites: {}, 100.0 % of all</title>", phase.total())));
+        for cause in 1..5 {
+            let title = format!("<title>{}: {}, ", cause_text(cause), phase.cause(cause));
+            assert!(picture.contains(&title), "{title} in {picture}");
+        }
+        assert!(picture.contains("<title>CPU, requests: ") && picture.starts_with("<style>"));
+    }
+}

@@ -1,0 +1,88 @@
+//! The events of some devices of a recording, as if no others had been recorded.
+
+use rustc_hash::FxHashMap;
+
+use crate::block::{DeviceId, Event, Events};
+use crate::timing::Timing;
+use crate::{Format, Names, Others, TraceError};
+
+/// Devices, by number or by what the recording calls them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Devices {
+    /// Numbers.
+    pub numbers: Vec<DeviceId>,
+    /// Names.
+    pub names: Vec<String>,
+}
+
+impl Devices {
+    /// True if this device is one of them.
+    pub fn has(&self, id: DeviceId, name: Option<&str>) -> bool {
+        self.numbers.contains(&id) || name.is_some_and(|name| self.names.iter().any(|n| n == name))
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.numbers.is_empty() && self.names.is_empty()
+    }
+}
+
+/// A recording with the events of some devices.
+pub struct Only {
+    inner: Box<dyn Events>,
+    wanted: Devices,
+    known: FxHashMap<DeviceId, bool>,
+}
+
+/// Devices that are remembered; of more, each event is looked at anew.
+const MOST: usize = 1 << 12;
+
+impl Only {
+    /// Of a recording.
+    pub fn new(inner: Box<dyn Events>, wanted: Devices) -> Self {
+        Only { inner, wanted, known: FxHashMap::default() }
+    }
+
+    fn wants(&mut self, id: DeviceId) -> bool {
+        if let Some(known) = self.known.get(&id) {
+            return *known;
+        }
+        let wants = self.wanted.has(id, self.inner.device(id).as_deref());
+        if self.known.len() < MOST {
+            self.known.insert(id, wants);
+        }
+        wants
+    }
+}
+
+impl Events for Only {
+    fn format(&self) -> Format {
+        self.inner.format()
+    }
+    fn next(&mut self) -> Result<Option<Event>, TraceError> {
+        while let Some(event) = self.inner.next()? {
+            if self.wants(event.device) {
+                return Ok(Some(event));
+            }
+        }
+        Ok(None)
+    }
+    fn timed(&self) -> bool {
+        self.inner.timed()
+    }
+    fn names(&self) -> &Names {
+        self.inner.names()
+    }
+    fn others(&self) -> &Others {
+        self.inner.others()
+    }
+    fn consumed(&self) -> u64 {
+        self.inner.consumed()
+    }
+    fn device(&self, id: DeviceId) -> Option<String> {
+        self.inner.device(id)
+    }
+    fn timing(&self) -> Timing {
+        self.inner.timing()
+    }
+}

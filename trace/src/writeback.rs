@@ -1,0 +1,288 @@
+//! Whose pages does a thread of the kernel write?
+//!
+//! Pages that processes left dirty are written later by threads that work for anybody. The kernel's tracepoints of
+//! writeback tell which inode such a thread begins to write (`writeback_single_inode_start`) and when it is through with it
+//! (`writeback_single_inode`): what the thread asks a device for in between is that inode's. They also tell who makes
+//! pages dirty (`writeback_dirty_folio`, before Linux 5.18 `writeback_dirty_page`) and who makes a clean inode dirty
+//! (`writeback_dirty_inode_enqueue`).
+//!
+//! Left out: what a thread asks for by another thread (compressed and checksummed data of Btrfs, dm-crypt), and which of
+//! an inode's dirtiers a page is of. Most events name the disk, not the partition: of two partitions of one disk
+//! whose inodes of one number are dirty at one time, the dirtiers are put together.
+
+use rustc_hash::FxHashMap;
+
+use crate::block::DeviceId;
+use crate::names::files::{Place, Writing, Written};
+use crate::{Names, Process};
+
+/// Inodes whose dirtiers are remembered at least; twice as many at most.
+const REMEMBERED: usize = 1 << 15;
+/// Dirtiers of one inode that are named.
+const NAMED: usize = 4;
+/// Nanoseconds after which a thread has ended with an inode, although that was not told.
+const LONGEST: u64 = 60_000_000_000;
+
+/// What happened to an inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A page of it, or itself, became dirty.
+    Dirtied,
+    /// The thread begins to write it.
+    Begins,
+    /// The thread is through with it.
+    Ends {
+        /// Pages are dirty still, or again.
+        left: bool,
+    },
+}
+
+/// The same, of which inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) what: What,
+    pub(crate) place: Place,
+    pub(crate) ino: u64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Dirtiers {
+    by: Vec<Process>,
+    more: bool,
+}
+
+impl Dirtiers {
+    fn add(&mut self, process: Process) {
+        if let Err(at) = self.by.binary_search(&process) {
+            if self.by.len() < NAMED {
+                self.by.insert(at, process);
+            } else {
+                self.more = true;
+            }
+        }
+    }
+    fn join(&mut self, other: Dirtiers) {
+        other.by.into_iter().for_each(|process| self.add(process));
+        self.more |= other.more;
+    }
+}
+
+type Inode = (Place, u64);
+
+/// An inode that a thread writes.
+#[derive(Debug)]
+struct Open {
+    inode: Inode,
+    since: u64,
+    by: Dirtiers,
+    /// What its requests on a device are part of.
+    known: Option<(DeviceId, Writing)>,
+}
+
+/// Who made which inodes dirty, and which are being written.
+#[derive(Debug, Default)]
+pub(crate) struct Writings {
+    young: FxHashMap<Inode, Dirtiers>,
+    old: FxHashMap<Inode, Dirtiers>,
+    /// By thread.
+    open: FxHashMap<u32, Open>,
+}
+
+/// True of threads of the kernel that work for anybody.
+pub(crate) fn works_for_anybody(name: &str) -> bool {
+    ["kworker/", "swapper/", "ksoftirqd/", "irq/", "flush-"].iter().any(|begins| name.starts_with(begins))
+}
+
+impl Writings {
+    fn of(&mut self, inode: Inode) -> &mut Dirtiers {
+        if !self.young.contains_key(&inode) {
+            if self.young.len() == REMEMBERED {
+                self.old = std::mem::take(&mut self.young);
+            }
+            let known = self.old.remove(&inode).unwrap_or_default();
+            self.young.insert(inode, known);
+        }
+        self.young.entry(inode).or_default()
+    }
+
+    fn take(&mut self, inode: Inode) -> Dirtiers {
+        self.young.remove(&inode).or_else(|| self.old.remove(&inode)).unwrap_or_default()
+    }
+
+    /// Something happened, by a thread of this number and name.
+    pub(crate) fn hear(&mut self, notice: Notice, (time, pid, process): (u64, u32, Process), names: &Names) {
+        let inode = (notice.place, notice.ino);
+        match notice.what {
+            What::Dirtied => {
+                let name = names.name(process);
+                if !name.is_empty() && !works_for_anybody(name) {
+                    self.of(inode).add(process);
+                }
+            }
+            What::Begins => {
+                let by = self.take(inode);
+                if self.open.len() >= REMEMBERED {
+                    self.open.clear();
+                }
+                self.open.insert(pid, Open { inode, since: time, by, known: None });
+            }
+            What::Ends { left } => {
+                if let Some(open) = self.open.remove(&pid)
+                    && left
+                    && open.inode == inode
+                {
+                    self.of(inode).join(open.by);
+                }
+            }
+        }
+    }
+
+    /// Events were lost: nobody knows what threads write.
+    pub(crate) fn forget_open(&mut self) {
+        self.open.clear();
+    }
+
+    /// What a thread's request to a device is part of.
+    #[inline]
+    pub(crate) fn part_of(&mut self, time: u64, pid: u32, device: DeviceId, names: &mut Names) -> Writing {
+        if self.open.is_empty() {
+            return Writing::default();
+        }
+        self.look(time, pid, device, names)
+    }
+
+    fn look(&mut self, time: u64, pid: u32, device: DeviceId, names: &mut Names) -> Writing {
+        let Some(open) = self.open.get_mut(&pid) else { return Writing::default() };
+        if time.saturating_sub(open.since) > LONGEST {
+            self.open.remove(&pid);
+            return Writing::default();
+        }
+        match open.known {
+            Some((of, writing)) if of == device => return writing,
+            _ => {}
+        }
+        let (place, ino) = open.inode;
+        // What a stacked device passes on to the ones below is its own inode's.
+        let above = numbers(names.files.place(place)).filter(|(major, _)| *major != device.major);
+        let of = above.unwrap_or((device.major, device.minor));
+        // Who made it dirty may have been told by partition.
+        let named = names.files.place_of(of);
+        let partition = (named, ino);
+        if partition != open.inode
+            && let Some(more) = self.young.remove(&partition).or_else(|| self.old.remove(&partition))
+        {
+            open.by.join(more);
+        }
+        let Dirtiers { by, more } = open.by.clone();
+        let writing = names.files.writing(Written { device: of, place, ino, by, more });
+        open.known = Some((device, writing));
+        writing
+    }
+}
+
+/// The numbers of a disk with a colon.
+fn numbers(place: &str) -> Option<(u32, u32)> {
+    let (major, minor) = place.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
+    const PARTITION: DeviceId = DeviceId { major: 8, minor: 1 };
+
+    struct Told {
+        writings: Writings,
+        names: Names,
+        time: u64,
+    }
+
+    impl Told {
+        fn new() -> Self {
+            Told { writings: Writings::default(), names: Names::default(), time: 0 }
+        }
+        fn hear(&mut self, pid: u32, name: &str, place: &str, ino: u64, what: What) {
+            self.time += 1;
+            let (process, place) = (self.names.number(name.as_bytes()), self.names.files.place_named(place.as_bytes()));
+            self.writings.hear(Notice { what, place, ino }, (self.time, pid, process), &self.names);
+        }
+        fn part_of(&mut self, pid: u32, device: DeviceId) -> Option<(u64, Vec<String>, (u32, u32))> {
+            let writing = self.writings.part_of(self.time, pid, device, &mut self.names);
+            let written = self.names.files.written(writing)?;
+            let by = written.by.iter().map(|p| self.names.name(*p).to_owned()).collect();
+            Some((written.ino, by, written.device))
+        }
+    }
+
+    fn names(of: &[&str]) -> Vec<String> {
+        of.iter().map(|n| (*n).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_a_thread_asks_for_between_beginning_and_end_is_the_inodes_and_nothing_else() {
+        let mut t = Told::new();
+        t.hear(7, "dd", "8:0", 12, What::Dirtied);
+        t.hear(8, "cp", "8:0", 13, What::Dirtied);
+        t.hear(9, "cat", "8:0", 13, What::Dirtied);
+        t.hear(3, "kworker/1", "8:0", 13, What::Dirtied);
+        assert_eq!(t.part_of(3, PARTITION), None);
+        t.hear(3, "kworker/1", "8:0", 12, What::Begins);
+        t.hear(4, "kworker/2", "8:0", 13, What::Begins);
+        assert_eq!(t.part_of(3, PARTITION), Some((12, names(&["dd"]), (8, 1))));
+        assert_eq!(t.part_of(4, PARTITION), Some((13, names(&["cp", "cat"]), (8, 1))));
+        assert_eq!(t.part_of(5, PARTITION), None);
+        t.hear(3, "kworker/1", "8:0", 12, What::Ends { left: false });
+        assert_eq!(t.part_of(3, PARTITION), None);
+    }
+
+    #[test]
+    fn dirtiers_count_until_their_pages_are_written() {
+        let mut t = Told::new();
+        t.hear(7, "dd", "8:0", 12, What::Dirtied);
+        for (left, then) in [(true, names(&["dd", "cp"])), (false, names(&["cp"]))] {
+            t.hear(3, "kworker/1", "8:0", 12, What::Begins);
+            assert_eq!(t.part_of(3, DISK).unwrap().1[0], "dd");
+            t.hear(8, "cp", "8:0", 12, What::Dirtied);
+            t.hear(3, "kworker/1", "8:0", 12, What::Ends { left });
+            t.hear(3, "kworker/1", "8:0", 12, What::Begins);
+            assert_eq!(t.part_of(3, DISK).unwrap().1, then);
+            // As if nothing of it had been written.
+            t.hear(3, "kworker/1", "8:0", 12, What::Ends { left: true });
+        }
+    }
+
+    #[test]
+    fn who_is_told_by_partition_and_what_goes_to_a_disk_below_is_found() {
+        let mut t = Told::new();
+        t.hear(7, "dd", "8:1", 12, What::Dirtied);
+        t.hear(7, "dd", "8:2", 12, What::Dirtied);
+        t.hear(8, "cp", "253:0", 5, What::Dirtied);
+        t.hear(3, "kworker/1", "8:0", 12, What::Begins);
+        assert_eq!(t.part_of(3, PARTITION), Some((12, names(&["dd"]), (8, 1))));
+        t.hear(3, "kworker/1", "253:0", 5, What::Begins);
+        assert_eq!(t.part_of(3, DISK), Some((5, names(&["cp"]), (253, 0))));
+        t.hear(3, "kworker/1", "btrfs-1", 257, What::Begins);
+        assert_eq!(t.part_of(3, DISK), Some((257, Vec::new(), (8, 0))));
+    }
+
+    #[test]
+    fn many_dirtiers_and_inodes_take_bounded_room() {
+        let mut t = Told::new();
+        for n in 0..9 {
+            t.hear(n, &format!("p{n}"), "8:0", 1, What::Dirtied);
+        }
+        assert_eq!(t.writings.take((t.names.files.place_named(b"8:0"), 1)).by.len(), NAMED);
+        for n in 0..5 * REMEMBERED as u64 {
+            t.hear(7, "dd", "8:0", n, What::Dirtied);
+            t.hear(n as u32, "kworker/1", "8:0", n + 1, What::Begins);
+        }
+        assert!(t.writings.young.len() <= REMEMBERED && t.writings.old.len() <= REMEMBERED);
+        assert!(t.writings.open.len() <= REMEMBERED);
+        // A thread that is not told to have ended has.
+        t.hear(3, "kworker/1", "8:0", 12, What::Begins);
+        t.time += LONGEST + 1;
+        assert_eq!(t.part_of(3, DISK), None);
+    }
+}
