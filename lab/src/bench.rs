@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use device::clock::Clock;
 use device::energy::profile::Profile;
-use device::energy::{Component, Ledger, Meter, Nanos};
+use device::energy::{Component, Ledger, Meter, Nanos, Processor};
 use device::model::{self, Pace, Simulated};
 use device::{BLOCK, BlockDevice, CountSnapshot, Counting, Fingerprint, VirtualClock, generate};
 use f2fs::cause::Cause;
@@ -154,6 +154,18 @@ impl Bench {
     /// Brings the volume into the state of a recipe and measures what that took. The device ages with it:
     /// everything is written through it, and it says how long that takes.
     pub fn age(&self, recipe: &str, seed: u64, progress: &Progress<'_>) -> Result<(Phase, Histogram), LabError> {
+        self.age_around(recipe, seed, progress, &mut |_| Ok(()))
+    }
+
+    /// The same, and does `something` when the first recipe of those that `recipe` comes after is carried out, as on a phone that
+    /// was just set up.
+    pub fn age_around(
+        &self,
+        recipe: &str,
+        seed: u64,
+        progress: &Progress<'_>,
+        something: &mut dyn FnMut(&Bench) -> Result<(), LabError>,
+    ) -> Result<(Phase, Histogram), LabError> {
         let chain = Recipe::chain(recipe)?;
         let volume = self.volume()?;
         let mut phase = self.measure("aging", 1, progress, |_| {
@@ -171,6 +183,9 @@ impl Bench {
                     part.part(step, steps).at(p.done as f64 / p.total.max(1) as f64);
                 })?;
                 written = done.bytes_written;
+                if n == 0 {
+                    something(self)?;
+                }
             }
             Ok(written)
         })?;
@@ -218,6 +233,11 @@ impl Bench {
             self.device.power_cycle(Cause::Other.tag())?;
         }
         self.mount()
+    }
+
+    /// A program computes for so long and asks for nothing: its processor is busy, the board is awake, the device waits.
+    pub fn think(&self, time: Nanos) {
+        self.device.compute(time, Cause::Other.tag());
     }
 
     /// The volume.

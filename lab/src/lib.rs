@@ -3,7 +3,7 @@
 //! * [`aging`]: brings a volume into a state: full, fragmented, or as months of use leave it.
 //! * [`plan`]: what is run; [`experiments`]: the kinds of work a plan may name.
 //! * [`apps`]: what applications of a phone write, with contents.
-//! * [`typed`]: segments with holes of given sizes.
+//! * [`typed`]: segments with holes of given sizes. * `installed`: a system and the programs on it.
 //! * [`bench`]: device, meter, clock and volume; [`host`]: how large requests are; [`witness`]: which reach the device.
 //! * [`traces`]: recordings of others, on our devices and volumes; [`theirs`]: where those are that are not shipped.
 //! * [`run`]: the variants, in parallel; [`progress`]: how far they are; [`error`]: why one failed.
@@ -27,6 +27,7 @@ pub mod error;
 pub mod experiments;
 pub mod flame;
 pub mod host;
+mod installed;
 pub mod keep;
 pub mod kept;
 pub mod plan;

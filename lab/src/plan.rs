@@ -112,6 +112,8 @@ pub enum Kind {
     Requests,
     /// A phone's energy divided among its components by runs that differ in them.
     Differential,
+    /// Programs that are launched with nothing in memory.
+    Launch,
 }
 
 /// A plan's variant, ready to run.
@@ -245,6 +247,7 @@ pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
     "fagc-fig4",
     "fagc-fig4-device",
     "fagc-fig5",
+    "fagc-fig6",
     "fagc-fig7-8",
     "fagc-fig9-table5",
     "fagc-sizes",

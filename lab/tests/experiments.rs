@@ -86,6 +86,29 @@ fn fagc_fig5_runs_and_repeats() {
 }
 
 #[test]
+fn fagc_fig6_runs_and_repeats_and_a_launch_is_its_computing_and_what_it_waits_for() {
+    let outcome = runs_and_repeats("fagc-fig6");
+    let of = |variant: &str, phase: &str, name: &str| measure(&outcome, variant, phase, name);
+    for v in &outcome.variants {
+        let of = |phase: &str, name: &str| of(&v.name, phase, name);
+        let (thinking, waiting) = (of("video", "launch_thinking"), of("video", "launch_waiting"));
+        assert!(thinking > 0.01 && waiting > 0.01, "{}: {thinking} s and {waiting} s", v.name);
+        // Nothing but the computing is left if everything is in memory.
+        assert!((of("video-in-memory", "time") - thinking).abs() < 1e-6, "{}", v.name);
+        let (alone, all) = (of("video-in-memory", "energy_cpu"), of("video", "energy_cpu"));
+        assert!(alone > 10.0 && all > alone, "{}: {alone} mJ and {all} mJ", v.name);
+        assert_eq!(of("video-in-memory", "energy_storage"), 0.0, "{}", v.name);
+        // Every file that the launch looked for is there.
+        assert_eq!(of("video", "calls_left_out"), 0.0, "{}", v.name);
+        assert!(of("video", "own_files") > 50.0 && of("video", "system_files") > 1000.0, "{}", v.name);
+    }
+    // What was installed before the volume was filled lies as it lay; what came after, in the holes.
+    let pieces = |variant: &str| of(variant, "video", "own_pieces");
+    assert_eq!(pieces("pristine"), pieces("full-fragmented"));
+    assert!(pieces("full-fragmented-after") > pieces("pristine-after"), "{}", pieces("full-fragmented-after"));
+}
+
+#[test]
 fn a_restart_of_the_device_empties_its_map_and_files_are_named() {
     let experiment = Experiment::find("fagc-fig5").unwrap();
     let fetched = |restarts: bool| {

@@ -63,6 +63,25 @@ impl Given {
         self.bench_with(profile, job, mkfs::Options::default().features, options, progress)
     }
 
+    /// The same, and does `something` on the volume when it is new, or when the first of the recipes is carried out.
+    pub fn bench_around(
+        &self,
+        profile: &Profile,
+        job: &Job,
+        options: MountOptions,
+        progress: &Progress<'_>,
+        something: &mut dyn FnMut(&Bench) -> Result<(), LabError>,
+    ) -> Result<(Bench, Measured), LabError> {
+        let mut bench = Bench::new(profile, blocks_of_mib(self.volume_mib))?;
+        bench.format_with(job.seed, mkfs::Options::default().features, options)?;
+        let Some(recipe) = &self.state else {
+            something(&bench)?;
+            return Ok((bench, Measured::default()));
+        };
+        let (phase, histogram) = bench.age_around(recipe, job.seed, progress, something)?;
+        Ok((bench, (vec![phase], vec![histogram])))
+    }
+
     /// The same with a volume of these features.
     pub fn bench_with(
         &self,

@@ -24,6 +24,7 @@ mod gc_energy;
 mod given;
 mod growth;
 mod keeping;
+mod launch;
 mod layout;
 mod recording;
 mod request_sizes;
@@ -65,6 +66,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::GcEffect => gc_effect::run(profile, job, progress),
         Kind::RequestSizes => request_sizes::run(profile, job, progress),
         Kind::Requests => requests::run(profile, job, progress),
+        Kind::Launch => launch::run(profile, job, progress),
     }
 }
 
@@ -91,6 +93,7 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
         Kind::GcEffect => parameters::<gc_effect::Parameters>(job).map(drop),
         Kind::RequestSizes => parameters::<request_sizes::Parameters>(job).map(drop),
         Kind::Requests => parameters::<requests::Parameters>(job).map(drop),
+        Kind::Launch => parameters::<OnVolume<launch::Parameters>>(job).and_then(|p| p.work.check()),
     }
 }
 
