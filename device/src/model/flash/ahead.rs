@@ -26,7 +26,7 @@ impl Flash {
             let began = at;
             while self.dies.quiet_since().is_none() {
                 if self.dies.next().is_none_or(|next| next > now) {
-                    self.idle.busy(now);
+                    self.idle.busy(now, bill);
                     return;
                 }
                 self.step(&mut at);
@@ -35,7 +35,7 @@ impl Flash {
                 return;
             }
             if at > began {
-                self.idle.busy(at);
+                self.idle.busy(at, bill);
             }
             if !self.clean_once(at, bill) {
                 return;
