@@ -125,6 +125,9 @@ impl Volume {
         let mut state = State::of_checkpoint(dev.clone(), sb, &options)?;
         let found = if clean { 0 } else { state.follow_log()? };
         if !options.read_only {
+            // A superblock of this epoch that names the old checkpoint would cut off the log that was followed. The
+            // checkpoint below is the first to say the new epoch; what is written before it is none of the old one's log.
+            state.begun = found > 0;
             let orphans: Vec<_> = state.orphans.iter().copied().collect();
             for ino in orphans {
                 let inode = state.load(ino)?;
