@@ -142,21 +142,30 @@ const _: () = assert!(RUNS_MAX == 338);
 /// The most numbers of a list of inodes that are gone.
 pub const GONE_MAX: usize = (BLOCK - HEADER - 4) / 4;
 
+/// A list of runs or extents on disk.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct RawRuns {
-    header: [u8; HEADER],
-    count: U32,
-    runs: [RawExtent; RUNS_MAX],
-    spare: [u8; 4],
+pub struct RawRuns {
+    /// How every block of the log begins.
+    pub header: [u8; HEADER],
+    /// Entries that count.
+    pub count: U32,
+    /// The entries.
+    pub runs: [RawExtent; RUNS_MAX],
+    /// Zero.
+    pub spare: [u8; 4],
 }
 
+/// A list of inodes on disk.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct RawGone {
-    header: [u8; HEADER],
-    count: U32,
-    inodes: [U32; GONE_MAX],
+pub struct RawGone {
+    /// How every block of the log begins.
+    pub header: [u8; HEADER],
+    /// Entries that count.
+    pub count: U32,
+    /// The entries.
+    pub inodes: [U32; GONE_MAX],
 }
 
 const _: () = assert!(size_of::<RawRuns>() == BLOCK && size_of::<RawGone>() == BLOCK);

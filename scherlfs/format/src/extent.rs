@@ -86,14 +86,12 @@ impl TryFrom<&RawExtent> for Extent {
             0 if blocks == 0 => Err(wrong("length", 0)),
             0 if start < FIRST || start + u64::from(blocks) > BLOCKS_MAX => Err(wrong("start", start)),
             0 => Ok(Extent::Stored { start: Addr(start), blocks }),
-            1 => {
-                let long = (start << 32) | u64::from(blocks);
-                if long == 0 || long > HOLE_MAX {
-                    Err(wrong("length of a hole", long))
-                } else {
-                    Ok(Extent::Hole { blocks: long })
-                }
-            }
+            // Longer ones do not fit the shift below.
+            1 if start > HOLE_MAX >> 32 => Err(wrong("length of a hole", start)),
+            1 => match (start << 32) | u64::from(blocks) {
+                long @ 1..=HOLE_MAX => Ok(Extent::Hole { blocks: long }),
+                long => Err(wrong("length of a hole", long)),
+            },
             2 if blocks == 0 || start != 0 => Err(wrong("reserved", start)),
             2 => Ok(Extent::Reserved { blocks }),
             k => Err(wrong("kind", k.into())),
