@@ -14,6 +14,8 @@ pub mod misplace;
 pub mod oracle;
 pub mod packing;
 pub mod payload;
+pub mod plain;
 #[path = "../../trace/tests/drivers/recordings.rs"]
 pub mod recordings;
+pub mod subject;
 pub mod zoo;

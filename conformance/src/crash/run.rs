@@ -168,7 +168,7 @@ impl Run<'_> {
 ///
 /// # Errors
 /// The device's, and the volume's that takes no changes.
-pub fn defragment(vol: &Volume, ino: Ino, from: u64, how: Moving) -> vfs::Result<u64> {
+pub fn defragment(vol: &dyn FileSystem, ino: Ino, from: u64, how: Moving) -> vfs::Result<u64> {
     let (mut at, mut moved) = (from, 0);
     while at < u64::MAX {
         match vol.defragment(ino, at..u64::MAX, how) {

@@ -4,7 +4,6 @@
 //! more in it. Inodes without a name are compared too, for as long as somebody holds them.
 
 mod op;
-mod plain;
 mod run;
 
 use std::sync::Arc;
@@ -12,11 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use device::{Memory, RealClock, Rng};
+use f2fs::MountOptions;
 use f2fs::delta::Places;
 use f2fs::gc::settings::{Intervals, Settings, Urgency};
-use f2fs::mkfs::{self, Options};
-use f2fs::{MountOptions, Volume};
+use f2fs::mkfs::Options;
 use format::superblock::Features;
+use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use vfs::{Allocate, Caller, Error, FileKind, FileSystem, Moving, NewNode, WriteFlags};
@@ -27,8 +27,9 @@ use crate::run::Lockstep;
 
 const BLOCK: u64 = 4096;
 
-/// Where files change shape: the inline area, a page, the inode's own blocks (923, less an attribute
-/// area and extra fields), the two direct nodes' 1018, the indirect and double indirect ones.
+/// Where files of F2FS change shape: the inline area, a page, the inode's own blocks (923, less an attribute
+/// area and extra fields), the two direct nodes' 1018, the indirect and double indirect ones. (Those of ScherlFS depend on
+/// how a file's blocks lie, not on where they are in it.)
 const EDGES: [u64; 13] = [
     0,
     3400,
@@ -114,12 +115,17 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-fn lockstep(mib: u64, options: &Options, mount: &MountOptions) {
-    assert_eq!(lockstep_of(mib, options, mount, false, op()), 0, "deltas on a plain volume");
+fn f2fs(options: &Options, mount: &MountOptions, deltas: bool) -> F2fs {
+    let made = Options { uuid: Some([7; 16]), checkpoint_version: Some(1), ..options.clone() };
+    F2fs { made, mounted: mount.clone(), deltas }
 }
 
-/// On a volume that may hold deltas, or not; returns how many pages became deltas.
-fn lockstep_of(mib: u64, options: &Options, mount: &MountOptions, deltas: bool, op: impl Strategy<Value = Op>) -> u64 {
+fn lockstep(mib: u64, options: &Options, mount: &MountOptions) {
+    assert_eq!(lockstep_of(mib, &f2fs(options, mount, false), op()), 0, "deltas on a plain volume");
+}
+
+/// Returns how many pages became deltas.
+fn lockstep_of(mib: u64, subject: &impl Subject, op: impl Strategy<Value = Op>) -> u64 {
     let deep = std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1");
     let mut runner = TestRunner::new(ProptestConfig {
         cases: if deep { 20_000 } else { 800 },
@@ -129,7 +135,7 @@ fn lockstep_of(mib: u64, options: &Options, mount: &MountOptions, deltas: bool, 
     });
     let all = AtomicU64::new(0);
     let judge = |ops: Vec<Op>| {
-        let both = Lockstep::new(mib, options, mount.clone(), deltas).map_err(TestCaseError::fail)?;
+        let both = Lockstep::new(mib, subject.clone()).map_err(TestCaseError::fail)?;
         let made = both.run(&ops).map_err(TestCaseError::fail)?;
         all.fetch_add(made, Relaxed);
         Ok(())
@@ -180,20 +186,16 @@ fn a_volume_whose_files_are_brought_together_answers_as_the_model() {
     let compressed = Options { features: Options::modern().features | Features::COMPRESSION, ..Options::modern() };
     let mut packing = MountOptions { dirty_limit: 16, ..MountOptions::default() };
     packing.compress.extensions.push("*".into());
-    lockstep_of(256, &Options::modern(), &MountOptions::default(), false, brought_together());
-    lockstep_of(
-        256,
-        &Options::modern(),
-        &MountOptions { inline: false, ..MountOptions::default() },
-        true,
-        brought_together(),
-    );
+    let modern = Options::modern();
+    lockstep_of(256, &f2fs(&modern, &MountOptions::default(), false), brought_together());
+    let apart = MountOptions { inline: false, ..MountOptions::default() };
+    lockstep_of(256, &f2fs(&modern, &apart, true), brought_together());
     // Blocks of a compressed file are not shifted.
     let unshifted = brought_together().prop_map(|op| match op {
         Op::Allocate(w, Allocate::Collapse | Allocate::Insert, o, l) => Op::Allocate(w, Allocate::PunchHole, o, l),
         op => op,
     });
-    lockstep_of(256, &compressed, &packing, false, unshifted);
+    lockstep_of(256, &f2fs(&compressed, &packing, false), unshifted);
     let moved = run::MOVED.load(Relaxed) - before;
     println!("{moved} blocks brought together");
     assert!(moved > 10_000, "{moved} blocks brought together");
@@ -216,12 +218,12 @@ fn a_volume_with_deltas_answers_as_the_model() {
         MountOptions { delta_places: Places::Inode, node_cache: 64, ..MountOptions::default() },
     ];
     for mount in mounts {
-        let deltas = lockstep_of(64, &Options::modern(), &mount, true, small_changes());
+        let deltas = lockstep_of(64, &f2fs(&Options::modern(), &mount, true), small_changes());
         println!("{:?}: {deltas} deltas", mount.delta_places);
         assert!(deltas > 300, "{deltas} deltas in {:?}", mount.delta_places);
     }
     let off = MountOptions { delta: false, ..MountOptions::default() };
-    assert_eq!(lockstep_of(64, &Options::modern(), &off, true, small_changes()), 0);
+    assert_eq!(lockstep_of(64, &f2fs(&Options::modern(), &off, true), small_changes()), 0);
 }
 
 /// Whatever the background moves at every tick, wherever it puts it.
@@ -241,10 +243,10 @@ fn a_volume_cleaned_all_the_time_answers_as_the_model() {
 }
 
 /// Writes files at random until the volume is full, deletes them, mounts anew.
-fn fill_and_empty(options: &Options, mount: &MountOptions) {
-    let (dev, clock) = (Arc::new(Memory::new(64 * 256)), Arc::new(RealClock::default()));
-    mkfs::format(&*dev, &*clock, options).expect("a volume");
-    let mounted = || Volume::mount(dev.clone(), clock.clone(), mount.clone()).expect("mounts");
+fn fill_and_empty(mib: u64, subject: &impl Subject) {
+    let (dev, clock) = (Arc::new(Memory::new(mib * 256)), Arc::new(RealClock::default()));
+    subject.format(dev.clone(), &*clock).expect("a volume");
+    let mounted = || subject.mount(dev.clone(), clock.clone()).expect("mounts");
     let mut volume = mounted();
     let empty = volume.statfs().expect("statfs").blocks_free;
     for round in 0..6 {
@@ -261,7 +263,7 @@ fn fill_and_empty(options: &Options, mount: &MountOptions) {
                 Ok(_) => written += 1,
                 Err(e) => break e,
             }
-            assert!(written < 5000, "64 MiB never fill");
+            assert!(written < 5000, "{mib} MiB never fill");
             if written % 50 == 0 {
                 volume.sync().expect("sync");
             }
@@ -273,8 +275,7 @@ fn fill_and_empty(options: &Options, mount: &MountOptions) {
             volume.forget(ino, 1);
         }
         volume.unmount().expect("unmounts");
-        let report = fsck::check(&*dev, &fsck::Options::default()).expect("checks");
-        assert!(report.is_clean(), "round {round}: {:?}", report.findings);
+        subject.check(&*dev).unwrap_or_else(|e| panic!("round {round}: {e}"));
         volume = mounted();
         let free = volume.statfs().expect("statfs").blocks_free;
         assert!(free + 8 >= empty, "round {round}: {free} blocks free of {empty}");
@@ -283,7 +284,35 @@ fn fill_and_empty(options: &Options, mount: &MountOptions) {
 
 #[test]
 fn a_volume_filled_and_emptied_again_and_again_stays_what_it_is() {
-    fill_and_empty(&Options::default(), &MountOptions::default());
-    fill_and_empty(&Options::modern(), &MountOptions::default());
-    fill_and_empty(&Options::default(), &MountOptions { inline: false, dirty_limit: 4, ..MountOptions::default() });
+    fill_and_empty(64, &f2fs(&Options::default(), &MountOptions::default(), false));
+    fill_and_empty(64, &f2fs(&Options::modern(), &MountOptions::default(), false));
+    let little = MountOptions { inline: false, dirty_limit: 4, ..MountOptions::default() };
+    fill_and_empty(64, &f2fs(&Options::default(), &little, false));
+}
+
+/// ScherlFS as in its author's measurements: nothing is kept in memory, and every call is written at once.
+fn without_caches() -> ScherlFs {
+    let mounted = scherlfs::MountOptions {
+        sync: scherlfs::Sync::Call,
+        dir_cache: 0,
+        ifile_cache: 0,
+        inode_cache: 0,
+        checkpoint_blocks: 100,
+        ..scherlfs::MountOptions::default()
+    };
+    ScherlFs { mounted, ..ScherlFs::default() }
+}
+
+#[test]
+fn a_volume_of_scherlfs_answers_as_the_model() {
+    lockstep_of(16, &ScherlFs::default(), op());
+    lockstep_of(64, &without_caches(), op());
+}
+
+#[test]
+fn a_volume_of_scherlfs_filled_and_emptied_again_and_again_stays_what_it_is() {
+    fill_and_empty(40, &ScherlFs::default());
+    let little = scherlfs::MountOptions { dirty: 16, ..scherlfs::MountOptions::default() };
+    fill_and_empty(40, &ScherlFs { mounted: little, ..ScherlFs::default() });
+    fill_and_empty(40, &without_caches());
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use device::{Memory, VirtualClock};
-use f2fs::mkfs::{self, Options};
-use f2fs::{MountOptions, Volume};
+use joulefs_conformance::plain::{Body, Bytes, Plain};
+use joulefs_conformance::subject::Subject;
 use vfs::{
     Allocate, Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, RenameFlags, Result, Seek, SetAttr,
     WriteFlags, XattrFlags,
@@ -18,7 +18,6 @@ use vfs::{
 use vfs::Error::{NameTooLong, NotDirectory, NotFound};
 
 use crate::op::{Dir, Name, Op, Which};
-use crate::plain::{Body, Bytes, Plain};
 
 /// Blocks of files that were brought together, of all volumes of this process.
 pub static MOVED: AtomicU64 = AtomicU64::new(0);
@@ -33,11 +32,11 @@ const SHIFT_MAX: u64 = 64 << 20;
 const WHOLE_MAX: u64 = 1 << 20;
 
 /// A volume and the tree it should be.
-pub struct Lockstep {
+pub struct Lockstep<S: Subject> {
     dev: Arc<Memory>,
     clock: Arc<VirtualClock>,
-    mount: MountOptions,
-    volume: Arc<Volume>,
+    subject: S,
+    volume: Arc<S::Volume>,
     plain: Plain,
     /// The volume's number of each object, and references held; `None` once nobody holds it.
     held: Vec<Option<(Ino, u64)>>,
@@ -79,24 +78,20 @@ fn attribute(n: u8) -> Vec<u8> {
     format!("user.{}", "x".repeat(1 + usize::from(n % 4))).into_bytes()
 }
 
-impl Lockstep {
-    /// A fresh volume of `mib` MiB, which may hold deltas or not.
-    pub fn new(mib: u64, options: &Options, mount: MountOptions, deltas: bool) -> Judged<Self> {
+impl<S: Subject> Lockstep<S> {
+    /// A fresh volume of `mib` MiB.
+    pub fn new(mib: u64, subject: S) -> Judged<Self> {
         let dev = Arc::new(Memory::new(mib * 256));
         let clock = Arc::new(VirtualClock::default());
-        let options = Options { uuid: Some([7; 16]), checkpoint_version: Some(1), ..options.clone() };
-        mkfs::format(&*dev, &*clock, &options).map_err(told)?;
-        if deltas {
-            f2fs::delta::unsettle(&*dev).map_err(told)?;
-        }
-        let volume = Volume::mount(dev.clone(), clock.clone(), mount.clone()).map_err(told)?;
+        subject.format(dev.clone(), &*clock)?;
+        let volume = subject.mount(dev.clone(), clock.clone())?;
         let mut plain = Plain::default();
         let mut held = vec![Some((volume.root(), 0))];
         if let Ok(found) = volume.lookup(volume.root(), b"lost+found") {
             plain.create(0, b"lost+found", Body::Dir(Default::default()), found.attr.perm).map_err(told)?;
             held.push(Some((found.attr.ino, 1)));
         }
-        Ok(Lockstep { dev, clock, mount, volume, plain, held, deltas: 0 })
+        Ok(Lockstep { dev, clock, subject, volume, plain, held, deltas: 0 })
     }
 
     /// Does all operations, then compares everything: as it is and as it is stored. Returns how many pages became
@@ -215,7 +210,7 @@ impl Lockstep {
             }
             Op::Fsync(which, data_only) => volume.fsync(self.any(which).1, data_only).map_err(told),
             Op::Defragment(which, from, how) => {
-                let moved = joulefs_conformance::crash::defragment(&volume, self.any(which).1, from, how);
+                let moved = joulefs_conformance::crash::defragment(&*volume, self.any(which).1, from, how);
                 moved.map(|n| _ = MOVED.fetch_add(n, Relaxed)).map_err(told)
             }
             Op::Sync => volume.sync().map_err(told),
@@ -315,9 +310,10 @@ impl Lockstep {
 
     /// Compares a directory's names; returns them with the numbers they lead to.
     fn compare_names(&self, id: usize, ino: Ino) -> Judged<Vec<(Vec<u8>, Ino)>> {
+        let own = if id == 0 { self.subject.own_names() } else { &[] };
         let mut found = Vec::new();
         let each = &mut |e: vfs::DirEntry<'_>| {
-            if e.name != b"." && e.name != b".." {
+            if e.name != b"." && e.name != b".." && !own.contains(&e.name) {
                 found.push((e.name.to_vec(), e.kind, e.ino));
             }
             Flow::Continue
@@ -381,12 +377,9 @@ impl Lockstep {
             self.volume.forget(*ino, *refs);
         }
         self.volume.unmount().map_err(told)?;
-        self.deltas += self.volume.counters.deltas.load(Relaxed);
-        let report = fsck::check(&*self.dev, &fsck::Options::default()).map_err(told)?;
-        if !report.is_clean() {
-            return Err(format!("fsck: {:?}", report.findings));
-        }
-        self.volume = Volume::mount(self.dev.clone(), self.clock.clone(), self.mount.clone()).map_err(told)?;
+        self.deltas += self.subject.deltas(&self.volume);
+        self.subject.check(&*self.dev)?;
+        self.volume = self.subject.mount(self.dev.clone(), self.clock.clone())?;
         let root = self.volume.root();
         self.held.fill(None);
         self.held[0] = Some((root, 0));

@@ -1,0 +1,296 @@
+//! ScherlFS after a power cut is as it was after some call, and no call that was made durable is missing.
+//!
+//! Calls at random run beside the plain tree, of which a copy is kept for every call since the last sync. The power goes
+//! at a write; what the medium may then hold is judged by the second reader, mounted, and must be one of these copies,
+//! whole. A cut in recovery is recovered again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::{Loss, Memory, PowerCut, Rng, VirtualClock};
+use joulefs_conformance::plain::{Body, Plain};
+use joulefs_conformance::subject::{ScherlFs, Subject};
+use scherlfs::{MountOptions, Sync, Volume};
+use vfs::{Allocate, Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, RenameFlags, SetAttr, WriteFlags};
+
+const ME: Caller = Caller { uid: 0, gid: 0 };
+
+fn new_file() -> NewNode {
+    NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() }
+}
+
+/// Whether what is below a directory, or a file, is what the plain tree says.
+fn compare(volume: &Volume, plain: &Plain, id: usize, ino: Ino, path: &str) -> Result<(), String> {
+    let told = |e: vfs::Error| format!("{path}: {e}");
+    let (attr, object) = (volume.getattr(ino).map_err(told)?, &plain.objects[id]);
+    if (attr.kind, attr.nlink) != (object.kind(), object.links) {
+        return Err(format!("{path}: {:?} of {} links, not {}", attr.kind, attr.nlink, object.links));
+    }
+    match &object.body {
+        Body::File(bytes) => {
+            let mut found = vec![0xEE; attr.size as usize];
+            let n = volume.read(ino, 0, &mut found).map_err(told)?;
+            let same = attr.size == bytes.size && found[..n] == bytes.read(0, bytes.size)[..];
+            if same { Ok(()) } else { Err(format!("{path}: {} bytes, not those {}", attr.size, bytes.size)) }
+        }
+        Body::Dir(names) => {
+            let mut found = BTreeMap::new();
+            let each = &mut |e: vfs::DirEntry<'_>| {
+                if ![&b"."[..], b"..", b".ifile"].contains(&e.name) {
+                    found.insert(e.name.to_vec(), e.ino);
+                }
+                Flow::Continue
+            };
+            volume.readdir(ino, 0, each).map_err(told)?;
+            if !found.keys().eq(names.keys()) {
+                return Err(format!("{path}: {} names, not those {}", found.len(), names.len()));
+            }
+            found.into_iter().try_for_each(|(name, ino)| {
+                compare(volume, plain, names[&name], ino, &format!("{path}/{}", String::from_utf8_lossy(&name)))
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The device after a course of calls, the states it may be in, and its writes.
+struct Done {
+    dev: Arc<PowerCut>,
+    states: Vec<Plain>,
+    writes: u64,
+}
+
+/// What a course is like.
+#[derive(Clone)]
+struct Course {
+    subject: ScherlFs,
+    mib: u64,
+    calls: u64,
+    names: u64,
+}
+
+struct Run<'c> {
+    course: &'c Course,
+    volume: Arc<Volume>,
+    clock: Arc<VirtualClock>,
+    plain: Plain,
+    /// The volume's number of each object.
+    inos: Vec<Ino>,
+    rng: Rng,
+}
+
+/// What a call came to.
+enum Call {
+    Changed,
+    Durable,
+}
+
+impl Run<'_> {
+    fn file(&self, id: Option<usize>) -> Option<usize> {
+        id.filter(|id| matches!(self.plain.objects[*id].body, Body::File(_)))
+    }
+
+    /// One call, of the plain tree first: after a cut both may be found.
+    fn call(&mut self, step: u64) -> vfs::Result<Call> {
+        let live = |i: &usize| self.plain.names(*i).is_ok() && (*i == 0 || self.plain.objects[*i].links > 0);
+        let dirs: Vec<usize> = (0..self.plain.objects.len()).filter(live).collect();
+        let (volume, rng) = (self.volume.clone(), &mut self.rng);
+        let pick = |rng: &mut Rng| dirs[rng.below(dirs.len() as u64) as usize];
+        let dir = pick(rng);
+        let name = vec![b'a' + rng.below(self.course.names) as u8; 1 + rng.below(3) as usize * 100];
+        let what = rng.below(13);
+        let target = self.plain.names(dir)?.get(&name).copied();
+        let file = self.file(target);
+        let bytes = |plain: &mut Plain, id: usize| match &mut plain.objects[id].body {
+            Body::File(bytes) => std::mem::take(bytes),
+            _ => Default::default(),
+        };
+        match (what, target, file) {
+            (0..=3, None, _) => {
+                self.plain.create(dir, &name, Body::File(Default::default()), 0o600)?;
+                self.inos.push(volume.mknod(ME, self.inos[dir], &name, &new_file())?.attr.ino);
+            }
+            (4, None, _) => {
+                self.plain.create(dir, &name, Body::Dir(Default::default()), 0o700)?;
+                self.inos.push(volume.mkdir(ME, self.inos[dir], &name, 0o700, 0)?.attr.ino);
+            }
+            (0..=5, _, Some(id)) => {
+                let (at, data) = (self.rng.below(120_000), vec![step as u8 | 1; 1 + self.rng.below(60_000) as usize]);
+                let mut all = bytes(&mut self.plain, id);
+                all.write(at, &data);
+                self.plain.objects[id].body = Body::File(all);
+                assert_eq!(volume.write(self.inos[id], at, &data, WriteFlags::empty())?, data.len());
+            }
+            (6, _, Some(id)) => {
+                let size = self.rng.below(150_000);
+                let mut all = bytes(&mut self.plain, id);
+                all.truncate(size);
+                self.plain.objects[id].body = Body::File(all);
+                volume.setattr(self.inos[id], &SetAttr { size: Some(size), ..SetAttr::default() })?;
+            }
+            (7, _, Some(id)) => {
+                let all = [
+                    Allocate::Reserve { keep_size: false },
+                    Allocate::PunchHole,
+                    Allocate::Zero { keep_size: true },
+                    Allocate::Collapse,
+                    Allocate::Insert,
+                ];
+                let how = all[self.rng.below(5) as usize];
+                let (at, len) = (self.rng.below(20) * 4096, (1 + self.rng.below(9)) * 4096);
+                let mut all = bytes(&mut self.plain, id);
+                let done = all.allocate(how, at, len);
+                self.plain.objects[id].body = Body::File(all);
+                if done.is_ok() {
+                    volume.fallocate(self.inos[id], how, at, len)?;
+                }
+            }
+            (8, Some(id), _) => {
+                let is_dir = self.plain.names(id).is_ok();
+                if self.plain.remove(dir, &name, is_dir).is_ok() {
+                    match is_dir {
+                        true => volume.rmdir(self.inos[dir], &name)?,
+                        false => volume.unlink(self.inos[dir], &name)?,
+                    }
+                }
+            }
+            (9, Some(_), _) => {
+                let (to, new) = (pick(rng), [b'a' + rng.below(5) as u8]);
+                let flags = if rng.below(4) == 0 { RenameFlags::EXCHANGE } else { RenameFlags::empty() };
+                if self.plain.rename((dir, &name), (to, &new), flags).is_ok() {
+                    volume.rename(ME, (self.inos[dir], &name), (self.inos[to], &new), flags)?;
+                }
+            }
+            (10, Some(id), _) => {
+                let new = [b'a' + rng.below(5) as u8; 2];
+                if self.plain.link(id, dir, &new).is_ok() {
+                    volume.link(self.inos[id], self.inos[dir], &new)?;
+                }
+            }
+            (11, ..) => {
+                volume.fsync(self.inos[dir], false)?;
+                return Ok(Call::Durable);
+            }
+            (12, ..) => {
+                self.clock.advance(Duration::from_secs(6));
+                volume.tick()?;
+            }
+            _ => {}
+        }
+        Ok(Call::Changed)
+    }
+}
+
+/// Runs a course until the power goes at a write, or to its end.
+fn run(course: &Course, seed: u64, cut: Option<u64>) -> Done {
+    let clock = Arc::new(VirtualClock::default());
+    let made = Arc::new(Memory::new(course.mib * 256));
+    course.subject.format(made.clone(), &*clock).expect("a volume");
+    let dev = Arc::new(PowerCut::new(made.fork()));
+    if let Some(cut) = cut {
+        dev.cut_after(cut);
+    }
+    let mut states = vec![Plain::default()];
+    if let Ok(volume) = course.subject.mount(dev.clone(), clock.clone()) {
+        let (plain, inos, rng) = (Plain::default(), vec![volume.root()], Rng::new(seed));
+        let mut run = Run { course, volume, clock, plain, inos, rng };
+        for step in 0..course.calls {
+            let done = run.call(step);
+            match done {
+                Ok(Call::Durable) => states = vec![run.plain.clone()],
+                Ok(Call::Changed) => states.push(run.plain.clone()),
+                Err(e) => {
+                    assert!(dev.is_cut(), "seed {seed}, call {step}: {e}");
+                    states.push(run.plain.clone());
+                    break;
+                }
+            }
+        }
+        if cut.is_none() {
+            run.volume.unmount().expect("unmounts");
+        }
+    }
+    Done { writes: dev.write_count(), dev, states }
+}
+
+fn judge(course: &Course, image: Memory, states: &[Plain], place: &str, again: Option<u64>) {
+    let clock = Arc::new(VirtualClock::default());
+    course.subject.check(&image).unwrap_or_else(|e| panic!("{place}, before recovery: {e}"));
+    if let Some(write) = again {
+        let dev = Arc::new(PowerCut::new(image.fork()));
+        dev.cut_after(write);
+        if let Ok(volume) = course.subject.mount(dev.clone(), clock.clone()) {
+            // Recovery wrote less than that: the power goes at the unmount.
+            let _ = volume.unmount();
+        }
+        judge(course, dev.image(Loss::Random(write)), states, &format!("{place}, again at {write}"), None);
+    }
+    let dev = Arc::new(image);
+    let volume = course.subject.mount(dev.clone(), clock).unwrap_or_else(|e| panic!("{place}: {e}"));
+    let mut why = Vec::new();
+    let found = states.iter().rev().any(|plain| match compare(&volume, plain, 0, volume.root(), "") {
+        Ok(()) => true,
+        Err(e) => {
+            why.push(e);
+            false
+        }
+    });
+    assert!(found, "{place}: none of {} states: {why:?}", states.len());
+    // It goes on living.
+    let file = volume.mknod(ME, volume.root(), b"afterwards", &new_file()).expect("a file").attr.ino;
+    volume.write(file, 0, &[7; 9000], WriteFlags::empty()).expect("writes");
+    volume.unmount().expect("unmounts");
+    course.subject.check(&*dev).unwrap_or_else(|e| panic!("{place}, after an unmount: {e}"));
+}
+
+fn every_cut(course: &Course, seeds: std::ops::Range<u64>) {
+    let deep = std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1");
+    let seeds = if deep { seeds.start..seeds.start + (seeds.end - seeds.start) * 20 } else { seeds };
+    let mut images = 0;
+    for seed in seeds {
+        let writes = run(course, seed, None).writes;
+        let mut rng = Rng::new(seed + 1000);
+        let step = (writes / 40).max(1);
+        let mut cut = 1 + rng.below(step);
+        while cut <= writes {
+            let done = run(course, seed, Some(cut));
+            let more = [Loss::LastTorn(3), Loss::Random(cut), Loss::Random(cut + 7)];
+            for (n, loss) in Loss::PLAIN.into_iter().chain(more).enumerate() {
+                let again = (n >= 6).then(|| 1 + rng.below(6));
+                judge(course, done.dev.image(loss), &done.states, &format!("seed {seed}, {cut}:{loss}"), again);
+                images += 1;
+            }
+            cut += 1 + rng.below(2 * step);
+        }
+    }
+    println!("{images} images");
+    assert!(images > 500, "{images} images");
+}
+
+fn course(mounted: MountOptions, mib: u64, calls: u64) -> Course {
+    Course { subject: ScherlFs { mounted, ..ScherlFs::default() }, mib, calls, names: if calls > 200 { 12 } else { 5 } }
+}
+
+#[test]
+fn what_was_synced_is_there_and_what_is_there_is_one_state() {
+    every_cut(&course(MountOptions::default(), 16, 120), 0..10);
+}
+
+#[test]
+fn so_it_is_when_little_waits_and_checkpoints_come_often() {
+    let mounted = MountOptions { dirty: 40, checkpoint_blocks: 60, ..MountOptions::default() };
+    every_cut(&course(mounted, 8, 120), 100..110);
+}
+
+#[test]
+fn so_it_is_when_every_call_is_written() {
+    let mounted = MountOptions { sync: Sync::Call, dir_cache: 0, checkpoint_blocks: 100, ..MountOptions::default() };
+    every_cut(&course(mounted, 16, 120), 200..208);
+}
+
+#[test]
+fn so_it_is_when_the_log_goes_round_a_full_volume() {
+    let mounted = MountOptions { sync: Sync::Call, checkpoint_blocks: 300, ..MountOptions::default() };
+    every_cut(&course(mounted, 6, 400), 300..304);
+}

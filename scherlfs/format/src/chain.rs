@@ -1,0 +1,230 @@
+//! Blocks of the log that are no inodes: where it goes on, and which inodes are gone.
+//!
+//! Both begin with the header that inode blocks begin with, so that a reader who follows the log sees what comes next.
+
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::extent::{Extent, RawExtent};
+use crate::superblock::path_run;
+use crate::{BLOCK, Block, Epoch, FormatError, Ino, Run, Seq, check_seal, seal};
+
+/// The kinds of blocks that the log is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// An inode; what was written with it follows.
+    Inode,
+    /// More of an inode's extents.
+    Continuation,
+    /// Where the continuations of an inode are.
+    Index,
+    /// Where the log goes on.
+    Path,
+    /// Inodes that are gone.
+    Gone,
+}
+
+impl Kind {
+    fn magic(self) -> u32 {
+        u32::from_le_bytes(*match self {
+            Kind::Inode => b"SINO",
+            Kind::Continuation => b"SEXT",
+            Kind::Index => b"SIDX",
+            Kind::Path => b"SPTH",
+            Kind::Gone => b"SDEL",
+        })
+    }
+    fn what(self) -> &'static str {
+        match self {
+            Kind::Inode => "inode",
+            Kind::Continuation => "continuation",
+            Kind::Index => "index of continuations",
+            Kind::Path => "path",
+            Kind::Gone => "list of inodes that are gone",
+        }
+    }
+}
+
+/// How every block of the log begins.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawHeader {
+    /// The kind.
+    pub magic: U32,
+    /// CRC-32 of the block with this field as zero.
+    pub crc: U32,
+    /// The mount that wrote it.
+    pub epoch: U32,
+    /// How often its transaction had failed to be written before.
+    pub attempt: U32,
+    /// Its transaction.
+    pub seq: U64,
+    /// The inode; 0 of a path and a list.
+    pub ino: U32,
+    /// Which of the transaction's pieces it is, from 0; of a continuation: which of its inode's.
+    pub piece: U16,
+    /// How many pieces the transaction has; of a continuation: how many the inode has.
+    pub pieces: U16,
+}
+
+/// Bytes of the header.
+pub const HEADER: usize = size_of::<RawHeader>();
+const _: () = assert!(HEADER == 32);
+
+/// What a header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// The kind of block.
+    pub kind: Kind,
+    /// The mount that wrote it.
+    pub epoch: Epoch,
+    /// How often its transaction had failed to be written before: pieces of two attempts make no transaction.
+    pub attempt: u32,
+    /// Its transaction.
+    pub seq: Seq,
+    /// The inode.
+    pub ino: Ino,
+    /// Which piece of the transaction, or which continuation of the inode.
+    pub piece: u16,
+    /// Of how many.
+    pub pieces: u16,
+}
+
+impl Header {
+    /// From a block of the log, whose checksum must hold.
+    pub fn read(block: &Block) -> Result<Self, FormatError> {
+        let none = FormatError::Magic { what: "block of the log" };
+        let (raw, _) = RawHeader::ref_from_prefix(block).map_err(|_| none)?;
+        let kinds = [Kind::Inode, Kind::Continuation, Kind::Index, Kind::Path, Kind::Gone];
+        let kind = kinds.into_iter().find(|k| k.magic() == raw.magic.get()).ok_or(none)?;
+        check_seal(block, 4, kind.what())?;
+        let (piece, pieces) = (raw.piece.get(), raw.pieces.get());
+        if piece >= pieces {
+            return Err(FormatError::Field { what: kind.what(), field: "piece", value: piece.into() });
+        }
+        Ok(Header {
+            kind,
+            epoch: Epoch(raw.epoch.get()),
+            attempt: raw.attempt.get(),
+            seq: Seq(raw.seq.get()),
+            ino: Ino(raw.ino.get()),
+            piece,
+            pieces,
+        })
+    }
+
+    /// A header of the wanted kind.
+    pub fn expect(block: &Block, kind: Kind) -> Result<Self, FormatError> {
+        let header = Self::read(block)?;
+        if header.kind == kind { Ok(header) } else { Err(FormatError::Magic { what: kind.what() }) }
+    }
+
+    /// Puts it at the beginning of a block, and the block's checksum into it: the rest must be there.
+    pub fn write(&self, block: &mut Block) {
+        let raw = RawHeader {
+            magic: self.kind.magic().into(),
+            crc: 0.into(),
+            epoch: self.epoch.0.into(),
+            attempt: self.attempt.into(),
+            seq: self.seq.0.into(),
+            ino: self.ino.0.into(),
+            piece: self.piece.into(),
+            pieces: self.pieces.into(),
+        };
+        block[..HEADER].copy_from_slice(raw.as_bytes());
+        seal(block, 4);
+    }
+}
+
+/// The most runs of a path block, and the most extents of a continuation.
+pub const RUNS_MAX: usize = (BLOCK - HEADER - 4) / crate::extent::EXTENT_BYTES;
+const _: () = assert!(RUNS_MAX == 338);
+/// The most numbers of a list of inodes that are gone.
+pub const GONE_MAX: usize = (BLOCK - HEADER - 4) / 4;
+
+/// A list of runs or extents on disk.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawRuns {
+    /// How every block of the log begins.
+    pub header: [u8; HEADER],
+    /// Entries that count.
+    pub count: U32,
+    /// The entries.
+    pub runs: [RawExtent; RUNS_MAX],
+    /// Zero.
+    pub spare: [u8; 4],
+}
+
+/// A list of inodes on disk.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawGone {
+    /// How every block of the log begins.
+    pub header: [u8; HEADER],
+    /// Entries that count.
+    pub count: U32,
+    /// The entries.
+    pub inodes: [U32; GONE_MAX],
+}
+
+const _: () = assert!(size_of::<RawRuns>() == BLOCK && size_of::<RawGone>() == BLOCK);
+
+fn runs_of(block: &Block, kind: Kind) -> Result<&[RawExtent], FormatError> {
+    Header::expect(block, kind)?;
+    let raw = RawRuns::ref_from_bytes(block).map_err(|_| FormatError::Magic { what: kind.what() })?;
+    let count = raw.count.get();
+    raw.runs.get(..count as usize).ok_or(FormatError::Field { what: kind.what(), field: "count", value: count.into() })
+}
+
+fn put_runs(header: &Header, runs: impl ExactSizeIterator<Item = Extent>) -> Box<Block> {
+    let mut raw = RawRuns::new_zeroed();
+    raw.count = (runs.len().min(RUNS_MAX) as u32).into();
+    raw.runs.iter_mut().zip(runs).for_each(|(to, run)| *to = run.raw());
+    let mut block = Box::new([0; BLOCK]);
+    block.copy_from_slice(raw.as_bytes());
+    header.write(&mut block);
+    block
+}
+
+/// The runs of a path block, where the log goes on behind it, or of an index block.
+pub fn read_runs(block: &Block, kind: Kind) -> Result<Vec<Run>, FormatError> {
+    runs_of(block, kind)?.iter().map(|r| path_run(r, kind.what())).collect()
+}
+
+/// A path block or an index block of at most [`RUNS_MAX`] runs.
+pub fn write_runs(header: &Header, runs: &[Run]) -> Box<Block> {
+    put_runs(header, runs.iter().map(|r| Extent::Stored { start: r.start, blocks: r.blocks }))
+}
+
+/// The extents of a continuation.
+pub fn read_continuation(block: &Block) -> Result<Vec<Extent>, FormatError> {
+    runs_of(block, Kind::Continuation)?.iter().map(Extent::try_from).collect()
+}
+
+/// A continuation of at most [`RUNS_MAX`] extents.
+pub fn write_continuation(header: &Header, extents: &[Extent]) -> Box<Block> {
+    put_runs(header, extents.iter().copied())
+}
+
+/// The inodes of a list.
+pub fn read_gone(block: &Block) -> Result<Vec<Ino>, FormatError> {
+    Header::expect(block, Kind::Gone)?;
+    let what = Kind::Gone.what();
+    let raw = RawGone::ref_from_bytes(block).map_err(|_| FormatError::Magic { what })?;
+    let count = raw.count.get();
+    let all =
+        raw.inodes.get(..count as usize).ok_or(FormatError::Field { what, field: "count", value: count.into() })?;
+    Ok(all.iter().map(|i| Ino(i.get())).collect())
+}
+
+/// A list of at most [`GONE_MAX`] inodes.
+pub fn write_gone(header: &Header, inodes: &[Ino]) -> Box<Block> {
+    let mut raw = RawGone::new_zeroed();
+    raw.count = (inodes.len().min(GONE_MAX) as u32).into();
+    raw.inodes.iter_mut().zip(inodes).for_each(|(to, ino)| *to = ino.0.into());
+    let mut block = Box::new([0; BLOCK]);
+    block.copy_from_slice(raw.as_bytes());
+    header.write(&mut block);
+    block
+}

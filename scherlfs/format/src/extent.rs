@@ -1,0 +1,132 @@
+//! Where a file's blocks lie: runs of 12 bytes, one after the other. The place in the file is implicit, as in Scherl 2004,
+//! section 5.4.
+
+use zerocopy::byteorder::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::{Addr, BLOCKS_MAX, FIRST, FormatError};
+
+/// On disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawExtent {
+    /// The first block, 48 bits; of a hole the upper bits of its length.
+    pub start: [u8; 6],
+    /// Blocks; of a hole the lower 32 bits.
+    pub blocks: U32,
+    /// 0 stored, 1 hole, 2 reserved.
+    pub kind: U16,
+}
+
+/// Bytes of an extent.
+pub const EXTENT_BYTES: usize = size_of::<RawExtent>();
+const _: () = assert!(EXTENT_BYTES == 12);
+
+/// What a part of a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Extent {
+    /// Blocks at neighbouring places.
+    Stored {
+        /// The first.
+        start: Addr,
+        /// How many.
+        blocks: u32,
+    },
+    /// Nothing is stored; it reads as zeroes.
+    Hole {
+        /// How long, below 2^52.
+        blocks: u64,
+    },
+    /// Room that was promised to the file; it reads as zeroes. It has no place: a log knows none before it writes.
+    Reserved {
+        /// How long.
+        blocks: u32,
+    },
+}
+
+/// The longest hole: all of a file of 2^63 bytes.
+pub const HOLE_MAX: u64 = 1 << 51;
+
+impl Extent {
+    /// How many blocks of the file it stands for.
+    pub fn blocks(self) -> u64 {
+        match self {
+            Extent::Stored { blocks, .. } | Extent::Reserved { blocks } => blocks.into(),
+            Extent::Hole { blocks } => blocks,
+        }
+    }
+
+    /// To disk.
+    pub fn raw(self) -> RawExtent {
+        let (start, blocks, kind) = match self {
+            Extent::Stored { start, blocks } => (start.0, blocks, 0),
+            // Truncation keeps the lower half; the upper is beside it.
+            Extent::Hole { blocks } => (blocks >> 32, blocks as u32, 1),
+            Extent::Reserved { blocks } => (0, blocks, 2),
+        };
+        let mut six = [0; 6];
+        six.copy_from_slice(&start.to_le_bytes()[..6]);
+        RawExtent { start: six, blocks: blocks.into(), kind: kind.into() }
+    }
+}
+
+/// 48 bits.
+pub(crate) fn u48(bytes: &[u8; 6]) -> u64 {
+    let mut all = [0; 8];
+    all[..6].copy_from_slice(bytes);
+    u64::from_le_bytes(all)
+}
+
+impl TryFrom<&RawExtent> for Extent {
+    type Error = FormatError;
+    fn try_from(raw: &RawExtent) -> Result<Self, FormatError> {
+        let wrong = |field, value| FormatError::Field { what: "extent", field, value };
+        let (start, blocks) = (u48(&raw.start), raw.blocks.get());
+        match raw.kind.get() {
+            0 if blocks == 0 => Err(wrong("length", 0)),
+            0 if start < FIRST || start + u64::from(blocks) > BLOCKS_MAX => Err(wrong("start", start)),
+            0 => Ok(Extent::Stored { start: Addr(start), blocks }),
+            // Longer ones do not fit the shift below.
+            1 if start > HOLE_MAX >> 32 => Err(wrong("length of a hole", start)),
+            1 => match (start << 32) | u64::from(blocks) {
+                long @ 1..=HOLE_MAX => Ok(Extent::Hole { blocks: long }),
+                long => Err(wrong("length of a hole", long)),
+            },
+            2 if blocks == 0 || start != 0 => Err(wrong("reserved", start)),
+            2 => Ok(Extent::Reserved { blocks }),
+            k => Err(wrong("kind", k.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extent_reads_as_it_was_written() {
+        let all = [
+            Extent::Stored { start: Addr(2), blocks: 1 },
+            Extent::Stored { start: Addr(BLOCKS_MAX - 7), blocks: 7 },
+            Extent::Hole { blocks: 1 },
+            Extent::Hole { blocks: HOLE_MAX },
+            Extent::Reserved { blocks: u32::MAX },
+        ];
+        for extent in all {
+            assert_eq!(Extent::try_from(&extent.raw()), Ok(extent));
+        }
+    }
+
+    #[test]
+    fn what_no_writer_writes_is_refused() {
+        let raw = |start: u64, blocks: u32, kind: u16| {
+            let mut raw = Extent::Stored { start: Addr(start), blocks }.raw();
+            raw.kind = kind.into();
+            Extent::try_from(&raw)
+        };
+        assert!(raw(1, 1, 0).is_err() && raw(9, 0, 0).is_err() && raw(BLOCKS_MAX - 1, 2, 0).is_err());
+        assert!(raw(0, 0, 1).is_err() && raw(1 << 20, 1, 1).is_err());
+        assert!(raw(7, 1, 2).is_err() && raw(0, 0, 2).is_err() && raw(9, 1, 3).is_err());
+        assert!(raw(9, 1, 0).is_ok());
+    }
+}

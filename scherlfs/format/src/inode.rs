@@ -1,0 +1,367 @@
+//! An inode: what a file is, where its blocks lie, its attributes, and the proof that it was written whole.
+//!
+//! 256 bytes, then 3,840 for extents, which grow from the front, and extended attributes, which grow from the back. Extents that find no
+//! room there stand in continuation blocks: the inode names up to [`RUNS`] of them, and of more the index blocks that name them.
+
+use zerocopy::byteorder::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::chain::{HEADER, Header, Kind, RUNS_MAX};
+use crate::extent::{EXTENT_BYTES, Extent, RawExtent};
+use crate::{Addr, BLOCK, BLOCKS_MAX, Block, FIRST, FormatError, Ino, Run};
+
+const WHAT: &str = "inode";
+/// Runs that an inode can name: of continuations, or, if there are more continuations than this, of index blocks.
+pub const RUNS: usize = 6;
+/// Extents of a file at most.
+pub const EXTENTS_LIMIT: usize = RUNS * RUNS_MAX * RUNS_MAX;
+/// Bytes for extents and attributes.
+pub const AREA: usize = 3840;
+const AREA_AT: usize = BLOCK - AREA;
+/// Extents that fit where there are no attributes.
+pub const EXTENTS_MAX: usize = AREA / EXTENT_BYTES;
+const _: () = assert!(EXTENTS_MAX == 320);
+/// The most bytes of attributes: extents may go elsewhere.
+pub const XATTRS_MAX: usize = AREA;
+
+/// A time on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawTime {
+    /// Seconds since 1970.
+    pub secs: I64,
+    /// Nanoseconds.
+    pub nanos: U32,
+}
+
+/// On disk.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawInode {
+    /// How every block of the log begins.
+    pub header: [u8; HEADER],
+    /// Blocks that follow it in the log and belong to this piece: continuations, then contents.
+    pub follow: U32,
+    /// CRC-32 of their bytes.
+    pub follow_crc: U32,
+    /// Distinguishes two lives of one number.
+    pub generation: U32,
+    /// Extents in all.
+    pub extents: U32,
+    /// Bytes of attributes at the end.
+    pub xattr_bytes: U16,
+    /// Continuation blocks.
+    pub continuations: U16,
+    /// Kind and permissions, as `st_mode`.
+    pub mode: U16,
+    /// Zero.
+    pub spare_a: U16,
+    /// Where this inode was before; 0: nowhere.
+    pub previous: U64,
+    /// Names.
+    pub nlink: U32,
+    /// Owner.
+    pub uid: U32,
+    /// Group.
+    pub gid: U32,
+    /// The directory it was made in or moved to; of a directory: the one above it.
+    pub parent: U32,
+    /// Bytes.
+    pub size: U64,
+    /// Blocks stored or reserved, without its own.
+    pub blocks: U64,
+    /// Last access, change of contents, change of anything, birth.
+    pub times: [RawTime; 4],
+    /// Of a device: major in the upper half, minor in the lower.
+    pub rdev: U64,
+    /// As `chattr` sets them.
+    pub flags: U32,
+    /// The project.
+    pub project: U32,
+    /// Where the continuations or the index blocks are.
+    pub runs: [RawExtent; RUNS],
+    /// Zero.
+    pub spare_b: [u8; 24],
+    /// Extents and attributes.
+    pub area: [u8; AREA],
+}
+
+const _: () = assert!(size_of::<RawInode>() == BLOCK && size_of::<RawInode>() - AREA == AREA_AT && AREA_AT == 256);
+
+/// A time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Time {
+    /// Seconds since 1970.
+    pub secs: i64,
+    /// Nanoseconds below 10^9.
+    pub nanos: u32,
+}
+
+/// Everything of an inode but where its blocks are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Attributes {
+    /// Distinguishes two lives of one number.
+    pub generation: u32,
+    /// Kind and permissions.
+    pub mode: u16,
+    /// Names.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// See [`RawInode::parent`].
+    pub parent: Ino,
+    /// Bytes.
+    pub size: u64,
+    /// Blocks stored or reserved.
+    pub blocks: u64,
+    /// Access, contents, anything, birth.
+    pub times: [Time; 4],
+    /// Of a device.
+    pub rdev: u64,
+    /// As `chattr` sets them.
+    pub flags: u32,
+    /// The project.
+    pub project: u32,
+}
+
+/// A name and its value.
+pub type Xattr = (Vec<u8>, Vec<u8>);
+
+/// An inode block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inode {
+    /// Which transaction, which piece of it.
+    pub header: Header,
+    /// Blocks behind it that belong to it.
+    pub follow: u32,
+    /// Their checksum.
+    pub follow_crc: u32,
+    /// Where it was before.
+    pub previous: Option<Addr>,
+    /// What it is.
+    pub attributes: Attributes,
+    /// Extended attributes, in the order of their names.
+    pub xattrs: Vec<Xattr>,
+    /// The first extents; the others are in continuations.
+    pub extents: Vec<Extent>,
+    /// Extents in all.
+    pub extents_in_all: u32,
+    /// Continuation blocks in all.
+    pub continuations: usize,
+    /// Where they are; where there are index blocks, these.
+    pub runs: Vec<Run>,
+}
+
+/// Bytes that attributes take.
+pub fn xattr_bytes(xattrs: &[Xattr]) -> usize {
+    xattrs.iter().map(|(name, value)| 3 + name.len() + value.len()).sum()
+}
+
+/// Extents that fit into an inode beside attributes of so many bytes.
+pub fn room(xattr_bytes: usize) -> usize {
+    AREA.saturating_sub(xattr_bytes) / EXTENT_BYTES
+}
+
+/// Continuation blocks for so many extents beside attributes of so many bytes.
+pub fn continuations(extents: usize, xattr_bytes: usize) -> usize {
+    extents.saturating_sub(room(xattr_bytes)).div_ceil(RUNS_MAX)
+}
+
+/// Index blocks for so many continuations, each of which may stand alone.
+pub fn indexes(continuations: usize) -> usize {
+    if continuations > RUNS { continuations.div_ceil(RUNS_MAX) } else { 0 }
+}
+
+fn read_xattrs(bytes: &[u8]) -> Option<Vec<Xattr>> {
+    let (mut at, mut all) = (0, Vec::<Xattr>::new());
+    while at < bytes.len() {
+        let head = bytes.get(at..at + 3)?;
+        let (name, value) = (usize::from(head[0]), usize::from(u16::from_le_bytes([head[1], head[2]])));
+        let end = at + 3 + name + value;
+        let both = bytes.get(at + 3..end)?;
+        if name == 0 || all.last().is_some_and(|(last, _)| last.as_slice() >= &both[..name]) {
+            return None;
+        }
+        all.push((both[..name].to_vec(), both[name..].to_vec()));
+        at = end;
+    }
+    Some(all)
+}
+
+impl Inode {
+    /// From a block.
+    pub fn read(block: &Block) -> Result<Self, FormatError> {
+        let header = Header::expect(block, Kind::Inode)?;
+        let raw = RawInode::ref_from_bytes(block).map_err(|_| FormatError::Magic { what: WHAT })?;
+        let wrong = |field, value| FormatError::Field { what: WHAT, field, value };
+        if header.ino == Ino(0) {
+            return Err(wrong("ino", 0));
+        }
+        let bytes = usize::from(raw.xattr_bytes.get());
+        let area = raw.area.get(AREA.wrapping_sub(bytes)..).ok_or(wrong("xattr_bytes", bytes as u64))?;
+        let xattrs = read_xattrs(area).ok_or(wrong("attributes", bytes as u64))?;
+        let (all, blocks) = (raw.extents.get(), usize::from(raw.continuations.get()));
+        if continuations(all as usize, bytes) != blocks {
+            return Err(wrong("continuations", blocks as u64));
+        }
+        let here = room(bytes).min(all as usize);
+        let extents = raw.area[..here * EXTENT_BYTES]
+            .chunks_exact(EXTENT_BYTES)
+            .map(|b| RawExtent::read_from_bytes(b).map_err(|_| wrong("extents", 0)).and_then(|r| Extent::try_from(&r)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut runs = Vec::new();
+        for r in raw.runs.iter().filter(|r| r.blocks.get() > 0) {
+            runs.push(crate::superblock::path_run(r, WHAT)?);
+        }
+        let named = if indexes(blocks) > 0 { indexes(blocks) } else { blocks };
+        if runs.iter().map(|r| u64::from(r.blocks)).sum::<u64>() != named as u64 {
+            return Err(wrong("runs of continuations", blocks as u64));
+        }
+        let previous = raw.previous.get();
+        if previous != 0 && !(FIRST..BLOCKS_MAX).contains(&previous) {
+            return Err(wrong("previous", previous));
+        }
+        let time = |t: &RawTime| Time { secs: t.secs.get(), nanos: t.nanos.get() };
+        if let Some(t) = raw.times.iter().find(|t| t.nanos.get() >= 1_000_000_000) {
+            return Err(wrong("nanoseconds", t.nanos.get().into()));
+        }
+        Ok(Inode {
+            header,
+            follow: raw.follow.get(),
+            follow_crc: raw.follow_crc.get(),
+            previous: (previous != 0).then_some(Addr(previous)),
+            attributes: Attributes {
+                generation: raw.generation.get(),
+                mode: raw.mode.get(),
+                nlink: raw.nlink.get(),
+                uid: raw.uid.get(),
+                gid: raw.gid.get(),
+                parent: Ino(raw.parent.get()),
+                size: raw.size.get(),
+                blocks: raw.blocks.get(),
+                times: [time(&raw.times[0]), time(&raw.times[1]), time(&raw.times[2]), time(&raw.times[3])],
+                rdev: raw.rdev.get(),
+                flags: raw.flags.get(),
+                project: raw.project.get(),
+            },
+            xattrs,
+            extents,
+            extents_in_all: all,
+            continuations: blocks,
+            runs,
+        })
+    }
+
+    /// To a block. `extents` are those of the inode that fit; attributes and runs must fit, too.
+    pub fn write(&self) -> Box<Block> {
+        let mut raw = RawInode::new_zeroed();
+        let a = &self.attributes;
+        raw.follow = self.follow.into();
+        raw.follow_crc = self.follow_crc.into();
+        raw.generation = a.generation.into();
+        raw.extents = self.extents_in_all.into();
+        let bytes = xattr_bytes(&self.xattrs);
+        raw.xattr_bytes = (bytes as u16).into();
+        raw.continuations = (self.continuations as u16).into();
+        raw.mode = a.mode.into();
+        raw.previous = self.previous.unwrap_or_default().0.into();
+        raw.nlink = a.nlink.into();
+        raw.uid = a.uid.into();
+        raw.gid = a.gid.into();
+        raw.parent = a.parent.0.into();
+        raw.size = a.size.into();
+        raw.blocks = a.blocks.into();
+        for (to, t) in raw.times.iter_mut().zip(&a.times) {
+            *to = RawTime { secs: t.secs.into(), nanos: t.nanos.into() };
+        }
+        raw.rdev = a.rdev.into();
+        raw.flags = a.flags.into();
+        raw.project = a.project.into();
+        for (to, r) in raw.runs.iter_mut().zip(&self.runs) {
+            *to = Extent::Stored { start: r.start, blocks: r.blocks }.raw();
+        }
+        for (to, e) in raw.area.chunks_exact_mut(EXTENT_BYTES).zip(&self.extents) {
+            to.copy_from_slice(e.raw().as_bytes());
+        }
+        let mut at = AREA.saturating_sub(bytes);
+        for (name, value) in &self.xattrs {
+            let head = [&[name.len() as u8][..], &(value.len() as u16).to_le_bytes(), name, value].concat();
+            if let Some(to) = raw.area.get_mut(at..at + head.len()) {
+                to.copy_from_slice(&head);
+            }
+            at += head.len();
+        }
+        let mut block = Box::new([0; BLOCK]);
+        block.copy_from_slice(raw.as_bytes());
+        self.header.write(&mut block);
+        block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Epoch, Seq};
+
+    fn inode() -> Inode {
+        let header =
+            Header { kind: Kind::Inode, epoch: Epoch(3), attempt: 1, seq: Seq(77), ino: Ino(9), piece: 0, pieces: 2 };
+        let xattrs = vec![(b"user.a".to_vec(), vec![1; 300]), (b"user.b".to_vec(), Vec::new())];
+        let extents: Vec<_> = (0..room(xattr_bytes(&xattrs)) as u64)
+            .map(|n| Extent::Stored { start: Addr(10 + 2 * n), blocks: 1 })
+            .collect();
+        let attributes = Attributes {
+            mode: 0o100644,
+            nlink: 1,
+            size: 1 << 40,
+            times: [Time { secs: -5, nanos: 999_999_999 }; 4],
+            parent: Ino(2),
+            ..Attributes::default()
+        };
+        Inode {
+            header,
+            follow: 5,
+            follow_crc: 6,
+            previous: Some(Addr(4)),
+            attributes,
+            xattrs,
+            extents_in_all: extents.len() as u32 + 339,
+            extents,
+            continuations: 2,
+            runs: vec![Run { start: Addr(7), blocks: 1 }, Run { start: Addr(9), blocks: 1 }],
+        }
+    }
+
+    #[test]
+    fn an_inode_reads_as_it_was_written() {
+        assert_eq!(Inode::read(&inode().write()), Ok(inode()));
+    }
+
+    #[test]
+    fn no_changed_bit_of_an_inode_goes_unseen() {
+        let mut block = inode().write();
+        for bit in 0..BLOCK * 8 {
+            block[bit / 8] ^= 1 << (bit % 8);
+            assert!(Inode::read(&block).is_err(), "bit {bit}");
+            block[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+
+    #[test]
+    fn fields_under_a_checksum_that_holds_are_checked_all_the_same() {
+        let changed = |change: &dyn Fn(&mut Inode)| {
+            let mut i = inode();
+            change(&mut i);
+            Inode::read(&i.write())
+        };
+        assert!(changed(&|_| ()).is_ok());
+        assert!(changed(&|i| i.header.ino = Ino(0)).is_err());
+        assert!(changed(&|i| i.extents_in_all = u32::MAX).is_err());
+        assert!(changed(&|i| i.runs.truncate(1)).is_err());
+        assert!(changed(&|i| i.xattrs.reverse()).is_err());
+        assert!(changed(&|i| i.attributes.times[2].nanos = 1_000_000_000).is_err());
+        assert!(changed(&|i| i.previous = Some(Addr(1))).is_err());
+    }
+}

@@ -1,0 +1,250 @@
+//! The superblock: what the volume is, and where its last checkpoint left everything.
+//!
+//! It stands in blocks 0 and 1. A checkpoint writes the one that does not hold the last, so that one of them is whole
+//! after any power cut; the one with the higher number counts.
+
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::extent::{Extent, RawExtent};
+use crate::{Addr, BLOCK, BLOCKS_MAX, Block, Epoch, FIRST, FormatError, Run, Seq, check_seal, seal};
+
+const WHAT: &str = "superblock";
+const MAGIC: [u8; 8] = *b"ScherlFS";
+const VERSION: u32 = 1;
+/// The most runs of the log's path that stand in the superblock.
+pub const PATH_MAX: usize = 128;
+const CRC_AT: usize = 4092;
+/// The smallest volume in blocks.
+pub const BLOCKS_MIN: u64 = 64;
+
+/// On disk.
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct RawSuperblock {
+    /// "ScherlFS".
+    pub magic: [u8; 8],
+    /// 1.
+    pub version: U32,
+    /// Logarithm of the size of a block: 12.
+    pub block_log: u8,
+    /// Where inodes stand, see [`Placement`].
+    pub placement: u8,
+    /// Zero.
+    pub spare_a: [u8; 2],
+    /// Features that older programs may ignore.
+    pub compat: U64,
+    /// Features that older programs may read but not write.
+    pub read_only: U64,
+    /// Features that older programs do not understand.
+    pub incompat: U64,
+    /// The volume's identity.
+    pub uuid: [u8; 16],
+    /// Its name, UTF-8, filled with zeroes.
+    pub label: [u8; 64],
+    /// Blocks of the volume.
+    pub blocks: U64,
+    /// Blocks of a segment, the unit of cleaning.
+    pub segment_blocks: U32,
+    /// 1: unmounted; nothing follows in the log.
+    pub flags: U32,
+    /// Number of the checkpoint.
+    pub checkpoint: U64,
+    /// The last transaction that it holds.
+    pub seq: U64,
+    /// The mount that wrote it.
+    pub epoch: U32,
+    /// Zero.
+    pub spare_f: U32,
+    /// Runs of the path that count.
+    pub path_runs: U32,
+    /// Zero.
+    pub spare_b: U32,
+    /// Where the inode of the inode map is.
+    pub ifile: U64,
+    /// Where the inode of the list of free blocks is.
+    pub free_list: U64,
+    /// Where the inode of the list of orphans is; 0: there are none.
+    pub orphans: U64,
+    /// The oldest transaction whose blocks are all kept.
+    pub undo_floor: U64,
+    /// Free blocks.
+    pub free: U64,
+    /// Inodes in use.
+    pub inodes: U64,
+    /// Blocks that files were promised and that are not stored.
+    pub promised: U64,
+    /// Zero.
+    pub spare_c: [u8; 24],
+    /// Where the log goes on: the runs of free blocks that it fills next, in their order.
+    pub path: [RawExtent; PATH_MAX],
+    /// Zero.
+    pub spare_d: [u8; 264],
+    /// A bit for each block of the inode map; set: it has no free place. A hint.
+    pub full: [u8; 2040],
+    /// Zero.
+    pub spare_e: [u8; 4],
+    /// CRC-32 of the block with this field as zero.
+    pub crc: U32,
+}
+
+const _: () = assert!(size_of::<RawSuperblock>() == BLOCK);
+
+/// Where the writer puts inodes (Scherl 2004, Fig. 5.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum Placement {
+    /// Before the contents they are written with, appended.
+    #[default]
+    Before = 0,
+}
+
+/// What a superblock says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Superblock {
+    /// The volume's identity.
+    pub uuid: [u8; 16],
+    /// Its name.
+    pub label: String,
+    /// Blocks of the volume.
+    pub blocks: u64,
+    /// Blocks of a segment.
+    pub segment_blocks: u32,
+    /// Where inodes are put.
+    pub placement: Placement,
+    /// Nothing follows in the log.
+    pub clean: bool,
+    /// Number of the checkpoint.
+    pub checkpoint: u64,
+    /// The last transaction in it.
+    pub seq: Seq,
+    /// The mount that wrote it.
+    pub epoch: Epoch,
+    /// The inode map's inode.
+    pub ifile: Addr,
+    /// The free list's inode.
+    pub free_list: Addr,
+    /// The inode of the list of orphans, if there are any.
+    pub orphans: Option<Addr>,
+    /// The oldest transaction that can be reached by undoing.
+    pub undo_floor: Seq,
+    /// Free blocks.
+    pub free: u64,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Blocks that files were promised.
+    pub promised: u64,
+    /// Where the log goes on.
+    pub path: Vec<Run>,
+}
+
+/// A run of a path, as an extent that is stored.
+pub(crate) fn path_run(raw: &RawExtent, what: &'static str) -> Result<Run, FormatError> {
+    match Extent::try_from(raw)? {
+        Extent::Stored { start, blocks } => Ok(Run { start, blocks }),
+        _ => Err(FormatError::Field { what, field: "run of the path", value: raw.kind.get().into() }),
+    }
+}
+
+impl Superblock {
+    /// From a block.
+    pub fn read(block: &Block) -> Result<Self, FormatError> {
+        let raw = RawSuperblock::ref_from_bytes(block).map_err(|_| FormatError::Magic { what: WHAT })?;
+        if raw.magic != MAGIC {
+            return Err(FormatError::Magic { what: WHAT });
+        }
+        check_seal(block, CRC_AT, WHAT)?;
+        let wrong = |field, value| FormatError::Field { what: WHAT, field, value };
+        if raw.version.get() != VERSION {
+            return Err(FormatError::Unknown { what: "version", value: raw.version.get().into() });
+        }
+        if raw.incompat.get() != 0 {
+            return Err(FormatError::Unknown { what: "feature", value: raw.incompat.get() });
+        }
+        if raw.block_log != 12 {
+            return Err(wrong("block_log", raw.block_log.into()));
+        }
+        let blocks = raw.blocks.get();
+        if !(BLOCKS_MIN..=BLOCKS_MAX).contains(&blocks) {
+            return Err(wrong("blocks", blocks));
+        }
+        let segment = raw.segment_blocks.get();
+        if !segment.is_power_of_two() || !(8..=1 << 20).contains(&segment) {
+            return Err(wrong("segment_blocks", segment.into()));
+        }
+        let inside = |field, at: u64| if (FIRST..blocks).contains(&at) { Ok(Addr(at)) } else { Err(wrong(field, at)) };
+        let count = raw.path_runs.get() as usize;
+        let runs = raw.path.get(..count).ok_or(wrong("path_runs", count as u64))?;
+        let path = runs.iter().map(|r| path_run(r, WHAT)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(run) = path.iter().find(|r| r.end().0 > blocks) {
+            return Err(wrong("path", run.start.0));
+        }
+        let placement = match raw.placement {
+            0 => Placement::Before,
+            p => return Err(wrong("placement", p.into())),
+        };
+        let end = raw.label.iter().position(|b| *b == 0).unwrap_or(raw.label.len());
+        Ok(Superblock {
+            uuid: raw.uuid,
+            label: String::from_utf8_lossy(&raw.label[..end]).into_owned(),
+            blocks,
+            segment_blocks: segment,
+            placement,
+            clean: raw.flags.get() & 1 != 0,
+            checkpoint: raw.checkpoint.get(),
+            seq: Seq(raw.seq.get()),
+            epoch: Epoch(raw.epoch.get()),
+            ifile: inside("ifile", raw.ifile.get())?,
+            free_list: inside("free_list", raw.free_list.get())?,
+            orphans: match raw.orphans.get() {
+                0 => None,
+                at => Some(inside("orphans", at)?),
+            },
+            undo_floor: Seq(raw.undo_floor.get()),
+            free: raw.free.get().min(blocks),
+            inodes: raw.inodes.get(),
+            promised: raw.promised.get().min(blocks),
+            path,
+        })
+    }
+
+    /// The block it is written into: the other than that of the checkpoint before.
+    pub fn place(&self) -> Addr {
+        Addr(self.checkpoint % 2)
+    }
+
+    /// To a block. A label of over 64 bytes is cut; of a path of over [`PATH_MAX`] runs the rest is left out.
+    pub fn write(&self) -> Box<Block> {
+        let mut raw = RawSuperblock::new_zeroed();
+        raw.magic = MAGIC;
+        raw.version = VERSION.into();
+        raw.block_log = 12;
+        raw.placement = self.placement as u8;
+        raw.uuid = self.uuid;
+        let label = self.label.as_bytes();
+        let label = &label[..label.len().min(raw.label.len())];
+        raw.label[..label.len()].copy_from_slice(label);
+        raw.blocks = self.blocks.into();
+        raw.segment_blocks = self.segment_blocks.into();
+        raw.flags = u32::from(self.clean).into();
+        raw.checkpoint = self.checkpoint.into();
+        raw.seq = self.seq.0.into();
+        raw.epoch = self.epoch.0.into();
+        raw.ifile = self.ifile.0.into();
+        raw.free_list = self.free_list.0.into();
+        raw.orphans = self.orphans.unwrap_or_default().0.into();
+        raw.undo_floor = self.undo_floor.0.into();
+        raw.free = self.free.into();
+        raw.inodes = self.inodes.into();
+        raw.promised = self.promised.into();
+        let path = &self.path[..self.path.len().min(PATH_MAX)];
+        raw.path_runs = (path.len() as u32).into();
+        for (to, run) in raw.path.iter_mut().zip(path) {
+            *to = Extent::Stored { start: run.start, blocks: run.blocks }.raw();
+        }
+        let mut block = Box::new([0; BLOCK]);
+        block.copy_from_slice(raw.as_bytes());
+        seal(&mut block, CRC_AT);
+        block
+    }
+}

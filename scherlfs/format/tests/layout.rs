@@ -1,0 +1,295 @@
+//! The specification is what the code does: every field's offset and size in it is taken from the structures, every number from the
+//! constants. `JOULEFS_RENEW=1 cargo test -p joulefs-scherlfs-format --test layout` writes it anew.
+
+extern crate joulefs_scherlfs_format as format;
+
+use std::fmt::Write as _;
+use std::mem::offset_of;
+use std::path::Path;
+
+use format::chain::{self, RawGone, RawHeader, RawRuns};
+use format::extent::{self, RawExtent};
+use format::ifile::{self, RawEntry};
+use format::inode::{self, RawInode, RawTime};
+use format::superblock::{self, RawSuperblock};
+
+type Field = (usize, usize, &'static str, &'static str);
+
+struct Structure {
+    title: &'static str,
+    name: &'static str,
+    size: usize,
+    fields: Vec<Field>,
+}
+
+fn bytes_of<T, F>(_: fn(&T) -> &F) -> usize {
+    size_of::<F>()
+}
+
+/// A structure's fields with their places, all of them: one left out does not compile.
+macro_rules! structure {
+    ($title:literal, $raw:ident { $($field:ident: $meaning:literal),* $(,)? }) => {{
+        let _every_field_is_named = |raw: &$raw| {
+            let $raw { $($field: _),* } = raw;
+        };
+        Structure {
+            title: $title,
+            name: stringify!($raw),
+            size: size_of::<$raw>(),
+            fields: vec![$((
+                offset_of!($raw, $field),
+                bytes_of::<$raw, _>(|raw| &raw.$field),
+                stringify!($field),
+                $meaning,
+            )),*],
+        }
+    }};
+}
+
+fn structures() -> Vec<Structure> {
+    vec![
+        structure!(
+            "Superblock, blocks 0 and 1 by turns",
+            RawSuperblock {
+                magic: "\"ScherlFS\"",
+                version: "1",
+                block_log: "12",
+                placement: "0: an inode stands before the contents it was written with",
+                spare_a: "0",
+                compat: "features that who does not know them may ignore; none yet",
+                read_only: "features that who does not know them may read, not write; none yet",
+                incompat: "features that who does not know them cannot read; none yet",
+                uuid: "the volume",
+                label: "its name, UTF-8, filled with zeroes",
+                blocks: "blocks of the volume",
+                segment_blocks: "blocks of a segment, a power of two from 8 to 2^20",
+                flags: "1: unmounted, nothing follows in the log",
+                checkpoint: "number of the checkpoint; its copy is written to block `checkpoint mod 2`",
+                seq: "the last transaction in it",
+                epoch: "the mount that wrote it",
+                spare_f: "0",
+                path_runs: "runs of `path` that count",
+                spare_b: "0",
+                ifile: "the block of inode 1",
+                free_list: "the block of inode 3",
+                orphans: "the block of inode 4; 0: there are no orphans",
+                undo_floor: "the oldest transaction whose blocks are all kept",
+                free: "free blocks",
+                inodes: "inodes in use, inode 1 among them",
+                promised: "blocks that files were promised and that are not stored",
+                spare_c: "0",
+                path: "where the log goes on: extents of kind 0, in their order, all free",
+                spare_d: "0",
+                full: "a bit for each block of the inode map: it has no free place; a hint",
+                spare_e: "0",
+                crc: "of the block with this field as 0",
+            }
+        ),
+        structure!(
+            "How every block of the log but contents begins",
+            RawHeader {
+                magic: "the kind, see below",
+                crc: "of the block with this field as 0",
+                epoch: "the mount that wrote it",
+                attempt: "how often its transaction had failed to be written before",
+                seq: "the transaction",
+                ino: "the inode; 0 of a path block and of a list",
+                piece: "which piece of the transaction it is, from 0; of a continuation or an index: which of its inode's",
+                pieces: "how many there are",
+            }
+        ),
+        structure!(
+            "Inode, `SINO`",
+            RawInode {
+                header: "as above",
+                follow: "blocks behind it in the log that belong to it: index blocks, continuations, contents",
+                follow_crc: "of their bytes",
+                generation: "distinguishes two lives of one number",
+                extents: "extents in all",
+                xattr_bytes: "bytes of extended attributes",
+                continuations: "continuation blocks",
+                mode: "kind and permissions, as `st_mode`",
+                spare_a: "0",
+                previous: "where it was before; 0: nowhere",
+                nlink: "names; of a directory 2 and one for each directory in it",
+                uid: "owner",
+                gid: "group",
+                parent: "the directory it was made in or moved to; of a directory the one above it",
+                size: "bytes",
+                blocks: "blocks in its extents that are stored or reserved",
+                times: "last access, change of contents, change of anything, birth",
+                rdev: "of a device: major in the upper half, minor in the lower",
+                flags: "as `chattr` sets them",
+                project: "the project",
+                runs: "where its continuations are; where there are more than 6, where its index blocks are",
+                spare_b: "0",
+                area: "extents from the front, attributes at the end",
+            }
+        ),
+        structure!("Time", RawTime { secs: "seconds since 1970, may be negative", nanos: "below 10^9" }),
+        structure!(
+            "Extent",
+            RawExtent {
+                start: "the first block; of a hole the upper bits of its length",
+                blocks: "how many; of a hole the lower 32 bits",
+                kind: "0 stored, 1 hole, 2 reserved: room that was promised, without a place",
+            }
+        ),
+        structure!(
+            "Continuation `SEXT`, index `SIDX`, path `SPTH`",
+            RawRuns {
+                header: "as above",
+                count: "entries that count",
+                runs: "a continuation's extents; runs of continuations; runs of free blocks (extents of kind 0)",
+                spare: "0",
+            }
+        ),
+        structure!(
+            "Inodes that are gone, `SDEL`",
+            RawGone { header: "as above", count: "entries that count", inodes: "their numbers" }
+        ),
+        structure!(
+            "Entry of the inode map",
+            RawEntry {
+                addr: "the block of the inode; 0: the number is free",
+                generation: "lower half of the inode's; of a free number that of its next life",
+            }
+        ),
+    ]
+}
+
+const BEGIN: &str = "# ScherlFS on disk
+
+Made by `scherlfs/format/tests/layout.rs`, which fails when this file is not what the structures in `scherlfs/format/src` say.
+
+A log-structured file system for disks, after Holger Scherl, *Design and Implementation of an Energy-Aware File System*
+(Studienarbeit, Erlangen 2004). His thesis describes an idea and a prototype, and no bytes: these are ours. Blocks have
+4,096 bytes, numbers are little-endian, nothing is aligned, the checksum is CRC-32 (IEEE 802.3). An address is the number of a
+block from the start of the volume.
+
+## The log
+
+The volume is one log. What is written together stands together, in this order: a file's inode, the extents that did not fit into
+it, and the blocks of its contents that were changed. That is a *piece*. All pieces that become durable together are a
+*transaction*: they have one number `seq`, which counts up over the volume's life, and each knows how many there are. A transaction
+counts if all its pieces are there, all of one `attempt`, and all checksums hold. So an fsync needs one flush, and nothing
+has to be written twice.
+
+**The path.** The log goes through free blocks in the order of their addresses, from where it stands to the end of the volume and
+on from its beginning. Which runs of free blocks come next is the *path*. Its first runs are in the superblock. The last block of what is
+known of the path never holds anything else than a path block, which names the runs that follow. A free block that
+the last checkpoint lists is on the path or behind it; a block that became free since waits for the next checkpoint.
+
+**Reading the log behind a checkpoint.** Follow the path. The next transaction must have the number `seq + 1` and the
+superblock's `epoch`. An inode replaces the one that the map names; a list (`SDEL`) takes inodes out of the map. The log ends at the first block
+that is not what it should be. A transaction that writes inodes 1, 3 or 4 is a checkpoint whose superblock was not written: the
+log ends before it. Every mount that writes has a new epoch, so that blocks of an older mount behind the end of the log
+are never taken for its continuation.
+
+**A checkpoint** writes the changed blocks of the inode map, the list of free blocks and the list of orphans, as a transaction
+of its own; flushes; writes the superblock copy that does not hold the last checkpoint; and flushes. The copy with the higher
+`checkpoint` counts. One that is torn is no damage: the next checkpoint writes it again.
+
+## Inodes by number
+
+| number | what |
+|---|---|
+| 1 | `.ifile`, the inode map: a regular file that everybody may read, named in the root directory |
+| 2 | the root directory |
+| 3 | the list of free blocks, without a name |
+| 4 | the list of orphans, without a name: inodes without names that were in use |
+| 8 and above | files |
+
+Inodes 1, 3 and 4 are named by the superblock, all others by the inode map.
+";
+
+const END: &str = "
+## Extended attributes
+
+At the end of an inode's area, in the order of their names: a byte with the length of the name, two with that of the value, the name
+with its prefix (`user.x`), the value. Access lists are `system.posix_acl_access` and `system.posix_acl_default` in the form that
+user space sees. Attributes have precedence: what they take of the area, extents cannot have.
+
+## Contents
+
+Of a regular file: blocks, where its extents say. A symlink's target is its only block, filled with zeroes. Of a directory: blocks of entries as ext2's, which fill the
+first 4,084 bytes:
+
+| offset | bytes | field | |
+|---|---|---|---|
+| 0 | 4 | ino | where it leads; 0: room alone |
+| 4 | 2 | length | of the entry with the room behind it; a multiple of 4 |
+| 6 | 1 | name_length | 1 to 255 |
+| 7 | 1 | kind | 1 regular, 2 directory, 3 character device, 4 block device, 5 fifo, 6 socket, 7 symlink |
+| 8 | | name | |
+
+The last 12 bytes are `00 00 00 00 0c 00 00 de` and the checksum of the directory's number (4 bytes), the block's place in it (8 bytes) and
+the block without the checksum. `.` and `..` are not stored: a directory's inode says what is above it. Only the last block of a
+directory is ever given back.
+
+## Hidden files
+
+| offset | bytes | of a list |
+|---|---|---|
+| 0 | 4 | magic: `SFRE` free blocks, `SORP` orphans |
+| 4 | 4 | checksum of all that follows |
+| 8 | 8 | entries |
+| 16 | | entries: extents of kind 0 in the order of their addresses, none of which touches the next; numbers of 4 bytes |
+
+A volume of over 16 TiB has a block that nobody uses behind each 2^32 - 1 others, so that no free run is longer than an extent.
+";
+
+fn render() -> String {
+    let mut out = String::from(BEGIN);
+    writeln!(out, "\n## Counts\n\n| what | how many |\n|---|---|").unwrap();
+    for (what, n) in [
+        ("extents in an inode without attributes", inode::EXTENTS_MAX),
+        ("extents in a continuation, runs in an index or path block", chain::RUNS_MAX),
+        ("runs that an inode names", inode::RUNS),
+        ("extents of a file at most", inode::EXTENTS_LIMIT),
+        ("bytes of attributes at most", inode::XATTRS_MAX),
+        ("numbers in a list of inodes that are gone", chain::GONE_MAX),
+        ("entries in a block of the inode map", ifile::ENTRIES),
+        ("runs of the path in the superblock", superblock::PATH_MAX),
+        ("bytes of an extent", extent::EXTENT_BYTES),
+        ("blocks of the smallest volume", superblock::BLOCKS_MIN as usize),
+        ("bytes of the longest name", format::NAME_MAX),
+    ] {
+        writeln!(out, "| {what} | {n} |").unwrap();
+    }
+    for s in structures() {
+        writeln!(out, "\n## {}\n\n`{}`, {} bytes\n", s.title, s.name, s.size).unwrap();
+        writeln!(out, "| offset | bytes | field | |\n|---|---|---|---|").unwrap();
+        for (at, len, name, meaning) in s.fields {
+            writeln!(out, "| {at} | {len} | {name} | {meaning} |").unwrap();
+        }
+    }
+    out.push_str(END);
+    out
+}
+
+#[test]
+fn the_specification_is_what_the_structures_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scherlfs-format.md");
+    let ours = render();
+    if std::env::var_os("JOULEFS_RENEW").is_some() {
+        std::fs::write(&path, &ours).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap();
+    for (n, (stored, ours)) in stored.lines().zip(ours.lines()).enumerate() {
+        assert_eq!(stored, ours, "docs/scherlfs-format.md, line {}", n + 1);
+    }
+    assert!(stored == ours, "docs/scherlfs-format.md has more or fewer lines than it should");
+}
+
+#[test]
+fn no_structure_has_a_gap_or_an_overlap() {
+    for s in structures() {
+        let mut end = 0;
+        for (at, len, name, _) in s.fields {
+            assert_eq!(at, end, "{}.{name}", s.name);
+            end += len;
+        }
+        assert_eq!(end, s.size, "{}", s.name);
+    }
+}

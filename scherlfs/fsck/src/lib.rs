@@ -1,0 +1,115 @@
+//! Is this ScherlFS volume what it says it is?
+//!
+//! A second reader: it shares structures with the first (`scherlfs_format`) and nothing else, and follows maps, extents, names and the log by
+//! code of its own. It looks at two states: that of the checkpoint, in which every block must be free or have one owner, and the one that the log
+//! behind it leads to. Damage is a finding, never an error. No panic on any bytes.
+//!
+//! Left out: repair, and contents of files, which have no checksum of their own.
+#![forbid(unsafe_code)]
+
+mod blocks;
+mod finding;
+mod log;
+mod names;
+mod tree;
+
+use device::BlockDevice;
+use scherlfs_format::superblock::Superblock;
+use scherlfs_format::{Addr, BLOCK, Block, FIRST};
+
+pub use finding::{Finding, State};
+
+/// What was found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// What is wrong, in the order in which it was seen.
+    pub findings: Vec<Finding>,
+    /// What is no damage by itself: a copy of the superblock that a power cut may have torn, and that the next checkpoint
+    /// writes again.
+    pub notes: Vec<Finding>,
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Directories among them.
+    pub directories: u64,
+    /// Blocks in use.
+    pub used: u64,
+    /// Transactions behind the checkpoint.
+    pub transactions: u64,
+}
+
+impl Report {
+    /// Nothing is wrong.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+}
+
+/// A device and the blocks of it that a volume has.
+pub(crate) struct Disk<'d> {
+    dev: &'d dyn BlockDevice,
+    blocks: u64,
+}
+
+impl Disk<'_> {
+    /// A block; why not, if it cannot be read.
+    fn read(&self, at: Addr) -> Result<Box<Block>, String> {
+        if at.0 >= self.blocks {
+            return Err("it is outside of the volume".into());
+        }
+        let mut block = Box::new([0; BLOCK]);
+        self.dev.read(device::Lba(at.0), &mut block[..], device::Tag::default()).map_err(|e| e.to_string())?;
+        Ok(block)
+    }
+}
+
+/// Checks a volume.
+pub fn check(dev: &dyn BlockDevice) -> Report {
+    let mut report = Report::default();
+    let Some(sb) = superblock(dev, &mut report) else { return report };
+    let disk = Disk { dev, blocks: sb.blocks };
+    let Some(map) = tree::Map::of_checkpoint(&disk, &sb, &mut report.findings) else { return report };
+    let at_checkpoint = tree::judge(&disk, &sb, &map, State::Checkpoint, &mut report.findings);
+    tree::judge_free(&disk, &sb, &map, &at_checkpoint, &mut report.findings);
+    let mut last = at_checkpoint;
+    if !sb.clean {
+        let log = log::follow(&disk, &sb);
+        report.transactions = log.transactions;
+        if log.transactions > 0 {
+            let now = log.apply(map);
+            last = tree::judge(&disk, &sb, &now, State::Log, &mut report.findings);
+        }
+    }
+    report.inodes = last.inodes;
+    report.directories = last.directories;
+    report.used = last.used.count();
+    report
+}
+
+/// The superblock that counts. A copy that is damaged is a note, two are a finding, and so are two of different volumes.
+fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Option<Superblock> {
+    let Report { findings, notes, .. } = report;
+    let disk = Disk { dev, blocks: dev.blocks() };
+    let (mut found, mut torn) = (Vec::<Superblock>::new(), Vec::new());
+    for at in [0, 1] {
+        let read = disk.read(Addr(at)).and_then(|b| Superblock::read(&b).map_err(|e| e.to_string()));
+        match read {
+            Ok(sb) => found.push(sb),
+            Err(why) => torn.push(Finding::Superblock { at: Addr(at), why }),
+        }
+    }
+    if found.len() == 2 && found[0].uuid != found[1].uuid {
+        findings.push(Finding::Superblock { at: Addr(1), why: "it is another volume's than the first".into() });
+        return None;
+    }
+    match found.is_empty() {
+        true => findings.append(&mut torn),
+        false => notes.append(&mut torn),
+    }
+    let sb = found.into_iter().max_by_key(|sb| sb.checkpoint)?;
+    if sb.blocks > dev.blocks() || sb.blocks <= FIRST {
+        let why = format!("the volume has {} blocks, the device {}", sb.blocks, dev.blocks());
+        findings.push(Finding::Superblock { at: sb.place(), why });
+        return None;
+    }
+    Some(sb)
+}

@@ -1,0 +1,55 @@
+//! Why a block is read or written: the small number of a request's tag.
+
+/// A cause. The numbers stand in recordings and ledgers and do not change their meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Cause {
+    /// Superblocks.
+    Superblock = 1,
+    /// Contents of files, read.
+    Contents = 2,
+    /// Inodes and their continuations, read.
+    Inode = 3,
+    /// Directory blocks, read.
+    Directory = 4,
+    /// The inode map, read.
+    InodeMap = 5,
+    /// What the log takes in: contents, directory blocks and inodes, side by side in one request.
+    Log = 6,
+    /// The inode map, the free list and the orphans, written for a checkpoint.
+    Checkpoint = 7,
+    /// What is read to follow the log after a power cut.
+    Recovery = 8,
+    /// Making a volume.
+    Format = 9,
+}
+
+impl Cause {
+    /// All, in order.
+    pub const ALL: [Cause; 9] = [
+        Cause::Superblock,
+        Cause::Contents,
+        Cause::Inode,
+        Cause::Directory,
+        Cause::InodeMap,
+        Cause::Log,
+        Cause::Checkpoint,
+        Cause::Recovery,
+        Cause::Format,
+    ];
+
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Cause::Superblock => "superblocks",
+            Cause::Contents => "contents, read",
+            Cause::Inode => "inodes, read",
+            Cause::Directory => "directories, read",
+            Cause::InodeMap => "inode map, read",
+            Cause::Log => "log",
+            Cause::Checkpoint => "checkpoints",
+            Cause::Recovery => "following the log",
+            Cause::Format => "making the volume",
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The state of the whole volume at one moment, from which a mount goes on.
+//!
+//! A checkpoint writes what waits, the changed blocks of the inode map, the list of free blocks as it will be, and the
+//! inodes in use without a name; makes all of it durable; and then says so in the superblock copy that does not hold the
+//! checkpoint before. What was dead until then is free from then on.
+
+use device::{Lba, Tag};
+use scherlfs_format::superblock::{PATH_MAX, Superblock};
+use scherlfs_format::{BLOCK, Block, Ino, Run, Seq, lists};
+use vfs::{Error, Result};
+
+use crate::cause::Cause;
+use crate::commit::{Laid, Plan, Written, own_blocks};
+use crate::extents::Extents;
+use crate::inode::Inode;
+use crate::path::{Path, Slot};
+use crate::space::Blocks;
+use crate::volume::State;
+
+/// Runs that a list has room for beyond those counted: places between slots, and their ends.
+const MORE_RUNS: usize = 64;
+
+/// Bytes as whole blocks.
+fn pages(bytes: &[u8], count: u64) -> Vec<Box<Block>> {
+    (0..count as usize)
+        .map(|n| {
+            let mut block = Box::new([0; BLOCK]);
+            let some = bytes.get(n * BLOCK..).unwrap_or(&[]);
+            let some = &some[..some.len().min(BLOCK)];
+            block[..some.len()].copy_from_slice(some);
+            block
+        })
+        .collect()
+}
+
+impl State {
+    fn tag(cause: Cause) -> Tag {
+        Tag { cause: cause as u8, owner: 0 }
+    }
+
+    fn flush(&mut self, cause: Cause) -> Result<()> {
+        self.dev.flush(Self::tag(cause)).map_err(|e| {
+            let why = format!("a flush failed: {e}");
+            self.broken.get_or_insert(why.clone());
+            Error::Device(why)
+        })
+    }
+
+    /// Writes the superblock into its place and makes it durable.
+    fn write_superblock(&mut self, sb: Superblock) -> Result<()> {
+        let (at, block) = (sb.place(), sb.write());
+        self.dev.write(Lba(at.0), &block[..], Self::tag(Cause::Superblock)).map_err(|e| {
+            // Nobody knows which checkpoint counts now.
+            let why = format!("a superblock could not be written: {e}");
+            self.broken.get_or_insert(why.clone());
+            Error::Device(why)
+        })?;
+        self.flush(Cause::Superblock)?;
+        self.sb = sb;
+        self.begun = true;
+        Ok(())
+    }
+
+    /// Before the first block of log of this mount: what earlier mounts left behind the checkpoint is none of it.
+    pub(crate) fn begin_epoch(&mut self) -> Result<()> {
+        if self.begun {
+            return Ok(());
+        }
+        let sb = Superblock {
+            clean: false,
+            checkpoint: self.sb.checkpoint + 1,
+            epoch: self.epoch,
+            path: self.path.runs(),
+            ..self.sb.clone()
+        };
+        self.write_superblock(sb)
+    }
+
+    /// What all free blocks will be once `written` is the last checkpoint.
+    fn free_after(&self, slots: &[Slot], replaced: &[Run]) -> Result<Blocks> {
+        let mut free = self.free.clone();
+        let lost = || Error::corrupt("the free blocks of the checkpoint contradict themselves");
+        let hidden = [&self.imap.inode, &self.free_list, &self.orphan_list];
+        for slot in slots {
+            if !free.take(slot.addr().0, 1) {
+                return Err(lost());
+            }
+        }
+        let mut whole = free.add_all(&self.dead) & replaced.iter().all(|run| free.add_run(*run));
+        for inode in hidden {
+            whole &= own_blocks(inode).all(|run| free.add_run(run));
+        }
+        for inode in [&self.free_list, &self.orphan_list] {
+            whole &= inode.extents.runs().all(|run| free.add_run(run));
+        }
+        for slot in slots {
+            if let Slot::Path(at, _) = slot {
+                whole &= free.add(at.0, 1);
+            }
+        }
+        if whole { Ok(free) } else { Err(lost()) }
+    }
+
+    /// Writes a checkpoint; `clean`: nothing will follow it in the log.
+    pub(crate) fn checkpoint(&mut self, clean: bool) -> Result<()> {
+        self.writable()?;
+        self.commit()?;
+        let idle = self.logged == 0 && self.dead.count() == 0 && self.imap.dirty() == 0;
+        if idle && (!self.begun || self.sb.clean == clean) {
+            return Ok(());
+        }
+        self.begin_epoch()?;
+
+        let map_blocks = self.imap.dirty_blocks();
+        let orphans: Vec<Ino> = self.orphans.iter().copied().collect();
+        let orphan_bytes = lists::write_orphans(&orphans);
+        let orphan_blocks = if orphans.is_empty() { 0 } else { orphan_bytes.len().div_ceil(BLOCK) as u64 };
+        let mut orphan_list = Inode { extents: Extents::default(), ..self.orphan_list.clone() };
+        let mut free_list = Inode { extents: Extents::default(), ..self.free_list.clone() };
+        let runs = self.free.runs() + self.dead.runs() + map_blocks.len() + orphan_blocks as usize;
+        let runs = runs + self.imap.inode.runs.len() + self.free_list.runs.len() + MORE_RUNS;
+        let list_blocks = lists::free_bytes(runs + runs / 300).div_ceil(BLOCK) as u64;
+
+        let mut plan = Plan::new(self);
+        plan.header.pieces = 2 + u16::from(orphan_blocks > 0);
+        let map = plan.lay(&self.imap.inode, &map_blocks)?;
+        plan.encode(&map, &self.imap.inode, |n| self.imap.block(n))?;
+        let orphan = match orphan_blocks {
+            0 => None,
+            n => {
+                orphan_list.a.size = orphan_bytes.len() as u64;
+                let laid = plan.lay(&orphan_list, &(0..n).collect::<Vec<_>>())?;
+                let blocks = pages(&orphan_bytes, n);
+                plan.encode(&laid, &orphan_list, |n| blocks.get(n as usize).map(|b| &**b))?;
+                Some(laid)
+            }
+        };
+        let list = plan.lay(&free_list, &(0..list_blocks).collect::<Vec<_>>())?;
+        let mut replaced = map.replaced(&plan.slots);
+        replaced.extend(orphan.iter().chain([&list]).flat_map(|laid| laid.replaced(&plan.slots)));
+        let free = self.free_after(&plan.slots, &replaced)?;
+        let bytes = lists::write_free(&free.iter().collect::<Vec<_>>());
+        if bytes.len() as u64 > list_blocks * BLOCK as u64 {
+            return Err(Error::corrupt("the list of free blocks is longer than its runs allow"));
+        }
+        free_list.a.size = bytes.len() as u64;
+        let blocks = pages(&bytes, list_blocks);
+        plan.encode(&list, &free_list, |n| blocks.get(n as usize).map(|b| &**b))?;
+        let (at_map, at_list) = (plan.place(&map), plan.place(&list));
+        let at_orphans = orphan.as_ref().map(|o| plan.place(o));
+        let written: Written = plan.finish();
+        self.attempt += 1;
+        written.write(self, Cause::Checkpoint)?;
+        self.flush(Cause::Checkpoint)?;
+
+        let path = Path::from(written.path.head(), &free, PATH_MAX);
+        let sb = Superblock {
+            clean,
+            checkpoint: self.sb.checkpoint + 1,
+            seq: Seq(self.seq.0 + 1),
+            epoch: self.epoch,
+            ifile: at_map,
+            free_list: at_list,
+            orphans: at_orphans,
+            free: free.count(),
+            inodes: self.imap.used,
+            promised: self.promised,
+            path: path.runs(),
+            ..self.sb.clone()
+        };
+        self.write_superblock(sb)?;
+
+        // From here on the checkpoint before counts no more.
+        (self.seq, self.attempt) = (Seq(self.seq.0 + 1), 0);
+        self.dead.clear();
+        (self.free, self.path, self.logged) = (free, path, 0);
+        let mut map_inode = std::mem::take(&mut self.imap.inode);
+        settle(&mut map_inode, &map, &written.slots);
+        self.imap.inode = map_inode;
+        self.imap.clean();
+        settle(&mut free_list, &list, &written.slots);
+        self.free_list = free_list;
+        match &orphan {
+            Some(laid) => settle(&mut orphan_list, laid, &written.slots),
+            None => orphan_list = Inode { ino: orphan_list.ino, a: orphan_list.a, ..Inode::default() },
+        }
+        self.orphan_list = orphan_list;
+        Ok(())
+    }
+}
+
+/// A hidden file is where the plan said. Its old blocks are among the free ones already.
+fn settle(inode: &mut Inode, laid: &Laid, slots: &[Slot]) {
+    inode.addr = Some(slots[laid.slot()].addr());
+    inode.runs = laid.own(slots).map(|start| Run { start, blocks: 1 }).collect();
+    inode.extents = laid.extents().clone();
+    inode.a.blocks = inode.extents.blocks();
+}

@@ -1,0 +1,284 @@
+//! Names: found, added, removed, listed. Blocks are as ext2's; `.` and `..` are not stored, since a directory's inode
+//! says what is above it, so that moving a directory changes no block of it.
+//!
+//! With a directory cache, all blocks of a directory in use are in memory, with an index of its names. Without one
+//! (`dir_cache` 0, the measurements of Scherl 2004 called `scherlfs`), a look reads block after block until the name is found.
+
+use std::collections::BTreeMap;
+
+use device::{Lba, Tag};
+use rustc_hash::FxHashMap;
+use scherlfs_format::directory::{self, Entries, largest_room, least};
+use scherlfs_format::{BLOCK, Block, Ino};
+use vfs::{DirEntry, Error, FileKind, Flow, Result};
+
+use crate::cause::Cause;
+use crate::extents::Place;
+use crate::inode::{Inode, Page};
+use crate::volume::State;
+
+/// Where a name stands and where it leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spot {
+    pub block: u64,
+    pub at: usize,
+    pub ino: Ino,
+    pub kind: FileKind,
+}
+
+/// A directory in memory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Names {
+    spots: FxHashMap<Box<[u8]>, Spot>,
+    /// Blocks that do not wait.
+    clean: FxHashMap<u64, Page>,
+    /// The most bytes that a new entry could have, by block.
+    room: Vec<usize>,
+}
+
+impl Names {
+    /// Blocks in memory that do not wait.
+    pub fn blocks(&self) -> usize {
+        self.clean.len()
+    }
+    /// Blocks that waited were written; they stay. Says how many came.
+    pub fn written(&mut self, pages: BTreeMap<u64, Page>) -> usize {
+        let before = self.clean.len();
+        self.clean.extend(pages);
+        self.clean.len() - before
+    }
+    /// Where a name is.
+    pub fn find(&self, name: &[u8]) -> Option<Spot> {
+        self.spots.get(name).copied()
+    }
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.spots.is_empty()
+    }
+}
+
+/// A kind's number in an entry.
+fn number(kind: FileKind) -> u8 {
+    match kind {
+        FileKind::Regular => 1,
+        FileKind::Directory => 2,
+        FileKind::CharDevice => 3,
+        FileKind::BlockDevice => 4,
+        FileKind::Fifo => 5,
+        FileKind::Socket => 6,
+        FileKind::Symlink => 7,
+    }
+}
+
+/// The kind of a number; the format lets no other through.
+fn kind(number: u8) -> FileKind {
+    match number {
+        2 => FileKind::Directory,
+        3 => FileKind::CharDevice,
+        4 => FileKind::BlockDevice,
+        5 => FileKind::Fifo,
+        6 => FileKind::Socket,
+        7 => FileKind::Symlink,
+        _ => FileKind::Regular,
+    }
+}
+
+/// Positions of a listing: `.`, `..`, then entries by where they begin.
+const DOT: u64 = 1;
+const DOTS: u64 = 2;
+const FIRST: u64 = 3;
+
+fn position(block: u64, at: usize) -> u64 {
+    FIRST + block * BLOCK as u64 + at as u64
+}
+
+impl State {
+    /// A block of a directory from the disk.
+    fn read_directory(&self, dir: &Inode, index: u64) -> Result<Page> {
+        let (Some(Place::At(at)), _) = dir.extents.at(index) else {
+            return Err(Error::corrupt(format_args!("directory {}: block {index} is a hole", dir.ino)));
+        };
+        let mut block = Box::new([0; BLOCK]);
+        let tag = Tag { cause: Cause::Directory as u8, owner: dir.ino.0.into() };
+        self.dev.read(Lba(at.0), &mut block[..], tag).map_err(Error::device)?;
+        Entries::read(&block, dir.ino, index)
+            .map_err(|e| Error::corrupt(format_args!("directory {}, block {index} at {at}: {e}", dir.ino)))?;
+        Ok(block)
+    }
+
+    /// Brings all of a directory into memory.
+    pub fn names<'i>(&mut self, dir: &'i mut Inode) -> Result<&'i mut Names> {
+        if !dir.is_dir() {
+            return Err(Error::NotDirectory);
+        }
+        if dir.names.is_none() {
+            let mut names = Names::default();
+            for index in 0..dir.size_blocks() {
+                // A block that waits is here without an index of its directory if the cache was given up meanwhile.
+                let loaded = if dir.pages.contains_key(&index) { None } else { Some(self.read_directory(dir, index)?) };
+                let block = match &loaded {
+                    Some(block) => block,
+                    None => &dir.pages[&index],
+                };
+                names.note(index, block);
+                if let Some(block) = loaded {
+                    names.clean.insert(index, block);
+                }
+            }
+            self.dir_blocks += names.clean.len();
+            dir.names = Some(Box::new(names));
+        }
+        dir.names.as_deref_mut().ok_or(Error::NotDirectory)
+    }
+
+    /// Finds a name.
+    pub fn find(&mut self, dir: &mut Inode, name: &[u8]) -> Result<Option<Spot>> {
+        if !dir.is_dir() {
+            return Err(Error::NotDirectory);
+        }
+        if dir.names.is_some() || self.dir_cache > 0 {
+            return Ok(self.names(dir)?.find(name));
+        }
+        for index in 0..dir.size_blocks() {
+            let loaded = if dir.pages.contains_key(&index) { None } else { Some(self.read_directory(dir, index)?) };
+            let block: &Block = loaded.as_deref().unwrap_or_else(|| &dir.pages[&index]);
+            if let Some(spot) = spots(block, index).find(|(n, _)| *n == name).map(|(_, s)| s) {
+                return Ok(Some(spot));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The directories that were looked into leave memory where none are to be kept.
+    pub fn forget_names(&mut self, dir: &mut Inode) {
+        if self.dir_blocks > self.dir_cache {
+            self.dir_blocks = self.dir_blocks.saturating_sub(dir.names.take().map_or(0, |n| n.blocks()));
+        }
+    }
+
+    /// Blocks that adding a name changes, at most.
+    pub const ADDING: u64 = 3;
+
+    fn change_block(&mut self, dir: &mut Inode, index: u64) -> Result<()> {
+        self.names(dir)?;
+        if !dir.pages.contains_key(&index) {
+            let clean = dir.names.as_mut().and_then(|n| n.clean.remove(&index));
+            self.dir_blocks = self.dir_blocks.saturating_sub(usize::from(clean.is_some()));
+            let block = match clean {
+                Some(block) => block,
+                None => self.read_directory(dir, index)?,
+            };
+            dir.pages.insert(index, block);
+        }
+        Ok(())
+    }
+
+    /// Adds a name that is not there. There must be room.
+    pub fn add_name(&mut self, dir: &mut Inode, name: &[u8], ino: Ino, what: FileKind) -> Result<()> {
+        let need = least(name.len());
+        let room = self.names(dir)?.room.iter().position(|room| *room >= need);
+        let index = match room {
+            Some(index) => index as u64,
+            None => {
+                let index = dir.size_blocks();
+                dir.a.size += BLOCK as u64;
+                dir.pages.insert(index, directory::empty());
+                self.names(dir)?.room.push(directory::ENTRIES);
+                index
+            }
+        };
+        self.change_block(dir, index)?;
+        let Some(block) = dir.pages.get_mut(&index) else { return Err(Error::corrupt("a directory's block")) };
+        let Some(at) = directory::insert(block, ino, number(what), name) else {
+            return Err(Error::corrupt(format_args!("directory {}: block {index} has no room", dir.ino)));
+        };
+        let names = dir.names.as_deref_mut().ok_or(Error::NotDirectory)?;
+        names.spots.insert(name.into(), Spot { block: index, at, ino, kind: what });
+        names.note_room(index, block);
+        Ok(())
+    }
+
+    /// Removes a name.
+    pub fn remove_name(&mut self, dir: &mut Inode, name: &[u8], spot: Spot) -> Result<()> {
+        self.change_block(dir, spot.block)?;
+        let Some(block) = dir.pages.get_mut(&spot.block) else { return Err(Error::corrupt("a directory's block")) };
+        directory::remove(block, spot.at);
+        let names = dir.names.as_deref_mut().ok_or(Error::NotDirectory)?;
+        names.spots.remove(name);
+        names.note_room(spot.block, block);
+        // Empty blocks at the end go.
+        while let Some(last) = dir.size_blocks().checked_sub(1) {
+            let empty = dir.names.as_ref().is_some_and(|n| n.room.last() == Some(&directory::ENTRIES));
+            if !empty {
+                break;
+            }
+            dir.a.size = last * BLOCK as u64;
+            dir.pages.remove(&last);
+            if let Some(names) = dir.names.as_deref_mut() {
+                names.room.pop();
+                let gone = names.clean.remove(&last).is_some();
+                self.dir_blocks = self.dir_blocks.saturating_sub(usize::from(gone));
+            }
+            let freed = dir.extents.clear(last..last + 1);
+            self.free_blocks(freed)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a name lead elsewhere.
+    pub fn redirect_name(&mut self, dir: &mut Inode, name: &[u8], spot: Spot, to: (Ino, FileKind)) -> Result<()> {
+        self.change_block(dir, spot.block)?;
+        let Some(block) = dir.pages.get_mut(&spot.block) else { return Err(Error::corrupt("a directory's block")) };
+        directory::redirect(block, spot.at, to.0, number(to.1));
+        let names = dir.names.as_deref_mut().ok_or(Error::NotDirectory)?;
+        names.spots.insert(name.into(), Spot { ino: to.0, kind: to.1, ..spot });
+        Ok(())
+    }
+
+    /// Lists names behind a position.
+    pub fn list(&mut self, dir: &mut Inode, cookie: u64, each: &mut dyn FnMut(DirEntry<'_>) -> Flow) -> Result<()> {
+        self.names(dir)?;
+        let up = if dir.a.parent.0 == 0 { dir.ino } else { dir.a.parent };
+        let mut give = |next, ino: Ino, kind, name: &[u8]| {
+            next <= cookie || each(DirEntry { ino: vfs::Ino(ino.0.into()), kind, name, next }) == Flow::Continue
+        };
+        if !give(DOT, dir.ino, FileKind::Directory, b".") || !give(DOTS, up, FileKind::Directory, b"..") {
+            return Ok(());
+        }
+        let first = cookie.saturating_sub(FIRST) / BLOCK as u64;
+        for index in first..dir.size_blocks() {
+            let clean = || dir.names.as_ref().and_then(|n| n.clean.get(&index));
+            let Some(block) = dir.pages.get(&index).or_else(clean) else { continue };
+            for (name, spot) in spots(block, index) {
+                if !give(position(index, spot.at), spot.ino, spot.kind, name) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The entries of a block that was checked when it was read, or was made here.
+fn spots(block: &Block, index: u64) -> impl Iterator<Item = (&[u8], Spot)> {
+    let spot = move |e: &directory::Entry<'_>| Spot { block: index, at: e.at, ino: e.ino, kind: kind(e.kind) };
+    Entries::made(block).named().map(move |e| (e.name, spot(&e)))
+}
+
+impl Names {
+    /// Takes down what a block holds.
+    fn note(&mut self, index: u64, block: &Block) {
+        self.note_room(index, block);
+        for (name, spot) in spots(block, index) {
+            self.spots.insert(name.into(), spot);
+        }
+    }
+    /// Takes down how much room a block has.
+    fn note_room(&mut self, index: u64, block: &Block) {
+        let room = largest_room(Entries::made(block));
+        match self.room.get_mut(index as usize) {
+            Some(known) => *known = room,
+            None => self.room.push(room),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! An inode in memory: what the volume knows of a file, and what of it waits to be written.
+
+use std::collections::BTreeMap;
+
+use device::clock;
+use scherlfs_format::inode::{Attributes, Time, XATTRS_MAX, continuations, indexes};
+use scherlfs_format::{Addr, BLOCK, Block, Ino, Run};
+use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
+
+use crate::directory::Names;
+use crate::extents::Extents;
+
+/// A block of contents in memory.
+pub(crate) type Page = Box<Block>;
+
+/// Which of an inode's times is which.
+pub(crate) const ACCESSED: usize = 0;
+pub(crate) const MODIFIED: usize = 1;
+pub(crate) const CHANGED: usize = 2;
+pub(crate) const BORN: usize = 3;
+
+/// Flags of `chattr` that are enforced.
+pub(crate) const SEALED: u32 = 0x10 | 0x20;
+
+/// An inode.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Inode {
+    pub ino: Ino,
+    pub a: Attributes,
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    pub extents: Extents,
+    /// Where it was written last.
+    pub addr: Option<Addr>,
+    /// Its continuations and index blocks there.
+    pub runs: Vec<Run>,
+    /// Blocks of contents that wait to be written.
+    pub pages: BTreeMap<u64, Page>,
+    /// When it first waited since it was written last; `None`: nothing of it waits.
+    pub waits: Option<u64>,
+    /// Blocks that writing it takes, at most; counted in the volume's.
+    pub cost: u64,
+    /// A directory's names and blocks in memory.
+    pub names: Option<Box<Names>>,
+}
+
+impl Inode {
+    pub fn kind(&self) -> Option<FileKind> {
+        FileKind::from_mode(self.a.mode)
+    }
+    pub fn is_dir(&self) -> bool {
+        self.kind() == Some(FileKind::Directory)
+    }
+    pub fn is_file(&self) -> bool {
+        self.kind() == Some(FileKind::Regular)
+    }
+    /// Blocks that its size takes.
+    pub fn size_blocks(&self) -> u64 {
+        self.a.size.div_ceil(BLOCK as u64)
+    }
+    /// Bytes that its attributes take.
+    pub fn xattr_bytes(&self) -> usize {
+        self.xattrs.iter().map(|(n, v)| 3 + n.len() + v.len()).sum()
+    }
+    /// Whether attributes of so many bytes fit.
+    pub fn xattrs_fit(bytes: usize) -> bool {
+        bytes <= XATTRS_MAX
+    }
+
+    /// Blocks that writing it takes, at most: each block that waits may split an extent into three.
+    pub fn cost_now(&self) -> u64 {
+        if self.waits.is_none() {
+            return 0;
+        }
+        let extents = self.extents.listed() + 2 * self.pages.len() + 1;
+        let conts = continuations(extents, self.xattr_bytes());
+        1 + (conts + indexes(conts) + self.pages.len()) as u64
+    }
+
+    /// What `stat` shows.
+    pub fn attr(&self) -> Attr {
+        let t = |n: usize| Timestamp { sec: self.a.times[n].secs, nsec: self.a.times[n].nanos };
+        // Pages over holes have their room, and will have their block.
+        let new = self.pages.keys().filter(|b| self.extents.at(**b).0.is_none()).count() as u64;
+        Attr {
+            ino: vfs::Ino(self.ino.0.into()),
+            generation: self.a.generation,
+            kind: self.kind().unwrap_or(FileKind::Regular),
+            perm: self.a.mode & 0o7777,
+            nlink: self.a.nlink,
+            uid: self.a.uid,
+            gid: self.a.gid,
+            size: self.a.size,
+            blocks512: (self.extents.blocks() + new) * 8,
+            rdev: DeviceNumber { major: (self.a.rdev >> 32) as u32, minor: self.a.rdev as u32 },
+            atime: t(ACCESSED),
+            mtime: t(MODIFIED),
+            ctime: t(CHANGED),
+            crtime: Some(t(BORN)),
+        }
+    }
+
+    pub fn changed(&mut self, now: Time) {
+        self.a.times[CHANGED] = now;
+    }
+    pub fn modified(&mut self, now: Time) {
+        self.a.times[MODIFIED] = now;
+        self.a.times[CHANGED] = now;
+    }
+    /// A write by somebody unprivileged.
+    pub fn kill_suid_sgid(&mut self) {
+        self.a.mode &= !0o4000;
+        if self.a.mode & 0o010 != 0 {
+            self.a.mode &= !0o2000;
+        }
+    }
+}
+
+/// The clock's time as an inode keeps it.
+pub(crate) fn time(t: clock::Time) -> Time {
+    Time { secs: t.secs, nanos: t.nanos }
+}
+
+/// Somebody else's time as an inode keeps it.
+pub(crate) fn stamp(t: Timestamp) -> Time {
+    Time { secs: t.sec, nanos: t.nsec.min(999_999_999) }
+}

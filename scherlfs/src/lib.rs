@@ -1,0 +1,30 @@
+//! ScherlFS: how does a log for a disk work? (Scherl, Design and Implementation of an Energy-Aware File System, 2004)
+//!
+//! Data and inode of a file are written side by side at the end of one log, so that a disk seeks as little as possible;
+//! the inode map is a file; extents are in the inode. What a volume looks like is `scherlfs_format`'s and
+//! `docs/scherlfs-format.md`'s.
+//!
+//! Left out: FUSE, images, the command line, and every choice of what is cheap for which device.
+#![forbid(unsafe_code)]
+
+mod attributes;
+pub mod cause;
+mod checkpoint;
+mod commit;
+mod directory;
+mod extents;
+mod file;
+mod imap;
+mod inode;
+mod load;
+pub mod make;
+mod mount;
+mod names;
+mod path;
+mod recovery;
+mod space;
+mod vfs_impl;
+mod volume;
+
+pub use mount::superblock;
+pub use volume::{MountOptions, Sync, Volume};

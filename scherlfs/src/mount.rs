@@ -1,0 +1,144 @@
+//! From a disk to a volume: the newest whole superblock, the checkpoint it names, and what follows that in the log.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use device::{BlockDevice, Clock};
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+use scherlfs_format::superblock::Superblock;
+use scherlfs_format::{Addr, Epoch, FREE_LIST, IFILE, ORPHANS, Run, lists};
+use vfs::{Error, Result};
+
+use crate::cause::Cause;
+use crate::extents::Freed;
+use crate::imap::InodeMap;
+use crate::inode::Inode;
+use crate::load;
+use crate::path::Path;
+use crate::space::Blocks;
+use crate::volume::{MountOptions, State, Volume};
+
+/// The superblock that counts: of the whole ones the one with the higher number.
+pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
+    let read = |at| -> Result<Superblock> {
+        let block = load::block(dev, Addr(at), Cause::Superblock, scherlfs_format::Ino(0))?;
+        Superblock::read(&block).map_err(|e| Error::corrupt(format_args!("block {at}: {e}")))
+    };
+    let (first, second) = (read(0), read(1));
+    let sb = match (first, second) {
+        (Ok(a), Ok(b)) if a.uuid != b.uuid => {
+            return Err(Error::corrupt("the two superblocks are of different volumes"));
+        }
+        (Ok(a), Ok(b)) => {
+            if a.checkpoint >= b.checkpoint {
+                a
+            } else {
+                b
+            }
+        }
+        (Ok(sb), Err(_)) | (Err(_), Ok(sb)) => sb,
+        (Err(e), Err(_)) => return Err(e),
+    };
+    if sb.blocks > dev.blocks() {
+        return Err(Error::corrupt(format_args!("the volume has {} blocks, the device {}", sb.blocks, dev.blocks())));
+    }
+    Ok(sb)
+}
+
+impl State {
+    /// The state of the checkpoint that a superblock names.
+    pub(crate) fn of_checkpoint(dev: Arc<dyn BlockDevice>, sb: Superblock, options: &MountOptions) -> Result<State> {
+        let map = load::inode_at(&*dev, IFILE, sb.ifile, Cause::InodeMap)?;
+        let free_list = load::inode_at(&*dev, FREE_LIST, sb.free_list, Cause::InodeMap)?;
+        let none = Inode { ino: ORPHANS, a: free_list.a, ..Inode::default() };
+        let orphan_list = match sb.orphans {
+            Some(at) => load::inode_at(&*dev, ORPHANS, at, Cause::InodeMap)?,
+            None => none,
+        };
+        let orphans: BTreeSet<_> = match sb.orphans {
+            Some(_) => lists::read_orphans(&load::contents(&*dev, &orphan_list)?).map_err(Error::corrupt)?,
+            None => Vec::new(),
+        }
+        .into_iter()
+        .collect();
+        let mut free = Blocks::default();
+        for run in lists::read_free(&load::contents(&*dev, &free_list)?).map_err(Error::corrupt)? {
+            if run.end().0 > sb.blocks || !free.add_run(run) {
+                return Err(Error::corrupt(format_args!("free list: blocks from {} on", run.start)));
+            }
+        }
+        let planned = |run: &Run| free.contains(run.start) && free.contains(Addr(run.end().0 - 1));
+        if let Some(run) = sb.path.iter().find(|r| !planned(r)) {
+            return Err(Error::corrupt(format_args!("the log's path leads to block {}, which is not free", run.start)));
+        }
+        let (path, seq, used) = (Path::given(&sb.path), sb.seq, sb.inodes);
+        Ok(State {
+            dev,
+            imap: InodeMap::new(map, options.ifile_cache, used),
+            free_list,
+            orphan_list,
+            inodes: FxHashMap::default(),
+            waiting: Default::default(),
+            waits: 0,
+            since: None,
+            gone: Vec::new(),
+            orphans,
+            free,
+            dead: Blocks::default(),
+            path,
+            promised: sb.promised,
+            need: 0,
+            seq,
+            attempt: 0,
+            epoch: Epoch(sb.epoch.0 + 1),
+            begun: false,
+            logged: 0,
+            dir_blocks: 0,
+            dir_cache: options.dir_cache,
+            broken: None,
+            ended: false,
+            sb,
+        })
+    }
+
+    /// Frees an inode whose blocks nobody needs: its number, its blocks, its promises.
+    pub(crate) fn free_inode(&mut self, mut inode: Inode) -> Result<()> {
+        self.drop_wait(&mut inode);
+        self.dir_blocks = self.dir_blocks.saturating_sub(inode.names.as_ref().map_or(0, |n| n.blocks()));
+        let freed = Freed { runs: inode.extents.runs().collect(), reserved: inode.extents.reserved() };
+        self.free_blocks(freed)?;
+        let own: Vec<Run> = crate::commit::own_blocks(&inode).collect();
+        own.into_iter().try_for_each(|run| self.die(run))?;
+        self.imap.used = self.imap.used.saturating_sub(1);
+        self.gone.push(inode.ino);
+        Ok(())
+    }
+}
+
+impl Volume {
+    /// Mounts a volume. What was synced since its last checkpoint is found in the log.
+    pub fn mount(dev: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, options: MountOptions) -> Result<Volume> {
+        let options = MountOptions { read_only: options.read_only || dev.read_only(), ..options };
+        let sb = superblock(&*dev)?;
+        let clean = sb.clean;
+        let mut state = State::of_checkpoint(dev.clone(), sb, &options)?;
+        let found = if clean { 0 } else { state.follow_log()? };
+        if !options.read_only {
+            // A superblock of this epoch that names the old checkpoint would cut off the log that was followed. The
+            // checkpoint below is the first to say the new epoch; what is written before it is none of the old one's log.
+            state.begun = found > 0;
+            let orphans: Vec<_> = state.orphans.iter().copied().collect();
+            for ino in orphans {
+                let inode = state.load(ino)?;
+                state.orphans.remove(&ino);
+                state.free_inode(inode)?;
+            }
+            if found > 0 || !state.gone.is_empty() {
+                // The path of the superblock is used up to here: a new one goes on behind it.
+                state.checkpoint(false)?;
+            }
+        }
+        Ok(Volume { dev, clock, options, state: RwLock::new(state), references: Mutex::default() })
+    }
+}

@@ -1,0 +1,244 @@
+//! What follows the checkpoint in the log?
+//!
+//! Transactions follow one another along the path, each numbered by one more than the one before, all of the mount that
+//! wrote the superblock. A transaction counts if all its pieces are there and their checksums hold; the first that does not is
+//! where the log ends. An inode found there replaces the one that the map names, and blocks that only the old one had are dead.
+
+use std::sync::Arc;
+
+use device::BlockDevice;
+use scherlfs_format::chain::{self, Header, Kind};
+use scherlfs_format::inode as raw;
+use scherlfs_format::{Addr, Block, FIRST_INO, Ino, ROOT, Run, Seq, checksum};
+use vfs::{Error, Result};
+
+use crate::cause::Cause;
+use crate::commit::own_blocks;
+use crate::inode::Inode;
+use crate::load;
+use crate::path::Path;
+use crate::space::Blocks;
+use crate::volume::State;
+
+/// A transaction that is whole.
+struct Found {
+    inodes: Vec<(Ino, Addr)>,
+    gone: Vec<Ino>,
+    /// Every block that it takes.
+    blocks: Vec<Addr>,
+    /// Of these, path blocks and lists: nobody's after the next checkpoint.
+    notes: Vec<Addr>,
+}
+
+struct Reader<'a> {
+    dev: Arc<dyn BlockDevice>,
+    path: &'a mut Path,
+    last: u64,
+    header: Header,
+}
+
+impl Reader<'_> {
+    fn block(&self, at: Addr) -> Result<Option<Box<Block>>> {
+        if at.0 >= self.last {
+            return Ok(None);
+        }
+        load::block(&*self.dev, at, Cause::Recovery, Ino(0)).map(Some)
+    }
+
+    /// The next block along the path.
+    fn next(&mut self, found: &mut Found) -> Result<Option<(Addr, Box<Block>)>> {
+        let (dev, last, want) = (self.dev.clone(), self.last, self.header);
+        let mut failed = None;
+        let read = |at: Addr| {
+            if at.0 >= last {
+                return None;
+            }
+            let block = match load::block(&*dev, at, Cause::Recovery, Ino(0)) {
+                Ok(block) => block,
+                Err(e) => {
+                    failed = Some(e);
+                    return None;
+                }
+            };
+            let header = Header::expect(&block, Kind::Path).ok()?;
+            let own = (header.epoch, header.seq) == (want.epoch, want.seq);
+            if own { chain::read_runs(&block, Kind::Path).ok() } else { None }
+        };
+        let next = self.path.follow(read);
+        if let Some(e) = failed {
+            return Err(e);
+        }
+        let Some((at, paths)) = next else { return Ok(None) };
+        found.blocks.extend(&paths);
+        found.notes.extend(&paths);
+        found.blocks.push(at);
+        Ok(self.block(at)?.map(|block| (at, block)))
+    }
+
+    /// The next transaction, or none: then the log ends here.
+    fn transaction(&mut self) -> Result<Option<Found>> {
+        let mut found = Found { inodes: Vec::new(), gone: Vec::new(), blocks: Vec::new(), notes: Vec::new() };
+        let (mut piece, mut pieces) = (0, 1);
+        while piece < pieces {
+            let Some((at, block)) = self.next(&mut found)? else { return Ok(None) };
+            let Ok(header) = Header::read(&block) else { return Ok(None) };
+            let own = (header.epoch, header.seq, header.piece) == (self.header.epoch, self.header.seq, piece);
+            let same = header.pieces == pieces && header.attempt == self.header.attempt;
+            if !own || (piece > 0 && !same) {
+                return Ok(None);
+            }
+            (pieces, self.header.attempt) = (header.pieces, header.attempt);
+            match header.kind {
+                Kind::Inode => {
+                    let Ok(inode) = raw::Inode::read(&block) else { return Ok(None) };
+                    if inode.header.ino != ROOT && inode.header.ino < FIRST_INO {
+                        // A checkpoint whose superblock was not written: it never was.
+                        return Ok(None);
+                    }
+                    let mut parts = Vec::new();
+                    for _ in 0..inode.follow {
+                        match self.next(&mut found)? {
+                            Some((_, block)) => parts.push(block),
+                            None => return Ok(None),
+                        }
+                    }
+                    let parts: Vec<&[u8]> = parts.iter().map(|b| &b[..]).collect();
+                    if checksum(&parts) != inode.follow_crc {
+                        return Ok(None);
+                    }
+                    found.inodes.push((inode.header.ino, at));
+                }
+                Kind::Gone => {
+                    let Ok(gone) = chain::read_gone(&block) else { return Ok(None) };
+                    found.gone.extend(gone);
+                    found.notes.push(at);
+                }
+                _ => return Ok(None),
+            }
+            piece += 1;
+        }
+        Ok(Some(found))
+    }
+}
+
+/// The blocks of an inode: its own, its continuations, its contents.
+fn blocks_of(inode: &Inode) -> Result<Blocks> {
+    let mut all = Blocks::default();
+    for run in own_blocks(inode).chain(inode.extents.runs()) {
+        if !all.add_run(run) {
+            return Err(Error::corrupt(format_args!(
+                "inode {}: two of its parts lie at block {}",
+                inode.ino, run.start
+            )));
+        }
+    }
+    Ok(all)
+}
+
+/// Blocks of `all` that are not in `but`.
+fn without(all: &Blocks, but: &Blocks) -> Vec<Run> {
+    let mut left = all.clone();
+    for run in but.iter() {
+        for at in run.addrs().filter(|a| all.contains(*a)) {
+            left.take(at.0, 1);
+        }
+    }
+    left.iter().collect()
+}
+
+impl State {
+    /// Goes on from the checkpoint as far as the log is whole; says how many transactions there were.
+    pub(crate) fn follow_log(&mut self) -> Result<u64> {
+        let mut count = 0;
+        loop {
+            let header = Header {
+                kind: Kind::Inode,
+                epoch: self.sb.epoch,
+                attempt: 0,
+                seq: Seq(self.seq.0 + 1),
+                ino: Ino(0),
+                piece: 0,
+                pieces: 1,
+            };
+            let mut path = self.path.clone();
+            let mut reader = Reader { dev: self.dev.clone(), path: &mut path, last: self.sb.blocks, header };
+            let Some(found) = reader.transaction()? else { break };
+            self.replay(found)?;
+            self.path = path;
+            self.seq = header.seq;
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn replay(&mut self, found: Found) -> Result<()> {
+        let dev = self.dev.clone();
+        let mut old = Blocks::default();
+        let mut new = Blocks::default();
+        let twice = |ino: Ino| Error::corrupt(format_args!("inode {ino}: its blocks are another's, too"));
+        let mut written = Vec::new();
+        for &(ino, at) in &found.inodes {
+            let inode = load::inode_at(&*dev, ino, at, Cause::Recovery)?;
+            let before = self.inode_before(ino)?;
+            self.imap.used += u64::from(before.is_none());
+            self.promised += inode.extents.reserved();
+            if let Some(before) = before {
+                self.promised = self.promised.saturating_sub(before.extents.reserved());
+                if !old.add_all(&blocks_of(&before)?) {
+                    return Err(twice(ino));
+                }
+            }
+            if !new.add_all(&blocks_of(&inode)?) {
+                return Err(twice(ino));
+            }
+            written.push(inode);
+        }
+        for &ino in &found.gone {
+            if let Some(before) = self.inode_before(ino)? {
+                self.imap.used = self.imap.used.saturating_sub(1);
+                self.promised = self.promised.saturating_sub(before.extents.reserved());
+                if !old.add_all(&blocks_of(&before)?) {
+                    return Err(twice(ino));
+                }
+            }
+        }
+        for at in &found.blocks {
+            if !self.free.take(at.0, 1) {
+                return Err(Error::corrupt(format_args!("block {at} of the log was not free")));
+            }
+        }
+        self.logged += found.blocks.len() as u64;
+        for run in without(&old, &new) {
+            self.die(run)?;
+        }
+        // What the transaction wrote and nobody has: lists, path blocks, and continuations that were not needed.
+        let mut wrote = Blocks::default();
+        found.blocks.iter().for_each(|at| _ = wrote.add(at.0, 1));
+        for run in without(&wrote, &new) {
+            self.die(run)?;
+        }
+        for inode in written {
+            let at = inode.addr.unwrap_or_default();
+            self.imap.written(&*dev, inode.ino, at, inode.a.generation)?;
+            if inode.a.nlink == 0 {
+                self.orphans.insert(inode.ino);
+            } else {
+                self.orphans.remove(&inode.ino);
+            }
+        }
+        for ino in found.gone {
+            self.orphans.remove(&ino);
+            self.imap.gone(&*dev, ino)?;
+        }
+        Ok(())
+    }
+
+    /// The inode that the map names so far.
+    fn inode_before(&mut self, ino: Ino) -> Result<Option<Inode>> {
+        let dev = self.dev.clone();
+        match self.imap.get(&*dev, ino)?.addr {
+            Some(at) => load::inode_at(&*dev, ino, at, Cause::Recovery).map(Some),
+            None => Ok(None),
+        }
+    }
+}

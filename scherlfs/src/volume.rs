@@ -1,0 +1,351 @@
+//! A mounted volume: its state, its room, and what every operation does first and last.
+//!
+//! All that changes is behind one lock. Whoever looks holds it shared, whoever changes something holds it exclusively. An
+//! operation first makes sure that there is room for all it may write ([`State::admit`]), then changes inodes in memory,
+//! and says of each that it waits ([`State::keep`]). What waits is written as one transaction ([`crate::commit`]), so that
+//! after a power cut the volume is as it was after some operation, and none before the last one that was made durable is
+//! missing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use device::{BlockDevice, Clock};
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+use scherlfs_format::inode::Time;
+use scherlfs_format::superblock::Superblock;
+use scherlfs_format::{BLOCK, Epoch, IFILE, Ino, Run, Seq, lists};
+use vfs::{Error, Result};
+
+use crate::extents::Freed;
+use crate::imap::InodeMap;
+use crate::inode::Inode;
+use crate::path::{self, Path};
+use crate::space::Blocks;
+
+/// When what was written reaches the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sync {
+    /// With every call, as in Scherl 2004. Nothing waits in memory.
+    Call,
+    /// When somebody asks for it, when enough waits, and some seconds after it was written.
+    #[default]
+    Fsync,
+}
+
+/// How to mount.
+#[derive(Debug, Clone)]
+pub struct MountOptions {
+    /// Change nothing.
+    pub read_only: bool,
+    /// When writes reach the disk.
+    pub sync: Sync,
+    /// Blocks that may wait in memory.
+    pub dirty: u64,
+    /// Directory blocks kept in memory. 0: each look into a directory reads it.
+    pub dir_cache: usize,
+    /// Blocks of the inode map kept in memory.
+    pub ifile_cache: usize,
+    /// Inodes kept in memory beside those in use.
+    pub inode_cache: usize,
+    /// What waits is written after so long.
+    pub writeback: Duration,
+    /// A checkpoint is due after so many blocks of log.
+    pub checkpoint_blocks: u64,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            read_only: false,
+            sync: Sync::Fsync,
+            dirty: 8192,
+            dir_cache: 4096,
+            ifile_cache: 4096,
+            inode_cache: 16384,
+            writeback: Duration::from_secs(5),
+            checkpoint_blocks: 16384,
+        }
+    }
+}
+
+/// Room that only operations that give room back may use.
+const SPARE: u64 = 24;
+/// Inodes of a transaction at most: each is a piece, and pieces are numbered by 16 bits.
+pub(crate) const INODES_MAX: usize = 32_000;
+
+/// A mounted ScherlFS volume.
+pub struct Volume {
+    pub(crate) dev: Arc<dyn BlockDevice>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) options: MountOptions,
+    pub(crate) state: RwLock<State>,
+    /// References by inode: lookups and opens.
+    pub(crate) references: Mutex<FxHashMap<Ino, u64>>,
+}
+
+/// Everything that changes.
+pub(crate) struct State {
+    pub dev: Arc<dyn BlockDevice>,
+    /// As it was written last.
+    pub sb: Superblock,
+    pub imap: InodeMap,
+    /// The inodes of the hidden files, as they were written last.
+    pub free_list: Inode,
+    pub orphan_list: Inode,
+    pub inodes: FxHashMap<Ino, Box<Inode>>,
+    /// Inodes that wait, in the order in which they began to.
+    pub waiting: BTreeMap<u64, Ino>,
+    pub waits: u64,
+    /// Since when the first of them waits.
+    pub since: Option<Duration>,
+    /// Inodes that are gone, which is not written yet.
+    pub gone: Vec<Ino>,
+    /// Inodes without a name that somebody uses.
+    pub orphans: BTreeSet<Ino>,
+    pub free: Blocks,
+    /// Blocks that the next checkpoint frees.
+    pub dead: Blocks,
+    pub path: Path,
+    /// Blocks that files were promised.
+    pub promised: u64,
+    /// Blocks that writing what waits takes, at most.
+    pub need: u64,
+    pub seq: Seq,
+    /// How often the next transaction failed to be written.
+    pub attempt: u32,
+    pub epoch: Epoch,
+    /// The superblock on disk has this mount's epoch.
+    pub begun: bool,
+    /// Blocks of log since the checkpoint.
+    pub logged: u64,
+    /// Directory blocks in memory that do not wait.
+    pub dir_blocks: usize,
+    pub dir_cache: usize,
+    /// Why nothing can be changed any more.
+    pub broken: Option<String>,
+    pub ended: bool,
+}
+
+impl State {
+    /// Gives an inode to `work`, read from the disk if need be. Meanwhile it is not among the inodes in memory, so that
+    /// nothing can be written: room is made sure of before.
+    pub fn with<T>(&mut self, ino: Ino, work: impl FnOnce(&mut State, &mut Inode) -> Result<T>) -> Result<T> {
+        let mut inode = match self.inodes.remove(&ino) {
+            Some(inode) => inode,
+            None => Box::new(self.load(ino)?),
+        };
+        let out = work(self, &mut inode);
+        if ino != IFILE {
+            self.inodes.insert(ino, inode);
+        }
+        out
+    }
+
+    /// An inode in memory, read from the disk if need be.
+    pub fn inode(&mut self, ino: Ino) -> Result<&mut Inode> {
+        if !self.inodes.contains_key(&ino) {
+            let inode = self.load(ino)?;
+            self.inodes.insert(ino, Box::new(inode));
+        }
+        self.inodes.get_mut(&ino).map(|b| &mut **b).ok_or(Error::NotFound)
+    }
+
+    /// Says that an inode was changed: it waits to be written.
+    pub fn keep(&mut self, inode: &mut Inode) {
+        if inode.waits.is_none() {
+            self.waits += 1;
+            inode.waits = Some(self.waits);
+            self.waiting.insert(self.waits, inode.ino);
+        }
+        let cost = inode.cost_now();
+        self.need = self.need + cost - inode.cost;
+        inode.cost = cost;
+    }
+
+    /// Nothing of an inode waits any more.
+    pub fn drop_wait(&mut self, inode: &mut Inode) {
+        if let Some(order) = inode.waits.take() {
+            self.waiting.remove(&order);
+        }
+        self.need -= inode.cost;
+        inode.cost = 0;
+    }
+
+    /// Blocks of an inode are not its own any more.
+    pub fn free_blocks(&mut self, freed: Freed) -> Result<()> {
+        self.promised = self.promised.saturating_sub(freed.reserved);
+        freed.runs.iter().try_for_each(|run| self.die(*run))
+    }
+
+    /// Blocks that the last checkpoint or something behind it may still name.
+    pub fn die(&mut self, run: Run) -> Result<()> {
+        let twice = self.free.contains(run.start) || !self.dead.add_run(run);
+        if twice {
+            let what = format!("blocks from {} on belong to two files, or to nobody and to one", run.start);
+            self.broken.get_or_insert_with(|| what.clone());
+            return Err(Error::Corrupt(what));
+        }
+        Ok(())
+    }
+
+    /// Blocks that a checkpoint writes, at most.
+    fn checkpoint_need(&self) -> u64 {
+        let map = (self.imap.inode.size_blocks() + 1).min(self.imap.dirty() + self.waiting.len() as u64 + 2);
+        let runs = self.free.runs() + self.dead.runs() + 2 * self.need as usize + 64;
+        let list = lists::free_bytes(runs).div_ceil(BLOCK) as u64;
+        let orphans = (self.orphans.len() as u64 + 2) * 4 / BLOCK as u64 + 1;
+        let conts = (self.imap.inode.extents.listed() as u64 + 2 * map) / 338 + 1;
+        map + conts + list + list / 100 + orphans + 6
+    }
+
+    /// Blocks that nobody has a claim on.
+    pub fn unclaimed(&self) -> u64 {
+        let gone = (self.gone.len() as u64).div_ceil(1000);
+        let claimed = self.promised + self.need + gone + self.checkpoint_need();
+        let claimed = claimed + path::overhead(claimed, self.free.runs());
+        self.free.count().saturating_sub(claimed)
+    }
+
+    /// Makes sure that so many blocks can be written beside all that waits. What only gives room back may use the last.
+    pub fn admit(&mut self, blocks: u64, gives_back: bool) -> Result<()> {
+        self.writable()?;
+        let spare = if gives_back { 0 } else { SPARE };
+        if self.gone.len() > 500 || self.waiting.len() >= INODES_MAX {
+            self.commit()?;
+        }
+        if self.unclaimed() >= blocks + spare {
+            return Ok(());
+        }
+        if self.unclaimed() + self.dead.count() >= blocks + spare {
+            self.checkpoint(false)?;
+            if self.unclaimed() >= blocks + spare {
+                return Ok(());
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Makes sure that an inode can be changed.
+    pub fn admit_inode(&mut self, ino: Ino, blocks: u64, gives_back: bool) -> Result<()> {
+        let extents = self.inode(ino)?.extents.listed() as u64;
+        self.admit(blocks + 4 + extents / 337, gives_back)
+    }
+
+    /// As many of these blocks of a file as there is room for: its inode and its continuations are beside them.
+    pub fn admit_blocks(&mut self, ino: Ino, blocks: u64) -> Result<u64> {
+        let extents = self.inode(ino)?.extents.listed() as u64;
+        let beside = |blocks: u64| 5 + extents / 337 + blocks / 160;
+        match self.admit(blocks + beside(blocks), false) {
+            Ok(()) => return Ok(blocks),
+            Err(Error::NoSpace) => {}
+            Err(e) => return Err(e),
+        }
+        let some = self.unclaimed().saturating_sub(SPARE);
+        match (some / 2).checked_sub(beside(some)) {
+            None | Some(0) => Err(Error::NoSpace),
+            Some(n) => Ok(n.min(blocks)),
+        }
+    }
+
+    /// Refuses changes that cannot be kept.
+    pub fn writable(&self) -> Result<()> {
+        match &self.broken {
+            _ if self.ended => Err(Error::Device("the volume is unmounted".into())),
+            Some(why) => Err(Error::Device(format!("no changes until the volume is mounted again: {why}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Blocks that a user sees as free.
+    pub fn free_for_users(&self) -> u64 {
+        let pages = self.need;
+        (self.free.count() + self.dead.count()).saturating_sub(
+            self.promised + pages + self.checkpoint_need() + SPARE + path::overhead(64, self.free.runs()),
+        )
+    }
+
+    /// Inodes that nobody uses leave memory where there are too many.
+    pub fn trim(&mut self, limit: usize, in_use: impl Fn(Ino) -> bool) {
+        if self.inodes.len() <= limit + limit / 8 {
+            return;
+        }
+        let mut over = self.inodes.len() - limit;
+        let mut blocks = 0;
+        self.inodes.retain(|ino, inode| {
+            let stays = over == 0 || inode.waits.is_some() || self.orphans.contains(ino) || in_use(*ino);
+            if !stays {
+                over -= 1;
+                blocks += inode.names.as_ref().map_or(0, |n| n.blocks());
+            }
+            stays
+        });
+        self.dir_blocks = self.dir_blocks.saturating_sub(blocks);
+    }
+}
+
+impl Volume {
+    /// Now, as inodes keep it.
+    pub(crate) fn now(&self) -> Time {
+        crate::inode::time(self.clock.now())
+    }
+
+    /// The number of an inode that comes from outside.
+    pub(crate) fn number(ino: vfs::Ino) -> Result<Ino> {
+        u32::try_from(ino.0).ok().filter(|n| *n > 0).map(Ino).ok_or(Error::NotFound)
+    }
+
+    /// Does an operation that changes something, and what follows every one of them.
+    pub(crate) fn change<T>(&self, work: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let mut state = self.state.write();
+        state.writable()?;
+        let out = work(&mut state);
+        let waits = !state.waiting.is_empty() || !state.gone.is_empty();
+        if waits && state.since.is_none() {
+            state.since = Some(self.clock.monotonic());
+        }
+        let due = match self.options.sync {
+            Sync::Call => waits,
+            Sync::Fsync => state.need > self.options.dirty,
+        };
+        if due {
+            // The call was done; that it could not be written is told by the next fsync, as with a page cache.
+            let written = state.commit();
+            if self.options.sync == Sync::Call {
+                written?;
+            }
+            if state.logged > self.options.checkpoint_blocks {
+                state.checkpoint(false)?;
+            }
+        }
+        let references = self.references.lock();
+        state.trim(self.options.inode_cache, |ino| references.contains_key(&ino));
+        out
+    }
+
+    /// Makes all that was written durable.
+    pub(crate) fn settle(&self) -> Result<()> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        {
+            let mut state = self.state.write();
+            state.writable()?;
+            state.commit()?;
+        }
+        self.flush()
+    }
+
+    fn flush(&self) -> Result<()> {
+        let tag = device::Tag { cause: crate::cause::Cause::Log as u8, owner: 0 };
+        self.dev.flush(tag).map_err(|e| {
+            let why = format!("a flush failed: {e}");
+            self.state.write().broken.get_or_insert(why.clone());
+            Error::Device(why)
+        })
+    }
+}
