@@ -4,84 +4,16 @@
 //! With a directory cache, all blocks of a directory in use are in memory, with an index of its names. Without one
 //! (`dir_cache` 0, the measurements of Scherl 2004 called `scherlfs`), a look reads block after block until the name is found.
 
-use std::collections::BTreeMap;
-
 use device::{Lba, Tag};
-use rustc_hash::FxHashMap;
-use scherlfs_format::directory::{self, Entries, largest_room, least};
+use scherlfs_format::directory::{self, Entries, least};
 use scherlfs_format::{BLOCK, Block, Ino};
 use vfs::{DirEntry, Error, FileKind, Flow, Result};
 
 use crate::cause::Cause;
 use crate::extents::Place;
 use crate::inode::{Inode, Page};
+use crate::known_names::{Names, Spot, number, spots};
 use crate::volume::State;
-
-/// Where a name stands and where it leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Spot {
-    pub block: u64,
-    pub at: usize,
-    pub ino: Ino,
-    pub kind: FileKind,
-}
-
-/// A directory in memory.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Names {
-    spots: FxHashMap<Box<[u8]>, Spot>,
-    /// Blocks that do not wait.
-    clean: FxHashMap<u64, Page>,
-    /// The most bytes that a new entry could have, by block.
-    room: Vec<usize>,
-}
-
-impl Names {
-    /// Blocks in memory that do not wait.
-    pub fn blocks(&self) -> usize {
-        self.clean.len()
-    }
-    /// Blocks that waited were written; they stay. Says how many came.
-    pub fn written(&mut self, pages: BTreeMap<u64, Page>) -> usize {
-        let before = self.clean.len();
-        self.clean.extend(pages);
-        self.clean.len() - before
-    }
-    /// Where a name is.
-    pub fn find(&self, name: &[u8]) -> Option<Spot> {
-        self.spots.get(name).copied()
-    }
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.spots.is_empty()
-    }
-}
-
-/// A kind's number in an entry.
-fn number(kind: FileKind) -> u8 {
-    match kind {
-        FileKind::Regular => 1,
-        FileKind::Directory => 2,
-        FileKind::CharDevice => 3,
-        FileKind::BlockDevice => 4,
-        FileKind::Fifo => 5,
-        FileKind::Socket => 6,
-        FileKind::Symlink => 7,
-    }
-}
-
-/// The kind of a number; the format lets no other through.
-fn kind(number: u8) -> FileKind {
-    match number {
-        2 => FileKind::Directory,
-        3 => FileKind::CharDevice,
-        4 => FileKind::BlockDevice,
-        5 => FileKind::Fifo,
-        6 => FileKind::Socket,
-        7 => FileKind::Symlink,
-        _ => FileKind::Regular,
-    }
-}
 
 /// Positions of a listing: `.`, `..`, then entries by where they begin.
 const DOT: u64 = 1;
@@ -256,29 +188,5 @@ impl State {
             }
         }
         Ok(())
-    }
-}
-
-/// The entries of a block that was checked when it was read, or was made here.
-fn spots(block: &Block, index: u64) -> impl Iterator<Item = (&[u8], Spot)> {
-    let spot = move |e: &directory::Entry<'_>| Spot { block: index, at: e.at, ino: e.ino, kind: kind(e.kind) };
-    Entries::made(block).named().map(move |e| (e.name, spot(&e)))
-}
-
-impl Names {
-    /// Takes down what a block holds.
-    fn note(&mut self, index: u64, block: &Block) {
-        self.note_room(index, block);
-        for (name, spot) in spots(block, index) {
-            self.spots.insert(name.into(), spot);
-        }
-    }
-    /// Takes down how much room a block has.
-    fn note_room(&mut self, index: u64, block: &Block) {
-        let room = largest_room(Entries::made(block));
-        match self.room.get_mut(index as usize) {
-            Some(known) => *known = room,
-            None => self.room.push(room),
-        }
     }
 }

@@ -7,8 +7,8 @@ use scherlfs_format::inode::{Attributes, Time, XATTRS_MAX, continuations, indexe
 use scherlfs_format::{Addr, BLOCK, Block, Ino, Run};
 use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
 
-use crate::directory::Names;
 use crate::extents::Extents;
+use crate::known_names::Names;
 
 /// A block of contents in memory.
 pub(crate) type Page = Box<Block>;

@@ -16,6 +16,7 @@ mod extents;
 mod file;
 mod imap;
 mod inode;
+mod known_names;
 mod load;
 pub mod make;
 mod mount;

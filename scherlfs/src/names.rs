@@ -7,8 +7,8 @@ use scherlfs_format::{FIRST_INO, Ino, ROOT};
 use vfs::{Caller, DeviceNumber, Entry, Error, FileKind, RenameFlags, Result};
 
 use crate::attributes::{ACCESS, DEFAULT};
-use crate::directory::Spot;
 use crate::inode::{Inode, SEALED};
+use crate::known_names::Spot;
 use crate::volume::State;
 
 /// What a new inode is to be.

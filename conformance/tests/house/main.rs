@@ -25,8 +25,9 @@ fn rooms() -> BTreeMap<String, BTreeSet<String>> {
         let manifest = manifest(&root().join(member).join("Cargo.toml"));
         let tables = ["dependencies", "build-dependencies"].into_iter().filter_map(|t| manifest.get(t)?.as_table());
         let named = tables.flat_map(|table| table.keys());
-        let room =
-            |name: &str| members.iter().find(|m| name == *m || name.strip_prefix("joulefs-") == Some(m)).cloned();
+        // A crate inside another's directory is named by both: scherlfs-format is scherlfs/format.
+        let is = |name: &str, member: &str| name.strip_prefix("joulefs-").unwrap_or(name) == member.replace('/', "-");
+        let room = |name: &str| members.iter().find(|m| is(name, m)).cloned();
         (member.clone(), named.filter_map(|name| room(name)).collect())
     };
     members.iter().map(known).collect()

@@ -177,7 +177,7 @@ pub(crate) struct Seen {
 /// Looks at every inode and every name of a state.
 pub(crate) fn judge(disk: &Disk<'_>, sb: &Superblock, map: &Map, state: State, findings: &mut Vec<Finding>) -> Seen {
     let mut seen = Seen { used: Claimed::default(), inodes: 0, directories: 0, promised: 0 };
-    let mut claim = |used: &mut Claimed, ino, at: Addr, findings: &mut Vec<Finding>| {
+    let claim = |used: &mut Claimed, ino, at: Addr, findings: &mut Vec<Finding>| {
         if at.0 < FIRST || !used.claim(at.0) {
             findings.push(Finding::Twice { at, ino, state });
         }
