@@ -45,7 +45,7 @@
     // Nothing hangs out, with everything unfolded.
     document.querySelectorAll('details').forEach(d => { d.open = true; });
     const width = document.documentElement.clientWidth;
-    expect(document.documentElement.scrollWidth <= width, `the page scrolls to the right: ${document.documentElement.scrollWidth} of ${width}`);
+    expect(document.documentElement.scrollWidth <= width, `the page scrolls: it is ${document.documentElement.scrollWidth} wide in ${width}`);
   } catch (e) {
     wrong.push(String(e) + (e.stack || ''));
   }

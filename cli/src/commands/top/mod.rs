@@ -46,7 +46,7 @@ use terms::Choice;
 use view::{About, Readings, Shown};
 
 /// Options that say something of disks.
-const OF_DISKS: [&str; 9] = ["profile", "of", "from", "no_wait", "record", "most", "writeback", "alumet", "flame"];
+const OF_DISKS: [&str; 9] = ["profile", "of", "from", "no_wait", "record", "most", "writeback", "file", "flame"];
 
 /// Show which process spends how many watts on which disk, now.
 ///
