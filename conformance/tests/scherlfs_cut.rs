@@ -95,11 +95,11 @@ impl Run<'_> {
     fn call(&mut self, step: u64) -> vfs::Result<Call> {
         let live = |i: &usize| self.plain.names(*i).is_ok() && (*i == 0 || self.plain.objects[*i].links > 0);
         let dirs: Vec<usize> = (0..self.plain.objects.len()).filter(live).collect();
-        let (volume, rng) = (self.volume.clone(), &mut self.rng);
+        let volume = self.volume.clone();
         let pick = |rng: &mut Rng| dirs[rng.below(dirs.len() as u64) as usize];
-        let dir = pick(rng);
-        let name = vec![b'a' + rng.below(self.course.names) as u8; 1 + rng.below(3) as usize * 100];
-        let what = rng.below(13);
+        let dir = pick(&mut self.rng);
+        let name = vec![b'a' + self.rng.below(self.course.names) as u8; 1 + self.rng.below(3) as usize * 100];
+        let what = self.rng.below(13);
         let target = self.plain.names(dir)?.get(&name).copied();
         let file = self.file(target);
         let bytes = |plain: &mut Plain, id: usize| match &mut plain.objects[id].body {
@@ -156,14 +156,14 @@ impl Run<'_> {
                 }
             }
             (9, Some(_), _) => {
-                let (to, new) = (pick(rng), [b'a' + rng.below(5) as u8]);
-                let flags = if rng.below(4) == 0 { RenameFlags::EXCHANGE } else { RenameFlags::empty() };
+                let (to, new) = (pick(&mut self.rng), [b'a' + self.rng.below(5) as u8]);
+                let flags = if self.rng.below(4) == 0 { RenameFlags::EXCHANGE } else { RenameFlags::empty() };
                 if self.plain.rename((dir, &name), (to, &new), flags).is_ok() {
                     volume.rename(ME, (self.inos[dir], &name), (self.inos[to], &new), flags)?;
                 }
             }
             (10, Some(id), _) => {
-                let new = [b'a' + rng.below(5) as u8; 2];
+                let new = [b'a' + self.rng.below(5) as u8; 2];
                 if self.plain.link(id, dir, &new).is_ok() {
                     volume.link(self.inos[id], self.inos[dir], &new)?;
                 }
