@@ -82,7 +82,7 @@ fn a_torn_file_becomes_one_piece_and_stays_what_it_was() {
         let [f, g] = grow_by_turns(&vol, 1300);
         let (before, times) = (vol.getattr(f).unwrap(), pieces(&vol, f));
         assert!(times > 1200, "{times} pieces");
-        let moved = defragment(&vol, f, 0, how).unwrap();
+        let moved = defragment(&*vol, f, 0, how).unwrap();
         assert_eq!((moved, vol.counters.defragmented.load(Relaxed)), (1300, 1300));
         // Three segments at least hold it, which need not be neighbours.
         assert!(pieces(&vol, f) <= 4, "{how:?}: {} pieces", pieces(&vol, f));
@@ -107,8 +107,8 @@ fn linux_reads_what_was_brought_together() {
     formatted(256, &Options::default()).save(&path).unwrap();
     let vol = mount(Arc::new(FileDevice::open(&path, Access::ReadWrite).unwrap()));
     let [f, g] = grow_by_turns(&vol, 1000);
-    assert_eq!(defragment(&vol, f, 0, Moving::Copy).unwrap(), 1000);
-    assert_eq!(defragment(&vol, g, 500, Moving::Copy).unwrap(), 500);
+    assert_eq!(defragment(&*vol, f, 0, Moving::Copy).unwrap(), 1000);
+    assert_eq!(defragment(&*vol, g, 500, Moving::Copy).unwrap(), 500);
     let ours = [f, g].map(|ino| pieces(&vol, ino));
     vol.unmount().unwrap();
     drop(vol);
@@ -140,7 +140,7 @@ fn holes_stay_holes_what_is_in_memory_is_written_first_and_cold_files_are_not_ov
         vol.fallocate(f, Allocate::Reserve { keep_size: true }, 130 * 4096, 5 * 4096).unwrap();
         write(&vol, f, 7 * 4096 + 5, b"changed");
         let want = read_all(&vol, f);
-        assert_eq!(defragment(&vol, f, 0, how).unwrap(), 108);
+        assert_eq!(defragment(&*vol, f, 0, how).unwrap(), 108);
         let extents = vol.extents(f, 0, usize::MAX).unwrap();
         assert_eq!(
             extents.iter().map(|e| (e.from, e.blocks, e.begins)).collect::<Vec<_>>(),
@@ -173,7 +173,7 @@ fn packed_clusters_stay_packed() {
     }
     let (want, packed, before) = (read_all(&vol, f), vol.count_compressed().unwrap(), pieces(&vol, f));
     assert!(packed.saved > 100 && before > 80);
-    let stored = defragment(&vol, f, 0, Moving::Copy).unwrap();
+    let stored = defragment(&*vol, f, 0, Moving::Copy).unwrap();
     assert!(stored < 90 * 4, "{stored} blocks moved: some were unpacked");
     assert!(torn(&vol.extents(f, 0, usize::MAX).unwrap()).is_empty());
     assert!(read_all(&vol, f) == want);
@@ -201,7 +201,7 @@ fn deltas_keep_their_bases() {
     let (want, deltas, folded) =
         (read_all(&vol, f), vol.counters.deltas.load(Relaxed), vol.counters.folded.load(Relaxed));
     assert!(deltas > 40, "{deltas}");
-    assert_eq!(defragment(&vol, f, 0, Moving::Copy).unwrap(), 200);
+    assert_eq!(defragment(&*vol, f, 0, Moving::Copy).unwrap(), 200);
     assert!(pieces(&vol, f) <= 2);
     assert!(read_all(&vol, f) == want);
     assert_eq!(vol.counters.folded.load(Relaxed), folded, "a delta was written whole");
@@ -226,7 +226,7 @@ fn ciphertext_and_sealed_contents_are_moved_without_a_key() {
         let vol = mount(image.clone());
         assert_eq!(vol.write(g, 0, b"x", vfs::WriteFlags::empty()).unwrap(), 1);
         assert!(vol.write(f, 0, b"x", vfs::WriteFlags::empty()).is_err());
-        assert_eq!(defragment(&vol, f, 0, Moving::Copy).unwrap(), 100);
+        assert_eq!(defragment(&*vol, f, 0, Moving::Copy).unwrap(), 100);
         assert!(pieces(&vol, f) <= 2);
         vol.unmount().unwrap();
         // Such a volume has features without which the mark is a fault, and with which none is written here.
@@ -283,7 +283,7 @@ fn a_file_without_a_name_is_refused_and_one_that_was_removed_meanwhile_is_gone()
     // A file that became shorter between two steps.
     assert_eq!(vol.defragment(g, 0..u64::MAX, Moving::Copy).unwrap(), (256, 256));
     vol.setattr(g, &vfs::SetAttr { size: Some(270 * 4096), ..vfs::SetAttr::default() }).unwrap();
-    assert_eq!(defragment(&vol, g, 256, Moving::Copy).unwrap(), 14);
+    assert_eq!(defragment(&*vol, g, 256, Moving::Copy).unwrap(), 14);
     vol.unmount().unwrap();
     assert_clean(&*image, "after unmount");
     assert_tools_clean(&image);
@@ -300,7 +300,7 @@ fn while_logs_fill_holes_nothing_is_moved() {
     assert!(matches!(out, Error::Busy(why) if why.contains("clean first")), "{out}");
     assert_eq!(vol.extents(f, 0, usize::MAX).unwrap(), before);
     vol.tune("gc_urgent", "0").unwrap();
-    assert_eq!(defragment(&vol, f, 0, Moving::Copy).unwrap(), 60);
+    assert_eq!(defragment(&*vol, f, 0, Moving::Copy).unwrap(), 60);
     vol.unmount().unwrap();
     assert_tools_clean(&image);
 }
@@ -315,12 +315,12 @@ fn a_full_volume_keeps_its_files_and_a_log_that_filled_holes_is_left() {
     while let Ok(n @ 1..) = vol.write(filler, at, &pattern(9, 1 << 20), vfs::WriteFlags::empty()) {
         at += n as u64;
     }
-    let stopped = defragment(&vol, f, 0, Moving::Copy).unwrap();
+    let stopped = defragment(&*vol, f, 0, Moving::Copy).unwrap();
     assert!(read_all(&vol, f) == contents(0, 700) && read_all(&vol, g) == contents(1, 700));
     // Room again; logs may stand in segments whose holes they filled.
     vol.setattr(filler, &vfs::SetAttr { size: Some(4 << 20), ..vfs::SetAttr::default() }).unwrap();
     vol.sync().unwrap();
-    assert_eq!(defragment(&vol, f, 0, Moving::Copy).unwrap(), 700);
+    assert_eq!(defragment(&*vol, f, 0, Moving::Copy).unwrap(), 700);
     assert!(stopped < 700 && pieces(&vol, f) <= 3, "{stopped} moved before, {} pieces", pieces(&vol, f));
     assert!(read_all(&vol, f) == contents(0, 700));
     vol.unmount().unwrap();
@@ -383,7 +383,7 @@ fn cleaning_makes_the_room_that_is_missing_and_says_how_much() {
     let before = vol.counters.moved_blocks();
     assert_eq!(vol.room(700, true).unwrap().moved, 0);
     assert_eq!(vol.counters.moved_blocks(), before);
-    assert_eq!(defragment(&vol, f, 0, Moving::Copy).unwrap(), 700);
+    assert_eq!(defragment(&*vol, f, 0, Moving::Copy).unwrap(), 700);
     assert!(pieces(&vol, f) <= 4, "{}", pieces(&vol, f));
     assert!(read_all(&vol, f) == contents(0, 700) && read_all(&vol, g) == contents(1, 700));
     vol.unmount().unwrap();

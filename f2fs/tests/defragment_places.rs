@@ -51,7 +51,7 @@ fn each_file_goes_to_the_log_of_its_temperature() {
     let vol = mount(image.clone());
     let files = grow_by_turns(&vol, &["film.mp4", "chat.db", "plain"], 100);
     for f in &files {
-        assert_eq!(defragment(&vol, *f, 0, Moving::Copy).unwrap(), 100);
+        assert_eq!(defragment(&*vol, *f, 0, Moving::Copy).unwrap(), 100);
     }
     vol.unmount().unwrap();
     let seen = seen(&*image);
@@ -91,7 +91,7 @@ fn segments_are_as_old_as_what_came_and_what_went() {
     let address = |n: usize| BlockAddr(vol.extents(files[0], 0, usize::MAX).unwrap()[n].addr as u32);
     let old = address(0);
     clock.advance(std::time::Duration::from_secs(1_000_000));
-    assert_eq!(defragment(&vol, files[0], 0, Moving::Copy).unwrap(), 400);
+    assert_eq!(defragment(&*vol, files[0], 0, Moving::Copy).unwrap(), 400);
     let new = address(0);
     vol.unmount().unwrap();
     let seen = seen(&*image);
@@ -132,7 +132,7 @@ fn no_hole_is_filled_by_a_log_that_stands_in_a_segment_with_holes() {
     vol.fsync(filler, false).unwrap();
     assert!(pieces(&vol, filler) > 20, "{} pieces: no hole was filled", pieces(&vol, filler));
     vol.tune("gc_urgent", "0").unwrap();
-    assert_eq!(defragment(&vol, f, 0, Moving::Copy).unwrap(), 200);
+    assert_eq!(defragment(&*vol, f, 0, Moving::Copy).unwrap(), 200);
     assert!(pieces(&vol, f) <= 2, "{} pieces", pieces(&vol, f));
 }
 

@@ -214,6 +214,7 @@ impl LeftOut {
 mod tests {
     use super::*;
     use crate::block::{Flags, Op};
+    use crate::names::files::Writing;
 
     const DISK: DeviceId = DeviceId { major: 8, minor: 0 };
     const PARTITION: DeviceId = DeviceId { major: 8, minor: 1 };
@@ -223,8 +224,8 @@ mod tests {
     fn event(action: Action, device: DeviceId, sector: u64, from: Option<DeviceId>) -> Event {
         let from = from.map(|from| (from, sector));
         let (op, flags, process) = (Op::Write, Flags::empty(), crate::Process::default());
-        let (time, cpu, pid, took, error) = (0, 0, 0, None, 0);
-        Event { time, action, op, flags, sector, sectors: 8, device, cpu, pid, process, took, error, from }
+        let (time, cpu, pid, took, error, writing) = (0, 0, 0, None, 0, Writing::default());
+        Event { time, action, op, flags, sector, sectors: 8, device, cpu, pid, process, writing, took, error, from }
     }
 
     fn left_out(action: Action, events: &[(Action, DeviceId, u64, Option<DeviceId>)]) -> Vec<(DeviceId, Why)> {
