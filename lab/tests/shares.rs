@@ -2,7 +2,7 @@
 
 use std::io::{Cursor, Write};
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::Memory;
@@ -93,8 +93,11 @@ fn shares_and_price_of_the_recorded_requests_of_ext4_are_those_of_a_plain_sum() 
     let outcome = lab::run::run(&experiment, &changes, NonZeroUsize::MIN, &|_| ()).unwrap();
     let prices = &outcome.variants[0].parameters["prices"];
     for phase in &outcome.variants[0].phases {
-        let file = format!("{}/../experiments/nexus-apps/{}.ext4.rec.zst", env!("CARGO_MANIFEST_DIR"), phase.name);
-        let events = all(trace::open(Path::new(&file)).unwrap());
+        let folder = format!("{}/../experiments/nexus-apps", env!("CARGO_MANIFEST_DIR"));
+        let is_its =
+            |f: &PathBuf| f.file_name().unwrap().to_string_lossy().starts_with(&format!("{}.ext4.", phase.name));
+        let file = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).find(is_its).unwrap();
+        let events = all(trace::open(&file).unwrap());
         let (read, written) = (summed(&events, Op::Read), summed(&events, Op::Write));
         let is = |name: &str, wanted: f64| {
             let got = phase.measures[name].value;

@@ -174,6 +174,8 @@ pub fn defragment(vol: &dyn FileSystem, ino: Ino, from: u64, how: Moving) -> vfs
         match vol.defragment(ino, at..u64::MAX, how) {
             Ok((next, n)) => (at, moved) = (next, moved + n),
             Err(Error::Busy(_) | Error::NotPermitted(_) | Error::Invalid(_) | Error::NoSpace) => break,
+            // A file system that writes no file anew has moved nothing.
+            Err(Error::Unsupported(_)) => break,
             Err(e) => return Err(e),
         }
     }

@@ -10,6 +10,7 @@
 mod blocks;
 mod finding;
 mod log;
+mod map;
 mod names;
 mod tree;
 
@@ -67,7 +68,7 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
     let mut report = Report::default();
     let Some(sb) = superblock(dev, &mut report) else { return report };
     let disk = Disk { dev, blocks: sb.blocks };
-    let Some(map) = tree::Map::of_checkpoint(&disk, &sb, &mut report.findings) else { return report };
+    let Some(map) = map::Map::of_checkpoint(&disk, &sb, &mut report.findings) else { return report };
     let at_checkpoint = tree::judge(&disk, &sb, &map, State::Checkpoint, &mut report.findings);
     tree::judge_free(&disk, &sb, &map, &at_checkpoint, &mut report.findings);
     let mut last = at_checkpoint;

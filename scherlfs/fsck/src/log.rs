@@ -10,7 +10,7 @@ use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{Addr, Block, FIRST_INO, Ino, ROOT, Run, Seq, checksum, inode as raw};
 
 use crate::Disk;
-use crate::tree::Map;
+use crate::map::Map;
 
 /// What was found behind the checkpoint.
 #[derive(Default)]

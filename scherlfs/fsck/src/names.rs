@@ -8,7 +8,7 @@ use scherlfs_format::{BLOCK, IFILE, Ino, ROOT};
 
 use crate::Disk;
 use crate::finding::{Finding, State};
-use crate::tree::{Map, Node};
+use crate::map::{Map, Node};
 
 const KIND: u16 = 0o170_000;
 const DIRECTORY: u16 = 0o040_000;
