@@ -51,7 +51,7 @@ fn transaction(n: u64) -> String {
         0 => format!("INSERT INTO msg(at, seen, body) VALUES({}, 0, printf('%.*c', {}, 'n'));", n * 31, n * 97 % 6000),
         1 => format!("UPDATE settings SET value = {n} WHERE name = 'volume';"),
         2 => format!("DELETE FROM msg WHERE id = {}; UPDATE msg SET body = 'gone' WHERE id = {};", id + 3, id + 4),
-        _ => format!("UPDATE settings SET value = value + 1 WHERE name IN ('theme', 'last');"),
+        _ => "UPDATE settings SET value = value + 1 WHERE name IN ('theme', 'last');".to_string(),
     };
     sql + "\nCOMMIT;\n"
 }

@@ -99,7 +99,7 @@ fn an_immutable_file_is_not_changed_by_anybody() {
     }
     refused(
         rustix::fs::fallocate(
-            &OpenOptions::new().write(true).open(&path).expect("opened"),
+            OpenOptions::new().write(true).open(&path).expect("opened"),
             rustix::fs::FallocateFlags::KEEP_SIZE,
             0,
             8192,

@@ -406,7 +406,7 @@ fn are_survived_found_and_repaired(kind: impl Fn(In) -> bool) {
     let make = move |n| (forged(&from, &all[n as usize]), format!("{n}: {:?}", all[n as usize]));
     let judged = move |image: &Memory, name: &str| {
         let n: usize = name.split(':').next().and_then(|n| n.parse().ok()).expect("a number");
-        judge(&base, image, &lies[n], n % 8 == 0);
+        judge(&base, image, &lies[n], n.is_multiple_of(8));
         true
     };
     all_end_well(watched(cases, make, judged));

@@ -71,7 +71,9 @@ fn damaged(base: &Memory, forger: &Forger, misplacer: &Misplacer, volume: u64, n
     let mut rng = Rng::new(volume << 32 | n);
     let times = if rng.chance(1, 4) { 2 + rng.below(2) } else { 1 };
     let places: Vec<String> = (0..times)
-        .map(|_| if n % 2 == 0 { misplacer.misplace(&image, &mut rng) } else { forger.forge(&image, &mut rng) })
+        .map(
+            |_| if n.is_multiple_of(2) { misplacer.misplace(&image, &mut rng) } else { forger.forge(&image, &mut rng) },
+        )
         .collect();
     (image, format!("{volume}:{n} ({})", places.join("; ")))
 }

@@ -74,6 +74,6 @@ pub fn judge(dev: &Memory, vol: &Volume) {
     let report = fsck::check(dev, &fsck::Options::default()).unwrap();
     assert!(report.is_clean(), "{:?}", report.errors().take(4).collect::<Vec<_>>());
     let dir = tempfile::tempdir().unwrap();
-    dev.save(&dir.path().join("image")).unwrap();
+    dev.save(dir.path().join("image")).unwrap();
     joulefs_conformance::oracle::tools::assert_fsck_clean(&dir.path().join("image"));
 }

@@ -170,7 +170,7 @@ impl FileSystem for Volume {
 
     fn accessed(&self, ino: Ino) {
         if !self.options.read_only
-            && let Err(e) = self.outer(ino).map_err(Into::into).and_then(|inode| self.note_access(&inode))
+            && let Err(e) = self.outer(ino).and_then(|inode| self.note_access(&inode))
         {
             log::debug!("inode {}: access not noted: {e}", ino.0);
         }

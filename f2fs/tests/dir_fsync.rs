@@ -520,7 +520,7 @@ fn linux_recovers_every_change_of_names() {
         for (i, case) in CASES.iter().enumerate() {
             let w = world();
             (case.does)(&w);
-            w.dev.image(Loss::AllLost).save(&dir.path().join(format!("image.{i}"))).unwrap();
+            w.dev.image(Loss::AllLost).save(dir.path().join(format!("image.{i}"))).unwrap();
             expected.push(listed(&w.vol));
         }
         let run = Kernel::of(linux.clone()).without_mount().run(

@@ -76,7 +76,7 @@ impl Sit {
         let per = u64::from(BLOCKS_PER_SEG);
         u32::try_from(blocks).ok()?;
         let mut out = Sit::new(blocks.div_ceil(per) as u32);
-        out.tail = if blocks % per == 0 { per as u16 } else { (blocks % per) as u16 };
+        out.tail = if blocks.is_multiple_of(per) { per as u16 } else { (blocks % per) as u16 };
         Some(out)
     }
     /// Blocks of a segment.

@@ -92,7 +92,7 @@ pub fn torn_parts(runs: &[Run], uses: &[Use]) -> Vec<Range<u64>> {
             _ => parts.push(r.clone()),
         }
     }
-    parts.retain(|part| torn(&clip(runs, part)).first().is_some());
+    parts.retain(|part| !torn(&clip(runs, part)).is_empty());
     parts
 }
 

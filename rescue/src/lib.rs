@@ -350,7 +350,7 @@ fn below(from: Sources<'_>, tree: &Tree, top: Ino, out: &mut Vec<Ino>) -> Result
             continue;
         }
         out.push(ino);
-        if !RescuedFile::open(from, ino)?.is_some_and(|f| f.kind() == 2) {
+        if RescuedFile::open(from, ino)?.is_none_or(|f| f.kind() != 2) {
             continue;
         }
         for entry in tree::names(from, ino)?.entries {

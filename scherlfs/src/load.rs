@@ -111,7 +111,7 @@ pub(crate) fn inode_at(dev: &dyn BlockDevice, ino: Ino, at: Addr, cause: Cause) 
         runs: own,
         ..Inode::default()
     };
-    if inode.is_dir() && (inode.a.size % BLOCK as u64 != 0 || inode.extents.blocks() != inode.size_blocks()) {
+    if inode.is_dir() && (!inode.a.size.is_multiple_of(BLOCK as u64) || inode.extents.blocks() != inode.size_blocks()) {
         return Err(wrong(at, &"a directory's blocks are not those of its size"));
     }
     Ok(inode)

@@ -362,10 +362,8 @@ impl State {
                 _ if holds_source => return Err(Error::NotEmpty),
                 (true, false) => return Err(Error::NotDirectory),
                 (false, true) => return Err(Error::IsDirectory),
-                (true, true) => {
-                    if !self.with(t.ino, |st, dir| Ok(st.names(dir)?.is_empty()))? {
-                        return Err(Error::NotEmpty);
-                    }
+                (true, true) if !self.with(t.ino, |st, dir| Ok(st.names(dir)?.is_empty()))? => {
+                    return Err(Error::NotEmpty);
                 }
                 _ => {}
             }

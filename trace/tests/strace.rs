@@ -414,7 +414,7 @@ fn times_since_the_line_before_are_summed() {
         .map(|line| {
             let (pid, rest) = line.split_once(' ').unwrap();
             let (since, call) = rest.split_once("(+").unwrap().1.split_once(')').unwrap();
-            format!("{pid} {}{call}\n", &since[..])
+            format!("{pid} {}{call}\n", since)
         })
         .collect();
     let (both, alone) = (read(&both), read(alone.as_bytes()));

@@ -264,8 +264,8 @@ fn of_calls(
         mkfs::format(&device, &*clock, &options).map_err(|e| format!("cannot make a volume: {e}"))?;
     }
     let options = MountOptions {
-        delta_costs: Costs::of(&profile),
-        compress_costs: f2fs::compress::costs::Costs::of(&profile),
+        delta_costs: Costs::of(profile),
+        compress_costs: f2fs::compress::costs::Costs::of(profile),
         processor: Some(device.clone()),
         ..MountOptions::default()
     };

@@ -215,6 +215,6 @@ fn settling() -> Outcome<Measured> {
     let since = Stopwatch::start();
     let done = settle(memory, Arc::new(RealClock::new()), &mut |_, _| ())?.ok_or("a volume without deltas")?;
     let took = since.elapsed().as_secs_f64();
-    let name = format!("settling {} MiB in {} files with {} deltas", FILES * bytes >> 20, done.inodes, done.deltas);
+    let name = format!("settling {} MiB in {} files with {} deltas", (FILES * bytes) >> 20, done.inodes, done.deltas);
     Ok(row(name, took, "s", "≤ 2"))
 }

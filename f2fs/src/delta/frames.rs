@@ -142,7 +142,7 @@ mod tests {
         b[20..24].copy_from_slice(&512_u32.to_be_bytes());
         b[24..28].copy_from_slice(&4096_u32.to_be_bytes());
         let journal = Layout::of(b"x-journal", &b).unwrap();
-        let mut blocks = vec![b, [0; 4096], [0; 4096]];
+        let mut blocks = [b, [0; 4096], [0; 4096]];
         let mut put = |at: usize, bytes: &[u8]| {
             for (i, byte) in bytes.iter().enumerate() {
                 blocks[(at + i) / 4096][(at + i) % 4096] = *byte;

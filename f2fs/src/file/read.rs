@@ -28,7 +28,7 @@ impl Volume {
         }
         inode.heat.read();
         let _shift = inode.steps.shift.read();
-        self.read_locked(inode, &*inode.content.read(), offset, buf)
+        self.read_locked(inode, &inode.content.read(), offset, buf)
     }
 
     /// [`Self::read_file`] under the inode's lock.

@@ -279,7 +279,7 @@ mod tests {
         crate::mkfs::format(&inner, &*clock, &crate::mkfs::Options::default()).unwrap();
         let dev = Arc::new(Gate::new(Faulty::new(inner)));
         let vol = Volume::mount(dev.clone(), clock, crate::MountOptions::default()).unwrap();
-        let last = (0..520).map(|i| file(&vol, &format!("f{i}"))).last().unwrap();
+        let last = (0..520).map(|i| file(&vol, &format!("f{i}"))).next_back().unwrap();
         vol.sync().unwrap();
         (0..300).for_each(|i| vol.unlink(vol.root(), format!("f{i}").as_bytes()).unwrap());
         for i in 0..300 {
@@ -329,7 +329,7 @@ mod tests {
         let report = fsck::check(&*dev, &fsck::Options::default()).unwrap();
         assert!(report.is_clean(), "{:?}", report.errors().take(4).collect::<Vec<_>>());
         let dir = tempfile::tempdir().unwrap();
-        dev.inner().inner().save(&dir.path().join("image")).unwrap();
+        dev.inner().inner().save(dir.path().join("image")).unwrap();
         joulefs_conformance::oracle::tools::assert_fsck_clean(&dir.path().join("image"));
     }
 

@@ -53,7 +53,7 @@ impl Afterwards {
         let (files, each) = (bytes / size, size / BLOCK as u64);
         let free = volume.statfs()?.blocks_free;
         if free < files * (each + BESIDE) {
-            let left = free * BLOCK as u64 >> 20;
+            let left = (free * BLOCK as u64) >> 20;
             return Err(LabError::Parameters(format!("after: no room for {} MiB where {left} MiB are free", self.mib)));
         }
         let (held, before) = (volume.state().free_segments, Cleaned::so_far(volume));

@@ -134,10 +134,8 @@ impl Room {
                     None => self.unnamed(parent.0, name),
                 }
             }
-            Call::Forget { ino, .. } => {
-                if self.files.get(&ino.0).is_some_and(|f| f.unlinked) {
-                    self.set(ino.0, 0, 0);
-                }
+            Call::Forget { ino, .. } if self.files.get(&ino.0).is_some_and(|f| f.unlinked) => {
+                self.set(ino.0, 0, 0);
             }
             _ => {}
         }

@@ -38,7 +38,7 @@ pub(crate) fn judge(
     let mut waiting = vec![ROOT];
     let mut reached = FxHashSet::from_iter([ROOT]);
     let mut directories = 0;
-    if !nodes.get(&ROOT).is_some_and(|n| n.inode.attributes.mode & KIND == DIRECTORY) {
+    if nodes.get(&ROOT).is_none_or(|n| n.inode.attributes.mode & KIND != DIRECTORY) {
         findings.push(Finding::Unreachable { ino: ROOT, state });
         return 0;
     }

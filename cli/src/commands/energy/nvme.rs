@@ -15,7 +15,7 @@ use crate::{Failure, output, size, whole};
 /// Make a profile with the power states that an NVMe drive reports.
 ///
 /// ID-CTRL is what nvme id-ctrl of nvme-cli printed, as text or with -o json, or the 4096 bytes of nvme id-ctrl --raw-binary;
-/// - is the standard input. A drive reports its power states: the most power it draws in each, how long entering and leaving
+/// a dash is the standard input. A drive reports its power states: the most power it draws in each, how long entering and leaving
 /// take, and sometimes power while idle. Linux has the drive enter some of them by itself after a time without a request; these
 /// become idle states of the profile, with that time, by the rule of Linux 5.13 and later with its default numbers.
 ///
