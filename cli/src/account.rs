@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use device::energy::{Component, Energy, Ledger};
 use serde_json::{Map, Value, json};
 
-use crate::spent::{self, METADATA};
+use crate::spent::Words;
 
 /// Ledgers of earlier answers that are kept: for so many who ask at one time.
 const KEPT: usize = 8;
@@ -106,6 +106,7 @@ struct File {
 /// An answer. At most `files` files by name, of those that cost most in all, and of those that cost most since.
 pub fn answer(
     profile: &str,
+    words: &Words,
     token: u64,
     now: &Moment,
     before: Option<&Moment>,
@@ -115,7 +116,7 @@ pub fn answer(
 ) -> String {
     let cause = |ledger: &Ledger, cause| Component::ALL.map(|c| ledger.component_of(c, cause));
     let of_cause = |n| Both::of(cause(&now.ledger, n), before.map_or_else(Amounts::default, |b| cause(&b.ledger, n)));
-    let causes: Vec<Value> = now.ledger.causes().map(|n| row("cause", spent::cause(n), None, &of_cause(n))).collect();
+    let causes: Vec<Value> = now.ledger.causes().map(|n| row("cause", words.cause(n), None, &of_cause(n))).collect();
     let mut owners: BTreeMap<u64, Both> = now
         .ledger
         .owners()
@@ -139,7 +140,7 @@ pub fn answer(
     let grouped = group(owners, together);
     let mut most = files;
     loop {
-        all.insert("files".into(), rows(&grouped, nobody, of_cause(0), most, &name).into());
+        all.insert("files".into(), rows(&grouped, &words.rest, nobody, of_cause(0), most, &name).into());
         let text = Value::Object(all.clone()).to_string();
         if text.len() <= LONGEST || most == 0 {
             return text;
@@ -176,7 +177,14 @@ fn group(owners: BTreeMap<u64, Both>, together: impl Fn(u64) -> Option<String>) 
     files
 }
 
-fn rows(files: &[File], nobody: Both, waiting: Both, most: usize, name: &impl Fn(u64) -> String) -> Vec<Value> {
+fn rows(
+    files: &[File],
+    rest: &str,
+    nobody: Both,
+    waiting: Both,
+    most: usize,
+    name: &impl Fn(u64) -> String,
+) -> Vec<Value> {
     let mut order: Vec<usize> = (0..files.len()).collect();
     let mut named = vec![false; files.len()];
     order.sort_by_key(|n| Reverse(sum(&files[*n].both.since)));
@@ -206,10 +214,10 @@ fn rows(files: &[File], nobody: Both, waiting: Both, most: usize, name: &impl Fn
     add(format!("<{left} others>"), &others);
     // Waiting is booked on no cause and no owner; so is nothing else, unless a cause is not said.
     if nobody.covers(&waiting) {
-        add(METADATA.to_owned(), &nobody.less(&waiting));
+        add(rest.to_owned(), &nobody.less(&waiting));
         add("<waiting>".to_owned(), &waiting);
     } else {
-        add(METADATA.to_owned(), &nobody);
+        add(rest.to_owned(), &nobody);
     }
     out
 }
@@ -230,6 +238,7 @@ mod tests {
     fn every_answer_adds_up_in_all_and_since_the_one_before_and_fits() {
         let meter = Meter::new(Profile::find("kirin9000-ufs31").unwrap().host.prices());
         let moments = Moments::default();
+        let words = Words { reasons: Vec::new(), rest: "<its own>".into() };
         let mut token = 0;
         for round in 0..4 {
             for owner in 0..900 {
@@ -242,7 +251,7 @@ mod tests {
             for files in [0, 3, 500, usize::MAX] {
                 let together = |owner| (owner % 7 == 0).then(|| "seven".to_owned());
                 let long = |owner| format!("/{owner}/{}", "x".repeat(255));
-                let text = answer("p", next, &now, before.as_ref(), files, together, long);
+                let text = answer("p", &words, next, &now, before.as_ref(), files, together, long);
                 assert!(text.len() < 64 << 10, "{}", text.len());
                 let said: Value = serde_json::from_str(&text).unwrap();
                 let since = before.as_ref().map_or(now.ledger.total().0, |b| (now.ledger.total() - b.ledger.total()).0);

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use device::{Access, BlockDevice, Counting, FileDevice, OpenError, RealClock, open_image};
-use f2fs::cause::Cause;
-use f2fs::{MountOptions, RollForward, Volume};
+use f2fs::RollForward;
 use serde_json::{Value, json};
-use vfs::FileSystem;
+use volume::{Kind, MountOptions, Mounted};
 
 use crate::Failure;
 use crate::half_made::HalfMade;
@@ -16,7 +15,8 @@ use crate::place::Place;
 /// A mounted image with its write counts.
 pub struct Image {
     /// The volume.
-    pub vol: Arc<Volume>,
+    pub vol: Arc<dyn vfs::Volume>,
+    mounted: Mounted,
     dev: Arc<Counting<Arc<dyn BlockDevice>>>,
     path: PathBuf,
 }
@@ -40,6 +40,16 @@ pub fn open_device(path: &Path, write: bool) -> Result<Arc<dyn BlockDevice>, Fai
     Ok(open_image(path, access).map_err(|e| e.to_string())?)
 }
 
+/// Refuses an image of another file system than F2FS, for what reads F2FS's blocks by itself; `what` is its name.
+pub fn only_f2fs(dev: &dyn BlockDevice, path: &Path, what: &str) -> Result<(), Failure> {
+    match volume::probe(dev) {
+        Some(kind) if kind != Kind::F2fs => {
+            Err(format!("{}: a volume of {kind}; {what} is for F2FS", path.display()).into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Makes an image where nothing is; it goes again unless it is kept.
 pub fn create(path: &Path, bytes: u64, made: HalfMade) -> Result<(FileDevice, HalfMade), Failure> {
     match FileDevice::create(path, bytes) {
@@ -58,13 +68,16 @@ pub fn create(path: &Path, bytes: u64, made: HalfMade) -> Result<(FileDevice, Ha
 impl Image {
     /// Mounts an image.
     pub fn open(path: &Path, write: bool) -> Result<Self, Failure> {
-        Self::open_with(path, MountOptions { read_only: !write, ..MountOptions::default() })
+        Self::open_with(path, MountOptions::default().read_only(!write))
     }
 
     /// Mounts an image to read it; with `norecovery` as of its last checkpoint, whatever was synced since.
     pub fn open_to_read(path: &Path, norecovery: bool) -> Result<Self, Failure> {
-        let roll_forward = if norecovery { RollForward::Leave } else { RollForward::Replay };
-        Self::open_with(path, MountOptions { read_only: true, roll_forward, ..MountOptions::default() })
+        let mut options = MountOptions::default().read_only(true);
+        if norecovery {
+            options.roll_forward("norecovery", RollForward::Leave);
+        }
+        Self::open_with(path, options)
     }
 
     /// Mounts an image with options.
@@ -79,15 +92,28 @@ impl Image {
         mut options: MountOptions,
         through: impl FnOnce(Arc<dyn BlockDevice>, &mut MountOptions) -> Result<Arc<dyn BlockDevice>, Failure>,
     ) -> Result<Self, Failure> {
-        let dev = Arc::new(Counting::new(through(open_device(path, !options.read_only)?, &mut options)?));
-        let vol = Volume::mount(dev.clone(), Arc::new(RealClock::new()), options)
+        let dev = Arc::new(Counting::new(through(open_device(path, !options.is_read_only())?, &mut options)?));
+        let mounted = volume::mount(dev.clone(), Arc::new(RealClock::new()), options)
             .map_err(|e| format!("{}: {e}", path.display()))?;
-        Ok(Image { vol, dev, path: path.to_owned() })
+        Ok(Image { vol: mounted.volume(), mounted, dev, path: path.to_owned() })
     }
 
     /// Where it lies.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What it is.
+    pub fn mounted(&self) -> &Mounted {
+        &self.mounted
+    }
+
+    /// The volume, of which `what` asks something that only F2FS has.
+    pub fn f2fs(&self, what: &str) -> Result<&Arc<f2fs::Volume>, Failure> {
+        match &self.mounted {
+            Mounted::F2fs(volume) => Ok(volume),
+            other => Err(format!("{}: a volume of {}; {what} is for F2FS", self.path.display(), other.kind()).into()),
+        }
     }
 
     /// Leaves the volume clean.
@@ -98,13 +124,13 @@ impl Image {
     /// What was written and why: a table, or JSON.
     pub fn statistics(&self) -> Statistics {
         let counts = self.dev.snapshot();
+        let reasons = self.vol.reasons();
         let written = counts
             .causes()
             .filter(|(_, c)| c.blocks_written > 0)
-            .map(|(n, c)| (Cause::from_number(n).map_or("other", Cause::text), c.blocks_written))
+            .map(|(n, c)| (reasons.iter().find(|r| r.number == n).map_or("other", |r| r.text), c.blocks_written))
             .collect();
-        let user_bytes = self.vol.counters.user_bytes.load(std::sync::atomic::Ordering::Relaxed);
-        Statistics { written, user_bytes, flushes: counts.total().flushes }
+        Statistics { written, user_bytes: self.vol.user_bytes(), flushes: counts.total().flushes }
     }
 }
 

@@ -30,7 +30,6 @@ mod saved;
 mod session;
 mod size;
 mod spent;
-mod volume_options;
 mod whole;
 
 use std::process::ExitCode;

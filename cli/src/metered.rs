@@ -10,12 +10,10 @@ use device::energy::profile::Profile;
 use device::energy::{Component, Meter, Processor};
 use device::model::{self, Pace, Simulated};
 use device::{BlockDevice, Lba};
-use f2fs::Volume;
-use f2fs::cause::Cause;
-use f2fs::owners::{Look, Owner};
+use vfs::{Look, Owner, Volume};
 
 use crate::account::{self, Moment, Moments};
-use crate::spent::{self, METADATA, Spent};
+use crate::spent::{self, Spent, Words};
 use crate::{Failure, joules, whole};
 
 /// A metered device under a volume.
@@ -31,7 +29,7 @@ pub struct Metered {
 }
 
 /// The name of an owner, or what stands for one.
-fn name(volume: &Volume, owner: u64, look: Look) -> Option<String> {
+fn name(volume: &dyn Volume, owner: u64, look: Look) -> Option<String> {
     match volume.owner_of(owner, look) {
         Owner::Path(path) => Some(String::from_utf8_lossy(&path).into_owned()),
         Owner::Deleted(Some(path)) => Some(format!("<deleted> {}", String::from_utf8_lossy(&path))),
@@ -42,7 +40,7 @@ fn name(volume: &Volume, owner: u64, look: Look) -> Option<String> {
 
 /// The name of an owner if it was deleted: files that had one name one after the other, as journals do,
 /// are one line.
-pub fn deleted(volume: &Volume, owner: u64) -> Option<String> {
+pub fn deleted(volume: &dyn Volume, owner: u64) -> Option<String> {
     match volume.owner_of(owner, Look::InMemory) {
         Owner::Deleted(Some(path)) => Some(format!("<deleted> {}", String::from_utf8_lossy(&path))),
         _ => None,
@@ -50,7 +48,7 @@ pub fn deleted(volume: &Volume, owner: u64) -> Option<String> {
 }
 
 /// The name of an owner, wherever it must be looked for.
-pub fn name_of(volume: &Volume, owner: u64) -> String {
+pub fn name_of(volume: &dyn Volume, owner: u64) -> String {
     name(volume, owner, Look::Everywhere).unwrap_or_else(|| format!("<inode {owner}>"))
 }
 
@@ -90,7 +88,7 @@ impl Metered {
 
     /// Everything spent up to now. Names that are looked for on the device are not on the ledger that is
     /// returned.
-    pub fn spent(&self, volume: &Volume, look: Look) -> Spent {
+    pub fn spent(&self, volume: &dyn Volume, look: Look) -> Spent {
         let ledger = self.device.ledger();
         let took = self.device.time().0;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,10 +102,11 @@ impl Metered {
                 _ => format!("<inode {owner}>"),
             },
         };
-        let files = spent::by_file(&ledger, self.most, METADATA, |owner| deleted(volume, owner), named);
+        let words = Words::of(volume);
+        let files = spent::by_file(&ledger, self.most, &words.rest, |owner| deleted(volume, owner), named);
         Spent {
             profile: self.profile.clone(),
-            causes: spent::by_cause(&ledger, spent::cause),
+            causes: spent::by_cause(&ledger, |n| words.cause(n)),
             files,
             owners: "file",
             took,
@@ -117,7 +116,7 @@ impl Metered {
     }
 
     /// What was spent, for who asks a mount again and again: in all, and since the answer that had the token `since`.
-    pub fn account(&self, volume: &Volume, files: usize, since: u64) -> String {
+    pub fn account(&self, volume: &dyn Volume, files: usize, since: u64) -> String {
         let now = Moment { took: self.device.time().0, ledger: self.device.ledger() };
         let (token, before) = self.moments.keep(now.clone(), since);
         let name = |owner| {
@@ -126,18 +125,25 @@ impl Metered {
                 known.get(&owner).cloned().unwrap_or_else(|| format!("<inode {owner}>"))
             })
         };
-        account::answer(&self.profile, token, &now, before.as_ref(), files, |owner| deleted(volume, owner), name)
+        account::answer(
+            &self.profile,
+            &Words::of(volume),
+            token,
+            &now,
+            before.as_ref(),
+            files,
+            |owner| deleted(volume, owner),
+            name,
+        )
     }
 
-    /// What was spent, for a volume's report: all of it and by component, and that of cleaning, in
+    /// What was spent, for a volume's report: all of it and by component, and that of cleaning, for these causes, in
     /// microjoules.
-    pub fn report(&self) -> Vec<(String, String)> {
-        let cleaning =
-            [Cause::ForegroundGcData, Cause::ForegroundGcNode, Cause::BackgroundGcData, Cause::BackgroundGcNode];
+    pub fn report(&self, cleaning: &[u8]) -> Vec<(String, String)> {
         let out = self.device.look(|ledger| {
             let mut out = vec![("uj_total".to_owned(), ledger.total())];
             out.extend(Component::ALL.map(|c| (format!("uj_{}", c.text().to_lowercase()), ledger.component(c))));
-            out.push(("uj_cleaning".to_owned(), cleaning.into_iter().map(|c| ledger.cause(c as u8)).sum()));
+            out.push(("uj_cleaning".to_owned(), cleaning.iter().map(|c| ledger.cause(*c)).sum()));
             out
         });
         out.into_iter().map(|(name, energy)| (name, (energy.0 / 1_000_000).to_string())).collect()

@@ -1,6 +1,7 @@
 //! Sizes as people write them.
 
 use f2fs::mkfs::{Geometry, MAX_BLOCKS, MkfsError, Options};
+pub use volume::size::parse;
 
 use crate::Failure;
 
@@ -36,31 +37,9 @@ pub fn of_volume(text: &str, options: &Options) -> Result<u64, Failure> {
     }
 }
 
-pub fn parse(text: &str) -> Option<u64> {
-    let text = text.trim().trim_end_matches(['B', 'b']).trim_end_matches('i');
-    let (number, shift) = match text.char_indices().last()? {
-        (i, 'k' | 'K') => (&text[..i], 10),
-        (i, 'm' | 'M') => (&text[..i], 20),
-        (i, 'g' | 'G') => (&text[..i], 30),
-        (i, 't' | 'T') => (&text[..i], 40),
-        _ => (text, 0),
-    };
-    let n: u64 = number.trim().parse().ok()?;
-    n.checked_mul(1 << shift)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_powers_of_1024() {
-        assert_eq!(parse("8G"), Some(8 << 30));
-        assert_eq!(parse("512MiB"), Some(512 << 20));
-        assert_eq!(parse("4096"), Some(4096));
-        assert_eq!(parse("much"), None);
-        assert_eq!(parse("99999999999T"), None);
-    }
 
     #[test]
     fn a_volume_is_not_smaller_or_larger_than_f2fs_can_be() {

@@ -4,13 +4,34 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use device::energy::{Component, Energy, Ledger, Operation, Part};
-use f2fs::cause::Cause;
 use serde_json::{Map, Value, json};
+use vfs::Reason;
 
 use crate::joules::{self, Line};
 
-/// What is written for no file in particular.
-pub const METADATA: &str = "<checkpoint, NAT, SIT, SSA>";
+/// What the causes of a volume's requests mean.
+pub struct Words {
+    /// The causes that have one.
+    pub reasons: Vec<Reason>,
+    /// What is written for no file in particular.
+    pub rest: String,
+}
+
+impl Words {
+    /// A volume's.
+    pub fn of(volume: &dyn vfs::Volume) -> Self {
+        Words { reasons: volume.reasons(), rest: format!("<{}>", volume.own_blocks()) }
+    }
+
+    /// What a cause means. Nothing but waiting has none, in an account.
+    pub fn cause(&self, n: u8) -> String {
+        match self.reasons.iter().find(|r| r.number == n) {
+            _ if n == 0 => "waiting, other".to_owned(),
+            Some(reason) => reason.text.to_owned(),
+            None => format!("cause {n}"),
+        }
+    }
+}
 
 /// Everything spent since a moment.
 pub struct Spent {
@@ -42,15 +63,6 @@ pub struct FileLine {
 pub fn by_cause(ledger: &Ledger, name: impl Fn(u8) -> String) -> Vec<Line> {
     let energy = |cause| Component::ALL.map(|c| ledger.component_of(c, cause));
     ledger.causes().map(|cause| Line { name: name(cause), count: None, energy: energy(cause) }).collect()
-}
-
-/// What our file system's causes mean.
-pub fn cause(n: u8) -> String {
-    match Cause::from_number(n) {
-        Some(Cause::Other) => "waiting, other".to_owned(),
-        Some(cause) => cause.text().to_owned(),
-        None => format!("cause {n}"),
-    }
 }
 
 /// What each component spent.

@@ -77,6 +77,13 @@ impl Rng {
     }
 }
 
+/// A random UUID, version 4 (RFC 9562), of such bytes.
+pub fn uuid(mut bytes: [u8; 16]) -> [u8; 16] {
+    bytes[6] = bytes[6] & 0x0F | 0x40;
+    bytes[8] = bytes[8] & 0x3F | 0x80;
+    bytes
+}
+
 /// Sixteen bytes nobody can foresee, from the operating system: for volume identifiers.
 pub fn entropy() -> std::io::Result<[u8; 16]> {
     let mut bytes = [0; 16];

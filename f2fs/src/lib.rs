@@ -32,6 +32,7 @@ mod replacement;
 #[cfg(test)]
 mod rig;
 pub mod segment;
+mod served;
 pub mod space;
 pub mod tick;
 mod trim;

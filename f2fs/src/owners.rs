@@ -10,34 +10,13 @@ pub(crate) mod gone;
 use device::Tag;
 use format::{BlockAddr, Ino, Nid};
 use vfs::{FileKind, Flow};
+pub use vfs::{Look, Owner};
 
 use crate::error::Result;
 use crate::volume::Volume;
 
 /// How many directories may lie one below the other; more are a circle.
 const DEEPEST: usize = 1024;
-
-/// What may be asked to find a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Look {
-    /// Only what is in memory; names are not checked. Costs no request to the device.
-    InMemory,
-    /// The device, too.
-    Everywhere,
-}
-
-/// What a number stands for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Owner {
-    /// The volume's own blocks: checkpoint, NAT, SIT, SSA.
-    Volume,
-    /// What has this path, from the root on; bytes as they are in the directories.
-    Path(Vec<u8>),
-    /// An inode that is gone, or has no name left; with its last path, if that was kept.
-    Deleted(Option<Vec<u8>>),
-    /// An inode whose name was not found.
-    Unnamed,
-}
 
 /// A path and the names below it, which come from below.
 fn joined(mut path: Vec<u8>, names: &[Vec<u8>]) -> Vec<u8> {

@@ -145,12 +145,6 @@ impl Default for MountOptions {
     }
 }
 
-/// Adds to a report.
-pub(crate) type Reporter = Box<dyn Fn() -> Vec<(String, String)> + Send + Sync>;
-
-/// Says what was spent: see [`vfs::FileSystem::account`].
-pub(crate) type Accountant = std::sync::Arc<dyn Fn(usize, u64) -> String + Send + Sync>;
-
 /// Counters a user may ask for.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -265,10 +259,10 @@ pub struct Volume {
     pub(crate) cleaner: Cleaner,
     /// How cleaning is set now.
     pub(crate) gc: Mutex<crate::gc::settings::Settings>,
-    /// See [`Volume::account_by`].
-    pub(crate) accountant: Mutex<Option<Accountant>>,
-    /// See [`Volume::report_too`].
-    pub(crate) reported_too: Mutex<Option<Reporter>>,
+    /// See [`vfs::Volume::account_by`].
+    pub(crate) accountant: Mutex<Option<vfs::Accountant>>,
+    /// See [`vfs::Volume::report_too`].
+    pub(crate) reported_too: Mutex<Option<vfs::Reporter>>,
     /// Which counts were right at mount.
     pub(crate) sound: Sound,
     /// Segments beyond those that users may fill, as the checkpoint says.

@@ -23,6 +23,7 @@ mod mount;
 mod names;
 mod path;
 mod recovery;
+mod served;
 mod space;
 mod vfs_impl;
 mod volume;

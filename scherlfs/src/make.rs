@@ -8,7 +8,7 @@ use std::sync::Arc;
 use device::{BlockDevice, Clock, Lba, Tag};
 use rustc_hash::FxHashMap;
 use scherlfs_format::inode::Attributes;
-use scherlfs_format::superblock::{BLOCKS_MIN, PATH_MAX, Placement, Superblock};
+use scherlfs_format::superblock::{BLOCKS_MIN, LABEL_MAX, PATH_MAX, Placement, Superblock};
 use scherlfs_format::{Addr, BLOCK, BLOCKS_MAX, Epoch, FIRST, FIRST_INO, FREE_LIST, IFILE, Ino, ORPHANS, ROOT, Seq};
 use vfs::{Error, FileKind, Result};
 
@@ -47,7 +47,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
     if blocks < BLOCKS_MIN {
         return Err(Error::Invalid("a volume of less than 256 KiB"));
     }
-    if options.label.len() > 64 {
+    if options.label.len() > LABEL_MAX {
         return Err(Error::Invalid("a label of over 64 bytes"));
     }
     if !options.segment_blocks.is_power_of_two() || !(8..=1 << 20).contains(&options.segment_blocks) {
@@ -124,6 +124,8 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         logged: 0,
         dir_blocks: 0,
         dir_cache: 16,
+        user_bytes: 0,
+        gone_names: Default::default(),
         broken: None,
         ended: false,
     };

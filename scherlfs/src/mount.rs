@@ -96,6 +96,8 @@ impl State {
             logged: 0,
             dir_blocks: 0,
             dir_cache: options.dir_cache,
+            user_bytes: 0,
+            gone_names: Default::default(),
             broken: None,
             ended: false,
             sb,
@@ -139,6 +141,13 @@ impl Volume {
                 state.checkpoint(false)?;
             }
         }
-        Ok(Volume { dev, clock, options, state: RwLock::new(state), references: Mutex::default() })
+        Ok(Volume {
+            dev,
+            clock,
+            options,
+            state: RwLock::new(state),
+            references: Mutex::default(),
+            hooks: Default::default(),
+        })
     }
 }

@@ -94,6 +94,7 @@ impl State {
         let got = acl::inherit(default.as_ref(), wish.kind.mode_bits() | wish.perm & 0o7777, wish.umask);
         let dev = self.dev.clone();
         let (ino, generation) = self.imap.take(&*dev)?;
+        self.gone_names.forget(ino);
         let is_dir = wish.kind == FileKind::Directory;
         let sgid = dir.a.mode & 0o2000 != 0;
         let mut flags = dir.a.flags & INHERITED;
@@ -261,6 +262,9 @@ impl State {
                 dir.modified(now);
                 st.keep(dir);
                 st.unlinked(victim, now);
+                if victim.a.nlink == 0 {
+                    st.gone_names.note(victim.ino, parent, name);
+                }
                 Ok(spot.ino)
             })
         })
@@ -427,6 +431,9 @@ impl State {
             } else {
                 self.with(t.ino, |st, replaced| {
                     st.unlinked(replaced, now);
+                    if replaced.a.nlink == 0 {
+                        st.gone_names.note(replaced.ino, to.0, to.1);
+                    }
                     Ok(())
                 })?;
                 lost = Some(t.ino);

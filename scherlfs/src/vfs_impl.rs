@@ -318,6 +318,7 @@ impl FileSystem for Volume {
                 let written = st.write_file(inode, offset, &data[..fits], flags, now);
                 // What fails half way has changed something, too.
                 st.keep(inode);
+                st.user_bytes += *written.as_ref().unwrap_or(&0) as u64;
                 written
             })
         })
@@ -438,7 +439,17 @@ impl FileSystem for Volume {
             ("logged_blocks", state.logged),
             ("inodes", state.imap.used),
         ];
-        rows.map(|(name, value)| (name.to_owned(), value.to_string())).into()
+        drop(state);
+        let mut out: Vec<_> = rows.map(|(name, value)| (name.to_owned(), value.to_string())).into();
+        if let Some(more) = &*self.hooks.reporter.lock() {
+            out.extend(more());
+        }
+        out
+    }
+
+    fn account(&self, files: usize, since: u64) -> Option<String> {
+        let accountant = self.hooks.accountant.lock().clone();
+        accountant.map(|account| account(files, since))
     }
 
     fn unmount(&self) -> Result<()> {

@@ -22,6 +22,7 @@ use crate::extents::Freed;
 use crate::imap::InodeMap;
 use crate::inode::Inode;
 use crate::path::{self, Path};
+use crate::served::{Gone, Hooks};
 use crate::space::Blocks;
 
 /// When what was written reaches the disk.
@@ -83,6 +84,7 @@ pub struct Volume {
     pub(crate) state: RwLock<State>,
     /// References by inode: lookups and opens.
     pub(crate) references: Mutex<FxHashMap<Ino, u64>>,
+    pub(crate) hooks: Hooks,
 }
 
 /// Everything that changes.
@@ -123,6 +125,9 @@ pub(crate) struct State {
     /// Directory blocks in memory that do not wait.
     pub dir_blocks: usize,
     pub dir_cache: usize,
+    /// Bytes that callers wrote into files since the mount.
+    pub user_bytes: u64,
+    pub gone_names: Gone,
     /// Why nothing can be changed any more.
     pub broken: Option<String>,
     pub ended: bool,

@@ -12,7 +12,9 @@ mod error;
 mod fs;
 pub mod path;
 mod types;
+mod volume;
 
 pub use error::{Error, Result};
 pub use fs::FileSystem;
 pub use types::*;
+pub use volume::{Accountant, Look, Owner, Reason, Reporter, Volume};

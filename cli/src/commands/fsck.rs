@@ -1,12 +1,15 @@
 //! `joulefs fsck`: is a volume sound, and can it be mended?
 //!
-//! Options, progress, words and exit codes around `fsck::check` and `fsck::repair`, which find and mend.
+//! Options, progress, words and exit codes around `fsck::check` and `fsck::repair`, which find and mend, and around
+//! `scherlfs_fsck::check`, which finds.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use device::BlockDevice;
 use fsck::{Options, RepairError, Repaired, Report};
 use serde_json::json;
+use volume::Kind;
 
 use crate::{Failure, image, output, progress};
 
@@ -21,6 +24,8 @@ use crate::{Failure, image, output, progress};
 ///
 /// Exit codes, as fsck(8): 0 clean, 1 errors or warnings were repaired, 4 errors are left, 8 could not check or repair,
 /// 16 wrong usage.
+///
+/// ScherlFS is checked, and not repaired: it has no --repair yet.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs fsck disk.img\n  joulefs fsck --repair disk.img\n  \
     joulefs fsck --repair --give-up-synced disk.img")]
@@ -49,6 +54,9 @@ pub fn run(args: &Args, as_json: bool) -> ExitCode {
 fn check(args: &Args, as_json: bool) -> Result<u8, Failure> {
     let path = args.image.display();
     let dev = image::open_device(&args.image, args.repair)?;
+    if volume::probe(&*dev) == Some(Kind::ScherlFs) {
+        return of_scherlfs(args, &*dev, as_json);
+    }
     let bar = progress::steps(1, "checking");
     let progress = |done, total| {
         bar.set_length(total);
@@ -84,6 +92,38 @@ fn check(args: &Args, as_json: bool) -> Result<u8, Failure> {
         (0, true) => 1,
         _ => 4,
     })
+}
+
+/// Checks a volume of ScherlFS.
+fn of_scherlfs(args: &Args, dev: &dyn BlockDevice, as_json: bool) -> Result<u8, Failure> {
+    let path = args.image.display();
+    if args.repair {
+        return Err(format!("{path}: a volume of ScherlFS, which cannot be repaired yet; nothing was changed").into());
+    }
+    let report = scherlfs_fsck::check(dev);
+    let [findings, notes] =
+        [&report.findings, &report.notes].map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
+    if as_json {
+        output::print(&json!({
+            "image": path.to_string(),
+            "file_system": "ScherlFS",
+            "repaired": [],
+            "errors": findings.len(),
+            "findings": findings,
+            "notes": notes,
+            "transactions": report.transactions,
+            "counts": { "inodes": report.inodes, "directories": report.directories, "blocks": report.used },
+        }));
+    } else {
+        findings.iter().for_each(|f| output::line(f));
+        notes.iter().for_each(|n| output::line(&format!("note: {n}")));
+        let state = if findings.is_empty() { "clean".to_owned() } else { format!("{} errors", findings.len()) };
+        output::line(&format!(
+            "{path}: {state} ({} inodes, {} directories, {} blocks; {} transactions behind the checkpoint)",
+            report.inodes, report.directories, report.used, report.transactions
+        ));
+    }
+    Ok(if report.is_clean() { 0 } else { 4 })
 }
 
 /// Why a volume was not repaired, and what can be done.

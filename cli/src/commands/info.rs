@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use format::superblock::Features;
 use serde_json::json;
-use vfs::FileSystem;
+use vfs::StatFs;
+use volume::Mounted;
 
 use crate::image::Image;
 use crate::{Failure, fragments, output};
@@ -26,17 +27,67 @@ pub struct Args {
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let image = Image::open_to_read(&args.image, args.norecovery)?;
-    let sb = image.vol.superblock();
     let st = image.vol.statfs().map_err(|e| e.to_string())?;
-    let state = image.vol.state();
-    let free = image.vol.free_fragments();
-    let uuid: String = sb.uuid.iter().map(|b| format!("{b:02x}")).collect();
+    match image.mounted() {
+        Mounted::F2fs(vol) => of_f2fs(args, vol, &st, as_json),
+        Mounted::ScherlFs(vol) => {
+            of_scherlfs(args, vol, &st, as_json);
+            Ok(())
+        }
+    }
+}
+
+fn hexadecimal(uuid: &[u8]) -> String {
+    uuid.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn of_scherlfs(args: &Args, vol: &scherlfs::Volume, st: &StatFs, as_json: bool) {
+    let (sb, uuid) = (vol.superblock(), hexadecimal(&vol.superblock().uuid));
+    let (runs, largest) = vol.free_runs();
+    if as_json {
+        output::print(&json!({
+            "image": args.image.display().to_string(),
+            "file_system": "ScherlFS",
+            "label": sb.label,
+            "uuid": uuid,
+            "bytes": sb.blocks * 4096,
+            "user_bytes": st.blocks * 4096,
+            "free_bytes": st.blocks_free * 4096,
+            "inodes": sb.inodes,
+            "checkpoint_version": sb.checkpoint,
+            "transaction": sb.seq.0,
+            "clean_unmount": sb.clean,
+            "free_runs": runs,
+            "largest_free_run_bytes": largest * 4096,
+        }));
+        return;
+    }
+    output::line(&format!("image              {}", args.image.display()));
+    output::line("file system        ScherlFS");
+    output::line(&format!("label              {}", if sb.label.is_empty() { "none" } else { &sb.label }));
+    output::line(&format!("uuid               {uuid}"));
+    output::line(&format!("size               {}", output::bytes(sb.blocks * 4096)));
+    let [all, free] = [st.blocks, st.blocks_free].map(|n| output::bytes(n * 4096));
+    output::line(&format!("for files          {all}, {free} free"));
+    output::line(&format!("inodes             {}", sb.inodes));
+    output::line(&format!(
+        "checkpoint         {}, {}; the log goes on with transaction {}",
+        sb.checkpoint,
+        if sb.clean { "written by an unmount" } else { "not unmounted cleanly" },
+        sb.seq.0 + 1
+    ));
+    output::line(&format!("free space         in {runs} runs, the largest of {}", output::bytes(largest * 4096)));
+}
+
+fn of_f2fs(args: &Args, vol: &f2fs::Volume, st: &StatFs, as_json: bool) -> Result<(), Failure> {
+    let (sb, state, free) = (vol.superblock(), vol.state(), vol.free_fragments());
+    let uuid = hexadecimal(&sb.uuid);
     let deltas = match sb.features.contains(Features::DELTA) {
-        true => Some(image.vol.count_deltas().map_err(|e| format!("{}: {e}", args.image.display()))?),
+        true => Some(vol.count_deltas().map_err(|e| format!("{}: {e}", args.image.display()))?),
         false => None,
     };
     let compressed = match sb.features.contains(Features::COMPRESSION) {
-        true => Some(image.vol.count_compressed().map_err(|e| format!("{}: {e}", args.image.display()))?),
+        true => Some(vol.count_compressed().map_err(|e| format!("{}: {e}", args.image.display()))?),
         false => None,
     };
     let quotas = sb.quota_inos.iter().any(|ino| ino.0 != 0).then_some(match state.quotas_need_fsck {
@@ -46,6 +97,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if as_json {
         output::print(&json!({
             "image": args.image.display().to_string(),
+            "file_system": "F2FS",
             "label": sb.label,
             "uuid": uuid,
             "features": sb.features.names(),
@@ -75,6 +127,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     let label = if sb.label.is_empty() { "none" } else { &sb.label };
     output::line(&format!("image              {}", args.image.display()));
+    output::line("file system        F2FS");
     output::line(&format!("label              {label}"));
     output::line(&format!("uuid               {uuid}"));
     output::line(&format!(

@@ -1,51 +1,122 @@
 //! `joulefs mkfs`: where is a volume made, of what size, and what must not be destroyed for it?
 //!
-//! A file that is made here is gone if the format fails. Layout and defaults are `f2fs::mkfs`'s.
+//! A file that is made here is gone if the format fails. Layout and defaults are `f2fs::mkfs`'s and `scherlfs::make`'s.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use device::{Access, BlockDevice, FileDevice, RealClock};
 use f2fs::mkfs::{self, MkfsError, Options};
 use format::superblock::Features;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
-use serde_json::json;
+use scherlfs::make;
+use scherlfs_format::superblock::{BLOCKS_MIN, LABEL_MAX};
+use serde_json::{Value, json};
+use volume::Kind;
 
 use crate::half_made::HalfMade;
 use crate::{Failure, image, output, size};
 
-/// Make an F2FS volume in a file or on a block device.
+/// Make a volume in a file or on a block device.
+///
+/// An F2FS volume is Linux's, too. A ScherlFS volume is a log for disks, which is read and written here alone.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs mkfs disk.img --size 8G\n  \
-    joulefs mkfs disk.img --size 512M --label photos --features modern,quota\n  joulefs mkfs /dev/sdx")]
+    joulefs mkfs disk.img --size 512M --label photos --features modern,quota\n  joulefs mkfs /dev/sdx\n  \
+    joulefs mkfs archive.img --type scherlfs --size 8G")]
 pub struct Args {
     /// File (made if missing) or block device.
     image: PathBuf,
     /// Size, e.g. 512M, 8G, 1T; needed for a file that does not exist yet.
     #[arg(long, short)]
     size: Option<String>,
+    /// The file system.
+    #[arg(long = "type", short, value_name = "TYPE", value_enum, default_value_t)]
+    kind: Type,
     /// Volume label.
     #[arg(long, short, default_value = "")]
     label: String,
     /// Features by name, comma-separated (as mkfs.f2fs -O); "modern" stands for those without a price
     /// (extra_attr, inode_checksum, flexible_inline_xattr, inode_crtime, lost_found, sb_checksum), "none"
-    /// for none, which the oldest kernels mount.
-    #[arg(long, short = 'O', value_delimiter = ',', default_value = "modern")]
-    features: Vec<String>,
-    /// Percent of the volume kept back for cleaning; default: chosen for the size.
+    /// for none, which the oldest kernels mount. Default: modern. F2FS only.
+    #[arg(long, short = 'O', value_delimiter = ',')]
+    features: Option<Vec<String>>,
+    /// Percent of the volume kept back for cleaning; default: chosen for the size. F2FS only.
     #[arg(long, allow_negative_numbers = true)]
     overprovision: Option<f64>,
-    /// Segments (2 MiB) in a section, the unit of cleaning.
-    #[arg(long, default_value_t = 1)]
-    segs_per_sec: u32,
+    /// Segments (2 MiB) in a section, the unit of cleaning. Default: 1. F2FS only.
+    #[arg(long)]
+    segs_per_sec: Option<u32>,
     /// Identity, 32 hexadecimal digits with or without dashes; default: random.
     #[arg(long)]
     uuid: Option<String>,
     /// Overwrite what is there.
     #[arg(long, short)]
     force: bool,
+}
+
+/// A file system that can be made.
+#[derive(Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Type {
+    /// Linux's log for flash.
+    #[default]
+    F2fs,
+    /// A log for disks.
+    Scherlfs,
+}
+
+/// What a command line asks to be made.
+pub enum Wanted {
+    F2fs(Options),
+    ScherlFs(make::Options),
+}
+
+impl Wanted {
+    fn kind(&self) -> Kind {
+        match self {
+            Wanted::F2fs(_) => Kind::F2fs,
+            Wanted::ScherlFs(_) => Kind::ScherlFs,
+        }
+    }
+
+    /// Bytes of a volume, as they were typed.
+    fn size(&self, text: &str) -> Result<u64, Failure> {
+        match self {
+            Wanted::F2fs(options) => size::of_volume(text, options),
+            Wanted::ScherlFs(_) => {
+                size::within("--size", text, BLOCKS_MIN * 4096..=u64::MAX >> 1).map(|bytes| bytes & !4095)
+            }
+        }
+    }
+
+    /// A file's bytes are all zero, and need not be made so.
+    fn assume_zeroed(&mut self, zeroed: bool) {
+        if let Wanted::F2fs(options) = self {
+            options.assume_zeroed = zeroed;
+        }
+    }
+
+    /// Makes it; what was made, for machines, with the bytes for files and the identity.
+    fn make(&self, dev: &Arc<FileDevice>) -> Result<(Value, u64, [u8; 16]), String> {
+        let clock = RealClock::new();
+        Ok(match self {
+            Wanted::F2fs(options) => {
+                let made = mkfs::format(&**dev, &clock, options).map_err(|e| e.to_string())?;
+                (json!({ "features": made.features.names() }), made.user_blocks * 4096, made.uuid)
+            }
+            Wanted::ScherlFs(options) => {
+                make::format(dev.clone(), &clock, options).map_err(|e| e.to_string())?;
+                let mounted =
+                    volume::mount(dev.clone(), Arc::new(clock), volume::MountOptions::default().read_only(true))
+                        .map_err(|e| e.to_string())?;
+                let all = mounted.volume().statfs().map_err(|e| e.to_string())?.blocks_available;
+                (json!({}), all * 4096, options.uuid)
+            }
+        })
+    }
 }
 
 fn parse_uuid(text: &str) -> Option<[u8; 16]> {
@@ -63,19 +134,55 @@ fn wrong(args: &Args, e: &MkfsError) -> Failure {
             format!("--overprovision {value}: must be {must}")
         }
         MkfsError::Option { must, .. } => {
-            format!("--segs-per-sec {}: must be in {must}", args.segs_per_sec)
+            format!("--segs-per-sec {}: must be in {must}", args.segs_per_sec.unwrap_or_default())
         }
-        e => format!("--features {}: {e}", args.features.join(",")),
+        e => format!("--features {}: {e}", features(args).join(",")),
     })
 }
 
+fn features(args: &Args) -> Vec<String> {
+    args.features.clone().unwrap_or_else(|| vec!["modern".to_owned()])
+}
+
 /// The options of a command line, checked.
-pub fn options(args: &Args) -> Result<Options, Failure> {
-    let mut options = Options::default();
-    if args.features.len() > 1 && args.features.iter().any(|n| n == "none") {
-        return Err(Failure::Usage(format!("--features {}: none stands alone", args.features.join(","))));
+pub fn options(args: &Args) -> Result<Wanted, Failure> {
+    let uuid = args
+        .uuid
+        .as_deref()
+        .map(|u| parse_uuid(u).ok_or_else(|| Failure::usage(format!("--uuid {u}: not 32 hexadecimal digits"))))
+        .transpose()?;
+    match args.kind {
+        Type::F2fs => of_f2fs(args, uuid).map(Wanted::F2fs),
+        Type::Scherlfs => of_scherlfs(args, uuid).map(Wanted::ScherlFs),
     }
-    for name in args.features.iter().filter(|n| !n.is_empty() && *n != "none") {
+}
+
+fn of_scherlfs(args: &Args, uuid: Option<[u8; 16]>) -> Result<make::Options, Failure> {
+    let given = [
+        ("--features", args.features.is_some()),
+        ("--overprovision", args.overprovision.is_some()),
+        ("--segs-per-sec", args.segs_per_sec.is_some()),
+    ];
+    if let Some((name, _)) = given.iter().find(|(_, given)| *given) {
+        return Err(Failure::usage(format!("{name} is for F2FS; with --type scherlfs leave it out")));
+    }
+    if args.label.len() > LABEL_MAX {
+        return Err(Failure::Usage(format!("--label: {} bytes; must be at most {LABEL_MAX}", args.label.len())));
+    }
+    let uuid = match uuid {
+        Some(uuid) => uuid,
+        None => device::rng::uuid(device::rng::entropy().map_err(|e| format!("no random numbers: {e}"))?),
+    };
+    Ok(make::Options { label: args.label.clone(), uuid, ..make::Options::default() })
+}
+
+fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {
+    let mut options = Options::default();
+    let features = features(args);
+    if features.len() > 1 && features.iter().any(|n| n == "none") {
+        return Err(Failure::Usage(format!("--features {}: none stands alone", features.join(","))));
+    }
+    for name in features.iter().filter(|n| !n.is_empty() && *n != "none") {
         if name == "modern" {
             options.features |= Options::modern().features;
             continue;
@@ -91,12 +198,8 @@ pub fn options(args: &Args) -> Result<Options, Failure> {
     }
     options.label.clone_from(&args.label);
     options.overprovision = args.overprovision;
-    options.segs_per_sec = args.segs_per_sec;
-    options.uuid = args
-        .uuid
-        .as_deref()
-        .map(|u| parse_uuid(u).ok_or_else(|| Failure::usage(format!("--uuid {u}: not 32 hexadecimal digits"))))
-        .transpose()?;
+    options.segs_per_sec = args.segs_per_sec.unwrap_or(1);
+    options.uuid = uuid;
     options.check().map_err(|e| wrong(args, &e))?;
     Ok(options)
 }
@@ -105,7 +208,7 @@ pub fn options(args: &Args) -> Result<Options, Failure> {
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut options = options(args)?;
     let path = &args.image;
-    let size = args.size.as_deref().map(|s| size::of_volume(s, &options)).transpose()?;
+    let size = args.size.as_deref().map(|s| options.size(s)).transpose()?;
     let there = std::fs::metadata(path).ok();
     let mut made = None;
     let empty = there.as_ref().is_some_and(|m| m.is_file() && m.len() == 0);
@@ -124,13 +227,13 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
                 drop(dev);
                 reopen(path, size, &mut options)?
             } else {
-                options.assume_zeroed = m.is_file();
+                options.assume_zeroed(m.is_file());
                 dev
             }
         }
         (Some(_), _) => reopen(path, size, &mut options)?,
         (None, Some(size)) => {
-            options.assume_zeroed = true;
+            options.assume_zeroed(true);
             let (dev, half) = image::create(path, size, HalfMade::watched(path))?;
             made = Some(half);
             dev
@@ -139,35 +242,36 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             return Err(Failure::usage(format!("{}: no such file; give --size to make one", path.display())));
         }
     };
-    let summary = mkfs::format(&dev, &RealClock::new(), &options).map_err(|e| format!("{}: {e}", path.display()))?;
+    let dev = Arc::new(dev);
+    let (mut said, user_bytes, uuid) = options.make(&dev).map_err(|e| format!("{}: {e}", path.display()))?;
     if let Some(made) = made {
         made.keep();
     }
-    let uuid: String = summary.uuid.iter().map(|b| format!("{b:02x}")).collect();
+    let uuid: String = uuid.iter().map(|b| format!("{b:02x}")).collect();
     if as_json {
-        output::print(&json!({
-            "image": path.display().to_string(),
-            "uuid": uuid,
-            "features": summary.features.names(),
-            "bytes": dev.blocks() * 4096,
-            "user_bytes": summary.user_blocks * 4096,
-        }));
+        said["image"] = json!(path.display().to_string());
+        said["file_system"] = json!(options.kind().name());
+        said["uuid"] = json!(uuid);
+        said["bytes"] = json!(dev.blocks() * 4096);
+        said["user_bytes"] = json!(user_bytes);
+        output::print(&said);
     } else {
         output::line(&format!(
-            "{}: {} volume, {} for files, uuid {uuid}",
+            "{}: {} {}volume, {} for files, uuid {uuid}",
             path.display(),
             output::bytes(dev.blocks() * 4096),
-            output::bytes(summary.user_blocks * 4096)
+            if options.kind() == Kind::F2fs { "" } else { "ScherlFS " },
+            output::bytes(user_bytes)
         ));
     }
     Ok(())
 }
 
-fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Options) -> Result<FileDevice, Failure> {
+fn reopen(path: &PathBuf, size: Option<u64>, options: &mut Wanted) -> Result<FileDevice, Failure> {
     let file = std::fs::metadata(path).is_ok_and(|m| m.is_file());
     match size {
         Some(size) if file => {
-            options.assume_zeroed = true;
+            options.assume_zeroed(true);
             Ok(FileDevice::create(path, size).map_err(|e| e.to_string())?)
         }
         Some(_) => Err(Failure::usage(format!("{}: --size is for files; a device has its own", path.display()))),

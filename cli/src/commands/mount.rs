@@ -9,20 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::energy::profile::Profile;
-use f2fs::cause::Cause;
+use f2fs::RollForward;
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
-use f2fs::owners::Look;
-use f2fs::{MountOptions, RollForward};
 use serde_json::json;
-use vfs::FileSystem;
+use vfs::{FileSystem, Look};
+use volume::options::{number, on};
+use volume::{MountOptions, OptionError};
 
 use crate::flame::{FlameArgs, Graph, names};
 use crate::image::Image;
 use crate::live::Live;
 use crate::metered::Metered;
 use crate::recording::Recording;
-use crate::{Failure, held, image, output, power, volume_options, whole};
+use crate::{Failure, held, image, output, power, whole};
 
 /// Mount an image through FUSE.
 ///
@@ -125,7 +125,7 @@ pub struct Parsed {
 
 /// Reads the options of `-o`.
 pub fn parse(args: &Args) -> Result<Parsed, Failure> {
-    let mut core = MountOptions::for_machine(fuse::memory::of_machine());
+    let mut core = MountOptions::of_f2fs(f2fs::MountOptions::for_machine(fuse::memory::of_machine()));
     let mut fuse = fuse::MountOptions::default();
     let mut stats = None;
     let mut power_auto = false;
@@ -135,9 +135,13 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             power_auto = true;
             continue;
         }
-        if volume_options::set(&mut core, name, value).map_err(|why| Failure::usage(format!("-o {option}: {why}")))? {
-            power_auto &= name != "power";
-            continue;
+        match core.set(name, value) {
+            Ok(()) => {
+                power_auto &= name != "power";
+                continue;
+            }
+            Err(OptionError::Value(why)) => return Err(Failure::usage(format!("-o {option}: {why}"))),
+            Err(OptionError::Unknown(_)) => {}
         }
         let plain = |done: &mut dyn FnMut()| match value {
             None => {
@@ -146,14 +150,12 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             }
             Some(_) => Err(Failure::usage(format!("-o {option}: {name} takes no value"))),
         };
-        let on = || volume_options::on(value).map_err(|why| Failure::usage(format!("-o {option}: {why}")));
+        let on = || on(value).map_err(|why| Failure::usage(format!("-o {option}: {why}")));
         match name {
-            "ro" => plain(&mut || core.read_only = true)?,
-            "norecovery" => plain(&mut || {
-                core.roll_forward = RollForward::Leave;
-            })?,
-            "disable_roll_forward" => plain(&mut || core.roll_forward = RollForward::GiveUp)?,
-            "rw" => plain(&mut || core.read_only = false)?,
+            "ro" => plain(&mut || core.set_read_only(true))?,
+            "norecovery" => plain(&mut || core.roll_forward(name, RollForward::Leave))?,
+            "disable_roll_forward" => plain(&mut || core.roll_forward(name, RollForward::GiveUp))?,
+            "rw" => plain(&mut || core.set_read_only(false))?,
             "allow_other" => fuse.allow_other = on()?,
             "noatime" => plain(&mut || fuse.noatime = true)?,
             "dev" => plain(&mut || fuse.dev = true)?,
@@ -161,8 +163,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             "noexec" => plain(&mut || fuse.exec = false)?,
             "writeback" => fuse.caching = if on()? { fuse::Caching::Writeback } else { fuse::Caching::Through },
             "threads" => {
-                fuse.threads =
-                    volume_options::number(name, value).map_err(|why| Failure::usage(format!("-o {option}: {why}")))?;
+                fuse.threads = number(name, value).map_err(|why| Failure::usage(format!("-o {option}: {why}")))?;
             }
             "stats" => {
                 let file = value.ok_or_else(|| Failure::usage("-o stats: write stats=FILE"))?;
@@ -174,10 +175,12 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             }
         }
     }
-    core.read_only |= core.roll_forward == RollForward::Leave;
-    fuse.read_only = core.read_only;
+    if core.f2fs.roll_forward == RollForward::Leave {
+        core.set_read_only(true);
+    }
+    fuse.read_only = core.is_read_only();
     if power_auto {
-        core.gc.power = power::now();
+        core.f2fs.gc.power = power::now();
     }
     Ok(Parsed { core, fuse, stats, power_auto })
 }
@@ -220,33 +223,28 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let profile = args.profile.as_deref().map(Profile::find).transpose()?;
     let ledger = args.ledger.as_ref().map(std::path::absolute).transpose().map_err(|e| format!("--ledger: {e}"))?;
     if let Some(profile) = &profile {
-        parsed.core.prices = prices::of(profile);
-        parsed.core.delta_costs = Costs::of(profile);
-        parsed.core.compress_costs = f2fs::compress::costs::Costs::of(profile);
+        parsed.core.f2fs.prices = prices::of(profile);
+        parsed.core.f2fs.delta_costs = Costs::of(profile);
+        parsed.core.f2fs.compress_costs = f2fs::compress::costs::Costs::of(profile);
     }
     let mut ends = Vec::new();
     let mut metered = None;
-    let writes = !parsed.core.read_only;
     let image = Image::open_through(&path, parsed.core, |mut device, options| {
         if let Some(profile) = &profile {
             let held = held::runs(&device, &path)?;
             let meter = Arc::new(Metered::new(device, &held, profile, args.paced, args.by_file)?);
             device = meter.device();
-            options.processor = Some(meter.processor());
+            options.f2fs.processor = Some(meter.processor());
             metered = Some(meter);
         }
         let Some(recording) = requests else { return Ok(device) };
-        let causes: Vec<(u8, &str)> = Cause::ALL.iter().map(|c| (*c as u8, c.text())).collect();
-        let (device, end) = recording.of_device(device, &causes)?;
+        let kind = volume::probe(&*device).unwrap_or_default();
+        let (device, end) = recording.of_device(device, &kind.causes())?;
         ends.push(end);
         Ok(device)
     })?;
-    if writes && has_quotas(&image) {
-        let text = format!(
-            "{}: usage by owner is not counted while JouleFS writes here, and the volume is marked so: Linux mounts it \
-             without quotas until fsck.f2fs has counted anew",
-            path.display()
-        );
+    if let Some(text) = image.vol.warning() {
+        let text = format!("{}: {text}", path.display());
         match args.background {
             true => fuse::daemon::note(&text).map_err(|e| format!("the process that waits: {e}"))?,
             false => eprintln!("joulefs: {text}"),
@@ -264,17 +262,18 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let live = match (&metered, &ledger) {
         (Some(metered), Some(file)) => {
             let (metered, vol, file) = (metered.clone(), image.vol.clone(), file.clone());
-            Some(Live::start(move || Metered::write_often(&metered.spent(&vol, Look::InMemory), &file))?)
+            Some(Live::start(move || Metered::write_often(&metered.spent(&*vol, Look::InMemory), &file))?)
         }
         _ => None,
     };
     if let Some(metered) = metered.clone() {
         let (asked, volume) = (metered.clone(), Arc::downgrade(&image.vol));
-        image.vol.account_by(move |files, since| match volume.upgrade() {
-            Some(volume) => asked.account(&volume, files, since),
+        image.vol.account_by(Arc::new(move |files, since| match volume.upgrade() {
+            Some(volume) => asked.account(&*volume, files, since),
             None => String::new(),
-        });
-        image.vol.report_too(move || metered.report());
+        }));
+        let cleaning: Vec<u8> = image.vol.reasons().iter().filter(|r| r.cleaning).map(|r| r.number).collect();
+        image.vol.report_too(Box::new(move || metered.report(&cleaning)));
     }
     let ready = || {
         if args.background
@@ -303,12 +302,12 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         live.end();
     }
     if let Some(metered) = metered {
-        let spent = metered.spent(&image.vol, Look::Everywhere);
+        let spent = metered.spent(&*image.vol, Look::Everywhere);
         if let Some(file) = &ledger {
             written = Metered::write(&spent, file);
         }
         if !flames.is_empty() {
-            let flame = names::of_volume(&spent.ledger, flames.depth(), &image.vol);
+            let flame = names::of_volume(&spent.ledger, flames.depth(), &*image.vol);
             let title = format!("{} on {}", path.display(), spent.profile);
             let graph = Graph { name: spent.profile.clone(), flame, took: spent.took };
             written = written.and(flames.write(&output::plain(&title), &[graph]));
@@ -321,10 +320,6 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }
     }
     ends.into_iter().fold(out.and(closed).and(stats).and(written), |out, end| out.and(end.finish()))
-}
-
-fn has_quotas(image: &Image) -> bool {
-    image.vol.superblock().quota_inos.iter().any(|ino| ino.0 != 0)
 }
 
 /// Runs `unmount`.

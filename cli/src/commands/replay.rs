@@ -22,7 +22,7 @@ use vfs::FileSystem;
 use crate::flame::{Files, FlameArgs, Graph, names};
 use crate::metered::{deleted, name_of};
 use crate::saved::Saved;
-use crate::spent::{self, FileLine, METADATA, Spent};
+use crate::spent::{self, FileLine, Spent, Words};
 use crate::{Failure, held, joules, output, recorded, size};
 
 /// Make the requests or calls of a recording once more, on a simulated device, and say what they cost.
@@ -299,18 +299,19 @@ fn of_calls(
     let ledger = device.ledger().since(&before);
     let took = nanos(&*clock) - start;
     let counters = device.counters();
+    let words = Words::of(&*volume);
     Ok(Outcome {
         // Looking for names costs requests, none of them on this ledger.
         files: spent::by_file(
             &ledger,
             args.by_file,
-            METADATA,
-            |owner| deleted(&volume, owner),
-            |owner| name_of(&volume, owner),
+            &words.rest,
+            |owner| deleted(&*volume, owner),
+            |owner| name_of(&*volume, owner),
         ),
-        flame: (!flames.is_empty()).then(|| names::of_volume(&ledger, flames.depth(), &volume)),
+        flame: (!flames.is_empty()).then(|| names::of_volume(&ledger, flames.depth(), &*volume)),
         ledger,
-        names: Box::new(spent::cause),
+        names: Box::new(move |n| words.cause(n)),
         json: json!({
             "of": "calls",
             "calls": done.calls,

@@ -38,6 +38,7 @@ pub struct UnsettleArgs {
 pub fn settle(args: &Args, as_json: bool) -> Result<(), Failure> {
     let path = args.image.display();
     let dev = image::open_device(&args.image, true)?;
+    image::only_f2fs(&*dev, &args.image, "joulefs settle")?;
     let bar = progress::steps(1, "settling");
     let mut progress = |done: u32, total: u32| {
         bar.set_length(total.into());
@@ -68,6 +69,7 @@ pub fn settle(args: &Args, as_json: bool) -> Result<(), Failure> {
 pub fn unsettle(args: &UnsettleArgs, as_json: bool) -> Result<(), Failure> {
     let path = args.image.display();
     let dev = image::open_device(&args.image, true)?;
+    image::only_f2fs(&*dev, &args.image, "joulefs unsettle")?;
     let changed = delta::unsettle(&*dev).map_err(|e| format!("{path}: {e}"))?;
     if as_json {
         output::print(&json!({ "image": path.to_string(), "changed": changed }));

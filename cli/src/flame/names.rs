@@ -1,20 +1,19 @@
 //! What does an owner of a ledger stand for, as frames of a flame graph?
 
 use device::energy::Ledger;
-use f2fs::Volume;
-use f2fs::owners::{Look, Owner};
-use lab::flame::{Depth, Flame, Place, Words};
+use lab::flame::{self, Depth, Flame, Place};
 use trace::askers::{KERNEL, WRITEBACK};
 use trace::replay::blocks::CAUSES;
 use trace::{Names, Process};
-use vfs::{FileKind, FileSystem};
+use vfs::{FileKind, Look, Owner, Volume};
 
-use crate::spent::{self, METADATA};
+use crate::spent::Words;
 
 /// Files of a volume, by their paths at the end; those that are gone by their last ones.
-pub fn of_volume(ledger: &Ledger, depth: Depth, volume: &Volume) -> Flame {
+pub fn of_volume(ledger: &Ledger, depth: Depth, volume: &dyn Volume) -> Flame {
+    let words = Words::of(volume);
     let place = &mut |owner| match volume.owner_of(owner, Look::Everywhere) {
-        Owner::Volume => Place::of(METADATA),
+        Owner::Volume => Place::of(&words.rest),
         Owner::Path(path) => {
             // What cannot be read has no kind, and is shown as a file.
             let is_directory = volume.getattr(vfs::Ino(owner)).is_ok_and(|a| a.kind == FileKind::Directory);
@@ -24,7 +23,7 @@ pub fn of_volume(ledger: &Ledger, depth: Depth, volume: &Volume) -> Flame {
         Owner::Deleted(None) => Place::of(&format!("<deleted inode {owner}>")),
         Owner::Unnamed => Place::of(&format!("<inode {owner}>")),
     };
-    Flame::of(ledger, depth, Words { place, nobody: METADATA, cause: &spent::cause })
+    Flame::of(ledger, depth, flame::Words { place, nobody: &words.rest, cause: &|n| words.cause(n) })
 }
 
 /// Processes of a recording of a block device.
@@ -36,11 +35,11 @@ pub fn of_processes(ledger: &Ledger, depth: Depth, names: &Names) -> Flame {
         Ok(name) => Place::named(name.as_bytes()),
     };
     let cause = &|n: u8| CAUSES.get(usize::from(n)).map_or_else(|| format!("cause {n}"), |c| (*c).to_owned());
-    Flame::of(ledger, depth, Words { place, nobody: "<no process>", cause })
+    Flame::of(ledger, depth, flame::Words { place, nobody: "<no process>", cause })
 }
 
 /// Inodes of a recording of a device, which has no names.
 pub fn of_inodes(ledger: &Ledger, depth: Depth, cause: &dyn Fn(u8) -> String) -> Flame {
     let place = &mut |owner| Place::of(&format!("<inode {owner}>"));
-    Flame::of(ledger, depth, Words { place, nobody: "<no file>", cause })
+    Flame::of(ledger, depth, flame::Words { place, nobody: "<no file>", cause })
 }

@@ -194,16 +194,6 @@ impl Volume {
         }
         out
     }
-
-    /// Adds to every report what only the mounting program knows, such as what the device below spent.
-    pub fn report_too(&self, more: impl Fn() -> Vec<(String, String)> + Send + Sync + 'static) {
-        *self.reported_too.lock() = Some(Box::new(more));
-    }
-
-    /// Says who answers [`vfs::FileSystem::account`]: the mounting program, which knows what the device below spent.
-    pub fn account_by(&self, account: impl Fn(usize, u64) -> String + Send + Sync + 'static) {
-        *self.accountant.lock() = Some(std::sync::Arc::new(account));
-    }
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub fn format(dev: &dyn BlockDevice, clock: &dyn Clock, opts: &Options) -> Resul
     let geometry = Geometry::plan(blocks, opts)?;
     let uuid = match opts.uuid {
         Some(uuid) => uuid,
-        None => drawn_uuid(device::rng::entropy()?),
+        None => device::rng::uuid(device::rng::entropy()?),
     };
     let version = match opts.checkpoint_version {
         Some(v) => v,
@@ -114,13 +114,6 @@ pub fn format(dev: &dyn BlockDevice, clock: &dyn Clock, opts: &Options) -> Resul
         checkpoint_version: pack.checkpoint.version,
         geometry,
     })
-}
-
-/// A random UUID, version 4 (RFC 9562).
-fn drawn_uuid(mut bytes: [u8; 16]) -> [u8; 16] {
-    bytes[6] = bytes[6] & 0x0F | 0x40;
-    bytes[8] = bytes[8] & 0x3F | 0x80;
-    bytes
 }
 
 /// Odd and below 2^31. Nodes of an earlier volume on this device carry another version, so they are never replayed; and

@@ -10,10 +10,13 @@ use crate::extent::{Extent, RawExtent};
 use crate::{Addr, BLOCK, BLOCKS_MAX, Block, Epoch, FIRST, FormatError, Run, Seq, check_seal, seal};
 
 const WHAT: &str = "superblock";
-const MAGIC: [u8; 8] = *b"ScherlFS";
+/// What a superblock begins with.
+pub const MAGIC: [u8; 8] = *b"ScherlFS";
 const VERSION: u32 = 1;
 /// The most runs of the log's path that stand in the superblock.
 pub const PATH_MAX: usize = 128;
+/// Bytes of a label at most.
+pub const LABEL_MAX: usize = 64;
 const CRC_AT: usize = 4092;
 /// The smallest volume in blocks.
 pub const BLOCKS_MIN: u64 = 64;

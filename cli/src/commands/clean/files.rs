@@ -17,7 +17,7 @@ use inspect::treatment::Run;
 use inspect::{Progress, Volume as Seen};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
-use vfs::{FileSystem, Ino, Moving, Room};
+use vfs::{Ino, Moving, Room};
 
 use crate::image::{self, Image};
 use crate::interrupt::Interrupt;
@@ -59,7 +59,9 @@ impl Files {
     /// Opens an image, to write only if something is to be moved, or looks at a directory.
     pub fn open(source: &Path, write: bool) -> Result<Self, Failure> {
         if !source.is_dir() {
-            return Ok(Files::Image(Box::new(Image::open(source, write)?)));
+            let image = Image::open(source, write)?;
+            image.f2fs("joulefs clean")?;
+            return Ok(Files::Image(Box::new(image)));
         }
         let mut bytes = vec![0; VALUE];
         rustix::fs::getxattr(source, REPORT, &mut bytes[..]).map_err(|e| match e {
@@ -176,7 +178,9 @@ impl Files {
     /// Cleans sections until so many blocks can lie together; returns how many cleaning moved. `go_on` may stop it.
     pub fn make_room(&self, blocks: u64, go_on: &dyn Fn(u64) -> bool) -> Result<u64, String> {
         let moved = |files: &Self| match files {
-            Files::Image(image) => Ok(image.vol.counters.moved_blocks()),
+            Files::Image(image) => {
+                image.f2fs("cleaning").map(|vol| vol.counters.moved_blocks()).map_err(|e| e.text().to_owned())
+            }
             Files::Mounted(dir) => moved_by(dir),
         };
         let before = moved(self)?;
@@ -277,6 +281,7 @@ fn runs_at(place: &Path) -> Result<Vec<Run>, String> {
 
 fn worst_of_image(path: &Path, n: usize, stop: &Interrupt) -> Result<Vec<Found>, Failure> {
     let dev = image::open_device(path, false)?;
+    image::only_f2fs(&*dev, path, "joulefs clean")?;
     let bar = progress::steps(Seen::steps(&*dev), "looking");
     let mut tell = |blocks| {
         bar.inc(blocks);

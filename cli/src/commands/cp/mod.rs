@@ -19,16 +19,16 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use f2fs::MountOptions;
 use indicatif::ProgressBar;
 use serde_json::json;
 use vfs::{DeviceNumber, FileKind, Timestamp};
+use volume::{MountOptions, OptionError};
 
 use crate::failure::one_line;
 use crate::image::Image;
 use crate::interrupt::Interrupt;
 use crate::place::Place;
-use crate::{Failure, output, progress, volume_options};
+use crate::{Failure, output, progress};
 
 /// Copy files into, out of and between images.
 ///
@@ -438,13 +438,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     let mut options = MountOptions::default();
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
-        match volume_options::set(&mut options, name, value) {
-            Ok(true) => {}
-            Ok(false) => {
-                return Err(Failure::usage(format!("-o {option}: no option {name:?}; see joulefs mount --help")));
-            }
-            Err(why) => return Err(Failure::usage(format!("-o {option}: {why}"))),
-        }
+        options.set(name, value).map_err(|e| match e {
+            OptionError::Unknown(_) => Failure::usage(format!("-o {option}: {e}; see joulefs mount --help")),
+            OptionError::Value(_) => Failure::usage(format!("-o {option}: {e}")),
+        })?;
     }
     let (target, to) = Target::open(&args.to, options)?;
     let stop = Interrupt::catch()?;

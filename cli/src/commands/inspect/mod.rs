@@ -243,6 +243,7 @@ fn image(source: &FsPath, options: &Options) -> Result<Found, Failure> {
     if ext::is_ext(&*dev) {
         return of_ext(source, dev, options);
     }
+    image::only_f2fs(&*dev, source, "joulefs inspect")?;
     let stop = Interrupt::catch()?;
     let bar = progress::steps(Volume::steps(&*dev), "looking");
     let mut tell = |blocks| {

@@ -10,7 +10,7 @@ pub fn graph(of: &Outcome, depth: Depth) -> Graph {
     let ledger = &of.run.ledger;
     let flame = match &of.done {
         Done::Blocks { names, .. } => names::of_processes(ledger, depth, names),
-        Done::Calls(done) => names::of_volume(ledger, depth, &done.volume),
+        Done::Calls(done) => names::of_volume(ledger, depth, &*done.volume),
     };
     Graph { name: of.name.clone(), flame, took: of.run.took }
 }

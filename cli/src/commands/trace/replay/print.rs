@@ -4,7 +4,6 @@ use std::path::Path;
 
 use device::energy::profile::Profile;
 use device::energy::{Component, Energy};
-use f2fs::cause::Cause;
 use lab::traces::Run;
 use lab::traces::blocks::Plan;
 use lab::traces::calls::OnVolumeDone;
@@ -19,7 +18,7 @@ use super::assumed::{self, Tried};
 use super::variants::Variant;
 use crate::metered::{deleted, name_of};
 use crate::session;
-use crate::spent::{self, FileLine, METADATA, Spent};
+use crate::spent::{self, FileLine, Spent, Words};
 use crate::{joules, of_devices, output, recorded};
 
 /// What a run replayed.
@@ -124,17 +123,21 @@ impl Outcome {
             Done::Calls(done) => spent::by_file(
                 &self.run.ledger,
                 most,
-                METADATA,
-                |owner| deleted(&done.volume, owner),
-                |owner| output::plain(&name_of(&done.volume, owner)),
+                &Words::of(&*done.volume).rest,
+                |owner| deleted(&*done.volume, owner),
+                |owner| output::plain(&name_of(&*done.volume, owner)),
             ),
         }
     }
 
     fn spent(&self, most: usize) -> Spent {
-        let name = |n: u8| match &self.done {
-            Done::Blocks { .. } => CAUSES.get(usize::from(n)).map_or_else(|| format!("cause {n}"), |c| (*c).to_owned()),
-            Done::Calls(_) => spent::cause(n),
+        let words = match &self.done {
+            Done::Blocks { .. } => None,
+            Done::Calls(done) => Some(Words::of(&*done.volume)),
+        };
+        let name = |n: u8| match &words {
+            None => CAUSES.get(usize::from(n)).map_or_else(|| format!("cause {n}"), |c| (*c).to_owned()),
+            Some(words) => words.cause(n),
         };
         Spent {
             profile: self.profile.name.clone(),
@@ -161,10 +164,11 @@ impl Outcome {
             }
             Done::Calls(done) => {
                 let mut value = serde_json::to_value(&done.calls).unwrap_or_default();
+                let words = Words::of(&*done.volume);
                 let by_cause: Map<String, Value> = done
                     .counts
                     .causes()
-                    .map(|(n, c)| (spent::cause(n), json!({ "read": c.blocks_read, "written": c.blocks_written })))
+                    .map(|(n, c)| (words.cause(n), json!({ "read": c.blocks_read, "written": c.blocks_written })))
                     .collect();
                 value["of"] = json!("calls");
                 value["file_system"] = json!("f2fs");
@@ -463,7 +467,11 @@ fn side_by_side(all: &[Outcome]) -> String {
             }
         }
     }
-    causes.sort_by_key(|name| Cause::ALL.iter().position(|c| c.text() == *name).unwrap_or(0));
+    let order: Vec<&str> = match all.first().map(|o| &o.done) {
+        Some(Done::Calls(done)) => vfs::Volume::reasons(&*done.volume).iter().map(|r| r.text).collect(),
+        _ => Vec::new(),
+    };
+    causes.sort_by_key(|name| order.iter().position(|text| text == name).unwrap_or(0));
     let wide = causes.iter().map(|c| c.chars().count()).max().unwrap_or(0).max(5);
     out += &format!("\n\n{:<wide$}", "cause");
     all.iter().for_each(|o| out += &format!(" {:>width$}", o.name, width = o.name.chars().count().max(11)));

@@ -6,7 +6,7 @@ use lab::control::NOBODY;
 
 use super::Args;
 use super::given::Given;
-use crate::{Failure, volume_options};
+use crate::Failure;
 
 /// One run.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ const MOST: usize = 256;
 
 fn setting(mount: &mut MountOptions, option: &str, given: &str) -> Result<(), Failure> {
     let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
-    match volume_options::set(mount, name, value) {
+    match volume::options::f2fs::set(mount, name, value) {
         Ok(true) => Ok(()),
         Ok(false) => Err(Failure::usage(format!("{given}: no option {name:?}; see joulefs trace replay --help"))),
         Err(why) => Err(Failure::usage(format!("{given}: {why}"))),

@@ -1,10 +1,13 @@
-//! Options of a volume that a person may set, whatever it is mounted for.
+//! Options of F2FS that a person may set, whatever a volume is mounted for.
 
 use f2fs::MountOptions;
 use f2fs::delta::{Places, Reads};
 use f2fs::file::prealloc::{DEFAULT_BLOCKS, MOST_BLOCKS};
 
-/// Sets an option of a volume. False if it is none; the error says what is wrong with its value.
+use super::{number, on};
+use crate::size;
+
+/// Sets an option. False if F2FS has none of this name; the error says what is wrong with its value.
 pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<bool, String> {
     match name {
         "discard" => core.discard = on(value)?,
@@ -47,26 +50,11 @@ fn prealloc(value: Option<&str>) -> Result<Option<u32>, String> {
         Some("db") => Some(DEFAULT_BLOCKS),
         Some("off") => None,
         Some(text) => {
-            let size = text.strip_prefix("db:").and_then(crate::size::parse);
+            let size = text.strip_prefix("db:").and_then(size::parse);
             let blocks = size.map(|bytes| bytes.div_ceil(4096)).filter(|n| (2..=u64::from(MOST_BLOCKS)).contains(n));
             Some(blocks.ok_or("db, db:SIZE with 8K to 2M, or off")? as u32)
         }
         None => return Err("db, db:SIZE with 8K to 2M, or off".into()),
     };
     Ok(blocks)
-}
-
-/// On or off; on without a value.
-pub fn on(value: Option<&str>) -> Result<bool, String> {
-    match value {
-        None | Some("on") => Ok(true),
-        Some("off") => Ok(false),
-        Some(_) => Err("on or off".into()),
-    }
-}
-
-/// A number of at least 1.
-pub fn number(name: &str, value: Option<&str>) -> Result<usize, String> {
-    let number = value.and_then(|v| v.parse().ok()).filter(|n| (1..=1 << 20).contains(n));
-    number.ok_or_else(|| format!("write {name}=NUMBER, 1 or more"))
 }

@@ -1,0 +1,194 @@
+//! The volume as a [`vfs::Volume`]: what it answers to those who mount it, count what it spends and report that.
+//!
+//! An inode knows its directory, not its name there: that is looked for. Of a file with several names the directory is that
+//! of one of them.
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use scherlfs_format::superblock::Superblock;
+use scherlfs_format::{FIRST_INO, Ino, ROOT};
+use vfs::{Accountant, Error, Look, Owner, Reason, Reporter, Result};
+
+use crate::cause::Cause;
+use crate::inode::Inode;
+use crate::volume::{State, Volume};
+
+/// How many directories may lie one below the other; more are a circle.
+const DEEPEST: usize = 1024;
+/// Names of deleted files that are kept, at most.
+const KEPT: usize = 65_536;
+
+/// Who answers beside the volume.
+#[derive(Default)]
+pub(crate) struct Hooks {
+    pub accountant: Mutex<Option<Accountant>>,
+    pub reporter: Mutex<Option<Reporter>>,
+}
+
+/// The last names of files that are gone, if somebody wants them: the directory, and the name in it.
+#[derive(Default)]
+pub(crate) struct Gone(Option<FxHashMap<Ino, (Ino, Box<[u8]>)>>);
+
+impl Gone {
+    /// A file lost its last name.
+    pub fn note(&mut self, ino: Ino, dir: Ino, name: &[u8]) {
+        if let Some(kept) = self.0.as_mut().filter(|kept| kept.len() < KEPT) {
+            kept.insert(ino, (dir, name.into()));
+        }
+    }
+    /// The number is another file's from now on.
+    pub fn forget(&mut self, ino: Ino) {
+        if let Some(kept) = &mut self.0 {
+            kept.remove(&ino);
+        }
+    }
+    fn of(&self, ino: Ino) -> Option<(Ino, Vec<u8>)> {
+        self.0.as_ref()?.get(&ino).map(|(dir, name)| (*dir, name.to_vec()))
+    }
+}
+
+/// The name that leads to an inode, in a directory whose names are in memory.
+fn name_in(dir: &Inode, ino: Ino) -> Option<Vec<u8>> {
+    let names = dir.names.as_ref()?;
+    names.spots.iter().find(|(_, spot)| spot.ino == ino).map(|(name, _)| name.to_vec())
+}
+
+/// What is known of one inode.
+enum Step {
+    /// Its directory and its name there.
+    Up(Ino, Vec<u8>),
+    /// It is gone, or has no name.
+    Gone,
+    /// It has a name that is not found.
+    Unknown,
+}
+
+impl State {
+    fn step_in_memory(&self, ino: Ino) -> Step {
+        match self.inodes.get(&ino) {
+            Some(inode) if inode.a.nlink == 0 => Step::Gone,
+            Some(inode) => {
+                let parent = inode.a.parent;
+                let name = self.inodes.get(&parent).and_then(|dir| name_in(dir, ino));
+                name.map_or(Step::Unknown, |name| Step::Up(parent, name))
+            }
+            None if self.gone_names.of(ino).is_some() => Step::Gone,
+            None => Step::Unknown,
+        }
+    }
+
+    fn step(&mut self, ino: Ino) -> Result<Step> {
+        let (links, parent) = match self.inode(ino) {
+            Ok(inode) => (inode.a.nlink, inode.a.parent),
+            Err(Error::NotFound) => return Ok(Step::Gone),
+            Err(e) => return Err(e),
+        };
+        if links == 0 {
+            return Ok(Step::Gone);
+        }
+        if parent == ino {
+            return Ok(Step::Unknown);
+        }
+        self.with(parent, |st, dir| {
+            st.names(dir)?;
+            let name = name_in(dir, ino);
+            st.forget_names(dir);
+            Ok(name.map_or(Step::Unknown, |name| Step::Up(parent, name)))
+        })
+    }
+}
+
+/// Goes up from an inode by `step`, which is asked of each on the way.
+fn climb(ino: Ino, gone: impl Fn(Ino) -> Option<(Ino, Vec<u8>)>, mut step: impl FnMut(Ino) -> Result<Step>) -> Owner {
+    let (mut at, mut names, mut deleted) = (ino, Vec::new(), false);
+    while at != ROOT {
+        // What cannot be read has no name to show; who reads it for its own sake gets the error.
+        match step(at).unwrap_or(Step::Unknown) {
+            Step::Up(dir, name) => {
+                names.push(name);
+                at = dir;
+            }
+            Step::Gone => {
+                let Some((dir, name)) = gone(at) else {
+                    return if names.is_empty() || deleted { Owner::Deleted(None) } else { Owner::Unnamed };
+                };
+                deleted = true;
+                names.push(name);
+                at = dir;
+            }
+            Step::Unknown => return if deleted { Owner::Deleted(None) } else { Owner::Unnamed },
+        }
+        if names.len() > DEEPEST {
+            return Owner::Unnamed;
+        }
+    }
+    let mut path = Vec::new();
+    for name in names.iter().rev() {
+        path.push(b'/');
+        path.extend_from_slice(name);
+    }
+    if path.is_empty() {
+        path.push(b'/');
+    }
+    if deleted { Owner::Deleted(Some(path)) } else { Owner::Path(path) }
+}
+
+impl Volume {
+    /// The superblock as it was written last, or found by the mount.
+    pub fn superblock(&self) -> Superblock {
+        self.state.read().sb.clone()
+    }
+
+    /// Runs of free blocks, and the blocks of the largest.
+    pub fn free_runs(&self) -> (usize, u64) {
+        let state = self.state.read();
+        (state.free.runs(), state.free.from(0).map(|(_, blocks)| blocks).max().unwrap_or(0))
+    }
+}
+
+impl vfs::Volume for Volume {
+    fn kind(&self) -> &'static str {
+        "ScherlFS"
+    }
+
+    fn reasons(&self) -> Vec<Reason> {
+        Cause::ALL.iter().map(|c| Reason { number: *c as u8, text: c.text(), cleaning: false }).collect()
+    }
+
+    fn own_blocks(&self) -> &'static str {
+        "checkpoint, inode map, free list"
+    }
+
+    fn owner_of(&self, owner: u64, look: Look) -> Owner {
+        let Ok(ino) = Volume::number(vfs::Ino(owner)) else { return Owner::Volume };
+        if ino < FIRST_INO && ino != ROOT {
+            return Owner::Volume;
+        }
+        match look {
+            Look::InMemory => {
+                let state = self.state.read();
+                climb(ino, |ino| state.gone_names.of(ino), |ino| Ok(state.step_in_memory(ino)))
+            }
+            Look::Everywhere => {
+                let state = parking_lot::Mutex::new(self.state.write());
+                climb(ino, |ino| state.lock().gone_names.of(ino), |ino| state.lock().step(ino))
+            }
+        }
+    }
+
+    fn keep_deleted_names(&self) {
+        self.state.write().gone_names.0.get_or_insert_default();
+    }
+
+    fn user_bytes(&self) -> u64 {
+        self.state.read().user_bytes
+    }
+
+    fn account_by(&self, accountant: Accountant) {
+        *self.hooks.accountant.lock() = Some(accountant);
+    }
+
+    fn report_too(&self, reporter: Reporter) {
+        *self.hooks.reporter.lock() = Some(reporter);
+    }
+}

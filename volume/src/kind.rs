@@ -1,0 +1,117 @@
+//! Which file system is it?
+
+use std::fmt;
+
+use device::{BLOCK, BlockDevice, Lba, Tag};
+use format::Block;
+use format::superblock::SuperBlock;
+use scherlfs_format::superblock::{MAGIC, Superblock};
+
+/// A file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Kind {
+    /// That of Linux, for flash.
+    #[default]
+    F2fs,
+    /// A log for disks.
+    ScherlFs,
+}
+
+impl Kind {
+    /// All.
+    pub const ALL: [Kind; 2] = [Kind::F2fs, Kind::ScherlFs];
+
+    /// As people write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::F2fs => "F2FS",
+            Kind::ScherlFs => "ScherlFS",
+        }
+    }
+
+    /// What its requests are for: the numbers of their tags, and the words for them.
+    pub fn causes(self) -> Vec<(u8, &'static str)> {
+        match self {
+            Kind::F2fs => f2fs::cause::Cause::ALL.iter().map(|c| (*c as u8, c.text())).collect(),
+            Kind::ScherlFs => scherlfs::cause::Cause::ALL.iter().map(|c| (*c as u8, c.text())).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The file system of a device: that of which a superblock is there, in either of its places. A whole one counts more than
+/// one of which only the first bytes are right, which a checker may want to name. `None`: of neither, or nothing can be read.
+pub fn probe(dev: &dyn BlockDevice) -> Option<Kind> {
+    let read = |at| {
+        let mut block = [0; BLOCK];
+        dev.read(Lba(at), &mut block, Tag::default()).ok().map(|()| block)
+    };
+    let blocks: Vec<Block> = [0, 1].into_iter().filter(|at| *at < dev.blocks()).filter_map(read).collect();
+    let whole = |block: &Block| match () {
+        () if Superblock::read(block).is_ok() => Some(Kind::ScherlFs),
+        () if SuperBlock::check(block).is_ok() => Some(Kind::F2fs),
+        () => None,
+    };
+    let begins = |block: &Block| block.starts_with(&MAGIC).then_some(Kind::ScherlFs);
+    blocks.iter().find_map(whole).or_else(|| blocks.iter().find_map(begins))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use device::{Memory, RealClock};
+
+    use super::*;
+
+    fn made(kind: Kind) -> Arc<Memory> {
+        let dev = Arc::new(Memory::new(32 << 8));
+        match kind {
+            Kind::F2fs => drop(f2fs::mkfs::format(&*dev, &RealClock::new(), &f2fs::mkfs::Options::default()).unwrap()),
+            Kind::ScherlFs => {
+                scherlfs::make::format(dev.clone(), &RealClock::new(), &scherlfs::make::Options::default()).unwrap();
+            }
+        }
+        dev
+    }
+
+    #[test]
+    fn a_volume_is_what_was_made_last_and_stays_it_without_its_first_block() {
+        for (kind, other) in [(Kind::F2fs, Kind::ScherlFs), (Kind::ScherlFs, Kind::F2fs)] {
+            let dev = made(kind);
+            assert_eq!(probe(&*dev), Some(kind));
+            dev.write(Lba(0), &[0; BLOCK], Tag::default()).unwrap();
+            assert_eq!(probe(&*dev), Some(kind), "by the other copy");
+            dev.write(Lba(1), &[0; BLOCK], Tag::default()).unwrap();
+            assert_eq!(probe(&*dev), None);
+            let over = made(other);
+            let mut block = [0; BLOCK];
+            for at in 0..over.blocks() {
+                over.read(Lba(at), &mut block, Tag::default()).unwrap();
+                if block.iter().any(|b| *b != 0) {
+                    dev.write(Lba(at), &block, Tag::default()).unwrap();
+                }
+            }
+            assert_eq!(probe(&*dev), Some(other), "made over {kind}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_superblock_of_scherlfs_is_still_its() {
+        let dev = made(Kind::ScherlFs);
+        for at in [0, 1] {
+            let mut block = [0; BLOCK];
+            dev.read(Lba(at), &mut block, Tag::default()).unwrap();
+            block[100] ^= 1;
+            dev.write(Lba(at), &block, Tag::default()).unwrap();
+        }
+        assert_eq!(probe(&*dev), Some(Kind::ScherlFs));
+        assert_eq!(probe(&Memory::new(0)), None);
+        assert_eq!(probe(&Memory::new(1)), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! From a device to a volume of whichever file system is on it.
+
+use std::sync::Arc;
+
+use device::{BlockDevice, Clock};
+
+use crate::{Kind, MountOptions, probe};
+
+/// A mounted volume.
+#[derive(Clone)]
+pub enum Mounted {
+    /// Of F2FS.
+    F2fs(Arc<f2fs::Volume>),
+    /// Of ScherlFS.
+    ScherlFs(Arc<scherlfs::Volume>),
+}
+
+impl Mounted {
+    /// What all have in common.
+    pub fn volume(&self) -> Arc<dyn vfs::Volume> {
+        match self {
+            Mounted::F2fs(volume) => volume.clone(),
+            Mounted::ScherlFs(volume) => volume.clone(),
+        }
+    }
+
+    /// Of which it is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Mounted::F2fs(_) => Kind::F2fs,
+            Mounted::ScherlFs(_) => Kind::ScherlFs,
+        }
+    }
+}
+
+/// Why a volume cannot be mounted.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// It is F2FS, or nobody's.
+    #[error(transparent)]
+    F2fs(#[from] f2fs::MountError),
+    /// It is ScherlFS.
+    #[error("ScherlFS: {0}")]
+    ScherlFs(vfs::Error),
+    /// An option was given that its file system has not.
+    #[error("a volume of {kind}, which has no option {option}")]
+    Foreign {
+        /// Its file system.
+        kind: Kind,
+        /// The option as it was given.
+        option: String,
+    },
+}
+
+/// Mounts a volume. What is neither file system's is F2FS's to refuse, which says what is wrong with its superblock.
+///
+/// # Errors
+/// Those of its file system, and an option that this has not.
+pub fn mount(dev: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, options: MountOptions) -> Result<Mounted, MountError> {
+    let kind = probe(&*dev).unwrap_or_default();
+    if let Some(option) = options.foreign(kind) {
+        return Err(MountError::Foreign { kind, option: option.to_owned() });
+    }
+    Ok(match kind {
+        Kind::F2fs => Mounted::F2fs(f2fs::Volume::mount(dev, clock, options.f2fs)?),
+        Kind::ScherlFs => {
+            let volume = scherlfs::Volume::mount(dev, clock, options.scherlfs).map_err(MountError::ScherlFs)?;
+            Mounted::ScherlFs(Arc::new(volume))
+        }
+    })
+}

@@ -1,0 +1,148 @@
+//! What may be said about how a volume is mounted, by name and value, before it is known of which file system it is.
+
+pub mod f2fs;
+pub mod scherlfs;
+
+use crate::Kind;
+
+/// How to mount, for each file system.
+#[derive(Clone)]
+pub struct MountOptions {
+    /// If it is F2FS.
+    pub f2fs: ::f2fs::MountOptions,
+    /// If it is ScherlFS.
+    pub scherlfs: ::scherlfs::MountOptions,
+    /// What was set by name, and for whom it is.
+    given: Vec<(String, Vec<Kind>)>,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        Self::of_f2fs(::f2fs::MountOptions::default())
+    }
+}
+
+/// Why an option cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    /// Its value.
+    #[error("{0}")]
+    Value(String),
+    /// Nobody has one of this name.
+    #[error("no option {0:?}")]
+    Unknown(String),
+}
+
+impl MountOptions {
+    /// These for F2FS, the defaults for others.
+    pub fn of_f2fs(f2fs: ::f2fs::MountOptions) -> Self {
+        let read_only = f2fs.read_only;
+        let scherlfs = ::scherlfs::MountOptions { read_only, ..Default::default() };
+        MountOptions { f2fs, scherlfs, given: Vec::new() }
+    }
+
+    /// Nothing is to be changed.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.set_read_only(read_only);
+        self
+    }
+
+    /// The same in place.
+    pub fn set_read_only(&mut self, read_only: bool) {
+        (self.f2fs.read_only, self.scherlfs.read_only) = (read_only, read_only);
+    }
+
+    /// Nothing can be changed.
+    pub fn is_read_only(&self) -> bool {
+        self.f2fs.read_only
+    }
+
+    /// What was synced after the last checkpoint is not replayed, or given up: as it is asked of F2FS. ScherlFS, of which
+    /// the log behind the checkpoint is the volume, has no such thing.
+    pub fn roll_forward(&mut self, name: &str, how: ::f2fs::RollForward) {
+        self.f2fs.roll_forward = how;
+        self.given.push((name.to_owned(), vec![Kind::F2fs]));
+    }
+
+    /// Sets an option of a volume by its name, for every file system that has it.
+    ///
+    /// # Errors
+    /// What is wrong with its value, or that nobody has one of this name.
+    pub fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), OptionError> {
+        let of_f2fs = f2fs::set(&mut self.f2fs, name, value);
+        let of_scherlfs = scherlfs::set(&mut self.scherlfs, name, value);
+        let mut whose = Vec::new();
+        let mut wrong = None;
+        for (kind, done) in [(Kind::F2fs, of_f2fs), (Kind::ScherlFs, of_scherlfs)] {
+            match done {
+                Ok(true) => whose.push(kind),
+                Ok(false) => {}
+                Err(why) => {
+                    wrong.get_or_insert(why);
+                }
+            }
+        }
+        match wrong {
+            // A value that only one of them takes is for that one.
+            Some(why) if whose.is_empty() => Err(OptionError::Value(why)),
+            None if whose.is_empty() => Err(OptionError::Unknown(name.to_owned())),
+            _ => {
+                let text = value.map_or_else(|| name.to_owned(), |v| format!("{name}={v}"));
+                self.given.push((text, whose));
+                Ok(())
+            }
+        }
+    }
+
+    /// The first option that was given and is not one of this file system's.
+    pub(crate) fn foreign(&self, kind: Kind) -> Option<&str> {
+        self.given.iter().find(|(_, whose)| !whose.contains(&kind)).map(|(name, _)| name.as_str())
+    }
+}
+
+/// On or off; on without a value.
+pub fn on(value: Option<&str>) -> Result<bool, String> {
+    match value {
+        None | Some("on") => Ok(true),
+        Some("off") => Ok(false),
+        Some(_) => Err("on or off".into()),
+    }
+}
+
+/// A number of at least 1.
+pub fn number(name: &str, value: Option<&str>) -> Result<usize, String> {
+    let number = value.and_then(|v| v.parse().ok()).filter(|n| (1..=1 << 20).contains(n));
+    number.ok_or_else(|| format!("write {name}=NUMBER, 1 or more"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_is_set_for_all_that_have_it_and_foreign_to_the_others() {
+        let mut options = MountOptions::default();
+        options.set("dirty", Some("8")).unwrap();
+        options.set("dir_cache", Some("0")).unwrap();
+        assert_eq!((options.f2fs.dirty_limit, options.scherlfs.dirty), (2048, 2048));
+        assert_eq!(options.foreign(Kind::ScherlFs), None);
+        assert_eq!((options.scherlfs.dir_cache, options.foreign(Kind::F2fs)), (0, Some("dir_cache=0")));
+        let mut options = MountOptions::default();
+        options.set("delta", Some("off")).unwrap();
+        assert_eq!((options.foreign(Kind::F2fs), options.foreign(Kind::ScherlFs)), (None, Some("delta=off")));
+        options.set("sync", Some("call")).unwrap();
+        assert_eq!(options.foreign(Kind::F2fs), Some("sync=call"));
+        options.roll_forward("norecovery", ::f2fs::RollForward::Leave);
+    }
+
+    #[test]
+    fn a_wrong_value_and_a_name_that_nobody_has_are_errors() {
+        let mut options = MountOptions::default();
+        let wrong = |name: &str, value, options: &mut MountOptions| options.set(name, value).unwrap_err().to_string();
+        assert_eq!(wrong("sync", Some("never"), &mut options), "call or fsync");
+        assert_eq!(wrong("dirty", Some("x"), &mut options), "write dirty=NUMBER, 1 or more");
+        assert_eq!(wrong("speed", None, &mut options), "no option \"speed\"");
+        assert_eq!(wrong("checkpoint_bytes", Some("1"), &mut options), "write checkpoint_bytes=SIZE, 4K or more");
+        assert_eq!((options.foreign(Kind::F2fs), options.foreign(Kind::ScherlFs)), (None, None));
+    }
+}
