@@ -42,7 +42,15 @@ const EXCLUDED: [(&str, &str); 0] = [];
 
 #[test]
 fn pjdfstest_passes() {
-    let mount = OnFuse::new(256, &Options::modern());
+    pjdfstest(OnFuse::new(256, &Options::modern()));
+}
+
+#[test]
+fn pjdfstest_passes_on_scherlfs() {
+    pjdfstest(OnFuse::scherlfs(256));
+}
+
+fn pjdfstest(mount: OnFuse) {
     let config = mount.work.path().join("pjdfstest.toml");
     let excluded: Vec<String> = EXCLUDED.iter().map(|(name, _)| format!("{name:?}")).collect();
     let text = format!(
@@ -80,12 +88,19 @@ const FSX: &str = "flen = 300000\n[opsize]\nmax = 20000\nmin = 1\n\
 /// they are compared with a model without FUSE.
 #[test]
 fn fsx_finds_every_byte_where_it_was_put() {
-    let mount = OnFuse::new(128, &Options::default());
+    fsx(OnFuse::new(128, &Options::default()), if deep() { 2000 } else { 100 });
+}
+
+#[test]
+fn fsx_finds_every_byte_where_it_was_put_on_scherlfs() {
+    fsx(OnFuse::scherlfs(128), if deep() { 2000 } else { 40 });
+}
+
+fn fsx(mount: OnFuse, runs: u64) {
     let config = mount.work.path().join("fsx.toml");
     std::fs::write(&config, FSX).expect("a configuration");
     // Runs of 10,000 operations: the program leaves its mappings behind, and each later operation pays
     // for all of them.
-    let runs: u64 = if deep() { 2000 } else { 100 };
     let program = suite("fsx");
     let next = AtomicU64::new(1);
     let failed = Mutex::new(String::new());
@@ -133,8 +148,7 @@ fn sqlite(database: &Path, script: &str) -> Command {
 
 /// Four processes write a table by turns while two read it; every row is there in the end, here and
 /// on the image mounted anew.
-fn concurrent_databases(journal: &str) {
-    let mount = OnFuse::new(128, &Options::modern());
+fn concurrent_databases(mount: OnFuse, journal: &str) {
     let database = mount.path("some.db");
     let start =
         format!("PRAGMA journal_mode={journal}; CREATE TABLE t(who INT, n INT, data BLOB, PRIMARY KEY(who, n));");
@@ -188,17 +202,35 @@ fn spawn(command: &mut Command) -> Child {
 
 #[test]
 fn databases_with_a_write_ahead_log_stay_whole() {
-    concurrent_databases("wal");
+    concurrent_databases(OnFuse::new(128, &Options::modern()), "wal");
+}
+
+#[test]
+fn databases_with_a_write_ahead_log_stay_whole_on_scherlfs() {
+    concurrent_databases(OnFuse::scherlfs(128), "wal");
 }
 
 #[test]
 fn databases_with_a_rollback_journal_stay_whole() {
-    concurrent_databases("delete");
+    concurrent_databases(OnFuse::new(128, &Options::modern()), "delete");
+}
+
+#[test]
+fn databases_with_a_rollback_journal_stay_whole_on_scherlfs() {
+    concurrent_databases(OnFuse::scherlfs(128), "delete");
 }
 
 #[test]
 fn fio_reads_back_what_it_wrote() {
-    let mount = OnFuse::new(400, &Options::default());
+    fio_verifies(OnFuse::new(400, &Options::default()));
+}
+
+#[test]
+fn fio_reads_back_what_it_wrote_on_scherlfs() {
+    fio_verifies(OnFuse::scherlfs(400));
+}
+
+fn fio_verifies(mount: OnFuse) {
     let fio = locate("fio", "fio");
     let size = if deep() { "120m" } else { "48m" };
     let jobs = [

@@ -6,7 +6,7 @@
 
 use device::{Lba, Tag};
 use scherlfs_format::directory::{self, Entries, least};
-use scherlfs_format::{BLOCK, Block, Ino};
+use scherlfs_format::{BLOCK, Block, Ino, NAME_MAX};
 use vfs::{DirEntry, Error, FileKind, Flow, Result};
 
 use crate::cause::Cause;
@@ -67,6 +67,9 @@ impl State {
     pub fn find(&mut self, dir: &mut Inode, name: &[u8]) -> Result<Option<Spot>> {
         if !dir.is_dir() {
             return Err(Error::NotDirectory);
+        }
+        if name.len() > NAME_MAX {
+            return Err(Error::NameTooLong);
         }
         if dir.names.is_some() || self.dir_cache > 0 {
             return Ok(self.names(dir)?.find(name));

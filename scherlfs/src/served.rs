@@ -6,11 +6,12 @@
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{FIRST_INO, Ino, ROOT};
+use scherlfs_format::{FIRST_INO, IFILE, Ino, ROOT};
 use vfs::{Accountant, Error, Look, Owner, Reason, Reporter, Result};
 
 use crate::cause::Cause;
 use crate::inode::Inode;
+use crate::make::IFILE_NAME;
 use crate::volume::{State, Volume};
 
 /// How many directories may lie one below the other; more are a circle.
@@ -156,13 +157,15 @@ impl vfs::Volume for Volume {
     }
 
     fn own_blocks(&self) -> &'static str {
-        "checkpoint, inode map, free list"
+        "checkpoint, free list"
     }
 
     fn owner_of(&self, owner: u64, look: Look) -> Owner {
         let Ok(ino) = Volume::number(vfs::Ino(owner)) else { return Owner::Volume };
-        if ino < FIRST_INO && ino != ROOT {
-            return Owner::Volume;
+        match ino {
+            IFILE => return Owner::Path([b"/", IFILE_NAME].concat()),
+            ino if ino < FIRST_INO && ino != ROOT => return Owner::Volume,
+            _ => {}
         }
         match look {
             Look::InMemory => {

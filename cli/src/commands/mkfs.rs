@@ -13,6 +13,7 @@ use format::superblock::Features;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use scherlfs::make;
+use scherlfs_format::BLOCKS_MAX;
 use scherlfs_format::superblock::{BLOCKS_MIN, LABEL_MAX};
 use serde_json::{Value, json};
 use volume::Kind;
@@ -34,7 +35,7 @@ pub struct Args {
     #[arg(long, short)]
     size: Option<String>,
     /// The file system.
-    #[arg(long = "type", short, value_name = "TYPE", value_enum, default_value_t)]
+    #[arg(long = "type", short = 't', value_name = "TYPE", value_enum, default_value_t)]
     kind: Type,
     /// Volume label.
     #[arg(long, short, default_value = "")]
@@ -87,7 +88,7 @@ impl Wanted {
         match self {
             Wanted::F2fs(options) => size::of_volume(text, options),
             Wanted::ScherlFs(_) => {
-                size::within("--size", text, BLOCKS_MIN * 4096..=u64::MAX >> 1).map(|bytes| bytes & !4095)
+                size::within("--size", text, BLOCKS_MIN * 4096..=BLOCKS_MAX * 4096).map(|bytes| bytes & !4095)
             }
         }
     }

@@ -14,6 +14,7 @@ use joulefs_conformance::oracle::tools::{Mkfs, assert_fsck_clean, fsck, locate};
 use joulefs_conformance::oracle::tree::{Listing, of_vfs};
 use tempfile::TempDir;
 use vfs::FileSystem;
+use volume::Kind;
 
 pub const MIB: u64 = 1 << 20;
 
@@ -175,6 +176,13 @@ pub fn unmount(volume: Arc<Volume>) {
     assert!(Arc::into_inner(volume).is_some(), "somebody still holds the volume");
 }
 
+/// A volume of an image, of whichever file system it is.
+fn either(image: &Path) -> Arc<dyn FileSystem> {
+    let dev = Arc::new(FileDevice::open(image, Access::ReadWrite).unwrap_or_else(|e| panic!("{e}")));
+    let mounted = volume::mount(dev, Arc::new(RealClock::new()), volume::MountOptions::default());
+    mounted.unwrap_or_else(|e| panic!("{}: {e}", image.display())).volume()
+}
+
 /// A volume of ours on a real FUSE mount.
 pub struct OnFuse {
     pub work: TempDir,
@@ -192,7 +200,18 @@ impl OnFuse {
         Self::mount(work, image)
     }
 
-    /// Mounts an image.
+    /// The same of ScherlFS.
+    pub fn scherlfs(mib: u64) -> Self {
+        let work = work_dir();
+        let image = work.path().join("volume.img");
+        let dev = Arc::new(FileDevice::create(&image, mib * MIB).unwrap_or_else(|e| panic!("{e}")));
+        scherlfs::make::format(dev.clone(), &RealClock::new(), &scherlfs::make::Options::default())
+            .unwrap_or_else(|e| panic!("{e}"));
+        drop(dev);
+        Self::mount(work, image)
+    }
+
+    /// Mounts an image of either file system.
     pub fn mount(work: TempDir, image: PathBuf) -> Self {
         let root = work.path().join("mnt");
         if !root.is_dir() {
@@ -204,7 +223,7 @@ impl OnFuse {
             suid: true,
             ..fuse::MountOptions::default()
         };
-        let mounted = fuse::mount(mount_rw(&image), &root, &options).unwrap_or_else(|e| panic!("{e}"));
+        let mounted = fuse::mount(either(&image), &root, &options).unwrap_or_else(|e| panic!("{e}"));
         OnFuse { work, image, root, mounted }
     }
 
@@ -223,7 +242,7 @@ impl OnFuse {
         (self.work, self.image)
     }
 
-    /// Unmounts; both checkers must be content.
+    /// Unmounts; all checkers of its file system must be content.
     #[track_caller]
     pub fn end(self) -> (TempDir, PathBuf) {
         // A test beside this one that is just starting a program holds copies of all descriptors for
@@ -235,7 +254,17 @@ impl OnFuse {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let (work, image) = self.wait();
-        assert_clean(&image);
+        let dev = FileDevice::open(&image, Access::ReadOnly).unwrap_or_else(|e| panic!("{e}"));
+        match volume::probe(&dev) {
+            Some(Kind::ScherlFs) => {
+                let report = scherlfs_fsck::check(&dev);
+                assert!(report.is_clean() && report.transactions == 0, "{}: {report:?}", image.display());
+            }
+            _ => {
+                drop(dev);
+                assert_clean(&image);
+            }
+        }
         (work, image)
     }
 }
