@@ -92,8 +92,10 @@ impl Image {
         mut options: MountOptions,
         through: impl FnOnce(Arc<dyn BlockDevice>, &mut MountOptions) -> Result<Arc<dyn BlockDevice>, Failure>,
     ) -> Result<Self, Failure> {
-        let dev = Arc::new(Counting::new(through(open_device(path, !options.is_read_only())?, &mut options)?));
-        let mounted = volume::mount(dev.clone(), Arc::new(RealClock::new()), options)
+        let dev = open_device(path, !options.is_read_only())?;
+        let kind = volume::probe(&*dev).unwrap_or_default();
+        let dev = Arc::new(Counting::new(through(dev, &mut options)?));
+        let mounted = volume::mount(kind, dev.clone(), Arc::new(RealClock::new()), options)
             .map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Image { vol: mounted.volume(), mounted, dev, path: path.to_owned() })
     }

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn made(kind: Kind) -> Arc<Memory> {
-        let dev = Arc::new(Memory::new(32 << 8));
+        let dev = Arc::new(Memory::new(64 << 8));
         match kind {
             Kind::F2fs => drop(f2fs::mkfs::format(&*dev, &RealClock::new(), &f2fs::mkfs::Options::default()).unwrap()),
             Kind::ScherlFs => {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use device::{BlockDevice, Clock};
 
-use crate::{Kind, MountOptions, probe};
+#[cfg(doc)]
+use crate::probe;
+use crate::{Kind, MountOptions};
 
 /// A mounted volume.
 #[derive(Clone)]
@@ -52,12 +54,17 @@ pub enum MountError {
     },
 }
 
-/// Mounts a volume. What is neither file system's is F2FS's to refuse, which says what is wrong with its superblock.
+/// Mounts a volume of a file system, as [`probe`] found it below whatever counts requests: a look costs none of them. What
+/// is neither's is F2FS's to refuse, which says what is wrong with its superblock.
 ///
 /// # Errors
 /// Those of its file system, and an option that this has not.
-pub fn mount(dev: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, options: MountOptions) -> Result<Mounted, MountError> {
-    let kind = probe(&*dev).unwrap_or_default();
+pub fn mount(
+    kind: Kind,
+    dev: Arc<dyn BlockDevice>,
+    clock: Arc<dyn Clock>,
+    options: MountOptions,
+) -> Result<Mounted, MountError> {
     if let Some(option) = options.foreign(kind) {
         return Err(MountError::Foreign { kind, option: option.to_owned() });
     }

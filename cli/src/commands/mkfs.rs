@@ -110,9 +110,13 @@ impl Wanted {
             }
             Wanted::ScherlFs(options) => {
                 make::format(dev.clone(), &clock, options).map_err(|e| e.to_string())?;
-                let mounted =
-                    volume::mount(dev.clone(), Arc::new(clock), volume::MountOptions::default().read_only(true))
-                        .map_err(|e| e.to_string())?;
+                let mounted = volume::mount(
+                    Kind::ScherlFs,
+                    dev.clone(),
+                    Arc::new(clock),
+                    volume::MountOptions::default().read_only(true),
+                )
+                .map_err(|e| e.to_string())?;
                 let all = mounted.volume().statfs().map_err(|e| e.to_string())?.blocks_available;
                 (json!({}), all * 4096, options.uuid)
             }

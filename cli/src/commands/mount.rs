@@ -238,7 +238,6 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             metered = Some(meter);
         }
         let Some(recording) = requests else { return Ok(device) };
-        let kind = volume::probe(&*device).unwrap_or_default();
         let (device, end) = recording.of_device(device, &kind.causes())?;
         ends.push(end);
         Ok(device)

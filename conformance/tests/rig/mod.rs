@@ -179,7 +179,8 @@ pub fn unmount(volume: Arc<Volume>) {
 /// A volume of an image, of whichever file system it is.
 fn either(image: &Path) -> Arc<dyn FileSystem> {
     let dev = Arc::new(FileDevice::open(image, Access::ReadWrite).unwrap_or_else(|e| panic!("{e}")));
-    let mounted = volume::mount(dev, Arc::new(RealClock::new()), volume::MountOptions::default());
+    let kind = volume::probe(&*dev).unwrap_or_default();
+    let mounted = volume::mount(kind, dev, Arc::new(RealClock::new()), volume::MountOptions::default());
     mounted.unwrap_or_else(|e| panic!("{}: {e}", image.display())).volume()
 }
 
