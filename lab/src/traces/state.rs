@@ -48,6 +48,17 @@ impl Wanted {
 }
 
 impl Wanted {
+    /// The error that a volume has no room for the files that calls find, with the size that would do. They hold `room`
+    /// bytes in all at most; `more` of these come while the calls are made.
+    pub(super) fn no_room_before(&self, device_bytes: u64, room: u64, more: u64) -> ReplayError {
+        // An image may be larger than a new volume would have to be, and full; many small files are mostly nodes.
+        let beside = (room as f64 * BESIDE / (1.0 - NOT_FOR_FILES)).min(1e18) as u64;
+        let larger = device_bytes.saturating_add(beside.max(device_bytes / 4)).saturating_add(1);
+        let new = self.device_bytes(room, more);
+        let would_do = if new > device_bytes { new } else { larger.next_multiple_of(64 << 20) };
+        ReplayError::NoRoomBefore { holds: room, given: device_bytes, would_do }
+    }
+
     /// Ages a volume by the recipe, if one is wanted, and deletes of the files so made until there is room for `room` bytes.
     pub(super) fn age(
         &self,
