@@ -64,6 +64,26 @@ fn a_full_volume_is_as_full_as_was_asked_and_cleaning_that_hurries_tells_policie
 }
 
 #[test]
+fn atgc_goes_by_age_on_a_volume_of_a_year_and_on_a_young_one_it_is_said_that_it_does_not() {
+    let room = Room::new();
+    let file = recorded(&room);
+    let compared = |state: &[&str]| {
+        let policies = ["trace", "replay", &file, "--hurry", "--compare", "gc=atgc,cost-benefit"];
+        let args = [&policies[..], state].concat();
+        let value = json(&args);
+        let row = |n: usize| (value["variants"][n]["total_pj"].clone(), value["variants"][n]["replay"].clone());
+        (row(1), row(2), done(&args).contains("cost-benefit chose in ATGC's place"))
+    };
+    let (atgc, cost_benefit, said) = compared(&["--fill", "92%"]);
+    assert!(atgc.1["sections_cleaned"].as_u64().unwrap() > 0, "{}", atgc.1);
+    assert_eq!((atgc.0, said), (cost_benefit.0, true));
+    let (atgc, cost_benefit, said) = compared(&["--age", "phone-year", "--fill", "92%", "--size", "512M"]);
+    assert_eq!(atgc.1["began"]["waits_for_age"], false);
+    assert_ne!(atgc.0, cost_benefit.0);
+    assert!(!said);
+}
+
+#[test]
 fn calls_made_before_are_on_no_account_but_leave_the_volume_used() {
     let room = Room::new();
     let file = recorded(&room);

@@ -242,13 +242,17 @@ pub fn run(
     let there = state::names_in_root(&*bench.volume)?;
     let mut prepared = source.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
     options.state.fill(&bench.volume, bench.stack.virtual_clock.as_deref(), options.seed, progress)?;
-    let began = state::look(&bench.volume, device_bytes, source.grows())?;
+    let mut began = state::look(&bench.volume, device_bytes, source.grows())?;
 
     // A recording of our own begins with a mount, which remembers nothing of what is there.
     if options.cold || source.is_compared() {
         bench.volume.unmount()?;
         bench.volume = Volume::mount(device, bench.stack.clock.clone(), mount)?;
+    } else {
+        // Neither does the cleaner of a machine that was booted since.
+        bench.volume.forget_victims();
     }
+    began.waits_for_age = bench.volume.waits_for_age();
     bench.volume.keep_deleted_names();
     let (mut gaps, mut done, mut damage) = (Vec::new(), Replayed::default(), None);
     if let Some(cache) = &cache {

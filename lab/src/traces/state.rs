@@ -161,6 +161,8 @@ pub struct Began {
     pub free: u64,
     /// Bytes more that the recording's files hold later, at most.
     pub needs: u64,
+    /// The policy of cleaning goes by age, and the volume was too young for it: cost-benefit chose in its place.
+    pub waits_for_age: bool,
 }
 
 /// Looks at a volume before the calls, which need `needs` bytes beyond what is there.
@@ -172,7 +174,13 @@ pub(super) fn look(volume: &Volume, device_bytes: u64, needs: u64) -> Result<Beg
     if free < needs {
         return Err(no_room(volume, device_bytes, needs)?);
     }
-    Ok(Began { full: 1.0 - free as f64 / all as f64, free_segments: volume.state().free_segments.into(), free, needs })
+    Ok(Began {
+        full: 1.0 - free as f64 / all as f64,
+        free_segments: volume.state().free_segments.into(),
+        free,
+        needs,
+        waits_for_age: volume.waits_for_age(),
+    })
 }
 
 /// Bytes a volume has for files, and those of them that are free.

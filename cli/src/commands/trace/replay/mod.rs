@@ -1,7 +1,8 @@
 //! `joulefs trace replay`: what does it cost to do once more what a recording tells of?
 //!
 //! Here options are read and requests are made; `calls` makes calls, `variants` says which runs are made, `print` what came
-//! of them, `no_space` what is said of a volume that was too small, `requests` writes the table of requests.
+//! of them, `policies` what they do not tell, `no_space` what is said of a volume that was too small, `requests` writes the
+//! table of requests.
 
 mod assumed;
 mod calls;
@@ -9,6 +10,7 @@ mod flame;
 mod given;
 mod no_space;
 mod perfetto;
+mod policies;
 mod print;
 mod requests;
 mod variants;

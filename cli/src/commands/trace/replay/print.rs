@@ -16,6 +16,7 @@ use trace::timing::Timing;
 use trace::{Names, Process, TraceError};
 
 use super::assumed::{self, Tried};
+use super::policies;
 use super::variants::Variant;
 use crate::metered::{deleted, name_of};
 use crate::session;
@@ -253,6 +254,9 @@ impl Outcome {
         if began.needs > 0 {
             text += &format!(", which take {} more", output::bytes(began.needs));
         }
+        if began.waits_for_age {
+            text += "; mounted for less than seven days, so cost-benefit cleans in ATGC's place";
+        }
         text
     }
 
@@ -422,12 +426,7 @@ fn side_by_side(all: &[Outcome]) -> String {
             factor(o.amplification_inside()),
         );
     }
-    let none_cleaned = |o: &Outcome| matches!(&o.done, Done::Calls(done) if done.cleaned.0 == 0);
-    // Of a comparison of deltas alone, nobody expects it.
-    if all.iter().all(none_cleaned) && !all.iter().all(|o| o.name.starts_with("delta=")) {
-        out += "\n\nno section was cleaned, so this says nothing of policies: a full volume (--age, --fill), cleaning that \
-                does not wait for quiet (--hurry), or more calls (--repeat) may tell them apart";
-    }
+    out += &policies::untold(all);
     let mut kinds: Vec<&'static str> = all.iter().flat_map(|o| o.latencies().iter().map(|l| l.op)).collect();
     kinds.sort_unstable();
     kinds.dedup();
