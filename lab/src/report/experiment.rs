@@ -6,7 +6,7 @@ use device::energy::Component;
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 
-use super::{ReportError, plots};
+use super::{ReportError, flames, plots};
 use crate::claim::{Comparison, How, figures};
 use crate::cost;
 use crate::plan::Experiment;
@@ -87,6 +87,7 @@ fn result(o: &Outcome) -> Result<Markup, ReportError> {
         (drawn(&components))
         h3 { "For what" }
         (drawn(&causes))
+        (flames::section(o))
         @if !histograms.is_empty() {
             h3 { "Distributions" }
             @for h in &histograms { (drawn(h)) }
