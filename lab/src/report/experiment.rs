@@ -6,6 +6,7 @@ use device::energy::Component;
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 
+use super::plots::drawn;
 use super::{ReportError, flames, plots};
 use crate::claim::{Comparison, How, figures};
 use crate::cost;
@@ -114,11 +115,6 @@ fn of_phase(o: &Outcome, v: &VariantResult, p: &Phase) -> Result<Vec<String>, Re
         pictures.push(plots::over_time(&name, p)?);
     }
     Ok(pictures)
-}
-
-/// A plot, which scrolls where there is no room for it.
-fn drawn(svg: &str) -> Markup {
-    html! { @if !svg.is_empty() { div.plot { (PreEscaped(svg)) } } }
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {
