@@ -86,6 +86,8 @@ fn totals_are_those_of_plain_sums() {
     assert!(table.contains("updates") && table.contains("p99.9"), "{table}");
     let page = fs::read_to_string(&page).unwrap();
     assert!(page.contains("<svg") && page.trim_end().ends_with("</html>"));
+    // Every plot scrolls where it is too wide, and has the page's colours in the dark.
+    assert_eq!(page.matches("<svg").count(), page.matches("<div class=\"plot\"><svg").count());
 }
 
 #[test]
