@@ -11,6 +11,7 @@ use trace::block::Events;
 use trace::call::Calls;
 use trace::requests::Requests;
 use trace::session::{Session, Span};
+use trace::timing::Timing;
 use trace::{Format, Opened, TraceError};
 
 use crate::session::SessionArgs;
@@ -99,7 +100,15 @@ pub fn wrong_before_the_first(path: &Path, part: &SessionArgs, otherwise: Failur
     loop {
         match requests.seen() {
             Ok(Some(_)) => {}
-            Ok(None) => return otherwise,
+            Ok(None) => {
+                let Timing { before, after, .. } = requests.events().timing();
+                if before + after == 0 {
+                    return otherwise;
+                }
+                let file = path.display();
+                let sides = format!("{before} lie before it, {after} after it");
+                return format!("{file}: no request to a device lies in the session: {sides}").into();
+            }
             Err(e) => return e.to_string().into(),
         }
     }

@@ -24,6 +24,11 @@ fn real(file: &Path) -> PathBuf {
 /// Fails if a file that is to be written is the recording that is read, by whatever name: a link of either kind, one of the
 /// files that blktrace makes for each processor, what is redirected to standard input.
 pub fn apart(option: &str, out: &Path, recording: &Path) -> Result<(), Failure> {
+    apart_from("the recording", option, out, recording)
+}
+
+/// The same of anything that is read, by what it is.
+pub fn apart_from(what: &str, option: &str, out: &Path, recording: &Path) -> Result<(), Failure> {
     let who = |path: &Path| path.metadata().ok().filter(|m| m.is_file()).map(|m| (m.dev(), m.ino()));
     let Some(written) = who(out) else { return Ok(()) };
     let read = match recording.as_os_str() == "-" {
@@ -31,7 +36,7 @@ pub fn apart(option: &str, out: &Path, recording: &Path) -> Result<(), Failure> 
         false => trace::files_of(recording),
     };
     if read.iter().any(|file| who(file) == Some(written)) {
-        return Err(Failure::Usage(format!("{option} {}: is the recording that is read: name another", out.display())));
+        return Err(Failure::Usage(format!("{option} {}: is {what} that is read: name another", out.display())));
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod typed;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use device::energy::Energy;
 use room::Room;
 use serde_json::Value;
 use typed::{done, misused};
@@ -58,6 +59,30 @@ fn a_page_of_a_result_has_its_plots_and_scrolls_nowhere() {
     let page = PathBuf::from(&results).join("report.html");
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.matches("<svg").count() >= 6 && html.contains("A quick run"), "no plots");
+    // Each phase that spent something is a flame graph, with the files it went to, and what each of these cost.
+    let result: Value = {
+        let dir = PathBuf::from(&results).join("fagc-fig4");
+        let file = fs::read_dir(dir).unwrap().next().unwrap().unwrap().path();
+        serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap()
+    };
+    let sum = |rows: &Value, of: &dyn Fn(&Value) -> bool| -> u64 {
+        rows.as_array().unwrap().iter().filter(|r| of(r)).map(|r| r["energy"].as_u64().unwrap()).sum()
+    };
+    let mut files = 0;
+    for phase in result["variants"].as_array().unwrap().iter().flat_map(|v| v["phases"].as_array().unwrap()) {
+        let all = sum(&phase["spent"], &|_| true);
+        let name = phase["name"].as_str().unwrap();
+        assert!(html.contains(&format!(", {name}: {}, 100.0 % of all</title>", Energy(all))), "{name}");
+        for (owner, path) in phase["files"].as_object().unwrap() {
+            let file = Energy(sum(&phase["owned"], &|r| r["owner"].as_u64() == owner.parse().ok()));
+            let last = path.as_str().unwrap().rsplit('/').next().unwrap();
+            if file.0 * 20 > all && last != "deleted" && !last.is_empty() {
+                assert!(html.contains(&format!("<title>{last}: {file}, ")), "{name}: {path} {file}");
+                files += 1;
+            }
+        }
+    }
+    assert!(files >= 4, "{files} files are drawn");
     // A quick run puts no number in the place of a kept one.
     let said = done(&["--json", "lab", "papers", "--results", &results]);
     assert_eq!(said, done(&["--json", "lab", "papers"]));

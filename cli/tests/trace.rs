@@ -86,6 +86,8 @@ fn totals_are_those_of_plain_sums() {
     assert!(table.contains("updates") && table.contains("p99.9"), "{table}");
     let page = fs::read_to_string(&page).unwrap();
     assert!(page.contains("<svg") && page.trim_end().ends_with("</html>"));
+    // Every plot scrolls where it is too wide, and has the page's colours in the dark.
+    assert_eq!(page.matches("<svg").count(), page.matches("<div class=\"plot\"><svg").count());
 }
 
 #[test]
@@ -183,6 +185,10 @@ fn what_is_assumed_is_named_beside_the_result_with_how_far_it_moves_it() {
     assert!(total(&idle) > total(&plain));
     let flushed = json(&[&replay[..], &["--assume", "flush=100ms"]].concat());
     let flushes = flushed["replay"]["assumed_flushes"].as_u64().unwrap();
+    let tried = json(&[&replay[..], &["--assume", "flush=100ms", "--sensitivity"]].concat());
+    let row = tried["sensitivity"].as_array().unwrap().iter().find(|r| r["number"] == "flush").expect("they are tried");
+    let twice = json(&[&replay[..], &["--assume", "flush=200ms"]].concat());
+    assert_eq!(row["twice_pj"].as_u64(), Some(total(&twice)));
     assert!(flushes > 10 && Some(flushes) == flushed["operations"]["flush"]["count"].as_u64(), "{flushes}");
     assert_eq!(flushed["replay"]["requests"], plain["replay"]["requests"]);
     assert!(total(&flushed) > total(&plain));

@@ -77,7 +77,7 @@ fn rates_and_idle_energy_are_those_of_the_sessions() {
 
     misused(&["trace", "stat", &file, "--from", "soon"], &["--from soon", "1h30m"]);
     misused(&["trace", "stat", &file, "--from", "5m", "--to", "4m"], &["--to"]);
-    refused(&["trace", "replay", &file, "--from", "90d"], &["t.csv", "no request"]);
+    refused(&["trace", "replay", &file, "--from", "90d"], &["t.csv", "no request", "in the session", "before it"]);
 }
 
 #[test]

@@ -64,6 +64,26 @@ fn a_full_volume_is_as_full_as_was_asked_and_cleaning_that_hurries_tells_policie
 }
 
 #[test]
+fn atgc_goes_by_age_on_a_volume_of_a_year_and_on_a_young_one_it_is_said_that_it_does_not() {
+    let room = Room::new();
+    let file = recorded(&room);
+    let compared = |state: &[&str]| {
+        let policies = ["trace", "replay", &file, "--hurry", "--compare", "gc=atgc,cost-benefit"];
+        let args = [&policies[..], state].concat();
+        let value = json(&args);
+        let row = |n: usize| (value["variants"][n]["total_pj"].clone(), value["variants"][n]["replay"].clone());
+        (row(1), row(2), done(&args).contains("cost-benefit chose in ATGC's place"))
+    };
+    let (atgc, cost_benefit, said) = compared(&["--fill", "92%"]);
+    assert!(atgc.1["sections_cleaned"].as_u64().unwrap() > 0, "{}", atgc.1);
+    assert_eq!((atgc.0, said), (cost_benefit.0, true));
+    let (atgc, cost_benefit, said) = compared(&["--age", "phone-year", "--fill", "92%", "--size", "512M"]);
+    assert_eq!(atgc.1["began"]["waits_for_age"], false);
+    assert_ne!(atgc.0, cost_benefit.0);
+    assert!(!said);
+}
+
+#[test]
 fn calls_made_before_are_on_no_account_but_leave_the_volume_used() {
     let room = Room::new();
     let file = recorded(&room);
@@ -99,6 +119,78 @@ fn a_volume_without_room_is_refused_before_the_first_call_with_the_size_that_wou
     }
 }
 
+/// The size that a refusal says would do.
+fn would_do(args: &[&str]) -> String {
+    let error = joulefs(args).err;
+    error.rsplit("--size ").next().unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_volume_without_room_for_what_calls_find_is_refused_with_the_size_that_would_do() {
+    let room = Room::new();
+    let file = room.text("read.trace");
+    // 100 MiB that were there before are read.
+    let mut text = String::from("1 0 open \"/data/film.mp4\" O_RDONLY|O_LARGEFILE 30\n");
+    for n in 0..100 {
+        writeln!(text, "1 {} read 30 1048576", 1000 + n).unwrap();
+    }
+    fs::write(&file, text).unwrap();
+    for state in [&[][..], &["--age", "full"], &["--fill", "90%"]] {
+        let replay = [&["trace", "replay", &file], state].concat();
+        let small = [&replay[..], &["--size", "64M"]].concat();
+        refused(&small, &["104857600 bytes", "--size", "would do"]);
+        let now = json(&[&replay[..], &["--size", &would_do(&small)]].concat());
+        assert_eq!(
+            (&now["replay"]["failed"], &now["replay"]["read"]),
+            (&0.into(), &(100_u64 << 20).into()),
+            "{state:?}"
+        );
+    }
+    let image = room.text("small.img");
+    done(&["mkfs", &image, "--size", "64M"]);
+    refused(&["trace", "replay", &file, "--image", &image], &["small.img", "give an image of"]);
+}
+
+#[test]
+fn calls_that_find_no_space_while_they_are_made_end_with_the_size_that_would_do() {
+    let room = Room::new();
+    let file = room.text("many.strace");
+    // Directories take room that is not of files' contents.
+    let mut text = String::new();
+    for n in 0..20_000 {
+        let time = 1_700_000_000 + n / 1000;
+        writeln!(text, "{time}.{:06} mkdir(\"/d{n}\", 0777) = 0 <0.000010>", n % 1000 * 1000).unwrap();
+    }
+    fs::write(&file, text).unwrap();
+    let small = ["trace", "replay", &file, "--size", "64M"];
+    refused(&small, &["calls found no space", "--size"]);
+    let told = joulefs(&[&small[..], &["--json"]].concat());
+    assert_eq!(told.code, 1);
+    let value: Value = serde_json::from_str(&told.out).expect("one value");
+    assert!(value["error"].as_str().unwrap().contains("--size"), "{}", value["error"]);
+    let now = json(&["trace", "replay", &file, "--size", &would_do(&small)]);
+    assert_eq!(now["replay"]["failed"], 0, "{}", now["replay"]);
+}
+
+#[test]
+fn nothing_is_written_over_what_a_replay_reads() {
+    let room = Room::new();
+    let file = recorded(&room);
+    let (earlier, image, profile) = (room.text("earlier"), room.text("v.img"), room.text("p.toml"));
+    fs::copy(&file, &earlier).unwrap();
+    done(&["mkfs", &image, "--size", "64M"]);
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/../profiles/kirin9000-ufs31.toml"), &profile).unwrap();
+    for (option, read) in [("--after", &earlier), ("--image", &image), ("--profile", &profile)] {
+        let before = fs::read(read).unwrap();
+        let flame = ["--flame", read, "--flame-format", "html"];
+        misused(
+            &[&["trace", "replay", &file, option, read], &flame[..]].concat(),
+            &["--flame", "that is read: name another"],
+        );
+        assert!(fs::read(read).unwrap() == before, "{option}");
+    }
+}
+
 #[test]
 fn memory_of_the_host_never_makes_calls_dearer_and_a_cold_volume_reads_its_metadata() {
     let room = Room::new();
@@ -125,5 +217,8 @@ fn what_makes_no_sense_is_refused_by_its_option() {
     fs::write(&blocks, "128166372003061629,host,0,Write,0,4096,10\n").unwrap();
     for option in [&["--fill", "50%"][..], &["--repeat", "2"], &["--hurry"], &["--cold"], &["--on-time"]] {
         misused(&[&["trace", "replay", &blocks], option].concat(), &[option[0], "recordings of calls"]);
+        // Whatever else was asked for, a comparison of policies says why it cannot tell them apart.
+        let compared = [&["trace", "replay", &blocks, "--compare", "gc=greedy,atgc"], option].concat();
+        misused(&compared, &["--compare", "its cleaning included"]);
     }
 }

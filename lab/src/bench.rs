@@ -23,7 +23,7 @@ use crate::aging::{self, Ager, Recipe};
 use crate::error::LabError;
 use crate::host::Host;
 use crate::progress::Progress;
-use crate::result::{Histogram, Phase, Raw, Sample, Stage};
+use crate::result::{DELETED, Histogram, Phase, Raw, Sample, Stage};
 use crate::traces::host_memory::PageCache;
 use crate::witness::{Seen, Witness};
 
@@ -319,7 +319,7 @@ impl Bench {
         let Some(volume) = &self.volume else { return BTreeMap::new() };
         let named = |owner| match volume.owner_of(owner, Look::InMemory) {
             Owner::Path(path) => Some((owner, String::from_utf8_lossy(&path).into_owned())),
-            Owner::Deleted(_) => Some((owner, "deleted".into())),
+            Owner::Deleted(_) => Some((owner, DELETED.into())),
             Owner::Volume | Owner::Unnamed => None,
         };
         owners.filter_map(named).collect()

@@ -71,6 +71,7 @@ mod tests {
             spent: vec![],
             operations: vec![],
             owners: vec![],
+            owned: vec![],
             files: BTreeMap::new(),
             traffic: vec![],
             counters: BTreeMap::new(),

@@ -110,6 +110,22 @@ pub struct Spending {
     pub energy: Energy,
 }
 
+/// What a part spent for a cause and an inode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owned {
+    /// For whom.
+    pub owner: u64,
+    /// Why.
+    pub cause: u8,
+    /// Who.
+    pub part: Part,
+    /// How much.
+    pub energy: Energy,
+}
+
+/// What [`Phase::files`] says of an inode that is gone.
+pub const DELETED: &str = "deleted";
+
 /// What a kind of operation cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationCost {
@@ -200,6 +216,9 @@ pub struct Phase {
     pub operations: Vec<OperationCost>,
     /// The same by inode: those that cost most, the rest under 0 with what belongs to none.
     pub owners: Vec<(u64, Energy)>,
+    /// The same by inode, cause and part, of the same inodes; nothing where owners are not ours.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owned: Vec<Owned>,
     /// The paths of those of them that are known.
     #[serde(default)]
     pub files: BTreeMap<u64, String>,
@@ -254,6 +273,7 @@ impl Phase {
             blocks_read: c.blocks_read,
             blocks_written: c.blocks_written,
         });
+        let owners = dearest(ledger);
         let mut phase = Phase {
             name: name.into(),
             stage: Stage::default(),
@@ -261,7 +281,8 @@ impl Phase {
             took: raw.took,
             spent: spent.collect(),
             operations: operations.collect(),
-            owners: dearest(ledger),
+            owned: owned(ledger, &owners),
+            owners,
             files: BTreeMap::new(),
             traffic: traffic.collect(),
             counters: raw.counters,
@@ -286,6 +307,12 @@ impl Phase {
     /// What was spent for a cause.
     pub fn cause(&self, cause: u8) -> Energy {
         self.spent.iter().filter(|s| s.cause == cause).map(|s| s.energy).sum()
+    }
+
+    /// Says that nobody knows for whom it was: of requests of others, whose owners are not ours.
+    pub fn forget_owners(&mut self) {
+        self.owners = vec![(0, self.total())];
+        self.owned.clear();
     }
 
     /// Notes a number.
@@ -355,6 +382,16 @@ fn dearest(ledger: &Ledger) -> Vec<(u64, Energy)> {
         named.push((0, rest));
     }
     named
+}
+
+/// What was spent for each of these owners, by cause and part; 0 has that of all others.
+fn owned(ledger: &Ledger, owners: &[(u64, Energy)]) -> Vec<Owned> {
+    let mut out: BTreeMap<(u64, u8, Part), Energy> = BTreeMap::new();
+    for (purpose, part, energy) in ledger.amounts().filter(|(.., energy)| *energy != Energy::ZERO) {
+        let owner = if owners.iter().any(|(o, _)| *o == purpose.owner) { purpose.owner } else { 0 };
+        *out.entry((owner, purpose.cause, part)).or_default() += energy;
+    }
+    out.into_iter().map(|((owner, cause, part), energy)| Owned { owner, cause, part, energy }).collect()
 }
 
 /// A cause as people read it.

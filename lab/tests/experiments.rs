@@ -25,6 +25,7 @@ fn runs_and_repeats(name: &str) -> Outcome {
         let by_owner: Energy = p.owners.iter().map(|(_, e)| *e).sum();
         assert_eq!(p.total(), by_operation, "{what}: by operation");
         assert_eq!(p.total(), by_owner, "{what}: by owner");
+        assert_eq!(p.total(), lab::flame::phase::flame(p).total(), "{what}: by owner, cause and part");
         if let Some(last) = p.timeline.last() {
             let over_time: Energy = last.spent.into_iter().sum();
             assert_eq!(p.total(), over_time, "{what}: over time");

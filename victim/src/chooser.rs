@@ -80,6 +80,16 @@ impl Chooser {
         }
     }
 
+    /// True if the policy goes by age and cannot yet: then cost-benefit chooses in its place in the background.
+    pub fn waits_for_age(&self) -> bool {
+        self.policy == Policy::Atgc && !self.moves_by_age()
+    }
+
+    /// Begins with this memory, as at a mount.
+    pub fn begin(&mut self, memory: Memory) {
+        self.memory = memory;
+    }
+
     /// The section to clean next, of those in the view; `None` if none is worth it.
     pub fn victim(&mut self, view: &dyn View, moment: Moment<'_>) -> Option<Candidate> {
         let Moment { hurry, now, passed, free } = moment;

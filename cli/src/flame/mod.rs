@@ -106,7 +106,12 @@ impl Files {
 
     /// Fails if one of them is the recording that is read.
     pub fn apart(&self, recording: &Path) -> Result<(), Failure> {
-        self.all.iter().try_for_each(|(file, _)| whole::apart("--flame", file, recording))
+        self.apart_from("the recording", recording)
+    }
+
+    /// The same of anything that is read, by what it is.
+    pub fn apart_from(&self, what: &str, read: &Path) -> Result<(), Failure> {
+        self.all.iter().try_for_each(|(file, _)| whole::apart_from(what, "--flame", file, read))
     }
 
     /// Writes all of them. `title` says of what they are; of several graphs each is below a frame with its name, or a profile.

@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use victim::memory::Memory;
 use victim::{Policy, Power};
 
 use super::settings::{Intervals, Settings, Urgency};
@@ -128,6 +129,20 @@ impl Volume {
         *self.gc.lock() = settings;
         settings.apply(&mut self.seg.lock());
         self.cleaner.pacer.lock().adjust(&settings, self.clock.monotonic());
+    }
+
+    /// What cleaning remembers is what it would after a mount now. ATGC goes by the time before the mount alone (as the
+    /// kernel's), and would take a volume that was aged since for a new one.
+    pub fn forget_victims(&self) {
+        let mut seg = self.seg.lock();
+        let oldest = seg.table.oldest_section(self.sb.sections());
+        seg.chooser.begin(Memory::at_mount(self.mounted_seconds(), oldest));
+    }
+
+    /// True if the policy goes by age and the volume is too young for it, so that cost-benefit chooses in its place in the
+    /// background.
+    pub fn waits_for_age(&self) -> bool {
+        self.seg.lock().chooser.waits_for_age()
     }
 
     /// The settings in force.

@@ -24,7 +24,7 @@ use super::{Measured, parameters};
 use crate::error::LabError;
 use crate::plan::Job;
 use crate::progress::Progress;
-use crate::result::{Phase, Raw, Spending};
+use crate::result::{DELETED, Phase, Raw, Spending};
 use crate::traces::order::Order;
 use crate::traces::prices::{self, Prices};
 use crate::traces::requeued::Cleared;
@@ -162,7 +162,7 @@ impl One<'_> {
             .iter()
             .filter_map(|(owner, _)| match done.volume.owner_of(*owner, Look::InMemory) {
                 Owner::Path(path) => Some((*owner, String::from_utf8_lossy(&path).into_owned())),
-                Owner::Deleted(_) => Some((*owner, "deleted".into())),
+                Owner::Deleted(_) => Some((*owner, DELETED.into())),
                 Owner::Volume | Owner::Unnamed => None,
             })
             .collect();
@@ -195,7 +195,7 @@ impl One<'_> {
         };
         let mut phase = Phase::new(self.name, done.read + done.written, raw);
         // Causes and owners of a recording of others are not ours.
-        phase.owners = vec![(0, phase.total())];
+        phase.forget_owners();
         phase.spent = joined(&phase.spent);
         phase.note("read", done.read as f64 / 1_048_576.0, "MB");
         phase.note("written", done.written as f64 / 1_048_576.0, "MB");

@@ -81,7 +81,7 @@ fn one(
     };
     let mut phase = Phase::new(name, (work.asked_mib * 1_048_576.0) as u64, raw);
     // Causes and owners of a kernel's requests are not known.
-    phase.owners = vec![(0, phase.total())];
+    phase.forget_owners();
     phase.spent = joined(&phase.spent);
     let idle: Energy = phase.operations.iter().filter(|o| o.operation == Operation::Idle).map(|o| o.energy).sum();
     let spent = phase.total() - idle;

@@ -10,8 +10,7 @@ use std::collections::{BTreeMap, HashSet};
 use device::energy::{Component, Energy};
 use maud::{Markup, html};
 
-use super::{Amounts, Depth, Flame, Place};
-use crate::result::{Phase, cause_text};
+use super::{Amounts, Flame, Place};
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -203,25 +202,12 @@ fn lay<'a>(node: &'a Node, row: usize, x: f64, width: f64, out: &mut Vec<(&'a No
     deepest
 }
 
-/// The picture of a phase of an experiment: for what, by which component, and what that did. It brings its own style.
-pub fn of_phase(phase: &Phase) -> Markup {
-    let sums = phase.spent.iter().map(|s| (cause_text(s.cause).to_owned(), s.part, s.energy));
-    let flame = Flame::of_sums(Place::of(&phase.name), Depth::Parts, sums);
-    let mut all = tree(&flame, &phase.name, usize::MAX);
-    // The phase is its only place.
-    let below = all.below.pop().map_or_else(Vec::new, |place| place.below);
-    let root = Node { below, ..all };
-    html! { style { (STYLE) } (svg(&root)) }
-}
-
 #[cfg(test)]
 mod tests {
-    use device::energy::profile::Profile;
-    use device::energy::{Bill, Meter, Nanos, Operation, Part};
-    use device::{Counting, Memory, Tag};
+    use device::energy::Part;
 
+    use super::super::Depth;
     use super::*;
-    use crate::result::Raw;
 
     fn flame(files: u64) -> Flame {
         let mut out = Flame::default();
@@ -274,26 +260,5 @@ mod tests {
         let flame = Flame::of_sums(place, Depth::Components, [("user data".into(), Part::Link, Energy(5))]);
         let text = svg(&tree(&flame, "all", 10)).into_string();
         assert!(!text.contains("<script>") && text.contains("&lt;script&gt;"), "{text}");
-    }
-
-    #[test]
-    fn a_phases_picture_has_what_the_phase_spent() {
-        let meter = Meter::new(Profile::find("kirin9000-ufs31").unwrap().host.prices());
-        for cause in 1..5 {
-            let tag = Tag { cause, owner: 7 };
-            meter.request(Operation::Write, tag, 1 + u64::from(cause), Nanos(1000), &mut Bill::default());
-        }
-        let ledger = meter.ledger();
-        let counts = Counting::new(Memory::new(1)).snapshot();
-        let raw =
-            Raw { ledger: &ledger, counts: &counts, counters: BTreeMap::new(), took: Nanos(1), timeline: Vec::new() };
-        let phase = Phase::new("overwrites", 4096, raw);
-        let picture = of_phase(&phase).into_string();
-        assert!(picture.contains(&format!("<title>overwrites: {}, 100.0 % of all</title>", phase.total())));
-        for cause in 1..5 {
-            let title = format!("<title>{}: {}, ", cause_text(cause), phase.cause(cause));
-            assert!(picture.contains(&title), "{title} in {picture}");
-        }
-        assert!(picture.contains("<title>CPU, requests: ") && picture.starts_with("<style>"));
     }
 }

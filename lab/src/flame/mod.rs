@@ -2,7 +2,7 @@
 //!
 //! A [`Flame`] is a ledger with names: every amount under a stack of frames, the directories of a path, the file, the cause,
 //! the component. [`folded`] and [`speedscope`] write it for programs of others, [`icicle`] draws it. Each keeps every
-//! picojoule.
+//! picojoule. [`phase`] makes one of what an experiment's result keeps.
 //!
 //! A frame's text means one thing. What stands for no name begins with `<`; in a name, a first `<`, a `\`, a `;` and bytes
 //! that are no text or would move a cursor are written as `\xNN` ([`escaped`]). So a file's name can neither end a line or a
@@ -12,6 +12,7 @@
 
 pub mod folded;
 pub mod icicle;
+pub mod phase;
 pub mod speedscope;
 
 use std::collections::BTreeMap;

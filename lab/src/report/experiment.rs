@@ -6,7 +6,8 @@ use device::energy::Component;
 use maud::{Markup, PreEscaped, html};
 use pulldown_cmark::{Event, HeadingLevel, Parser, Tag, TagEnd};
 
-use super::{ReportError, plots};
+use super::plots::drawn;
+use super::{ReportError, flames, plots};
 use crate::claim::{Comparison, How, figures};
 use crate::cost;
 use crate::plan::Experiment;
@@ -87,6 +88,7 @@ fn result(o: &Outcome) -> Result<Markup, ReportError> {
         (drawn(&components))
         h3 { "For what" }
         (drawn(&causes))
+        (flames::section(o))
         @if !histograms.is_empty() {
             h3 { "Distributions" }
             @for h in &histograms { (drawn(h)) }
@@ -113,11 +115,6 @@ fn of_phase(o: &Outcome, v: &VariantResult, p: &Phase) -> Result<Vec<String>, Re
         pictures.push(plots::over_time(&name, p)?);
     }
     Ok(pictures)
-}
-
-/// A plot, which scrolls where there is no room for it.
-fn drawn(svg: &str) -> Markup {
-    html! { @if !svg.is_empty() { div.plot { (PreEscaped(svg)) } } }
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {

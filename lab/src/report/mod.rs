@@ -4,6 +4,7 @@
 //! A page stands alone: plots are SVG inside it, nothing is fetched, and it needs no script.
 
 mod experiment;
+mod flames;
 mod numbers;
 mod page;
 mod plots;

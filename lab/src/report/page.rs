@@ -3,6 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{ReportError, experiment, numbers};
+use crate::flame::icicle;
 use crate::plan::{Experiment, SHIPPED};
 use crate::published::judge::{Judged, Ours};
 use crate::published::{Paper, judge};
@@ -54,7 +55,7 @@ pub(super) fn standing_alone(title: &str, body: &Markup) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) }
-                style { (PreEscaped(STYLE)) }
+                style { (PreEscaped(STYLE)) (PreEscaped(icicle::STYLE)) }
             }
             body { (body) }
         }

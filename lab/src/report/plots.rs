@@ -1,6 +1,7 @@
 //! The page's plots.
 
 use device::energy::Component;
+use maud::{Markup, PreEscaped, html};
 use plotters::coord::ranged1d::SegmentValue;
 use plotters::prelude::*;
 
@@ -30,6 +31,11 @@ struct Bar {
     name: String,
     /// Which kind, and how long.
     pieces: Vec<(usize, f64)>,
+}
+
+/// A plot in a page: it scrolls where there is no room for it, and has the page's colours in the dark.
+pub(super) fn drawn(svg: &str) -> Markup {
+    html! { @if !svg.is_empty() { div.plot { (PreEscaped(svg)) } } }
 }
 
 /// Energy of each phase by component.

@@ -1,6 +1,6 @@
 //! One page of what is in a recording: sizes, order, places, times.
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 use trace::stat::activity::Activity;
 use trace::stat::blocks::BlockStat;
 use trace::stat::calls::CallStat;
@@ -27,7 +27,7 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> Markup {
 fn sizes(what: &str, classes: &[(u64, u64)]) -> Result<Markup, ReportError> {
     let bars = classes.iter().map(|(from, n)| (bytes(*from), *n)).collect();
     let histogram = Histogram { name: "size from".into(), unit: "how many".into(), bars };
-    Ok(PreEscaped(plots::histogram(what, &histogram)?))
+    Ok(plots::drawn(&plots::histogram(what, &histogram)?))
 }
 
 fn spreads(rows: &[(String, Option<Spread>)]) -> Markup {
@@ -47,7 +47,7 @@ fn spreads(rows: &[(String, Option<Spread>)]) -> Markup {
 }
 
 fn activity(a: &Activity) -> Result<Markup, ReportError> {
-    Ok(PreEscaped(plots::rates("read and written", a.step_ns, &[("read", &a.read), ("written", &a.written)])?))
+    Ok(plots::drawn(&plots::rates("read and written", a.step_ns, &[("read", &a.read), ("written", &a.written)])?))
 }
 
 fn others<'a>(list: impl IntoIterator<Item = (&'a String, &'a u64)>) -> Markup {
@@ -69,7 +69,7 @@ fn map_caches(s: &MapStat, own: Option<u64>) -> Result<Markup, ReportError> {
             amounts.push((writes.as_str(), curve.steps.iter().map(|s| (s.pages, s.costs.writes)).collect()));
         }
         let end = curves.iter().map(|(_, c)| c.most_pages).max().unwrap_or(1);
-        let plot = PreEscaped(plots::by_cache_size(&format!("device {}", d.device), &amounts, end, own)?);
+        let plot = plots::drawn(&plots::by_cache_size(&format!("device {}", d.device), &amounts, end, own)?);
         let mut rows: Vec<u64> = curves.iter().flat_map(|(_, c)| c.rows(own)).collect();
         rows.sort_unstable();
         rows.dedup();

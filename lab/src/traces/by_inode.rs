@@ -192,8 +192,11 @@ impl Source for ByInode {
         let events = events.filter(|event| event.as_ref().map_or(true, |event| place(&mut part, event) != Lies::After));
         let prepared = prepare(root, events, fs, || progress(consumed()));
         // Damage is met again, and told, where the calls are made.
-        let (done, _) =
-            prepared.map_err(|e| ReplayError::Prepare { path: e.name.clone(), why: e.source.to_string() })?;
+        let (done, _) = prepared.map_err(|e| ReplayError::Prepare {
+            path: e.name.clone(),
+            why: e.source.to_string(),
+            no_space: matches!(e.source, vfs::Error::NoSpace),
+        })?;
         Ok(done)
     }
 

@@ -224,8 +224,13 @@ pub fn run(
     let mut bench = Bench { stack, counting, volume };
     let ahead = cache.is_some();
     options.state.age(&bench.volume, bench.stack.virtual_clock.as_deref(), options.seed, room, progress)?;
+    let grows = source.grows();
+    let too_small = |e| match e {
+        ReplayError::Prepare { no_space: true, .. } => options.state.no_room_before(device_bytes, room, grows),
+        e => e,
+    };
     for earlier in before {
-        earlier.prepare(&*bench.volume, &mut |part| progress("preparing", part))?;
+        earlier.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
         let told = &mut |part| progress("using", part);
         let mut begins = || {};
         let mut making = bench.making(ahead, options, false, &mut begins);
@@ -235,15 +240,19 @@ pub fn run(
         }
     }
     let there = state::names_in_root(&*bench.volume)?;
-    let mut prepared = source.prepare(&*bench.volume, &mut |part| progress("preparing", part))?;
+    let mut prepared = source.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
     options.state.fill(&bench.volume, bench.stack.virtual_clock.as_deref(), options.seed, progress)?;
-    let began = state::look(&bench.volume, device_bytes, source.grows())?;
+    let mut began = state::look(&bench.volume, device_bytes, source.grows())?;
 
     // A recording of our own begins with a mount, which remembers nothing of what is there.
     if options.cold || source.is_compared() {
         bench.volume.unmount()?;
         bench.volume = Volume::mount(device, bench.stack.clock.clone(), mount)?;
+    } else {
+        // Neither does the cleaner of a machine that was booted since.
+        bench.volume.forget_victims();
     }
+    began.waits_for_age = bench.volume.waits_for_age();
     bench.volume.keep_deleted_names();
     let (mut gaps, mut done, mut damage) = (Vec::new(), Replayed::default(), None);
     if let Some(cache) = &cache {
@@ -254,7 +263,7 @@ pub fn run(
         if time > 0 {
             let gap = bench.counted();
             state::remove_all_but(&*bench.volume, &there)?;
-            prepared = source.prepare(&*bench.volume, &mut |part| progress("preparing", part))?;
+            prepared = source.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
             if let Some(cache) = &cache {
                 cache.clear();
             }

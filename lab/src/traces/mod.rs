@@ -92,6 +92,18 @@ pub enum ReplayError {
         /// Bytes of a volume that has room.
         would_do: u64,
     },
+    /// There is no room on the volume for what its calls find.
+    #[error(
+        "the calls' files hold {holds} bytes at most, too many for one of {given}: a volume of {would_do} bytes would do"
+    )]
+    NoRoomBefore {
+        /// Bytes of the calls' files.
+        holds: u64,
+        /// Bytes of the volume.
+        given: u64,
+        /// Bytes of a volume that has room.
+        would_do: u64,
+    },
     /// What it needs could not be put on the volume.
     #[error("{path}: cannot be made before the calls: {why}")]
     Prepare {
@@ -99,6 +111,8 @@ pub enum ReplayError {
         path: String,
         /// Why.
         why: String,
+        /// The volume was full.
+        no_space: bool,
     },
 }
 

@@ -82,6 +82,7 @@ impl Source for ByPath<'_> {
         let done = self.needs.prepare(&mut OnVolume::new(fs), |done| part(done as f64 / all.max(1) as f64));
         done.map_err(|(path, why)| ReplayError::Prepare {
             path: String::from_utf8_lossy(&path).into_owned(),
+            no_space: why.no_space,
             why: why.to_string(),
         })?;
         Ok(Prepared { files: self.needs.files.len() as u64, recorded: 0, generated: all })

@@ -48,6 +48,17 @@ impl Wanted {
 }
 
 impl Wanted {
+    /// The error that a volume has no room for the files that calls find, with the size that would do. They hold `room`
+    /// bytes in all at most; `more` of these come while the calls are made.
+    pub(super) fn no_room_before(&self, device_bytes: u64, room: u64, more: u64) -> ReplayError {
+        // An image may be larger than a new volume would have to be, and full; many small files are mostly nodes.
+        let beside = (room as f64 * BESIDE / (1.0 - NOT_FOR_FILES)).min(1e18) as u64;
+        let larger = device_bytes.saturating_add(beside.max(device_bytes / 4)).saturating_add(1);
+        let new = self.device_bytes(room, more);
+        let would_do = if new > device_bytes { new } else { larger.next_multiple_of(64 << 20) };
+        ReplayError::NoRoomBefore { holds: room, given: device_bytes, would_do }
+    }
+
     /// Ages a volume by the recipe, if one is wanted, and deletes of the files so made until there is room for `room` bytes.
     pub(super) fn age(
         &self,
@@ -150,6 +161,8 @@ pub struct Began {
     pub free: u64,
     /// Bytes more that the recording's files hold later, at most.
     pub needs: u64,
+    /// The policy of cleaning goes by age, and the volume was too young for it: cost-benefit chose in its place.
+    pub waits_for_age: bool,
 }
 
 /// Looks at a volume before the calls, which need `needs` bytes beyond what is there.
@@ -161,7 +174,13 @@ pub(super) fn look(volume: &Volume, device_bytes: u64, needs: u64) -> Result<Beg
     if free < needs {
         return Err(no_room(volume, device_bytes, needs)?);
     }
-    Ok(Began { full: 1.0 - free as f64 / all as f64, free_segments: volume.state().free_segments.into(), free, needs })
+    Ok(Began {
+        full: 1.0 - free as f64 / all as f64,
+        free_segments: volume.state().free_segments.into(),
+        free,
+        needs,
+        waits_for_age: volume.waits_for_age(),
+    })
 }
 
 /// Bytes a volume has for files, and those of them that are free.

@@ -3,8 +3,8 @@
 //! A profile says of each number how far it can be trusted. Those that no source gives are assumed; a person may assume
 //! others (`given`). `--sensitivity` makes the replay again with half and with twice of each, one at a time.
 
-use device::energy::Energy;
 use device::energy::profile::{Confidence, Number, Profile};
+use device::energy::{Energy, Nanos};
 use serde_json::{Value, json};
 
 use super::given::GIVEN;
@@ -22,7 +22,7 @@ fn assumed(profile: &Profile) -> Vec<Number> {
 pub fn line(profile: &Profile, flushes: u64) -> Option<String> {
     let all = assumed(profile);
     let (given, theirs): (Vec<_>, Vec<_>) = all.iter().partition(|n| n.source == GIVEN);
-    let mut parts: Vec<String> = given.iter().map(|n| format!("{} = {} {}", n.name, n.value, n.unit)).collect();
+    let mut parts: Vec<String> = given.iter().map(|n| format!("{} = {}", n.name, amount(n))).collect();
     if flushes > 0 {
         parts.push(format!("{flushes} flushes"));
     }
@@ -30,6 +30,12 @@ pub fn line(profile: &Profile, flushes: u64) -> Option<String> {
         parts.push(format!("{} numbers of the profile (--sensitivity says how far each moves this)", theirs.len()));
     }
     (!parts.is_empty()).then(|| format!("assumed: {}", parts.join(", ")))
+}
+
+/// A number as people write it; of a profile's own computations no more digits are told than mean something.
+fn amount(number: &Number) -> String {
+    let value: f64 = format!("{:.5e}", number.value).parse().unwrap_or(number.value);
+    format!("{value} {}", number.unit).trim_end().to_owned()
 }
 
 /// The names of what is assumed, for machines.
@@ -47,7 +53,17 @@ pub struct Tried {
 /// The runs that show how far assumed numbers move a result.
 pub fn runs(of: &Variant) -> (Vec<Tried>, Vec<Variant>) {
     let mut variants = Vec::new();
-    let tried = assumed(&of.profile).into_iter().map(|number| {
+    let mut tried: Vec<Tried> = Vec::new();
+    if let Some(every) = of.flush_every {
+        let runs = [every.0 / 2, every.0.saturating_mul(2)].map(|every| {
+            variants.push(Variant { flush_every: Some(Nanos(every)), ..of.clone() });
+            Some(variants.len() - 1)
+        });
+        let (name, source) = ("flush".into(), GIVEN.into());
+        let (value, unit) = (every.0 as f64 / 1e9, "s".into());
+        tried.push(Tried { number: Number { name, value, unit, confidence: Confidence::Assumed, source }, runs });
+    }
+    tried.extend(assumed(&of.profile).into_iter().map(|number| {
         let runs = [0.5, 2.0].map(|factor| {
             if number.value == 0.0 {
                 return None;
@@ -61,8 +77,8 @@ pub fn runs(of: &Variant) -> (Vec<Tried>, Vec<Variant>) {
             })
         });
         Tried { number, runs }
-    });
-    (tried.collect(), variants)
+    }));
+    (tried, variants)
 }
 
 fn change(of: Energy, total: Energy) -> f64 {
@@ -81,7 +97,7 @@ pub fn table(tried: &[Tried], totals: &[Energy], total: Energy) -> String {
     let mut out = format!("{:<width$} {:>14} {:>9} {:>9}", "assumed number", "value", "by half", "by twice");
     for t in &order {
         let by = |run: Option<usize>| run.map_or("-".into(), |run| format!("{:+.1} %", change(totals[run], total)));
-        let value = format!("{} {}", t.number.value, t.number.unit);
+        let value = amount(&t.number);
         out += &format!("\n{:<width$} {value:>14} {:>9} {:>9}", t.number.name, by(t.runs[0]), by(t.runs[1]));
     }
     let zero: Vec<&str> = tried.iter().filter(|t| t.number.value == 0.0).map(|t| t.number.name.as_str()).collect();

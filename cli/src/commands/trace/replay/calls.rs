@@ -23,6 +23,7 @@ use trace::session::Span;
 use trace::timing::Timing;
 use trace::{Opened, TraceError};
 
+use super::no_space::told;
 use super::print::{self, Outcome};
 use super::variants::Variant;
 use super::{Args, at_once, said, share};
@@ -206,13 +207,12 @@ pub fn into(args: &Args, dir: &Path, as_json: bool) -> Result<ExitCode, Failure>
     synced.map_err(|e| format!("{}: {e}", dir.display()))?;
     let took = std::time::Duration::as_nanos(&device::Clock::monotonic(&*clock)) - from;
     let damage: Option<TraceError> = whole.err();
-    print::of_directory(
-        dir,
-        &done,
-        u64::try_from(took).unwrap_or(u64::MAX),
-        (&said, &timing),
-        damage.as_ref(),
-        as_json,
-    );
+    let why = "calls found no space, and nothing above tells what they cost: give a directory of a larger file system";
+    let wrong = (done.no_space > 0).then(|| format!("{}: {} {why}", dir.display(), done.no_space));
+    let took = u64::try_from(took).unwrap_or(u64::MAX);
+    print::of_directory(dir, &done, took, (&said, &timing), damage.as_ref(), (as_json, wrong.as_deref()));
+    if let Some(wrong) = wrong {
+        return told(wrong, as_json);
+    }
     Ok(recorded::end(damage.as_ref(), as_json))
 }

@@ -1,19 +1,22 @@
 //! `joulefs trace replay`: what does it cost to do once more what a recording tells of?
 //!
 //! Here options are read and requests are made; `calls` makes calls, `variants` says which runs are made, `print` what came
-//! of them, `requests` writes the table of requests.
+//! of them, `policies` what they do not tell, `no_space` what is said of a volume that was too small, `requests` writes the
+//! table of requests.
 
 mod assumed;
 mod calls;
 mod flame;
 mod given;
+mod no_space;
 mod perfetto;
+mod policies;
 mod print;
 mod requests;
 mod variants;
 
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use device::energy::{Energy, Meter};
@@ -26,10 +29,10 @@ use trace::replay::blocks::{How, Made, When};
 use trace::replay::calls::Pauses;
 use trace::{Kind, Names};
 
-use crate::flame::{FlameArgs, Graph};
+use crate::flame::{Files, FlameArgs, Graph};
 use crate::session::SessionArgs;
 use crate::{Failure, of_devices, output, progress, recorded, size, whole};
-use given::Given;
+use no_space::told;
 use print::Outcome;
 use requests::Table;
 use variants::Variant;
@@ -228,6 +231,21 @@ impl Args {
         if self.on_time { Pauses::Recorded } else { Pauses::Thinking }
     }
 
+    /// Fails if what is to be written is something that is read.
+    fn apart(&self, flames: &Files) -> Result<(), Failure> {
+        let profile = self.profile.as_ref().map(Path::new);
+        let once =
+            [("the recording", Some(&*self.file)), ("the image", self.image.as_deref()), ("the profile", profile)];
+        let once = once.into_iter().filter_map(|(what, file)| Some((what, file?)));
+        for (what, read) in once.chain(self.after.iter().map(|file| ("a recording", file.as_path()))) {
+            for (option, file) in [("--requests", &self.requests), ("--perfetto", &self.perfetto)] {
+                file.iter().try_for_each(|file| whole::apart_from(what, option, file, read))?;
+            }
+            flames.apart_from(what, read)?;
+        }
+        Ok(())
+    }
+
     /// Bytes of a device for requests.
     fn bytes(&self) -> Result<Option<u64>, Failure> {
         let Some(text) = &self.size else { return Ok(None) };
@@ -279,13 +297,13 @@ pub fn is_there(args: &Args) -> Result<(), Failure> {
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     recorded::again(&args.file)?;
-    if let Some(table) = &args.requests {
-        whole::apart("--requests", table, &args.file)?;
-    }
     let flames = args.flame.files()?;
-    flames.apart(&args.file)?;
+    args.apart(&flames)?;
     let recorded = recorded::open_part(&args.file, &args.session)?;
     let kind = recorded.opened.kind();
+    if kind == Kind::Blocks && args.compare.iter().any(|compared| !compared.starts_with("profile=")) {
+        return Err(no_policy(args));
+    }
     if let Some(option) = args.out_of_place(kind) {
         let (is, wanted) = match kind {
             Kind::Blocks => ("a block device", "calls to a file system"),
@@ -305,9 +323,6 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if let (Some(dir), Kind::Calls) = (&args.into, kind) {
         return calls::into(args, dir, as_json);
     }
-    if let Some(file) = &args.perfetto {
-        whole::apart("--perfetto", file, &args.file)?;
-    }
     if args.requests.is_some() && !args.compare.is_empty() {
         return Err(Failure::usage("--requests: it is of one run; leave out --compare"));
     }
@@ -320,7 +335,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         Kind::Calls => calls::on_volume(args, ours.as_ref(), variants),
         Kind::Power => Err(recorded::not_of(&args.file, "a meter", "requests to a block device, or of calls")),
     };
-    if kind == Kind::Calls && Given::parse(&args.assume)?.flush_every.is_some() {
+    if kind == Kind::Calls && variants.iter().any(|v| v.flush_every.is_some()) {
         return Err(Failure::usage(
             "--assume flush: calls tell of every fsync; it is for recordings of a block device",
         ));
@@ -339,9 +354,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         let graphs: Vec<Graph> = outcomes.iter().map(|o| flame::graph(o, flames.depth())).collect();
         flames.write(&output::plain(&format!("joulefs trace replay {}", args.file.display())), &graphs)?;
     }
-    print::all(&outcomes, sensitivity.as_ref(), args.by_file.unwrap_or(20), as_json);
-    if let Some(why) = outcomes.iter().find_map(Outcome::too_small) {
-        return Err(format!("{}: {why}", args.file.display()).into());
+    let too_small = outcomes.iter().find_map(|outcome| outcome.too_small(args));
+    let wrong = too_small.map(|why| format!("{}: {why}", args.file.display()));
+    print::all(&outcomes, sensitivity.as_ref(), args.by_file.unwrap_or(20), (as_json, wrong.as_deref()));
+    if let Some(wrong) = wrong {
+        return told(wrong, as_json);
     }
     Ok(recorded::end(outcomes.iter().find_map(Outcome::damage), as_json))
 }
@@ -391,9 +408,8 @@ fn said(args: &Args, e: &ReplayError) -> Failure {
             Some(image) => Failure::Usage(format!("--image {}: {why}", image.display())),
             None => e.to_string().into(),
         },
-        (ReplayError::NoRoom { would_do, .. }, ..) => {
-            let size = would_do.div_ceil(1 << 20);
-            format!("{file}: {e}: give --size {size}M").into()
+        (ReplayError::NoRoom { would_do, .. } | ReplayError::NoRoomBefore { would_do, .. }, ..) => {
+            format!("{file}: {e}: {}", args.give(would_do.div_ceil(1 << 20))).into()
         }
         (ReplayError::Empty(_), ..) => {
             recorded::wrong_before_the_first(&args.file, &args.session, format!("{file}: {e}").into())
@@ -402,24 +418,29 @@ fn said(args: &Args, e: &ReplayError) -> Failure {
     }
 }
 
+/// Why a recording of a block device cannot tell policies of a file system apart.
+fn no_policy(args: &Args) -> Failure {
+    Failure::usage(format!(
+        "{}: a recording of a block device: --compare is for recordings of calls, but for profile=A,B,...: such a \
+         recording holds what a file system wrote, its cleaning included, and another one would have written other blocks",
+        args.file.display()
+    ))
+}
+
 fn of_blocks(args: &Args, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
     if variants.iter().any(|v| v.of_volume) {
-        return Err(Failure::usage(format!(
-            "{}: a recording of a block device: --compare is for recordings of calls, but for profile=A,B,...: such a \
-             recording holds what a file system wrote, its cleaning included, and another one would have written other blocks",
-            args.file.display()
-        )));
+        return Err(no_policy(args));
     }
     let blocks = args.bytes()?.map(|bytes| bytes / 4096);
     let options = traces::blocks::Options { of: None, blocks, full: args.full, speed: args.speed() };
     let planned = of_devices::planned(&args.file, &args.session, args.of.as_deref(), options)?;
     let (plan, source) = planned.map_err(|e| said(args, &e))?;
-    let how = How {
-        when: if args.back_to_back { When::BackToBack } else { When::Recorded },
-        queue: args.queue.map(NonZeroUsize::get),
-        flush_every: Given::parse(&args.assume)?.flush_every,
-    };
     at_once(variants, |variant, bar| {
+        let how = How {
+            when: if args.back_to_back { When::BackToBack } else { When::Recorded },
+            queue: args.queue.map(NonZeroUsize::get),
+            flush_every: variant.flush_every,
+        };
         let (mut requests, length) = source.open()?;
         let moved = share(bar, length);
         let mut table = args.requests.as_deref().map(Table::create).transpose()?;

@@ -15,6 +15,7 @@ use trace::timing::Timing;
 use trace::{Names, Process, TraceError};
 
 use super::assumed::{self, Tried};
+use super::policies;
 use super::variants::Variant;
 use crate::metered::{deleted, name_of};
 use crate::session;
@@ -257,21 +258,10 @@ impl Outcome {
         if began.needs > 0 {
             text += &format!(", which take {} more", output::bytes(began.needs));
         }
+        if began.waits_for_age {
+            text += "; mounted for less than seven days, so cost-benefit cleans in ATGC's place";
+        }
         text
-    }
-
-    /// What to do if calls found no space.
-    pub fn too_small(&self) -> Option<String> {
-        let Done::Calls(done) = &self.done else { return None };
-        let calls = done.calls.no_space;
-        (calls > 0).then(|| {
-            let would_do = (done.device_bytes / 4 * 5).next_multiple_of(64 << 20) >> 20;
-            format!(
-                "{calls} calls found no space on a volume of {}, and nothing above tells what they cost: give --size \
-                 {would_do}M",
-                output::bytes(done.device_bytes)
-            )
-        })
     }
 
     fn recorded(&self) -> u64 {
@@ -346,27 +336,34 @@ pub struct Sensitivity<'a> {
     pub totals: &'a [Energy],
 }
 
-/// Prints one run, or several side by side.
-pub fn all(outcomes: &[Outcome], sensitivity: Option<&Sensitivity<'_>>, most: usize, as_json: bool) {
-    match outcomes {
-        _ if as_json && outcomes.len() > 1 => {
-            output::print(&json!({ "variants": outcomes.iter().map(|o| o.json(most)).collect::<Value>() }));
-        }
-        [one] if as_json => {
-            let mut value = one.json(most);
-            if let Some(s) = sensitivity {
-                value["sensitivity"] = assumed::json(s.tried, s.totals);
+/// Prints one run, or several side by side. `wrong` is why they tell nothing: for machines it stands beside the rest.
+pub fn all(
+    outcomes: &[Outcome],
+    sensitivity: Option<&Sensitivity<'_>>,
+    most: usize,
+    (as_json, wrong): (bool, Option<&str>),
+) {
+    if !as_json {
+        output::line(&match outcomes {
+            [one] => {
+                let moved = sensitivity.map(|s| format!("\n\n{}", assumed::table(s.tried, s.totals, one.total())));
+                whole(one, most) + &moved.unwrap_or_default()
             }
-            output::print(&value);
-        }
-        [one] => {
-            output::line(&whole(one, most));
-            if let Some(s) = sensitivity {
-                output::line(&format!("\n{}", assumed::table(s.tried, s.totals, one.total())));
-            }
-        }
-        several => output::line(&side_by_side(several)),
+            several => side_by_side(several),
+        });
+        return;
     }
+    let mut value = match outcomes {
+        [one] => one.json(most),
+        several => json!({ "variants": several.iter().map(|o| o.json(most)).collect::<Value>() }),
+    };
+    if let Some(s) = sensitivity {
+        value["sensitivity"] = assumed::json(s.tried, s.totals);
+    }
+    if let Some(wrong) = wrong {
+        value["error"] = json!(wrong);
+    }
+    output::print(&value);
 }
 
 fn whole(o: &Outcome, most: usize) -> String {
@@ -433,12 +430,7 @@ fn side_by_side(all: &[Outcome]) -> String {
             factor(o.amplification_inside()),
         );
     }
-    let none_cleaned = |o: &Outcome| matches!(&o.done, Done::Calls(done) if done.cleaned.0 == 0);
-    // Of a comparison of deltas alone, nobody expects it.
-    if all.iter().all(none_cleaned) && !all.iter().all(|o| o.name.starts_with("delta=")) {
-        out += "\n\nno section was cleaned, so this says nothing of policies: a full volume (--age, --fill), cleaning that \
-                does not wait for quiet (--hurry), or more calls (--repeat) may tell them apart";
-    }
+    out += &policies::untold(all);
     let mut kinds: Vec<&'static str> = all.iter().flat_map(|o| o.latencies().iter().map(|l| l.op)).collect();
     kinds.sort_unstable();
     kinds.dedup();
@@ -493,7 +485,7 @@ pub fn of_directory(
     took: u64,
     (words, timing): (&[String], &Timing),
     damage: Option<&TraceError>,
-    as_json: bool,
+    (as_json, wrong): (bool, Option<&str>),
 ) {
     if as_json {
         let mut value = json!({ "replay": done, "took_ns": took, "damage": damage.map(ToString::to_string) });
@@ -501,6 +493,9 @@ pub fn of_directory(
         value["replay"]["timing"] = session::json(timing);
         value["replay"]["said"] = json!(words);
         value["directory"] = json!(dir.display().to_string());
+        if let Some(wrong) = wrong {
+            value["error"] = json!(wrong);
+        }
         output::print(&value);
         return;
     }

@@ -1,5 +1,6 @@
 //! Which runs are made? Every combination of what is compared, and the controls of a comparison of cleaning.
 
+use device::energy::Nanos;
 use device::energy::profile::Profile;
 use f2fs::MountOptions;
 use lab::control::NOBODY;
@@ -23,6 +24,8 @@ pub struct Variant {
     pub deltas: bool,
     /// Its volume may hold compressed files, whether some are made or not.
     pub compressed: bool,
+    /// Flushes that the recording does not tell of come so long after the first write behind the last one.
+    pub flush_every: Option<Nanos>,
 }
 
 /// At most so many runs.
@@ -101,7 +104,8 @@ pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
     let of_compression = |option: &str| option.starts_with("compress_") || option.starts_with("nocompress_");
     let compressed = args.options.iter().any(|o| of_compression(o)) || compared.iter().any(|c| of_compression(c.name));
     let of_volume = !args.options.is_empty();
-    let plain = Variant { name: String::new(), profile, mount, of_volume, deltas, compressed };
+    let flush_every = given.flush_every;
+    let plain = Variant { name: String::new(), profile, mount, of_volume, deltas, compressed, flush_every };
     let mut all = Vec::new();
     if of_cleaning.is_some() {
         let mut control = Variant { name: NOBODY.into(), of_volume: true, ..plain.clone() };

@@ -1,0 +1,41 @@
+//! What is said where a volume was too small for the calls of a recording: a size that would do.
+
+use std::process::ExitCode;
+
+use super::Args;
+use super::print::{Done, Outcome};
+use crate::{Failure, output};
+
+impl Args {
+    /// What to give for a volume of so many MiB.
+    pub(super) fn give(&self, mib: u64) -> String {
+        match &self.image {
+            Some(image) => format!("{} is too small: give an image of {mib}M", image.display()),
+            None => format!("give --size {mib}M"),
+        }
+    }
+}
+
+impl Outcome {
+    /// What to do if calls found no space.
+    pub fn too_small(&self, args: &Args) -> Option<String> {
+        let Done::Calls(done) = &self.done else { return None };
+        let calls = done.calls.no_space;
+        (calls > 0).then(|| {
+            // As much larger as more calls were to be made than found space.
+            let (all, made) = (done.calls.calls.max(1) as f64, done.calls.calls.saturating_sub(calls).max(1) as f64);
+            let would_do = (done.device_bytes as f64 * (all / made).max(1.25)).min(1e18) as u64;
+            let would_do = would_do.next_multiple_of(64 << 20) >> 20;
+            format!(
+                "{calls} calls found no space on a volume of {}, and nothing above tells what they cost: {}",
+                output::bytes(done.device_bytes),
+                args.give(would_do)
+            )
+        })
+    }
+}
+
+/// Fails for a reason that the JSON value tells already.
+pub fn told(wrong: String, as_json: bool) -> Result<ExitCode, Failure> {
+    if as_json { Ok(ExitCode::FAILURE) } else { Err(wrong.into()) }
+}

@@ -1,0 +1,41 @@
+//! Into which file did each phase's joules go, for what, by which component? As flame graphs.
+//!
+//! The costliest phase of what is asked about is shown, the others unfold.
+
+use std::cmp::Reverse;
+
+use device::energy::Energy;
+use maud::{Markup, html};
+
+use crate::flame::{icicle, phase};
+use crate::result::{Outcome, Phase, VariantResult};
+
+/// The flame graphs of a result; nothing where nothing was spent.
+pub(super) fn section(o: &Outcome) -> Markup {
+    let mut phases: Vec<(&VariantResult, &Phase)> = o.phases().filter(|(_, p)| p.total() != Energy::ZERO).collect();
+    // Stable: of equals the first.
+    let first = phases.iter().enumerate().min_by_key(|(_, (_, p))| (!p.stage.is_measured(), Reverse(p.total())));
+    let first = first.map(|(n, _)| n);
+    let first = first.map(|n| phases.remove(n));
+    html! {
+        @if let Some((v, p)) = first {
+            h3 { "Where it went" }
+            p.note {
+                "Below each frame is what it is made of: directories, file, what the joules were spent for, which component "
+                "spent them. Widths are joules. A frame says what it is and cost when one points at it."
+            }
+            (picture(o, v, p))
+            @if !phases.is_empty() {
+                details {
+                    summary { "Where it went in the other phases (" (phases.len()) " flame graphs)" }
+                    @for (v, p) in phases { (picture(o, v, p)) }
+                }
+            }
+        }
+    }
+}
+
+fn picture(o: &Outcome, v: &VariantResult, p: &Phase) -> Markup {
+    let name = format!("{}, {}", o.name_of(v), p.name);
+    html! { div.flame { (icicle::svg(&icicle::tree(&phase::flame(p), &name, usize::MAX))) } }
+}
