@@ -82,19 +82,19 @@ impl Image {
 
     /// Mounts an image with options.
     pub fn open_with(path: &Path, options: MountOptions) -> Result<Self, Failure> {
-        Self::open_through(path, options, |dev, _| Ok(dev))
+        Self::open_through(path, options, |dev, _, _| Ok(dev))
     }
 
     /// Mounts an image with options, and with something between the volume and the image: `through` gets
-    /// the image's device and returns what the volume is to use; it may change the options.
+    /// the image's device and its file system, and returns what the volume is to use; it may change the options.
     pub fn open_through(
         path: &Path,
         mut options: MountOptions,
-        through: impl FnOnce(Arc<dyn BlockDevice>, &mut MountOptions) -> Result<Arc<dyn BlockDevice>, Failure>,
+        through: impl FnOnce(Arc<dyn BlockDevice>, Kind, &mut MountOptions) -> Result<Arc<dyn BlockDevice>, Failure>,
     ) -> Result<Self, Failure> {
         let dev = open_device(path, !options.is_read_only())?;
         let kind = volume::probe(&*dev).unwrap_or_default();
-        let dev = Arc::new(Counting::new(through(dev, &mut options)?));
+        let dev = Arc::new(Counting::new(through(dev, kind, &mut options)?));
         let mounted = volume::mount(kind, dev.clone(), Arc::new(RealClock::new()), options)
             .map_err(|e| format!("{}: {e}", path.display()))?;
         Ok(Image { vol: mounted.volume(), mounted, dev, path: path.to_owned() })

@@ -229,7 +229,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     let mut ends = Vec::new();
     let mut metered = None;
-    let image = Image::open_through(&path, parsed.core, |mut device, options| {
+    let image = Image::open_through(&path, parsed.core, |mut device, kind, options| {
         if let Some(profile) = &profile {
             let held = held::runs(&device, &path)?;
             let meter = Arc::new(Metered::new(device, &held, profile, args.paced, args.by_file)?);

@@ -1,0 +1,161 @@
+//! A volume of ScherlFS is made, filled, mounted, counted and checked by the same commands as one of F2FS, and a command that
+//! is for F2FS alone says so.
+
+mod room;
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Output};
+
+use room::Room;
+use serde_json::Value;
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
+}
+
+fn text(out: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
+}
+
+fn done(args: &[&str]) -> String {
+    let out = run(args);
+    assert!(out.status.success(), "joulefs {args:?}: {}", text(&out));
+    text(&out)
+}
+
+fn json(args: &[&str]) -> Value {
+    let out = run(args);
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("joulefs {args:?}: {e}: {}", text(&out)))
+}
+
+/// One line that holds every one of `words`, and this exit code.
+fn refused(code: i32, args: &[&str], words: &[&str]) {
+    let out = run(args);
+    let said = text(&out);
+    assert_eq!(out.status.code(), Some(code), "joulefs {args:?}: {said}");
+    assert_eq!(said.trim_end().lines().count(), 1, "joulefs {args:?}: one line, not:\n{said}");
+    assert!(words.iter().all(|w| said.contains(w)), "joulefs {args:?}: no {words:?} in: {said}");
+}
+
+#[test]
+fn a_tree_goes_in_and_comes_out_and_the_volume_is_sound() {
+    let room = Room::new();
+    let (image, from, to) = (room.text("v.img"), room.path("from"), room.text("to"));
+    fs::create_dir_all(from.join("a/b")).unwrap();
+    for n in 0..300_u32 {
+        fs::write(from.join(format!("a/{n}")), vec![n as u8; (n * 137) as usize]).unwrap();
+    }
+    std::os::unix::fs::symlink("../300", from.join("a/b/link")).unwrap();
+    let made = json(&["--json", "mkfs", &image, "--type", "scherlfs", "--size", "64M", "--label", "archive"]);
+    assert_eq!((&made["file_system"], &made["bytes"]), (&"ScherlFS".into(), &(64 << 20).into()));
+    let place = format!("{image}:/tree");
+    done(&["cp", "-r", &from.display().to_string(), &place]);
+    done(&["cp", "-r", &place, &to]);
+    for n in 0..300_u32 {
+        assert_eq!(fs::read(room.path("to").join(format!("a/{n}"))).unwrap(), vec![n as u8; (n * 137) as usize], "{n}");
+    }
+    assert_eq!(fs::read_link(room.path("to/a/b/link")).unwrap().to_str(), Some("../300"));
+    let info = json(&["--json", "info", &image]);
+    assert_eq!((&info["label"], &info["clean_unmount"]), (&"archive".into(), &true.into()));
+    let checked = json(&["--json", "fsck", &image]);
+    // Its map of inodes, the root, three directories, the files and the link.
+    assert_eq!((&checked["errors"], &checked["counts"]["directories"]), (&0.into(), &4.into()), "{checked}");
+    assert!(done(&["ls", &format!("{image}:/")]).contains("tree"));
+}
+
+#[test]
+fn what_a_mount_spent_is_told_by_its_own_causes_and_by_file_to_the_picojoule() {
+    let room = Room::new();
+    let (image, dir, ledger) = (room.text("v.img"), room.text("mnt"), room.text("joules.json"));
+    fs::create_dir(&dir).unwrap();
+    done(&["mkfs", &image, "-t", "scherlfs", "--size", "64M"]);
+    done(&["mount", &image, &dir, "--profile", "laptop-disk-4200", "--ledger", &ledger, "-o", "checkpoint_bytes=1M"]);
+    let mnt = room.path("mnt");
+    for name in ["stays", "goes", "moves"] {
+        fs::write(mnt.join(name), vec![7; 300_000]).unwrap();
+        fs::File::open(mnt.join(name)).unwrap().sync_all().unwrap();
+    }
+    fs::remove_file(mnt.join("goes")).unwrap();
+    fs::create_dir(mnt.join("dir")).unwrap();
+    fs::rename(mnt.join("moves"), mnt.join("dir/moved")).unwrap();
+    let report = done(&["ctl", &dir, "stat"]);
+    assert!(report.contains("uj_total") && report.contains("free_blocks"), "{report}");
+    let account = json(&["--json", "top", &dir, "--once"]);
+    done(&["unmount", &dir]);
+    let ledger: Value = serde_json::from_slice(&fs::read(&ledger).unwrap()).unwrap();
+    let total = ledger["total_pj"].as_u64().unwrap();
+    let sum = |rows: &Value| rows.as_array().unwrap().iter().map(|row| row["pj"].as_u64().unwrap()).sum::<u64>();
+    assert!(total > 0);
+    assert_eq!(sum(&ledger["files"]), total);
+    let of = |name: &str| {
+        let files = ledger["files"].as_array().unwrap().iter();
+        files.filter(|f| f["file"] == name).map(|f| f["pj"].as_u64().unwrap()).sum::<u64>()
+    };
+    for name in ["/stays", "<deleted> /goes", "/dir/moved", "<checkpoint, free list>"] {
+        assert!(of(name) > 0, "{name} cost nothing: {ledger:#}");
+    }
+    let causes = ledger["causes"].to_string();
+    assert!(causes.contains("log") && causes.contains("checkpoints"), "{causes}");
+    assert!(!causes.contains("cause "), "a cause has no name: {causes}");
+    assert!(account["file_system"] != "", "{account}");
+    assert_eq!(json(&["--json", "fsck", &image])["errors"], 0);
+}
+
+#[test]
+fn damage_is_told_and_ends_in_4_and_no_repair_is_claimed() {
+    let room = Room::new();
+    let image = room.text("v.img");
+    done(&["mkfs", &image, "--type", "scherlfs", "--size", "16M"]);
+    refused(8, &["fsck", "--repair", &image], &["ScherlFS", "cannot be repaired yet"]);
+    let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
+    file.write_all_at(&[0xff; 64], 5 * 4096 + 100).unwrap();
+    let out = run(&["fsck", &image]);
+    assert_eq!(out.status.code(), Some(4), "{}", text(&out));
+    for at in [0, 4096] {
+        file.write_all_at(&[0xff; 8], at + 512).unwrap();
+    }
+    let out = run(&["fsck", &image]);
+    assert_eq!(out.status.code(), Some(4), "{}", text(&out));
+    assert!(text(&out).contains("superblock"), "{}", text(&out));
+    refused(1, &["ls", &format!("{image}:/")], &["ScherlFS", "superblock"]);
+}
+
+#[test]
+fn what_is_for_one_file_system_is_refused_for_the_other() {
+    let room = Room::new();
+    let (scherlfs, f2fs, dir) = (room.text("s.img"), room.text("f.img"), room.text("mnt"));
+    fs::create_dir(&dir).unwrap();
+    done(&["mkfs", &scherlfs, "--type", "scherlfs", "--size", "64M"]);
+    done(&["mkfs", &f2fs, "--size", "64M"]);
+    for command in ["inspect", "settle", "unsettle"] {
+        refused(1, &[command, &scherlfs], &["a volume of ScherlFS", command, "is for F2FS"]);
+    }
+    refused(1, &["clean", &scherlfs, "--worst", "3"], &["a volume of ScherlFS", "is for F2FS"]);
+    refused(1, &["mount", &scherlfs, &dir, "-o", "delta=on"], &["a volume of ScherlFS, which has no option delta=on"]);
+    refused(1, &["mount", &f2fs, &dir, "-o", "sync=call"], &["a volume of F2FS, which has no option sync=call"]);
+    refused(1, &["cat", "--norecovery", &format!("{scherlfs}:/x")], &["ScherlFS", "norecovery"]);
+    refused(2, &["mount", &scherlfs, &dir, "-o", "sync=never"], &["sync=never", "call or fsync"]);
+    for option in ["--features=modern", "--overprovision=5", "--segs-per-sec=2"] {
+        let name = option.split('=').next().unwrap();
+        refused(2, &["mkfs", &dir, "-t", "scherlfs", "--size", "1G", option], &[name, "is for F2FS"]);
+    }
+    refused(2, &["mkfs", &room.text("n.img"), "-t", "scherlfs", "--size", "16K"], &["--size 16K", "256.00 KiB"]);
+    assert!(!room.path("n.img").exists());
+}
+
+#[test]
+fn one_file_system_is_made_over_the_other_only_by_force_and_is_then_the_one() {
+    let room = Room::new();
+    let image = room.text("v.img");
+    for (kind, name) in [("f2fs", "F2FS"), ("scherlfs", "ScherlFS"), ("f2fs", "F2FS")] {
+        if room.path("v.img").exists() {
+            refused(1, &["mkfs", &image, "--type", kind], &["holds data", "--force"]);
+            done(&["mkfs", &image, "--type", kind, "--force"]);
+        } else {
+            done(&["mkfs", &image, "--type", kind, "--size", "64M"]);
+        }
+        assert_eq!(json(&["--json", "info", &image])["file_system"], name);
+        assert_eq!(json(&["--json", "fsck", &image])["errors"], 0);
+    }
+}
