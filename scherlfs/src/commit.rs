@@ -16,7 +16,7 @@ use vfs::{Error, Result};
 
 use crate::cause::Cause;
 use crate::extents::{Extents, Freed, Place};
-use crate::inode::Inode;
+use crate::inode::{self, Inode};
 use crate::path::{Path, Slot};
 use crate::space::Blocks;
 use crate::volume::State;
@@ -260,7 +260,7 @@ impl Written {
                 at = Some(addr);
             }
             data.extend_from_slice(&block[..]);
-            owners.push(*owner);
+            owners.push(u32::try_from(*owner).map_or(0, |ino| inode::owner(Ino(ino))));
         }
         give(at, &mut data, &mut owners)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use device::clock;
 use scherlfs_format::inode::{Attributes, Time, XATTRS_MAX, continuations, indexes};
-use scherlfs_format::{Addr, BLOCK, Block, Ino, Run};
+use scherlfs_format::{Addr, BLOCK, Block, FIRST_INO, IFILE, Ino, ROOT, Run};
 use vfs::{Attr, DeviceNumber, FileKind, Timestamp};
 
 use crate::extents::Extents;
@@ -113,6 +113,13 @@ impl Inode {
             self.a.mode &= !0o2000;
         }
     }
+}
+
+/// For whom a block of an inode is read or written. The hidden files but for the inode map, which has a name, are the
+/// volume's own.
+pub(crate) fn owner(ino: Ino) -> u64 {
+    let hidden = ino < FIRST_INO && ino != ROOT && ino != IFILE;
+    if hidden { 0 } else { ino.0.into() }
 }
 
 /// The clock's time as an inode keeps it.

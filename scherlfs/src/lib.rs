@@ -14,6 +14,7 @@ mod commit;
 mod directory;
 mod extents;
 mod file;
+mod gone;
 mod imap;
 mod inode;
 mod known_names;

@@ -9,14 +9,19 @@ use vfs::{Error, FileKind, Result};
 
 use crate::cause::Cause;
 use crate::commit::decode;
-use crate::inode::Inode;
+use crate::inode::{Inode, owner};
 use crate::volume::State;
 use device::BlockDevice;
 
+/// Why and for whom something is read.
+fn tag(cause: Cause, ino: Ino) -> Tag {
+    Tag { cause: cause as u8, owner: owner(ino) }
+}
+
 /// A block.
-pub(crate) fn block(dev: &dyn BlockDevice, at: Addr, cause: Cause, owner: Ino) -> Result<Box<Block>> {
+pub(crate) fn block(dev: &dyn BlockDevice, at: Addr, cause: Cause, ino: Ino) -> Result<Box<Block>> {
     let mut block = Box::new([0; BLOCK]);
-    let tag = Tag { cause: cause as u8, owner: owner.0.into() };
+    let tag = tag(cause, ino);
     dev.read(Lba(at.0), &mut block[..], tag).map_err(Error::device)?;
     Ok(block)
 }
@@ -25,12 +30,12 @@ pub(crate) fn block(dev: &dyn BlockDevice, at: Addr, cause: Cause, owner: Ino) -
 fn each_block(
     dev: &dyn BlockDevice,
     runs: &[Run],
-    owner: Ino,
+    ino: Ino,
     mut each: impl FnMut(Addr, &Block) -> Result<()>,
 ) -> Result<()> {
     for run in runs {
         let mut bytes = vec![0; run.blocks as usize * BLOCK];
-        let tag = Tag { cause: Cause::Inode as u8, owner: owner.0.into() };
+        let tag = tag(Cause::Inode, ino);
         dev.read(Lba(run.start.0), &mut bytes, tag).map_err(Error::device)?;
         let (blocks, _) = bytes.as_chunks::<BLOCK>();
         for (at, block) in run.addrs().zip(blocks) {
@@ -125,7 +130,7 @@ pub(crate) fn contents(dev: &dyn BlockDevice, inode: &Inode) -> Result<Vec<u8>> 
     let mut out = Vec::new();
     for (_, at, blocks) in inode.extents.stored(0) {
         let mut bytes = vec![0; blocks as usize * BLOCK];
-        let tag = Tag { cause: Cause::InodeMap as u8, owner: inode.ino.0.into() };
+        let tag = tag(Cause::InodeMap, inode.ino);
         dev.read(Lba(at.0), &mut bytes, tag).map_err(Error::device)?;
         out.extend_from_slice(&bytes);
     }

@@ -3,8 +3,6 @@
 //! An inode knows its directory, not its name there: that is looked for. Of a file with several names the directory is that
 //! of one of them.
 
-use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{FIRST_INO, IFILE, Ino, ROOT};
 use vfs::{Accountant, Error, Look, Owner, Reason, Reporter, Result};
@@ -16,37 +14,6 @@ use crate::volume::{State, Volume};
 
 /// How many directories may lie one below the other; more are a circle.
 const DEEPEST: usize = 1024;
-/// Names of deleted files that are kept, at most.
-const KEPT: usize = 65_536;
-
-/// Who answers beside the volume.
-#[derive(Default)]
-pub(crate) struct Hooks {
-    pub accountant: Mutex<Option<Accountant>>,
-    pub reporter: Mutex<Option<Reporter>>,
-}
-
-/// The last names of files that are gone, if somebody wants them: the directory, and the name in it.
-#[derive(Default)]
-pub(crate) struct Gone(Option<FxHashMap<Ino, (Ino, Box<[u8]>)>>);
-
-impl Gone {
-    /// A file lost its last name.
-    pub fn note(&mut self, ino: Ino, dir: Ino, name: &[u8]) {
-        if let Some(kept) = self.0.as_mut().filter(|kept| kept.len() < KEPT) {
-            kept.insert(ino, (dir, name.into()));
-        }
-    }
-    /// The number is another file's from now on.
-    pub fn forget(&mut self, ino: Ino) {
-        if let Some(kept) = &mut self.0 {
-            kept.remove(&ino);
-        }
-    }
-    fn of(&self, ino: Ino) -> Option<(Ino, Vec<u8>)> {
-        self.0.as_ref()?.get(&ino).map(|(dir, name)| (*dir, name.to_vec()))
-    }
-}
 
 /// The name that leads to an inode, in a directory whose names are in memory.
 fn name_in(dir: &Inode, ino: Ino) -> Option<Vec<u8>> {
@@ -180,7 +147,7 @@ impl vfs::Volume for Volume {
     }
 
     fn keep_deleted_names(&self) {
-        self.state.write().gone_names.0.get_or_insert_default();
+        self.state.write().gone_names.keep();
     }
 
     fn user_bytes(&self) -> u64 {

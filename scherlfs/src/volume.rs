@@ -19,10 +19,10 @@ use scherlfs_format::{BLOCK, Epoch, IFILE, Ino, Run, Seq, lists};
 use vfs::{Error, Result};
 
 use crate::extents::Freed;
+use crate::gone::{Gone, Hooks};
 use crate::imap::InodeMap;
 use crate::inode::Inode;
 use crate::path::{self, Path};
-use crate::served::{Gone, Hooks};
 use crate::space::Blocks;
 
 /// When what was written reaches the disk.

@@ -55,7 +55,11 @@ use crate::{Failure, held, image, output, power, whole};
     compress_chksum, compress_mode=fs|user (on a volume with the feature compression: how files are compressed that are\n  \
     marked by chattr +c or by their names),\n  \
     gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule (who chooses what is cleaned; default cost-benefit),\n  \
-    background_gc=on|off, power=battery|powered|auto (default battery; auto: as the system says),\n  stats=FILE (what was written and why, at the end; JSON if FILE ends in .json)")]
+    background_gc=on|off, power=battery|powered|auto (default battery; auto: as the system says),\n  stats=FILE (what was written and why, at the end; JSON if FILE ends in .json)\n\n\
+    Of these a volume of ScherlFS takes ro, rw, allow_other, noatime, dev, suid, noexec, writeback, threads, dirty,\n  \
+    dir_cache and stats, and beside them sync=fsync|call (when what was written reaches the disk: when somebody asks, or\n  \
+    with every call; default fsync), ifile_cache=MIB (default 16; 0, as dir_cache=0: nothing is kept),\n  \
+    writeback_seconds=N (default 5), checkpoint_bytes=SIZE (default 64M)")]
 pub struct Args {
     /// The image or block device.
     image: PathBuf,
