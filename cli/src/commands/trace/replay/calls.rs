@@ -24,7 +24,8 @@ use trace::timing::Timing;
 use trace::{Opened, TraceError};
 
 use super::no_space::told;
-use super::print::{self, Outcome};
+use super::outcome::Outcome;
+use super::print;
 use super::variants::Variant;
 use super::{Args, at_once, said, share};
 use crate::session::{self, SessionArgs};

@@ -2,7 +2,7 @@
 
 use lab::flame::Depth;
 
-use super::print::{Done, Outcome};
+use super::outcome::{Done, Outcome};
 use crate::flame::{Graph, names};
 
 /// A run's flame graph.

@@ -1,7 +1,7 @@
 //! `joulefs trace replay`: what does it cost to do once more what a recording tells of?
 //!
-//! Here options are read and requests are made; `calls` makes calls, `variants` says which runs are made, `print` what came
-//! of them, `policies` what they do not tell, `no_space` what is said of a volume that was too small, `requests` writes the
+//! Here options are read and requests are made; `calls` makes calls, `variants` says which runs are made, `outcome` holds what came
+//! of them, `print` tells it and `policies` what it does not tell, `no_space` what is said of a volume that was too small, `requests` writes the
 //! table of requests.
 
 mod assumed;
@@ -9,6 +9,7 @@ mod calls;
 mod flame;
 mod given;
 mod no_space;
+mod outcome;
 mod perfetto;
 mod policies;
 mod print;
@@ -33,7 +34,7 @@ use crate::flame::{Files, FlameArgs, Graph};
 use crate::session::SessionArgs;
 use crate::{Failure, of_devices, output, progress, recorded, size, whole};
 use no_space::told;
-use print::Outcome;
+use outcome::Outcome;
 use requests::Table;
 use variants::Variant;
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::Args;
-use super::print::{Done, Outcome};
+use super::outcome::{Done, Outcome};
 use crate::{Failure, output};
 
 impl Args {

@@ -2,7 +2,7 @@
 
 use lab::control::NOBODY;
 
-use super::print::{Done, Outcome};
+use super::outcome::{Done, Outcome};
 
 /// In words, below the table; empty if there is nothing to say.
 pub fn untold(all: &[Outcome]) -> String {

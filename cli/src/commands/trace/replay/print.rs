@@ -2,155 +2,22 @@
 
 use std::path::Path;
 
-use device::energy::profile::Profile;
 use device::energy::{Component, Energy};
-use lab::traces::Run;
-use lab::traces::blocks::Plan;
 use lab::traces::calls::OnVolumeDone;
 use serde_json::{Map, Value, json};
-use trace::replay::blocks::{CAUSES, Latency};
-use trace::replay::{blocks, calls};
-use trace::requests::Requests;
+use trace::TraceError;
+use trace::replay::blocks::Latency;
+use trace::replay::calls;
 use trace::timing::Timing;
-use trace::{Names, Process, TraceError};
 
 use super::assumed::{self, Tried};
+use super::outcome::{Done, Outcome};
 use super::policies;
-use super::variants::Variant;
-use crate::metered::{deleted, name_of};
 use crate::session;
-use crate::spent::{self, FileLine, Spent, Words};
-use crate::{joules, of_devices, output, recorded};
-
-/// What a run replayed.
-pub(super) enum Done {
-    Blocks { done: blocks::Replayed, plan: Plan, names: Names, cleared: Vec<String>, not_counted: Value },
-    Calls(OnVolumeDone),
-}
-
-/// What came of a run.
-pub struct Outcome {
-    pub(super) name: String,
-    profile: Profile,
-    pub(super) run: Run<()>,
-    pub(super) done: Done,
-    /// What is to be known of the recording, in words, and its times.
-    said: Vec<String>,
-    timing: Timing,
-}
+use crate::spent::{Spent, Words};
+use crate::{joules, output, recorded};
 
 impl Outcome {
-    pub fn of_blocks(variant: &Variant, plan: &Plan, run: Run<blocks::Replayed>, requests: &Requests) -> Self {
-        let Run { done, ledger, took, counters, damage } = run;
-        let (names, cleared) = (requests.names().clone(), recorded::cleared(requests));
-        let mut left_out = requests.left_out();
-        if left_out.iter().any(|l| l.device == plan.of) {
-            // It was asked for by name.
-            left_out.clear();
-        }
-        let not_counted = of_devices::json(&left_out);
-        let done = Done::Blocks { done, plan: plan.clone(), names, cleared, not_counted };
-        let timing = requests.events().timing();
-        let mut said = session::said(&timing);
-        said.extend(of_devices::said(&left_out));
-        Outcome::new(variant, Run { done: (), ledger, took, counters, damage }, done, said, timing)
-    }
-
-    pub fn of_calls(variant: &Variant, run: Run<OnVolumeDone>, said: Vec<String>, timing: Timing) -> Self {
-        let Run { done, ledger, took, counters, damage } = run;
-        Outcome::new(variant, Run { done: (), ledger, took, counters, damage }, Done::Calls(done), said, timing)
-    }
-
-    fn new(variant: &Variant, run: Run<()>, done: Done, said: Vec<String>, timing: Timing) -> Self {
-        Outcome { name: variant.name.clone(), profile: variant.profile.clone(), run, done, said, timing }
-    }
-
-    /// Why the recording was left before its end.
-    pub fn damage(&self) -> Option<&TraceError> {
-        self.run.damage.as_ref()
-    }
-
-    /// What it cost.
-    pub fn total(&self) -> Energy {
-        self.run.ledger.total()
-    }
-
-    /// Flushes that were assumed.
-    fn assumed_flushes(&self) -> u64 {
-        match &self.done {
-            Done::Blocks { done, .. } => done.assumed_flushes,
-            Done::Calls(_) => 0,
-        }
-    }
-
-    fn counter(&self, name: &str) -> u64 {
-        self.run.counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v)
-    }
-
-    fn latencies(&self) -> &[Latency] {
-        match &self.done {
-            Done::Blocks { done, .. } => &done.latencies,
-            Done::Calls(done) => &done.calls.latencies,
-        }
-    }
-
-    /// Blocks the file system wrote for each one it was asked to; none of a block device's recording.
-    fn amplification_above(&self) -> Option<f64> {
-        match &self.done {
-            Done::Blocks { .. } => None,
-            Done::Calls(done) => {
-                let asked = done.calls.written as f64 / 4096.0;
-                (asked > 0.0).then(|| done.counts.total().blocks_written as f64 / asked)
-            }
-        }
-    }
-
-    /// Blocks the flash programmed for each one written to the device; none of a disk.
-    fn amplification_inside(&self) -> Option<f64> {
-        let written = self.counter("blocks_written");
-        (written > 0)
-            .then(|| (self.counter("blocks_programmed") + self.counter("blocks_copied")) as f64 / written as f64)
-    }
-
-    fn files(&self, most: usize) -> Vec<FileLine> {
-        match &self.done {
-            Done::Blocks { names, .. } => {
-                let name = |owner: u64| match names.name(Process(owner.saturating_sub(1) as u32)) {
-                    "" => "<process not known>".to_owned(),
-                    name => output::plain(name),
-                };
-                spent::by_file(&self.run.ledger, most, "<no process>", |_| None, name)
-            }
-            Done::Calls(done) => spent::by_file(
-                &self.run.ledger,
-                most,
-                &Words::of(&*done.volume).rest,
-                |owner| deleted(&*done.volume, owner),
-                |owner| output::plain(&name_of(&*done.volume, owner)),
-            ),
-        }
-    }
-
-    fn spent(&self, most: usize) -> Spent {
-        let words = match &self.done {
-            Done::Blocks { .. } => None,
-            Done::Calls(done) => Some(Words::of(&*done.volume)),
-        };
-        let name = |n: u8| match &words {
-            None => CAUSES.get(usize::from(n)).map_or_else(|| format!("cause {n}"), |c| (*c).to_owned()),
-            Some(words) => words.cause(n),
-        };
-        Spent {
-            profile: self.profile.name.clone(),
-            ledger: self.run.ledger.clone(),
-            took: self.run.took,
-            causes: spent::by_cause(&self.run.ledger, name),
-            files: self.files(most),
-            owners: if matches!(self.done, Done::Blocks { .. }) { "process" } else { "file" },
-            counters: self.run.counters.clone(),
-        }
-    }
-
     fn json(&self, most: usize) -> Value {
         let mut all = self.spent(most).json();
         let mut replay = match &self.done {
