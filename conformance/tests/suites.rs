@@ -93,7 +93,7 @@ fn fsx_finds_every_byte_where_it_was_put() {
 
 #[test]
 fn fsx_finds_every_byte_where_it_was_put_on_scherlfs() {
-    fsx(OnFuse::scherlfs(128), if deep() { 2000 } else { 40 });
+    fsx(OnFuse::scherlfs(128), if deep() { 2000 } else { 15 });
 }
 
 fn fsx(mount: OnFuse, runs: u64) {

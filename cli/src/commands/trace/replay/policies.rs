@@ -1,5 +1,6 @@
 //! What does a comparison of policies of cleaning not tell, and why?
 
+use device::energy::Energy;
 use lab::control::NOBODY;
 
 use super::outcome::{Done, Outcome};
@@ -26,5 +27,52 @@ pub fn untold(all: &[Outcome]) -> String {
         out += "\n\nno section was cleaned, so this says nothing of policies: a full volume (--age, --fill), cleaning that \
                 does not wait for quiet (--hurry), or more calls (--repeat) may tell them apart";
     }
+    let rows: Vec<Row<'_>> = all
+        .iter()
+        .filter_map(|o| match &o.done {
+            Done::Calls(done) if done.cleaned.0 > 0 => {
+                Some((o.name.as_str(), (o.total(), o.run.took, done.cleaned, done.moved)))
+            }
+            _ => None,
+        })
+        .collect();
+    for same in alike(&rows) {
+        out += &format!(
+            "\n\n{} did the same to the picojoule: here nothing tells them apart",
+            [&same[..same.len() - 1].join(", "), same[same.len() - 1]].join(" and ")
+        );
+    }
     out
+}
+
+/// A run that cleaned: its name, what it spent, how long it took, the sections it cleaned and the blocks that moved.
+type Row<'a> = (&'a str, (Energy, u64, (u64, u64), u64));
+
+/// Runs of which all numbers are equal, two or more at a time, in their order.
+fn alike<'a>(rows: &[Row<'a>]) -> Vec<Vec<&'a str>> {
+    let mut out: Vec<Vec<&str>> = Vec::new();
+    for (n, (name, numbers)) in rows.iter().enumerate() {
+        let first = rows.iter().position(|(_, other)| other == numbers);
+        if first == Some(n) {
+            let later = rows[n + 1..].iter().filter(|(_, other)| other == numbers).map(|(name, _)| *name);
+            let same: Vec<&str> = std::iter::once(*name).chain(later).collect();
+            if same.len() > 1 {
+                out.push(same);
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_did_the_same_are_named_together_and_once() {
+        let row = |name, energy, cleaned| (name, (Energy(energy), 5, (cleaned, 0), 9));
+        let rows = [row("greedy", 7, 3), row("atgc", 8, 3), row("mwhfb", 7, 3), row("fagc", 7, 4), row("joule", 8, 3)];
+        assert_eq!(alike(&rows), [["greedy", "mwhfb"], ["atgc", "joule"]]);
+        assert!(alike(&rows[..2]).is_empty());
+    }
 }
