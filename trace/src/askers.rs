@@ -13,11 +13,10 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::block::{Action, DeviceId, Event, Events, Flags, Op};
+use crate::block::{Action, Event, Events, Flags, Op};
 use crate::names::files::{Writeback, Written};
-use crate::timing::Timing;
 use crate::writeback::works_for_anybody;
-use crate::{Format, Names, Others, Process, TraceError};
+use crate::{Names, Process, TraceError};
 
 pub use crate::names::files::WRITEBACK;
 
@@ -154,27 +153,14 @@ impl Attributed {
 }
 
 impl Events for Attributed {
-    fn format(&self) -> Format {
-        self.inner.format()
-    }
+    crate::passes_on!(inner: format, timed, others, consumed, device, timing);
+
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         let Some(event) = self.inner.next()? else { return Ok(None) };
         Ok(Some(self.askers.hear(event, self.inner.names(), &mut ByNumber)))
     }
-    fn timed(&self) -> bool {
-        self.inner.timed()
-    }
     fn names(&self) -> &Names {
         self.askers.names()
-    }
-    fn others(&self) -> &Others {
-        self.inner.others()
-    }
-    fn consumed(&self) -> u64 {
-        self.inner.consumed()
-    }
-    fn device(&self, id: DeviceId) -> Option<String> {
-        self.inner.device(id)
     }
 }
 
@@ -195,9 +181,8 @@ impl WithFiles {
 }
 
 impl Events for WithFiles {
-    fn format(&self) -> Format {
-        self.inner.format()
-    }
+    crate::passes_on!(inner: format, timed, others, consumed, device, timing);
+
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         let Some(mut event) = self.inner.next()? else { return Ok(None) };
         let theirs = self.inner.names();
@@ -211,23 +196,8 @@ impl Events for WithFiles {
         event.process = file.unwrap_or_else(|| names.number(theirs.name(event.process).as_bytes()));
         Ok(Some(event))
     }
-    fn timed(&self) -> bool {
-        self.inner.timed()
-    }
     fn names(&self) -> &Names {
         self.names.as_ref().unwrap_or_else(|| self.inner.names())
-    }
-    fn others(&self) -> &Others {
-        self.inner.others()
-    }
-    fn consumed(&self) -> u64 {
-        self.inner.consumed()
-    }
-    fn device(&self, id: DeviceId) -> Option<String> {
-        self.inner.device(id)
-    }
-    fn timing(&self) -> Timing {
-        self.inner.timing()
     }
 }
 
@@ -236,6 +206,7 @@ mod tests {
     use crate::names::files::Writing;
 
     use super::*;
+    use crate::block::DeviceId;
 
     fn event(action: Action, minor: u32, op: Op, flags: Flags, sector: u64) -> Event {
         let (device, process, writing) = (DeviceId { major: 8, minor }, Process::default(), Writing::default());
@@ -334,5 +305,36 @@ mod tests {
             who(&mut askers, event(Action::Queue, 0, Op::Read, Flags::empty(), n), "cat");
             assert!(askers.young.len() <= REMEMBERED && askers.old.len() <= REMEMBERED);
         }
+    }
+
+    /// A recording of which all is over but what its times were like.
+    #[derive(Default)]
+    struct Late(Names, crate::Others);
+
+    impl Events for Late {
+        fn format(&self) -> crate::Format {
+            crate::Format::Ftrace
+        }
+        fn next(&mut self) -> Result<Option<Event>, crate::TraceError> {
+            Ok(None)
+        }
+        fn names(&self) -> &Names {
+            &self.0
+        }
+        fn others(&self) -> &crate::Others {
+            &self.1
+        }
+        fn consumed(&self) -> u64 {
+            0
+        }
+        fn timing(&self) -> crate::timing::Timing {
+            crate::timing::Timing { late: 3, ..Default::default() }
+        }
+    }
+
+    #[test]
+    fn what_a_recordings_times_are_like_is_passed_on() {
+        assert_eq!(Attributed::new(Box::new(Late::default())).timing().late, 3);
+        assert_eq!(WithFiles::new(Box::new(Late::default())).timing().late, 3);
     }
 }

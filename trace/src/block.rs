@@ -206,3 +206,51 @@ pub trait Events: Send {
         Timing::default()
     }
 }
+
+/// In an `impl Events` of a recording that holds another: what that one answers is passed on. Named are the methods, so
+/// that one that is left out is left out before the reader's eyes; `all` are those that tell of the recording and not of its
+/// next event.
+#[macro_export]
+macro_rules! passes_on {
+    ($inner:ident: all) => {
+        $crate::passes_on!($inner: format, timed, names, others, consumed, device, timing);
+    };
+    ($inner:ident: $($what:ident),+) => {
+        $($crate::passes_on!(@ $inner $what);)+
+    };
+    (@ $inner:ident format) => {
+        fn format(&self) -> $crate::Format {
+            self.$inner.format()
+        }
+    };
+    (@ $inner:ident timed) => {
+        fn timed(&self) -> bool {
+            self.$inner.timed()
+        }
+    };
+    (@ $inner:ident names) => {
+        fn names(&self) -> &$crate::Names {
+            self.$inner.names()
+        }
+    };
+    (@ $inner:ident others) => {
+        fn others(&self) -> &$crate::Others {
+            self.$inner.others()
+        }
+    };
+    (@ $inner:ident consumed) => {
+        fn consumed(&self) -> u64 {
+            self.$inner.consumed()
+        }
+    };
+    (@ $inner:ident device) => {
+        fn device(&self, id: $crate::block::DeviceId) -> Option<String> {
+            self.$inner.device(id)
+        }
+    };
+    (@ $inner:ident timing) => {
+        fn timing(&self) -> $crate::timing::Timing {
+            self.$inner.timing()
+        }
+    };
+}

@@ -2,9 +2,8 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::TraceError;
 use crate::block::{DeviceId, Event, Events};
-use crate::timing::Timing;
-use crate::{Format, Names, Others, TraceError};
 
 /// Devices, by number or by what the recording calls them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,9 +55,8 @@ impl Only {
 }
 
 impl Events for Only {
-    fn format(&self) -> Format {
-        self.inner.format()
-    }
+    crate::passes_on!(inner: all);
+
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         while let Some(event) = self.inner.next()? {
             if self.wants(event.device) {
@@ -66,23 +64,5 @@ impl Events for Only {
             }
         }
         Ok(None)
-    }
-    fn timed(&self) -> bool {
-        self.inner.timed()
-    }
-    fn names(&self) -> &Names {
-        self.inner.names()
-    }
-    fn others(&self) -> &Others {
-        self.inner.others()
-    }
-    fn consumed(&self) -> u64 {
-        self.inner.consumed()
-    }
-    fn device(&self, id: DeviceId) -> Option<String> {
-        self.inner.device(id)
-    }
-    fn timing(&self) -> Timing {
-        self.inner.timing()
     }
 }

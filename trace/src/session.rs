@@ -16,10 +16,10 @@ mod before;
 use rustc_hash::FxHashMap;
 
 use self::before::Before;
-use crate::block::{DeviceId, Event, Events};
+use crate::block::{Event, Events};
 use crate::call::{Call, Calls};
 use crate::timing::Timing;
-use crate::{Format, Names, Others, TraceError};
+use crate::{Format, Others, TraceError};
 
 /// A part of a recording. Times are nanoseconds since its first event or call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -175,9 +175,8 @@ impl<T: ?Sized> Session<T> {
 }
 
 impl Events for Session<dyn Events> {
-    fn format(&self) -> Format {
-        self.inner.format()
-    }
+    crate::passes_on!(inner: format, timed, names, others, consumed, device);
+
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         while let Some(event) = self.inner.next()? {
             if let Place::In(time) = self.line.place(event.time, event.took.unwrap_or(0)) {
@@ -186,21 +185,6 @@ impl Events for Session<dyn Events> {
             }
         }
         Ok(None)
-    }
-    fn timed(&self) -> bool {
-        self.inner.timed()
-    }
-    fn names(&self) -> &Names {
-        self.inner.names()
-    }
-    fn others(&self) -> &Others {
-        self.inner.others()
-    }
-    fn consumed(&self) -> u64 {
-        self.inner.consumed()
-    }
-    fn device(&self, id: DeviceId) -> Option<String> {
-        self.inner.device(id)
     }
     fn timing(&self) -> Timing {
         self.line.timing

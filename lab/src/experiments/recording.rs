@@ -6,9 +6,9 @@
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use trace::block::{DeviceId, Event, Events};
+use trace::block::{Event, Events};
 use trace::call::{Call, Calls};
-use trace::{Format, Input, Names, Opened, Others, TraceError, open_input};
+use trace::{Format, Input, Opened, Others, TraceError, open_input};
 
 use crate::error::LabError;
 use crate::theirs;
@@ -106,29 +106,13 @@ impl Calls for Beginning<dyn Calls> {
 }
 
 impl Events for Beginning<dyn Events> {
-    fn format(&self) -> Format {
-        self.inner.format()
-    }
+    trace::passes_on!(inner: all);
+
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         if self.left == 0 {
             return Ok(None);
         }
         self.left -= 1;
         self.inner.next()
-    }
-    fn timed(&self) -> bool {
-        self.inner.timed()
-    }
-    fn names(&self) -> &Names {
-        self.inner.names()
-    }
-    fn others(&self) -> &Others {
-        self.inner.others()
-    }
-    fn consumed(&self) -> u64 {
-        self.inner.consumed()
-    }
-    fn device(&self, id: DeviceId) -> Option<String> {
-        self.inner.device(id)
     }
 }

@@ -117,9 +117,8 @@ impl Cleared {
 }
 
 impl Events for Cleared {
-    fn format(&self) -> Format {
-        self.inner.format()
-    }
+    trace::passes_on!(inner: format, timed, names, consumed, device, timing);
+
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         loop {
             let mut event = match self.inner.next() {
@@ -138,20 +137,8 @@ impl Events for Cleared {
             return Ok(Some(event));
         }
     }
-    fn timed(&self) -> bool {
-        self.inner.timed()
-    }
-    fn names(&self) -> &Names {
-        self.inner.names()
-    }
     fn others(&self) -> &Others {
         &self.others
-    }
-    fn consumed(&self) -> u64 {
-        self.inner.consumed()
-    }
-    fn device(&self, id: trace::block::DeviceId) -> Option<String> {
-        self.inner.device(id)
     }
 }
 

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use trace::block::{DeviceId, Event, Events};
-use trace::timing::Timing;
-use trace::{Format, Names, Others, TraceError};
+use trace::TraceError;
+use trace::block::{Event, Events};
 
 /// Names of processes by number, told by a recording's events.
 pub type Heard = Arc<Mutex<BTreeMap<u32, String>>>;
@@ -28,9 +27,8 @@ impl Hearing {
 pub const PROCESSES: usize = 1 << 16;
 
 impl Events for Hearing {
-    fn format(&self) -> Format {
-        self.inner.format()
-    }
+    trace::passes_on!(inner: all);
+
     fn next(&mut self) -> Result<Option<Event>, TraceError> {
         let event = self.inner.next()?;
         if let Some(event) = event.filter(|e| e.pid != 0 && e.pid != self.last) {
@@ -42,23 +40,5 @@ impl Events for Hearing {
             }
         }
         Ok(event)
-    }
-    fn timed(&self) -> bool {
-        self.inner.timed()
-    }
-    fn names(&self) -> &Names {
-        self.inner.names()
-    }
-    fn others(&self) -> &Others {
-        self.inner.others()
-    }
-    fn consumed(&self) -> u64 {
-        self.inner.consumed()
-    }
-    fn device(&self, id: DeviceId) -> Option<String> {
-        self.inner.device(id)
-    }
-    fn timing(&self) -> Timing {
-        self.inner.timing()
     }
 }
