@@ -164,6 +164,9 @@ impl Volume {
             // A superblock of this epoch that names the old checkpoint would cut off the log that was followed. The
             // checkpoint below is the first to say the new epoch; what is written before it is none of the old one's log.
             state.begun = found > 0;
+            while options.undo == Some(0) && !state.history.all.is_empty() {
+                state.forget_oldest()?;
+            }
             state.know_the_rest(found == 0);
             let orphans: Vec<_> = state.orphans.iter().copied().collect();
             for ino in orphans {
