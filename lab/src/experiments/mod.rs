@@ -30,6 +30,7 @@ mod recording;
 mod request_sizes;
 mod requests;
 mod sqlite;
+mod strategies;
 
 use device::energy::profile::Profile;
 use serde::de::DeserializeOwned;
@@ -55,6 +56,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::Databases => databases::run(profile, job, progress),
         Kind::Dispersal => dispersal::run(profile, job, progress),
         Kind::Differential => differential::run(profile, job, progress),
+        Kind::Strategies => strategies::run(profile, job, progress),
         Kind::DiskModes => disk_modes::run(profile, job, progress),
         Kind::GcEnergy => gc_energy::run(profile, job, progress),
         Kind::Battery => battery::run(profile, job, progress),
@@ -83,6 +85,7 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
         Kind::Dispersal => parameters::<dispersal::Parameters>(job).and_then(|p| p.check()),
         Kind::Differential => parameters::<OnVolume<differential::Parameters>>(job).map(drop),
         Kind::DiskModes => parameters::<disk_modes::Parameters>(job).map(drop),
+        Kind::Strategies => parameters::<strategies::Parameters>(job).map(drop),
         Kind::GcEnergy => parameters::<OnVolume<gc_energy::Parameters>>(job).map(drop),
         Kind::Battery => parameters::<battery::Parameters>(job).map(drop),
         Kind::AppReplay => parameters::<OnVolume<app_replay::Parameters>>(job).map(drop),
