@@ -17,7 +17,7 @@ use vfs::{
 
 use vfs::Error::{NameTooLong, NotDirectory, NotFound};
 
-use crate::op::{Dir, Name, Op, Which};
+use super::op::{Dir, Name, Op, Which};
 
 /// Blocks of files that were brought together, of all volumes of this process.
 pub static MOVED: AtomicU64 = AtomicU64::new(0);
