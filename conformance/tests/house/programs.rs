@@ -54,8 +54,7 @@ pub fn forgotten(room: &Path) -> (usize, Vec<PathBuf>) {
     (files.len(), files.difference(&run).cloned().collect())
 }
 
-/// Targets of the crate in a directory for which cargo runs no tests although their files have some: unit tests of a
-/// library or program, examples in the documentation.
+/// The libraries and programs of the crate in a directory whose own files have tests that cargo is told not to run.
 pub fn untested(room: &Path) -> Vec<String> {
     let manifest: toml::Table = fs::read_to_string(room.join("Cargo.toml")).unwrap().parse().unwrap();
     let tables = |key: &str| -> Vec<toml::Value> {
@@ -69,19 +68,14 @@ pub fn untested(room: &Path) -> Vec<String> {
         let name = target.get("name").and_then(|name| name.as_str()).unwrap_or(kind);
         let path = target.get("path").and_then(|path| path.as_str());
         let path = path.map_or_else(|| default_root(kind, name), str::to_owned);
-        // What is another crate's is tested there.
-        if path.starts_with("..") {
-            continue;
-        }
-        let off = |key: &str| target.get(key) == Some(&false.into());
-        let root = room.join(path);
-        let texts: Vec<String> =
-            Sources::read(&root).paths().iter().map(|path| fs::read_to_string(path).unwrap()).collect();
-        if off("test") && texts.iter().any(|text| text.contains("#[test]")) {
+        let sources = Sources::read(&room.join(path));
+        let has_tests = |path: &PathBuf| {
+            let text = fs::read_to_string(path).unwrap();
+            // The second may have them in a file of its own.
+            ["#[test]", "cfg(test)"].iter().any(|mark| text.contains(mark))
+        };
+        if target.get("test") == Some(&false.into()) && sources.paths().iter().any(has_tests) {
             wrong.push(format!("{}: tests of {name}", room.display()));
-        }
-        if off("doctest") && texts.iter().any(|text| has_examples(text)) {
-            wrong.push(format!("{}: examples of {name}", room.display()));
         }
     }
     wrong
@@ -89,31 +83,6 @@ pub fn untested(room: &Path) -> Vec<String> {
 
 fn default_root(kind: &str, name: &str) -> String {
     if kind == "lib" { "src/lib.rs".to_owned() } else { format!("src/bin/{name}.rs") }
-}
-
-/// True if the documentation in a text has code that rustdoc would run: a block that does not say what else it is, or
-/// lines that are set in by four after an empty one.
-fn has_examples(text: &str) -> bool {
-    let mut open = false;
-    let mut after_empty = false;
-    for line in text.lines().map(str::trim_start) {
-        let Some(line) = line.strip_prefix("///").or_else(|| line.strip_prefix("//!")) else {
-            (open, after_empty) = (false, true);
-            continue;
-        };
-        let words = line.trim();
-        if let Some(kind) = words.strip_prefix("```") {
-            let run = !["text", "ignore"].contains(&kind);
-            if !open && run {
-                return true;
-            }
-            open = !open;
-        } else if !open && after_empty && line.starts_with("     ") && !words.is_empty() {
-            return true;
-        }
-        after_empty = words.is_empty();
-    }
-    false
 }
 
 #[test]
@@ -152,7 +121,7 @@ fn a_file_of_tests_that_no_program_has_is_found() {
 }
 
 #[test]
-fn tests_and_examples_that_cargo_is_told_not_to_run_are_found() {
+fn tests_that_cargo_is_told_not_to_run_are_found() {
     let room = tempfile::tempdir().unwrap();
     fs::create_dir_all(room.path().join("src/bin")).unwrap();
     let found = |manifest: &str, text: &str| {
@@ -163,18 +132,7 @@ fn tests_and_examples_that_cargo_is_told_not_to_run_are_found() {
         untested(room.path()).len()
     };
     let (lib, bin) = ("[lib]\ntest = false\n", "[[bin]]\nname = 'b'\ntest = false\n");
-    let docs = "[lib]\ndoctest = false\n";
-    let tests = "#[test] fn t() {}";
-    assert_eq!([lib, bin, docs, "[lib]\n"].map(|manifest| found(manifest, tests)), [1, 1, 0, 0]);
+    assert_eq!([lib, bin, "[lib]\n"].map(|manifest| found(manifest, "#[test] fn t() {}")), [1, 1, 0]);
+    assert_eq!(found(lib, "#[cfg(test)] mod tests;"), 1);
     assert_eq!([lib, bin].map(|manifest| found(manifest, "fn t() {}")), [0, 0]);
-    for (text, examples) in [
-        ("//! ```\n//! a();\n//! ```\n", 1),
-        ("/// ```should_panic\n/// a();\n/// ```\nfn a() {}", 1),
-        ("/// Words.\n///\n///     a();\nfn a() {}", 1),
-        ("/// ```text\n/// a\n///\n///     b\n/// ```\nfn a() {}", 0),
-        ("/// * a point\n///     that goes on\nfn a() {}", 0),
-        ("/// Words.\nfn a() {}\n// ```\n// no documentation\n", 0),
-    ] {
-        assert_eq!(found(docs, text), examples, "{text}");
-    }
 }
