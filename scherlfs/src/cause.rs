@@ -22,11 +22,15 @@ pub enum Cause {
     Recovery = 8,
     /// Making a volume.
     Format = 9,
+    /// What is read and written to make room: blocks that are moved out of the log's way.
+    Cleaning = 10,
+    /// What is read and written to bring files together.
+    Reorganising = 11,
 }
 
 impl Cause {
     /// All, in order.
-    pub const ALL: [Cause; 9] = [
+    pub const ALL: [Cause; 11] = [
         Cause::Superblock,
         Cause::Contents,
         Cause::Inode,
@@ -36,6 +40,8 @@ impl Cause {
         Cause::Checkpoint,
         Cause::Recovery,
         Cause::Format,
+        Cause::Cleaning,
+        Cause::Reorganising,
     ];
 
     /// In words.
@@ -50,6 +56,8 @@ impl Cause {
             Cause::Checkpoint => "checkpoints",
             Cause::Recovery => "following the log",
             Cause::Format => "making the volume",
+            Cause::Cleaning => "making room",
+            Cause::Reorganising => "bringing files together",
         }
     }
 }

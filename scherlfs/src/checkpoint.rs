@@ -5,7 +5,7 @@
 //! checkpoint before. What was dead until then is free from then on.
 
 use device::{Lba, Tag};
-use scherlfs_format::superblock::{PATH_MAX, Superblock};
+use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{BLOCK, Block, Ino, Run, Seq, lists};
 use vfs::{Error, Result};
 
@@ -66,6 +66,11 @@ impl State {
         if self.begun {
             return Ok(());
         }
+        self.write_path()
+    }
+
+    /// Says where the log goes, while nothing of it follows the checkpoint.
+    pub(crate) fn write_path(&mut self) -> Result<()> {
         let sb = Superblock {
             clean: false,
             checkpoint: self.sb.checkpoint + 1,
@@ -153,7 +158,7 @@ impl State {
         written.write(self, Cause::Checkpoint)?;
         self.flush(Cause::Checkpoint)?;
 
-        let path = Path::from(written.path.head(), &free, PATH_MAX);
+        let path = Path::through(self.order(&free, written.path.head()));
         let sb = Superblock {
             clean,
             checkpoint: self.sb.checkpoint + 1,

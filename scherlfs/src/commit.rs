@@ -18,7 +18,6 @@ use crate::cause::Cause;
 use crate::extents::{Extents, Freed, Place};
 use crate::inode::{self, Inode};
 use crate::path::{Path, Slot};
-use crate::space::Blocks;
 use crate::volume::State;
 
 /// Bytes of one request at most.
@@ -66,16 +65,15 @@ impl Laid {
 }
 
 /// A transaction that is being laid out.
-pub(crate) struct Plan<'a> {
-    free: &'a Blocks,
+pub(crate) struct Plan {
     pub path: Path,
     pub slots: Vec<Slot>,
     out: Vec<Out>,
     pub header: Header,
 }
 
-impl<'a> Plan<'a> {
-    pub fn new(state: &'a State) -> Self {
+impl Plan {
+    pub fn new(state: &State) -> Self {
         let header = Header {
             kind: Kind::Inode,
             epoch: state.epoch,
@@ -85,11 +83,11 @@ impl<'a> Plan<'a> {
             piece: 0,
             pieces: 1,
         };
-        Plan { free: &state.free, path: state.path.clone(), slots: Vec::new(), out: Vec::new(), header }
+        Plan { path: state.path.clone(), slots: Vec::new(), out: Vec::new(), header }
     }
 
     fn slot(&mut self) -> Result<usize> {
-        self.path.next(self.free, &mut self.slots).ok_or(Error::NoSpace)?;
+        self.path.next(&mut self.slots).ok_or(Error::NoSpace)?;
         Ok(self.slots.len() - 1)
     }
 
@@ -287,6 +285,7 @@ impl State {
             if !self.free.take(slot.addr().0, 1) {
                 return Err(Error::corrupt(format_args!("block {} of the log's path is not free", slot.addr())));
             }
+            self.note_written(slot.addr());
         }
         self.logged += written.slots.len() as u64;
         Ok(())
@@ -332,7 +331,7 @@ impl State {
         let written = plan.finish();
         // What a failed attempt left is none of the next.
         self.attempt += 1;
-        written.write(self, Cause::Log)?;
+        written.write(self, self.care.cause)?;
 
         self.take_slots(&written)?;
         (self.seq, self.attempt) = (Seq(self.seq.0 + 1), 0);

@@ -94,7 +94,8 @@ impl State {
     /// Blocks that adding a name changes, at most.
     pub const ADDING: u64 = 3;
 
-    fn change_block(&mut self, dir: &mut Inode, index: u64) -> Result<()> {
+    /// A block of a directory, in memory, as one that waits.
+    pub fn change_block(&mut self, dir: &mut Inode, index: u64) -> Result<()> {
         self.names(dir)?;
         if !dir.pages.contains_key(&index) {
             let clean = dir.names.as_mut().and_then(|n| n.clean.remove(&index));

@@ -122,6 +122,13 @@ impl InodeMap {
         Ok(&self.held(dev, index)?.block)
     }
 
+    /// A block will be written by the next checkpoint, wherever it is.
+    pub fn touch(&mut self, dev: &dyn BlockDevice, index: u64) -> Result<()> {
+        let fresh = !std::mem::replace(&mut self.held(dev, index)?.dirty, true);
+        self.dirty += u64::from(fresh);
+        Ok(())
+    }
+
     /// Nothing waits any more.
     pub fn clean(&mut self) {
         self.blocks.values_mut().for_each(|h| h.dirty = false);

@@ -10,7 +10,9 @@
 mod attributes;
 pub mod cause;
 mod checkpoint;
+mod clean;
 mod commit;
+mod control;
 mod directory;
 mod extents;
 mod file;
@@ -22,12 +24,16 @@ mod load;
 pub mod make;
 mod mount;
 mod names;
+mod order;
 mod path;
 mod recovery;
+mod reorganise;
 mod served;
 mod space;
 mod vfs_impl;
 mod volume;
 
+pub use clean::Done;
+pub use clean::strategy::{Clean, Strategy};
 pub use mount::superblock;
 pub use volume::{MountOptions, Sync, Volume};

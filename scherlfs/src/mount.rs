@@ -11,6 +11,8 @@ use scherlfs_format::{Addr, Epoch, FREE_LIST, IFILE, ORPHANS, Run, lists};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
+use crate::clean::Care;
+use crate::control::Pace;
 use crate::extents::Freed;
 use crate::imap::InodeMap;
 use crate::inode::Inode;
@@ -87,6 +89,12 @@ impl State {
             free,
             dead: Blocks::default(),
             path,
+            care: Care::new(options.clean, options.power),
+            pace: Pace::new(options),
+            accesses: Default::default(),
+            background: Default::default(),
+            changed: Default::default(),
+            checkpointed: Default::default(),
             promised: sb.promised,
             need: 0,
             seq,
@@ -102,6 +110,15 @@ impl State {
             ended: false,
             sb,
         })
+    }
+
+    /// What a superblock and the log behind it say of the path is its beginning: the order of all that is free goes on behind
+    /// it. If nothing follows the superblock, the path may as well begin anew.
+    fn know_the_rest(&mut self, anew: bool) {
+        let known = if anew { Vec::new() } else { self.path.runs() };
+        let mut free = self.free.clone();
+        known.iter().for_each(|run| _ = free.take(run.start.0, run.blocks.into()));
+        self.path = self.path.go_on(known, self.order(&free, self.path.head()));
     }
 
     /// Frees an inode whose blocks nobody needs: its number, its blocks, its promises.
@@ -130,6 +147,7 @@ impl Volume {
             // A superblock of this epoch that names the old checkpoint would cut off the log that was followed. The
             // checkpoint below is the first to say the new epoch; what is written before it is none of the old one's log.
             state.begun = found > 0;
+            state.know_the_rest(found == 0);
             let orphans: Vec<_> = state.orphans.iter().copied().collect();
             for ino in orphans {
                 let inode = state.load(ino)?;

@@ -120,7 +120,10 @@ impl vfs::Volume for Volume {
     }
 
     fn reasons(&self) -> Vec<Reason> {
-        Cause::ALL.iter().map(|c| Reason { number: *c as u8, text: c.text(), cleaning: false }).collect()
+        Cause::ALL
+            .iter()
+            .map(|c| Reason { number: *c as u8, text: c.text(), cleaning: *c == Cause::Cleaning })
+            .collect()
     }
 
     fn own_blocks(&self) -> &'static str {

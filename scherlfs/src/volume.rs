@@ -16,13 +16,17 @@ use rustc_hash::FxHashMap;
 use scherlfs_format::inode::Time;
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{BLOCK, Epoch, IFILE, Ino, Run, Seq, lists};
-use vfs::{Error, Result};
+use vfs::{Error, Power, Result};
 
+use crate::clean::Care;
+use crate::clean::strategy::Clean;
+use crate::control::{Background, Pace};
 use crate::extents::Freed;
 use crate::gone::{Gone, Hooks};
 use crate::imap::InodeMap;
 use crate::inode::Inode;
 use crate::path::{self, Path};
+use crate::reorganise::chains::Accesses;
 use crate::space::Blocks;
 
 /// When what was written reaches the disk.
@@ -54,6 +58,12 @@ pub struct MountOptions {
     pub writeback: Duration,
     /// A checkpoint is due after so many blocks of log.
     pub checkpoint_blocks: u64,
+    /// A checkpoint is due so long after the last one, if something was logged; never, unless said.
+    pub checkpoint_every: Option<Duration>,
+    /// How room is made.
+    pub clean: Clean,
+    /// Where the power comes from.
+    pub power: Power,
 }
 
 impl Default for MountOptions {
@@ -67,12 +77,15 @@ impl Default for MountOptions {
             inode_cache: 16384,
             writeback: Duration::from_secs(5),
             checkpoint_blocks: 16384,
+            checkpoint_every: None,
+            clean: Clean::ByPower,
+            power: Power::Battery,
         }
     }
 }
 
 /// Room that only operations that give room back may use.
-const SPARE: u64 = 24;
+pub(crate) const SPARE: u64 = 24;
 /// Inodes of a transaction at most: each is a piece, and pieces are numbered by 16 bits.
 pub(crate) const INODES_MAX: usize = 32_000;
 
@@ -110,6 +123,13 @@ pub(crate) struct State {
     /// Blocks that the next checkpoint frees.
     pub dead: Blocks,
     pub path: Path,
+    pub care: Care,
+    pub pace: Pace,
+    pub accesses: Accesses,
+    pub background: Background,
+    /// When callers changed something last, and when a checkpoint by time was written last.
+    pub changed: Duration,
+    pub checkpointed: Duration,
     /// Blocks that files were promised.
     pub promised: u64,
     /// Blocks that writing what waits takes, at most.
@@ -308,14 +328,24 @@ impl Volume {
         }
         let mut state = self.state.write();
         state.writable()?;
+        if state.room_is_short() {
+            // Without it the log goes through holes, as it does on a battery.
+            let want = 8 * state.segment();
+            if let Err(e) = state.make_room(want) {
+                log::warn!("no room was made: {e}");
+            }
+            state.writable()?;
+        }
         let out = work(&mut state);
+        state.changed = self.clock.monotonic();
+        state.background.changes += 1;
         let waits = !state.waiting.is_empty() || !state.gone.is_empty();
         if waits && state.since.is_none() {
             state.since = Some(self.clock.monotonic());
         }
         let due = match self.options.sync {
             Sync::Call => waits,
-            Sync::Fsync => state.need > self.options.dirty,
+            Sync::Fsync => state.need > state.pace.dirty,
         };
         if due {
             // The call was done; that it could not be written is told by the next fsync, as with a page cache.
@@ -323,7 +353,7 @@ impl Volume {
             if self.options.sync == Sync::Call {
                 written?;
             }
-            if state.logged > self.options.checkpoint_blocks {
+            if state.logged > state.pace.checkpoint_blocks {
                 state.checkpoint(false)?;
             }
         }

@@ -11,10 +11,12 @@
 mod error;
 mod fs;
 pub mod path;
+mod power;
 mod types;
 mod volume;
 
 pub use error::{Error, Result};
 pub use fs::FileSystem;
+pub use power::Power;
 pub use types::*;
 pub use volume::{Accountant, Look, Owner, Reason, Reporter, Volume};

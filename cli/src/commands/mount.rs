@@ -185,6 +185,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     fuse.read_only = core.is_read_only();
     if power_auto {
         core.f2fs.gc.power = power::now();
+        core.scherlfs.power = core.f2fs.gc.power;
     }
     Ok(Parsed { core, fuse, stats, power_auto })
 }
