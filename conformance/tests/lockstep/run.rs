@@ -64,6 +64,10 @@ fn same<T: PartialEq + Debug>(what: &str, ours: T, plain: T) -> Judged {
 
 fn same_bytes(offset: u64, ours: &[u8], plain: &[u8]) -> Judged {
     same("bytes read", ours.len(), plain.len())?;
+    // As a whole first: byte by byte this would take a quarter of the test.
+    if ours == plain {
+        return Ok(());
+    }
     match ours.iter().zip(plain).position(|(a, b)| a != b) {
         None => Ok(()),
         Some(i) => Err(format!("byte {}: volume {}, model {}", offset + i as u64, ours[i], plain[i])),
