@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use device::Lba;
 use scherlfs_format::chain::{self, GONE_MAX, Header, Kind, RUNS_MAX};
 use scherlfs_format::extent::Extent;
+use scherlfs_format::history::Change;
 use scherlfs_format::inode::{self as raw, room};
 use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq, checksum, directory};
 use vfs::{Error, Result};
@@ -336,24 +337,31 @@ impl State {
         self.take_slots(&written)?;
         (self.seq, self.attempt) = (Seq(self.seq.0 + 1), 0);
         self.path = written.path.clone();
+        let mut changes = Vec::with_capacity(laid.len() + self.gone.len());
+        let (mut now, dev) = (i64::MIN, self.dev.clone());
         for one in laid {
+            let was = self.imap.get(&*dev, one.ino)?.addr;
             let Some(mut inode) = self.inodes.remove(&one.ino) else { continue };
             let applied = self.apply(&mut inode, one, &written.slots);
             self.drop_wait(&mut inode);
+            now = now.max(inode.a.times[inode::CHANGED].secs);
             let (ino, addr, generation) = (inode.ino, inode.addr.unwrap_or_default(), inode.a.generation);
             self.pages_written(&mut inode);
             self.inodes.insert(ino, inode);
             applied?;
-            let dev = self.dev.clone();
+            changes.push(Change { ino, was, is: Some(addr) });
             self.imap.written(&*dev, ino, addr, generation)?;
         }
-        let dev = self.dev.clone();
         for ino in std::mem::take(&mut self.gone) {
+            changes.push(Change { ino, was: self.imap.get(&*dev, ino)?.addr, is: None });
             self.imap.gone(&*dev, ino)?;
         }
+        // What never was on the disk and is gone again was no change.
+        changes.retain(|c| c.was.is_some() || c.is.is_some());
+        self.remember(self.seq, now, changes)?;
         let notes = written.paths().chain(listed.into_iter().map(|s| written.slots[s].addr()));
         for start in notes.collect::<Vec<_>>() {
-            self.die(Run { start, blocks: 1 })?;
+            self.die_for_good(Run { start, blocks: 1 })?;
         }
         self.since = None;
         Ok(true)

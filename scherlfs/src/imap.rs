@@ -93,6 +93,12 @@ impl InodeMap {
         self.put(dev, ino, Place { addr: None, generation: was.generation.wrapping_add(1) })
     }
 
+    /// A number is its old inode's again, which waits to be written.
+    pub fn bring_back(&mut self, ino: Ino) {
+        self.taken.insert(ino);
+        self.used += 1;
+    }
+
     /// A number that was taken is not needed.
     pub fn abandon(&mut self, ino: Ino) {
         self.taken.remove(&ino);

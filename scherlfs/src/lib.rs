@@ -17,6 +17,7 @@ mod directory;
 mod extents;
 mod file;
 mod gone;
+mod history;
 mod imap;
 mod inode;
 mod known_names;
@@ -30,6 +31,7 @@ mod recovery;
 mod reorganise;
 mod served;
 mod space;
+pub mod undo;
 mod vfs_impl;
 mod volume;
 

@@ -9,7 +9,9 @@ use device::{BlockDevice, Clock, Lba, Tag};
 use rustc_hash::FxHashMap;
 use scherlfs_format::inode::Attributes;
 use scherlfs_format::superblock::{BLOCKS_MIN, LABEL_MAX, Placement, Superblock};
-use scherlfs_format::{Addr, BLOCK, BLOCKS_MAX, Epoch, FIRST, FIRST_INO, FREE_LIST, IFILE, Ino, ORPHANS, ROOT, Seq};
+use scherlfs_format::{
+    Addr, BLOCK, BLOCKS_MAX, Epoch, FIRST, FIRST_INO, FREE_LIST, HISTORY, IFILE, Ino, ORPHANS, ROOT, Seq,
+};
 use vfs::{Error, FileKind, Power, Result};
 
 use crate::cause::Cause;
@@ -90,6 +92,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         ifile: Addr(FIRST),
         free_list: Addr(FIRST),
         orphans: None,
+        history: None,
         undo_floor: Seq(0),
         free: free.count(),
         inodes: 0,
@@ -118,6 +121,8 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         free,
         dead: Blocks::default(),
         path,
+        history: Default::default(),
+        history_list: hidden(HISTORY),
         care: Care::new(Clean::ByPower, Power::Battery),
         pace: Pace::new(&MountOptions::default()),
         accesses: Default::default(),

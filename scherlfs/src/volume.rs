@@ -23,6 +23,7 @@ use crate::clean::strategy::Clean;
 use crate::control::{Background, Pace};
 use crate::extents::Freed;
 use crate::gone::{Gone, Hooks};
+use crate::history::History;
 use crate::imap::InodeMap;
 use crate::inode::Inode;
 use crate::path::{self, Path};
@@ -64,6 +65,8 @@ pub struct MountOptions {
     pub clean: Clean,
     /// Where the power comes from.
     pub power: Power,
+    /// Blocks that are kept so that transactions can be undone; `None`: as the volume has it, 0: none.
+    pub undo: Option<u64>,
 }
 
 impl Default for MountOptions {
@@ -80,6 +83,7 @@ impl Default for MountOptions {
             checkpoint_every: None,
             clean: Clean::ByPower,
             power: Power::Battery,
+            undo: None,
         }
     }
 }
@@ -124,6 +128,9 @@ pub(crate) struct State {
     pub dead: Blocks,
     pub path: Path,
     pub care: Care,
+    pub history: History,
+    /// The list of the history, as it was written last.
+    pub history_list: Inode,
     pub pace: Pace,
     pub accesses: Accesses,
     pub background: Background,
@@ -204,9 +211,17 @@ impl State {
         freed.runs.iter().try_for_each(|run| self.die(*run))
     }
 
-    /// Blocks that the last checkpoint or something behind it may still name.
+    /// Blocks that the last checkpoint or something behind it may still name, and whoever goes back.
     pub fn die(&mut self, run: Run) -> Result<()> {
-        let twice = self.free.contains(run.start) || !self.dead.add_run(run);
+        self.die_for_good(run)?;
+        self.history.replaced(run);
+        Ok(())
+    }
+
+    /// Blocks that the last checkpoint or something behind it may still name, but nobody who goes back.
+    pub fn die_for_good(&mut self, run: Run) -> Result<()> {
+        let taken = self.free.contains(run.start) || self.history.kept.contains(run.start);
+        let twice = taken || !self.dead.add_run(run);
         if twice {
             let what = format!("blocks from {} on belong to two files, or to nobody and to one", run.start);
             self.broken.get_or_insert_with(|| what.clone());
@@ -222,7 +237,9 @@ impl State {
         let list = lists::free_bytes(runs).div_ceil(BLOCK) as u64;
         let orphans = (self.orphans.len() as u64 + 2) * 4 / BLOCK as u64 + 1;
         let conts = (self.imap.inode.extents.listed() as u64 + 2 * map) / 338 + 1;
-        map + conts + list + list / 100 + orphans + 6
+        let history = self.history.list_blocks(self.waiting.len() as u64, self.need);
+        let history = history + history / 100;
+        map + conts + list + list / 100 + orphans + history + 8
     }
 
     /// Blocks that nobody has a claim on.
@@ -243,6 +260,7 @@ impl State {
         if self.unclaimed() >= blocks + spare {
             return Ok(());
         }
+        self.forget_for(blocks + spare + 1)?;
         if self.unclaimed() + self.dead.count() >= blocks + spare {
             self.checkpoint(false)?;
             if self.unclaimed() >= blocks + spare {
@@ -286,7 +304,7 @@ impl State {
     /// Blocks that a user sees as free.
     pub fn free_for_users(&self) -> u64 {
         let pages = self.need;
-        (self.free.count() + self.dead.count()).saturating_sub(
+        (self.free.count() + self.dead.count() + self.history.kept.count()).saturating_sub(
             self.promised + pages + self.checkpoint_need() + SPARE + path::overhead(64, self.free.runs()),
         )
     }

@@ -10,11 +10,13 @@ use scherlfs::{Clean, MountOptions, Strategy, Volume, make};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, Power, WriteFlags};
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
-const FILE: NewNode = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber { major: 0, minor: 0 } };
+const FILE: NewNode =
+    NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber { major: 0, minor: 0 } };
 
 fn made(mib: u64, segment_blocks: u32) -> Arc<Memory> {
     let dev = Arc::new(Memory::new(mib * 256));
-    make::format(dev.clone(), &VirtualClock::default(), &make::Options { segment_blocks, ..Default::default() }).unwrap();
+    make::format(dev.clone(), &VirtualClock::default(), &make::Options { segment_blocks, ..Default::default() })
+        .unwrap();
     dev
 }
 

@@ -169,6 +169,9 @@ impl State {
         }
         let some = free.into_iter().filter(|(i, f)| *i > 0 && *i < whole && *i != head && *f < segment);
         let age = |i: u64| self.seq.0 - self.care.written.get(&i).map_or(0, |s| s.0);
+        // What is kept for who goes back is not moved.
+        let keeps = |i: &u64| self.history.kept.within(i * segment, (i + 1) * segment).next().is_some();
+        let some = some.filter(|(i, _)| !keeps(i));
         some.map(|(index, free)| Segment { index, free, age: age(index) }).collect()
     }
 }

@@ -75,7 +75,13 @@ impl State {
             holes: self.holes(),
             full: 1000 - self.free.count() * 1000 / self.sb.blocks,
         };
-        let (mut indexes, target) = victims(strategy, &self.segments(), &limits);
+        let segments = self.segments();
+        let (mut indexes, mut target) = victims(strategy, &segments, &limits);
+        if indexes.is_empty() {
+            // No long run is left to copy into: the first are made by plugging holes.
+            let some = Limits { want: want.min(8 * segment), ..limits };
+            (indexes, target) = victims(Strategy::Plugging, &segments, &some);
+        }
         if indexes.is_empty() {
             self.care.rest = self.holes();
             return Ok(false);
