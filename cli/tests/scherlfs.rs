@@ -1,14 +1,13 @@
 //! A volume of ScherlFS is made, filled, mounted, counted and checked by the same commands as one of F2FS, and a command that
 //! is for F2FS alone says so.
 
-mod room;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Output};
 
-use room::Room;
 use serde_json::Value;
+
+use crate::room::Room;
 
 fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()

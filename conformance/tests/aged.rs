@@ -1,15 +1,14 @@
 //! An aged volume is a volume: Linux mounts it and finds every file, `fsck.f2fs` finds no fault.
 
-mod rig;
-
 use std::sync::Arc;
 
 use device::Fingerprint;
 use f2fs::MountOptions;
 use joulefs_conformance::oracle::tree::assert_same;
 use lab::aging::{self, Recipe};
-use rig::*;
 use vfs::FileSystem;
+
+use crate::rig::*;
 
 /// Ages a volume in memory and saves it as an image.
 fn aged(recipe: &str, bytes: u64, image: &std::path::Path) -> String {

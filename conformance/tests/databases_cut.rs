@@ -8,8 +8,6 @@
 //!
 //! When a process writes what is chance here; a failure names what was cut. `JOULEFS_DEEP=1` cuts twenty times as often.
 
-mod rig;
-
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -20,8 +18,9 @@ use device::{Loss, Memory, PowerCut, RealClock, Rng};
 use f2fs::mkfs::Options;
 use f2fs::{MountOptions, Volume};
 use joulefs_conformance::oracle::tools::locate;
-use rig::*;
 use vfs::FileSystem;
+
+use crate::rig::*;
 
 /// Transactions of one writer.
 const TRANSACTIONS: u64 = 60;

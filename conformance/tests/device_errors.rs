@@ -15,7 +15,7 @@ use joulefs_conformance::crash::{Course, Habits, Record};
 use parking_lot::Mutex;
 use vfs::FileSystem;
 
-mod rig;
+use crate::rig;
 
 /// Which requests fail.
 #[derive(Debug, Clone, Copy)]

@@ -3,14 +3,13 @@
 //!
 //! Handles are taken and opened by Perl, which every Debian has and which can make any system call.
 
-mod rig;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use f2fs::mkfs::Options;
-use rig::*;
+
+use crate::rig::*;
 
 /// Numbers of `name_to_handle_at` and `open_by_handle_at`.
 const CALLS: Option<(u32, u32)> = match () {

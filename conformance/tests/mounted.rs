@@ -13,8 +13,9 @@ use f2fs::mkfs::Options;
 use joulefs_conformance::oracle::tools::locate;
 use joulefs_conformance::oracle::tree::{Listing, assert_same, of_host, of_vfs};
 use joulefs_conformance::zoo::{self, Size, on_path, plan};
-use rig::*;
 use rustix::process::{Signal, getpid, kill_process};
+
+use crate::rig::*;
 
 #[test]
 fn the_zoo_made_through_fuse_is_what_linux_finds() {

@@ -12,9 +12,7 @@ use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools;
 use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
 
-mod rig;
-
-use rig::deep;
+use crate::rig::{self, deep};
 
 /// Whole blocks or nothing: what a device must promise whose torn nodes carry no checksum, or are read by
 /// somebody who does not look at it (docs/decisions/0007-torn-nodes.md).

@@ -18,7 +18,7 @@ use joulefs_conformance::oracle::linux::Linux;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
 use victim::Policy;
 
-mod rig;
+use crate::rig;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 

@@ -1,7 +1,5 @@
 //! No reader panics on any bytes, also where checksums hold: damage that somebody made on purpose.
 
-extern crate joulefs_scherlfs_format as format;
-
 use device::Rng;
 use format::chain::{self, Header, Kind};
 use format::directory::{self, Entries};

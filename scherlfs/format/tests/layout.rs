@@ -1,7 +1,5 @@
 //! The specification is what the code does: every field's offset and size in it is taken from the structures, every number from the
-//! constants. `JOULEFS_RENEW=1 cargo test -p joulefs-scherlfs-format --test layout` writes it anew.
-
-extern crate joulefs_scherlfs_format as format;
+//! constants. `JOULEFS_RENEW=1 cargo test -p joulefs-scherlfs-format --test together layout::` writes it anew.
 
 use std::fmt::Write as _;
 use std::mem::offset_of;
