@@ -9,9 +9,11 @@
 
 mod blocks;
 mod finding;
+mod kind;
 mod log;
 mod map;
 mod names;
+mod repair;
 mod tree;
 
 use device::BlockDevice;
@@ -19,6 +21,7 @@ use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{Addr, BLOCK, Block, FIRST};
 
 pub use finding::{Finding, State};
+pub use repair::{Action, RepairError, Repaired, What, repair};
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use scherlfs_format::chain::{self, Header, Kind};
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{Addr, Block, FIRST_INO, Ino, ROOT, Run, Seq, checksum, inode as raw};
+use scherlfs_format::{
+    Addr, Block, Epoch, FIRST_INO, FREE_LIST, IFILE, Ino, ORPHANS, ROOT, Run, Seq, checksum, inode as raw,
+};
 
 use crate::Disk;
 use crate::map::Map;
@@ -19,11 +21,25 @@ pub(crate) struct Log {
     /// Inodes that were written: where, which life, whether they have a name.
     written: BTreeMap<Ino, (Addr, u16, bool)>,
     gone: BTreeSet<Ino>,
+    /// Every block that it took, in order.
+    pub blocks: Vec<Addr>,
+}
+
+/// A checkpoint at the end of a log, which no superblock says.
+pub(crate) struct Unsaid {
+    pub seq: Seq,
+    pub epoch: Epoch,
+    pub ifile: Addr,
+    pub free_list: Addr,
+    pub orphans: Option<Addr>,
+    /// Where the log goes on behind it.
+    pub head: Option<Addr>,
 }
 
 struct Walk<'d, 'b> {
     disk: &'d Disk<'b>,
     ahead: VecDeque<Run>,
+    taken: Vec<Addr>,
 }
 
 impl Walk<'_, '_> {
@@ -32,10 +48,15 @@ impl Walk<'_, '_> {
     }
 
     fn step(&mut self) -> Option<Addr> {
+        if self.taken.len() as u64 >= self.disk.blocks {
+            // A path that leads round in a circle.
+            return None;
+        }
         let first = self.ahead.pop_front()?;
         if first.blocks > 1 {
             self.ahead.push_front(Run { start: Addr(first.start.0 + 1), blocks: first.blocks - 1 });
         }
+        self.taken.push(first.start);
         Some(first.start)
     }
 
@@ -61,7 +82,7 @@ impl Walk<'_, '_> {
 /// One transaction.
 type Pieces = (Vec<(Ino, Addr, u16, bool)>, Vec<Ino>);
 
-fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq) -> Option<Pieces> {
+fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq, checkpoint: bool) -> Option<Pieces> {
     let (mut inodes, mut gone) = (Vec::new(), Vec::new());
     let mut first: Option<Header> = None;
     loop {
@@ -76,7 +97,7 @@ fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq) -> Option<Pie
             Kind::Inode => {
                 let inode = raw::Inode::read(&block).ok()?;
                 let hidden = inode.header.ino < FIRST_INO && inode.header.ino != ROOT;
-                if hidden {
+                if hidden != checkpoint {
                     return None;
                 }
                 let mut bytes = Vec::new();
@@ -99,14 +120,20 @@ fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq) -> Option<Pie
     }
 }
 
-/// Follows the log.
-pub(crate) fn follow(disk: &Disk<'_>, sb: &Superblock) -> Log {
+/// Follows the log; says where it stands behind it.
+fn walk<'d, 'b>(disk: &'d Disk<'b>, sb: &Superblock) -> (Log, Walk<'d, 'b>) {
     let mut log = Log::default();
-    let mut walk = Walk { disk, ahead: sb.path.iter().copied().collect() };
+    let mut walk = Walk { disk, ahead: sb.path.iter().copied().collect(), taken: Vec::new() };
     let mut seq = sb.seq;
     loop {
-        seq = Seq(seq.0 + 1);
-        let Some((inodes, gone)) = transaction(&mut walk, sb, seq) else { return log };
+        seq = Seq(seq.0.saturating_add(1));
+        let (ahead, taken) = (walk.ahead.clone(), walk.taken.len());
+        let Some((inodes, gone)) = transaction(&mut walk, sb, seq, false) else {
+            walk.ahead = ahead;
+            walk.taken.truncate(taken);
+            log.blocks.clone_from(&walk.taken);
+            return (log, walk);
+        };
         log.transactions += 1;
         for (ino, at, generation, named) in inodes {
             log.gone.remove(&ino);
@@ -119,21 +146,54 @@ pub(crate) fn follow(disk: &Disk<'_>, sb: &Superblock) -> Log {
     }
 }
 
+/// Follows the log.
+pub(crate) fn follow(disk: &Disk<'_>, sb: &Superblock) -> Log {
+    walk(disk, sb).0
+}
+
+/// The checkpoint that ends the log, if it ends with one.
+pub(crate) fn unsaid(disk: &Disk<'_>, sb: &Superblock) -> Option<Unsaid> {
+    let (log, mut walk) = walk(disk, sb);
+    let seq = Seq(sb.seq.0.checked_add(log.transactions)?.checked_add(1)?);
+    let (inodes, _) = transaction(&mut walk, sb, seq, true)?;
+    let place = |ino| inodes.iter().find(|(i, ..)| *i == ino).map(|(_, at, ..)| *at);
+    Some(Unsaid {
+        seq,
+        epoch: sb.epoch,
+        ifile: place(IFILE)?,
+        free_list: place(FREE_LIST)?,
+        orphans: place(ORPHANS),
+        head: walk.ahead.front().map(|r| r.start),
+    })
+}
+
+/// The mount that wrote what stands where a superblock says the log goes on, if that is the next transaction.
+pub(crate) fn epoch_behind(disk: &Disk<'_>, sb: &Superblock) -> Option<Epoch> {
+    let first = sb.path.first()?;
+    let header = Header::read(&*disk.read(first.start).ok()?).ok()?;
+    (header.seq.0.checked_sub(1) == Some(sb.seq.0)).then_some(header.epoch)
+}
+
 impl Log {
     /// The map as the log leaves it.
     pub fn apply(self, mut map: Map) -> Map {
+        self.apply_to(&mut map.places, &mut map.orphans);
+        map
+    }
+
+    /// Places of inodes, and inodes without names, as the log leaves them.
+    pub fn apply_to(self, places: &mut BTreeMap<Ino, (Addr, u16)>, orphans: &mut BTreeSet<Ino>) {
         for ino in self.gone {
-            map.places.remove(&ino);
-            map.orphans.remove(&ino);
+            places.remove(&ino);
+            orphans.remove(&ino);
         }
         for (ino, (at, generation, named)) in self.written {
-            map.places.insert(ino, (at, generation));
+            places.insert(ino, (at, generation));
             if named {
-                map.orphans.remove(&ino);
+                orphans.remove(&ino);
             } else {
-                map.orphans.insert(ino);
+                orphans.insert(ino);
             }
         }
-        map
     }
 }

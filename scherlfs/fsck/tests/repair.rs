@@ -1,0 +1,109 @@
+//! A damaged volume becomes one that the checker and the mount find whole, and nothing that can be read is lost.
+
+mod rig;
+
+use std::collections::BTreeSet;
+
+use device::{BLOCK, BlockDevice, Rng};
+use rig::{SHAPES, block, judge, put, volume};
+
+fn deep() -> bool {
+    std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1")
+}
+
+#[test]
+fn a_torn_superblock_is_written_from_the_other() {
+    for shape in SHAPES {
+        let (dev, truth) = volume(shape, 1);
+        for at in [0, 1] {
+            let image = dev.fork();
+            put(&image, at, &[0x55; BLOCK]);
+            let done = judge(&image, &truth, &BTreeSet::new(), &format!("{shape:?}, superblock {at}"));
+            assert!(!done.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_damaged_block_of_the_inode_map_is_made_again() {
+    for shape in SHAPES {
+        let (dev, truth) = volume(shape, 2);
+        let report = joulefs_scherlfs_fsck::check(&dev);
+        assert!(report.is_clean(), "{report:?}");
+        let map = map_blocks(&dev);
+        assert!(!map.is_empty());
+        for &at in &map {
+            for fill in [0u8, 0xff, 0x11] {
+                let image = dev.fork();
+                put(&image, at, &[fill; BLOCK]);
+                judge(&image, &truth, &BTreeSet::new(), &format!("{shape:?}, map block {at} of {fill:#x}"));
+            }
+        }
+    }
+}
+
+/// Blocks of contents of the inode map.
+fn map_blocks(dev: &dyn BlockDevice) -> Vec<u64> {
+    use scherlfs_format::extent::Extent;
+    use scherlfs_format::{inode, superblock};
+    let copies = [0, 1].map(|at| superblock::Superblock::read(&block(dev, at)).unwrap());
+    let sb = copies.into_iter().max_by_key(|sb| sb.checkpoint).unwrap();
+    let map = inode::Inode::read(&block(dev, sb.ifile.0)).unwrap();
+    map.extents
+        .iter()
+        .flat_map(|e| match *e {
+            Extent::Stored { start, blocks } => start.0..start.0 + u64::from(blocks),
+            _ => 0..0,
+        })
+        .collect()
+}
+
+#[test]
+fn noise_in_any_one_block_costs_no_other_file() {
+    for shape in SHAPES {
+        let (dev, truth) = volume(shape, 3);
+        let mut rng = Rng::new(4);
+        let step = if deep() { 1 } else { 3 };
+        for at in (0..dev.blocks()).skip(rng.index(step)).step_by(step) {
+            if block(&dev, at).iter().all(|b| *b == 0) {
+                continue;
+            }
+            let image = dev.fork();
+            let mut noise = [0; BLOCK];
+            if rng.below(3) > 0 {
+                rng.fill(&mut noise);
+            }
+            put(&image, at, &noise);
+            judge(&image, &truth, &BTreeSet::from([at]), &format!("{shape:?}, block {at}"));
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_of_metadata_costs_nothing() {
+    for shape in SHAPES {
+        let (dev, truth) = volume(shape, 5);
+        let mut rng = Rng::new(6);
+        for at in 0..dev.blocks() {
+            let right = block(&dev, at);
+            if right.iter().all(|b| *b == 0) {
+                continue;
+            }
+            let content = truth.values().any(|k| k.blocks.contains(&at));
+            let known = [&b"SINO"[..], b"SEXT", b"SIDX"].iter().any(|m| right.starts_with(m));
+            let dir = right[BLOCK - 12..BLOCK - 4] == [0, 0, 0, 0, 12, 0, 0, 0xde];
+            if content && !known && !dir {
+                continue;
+            }
+            for _ in 0..if deep() { 40 } else { 2 } {
+                let within = if rng.below(2) == 0 { 300 } else { BLOCK };
+                let (byte, bit) = (rng.index(within), 1 << rng.index(8));
+                let image = dev.fork();
+                let mut block = right.clone();
+                block[byte] ^= bit;
+                put(&image, at, &block);
+                judge(&image, &truth, &BTreeSet::new(), &format!("{shape:?}, block {at}, byte {byte}, bit {bit}"));
+            }
+        }
+    }
+}
