@@ -15,6 +15,7 @@ mod map;
 mod names;
 mod repair;
 mod tree;
+mod unflip;
 
 use device::BlockDevice;
 use scherlfs_format::superblock::Superblock;
@@ -73,11 +74,16 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
     let disk = Disk { dev, blocks: sb.blocks };
     let Some(map) = map::Map::of_checkpoint(&disk, &sb, &mut report.findings) else { return report };
     let at_checkpoint = tree::judge(&disk, &sb, &map, State::Checkpoint, &mut report.findings);
-    tree::judge_free(&disk, &sb, &map, &at_checkpoint, &mut report.findings);
+    let free = tree::judge_free(&disk, &sb, &map, &at_checkpoint, &mut report.findings);
     let mut last = at_checkpoint;
     if !sb.clean {
         let log = log::follow(&disk, &sb);
         report.transactions = log.transactions;
+        let wrong = |at: &Addr, why: &str| Finding::Log { at: *at, why: why.into() };
+        report.findings.extend(log.flipped.iter().map(|at| wrong(at, "one bit of it flipped")));
+        let mut taken = blocks::Claimed::default();
+        let used = log.blocks.iter().find(|at| !free.has(at.0) || !taken.claim(at.0));
+        report.findings.extend(used.map(|at| wrong(at, "it was not free")));
         if log.transactions > 0 {
             let now = log.apply(map);
             last = tree::judge(&disk, &sb, &now, State::Log, &mut report.findings);

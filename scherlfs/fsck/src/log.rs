@@ -5,14 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use rustc_hash::FxHashMap;
 use scherlfs_format::chain::{self, Header, Kind};
+use scherlfs_format::extent::Extent;
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{
     Addr, Block, Epoch, FIRST_INO, FREE_LIST, IFILE, Ino, ORPHANS, ROOT, Run, Seq, checksum, inode as raw,
 };
 
-use crate::Disk;
+use crate::kind::{self, DIRECTORY};
 use crate::map::Map;
+use crate::{Disk, unflip};
 
 /// What was found behind the checkpoint.
 #[derive(Default)]
@@ -23,6 +26,8 @@ pub(crate) struct Log {
     gone: BTreeSet<Ino>,
     /// Every block that it took, in order.
     pub blocks: Vec<Addr>,
+    /// Of these, in which a bit flipped: a mount takes them for the end of the log.
+    pub flipped: Vec<Addr>,
 }
 
 /// A checkpoint at the end of a log, which no superblock says.
@@ -40,6 +45,7 @@ struct Walk<'d, 'b> {
     disk: &'d Disk<'b>,
     ahead: VecDeque<Run>,
     taken: Vec<Addr>,
+    flipped: Vec<Addr>,
 }
 
 impl Walk<'_, '_> {
@@ -63,11 +69,13 @@ impl Walk<'_, '_> {
     /// The next block that is none of the path's own.
     fn next(&mut self, sb: &Superblock, seq: Seq) -> Option<(Addr, Box<Block>)> {
         while self.left() == 1 {
-            let block = self.disk.read(self.step()?).ok()?;
-            let header = Header::expect(&block, Kind::Path).ok()?;
-            if (header.epoch, header.seq) != (sb.epoch, seq) {
-                return None;
-            }
+            let at = self.step()?;
+            let block = self.disk.read(at).ok()?;
+            let right = |b: &Block| {
+                let own = |h: Header| (h.epoch, h.seq) == (sb.epoch, seq);
+                Header::expect(b, Kind::Path).is_ok_and(own) && chain::read_runs(b, Kind::Path).is_ok()
+            };
+            let block = self.whole(at, block, right)?;
             let more = chain::read_runs(&block, Kind::Path).ok()?;
             if more.is_empty() {
                 return None;
@@ -76,6 +84,52 @@ impl Walk<'_, '_> {
         }
         let at = self.step()?;
         Some((at, self.disk.read(at).ok()?))
+    }
+
+    /// A block that is right, or was before one of its bits flipped. That is damage: what a power cut leaves of a write is
+    /// right or wrong by whole sectors.
+    fn whole(&mut self, at: Addr, block: Box<Block>, right: impl Fn(&Block) -> bool) -> Option<Box<Block>> {
+        if right(&block) {
+            return Some(block);
+        }
+        let block = unflip::of_log(&block).filter(|b| right(b))?;
+        self.flipped.push(at);
+        Some(block)
+    }
+
+    /// Whether what follows an inode is right, or was before bits of its structures flipped.
+    fn follows(&mut self, inode: &raw::Inode, mut parts: Vec<(Addr, Box<Block>)>) -> bool {
+        let right = |parts: &[(Addr, Box<Block>)]| {
+            let all: Vec<&[u8]> = parts.iter().map(|(_, b)| &b[..]).collect();
+            checksum(&all) == inode.follow_crc
+        };
+        if right(&parts) {
+            return true;
+        }
+        let mut index = FxHashMap::default();
+        let mut from = 0u64;
+        for e in &inode.extents {
+            if let (Extent::Stored { start, .. }, DIRECTORY) = (e, kind::of(inode.attributes.mode)) {
+                index.extend((0..e.blocks()).map(|n| (Addr(start.0 + n), from + n)));
+            }
+            from = from.saturating_add(e.blocks());
+        }
+        let mut flipped = Vec::new();
+        for (at, block) in &mut parts {
+            let right = match index.get(at) {
+                Some(&n) => unflip::of_directory(block, inode.header.ino, n),
+                None => unflip::of_log(block).filter(|b| Header::read(b).is_ok_and(|h| h.ino == inode.header.ino)),
+            };
+            if let Some(right) = right {
+                *block = right;
+                flipped.push(*at);
+            }
+        }
+        let whole = !flipped.is_empty() && right(&parts);
+        if whole {
+            self.flipped.append(&mut flipped);
+        }
+        whole
     }
 }
 
@@ -87,12 +141,15 @@ fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq, checkpoint: b
     let mut first: Option<Header> = None;
     loop {
         let (at, block) = walk.next(sb, seq)?;
-        let header = Header::read(&block).ok()?;
         let expected = first.map_or(0, |f: Header| f.piece + 1);
-        let whole = first.is_none_or(|f| (f.attempt, f.pieces) == (header.attempt, header.pieces));
-        if (header.epoch, header.seq, header.piece) != (sb.epoch, seq, expected) || !whole {
-            return None;
-        }
+        let right = |block: &Block| {
+            Header::read(block).is_ok_and(|h| {
+                let whole = first.is_none_or(|f| (f.attempt, f.pieces) == (h.attempt, h.pieces));
+                (h.epoch, h.seq, h.piece) == (sb.epoch, seq, expected) && whole
+            })
+        };
+        let block = walk.whole(at, block, right)?;
+        let header = Header::read(&block).ok()?;
         match header.kind {
             Kind::Inode => {
                 let inode = raw::Inode::read(&block).ok()?;
@@ -100,11 +157,11 @@ fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq, checkpoint: b
                 if hidden != checkpoint {
                     return None;
                 }
-                let mut bytes = Vec::new();
+                let mut parts = Vec::new();
                 for _ in 0..inode.follow {
-                    bytes.extend_from_slice(&walk.next(sb, seq)?.1[..]);
+                    parts.push(walk.next(sb, seq)?);
                 }
-                if checksum(&[&bytes]) != inode.follow_crc {
+                if !walk.follows(&inode, parts) {
                     return None;
                 }
                 let a = &inode.attributes;
@@ -123,15 +180,17 @@ fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq, checkpoint: b
 /// Follows the log; says where it stands behind it.
 fn walk<'d, 'b>(disk: &'d Disk<'b>, sb: &Superblock) -> (Log, Walk<'d, 'b>) {
     let mut log = Log::default();
-    let mut walk = Walk { disk, ahead: sb.path.iter().copied().collect(), taken: Vec::new() };
+    let mut walk = Walk { disk, ahead: sb.path.iter().copied().collect(), taken: Vec::new(), flipped: Vec::new() };
     let mut seq = sb.seq;
     loop {
         seq = Seq(seq.0.saturating_add(1));
-        let (ahead, taken) = (walk.ahead.clone(), walk.taken.len());
+        let (ahead, taken, flipped) = (walk.ahead.clone(), walk.taken.len(), walk.flipped.len());
         let Some((inodes, gone)) = transaction(&mut walk, sb, seq, false) else {
             walk.ahead = ahead;
             walk.taken.truncate(taken);
+            walk.flipped.truncate(flipped);
             log.blocks.clone_from(&walk.taken);
+            log.flipped.clone_from(&walk.flipped);
             return (log, walk);
         };
         log.transactions += 1;

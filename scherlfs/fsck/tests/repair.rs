@@ -14,11 +14,12 @@ fn deep() -> bool {
 #[test]
 fn a_torn_superblock_is_written_from_the_other() {
     for shape in SHAPES {
-        let (dev, truth) = volume(shape, 1);
+        let made = volume(shape, 1);
+        let dev = &made.dev;
         for at in [0, 1] {
             let image = dev.fork();
             put(&image, at, &[0x55; BLOCK]);
-            let done = judge(&image, &truth, &BTreeSet::new(), &format!("{shape:?}, superblock {at}"));
+            let done = judge(&image, &made.truth, &BTreeSet::new(), &format!("{shape:?}, superblock {at}"));
             assert!(!done.is_empty());
         }
     }
@@ -27,16 +28,17 @@ fn a_torn_superblock_is_written_from_the_other() {
 #[test]
 fn a_damaged_block_of_the_inode_map_is_made_again() {
     for shape in SHAPES {
-        let (dev, truth) = volume(shape, 2);
-        let report = joulefs_scherlfs_fsck::check(&dev);
+        let made = volume(shape, 2);
+        let dev = &made.dev;
+        let report = joulefs_scherlfs_fsck::check(dev);
         assert!(report.is_clean(), "{report:?}");
-        let map = map_blocks(&dev);
+        let map = map_blocks(dev);
         assert!(!map.is_empty());
         for &at in &map {
             for fill in [0u8, 0xff, 0x11] {
                 let image = dev.fork();
                 put(&image, at, &[fill; BLOCK]);
-                judge(&image, &truth, &BTreeSet::new(), &format!("{shape:?}, map block {at} of {fill:#x}"));
+                judge(&image, &made.truth, &BTreeSet::new(), &format!("{shape:?}, map block {at} of {fill:#x}"));
             }
         }
     }
@@ -61,11 +63,12 @@ fn map_blocks(dev: &dyn BlockDevice) -> Vec<u64> {
 #[test]
 fn noise_in_any_one_block_costs_no_other_file() {
     for shape in SHAPES {
-        let (dev, truth) = volume(shape, 3);
+        let made = volume(shape, 3);
+        let dev = &made.dev;
         let mut rng = Rng::new(4);
         let step = if deep() { 1 } else { 3 };
         for at in (0..dev.blocks()).skip(rng.index(step)).step_by(step) {
-            if block(&dev, at).iter().all(|b| *b == 0) {
+            if block(dev, at).iter().all(|b| *b == 0) {
                 continue;
             }
             let image = dev.fork();
@@ -74,7 +77,7 @@ fn noise_in_any_one_block_costs_no_other_file() {
                 rng.fill(&mut noise);
             }
             put(&image, at, &noise);
-            judge(&image, &truth, &BTreeSet::from([at]), &format!("{shape:?}, block {at}"));
+            judge(&image, &made.truth, &made.touched(at), &format!("{shape:?}, block {at}"));
         }
     }
 }
@@ -82,14 +85,15 @@ fn noise_in_any_one_block_costs_no_other_file() {
 #[test]
 fn a_flipped_bit_of_metadata_costs_nothing() {
     for shape in SHAPES {
-        let (dev, truth) = volume(shape, 5);
+        let made = volume(shape, 5);
+        let dev = &made.dev;
         let mut rng = Rng::new(6);
         for at in 0..dev.blocks() {
-            let right = block(&dev, at);
+            let right = block(dev, at);
             if right.iter().all(|b| *b == 0) {
                 continue;
             }
-            let content = truth.values().any(|k| k.blocks.contains(&at));
+            let content = made.truth.values().any(|k| k.blocks.contains(&at));
             let known = [&b"SINO"[..], b"SEXT", b"SIDX"].iter().any(|m| right.starts_with(m));
             let dir = right[BLOCK - 12..BLOCK - 4] == [0, 0, 0, 0, 12, 0, 0, 0xde];
             if content && !known && !dir {
@@ -102,7 +106,7 @@ fn a_flipped_bit_of_metadata_costs_nothing() {
                 let mut block = right.clone();
                 block[byte] ^= bit;
                 put(&image, at, &block);
-                judge(&image, &truth, &BTreeSet::new(), &format!("{shape:?}, block {at}, byte {byte}, bit {bit}"));
+                judge(&image, &made.truth, &BTreeSet::new(), &format!("{shape:?}, block {at}, byte {byte}, bit {bit}"));
             }
         }
     }

@@ -7,8 +7,7 @@ use scherlfs_format::{BLOCK, Block, Ino};
 
 use super::action::{Log, What};
 use super::file::File;
-use super::unflip;
-use crate::Disk;
+use crate::{Disk, unflip};
 
 /// A name in a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]

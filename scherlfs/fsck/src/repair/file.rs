@@ -8,8 +8,7 @@ use scherlfs_format::inode::{self as raw, Attributes, Xattr};
 use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq};
 
 use super::action::What;
-use super::unflip;
-use crate::Disk;
+use crate::{Disk, unflip};
 use crate::kind;
 
 /// An inode as it is or will be.

@@ -15,10 +15,9 @@ use scherlfs_format::{
 use super::action::{Log, What};
 use super::file::{File, salvage};
 use super::scan::{Hit, Scan};
-use super::unflip;
 use super::{RepairError, Searched};
 use crate::blocks::Claimed;
-use crate::{Disk, log};
+use crate::{Disk, log, unflip};
 
 /// What is known of a volume.
 pub(crate) struct Known {
@@ -66,10 +65,10 @@ fn copies(disk: &Disk<'_>, log: &mut Log) -> (Vec<Superblock>, bool) {
     (found, sound)
 }
 
-/// Whether the inode map that a superblock names is that of its checkpoint.
+/// Whether the inode map or the list of free blocks that a superblock names is that of its checkpoint: the other may be damaged.
 fn names_a_map(disk: &Disk<'_>, sb: &Superblock) -> bool {
     let of = |ino, at| salvage(disk, ino, at).is_some_and(|(file, _)| file.seq == sb.seq);
-    of(IFILE, sb.ifile) && of(FREE_LIST, sb.free_list)
+    of(IFILE, sb.ifile) || of(FREE_LIST, sb.free_list)
 }
 
 /// The free runs from a block on, and round to it.
@@ -243,8 +242,8 @@ pub(crate) fn read<'d>(
         next,
         sb,
     };
-    known.read_map(&disk, log);
-    known.read_lists(&disk, log);
+    known.read_map(&disk, searched, log);
+    known.read_lists(&disk, searched, log);
     if !known.sb.clean {
         let found = log::follow(&disk, &known.sb);
         found.blocks.iter().for_each(|at| _ = known.needed.claim(at.0));
@@ -264,15 +263,20 @@ pub(crate) fn read<'d>(
 }
 
 impl Known {
-    fn hidden(&mut self, disk: &Disk<'_>, ino: Ino, at: Addr) -> Option<File> {
-        let (file, done) = salvage(disk, ino, at)?;
+    /// A hidden file of the checkpoint, where the superblock says or wherever it is.
+    fn hidden(&mut self, disk: &Disk<'_>, ino: Ino, at: Addr, searched: &mut Searched<'_>) -> Option<File> {
+        let of_it = |(file, _): &(File, Vec<What>)| file.seq == self.sb.seq;
+        let (file, done) = salvage(disk, ino, at).filter(of_it).or_else(|| {
+            let hits = searched.scan(disk).of_inode(ino);
+            hits.iter().find_map(|h| salvage(disk, ino, h.at).filter(of_it))
+        })?;
         file.blocks().for_each(|at| _ = self.needed.claim(at.0));
         let torn = done.iter().any(|w| !matches!(w, What::Bit { .. }));
         (!torn).then_some(file)
     }
 
-    fn read_map(&mut self, disk: &Disk<'_>, log: &mut Log) {
-        let Some(file) = self.hidden(disk, IFILE, self.sb.ifile) else {
+    fn read_map(&mut self, disk: &Disk<'_>, searched: &mut Searched<'_>, log: &mut Log) {
+        let Some(file) = self.hidden(disk, IFILE, self.sb.ifile, searched) else {
             self.map_torn = true;
             log.volume(What::MapRebuilt);
             return;
@@ -297,8 +301,8 @@ impl Known {
         }
     }
 
-    fn read_lists(&mut self, disk: &Disk<'_>, log: &mut Log) {
-        let list = self.hidden(disk, FREE_LIST, self.sb.free_list).map(|file| contents(disk, &file));
+    fn read_lists(&mut self, disk: &Disk<'_>, searched: &mut Searched<'_>, log: &mut Log) {
+        let list = self.hidden(disk, FREE_LIST, self.sb.free_list, searched).map(|file| contents(disk, &file));
         match list.and_then(|bytes| lists::read_free(&bytes).ok()) {
             Some(runs) => {
                 let mut free = Claimed::default();
@@ -309,7 +313,7 @@ impl Known {
             None => log.volume(What::FreeList),
         }
         if let Some(at) = self.sb.orphans {
-            let list = self.hidden(disk, ORPHANS, at).map(|file| contents(disk, &file));
+            let list = self.hidden(disk, ORPHANS, at, searched).map(|file| contents(disk, &file));
             match list.and_then(|bytes| lists::read_orphans(&bytes).ok()) {
                 Some(all) => self.orphans.extend(all),
                 None => log.volume(What::Orphans),

@@ -3,7 +3,7 @@
 //! What the volume still says of itself is read ([`known`]), a version of every inode is found ([`gather`]), each block gets one
 //! owner, each file a name ([`names`]), and all of that becomes a checkpoint ([`write`]) in blocks that nobody needs. Its
 //! superblock comes last: who is cut off before it repairs the volume that there was. What one flipped bit broke is
-//! turned back ([`unflip`]).
+//! turned back ([`crate::unflip`]).
 //!
 //! Left out: contents of files, which have no checksum of their own.
 
@@ -14,7 +14,6 @@ mod gather;
 mod known;
 mod names;
 mod scan;
-mod unflip;
 mod write;
 
 use device::{BlockDevice, DeviceError, Lba, Tag};

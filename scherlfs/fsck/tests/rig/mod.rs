@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag, VirtualClock};
+use format::extent::Extent;
 use format::{Addr, Block, Ino, chain, ifile, inode};
 use scherlfs::{MountOptions, Volume};
 use vfs::{Allocate, Caller, DeviceNumber, FileKind, FileSystem, Flow, NewNode, WriteFlags, XattrFlags};
@@ -46,7 +47,14 @@ fn own_blocks(dev: &dyn BlockDevice, at: u64) -> BTreeSet<u64> {
         let index: Vec<Addr> = runs.iter().flat_map(|r| r.addrs()).collect();
         runs = index.iter().flat_map(|a| chain::read_runs(&block(dev, a.0), chain::Kind::Index).unwrap()).collect();
     }
-    out.extend(runs.iter().flat_map(|r| r.addrs().map(|a| a.0)));
+    let conts: Vec<u64> = runs.iter().flat_map(|r| r.addrs().map(|a| a.0)).collect();
+    let more = conts.iter().flat_map(|at| chain::read_continuation(&block(dev, *at)).unwrap());
+    for e in read.extents.into_iter().chain(more) {
+        if let Extent::Stored { start, blocks } = e {
+            out.extend(start.0..start.0 + u64::from(blocks));
+        }
+    }
+    out.extend(conts);
     out
 }
 
@@ -88,10 +96,7 @@ pub fn look(dev: &Arc<Memory>) -> Result<Truth, String> {
         }
         let names = volume.listxattr(ino).map_err(told)?;
         let xattrs = names.into_iter().map(|n| (n.to_vec(), volume.getxattr(ino, &n).unwrap_or_default())).collect();
-        let mut blocks = place(ino.0).map(|at| own_blocks(&**dev, at.0)).ok_or(format!("inode {} has no place", ino.0))?;
-        for run in volume.extents(ino, 0, usize::MAX).unwrap_or_default() {
-            blocks.extend(run.addr..run.addr + run.blocks);
-        }
+        let blocks = place(ino.0).map(|at| own_blocks(&**dev, at.0)).ok_or(format!("inode {} has no place", ino.0))?;
         let known = truth.entry(ino.0).or_insert(Known { path: path.clone(), kind: attr.kind, bytes, xattrs, blocks });
         known.path = path.min(std::mem::take(&mut known.path));
     }
@@ -117,8 +122,24 @@ fn contents(n: usize, rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
+/// A volume, and what is known of it.
+pub struct Made {
+    pub dev: Memory,
+    pub truth: Truth,
+    /// Blocks of the log behind the checkpoint. Noise in one of them is where the log ends: that is no damage, and what
+    /// comes behind it was not written.
+    pub log: BTreeSet<u64>,
+}
+
+impl Made {
+    /// What must be taken for touched where one block is.
+    pub fn touched(&self, at: u64) -> BTreeSet<u64> {
+        if self.log.contains(&at) { self.log.clone() } else { BTreeSet::from([at]) }
+    }
+}
+
 /// A volume with every structure, and all that is on it.
-pub fn volume(shape: Shape, seed: u64) -> (Memory, Truth) {
+pub fn volume(shape: Shape, seed: u64) -> Made {
     let clock = Arc::new(VirtualClock::default());
     let dev = Arc::new(Memory::new(1024));
     let made = scherlfs::make::Options { label: "truth".into(), uuid: [7; 16], ..scherlfs::make::Options::default() };
@@ -137,6 +158,7 @@ pub fn volume(shape: Shape, seed: u64) -> (Memory, Truth) {
         }
     }
     volume.unmount().unwrap();
+    let before = image(&dev);
     if shape != Shape::Clean {
         let volume = mount();
         let dir = volume.lookup(volume.root(), b"d0").unwrap().attr.ino;
@@ -154,7 +176,9 @@ pub fn volume(shape: Shape, seed: u64) -> (Memory, Truth) {
         std::mem::forget(volume);
     }
     let truth = look(&Arc::new(dev.fork())).unwrap();
-    (dev.fork(), truth)
+    let after = image(&dev);
+    let changed = |at: &u64| before[*at as usize * BLOCK..][..BLOCK] != after[*at as usize * BLOCK..][..BLOCK];
+    Made { dev: dev.fork(), truth, log: (2..dev.blocks()).filter(changed).collect() }
 }
 
 fn fill(volume: &Volume, rng: &mut Rng, round: usize, new: &dyn Fn(FileKind) -> NewNode) {
