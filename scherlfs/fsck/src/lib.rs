@@ -4,7 +4,9 @@
 //! code of its own. It looks at two states: that of the checkpoint, in which every block must be free or have one owner, and the one that the log
 //! behind it leads to. Damage is a finding, never an error. No panic on any bytes.
 //!
-//! Left out: repair, and contents of files, which have no checksum of their own.
+//! [`repair`] makes a volume in any state one in which nothing is found.
+//!
+//! Left out: contents of files, which have no checksum of their own.
 #![forbid(unsafe_code)]
 
 mod blocks;
@@ -22,7 +24,7 @@ use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{Addr, BLOCK, Block, FIRST};
 
 pub use finding::{Finding, State};
-pub use repair::{Action, RepairError, Repaired, What, repair};
+pub use repair::{Action, RepairError, Repaired, What, repair, seems};
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

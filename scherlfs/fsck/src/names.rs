@@ -6,9 +6,9 @@ use rustc_hash::FxHashSet;
 use scherlfs_format::directory::Entries;
 use scherlfs_format::{BLOCK, IFILE, Ino, ROOT};
 
-use crate::{Disk, kind};
 use crate::finding::{Finding, State};
 use crate::map::{Map, Node};
+use crate::{Disk, kind};
 
 /// Follows all names from the root on; says how many directories there are.
 pub(crate) fn judge(

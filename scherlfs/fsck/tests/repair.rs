@@ -111,3 +111,91 @@ fn a_flipped_bit_of_metadata_costs_nothing() {
         }
     }
 }
+
+#[test]
+fn blocks_that_changed_places_cost_only_their_files() {
+    for shape in SHAPES {
+        let made = volume(shape, 7);
+        let dev = &made.dev;
+        let mut rng = Rng::new(8);
+        let used: Vec<u64> = (0..dev.blocks()).filter(|at| block(dev, *at).iter().any(|b| *b != 0)).collect();
+        for _ in 0..if deep() { 2000 } else { 60 } {
+            let (a, b) = (used[rng.index(used.len())], used[rng.index(used.len())]);
+            let image = dev.fork();
+            put(&image, a, &block(dev, b));
+            // Exchanged, or only copied.
+            if rng.below(2) == 0 {
+                put(&image, b, &block(dev, a));
+            }
+            let touched = made.touched(a).union(&made.touched(b)).copied().collect();
+            judge(&image, &made.truth, &touched, &format!("{shape:?}, blocks {a} and {b}"));
+        }
+    }
+}
+
+#[test]
+fn noise_in_many_blocks_costs_only_their_files() {
+    for shape in SHAPES {
+        let made = volume(shape, 9);
+        let mut rng = Rng::new(10);
+        for round in 0..if deep() { 1000 } else { 40 } {
+            let image = made.dev.fork();
+            let mut touched = BTreeSet::new();
+            for _ in 0..1 + rng.below(12) {
+                let at = rng.below(made.dev.blocks());
+                let mut noise = [0; BLOCK];
+                if rng.below(2) == 0 {
+                    rng.fill(&mut noise);
+                }
+                touched.extend(made.touched(at));
+                put(&image, at, &noise);
+            }
+            judge(&image, &made.truth, &touched, &format!("{shape:?}, round {round}"));
+        }
+    }
+}
+
+#[test]
+fn a_volume_without_superblocks_is_found_again_in_its_log() {
+    for shape in SHAPES {
+        let made = volume(shape, 13);
+        let mut rng = Rng::new(14);
+        for round in 0..20 {
+            let image = made.dev.fork();
+            put(&image, 0, &[0; BLOCK]);
+            put(&image, 1, &[0xff; BLOCK]);
+            let mut touched = BTreeSet::new();
+            if round > 0 {
+                // And something else.
+                let at = 2 + rng.below(made.dev.blocks() - 2);
+                put(&image, at, &[0x22; BLOCK]);
+                touched.extend(made.touched(at));
+            }
+            assert!(joulefs_scherlfs_fsck::seems(&image));
+            judge(&image, &made.truth, &touched, &format!("{shape:?}, round {round}, without superblocks {touched:?}"));
+        }
+    }
+}
+
+#[test]
+fn a_volume_that_was_cut_off_has_what_lay_before() {
+    for shape in SHAPES {
+        let made = volume(shape, 15);
+        for blocks in [64, 100, 300, 500, 700, 900, 1000, 1023] {
+            let image = device::Memory::new(blocks);
+            (0..blocks).for_each(|at| put(&image, at, &block(&made.dev, at)));
+            let mut touched: BTreeSet<u64> = (blocks..made.dev.blocks()).collect();
+            if touched.iter().any(|at| made.log.contains(at)) {
+                touched.extend(&made.log);
+            }
+            judge(&image, &made.truth, &touched, &format!("{shape:?}, {blocks} blocks"));
+        }
+    }
+}
+
+#[test]
+fn what_is_no_volume_is_not_repaired() {
+    let dev = device::Memory::new(1024);
+    assert!(matches!(joulefs_scherlfs_fsck::repair(&dev, &|_, _| {}), Err(joulefs_scherlfs_fsck::RepairError::NoVolume)));
+    assert!(!joulefs_scherlfs_fsck::seems(&dev));
+}

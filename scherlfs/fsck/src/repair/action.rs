@@ -81,7 +81,11 @@ impl fmt::Display for Action {
         match &self.what {
             What::Superblock { at } => write!(f, "superblock {at} written again"),
             What::Found { seq } => {
-                write!(f, "both superblocks are lost: the checkpoint of transaction {seq} was found in the log", seq = seq.0)
+                write!(
+                    f,
+                    "both superblocks are lost: the checkpoint of transaction {seq} was found in the log",
+                    seq = seq.0
+                )
             }
             What::Field { field } => write!(f, "superblock: {field} set to what the log says"),
             What::Cut { from, to } => write!(f, "the device has {to} blocks: the volume was of {from}"),

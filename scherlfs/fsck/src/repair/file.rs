@@ -8,8 +8,8 @@ use scherlfs_format::inode::{self as raw, Attributes, Xattr};
 use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq};
 
 use super::action::What;
-use crate::{Disk, unflip};
 use crate::kind;
+use crate::{Disk, unflip};
 
 /// An inode as it is or will be.
 #[derive(Debug, Clone)]
@@ -226,7 +226,8 @@ fn lists(
     places.resize(inode.continuations, None);
     let mut out = Vec::with_capacity(places.len());
     for (n, at) in places.into_iter().enumerate() {
-        let right = |b: &Block| mine(b, Kind::Continuation, n, inode.continuations) && chain::read_continuation(b).is_ok();
+        let right =
+            |b: &Block| mine(b, Kind::Continuation, n, inode.continuations) && chain::read_continuation(b).is_ok();
         let block = at.and_then(|at| part(disk, at, done, right));
         let list = block.and_then(|b| chain::read_continuation(&b).ok());
         own.extend(at.filter(|_| list.is_some()));

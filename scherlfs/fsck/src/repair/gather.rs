@@ -64,7 +64,8 @@ pub(crate) fn gather(disk: &Disk<'_>, known: &Known, searched: &mut Searched<'_>
     let last = known.sb.seq.0.saturating_add(known.transactions);
     out.blind = known.map_torn && known.free.is_none();
     let scan = searched.scan(disk);
-    let mut hits: Vec<Hit> = scan.hits.values().flatten().filter(|h| user(h.ino) && !contents.has(h.at.0)).copied().collect();
+    let mut hits: Vec<Hit> =
+        scan.hits.values().flatten().filter(|h| user(h.ino) && !contents.has(h.at.0)).copied().collect();
     hits.retain(|h| out.blind || h.seq.0 <= last);
     let mut live = live(disk, known, scan, &hits, &out);
     for (ino, at, generation) in broken {
@@ -117,7 +118,10 @@ fn live(disk: &Disk<'_>, known: &Known, scan: &Scan, hits: &[Hit], out: &Gathere
     let mut found: BTreeMap<Ino, File> = BTreeMap::new();
     let mut newest: Vec<&Hit> = Vec::new();
     for hit in hits.iter().filter(|h| !out.files.contains_key(&h.ino)) {
-        let deleted = scan.gone.get(&hit.ino).is_some_and(|seq| *seq > hit.seq && seq.0 <= known.sb.seq.0.saturating_add(known.transactions));
+        let deleted = scan
+            .gone
+            .get(&hit.ino)
+            .is_some_and(|seq| *seq > hit.seq && seq.0 <= known.sb.seq.0.saturating_add(known.transactions));
         let used = known.was_used(hit.at) && !known.needed.has(hit.at.0);
         if (out.blind && !deleted) || (!out.blind && used && known.free.is_some()) {
             newest.push(hit);

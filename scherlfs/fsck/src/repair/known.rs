@@ -104,7 +104,12 @@ fn contents(disk: &Disk<'_>, file: &File) -> Vec<u8> {
 }
 
 /// The superblock that a checkpoint has which no superblock names.
-fn of_checkpoint(disk: &Disk<'_>, like: Option<&Superblock>, found: &log::Unsaid, after: Option<(Addr, Epoch)>) -> Superblock {
+fn of_checkpoint(
+    disk: &Disk<'_>,
+    like: Option<&Superblock>,
+    found: &log::Unsaid,
+    after: Option<(Addr, Epoch)>,
+) -> Superblock {
     let blank = Superblock {
         uuid: [0; 16],
         label: String::new(),

@@ -17,12 +17,13 @@ mod scan;
 mod write;
 
 use device::{BlockDevice, DeviceError, Lba, Tag};
+use scherlfs_format::chain::{Header, Kind};
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{Addr, BLOCK};
+use scherlfs_format::{Addr, BLOCK, FIRST};
 
 pub use action::{Action, What};
 
-use crate::{Disk, Finding, Report, check};
+use crate::{Disk, Report, check};
 
 /// Why a volume was not repaired.
 #[derive(Debug, thiserror::Error)]
@@ -41,12 +42,10 @@ pub enum RepairError {
     #[error("no free blocks are left to repair into")]
     NoSpace,
     /// What was repaired is not whole. The volume is as repaired as it could be.
-    #[error("{errors} errors are left, the first: {first}")]
+    #[error("{} errors are left", after.findings.len())]
     Left {
-        /// How many.
-        errors: usize,
-        /// One of them.
-        first: Box<Finding>,
+        /// The volume as it is.
+        after: Box<Report>,
         /// What was done.
         actions: Vec<Action>,
     },
@@ -62,6 +61,9 @@ pub struct Repaired {
     /// What was done, in order.
     pub actions: Vec<Action>,
 }
+
+/// Blocks at the beginning of a device in which inodes are looked for to tell what it was.
+const LOOK: u64 = 4096;
 
 /// All inodes of the volume, looked for once and only if somebody asks.
 pub(crate) struct Searched<'p> {
@@ -115,13 +117,17 @@ pub fn repair(dev: &dyn BlockDevice, progress: &dyn Fn(u64, u64)) -> Result<Repa
     if actions.is_empty() {
         actions.push(Action { ino: None, path: None, what: What::Counted });
     }
-    match after.findings.first() {
-        None => Ok(Repaired { before, after, actions }),
-        Some(first) => {
-            let (errors, first) = (after.findings.len(), Box::new(first.clone()));
-            Err(RepairError::Left { errors, first, actions })
-        }
+    if after.is_clean() {
+        return Ok(Repaired { before, after, actions });
     }
+    Err(RepairError::Left { after: Box::new(after), actions })
+}
+
+/// Whether a device without a superblock seems to have been a volume: an inode is among its first blocks.
+pub fn seems(dev: &dyn BlockDevice) -> bool {
+    let disk = Disk { dev, blocks: dev.blocks().min(LOOK) };
+    let inode = |at| disk.read(Addr(at)).is_ok_and(|b| Header::expect(&b, Kind::Inode).is_ok());
+    (FIRST..disk.blocks).any(inode)
 }
 
 /// Whether a superblock is what one of the copies says.

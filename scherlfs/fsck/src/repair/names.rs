@@ -189,8 +189,7 @@ impl Mender<'_, '_> {
             let called = hints.get(ino).is_some_and(|h| !h.contains(&2));
             called && *ino != ROOT && file.stored().next().is_some() && !self.looks_like_directory(*ino, file)
         };
-        let wrong: Vec<Ino> =
-            self.files.iter().filter(|(i, f)| f.is_dir() && wrong(i, f)).map(|(i, _)| *i).collect();
+        let wrong: Vec<Ino> = self.files.iter().filter(|(i, f)| f.is_dir() && wrong(i, f)).map(|(i, _)| *i).collect();
         for ino in wrong {
             let hint = hints.get(&ino).and_then(|h| h.first()).map_or(kind::REGULAR, |k| kind::of_entry(*k));
             self.dirs.remove(&ino);
@@ -370,10 +369,13 @@ impl Mender<'_, '_> {
 
     /// Brings everything that is not below the root into `lost+found`, or frees it if it was an orphan.
     fn adopt(&mut self, mut reached: BTreeSet<Ino>, orphans: &BTreeSet<Ino>) {
-        let unnamed: Vec<Ino> = self.files.keys().filter(|i| !reached.contains(i) && !self.to.contains_key(i)).copied().collect();
+        let unnamed: Vec<Ino> =
+            self.files.keys().filter(|i| !reached.contains(i) && !self.to.contains_key(i)).copied().collect();
         for ino in unnamed {
             let Some(file) = self.files.get(&ino) else { continue };
-            if file.attributes.nlink == 0 && (!file.is_dir() || self.dirs.get(&ino).is_none_or(|d| d.names(ino).is_empty())) {
+            if file.attributes.nlink == 0
+                && (!file.is_dir() || self.dirs.get(&ino).is_none_or(|d| d.names(ino).is_empty()))
+            {
                 if !orphans.contains(&ino) {
                     self.log.file(ino, What::OrphanFreed);
                 }

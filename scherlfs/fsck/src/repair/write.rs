@@ -276,7 +276,8 @@ fn made(
         cp.header.pieces = hidden_pieces;
     }
     hidden_pieces = cp.header.pieces;
-    let promised = |f: &File| f.extents.iter().filter(|e| matches!(e, Extent::Reserved { .. })).map(|e| e.blocks()).sum::<u64>();
+    let promised =
+        |f: &File| f.extents.iter().filter(|e| matches!(e, Extent::Reserved { .. })).map(|e| e.blocks()).sum::<u64>();
     for (ino, file) in files.iter().filter(|(_, f)| !f.changed) {
         file.blocks().for_each(|at| _ = cp.used.claim(at.0));
         places.insert(*ino, file.at.unwrap_or_default());
@@ -323,9 +324,7 @@ fn put_map(
             let ino = u32::try_from(n * ifile::ENTRIES as u64 + entry as u64).map(Ino);
             let place = ino.ok().and_then(|ino| Some((places.get(&ino)?, files.get(&ino)?)));
             let is = match place {
-                Some((addr, file)) => {
-                    ifile::Place { addr: Some(*addr), generation: file.attributes.generation as u16 }
-                }
+                Some((addr, file)) => ifile::Place { addr: Some(*addr), generation: file.attributes.generation as u16 },
                 // The next life of a number that is free now.
                 None if was.addr.is_some() => ifile::Place { addr: None, generation: was.generation.wrapping_add(1) },
                 None => was,

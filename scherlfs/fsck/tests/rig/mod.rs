@@ -257,9 +257,19 @@ pub fn whole(dev: &Arc<Memory>, truth: &Truth, touched: &BTreeSet<u64>, place: &
         })
     };
     for (ino, known) in truth.iter().filter(|(_, k)| k.blocks.is_disjoint(touched)) {
-        let is = found.get(ino).unwrap_or_else(|| panic!("{place}: inode {ino} {:?} is gone after {:#?}", String::from_utf8_lossy(&known.path), told()));
+        let is = found.get(ino).unwrap_or_else(|| {
+            panic!("{place}: inode {ino} {:?} is gone after {:#?}", String::from_utf8_lossy(&known.path), told())
+        });
         let same = (is.kind, &is.bytes, &is.xattrs) == (known.kind, &known.bytes, &known.xattrs);
-        assert!(same, "{place}: inode {ino} is not what it was: {:?} {} bytes, {:?} {} bytes after {:#?}", is.kind, is.bytes.len(), known.kind, known.bytes.len(), told());
+        assert!(
+            same,
+            "{place}: inode {ino} is not what it was: {:?} {} bytes, {:?} {} bytes after {:#?}",
+            is.kind,
+            is.bytes.len(),
+            known.kind,
+            known.bytes.len(),
+            told()
+        );
         if clean(&known.path) {
             assert_eq!(is.path, known.path, "{place}: inode {ino} after {:#?}", told());
         }
@@ -283,7 +293,13 @@ fn live(dev: &Arc<Memory>, place: &str) {
     volume.rename(ME, (dir, b"a"), (root, b"moved"), vfs::RenameFlags::empty()).map_err(said).unwrap();
     volume.unlink(dir, b"b").map_err(said).unwrap();
     let mut names = Vec::new();
-    volume.readdir(root, 0, &mut |e| { names.push(e.name.to_vec()); Flow::Continue }).map_err(said).unwrap();
+    volume
+        .readdir(root, 0, &mut |e| {
+            names.push(e.name.to_vec());
+            Flow::Continue
+        })
+        .map_err(said)
+        .unwrap();
     for name in names.iter().filter(|n| ![&b"."[..], b"..", b".ifile"].contains(&&n[..])) {
         let at = volume.lookup(root, name).map_err(said).unwrap().attr;
         if at.kind == FileKind::Regular {
