@@ -52,7 +52,9 @@ impl Path {
 
     /// A path that a superblock gives.
     pub fn given(runs: &[Run]) -> Self {
-        let mut path = Path::default();
+        let start = runs.first().map_or(0, |r| r.start.0);
+        let tail = runs.last().map_or(0, |r| r.end().0);
+        let mut path = Path { start, tail, wrapped: tail <= start, ..Path::default() };
         path.take_on(runs.to_vec());
         path
     }
@@ -139,6 +141,10 @@ impl Path {
         let mut paths = Vec::new();
         while self.left == 1 {
             let addr = self.runs.front()?.start;
+            if paths.contains(&addr) {
+                // It leads to itself.
+                return None;
+            }
             let more = read(addr).filter(|m| !m.is_empty())?;
             self.pop()?;
             paths.push(addr);
@@ -176,6 +182,10 @@ mod tests {
             let start = FIRST + rng.below(20_000);
             let mut path = Path::from(start, &free, 1 + rng.below(128) as usize);
             let mut reader = Path::given(&path.runs());
+            if rng.below(2) == 0 {
+                // Who mounts a volume knows of the path what the superblock says.
+                path = Path::given(&path.runs());
+            }
             let mut used = Vec::new();
             while let Some(addr) = {
                 let mut slots = Vec::new();

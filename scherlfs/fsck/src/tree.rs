@@ -88,6 +88,9 @@ pub(crate) fn judge_free(
         }
         free.claim(at.0);
     }
+    if sb.path.is_empty() && free.count() > 0 {
+        findings.push(Finding::Superblock { at: sb.place(), why: "it has no path, and there are free blocks".into() });
+    }
     let mut ahead = Claimed::default();
     for at in sb.path.iter().flat_map(|r| r.addrs()) {
         let why = match () {

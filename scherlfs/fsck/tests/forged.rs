@@ -91,7 +91,8 @@ fn shape(block: &Block) -> Option<Shape> {
 /// What a field is set to.
 fn lies(old: u64, bytes: usize, blocks: u64, rng: &mut Rng) -> Vec<u64> {
     let most = if bytes == 8 { u64::MAX } else { (1 << (8 * bytes)) - 1 };
-    let mut all = vec![0, 1, most, most / 2 + 1, old.wrapping_add(1), old.wrapping_sub(1), rng.below(blocks), 1 << rng.below(63)];
+    let mut all =
+        vec![0, 1, most, most / 2 + 1, old.wrapping_add(1), old.wrapping_sub(1), rng.below(blocks), 1 << rng.below(63)];
     all.iter_mut().for_each(|v| *v &= most);
     all.retain(|v| *v != old);
     all
@@ -165,7 +166,6 @@ fn claimed(block: &Block) -> BTreeSet<u64> {
 fn owner(block: &Block) -> Option<(u32, u64)> {
     let stored = &block[BLOCK - 4..];
     let all = (2..200u32).flat_map(|ino| (0..8u64).map(move |n| (ino, n)));
-    all.into_iter().find(|(ino, n)| {
-        checksum(&[&ino.to_le_bytes(), &n.to_le_bytes(), &block[..BLOCK - 4]]).to_le_bytes() == stored
-    })
+    all.into_iter()
+        .find(|(ino, n)| checksum(&[&ino.to_le_bytes(), &n.to_le_bytes(), &block[..BLOCK - 4]]).to_le_bytes() == stored)
 }

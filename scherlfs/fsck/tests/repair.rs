@@ -196,6 +196,9 @@ fn a_volume_that_was_cut_off_has_what_lay_before() {
 #[test]
 fn what_is_no_volume_is_not_repaired() {
     let dev = device::Memory::new(1024);
-    assert!(matches!(joulefs_scherlfs_fsck::repair(&dev, &|_, _| {}), Err(joulefs_scherlfs_fsck::RepairError::NoVolume)));
+    assert!(matches!(
+        joulefs_scherlfs_fsck::repair(&dev, &|_, _| {}),
+        Err(joulefs_scherlfs_fsck::RepairError::NoVolume)
+    ));
     assert!(!joulefs_scherlfs_fsck::seems(&dev));
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use device::{BLOCK, BlockDevice, Loss, PowerCut, Rng};
 use joulefs_scherlfs_fsck as fsck;
-use rig::{SHAPES, block, look, put, volume, whole};
+use rig::{SHAPES, look, put, volume, whole};
 
 #[test]
 fn a_repair_that_the_power_cut_off_is_repaired_to_the_same() {
@@ -15,7 +15,7 @@ fn a_repair_that_the_power_cut_off_is_repaired_to_the_same() {
     for shape in SHAPES {
         let made = volume(shape, 21);
         let mut rng = Rng::new(22);
-        for round in 0..14 {
+        for round in 0..24 {
             let image = made.dev.fork();
             let mut touched = BTreeSet::new();
             for _ in 0..1 + rng.below(4) {
@@ -55,5 +55,4 @@ fn a_repair_that_the_power_cut_off_is_repaired_to_the_same() {
         }
     }
     assert!(cuts > 300, "{cuts}");
-    let _ = block;
 }

@@ -162,6 +162,7 @@ fn superblock(
     log: &mut Log,
 ) -> Result<(Superblock, u64), RepairError> {
     let (found, sound) = copies(disk, log);
+    searched.settled = found.iter().map(|sb| sb.seq).max().unwrap_or_default();
     let next = found.iter().map(|sb| sb.checkpoint).max().map_or(0, |c| c.saturating_add(1));
     let usable = found.iter().find(|sb| names_a_map(disk, sb));
     let newest = found.first();
@@ -196,12 +197,15 @@ fn superblock(
         }
     }
     let scan = searched.scan(disk);
-    let least = usable.map_or(Seq(0), |sb| sb.seq);
     let like = usable.or(newest);
-    for pair in scan.checkpoints().iter().filter(|(map, _)| map.seq > least || usable.is_none()) {
+    let last = scan.newest().map_or(Seq(0), |(seq, _)| seq);
+    let later = |map: &Hit| like.is_none_or(|sb| map.seq > sb.seq || (usable.is_none() && map.seq == sb.seq));
+    for pair in scan.checkpoints().iter().filter(|(map, _)| later(map)) {
         let unsaid = unsaid_of(scan, pair);
         let sb = of_checkpoint(disk, like, &unsaid, scan.next_first(unsaid.seq).filter(|(_, e)| *e >= unsaid.epoch));
-        if names_a_map(disk, &sb) {
+        // One behind which there is more than its log leads to is an old one.
+        let reached = sb.seq.0 + log::follow(disk, &sb).transactions;
+        if names_a_map(disk, &sb) && reached >= last.0 {
             log.volume(What::Found { seq: sb.seq });
             let next = next.max(sb.checkpoint.saturating_add(1));
             return Ok((sb, next));

@@ -19,7 +19,7 @@ mod write;
 use device::{BlockDevice, DeviceError, Lba, Tag};
 use scherlfs_format::chain::{Header, Kind};
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{Addr, BLOCK, FIRST};
+use scherlfs_format::{Addr, BLOCK, FIRST, Seq};
 
 pub use action::{Action, What};
 
@@ -68,6 +68,8 @@ const LOOK: u64 = 4096;
 /// All inodes of the volume, looked for once and only if somebody asks.
 pub(crate) struct Searched<'p> {
     scan: Option<scan::Scan>,
+    /// A superblock says that this transaction, and all before it, were whole.
+    settled: Seq,
     progress: &'p dyn Fn(u64, u64),
 }
 
@@ -75,7 +77,7 @@ impl Searched<'_> {
     fn scan(&mut self, disk: &Disk<'_>) -> &scan::Scan {
         self.scan.get_or_insert_with(|| {
             let mut scan = scan::Scan::of(disk, self.progress);
-            scan.drop_torn(disk);
+            scan.drop_torn(disk, self.settled);
             scan
         })
     }
@@ -95,7 +97,7 @@ pub fn repair(dev: &dyn BlockDevice, progress: &dyn Fn(u64, u64)) -> Result<Repa
         return Err(RepairError::ReadOnly);
     }
     let mut actions = action::Log::default();
-    let mut searched = Searched { scan: None, progress };
+    let mut searched = Searched { scan: None, settled: Seq(0), progress };
     let (disk, known) = known::read(dev, !before.is_clean(), &mut searched, &mut actions)?;
     if before.is_clean() && stands(&disk, &known.sb) {
         // Only a copy of the superblock is torn, and it was not that of a newer state.

@@ -122,8 +122,11 @@ impl Scan {
     }
 
     /// Takes out what the newest transaction left if it is not all there, or not proved: it was being written when the power went.
-    pub fn drop_torn(&mut self, disk: &Disk<'_>) {
+    pub fn drop_torn(&mut self, disk: &Disk<'_>, settled: Seq) {
         let Some(newest) = self.hits.values().flatten().map(|h| (h.seq, h.epoch, h.attempt)).max() else { return };
+        if newest.0 <= settled {
+            return;
+        }
         let of = |h: &Hit| (h.seq, h.epoch, h.attempt) == newest;
         let all: Vec<Hit> = self.hits.values().flatten().filter(|h| of(h)).copied().collect();
         let lists = self.lists.iter().map(|(_, h)| h).filter(|h| (h.seq, h.epoch, h.attempt) == newest);

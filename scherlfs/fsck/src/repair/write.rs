@@ -11,7 +11,7 @@ use scherlfs_format::extent::Extent;
 use scherlfs_format::inode::{self as raw, Attributes, Xattr, room, xattr_bytes};
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{
-    Addr, BLOCK, Block, Epoch, FIRST, FREE_LIST, IFILE, Ino, ROOT, Run, Seq, checksum, ifile, lists,
+    Addr, BLOCK, Block, COUNT_MAX, Epoch, FIRST, FREE_LIST, IFILE, Ino, ROOT, Run, Seq, checksum, ifile, lists,
 };
 
 use super::RepairError;
@@ -242,9 +242,9 @@ fn made(
     let last = known.sb.seq.0.saturating_add(known.transactions);
     let header = Header {
         kind: Kind::Inode,
-        epoch: Epoch(known.sb.epoch.0.saturating_add(1)),
+        epoch: Epoch(known.sb.epoch.0.min(u32::MAX - 2) + 1),
         attempt: 0,
-        seq: Seq(last.saturating_add(1)),
+        seq: Seq(last.min(COUNT_MAX - 1_000_000) + 1),
         ino: Ino(0),
         piece: 0,
         pieces: 1,
@@ -290,7 +290,7 @@ fn made(
     let sb = Superblock {
         clean: true,
         blocks: disk.blocks,
-        checkpoint: known.next,
+        checkpoint: known.next.min(COUNT_MAX),
         seq: cp.header.seq,
         epoch: cp.header.epoch,
         ifile: at_map,
