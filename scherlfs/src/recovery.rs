@@ -48,6 +48,10 @@ impl Reader<'_> {
 
     /// The next block along the path.
     fn next(&mut self, found: &mut Found) -> Result<Option<(Addr, Box<Block>)>> {
+        if found.blocks.len() as u64 > self.last {
+            // The path leads round in a circle.
+            return Ok(None);
+        }
         let (dev, last, want) = (self.dev.clone(), self.last, self.header);
         let mut failed = None;
         let read = |at: Addr| {

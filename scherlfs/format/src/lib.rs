@@ -27,6 +27,8 @@ pub type Block = [u8; BLOCK];
 pub const FIRST: u64 = 2;
 /// Addresses have 48 bits.
 pub const BLOCKS_MAX: u64 = 1 << 48;
+/// The highest number of a transaction or a checkpoint: nobody comes so far, and one more is a number, too.
+pub const COUNT_MAX: u64 = 1 << 62;
 /// The longest name.
 pub const NAME_MAX: usize = 255;
 

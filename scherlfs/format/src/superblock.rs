@@ -7,7 +7,7 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::extent::{Extent, RawExtent};
-use crate::{Addr, BLOCK, BLOCKS_MAX, Block, Epoch, FIRST, FormatError, Run, Seq, check_seal, seal};
+use crate::{Addr, BLOCK, BLOCKS_MAX, Block, COUNT_MAX, Epoch, FIRST, FormatError, Run, Seq, check_seal, seal};
 
 const WHAT: &str = "superblock";
 /// What a superblock begins with.
@@ -180,6 +180,14 @@ impl Superblock {
         let segment = raw.segment_blocks.get();
         if !segment.is_power_of_two() || !(8..=1 << 20).contains(&segment) {
             return Err(wrong("segment_blocks", segment.into()));
+        }
+        for (field, value) in [("checkpoint", raw.checkpoint.get()), ("seq", raw.seq.get())] {
+            if value > COUNT_MAX {
+                return Err(wrong(field, value));
+            }
+        }
+        if raw.epoch.get() == u32::MAX {
+            return Err(wrong("epoch", u32::MAX.into()));
         }
         let inside = |field, at: u64| if (FIRST..blocks).contains(&at) { Ok(Addr(at)) } else { Err(wrong(field, at)) };
         let count = raw.path_runs.get() as usize;

@@ -4,21 +4,27 @@
 //! code of its own. It looks at two states: that of the checkpoint, in which every block must be free or have one owner, and the one that the log
 //! behind it leads to. Damage is a finding, never an error. No panic on any bytes.
 //!
-//! Left out: repair, and contents of files, which have no checksum of their own.
+//! [`repair`] makes a volume in any state one in which nothing is found.
+//!
+//! Left out: contents of files, which have no checksum of their own.
 #![forbid(unsafe_code)]
 
 mod blocks;
 mod finding;
+mod kind;
 mod log;
 mod map;
 mod names;
+mod repair;
 mod tree;
+mod unflip;
 
 use device::BlockDevice;
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{Addr, BLOCK, Block, FIRST};
 
 pub use finding::{Finding, State};
+pub use repair::{Action, RepairError, Repaired, What, repair, seems};
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,11 +76,16 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
     let disk = Disk { dev, blocks: sb.blocks };
     let Some(map) = map::Map::of_checkpoint(&disk, &sb, &mut report.findings) else { return report };
     let at_checkpoint = tree::judge(&disk, &sb, &map, State::Checkpoint, &mut report.findings);
-    tree::judge_free(&disk, &sb, &map, &at_checkpoint, &mut report.findings);
+    let free = tree::judge_free(&disk, &sb, &map, &at_checkpoint, &mut report.findings);
     let mut last = at_checkpoint;
     if !sb.clean {
         let log = log::follow(&disk, &sb);
         report.transactions = log.transactions;
+        let wrong = |at: &Addr, why: &str| Finding::Log { at: *at, why: why.into() };
+        report.findings.extend(log.flipped.iter().map(|at| wrong(at, "one bit of it flipped")));
+        let mut taken = blocks::Claimed::default();
+        let used = log.blocks.iter().find(|at| !free.has(at.0) || !taken.claim(at.0));
+        report.findings.extend(used.map(|at| wrong(at, "it was not free")));
         if log.transactions > 0 {
             let now = log.apply(map);
             last = tree::judge(&disk, &sb, &now, State::Log, &mut report.findings);

@@ -6,25 +6,9 @@ use rustc_hash::FxHashSet;
 use scherlfs_format::directory::Entries;
 use scherlfs_format::{BLOCK, IFILE, Ino, ROOT};
 
-use crate::Disk;
 use crate::finding::{Finding, State};
 use crate::map::{Map, Node};
-
-const KIND: u16 = 0o170_000;
-const DIRECTORY: u16 = 0o040_000;
-
-/// An entry's kind as a mode has it.
-fn mode_of(kind: u8) -> u16 {
-    match kind {
-        1 => 0o100_000,
-        2 => DIRECTORY,
-        3 => 0o020_000,
-        4 => 0o060_000,
-        5 => 0o010_000,
-        6 => 0o140_000,
-        _ => 0o120_000,
-    }
-}
+use crate::{Disk, kind};
 
 /// Follows all names from the root on; says how many directories there are.
 pub(crate) fn judge(
@@ -38,7 +22,7 @@ pub(crate) fn judge(
     let mut waiting = vec![ROOT];
     let mut reached = FxHashSet::from_iter([ROOT]);
     let mut directories = 0;
-    if nodes.get(&ROOT).is_none_or(|n| n.inode.attributes.mode & KIND != DIRECTORY) {
+    if nodes.get(&ROOT).is_none_or(|n| kind::of(n.inode.attributes.mode) != kind::DIRECTORY) {
         findings.push(Finding::Unreachable { ino: ROOT, state });
         return 0;
     }
@@ -87,13 +71,13 @@ pub(crate) fn judge(
                     findings.push(wrong(format!("it leads to inode {}, which does not exist", e.ino)));
                     continue;
                 };
-                let mode = child.inode.attributes.mode & KIND;
-                if mode != mode_of(e.kind) {
+                let mode = kind::of(child.inode.attributes.mode);
+                if mode != kind::of_entry(e.kind) {
                     findings.push(wrong(format!("it says another kind than inode {}", e.ino)));
                 }
                 *links.entry(e.ino).or_default() += 1;
                 let first = reached.insert(e.ino);
-                if mode == DIRECTORY {
+                if mode == kind::DIRECTORY {
                     *links.entry(dir).or_default() += 1;
                     if child.inode.attributes.parent != dir {
                         findings.push(wrong(format!("inode {} says another directory is above it", e.ino)));

@@ -94,24 +94,37 @@ fn judge_past(disk: &Disk<'_>, sb: &Superblock, map: &Map, used: &mut Claimed, f
     }
 }
 
-/// Every block is in use or free, and none is both.
-pub(crate) fn judge_free(disk: &Disk<'_>, sb: &Superblock, map: &Map, seen: &Seen, findings: &mut Vec<Finding>) {
+/// Every block is in use or free, and none is both; says which are free.
+pub(crate) fn judge_free(
+    disk: &Disk<'_>,
+    sb: &Superblock,
+    map: &Map,
+    seen: &Seen,
+    findings: &mut Vec<Finding>,
+) -> Claimed {
     let mut free = Claimed::default();
     for at in map.free.iter().flat_map(|r| r.addrs()) {
         if at.0 >= disk.blocks {
             findings.push(Finding::Hidden { ino: FREE_LIST, why: format!("block {at} is outside of the volume") });
-            return;
+            return free;
         }
         if seen.used.has(at.0) {
             findings.push(Finding::FreeAndUsed { at });
         }
         free.claim(at.0);
     }
+    if sb.path.is_empty() && free.count() > 0 {
+        findings.push(Finding::Superblock { at: sb.place(), why: "it has no path, and there are free blocks".into() });
+    }
+    let mut ahead = Claimed::default();
     for at in sb.path.iter().flat_map(|r| r.addrs()) {
-        if !free.has(at.0) {
-            findings.push(Finding::Superblock { at: sb.place(), why: format!("the path's block {at} is not free") });
-            return;
-        }
+        let why = match () {
+            () if !free.has(at.0) => "is not free",
+            () if !ahead.claim(at.0) => "is on it twice",
+            () => continue,
+        };
+        findings.push(Finding::Superblock { at: sb.place(), why: format!("the path's block {at} {why}") });
+        break;
     }
     let mut lost: Option<(u64, u64)> = None;
     // Blocks that a volume of over 16 TiB leaves out between two free runs are nobody's.
@@ -128,4 +141,5 @@ pub(crate) fn judge_free(disk: &Disk<'_>, sb: &Superblock, map: &Map, seen: &See
             (None, false) => {}
         }
     }
+    free
 }
