@@ -7,6 +7,7 @@
 //! Left out: FUSE, images, the command line, and every choice of what is cheap for which device.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod attributes;
 pub mod cause;
 mod checkpoint;
@@ -29,5 +30,6 @@ mod space;
 mod vfs_impl;
 mod volume;
 
+pub use archive::{Beside, index_blocks};
 pub use mount::superblock;
 pub use volume::{MountOptions, Sync, Volume};

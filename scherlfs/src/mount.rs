@@ -10,10 +10,11 @@ use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{Addr, Epoch, FREE_LIST, IFILE, ORPHANS, Run, lists};
 use vfs::{Error, Result};
 
+use crate::archive::Archive;
 use crate::cause::Cause;
 use crate::extents::Freed;
 use crate::imap::InodeMap;
-use crate::inode::Inode;
+use crate::inode::{Inode, time};
 use crate::load;
 use crate::path::Path;
 use crate::space::Blocks;
@@ -75,6 +76,7 @@ impl State {
         let (path, seq, used) = (Path::given(&sb.path), sb.seq, sb.inodes);
         Ok(State {
             dev,
+            archive: None,
             imap: InodeMap::new(map, options.ifile_cache, used),
             free_list,
             orphan_list,
@@ -124,7 +126,16 @@ impl Volume {
         let options = MountOptions { read_only: options.read_only || dev.read_only(), ..options };
         let sb = superblock(&*dev)?;
         let clean = sb.clean;
-        let mut state = State::of_checkpoint(dev.clone(), sb, &options)?;
+        let (dev, archive) = match options.beside.is_empty() {
+            true => (dev, None),
+            false => {
+                let archive = Arc::new(Archive::open(dev, &*clock, &options.beside, &sb)?);
+                (archive.clone() as Arc<dyn BlockDevice>, Some(archive))
+            }
+        };
+        let mut state = Archive::doubted(archive.as_deref(), || State::of_checkpoint(dev.clone(), sb.clone(), &options))?;
+        state.archive = archive.clone();
+        state.sb.begun = time(clock.now());
         let found = if clean { 0 } else { state.follow_log()? };
         if !options.read_only {
             // A superblock of this epoch that names the old checkpoint would cut off the log that was followed. The
@@ -148,6 +159,7 @@ impl Volume {
             state: RwLock::new(state),
             references: Mutex::default(),
             hooks: Default::default(),
+            archive,
         })
     }
 }

@@ -423,7 +423,7 @@ impl FileSystem for Volume {
         if since.is_some_and(|since| now.saturating_sub(since) >= self.options.writeback) {
             self.settle()?;
         }
-        Ok(every)
+        Ok(self.fill_index()?.unwrap_or(every))
     }
 
     fn report(&self) -> Vec<(String, String)> {

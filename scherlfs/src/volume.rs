@@ -18,6 +18,7 @@ use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{BLOCK, Epoch, IFILE, Ino, Run, Seq, lists};
 use vfs::{Error, Result};
 
+use crate::archive::{Archive, Beside};
 use crate::extents::Freed;
 use crate::gone::{Gone, Hooks};
 use crate::imap::InodeMap;
@@ -54,6 +55,8 @@ pub struct MountOptions {
     pub writeback: Duration,
     /// A checkpoint is due after so many blocks of log.
     pub checkpoint_blocks: u64,
+    /// What stands beside the volume on other disks.
+    pub beside: Beside,
 }
 
 impl Default for MountOptions {
@@ -67,6 +70,7 @@ impl Default for MountOptions {
             inode_cache: 16384,
             writeback: Duration::from_secs(5),
             checkpoint_blocks: 16384,
+            beside: Beside::default(),
         }
     }
 }
@@ -85,11 +89,15 @@ pub struct Volume {
     /// References by inode: lookups and opens.
     pub(crate) references: Mutex<FxHashMap<Ino, u64>>,
     pub(crate) hooks: Hooks,
+    /// What `dev` is, if something stands beside the volume.
+    pub(crate) archive: Option<Arc<Archive>>,
 }
 
 /// Everything that changes.
 pub(crate) struct State {
     pub dev: Arc<dyn BlockDevice>,
+    /// What `dev` is, if something stands beside the volume.
+    pub archive: Option<Arc<Archive>>,
     /// As it was written last.
     pub sb: Superblock,
     pub imap: InodeMap,

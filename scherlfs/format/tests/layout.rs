@@ -77,6 +77,7 @@ fn structures() -> Vec<Structure> {
                 free: "free blocks",
                 inodes: "inodes in use, inode 1 among them",
                 promised: "blocks that files were promised and that are not stored",
+                begun: "when the mount that wrote it began",
                 spare_c: "0",
                 path: "where the log goes on: extents of kind 0, in their order, all free",
                 spare_d: "0",
