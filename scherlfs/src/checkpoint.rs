@@ -49,7 +49,7 @@ impl State {
     /// Writes the superblock into its place and makes it durable.
     fn write_superblock(&mut self, sb: Superblock) -> Result<()> {
         if let Some(archive) = &self.archive {
-            archive.before(&sb);
+            archive.before(&sb)?;
         }
         let (at, block) = (sb.place(), sb.write());
         self.dev.write(Lba(at.0), &block[..], Self::tag(Cause::Superblock)).map_err(|e| {

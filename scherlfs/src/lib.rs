@@ -30,6 +30,6 @@ mod space;
 mod vfs_impl;
 mod volume;
 
-pub use archive::{Beside, index_blocks};
+pub use archive::{Beside, ProgramOf, index_blocks};
 pub use mount::superblock;
 pub use volume::{MountOptions, Sync, Volume};

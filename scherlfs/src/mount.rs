@@ -11,6 +11,7 @@ use scherlfs_format::{Addr, Epoch, FREE_LIST, IFILE, ORPHANS, Run, lists};
 use vfs::{Error, Result};
 
 use crate::archive::Archive;
+use crate::archive::wakes::{Why, because};
 use crate::cause::Cause;
 use crate::extents::Freed;
 use crate::imap::InodeMap;
@@ -18,7 +19,7 @@ use crate::inode::{Inode, time};
 use crate::load;
 use crate::path::Path;
 use crate::space::Blocks;
-use crate::volume::{MountOptions, State, Volume};
+use crate::volume::{MountOptions, State, Sync, Volume};
 
 /// The superblock that counts: of the whole ones the one with the higher number.
 pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
@@ -124,15 +125,22 @@ impl Volume {
     /// Mounts a volume. What was synced since its last checkpoint is found in the log.
     pub fn mount(dev: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, options: MountOptions) -> Result<Volume> {
         let options = MountOptions { read_only: options.read_only || dev.read_only(), ..options };
-        let sb = superblock(&*dev)?;
-        let clean = sb.clean;
-        let (dev, archive) = match options.beside.is_empty() {
-            true => (dev, None),
+        because(Why::Mount, || Self::mount_now(dev, clock, options))
+    }
+
+    fn mount_now(dev: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, options: MountOptions) -> Result<Volume> {
+        if options.sync == Sync::Burst && options.beside.stage.is_none() {
+            return Err(Error::Invalid("sync=burst needs a stage on another disk"));
+        }
+        let (dev, archive, sb) = match options.beside.is_empty() {
+            true => (dev.clone(), None, superblock(&*dev)?),
             false => {
-                let archive = Arc::new(Archive::open(dev, &*clock, &options.beside, &sb)?);
-                (archive.clone() as Arc<dyn BlockDevice>, Some(archive))
+                let (archive, sb) = Archive::open(dev, clock.clone(), &options.beside, options.read_only)?;
+                let archive = Arc::new(archive);
+                (archive.clone() as Arc<dyn BlockDevice>, Some(archive), sb)
             }
         };
+        let clean = sb.clean;
         let mut state = Archive::doubted(archive.as_deref(), || State::of_checkpoint(dev.clone(), sb.clone(), &options))?;
         state.archive = archive.clone();
         state.sb.begun = time(clock.now());
@@ -150,6 +158,10 @@ impl Volume {
             if found > 0 || !state.gone.is_empty() {
                 // The path of the superblock is used up to here: a new one goes on behind it.
                 state.checkpoint(false)?;
+            }
+            if options.sync == Sync::Burst {
+                // The disk is awake; a superblock cannot be staged later.
+                state.begin_epoch()?;
             }
         }
         Ok(Volume {

@@ -8,6 +8,7 @@ use vfs::{
     NewNode, RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
+use crate::archive::wakes::{Why, because};
 use crate::attributes::{check_unsealed, readable};
 use crate::file::check_file;
 use crate::names::Wish;
@@ -358,16 +359,16 @@ impl FileSystem for Volume {
 
     fn fsync(&self, ino: vfs::Ino, _data_only: bool) -> Result<()> {
         self.look(ino, |_, _| Ok(()))?;
-        self.settle()
+        because(Why::Fsync, || self.settle())
     }
 
     fn fsyncdir(&self, ino: vfs::Ino, _data_only: bool) -> Result<()> {
         self.look(ino, |_, inode| if inode.is_dir() { Ok(()) } else { Err(Error::NotDirectory) })?;
-        self.settle()
+        because(Why::Fsync, || self.settle())
     }
 
     fn sync(&self) -> Result<()> {
-        self.settle()
+        because(Why::Fsync, || self.settle())
     }
 
     fn getxattr(&self, ino: vfs::Ino, name: &[u8]) -> Result<Vec<u8>> {
@@ -418,11 +419,7 @@ impl FileSystem for Volume {
         if self.options.read_only {
             return Ok(every);
         }
-        let since = self.state.read().since;
-        let now = self.clock.monotonic();
-        if since.is_some_and(|since| now.saturating_sub(since) >= self.options.writeback) {
-            self.settle()?;
-        }
+        self.write_when_due()?;
         Ok(self.fill_index()?.unwrap_or(every))
     }
 
@@ -441,6 +438,9 @@ impl FileSystem for Volume {
         ];
         drop(state);
         let mut out: Vec<_> = rows.map(|(name, value)| (name.to_owned(), value.to_string())).into();
+        if let Some(archive) = &self.archive {
+            out.extend(archive.report(|owner| self.path_of(owner)));
+        }
         if let Some(more) = &*self.hooks.reporter.lock() {
             out.extend(more());
         }
@@ -461,7 +461,7 @@ impl FileSystem for Volume {
             return Ok(());
         }
         let begun = state.begun || !state.waiting.is_empty() || !state.gone.is_empty() || !state.sb.clean;
-        let done = if begun { state.checkpoint(true) } else { Ok(()) };
+        let done = if begun { because(Why::Unmount, || state.checkpoint(true)) } else { Ok(()) };
         state.ended = true;
         done
     }

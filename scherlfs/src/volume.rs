@@ -18,6 +18,7 @@ use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{BLOCK, Epoch, IFILE, Ino, Run, Seq, lists};
 use vfs::{Error, Result};
 
+use crate::archive::wakes::{Why, because};
 use crate::archive::{Archive, Beside};
 use crate::extents::Freed;
 use crate::gone::{Gone, Hooks};
@@ -34,6 +35,8 @@ pub enum Sync {
     /// When somebody asks for it, when enough waits, and some seconds after it was written.
     #[default]
     Fsync,
+    /// When enough waits, or the disk is awake anyway. Who asks for it finds it durable on the stage, on another disk.
+    Burst,
 }
 
 /// How to mount.
@@ -323,17 +326,18 @@ impl Volume {
         }
         let due = match self.options.sync {
             Sync::Call => waits,
-            Sync::Fsync => state.need > self.options.dirty,
+            Sync::Fsync | Sync::Burst => state.need > self.options.dirty,
         };
         if due {
             // The call was done; that it could not be written is told by the next fsync, as with a page cache.
-            let written = state.commit();
-            if self.options.sync == Sync::Call {
-                written?;
-            }
-            if state.logged > self.options.checkpoint_blocks {
-                state.checkpoint(false)?;
-            }
+            let why = if self.options.sync == Sync::Call { Why::Written } else { Why::Full };
+            because(why, || {
+                let written = state.commit();
+                if self.options.sync == Sync::Call {
+                    written?;
+                }
+                if state.logged > self.options.checkpoint_blocks { state.checkpoint(false) } else { Ok(()) }
+            })?;
         }
         let references = self.references.lock();
         state.trim(self.options.inode_cache, |ino| references.contains_key(&ino));
@@ -348,9 +352,42 @@ impl Volume {
         {
             let mut state = self.state.write();
             state.writable()?;
+            match &self.archive {
+                Some(archive) if self.options.sync == Sync::Burst => {
+                    let sb = state.sb.clone();
+                    if archive.staged(&sb, || state.commit())? {
+                        return Ok(());
+                    }
+                }
+                _ => _ = state.commit()?,
+            }
+        }
+        self.flush()
+    }
+
+    /// Writes what waits to the disk, and what is staged, for the disk is awake.
+    fn burst(&self) -> Result<()> {
+        {
+            let mut state = self.state.write();
+            state.writable()?;
             state.commit()?;
         }
         self.flush()
+    }
+
+    /// Writes what waits when it is time; says whether it did.
+    pub(crate) fn write_when_due(&self) -> Result<()> {
+        let (since, now) = (self.state.read().since, self.clock.monotonic());
+        let old = since.is_some_and(|since| now.saturating_sub(since) >= self.options.writeback);
+        match self.archive.as_ref().and_then(|a| Some((a, a.wakes.as_ref()?))) {
+            None if old => self.settle(),
+            Some((archive, wakes)) if (old || archive.has_staged()) && wakes.is_awake_for_readers() => {
+                because(Why::Waiting, || self.burst())
+            }
+            // A burst that was not flushed is not durable, and the next fsync would have to wake the disk for it.
+            Some((archive, _)) => archive.flush_while_awake(),
+            None => Ok(()),
+        }
     }
 
     fn flush(&self) -> Result<()> {
