@@ -463,6 +463,9 @@ impl FileSystem for Volume {
         let begun = state.begun || !state.waiting.is_empty() || !state.gone.is_empty() || !state.sb.clean;
         let done = if begun { because(Why::Unmount, || state.checkpoint(true)) } else { Ok(()) };
         state.ended = true;
+        if let Some(archive) = &self.archive {
+            archive.close();
+        }
         done
     }
 }

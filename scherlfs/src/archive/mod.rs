@@ -174,6 +174,13 @@ impl Archive {
         Ok(())
     }
 
+    /// Nothing follows: what the index knows is kept.
+    pub fn close(&self) {
+        if let Some(index) = &self.index {
+            index.save();
+        }
+    }
+
     /// Blocks that are free.
     pub fn freed(&self, runs: impl Iterator<Item = Run>) {
         if let Some(index) = &self.index {
