@@ -6,3 +6,4 @@ mod index;
 mod power;
 mod stage;
 mod support;
+mod zoned;

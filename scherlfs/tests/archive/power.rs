@@ -9,8 +9,10 @@ use vfs::{FileSystem, WriteFlags};
 
 use crate::support::{ME, STAGE, all_of, new_file, settle, without_index, write};
 
-/// Blocks of the volume: the log goes round it twice.
+/// Blocks of the volume. The log goes round what [`BALLAST`] leaves of it many times.
 const BLOCKS: u64 = 480;
+/// Bytes of a file that stays.
+const BALLAST: usize = 250 * 4096;
 const ROUNDS: usize = 40;
 
 /// A device whose end is the end of all of them.
@@ -61,7 +63,7 @@ impl Three {
     }
     fn mount(&self, sync: Sync) -> vfs::Result<Volume> {
         let beside = Beside { index: Some(self.part(1)), stage: Some(self.part(2)), ..Beside::default() };
-        let options = MountOptions { sync, dirty: 60, checkpoint_blocks: 150, beside, ..MountOptions::default() };
+        let options = MountOptions { sync, dirty: 22, checkpoint_blocks: 150, beside, ..MountOptions::default() };
         Volume::mount(self.part(0), Arc::new(VirtualClock::default()), options)
     }
     fn image(&self, losses: [Loss; 3]) -> [Memory; 3] {
@@ -82,6 +84,10 @@ fn course(three: &Three, sync: Sync) -> (usize, bool) {
     let mut synced = 0;
     let mut go = || -> vfs::Result<()> {
         let mut volume = three.mount(sync)?;
+        // Little is free, so that what a checkpoint freed is used before the next.
+        let ballast = write(&volume, "ballast", &vec![7; BALLAST])?;
+        volume.forget(ballast, 1);
+        volume.sync()?;
         for n in 0..ROUNDS {
             settle_if_powered(&volume)?;
             let root = volume.root();
