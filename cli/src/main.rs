@@ -6,6 +6,7 @@
 #![deny(unsafe_code)]
 
 mod account;
+mod beside;
 mod commands;
 #[cfg(test)]
 mod examples;

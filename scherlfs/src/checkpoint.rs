@@ -48,6 +48,9 @@ impl State {
 
     /// Writes the superblock into its place and makes it durable.
     fn write_superblock(&mut self, sb: Superblock) -> Result<()> {
+        if let Some(archive) = &self.archive {
+            archive.before(&sb)?;
+        }
         let (at, block) = (sb.place(), sb.write());
         self.dev.write(Lba(at.0), &block[..], Self::tag(Cause::Superblock)).map_err(|e| {
             // Nobody knows which checkpoint counts now.
@@ -193,6 +196,9 @@ impl State {
 
         // From here on the checkpoint before counts no more.
         (self.seq, self.attempt) = (Seq(self.seq.0 + 1), 0);
+        if let Some(archive) = &self.archive {
+            archive.freed(self.dead.iter().chain(replaced));
+        }
         self.dead.clear();
         (self.free, self.path, self.logged) = (free, path, 0);
         let mut map_inode = std::mem::take(&mut self.imap.inode);

@@ -28,6 +28,8 @@ const REQUEST: usize = 4 << 20;
 struct Out {
     slot: usize,
     owner: u64,
+    /// It is metadata, which an index has, too.
+    kept: bool,
     block: Box<Block>,
 }
 
@@ -170,20 +172,21 @@ impl Plan {
         let part = |kind, n: usize, of: usize| Header { kind, piece: n as u16, pieces: of as u16, ..header };
         for (n, &slot) in index.iter().enumerate() {
             let own = runs.chunks(RUNS_MAX).nth(n).unwrap_or(&[]);
-            follow.push(Out { slot, owner, block: chain::write_runs(&part(Kind::Index, n, indexes), own) });
+            let block = chain::write_runs(&part(Kind::Index, n, indexes), own);
+            follow.push(Out { slot, owner, kept: true, block });
         }
         for (n, (&slot, extents)) in conts.iter().zip(all[here..].chunks(RUNS_MAX)).enumerate() {
             let block = chain::write_continuation(&part(Kind::Continuation, n, continuations), extents);
-            follow.push(Out { slot, owner, block });
+            follow.push(Out { slot, owner, kept: true, block });
         }
-        follow.extend(unused.iter().map(|&slot| Out { slot, owner, block: Box::new([0; BLOCK]) }));
+        follow.extend(unused.iter().map(|&slot| Out { slot, owner, kept: false, block: Box::new([0; BLOCK]) }));
         for &(page, slot) in &laid.pages {
             let bytes = contents(page).ok_or_else(|| Error::corrupt("a block that waits is gone"))?;
             let mut block = Box::new(*bytes);
             if inode.is_dir() {
                 directory::seal(&mut block, inode.ino, page);
             }
-            follow.push(Out { slot, owner, block });
+            follow.push(Out { slot, owner, kept: inode.is_metadata(), block });
         }
         let parts: Vec<&[u8]> = follow.iter().map(|o| &o.block[..]).collect();
         let mut attributes = inode.a;
@@ -200,7 +203,7 @@ impl Plan {
             continuations,
             runs: if indexes > 0 { self.runs(index) } else { runs },
         };
-        self.out.push(Out { slot: laid.slot, owner, block: block.write() });
+        self.out.push(Out { slot: laid.slot, owner, kept: true, block: block.write() });
         self.out.extend(follow);
         self.header.piece += 1;
         Ok(())
@@ -210,7 +213,7 @@ impl Plan {
     fn gone(&mut self, inodes: &[Ino]) -> Result<()> {
         let slot = self.slot()?;
         let header = Header { kind: Kind::Gone, ..self.header };
-        self.out.push(Out { slot, owner: 0, block: chain::write_gone(&header, inodes) });
+        self.out.push(Out { slot, owner: 0, kept: false, block: chain::write_gone(&header, inodes) });
         self.header.piece += 1;
         Ok(())
     }
@@ -218,11 +221,11 @@ impl Plan {
     /// What is left when the plan has become blocks.
     pub fn finish(self) -> Written {
         let header = Header { kind: Kind::Path, piece: 0, pieces: 1, ..self.header };
-        let mut blocks: BTreeMap<usize, (u64, Box<Block>)> =
-            self.out.into_iter().map(|o| (o.slot, (o.owner, o.block))).collect();
+        let mut blocks: BTreeMap<usize, Out> = self.out.into_iter().map(|o| (o.slot, o)).collect();
         for (n, slot) in self.slots.iter().enumerate() {
             if let Slot::Path(_, runs) = slot {
-                blocks.insert(n, (0, chain::write_runs(&header, runs)));
+                let block = chain::write_runs(&header, runs);
+                blocks.insert(n, Out { slot: n, owner: 0, kept: false, block });
             }
         }
         Written { path: self.path, slots: self.slots, blocks }
@@ -233,7 +236,7 @@ impl Plan {
 pub(crate) struct Written {
     pub path: Path,
     pub slots: Vec<Slot>,
-    blocks: BTreeMap<usize, (u64, Box<Block>)>,
+    blocks: BTreeMap<usize, Out>,
 }
 
 impl Written {
@@ -251,7 +254,7 @@ impl Written {
         };
         for (n, slot) in self.slots.iter().enumerate() {
             // A slot that nobody filled is passed over.
-            let Some((owner, block)) = self.blocks.get(&n) else { continue };
+            let Some(Out { owner, block, .. }) = self.blocks.get(&n) else { continue };
             let addr = slot.addr().0;
             let goes_on = at.is_some_and(|at| at + owners.len() as u64 == addr) && data.len() < REQUEST;
             if !goes_on {
@@ -261,7 +264,11 @@ impl Written {
             data.extend_from_slice(&block[..]);
             owners.push(u32::try_from(*owner).map_or(0, |ino| inode::owner(Ino(ino))));
         }
-        give(at, &mut data, &mut owners)
+        give(at, &mut data, &mut owners)?;
+        if let Some(archive) = &state.archive {
+            self.blocks.values().filter(|o| o.kept).for_each(|o| archive.keep(self.slots[o.slot].addr(), &o.block));
+        }
+        Ok(())
     }
 
     /// The blocks it takes that are none of a file's: path blocks.

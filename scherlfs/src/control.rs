@@ -90,18 +90,19 @@ impl Volume {
             return Ok(every);
         }
         let now = self.clock.monotonic();
-        let (since, pace) = {
-            let state = self.state.read();
-            (state.since, state.pace.clone())
-        };
-        if since.is_some_and(|since| now.saturating_sub(since) >= pace.writeback) {
-            self.settle()?;
+        self.write_when_due()?;
+        let more_to_fill = self.fill_index()?;
+        // A disk that sleeps is not woken because time passed.
+        let asleep = self.archive.as_ref().and_then(|a| a.wakes.as_ref()).is_some_and(|w| !w.is_awake_for_readers());
+        if asleep {
+            return Ok(more_to_fill.unwrap_or(every));
         }
+        let every = more_to_fill.unwrap_or(every);
         let mut state = self.state.write();
         if state.ended || state.broken.is_some() {
             return Ok(every);
         }
-        let due = pace.checkpoint_every.is_some_and(|t| now.saturating_sub(state.checkpointed) >= t);
+        let due = state.pace.checkpoint_every.is_some_and(|t| now.saturating_sub(state.checkpointed) >= t);
         if due {
             state.checkpointed = now;
             if state.logged > 0 {

@@ -26,7 +26,12 @@ fn position(block: u64, at: usize) -> u64 {
 
 impl State {
     /// A block of a directory from the disk.
-    pub fn read_directory(&self, dir: &Inode, index: u64) -> Result<Page> {
+    pub fn read_directory(&mut self, dir: &Inode, index: u64) -> Result<Page> {
+        let read = self.read_directory_once(dir, index);
+        self.doubting(read, |st| st.read_directory_once(dir, index))
+    }
+
+    pub fn read_directory_once(&self, dir: &Inode, index: u64) -> Result<Page> {
         let (Some(Place::At(at)), _) = dir.extents.at(index) else {
             return Err(Error::corrupt(format_args!("directory {}: block {index} is a hole", dir.ino)));
         };

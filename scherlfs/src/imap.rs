@@ -135,6 +135,11 @@ impl InodeMap {
         Ok(())
     }
 
+    /// What does not wait is read again.
+    pub fn forget_clean(&mut self) {
+        self.blocks.retain(|_, held| held.dirty);
+    }
+
     /// Nothing waits any more.
     pub fn clean(&mut self) {
         self.blocks.values_mut().for_each(|h| h.dirty = false);

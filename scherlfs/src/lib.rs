@@ -7,6 +7,7 @@
 //! Left out: FUSE, images, the command line, and every choice of what is cheap for which device.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod attributes;
 pub mod cause;
 mod checkpoint;
@@ -35,6 +36,7 @@ pub mod undo;
 mod vfs_impl;
 mod volume;
 
+pub use archive::{Beside, ProgramOf, index_blocks};
 pub use clean::Done;
 pub use clean::strategy::{Clean, Strategy};
 pub use mount::superblock;

@@ -141,6 +141,11 @@ pub(crate) fn contents(dev: &dyn BlockDevice, inode: &Inode) -> Result<Vec<u8>> 
 impl State {
     /// An inode that is not in memory.
     pub fn load(&mut self, ino: Ino) -> Result<Inode> {
+        let read = self.load_once(ino);
+        self.doubting(read, |st| st.load_once(ino))
+    }
+
+    fn load_once(&mut self, ino: Ino) -> Result<Inode> {
         if ino == IFILE {
             // What waits of the map is read through the map, see `read_map`.
             return Ok(Inode { names: None, ..self.imap.inode.clone() });

@@ -97,6 +97,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         free: free.count(),
         inodes: 0,
         promised: 0,
+        begun: time(clock.now()),
         path: Vec::new(),
     };
     // Nothing of an older file system may be found where a superblock stands.
@@ -108,6 +109,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
     map.inode.a.size = (FIRST_INO.0 / 512 + 1) as u64 * BLOCK as u64;
     let mut state = State {
         dev: dev.clone(),
+        archive: None,
         sb,
         imap: map,
         free_list: hidden(FREE_LIST),

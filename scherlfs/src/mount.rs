@@ -10,17 +10,19 @@ use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{Addr, Epoch, FREE_LIST, HISTORY, IFILE, ORPHANS, Run, history, lists};
 use vfs::{Error, Result};
 
+use crate::archive::Archive;
+use crate::archive::wakes::{Why, because};
 use crate::cause::Cause;
 use crate::clean::Care;
 use crate::control::Pace;
 use crate::extents::Freed;
 use crate::history::History;
 use crate::imap::InodeMap;
-use crate::inode::Inode;
+use crate::inode::{Inode, time};
 use crate::load;
 use crate::path::Path;
 use crate::space::Blocks;
-use crate::volume::{MountOptions, State, Volume};
+use crate::volume::{MountOptions, State, Sync, Volume};
 
 /// The superblock that counts: of the whole ones the one with the higher number.
 pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
@@ -92,6 +94,7 @@ impl State {
         let (path, seq, used) = (Path::given(&sb.path), sb.seq, sb.inodes);
         Ok(State {
             dev,
+            archive: None,
             imap: InodeMap::new(map, options.ifile_cache, used),
             free_list,
             orphan_list,
@@ -156,9 +159,26 @@ impl Volume {
     /// Mounts a volume. What was synced since its last checkpoint is found in the log.
     pub fn mount(dev: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, options: MountOptions) -> Result<Volume> {
         let options = MountOptions { read_only: options.read_only || dev.read_only(), ..options };
-        let sb = superblock(&*dev)?;
+        because(Why::Mount, || Self::mount_now(dev, clock, options))
+    }
+
+    fn mount_now(dev: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, options: MountOptions) -> Result<Volume> {
+        if options.sync == Sync::Burst && options.beside.stage.is_none() {
+            return Err(Error::Invalid("sync=burst needs a stage on another disk"));
+        }
+        let (dev, archive, sb) = match options.beside.is_empty() {
+            true => (dev.clone(), None, superblock(&*dev)?),
+            false => {
+                let (archive, sb) = Archive::open(dev, clock.clone(), &options.beside, options.read_only)?;
+                let archive = Arc::new(archive);
+                (archive.clone() as Arc<dyn BlockDevice>, Some(archive), sb)
+            }
+        };
         let clean = sb.clean;
-        let mut state = State::of_checkpoint(dev.clone(), sb, &options)?;
+        let mut state =
+            Archive::doubted(archive.as_deref(), || State::of_checkpoint(dev.clone(), sb.clone(), &options))?;
+        state.archive = archive.clone();
+        state.sb.begun = time(clock.now());
         let found = if clean { 0 } else { state.follow_log()? };
         if !options.read_only {
             // A superblock of this epoch that names the old checkpoint would cut off the log that was followed. The
@@ -178,6 +198,10 @@ impl Volume {
                 // The path of the superblock is used up to here: a new one goes on behind it.
                 state.checkpoint(false)?;
             }
+            if options.sync == Sync::Burst {
+                // The disk is awake; a superblock cannot be staged later.
+                state.begin_epoch()?;
+            }
         }
         Ok(Volume {
             dev,
@@ -186,6 +210,7 @@ impl Volume {
             state: RwLock::new(state),
             references: Mutex::default(),
             hooks: Default::default(),
+            archive,
         })
     }
 }

@@ -107,6 +107,14 @@ impl Volume {
         self.state.read().sb.clone()
     }
 
+    /// The path of an owner, if it is in memory.
+    pub(crate) fn path_of(&self, owner: u64) -> Option<String> {
+        match vfs::Volume::owner_of(self, owner, Look::InMemory) {
+            Owner::Path(path) => Some(String::from_utf8_lossy(&path).into_owned()),
+            _ => None,
+        }
+    }
+
     /// Runs of free blocks, and the blocks of the largest.
     pub fn free_runs(&self) -> (usize, u64) {
         let state = self.state.read();
@@ -159,6 +167,10 @@ impl vfs::Volume for Volume {
 
     fn account_by(&self, accountant: Accountant) {
         *self.hooks.accountant.lock() = Some(accountant);
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.archive.as_ref().and_then(|archive| archive.warning.clone())
     }
 
     fn report_too(&self, reporter: Reporter) {

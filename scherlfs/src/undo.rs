@@ -191,7 +191,7 @@ impl State {
         for at in all.iter().filter(|c| c.ino == dir).filter_map(|c| c.was) {
             let then = self.then(dir, at)?;
             for index in 0..then.size_blocks() {
-                let block = self.read_directory(&then, index)?;
+                let block = self.read_directory_once(&then, index)?;
                 let Some((_, spot)) = spots(&block, index).find(|(n, _)| *n == name) else { continue };
                 let gone = all.iter().find(|c| c.ino == spot.ino && c.is.is_none());
                 return Ok(gone.and_then(|c| c.was).map(|at| (spot.ino, at, spot.kind)));
@@ -269,7 +269,7 @@ impl Volume {
                     break;
                 }
                 for index in 0..then.size_blocks() {
-                    let block = state.read_directory(&then, index)?;
+                    let block = state.read_directory_once(&then, index)?;
                     let Some(name) = spots(&block, index).find(|(_, s)| s.ino == ino).map(|(n, _)| n.to_vec()) else {
                         continue;
                     };

@@ -8,6 +8,7 @@ use vfs::{
     NewNode, RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
+use crate::archive::wakes::{Why, because};
 use crate::attributes::{check_unsealed, readable};
 use crate::file::check_file;
 use crate::names::Wish;
@@ -362,16 +363,16 @@ impl FileSystem for Volume {
 
     fn fsync(&self, ino: vfs::Ino, _data_only: bool) -> Result<()> {
         self.look(ino, |_, _| Ok(()))?;
-        self.settle()
+        because(Why::Fsync, || self.settle())
     }
 
     fn fsyncdir(&self, ino: vfs::Ino, _data_only: bool) -> Result<()> {
         self.look(ino, |_, inode| if inode.is_dir() { Ok(()) } else { Err(Error::NotDirectory) })?;
-        self.settle()
+        because(Why::Fsync, || self.settle())
     }
 
     fn sync(&self) -> Result<()> {
-        self.settle()
+        because(Why::Fsync, || self.settle())
     }
 
     fn getxattr(&self, ino: vfs::Ino, name: &[u8]) -> Result<Vec<u8>> {
@@ -427,6 +428,9 @@ impl FileSystem for Volume {
 
     fn report(&self) -> Vec<(String, String)> {
         let mut out = self.lines();
+        if let Some(archive) = &self.archive {
+            out.extend(archive.report(|owner| self.path_of(owner)));
+        }
         if let Some(more) = &*self.hooks.reporter.lock() {
             out.extend(more());
         }
@@ -447,8 +451,11 @@ impl FileSystem for Volume {
             return Ok(());
         }
         let begun = state.begun || !state.waiting.is_empty() || !state.gone.is_empty() || !state.sb.clean;
-        let done = if begun { state.checkpoint(true) } else { Ok(()) };
+        let done = if begun { because(Why::Unmount, || state.checkpoint(true)) } else { Ok(()) };
         state.ended = true;
+        if let Some(archive) = &self.archive {
+            archive.close();
+        }
         done
     }
 }

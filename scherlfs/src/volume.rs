@@ -18,6 +18,8 @@ use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{BLOCK, Epoch, IFILE, Ino, Run, Seq, lists};
 use vfs::{Error, Power, Result};
 
+use crate::archive::wakes::{Why, because};
+use crate::archive::{Archive, Beside};
 use crate::clean::Care;
 use crate::clean::strategy::Clean;
 use crate::control::{Background, Pace};
@@ -38,6 +40,8 @@ pub enum Sync {
     /// When somebody asks for it, when enough waits, and some seconds after it was written.
     #[default]
     Fsync,
+    /// When enough waits, or the disk is awake anyway. Who asks for it finds it durable on the stage, on another disk.
+    Burst,
 }
 
 /// How to mount.
@@ -67,6 +71,8 @@ pub struct MountOptions {
     pub power: Power,
     /// Blocks that are kept so that transactions can be undone; `None`: as the volume has it, 0: none.
     pub undo: Option<u64>,
+    /// What stands beside the volume on other disks.
+    pub beside: Beside,
 }
 
 impl Default for MountOptions {
@@ -84,6 +90,7 @@ impl Default for MountOptions {
             clean: Clean::ByPower,
             power: Power::Battery,
             undo: None,
+            beside: Beside::default(),
         }
     }
 }
@@ -102,11 +109,15 @@ pub struct Volume {
     /// References by inode: lookups and opens.
     pub(crate) references: Mutex<FxHashMap<Ino, u64>>,
     pub(crate) hooks: Hooks,
+    /// What `dev` is, if something stands beside the volume.
+    pub(crate) archive: Option<Arc<Archive>>,
 }
 
 /// Everything that changes.
 pub(crate) struct State {
     pub dev: Arc<dyn BlockDevice>,
+    /// What `dev` is, if something stands beside the volume.
+    pub archive: Option<Arc<Archive>>,
     /// As it was written last.
     pub sb: Superblock,
     pub imap: InodeMap,
@@ -363,17 +374,18 @@ impl Volume {
         }
         let due = match self.options.sync {
             Sync::Call => waits,
-            Sync::Fsync => state.need > state.pace.dirty,
+            Sync::Fsync | Sync::Burst => state.need > state.pace.dirty,
         };
         if due {
             // The call was done; that it could not be written is told by the next fsync, as with a page cache.
-            let written = state.commit();
-            if self.options.sync == Sync::Call {
-                written?;
-            }
-            if state.logged > state.pace.checkpoint_blocks {
-                state.checkpoint(false)?;
-            }
+            let why = if self.options.sync == Sync::Call { Why::Written } else { Why::Full };
+            because(why, || {
+                let written = state.commit();
+                if self.options.sync == Sync::Call {
+                    written?;
+                }
+                if state.logged > state.pace.checkpoint_blocks { state.checkpoint(false) } else { Ok(()) }
+            })?;
         }
         let references = self.references.lock();
         state.trim(self.options.inode_cache, |ino| references.contains_key(&ino));
@@ -388,9 +400,46 @@ impl Volume {
         {
             let mut state = self.state.write();
             state.writable()?;
+            match &self.archive {
+                Some(archive) if self.options.sync == Sync::Burst => {
+                    let sb = state.sb.clone();
+                    if archive.staged(&sb, || state.commit())? {
+                        return Ok(());
+                    }
+                }
+                _ => _ = state.commit()?,
+            }
+        }
+        self.flush()
+    }
+
+    /// Writes what waits to the disk, and what is staged, for the disk is awake.
+    fn burst(&self) -> Result<()> {
+        {
+            let mut state = self.state.write();
+            state.writable()?;
             state.commit()?;
         }
         self.flush()
+    }
+
+    /// Writes what waits when it is time; says whether it did.
+    pub(crate) fn write_when_due(&self) -> Result<()> {
+        let now = self.clock.monotonic();
+        let (since, writeback) = {
+            let state = self.state.read();
+            (state.since, state.pace.writeback)
+        };
+        let old = since.is_some_and(|since| now.saturating_sub(since) >= writeback);
+        match self.archive.as_ref().and_then(|a| Some((a, a.wakes.as_ref()?))) {
+            None if old => self.settle(),
+            Some((archive, wakes)) if (old || archive.has_staged()) && wakes.is_awake_for_readers() => {
+                because(Why::Waiting, || self.burst())
+            }
+            // A burst that was not flushed is not durable, and the next fsync would have to wake the disk for it.
+            Some((archive, _)) => archive.flush_while_awake(),
+            None => Ok(()),
+        }
     }
 
     fn flush(&self) -> Result<()> {

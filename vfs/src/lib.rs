@@ -8,6 +8,7 @@
 //! path walking (see [`path`]), caching of names and pages, and every errno (see the `fuse` crate).
 #![forbid(unsafe_code)]
 
+pub mod asking;
 mod error;
 mod fs;
 pub mod path;

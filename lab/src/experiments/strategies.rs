@@ -48,7 +48,8 @@ const DATABASE: u64 = 8;
 /// Files of the habit.
 const HABIT: usize = 40;
 const ME: Caller = Caller { uid: 0, gid: 0 };
-const FILE: NewNode = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber { major: 0, minor: 0 } };
+const FILE: NewNode =
+    NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber { major: 0, minor: 0 } };
 
 struct File {
     name: String,

@@ -8,6 +8,7 @@
 //! the superblock counts (each says its own number).
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod chain;
 pub mod directory;
 pub mod extent;

@@ -7,6 +7,7 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::extent::{Extent, RawExtent};
+use crate::inode::{RawTime, Time};
 use crate::{Addr, BLOCK, BLOCKS_MAX, Block, COUNT_MAX, Epoch, FIRST, FormatError, Run, Seq, check_seal, seal};
 
 const WHAT: &str = "superblock";
@@ -81,8 +82,10 @@ pub struct RawSuperblock {
     pub promised: U64,
     /// Where the inode of the list of what can be undone is; 0: there is none.
     pub history: U64,
+    /// When the mount that wrote it began.
+    pub begun: RawTime,
     /// Zero.
-    pub spare_c: [u8; 16],
+    pub spare_c: [u8; 4],
     /// Where the log goes on: the runs of free blocks that it fills next, in their order.
     pub path: [RawExtent; PATH_MAX],
     /// Zero.
@@ -143,6 +146,8 @@ pub struct Superblock {
     pub inodes: u64,
     /// Blocks that files were promised.
     pub promised: u64,
+    /// When the mount that wrote it began: two that wrote to copies of one volume are told apart by it.
+    pub begun: Time,
     /// Where the log goes on.
     pub path: Vec<Run>,
 }
@@ -225,6 +230,7 @@ impl Superblock {
             free: raw.free.get().min(blocks),
             inodes: raw.inodes.get(),
             promised: raw.promised.get().min(blocks),
+            begun: raw.begun.time(),
             path,
         })
     }
@@ -260,6 +266,7 @@ impl Superblock {
         raw.free = self.free.into();
         raw.inodes = self.inodes.into();
         raw.promised = self.promised.into();
+        raw.begun = self.begun.raw();
         let path = &self.path[..self.path.len().min(PATH_MAX)];
         raw.path_runs = (path.len() as u32).into();
         for (to, run) in raw.path.iter_mut().zip(path) {

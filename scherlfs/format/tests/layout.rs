@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::mem::offset_of;
 use std::path::Path;
 
+use format::archive::{self, RawIndexEntry, RawIndexHead, RawMark, RawStageHead, RawStageRecord};
 use format::chain::{self, RawGone, RawHeader, RawRuns};
 use format::extent::{self, RawExtent};
 use format::history::{RawChange, RawPast};
@@ -77,6 +78,7 @@ fn structures() -> Vec<Structure> {
                 inodes: "inodes in use, inode 1 among them",
                 promised: "blocks that files were promised and that are not stored",
                 history: "the block of inode 5; 0: nothing can be undone",
+                begun: "when the mount that wrote it began",
                 spare_c: "0",
                 path: "where the log goes on: extents of kind 0, in their order, all free",
                 spare_d: "0",
@@ -179,6 +181,84 @@ fn structures() -> Vec<Structure> {
     ]
 }
 
+/// What stands beside a volume.
+fn beside() -> Vec<Structure> {
+    vec![
+        structure!(
+            "Which superblock",
+            RawMark {
+                checkpoint: "its checkpoint",
+                seq: "its transaction",
+                epoch: "its epoch",
+                begun: "when the mount that wrote it began",
+                crc: "of all of its block",
+            }
+        ),
+        structure!(
+            "Head of an index, blocks 0 and 1 of the file by turns as the superblocks",
+            RawIndexHead {
+                magic: "\"ScherlIX\"",
+                version: "1",
+                crc: "of the block with this field as 0",
+                uuid: "the volume",
+                blocks: "its blocks",
+                life: "which of the lives of this file; entries of others do not count",
+                mark: "the superblock for which the index holds",
+                filled: "inodes below this number were looked through for what the index does not have; all ones: all were",
+                spare: "0",
+            }
+        ),
+        structure!(
+            "Entry of an index, from block 2 on, one for each block of the volume",
+            RawIndexEntry {
+                life: "in which life the copy was made; 0: there is none",
+                crc: "of the block's place (8 bytes) and its copy",
+                spare: "0",
+            }
+        ),
+        structure!(
+            "Head of a stage, block 0",
+            RawStageHead {
+                magic: "\"ScherlST\"",
+                version: "1",
+                crc: "of the block with this field as 0",
+                uuid: "the volume",
+                life: "which of the lives of this file; records of others do not count",
+                mark: "the superblock behind which the records belong",
+                spare: "0",
+            }
+        ),
+        structure!(
+            "Record of a stage, the first in block 1, each behind the blocks of the one before",
+            RawStageRecord {
+                magic: "\"ScherlRE\"",
+                blocks: "blocks that follow",
+                crc: "of this block with this field as 0",
+                life: "the life of the file",
+                number: "which record, from 0",
+                addr: "where the blocks belong in the volume",
+                contents: "checksum of the blocks",
+                spare: "0",
+            }
+        ),
+    ]
+}
+
+const BESIDE: &str = "
+## Beside a volume, on other disks
+
+None of this is part of the volume, which is whole without it. [archive.md](archive.md) says what it is for.
+
+**An index** is a file with a copy of each block of metadata: inodes, their continuations and index blocks, the blocks of directories and symlinks,
+the inode map and the lists. Behind two heads stands a table with an entry for each block of the volume, rounded up to whole blocks; behind that, at the
+place that the block has in the volume, its copy. What is no metadata is a hole in the file. A copy counts if its entry is of the head's
+life and has its checksum, and an index counts if one of its heads names the superblock that the volume has, to the last bit.
+
+**A stage** is a file of records, each a run of blocks of the log that were made durable there first. Records count up to the
+first that is not whole, and only behind the superblock that the head names. They are copied to where they belong, in
+order, before the log is followed.
+";
+
 const BEGIN: &str = "# ScherlFS on disk
 
 Made by `scherlfs/format/tests/layout.rs`, which fails when this file is not what the structures in `scherlfs/format/src` say.
@@ -261,6 +341,16 @@ directory is ever given back.
 A volume of over 16 TiB has a block that nobody uses behind each 2^32 - 1 others, so that no free run is longer than an extent.
 ";
 
+fn write_structures(out: &mut String, structures: Vec<Structure>) {
+    for s in structures {
+        writeln!(out, "\n## {}\n\n`{}`, {} bytes\n", s.title, s.name, s.size).unwrap();
+        writeln!(out, "| offset | bytes | field | |\n|---|---|---|---|").unwrap();
+        for (at, len, name, meaning) in s.fields {
+            writeln!(out, "| {at} | {len} | {name} | {meaning} |").unwrap();
+        }
+    }
+}
+
 fn render() -> String {
     let mut out = String::from(BEGIN);
     writeln!(out, "\n## Counts\n\n| what | how many |\n|---|---|").unwrap();
@@ -279,14 +369,16 @@ fn render() -> String {
     ] {
         writeln!(out, "| {what} | {n} |").unwrap();
     }
-    for s in structures() {
-        writeln!(out, "\n## {}\n\n`{}`, {} bytes\n", s.title, s.name, s.size).unwrap();
-        writeln!(out, "| offset | bytes | field | |\n|---|---|---|---|").unwrap();
-        for (at, len, name, meaning) in s.fields {
-            writeln!(out, "| {at} | {len} | {name} | {meaning} |").unwrap();
-        }
-    }
+    write_structures(&mut out, structures());
     out.push_str(END);
+    out.push_str(BESIDE);
+    for (what, n) in [
+        ("Entries in a block of the table", archive::ENTRIES),
+        ("Blocks of a record at most", archive::RECORD_MAX.into()),
+    ] {
+        writeln!(out, "\n{what}: {n}.").unwrap();
+    }
+    write_structures(&mut out, beside());
     out
 }
 
@@ -306,7 +398,7 @@ fn the_specification_is_what_the_structures_say() {
 
 #[test]
 fn no_structure_has_a_gap_or_an_overlap() {
-    for s in structures() {
+    for s in structures().into_iter().chain(beside()) {
         let mut end = 0;
         for (at, len, name, _) in s.fields {
             assert_eq!(at, end, "{}.{name}", s.name);

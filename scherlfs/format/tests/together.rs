@@ -3,4 +3,5 @@
 extern crate joulefs_scherlfs_format as format;
 
 mod any_bytes;
+mod drivers;
 mod layout;

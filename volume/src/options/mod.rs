@@ -64,6 +64,11 @@ impl MountOptions {
         self.given.push((name.to_owned(), vec![Kind::F2fs]));
     }
 
+    /// Says that an option was given that only ScherlFS has and that is no value of a volume's, such as a file beside it.
+    pub fn only_scherlfs(&mut self, option: &str) {
+        self.given.push((option.to_owned(), vec![Kind::ScherlFs]));
+    }
+
     /// Sets an option of a volume by its name, for every file system that has it.
     ///
     /// # Errors
@@ -139,7 +144,7 @@ mod tests {
     fn a_wrong_value_and_a_name_that_nobody_has_are_errors() {
         let mut options = MountOptions::default();
         let wrong = |name: &str, value, options: &mut MountOptions| options.set(name, value).unwrap_err().to_string();
-        assert_eq!(wrong("sync", Some("never"), &mut options), "call or fsync");
+        assert_eq!(wrong("sync", Some("never"), &mut options), "call, fsync or burst");
         assert_eq!(wrong("dirty", Some("x"), &mut options), "write dirty=NUMBER, 1 or more");
         assert_eq!(wrong("speed", None, &mut options), "no option \"speed\"");
         assert_eq!(wrong("checkpoint_bytes", Some("1"), &mut options), "write checkpoint_bytes=SIZE, 4K or more");
