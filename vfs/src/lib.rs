@@ -9,12 +9,14 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod fragments;
 mod fs;
 pub mod path;
 mod types;
 mod volume;
 
 pub use error::{Error, Result};
+pub use fragments::{CLASSES, FreeFragments, LEVELS};
 pub use fs::FileSystem;
 pub use types::*;
-pub use volume::{Accountant, Look, Owner, Reason, Reporter, Volume};
+pub use volume::{Accountant, Cleaned, Look, Owner, Reason, Reporter, Volume};

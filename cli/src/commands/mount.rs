@@ -242,7 +242,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             metered = Some(meter);
         }
         let Some(recording) = requests else { return Ok(device) };
-        let (device, end) = recording.of_device(device, &kind.causes())?;
+        let (device, end) = recording.of_device(device, &kind.reasons())?;
         ends.push(end);
         Ok(device)
     })?;

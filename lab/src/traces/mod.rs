@@ -126,7 +126,7 @@ macro_rules! of_the_lab {
         }
     )*};
 }
-of_the_lab!(vfs::Error, f2fs::MountError, f2fs::mkfs::MkfsError, aging::AgeError, model::TooLarge);
+of_the_lab!(vfs::Error, volume::MountError, volume::MakeError, aging::AgeError, model::TooLarge);
 
 /// What is being done, for who shows progress: a name, and how far from 0 to 1.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, f64);
