@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use device::{BlockDevice, RealClock};
 use record::{blocks, calls};
-use vfs::{FileSystem, Reason};
+use vfs::FileSystem;
 
 use crate::Failure;
 use crate::half_made::HalfMade;
@@ -66,11 +66,10 @@ impl Recording {
     pub fn of_device(
         self,
         device: Arc<dyn BlockDevice>,
-        reasons: &[Reason],
+        causes: &[(u8, &str)],
     ) -> Result<(Arc<dyn BlockDevice>, End), Failure> {
         let Recording { file, path, made } = self;
-        let causes: Vec<_> = reasons.iter().map(|r| (r.number, r.text)).collect();
-        let recorder = blocks::Recorder::new(device, file, Arc::new(RealClock::new()), &causes);
+        let recorder = blocks::Recorder::new(device, file, Arc::new(RealClock::new()), causes);
         let recorder = Arc::new(recorder.map_err(|e| format!("{}: {e}", path.display()))?);
         Ok((recorder.clone(), End { finish: Box::new(move || recorder.finish()), path, made }))
     }

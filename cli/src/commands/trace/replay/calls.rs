@@ -9,7 +9,6 @@ use std::time::Duration;
 use device::clock::RealClock;
 use device::{Access, open_image};
 use f2fs::gc::settings::Intervals;
-use f2fs::{MountOptions, mkfs};
 use lab::aging::Recipe;
 use lab::traces::by_inode::{self, ByInode};
 use lab::traces::source::{ByPath, Source};
@@ -22,6 +21,7 @@ use trace::replay::place::OnDirectory;
 use trace::session::Span;
 use trace::timing::Timing;
 use trace::{Opened, TraceError};
+use volume::MountOptions;
 
 use super::no_space::told;
 use super::outcome::Outcome;
@@ -29,7 +29,8 @@ use super::print;
 use super::variants::Variant;
 use super::{Args, at_once, said, share};
 use crate::session::{self, SessionArgs};
-use crate::{Failure, held, progress, recorded, size};
+use crate::file_system::size_of;
+use crate::{Failure, held, progress, recorded};
 
 fn calls(path: &Path, part: &SessionArgs) -> Result<(Box<dyn Calls>, u64), Failure> {
     let recorded::Recorded { opened, length } = recorded::open_part(path, part)?;
@@ -62,7 +63,6 @@ fn needed(path: &Path, part: &SessionArgs) -> Result<Looked, Failure> {
 
 /// Makes the calls on a volume, once for each variant.
 pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
-    let bytes = args.size.as_deref().map(|text| size::of_volume(text, &mkfs::Options::default())).transpose()?;
     let page_cache = args.cache(ours.is_some())?;
     let full = args.full()?;
     if args.paced && (full.is_some() || args.age.is_some()) {
@@ -95,11 +95,13 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> R
         }
     };
     at_once(variants, |variant, bar| {
+        let fs = variant.fs;
         let options = traces::calls::Options {
+            fs,
             mount: if args.hurry { hurried(&variant.mount) } else { variant.mount.clone() },
             deltas: variant.deltas,
             compressed: variant.compressed,
-            bytes,
+            bytes: args.size.as_deref().map(|text| size_of(fs, text)).transpose()?,
             image: image.clone(),
             state: Wanted { recipe: args.age.clone(), full },
             seed: args.seed.unwrap_or(1),
@@ -174,7 +176,8 @@ impl Earlier {
 fn hurried(mount: &MountOptions) -> MountOptions {
     let mut mount = mount.clone();
     let often = Duration::from_millis(500);
-    mount.gc.intervals = Intervals { urgent: often, min: often, max: often, none: often, idle: Duration::ZERO };
+    let often = Intervals { urgent: often, min: often, max: often, none: often, idle: Duration::ZERO };
+    mount.for_f2fs("--hurry", |options| options.gc.intervals = often);
     mount
 }
 
