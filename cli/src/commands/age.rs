@@ -266,7 +266,7 @@ impl Aged {
     fn json(&self, args: &Args) -> Value {
         json!({
             "image": args.image.as_ref().map(|p| p.display().to_string()),
-            "file_system": self.kind.type_name(),
+            "file_system": self.kind.name(),
             "recipe": self.recipe,
             "seed": args.seed,
             "bytes": self.bytes,

@@ -133,7 +133,14 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> R
             }
         };
         let run = run.map_err(|e| said(args, &e))?;
-        Ok(Outcome::of_calls(variant, run, looked.said.clone(), looked.timing))
+        let idle = match args.compare.iter().any(|compared| compared.starts_with("fs=")) {
+            true => {
+                let blocks = run.done.device_bytes / 4096;
+                Some(traces::idle(&variant.profile, blocks, run.took).map_err(|e| said(args, &e))?)
+            }
+            false => None,
+        };
+        Ok(Outcome::of_calls(variant, run, idle, looked.said.clone(), looked.timing))
     })
 }
 

@@ -72,7 +72,8 @@ use variants::Variant;
 /// --compare gives several runs side by side: of options of -o, or of profiles. If they differ in who cleans (gc=, power=), the
 /// first of them is the control "none", in which nobody cleans in the background: on a volume with room to spare it is the
 /// cheapest, and a policy is worth the joules that it saves against it, or the free segments that it holds beyond it. With
-/// delta= every volume may hold deltas, and the first run is the control delta=off, which makes none.
+/// delta= every volume may hold deltas, and the first run is the control delta=off, which makes none. With fs= it is told
+/// what the device would have spent in the same time if nobody had asked anything of it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     joulefs trace replay telegram_exec.csv.gz --profile oneplus8t-ufs31\n  \

@@ -60,6 +60,9 @@ impl Outcome {
         replay["write_amplification_of_device"] = json!(self.amplification_inside());
         all.insert("assumed".into(), assumed::names(&self.profile));
         all.insert("variant".into(), json!(self.name));
+        if let Some(idle) = self.idle {
+            all.insert("idle_pj".into(), json!(idle.0));
+        }
         replay["timing"] = session::json(&self.timing);
         replay["said"] = json!(self.said);
         all.insert("replay".into(), replay);
@@ -261,6 +264,13 @@ fn whole(o: &Outcome, most: usize) -> String {
     )
 }
 
+/// What each run's device would have spent on nothing in the same time: the control of a comparison of file systems.
+fn control(all: &[Outcome]) -> String {
+    let spent = |o: &Outcome| o.idle.map(|idle| format!("{idle} for {} ({})", joules::time(o.run.took), o.name));
+    let each: Vec<String> = all.iter().filter_map(spent).collect();
+    if each.is_empty() { String::new() } else { format!("\n\nasked nothing, the device spends {}", each.join(", ")) }
+}
+
 /// A line for each run, then what differs in who spent it and why.
 fn side_by_side(all: &[Outcome]) -> String {
     let width = all.iter().map(|o| o.name.chars().count()).max().unwrap_or(0).max(8);
@@ -303,6 +313,7 @@ fn side_by_side(all: &[Outcome]) -> String {
             factor(o.amplification_inside()),
         );
     }
+    out += &control(all);
     out += &policies::untold(all);
     let mut kinds: Vec<&'static str> = all.iter().flat_map(|o| o.latencies().iter().map(|l| l.op)).collect();
     kinds.sort_unstable();

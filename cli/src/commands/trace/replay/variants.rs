@@ -120,13 +120,14 @@ pub fn all(args: &Args, there: Option<Kind>) -> Result<Vec<Variant>, Failure> {
         all = combined(control, &beside, &given)?;
     }
     all.extend(combined(plain, &compared.iter().collect::<Vec<_>>(), &given)?);
-    for Variant { fs, mount, .. } in &all {
+    // A control comes first, and says nothing of what was typed.
+    for Variant { fs, mount, .. } in all.iter().rev() {
         if let Some(there) = there.filter(|there| there != fs) {
             let why = format!("--compare fs: the image is a volume of {there}; leave out fs, or the image");
             return Err(Failure::Usage(why));
         }
         if let Some(option) = mount.foreign(*fs) {
-            return Err(Failure::Usage(format!("{option}: {fs} has no such option")));
+            return Err(Failure::Usage(format!("{option}: {fs} has no such option; see joulefs trace replay --help")));
         }
     }
     Ok(all)
