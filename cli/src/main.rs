@@ -11,6 +11,7 @@ mod commands;
 #[cfg(test)]
 mod examples;
 mod failure;
+mod file_system;
 mod flame;
 mod fragments;
 mod half_made;

@@ -64,7 +64,7 @@ fn points(seed: u64, steps: usize, options: MountOptions, habits: Habits) -> Vec
     let vol = Volume::mount(dev.clone(), clock.clone(), options).unwrap();
     let dir = vol.mkdir(ME, vol.root(), b"tree", 0o755, 0).unwrap().attr.ino;
     vol.sync().unwrap();
-    let mut course = Course::new(&vol, &clock, Record::new(dir), seed, habits);
+    let mut course = Course::new(&*vol, &clock, Record::new(dir), seed, habits);
     course.nudges = true;
     let (mut found, mut flushes) = (Vec::new(), dev.flush_count());
     for step in 0..steps {

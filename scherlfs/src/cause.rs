@@ -1,5 +1,7 @@
 //! Why a block is read or written: the small number of a request's tag.
 
+use vfs::Reason;
+
 /// A cause. The numbers stand in recordings and ledgers and do not change their meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -43,6 +45,17 @@ impl Cause {
         Cause::Cleaning,
         Cause::Reorganising,
     ];
+
+    /// All, for those who count and report.
+    pub fn reasons() -> Vec<Reason> {
+        let reason = |c: Cause| Reason {
+            number: c as u8,
+            text: c.text(),
+            cleaning: c == Cause::Cleaning,
+            contents: matches!(c, Cause::Contents | Cause::Log | Cause::Cleaning | Cause::Reorganising),
+        };
+        Cause::ALL.map(reason).into()
+    }
 
     /// In words.
     pub fn text(self) -> &'static str {

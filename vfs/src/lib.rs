@@ -10,6 +10,7 @@
 
 pub mod asking;
 mod error;
+mod fragments;
 mod fs;
 pub mod path;
 mod power;
@@ -17,7 +18,8 @@ mod types;
 mod volume;
 
 pub use error::{Error, Result};
+pub use fragments::{CLASSES, FreeFragments, LEVELS};
 pub use fs::FileSystem;
 pub use power::Power;
 pub use types::*;
-pub use volume::{Accountant, Look, Owner, Reason, Reporter, Volume};
+pub use volume::{Accountant, Cleaned, Look, Owner, Reason, Reporter, Volume};

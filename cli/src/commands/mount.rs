@@ -269,7 +269,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             metered = Some(meter);
         }
         let Some(recording) = requests else { return Ok(device) };
-        let (device, end) = recording.of_device(device, &kind.causes())?;
+        let causes: Vec<_> = kind.reasons().iter().map(|r| (r.number, r.text)).collect();
+        let (device, end) = recording.of_device(device, &causes)?;
         ends.push(end);
         Ok(device)
     })?;
