@@ -24,11 +24,15 @@ pub enum Cause {
     Recovery = 8,
     /// Making a volume.
     Format = 9,
+    /// What is read and written to make room: blocks that are moved out of the log's way.
+    Cleaning = 10,
+    /// What is read and written to bring files together.
+    Reorganising = 11,
 }
 
 impl Cause {
     /// All, in order.
-    pub const ALL: [Cause; 9] = [
+    pub const ALL: [Cause; 11] = [
         Cause::Superblock,
         Cause::Contents,
         Cause::Inode,
@@ -38,6 +42,8 @@ impl Cause {
         Cause::Checkpoint,
         Cause::Recovery,
         Cause::Format,
+        Cause::Cleaning,
+        Cause::Reorganising,
     ];
 
     /// All, for those who count and report.
@@ -45,7 +51,7 @@ impl Cause {
         let reason = |c: Cause| Reason {
             number: c as u8,
             text: c.text(),
-            cleaning: false,
+            cleaning: c == Cause::Cleaning,
             contents: matches!(c, Cause::Contents | Cause::Log),
         };
         Cause::ALL.map(reason).into()
@@ -63,6 +69,8 @@ impl Cause {
             Cause::Checkpoint => "checkpoints",
             Cause::Recovery => "following the log",
             Cause::Format => "making the volume",
+            Cause::Cleaning => "making room",
+            Cause::Reorganising => "bringing files together",
         }
     }
 }

@@ -269,7 +269,11 @@ impl FileSystem for Volume {
         if truncate && is_file {
             self.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() })?;
         }
-        self.hold(Volume::number(ino)?, 1);
+        let ino = Volume::number(ino)?;
+        if is_file {
+            self.state.write().accesses.opened(ino);
+        }
+        self.hold(ino, 1);
         Ok(())
     }
 
@@ -414,33 +418,15 @@ impl FileSystem for Volume {
     }
 
     fn tick(&self) -> Result<Duration> {
-        let every = Duration::from_secs(1);
-        if self.options.read_only {
-            return Ok(every);
-        }
-        let since = self.state.read().since;
-        let now = self.clock.monotonic();
-        if since.is_some_and(|since| now.saturating_sub(since) >= self.options.writeback) {
-            self.settle()?;
-        }
-        Ok(every)
+        self.tick_all()
+    }
+
+    fn tune(&self, name: &str, value: &str) -> std::result::Result<(), String> {
+        self.set(name, value)
     }
 
     fn report(&self) -> Vec<(String, String)> {
-        let state = self.state.read();
-        let rows = [
-            ("free_blocks", state.free.count()),
-            ("dead_blocks", state.dead.count()),
-            ("free_runs", state.free.runs() as u64),
-            ("promised_blocks", state.promised),
-            ("waiting_blocks", state.need),
-            ("transaction", state.seq.0),
-            ("checkpoint", state.sb.checkpoint),
-            ("logged_blocks", state.logged),
-            ("inodes", state.imap.used),
-        ];
-        drop(state);
-        let mut out: Vec<_> = rows.map(|(name, value)| (name.to_owned(), value.to_string())).into();
+        let mut out = self.lines();
         if let Some(more) = &*self.hooks.reporter.lock() {
             out.extend(more());
         }

@@ -59,7 +59,10 @@ use crate::{Failure, held, image, output, power, whole};
     Of these a volume of ScherlFS takes ro, rw, allow_other, noatime, dev, suid, noexec, writeback, threads, dirty,\n  \
     dir_cache and stats, and beside them sync=fsync|call (when what was written reaches the disk: when somebody asks, or\n  \
     with every call; default fsync), ifile_cache=MIB (default 16; 0, as dir_cache=0: nothing is kept),\n  \
-    writeback_seconds=N (default 5), checkpoint_bytes=SIZE (default 64M)")]
+    writeback_seconds=N (default 5), checkpoint_bytes=SIZE (default 64M), checkpoint_seconds=N (beside it; default never),\n  \
+    power=battery|powered|auto, clean=auto|threading|copying|plugging|combined (how room is made; auto: on a battery not at\n  \
+    all, the log threads through holes; on the charger combined, and torn files are brought together),\n  \
+    undo=SIZE (of what is replaced so much is kept, for joulefs undo; default: as the volume has it, 0: nothing)")]
 pub struct Args {
     /// The image or block device.
     image: PathBuf,
@@ -185,6 +188,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     fuse.read_only = core.is_read_only();
     if power_auto {
         core.f2fs.gc.power = power::now();
+        core.scherlfs.power = core.f2fs.gc.power;
     }
     Ok(Parsed { core, fuse, stats, power_auto })
 }

@@ -11,6 +11,7 @@
 pub mod chain;
 pub mod directory;
 pub mod extent;
+pub mod history;
 pub mod ifile;
 pub mod inode;
 pub mod lists;
@@ -45,6 +46,8 @@ pub const ROOT: Ino = Ino(2);
 pub const FREE_LIST: Ino = Ino(3);
 /// The list of inodes in use without a name, hidden.
 pub const ORPHANS: Ino = Ino(4);
+/// The list of what can be undone, hidden.
+pub const HISTORY: Ino = Ino(5);
 /// The first number of a user's inode.
 pub const FIRST_INO: Ino = Ino(8);
 
