@@ -3,5 +3,6 @@
 extern crate joulefs_scherlfs_format as format;
 
 mod any_bytes;
+mod driven;
 mod drivers;
 mod layout;

@@ -78,8 +78,15 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
     let at_checkpoint = tree::judge(&disk, &sb, &map, State::Checkpoint, &mut report.findings);
     let free = tree::judge_free(&disk, &sb, &map, &at_checkpoint, &mut report.findings);
     let mut last = at_checkpoint;
-    if !sb.clean {
-        let log = log::follow(&disk, &sb);
+    let log = log::follow(&disk, &sb);
+    if let Some(epoch) = log::other_epoch(&disk, &sb) {
+        let why = format!("it says epoch {}, and what follows in the log is of epoch {}", sb.epoch.0, epoch.0);
+        report.findings.push(Finding::Superblock { at: sb.place(), why });
+    }
+    if sb.clean && log.transactions > 0 {
+        let why = format!("it says that nothing follows in the log, and {} transactions do", log.transactions);
+        report.findings.push(Finding::Superblock { at: sb.place(), why });
+    } else {
         report.transactions = log.transactions;
         let wrong = |at: &Addr, why: &str| Finding::Log { at: *at, why: why.into() };
         report.findings.extend(log.flipped.iter().map(|at| wrong(at, "one bit of it flipped")));
@@ -112,6 +119,13 @@ fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Option<Superblock> 
     if found.len() == 2 && found[0].uuid != found[1].uuid {
         findings.push(Finding::Superblock { at: Addr(1), why: "it is another volume's than the first".into() });
         return None;
+    }
+    if let [a, b] = &found[..] {
+        let (old, new) = if a.checkpoint <= b.checkpoint { (a, b) } else { (b, a) };
+        if old.seq > new.seq || old.epoch > new.epoch || old.blocks != new.blocks {
+            let why = "what it counts contradicts the other copy".into();
+            findings.push(Finding::Superblock { at: new.place(), why });
+        }
     }
     match found.is_empty() {
         true => findings.append(&mut torn),

@@ -226,11 +226,17 @@ pub(crate) fn unsaid(disk: &Disk<'_>, sb: &Superblock) -> Option<Unsaid> {
     })
 }
 
-/// The mount that wrote what stands where a superblock says the log goes on, if that is the next transaction.
-pub(crate) fn epoch_behind(disk: &Disk<'_>, sb: &Superblock) -> Option<Epoch> {
+/// The mount that wrote what follows, if it is another than the superblock says: no mount leaves out a whole transaction that
+/// it finds, so the superblock lies, or one that was newer is lost.
+pub(crate) fn other_epoch(disk: &Disk<'_>, sb: &Superblock) -> Option<Epoch> {
     let first = sb.path.first()?;
     let header = Header::read(&*disk.read(first.start).ok()?).ok()?;
-    (header.seq.0.checked_sub(1) == Some(sb.seq.0)).then_some(header.epoch)
+    let other = header.seq.0.checked_sub(1) == Some(sb.seq.0) && header.epoch != sb.epoch;
+    let whole = || {
+        let said = follow(disk, sb).transactions;
+        said == 0 && follow(disk, &Superblock { epoch: header.epoch, ..sb.clone() }).transactions > 0
+    };
+    (other && whole()).then_some(header.epoch)
 }
 
 impl Log {

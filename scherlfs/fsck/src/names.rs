@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
 use scherlfs_format::directory::Entries;
-use scherlfs_format::{BLOCK, IFILE, Ino, ROOT};
+use scherlfs_format::{BLOCK, IFILE, Ino, ORPHANS, ROOT};
 
 use crate::finding::{Finding, State};
 use crate::map::{Map, Node};
 use crate::{Disk, kind};
+
+/// The name of the inode map.
+const IFILE_NAME: &[u8] = b".ifile";
 
 /// Follows all names from the root on; says how many directories there are.
 pub(crate) fn judge(
@@ -22,6 +25,7 @@ pub(crate) fn judge(
     let mut waiting = vec![ROOT];
     let mut reached = FxHashSet::from_iter([ROOT]);
     let mut directories = 0;
+    let mut mapped = false;
     if nodes.get(&ROOT).is_none_or(|n| kind::of(n.inode.attributes.mode) != kind::DIRECTORY) {
         findings.push(Finding::Unreachable { ino: ROOT, state });
         return 0;
@@ -64,7 +68,11 @@ pub(crate) fn judge(
                 if !names.insert(e.name.to_vec()) {
                     findings.push(wrong("it is there twice".into()));
                 }
-                if e.ino == IFILE {
+                if e.ino == IFILE || (dir == ROOT && e.name == IFILE_NAME) {
+                    match e.ino == IFILE && dir == ROOT && e.name == IFILE_NAME && e.kind == 1 {
+                        true => mapped = true,
+                        false => findings.push(wrong("it is not the inode map's".into())),
+                    }
                     continue;
                 }
                 let Some(child) = nodes.get(&e.ino) else {
@@ -90,6 +98,17 @@ pub(crate) fn judge(
                 }
             }
         }
+    }
+    if !mapped {
+        findings.push(Finding::Hidden { ino: IFILE, why: "it has no name in the root directory".into() });
+    }
+    for ino in &map.orphans {
+        let why = match () {
+            () if !map.places.contains_key(ino) => "does not exist",
+            () if links.get(ino).is_some_and(|n| *n > 0) => "has a name",
+            () => continue,
+        };
+        findings.push(Finding::Hidden { ino: ORPHANS, why: format!("inode {ino} {why}") });
     }
     for (&ino, node) in nodes {
         let (stored, counted) = (node.inode.attributes.nlink, links.get(&ino).copied().unwrap_or(0));

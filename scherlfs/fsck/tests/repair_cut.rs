@@ -47,7 +47,7 @@ fn a_repair_that_the_power_cut_off_is_repaired_to_the_same() {
                     assert!(found.len() == right.len(), "{place}: {} files, not {}", found.len(), right.len());
                     for (ino, known) in &right {
                         let is = &found[ino];
-                        assert!((&is.path, &is.bytes) == (&known.path, &known.bytes), "{place}: inode {ino}");
+                        assert!((&is.paths, &is.bytes) == (&known.paths, &known.bytes), "{place}: inode {ino}");
                     }
                     cuts += 1;
                 }

@@ -54,7 +54,7 @@ impl File {
     }
 
     /// Makes a hole of every stored block that is not to be kept; says which.
-    pub fn keep(&mut self, mut keep: impl FnMut(Addr) -> bool) -> Vec<(u64, u64)> {
+    pub fn keep(&mut self, mut keep: impl FnMut(u64, Addr) -> bool) -> Vec<(u64, u64)> {
         let mut holes: Vec<(u64, u64)> = Vec::new();
         let mut out: Vec<Extent> = Vec::with_capacity(self.extents.len());
         let mut from = 0;
@@ -66,7 +66,7 @@ impl File {
             };
             for n in 0..blocks {
                 let at = Addr(start.0 + u64::from(n));
-                if keep(at) {
+                if keep(from, at) {
                     push(&mut out, Extent::Stored { start: at, blocks: 1 });
                 } else {
                     push(&mut out, Extent::Hole { blocks: 1 });
@@ -159,7 +159,11 @@ pub(crate) fn salvage(disk: &Disk<'_>, ino: Ino, at: Addr) -> Option<(File, Vec<
         done.push(What::Hole { from, blocks, why: "the block that lists where they are is damaged" });
     }
     within(disk, extents, &mut file, &mut done);
-    if file.extents.len() != inode.extents_in_all as usize {
+    let blocks = file.extents.iter().filter(|e| !matches!(e, Extent::Hole { .. })).map(|e| e.blocks()).sum::<u64>();
+    if file.extents.len() != inode.extents_in_all as usize || blocks != file.attributes.blocks {
+        if done.is_empty() {
+            done.push(What::Mended { field: "blocks" });
+        }
         file.changed = true;
     }
     Some((file, done))

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use scherlfs_format::directory::Entries;
-use scherlfs_format::{Addr, FIRST, FIRST_INO, Ino, ROOT};
+use scherlfs_format::{Addr, BLOCK, FIRST, FIRST_INO, Ino, ROOT, ifile};
 
 use super::Searched;
 use super::action::{Log, What};
@@ -27,8 +27,9 @@ pub(crate) struct Gathered {
     pub blind: bool,
 }
 
-fn user(ino: Ino) -> bool {
-    ino == ROOT || ino >= FIRST_INO
+/// A number that a file can have: the map has no more blocks than the volume.
+fn user(disk: &Disk<'_>, ino: Ino) -> bool {
+    (ino == ROOT || ino >= FIRST_INO) && ifile::at(ino).0 < disk.blocks
 }
 
 /// Finds a version of every inode.
@@ -36,7 +37,7 @@ pub(crate) fn gather(disk: &Disk<'_>, known: &Known, searched: &mut Searched<'_>
     let mut out = Gathered { files: BTreeMap::new(), lost: BTreeSet::new(), blind: false };
     let mut broken = Vec::new();
     for (&ino, &(at, generation)) in &known.places {
-        if !user(ino) {
+        if !user(disk, ino) {
             log.file(ino, What::NumberFreed);
             continue;
         }
@@ -65,7 +66,7 @@ pub(crate) fn gather(disk: &Disk<'_>, known: &Known, searched: &mut Searched<'_>
     out.blind = known.map_torn && known.free.is_none();
     let scan = searched.scan(disk);
     let mut hits: Vec<Hit> =
-        scan.hits.values().flatten().filter(|h| user(h.ino) && !contents.has(h.at.0)).copied().collect();
+        scan.hits.values().flatten().filter(|h| user(disk, h.ino) && !contents.has(h.at.0)).copied().collect();
     hits.retain(|h| out.blind || h.seq.0 <= last);
     let mut live = live(disk, known, scan, &hits, &out);
     for (ino, at, generation) in broken {
@@ -81,7 +82,7 @@ pub(crate) fn gather(disk: &Disk<'_>, known: &Known, searched: &mut Searched<'_>
                 done.into_iter().for_each(|what| log.file(ino, what));
                 let proved = proved(disk, h, &hits);
                 let sure = |at: Addr| proved.has(at.0) || (known.was_used(at) && !contents.has(at.0));
-                holes(&mut file, ino, log, "the version that is left does not have it any more", |at| sure(at));
+                holes(&mut file, ino, log, "the version that is left does not have it any more", |_, at| sure(at));
                 file.changed = true;
                 out.files.insert(ino, file);
             }
@@ -97,7 +98,7 @@ pub(crate) fn gather(disk: &Disk<'_>, known: &Known, searched: &mut Searched<'_>
     out
 }
 
-fn holes(file: &mut File, ino: Ino, log: &mut Log, why: &'static str, keep: impl FnMut(Addr) -> bool) {
+fn holes(file: &mut File, ino: Ino, log: &mut Log, why: &'static str, keep: impl FnMut(u64, Addr) -> bool) {
     for (from, blocks) in file.keep(keep) {
         log.file(ino, What::Hole { from, blocks, why });
     }
@@ -160,7 +161,7 @@ fn proved(disk: &Disk<'_>, version: &Hit, hits: &[Hit]) -> Claimed {
 
 /// Gives every block one owner. What proves itself to be an inode's own is; a directory's block is its directory's;
 /// of two files that say a block holds their contents the one that was written later has it.
-pub(crate) fn divide(disk: &Disk<'_>, files: &mut BTreeMap<Ino, File>, log: &mut Log) {
+pub(crate) fn divide(disk: &Disk<'_>, known: &Known, files: &mut BTreeMap<Ino, File>, log: &mut Log) {
     let mut used = Claimed::default();
     for file in files.values() {
         file.own.iter().for_each(|at| _ = used.claim(at.0));
@@ -176,9 +177,20 @@ pub(crate) fn divide(disk: &Disk<'_>, files: &mut BTreeMap<Ino, File>, log: &mut
     let mut order: Vec<(bool, std::cmp::Reverse<scherlfs_format::Seq>, Ino)> =
         files.iter().map(|(ino, f)| (!f.is_dir(), std::cmp::Reverse(f.seq), *ino)).collect();
     order.sort_unstable();
-    for (regular, _, ino) in order {
-        let Some(file) = files.get_mut(&ino) else { continue };
-        let claim = |at: Addr| at.0 >= FIRST && !(regular && dirs.has(at.0)) && used.claim(at.0);
-        holes(file, ino, log, "another file has it", claim);
+    // Blocks behind a file's end are its own only if nobody else says that of them: no writer stores any there.
+    for behind in [false, true] {
+        for (regular, _, ino) in &order {
+            let Some(file) = files.get_mut(ino) else { continue };
+            let end = if *regular { file.attributes.size.div_ceil(BLOCK as u64) } else { u64::MAX };
+            let claim = |n: u64, at: Addr| match n >= end {
+                true if !behind => true,
+                false if behind => true,
+                is => {
+                    let may = at.0 >= FIRST && !(*regular && dirs.has(at.0)) && !(is && !known.was_used(at));
+                    may && used.claim(at.0)
+                }
+            };
+            holes(file, *ino, log, "another file has it, or it is free", claim);
+        }
     }
 }

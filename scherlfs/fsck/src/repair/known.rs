@@ -4,6 +4,7 @@
 //! one: then the log is followed from the other to the checkpoint that it would have named. Without any, the newest checkpoint
 //! is looked for among all inodes of the volume.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use scherlfs_format::inode::{Attributes, Time};
@@ -61,8 +62,14 @@ fn copies(disk: &Disk<'_>, log: &mut Log) -> (Vec<Superblock>, bool) {
             }
         }
     }
-    found.sort_by_key(|sb| std::cmp::Reverse(sb.checkpoint));
+    found.sort_by(|a, b| later(b, a));
     (found, sound)
+}
+
+/// Which of two copies was written later. All their counts say the same; if one lies, the others are more.
+fn later(a: &Superblock, b: &Superblock) -> Ordering {
+    let votes = [a.checkpoint.cmp(&b.checkpoint), a.seq.cmp(&b.seq), a.epoch.cmp(&b.epoch)];
+    votes.into_iter().map(|v| v as i8).sum::<i8>().cmp(&0)
 }
 
 /// Whether the inode map or the list of free blocks that a superblock names is that of its checkpoint: the other may be damaged.
@@ -176,20 +183,9 @@ fn superblock(
         return Ok((sb.clone(), next));
     }
     if let Some(sb) = usable {
-        // The other copy may have been that of a later mount, or of a later checkpoint.
-        if let Some(epoch) = log::epoch_behind(disk, sb).filter(|e| *e > sb.epoch) {
-            let later = Superblock { epoch, clean: false, ..sb.clone() };
-            if log::follow(disk, &later).transactions > 0 {
-                log.volume(What::Field { field: "epoch" });
-                return Ok((later, next));
-            }
-        }
+        // The other copy may have been that of a later checkpoint.
         let base = Superblock { clean: false, ..sb.clone() };
         let later = log::unsaid(disk, &base).map(|unsaid| of_checkpoint(disk, Some(sb), &unsaid, None));
-        let later = later.map(|sb| {
-            let epoch = log::epoch_behind(disk, &sb).filter(|e| *e > sb.epoch);
-            Superblock { epoch: epoch.unwrap_or(sb.epoch), ..sb }
-        });
         if let Some(later) = later.filter(|sb| names_a_map(disk, sb)) {
             log.volume(What::Found { seq: later.seq });
             return Ok((later, next));
@@ -201,8 +197,8 @@ fn superblock(
     let scan = searched.scan(disk);
     let like = usable.or(newest);
     let last = scan.newest().map_or(Seq(0), |(seq, _)| seq);
-    let later = |map: &Hit| like.is_none_or(|sb| map.seq > sb.seq || (usable.is_none() && map.seq == sb.seq));
-    for pair in scan.checkpoints().iter().filter(|(map, _)| later(map)) {
+    let newer = |map: &Hit| like.is_none_or(|sb| map.seq > sb.seq || (usable.is_none() && map.seq == sb.seq));
+    for pair in scan.checkpoints().iter().filter(|(map, _)| newer(map)) {
         let unsaid = unsaid_of(scan, pair);
         let sb = of_checkpoint(disk, like, &unsaid, scan.next_first(unsaid.seq).filter(|(_, e)| *e >= unsaid.epoch));
         // One behind which there is more than its log leads to is an old one.
@@ -213,7 +209,9 @@ fn superblock(
             return Ok((sb, next));
         }
     }
-    match (usable.or(newest), scan.newest()) {
+    // An older copy of which the log ends before what there is would bring an old state back.
+    let whole = usable.filter(|sb| Some(*sb) == newest || sb.seq.0 + log::follow(disk, sb).transactions >= last.0);
+    match (whole.or(newest), scan.newest()) {
         (Some(sb), _) => Ok((sb.clone(), next)),
         (None, Some((seq, epoch))) => {
             let none = log::Unsaid { seq, epoch, ifile: Addr(0), free_list: Addr(0), orphans: None, head: None };
@@ -233,6 +231,17 @@ pub(crate) fn read<'d>(
 ) -> Result<(Disk<'d>, Known), RepairError> {
     let all = Disk { dev, blocks: dev.blocks().min(BLOCKS_MAX) };
     let (mut sb, next) = superblock(&all, damaged, searched, log)?;
+    if let Some(epoch) = log::other_epoch(&all, &sb) {
+        log.volume(What::Field { field: "epoch" });
+        (sb.epoch, sb.clean) = (epoch, false);
+    }
+    // A volume does not change its size: a copy that says less lies.
+    let copies = copies(&all, &mut Log::default()).0;
+    let long = copies.iter().filter(|c| c.uuid == sb.uuid && c.blocks <= all.blocks).map(|c| c.blocks).max();
+    if let Some(long) = long.filter(|long| *long > sb.blocks) {
+        log.volume(What::Field { field: "blocks" });
+        sb.blocks = long;
+    }
     if sb.blocks > all.blocks {
         log.volume(What::Cut { from: sb.blocks, to: all.blocks });
         sb.blocks = all.blocks;
@@ -255,20 +264,18 @@ pub(crate) fn read<'d>(
     };
     known.read_map(&disk, searched, log);
     known.read_lists(&disk, searched, log);
-    if !known.sb.clean {
-        let found = log::follow(&disk, &known.sb);
-        found.blocks.iter().for_each(|at| _ = known.needed.claim(at.0));
-        known.transactions = found.transactions;
-        let before = known.places.clone();
-        found.apply_to(&mut known.places, &mut known.orphans);
-        for (ino, (at, _)) in before.into_iter().filter(|(ino, place)| known.places.get(ino) != Some(place)) {
-            if let Some((file, _)) = salvage(&disk, ino, at) {
-                file.blocks().for_each(|at| _ = known.needed.claim(at.0));
-            }
+    let found = log::follow(&disk, &known.sb);
+    found.blocks.iter().for_each(|at| _ = known.needed.claim(at.0));
+    known.transactions = found.transactions;
+    let before = known.places.clone();
+    found.apply_to(&mut known.places, &mut known.orphans);
+    for (ino, (at, _)) in before.into_iter().filter(|(ino, place)| known.places.get(ino) != Some(place)) {
+        if let Some((file, _)) = salvage(&disk, ino, at) {
+            file.blocks().for_each(|at| _ = known.needed.claim(at.0));
         }
-        if known.transactions > 0 {
-            log.volume(What::LogTaken { transactions: known.transactions });
-        }
+    }
+    if known.transactions > 0 {
+        log.volume(What::LogTaken { transactions: known.transactions });
     }
     Ok((disk, known))
 }

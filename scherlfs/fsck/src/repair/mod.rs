@@ -42,7 +42,7 @@ pub enum RepairError {
     #[error("no free blocks are left to repair into")]
     NoSpace,
     /// What was repaired is not whole. The volume is as repaired as it could be.
-    #[error("{} errors are left", after.findings.len())]
+    #[error("{} errors are left: {}", after.findings.len(), after.findings.first().map(ToString::to_string).unwrap_or_default())]
     Left {
         /// The volume as it is.
         after: Box<Report>,
@@ -105,7 +105,7 @@ pub fn repair(dev: &dyn BlockDevice, progress: &dyn Fn(u64, u64)) -> Result<Repa
         restore(&disk, &known.sb, &mut actions)?;
     } else {
         let mut gathered = gather::gather(&disk, &known, &mut searched, &mut actions);
-        gather::divide(&disk, &mut gathered.files, &mut actions);
+        gather::divide(&disk, &known, &mut gathered.files, &mut actions);
         let mended = names::mend(&disk, gathered, &known.orphans, &mut actions);
         write::checkpoint(&disk, &known, &mended.files)?;
         for action in &mut actions.0 {

@@ -242,7 +242,8 @@ fn made(
     let last = known.sb.seq.0.saturating_add(known.transactions);
     let header = Header {
         kind: Kind::Inode,
-        epoch: Epoch(known.sb.epoch.0.min(u32::MAX - 2) + 1),
+        // Of a number that lies nobody may come to the end.
+        epoch: Epoch(if known.sb.epoch.0 < u32::MAX / 2 { known.sb.epoch.0 + 1 } else { 1 }),
         attempt: 0,
         seq: Seq(last.min(COUNT_MAX - 1_000_000) + 1),
         ino: Ino(0),
@@ -290,7 +291,7 @@ fn made(
     let sb = Superblock {
         clean: true,
         blocks: disk.blocks,
-        checkpoint: known.next.min(COUNT_MAX),
+        checkpoint: if known.next < COUNT_MAX / 2 { known.next } else { 1 },
         seq: cp.header.seq,
         epoch: cp.header.epoch,
         ifile: at_map,
@@ -314,8 +315,10 @@ fn put_map(
     files: &BTreeMap<Ino, File>,
     places: &BTreeMap<Ino, Addr>,
 ) -> Result<Addr, RepairError> {
-    let numbers: BTreeSet<u64> =
-        known.map.keys().copied().chain(places.keys().map(|i| ifile::at(*i).0)).chain([0]).collect();
+    // What is behind the last inode has nothing to say but the next lives of numbers.
+    let end = places.keys().map(|i| ifile::at(*i).0).max().unwrap_or(0);
+    let old = known.map.keys().copied().filter(|n| *n <= end);
+    let numbers: BTreeSet<u64> = old.chain(places.keys().map(|i| ifile::at(*i).0)).chain([0]).collect();
     let (mut stay, mut fresh): (BTreeMap<u64, Addr>, Vec<(u64, Box<Block>)>) = Default::default();
     for &n in &numbers {
         let old = known.map.get(&n);
