@@ -1,15 +1,13 @@
 //! A volume of ScherlFS is aged, and recorded calls are made on one, by the same commands as on one of F2FS; both stand side
 //! by side, and what they come to is the same.
 
-mod room;
-mod typed;
-
 use std::fmt::Write as _;
 use std::fs;
 
-use room::Room;
 use serde_json::Value;
-use typed::{done, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{done, misused, refused};
 
 #[track_caller]
 fn json(args: &[&str]) -> Value {
