@@ -48,7 +48,15 @@ impl Judged for f2fs::Volume {
     }
 }
 
-impl Judged for scherlfs::Volume {}
+impl Judged for scherlfs::Volume {
+    /// All that it would do on the charger, whatever the size of a step.
+    fn make_room(&self, _step_blocks: usize) -> vfs::Result<()> {
+        match self.tidy() {
+            Ok(_) | Err(Error::NoSpace) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+}
 
 /// What a volume did since its mount, by which a judge sees that a scenario does what it is for. Of another file system than
 /// F2FS it is nothing.

@@ -43,6 +43,8 @@ pub(crate) struct Background {
     settled: Option<(u64, u64)>,
     /// Callers' changes.
     pub changes: u64,
+    /// Nothing of it is done for now.
+    pub paused: bool,
 }
 
 /// Callers are idle if they changed nothing for so long.
@@ -111,7 +113,7 @@ impl Volume {
         }
         let idle = now.saturating_sub(state.changed) >= IDLE;
         let cares = state.care.strategy() != Strategy::Threading || state.is_cleaning();
-        if idle && cares && state.care_step()? {
+        if idle && cares && !state.background.paused && state.care_step()? {
             let references = self.references.lock();
             state.trim(self.options.inode_cache, |ino| references.contains_key(&ino));
             return Ok(SOON);

@@ -5,7 +5,7 @@
 
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{FIRST_INO, IFILE, Ino, ROOT};
-use vfs::{Accountant, Error, FreeFragments, Look, Owner, Reason, Reporter, Result};
+use vfs::{Accountant, Cleaned, Error, FreeFragments, Look, Owner, Reason, Reporter, Result};
 
 use crate::cause::Cause;
 use crate::inode::Inode;
@@ -190,6 +190,19 @@ impl vfs::Volume for Volume {
     fn largest_file(&self, free: u64) -> Option<u64> {
         let state = self.state.read();
         largest_file(free, state.free.runs() + state.dead.runs())
+    }
+
+    fn cleans_ahead(&self) -> bool {
+        !self.state.read().background.paused
+    }
+
+    fn clean_ahead(&self, on: bool) {
+        self.state.write().background.paused = !on;
+    }
+
+    fn cleaned(&self) -> Cleaned {
+        let done = self.done();
+        Cleaned { sections: done.segments, waited_for: 0, moved: done.moved }
     }
 
     fn account_by(&self, accountant: Accountant) {

@@ -79,7 +79,7 @@ pub trait Volume: FileSystem {
     /// Blocks of the largest file that fits into so many free ones ([`StatFs::blocks_free`](crate::StatFs)) together with
     /// all that it takes beside its contents, a directory's block for its name included. `None` if none does.
     fn largest_file(&self, free: u64) -> Option<u64>;
-    /// Whether it makes room ahead of time, when nobody waits for it.
+    /// Whether it may make room ahead of time, when nobody waits for it.
     fn cleans_ahead(&self) -> bool {
         false
     }

@@ -69,7 +69,7 @@ use variants::Variant;
 /// --from, --to and --max-gap replay a part of a recording that ran for long: a file of days with minutes of use tells otherwise
 /// mostly of waiting.
 ///
-/// --compare gives several runs side by side: of options of -o, or of profiles. If they differ in who cleans (gc=, power=), the
+/// --compare gives several runs side by side: of options of -o, of file systems, or of profiles. If they differ in who cleans (gc=, power=, clean=), the
 /// first of them is the control "none", in which nobody cleans in the background: on a volume with room to spare it is the
 /// cheapest, and a policy is worth the joules that it saves against it, or the free segments that it holds beyond it. With
 /// delta= every volume may hold deltas, and the first run is the control delta=off, which makes none. With fs= it is told
@@ -88,8 +88,9 @@ use variants::Variant;
     joulefs trace replay app.strace --into /mnt/ext4 --back-to-back\n\n\
     Options for -o and --compare, of F2FS: gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule, background_gc=on|off,\n  \
     power=battery|powered, discard=on|off, inline=on|off, delta=on|off, node_cache=MIB, dirty=MIB, dir_cache=MIB,\n    compress_extension=*, compress_algorithm=lz4|zstd|lzo|lzo-rle and the others of joulefs mount (contents are needed);\n  \
-    of ScherlFS: sync=call|fsync, dirty=MIB, dir_cache=MIB, ifile_cache=MIB, writeback_seconds=N, checkpoint_bytes=SIZE;\n  \
-    --compare also fs=f2fs,scherlfs and profile=NAME,...; every comparison of gc= or power= begins with the control \"none\"")]
+    of ScherlFS: sync=call|fsync, dirty=MIB, dir_cache=MIB, ifile_cache=MIB, writeback_seconds=N, checkpoint_bytes=SIZE,\n  \
+    checkpoint_seconds=N, clean=auto|threading|copying|plugging|combined, power=battery|powered, undo=SIZE;\n  \
+    --compare also fs=f2fs,scherlfs and profile=NAME,...; every comparison of gc=, power= or clean= begins with the control \"none\"")]
 pub struct Args {
     /// The recording.
     file: PathBuf,

@@ -57,7 +57,7 @@ impl<'a> Compared<'a> {
         let (name, values) =
             typed.split_once('=').ok_or_else(|| Failure::Usage(format!("{given}: write NAME=A,B,...")))?;
         let mut values: Vec<&str> = values.split(',').collect();
-        if name == "gc" {
+        if matches!(name, "gc" | "clean") {
             // It comes first wherever it was asked for.
             values.retain(|value| *value != NOBODY);
         }
@@ -71,7 +71,7 @@ impl<'a> Compared<'a> {
 
     /// True if its values differ in who cleans.
     fn of_cleaning(&self) -> bool {
-        matches!(self.name, "gc" | "power")
+        matches!(self.name, "gc" | "power" | "clean")
     }
 }
 
@@ -114,10 +114,12 @@ pub fn all(args: &Args, there: Option<Kind>) -> Result<Vec<Variant>, Failure> {
     let plain = Variant { name: String::new(), profile, fs, mount, of_volume, deltas, compressed, flush_every };
     let mut all = Vec::new();
     if of_cleaning.is_some() {
-        let mut control = Variant { name: NOBODY.into(), of_volume: true, ..plain.clone() };
-        setting(&mut control.mount, "background_gc=off", "the control")?;
+        let control = Variant { name: NOBODY.into(), of_volume: true, ..plain.clone() };
         let beside: Vec<&Compared<'_>> = compared.iter().filter(|c| !c.of_cleaning()).collect();
         all = combined(control, &beside, &given)?;
+        for Variant { fs, mount, .. } in &mut all {
+            setting(mount, nobody(*fs), NOBODY)?;
+        }
     }
     all.extend(combined(plain, &compared.iter().collect::<Vec<_>>(), &given)?);
     // A control comes first, and says nothing of what was typed.
@@ -131,6 +133,14 @@ pub fn all(args: &Args, there: Option<Kind>) -> Result<Vec<Variant>, Failure> {
         }
     }
     Ok(all)
+}
+
+/// The option by which nobody makes room ahead of time.
+fn nobody(fs: Kind) -> &'static str {
+    match fs {
+        Kind::F2fs => "background_gc=off",
+        Kind::ScherlFs => "clean=threading",
+    }
 }
 
 /// A variant with every combination of values.
