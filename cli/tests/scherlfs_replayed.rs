@@ -1,15 +1,13 @@
 //! A volume of ScherlFS is aged, and recorded calls are made on one, by the same commands as on one of F2FS; both stand side
 //! by side, and what they come to is the same.
 
-mod room;
-mod typed;
-
 use std::fmt::Write as _;
 use std::fs;
 
-use room::Room;
 use serde_json::Value;
-use typed::{done, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{done, misused, refused};
 
 #[track_caller]
 fn json(args: &[&str]) -> Value {
@@ -103,8 +101,21 @@ fn a_volume_in_use_is_brought_into_its_state_first_and_an_image_stays_as_it_is()
     let room = Room::new();
     let (file, image) = (recorded(&room), room.text("used.img"));
     let used = json(&[
-        "trace", "replay", &file, "--fs", "scherlfs", "--profile", DISK, "--age", "three-fifths", "--fill", "85%",
-        "--after", &file, "--size", "512M",
+        "trace",
+        "replay",
+        &file,
+        "--fs",
+        "scherlfs",
+        "--profile",
+        DISK,
+        "--age",
+        "three-fifths",
+        "--fill",
+        "85%",
+        "--after",
+        &file,
+        "--size",
+        "512M",
     ]);
     let began = &used["replay"]["began"];
     assert!((0.84..0.87).contains(&began["full"].as_f64().unwrap()), "{began}");

@@ -36,6 +36,7 @@ mod nbd;
 mod recorded_contents;
 mod rescued;
 mod scherlfs;
+mod scherlfs_replayed;
 mod settling;
 mod top;
 mod top_alumet;

@@ -5,6 +5,7 @@ mod app_updates;
 mod bound;
 mod cleaning;
 mod cleaning_costs;
+mod either;
 mod experiments;
 mod papers;
 mod shares;
