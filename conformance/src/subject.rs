@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use device::{BlockDevice, Clock, CountSnapshot};
+use device::{BlockDevice, Clock, CountSnapshot, Memory};
 use f2fs::cause::Cause;
 use f2fs::gc::settings::Settings;
 use vfs::{Error, FileSystem};
@@ -159,6 +159,8 @@ pub struct ScherlFs {
     pub made: scherlfs::make::Options,
     /// How they are mounted.
     pub mounted: scherlfs::MountOptions,
+    /// Every mount has a stage of its own, and an index where `mounted` has none, both empty at first.
+    pub beside: bool,
 }
 
 impl Subject for ScherlFs {
@@ -168,7 +170,13 @@ impl Subject for ScherlFs {
         scherlfs::make::format(dev, clock, &self.made).map_err(told)
     }
     fn mount(&self, dev: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>) -> Result<Arc<scherlfs::Volume>, Why> {
-        scherlfs::Volume::mount(dev, clock, self.mounted.clone()).map(Arc::new).map_err(told)
+        let mut options = self.mounted.clone();
+        if self.beside {
+            let blocks = scherlfs::index_blocks(dev.blocks()).map_err(told)?;
+            options.beside.index.get_or_insert_with(|| Arc::new(Memory::new(blocks)));
+            options.beside.stage = Some(Arc::new(Memory::new(2048)));
+        }
+        scherlfs::Volume::mount(dev, clock, options).map(Arc::new).map_err(told)
     }
     fn check(&self, dev: &dyn BlockDevice) -> Result<(), Why> {
         let report = scherlfs_fsck::check(dev);

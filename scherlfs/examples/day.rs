@@ -1,4 +1,4 @@
-//! What does ScherlFS ask of its disk in a day of calls? For `experiments/scherl-sleep/record`, which makes the calls and
+//! What does ScherlFS ask of its disk in a day of calls? For `recordings/archive-day/record`, which makes the calls and
 //! gives them on standard input; each day's requests are written to a file, with the times at which they came.
 //!
 //! Time is virtual. The volume is in a file of the directory that is given, and is removed.

@@ -289,7 +289,7 @@ impl Archive {
     fn overwritten(&self, at: Lba, bytes: usize) {
         let Some(index) = &self.index else { return };
         // OK to cut: a request has less than 2^32 blocks.
-        let _ = (index, bytes, at);
+        index.forget(Run { start: Addr(at.0), blocks: (bytes / BLOCK) as u32 });
     }
 
     /// Reads what the stage has of it, and the rest from the disk.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use device::{BlockDevice, Lba, Loss, Memory, PowerCut, Tag, VirtualClock};
+use device::{BLOCK, BlockDevice, Lba, Loss, Memory, PowerCut, Tag, VirtualClock};
 use scherlfs::{Beside, MountOptions, Sync, Volume, index_blocks};
 use vfs::{FileSystem, WriteFlags};
 
@@ -153,6 +153,20 @@ fn judge(images: [Memory; 3], synced: usize, place: &str) {
     names = all_of(&volume);
     names.remove("df");
     assert_eq!(names, expected, "{place}, filled");
+    // What is written over blocks of which the index may still have something is read as it was written.
+    let after = write(&volume, "after", &[]).unwrap();
+    let part = |n: u8| vec![n + 100; BLOCK];
+    for n in 0..90 {
+        volume.write(after, u64::from(n) * BLOCK as u64, &part(n), WriteFlags::empty()).unwrap();
+    }
+    volume.sync().unwrap();
+    for n in 0..90 {
+        let mut bytes = vec![0; BLOCK];
+        volume.read(after, u64::from(n) * BLOCK as u64, &mut bytes).unwrap();
+        assert!(bytes == part(n), "{place}: block {n} of what was written since");
+    }
+    volume.unlink(volume.root(), b"after").unwrap();
+    volume.forget(after, 1);
     volume.unmount().unwrap();
     assert_eq!(all_of(&three.mount(Sync::Burst).unwrap()).len(), expected.len() + 1, "{place}, mounted again");
 }

@@ -94,8 +94,12 @@ fn a_torn_end_of_the_log_leaves_a_pointer_that_the_next_mount_does_not_meet() {
         image.read(Lba(zone * ZONE), &mut bytes, Tag::default()).unwrap();
         disk.write(Lba(zone * ZONE), &bytes, Tag::default()).unwrap();
     }
-    let volume = mount(disk, &MountOptions::default()).unwrap();
-    let ino = volume.mknod(ME, volume.root(), b"g", &new_file()).unwrap().attr.ino;
-    volume.write(ino, 0, &[1; 400_000], WriteFlags::empty()).unwrap();
-    assert!(volume.fsync(ino, false).is_err(), "the log's end is before the pointer");
+    let go_on = || -> vfs::Result<()> {
+        let volume = mount(disk, &MountOptions::default())?;
+        let ino = volume.mknod(ME, volume.root(), b"g", &new_file())?.attr.ino;
+        volume.write(ino, 0, &[1; 400_000], WriteFlags::empty())?;
+        volume.fsync(ino, false)
+    };
+    let why = go_on().expect_err("the log's end is before the pointer").to_string();
+    assert!(why.contains("write pointer"), "{why}");
 }
