@@ -13,8 +13,7 @@ use vfs::{Error, Result};
 use crate::archive::Archive;
 use crate::archive::wakes::{Why, because};
 use crate::cause::Cause;
-use crate::clean::Care;
-use crate::control::Pace;
+use crate::clean::care::Care;
 use crate::extents::Freed;
 use crate::history::History;
 use crate::imap::InodeMap;
@@ -22,34 +21,8 @@ use crate::inode::{Inode, time};
 use crate::load;
 use crate::path::Path;
 use crate::space::Blocks;
+use crate::superblocks::superblock;
 use crate::volume::{MountOptions, State, Sync, Volume};
-
-/// The superblock that counts: of the whole ones the one with the higher number.
-pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
-    let read = |at| -> Result<Superblock> {
-        let block = load::block(dev, Addr(at), Cause::Superblock, scherlfs_format::Ino(0))?;
-        Superblock::read(&block).map_err(|e| Error::corrupt(format_args!("block {at}: {e}")))
-    };
-    let (first, second) = (read(0), read(1));
-    let sb = match (first, second) {
-        (Ok(a), Ok(b)) if a.uuid != b.uuid => {
-            return Err(Error::corrupt("the two superblocks are of different volumes"));
-        }
-        (Ok(a), Ok(b)) => {
-            if a.checkpoint >= b.checkpoint {
-                a
-            } else {
-                b
-            }
-        }
-        (Ok(sb), Err(_)) | (Err(_), Ok(sb)) => sb,
-        (Err(e), Err(_)) => return Err(e),
-    };
-    if sb.blocks > dev.blocks() {
-        return Err(Error::corrupt(format_args!("the volume has {} blocks, the device {}", sb.blocks, dev.blocks())));
-    }
-    Ok(sb)
-}
 
 impl State {
     /// The state of the checkpoint that a superblock names.
@@ -110,7 +83,7 @@ impl State {
             history,
             history_list,
             care: Care::new(options.clean, options.power),
-            pace: Pace::new(options),
+            pace: options.pace(),
             accesses: Default::default(),
             background: Default::default(),
             changed: Default::default(),

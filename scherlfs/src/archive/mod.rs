@@ -113,7 +113,7 @@ impl Archive {
             unflushed: AtomicBool::new(false),
             stage_off: AtomicBool::new(false),
         };
-        let sb = crate::mount::superblock(&archive)?;
+        let sb = crate::superblocks::superblock(&archive)?;
         let now = clock.now();
         let life = (now.secs.max(1) as u64).saturating_mul(1 << 30).saturating_add(now.nanos.into());
         if let Some(dev) = &beside.stage {
