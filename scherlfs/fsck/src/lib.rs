@@ -90,6 +90,11 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
         report.transactions = log.transactions;
         let wrong = |at: &Addr, why: &str| Finding::Log { at: *at, why: why.into() };
         report.findings.extend(log.flipped.iter().map(|at| wrong(at, "one bit of it flipped")));
+        for &(ino, at) in &log.inodes {
+            if let Err(why) = map::node(&disk, ino, at) {
+                report.findings.push(wrong(&at, &format!("inode {ino}: {why}")));
+            }
+        }
         let mut taken = blocks::Claimed::default();
         let used = log.blocks.iter().find(|at| !free.has(at.0) || !taken.claim(at.0));
         report.findings.extend(used.map(|at| wrong(at, "it was not free")));

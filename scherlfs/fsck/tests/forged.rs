@@ -139,6 +139,11 @@ fn a_field_that_lies_costs_no_other_file() {
                     let mut touched = made.touched(at);
                     // Whose block is claimed by who lies may have to give it up to him.
                     touched.extend(claimed(&forged));
+                    if let Ok(inode) = scherlfs_format::inode::Inode::read(&forged) {
+                        // So may be the one that he says he is.
+                        let is = made.truth.get(&inode.header.ino.0.into());
+                        touched.extend(is.iter().flat_map(|k| &k.blocks));
+                    }
                     if at < 2 && (from == 160 || from >= 248) {
                         // The path is what leads to the log: without it nobody knows that there is one.
                         touched.extend(&made.log);

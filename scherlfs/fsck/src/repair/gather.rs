@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use scherlfs_format::directory::Entries;
+use scherlfs_format::extent::Extent;
 use scherlfs_format::{Addr, BLOCK, FIRST, FIRST_INO, Ino, ROOT, ifile};
 
 use super::Searched;
@@ -132,6 +133,8 @@ fn live(disk: &Disk<'_>, known: &Known, scan: &Scan, hits: &[Hit], out: &Gathere
     // What a block is that some version claims as contents is asked last.
     let mut claimed = Claimed::default();
     let all: Vec<(&Hit, File)> = newest.iter().filter_map(|h| Some((*h, salvage(disk, h.ino, h.at)?.0))).collect();
+    // Whatever calls itself the root and is no directory, lies.
+    let all: Vec<(&Hit, File)> = all.into_iter().filter(|(h, f)| h.ino != ROOT || f.is_dir()).collect();
     let mut by: Claimed = Claimed::default();
     for (_, file) in &all {
         file.stored().for_each(|(_, at)| _ = by.claim(at.0));
@@ -177,6 +180,25 @@ pub(crate) fn divide(disk: &Disk<'_>, known: &Known, files: &mut BTreeMap<Ino, F
     let mut order: Vec<(bool, std::cmp::Reverse<scherlfs_format::Seq>, Ino)> =
         files.iter().map(|(ino, f)| (!f.is_dir(), std::cmp::Reverse(f.seq), *ino)).collect();
     order.sort_unstable();
+    // Room can be promised as far as there is any; a promise that was never lawful is none.
+    let mut room = disk.blocks.saturating_sub(used.count());
+    for (&ino, file) in files.iter_mut() {
+        let mut promised = 0;
+        for e in &mut file.extents {
+            if let Extent::Reserved { blocks } = *e {
+                if u64::from(blocks) > room {
+                    *e = Extent::Hole { blocks: blocks.into() };
+                    promised += u64::from(blocks);
+                } else {
+                    room -= u64::from(blocks);
+                }
+            }
+        }
+        if promised > 0 {
+            file.changed = true;
+            log.file(ino, What::Mended { field: "room that was promised" });
+        }
+    }
     // Blocks behind a file's end are its own only if nobody else says that of them: no writer stores any there.
     for behind in [false, true] {
         for (regular, _, ino) in &order {
