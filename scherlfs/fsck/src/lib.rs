@@ -101,6 +101,12 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
         if log.transactions > 0 {
             let now = log.apply(map);
             last = tree::judge(&disk, &sb, &now, State::Log, &mut report.findings);
+            // What is in use now was in use at the checkpoint, or the log went over it.
+            let both = |at: &u64| free.has(*at) && last.used.has(*at) && !taken.has(*at);
+            let both = (FIRST..disk.blocks).find(both).map(Addr);
+            report
+                .findings
+                .extend(both.map(|at| wrong(&at, "it is in use and was free, and the log did not write it")));
         }
     }
     report.inodes = last.inodes;

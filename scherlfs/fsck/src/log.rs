@@ -229,7 +229,7 @@ pub(crate) fn unsaid(disk: &Disk<'_>, sb: &Superblock) -> Option<Unsaid> {
     })
 }
 
-/// The mount that wrote what follows, if it is another than the superblock says, and a later one than wrote the checkpoint: no
+/// The mount that wrote what follows, if it is another than the superblock says, and none before that of the checkpoint: no
 /// mount leaves out a whole transaction that it finds, so the superblock lies, or one that was newer is lost. What an
 /// earlier mount left behind a transaction that a power cut took is lawful.
 pub(crate) fn other_epoch(disk: &Disk<'_>, sb: &Superblock) -> Option<Epoch> {
@@ -237,7 +237,7 @@ pub(crate) fn other_epoch(disk: &Disk<'_>, sb: &Superblock) -> Option<Epoch> {
     let header = Header::read(&*disk.read(first.start).ok()?).ok()?;
     let map = Header::expect(&*disk.read(sb.ifile).ok()?, Kind::Inode).ok()?;
     let next = header.seq.0.checked_sub(1) == Some(sb.seq.0);
-    let other = next && header.epoch != sb.epoch && header.epoch > map.epoch;
+    let other = next && header.epoch != sb.epoch && header.epoch >= map.epoch;
     let whole = || {
         let said = follow(disk, sb).transactions;
         said == 0 && follow(disk, &Superblock { epoch: header.epoch, ..sb.clone() }).transactions > 0
