@@ -7,14 +7,18 @@
 //! Left out: FUSE, images, the command line, and every choice of what is cheap for which device.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod attributes;
 pub mod cause;
 mod checkpoint;
+mod clean;
 mod commit;
+mod control;
 mod directory;
 mod extents;
 mod file;
 mod gone;
+mod history;
 mod imap;
 mod inode;
 mod known_names;
@@ -22,12 +26,18 @@ mod load;
 pub mod make;
 mod mount;
 mod names;
+mod order;
 mod path;
 mod recovery;
+mod reorganise;
 mod served;
 mod space;
+pub mod undo;
 mod vfs_impl;
 mod volume;
 
+pub use archive::{Beside, ProgramOf, index_blocks};
+pub use clean::Done;
+pub use clean::strategy::{Clean, Strategy};
 pub use mount::superblock;
 pub use volume::{MountOptions, Sync, Volume};

@@ -10,7 +10,7 @@ use fsck::{Options, RepairError, Repaired, Report};
 use serde_json::json;
 use volume::Kind;
 
-use super::mkfs::Type;
+use crate::file_system::Type;
 use crate::{Failure, image, output, progress};
 
 /// Check a volume.

@@ -97,6 +97,18 @@ pub struct Time {
     pub nanos: u32,
 }
 
+impl RawTime {
+    pub(crate) fn time(&self) -> Time {
+        Time { secs: self.secs.get(), nanos: self.nanos.get() }
+    }
+}
+
+impl Time {
+    pub(crate) fn raw(self) -> RawTime {
+        RawTime { secs: self.secs.into(), nanos: self.nanos.into() }
+    }
+}
+
 /// Everything of an inode but where its blocks are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Attributes {
@@ -223,7 +235,6 @@ impl Inode {
         if previous != 0 && !(FIRST..BLOCKS_MAX).contains(&previous) {
             return Err(wrong("previous", previous));
         }
-        let time = |t: &RawTime| Time { secs: t.secs.get(), nanos: t.nanos.get() };
         if let Some(t) = raw.times.iter().find(|t| t.nanos.get() >= 1_000_000_000) {
             return Err(wrong("nanoseconds", t.nanos.get().into()));
         }
@@ -241,7 +252,7 @@ impl Inode {
                 parent: Ino(raw.parent.get()),
                 size: raw.size.get(),
                 blocks: raw.blocks.get(),
-                times: [time(&raw.times[0]), time(&raw.times[1]), time(&raw.times[2]), time(&raw.times[3])],
+                times: [raw.times[0].time(), raw.times[1].time(), raw.times[2].time(), raw.times[3].time()],
                 rdev: raw.rdev.get(),
                 flags: raw.flags.get(),
                 project: raw.project.get(),
@@ -274,7 +285,7 @@ impl Inode {
         raw.size = a.size.into();
         raw.blocks = a.blocks.into();
         for (to, t) in raw.times.iter_mut().zip(&a.times) {
-            *to = RawTime { secs: t.secs.into(), nanos: t.nanos.into() };
+            *to = t.raw();
         }
         raw.rdev = a.rdev.into();
         raw.flags = a.flags.into();

@@ -8,9 +8,11 @@
 //! the superblock counts (each says its own number).
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod chain;
 pub mod directory;
 pub mod extent;
+pub mod history;
 pub mod ifile;
 pub mod inode;
 pub mod lists;
@@ -47,6 +49,8 @@ pub const ROOT: Ino = Ino(2);
 pub const FREE_LIST: Ino = Ino(3);
 /// The list of inodes in use without a name, hidden.
 pub const ORPHANS: Ino = Ino(4);
+/// The list of what can be undone, hidden.
+pub const HISTORY: Ino = Ino(5);
 /// The first number of a user's inode.
 pub const FIRST_INO: Ino = Ino(8);
 

@@ -1,8 +1,6 @@
 //! The drivers of the fuzzer, on bytes at random.
 
-extern crate joulefs_scherlfs_format as format;
-
-mod drivers;
+use crate::drivers;
 
 use device::Rng;
 

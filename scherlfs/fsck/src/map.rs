@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use scherlfs_format::chain::{self, Header, Kind};
 use scherlfs_format::extent::{Extent, HOLE_MAX};
+use scherlfs_format::history::{self, Past};
 use scherlfs_format::inode as raw;
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{Addr, BLOCK, FREE_LIST, IFILE, Ino, ORPHANS, Run, ifile, lists};
+use scherlfs_format::{Addr, BLOCK, FREE_LIST, HISTORY, IFILE, Ino, ORPHANS, Run, ifile, lists};
 
 use crate::finding::Finding;
 use crate::{Disk, kind};
@@ -126,6 +127,8 @@ pub(crate) struct Map {
     /// Blocks of the hidden files, claimed before all others.
     pub hidden: Vec<(Ino, Addr)>,
     pub free: Vec<Run>,
+    /// What can be undone: blocks that are kept for it are neither free nor a file's.
+    pub past: Vec<Past>,
 }
 
 fn bytes(disk: &Disk<'_>, node: &Node) -> Result<Vec<u8>, String> {
@@ -147,7 +150,13 @@ fn bytes(disk: &Disk<'_>, node: &Node) -> Result<Vec<u8>, String> {
 impl Map {
     /// That of the checkpoint; none if it cannot be read.
     pub fn of_checkpoint(disk: &Disk<'_>, sb: &Superblock, findings: &mut Vec<Finding>) -> Option<Map> {
-        let mut map = Map { places: BTreeMap::new(), orphans: BTreeSet::new(), hidden: Vec::new(), free: Vec::new() };
+        let mut map = Map {
+            places: BTreeMap::new(),
+            orphans: BTreeSet::new(),
+            hidden: Vec::new(),
+            free: Vec::new(),
+            past: Vec::new(),
+        };
         let mut file = |ino, at| -> Option<Vec<u8>> {
             let read = node(disk, ino, at).and_then(|node| {
                 if node.inode.header.seq != sb.seq {
@@ -170,6 +179,10 @@ impl Map {
             Some(at) => Some(file(ORPHANS, at)?),
             None => None,
         };
+        let past = match sb.history {
+            Some(at) => Some(file(HISTORY, at)?),
+            None => None,
+        };
         let (blocks, rest) = places.as_chunks::<BLOCK>();
         if !rest.is_empty() {
             findings.push(Finding::Hidden { ino: IFILE, why: "it is not whole blocks".into() });
@@ -189,6 +202,10 @@ impl Map {
         match orphans.map(|o| lists::read_orphans(&o)).transpose() {
             Ok(list) => map.orphans = list.unwrap_or_default().into_iter().collect(),
             Err(e) => findings.push(Finding::Hidden { ino: ORPHANS, why: e.to_string() }),
+        }
+        match past.map(|p| history::read(&p)).transpose() {
+            Ok(past) => map.past = past.unwrap_or_default(),
+            Err(e) => findings.push(Finding::Hidden { ino: HISTORY, why: e.to_string() }),
         }
         Some(map)
     }

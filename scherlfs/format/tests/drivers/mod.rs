@@ -2,6 +2,9 @@
 //! checks what must hold whatever the bytes were: nothing panics, and what is understood is written again the same. Used by the tests
 //! and by the fuzzer.
 
+mod beside;
+
+pub use beside::beside;
 use format::chain::{self, Header, Kind};
 use format::directory::{self, Entries};
 use format::extent::Extent;

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use scherlfs_format::inode::Attributes;
+use scherlfs_format::inode::{Attributes, Time};
 use scherlfs_format::superblock::{BLOCKS_MIN, PATH_MAX, Placement, Superblock};
 use scherlfs_format::{
     Addr, BLOCK, BLOCKS_MAX, Block, Epoch, FIRST, FREE_LIST, IFILE, Ino, ORPHANS, Run, Seq, ifile, lists,
@@ -130,10 +130,12 @@ fn of_checkpoint(
         ifile: found.ifile,
         free_list: found.free_list,
         orphans: found.orphans,
+        history: None,
         undo_floor: Seq(0),
         free: 0,
         inodes: 0,
         promised: 0,
+        begun: Time::default(),
         path: Vec::new(),
     };
     let (head, epoch) = after.map_or((found.head, found.epoch), |(at, epoch)| (Some(at), epoch));

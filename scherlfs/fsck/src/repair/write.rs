@@ -297,6 +297,7 @@ fn made(
         ifile: at_map,
         free_list: at_list,
         orphans: None,
+        history: None,
         undo_floor: cp.header.seq,
         free: free.iter().map(|r| u64::from(r.blocks)).sum(),
         inodes: files.len() as u64 + 1,
