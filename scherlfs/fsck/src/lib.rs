@@ -91,7 +91,12 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
         let wrong = |at: &Addr, why: &str| Finding::Log { at: *at, why: why.into() };
         report.findings.extend(log.flipped.iter().map(|at| wrong(at, "one bit of it flipped")));
         for &(ino, at) in &log.inodes {
-            if let Err(why) = map::node(&disk, ino, at) {
+            let twice = |node: map::Node| {
+                let mut own = blocks::Claimed::default();
+                let both = node.own.iter().copied().chain(node.stored()).find(|at| !own.claim(at.0));
+                both.map_or(Ok(()), |at| Err(format!("two of its parts lie at block {at}")))
+            };
+            if let Err(why) = map::node(&disk, ino, at).and_then(twice) {
                 report.findings.push(wrong(&at, &format!("inode {ino}: {why}")));
             }
         }

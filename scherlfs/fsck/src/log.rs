@@ -10,7 +10,7 @@ use scherlfs_format::chain::{self, Header, Kind};
 use scherlfs_format::extent::Extent;
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{
-    Addr, Block, Epoch, FIRST_INO, FREE_LIST, IFILE, Ino, ORPHANS, ROOT, Run, Seq, checksum, inode as raw,
+    Addr, Block, Epoch, FIRST_INO, FREE_LIST, HISTORY, IFILE, Ino, ORPHANS, ROOT, Run, Seq, checksum, inode as raw,
 };
 
 use crate::kind::{self, DIRECTORY};
@@ -39,6 +39,7 @@ pub(crate) struct Unsaid {
     pub ifile: Addr,
     pub free_list: Addr,
     pub orphans: Option<Addr>,
+    pub history: Option<Addr>,
     /// Where the log goes on behind it.
     pub head: Option<Addr>,
 }
@@ -225,6 +226,7 @@ pub(crate) fn unsaid(disk: &Disk<'_>, sb: &Superblock) -> Option<Unsaid> {
         ifile: place(IFILE)?,
         free_list: place(FREE_LIST)?,
         orphans: place(ORPHANS),
+        history: place(HISTORY),
         head: walk.ahead.front().map(|r| r.start),
     })
 }

@@ -1,12 +1,10 @@
 //! Fields that lie under checksums that hold: after a repair the volume is whole, and files that were not touched are as they were.
 
-mod rig;
-
 use std::collections::BTreeSet;
 
+use crate::rig::{SHAPES, block, judge, put, volume};
 use device::{BLOCK, BlockDevice, Rng};
 use joulefs_scherlfs_fsck as fsck;
-use rig::{SHAPES, block, judge, put, volume};
 use scherlfs_format::{Block, checksum};
 
 /// The fields of a structure: where each begins, and its bytes.

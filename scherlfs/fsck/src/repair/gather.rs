@@ -69,7 +69,8 @@ pub(crate) fn gather(disk: &Disk<'_>, known: &Known, searched: &mut Searched<'_>
     let mut hits: Vec<Hit> =
         scan.hits.values().flatten().filter(|h| user(disk, h.ino) && !contents.has(h.at.0)).copied().collect();
     hits.retain(|h| out.blind || h.seq.0 <= last);
-    let mut live = live(disk, known, scan, &hits, &out);
+    let guess = known.kept_unknown && !known.map_torn;
+    let mut live = if guess { BTreeMap::new() } else { live(disk, known, scan, &hits, &out) };
     for (ino, at, generation) in broken {
         if live.contains_key(&ino) {
             continue;

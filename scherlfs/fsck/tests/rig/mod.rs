@@ -110,9 +110,11 @@ pub enum Shape {
     Logged,
     /// With many versions of its files, one over the other.
     Worn,
+    /// The same, with blocks kept so that transactions can be undone.
+    Kept,
 }
 
-pub const SHAPES: [Shape; 3] = [Shape::Clean, Shape::Logged, Shape::Worn];
+pub const SHAPES: [Shape; 4] = [Shape::Clean, Shape::Logged, Shape::Worn, Shape::Kept];
 
 fn contents(n: usize, rng: &mut Rng) -> Vec<u8> {
     let mut bytes = vec![0; n];
@@ -144,13 +146,15 @@ pub fn volume(shape: Shape, seed: u64) -> Made {
     scherlfs::make::format(dev.clone(), &*clock, &made).unwrap();
     let mut rng = Rng::new(seed);
     let new = |kind| NewNode { kind, perm: 0o640, umask: 0, rdev: DeviceNumber::default() };
-    let mount = || Volume::mount(dev.clone(), clock.clone(), MountOptions::default()).unwrap();
+    let undo = (shape == Shape::Kept).then_some(90);
+    let mount = || Volume::mount(dev.clone(), clock.clone(), MountOptions { undo, ..MountOptions::default() }).unwrap();
+    let worn = matches!(shape, Shape::Worn | Shape::Kept);
     let mut volume = mount();
-    let rounds = if shape == Shape::Worn { 6 } else { 1 };
+    let rounds = if worn { 6 } else { 1 };
     for round in 0..rounds {
         fill(&volume, &mut rng, round, &new);
         volume.sync().unwrap();
-        if shape == Shape::Worn {
+        if worn {
             volume.unmount().unwrap();
             volume = mount();
         }
@@ -284,7 +288,8 @@ pub fn whole(dev: &Arc<Memory>, truth: &Truth, touched: &BTreeSet<u64>, place: &
 /// It goes on living. A volume that is all but full may say so.
 pub fn live(dev: &Arc<Memory>, place: &str) {
     let dev = Arc::new(dev.fork());
-    let full = fsck::check(&*dev).used * 10 >= dev.blocks() * 9;
+    // A checkpoint and what gives room back have their share of the last blocks.
+    let full = dev.blocks() - fsck::check(&*dev).used.min(dev.blocks()) < 100;
     let volume = Volume::mount(dev.clone(), Arc::new(VirtualClock::default()), MountOptions::default())
         .unwrap_or_else(|e| panic!("{place}: {e}"));
     match work(&volume) {
