@@ -66,7 +66,8 @@ fn open(path: &Path, magic: [u8; 8], blocks: u64, exact: bool, what: &str) -> Re
     };
     let found = look(path, magic, bytes, what)?;
     if found.is_none_or(|len| len < bytes || (exact && len != bytes)) {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
         if exact {
             file.set_len(0).map_err(failed)?;
         }

@@ -272,7 +272,12 @@ fn every_cut(course: &Course, seeds: std::ops::Range<u64>) {
 
 fn course(mounted: MountOptions, mib: u64, calls: u64) -> Course {
     let beside = mounted.sync == Sync::Burst;
-    Course { subject: ScherlFs { mounted, beside, ..ScherlFs::default() }, mib, calls, names: if calls > 200 { 12 } else { 5 } }
+    Course {
+        subject: ScherlFs { mounted, beside, ..ScherlFs::default() },
+        mib,
+        calls,
+        names: if calls > 200 { 12 } else { 5 },
+    }
 }
 
 #[test]

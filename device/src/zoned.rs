@@ -132,7 +132,10 @@ mod tests {
         let dev = Zoned::new(Memory::new(40), 16, 1);
         dev.write(Lba(9), &filled(1, 2), TAG).unwrap();
         dev.write(Lba(3), &filled(1, 1), TAG).unwrap();
-        assert_eq!((dev.pointer(0), dev.pointer(1), dev.pointer(2), dev.pointer(3)), (None, Some(Lba(16)), Some(Lba(32)), None));
+        assert_eq!(
+            (dev.pointer(0), dev.pointer(1), dev.pointer(2), dev.pointer(3)),
+            (None, Some(Lba(16)), Some(Lba(32)), None)
+        );
         assert!(dev.write(Lba(17), &filled(2, 1), TAG).is_err());
         dev.write(Lba(16), &filled(2, 3), TAG).unwrap();
         assert!(dev.write(Lba(16), &filled(3, 1), TAG).is_err(), "over what is written");

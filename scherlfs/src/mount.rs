@@ -19,34 +19,8 @@ use crate::inode::{Inode, time};
 use crate::load;
 use crate::path::Path;
 use crate::space::Blocks;
+use crate::superblock::superblock;
 use crate::volume::{MountOptions, State, Sync, Volume};
-
-/// The superblock that counts: of the whole ones the one with the higher number.
-pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
-    let read = |at| -> Result<Superblock> {
-        let block = load::block(dev, Addr(at), Cause::Superblock, scherlfs_format::Ino(0))?;
-        Superblock::read(&block).map_err(|e| Error::corrupt(format_args!("block {at}: {e}")))
-    };
-    let (first, second) = (read(0), read(1));
-    let sb = match (first, second) {
-        (Ok(a), Ok(b)) if a.uuid != b.uuid => {
-            return Err(Error::corrupt("the two superblocks are of different volumes"));
-        }
-        (Ok(a), Ok(b)) => {
-            if a.checkpoint >= b.checkpoint {
-                a
-            } else {
-                b
-            }
-        }
-        (Ok(sb), Err(_)) | (Err(_), Ok(sb)) => sb,
-        (Err(e), Err(_)) => return Err(e),
-    };
-    if sb.blocks > dev.blocks() {
-        return Err(Error::corrupt(format_args!("the volume has {} blocks, the device {}", sb.blocks, dev.blocks())));
-    }
-    Ok(sb)
-}
 
 impl State {
     /// The state of the checkpoint that a superblock names.
@@ -141,7 +115,8 @@ impl Volume {
             }
         };
         let clean = sb.clean;
-        let mut state = Archive::doubted(archive.as_deref(), || State::of_checkpoint(dev.clone(), sb.clone(), &options))?;
+        let mut state =
+            Archive::doubted(archive.as_deref(), || State::of_checkpoint(dev.clone(), sb.clone(), &options))?;
         state.archive = archive.clone();
         state.sb.begun = time(clock.now());
         let found = if clean { 0 } else { state.follow_log()? };

@@ -9,8 +9,8 @@
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::inode::{RawTime, Time};
 use crate::superblock::Superblock;
+use crate::time::{RawTime, Time};
 use crate::{Addr, BLOCK, BLOCKS_MAX, Block, Epoch, FormatError, Seq, check_seal, checksum, seal};
 
 const INDEX: &str = "index";
@@ -256,13 +256,7 @@ impl IndexHead {
     }
 }
 
-fn head(
-    block: &Block,
-    magic: [u8; 8],
-    wanted: [u8; 8],
-    version: u32,
-    what: &'static str,
-) -> Result<(), FormatError> {
+fn head(block: &Block, magic: [u8; 8], wanted: [u8; 8], version: u32, what: &'static str) -> Result<(), FormatError> {
     if magic != wanted {
         return Err(FormatError::Magic { what });
     }

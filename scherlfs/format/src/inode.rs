@@ -3,11 +3,12 @@
 //! 256 bytes, then 3,840 for extents, which grow from the front, and extended attributes, which grow from the back. Extents that find no
 //! room there stand in continuation blocks: the inode names up to [`RUNS`] of them, and of more the index blocks that name them.
 
-use zerocopy::byteorder::little_endian::{I64, U16, U32, U64};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::chain::{HEADER, Header, Kind, RUNS_MAX};
 use crate::extent::{EXTENT_BYTES, Extent, RawExtent};
+pub use crate::time::{RawTime, Time};
 use crate::{Addr, BLOCK, BLOCKS_MAX, Block, FIRST, FormatError, Ino, Run};
 
 const WHAT: &str = "inode";
@@ -23,16 +24,6 @@ pub const EXTENTS_MAX: usize = AREA / EXTENT_BYTES;
 const _: () = assert!(EXTENTS_MAX == 320);
 /// The most bytes of attributes: extents may go elsewhere.
 pub const XATTRS_MAX: usize = AREA;
-
-/// A time on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct RawTime {
-    /// Seconds since 1970.
-    pub secs: I64,
-    /// Nanoseconds.
-    pub nanos: U32,
-}
 
 /// On disk.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -87,27 +78,6 @@ pub struct RawInode {
 }
 
 const _: () = assert!(size_of::<RawInode>() == BLOCK && size_of::<RawInode>() - AREA == AREA_AT && AREA_AT == 256);
-
-/// A time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Time {
-    /// Seconds since 1970.
-    pub secs: i64,
-    /// Nanoseconds below 10^9.
-    pub nanos: u32,
-}
-
-impl RawTime {
-    pub(crate) fn time(&self) -> Time {
-        Time { secs: self.secs.get(), nanos: self.nanos.get() }
-    }
-}
-
-impl Time {
-    pub(crate) fn raw(self) -> RawTime {
-        RawTime { secs: self.secs.into(), nanos: self.nanos.into() }
-    }
-}
 
 /// Everything of an inode but where its blocks are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

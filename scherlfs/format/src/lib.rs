@@ -16,6 +16,7 @@ pub mod ifile;
 pub mod inode;
 pub mod lists;
 pub mod superblock;
+pub mod time;
 
 use std::fmt;
 

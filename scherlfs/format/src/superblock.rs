@@ -7,7 +7,7 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::extent::{Extent, RawExtent};
-use crate::inode::{RawTime, Time};
+use crate::time::{RawTime, Time};
 use crate::{Addr, BLOCK, BLOCKS_MAX, Block, Epoch, FIRST, FormatError, Run, Seq, check_seal, seal};
 
 const WHAT: &str = "superblock";

@@ -74,7 +74,8 @@ fn no_bytes_make_a_reader_of_an_index_or_a_stage_panic() {
     for round in 0..20_000 {
         let mut block = vec![0; rng.below(BLOCK as u64 + 1) as usize];
         let end = block.len().min(120) as u64;
-        (0..rng.below(60)).for_each(|_| _ = block.get_mut(rng.below(end.max(1)) as usize).map(|b| *b = rng.below(8) as u8));
+        (0..rng.below(60))
+            .for_each(|_| _ = block.get_mut(rng.below(end.max(1)) as usize).map(|b| *b = rng.below(8) as u8));
         let magic: [&[u8]; 4] = [b"ScherlIX\x01\0\0\0", b"ScherlST\x01\0\0\0", b"ScherlRE\x02\0\0\0", b""];
         let magic = magic[round % 4];
         if block.len() >= magic.len() {

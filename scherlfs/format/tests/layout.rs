@@ -350,7 +350,10 @@ fn render() -> String {
     write_structures(&mut out, structures());
     out.push_str(END);
     out.push_str(BESIDE);
-    for (what, n) in [("Entries in a block of the table", archive::ENTRIES), ("Blocks of a record at most", archive::RECORD_MAX.into())] {
+    for (what, n) in [
+        ("Entries in a block of the table", archive::ENTRIES),
+        ("Blocks of a record at most", archive::RECORD_MAX.into()),
+    ] {
         writeln!(out, "\n{what}: {n}.").unwrap();
     }
     write_structures(&mut out, beside());

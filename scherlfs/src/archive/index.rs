@@ -144,13 +144,7 @@ impl Index {
     }
 
     fn head(&self, inner: &Inner, mark: Mark) -> IndexHead {
-        IndexHead {
-            uuid: self.uuid,
-            blocks: self.layout.volume(),
-            life: inner.life,
-            mark,
-            filled: inner.filled,
-        }
+        IndexHead { uuid: self.uuid, blocks: self.layout.volume(), life: inner.life, mark, filled: inner.filled }
     }
 
     /// Does something with the index, if it may still be asked.

@@ -39,16 +39,8 @@ pub(crate) enum Why {
 }
 
 impl Why {
-    const ALL: [Why; 8] = [
-        Why::Mount,
-        Why::Contents,
-        Why::Names,
-        Why::Fsync,
-        Why::Full,
-        Why::Waiting,
-        Why::Unmount,
-        Why::Written,
-    ];
+    const ALL: [Why; 8] =
+        [Why::Mount, Why::Contents, Why::Names, Why::Fsync, Why::Full, Why::Waiting, Why::Unmount, Why::Written];
 
     /// A word for counters.
     fn word(self) -> &'static str {
@@ -187,9 +179,9 @@ impl Wakes {
     /// Whether what waits may be written: somebody reads contents, and nothing was written since.
     pub fn is_awake_for_readers(&self) -> bool {
         let (now, inner) = (self.clock.monotonic(), self.inner.lock());
-        inner.read.is_some_and(|read| {
-            inner.wrote.is_none_or(|wrote| wrote < read) && now.saturating_sub(read) < self.sleep
-        })
+        inner
+            .read
+            .is_some_and(|read| inner.wrote.is_none_or(|wrote| wrote < read) && now.saturating_sub(read) < self.sleep)
     }
 
     /// What it counted. `owner` finds the path of who a request was for.

@@ -11,8 +11,7 @@ use scherlfs_format::{Addr, Block};
 use vfs::{FileSystem, SetAttr, Volume as _};
 
 use crate::support::{
-    BLOCKS, Device, all_of, counting, empty_index, made, mount, populate, requests, settle, with,
-    without_index, write,
+    BLOCKS, Device, all_of, counting, empty_index, made, mount, populate, requests, settle, with, without_index, write,
 };
 
 fn populated(seed: u64) -> (Device, Memory) {

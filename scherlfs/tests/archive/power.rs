@@ -138,7 +138,8 @@ fn judge(images: [Memory; 3], synced: usize, place: &str) {
     let volume = three.mount(Sync::Fsync).unwrap_or_else(|e| panic!("{place}: {e}"));
     let mut names = all_of(&volume);
     for n in synced.saturating_sub(2)..synced {
-        let attr = volume.lookup(volume.root(), format!("f{n}").as_bytes()).unwrap_or_else(|e| panic!("{place}: f{n}: {e}"));
+        let attr =
+            volume.lookup(volume.root(), format!("f{n}").as_bytes()).unwrap_or_else(|e| panic!("{place}: f{n}: {e}"));
         let mut bytes = vec![0; attr.attr.size as usize];
         volume.read(attr.attr.ino, 0, &mut bytes).unwrap();
         assert!(bytes == contents(n), "{place}: f{n}");
