@@ -26,14 +26,15 @@ type Done<T> = Result<T, Box<dyn Error>>;
 struct Noted {
     disk: FileDevice,
     clock: Arc<VirtualClock>,
-    out: Mutex<Option<BufWriter<File>>>,
+    /// Where they go, and when the day began.
+    out: Mutex<Option<(BufWriter<File>, Duration)>>,
 }
 
 impl Noted {
     fn note(&self, what: &str, at: Lba, bytes: usize) {
         use device::Clock;
-        let ticks = BEGIN + (self.clock.monotonic().as_nanos() / 100) as u64;
-        if let Some(out) = &mut *self.out.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some((out, begun)) = &mut *self.out.lock().unwrap_or_else(PoisonError::into_inner) {
+            let ticks = BEGIN + (self.clock.monotonic().saturating_sub(*begun).as_nanos() / 100) as u64;
             // A recording that cannot be written is not whole, which whoever reads it sees.
             let _ = writeln!(out, "{ticks},day,0,{what},{},{bytes},0", at.0 * BLOCK as u64);
         }
@@ -142,15 +143,15 @@ impl Runner<'_> {
         self.passes(&volume, self.clock.monotonic() + Duration::from_secs(60))?;
         let mut out = BufWriter::new(File::create(self.out.join(format!("{variant}.{day}.csv")))?);
         writeln!(out, "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime")?;
-        *self.disk.out.lock().unwrap_or_else(PoisonError::into_inner) = Some(out);
         let begun = self.clock.monotonic();
+        *self.disk.out.lock().unwrap_or_else(PoisonError::into_inner) = Some((out, begun));
         for words in calls {
             let [at, op, path, offset, len] = &words[..] else { return Err("five words a call".into()) };
             self.passes(&volume, begun + Duration::from_secs_f64(at.parse()?))?;
             call(&volume, op, path, offset.parse()?, len.parse()?)?;
         }
         self.passes(&volume, begun + Duration::from_secs(24 * 3600))?;
-        if let Some(mut out) = self.disk.out.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some((mut out, _)) = self.disk.out.lock().unwrap_or_else(PoisonError::into_inner).take() {
             out.flush()?;
         }
         let wakes = volume.report().into_iter().filter(|(n, _)| n.starts_with("disk_wakes"));

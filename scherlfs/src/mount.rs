@@ -21,7 +21,7 @@ use crate::inode::{Inode, time};
 use crate::load;
 use crate::path::Path;
 use crate::space::Blocks;
-use crate::superblocks::superblock;
+use crate::superblock::superblock;
 use crate::volume::{MountOptions, State, Sync, Volume};
 
 impl State {

@@ -9,8 +9,8 @@
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use crate::inode::{RawTime, Time};
 use crate::superblock::Superblock;
+use crate::time::{RawTime, Time};
 use crate::{Addr, BLOCK, BLOCKS_MAX, Block, Epoch, FormatError, Seq, check_seal, checksum, seal};
 
 const INDEX: &str = "index";

@@ -1,4 +1,4 @@
-//! A time in an inode or a superblock.
+//! A moment, as inodes and superblocks keep it.
 
 use zerocopy::byteorder::little_endian::{I64, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -7,7 +7,6 @@
 //! Left out: when the volume writes ([`crate::volume`]), and which file on which disk this is, which is whoever mounts'
 //! matter.
 
-mod fill;
 pub(crate) mod index;
 mod stage;
 pub(crate) mod wakes;
@@ -113,7 +112,7 @@ impl Archive {
             unflushed: AtomicBool::new(false),
             stage_off: AtomicBool::new(false),
         };
-        let sb = crate::superblocks::superblock(&archive)?;
+        let sb = crate::superblock::superblock(&archive)?;
         let now = clock.now();
         let life = (now.secs.max(1) as u64).saturating_mul(1 << 30).saturating_add(now.nanos.into());
         if let Some(dev) = &beside.stage {

@@ -147,7 +147,8 @@ fn judge(images: [Memory; 3], synced: usize, place: &str) {
     // What the disk has by now, asked without the index, is what was said with it.
     let now: Arc<dyn BlockDevice> = Arc::new(three.0[0].image(Loss::AllKept));
     let mut expected = without_index(&now);
-    (names.remove("df"), expected.remove("df"));
+    names.remove("df");
+    expected.remove("df");
     assert_eq!(names, expected, "{place}");
     settle(&volume);
     names = all_of(&volume);

@@ -1,23 +1,18 @@
 //! Which of the two superblocks counts?
 
 use device::{BlockDevice, Lba, Tag};
+use scherlfs_format::BLOCK;
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{BLOCK, Block};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
 
-fn block(dev: &dyn BlockDevice, at: u64) -> Result<Box<Block>> {
-    let mut block = Box::new([0; BLOCK]);
-    let tag = Tag { cause: Cause::Superblock as u8, owner: 0 };
-    dev.read(Lba(at), &mut block[..], tag).map_err(Error::device)?;
-    Ok(block)
-}
-
 /// The superblock that counts: of the whole ones the one with the higher number.
 pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
-    let read = |at| -> Result<Superblock> {
-        let block = block(dev, at)?;
+    let read = |at: u64| -> Result<Superblock> {
+        let mut block = [0; BLOCK];
+        let tag = Tag { cause: Cause::Superblock as u8, owner: 0 };
+        dev.read(Lba(at), &mut block, tag).map_err(Error::device)?;
         Superblock::read(&block).map_err(|e| Error::corrupt(format_args!("block {at}: {e}")))
     };
     let (first, second) = (read(0), read(1));
