@@ -103,8 +103,21 @@ fn a_volume_in_use_is_brought_into_its_state_first_and_an_image_stays_as_it_is()
     let room = Room::new();
     let (file, image) = (recorded(&room), room.text("used.img"));
     let used = json(&[
-        "trace", "replay", &file, "--fs", "scherlfs", "--profile", DISK, "--age", "three-fifths", "--fill", "85%",
-        "--after", &file, "--size", "512M",
+        "trace",
+        "replay",
+        &file,
+        "--fs",
+        "scherlfs",
+        "--profile",
+        DISK,
+        "--age",
+        "three-fifths",
+        "--fill",
+        "85%",
+        "--after",
+        &file,
+        "--size",
+        "512M",
     ]);
     let began = &used["replay"]["began"];
     assert!((0.84..0.87).contains(&began["full"].as_f64().unwrap()), "{began}");

@@ -106,10 +106,8 @@ fn clock() -> Arc<VirtualClock> {
 /// Little is kept in memory, so that much is read again; directories and small files are in blocks, or not.
 fn f2fs(seed: u64) -> F2fs {
     let inline = seed.is_multiple_of(2);
-    let made =
-        Options { assume_zeroed: true, checkpoint_version: Some(7), uuid: Some([3; 16]), ..Options::modern() };
-    let mounted =
-        f2fs::MountOptions { node_cache: 64, dirty_limit: 64, dir_cache: 8, inline, ..Default::default() };
+    let made = Options { assume_zeroed: true, checkpoint_version: Some(7), uuid: Some([3; 16]), ..Options::modern() };
+    let mounted = f2fs::MountOptions { node_cache: 64, dirty_limit: 64, dir_cache: 8, inline, ..Default::default() };
     F2fs { made, mounted, deltas: false }
 }
 

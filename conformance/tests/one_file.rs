@@ -135,7 +135,13 @@ fn so_is_one_of_scherlfs() {
 
 #[test]
 fn so_is_one_of_scherlfs_with_little_memory() {
-    let little = scherlfs::MountOptions { dirty: 16, ifile_cache: 1, inode_cache: 1, checkpoint_blocks: 64, ..Default::default() };
+    let little = scherlfs::MountOptions {
+        dirty: 16,
+        ifile_cache: 1,
+        inode_cache: 1,
+        checkpoint_blocks: 64,
+        ..Default::default()
+    };
     exercise(4, &scherlfs(little));
 }
 

@@ -219,7 +219,10 @@ fn names_that_roll_forward_restores_are_old_or_new() {
     for name in ["journals", "deliveries"] {
         let plan = ready(name);
         let (cheap, put, withdrawn) = plan.did.names;
-        println!("{name}: {cheap} without a checkpoint, {put} put, {withdrawn} withdrawn, {} slow", plan.did.slow_fsyncs);
+        println!(
+            "{name}: {cheap} without a checkpoint, {put} put, {withdrawn} withdrawn, {} slow",
+            plan.did.slow_fsyncs
+        );
         assert!(cheap > 5 && put + withdrawn > 3 && plan.did.slow_fsyncs > 0, "{name} does not do what it is for");
     }
     survive(&["journals", "deliveries"], Tools::BeforeAndAfter);
@@ -232,7 +235,11 @@ fn small_changes_that_were_synced_are_there_with_deltas_and_without() {
         let plan = ready(name);
         let [deltas, folded, written] = plan.did.deltas;
         println!("{name}: {deltas} deltas, {folded} folded, {written} delta nodes written");
-        assert!(deltas > 30 && folded > 0 && written >= nodes, "{name} does not do what it is for: {:?}", plan.did.deltas);
+        assert!(
+            deltas > 30 && folded > 0 && written >= nodes,
+            "{name} does not do what it is for: {:?}",
+            plan.did.deltas
+        );
     }
     survive_some(&["nudges"], Tools::BeforeAndAfter, 2000, true);
     // Its logs reach the segments of which `cleaning_loses_nothing` tells.

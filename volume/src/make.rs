@@ -46,12 +46,7 @@ impl MakeError {
 ///
 /// # Errors
 /// Those of its file system.
-pub fn make(
-    kind: Kind,
-    dev: Arc<dyn BlockDevice>,
-    clock: &dyn Clock,
-    options: &MakeOptions,
-) -> Result<(), MakeError> {
+pub fn make(kind: Kind, dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &MakeOptions) -> Result<(), MakeError> {
     let MakeOptions { uuid, zeroed, f2fs, scherlfs } = options.clone();
     match kind {
         Kind::F2fs => {

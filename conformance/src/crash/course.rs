@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use device::{Rng, VirtualClock};
 use vfs::{
-    Allocate, Caller, DeviceNumber, Entry, Error, FileKind, Moving, NewNode, RenameFlags, SetAttr,
-    WriteFlags, XattrFlags,
+    Allocate, Caller, DeviceNumber, Entry, Error, FileKind, Moving, NewNode, RenameFlags, SetAttr, WriteFlags,
+    XattrFlags,
 };
 
 use super::Record;

@@ -105,11 +105,8 @@ pub fn format_with(
     let mut rng = Rng::new(seed ^ 0x6d6b_6673);
     let mut uuid = [0; 16];
     rng.fill(&mut uuid);
-    let f2fs = mkfs::Options {
-        checkpoint_version: Some(1 + rng.below(1 << 20) as u32),
-        features,
-        ..mkfs::Options::default()
-    };
+    let f2fs =
+        mkfs::Options { checkpoint_version: Some(1 + rng.below(1 << 20) as u32), features, ..mkfs::Options::default() };
     volume::make(kind, dev, clock, &MakeOptions { uuid, zeroed, f2fs, scherlfs: Default::default() })
 }
 

@@ -95,7 +95,10 @@ impl Given {
             return Err(LabError::Parameters(format!("a volume of {other}: {what} is for F2FS alone")));
         }
         if self.discards == Discards::Blocks && self.fs != Kind::F2fs {
-            return Err(LabError::Parameters(format!("a volume of {}: discards = \"blocks\" is for F2FS alone", self.fs)));
+            return Err(LabError::Parameters(format!(
+                "a volume of {}: discards = \"blocks\" is for F2FS alone",
+                self.fs
+            )));
         }
         self.mounted(f2fs::MountOptions::default()).map(drop)
     }

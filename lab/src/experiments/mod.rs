@@ -93,7 +93,7 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
         Kind::AppCleaning => {
             let p = parameters::<OnVolume<app_cleaning::Parameters>>(job)?;
             p.given.check(CLEANING).and_then(|()| p.work.check())
-        },
+        }
         Kind::DeltaReads => parameters::<delta_reads::Parameters>(job).map(drop),
         Kind::AppEnergy => parameters::<app_energy::Parameters>(job).map(drop),
         Kind::GcEffect => parameters::<gc_effect::Parameters>(job).map(drop),
@@ -102,7 +102,7 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
         Kind::Launch => {
             let p = parameters::<OnVolume<launch::Parameters>>(job)?;
             p.given.check(None).and_then(|()| p.work.check())
-        },
+        }
     }
 }
 

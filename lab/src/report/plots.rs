@@ -48,8 +48,7 @@ pub(super) fn by_component(o: &Outcome) -> Result<String, ReportError> {
 
 /// Energy of each phase by cause, the smaller causes together.
 pub(super) fn by_cause(o: &Outcome) -> Result<String, ReportError> {
-    let mut causes: Vec<(Kind, u8)> =
-        o.phases().flat_map(|(_, p)| p.spent.iter().map(|s| (p.fs, s.cause))).collect();
+    let mut causes: Vec<(Kind, u8)> = o.phases().flat_map(|(_, p)| p.spent.iter().map(|s| (p.fs, s.cause))).collect();
     causes.sort_unstable();
     causes.dedup();
     let spent = |p: &Phase, (fs, c): (Kind, u8)| if p.fs == fs { p.cause(c) } else { Energy::ZERO };
@@ -62,7 +61,8 @@ pub(super) fn by_cause(o: &Outcome) -> Result<String, ReportError> {
     if causes.len() > named {
         names.push("the rest");
     }
-    let bars = bars(o, |p| causes.iter().enumerate().map(|(i, c)| (i.min(named), spent(p, *c).millijoules())).collect());
+    let bars =
+        bars(o, |p| causes.iter().enumerate().map(|(i, c)| (i.min(named), spent(p, *c).millijoules())).collect());
     stacked("energy by cause", &bars, &names)
 }
 

@@ -28,8 +28,8 @@ use super::outcome::Outcome;
 use super::print;
 use super::variants::Variant;
 use super::{Args, at_once, said, share};
-use crate::session::{self, SessionArgs};
 use crate::file_system::size_of;
+use crate::session::{self, SessionArgs};
 use crate::{Failure, held, progress, recorded};
 
 fn calls(path: &Path, part: &SessionArgs) -> Result<(Box<dyn Calls>, u64), Failure> {
