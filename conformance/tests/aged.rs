@@ -6,7 +6,6 @@ use std::sync::Arc;
 use device::Fingerprint;
 use joulefs_conformance::oracle::tree::{Listing, assert_same, of_vfs};
 use lab::aging::{self, Recipe};
-use vfs::FileSystem;
 use volume::{Kind, MountOptions, Mounted};
 
 use crate::rig::*;
