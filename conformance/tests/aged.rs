@@ -1,5 +1,5 @@
-//! An aged volume is a volume: Linux mounts it and finds every file, `fsck.f2fs` finds no fault. Of ScherlFS a plain tree
-//! and its own second reader say so.
+//! An aged volume is a volume: Linux mounts it and finds every file, `fsck.f2fs` finds no fault. Of ScherlFS
+//! `lab/tests/aging.rs` says it.
 
 use std::sync::Arc;
 
@@ -24,28 +24,6 @@ fn prepared(kind: Kind, recipe: &str, bytes: u64) -> (Arc<Fingerprint>, Mounted)
     let chain = Recipe::chain(recipe).expect("a built-in recipe");
     let mounted = aging::prepare(kind, dev.clone(), aging::clock(), MountOptions::default(), &chain, 11);
     (dev, mounted.unwrap_or_else(|e| panic!("{kind}, {recipe}: {e}")))
-}
-
-/// What a recipe leaves on ScherlFS is the same after a mount, and its second reader finds no fault.
-#[test]
-fn every_recipe_satisfies_scherlfs_own_fsck() {
-    for (recipe, _) in aging::recipe::BUILT_IN {
-        let (dev, mounted) = prepared(Kind::ScherlFs, recipe, 512 * MIB);
-        let volume = mounted.volume();
-        let before = list_of(&*volume);
-        let st = volume.statfs().expect("statfs");
-        println!(
-            "{recipe}: {} files, {:.0} % in use, {} pieces free",
-            before.lines().count(),
-            100.0 * (1.0 - st.blocks_free as f64 / st.blocks as f64),
-            volume.free_fragments().total()
-        );
-        volume.unmount().expect("unmounts");
-        let report = scherlfs_fsck::check(&*dev);
-        assert!(report.is_clean(), "{recipe}: {report:?}");
-        let again = volume::mount(Kind::ScherlFs, dev, aging::clock(), MountOptions::default().read_only(true));
-        assert_same(("aged", &before), ("mounted again", &list_of(&*again.expect("mounts").volume())));
-    }
 }
 
 /// All that is there but the inode map, which is of the checkpoint.

@@ -71,12 +71,7 @@ fn handles_outlive_every_cache_and_die_with_their_file() {
     if CALLS.is_none() || !rustix::process::geteuid().is_root() {
         return println!("skipped: only root opens handles, and the calls' numbers must be known");
     }
-    for mount in [OnFuse::new(64, &Options::default()), OnFuse::scherlfs(64)] {
-        outlive(mount);
-    }
-}
-
-fn outlive(mount: OnFuse) {
+    let mount = OnFuse::new(64, &Options::default());
     fs::create_dir_all(mount.path("a/b")).expect("directories");
     fs::write(mount.path("a/b/file"), "text\n").expect("written");
     fs::write(mount.path("a/gone"), "gone\n").expect("written");

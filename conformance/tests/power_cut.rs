@@ -1,7 +1,7 @@
 //! Whenever the power goes, what was made durable is there and everything else is old or new.
 //!
 //! `JOULEFS_REPLAY=create-fsync:17:random:3` repeats one case; `create-fsync+deltas:17:random:3` the same on a volume with
-//! deltas, `create-fsync+scherlfs:17:random:3` on one of ScherlFS.
+//! deltas.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use joulefs_conformance::crash::{self, Cut, Plan, Record, SCENARIOS, judge, plan
 use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools;
 use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
-use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
+use joulefs_conformance::subject::{F2fs, Subject};
 
 use crate::rig::{self, deep};
 
@@ -41,8 +41,6 @@ enum Tools {
 
 /// Behind a scenario's name: on a volume with deltas.
 const DELTAS: &str = "+deltas";
-/// On one of ScherlFS, and on one whose every call is written.
-const SCHERLFS: [&str; 2] = ["+scherlfs", "+scherlfs-call"];
 
 /// A scenario's name without what is behind it.
 fn plain(name: &str) -> &str {
@@ -114,14 +112,6 @@ fn replay() -> Option<(String, u64, Loss)> {
 /// The volumes that are asked for behind a scenario's name.
 fn subject(name: &str) -> F2fs {
     crash::f2fs(name.ends_with(DELTAS))
-}
-
-fn scherlfs(name: &str) -> ScherlFs {
-    let mut subject = ScherlFs::default();
-    if name.ends_with(SCHERLFS[1]) {
-        subject.mounted.sync = ::scherlfs::Sync::Call;
-    }
-    subject
 }
 
 fn ready(name: &str) -> Plan<'static, F2fs> {
@@ -265,27 +255,6 @@ fn bringing_a_file_together_loses_nothing() {
     }
     survive_some(&names[..2], Tools::BeforeAndAfter, 2000, true);
     survive_some(&names[2..], Tools::Settled, 2000, true);
-}
-
-/// Scenarios that ask nothing of a volume but calls: all but those that clean by a policy.
-fn of_any_file_system(behind: &str) -> Vec<String> {
-    let asked = SCENARIOS.iter().filter(|s| !s.name.starts_with("cleaning-"));
-    asked.map(|s| format!("{}{behind}", s.name)).collect()
-}
-
-/// The same scenarios and the same record, of the other file system.
-#[test]
-fn scherlfs_keeps_every_promise_that_f2fs_keeps() {
-    let names = of_any_file_system(SCHERLFS[0]);
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    survive_on(&scherlfs, &names, Tools::Nobody, if deep() { 2000 } else { 25 }, true);
-}
-
-#[test]
-fn so_does_scherlfs_whose_every_call_is_written() {
-    let names = of_any_file_system(SCHERLFS[1]);
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    survive_on(&scherlfs, &names, Tools::Nobody, if deep() { 2000 } else { 12 }, true);
 }
 
 #[test]
