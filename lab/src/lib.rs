@@ -6,6 +6,7 @@
 //! * [`typed`]: segments with holes of given sizes. * `installed`: a system and the programs on it.
 //! * [`bench`]: device, meter, clock and volume; [`host`]: how large requests are; [`witness`]: which reach the device.
 //! * [`traces`]: recordings of others, on our devices and volumes; [`theirs`]: where those are that are not shipped.
+//! * [`uncached`]: what a file system asks of a disk if nothing is kept in memory, our own or one of Linux.
 //! * [`run`]: the variants, in parallel; [`progress`]: how far they are; [`error`]: why one failed.
 //! * [`result`]: what came out; [`claim`]: the papers' numbers, [`compare`]: which of ours answers them.
 //! * [`kept`]: what a full run measured, in a file beside the plan; [`keep`]: which results may go there, and when they are stale.
@@ -41,4 +42,5 @@ mod sqlite_disk;
 pub mod theirs;
 pub mod traces;
 pub mod typed;
+pub mod uncached;
 pub mod witness;

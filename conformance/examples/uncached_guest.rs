@@ -1,0 +1,171 @@
+//! Makes the calls of `lab::uncached` on a file system of the kernel it runs on, and has the kernel write down what it asks of
+//! the disk. `scripts/record-scherl` boots a kernel as a process that runs this and nothing else.
+//!
+//!     uncached_guest WORK SEED TYPE OPTIONS OUT
+//!
+//! WORK is one of `lab::uncached::calls::Work` as TOML. The volume is `/dev/ubda`. What reads of `/dev/ubdb` mean stands in
+//! `uncached_pack`. Each stage is on a mount of its own. Before each call the kernel forgets all clean pages, of files and of metadata, but
+//! not names and inodes; a call that writes ends with a sync of the volume and a flush of the disk. `OUT/raw.N` is what the
+//! kernel's tracepoint `block_rq_issue` told of stage N.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use lab::uncached::calls::{self, Caller, Contents, Work, make};
+use rustix::fs::{Advice, OFlags, fadvise, syncfs};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+const VOLUME: &str = "/dev/ubda";
+const MARKS: &str = "/dev/ubdb";
+const AT: &str = "/tmp/volume";
+const TRACING: &str = "/sys/kernel/tracing";
+
+/// The disk whose reads are marks.
+struct Marks {
+    disk: File,
+    buffer: Vec<u8>,
+}
+
+impl Marks {
+    fn open() -> Outcome<Self> {
+        let disk = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(MARKS)?;
+        Ok(Marks { disk, buffer: vec![0; 8192] })
+    }
+
+    /// Reads a block past every cache.
+    fn mark(&mut self, block: u64) -> Outcome<()> {
+        let from = self.buffer.as_ptr().align_offset(4096);
+        self.disk.read_exact_at(&mut self.buffer[from..from + 4096], block * 4096)?;
+        Ok(())
+    }
+}
+
+/// The volume as it is mounted.
+struct Volume {
+    disk: File,
+    root: File,
+    /// The file that parts are read and written of.
+    open: Option<(u32, File)>,
+}
+
+impl Volume {
+    fn mount(fs: &str, options: &str) -> Outcome<Self> {
+        let options = std::ffi::CString::new(options)?;
+        mount(VOLUME, AT, fs, MountFlags::NOATIME, Some(options.as_c_str()))?;
+        Ok(Volume { disk: File::open(VOLUME)?, root: File::open(AT)?, open: None })
+    }
+
+    fn unmount(self) -> Outcome<()> {
+        drop(self);
+        Ok(unmount(AT, UnmountFlags::empty())?)
+    }
+
+    fn path(file: u32) -> PathBuf {
+        let directory = calls::directory_name(calls::directory_of(file));
+        Path::new(AT).join(directory).join(calls::file_name(file))
+    }
+
+    /// All that was written is on the disk, and durable there.
+    fn settle(&self) -> Outcome<()> {
+        syncfs(&self.root)?;
+        Ok(self.disk.sync_all()?)
+    }
+
+    fn put(&mut self, file: u32, how: &OpenOptions, bytes: &[u8]) -> Outcome<()> {
+        let out = how.open(Self::path(file))?;
+        out.write_all_at(bytes, 0)?;
+        self.settle()
+    }
+
+    /// A file of which parts are read and written stays open.
+    fn part(&mut self, file: u32) -> Outcome<&File> {
+        if self.open.as_ref().is_none_or(|(n, _)| *n != file) {
+            let opened = OpenOptions::new().read(true).write(true).open(Self::path(file))?;
+            // What is read ahead would be forgotten before anybody asks for it.
+            fadvise(&opened, 0, None, Advice::Random)?;
+            self.open = Some((file, opened));
+        }
+        Ok(self.open.as_ref().map(|(_, file)| file).ok_or("not open")?)
+    }
+}
+
+impl Caller for Volume {
+    type Error = Box<dyn std::error::Error>;
+
+    fn directory(&mut self, directory: u32) -> Outcome<()> {
+        fs::create_dir(Path::new(AT).join(calls::directory_name(directory)))?;
+        self.settle()
+    }
+    fn create(&mut self, file: u32, bytes: &[u8]) -> Outcome<()> {
+        self.put(file, OpenOptions::new().write(true).create_new(true), bytes)
+    }
+    fn rewrite(&mut self, file: u32, bytes: &[u8]) -> Outcome<()> {
+        self.put(file, OpenOptions::new().write(true).truncate(true), bytes)
+    }
+    fn write(&mut self, file: u32, at: u64, bytes: &[u8]) -> Outcome<()> {
+        self.part(file)?.write_all_at(bytes, at)?;
+        self.settle()
+    }
+    fn read(&mut self, file: u32, at: u64, bytes: &mut [u8]) -> Outcome<()> {
+        Ok(self.part(file)?.read_exact_at(bytes, at)?)
+    }
+    fn wrong(&mut self, file: u32, at: u64) -> Self::Error {
+        format!("{}: from byte {at} on it does not hold what was written there", Self::path(file).display()).into()
+    }
+}
+
+/// What was traced goes into a file, and the buffer is empty.
+fn dump(to: &Path) -> Outcome<()> {
+    let mut out = File::create(to)?;
+    let mut text = Vec::new();
+    File::open(Path::new(TRACING).join("trace"))?.read_to_end(&mut text)?;
+    // "# entries-in-buffer/entries-written: 53/53   #P:1"
+    let head = String::from_utf8_lossy(&text[..text.len().min(400)]).into_owned();
+    let counts = head.split_once("entries-written: ").and_then(|(_, rest)| rest.split_whitespace().next());
+    let (kept, written) = counts.and_then(|c| c.split_once('/')).ok_or("the trace has no head")?;
+    if kept != written {
+        return Err(format!("the kernel's buffer kept {kept} of {written} events").into());
+    }
+    out.write_all(&text)?;
+    Ok(fs::write(Path::new(TRACING).join("trace"), "\n")?)
+}
+
+fn main() -> Outcome<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let [work, seed, fs_type, options, out] = &args[..] else {
+        return Err("usage: uncached_guest WORK SEED TYPE OPTIONS OUT".into());
+    };
+    let work: Work = toml::from_str(work)?;
+    let plan = work.plan(seed.parse()?);
+    let tracing = |file: &str, what: &str| fs::write(Path::new(TRACING).join(file), what);
+    fs::create_dir_all(AT)?;
+    tracing("buffer_size_kb", "300000")?;
+    tracing("events/block/block_rq_issue/enable", "1")?;
+    // Without a word in the kernel's log for each time.
+    fs::write("/proc/sys/vm/drop_caches", "5")?;
+    let forget = OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches")?;
+    let mut marks = Marks::open()?;
+    let mut contents = Contents::default();
+    for (n, stage) in plan.stages.iter().enumerate() {
+        marks.mark(1)?;
+        let mut volume = Volume::mount(fs_type, options)?;
+        volume.settle()?;
+        marks.mark(3 + n as u64)?;
+        let mut moved = 0;
+        for call in &stage.calls {
+            forget.write_at(b"1", 0)?;
+            marks.mark(0)?;
+            moved += make(&mut volume, &plan, &mut contents, *call)?;
+        }
+        marks.mark(2)?;
+        volume.unmount()?;
+        dump(&Path::new(out).join(format!("raw.{n}")))?;
+        println!("{}: {} calls, {moved} bytes", stage.name, stage.calls.len());
+    }
+    fs::write(Path::new(out).join("stages"), plan.stages.iter().map(|s| format!("{}\n", s.name)).collect::<String>())?;
+    Ok(())
+}
