@@ -10,11 +10,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use lab::uncached::calls::{self, Caller, Contents, Work, make};
-use rustix::fs::{Advice, OFlags, fadvise, syncfs};
+use rustix::fs::{Advice, fadvise, syncfs};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -24,24 +24,11 @@ const MARKS: &str = "/dev/ubdb";
 const AT: &str = "/tmp/volume";
 const TRACING: &str = "/sys/kernel/tracing";
 
-/// The disk whose reads are marks.
-struct Marks {
-    disk: File,
-    buffer: Vec<u8>,
-}
-
-impl Marks {
-    fn open() -> Outcome<Self> {
-        let disk = OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits() as i32).open(MARKS)?;
-        Ok(Marks { disk, buffer: vec![0; 8192] })
-    }
-
-    /// Reads a block past every cache.
-    fn mark(&mut self, block: u64) -> Outcome<()> {
-        let from = self.buffer.as_ptr().align_offset(4096);
-        self.disk.read_exact_at(&mut self.buffer[from..from + 4096], block * 4096)?;
-        Ok(())
-    }
+/// Reads a block of the disk whose reads are marks. It is opened for that alone: when its last user closes it, the kernel gives
+/// up the references to the buffers that it used last, of all disks, without which they would stay in memory.
+fn mark(block: u64) -> Outcome<()> {
+    let mut bytes = [0; 4096];
+    Ok(File::open(MARKS)?.read_exact_at(&mut bytes, block * 4096)?)
 }
 
 /// The volume as it is mounted.
@@ -146,22 +133,21 @@ fn main() -> Outcome<()> {
     tracing("buffer_size_kb", "300000")?;
     tracing("events/block/block_rq_issue/enable", "1")?;
     // Without a word in the kernel's log for each time.
-    fs::write("/proc/sys/vm/drop_caches", "5")?;
+    fs::write("/proc/sys/vm/drop_caches", "4")?;
     let forget = OpenOptions::new().write(true).open("/proc/sys/vm/drop_caches")?;
-    let mut marks = Marks::open()?;
     let mut contents = Contents::default();
     for (n, stage) in plan.stages.iter().enumerate() {
-        marks.mark(1)?;
+        mark(1)?;
         let mut volume = Volume::mount(fs_type, options)?;
         volume.settle()?;
-        marks.mark(3 + n as u64)?;
+        mark(3 + n as u64)?;
         let mut moved = 0;
         for call in &stage.calls {
+            mark(0)?;
             forget.write_at(b"1", 0)?;
-            marks.mark(0)?;
             moved += make(&mut volume, &plan, &mut contents, *call)?;
         }
-        marks.mark(2)?;
+        mark(2)?;
         volume.unmount()?;
         dump(&Path::new(out).join(format!("raw.{n}")))?;
         println!("{}: {} calls, {moved} bytes", stage.name, stage.calls.len());
