@@ -2,6 +2,10 @@
 //! the disk. `scripts/record-scherl` boots a kernel as a process that runs this and nothing else.
 //!
 //!     uncached_guest WORK SEED TYPE OPTIONS OUT
+//!     uncached_guest fill PERCENT TYPE OPTIONS OUT
+//!
+//! The second form makes files until the volume is full if there are none, and deletes some until so much of it is in use
+//! (`lab::uncached::fill`); nothing is written down.
 //!
 //! WORK is one of `lab::uncached::calls::Work` as TOML. The volume is `/dev/ubda`. What reads of `/dev/ubdb` mean stands in
 //! `uncached_pack`. Each stage is on a mount of its own. Before each call the kernel forgets all clean pages, of files and of metadata, but
@@ -14,6 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use lab::uncached::calls::{self, Caller, Contents, Work, make};
+use lab::uncached::fill;
 use rustix::fs::{Advice, fadvise, syncfs};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
@@ -121,15 +126,101 @@ fn dump(to: &Path) -> Outcome<()> {
     Ok(fs::write(Path::new(TRACING).join("trace"), "\n")?)
 }
 
+/// The volume, while it is filled.
+struct Filled(File);
+
+fn no_room(e: &std::io::Error) -> bool {
+    e.kind() == std::io::ErrorKind::StorageFull
+}
+
+impl Filled {
+    fn path(file: u32) -> PathBuf {
+        Path::new(AT).join(fill::directory_name(file)).join(fill::file_name(file))
+    }
+
+    fn try_make(file: u32) -> std::io::Result<()> {
+        let mut bytes = [0; fill::BYTES as usize];
+        device::generate(u64::from(file), 0, &mut bytes);
+        fs::create_dir_all(Path::new(AT).join(fill::directory_name(file)))?;
+        let mut out = File::create(Self::path(file))?;
+        // Room that is only promised may turn out to be missing when it is written.
+        out.write_all(&bytes)
+    }
+
+    /// The files there are.
+    fn all() -> Outcome<Vec<u32>> {
+        let mut found = Vec::new();
+        for directory in fs::read_dir(AT)? {
+            let directory = directory?.path();
+            if !directory.file_name().is_some_and(|n| n.as_encoded_bytes().starts_with(b"x")) {
+                continue;
+            }
+            for file in fs::read_dir(directory)? {
+                let name = file?.file_name().into_string().map_err(|_| "a strange name")?;
+                found.push(name.trim_start_matches('y').parse()?);
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+}
+
+impl fill::Room for Filled {
+    type Error = Box<dyn std::error::Error>;
+
+    fn make(&mut self, file: u32) -> Outcome<bool> {
+        let done = Self::try_make(file);
+        if file.is_multiple_of(4096) {
+            syncfs(&self.0)?;
+        }
+        match done {
+            Err(e) if no_room(&e) => {
+                match fs::remove_file(Self::path(file)) {
+                    Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                    other => other?,
+                }
+                Ok(false)
+            }
+            other => Ok(other.map(|()| true)?),
+        }
+    }
+    fn delete(&mut self, file: u32) -> Outcome<()> {
+        Ok(fs::remove_file(Self::path(file))?)
+    }
+    fn used(&mut self) -> Outcome<f64> {
+        let now = rustix::fs::fstatvfs(&self.0)?;
+        Ok(100.0 * (now.f_blocks - now.f_bfree) as f64 / now.f_blocks as f64)
+    }
+}
+
+fn fill_to(percent: u32, fs_type: &str, options: &str) -> Outcome<()> {
+    let volume = Volume::mount(fs_type, options)?;
+    let mut room = Filled(File::open(AT)?);
+    if Filled::all()?.is_empty() {
+        println!("{} files make it full", fill::fill(&mut room)?);
+        syncfs(&room.0)?;
+    }
+    fill::thin(&mut room, Filled::all()?, percent, 1)?;
+    syncfs(&room.0)?;
+    println!("{:.1} % in use, {} files", fill::Room::used(&mut room)?, Filled::all()?.len());
+    drop(room);
+    volume.unmount()
+}
+
 fn main() -> Outcome<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
+    fs::create_dir_all(AT)?;
+    if let [mode, percent, fs_type, options, _] = &args[..]
+        && mode == "fill"
+    {
+        return fill_to(percent.parse()?, fs_type, options);
+    }
     let [work, seed, fs_type, options, out] = &args[..] else {
         return Err("usage: uncached_guest WORK SEED TYPE OPTIONS OUT".into());
     };
     let work: Work = toml::from_str(work)?;
     let plan = work.plan(seed.parse()?);
     let tracing = |file: &str, what: &str| fs::write(Path::new(TRACING).join(file), what);
-    fs::create_dir_all(AT)?;
     tracing("buffer_size_kb", "300000")?;
     tracing("events/block/block_rq_issue/enable", "1")?;
     // Without a word in the kernel's log for each time.

@@ -114,6 +114,8 @@ pub enum Kind {
     Differential,
     /// Programs that are launched with nothing in memory.
     Launch,
+    /// Files written and read with nothing in memory, on ScherlFS or as a file system of Linux was recorded.
+    Uncached,
 }
 
 /// A plan's variant, ready to run.

@@ -30,6 +30,7 @@ mod recording;
 mod request_sizes;
 mod requests;
 mod sqlite;
+mod uncached;
 
 use device::energy::profile::Profile;
 use serde::de::DeserializeOwned;
@@ -67,6 +68,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::RequestSizes => request_sizes::run(profile, job, progress),
         Kind::Requests => requests::run(profile, job, progress),
         Kind::Launch => launch::run(profile, job, progress),
+        Kind::Uncached => uncached::run(profile, job, progress),
     }
 }
 
@@ -94,6 +96,7 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
         Kind::RequestSizes => parameters::<request_sizes::Parameters>(job).map(drop),
         Kind::Requests => parameters::<requests::Parameters>(job).map(drop),
         Kind::Launch => parameters::<OnVolume<launch::Parameters>>(job).and_then(|p| p.work.check()),
+        Kind::Uncached => parameters::<uncached::Parameters>(job).map(drop),
     }
 }
 

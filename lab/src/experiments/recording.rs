@@ -3,6 +3,7 @@
 //! Shipped ones are built in and named by their files; others by a path (what has a slash), or by the name of a file of
 //! other people where those are ([`theirs`]).
 
+use std::borrow::Cow;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +62,14 @@ impl Source {
         match self {
             Source::Shipped(name, bytes) => open_input(Input::new(Path::new(name), Cursor::new(*bytes))?),
             Source::File(path) => trace::open(path),
+        }
+    }
+
+    /// All of the file.
+    pub fn bytes(&self) -> std::io::Result<Cow<'static, [u8]>> {
+        match self {
+            Source::Shipped(_, bytes) => Ok(Cow::Borrowed(bytes)),
+            Source::File(path) => std::fs::read(path).map(Cow::Owned),
         }
     }
 

@@ -34,6 +34,9 @@ pub enum Work {
         files: u32,
         /// Kibibytes of all.
         kib: u64,
+        /// The volume was filled, and then emptied down to so many percent ([`super::fill`]); 0: it is new.
+        #[serde(default)]
+        full: u32,
     },
     /// Files of many sizes are read in the order in which they were made (section 6.5).
     Music {
@@ -43,6 +46,9 @@ pub enum Work {
         kib: u64,
         /// Kibibytes of a call.
         call_kib: u64,
+        /// As in [`Work::Pictures`].
+        #[serde(default)]
+        full: u32,
     },
 }
 
@@ -92,6 +98,14 @@ pub struct Plan {
 }
 
 impl Work {
+    /// How full the volume is before it, in percent; 0: it is new.
+    pub fn full(&self) -> u32 {
+        match *self {
+            Work::Pictures { full, .. } | Work::Music { full, .. } => full,
+            Work::Files { .. } | Work::Updates { .. } => 0,
+        }
+    }
+
     /// What is done, of which at random what `seed` says.
     pub fn plan(&self, seed: u64) -> Plan {
         let mut rng = Rng::new(seed);
@@ -133,10 +147,10 @@ impl Work {
                 ];
                 Plan { sizes: vec![size], stages }
             }
-            Work::Pictures { files, kib } => {
+            Work::Pictures { files, kib, .. } => {
                 Plan { sizes: drawn(files, kib, &mut rng), stages: vec![Stage { name: "write", calls: made(files) }] }
             }
-            Work::Music { files, kib, call_kib } => {
+            Work::Music { files, kib, call_kib, .. } => {
                 let sizes = drawn(files, kib, &mut rng);
                 let call = call_kib.max(4) << 10;
                 let played = sizes.iter().zip(0..).flat_map(|(size, file)| {

@@ -5,9 +5,11 @@
 
 use std::collections::HashMap;
 
+use device::generate;
 use vfs::{Caller as Asker, DeviceNumber, FileKind, FileSystem, Ino, NewNode, SetAttr, WriteFlags};
 
 use super::calls::{self, Caller};
+use super::fill;
 use crate::error::LabError;
 
 /// A file system, and what was found on it.
@@ -103,5 +105,69 @@ impl Caller for Mounted<'_> {
 
     fn wrong(&mut self, file: u32, at: u64) -> LabError {
         LabError::Contents { file: calls::file_name(file), at }
+    }
+}
+
+/// A file system that is filled.
+pub struct Filled<'a> {
+    fs: &'a dyn FileSystem,
+    directory: Option<(String, Ino)>,
+}
+
+impl<'a> Filled<'a> {
+    /// Nothing is there yet.
+    pub fn new(fs: &'a dyn FileSystem) -> Self {
+        Filled { fs, directory: None }
+    }
+
+    fn directory(&mut self, file: u32, make: bool) -> vfs::Result<Ino> {
+        let name = fill::directory_name(file);
+        if let Some((_, ino)) = self.directory.as_ref().filter(|(n, _)| *n == name) {
+            return Ok(*ino);
+        }
+        let root = self.fs.root();
+        let found = match self.fs.lookup(root, name.as_bytes()) {
+            Err(vfs::Error::NotFound) if make => self.fs.mkdir(Asker::default(), root, name.as_bytes(), 0o755, 0)?,
+            found => found?,
+        };
+        self.directory = Some((name, found.attr.ino));
+        Ok(found.attr.ino)
+    }
+
+    fn try_make(&mut self, file: u32) -> vfs::Result<()> {
+        let (directory, name) = (self.directory(file, true)?, fill::file_name(file));
+        let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
+        let ino = self.fs.mknod(Asker::default(), directory, name.as_bytes(), &new)?.attr.ino;
+        let mut bytes = [0; fill::BYTES as usize];
+        generate(u64::from(file), 0, &mut bytes);
+        let written = self.fs.write(ino, 0, &bytes, WriteFlags::empty());
+        self.fs.forget(ino, 1);
+        match written {
+            Ok(n) if n == bytes.len() => Ok(()),
+            other => {
+                self.fs.unlink(directory, name.as_bytes())?;
+                Err(other.err().unwrap_or(vfs::Error::NoSpace))
+            }
+        }
+    }
+}
+
+impl fill::Room for Filled<'_> {
+    type Error = LabError;
+
+    fn make(&mut self, file: u32) -> Result<bool, LabError> {
+        match self.try_make(file) {
+            Ok(()) => Ok(true),
+            Err(vfs::Error::NoSpace) => Ok(false),
+            Err(e) => Err(e.into()),
+        }
+    }
+    fn delete(&mut self, file: u32) -> Result<(), LabError> {
+        let directory = self.directory(file, false)?;
+        Ok(self.fs.unlink(directory, fill::file_name(file).as_bytes())?)
+    }
+    fn used(&mut self) -> Result<f64, LabError> {
+        let now = self.fs.statfs()?;
+        Ok(100.0 * (now.blocks - now.blocks_free) as f64 / now.blocks as f64)
     }
 }

@@ -5,6 +5,7 @@
 //! again one after the other. A request's cause is the stage in which it was made; [`MOUNT`] and [`UNMOUNT`] are what
 //! it was between two stages. Nothing that was written is kept, not even a fingerprint.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
 use std::sync::Arc;
@@ -104,10 +105,10 @@ pub struct Recording {
 
 impl Recording {
     /// Reads one, compressed by zstd or not.
-    pub fn read(bytes: &'static [u8]) -> Result<Self, RecordError> {
+    pub fn read(bytes: Cow<'static, [u8]>) -> Result<Self, RecordError> {
         let compressed = bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
         let inner: Box<dyn Read + Send> = match compressed {
-            true => Box::new(zstd::Decoder::new(bytes).map_err(|source| RecordError::Io { at: 0, source })?),
+            true => Box::new(zstd::Decoder::new(Cursor::new(bytes)).map_err(|source| RecordError::Io { at: 0, source })?),
             false => Box::new(Cursor::new(bytes)),
         };
         let mut events = Events::new(Reader::new(inner)?)?;
