@@ -9,8 +9,8 @@ use std::path::Path;
 
 use device::Lba;
 use lab::uncached::recorded::Writer;
-use trace::block::{DeviceId, Flags, Op};
 use trace::Opened;
+use trace::block::{DeviceId, Flags, Op};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 

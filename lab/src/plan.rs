@@ -279,6 +279,11 @@ pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
     "nexus-fileops",
     "nexus-kernel",
     "nexus-sqlite",
+    "scherl-fig6-1-10",
+    "scherl-fig6-11",
+    "scherl-fig6-12-13",
+    "scherl-fig6-14-15",
+    "scherl-think",
 ];
 
 impl Experiment {

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use device::energy::profile::{DeviceSpec, Profile};
 use device::energy::Operation;
+use device::energy::profile::{DeviceSpec, Profile};
 use device::{BLOCK, BlockDevice, Lba, Tag};
 use f2fs::cause::Cause;
 use record::blocks::{Event, Request};
@@ -31,6 +31,7 @@ use crate::uncached::fill;
 use crate::uncached::mounted::{Filled, Mounted};
 use crate::uncached::partition::Partition;
 use crate::uncached::recorded::{self, Recording};
+use crate::uncached::segments::Segments;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,6 +54,9 @@ pub(super) struct Parameters {
     /// Kibibytes of a request at most that neighbours in a recording become: the guest's disk takes no time, so that its kernel
     /// finds nothing to join.
     join_kib: u64,
+    /// Kibibytes that the disk keeps of what it read last, beside the buffer that its model has.
+    #[serde(default)]
+    kept_kib: usize,
     /// How ScherlFS is mounted.
     #[serde(default)]
     mount: Mount,
@@ -156,6 +160,17 @@ impl One<'_> {
         Bench::new(self.profile, whole.max(blocks))
     }
 
+    /// The volume's part of the disk.
+    fn part(&self, bench: &Bench, blocks: u64) -> Partition<Segments<Arc<dyn BlockDevice>>> {
+        let answer = match &self.profile.device {
+            DeviceSpec::Disk(spec) => spec.request.value.duration(),
+            _ => Duration::ZERO,
+        };
+        let kept = (self.p.kept_kib << 10) / BLOCK;
+        let disk = Segments::new(bench.device(), bench.contents(), kept, bench.clock().clone(), answer);
+        Partition::new(disk, blocks, self.p.flushes)
+    }
+
     fn think(&self, bench: &Bench) {
         bench.clock().advance(Duration::from_micros(self.p.think_us));
     }
@@ -163,7 +178,7 @@ impl One<'_> {
     fn mounted(&self, seed: u64, progress: &Progress<'_>) -> Result<Vec<Phase>, LabError> {
         let blocks = blocks_of_mib(self.p.volume_mib);
         let bench = self.bench(blocks)?;
-        let device: Arc<dyn BlockDevice> = Arc::new(Partition::new(bench.device(), blocks, self.p.flushes));
+        let device: Arc<dyn BlockDevice> = Arc::new(self.part(&bench, blocks));
         let mut uuid = [0; 16];
         uuid[..8].copy_from_slice(&seed.to_le_bytes());
         make::format(device.clone(), &**bench.clock(), &make::Options { uuid, ..make::Options::default() })?;
@@ -234,7 +249,7 @@ impl One<'_> {
         let bytes = Source::find(&name)?.bytes().map_err(|e| LabError::Parameters(format!("{name}: {e}")))?;
         let recording = Recording::read(bytes).map_err(|e| LabError::Parameters(format!("{name}: {e}")))?;
         let bench = self.bench(recording.blocks)?;
-        let disk = Partition::new(bench.device(), recording.blocks, self.p.flushes);
+        let disk = self.part(&bench, recording.blocks);
         let mut again = Again { disk, join: (self.p.join_kib << 10) as usize / BLOCK, buffer: Vec::new() };
         let mut phases: Vec<Phase> = Vec::new();
         let stages = recording.stages.len();
@@ -322,16 +337,27 @@ struct Again<D> {
 
 impl<D: BlockDevice> Again<D> {
     /// Those of a stage's first calls; `each` is called before every call.
-    fn make(&mut self, stage: &recorded::Stage, most: usize, mut each: impl FnMut() -> Result<(), LabError>) -> Result<u64, LabError> {
+    fn make(
+        &mut self,
+        stage: &recorded::Stage,
+        most: usize,
+        mut each: impl FnMut() -> Result<(), LabError>,
+    ) -> Result<u64, LabError> {
         for call in stage.calls.iter().take(most) {
             each()?;
-            let mut waiting: Option<Request> = None;
+            let (mut waiting, mut last): (Option<Request>, Option<Request>) = (None, None);
             for Event { request, .. } in call {
-                waiting = match waiting.and_then(|before| together(before, *request, self.join)) {
+                let Some(request) = (match last.replace(*request) {
+                    Some(last) => behind(last, *request),
+                    None => Some(*request),
+                }) else {
+                    continue;
+                };
+                waiting = match waiting.and_then(|before| together(before, request, self.join)) {
                     Some(both) => Some(both),
                     None => {
                         self.ask(waiting)?;
-                        Some(*request)
+                        Some(request)
                     }
                 };
             }
@@ -360,6 +386,27 @@ impl<D: BlockDevice> Again<D> {
     }
 }
 
+/// Blocks in which 255 sectors lie at least: what the guest's disk takes at once.
+const CUT: u64 = 32;
+
+/// What of a request is left behind the one before. 255 sectors are no number of blocks, so that a block in which the guest's
+/// kernel cut a request stands in both recorded halves. It is asked for once.
+fn behind(before: Request, request: Request) -> Option<Request> {
+    let left = |Lba(at): Lba, blocks: u64, next: Lba, more: u64| match blocks >= CUT && next.0 + 1 == at + blocks {
+        true => (more > 1).then_some((Lba(next.0 + 1), more - 1)),
+        false => Some((next, more)),
+    };
+    match (before, request) {
+        (Request::Read { at, blocks }, Request::Read { at: next, blocks: more }) => {
+            left(at, blocks, next, more).map(|(at, blocks)| Request::Read { at, blocks })
+        }
+        (Request::Write { at, blocks, .. }, Request::Write { at: next, blocks: more, fingerprint }) => {
+            left(at, blocks, next, more).map(|(at, blocks)| Request::Write { at, blocks, fingerprint })
+        }
+        _ => Some(request),
+    }
+}
+
 /// Two requests that are one if they are neighbours.
 fn together(first: Request, next: Request, most: usize) -> Option<Request> {
     let fits = |at: Lba, blocks: u64, next: Lba, more: u64| at.0 + blocks == next.0 && (blocks + more) as usize <= most;
@@ -373,5 +420,53 @@ fn together(first: Request, next: Request, most: usize) -> Option<Request> {
             Some(Request::Write { at, blocks: blocks + more, fingerprint })
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READ: fn(u64, u64) -> Request = |at, blocks| Request::Read { at: Lba(at), blocks };
+    const WRITE: fn(u64, u64) -> Request = |at, blocks| Request::Write { at: Lba(at), blocks, fingerprint: 0 };
+
+    #[test]
+    fn neighbours_of_one_kind_become_one_request_of_bounded_size() {
+        assert_eq!(together(READ(4, 2), READ(6, 1), 128), Some(READ(4, 3)));
+        assert_eq!(together(WRITE(4, 2), WRITE(6, 126), 128), Some(WRITE(4, 128)));
+        for (first, next) in [
+            (WRITE(4, 2), WRITE(6, 127)),
+            (WRITE(4, 2), READ(6, 1)),
+            (READ(4, 2), READ(7, 1)),
+            (READ(4, 2), READ(3, 1)),
+            (WRITE(4, 2), Request::Flush),
+        ] {
+            assert_eq!(together(first, next, 128), None, "{first:?}, {next:?}");
+        }
+    }
+
+    #[test]
+    fn a_block_in_which_a_request_was_cut_is_asked_for_once() {
+        // 256 KiB as the guest's disk takes it: sectors 0 to 254, 255 to 509, 510 and 511.
+        let cut = [WRITE(0, 32), WRITE(31, 33), WRITE(63, 1)];
+        assert_eq!(behind(cut[0], cut[1]), Some(WRITE(32, 32)));
+        assert_eq!(behind(cut[1], cut[2]), None);
+        assert_eq!(behind(READ(0, 32), READ(31, 33)), Some(READ(32, 32)));
+        // A block that is written again, or a request of another kind, is one of its own.
+        assert_eq!(behind(WRITE(4, 2), WRITE(5, 1)), Some(WRITE(5, 1)));
+        assert_eq!(behind(READ(0, 32), WRITE(31, 33)), Some(WRITE(31, 33)));
+        assert_eq!(behind(WRITE(0, 32), WRITE(32, 1)), Some(WRITE(32, 1)));
+    }
+
+    #[test]
+    fn a_limited_plan_asks_only_for_files_that_it_makes() {
+        let plan = limited(Work::Files { kib: 4, mib: 4 }.plan(1), Some(30));
+        assert_eq!(plan.stages[0].calls.len(), 30);
+        assert_eq!(plan.stages[0].calls[0], Call::Directory(0));
+        for stage in &plan.stages[1..] {
+            assert_eq!(stage.calls.len(), 29, "{}", stage.name);
+            let made = |call: &Call| matches!(call, Call::Read(f) | Call::Rewrite(f) if *f < 29);
+            assert!(stage.calls.iter().all(made), "{}", stage.name);
+        }
     }
 }

@@ -156,10 +156,8 @@ impl Work {
                 let played = sizes.iter().zip(0..).flat_map(|(size, file)| {
                     (0..*size).step_by(call as usize).map(move |at| Call::ReadAt(file, at, call.min(size - at)))
                 });
-                let stages = vec![
-                    Stage { name: "put", calls: made(files) },
-                    Stage { name: "play", calls: played.collect() },
-                ];
+                let stages =
+                    vec![Stage { name: "put", calls: made(files) }, Stage { name: "play", calls: played.collect() }];
                 Plan { sizes, stages }
             }
         }
@@ -288,5 +286,105 @@ pub fn make<C: Caller>(caller: &mut C, plan: &Plan, contents: &mut Contents, cal
             contents.fill(file, at, &mut should_be);
             if is == should_be { Ok(n) } else { Err(caller.wrong(file, at)) }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files in memory; of one of them a byte is another than was written.
+    #[derive(Default)]
+    struct Kept {
+        files: HashMap<u32, Vec<u8>>,
+        spoilt: Option<u32>,
+    }
+
+    impl Caller for Kept {
+        type Error = String;
+        fn directory(&mut self, _: u32) -> Result<(), String> {
+            Ok(())
+        }
+        fn create(&mut self, file: u32, bytes: &[u8]) -> Result<(), String> {
+            match self.files.insert(file, bytes.to_vec()) {
+                None => Ok(()),
+                Some(_) => Err(format!("{file} is there")),
+            }
+        }
+        fn rewrite(&mut self, file: u32, bytes: &[u8]) -> Result<(), String> {
+            self.files.insert(file, bytes.to_vec()).map(drop).ok_or_else(|| format!("{file} is not there"))
+        }
+        fn write(&mut self, file: u32, at: u64, bytes: &[u8]) -> Result<(), String> {
+            let whole = self.files.get_mut(&file).ok_or_else(|| format!("{file} is not there"))?;
+            whole[at as usize..][..bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+        fn read(&mut self, file: u32, at: u64, bytes: &mut [u8]) -> Result<(), String> {
+            let whole = self.files.get(&file).ok_or_else(|| format!("{file} is not there"))?;
+            bytes.copy_from_slice(&whole[at as usize..][..bytes.len()]);
+            if self.spoilt == Some(file) {
+                bytes[0] ^= 1;
+            }
+            Ok(())
+        }
+        fn wrong(&mut self, file: u32, _: u64) -> String {
+            format!("{file} is wrong")
+        }
+    }
+
+    fn works() -> [Work; 4] {
+        [
+            Work::Files { kib: 12, mib: 3 },
+            Work::Updates { mib: 2, at_random_mib: 4, call_kib: 8 },
+            Work::Pictures { files: 9, kib: 700, full: 0 },
+            Work::Music { files: 5, kib: 1500, call_kib: 64, full: 20 },
+        ]
+    }
+
+    fn all(work: &Work, spoilt: Option<u32>) -> Result<u64, String> {
+        let plan = work.plan(1);
+        let (mut kept, mut contents) = (Kept { spoilt, ..Kept::default() }, Contents::default());
+        let calls = plan.stages.iter().flat_map(|s| &s.calls);
+        calls.map(|call| make(&mut kept, &plan, &mut contents, *call)).sum()
+    }
+
+    #[test]
+    fn every_work_reads_what_it_wrote_and_notices_a_byte_that_is_another() {
+        for work in works() {
+            let moved = all(&work, None).unwrap();
+            assert!(moved > 0, "{work:?}");
+            let notices = !matches!(work, Work::Pictures { .. });
+            assert_eq!(all(&work, Some(0)).is_err(), notices, "{work:?}");
+        }
+    }
+
+    #[test]
+    fn sizes_add_up_and_stages_move_what_they_should() {
+        let bytes = |work: &Work| work.plan(1).sizes.iter().sum::<u64>();
+        let [files, updates, pictures, music] = works();
+        assert_eq!(bytes(&files), 256 * 12 * 1024);
+        assert_eq!((bytes(&updates), bytes(&pictures), bytes(&music)), (2 << 20, 700 << 10, 1500 << 10));
+        let plan = files.plan(1);
+        let names: Vec<_> = plan.stages.iter().map(|s| s.name).collect();
+        assert_eq!(names, ["create", "read", "rand_read", "rewrite", "reread", "rand_reread"]);
+        // Two directories for 256 files.
+        assert_eq!(plan.stages[0].calls.len(), 258);
+        let (mut shuffled, in_order) = (plan.stages[2].calls.clone(), &plan.stages[1].calls);
+        assert_ne!(&shuffled, in_order);
+        shuffled.sort_by_key(|call| if let Call::Read(f) = call { *f } else { u32::MAX });
+        assert_eq!(&shuffled, in_order);
+        let of = |stage: usize| updates.plan(1).stages[stage].calls.len();
+        assert_eq!((of(1), of(2), of(3)), (256, 512, 512));
+        let played: u64 =
+            music.plan(1).stages[1].calls.iter().map(|c| if let Call::ReadAt(_, _, n) = c { *n } else { 0 }).sum();
+        assert_eq!(played, 1500 << 10);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_calls() {
+        for work in works() {
+            assert_eq!(work.plan(7), work.plan(7));
+        }
+        assert_ne!(works()[0].plan(7), works()[0].plan(8));
     }
 }

@@ -53,3 +53,43 @@ pub fn thin<R: Room>(room: &mut R, mut files: Vec<u32>, percent: u32, seed: u64)
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Room for so many files.
+    struct Shelf {
+        files: BTreeSet<u32>,
+        room: usize,
+    }
+
+    impl Room for Shelf {
+        type Error = String;
+        fn make(&mut self, file: u32) -> Result<bool, String> {
+            Ok(self.files.len() < self.room && self.files.insert(file))
+        }
+        fn delete(&mut self, file: u32) -> Result<(), String> {
+            self.files.remove(&file).then_some(()).ok_or_else(|| format!("{file} is deleted twice"))
+        }
+        fn used(&mut self) -> Result<f64, String> {
+            Ok(100.0 * self.files.len() as f64 / self.room as f64)
+        }
+    }
+
+    #[test]
+    fn a_volume_becomes_full_and_is_thinned_out_evenly() {
+        let mut shelf = Shelf { files: BTreeSet::new(), room: 10_000 };
+        assert_eq!(fill(&mut shelf), Ok(10_000));
+        for percent in [80, 40] {
+            let there: Vec<u32> = shelf.files.iter().copied().collect();
+            thin(&mut shelf, there, percent, 1).unwrap();
+            let left = shelf.files.len();
+            assert!((0..100).contains(&(percent as i64 * 100 - left as i64)), "{percent} %: {left}");
+            let half = shelf.files.range(..5000).count() as f64 / left as f64;
+            assert!((0.47..0.53).contains(&half), "{half} of them in the first half");
+        }
+    }
+}

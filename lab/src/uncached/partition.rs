@@ -57,3 +57,26 @@ impl<D: BlockDevice> BlockDevice for Partition<D> {
         self.disk.discard(at, blocks, tag)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use device::{Counting, Memory};
+
+    use super::*;
+
+    #[test]
+    fn what_is_behind_its_end_is_refused_and_flushes_stop_if_they_should() {
+        for (flushes, reached) in [(true, 1), (false, 0)] {
+            let part = Partition::new(Counting::new(Memory::new(64)), 16, flushes);
+            let block = [7; BLOCK];
+            part.write(Lba(15), &block, Tag::default()).unwrap();
+            part.flush(Tag::default()).unwrap();
+            assert!(part.write(Lba(16), &block, Tag::default()).is_err());
+            assert!(part.read(Lba(15), &mut [0; 2 * BLOCK], Tag::default()).is_err());
+            assert!(part.write_for(Lba(15), &[7; 2 * BLOCK], &[1, 1], 0).is_err());
+            assert!(part.discard(Lba(u64::MAX), 2, Tag::default()).is_err());
+            let total = part.disk.snapshot().total();
+            assert_eq!((part.blocks(), total.blocks_written, total.flushes), (16, 1, reached));
+        }
+    }
+}

@@ -38,8 +38,10 @@ pub type WriteError = Box<dyn std::error::Error + Send + Sync>;
 impl Writer {
     /// Writes to `out` what a disk of so many blocks is asked in these stages.
     pub fn new(out: impl Write + Send + 'static, blocks: u64, stages: &[&str]) -> Result<Self, WriteError> {
-        let causes: Vec<(u8, &str)> =
-            [(MOUNT, "mount"), (UNMOUNT, "unmount")].into_iter().chain((FIRST_STAGE..).zip(stages.iter().copied())).collect();
+        let causes: Vec<(u8, &str)> = [(MOUNT, "mount"), (UNMOUNT, "unmount")]
+            .into_iter()
+            .chain((FIRST_STAGE..).zip(stages.iter().copied()))
+            .collect();
         let clock = Arc::new(VirtualClock::default());
         let device = Recorder::new(Blank::new(blocks), out, clock.clone(), &causes)?;
         Ok(Writer { device, clock, cause: MOUNT, zeroes: Vec::new() })
@@ -108,7 +110,9 @@ impl Recording {
     pub fn read(bytes: Cow<'static, [u8]>) -> Result<Self, RecordError> {
         let compressed = bytes.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
         let inner: Box<dyn Read + Send> = match compressed {
-            true => Box::new(zstd::Decoder::new(Cursor::new(bytes)).map_err(|source| RecordError::Io { at: 0, source })?),
+            true => {
+                Box::new(zstd::Decoder::new(Cursor::new(bytes)).map_err(|source| RecordError::Io { at: 0, source })?)
+            }
             false => Box::new(Cursor::new(bytes)),
         };
         let mut events = Events::new(Reader::new(inner)?)?;
@@ -138,4 +142,60 @@ fn stages(events: &mut Events, names: &BTreeMap<u8, String>) -> Result<Vec<Stage
         }
     }
     Ok(stages)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use record::blocks::Request;
+
+    use super::*;
+
+    /// What is written, for a reader.
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn requests_come_back_by_stage_and_call() {
+        let out = Shared::default();
+        let mut writer = Writer::new(out.clone(), 100, &["create", "read"]).unwrap();
+        writer.read(Lba(0), 1).unwrap();
+        writer.turn(FIRST_STAGE);
+        for call in 0..3 {
+            writer.call();
+            // The second call asks nothing.
+            if call != 1 {
+                writer.write(Lba(10 + call), 2).unwrap();
+                writer.flush().unwrap();
+            }
+        }
+        writer.turn(UNMOUNT);
+        writer.write(Lba(0), 1).unwrap();
+        writer.turn(FIRST_STAGE + 1);
+        writer.call();
+        writer.read(Lba(10), 2).unwrap();
+        assert_eq!(writer.finish().unwrap(), 7);
+        let plain = out.0.lock().clone();
+        let packed = zstd::encode_all(&*plain, 3).unwrap();
+        for bytes in [plain, packed] {
+            let read = Recording::read(Cow::Owned(bytes)).unwrap();
+            assert_eq!(read.blocks, 100);
+            let of: Vec<(&str, Vec<usize>)> =
+                read.stages.iter().map(|s| (&*s.name, s.calls.iter().map(Vec::len).collect())).collect();
+            assert_eq!(of, [("mount", vec![1]), ("create", vec![2, 0, 2]), ("unmount", vec![1]), ("read", vec![1])]);
+            let second = read.stages[1].calls[2][0].request;
+            assert!(matches!(second, Request::Write { at: Lba(12), blocks: 2, .. }), "{second:?}");
+        }
+    }
 }
