@@ -60,6 +60,14 @@ pub enum LabError {
     /// Work on a volume before there is one.
     #[error("no volume was made on the device")]
     NoVolume,
+    /// A file does not hold what was written into it.
+    #[error("{file}: from byte {at} on it does not hold what was written there")]
+    Contents {
+        /// The file.
+        file: String,
+        /// Where what was read begins.
+        at: u64,
+    },
     /// A variant failed.
     #[error("{experiment}, variant {variant}, seed {seed}: {source}")]
     Variant {

@@ -7,6 +7,7 @@
 //! * [`bench`]: device, meter, clock and volume; [`host`]: how large requests are; [`witness`]: which reach the device;
 //!   [`contents`]: which carry contents of files.
 //! * [`traces`]: recordings of others, on our devices and volumes; [`theirs`]: where those are that are not shipped.
+//! * [`uncached`]: what a file system asks of a disk if nothing is kept in memory, our own or one of Linux.
 //! * [`run`]: the variants, in parallel; [`progress`]: how far they are; [`error`]: why one failed.
 //! * [`result`]: what came out; [`claim`]: the papers' numbers, [`compare`]: which of ours answers them.
 //! * [`kept`]: what a full run measured, in a file beside the plan; [`keep`]: which results may go there, and when they are stale.
@@ -43,4 +44,5 @@ mod sqlite_disk;
 pub mod theirs;
 pub mod traces;
 pub mod typed;
+pub mod uncached;
 pub mod witness;

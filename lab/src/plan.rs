@@ -116,6 +116,8 @@ pub enum Kind {
     Differential,
     /// Programs that are launched with nothing in memory.
     Launch,
+    /// Files written and read with nothing in memory, on ScherlFS or as a file system of Linux was recorded.
+    Uncached,
 }
 
 /// A plan's variant, ready to run.
@@ -279,7 +281,12 @@ pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
     "nexus-fileops",
     "nexus-kernel",
     "nexus-sqlite",
+    "scherl-fig6-1-10",
+    "scherl-fig6-11",
+    "scherl-fig6-12-13",
+    "scherl-fig6-14-15",
     "scherl-strategies",
+    "scherl-think",
 ];
 
 impl Experiment {

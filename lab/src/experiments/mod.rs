@@ -31,6 +31,7 @@ mod request_sizes;
 mod requests;
 mod sqlite;
 mod strategies;
+mod uncached;
 
 use device::energy::profile::Profile;
 use serde::de::DeserializeOwned;
@@ -69,6 +70,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::RequestSizes => request_sizes::run(profile, job, progress),
         Kind::Requests => requests::run(profile, job, progress),
         Kind::Launch => launch::run(profile, job, progress),
+        Kind::Uncached => uncached::run(profile, job, progress),
     }
 }
 
@@ -106,6 +108,7 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
             let p = parameters::<OnVolume<launch::Parameters>>(job)?;
             p.given.check(None).and_then(|()| p.work.check())
         }
+        Kind::Uncached => parameters::<uncached::Parameters>(job).map(drop),
     }
 }
 

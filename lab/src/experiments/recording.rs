@@ -3,6 +3,7 @@
 //! Shipped ones are built in and named by their files; others by a path (what has a slash), or by the name of a file of
 //! other people where those are ([`theirs`]).
 
+use std::borrow::Cow;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +33,41 @@ const SHIPPED: &[(&str, &[u8])] = shipped![
         "f2fs-forgotten.random-read.blkparse.zst", "f2fs-holes.random-write.blkparse.zst",
         "f2fs-not-in-place.random-write.blkparse.zst";
     "fagc-fig11": "chat.rec", "clone.rec", "download.rec", "unpack.rec";
+    "scherl-fig6-1-10": "ext2.files-4k.rec.zst", "ext2.files-8k.rec.zst", "ext2.files-12k.rec.zst",
+        "ext2.files-16k.rec.zst", "ext2.files-32k.rec.zst", "ext2.files-64k.rec.zst",
+        "ext2.files-128k.rec.zst", "ext2.files-256k.rec.zst", "ext2.files-512k.rec.zst",
+        "ext2.files-1024k.rec.zst", "ext3.files-4k.rec.zst", "ext3.files-8k.rec.zst", "ext3.files-12k.rec.zst",
+        "ext3.files-16k.rec.zst", "ext3.files-32k.rec.zst", "ext3.files-64k.rec.zst",
+        "ext3.files-128k.rec.zst", "ext3.files-256k.rec.zst", "ext3.files-512k.rec.zst",
+        "ext3.files-1024k.rec.zst", "reiserfs.files-4k.rec.zst", "reiserfs.files-8k.rec.zst",
+        "reiserfs.files-12k.rec.zst", "reiserfs.files-16k.rec.zst", "reiserfs.files-32k.rec.zst",
+        "reiserfs.files-64k.rec.zst", "reiserfs.files-128k.rec.zst", "reiserfs.files-256k.rec.zst",
+        "reiserfs.files-512k.rec.zst", "reiserfs.files-1024k.rec.zst", "fat32.files-4k.rec.zst",
+        "fat32.files-8k.rec.zst", "fat32.files-12k.rec.zst", "fat32.files-16k.rec.zst",
+        "fat32.files-32k.rec.zst", "fat32.files-64k.rec.zst", "fat32.files-128k.rec.zst",
+        "fat32.files-256k.rec.zst", "fat32.files-512k.rec.zst", "fat32.files-1024k.rec.zst",
+        "nilfs2.files-4k.rec.zst", "nilfs2.files-8k.rec.zst", "nilfs2.files-12k.rec.zst",
+        "nilfs2.files-16k.rec.zst", "nilfs2.files-32k.rec.zst", "nilfs2.files-64k.rec.zst",
+        "nilfs2.files-128k.rec.zst", "nilfs2.files-256k.rec.zst", "nilfs2.files-512k.rec.zst",
+        "nilfs2.files-1024k.rec.zst";
+    "scherl-fig6-11": "ext2.updates.rec.zst", "ext3.updates.rec.zst", "reiserfs.updates.rec.zst",
+        "fat32.updates.rec.zst", "nilfs2.updates.rec.zst";
+    "scherl-fig6-12-13": "ext2.pictures.rec.zst", "ext2.music.rec.zst", "ext3.pictures.rec.zst",
+        "ext3.music.rec.zst", "reiserfs.pictures.rec.zst", "reiserfs.music.rec.zst", "fat32.pictures.rec.zst",
+        "fat32.music.rec.zst", "nilfs2.pictures.rec.zst", "nilfs2.music.rec.zst";
+    "scherl-fig6-14-15": "ext2.pictures-0.rec.zst", "ext2.pictures-20.rec.zst", "ext2.pictures-40.rec.zst",
+        "ext2.pictures-60.rec.zst", "ext2.pictures-80.rec.zst", "ext2.music-0.rec.zst",
+        "ext2.music-20.rec.zst", "ext2.music-40.rec.zst", "ext2.music-60.rec.zst", "ext2.music-80.rec.zst",
+        "ext3.pictures-0.rec.zst", "ext3.pictures-20.rec.zst", "ext3.pictures-40.rec.zst",
+        "ext3.pictures-60.rec.zst", "ext3.pictures-80.rec.zst", "ext3.music-0.rec.zst",
+        "ext3.music-20.rec.zst", "ext3.music-40.rec.zst", "ext3.music-60.rec.zst", "ext3.music-80.rec.zst",
+        "reiserfs.pictures-0.rec.zst", "reiserfs.pictures-20.rec.zst", "reiserfs.pictures-40.rec.zst",
+        "reiserfs.pictures-60.rec.zst", "reiserfs.pictures-80.rec.zst", "reiserfs.music-0.rec.zst",
+        "reiserfs.music-20.rec.zst", "reiserfs.music-40.rec.zst", "reiserfs.music-60.rec.zst",
+        "reiserfs.music-80.rec.zst", "fat32.pictures-0.rec.zst", "fat32.pictures-20.rec.zst",
+        "fat32.pictures-40.rec.zst", "fat32.pictures-60.rec.zst", "fat32.pictures-80.rec.zst",
+        "fat32.music-0.rec.zst", "fat32.music-20.rec.zst", "fat32.music-40.rec.zst", "fat32.music-60.rec.zst",
+        "fat32.music-80.rec.zst";
 ];
 
 /// A recording that can be opened again and again.
@@ -61,6 +97,14 @@ impl Source {
         match self {
             Source::Shipped(name, bytes) => open_input(Input::new(Path::new(name), Cursor::new(*bytes))?),
             Source::File(path) => trace::open(path),
+        }
+    }
+
+    /// All of the file.
+    pub fn bytes(&self) -> std::io::Result<Cow<'static, [u8]>> {
+        match self {
+            Source::Shipped(_, bytes) => Ok(Cow::Borrowed(bytes)),
+            Source::File(path) => std::fs::read(path).map(Cow::Owned),
         }
     }
 
