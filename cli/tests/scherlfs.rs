@@ -238,7 +238,8 @@ fn what_the_charger_would_do_is_done_at_once_and_set_on_a_mount() {
     done(&["ctl", &dir, "power=powered"]);
     let stat = done(&["ctl", &dir, "stat"]);
     assert!(["combined", "powered", "30"].iter().all(|w| stat.contains(w)), "{stat}");
-    refused(1, &["ctl", &dir, "clean=sweeping"], &["clean"]);
+    refused(2, &["ctl", &dir, "clean=sweeping"], &["clean is auto, threading"]);
+    refused(2, &["ctl", &dir, "gc=fagc"], &["gc is no setting of ScherlFS"]);
     refused(1, &["clean", &dir, "--all"], &["power=powered"]);
     done(&["ctl", &dir, "power=battery"]);
     done(&["unmount", &dir]);

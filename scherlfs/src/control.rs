@@ -15,6 +15,36 @@ const IDLE: Duration = Duration::from_secs(1);
 /// The next step, if there is one.
 const SOON: Duration = Duration::from_millis(5);
 
+/// Settings of a mounted volume: name, values, meaning.
+pub const KNOBS: &[(&str, &str, &str)] = &[
+    (
+        "clean",
+        "auto|threading|copying|plugging|combined",
+        "how room is made; auto: not at all on a battery, combined on the charger",
+    ),
+    ("power", "battery|powered", "where the power comes from; on the charger files are brought together, too"),
+    ("checkpoint_bytes", "BYTES", "a checkpoint is due after so much log"),
+    ("checkpoint_seconds", "N", "and so long after the last one; 0: never by time"),
+    ("writeback_seconds", "N", "what waits is written after so long"),
+    ("dirty", "MIB", "so much may wait in memory"),
+];
+
+/// Whether a setting can have this value.
+///
+/// # Errors
+/// What is wrong, as the end of the sentence "NAME ...".
+pub fn check(name: &str, value: &str) -> std::result::Result<(), String> {
+    match name {
+        "clean" => Clean::parse(value).map(drop),
+        "power" => Power::parse(value).map(drop),
+        "dirty" => number(value, 1, "a number of MiB").map(drop),
+        "writeback_seconds" => number(value, 1, "a number of seconds").map(drop),
+        "checkpoint_seconds" => number(value, 0, "a number of seconds; 0: never").map(drop),
+        "checkpoint_bytes" => number(value, 4096, "a number of bytes").map(drop),
+        _ => Err("is no setting of ScherlFS".to_owned()),
+    }
+}
+
 fn number(value: &str, least: u64, what: &str) -> std::result::Result<u64, String> {
     let number = value.parse().ok().filter(|n| *n >= least);
     number.ok_or_else(|| format!("is {what}, {least} or more"))
@@ -127,6 +157,7 @@ impl Volume {
 
     /// Changes a setting. The error completes the sentence "NAME ...".
     pub(crate) fn set(&self, name: &str, value: &str) -> std::result::Result<(), String> {
+        check(name, value)?;
         let mut state = self.state.write();
         match name {
             "clean" => state.care.clean = Clean::parse(value)?,

@@ -13,7 +13,7 @@ pub mod cause;
 mod checkpoint;
 mod clean;
 mod commit;
-mod control;
+pub mod control;
 mod directory;
 mod extents;
 mod file;

@@ -26,9 +26,14 @@ pub struct Args {
 }
 
 fn after_help() -> String {
-    let mut text =
-        "Example:\n  joulefs ctl /mnt gc=fagc gc_urgent=1\n  joulefs ctl /mnt stat\n\nSettings:\n".to_owned();
+    let mut text = "Example:\n  joulefs ctl /mnt gc=fagc gc_urgent=1\n  joulefs ctl /archive power=powered\n  \
+                    joulefs ctl /mnt stat\n\nSettings of F2FS:\n"
+        .to_owned();
     for (name, values, meaning) in KNOBS {
+        text += &format!("  {name}={values}\n        {meaning}\n");
+    }
+    text += "\nSettings of ScherlFS:\n";
+    for (name, values, meaning) in scherlfs::control::KNOBS {
         text += &format!("  {name}={values}\n        {meaning}\n");
     }
     text
@@ -42,11 +47,19 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         let (name, value) = text
             .split_once('=')
             .ok_or_else(|| Failure::usage(format!("{text:?}: write NAME=VALUE, or stat; see joulefs ctl --help")))?;
-        check(name, value).map_err(|why| Failure::usage(format!("{name} {why}")))?;
+        let of_scherlfs = scherlfs::control::KNOBS.iter().any(|(known, ..)| *known == name);
+        if let (Err(f2fs), Err(scherlfs)) = (check(name, value), scherlfs::control::check(name, value)) {
+            let why = if of_scherlfs { scherlfs } else { f2fs };
+            return Err(Failure::usage(format!("{name} {why}")));
+        }
         settings.push((name, value));
     }
     // Fails if this is no mount of ours, before anything is changed.
     let before = report(&args.dir)?;
+    let check = if before.iter().any(|(name, _)| name == "strategy") { scherlfs::control::check } else { check };
+    for (name, value) in &settings {
+        check(name, value).map_err(|why| Failure::usage(format!("{}: {name} {why}", args.dir.display())))?;
+    }
     for (name, value) in &settings {
         let text = format!("{name}={value}");
         let name = fuse::control::SETTING;
