@@ -1,14 +1,13 @@
 //! A volume of ScherlFS is made, filled, mounted, counted and checked by the same commands as one of F2FS, and a command that
 //! is for F2FS alone says so.
 
-mod room;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Output};
 
-use room::Room;
 use serde_json::Value;
+
+use crate::room::Room;
 
 fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
@@ -161,4 +160,78 @@ fn one_file_system_is_made_over_the_other_only_by_force_and_is_then_the_one() {
         assert_eq!(json(&["--json", "info", &image])["file_system"], name);
         assert_eq!(json(&["--json", "fsck", &image])["errors"], 0);
     }
+}
+
+#[test]
+fn what_was_changed_last_is_listed_and_undone_for_a_file_and_for_the_volume() {
+    let room = Room::new();
+    let (image, dir) = (room.text("v.img"), room.text("mnt"));
+    fs::create_dir(&dir).unwrap();
+    done(&["mkfs", &image, "-t", "scherlfs", "--size", "64M"]);
+    assert!(done(&["undo", &image, "--list"]).contains("mount it with -o undo=SIZE"));
+    done(&["mount", &image, &dir, "-o", "undo=16M"]);
+    let letter = room.path("mnt/letter");
+    for text in ["first", "second, longer"] {
+        fs::write(&letter, text).unwrap();
+        fs::File::open(&letter).unwrap().sync_all().unwrap();
+    }
+    fs::write(room.path("mnt/other"), vec![5; 100_000]).unwrap();
+    fs::File::open(room.path("mnt/other")).unwrap().sync_all().unwrap();
+    fs::remove_file(&letter).unwrap();
+    refused(1, &["undo", &image, "--list"], &["v.img"]);
+    done(&["unmount", &dir]);
+    let listed = done(&["undo", &image, "--list"]);
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[0].trim_start().starts_with("1 ") && lines[0].ends_with("removed  /letter"), "{listed}");
+    assert!(listed.contains("made     /other"), "{listed}");
+    let place = format!("{image}:/letter");
+    done(&["undo", &place]);
+    assert_eq!(done(&["cat", &place]), "second, longer");
+    done(&["undo", &place]);
+    assert_eq!(done(&["cat", &place]), "first");
+    refused(1, &["undo", &format!("{image}:/nothing")], &["/nothing", "nothing of it can be undone"]);
+    let count = json(&["--json", "undo", &image, "--list"])["changes"].as_array().unwrap().len();
+    refused(1, &["undo", &image, "--last", "999"], &[&format!("{count} changes can be undone, not 999")]);
+    refused(2, &["undo", &image], &["--list", "--last"]);
+    refused(2, &["undo", &place, "--last", "1"], &["without"]);
+    done(&["undo", &image, "--last", "2"]);
+    refused(1, &["cat", &place], &["letter"]);
+    assert!(done(&["ls", &format!("{image}:/")]).contains("other"));
+    done(&["fsck", &image]);
+    let plain = room.text("plain.img");
+    done(&["mkfs", &plain, "--size", "64M"]);
+    refused(1, &["undo", &plain, "--list"], &["a volume of F2FS", "undo is for ScherlFS"]);
+    refused(1, &["clean", &plain, "--all"], &["a volume of F2FS", "--defrag"]);
+}
+
+#[test]
+fn what_the_charger_would_do_is_done_at_once_and_set_on_a_mount() {
+    let room = Room::new();
+    let (image, dir) = (room.text("v.img"), room.text("mnt"));
+    fs::create_dir(&dir).unwrap();
+    done(&["mkfs", &image, "-t", "scherlfs", "--size", "64M"]);
+    done(&["mount", &image, &dir, "-o", "sync=call,clean=threading"]);
+    let files = [room.path("mnt/one"), room.path("mnt/two")].map(|p| fs::File::create(p).unwrap());
+    for n in 0..200_u64 {
+        for (file, byte) in files.iter().zip([1, 2]) {
+            file.write_all_at(&vec![byte; 8192], n * 40_960 % 1_638_400).unwrap();
+        }
+    }
+    drop(files);
+    let stat = done(&["ctl", &dir, "stat"]);
+    assert!(stat.contains("strategy") && stat.contains("threading"), "{stat}");
+    done(&["ctl", &dir, "clean=combined"]);
+    done(&["ctl", &dir, "checkpoint_seconds=30"]);
+    done(&["ctl", &dir, "power=powered"]);
+    let stat = done(&["ctl", &dir, "stat"]);
+    assert!(["combined", "powered", "30"].iter().all(|w| stat.contains(w)), "{stat}");
+    refused(1, &["ctl", &dir, "clean=sweeping"], &["clean"]);
+    refused(1, &["clean", &dir, "--all"], &["power=powered"]);
+    done(&["ctl", &dir, "power=battery"]);
+    done(&["unmount", &dir]);
+    let tidied = json(&["--json", "clean", &image, "--all"]);
+    let (before, after) = (&tidied["free_runs"]["before"], &tidied["free_runs"]["after"]);
+    assert!(after.as_u64() <= before.as_u64() && tidied["image"] == image.as_str(), "{tidied}");
+    assert!(done(&["clean", &image, "--all"]).contains("brought together"));
+    done(&["fsck", &image]);
 }

@@ -86,6 +86,8 @@ pub enum Kind {
     Databases,
     /// Small requests, by how far they are dispersed.
     Dispersal,
+    /// A log for disks that frees space in different ways, through days on battery and nights on the charger.
+    Strategies,
     /// A bare disk's motions, one by one.
     DiskModes,
     /// What one cleaning costs.
@@ -277,6 +279,7 @@ pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
     "nexus-fileops",
     "nexus-kernel",
     "nexus-sqlite",
+    "scherl-strategies",
 ];
 
 impl Experiment {

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use device::Lba;
 use scherlfs_format::chain::{self, GONE_MAX, Header, Kind, RUNS_MAX};
 use scherlfs_format::extent::Extent;
+use scherlfs_format::history::Change;
 use scherlfs_format::inode::{self as raw, room};
 use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq, checksum, directory};
 use vfs::{Error, Result};
@@ -18,7 +19,6 @@ use crate::cause::Cause;
 use crate::extents::{Extents, Freed, Place};
 use crate::inode::{self, Inode};
 use crate::path::{Path, Slot};
-use crate::space::Blocks;
 use crate::volume::State;
 
 /// Bytes of one request at most.
@@ -68,16 +68,15 @@ impl Laid {
 }
 
 /// A transaction that is being laid out.
-pub(crate) struct Plan<'a> {
-    free: &'a Blocks,
+pub(crate) struct Plan {
     pub path: Path,
     pub slots: Vec<Slot>,
     out: Vec<Out>,
     pub header: Header,
 }
 
-impl<'a> Plan<'a> {
-    pub fn new(state: &'a State) -> Self {
+impl Plan {
+    pub fn new(state: &State) -> Self {
         let header = Header {
             kind: Kind::Inode,
             epoch: state.epoch,
@@ -87,11 +86,11 @@ impl<'a> Plan<'a> {
             piece: 0,
             pieces: 1,
         };
-        Plan { free: &state.free, path: state.path.clone(), slots: Vec::new(), out: Vec::new(), header }
+        Plan { path: state.path.clone(), slots: Vec::new(), out: Vec::new(), header }
     }
 
     fn slot(&mut self) -> Result<usize> {
-        self.path.next(self.free, &mut self.slots).ok_or(Error::NoSpace)?;
+        self.path.next(&mut self.slots).ok_or(Error::NoSpace)?;
         Ok(self.slots.len() - 1)
     }
 
@@ -294,6 +293,7 @@ impl State {
             if !self.free.take(slot.addr().0, 1) {
                 return Err(Error::corrupt(format_args!("block {} of the log's path is not free", slot.addr())));
             }
+            self.note_written(slot.addr());
         }
         self.logged += written.slots.len() as u64;
         Ok(())
@@ -339,29 +339,36 @@ impl State {
         let written = plan.finish();
         // What a failed attempt left is none of the next.
         self.attempt += 1;
-        written.write(self, Cause::Log)?;
+        written.write(self, self.care.cause)?;
 
         self.take_slots(&written)?;
         (self.seq, self.attempt) = (Seq(self.seq.0 + 1), 0);
         self.path = written.path.clone();
+        let mut changes = Vec::with_capacity(laid.len() + self.gone.len());
+        let (mut now, dev) = (i64::MIN, self.dev.clone());
         for one in laid {
+            let was = self.imap.get(&*dev, one.ino)?.addr;
             let Some(mut inode) = self.inodes.remove(&one.ino) else { continue };
             let applied = self.apply(&mut inode, one, &written.slots);
             self.drop_wait(&mut inode);
+            now = now.max(inode.a.times[inode::CHANGED].secs);
             let (ino, addr, generation) = (inode.ino, inode.addr.unwrap_or_default(), inode.a.generation);
             self.pages_written(&mut inode);
             self.inodes.insert(ino, inode);
             applied?;
-            let dev = self.dev.clone();
+            changes.push(Change { ino, was, is: Some(addr) });
             self.imap.written(&*dev, ino, addr, generation)?;
         }
-        let dev = self.dev.clone();
         for ino in std::mem::take(&mut self.gone) {
+            changes.push(Change { ino, was: self.imap.get(&*dev, ino)?.addr, is: None });
             self.imap.gone(&*dev, ino)?;
         }
+        // What never was on the disk and is gone again was no change.
+        changes.retain(|c| c.was.is_some() || c.is.is_some());
+        self.remember(self.seq, now, changes)?;
         let notes = written.paths().chain(listed.into_iter().map(|s| written.slots[s].addr()));
         for start in notes.collect::<Vec<_>>() {
-            self.die(Run { start, blocks: 1 })?;
+            self.die_for_good(Run { start, blocks: 1 })?;
         }
         self.since = None;
         Ok(true)

@@ -7,13 +7,16 @@ use device::{BlockDevice, Clock};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{Addr, Epoch, FREE_LIST, IFILE, ORPHANS, Run, lists};
+use scherlfs_format::{Addr, Epoch, FREE_LIST, HISTORY, IFILE, ORPHANS, Run, history, lists};
 use vfs::{Error, Result};
 
 use crate::archive::Archive;
 use crate::archive::wakes::{Why, because};
 use crate::cause::Cause;
+use crate::clean::Care;
+use crate::control::Pace;
 use crate::extents::Freed;
+use crate::history::History;
 use crate::imap::InodeMap;
 use crate::inode::{Inode, time};
 use crate::load;
@@ -38,11 +41,25 @@ impl State {
         }
         .into_iter()
         .collect();
+        let history_list = match sb.history {
+            Some(at) => load::inode_at(&*dev, HISTORY, at, Cause::InodeMap)?,
+            None => Inode { ino: HISTORY, a: free_list.a, ..Inode::default() },
+        };
+        let past = match sb.history {
+            Some(_) => history::read(&load::contents(&*dev, &history_list)?).map_err(Error::corrupt)?,
+            None => Vec::new(),
+        };
+        let history = History::of(past, options.undo)?;
         let mut free = Blocks::default();
         for run in lists::read_free(&load::contents(&*dev, &free_list)?).map_err(Error::corrupt)? {
             if run.end().0 > sb.blocks || !free.add_run(run) {
                 return Err(Error::corrupt(format_args!("free list: blocks from {} on", run.start)));
             }
+        }
+        let both =
+            history.kept.iter().find(|r| r.end().0 > sb.blocks || free.within(r.start.0, r.end().0).next().is_some());
+        if let Some(run) = both {
+            return Err(Error::corrupt(format_args!("history: blocks from {} on are free, or nowhere", run.start)));
         }
         let planned = |run: &Run| free.contains(run.start) && free.contains(Addr(run.end().0 - 1));
         if let Some(run) = sb.path.iter().find(|r| !planned(r)) {
@@ -64,6 +81,14 @@ impl State {
             free,
             dead: Blocks::default(),
             path,
+            history,
+            history_list,
+            care: Care::new(options.clean, options.power),
+            pace: Pace::new(options),
+            accesses: Default::default(),
+            background: Default::default(),
+            changed: Default::default(),
+            checkpointed: Default::default(),
             promised: sb.promised,
             need: 0,
             seq,
@@ -79,6 +104,15 @@ impl State {
             ended: false,
             sb,
         })
+    }
+
+    /// What a superblock and the log behind it say of the path is its beginning: the order of all that is free goes on behind
+    /// it. If nothing follows the superblock, the path may as well begin anew.
+    fn know_the_rest(&mut self, anew: bool) {
+        let known = if anew { Vec::new() } else { self.path.runs() };
+        let mut free = self.free.clone();
+        known.iter().for_each(|run| _ = free.take(run.start.0, run.blocks.into()));
+        self.path = self.path.go_on(known, self.order(&free, self.path.head()));
     }
 
     /// Frees an inode whose blocks nobody needs: its number, its blocks, its promises.
@@ -124,6 +158,10 @@ impl Volume {
             // A superblock of this epoch that names the old checkpoint would cut off the log that was followed. The
             // checkpoint below is the first to say the new epoch; what is written before it is none of the old one's log.
             state.begun = found > 0;
+            while options.undo == Some(0) && !state.history.all.is_empty() {
+                state.forget_oldest()?;
+            }
+            state.know_the_rest(found == 0);
             let orphans: Vec<_> = state.orphans.iter().copied().collect();
             for ino in orphans {
                 let inode = state.load(ino)?;

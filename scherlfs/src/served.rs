@@ -5,11 +5,12 @@
 
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{FIRST_INO, IFILE, Ino, ROOT};
-use vfs::{Accountant, Error, Look, Owner, Reason, Reporter, Result};
+use vfs::{Accountant, Cleaned, Error, FreeFragments, Look, Owner, Reason, Reporter, Result};
 
 use crate::cause::Cause;
 use crate::inode::Inode;
 use crate::make::IFILE_NAME;
+use crate::path;
 use crate::volume::{State, Volume};
 
 /// How many directories may lie one below the other; more are a circle.
@@ -122,13 +123,23 @@ impl Volume {
     }
 }
 
+/// Blocks of the largest file that fits into so many, which lie in so many runs, with its inode, its continuations, a block
+/// of its directory, and the path that leads the log there.
+fn largest_file(free: u64, runs: usize) -> Option<u64> {
+    // The inode and its directory's, a block of names, and what a checkpoint writes of the inode map, at most.
+    const BESIDE: u64 = 12;
+    let rest = free.checked_sub(BESIDE + path::overhead(free, runs))?;
+    let extents = rest.min(runs as u64 + 1);
+    rest.checked_sub(extents.div_ceil(160) + rest / 160).filter(|n| *n > 0)
+}
+
 impl vfs::Volume for Volume {
     fn kind(&self) -> &'static str {
         "ScherlFS"
     }
 
     fn reasons(&self) -> Vec<Reason> {
-        Cause::ALL.iter().map(|c| Reason { number: *c as u8, text: c.text(), cleaning: false }).collect()
+        Cause::reasons()
     }
 
     fn own_blocks(&self) -> &'static str {
@@ -160,6 +171,38 @@ impl vfs::Volume for Volume {
 
     fn user_bytes(&self) -> u64 {
         self.state.read().user_bytes
+    }
+
+    fn device_blocks(&self) -> u64 {
+        self.state.read().sb.blocks
+    }
+
+    fn free_fragments(&self) -> FreeFragments {
+        let state = self.state.read();
+        // What the next checkpoint frees may lie beside what is free already.
+        let mut all = state.free.clone();
+        all.add_all(&state.dead);
+        let mut pieces = FreeFragments::default();
+        all.from(0).for_each(|(_, blocks)| pieces.add(blocks));
+        pieces
+    }
+
+    fn largest_file(&self, free: u64) -> Option<u64> {
+        let state = self.state.read();
+        largest_file(free, state.free.runs() + state.dead.runs())
+    }
+
+    fn cleans_ahead(&self) -> bool {
+        !self.state.read().background.paused
+    }
+
+    fn clean_ahead(&self, on: bool) {
+        self.state.write().background.paused = !on;
+    }
+
+    fn cleaned(&self) -> Cleaned {
+        let done = self.done();
+        Cleaned { sections: done.segments, waited_for: 0, moved: done.moved }
     }
 
     fn account_by(&self, accountant: Accountant) {

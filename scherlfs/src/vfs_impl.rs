@@ -270,7 +270,11 @@ impl FileSystem for Volume {
         if truncate && is_file {
             self.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() })?;
         }
-        self.hold(Volume::number(ino)?, 1);
+        let ino = Volume::number(ino)?;
+        if is_file {
+            self.state.write().accesses.opened(ino);
+        }
+        self.hold(ino, 1);
         Ok(())
     }
 
@@ -415,29 +419,15 @@ impl FileSystem for Volume {
     }
 
     fn tick(&self) -> Result<Duration> {
-        let every = Duration::from_secs(1);
-        if self.options.read_only {
-            return Ok(every);
-        }
-        self.write_when_due()?;
-        Ok(self.fill_index()?.unwrap_or(every))
+        self.tick_all()
+    }
+
+    fn tune(&self, name: &str, value: &str) -> std::result::Result<(), String> {
+        self.set(name, value)
     }
 
     fn report(&self) -> Vec<(String, String)> {
-        let state = self.state.read();
-        let rows = [
-            ("free_blocks", state.free.count()),
-            ("dead_blocks", state.dead.count()),
-            ("free_runs", state.free.runs() as u64),
-            ("promised_blocks", state.promised),
-            ("waiting_blocks", state.need),
-            ("transaction", state.seq.0),
-            ("checkpoint", state.sb.checkpoint),
-            ("logged_blocks", state.logged),
-            ("inodes", state.imap.used),
-        ];
-        drop(state);
-        let mut out: Vec<_> = rows.map(|(name, value)| (name.to_owned(), value.to_string())).into();
+        let mut out = self.lines();
         if let Some(archive) = &self.archive {
             out.extend(archive.report(|owner| self.path_of(owner)));
         }

@@ -10,12 +10,16 @@
 
 pub mod asking;
 mod error;
+mod fragments;
 mod fs;
 pub mod path;
+mod power;
 mod types;
 mod volume;
 
 pub use error::{Error, Result};
+pub use fragments::{CLASSES, FreeFragments, LEVELS};
 pub use fs::FileSystem;
+pub use power::Power;
 pub use types::*;
-pub use volume::{Accountant, Look, Owner, Reason, Reporter, Volume};
+pub use volume::{Accountant, Cleaned, Look, Owner, Reason, Reporter, Volume};

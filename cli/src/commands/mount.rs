@@ -59,7 +59,10 @@ use crate::{Failure, beside, held, image, output, power, whole};
     Of these a volume of ScherlFS takes ro, rw, allow_other, noatime, dev, suid, noexec, writeback, threads, dirty,\n  \
     dir_cache and stats, and beside them sync=fsync|call|burst (when what was written reaches the disk: when somebody asks,\n  \
     with every call, or see below; default fsync), ifile_cache=MIB (default 16; 0, as dir_cache=0: nothing is kept),\n  \
-    writeback_seconds=N (default 5), checkpoint_bytes=SIZE (default 64M),\n  \
+    writeback_seconds=N (default 5), checkpoint_bytes=SIZE (default 64M), checkpoint_seconds=N (beside it; default never),\n  \
+    power=battery|powered|auto, clean=auto|threading|copying|plugging|combined (how room is made; auto: on a battery not at\n  \
+    all, the log threads through holes; on the charger combined, and torn files are brought together),\n  \
+    undo=SIZE (of what is replaced so much is kept, for joulefs undo; default: as the volume has it, 0: nothing),\n  \
     index=FILE (names and attributes are in FILE on another disk, too, and answered from there; FILE is made if it is not\n  \
     there, is nearly all holes, and may be lost at any time), sleep=TIME (such as 10m: the disk sleeps after so long without a\n  \
     request; nothing is written because time passed, and `joulefs ctl DIR stat` says who woke it), stage=SIZE (so much\n  \
@@ -204,6 +207,7 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     fuse.read_only = core.is_read_only();
     if power_auto {
         core.f2fs.gc.power = power::now();
+        core.scherlfs.power = core.f2fs.gc.power;
     }
     Ok(Parsed { core, fuse, stats, index, power_auto })
 }
@@ -265,7 +269,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             metered = Some(meter);
         }
         let Some(recording) = requests else { return Ok(device) };
-        let (device, end) = recording.of_device(device, &kind.causes())?;
+        let causes: Vec<_> = kind.reasons().iter().map(|r| (r.number, r.text)).collect();
+        let (device, end) = recording.of_device(device, &causes)?;
         ends.push(end);
         Ok(device)
     })?;

@@ -22,8 +22,8 @@ use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use vfs::{Allocate, Caller, Error, FileKind, FileSystem, Moving, NewNode, WriteFlags};
 use victim::Policy;
 
-use crate::op::{Dir, Name, Op, Which};
-use crate::run::Lockstep;
+use op::{Dir, Name, Op, Which};
+use run::Lockstep;
 
 const BLOCK: u64 = 4096;
 

@@ -1,8 +1,6 @@
 //! No reader panics on any bytes, also where checksums hold: damage that somebody made on purpose.
 
-extern crate joulefs_scherlfs_format as format;
-
-mod drivers;
+use crate::drivers;
 
 use device::Rng;
 use format::chain::{self, Header, Kind};

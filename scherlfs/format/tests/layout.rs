@@ -1,7 +1,5 @@
 //! The specification is what the code does: every field's offset and size in it is taken from the structures, every number from the
-//! constants. `JOULEFS_RENEW=1 cargo test -p joulefs-scherlfs-format --test layout` writes it anew.
-
-extern crate joulefs_scherlfs_format as format;
+//! constants. `JOULEFS_RENEW=1 cargo test -p joulefs-scherlfs-format --test together layout::` writes it anew.
 
 use std::fmt::Write as _;
 use std::mem::offset_of;
@@ -10,6 +8,7 @@ use std::path::Path;
 use format::archive::{self, RawIndexEntry, RawIndexHead, RawMark, RawStageHead, RawStageRecord};
 use format::chain::{self, RawGone, RawHeader, RawRuns};
 use format::extent::{self, RawExtent};
+use format::history::{RawChange, RawPast};
 use format::ifile::{self, RawEntry};
 use format::inode::{self, RawInode, RawTime};
 use format::superblock::{self, RawSuperblock};
@@ -58,7 +57,7 @@ fn structures() -> Vec<Structure> {
                 placement: "0: an inode stands before the contents it was written with",
                 spare_a: "0",
                 compat: "features that who does not know them may ignore; none yet",
-                read_only: "features that who does not know them may read, not write; none yet",
+                read_only: "features that who does not know them may read, not write; 1: blocks are kept so that transactions can be undone",
                 incompat: "features that who does not know them cannot read; none yet",
                 uuid: "the volume",
                 label: "its name, UTF-8, filled with zeroes",
@@ -78,6 +77,7 @@ fn structures() -> Vec<Structure> {
                 free: "free blocks",
                 inodes: "inodes in use, inode 1 among them",
                 promised: "blocks that files were promised and that are not stored",
+                history: "the block of inode 5; 0: nothing can be undone",
                 begun: "when the mount that wrote it began",
                 spare_c: "0",
                 path: "where the log goes on: extents of kind 0, in their order, all free",
@@ -155,6 +155,27 @@ fn structures() -> Vec<Structure> {
             RawEntry {
                 addr: "the block of the inode; 0: the number is free",
                 generation: "lower half of the inode's; of a free number that of its next life",
+            }
+        ),
+        structure!(
+            "Transaction that can be undone",
+            RawPast {
+                seq: "its number",
+                secs: "when it was written: seconds since 1970",
+                changes: "changes that follow",
+                runs: "runs behind them: blocks that it replaced, as extents of kind 0; nobody else has them",
+                flags: "1: it moved blocks and changed nothing else",
+                spare: "0",
+            }
+        ),
+        structure!(
+            "Change of an inode in it",
+            RawChange {
+                ino: "which",
+                was: "where it was before, lower half; 0 with the upper one: it was not",
+                was_upper: "upper half",
+                is_upper: "upper half of where it is since",
+                is: "lower half; 0 with the upper one: it is gone",
             }
         ),
     ]
@@ -262,7 +283,7 @@ the last checkpoint lists is on the path or behind it; a block that became free 
 
 **Reading the log behind a checkpoint.** Follow the path. The next transaction must have the number `seq + 1` and the
 superblock's `epoch`. An inode replaces the one that the map names; a list (`SDEL`) takes inodes out of the map. The log ends at the first block
-that is not what it should be. A transaction that writes inodes 1, 3 or 4 is a checkpoint whose superblock was not written: the
+that is not what it should be. A transaction that writes inodes 1, 3, 4 or 5 is a checkpoint whose superblock was not written: the
 log ends before it. Every mount that writes has a new epoch, so that blocks of an older mount behind the end of the log
 are never taken for its continuation.
 
@@ -278,9 +299,10 @@ of its own; flushes; writes the superblock copy that does not hold the last chec
 | 2 | the root directory |
 | 3 | the list of free blocks, without a name |
 | 4 | the list of orphans, without a name: inodes without names that were in use |
+| 5 | the history, without a name: transactions that can be undone, if there are any |
 | 8 and above | files |
 
-Inodes 1, 3 and 4 are named by the superblock, all others by the inode map.
+Inodes 1, 3, 4 and 5 are named by the superblock, all others by the inode map.
 ";
 
 const END: &str = "
@@ -311,10 +333,10 @@ directory is ever given back.
 
 | offset | bytes | of a list |
 |---|---|---|
-| 0 | 4 | magic: `SFRE` free blocks, `SORP` orphans |
+| 0 | 4 | magic: `SFRE` free blocks, `SORP` orphans, `SUND` history |
 | 4 | 4 | checksum of all that follows |
 | 8 | 8 | entries |
-| 16 | | entries: extents of kind 0 in the order of their addresses, none of which touches the next; numbers of 4 bytes |
+| 16 | | entries: extents of kind 0 in the order of their addresses, none of which touches the next; numbers of 4 bytes; transactions in their order, each with its changes and runs behind it |
 
 A volume of over 16 TiB has a block that nobody uses behind each 2^32 - 1 others, so that no free run is longer than an extent.
 ";

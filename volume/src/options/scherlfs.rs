@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scherlfs::{MountOptions, Sync};
+use scherlfs::{Clean, MountOptions, Sync};
 
 use super::number;
 use crate::size;
@@ -33,6 +33,13 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
             let blocks = value.and_then(size::parse).map(|bytes| bytes / 4096);
             core.checkpoint_blocks = blocks.filter(|n| *n > 0).ok_or("write checkpoint_bytes=SIZE, 4K or more")?;
         }
+        "checkpoint_seconds" => core.checkpoint_every = Some(Duration::from_secs(number(name, value)? as u64)),
+        "undo" => {
+            let blocks = value.and_then(size::parse).map(|bytes| bytes / 4096);
+            core.undo = Some(blocks.ok_or("write undo=SIZE, what is kept so that changes can be undone; 0: nothing")?);
+        }
+        "clean" => core.clean = Clean::parse(value.unwrap_or("")).map_err(|why| format!("{name} {why}"))?,
+        "power" => core.power = vfs::Power::parse(value.unwrap_or("")).map_err(|why| format!("{name} {why}"))?,
         _ => return Ok(false),
     }
     Ok(true)
