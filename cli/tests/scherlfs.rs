@@ -105,11 +105,14 @@ fn what_a_mount_spent_is_told_by_its_own_causes_and_by_file_to_the_picojoule() {
 }
 
 #[test]
-fn damage_is_told_and_ends_in_4_and_no_repair_is_claimed() {
+fn damage_is_told_and_ends_in_4_and_its_repair_in_1() {
     let room = Room::new();
     let image = room.text("v.img");
+    let from = room.path("from");
+    fs::write(&from, vec![7; 50_000]).unwrap();
     done(&["mkfs", &image, "--type", "scherlfs", "--size", "16M"]);
-    refused(8, &["fsck", "--repair", &image], &["ScherlFS", "cannot be repaired yet"]);
+    done(&["cp", &from.display().to_string(), &format!("{image}:/kept")]);
+    assert_eq!(run(&["fsck", "--repair", &image]).status.code(), Some(0), "nothing to repair");
     let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
     file.write_all_at(&[0xff; 64], 5 * 4096 + 100).unwrap();
     let out = run(&["fsck", &image]);
@@ -121,6 +124,16 @@ fn damage_is_told_and_ends_in_4_and_no_repair_is_claimed() {
     assert_eq!(out.status.code(), Some(4), "{}", text(&out));
     assert!(text(&out).contains("superblock"), "{}", text(&out));
     refused(1, &["ls", &format!("{image}:/")], &["ScherlFS", "superblock"]);
+    let out = run(&["--json", "fsck", "--repair", &image]);
+    let repaired: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((out.status.code(), &repaired["errors"]), (Some(1), &0.into()), "{}", text(&out));
+    assert!(repaired["repaired"][0].as_str().unwrap().contains("superblock"), "{repaired}");
+    assert_eq!(run(&["fsck", "--repair", &image]).status.code(), Some(0), "a second repair has nothing to do");
+    let out = run(&["cat", &format!("{image}:/kept")]);
+    assert!(out.stdout == vec![7; 50_000], "{}", text(&out));
+    // Without both and without an inode near the beginning only a word tells what it was.
+    file.write_all_at(&vec![0; 16 << 20], 0).unwrap();
+    refused(8, &["fsck", "--repair", "--type", "scherlfs", &image], &["cannot repair", "no inode"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use device::{Memory, Rng, VirtualClock};
 use joulefs_conformance::subject::{F2fs, Judged, ScherlFs, Subject};
-use vfs::{Allocate, Caller, DeviceNumber, FileKind, Ino, NewNode, SetAttr, WriteFlags};
+use vfs::{Allocate, Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, SetAttr, WriteFlags};
 
 const BLOCK: u64 = 4096;
 /// Writes end here; inserts may reach twice as far.

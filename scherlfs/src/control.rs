@@ -8,44 +8,7 @@ use std::time::Duration;
 use vfs::{Error, Power, Result};
 
 use crate::clean::strategy::{Clean, Strategy};
-use crate::reorganise::Gathering;
-use crate::volume::{MountOptions, State, Volume};
-
-/// What paces writing.
-#[derive(Debug, Clone)]
-pub(crate) struct Pace {
-    /// Blocks that may wait in memory.
-    pub dirty: u64,
-    /// What waits is written after so long.
-    pub writeback: Duration,
-    /// A checkpoint is due after so many blocks of log.
-    pub checkpoint_blocks: u64,
-    /// And so long after the last one.
-    pub checkpoint_every: Option<Duration>,
-}
-
-impl Pace {
-    pub fn new(options: &MountOptions) -> Self {
-        Pace {
-            dirty: options.dirty,
-            writeback: options.writeback,
-            checkpoint_blocks: options.checkpoint_blocks,
-            checkpoint_every: options.checkpoint_every,
-        }
-    }
-}
-
-/// Work beside the callers'.
-#[derive(Default)]
-pub(crate) struct Background {
-    gathering: Option<Gathering>,
-    /// Callers' changes and opens when nothing was left to do.
-    settled: Option<(u64, u64)>,
-    /// Callers' changes.
-    pub changes: u64,
-    /// Nothing of it is done for now.
-    pub paused: bool,
-}
+use crate::volume::{State, Volume};
 
 /// Callers are idle if they changed nothing for so long.
 const IDLE: Duration = Duration::from_secs(1);

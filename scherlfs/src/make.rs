@@ -15,9 +15,8 @@ use scherlfs_format::{
 use vfs::{Error, FileKind, Power, Result};
 
 use crate::cause::Cause;
-use crate::clean::Care;
+use crate::clean::care::Care;
 use crate::clean::strategy::Clean;
-use crate::control::Pace;
 use crate::imap::InodeMap;
 use crate::inode::{Inode, time};
 use crate::order::{Way, order};
@@ -126,7 +125,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         history: Default::default(),
         history_list: hidden(HISTORY),
         care: Care::new(Clean::ByPower, Power::Battery),
-        pace: Pace::new(&MountOptions::default()),
+        pace: MountOptions::default().pace(),
         accesses: Default::default(),
         background: Default::default(),
         changed: Default::default(),

@@ -13,8 +13,7 @@ use vfs::{Error, Result};
 use crate::archive::Archive;
 use crate::archive::wakes::{Why, because};
 use crate::cause::Cause;
-use crate::clean::Care;
-use crate::control::Pace;
+use crate::clean::care::Care;
 use crate::extents::Freed;
 use crate::history::History;
 use crate::imap::InodeMap;
@@ -84,7 +83,7 @@ impl State {
             history,
             history_list,
             care: Care::new(options.clean, options.power),
-            pace: Pace::new(options),
+            pace: options.pace(),
             accesses: Default::default(),
             background: Default::default(),
             changed: Default::default(),

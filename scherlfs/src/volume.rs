@@ -20,14 +20,14 @@ use vfs::{Error, Power, Result};
 
 use crate::archive::wakes::{Why, because};
 use crate::archive::{Archive, Beside};
-use crate::clean::Care;
+use crate::clean::care::Care;
 use crate::clean::strategy::Clean;
-use crate::control::{Background, Pace};
 use crate::extents::Freed;
 use crate::gone::{Gone, Hooks};
 use crate::history::History;
 use crate::imap::InodeMap;
 use crate::inode::Inode;
+use crate::pace::{Background, Pace};
 use crate::path::{self, Path};
 use crate::reorganise::chains::Accesses;
 use crate::space::Blocks;
@@ -99,6 +99,17 @@ impl Default for MountOptions {
 pub(crate) const SPARE: u64 = 24;
 /// Inodes of a transaction at most: each is a piece, and pieces are numbered by 16 bits.
 pub(crate) const INODES_MAX: usize = 32_000;
+
+impl MountOptions {
+    pub(crate) fn pace(&self) -> Pace {
+        Pace {
+            dirty: self.dirty,
+            writeback: self.writeback,
+            checkpoint_blocks: self.checkpoint_blocks,
+            checkpoint_every: self.checkpoint_every,
+        }
+    }
+}
 
 /// A mounted ScherlFS volume.
 pub struct Volume {

@@ -90,12 +90,28 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
         report.transactions = log.transactions;
         let wrong = |at: &Addr, why: &str| Finding::Log { at: *at, why: why.into() };
         report.findings.extend(log.flipped.iter().map(|at| wrong(at, "one bit of it flipped")));
+        for &(ino, at) in &log.inodes {
+            let twice = |node: map::Node| {
+                let mut own = blocks::Claimed::default();
+                let both = node.own.iter().copied().chain(node.stored()).find(|at| !own.claim(at.0));
+                both.map_or(Ok(()), |at| Err(format!("two of its parts lie at block {at}")))
+            };
+            if let Err(why) = map::node(&disk, ino, at).and_then(twice) {
+                report.findings.push(wrong(&at, &format!("inode {ino}: {why}")));
+            }
+        }
         let mut taken = blocks::Claimed::default();
         let used = log.blocks.iter().find(|at| !free.has(at.0) || !taken.claim(at.0));
         report.findings.extend(used.map(|at| wrong(at, "it was not free")));
         if log.transactions > 0 {
             let now = log.apply(map);
             last = tree::judge(&disk, &sb, &now, State::Log, &mut report.findings);
+            // What is in use now was in use at the checkpoint, or the log went over it.
+            let both = |at: &u64| free.has(*at) && last.used.has(*at) && !taken.has(*at);
+            let both = (FIRST..disk.blocks).find(both).map(Addr);
+            report
+                .findings
+                .extend(both.map(|at| wrong(&at, "it is in use and was free, and the log did not write it")));
         }
     }
     report.inodes = last.inodes;

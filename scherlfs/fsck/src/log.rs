@@ -10,7 +10,7 @@ use scherlfs_format::chain::{self, Header, Kind};
 use scherlfs_format::extent::Extent;
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{
-    Addr, Block, Epoch, FIRST_INO, FREE_LIST, IFILE, Ino, ORPHANS, ROOT, Run, Seq, checksum, inode as raw,
+    Addr, Block, Epoch, FIRST_INO, FREE_LIST, HISTORY, IFILE, Ino, ORPHANS, ROOT, Run, Seq, checksum, inode as raw,
 };
 
 use crate::kind::{self, DIRECTORY};
@@ -24,6 +24,8 @@ pub(crate) struct Log {
     /// Inodes that were written: where, which life, whether they have a name.
     written: BTreeMap<Ino, (Addr, u16, bool)>,
     gone: BTreeSet<Ino>,
+    /// Every inode that was written, also those that were written again later: a mount reads them all.
+    pub inodes: Vec<(Ino, Addr)>,
     /// Every block that it took, in order.
     pub blocks: Vec<Addr>,
     /// Of these, in which a bit flipped: a mount takes them for the end of the log.
@@ -37,6 +39,7 @@ pub(crate) struct Unsaid {
     pub ifile: Addr,
     pub free_list: Addr,
     pub orphans: Option<Addr>,
+    pub history: Option<Addr>,
     /// Where the log goes on behind it.
     pub head: Option<Addr>,
 }
@@ -196,6 +199,7 @@ fn walk<'d, 'b>(disk: &'d Disk<'b>, sb: &Superblock) -> (Log, Walk<'d, 'b>) {
         log.transactions += 1;
         for (ino, at, generation, named) in inodes {
             log.gone.remove(&ino);
+            log.inodes.push((ino, at));
             log.written.insert(ino, (at, generation, named));
         }
         for ino in gone {
@@ -222,16 +226,20 @@ pub(crate) fn unsaid(disk: &Disk<'_>, sb: &Superblock) -> Option<Unsaid> {
         ifile: place(IFILE)?,
         free_list: place(FREE_LIST)?,
         orphans: place(ORPHANS),
+        history: place(HISTORY),
         head: walk.ahead.front().map(|r| r.start),
     })
 }
 
-/// The mount that wrote what follows, if it is another than the superblock says: no mount leaves out a whole transaction that
-/// it finds, so the superblock lies, or one that was newer is lost.
+/// The mount that wrote what follows, if it is another than the superblock says, and none before that of the checkpoint: no
+/// mount leaves out a whole transaction that it finds, so the superblock lies, or one that was newer is lost. What an
+/// earlier mount left behind a transaction that a power cut took is lawful.
 pub(crate) fn other_epoch(disk: &Disk<'_>, sb: &Superblock) -> Option<Epoch> {
     let first = sb.path.first()?;
     let header = Header::read(&*disk.read(first.start).ok()?).ok()?;
-    let other = header.seq.0.checked_sub(1) == Some(sb.seq.0) && header.epoch != sb.epoch;
+    let map = Header::expect(&*disk.read(sb.ifile).ok()?, Kind::Inode).ok()?;
+    let next = header.seq.0.checked_sub(1) == Some(sb.seq.0);
+    let other = next && header.epoch != sb.epoch && header.epoch >= map.epoch;
     let whole = || {
         let said = follow(disk, sb).transactions;
         said == 0 && follow(disk, &Superblock { epoch: header.epoch, ..sb.clone() }).transactions > 0

@@ -60,6 +60,10 @@ pub(crate) fn judge(disk: &Disk<'_>, sb: &Superblock, map: &Map, state: State, f
     seen.inodes = map.places.len() as u64;
     seen.directories = names::judge(disk, map, &nodes, state, findings);
     if state == State::Checkpoint {
+        if seen.promised > disk.blocks {
+            let why = format!("files were promised {} blocks, the volume has {}", seen.promised, disk.blocks);
+            findings.push(Finding::Superblock { at: sb.place(), why });
+        }
         let mut count = |what, stored, counted| {
             if stored != counted {
                 findings.push(Finding::Count { what, stored, counted });

@@ -1,9 +1,8 @@
 //! The drivers of the fuzzer, on bytes at random.
 
-mod drivers;
-mod rig;
-
 use device::Rng;
+
+use crate::drivers;
 
 #[test]
 fn no_bytes_make_a_driver_panic() {

@@ -1,11 +1,9 @@
 //! A damaged volume becomes one that the checker and the mount find whole, and nothing that can be read is lost.
 
-mod rig;
-
 use std::collections::BTreeSet;
 
+use crate::rig::{self, SHAPES, block, judge, put, volume};
 use device::{BLOCK, BlockDevice, Rng};
-use rig::{SHAPES, block, judge, put, volume};
 
 fn deep() -> bool {
     std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1")

@@ -1,13 +1,11 @@
 //! A repair that is cut off can be done again, and comes to the same.
 
-mod rig;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::rig::{SHAPES, look, put, volume, whole};
 use device::{BLOCK, BlockDevice, Loss, PowerCut, Rng};
 use joulefs_scherlfs_fsck as fsck;
-use rig::{SHAPES, look, put, volume, whole};
 
 #[test]
 fn a_repair_that_the_power_cut_off_is_repaired_to_the_same() {

@@ -4,113 +4,17 @@
 //! memory as if they had been written, and the next transaction puts them where the log goes. So nothing about moving is
 //! special after a power cut.
 
+pub mod care;
 pub mod owners;
 pub mod pass;
 pub mod strategy;
 
-use std::collections::VecDeque;
+use scherlfs_format::{Addr, Run};
 
-use rustc_hash::FxHashMap;
-use scherlfs_format::{Addr, Ino, Run, Seq};
-use vfs::Power;
-
-use crate::cause::Cause;
 use crate::order::{Order, Way, order};
 use crate::space::Blocks;
 use crate::volume::State;
-use strategy::{Clean, Segment, Strategy, Target};
-
-/// What was done to make room, since the mount.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Done {
-    /// Passes over victims.
-    pub passes: u64,
-    /// Segments that were cleared.
-    pub segments: u64,
-    /// Blocks that were moved for it.
-    pub moved: u64,
-    /// Files that were brought together.
-    pub files: u64,
-    /// Blocks that were written for that.
-    pub gathered: u64,
-}
-
-/// How far a pass is.
-enum Phase {
-    /// Looks who lives in the victims: so far up to this block of the inode map.
-    Looking(u64),
-    /// Moves them.
-    Moving,
-}
-
-/// Victims that are being cleared.
-pub(crate) struct Pass {
-    victims: Victims,
-    target: Target,
-    /// Blocks in holes when it began.
-    holes: u64,
-    phase: Phase,
-    found: Vec<owners::Owned>,
-    queue: VecDeque<Ino>,
-    /// Blocks of the pieces that the queue will make, if they go into holes.
-    pieces: Vec<u64>,
-}
-
-/// Segments, in order.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Victims {
-    indexes: Vec<u64>,
-    segment: u64,
-}
-
-impl Victims {
-    /// The parts of a run of blocks that lie in a victim: start, blocks.
-    pub fn of_run(&self, start: Addr, blocks: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let end = start.0 + blocks;
-        let first = self.indexes.partition_point(|i| (i + 1) * self.segment <= start.0);
-        let hits = self.indexes[first..].iter().take_while(move |i| *i * self.segment < end);
-        hits.map(move |i| {
-            let from = (i * self.segment).max(start.0);
-            (from, end.min((i + 1) * self.segment) - from)
-        })
-    }
-    /// Whether a run touches one.
-    pub fn touch(&self, run: Run) -> bool {
-        self.of_run(run.start, run.blocks.into()).next().is_some()
-    }
-}
-
-/// What a volume knows of making room.
-pub(crate) struct Care {
-    pub clean: Clean,
-    pub power: Power,
-    /// Why what is written now is written.
-    pub cause: Cause,
-    pub done: Done,
-    pass: Option<Pass>,
-    /// Blocks in holes that passes could do nothing about.
-    rest: u64,
-    /// When each segment was written last, since the mount.
-    written: FxHashMap<u64, Seq>,
-}
-
-impl Care {
-    pub fn new(clean: Clean, power: Power) -> Self {
-        Care {
-            clean,
-            power,
-            cause: Cause::Log,
-            done: Done::default(),
-            pass: None,
-            rest: 0,
-            written: FxHashMap::default(),
-        }
-    }
-    /// How room is made now.
-    pub fn strategy(&self) -> Strategy {
-        self.clean.strategy(self.power)
-    }
-}
+use strategy::{Segment, Strategy, Target};
 
 impl State {
     pub(crate) fn segment(&self) -> u64 {

@@ -4,22 +4,12 @@
 use scherlfs_format::{Addr, FIRST_INO, Ino, ROOT, ifile};
 use vfs::Result;
 
-use super::Victims;
+use super::care::{Owned, Victims};
 use crate::cause::Cause;
 use crate::commit::own_blocks;
 use crate::inode::Inode;
 use crate::load;
 use crate::volume::State;
-
-/// An inode with blocks in victims.
-pub(crate) struct Owned {
-    pub ino: Ino,
-    pub is_dir: bool,
-    /// Where its first block in a victim is.
-    pub first: Addr,
-    /// Blocks of the piece that moving makes of it.
-    pub piece: u64,
-}
 
 fn owned(inode: &Inode, victims: &Victims) -> Option<Owned> {
     let own = own_blocks(inode).filter(|run| victims.touch(*run)).map(|run| run.start.0);

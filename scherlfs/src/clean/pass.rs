@@ -4,8 +4,8 @@ use device::{Lba, Tag};
 use scherlfs_format::{Addr, BLOCK, Ino};
 use vfs::{Error, Result};
 
+use super::care::{Pass, Phase, Victims};
 use super::strategy::{Limits, Strategy, Target, victims};
-use super::{Pass, Phase, Victims};
 use crate::cause::Cause;
 use crate::commit::own_blocks;
 use crate::inode::Inode;

@@ -5,8 +5,7 @@
 //! holes that it leaves are cleaning's.
 
 pub mod chains;
-
-use std::collections::VecDeque;
+pub mod work;
 
 use scherlfs_format::{FIRST_INO, Ino, ifile};
 use vfs::{Error, Result};
@@ -16,6 +15,7 @@ use crate::clean::pass::STEP;
 use crate::inode::Inode;
 use crate::load;
 use crate::volume::State;
+use work::Gathering;
 
 /// A gap of so many blocks is passed over without a seek.
 const NEAR: u64 = 16;
@@ -53,16 +53,6 @@ fn shape(inode: &Inode) -> Option<Shape> {
 
 fn is_bad(shape: &Shape) -> bool {
     shape.seeks * GOOD > shape.blocks
-}
-
-/// What there is to do.
-#[derive(Default)]
-pub(crate) struct Gathering {
-    /// The next block of the inode map to be looked at.
-    looked: u64,
-    jobs: VecDeque<Vec<Ino>>,
-    /// A file that is under way, and its next block.
-    rest: Option<(Ino, u64)>,
 }
 
 impl State {

@@ -66,6 +66,8 @@ pub fn superblock(bytes: &[u8]) {
         ifile: Addr(40),
         free_list: Addr(42),
         orphans: Some(Addr(44)),
+        history: Some(Addr(46)),
+        begun: Time { secs: 1_700_000_000, nanos: 5 },
         undo_floor: Seq(5),
         free: 900,
         inodes: 12,

@@ -34,6 +34,8 @@ pub enum What {
     FreeList,
     /// The list of orphans was made again.
     Orphans,
+    /// What could be undone was given up.
+    Undone,
     /// What was counted was counted again.
     Counted,
     /// The map leads to an inode again.
@@ -92,6 +94,7 @@ impl fmt::Display for Action {
             What::MapRebuilt => write!(f, "inode map made again of the inodes on the volume"),
             What::FreeList => write!(f, "list of free blocks made again"),
             What::Orphans => write!(f, "list of orphans made again"),
+            What::Undone => write!(f, "transactions before the repair cannot be undone any more"),
             What::Counted => write!(f, "inodes, promised and free blocks counted again"),
             What::Placed { at } => write!(f, "the map leads to it at block {at} again"),
             What::NumberFreed => write!(f, "the map led to no inode: the number is free"),

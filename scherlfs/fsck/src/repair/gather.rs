@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use scherlfs_format::directory::Entries;
+use scherlfs_format::extent::Extent;
 use scherlfs_format::{Addr, BLOCK, FIRST, FIRST_INO, Ino, ROOT, ifile};
 
 use super::Searched;
@@ -68,7 +69,8 @@ pub(crate) fn gather(disk: &Disk<'_>, known: &Known, searched: &mut Searched<'_>
     let mut hits: Vec<Hit> =
         scan.hits.values().flatten().filter(|h| user(disk, h.ino) && !contents.has(h.at.0)).copied().collect();
     hits.retain(|h| out.blind || h.seq.0 <= last);
-    let mut live = live(disk, known, scan, &hits, &out);
+    let guess = known.kept_unknown && !known.map_torn;
+    let mut live = if guess { BTreeMap::new() } else { live(disk, known, scan, &hits, &out) };
     for (ino, at, generation) in broken {
         if live.contains_key(&ino) {
             continue;
@@ -132,6 +134,8 @@ fn live(disk: &Disk<'_>, known: &Known, scan: &Scan, hits: &[Hit], out: &Gathere
     // What a block is that some version claims as contents is asked last.
     let mut claimed = Claimed::default();
     let all: Vec<(&Hit, File)> = newest.iter().filter_map(|h| Some((*h, salvage(disk, h.ino, h.at)?.0))).collect();
+    // Whatever calls itself the root and is no directory, lies.
+    let all: Vec<(&Hit, File)> = all.into_iter().filter(|(h, f)| h.ino != ROOT || f.is_dir()).collect();
     let mut by: Claimed = Claimed::default();
     for (_, file) in &all {
         file.stored().for_each(|(_, at)| _ = by.claim(at.0));
@@ -177,6 +181,25 @@ pub(crate) fn divide(disk: &Disk<'_>, known: &Known, files: &mut BTreeMap<Ino, F
     let mut order: Vec<(bool, std::cmp::Reverse<scherlfs_format::Seq>, Ino)> =
         files.iter().map(|(ino, f)| (!f.is_dir(), std::cmp::Reverse(f.seq), *ino)).collect();
     order.sort_unstable();
+    // Room can be promised as far as there is any; a promise that was never lawful is none.
+    let mut room = disk.blocks.saturating_sub(used.count());
+    for (&ino, file) in files.iter_mut() {
+        let mut promised = 0;
+        for e in &mut file.extents {
+            if let Extent::Reserved { blocks } = *e {
+                if u64::from(blocks) > room {
+                    *e = Extent::Hole { blocks: blocks.into() };
+                    promised += u64::from(blocks);
+                } else {
+                    room -= u64::from(blocks);
+                }
+            }
+        }
+        if promised > 0 {
+            file.changed = true;
+            log.file(ino, What::Mended { field: "room that was promised" });
+        }
+    }
     // Blocks behind a file's end are its own only if nobody else says that of them: no writer stores any there.
     for behind in [false, true] {
         for (regular, _, ino) in &order {

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use scherlfs_format::inode::{Attributes, Time};
 use scherlfs_format::superblock::{BLOCKS_MIN, PATH_MAX, Placement, Superblock};
 use scherlfs_format::{
-    Addr, BLOCK, BLOCKS_MAX, Block, Epoch, FIRST, FREE_LIST, IFILE, Ino, ORPHANS, Run, Seq, ifile, lists,
+    Addr, BLOCK, BLOCKS_MAX, Block, Epoch, FIRST, FREE_LIST, HISTORY, IFILE, Ino, ORPHANS, Run, Seq, history, ifile,
+    lists,
 };
 
 use super::action::{Log, What};
@@ -35,6 +36,8 @@ pub(crate) struct Known {
     pub map_attributes: Option<Attributes>,
     /// Some of the map cannot be read: inodes may be missing in `places`.
     pub map_torn: bool,
+    /// Blocks are kept for undoing, and nobody knows which: what is in use need not be.
+    pub kept_unknown: bool,
     /// Blocks from which all this was read: who is cut off while repairing needs them again.
     pub needed: Claimed,
     /// Transactions behind the checkpoint.
@@ -130,7 +133,7 @@ fn of_checkpoint(
         ifile: found.ifile,
         free_list: found.free_list,
         orphans: found.orphans,
-        history: None,
+        history: found.history,
         undo_floor: Seq(0),
         free: 0,
         inodes: 0,
@@ -159,8 +162,9 @@ fn of_checkpoint(
 
 fn unsaid_of(scan: &Scan, (map, list): &(Hit, Hit)) -> log::Unsaid {
     let same = |h: &&Hit| (h.seq, h.epoch, h.attempt) == (map.seq, map.epoch, map.attempt);
-    let orphans = scan.of_inode(ORPHANS).iter().find(same).map(|h| h.at);
-    log::Unsaid { seq: map.seq, epoch: map.epoch, ifile: map.at, free_list: list.at, orphans, head: None }
+    let of = |ino| scan.of_inode(ino).iter().find(same).map(|h| h.at);
+    let (orphans, history) = (of(ORPHANS), of(HISTORY));
+    log::Unsaid { seq: map.seq, epoch: map.epoch, ifile: map.at, free_list: list.at, orphans, history, head: None }
 }
 
 /// The superblock that counts, or is made. `damaged`: the state that the usable copy leads to is not whole.
@@ -214,7 +218,15 @@ fn superblock(
     match (whole.or(newest), scan.newest()) {
         (Some(sb), _) => Ok((sb.clone(), next)),
         (None, Some((seq, epoch))) => {
-            let none = log::Unsaid { seq, epoch, ifile: Addr(0), free_list: Addr(0), orphans: None, head: None };
+            let none = log::Unsaid {
+                seq,
+                epoch,
+                ifile: Addr(0),
+                free_list: Addr(0),
+                orphans: None,
+                history: None,
+                head: None,
+            };
             log.volume(What::Found { seq });
             Ok((of_checkpoint(disk, None, &none, None), seq.0.saturating_add(1)))
         }
@@ -257,6 +269,7 @@ pub(crate) fn read<'d>(
         map: BTreeMap::new(),
         map_attributes: None,
         map_torn: false,
+        kept_unknown: false,
         needed: Claimed::default(),
         transactions: 0,
         next,
@@ -329,6 +342,18 @@ impl Known {
                 self.free = Some(free);
             }
             None => log.volume(What::FreeList),
+        }
+        if let Some(at) = self.sb.history {
+            // What can be undone is no part of the repaired volume. Its blocks are neither lost nor anybody's.
+            log.volume(What::Undone);
+            let list = self.hidden(disk, HISTORY, at, searched).map(|file| contents(disk, &file));
+            match list.and_then(|bytes| history::read(&bytes).ok()) {
+                Some(past) => {
+                    let kept = past.iter().flat_map(|p| &p.runs).flat_map(|r| r.addrs());
+                    kept.take_while(|at| at.0 < disk.blocks).for_each(|at| _ = self.needed.claim(at.0));
+                }
+                None => self.kept_unknown = true,
+            }
         }
         if let Some(at) = self.sb.orphans {
             let list = self.hidden(disk, ORPHANS, at, searched).map(|file| contents(disk, &file));

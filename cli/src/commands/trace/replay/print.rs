@@ -121,11 +121,11 @@ impl Outcome {
     fn state(&self, done: &OnVolumeDone) -> String {
         let OnVolumeDone { device_bytes, began, .. } = done;
         let free = match (began.free_segments, began.free_pieces) {
-            (Some(segments), _) => format!("with {segments} segments free"),
-            (None, pieces) => format!("its free space in {} pieces,", pieces.unwrap_or_default()),
+            (Some(segments), _) => format!(" with {segments} segments free"),
+            (None, pieces) => format!(", its free space in {} pieces,", pieces.unwrap_or_default()),
         };
         let mut text = format!(
-            "volume of {}, {:.0} % full {free} when the calls began",
+            "volume of {}, {:.0} % full{free} when the calls began",
             output::bytes(*device_bytes),
             100.0 * began.full,
         );
