@@ -1,8 +1,7 @@
 //! How the pieces of free space are shown.
 
-use f2fs::FreeFragments;
-use f2fs::fragments::LEVELS;
 use serde_json::{Value, json};
+use vfs::{FreeFragments, LEVELS};
 
 use crate::output;
 

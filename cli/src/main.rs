@@ -6,10 +6,12 @@
 #![deny(unsafe_code)]
 
 mod account;
+mod beside;
 mod commands;
 #[cfg(test)]
 mod examples;
 mod failure;
+mod file_system;
 mod flame;
 mod fragments;
 mod half_made;
@@ -75,6 +77,7 @@ enum Command {
     Clean(commands::clean::Args),
     Settle(commands::settle::Args),
     Unsettle(commands::settle::UnsettleArgs),
+    Undo(commands::undo::Args),
     Lab(commands::lab::Args),
     Ls(commands::ls::Args),
     Cat(commands::cat::Args),
@@ -126,6 +129,7 @@ fn run(cli: Cli) -> ExitCode {
         Command::Info(a) => done(commands::info::run(&a, json)),
         Command::Settle(a) => done(commands::settle::settle(&a, json)),
         Command::Unsettle(a) => done(commands::settle::unsettle(&a, json)),
+        Command::Undo(a) => done(commands::undo::run(&a, json)),
         Command::Lab(a) => done(commands::lab::run(&a, json)),
         Command::Ls(a) => done(commands::ls::run(&a, json)),
         Command::Cat(a) => done(commands::cat::run(&a, json)),

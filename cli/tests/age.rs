@@ -1,11 +1,9 @@
 //! What a person who types `joulefs age` gets: the same image twice, a report, and no file lost.
 
-mod room;
-mod typed;
-
-use room::Room;
 use serde_json::Value;
-use typed::{done, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{done, misused, refused};
 
 #[track_caller]
 fn answer(args: &[&str]) -> Value {

@@ -1,13 +1,11 @@
 //! Names in directories that Linux folds: `casefold.img.zst` was made and filled by Linux 6.12, with an inline directory
 //! `small` and a directory `large` of 700 names.
 
-mod room;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use room::Room;
+use crate::room::Room;
 
 fn joulefs(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()

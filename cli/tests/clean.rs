@@ -1,18 +1,16 @@
 //! `joulefs clean` says what bringing files together costs and saves, does it where that pays, in an image and through a
 //! mount, and names what it leaves alone.
 
-mod room;
-mod typed;
-
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use room::Room;
 use serde_json::Value;
-use typed::{done, joulefs, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{done, joulefs, misused, refused};
 
 /// A mount of a new volume, unmounted at the end.
 struct Mount {

@@ -1,17 +1,14 @@
 //! What a person who types `joulefs` gets: files that come back as they went in, and one clear line
 //! when something cannot be done.
 
-mod room;
-mod theirs;
-mod typed;
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use room::Room;
-use typed::{done, joulefs, misused, refused};
+use crate::room::Room;
+use crate::theirs;
+use crate::typed::{done, joulefs, misused, refused};
 
 fn volume(room: &Room) -> String {
     let image = room.text("v.img");

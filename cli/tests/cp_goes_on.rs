@@ -1,7 +1,5 @@
 //! What `joulefs cp` does about a file that cannot be copied: it says so, and copies the rest.
 
-mod room;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,7 +7,8 @@ use std::process::{Command, Output};
 
 use format::node;
 use format::{BLOCK, Block};
-use room::Room;
+
+use crate::room::Room;
 
 fn joulefs(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()

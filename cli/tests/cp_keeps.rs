@@ -3,9 +3,6 @@
 //!
 //! Owners, device nodes, file capabilities and the attributes of the system are root's; others test the rest.
 
-mod room;
-mod theirs;
-
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,8 +11,10 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use room::Room;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, SeekFrom, Timespec, Timestamps, XattrFlags};
+
+use crate::room::Room;
+use crate::theirs;
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";

@@ -1,12 +1,11 @@
 //! What a person who types `joulefs energy diff` gets.
 
-mod typed;
-
 use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
-use typed::{done, joulefs, refused};
+
+use crate::typed::{done, joulefs, refused};
 
 /// Screen 0.8 W, processor 0.5 W, flash 0.7 W; recordings of a meter and of `joulefs energy measure`.
 fn measured(dir: &Path) -> String {

@@ -1,13 +1,12 @@
 //! What a person who types `joulefs energy` gets: profiles, where their numbers come from, and a fit.
 
-mod typed;
-
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use typed::{done, joulefs, misused, refused};
+
+use crate::typed::{done, joulefs, misused, refused};
 
 fn profiles() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../profiles")

@@ -1,8 +1,5 @@
 //! What `--flame` writes: every picojoule under a stack of names, whatever the names are.
 
-mod room;
-mod typed;
-
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -10,9 +7,10 @@ use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use room::Room;
 use serde_json::Value;
-use typed::{done, joulefs, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{done, joulefs, misused, refused};
 
 /// Stacks with their picojoules, of folded text. Each is there once.
 fn folded(text: &str) -> BTreeMap<Vec<String>, u64> {

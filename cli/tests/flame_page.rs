@@ -1,13 +1,10 @@
 //! The page of `--flame FILE.html` shows what it carries, and does what it says: in a browser, where there is one.
 
-mod browser;
-mod room;
-mod typed;
-
 use std::fs;
 
-use room::Room;
-use typed::{done, refused};
+use crate::browser;
+use crate::room::Room;
+use crate::typed::{done, refused};
 
 const CHECK: &str = include_str!("flame_page/check.js");
 const RECORDING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../recordings/browser.rec");

@@ -1,13 +1,11 @@
 //! What `joulefs mkfs` takes for empty, and what it refuses to overwrite.
 
-mod theirs;
-
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use theirs::assert_clean;
+use crate::theirs::assert_clean;
 
 const GIB: u64 = 1 << 30;
 

@@ -1,7 +1,5 @@
 //! `joulefs fsck --repair`: what it takes on, what it refuses, and what it says then.
 
-mod room;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -10,7 +8,8 @@ use std::sync::Arc;
 
 use format::superblock::SuperBlock;
 use format::{BLOCK, Block};
-use room::Room;
+
+use crate::room::Room;
 
 fn joulefs(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()

@@ -1,8 +1,5 @@
 //! What stays behind when a command fails or is interrupted: nothing that somebody could take for whole.
 
-mod room;
-mod typed;
-
 use std::fs;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
@@ -10,9 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use room::Room;
 use rustix::process::{Pid, Signal, kill_process};
-use typed::{done, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{done, misused, refused};
 
 /// A command to which signals mean what they mean by default, even if whoever runs the tests ignores some.
 fn start(args: &[&str]) -> Child {

@@ -1,17 +1,15 @@
 //! `joulefs inspect` says the same to people and machines, in 40 lines of 100 columns, and ends with the code that the
 //! volume's state deserves.
 
-mod room;
-mod typed;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use room::Room;
 use serde_json::Value;
-use typed::{Ran, done, joulefs, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{Ran, done, joulefs, misused, refused};
 
 /// A volume with files of an application.
 fn volume(room: &Room) -> String {

@@ -1,16 +1,14 @@
 //! What `joulefs inspect` writes beside its tables: rows, differences, commands; and images of other file systems.
 
-mod room;
-mod typed;
-
 use std::fs;
 use std::process::Command;
 
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::{Field, Row};
-use room::Room;
 use serde_json::Value;
-use typed::{done, joulefs, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{done, joulefs, misused, refused};
 
 fn json(args: &[&str]) -> Value {
     let ran = joulefs(&[&["--json"], args].concat());

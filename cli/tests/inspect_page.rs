@@ -1,15 +1,13 @@
 //! The page of `joulefs inspect --html` says what `--json` says, and does what it shows: in a browser, where there is one.
 
-mod browser;
-mod room;
-mod typed;
-
 use std::fs;
 use std::path::Path;
 
-use room::Room;
 use serde_json::Value;
-use typed::{done, joulefs, refused};
+
+use crate::browser;
+use crate::room::Room;
+use crate::typed::{done, joulefs, refused};
 
 const CHECK: &str = include_str!("inspect_page/check.js");
 

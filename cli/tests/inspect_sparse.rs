@@ -1,15 +1,13 @@
 //! `joulefs inspect` says of an Android sparse image what it says of the image that it stands for.
 
-mod room;
-mod typed;
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use room::Room;
 use serde_json::Value;
-use typed::{done, joulefs};
+
+use crate::room::Room;
+use crate::typed::{done, joulefs};
 
 const BLOCK: usize = 4096;
 

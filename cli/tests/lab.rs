@@ -1,9 +1,8 @@
 //! What a person who types `joulefs lab` gets: a list, the papers' numbers beside ours, results in files, and a page.
 
-mod typed;
-
 use serde_json::Value;
-use typed::{done, misused, refused};
+
+use crate::typed::{done, misused, refused};
 
 #[test]
 fn the_list_names_every_experiment() {

@@ -1,17 +1,15 @@
 //! The page of `joulefs lab report` says what `joulefs lab papers --json` says, without a script and without anything from
 //! outside, at a phone's width too: in a browser, where there is one.
 
-mod browser;
-mod room;
-mod typed;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use device::energy::Energy;
-use room::Room;
 use serde_json::Value;
-use typed::{done, misused};
+
+use crate::browser;
+use crate::room::Room;
+use crate::typed::{done, misused};
 
 const CHECK: &str = include_str!("lab_page/check.js");
 

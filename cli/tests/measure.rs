@@ -1,7 +1,5 @@
 //! What a person who types `joulefs energy measure` gets, on a made-up machine.
 
-mod typed;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -9,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use typed::{done, joulefs, refused};
+
+use crate::typed::{self, done, joulefs, refused};
 
 /// A package with a core and 1 J to go until its counter begins at 0 again.
 fn machine() -> tempfile::TempDir {
@@ -136,9 +135,10 @@ fn who_may_not_read_the_counters_is_told_why_and_what_to_do() {
     fs::set_permissions(machine.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let file = machine.path().join("intel-rapl:0/energy_uj");
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
-    // A copy, where everybody may run it.
+    // A copy, where everybody may run it. Made by another process: a descriptor of ours, open for writing, could live on
+    // in a child of another test, and keep it from running.
     let program = machine.path().join("joulefs");
-    fs::copy(env!("CARGO_BIN_EXE_joulefs"), &program).unwrap();
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(&program).status().unwrap().success());
     let mut command = Command::new(&program);
     command.args(["energy", "measure", "--powercap"]).arg(machine.path()).args(["--", "true"]);
     if rustix::process::geteuid().is_root() {

@@ -1,9 +1,5 @@
 //! Other people's NBD clients do to a metered disk what they do to any, and all of it is on the ledger.
 
-mod room;
-mod theirs;
-mod typed;
-
 use std::fs;
 use std::io::Read;
 use std::net::TcpListener;
@@ -13,10 +9,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use room::Room;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use typed::{done, joulefs, misused, refused};
+
+use crate::room::Room;
+use crate::theirs;
+use crate::typed::{done, joulefs, misused, refused};
 
 const MIB: u64 = 1 << 20;
 

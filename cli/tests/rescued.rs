@@ -1,7 +1,5 @@
 //! `joulefs rescue`: what comes back from images of which everything but the main area was destroyed.
 
-mod room;
-
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
@@ -12,8 +10,9 @@ use std::process::{Command, Output};
 use format::inode::{self, RawInode};
 use format::superblock::SuperBlock;
 use format::{BLOCK, Block, node};
-use room::Room;
 use serde_json::Value;
+
+use crate::room::Room;
 
 fn joulefs(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()

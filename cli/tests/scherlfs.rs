@@ -1,14 +1,13 @@
 //! A volume of ScherlFS is made, filled, mounted, counted and checked by the same commands as one of F2FS, and a command that
 //! is for F2FS alone says so.
 
-mod room;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Output};
 
-use room::Room;
 use serde_json::Value;
+
+use crate::room::Room;
 
 fn run(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_joulefs")).args(args).output().unwrap()
@@ -106,11 +105,14 @@ fn what_a_mount_spent_is_told_by_its_own_causes_and_by_file_to_the_picojoule() {
 }
 
 #[test]
-fn damage_is_told_and_ends_in_4_and_no_repair_is_claimed() {
+fn damage_is_told_and_ends_in_4_and_its_repair_in_1() {
     let room = Room::new();
     let image = room.text("v.img");
+    let from = room.path("from");
+    fs::write(&from, vec![7; 50_000]).unwrap();
     done(&["mkfs", &image, "--type", "scherlfs", "--size", "16M"]);
-    refused(8, &["fsck", "--repair", &image], &["ScherlFS", "cannot be repaired yet"]);
+    done(&["cp", &from.display().to_string(), &format!("{image}:/kept")]);
+    assert_eq!(run(&["fsck", "--repair", &image]).status.code(), Some(0), "nothing to repair");
     let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
     file.write_all_at(&[0xff; 64], 5 * 4096 + 100).unwrap();
     let out = run(&["fsck", &image]);
@@ -122,6 +124,16 @@ fn damage_is_told_and_ends_in_4_and_no_repair_is_claimed() {
     assert_eq!(out.status.code(), Some(4), "{}", text(&out));
     assert!(text(&out).contains("superblock"), "{}", text(&out));
     refused(1, &["ls", &format!("{image}:/")], &["ScherlFS", "superblock"]);
+    let out = run(&["--json", "fsck", "--repair", &image]);
+    let repaired: Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!((out.status.code(), &repaired["errors"]), (Some(1), &0.into()), "{}", text(&out));
+    assert!(repaired["repaired"][0].as_str().unwrap().contains("superblock"), "{repaired}");
+    assert_eq!(run(&["fsck", "--repair", &image]).status.code(), Some(0), "a second repair has nothing to do");
+    let out = run(&["cat", &format!("{image}:/kept")]);
+    assert!(out.stdout == vec![7; 50_000], "{}", text(&out));
+    // Without both and without an inode near the beginning only a word tells what it was.
+    file.write_all_at(&vec![0; 16 << 20], 0).unwrap();
+    refused(8, &["fsck", "--repair", "--type", "scherlfs", &image], &["cannot repair", "no inode"]);
 }
 
 #[test]
@@ -161,4 +173,78 @@ fn one_file_system_is_made_over_the_other_only_by_force_and_is_then_the_one() {
         assert_eq!(json(&["--json", "info", &image])["file_system"], name);
         assert_eq!(json(&["--json", "fsck", &image])["errors"], 0);
     }
+}
+
+#[test]
+fn what_was_changed_last_is_listed_and_undone_for_a_file_and_for_the_volume() {
+    let room = Room::new();
+    let (image, dir) = (room.text("v.img"), room.text("mnt"));
+    fs::create_dir(&dir).unwrap();
+    done(&["mkfs", &image, "-t", "scherlfs", "--size", "64M"]);
+    assert!(done(&["undo", &image, "--list"]).contains("mount it with -o undo=SIZE"));
+    done(&["mount", &image, &dir, "-o", "undo=16M"]);
+    let letter = room.path("mnt/letter");
+    for text in ["first", "second, longer"] {
+        fs::write(&letter, text).unwrap();
+        fs::File::open(&letter).unwrap().sync_all().unwrap();
+    }
+    fs::write(room.path("mnt/other"), vec![5; 100_000]).unwrap();
+    fs::File::open(room.path("mnt/other")).unwrap().sync_all().unwrap();
+    fs::remove_file(&letter).unwrap();
+    refused(1, &["undo", &image, "--list"], &["v.img"]);
+    done(&["unmount", &dir]);
+    let listed = done(&["undo", &image, "--list"]);
+    let lines: Vec<&str> = listed.lines().collect();
+    assert!(lines[0].trim_start().starts_with("1 ") && lines[0].ends_with("removed  /letter"), "{listed}");
+    assert!(listed.contains("made     /other"), "{listed}");
+    let place = format!("{image}:/letter");
+    done(&["undo", &place]);
+    assert_eq!(done(&["cat", &place]), "second, longer");
+    done(&["undo", &place]);
+    assert_eq!(done(&["cat", &place]), "first");
+    refused(1, &["undo", &format!("{image}:/nothing")], &["/nothing", "nothing of it can be undone"]);
+    let count = json(&["--json", "undo", &image, "--list"])["changes"].as_array().unwrap().len();
+    refused(1, &["undo", &image, "--last", "999"], &[&format!("{count} changes can be undone, not 999")]);
+    refused(2, &["undo", &image], &["--list", "--last"]);
+    refused(2, &["undo", &place, "--last", "1"], &["without"]);
+    done(&["undo", &image, "--last", "2"]);
+    refused(1, &["cat", &place], &["letter"]);
+    assert!(done(&["ls", &format!("{image}:/")]).contains("other"));
+    done(&["fsck", &image]);
+    let plain = room.text("plain.img");
+    done(&["mkfs", &plain, "--size", "64M"]);
+    refused(1, &["undo", &plain, "--list"], &["a volume of F2FS", "undo is for ScherlFS"]);
+    refused(1, &["clean", &plain, "--all"], &["a volume of F2FS", "--defrag"]);
+}
+
+#[test]
+fn what_the_charger_would_do_is_done_at_once_and_set_on_a_mount() {
+    let room = Room::new();
+    let (image, dir) = (room.text("v.img"), room.text("mnt"));
+    fs::create_dir(&dir).unwrap();
+    done(&["mkfs", &image, "-t", "scherlfs", "--size", "64M"]);
+    done(&["mount", &image, &dir, "-o", "sync=call,clean=threading"]);
+    let files = [room.path("mnt/one"), room.path("mnt/two")].map(|p| fs::File::create(p).unwrap());
+    for n in 0..200_u64 {
+        for (file, byte) in files.iter().zip([1, 2]) {
+            file.write_all_at(&vec![byte; 8192], n * 40_960 % 1_638_400).unwrap();
+        }
+    }
+    drop(files);
+    let stat = done(&["ctl", &dir, "stat"]);
+    assert!(stat.contains("strategy") && stat.contains("threading"), "{stat}");
+    done(&["ctl", &dir, "clean=combined"]);
+    done(&["ctl", &dir, "checkpoint_seconds=30"]);
+    done(&["ctl", &dir, "power=powered"]);
+    let stat = done(&["ctl", &dir, "stat"]);
+    assert!(["combined", "powered", "30"].iter().all(|w| stat.contains(w)), "{stat}");
+    refused(1, &["ctl", &dir, "clean=sweeping"], &["clean"]);
+    refused(1, &["clean", &dir, "--all"], &["power=powered"]);
+    done(&["ctl", &dir, "power=battery"]);
+    done(&["unmount", &dir]);
+    let tidied = json(&["--json", "clean", &image, "--all"]);
+    let (before, after) = (&tidied["free_runs"]["before"], &tidied["free_runs"]["after"]);
+    assert!(after.as_u64() <= before.as_u64() && tidied["image"] == image.as_str(), "{tidied}");
+    assert!(done(&["clean", &image, "--all"]).contains("brought together"));
+    done(&["fsck", &image]);
 }

@@ -1,18 +1,16 @@
 //! `joulefs top` without a kernel: recordings that are played say what their replay says, to the picojoule, and whoever
 //! asked pays.
 
-mod room;
-mod typed;
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use room::Room;
 use serde_json::Value;
-use typed::{done, joulefs, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{done, joulefs, misused, refused};
 
 fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/fixtures").join(name);

@@ -1,16 +1,14 @@
 //! What Alumet measured beside what requests cost: its file is read, followed while it grows, and compared over the same time.
 
-mod room;
-mod typed;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use room::Room;
 use serde_json::Value;
-use typed::{done, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{done, misused, refused};
 
 const HEADER: &str = "metric;timestamp;value;resource_kind;resource_id;consumer_kind;consumer_id;__late_attributes\n";
 

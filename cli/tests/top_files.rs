@@ -1,15 +1,13 @@
 //! Recordings that tell which inode a thread of the kernel writes, and who made it dirty: `joulefs top --from` and `joulefs
 //! trace replay` name the file, and what is spent in all stays what it is.
 
-mod room;
-mod typed;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use room::Room;
 use serde_json::Value;
-use typed::done;
+
+use crate::room::Room;
+use crate::typed::done;
 
 fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/fixtures/ftrace").join(name);

@@ -1,9 +1,6 @@
 //! `joulefs top DIR`: what a mount of ours spends, by cause and by file, while it is mounted. It says what the mount's own
 //! ledger says, to the picojoule.
 
-mod room;
-mod typed;
-
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -15,9 +12,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use room::Room;
 use serde_json::Value;
-use typed::{done, joulefs, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{done, joulefs, misused, refused};
 
 /// A volume on a real mount, unmounted at the end of the test.
 struct Mount {
@@ -291,8 +289,9 @@ fn only_root_and_who_mounted_may_ask_for_which_file_what_was_spent() {
     let m = Mount::metered("kirin9000-ufs31");
     m.write("secret-name", 4096);
     fs::set_permissions(m.room.path("."), fs::Permissions::from_mode(0o755)).unwrap();
+    // Made by another process: a descriptor of ours, open for writing, could live on in a child of another test.
     let program = m.room.path("joulefs");
-    fs::copy(env!("CARGO_BIN_EXE_joulefs"), &program).unwrap();
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_joulefs")).arg(&program).status().unwrap().success());
     let as_nobody = |program: &Path, args: &[&str]| {
         let out = Command::new(program).args(args).uid(65534).gid(65534).output().unwrap();
         (out.status.code(), String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned())

@@ -1,16 +1,14 @@
 //! What a person gets who has a recording of others: numbers that are those of plain sums, the same joules every
 //! time, one clear line when something is wrong with it.
 
-mod room;
-mod typed;
-
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
-use room::Room;
 use serde_json::Value;
-use typed::{done, joulefs, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{done, joulefs, misused, refused};
 
 /// Requests as SNIA's traces of Microsoft Research write them: 100 ns, host, disk, type, byte, bytes, response time.
 fn msr(requests: u64) -> (String, Vec<(bool, u64, u64)>) {

@@ -1,16 +1,14 @@
 //! Which requests of a recording count? `stat`, `replay`, `energy` and `convert` agree on it, and say what they leave out.
 
-mod room;
-mod typed;
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use room::Room;
 use serde_json::Value;
-use typed::{done, joulefs, misused};
+
+use crate::room::Room;
+use crate::typed::{done, joulefs, misused};
 
 fn fixture(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../trace/fixtures/stacked").join(name);

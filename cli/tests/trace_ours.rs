@@ -1,13 +1,12 @@
 //! Recordings of our own take the options that other recordings of calls take: parts, repetition, states of the volume, a
 //! closed loop.
 
-mod room;
-mod typed;
-
 use std::path::Path;
 
 use serde_json::Value;
-use typed::{done, misused};
+
+use crate::room;
+use crate::typed::{done, misused};
 
 fn recording(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../recordings").join(name).to_str().unwrap().to_owned()

@@ -1,15 +1,13 @@
 //! Recordings as people have them: left running for weeks, out of order, damaged from the first line on; and what was read
 //! is still there afterwards.
 
-mod room;
-mod typed;
-
 use std::fmt::Write as _;
 use std::fs;
 
-use room::Room;
 use serde_json::Value;
-use typed::{done, joulefs, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{done, joulefs, misused, refused};
 
 fn json(args: &[&str]) -> Value {
     serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()

@@ -1,15 +1,13 @@
 //! Recorded calls on a volume that is in use: aged, full, used by another program before; and what is said where that
 //! cannot be.
 
-mod room;
-mod typed;
-
 use std::fmt::Write as _;
 use std::fs;
 
-use room::Room;
 use serde_json::Value;
-use typed::{done, joulefs, misused, refused};
+
+use crate::room::Room;
+use crate::typed::{done, joulefs, misused, refused};
 
 fn json(args: &[&str]) -> Value {
     serde_json::from_str(&done(&[args, &["--json"]].concat())).unwrap()

@@ -1,13 +1,10 @@
 //! What a person gets who asks for what there is not, or for what would make no difference: one line that names the
 //! option, and exit code 2, before anything is done.
 
-mod room;
-mod typed;
-
 use std::fs;
 
-use room::Room;
-use typed::{done, joulefs, misused, refused};
+use crate::room::Room;
+use crate::typed::{done, joulefs, misused, refused};
 
 /// Calls as MobiBench writes them.
 const CALLS: &str = "1 0 open /data/a.db O_RDWR|O_CREAT|O_LARGEFILE 30\n1 10 pwrite 30 0 4096\n1 20 fsync 30 0\n";

@@ -1,14 +1,17 @@
 //! Which file system is judged?
 //!
 //! A judge that knows a file system by its trait alone needs somebody to make volumes of it, to mount them and to say whether they
-//! are whole. What a judge asks of one file system only (cleaning, deltas) is not here.
+//! are whole.
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use device::{BlockDevice, Clock};
-use vfs::FileSystem;
+use device::{BlockDevice, Clock, CountSnapshot, Memory};
+use f2fs::cause::Cause;
+use f2fs::gc::settings::Settings;
+use vfs::{Error, FileSystem};
 
 /// Why a subject could not do what it was asked to.
 pub type Why = String;
@@ -17,10 +20,64 @@ fn told(e: impl fmt::Display) -> Why {
     e.to_string()
 }
 
+/// A mounted volume, as judges ask it beside what every file system answers.
+pub trait Judged: FileSystem {
+    /// The background makes room in one place, moving so many blocks at a time, if it makes room at all and it is worth it.
+    ///
+    /// # Errors
+    /// The device's, and the volume's that takes no more changes.
+    fn make_room(&self, _step_blocks: usize) -> vfs::Result<()> {
+        Ok(())
+    }
+    /// Whether the numbers that the volume updates as it goes agree with a look at all that they count.
+    ///
+    /// # Errors
+    /// The first that does not.
+    fn audit(&self) -> Result<(), Why> {
+        Ok(())
+    }
+}
+
+impl Judged for f2fs::Volume {
+    fn make_room(&self, step_blocks: usize) -> vfs::Result<()> {
+        let settings = Settings { step_blocks, ..self.cleaning() };
+        self.clean_in_background(&settings).map(drop).map_err(Error::from)
+    }
+    fn audit(&self) -> Result<(), Why> {
+        self.audit_segments().map_err(told)
+    }
+}
+
+impl Judged for scherlfs::Volume {
+    /// All that it would do on the charger, whatever the size of a step.
+    fn make_room(&self, _step_blocks: usize) -> vfs::Result<()> {
+        match self.tidy() {
+            Ok(_) | Err(Error::NoSpace) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+/// What a volume did since its mount, by which a judge sees that a scenario does what it is for. Of another file system than
+/// F2FS it is nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Did {
+    /// Dirty pages that became deltas, deltas whose pages were written whole, and delta nodes written.
+    pub deltas: [u64; 3],
+    /// Blocks the background moved, and blocks moved into holes of used segments.
+    pub moved: (u64, u64),
+    /// Blocks that defragmentation moved.
+    pub defragmented: u64,
+    /// fsyncs of directories without a checkpoint, files written for the sake of their names, names withdrawn.
+    pub names: (u64, u64, u64),
+    /// fsyncs that wrote a checkpoint.
+    pub slow_fsyncs: u64,
+}
+
 /// A file system with the options it is judged with.
 pub trait Subject: Clone {
     /// A mounted volume.
-    type Volume: FileSystem;
+    type Volume: Judged;
 
     /// Makes a volume of all of a device.
     ///
@@ -40,6 +97,10 @@ pub trait Subject: Clone {
     /// Names in the root directory of a new volume that are the file system's own.
     fn own_names(&self) -> &'static [&'static [u8]] {
         &[]
+    }
+    /// What a volume did since its mount; `counts` is what its device was asked for.
+    fn did(&self, _volume: &Self::Volume, _counts: &CountSnapshot) -> Did {
+        Did::default()
     }
     /// Pages that became deltas since the mount, where there are any.
     fn deltas(&self, _volume: &Self::Volume) -> u64 {
@@ -75,6 +136,17 @@ impl Subject for F2fs {
         let report = fsck::check(dev, &fsck::Options::default()).map_err(told)?;
         if report.is_clean() { Ok(()) } else { Err(format!("fsck: {:?}", report.findings)) }
     }
+    fn did(&self, volume: &f2fs::Volume, counts: &CountSnapshot) -> Did {
+        let c = &volume.counters;
+        let n = |counter: &AtomicU64| counter.load(Relaxed);
+        Did {
+            deltas: [n(&c.deltas), n(&c.folded), counts[Cause::DeltaNode as u8].blocks_written],
+            moved: (n(&c.moved_background), n(&c.moved_threaded)),
+            defragmented: n(&c.defragmented),
+            names: (n(&c.fast_dir_fsyncs), n(&c.names_put), n(&c.names_withdrawn)),
+            slow_fsyncs: n(&c.slow_fsyncs),
+        }
+    }
     fn deltas(&self, volume: &f2fs::Volume) -> u64 {
         volume.counters.deltas.load(Relaxed)
     }
@@ -87,6 +159,8 @@ pub struct ScherlFs {
     pub made: scherlfs::make::Options,
     /// How they are mounted.
     pub mounted: scherlfs::MountOptions,
+    /// Every mount has a stage of its own, and an index where `mounted` has none, both empty at first.
+    pub beside: bool,
 }
 
 impl Subject for ScherlFs {
@@ -96,7 +170,13 @@ impl Subject for ScherlFs {
         scherlfs::make::format(dev, clock, &self.made).map_err(told)
     }
     fn mount(&self, dev: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>) -> Result<Arc<scherlfs::Volume>, Why> {
-        scherlfs::Volume::mount(dev, clock, self.mounted.clone()).map(Arc::new).map_err(told)
+        let mut options = self.mounted.clone();
+        if self.beside {
+            let blocks = scherlfs::index_blocks(dev.blocks()).map_err(told)?;
+            options.beside.index.get_or_insert_with(|| Arc::new(Memory::new(blocks)));
+            options.beside.stage = Some(Arc::new(Memory::new(2048)));
+        }
+        scherlfs::Volume::mount(dev, clock, options).map(Arc::new).map_err(told)
     }
     fn check(&self, dev: &dyn BlockDevice) -> Result<(), Why> {
         let report = scherlfs_fsck::check(dev);

@@ -5,11 +5,10 @@
 use std::sync::Arc;
 
 use device::{Access, BLOCK, BlockDevice, Lba, Memory, OpenError, Rng, Tag};
-use endure::{all_end_well, case, endure, watched};
 use f2fs::{MountError, MountOptions, Volume, mkfs};
 use joulefs_conformance::damage::{BLOCKS, Targets, clock, volume};
 
-mod endure;
+use crate::endure::{all_end_well, case, endure, watched};
 
 fn flips(seed: u64, options: &mkfs::Options) {
     let deep = std::env::var_os("JOULEFS_DEEP").is_some();

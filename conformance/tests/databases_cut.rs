@@ -1,4 +1,4 @@
-//! SQLite on a mount with deltas, whose power goes: the database is whole, and every transaction that was reported as
+//! SQLite on a mount whose power goes, of F2FS with deltas and of ScherlFS: the database is whole, and every transaction that was reported as
 //! committed is there. It is asked as SQLite's own crash tests ask: a process writes, the power goes at some write or
 //! the process is killed and the power goes then, and what is left is opened anew.
 //!
@@ -8,20 +8,18 @@
 //!
 //! When a process writes what is chance here; a failure names what was cut. `JOULEFS_DEEP=1` cuts twenty times as often.
 
-mod rig;
-
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use device::{Loss, Memory, PowerCut, RealClock, Rng};
 use f2fs::mkfs::Options;
-use f2fs::{MountOptions, Volume};
 use joulefs_conformance::oracle::tools::locate;
-use rig::*;
+use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
 use vfs::FileSystem;
+
+use crate::rig::*;
 
 /// Transactions of one writer.
 const TRANSACTIONS: u64 = 60;
@@ -90,24 +88,30 @@ fn looked(database: &Path) -> Result<String, String> {
     Ok(said.into_owned())
 }
 
-/// A mounted volume with deltas whose power can go, and a database on it.
-struct Mounted {
+fn f2fs() -> F2fs {
+    let made = Options { assume_zeroed: true, ..Options::modern() };
+    F2fs { made, mounted: f2fs::MountOptions::default(), deltas: true }
+}
+
+/// A mounted volume whose power can go, and a database on it.
+struct Mounted<S: Subject> {
+    subject: S,
     work: tempfile::TempDir,
     dev: Arc<PowerCut>,
-    vol: Arc<Volume>,
+    vol: Arc<S::Volume>,
     mounted: fuse::Mounted,
 }
 
-impl Mounted {
-    fn new(image: &Memory) -> Self {
+impl<S: Subject<Volume: 'static>> Mounted<S> {
+    fn new(subject: &S, image: &Memory) -> Self {
         let work = work_dir();
         let root = work.path().join("mnt");
         std::fs::create_dir(&root).expect("a directory to mount on");
         let dev = Arc::new(PowerCut::new(image.fork()));
-        let vol = Volume::mount(dev.clone(), Arc::new(RealClock::new()), MountOptions::default()).expect("mounts");
+        let vol = subject.mount(dev.clone(), Arc::new(RealClock::new())).expect("mounts");
         let options = fuse::MountOptions { fsname: root.display().to_string(), ..fuse::MountOptions::default() };
         let mounted = fuse::mount(vol.clone(), &root, &options).unwrap_or_else(|e| panic!("{e}"));
-        Mounted { work, dev, vol, mounted }
+        Mounted { subject: subject.clone(), work, dev, vol, mounted }
     }
 
     fn database(&self) -> std::path::PathBuf {
@@ -134,7 +138,7 @@ impl Mounted {
         }
         let ended = self.mounted.wait();
         assert!(ended.is_ok() || self.dev.is_cut(), "{ended:?}");
-        self.vol.counters.deltas.load(Relaxed)
+        self.subject.deltas(&self.vol)
     }
 }
 
@@ -160,12 +164,10 @@ fn heard_to_the_end(child: &mut Child) -> u64 {
 }
 
 /// The volume with the database, not yet written to.
-fn prepared(journal: &str) -> Memory {
-    let dev = Memory::new(64 * 256);
-    let options = Options { assume_zeroed: true, ..Options::modern() };
-    f2fs::mkfs::format(&dev, &RealClock::new(), &options).expect("formats");
-    f2fs::delta::unsettle(&dev).expect("may hold deltas");
-    let mounted = Mounted::new(&dev);
+fn prepared(subject: &impl Subject<Volume: 'static>, journal: &str) -> Memory {
+    let dev = Arc::new(Memory::new(64 * 256));
+    subject.format(dev.clone(), &RealClock::new()).expect("formats");
+    let mounted = Mounted::new(subject, &dev);
     let mut child = spawned(Command::new(locate("sqlite3", "sqlite3")).arg("-bail").arg(mounted.database()));
     tell(&mut child, &begin(journal));
     let out = child.wait_with_output().expect("sqlite3 ends");
@@ -176,14 +178,11 @@ fn prepared(journal: &str) -> Memory {
 }
 
 /// What a cut left: recovered, and the database opened anew. It holds what was done, and at most one transaction more.
-fn judge(image: Memory, done: u64) -> Result<(), String> {
+fn judge(subject: &impl Subject, image: Memory, done: u64) -> Result<(), String> {
     let dev = Arc::new(image);
-    let check = |when: &str| {
-        let report = fsck::check(&*dev, &fsck::Options::default()).map_err(|e| format!("{when}: {e}"))?;
-        if report.is_clean() { Ok(()) } else { Err(format!("fsck {when}: {report}")) }
-    };
+    let check = |when: &str| subject.check(&*dev).map_err(|e| format!("{when}: {e}"));
     check("before recovery")?;
-    let vol = mount_device(dev.clone(), false).map_err(|e| e.to_string())?;
+    let vol = subject.mount(dev.clone(), Arc::new(RealClock::new()))?;
     let host = work_dir();
     for name in ["chat.db", "chat.db-journal", "chat.db-wal"] {
         let Ok(e) = vol.lookup(vol.root(), name.as_bytes()) else { continue };
@@ -209,12 +208,12 @@ fn holds(database: &Path, done: u64) -> Result<(), String> {
 }
 
 /// Cuts writers at some writes, and kills others; returns how many deltas there were.
-fn survive(journal: &str, seed: u64) -> u64 {
-    let image = prepared(journal);
+fn survive(subject: &impl Subject<Volume: 'static>, journal: &str, seed: u64) -> u64 {
+    let image = prepared(subject, journal);
     let mut rng = Rng::new(seed);
     let times = if deep() { 500 } else { 25 };
     let mut failures = Vec::new();
-    let whole = Mounted::new(&image);
+    let whole = Mounted::new(subject, &image);
     let mut child = whole.writer(TRANSACTIONS);
     assert_eq!(heard_to_the_end(&mut child), TRANSACTIONS, "{:?}", child.wait_with_output());
     if let Err(e) = holds(&whole.database(), TRANSACTIONS) {
@@ -224,18 +223,18 @@ fn survive(journal: &str, seed: u64) -> u64 {
     let mut deltas = whole.end();
     for k in 0..times {
         let write = 1 + (k * writes + rng.below(writes)) / times;
-        let mounted = Mounted::new(&image);
+        let mounted = Mounted::new(subject, &image);
         mounted.dev.cut_after(write);
         let mut child = mounted.writer(TRANSACTIONS);
         let done = heard_to_the_end(&mut child);
         for loss in [Loss::AllLost, Loss::AllKept, Loss::Random(rng.below(1000))] {
-            let verdict = judge(mounted.dev.image(loss), done);
+            let verdict = judge(subject, mounted.dev.image(loss), done);
             failures.extend(verdict.err().map(|e| format!("{journal}: cut at write {write} of {writes}, {loss}: {e}")));
         }
         deltas += mounted.end();
     }
     for _ in 0..times / 2 {
-        let mounted = Mounted::new(&image);
+        let mounted = Mounted::new(subject, &image);
         let mut child = mounted.writer(TRANSACTIONS);
         let mut said = child.stdout.take().map(BufReader::new).expect("piped");
         let before = heard(&mut said, 1 + rng.below(TRANSACTIONS - 1));
@@ -244,7 +243,7 @@ fn survive(journal: &str, seed: u64) -> u64 {
         let after = mounted.dev.image(Loss::AllLost);
         let done = before.max(heard(&mut said, u64::MAX));
         let here = holds(&mounted.database(), done).map_err(|e| format!("on the mount: {e}"));
-        let verdict = here.and_then(|()| judge(after, done));
+        let verdict = here.and_then(|()| judge(subject, after, done));
         failures.extend(verdict.err().map(|e| format!("{journal}: killed after {done}: {e}")));
         deltas += mounted.end();
     }
@@ -256,13 +255,25 @@ fn survive(journal: &str, seed: u64) -> u64 {
 #[test]
 fn a_database_keeps_every_committed_transaction_with_each_rollback_journal() {
     for (seed, journal) in ["delete", "truncate", "persist"].into_iter().enumerate() {
-        assert!(survive(journal, seed as u64) > 50, "{journal}: hardly any page became a delta");
+        assert!(survive(&f2fs(), journal, seed as u64) > 50, "{journal}: hardly any page became a delta");
     }
 }
 
 #[test]
 fn a_database_keeps_every_committed_transaction_with_a_write_ahead_log() {
-    assert!(survive("wal", 7) > 0, "no page became a delta");
+    assert!(survive(&f2fs(), "wal", 7) > 0, "no page became a delta");
+}
+
+#[test]
+fn a_database_on_scherlfs_keeps_every_committed_transaction_with_a_rollback_journal() {
+    for (seed, journal) in ["delete", "truncate"].into_iter().enumerate() {
+        survive(&ScherlFs::default(), journal, 20 + seed as u64);
+    }
+}
+
+#[test]
+fn a_database_on_scherlfs_keeps_every_committed_transaction_with_a_write_ahead_log() {
+    survive(&ScherlFs::default(), "wal", 27);
 }
 
 /// The judges can say no: to a transaction that is missing, to one too many, to a page that is another.

@@ -3,14 +3,13 @@
 //!
 //! Handles are taken and opened by Perl, which every Debian has and which can make any system call.
 
-mod rig;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
 use f2fs::mkfs::Options;
-use rig::*;
+
+use crate::rig::*;
 
 /// Numbers of `name_to_handle_at` and `open_by_handle_at`.
 const CALLS: Option<(u32, u32)> = match () {
@@ -72,7 +71,12 @@ fn handles_outlive_every_cache_and_die_with_their_file() {
     if CALLS.is_none() || !rustix::process::geteuid().is_root() {
         return println!("skipped: only root opens handles, and the calls' numbers must be known");
     }
-    let mount = OnFuse::new(64, &Options::default());
+    for mount in [OnFuse::new(64, &Options::default()), OnFuse::scherlfs(64)] {
+        outlive(mount);
+    }
+}
+
+fn outlive(mount: OnFuse) {
     fs::create_dir_all(mount.path("a/b")).expect("directories");
     fs::write(mount.path("a/b/file"), "text\n").expect("written");
     fs::write(mount.path("a/gone"), "gone\n").expect("written");

@@ -1,7 +1,5 @@
 //! Do `chattr` and `lsattr` work on a mount, and do the flags hold?
 
-mod rig;
-
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Result, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -10,8 +8,9 @@ use std::process::Command;
 
 use f2fs::mkfs::Options;
 use joulefs_conformance::oracle::tools::locate;
-use rig::*;
 use rustix::fs::XattrFlags;
+
+use crate::rig::*;
 
 const EPERM: i32 = 1;
 

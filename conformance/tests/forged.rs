@@ -8,7 +8,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use device::{BLOCK, BlockDevice, Lba, Memory, Rng, Tag};
-use endure::{all_end_well, change, endure, watched};
 use f2fs::{MountError, MountOptions, Volume, mkfs};
 use format::checkpoint;
 use format::node;
@@ -17,7 +16,7 @@ use joulefs_conformance::damage::{block, clock, unmounted, volume};
 use joulefs_conformance::forge::Forger;
 use vfs::{Attr, FileKind, FileSystem, Flow};
 
-mod endure;
+use crate::endure::{all_end_well, change, endure, watched};
 
 fn replayed() -> Option<String> {
     std::env::var("JOULEFS_REPLAY").ok()

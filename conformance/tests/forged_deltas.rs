@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use device::{BLOCK, BlockDevice, Lba, Memory, Tag};
-use endure::{all_end_well, watched};
 use f2fs::{MountOptions, Volume, mkfs};
 use format::delta::{self, Codec};
 use format::inode::RawInode;
@@ -22,7 +21,7 @@ use joulefs_conformance::delta_nodes::Places;
 use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use vfs::{Caller, FileKind, FileSystem, NewNode, WriteFlags};
 
-mod endure;
+use crate::endure::{all_end_well, watched};
 
 /// Blocks that the files have: of the long one the last below direct nodes.
 const BLOCKS: [u64; 9] = [0, 1, 2, 3, 4, 5, 6, 1000, 3000];

@@ -1,7 +1,5 @@
 //! The kernel's file systems and ours on a metered disk: whole, and every joule accounted for.
 
-mod rig;
-
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
@@ -15,8 +13,9 @@ use fuse::{Caching, MountOptions, Mounted};
 use joulefs_conformance::oracle::tools::{assert_fsck_clean, locate};
 use joulefs_conformance::oracle::tree::assert_same;
 use joulefs_conformance::zoo::{Size, in_process, plan};
-use rig::*;
 use tempfile::TempDir;
+
+use crate::rig::*;
 
 const BYTES: u64 = 256 * MIB;
 

@@ -13,8 +13,9 @@ use f2fs::mkfs::Options;
 use joulefs_conformance::oracle::tools::locate;
 use joulefs_conformance::oracle::tree::{Listing, assert_same, of_host, of_vfs};
 use joulefs_conformance::zoo::{self, Size, on_path, plan};
-use rig::*;
 use rustix::process::{Signal, getpid, kill_process};
+
+use crate::rig::*;
 
 #[test]
 fn the_zoo_made_through_fuse_is_what_linux_finds() {
@@ -29,9 +30,35 @@ fn the_zoo_made_through_fuse_is_what_linux_finds() {
     assert_same(("FUSE", &through_fuse), ("Linux", &printed(run.out(), "tree")));
 }
 
+/// Linux does not know ScherlFS: who looks is the volume that is mounted anew.
+#[test]
+fn the_zoo_made_through_fuse_is_there_after_a_mount_of_scherlfs() {
+    let mount = OnFuse::scherlfs(160);
+    let root = mount.path("zoo");
+    fs::create_dir(&root).expect("a directory");
+    on_path::perform(&root, &plan(41, Size::Small)).expect("the zoo");
+    let zoo = |listing: String| -> String {
+        let lines = listing.lines().filter(|line| line.starts_with("/zoo"));
+        lines.map(|line| format!("{line}\n")).collect()
+    };
+    let through_fuse = zoo(of_host(&mount.root, Listing::default()).expect("listed"));
+    assert!(through_fuse.lines().count() > 50, "{through_fuse}");
+    let (_work, image) = mount.end();
+    let after = zoo(of_vfs(&*read_only(&image), Listing::default()).expect("listed"));
+    assert_same(("FUSE", &through_fuse), ("mounted anew", &after));
+}
+
 #[test]
 fn a_file_without_a_name_lives_until_it_is_closed() {
-    let mount = OnFuse::new(64, &Options::default());
+    nameless(OnFuse::new(64, &Options::default()));
+}
+
+#[test]
+fn so_it_does_on_scherlfs() {
+    nameless(OnFuse::scherlfs(64));
+}
+
+fn nameless(mount: OnFuse) {
     let free = || rustix::fs::statvfs(&mount.root).expect("statvfs").f_bfree;
     let before = free();
     let mut file =
@@ -62,7 +89,15 @@ fn a_file_without_a_name_lives_until_it_is_closed() {
 
 #[test]
 fn a_full_mount_says_so_and_can_be_emptied() {
-    let mount = OnFuse::new(64, &Options::default());
+    fill_and_empty(OnFuse::new(64, &Options::default()));
+}
+
+#[test]
+fn a_full_mount_of_scherlfs_says_so_and_can_be_emptied() {
+    fill_and_empty(OnFuse::scherlfs(64));
+}
+
+fn fill_and_empty(mount: OnFuse) {
     let data = vec![b'f'; 1 << 20];
     let room = rustix::fs::statvfs(&mount.root).expect("statvfs").f_bavail * 4096 / (1 << 20);
     for _ in 0..2 {
@@ -97,11 +132,16 @@ fn a_full_mount_says_so_and_can_be_emptied() {
 
 #[test]
 fn a_mounted_image_cannot_be_mounted_again() {
-    let mount = OnFuse::new(64, &Options::default());
+    for mount in [OnFuse::new(64, &Options::default()), OnFuse::scherlfs(64)] {
+        is_held(mount);
+    }
+}
+
+fn is_held(mount: OnFuse) {
     let again = FileDevice::open(&mount.image, Access::ReadWrite).expect_err("refused");
     assert!(again.to_string().contains(mount.image.to_str().expect("plain")), "{again}");
     let (_work, image) = mount.end();
-    drop(mount_rw(&image));
+    drop(read_only(&image));
 }
 
 #[test]
@@ -129,21 +169,34 @@ static SIGNALS: Mutex<()> = Mutex::new(());
 #[test]
 fn sigterm_leaves_a_clean_volume_with_everything_on_it() {
     let _turn = SIGNALS.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut mount = OnFuse::new(64, &Options::default());
+    for mount in [OnFuse::new(64, &Options::default()), OnFuse::scherlfs(64)] {
+        ends_by_sigterm(mount);
+    }
+}
+
+fn ends_by_sigterm(mut mount: OnFuse) {
     mount.unmount_on_signals();
     for i in 0..100 {
         fs::write(mount.path(&format!("f{i}")), format!("text {i}")).expect("written");
     }
     kill_process(getpid(), Signal::TERM).expect("signalled");
     let (_work, image) = mount.wait();
-    assert_clean(&image);
-    let tree = of_vfs(&*mount_ro(&image), Listing::default()).expect("listed");
+    assert_unmounted(&image);
+    let tree = of_vfs(&*read_only(&image), Listing::default()).expect("listed");
     assert_eq!(tree.lines().filter(|l| l.starts_with("/f")).count(), 100, "{tree}");
 }
 
 #[test]
 fn clients_at_once_do_not_disturb_each_other() {
-    let mount = OnFuse::new(256, &Options::default());
+    at_once(OnFuse::new(256, &Options::default()));
+}
+
+#[test]
+fn clients_of_scherlfs_at_once_do_not_disturb_each_other() {
+    at_once(OnFuse::scherlfs(256));
+}
+
+fn at_once(mount: OnFuse) {
     std::thread::scope(|scope| {
         for client in 0..4_u64 {
             let root = mount.path(&format!("c{client}"));
@@ -183,8 +236,14 @@ fn clients_at_once_do_not_disturb_each_other() {
             });
         }
     });
-    let seen = of_host(&mount.root, Listing::default()).expect("listed");
+    // The inode map is of the checkpoint.
+    let plain = |listing: String| -> String {
+        let lines = listing.lines().filter(|line| !line.starts_with("/.ifile "));
+        lines.map(|line| format!("{line}\n")).collect()
+    };
+    let seen = plain(of_host(&mount.root, Listing::default()).expect("listed"));
+    assert!(seen.lines().count() > 1200, "{}", seen.lines().count());
     let (_work, image) = mount.end();
-    let after = of_vfs(&*mount_ro(&image), Listing::default()).expect("listed");
+    let after = plain(of_vfs(&*read_only(&image), Listing::default()).expect("listed"));
     assert_same(("mounted", &seen), ("on the image", &after));
 }

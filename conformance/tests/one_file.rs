@@ -3,32 +3,39 @@
 use std::sync::Arc;
 
 use device::{Memory, Rng, VirtualClock};
-use f2fs::mkfs::{self, Options};
-use f2fs::{MountOptions, Volume};
+use joulefs_conformance::subject::{F2fs, Judged, ScherlFs, Subject};
 use vfs::{Allocate, Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, SetAttr, WriteFlags};
 
 const BLOCK: u64 = 4096;
 /// Writes end here; inserts may reach twice as far.
 const MAX: u64 = 256 << 10;
 
-fn volume(mount: MountOptions) -> (Arc<Memory>, Arc<Volume>) {
+fn f2fs(mounted: f2fs::MountOptions) -> F2fs {
+    let made = f2fs::mkfs::Options { uuid: Some([7; 16]), checkpoint_version: Some(1), ..Default::default() };
+    F2fs { made, mounted, deltas: false }
+}
+
+fn scherlfs(mounted: scherlfs::MountOptions) -> ScherlFs {
+    ScherlFs { mounted, ..ScherlFs::default() }
+}
+
+fn volume<S: Subject>(subject: &S) -> (Arc<Memory>, Arc<S::Volume>) {
     let (dev, clock) = (Arc::new(Memory::new(64 * 256)), Arc::new(VirtualClock::default()));
-    let options = Options { uuid: Some([7; 16]), checkpoint_version: Some(1), ..Options::default() };
-    mkfs::format(&*dev, &*clock, &options).unwrap();
-    let volume = Volume::mount(dev.clone(), clock, mount).unwrap();
+    subject.format(dev.clone(), &*clock).unwrap();
+    let volume = subject.mount(dev.clone(), clock).unwrap();
     (dev, volume)
 }
 
-fn mount_again(dev: Arc<Memory>) -> Arc<Volume> {
-    Volume::mount(dev, Arc::new(VirtualClock::default()), MountOptions::default()).unwrap()
+fn mount_again<S: Subject>(subject: &S, dev: Arc<Memory>) -> Arc<S::Volume> {
+    subject.mount(dev, Arc::new(VirtualClock::default())).unwrap()
 }
 
-fn fsck_clean(dev: &Memory) {
-    let report = fsck::check(dev, &fsck::Options::default()).unwrap();
-    assert!(report.is_clean(), "{:?}", report.findings);
+#[track_caller]
+fn fsck_clean(subject: &impl Subject, dev: &Memory) {
+    subject.check(dev).unwrap_or_else(|e| panic!("{e}"));
 }
 
-fn new_file(v: &Volume, name: &str) -> vfs::Result<Ino> {
+fn new_file(v: &dyn Judged, name: &str) -> vfs::Result<Ino> {
     let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
     v.mknod(Caller::default(), v.root(), name.as_bytes(), &new).map(|e| e.attr.ino)
 }
@@ -40,7 +47,7 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
 }
 
 /// One random operation on the file and on the vector; fails where they differ.
-fn step(v: &Volume, ino: Ino, model: &mut Vec<u8>, rng: &mut Rng, told: &str) {
+fn step(v: &dyn Judged, ino: Ino, model: &mut Vec<u8>, rng: &mut Rng, told: &str) {
     let offset = if rng.chance(1, 4) { rng.below(MAX / BLOCK) * BLOCK } else { rng.below(MAX) };
     let len = (1 + rng.below(24 << 10)).min(MAX - offset);
     let (from, to, size) = (offset as usize, (offset + len) as usize, model.len());
@@ -95,16 +102,16 @@ fn step(v: &Volume, ino: Ino, model: &mut Vec<u8>, rng: &mut Rng, told: &str) {
     assert_eq!(v.getattr(ino).unwrap().size, model.len() as u64, "{told}");
 }
 
-fn exercise(seed: u64, mount: MountOptions) {
+fn exercise(seed: u64, subject: &impl Subject) {
     let deep = std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1");
-    let (dev, v) = volume(mount);
-    let (ino, mut rng, mut model) = (new_file(&v, "f").unwrap(), Rng::new(seed), Vec::new());
+    let (dev, v) = volume(subject);
+    let (ino, mut rng, mut model) = (new_file(&*v, "f").unwrap(), Rng::new(seed), Vec::new());
     for n in 0..if deep { 10_000_000u64 } else { 50_000 } {
-        step(&v, ino, &mut model, &mut rng, &format!("operation {n}"));
+        step(&*v, ino, &mut model, &mut rng, &format!("operation {n}"));
     }
     v.unmount().unwrap();
-    fsck_clean(&dev);
-    let v = mount_again(dev);
+    fsck_clean(subject, &dev);
+    let v = mount_again(subject, dev);
     let ino = v.lookup(v.root(), b"f").unwrap().attr.ino;
     let mut found = vec![0; model.len()];
     assert_eq!(v.read(ino, 0, &mut found), Ok(model.len()));
@@ -113,16 +120,33 @@ fn exercise(seed: u64, mount: MountOptions) {
 
 #[test]
 fn a_file_under_fifty_thousand_operations_is_what_a_vector_is() {
-    exercise(1, MountOptions::default());
+    exercise(1, &f2fs(f2fs::MountOptions::default()));
 }
 
 #[test]
 fn so_is_one_without_inline_contents_and_with_little_memory() {
-    exercise(2, MountOptions { inline: false, dirty_limit: 16, ..MountOptions::default() });
+    exercise(2, &f2fs(f2fs::MountOptions { inline: false, dirty_limit: 16, ..Default::default() }));
+}
+
+#[test]
+fn so_is_one_of_scherlfs() {
+    exercise(3, &scherlfs(scherlfs::MountOptions::default()));
+}
+
+#[test]
+fn so_is_one_of_scherlfs_with_little_memory() {
+    let little = scherlfs::MountOptions {
+        dirty: 16,
+        ifile_cache: 1,
+        inode_cache: 1,
+        checkpoint_blocks: 64,
+        ..Default::default()
+    };
+    exercise(4, &scherlfs(little));
 }
 
 /// Files of random sizes until nothing goes in any more.
-fn fill(v: &Volume, rng: &mut Rng) -> Vec<(Ino, Vec<u8>)> {
+fn fill(v: &dyn Judged, rng: &mut Rng) -> Vec<(Ino, Vec<u8>)> {
     let mut files = Vec::new();
     loop {
         let data = random(files.len() as u64, 1 + rng.index(300_000));
@@ -148,11 +172,20 @@ fn fill(v: &Volume, rng: &mut Rng) -> Vec<(Ino, Vec<u8>)> {
 
 #[test]
 fn a_volume_filled_to_the_last_block_then_overwritten_five_times_stays_correct() {
-    let (dev, v) = volume(MountOptions::default());
+    fill_and_overwrite(&f2fs(f2fs::MountOptions::default()));
+}
+
+#[test]
+fn so_does_one_of_scherlfs() {
+    fill_and_overwrite(&scherlfs(scherlfs::MountOptions::default()));
+}
+
+fn fill_and_overwrite(subject: &impl Subject) {
+    let (dev, v) = volume(subject);
     let mut rng = Rng::new(9);
-    let mut files = fill(&v, &mut rng);
+    let mut files = fill(&*v, &mut rng);
     v.sync().unwrap();
-    fsck_clean(&dev);
+    fsck_clean(subject, &dev);
     let drop_last = |files: &mut Vec<(Ino, Vec<u8>)>| {
         let (ino, _) = files.pop().unwrap();
         v.unlink(v.root(), format!("f{}", files.len()).as_bytes()).unwrap();
@@ -176,12 +209,12 @@ fn a_volume_filled_to_the_last_block_then_overwritten_five_times_stays_correct()
         assert!(&found == data, "inode {}", ino.0);
     }
     v.sync().unwrap();
-    fsck_clean(&dev);
+    fsck_clean(subject, &dev);
     while !files.is_empty() {
         drop_last(&mut files);
     }
     v.unmount().unwrap();
-    fsck_clean(&dev);
-    let s = mount_again(dev).statfs().unwrap();
+    fsck_clean(subject, &dev);
+    let s = mount_again(subject, dev).statfs().unwrap();
     assert!(s.blocks - s.blocks_free < 10, "{} blocks are left", s.blocks - s.blocks_free);
 }

@@ -1,7 +1,5 @@
 //! Our writer, their judges: what we wrote, `fsck.f2fs` finds without fault and Linux finds as we left it.
 
-mod rig;
-
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,8 +8,9 @@ use format::superblock::Features;
 use joulefs_conformance::oracle::tools::Mkfs;
 use joulefs_conformance::oracle::tree::assert_same;
 use joulefs_conformance::zoo::{self, Size, ZooOp, in_process, plan};
-use rig::*;
 use vfs::{Caller, FileKind, FileSystem, NewNode, WriteFlags};
+
+use crate::rig::*;
 
 fn our_formats() -> [(&'static str, Options); 4] {
     let quota = Features::QUOTA_INO | Features::PRJQUOTA | Features::EXTRA_ATTR;

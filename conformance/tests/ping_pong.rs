@@ -1,7 +1,5 @@
 //! One volume, nearly full, written by turns by us and by Linux.
 
-mod rig;
-
 use std::sync::atomic::Ordering;
 
 use f2fs::gc::settings::Settings;
@@ -10,9 +8,10 @@ use joulefs_conformance::churn::round;
 use joulefs_conformance::oracle::tools::Mkfs;
 use joulefs_conformance::oracle::tree::assert_same;
 use joulefs_conformance::zoo::in_process;
-use rig::*;
 use vfs::FileSystem;
 use victim::Policy;
+
+use crate::rig::*;
 
 /// Plays `rounds` rounds from a volume just made; each side lists what the other left before it goes on.
 /// On our turns the background cleans by `policy`, if any, again and again in between; returns how many

@@ -1,20 +1,19 @@
 //! Whenever the power goes, what was made durable is there and everything else is old or new.
 //!
 //! `JOULEFS_REPLAY=create-fsync:17:random:3` repeats one case; `create-fsync+deltas:17:random:3` the same on a volume with
-//! deltas.
+//! deltas, `create-fsync+scherlfs:17:random:3` on one of ScherlFS.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use device::{Loss, Memory};
-use joulefs_conformance::crash::{Cut, Plan, Record, SCENARIOS, judge, plan, settled, surviving};
+use joulefs_conformance::crash::{self, Cut, Plan, Record, SCENARIOS, judge, plan, settled, surviving};
 use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools;
 use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
+use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
 
-mod rig;
-
-use rig::deep;
+use crate::rig::{self, deep};
 
 /// Whole blocks or nothing: what a device must promise whose torn nodes carry no checksum, or are read by
 /// somebody who does not look at it (docs/decisions/0007-torn-nodes.md).
@@ -42,6 +41,13 @@ enum Tools {
 
 /// Behind a scenario's name: on a volume with deltas.
 const DELTAS: &str = "+deltas";
+/// On one of ScherlFS, and on one whose every call is written.
+const SCHERLFS: [&str; 2] = ["+scherlfs", "+scherlfs-call"];
+
+/// A scenario's name without what is behind it.
+fn plain(name: &str) -> &str {
+    name.split_once('+').map_or(name, |(plain, _)| plain)
+}
 
 fn tools_judge(image: &Memory, which: &str) -> Result<(), String> {
     let dir = rig::work_dir();
@@ -55,14 +61,19 @@ fn tools_judge(image: &Memory, which: &str) -> Result<(), String> {
 }
 
 /// Every case at one write; the failures by name.
-fn at_write(shown: &str, plan: &Plan<'_>, write: u64, losses: &[Loss], tools: Tools) -> Vec<String> {
+fn at_write<S: Subject>(
+    (shown, subject, plan): (&str, &S, &Plan<'_, S>),
+    write: u64,
+    losses: &[Loss],
+    tools: Tools,
+) -> Vec<String> {
     let (dev, record) = surviving(plan, write);
     let mut failures = Vec::new();
     let looked_at = if losses.len() == 1 { 0 } else { write as usize % UNTORN[..4].len() };
     for (i, loss) in losses.iter().enumerate() {
         let name = format!("{shown}:{write}:{loss}");
         let image = dev.image(*loss);
-        let mut verdict = judge(&image, &record, None);
+        let mut verdict = judge(subject, &image, &record, None);
         if let Ok(after) = &verdict
             && tools != Tools::Nobody
             && i == looked_at
@@ -81,7 +92,7 @@ fn at_write(shown: &str, plan: &Plan<'_>, write: u64, losses: &[Loss], tools: To
             for second in 1..6 {
                 let loss = if second % 2 == 0 { Loss::AllKept } else { Loss::Random(write * 31 + second) };
                 let cut = Cut { write: second, loss };
-                failures.extend(judge(&image, &record, Some(cut)).err().map(|e| format!("{name}: {e}")));
+                failures.extend(judge(subject, &image, &record, Some(cut)).err().map(|e| format!("{name}: {e}")));
             }
         }
     }
@@ -93,19 +104,36 @@ fn replay() -> Option<(String, u64, Loss)> {
     let asked = std::env::var("JOULEFS_REPLAY").ok()?;
     let parse = || {
         let (name, rest) = asked.split_once(':')?;
-        SCENARIOS.iter().find(|s| s.name == name.strip_suffix(DELTAS).unwrap_or(name))?;
+        SCENARIOS.iter().find(|s| s.name == plain(name))?;
         let (write, loss) = rest.split_once(':')?;
         Some((name.to_owned(), write.parse().ok()?, loss.parse().ok()?))
     };
     Some(parse().unwrap_or_else(|| panic!("JOULEFS_REPLAY={asked}: not scenario:write:loss")))
 }
 
-fn ready(name: &str) -> Plan<'static> {
-    let (plain, deltas) = name.strip_suffix(DELTAS).map_or((name, false), |plain| (plain, true));
-    let scenario = SCENARIOS.iter().find(|s| s.name == plain).expect("a scenario of that name");
-    let plan = plan(scenario, deltas).unwrap_or_else(|e| panic!("{name} without a cut: {e}"));
+/// The volumes that are asked for behind a scenario's name.
+fn subject(name: &str) -> F2fs {
+    crash::f2fs(name.ends_with(DELTAS))
+}
+
+fn scherlfs(name: &str) -> ScherlFs {
+    let mut subject = ScherlFs::default();
+    if name.ends_with(SCHERLFS[1]) {
+        subject.mounted.sync = ::scherlfs::Sync::Call;
+    }
+    subject
+}
+
+fn ready(name: &str) -> Plan<'static, F2fs> {
+    let plan = planned(name, subject(name));
+    assert!(name.ends_with(DELTAS) || plan.did.deltas == [0; 3], "{name} makes deltas: {:?}", plan.did.deltas);
+    plan
+}
+
+fn planned<S: Subject>(name: &str, subject: S) -> Plan<'static, S> {
+    let scenario = SCENARIOS.iter().find(|s| s.name == plain(name)).expect("a scenario of that name");
+    let plan = plan(subject, scenario).unwrap_or_else(|e| panic!("{name} without a cut: {e}"));
     assert!(plan.writes > 0, "{name} writes nothing");
-    assert!(deltas || plan.deltas == [0; 3], "{name} makes deltas: {:?}", plan.deltas);
     plan
 }
 
@@ -128,18 +156,24 @@ fn survive(names: &[&str], tools: Tools) {
 
 /// The same at so many writes of each.
 fn survive_some(names: &[&str], tools: Tools, most: u64, every: bool) {
+    survive_on(&subject, names, tools, most, every);
+}
+
+/// The same of the file system that `of` says.
+fn survive_on<S: Subject + Sync>(of: &dyn Fn(&str) -> S, names: &[&str], tools: Tools, most: u64, every: bool) {
     let replay = replay();
     let mut failures = Vec::new();
     for name in names {
         if let Some((wanted, write, loss)) = &replay {
             if wanted == name {
-                failures.extend(at_write(name, &ready(name), *write, &[*loss], tools));
+                let plan = planned(name, of(name));
+                failures.extend(at_write((name, &of(name), &plan), *write, &[*loss], tools));
             }
             continue;
         }
-        let plan = ready(name);
+        let (subject, plan) = (of(name), planned(name, of(name)));
         let writes = sample(plan.writes, most);
-        println!("{name}: {} of {} writes, deltas {:?}", writes.len(), plan.writes, plan.deltas);
+        println!("{name}: {} of {} writes, deltas {:?}", writes.len(), plan.writes, plan.did.deltas);
         let next = AtomicUsize::new(0);
         let found = std::thread::scope(|scope| {
             let work = || {
@@ -148,7 +182,7 @@ fn survive_some(names: &[&str], tools: Tools, most: u64, every: bool) {
                     let i = next.fetch_add(1, Ordering::Relaxed);
                     let Some(write) = writes.get(i) else { return mine };
                     let tools = if i.is_multiple_of(10) { tools } else { Tools::Nobody };
-                    mine.extend(at_write(name, &plan, *write, &losses(*write, every), tools));
+                    mine.extend(at_write((name, &subject, &plan), *write, &losses(*write, every), tools));
                 }
             };
             let threads = [scope.spawn(work), scope.spawn(work)];
@@ -182,9 +216,12 @@ fn names_are_old_or_new() {
 fn names_that_roll_forward_restores_are_old_or_new() {
     for name in ["journals", "deliveries"] {
         let plan = ready(name);
-        let (cheap, put, withdrawn) = plan.names;
-        println!("{name}: {cheap} without a checkpoint, {put} put, {withdrawn} withdrawn, {} slow", plan.slow_fsyncs);
-        assert!(cheap > 5 && put + withdrawn > 3 && plan.slow_fsyncs > 0, "{name} does not do what it is for");
+        let (cheap, put, withdrawn) = plan.did.names;
+        println!(
+            "{name}: {cheap} without a checkpoint, {put} put, {withdrawn} withdrawn, {} slow",
+            plan.did.slow_fsyncs
+        );
+        assert!(cheap > 5 && put + withdrawn > 3 && plan.did.slow_fsyncs > 0, "{name} does not do what it is for");
     }
     survive(&["journals", "deliveries"], Tools::BeforeAndAfter);
 }
@@ -194,9 +231,13 @@ fn names_that_roll_forward_restores_are_old_or_new() {
 fn small_changes_that_were_synced_are_there_with_deltas_and_without() {
     for (name, nodes) in [("nudges+deltas", 0), ("nudges-large+deltas", 20)] {
         let plan = ready(name);
-        let [deltas, folded, written] = plan.deltas;
+        let [deltas, folded, written] = plan.did.deltas;
         println!("{name}: {deltas} deltas, {folded} folded, {written} delta nodes written");
-        assert!(deltas > 30 && folded > 0 && written >= nodes, "{name} does not do what it is for: {:?}", plan.deltas);
+        assert!(
+            deltas > 30 && folded > 0 && written >= nodes,
+            "{name} does not do what it is for: {:?}",
+            plan.did.deltas
+        );
     }
     survive_some(&["nudges"], Tools::BeforeAndAfter, 2000, true);
     // Its logs reach the segments of which `cleaning_loses_nothing` tells.
@@ -219,11 +260,32 @@ fn bringing_a_file_together_loses_nothing() {
     let names = ["defragment", "defragment-share", "defragment+deltas", "defragment-share+deltas"];
     for name in names {
         let plan = ready(name);
-        println!("{name}: {} blocks brought together in {} writes", plan.defragmented, plan.writes);
-        assert!(plan.defragmented > 1000, "{name} does not do what it is for");
+        println!("{name}: {} blocks brought together in {} writes", plan.did.defragmented, plan.writes);
+        assert!(plan.did.defragmented > 1000, "{name} does not do what it is for");
     }
     survive_some(&names[..2], Tools::BeforeAndAfter, 2000, true);
     survive_some(&names[2..], Tools::Settled, 2000, true);
+}
+
+/// Scenarios that ask nothing of a volume but calls: all but those that clean by a policy.
+fn of_any_file_system(behind: &str) -> Vec<String> {
+    let asked = SCENARIOS.iter().filter(|s| !s.name.starts_with("cleaning-"));
+    asked.map(|s| format!("{}{behind}", s.name)).collect()
+}
+
+/// The same scenarios and the same record, of the other file system.
+#[test]
+fn scherlfs_keeps_every_promise_that_f2fs_keeps() {
+    let names = of_any_file_system(SCHERLFS[0]);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    survive_on(&scherlfs, &names, Tools::Nobody, if deep() { 2000 } else { 25 }, true);
+}
+
+#[test]
+fn so_does_scherlfs_whose_every_call_is_written() {
+    let names = of_any_file_system(SCHERLFS[1]);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    survive_on(&scherlfs, &names, Tools::Nobody, if deep() { 2000 } else { 12 }, true);
 }
 
 #[test]
@@ -258,7 +320,7 @@ fn moving_blocks_into_holes_of_used_segments_loses_nothing() {
 
 /// The scenario does what it is for.
 fn moves(name: &str, into_holes: bool) {
-    let (moved, threaded) = ready(name).moved;
+    let (moved, threaded) = ready(name).did.moved;
     println!("{name}: {moved} blocks moved, {threaded} into holes");
     assert!(moved > 500 && (threaded > 100) == into_holes, "{name}: {moved} moved, {threaded} into holes");
 }
@@ -352,7 +414,7 @@ fn linux_recovers_the_same_from_a_cut() {
                 return Err(lines.join("; "));
             }
             let left = Memory::load(dir.join(format!("image.{i}"))).map_err(|e| e.to_string())?;
-            judge(&left, &case.record, None)?;
+            judge(&crash::f2fs(false), &left, &case.record, None)?;
             let theirs = text("list", i);
             tree::difference(("Linux", &theirs), ("ours", &case.ours), 5).map_or(Ok(()), Err)
         };

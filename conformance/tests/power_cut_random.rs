@@ -18,7 +18,7 @@ use joulefs_conformance::oracle::linux::Linux;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
 use victim::Policy;
 
-mod rig;
+use crate::rig;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 
@@ -327,7 +327,7 @@ fn run(kind: &Kind, image: &Memory, seed: u64, cut: Option<u64>, doing: Doing) -
         h => h,
     };
     let course = |t: usize, record: Record| {
-        let mut course = Course::new(&vol, &clock, record, seed * 100 + t as u64, habits);
+        let mut course = Course::new(&*vol, &clock, record, seed * 100 + t as u64, habits);
         course.compressible = kind.name.starts_with("compressed");
         course.nudges = has_deltas(kind);
         for _ in 0..doing.steps {

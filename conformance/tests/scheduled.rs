@@ -5,8 +5,6 @@
 //! Compressed files are shown to a kernel that `scripts/install-tools kernel` built, if there is one: Debian's knows none.
 //! `JOULEFS_DEEP=1` shows it fifty times as many; `JOULEFS_REPLAY=SEED` shows it one.
 
-mod rig;
-
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -15,7 +13,8 @@ use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tree;
 use joulefs_schedules::course::Course;
 use joulefs_schedules::{Case, plain, run_and_keep};
-use rig::*;
+
+use crate::rig::*;
 
 /// Which seeds, of all.
 const EACH: u64 = 17;
@@ -84,7 +83,7 @@ fn linux_finds_what_we_find_in_what_schedules_leave() {
                         Ok(cut) => drop(cuts.fetch_add(u64::from(cut), Relaxed)),
                         Err(what) => {
                             println!(
-                                "JOULEFS_REPLAY={seed} cargo test -p joulefs-conformance --test scheduled\n{what}"
+                                "JOULEFS_REPLAY={seed} cargo test -p joulefs-conformance --test together scheduled::\n{what}"
                             );
                             failed.lock().expect("nobody panicked").push(*seed);
                         }

@@ -11,8 +11,10 @@ use std::time::Duration;
 use device::{Loss, Memory, PowerCut, Rng, VirtualClock};
 use joulefs_conformance::plain::{Body, Plain};
 use joulefs_conformance::subject::{ScherlFs, Subject};
-use scherlfs::{MountOptions, Sync, Volume};
-use vfs::{Allocate, Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, RenameFlags, SetAttr, WriteFlags};
+use scherlfs::{Clean, MountOptions, Sync, Volume};
+use vfs::{
+    Allocate, Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, Power, RenameFlags, SetAttr, WriteFlags,
+};
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 
@@ -59,6 +61,7 @@ struct Done {
     dev: Arc<PowerCut>,
     states: Vec<Plain>,
     writes: u64,
+    tidied: scherlfs::Done,
 }
 
 /// What a course is like.
@@ -68,6 +71,7 @@ struct Course {
     mib: u64,
     calls: u64,
     names: u64,
+    ticks: u64,
 }
 
 struct Run<'c> {
@@ -120,7 +124,10 @@ impl Run<'_> {
                 let mut all = bytes(&mut self.plain, id);
                 all.write(at, &data);
                 self.plain.objects[id].body = Body::File(all);
-                assert_eq!(volume.write(self.inos[id], at, &data, WriteFlags::empty())?, data.len());
+                volume.open(self.inos[id], false)?;
+                let written = volume.write(self.inos[id], at, &data, WriteFlags::empty());
+                volume.release(self.inos[id]);
+                assert_eq!(written?, data.len());
             }
             (6, _, Some(id)) => {
                 let size = self.rng.below(150_000);
@@ -174,7 +181,10 @@ impl Run<'_> {
             }
             (12, ..) => {
                 self.clock.advance(Duration::from_secs(6));
-                volume.tick()?;
+                // What is done beside callers needs several steps.
+                for _ in 0..self.course.ticks {
+                    volume.tick()?;
+                }
             }
             _ => {}
         }
@@ -192,12 +202,15 @@ fn run(course: &Course, seed: u64, cut: Option<u64>) -> Done {
         dev.cut_after(cut);
     }
     let mut states = vec![Plain::default()];
+    let mut tidied = scherlfs::Done::default();
     if let Ok(volume) = course.subject.mount(dev.clone(), clock.clone()) {
         let (plain, inos, rng) = (Plain::default(), vec![volume.root()], Rng::new(seed));
         let mut run = Run { course, volume, clock, plain, inos, rng };
         for step in 0..course.calls {
             let done = run.call(step);
             match done {
+                // On a stage that is lost nothing is durable.
+                Ok(Call::Durable) if course.subject.beside => {}
                 Ok(Call::Durable) => states = vec![run.plain.clone()],
                 Ok(Call::Changed) => states.push(run.plain.clone()),
                 Err(e) => {
@@ -210,8 +223,9 @@ fn run(course: &Course, seed: u64, cut: Option<u64>) -> Done {
         if cut.is_none() {
             run.volume.unmount().expect("unmounts");
         }
+        tidied = run.volume.done();
     }
-    Done { writes: dev.write_count(), dev, states }
+    Done { writes: dev.write_count(), dev, states, tidied }
 }
 
 fn judge(course: &Course, image: Memory, states: &[Plain], place: &str, again: Option<u64>) {
@@ -269,7 +283,14 @@ fn every_cut(course: &Course, seeds: std::ops::Range<u64>) {
 }
 
 fn course(mounted: MountOptions, mib: u64, calls: u64) -> Course {
-    Course { subject: ScherlFs { mounted, ..ScherlFs::default() }, mib, calls, names: if calls > 200 { 12 } else { 5 } }
+    let beside = mounted.sync == Sync::Burst;
+    Course {
+        subject: ScherlFs { mounted, beside, ..ScherlFs::default() },
+        mib,
+        calls,
+        names: if calls > 200 { 12 } else { 5 },
+        ticks: 1,
+    }
 }
 
 #[test]
@@ -293,4 +314,51 @@ fn so_it_is_when_every_call_is_written() {
 fn so_it_is_when_the_log_goes_round_a_full_volume() {
     let mounted = MountOptions { sync: Sync::Call, checkpoint_blocks: 300, ..MountOptions::default() };
     every_cut(&course(mounted, 6, 400), 300..304);
+}
+
+/// A volume of small segments on the charger, with room made as this says.
+fn cleaned(clean: &str, mib: u64) -> Course {
+    let clean = Clean::parse(clean).expect("a strategy");
+    let mounted = MountOptions { clean, power: Power::Powered, checkpoint_blocks: 300, ..MountOptions::default() };
+    let made = scherlfs::make::Options { segment_blocks: 16, ..Default::default() };
+    Course {
+        subject: ScherlFs { made, mounted, ..ScherlFs::default() },
+        ticks: 12,
+        ..course(MountOptions::default(), mib, 300)
+    }
+}
+
+/// What was moved to make room, and what was brought together, in a course that is not cut.
+fn moved(course: &Course, seed: u64) -> (u64, u64) {
+    let done = run(course, seed, None);
+    (done.tidied.moved, done.tidied.gathered)
+}
+
+#[test]
+fn so_it_is_when_segments_are_copied_out_of_the_way() {
+    let course = cleaned("copying", 8);
+    assert!(moved(&course, 400).0 > 100);
+    every_cut(&course, 400..405);
+}
+
+#[test]
+fn so_it_is_when_they_are_put_into_holes() {
+    let course = cleaned("plugging", 8);
+    assert!(moved(&course, 500).0 > 100);
+    every_cut(&course, 500..505);
+}
+
+#[test]
+fn so_it_is_when_those_that_pay_best_are_cleared_and_files_are_brought_together() {
+    let course = cleaned("auto", 8);
+    let (moved, gathered) = moved(&course, 600);
+    assert!(moved > 100 && gathered > 100, "{moved} moved, {gathered} brought together");
+    every_cut(&course, 600..605);
+}
+
+/// The stage is lost, and with it what was only there: the disk is as it was after some call all the same.
+#[test]
+fn so_is_the_disk_of_an_archive_without_what_stood_beside_it() {
+    let mounted = MountOptions { sync: Sync::Burst, dirty: 40, checkpoint_blocks: 60, ..MountOptions::default() };
+    every_cut(&course(mounted, 8, 120), 700..706);
 }

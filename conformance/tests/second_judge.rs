@@ -8,14 +8,13 @@ use std::path::Path;
 use std::process::Command;
 
 use device::{Memory, Rng};
-use endure::{all_end_well, watched};
 use f2fs::mkfs;
 use joulefs_conformance::damage::unmounted;
 use joulefs_conformance::forge::Forger;
 use joulefs_conformance::misplace::Misplacer;
 use joulefs_conformance::oracle::tools::{Mkfs, Sload, assert_fsck_clean, fsck, locate};
 
-mod endure;
+use crate::endure::{all_end_well, watched};
 
 /// A volume to damage, by what made it.
 fn base(volume: u64) -> Memory {

@@ -6,8 +6,6 @@
 //! is settled first; both must hold the same names, sizes, times and contents. `JOULEFS_DEEP=1` shows every such copy to
 //! `fsck.f2fs` and to Linux, otherwise a sample.
 
-mod rig;
-
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,8 +21,9 @@ use joulefs_conformance::delta_nodes::Places;
 use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools;
 use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
-use rig::*;
 use vfs::{Caller, FileSystem};
+
+use crate::rig::*;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 /// Space used differs: delta nodes go.
@@ -65,7 +64,7 @@ fn points(seed: u64, steps: usize, options: MountOptions, habits: Habits) -> Vec
     let vol = Volume::mount(dev.clone(), clock.clone(), options).unwrap();
     let dir = vol.mkdir(ME, vol.root(), b"tree", 0o755, 0).unwrap().attr.ino;
     vol.sync().unwrap();
-    let mut course = Course::new(&vol, &clock, Record::new(dir), seed, habits);
+    let mut course = Course::new(&*vol, &clock, Record::new(dir), seed, habits);
     course.nudges = true;
     let (mut found, mut flushes) = (Vec::new(), dev.flush_count());
     for step in 0..steps {

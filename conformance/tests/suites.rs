@@ -1,7 +1,5 @@
 //! Test suites and programs of others, on a real mount of a volume of ours.
 
-mod rig;
-
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -9,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use f2fs::mkfs::Options;
 use joulefs_conformance::oracle::tools::locate;
-use rig::*;
+
+use crate::rig::*;
 
 /// Where a suite that `cargo install` brings is: in `PATH`, among cargo's programs, or below the workspace.
 fn suite(name: &str) -> PathBuf {

@@ -4,13 +4,12 @@
 //! Linux injects its own faults (`inject_rate` and `inject_type` below `/sys/fs/f2fs`), which only the kernel that
 //! `scripts/install-tools kernel` builds can do: without it this is skipped, and says so.
 
-mod rig;
-
 use joulefs_conformance::oracle::kernel::{Ending, Kernel};
 use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools::{Mkfs, fsck};
 use joulefs_conformance::oracle::tree;
-use rig::*;
+
+use crate::rig::*;
 
 /// Names and bits of what can fail (`enum` of faults in Linux 6.12's `f2fs.h`), and every how-manieth time.
 const FAULTS: [(&str, u32, u32); 9] = [

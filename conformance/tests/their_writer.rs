@@ -1,7 +1,5 @@
 //! Their writer, our reader: volumes by `mkfs.f2fs`, `sload.f2fs` and Linux read as Linux reads them.
 
-mod rig;
-
 use std::io::{Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,9 +11,10 @@ use joulefs_conformance::oracle::kernel::Ending;
 use joulefs_conformance::oracle::tools::{Mkfs, Sload, fsck};
 use joulefs_conformance::oracle::tree::assert_same;
 use joulefs_conformance::zoo::{Size, on_path, plan};
-use rig::*;
 use sha2::{Digest, Sha256};
 use vfs::{FileKind, FileSystem};
+
+use crate::rig::*;
 
 /// What Linux finds on an image it may not touch.
 fn listed_by_linux(image: &Path) -> String {

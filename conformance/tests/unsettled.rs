@@ -1,7 +1,5 @@
 //! Linux and `fsck.f2fs` refuse a volume that may hold deltas, and take it when it is settled, with all that is in it.
 
-mod rig;
-
 use std::sync::Arc;
 
 use device::{Memory, RealClock};
@@ -11,8 +9,9 @@ use f2fs::{MountOptions, Volume};
 use joulefs_conformance::oracle::kernel::{Ending, Kernel};
 use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::{tools, tree};
-use rig::*;
 use vfs::{FileSystem, WriteFlags};
+
+use crate::rig::*;
 
 /// A volume on which files were changed a little here and there, and how many deltas that made.
 fn changed() -> (Arc<Memory>, u64) {

@@ -1,7 +1,7 @@
 //! What does a block operation do, and what may a power cut leave of it?
 //!
 //! [`BlockDevice`] is a contract about failure; backings ([`Memory`], [`Fingerprint`], [`FileDevice`],
-//! [`SparseImage`], [`Blank`]) keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`], [`Gate`]) and the test device
+//! [`SparseImage`], [`Blank`]) keep it, decorators ([`Counting`], [`Overlay`], [`Faulty`], [`Gate`], [`Zoned`]) and the test device
 //! [`PowerCut`] add abilities that a plain device does not have. [`open_image`] picks the backing for a file.
 //! A simulated device is a [`model`] of its inside under the same contract; [`energy`] counts its joules, and people
 //! use it through a [`gauge`]; a [`queue`] takes several requests at once. Time and random numbers for all crates above come from [`clock`] and [`rng`].
@@ -33,6 +33,7 @@ pub mod queue;
 pub mod rng;
 mod sparse_image;
 mod stripes;
+mod zoned;
 
 pub use address::{BLOCK, Lba, Remap, Tag};
 pub use blank::Blank;
@@ -52,3 +53,4 @@ pub use overlay::Overlay;
 pub use power_cut::PowerCut;
 pub use rng::Rng;
 pub use sparse_image::{SparseError, SparseImage};
+pub use zoned::Zoned;

@@ -2,6 +2,7 @@
 
 use device::Tag;
 use format::Ino;
+use vfs::Reason;
 
 macro_rules! causes {
     ($($(#[$doc:meta])* $name:ident = $n:literal, $text:literal;)*) => {
@@ -85,6 +86,19 @@ impl Cause {
     /// A tag for one inode.
     pub fn of(self, ino: Ino) -> Tag {
         Tag { cause: self as u8, owner: ino.0.into() }
+    }
+    /// All, for those who count and report.
+    pub fn reasons() -> Vec<Reason> {
+        let cleaning =
+            [Cause::ForegroundGcData, Cause::ForegroundGcNode, Cause::BackgroundGcData, Cause::BackgroundGcNode];
+        let contents = [Cause::UserData, Cause::Compressed];
+        let reason = |c: &Cause| Reason {
+            number: *c as u8,
+            text: c.text(),
+            cleaning: cleaning.contains(c),
+            contents: contents.contains(c),
+        };
+        Cause::ALL.iter().map(reason).collect()
     }
     /// The cause a tag's number names.
     pub fn from_number(n: u8) -> Option<Self> {

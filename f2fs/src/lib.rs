@@ -14,7 +14,6 @@ pub mod delta;
 pub mod dir;
 pub mod error;
 pub mod file;
-pub mod fragments;
 pub mod fsync;
 pub mod gc;
 pub mod inode;
@@ -40,6 +39,5 @@ mod vfs_impl;
 pub mod volume;
 mod xattr;
 
-pub use fragments::FreeFragments;
 pub use mount::MountError;
 pub use volume::{MountOptions, RollForward, Volume};

@@ -2,10 +2,21 @@
 
 use std::sync::atomic::Ordering;
 
-use vfs::{Accountant, FileSystem, Look, Owner, Reason, Reporter};
+use vfs::{Accountant, Cleaned, FileSystem, FreeFragments, Look, Owner, Reason, Reporter};
 
 use crate::cause::Cause;
+use crate::gc::settings::Settings;
 use crate::volume::Volume;
+
+/// Data blocks a direct node maps.
+const PER_NODE: u64 = 1018;
+
+/// The largest file, in blocks, that fits into so many with its nodes and a directory block; `None` if none.
+fn largest_file(room: u64) -> Option<u64> {
+    let rest = room.checked_sub(2)?;
+    let nodes = rest / PER_NODE + rest / (PER_NODE * PER_NODE) * 2 + if rest > 900 { 3 } else { 0 };
+    rest.checked_sub(nodes).filter(|&n| n > 0)
+}
 
 impl vfs::Volume for Volume {
     fn kind(&self) -> &'static str {
@@ -13,9 +24,7 @@ impl vfs::Volume for Volume {
     }
 
     fn reasons(&self) -> Vec<Reason> {
-        let cleaning =
-            [Cause::ForegroundGcData, Cause::ForegroundGcNode, Cause::BackgroundGcData, Cause::BackgroundGcNode];
-        Cause::ALL.iter().map(|c| Reason { number: *c as u8, text: c.text(), cleaning: cleaning.contains(c) }).collect()
+        Cause::reasons()
     }
 
     fn own_blocks(&self) -> &'static str {
@@ -34,6 +43,35 @@ impl vfs::Volume for Volume {
         self.counters.user_bytes.load(Ordering::Relaxed)
     }
 
+    fn device_blocks(&self) -> u64 {
+        self.superblock().block_count
+    }
+
+    fn free_fragments(&self) -> FreeFragments {
+        Volume::free_fragments(self)
+    }
+
+    fn largest_file(&self, free: u64) -> Option<u64> {
+        largest_file(free)
+    }
+
+    fn cleans_ahead(&self) -> bool {
+        self.cleaning().on
+    }
+
+    fn clean_ahead(&self, on: bool) {
+        self.set_cleaning(Settings { on, ..self.cleaning() });
+    }
+
+    fn cleaned(&self) -> Cleaned {
+        let c = &self.counters;
+        Cleaned {
+            sections: c.sections_cleaned(),
+            waited_for: c.foreground_gc.load(Ordering::Relaxed),
+            moved: c.moved_blocks(),
+        }
+    }
+
     fn account_by(&self, accountant: Accountant) {
         *self.accountant.lock() = Some(accountant);
     }
@@ -49,5 +87,24 @@ impl vfs::Volume for Volume {
              without quotas until fsck.f2fs has counted anew"
                 .to_owned()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_fills_the_rest_leaves_room_for_its_nodes() {
+        assert_eq!(largest_file(2), None);
+        assert_eq!(largest_file(3), Some(1));
+        for room in [500, 950, 5000, 3_000_000] {
+            let n = largest_file(room).unwrap();
+            // 923 blocks in the inode, then direct nodes, their indirect nodes and one above.
+            let direct = n.saturating_sub(923).div_ceil(PER_NODE);
+            let nodes = 1 + direct + direct.saturating_sub(2).div_ceil(PER_NODE) + u64::from(direct > 2 * PER_NODE);
+            assert!(n + nodes < room, "{room}: {n} and {nodes}");
+            assert!(n + nodes + 16 > room, "{room}: {n} and {nodes}");
+        }
     }
 }

@@ -1,12 +1,11 @@
 //! A list that is not there is removed as easily as one that is.
 
-mod log_rig;
-
 use std::sync::Arc;
 
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{Error, FileSystem, XattrFlags};
+
+use crate::log_rig::*;
 
 const LISTS: [&[u8]; 2] = [b"system.posix_acl_access", b"system.posix_acl_default"];
 

@@ -1,12 +1,11 @@
 //! Blocks of a file are shifted also where there is no room left; if nodes for them find none, nothing changes.
 
-mod log_rig;
-
 use device::{Loss, PowerCut};
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{Allocate, Error, FileSystem, Ino, SetAttr, WriteFlags};
+
+use crate::log_rig::*;
 
 /// Fills the volume but for `left` blocks.
 fn fill(vol: &Volume, left: u64) {

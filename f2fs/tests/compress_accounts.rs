@@ -1,9 +1,6 @@
 //! What compressing costs is on the meter, by cause: packed blocks apart from others, the profile's time for each cluster
 //! that is packed or unpacked, and nothing for an fsync of what is synced.
 
-mod log_rig;
-mod metered;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,9 +10,10 @@ use format::superblock::Features;
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::compress::costs::Costs;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
-use metered::Metered;
 use vfs::FileSystem;
+
+use crate::log_rig::*;
+use crate::metered::Metered;
 
 const BLOCK: usize = 4096;
 const CLUSTER: usize = 4 * BLOCK;

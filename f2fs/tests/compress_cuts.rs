@@ -8,10 +8,9 @@ use device::{Loss, Memory, PowerCut, Rng};
 use format::superblock::Features;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{Allocate, FileSystem, SetAttr, WriteFlags};
 
-mod log_rig;
+use crate::log_rig::*;
 
 /// Names and contents.
 type Tree = BTreeMap<String, Arc<Vec<u8>>>;

@@ -13,11 +13,10 @@ use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use sha2::{Digest, Sha256};
 use vfs::{Allocate, FileSystem, SetAttr};
 
-mod log_rig;
+use crate::log_rig::*;
 
 /// What `perl` does by `ioctl`: `release FILE` and `reserve FILE` say how many blocks, `saved FILE` what is saved.
 const PERL: &str = r#"

@@ -8,10 +8,9 @@ use device::{Memory, Rng};
 use format::superblock::Features;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{Allocate, Error, FileFlags, FileSystem, Ino, Seek, SetAttr, WriteFlags};
 
-mod log_rig;
+use crate::log_rig::*;
 
 const BLOCK: u64 = 4096;
 

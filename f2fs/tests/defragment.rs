@@ -1,8 +1,6 @@
 //! A torn file is brought together, and nothing of it changes: whatever it is made of, whatever stops it on the way, and
 //! whoever looks at it.
 
-mod log_rig;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -18,8 +16,9 @@ use joulefs_conformance::oracle::tools::{assert_fsck_clean, locate};
 use joulefs_f2fs::file::extents::torn;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{Allocate, Error, FileFlags, FileSystem, Ino, Moving};
+
+use crate::log_rig::*;
 
 const WAYS: [Moving; 2] = [Moving::Copy, Moving::Share];
 

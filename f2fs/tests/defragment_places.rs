@@ -1,8 +1,6 @@
 //! Where the blocks of a file that is brought together go, what is asked of the device for it, and what of the rest of the
 //! volume it changes. That the file stays what it is: `defragment.rs`.
 
-mod log_rig;
-
 use std::sync::Arc;
 
 use device::{BlockDevice, Counting, Lba, Loss, Memory, Tag};
@@ -17,8 +15,9 @@ use joulefs_conformance::damage::block;
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{Allocate, Error, FileSystem, Ino, Moving};
+
+use crate::log_rig::*;
 
 fn seen(image: &dyn BlockDevice) -> Seen {
     let options = inspect::Options { extents: true, ..inspect::Options::default() };

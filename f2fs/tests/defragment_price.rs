@@ -1,8 +1,6 @@
 //! What a plan says that bringing a file together costs and saves is about what a simulated phone spends: by copies, and by
 //! pages of flash that are shown at another place.
 
-mod log_rig;
-
 use std::sync::Arc;
 
 use device::clock::{Clock, VirtualClock};
@@ -16,8 +14,9 @@ use inspect::treatment::{How, Run, plan, torn, whole};
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{FileSystem, Ino, Moving};
+
+use crate::log_rig::{self, *};
 
 type Device = Arc<Counting<Arc<Simulated<Memory>>>>;
 

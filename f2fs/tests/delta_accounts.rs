@@ -1,8 +1,5 @@
 //! What deltas cost is on the meter, by cause: the profile's time for each, and the same whenever it is run again.
 
-mod log_rig;
-mod metered;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,9 +9,10 @@ use format::superblock::Features;
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::delta::{Costs, Places};
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
-use metered::Metered;
 use vfs::FileSystem;
+
+use crate::log_rig::*;
+use crate::metered::Metered;
 
 const BLOCK: usize = 4096;
 

@@ -1,7 +1,5 @@
 //! Files too large for deltas in the inode: what an fsync of small changes costs, and what is there afterwards.
 
-mod log_rig;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -13,8 +11,9 @@ use joulefs_f2fs::delta::Reads;
 use joulefs_f2fs::delta::settle;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{Allocate, FileSystem, Ino, SetAttr};
+
+use crate::log_rig::*;
 
 const BLOCK: usize = 4096;
 

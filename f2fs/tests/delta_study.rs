@@ -1,8 +1,6 @@
 //! Other ways to use delta nodes, which are there to be compared with: what an fsync writes, and that they are as durable
 //! and lawful as the default.
 
-mod log_rig;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,8 +10,9 @@ use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::delta::{Beside, Places, Study, settle};
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::FileSystem;
+
+use crate::log_rig::*;
 
 const BLOCK: usize = 4096;
 

@@ -1,7 +1,5 @@
 //! Small updates live in the inode: what an fsync of them costs, and what is there afterwards.
 
-mod log_rig;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,8 +11,9 @@ use format::superblock::{Features, MAGIC, SuperBlock};
 use joulefs_f2fs::delta::{Places, Settled, settle, unsettle};
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{Allocate, FileSystem, Ino, SetAttr};
+
+use crate::log_rig::*;
 
 const BLOCK: usize = 4096;
 

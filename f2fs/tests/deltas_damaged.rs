@@ -1,7 +1,5 @@
 //! What becomes of a volume whose deltas are damaged: every loss is named, and no other file suffers.
 
-mod log_rig;
-
 use std::sync::Arc;
 
 use device::{BlockDevice, Lba, Memory, Tag};
@@ -10,8 +8,9 @@ use format::superblock::{Features, SuperBlock};
 use format::{BLOCK, Block, BlockAddr, Ino, delta};
 use fsck::{Action, FindingKind as K};
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::FileSystem;
+
+use crate::log_rig::*;
 
 /// A volume with two files of ten blocks, of which the first five have deltas; and the files' contents.
 fn volume() -> (Memory, [Vec<u8>; 2], [Ino; 2]) {

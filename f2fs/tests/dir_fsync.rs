@@ -1,7 +1,5 @@
 //! What fsync of a directory promises without a checkpoint, at which cost, and that Linux recovers the same.
 
-mod log_rig;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,8 +10,9 @@ use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{DirEntry, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, XattrFlags};
+
+use crate::log_rig::*;
 
 /// A volume with durable files `old`, `other` and `third`, each holding its name, and directories `d` and `e`.
 struct World {

@@ -1,7 +1,5 @@
 //! Linux keeps a file's largest extent in its inode and believes it: it must not outlive the blocks it names.
 
-mod log_rig;
-
 use std::sync::Arc;
 
 use device::{Access, FileDevice};
@@ -9,8 +7,9 @@ use joulefs_conformance::oracle::kernel::Kernel;
 use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{Allocate, FileSystem, Ino, Moving, WriteFlags};
+
+use crate::log_rig::*;
 
 /// What Linux wrote in one piece, changed by us where the inode itself holds no addresses, read by Linux.
 fn judged(change: impl FnOnce(&Arc<Volume>, Ino, &mut Vec<u8>)) {

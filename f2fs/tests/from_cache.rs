@@ -1,15 +1,14 @@
 //! What a cache above writes back does not wait here a second time.
 
-mod log_rig;
-
 use std::sync::Arc;
 
 use device::{BlockDevice, Counting, Fault, Faulty, Memory, Op};
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{Error, FileSystem, Ino, WriteFlags};
+
+use crate::log_rig::*;
 
 const MIB: usize = 1 << 20;
 

@@ -3,15 +3,14 @@
 //! Roll-forward puts a synced new file under its name in the tree of the last checkpoint. Who has that
 //! name there and lives on elsewhere, by a change no checkpoint knows yet, must not be taken for deleted.
 
-mod log_rig;
-
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::{Loss, PowerCut};
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{FileSystem, Ino, RenameFlags};
+
+use crate::log_rig::*;
 
 const OLD: [u8; 9000] = [1; 9000];
 const NEW: [u8; 5000] = [2; 5000];

@@ -1,7 +1,5 @@
 //! What an fsync costs of a file that was renamed, or had several names, before the volume was mounted.
 
-mod log_rig;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,8 +10,9 @@ use joulefs_conformance::oracle::kernel::Kernel;
 use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{FileSystem, Ino, RenameFlags};
+
+use crate::log_rig::*;
 
 /// A volume after these changes, unmounted.
 fn left(changes: impl FnOnce(&Volume)) -> Memory {

@@ -1,15 +1,14 @@
 //! What fsync returned for is there after a power cut, at what it should cost.
 
-mod log_rig;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::{Fault, Faulty, Loss, Op};
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{FileSystem, RenameFlags};
+
+use crate::log_rig::*;
 
 #[test]
 fn a_synced_new_file_has_its_name_and_contents_after_a_power_cut() {

@@ -1,14 +1,13 @@
 //! After a power cut a file is as long as it was synced, whatever blocks it has behind its end.
 
-mod log_rig;
-
 use std::sync::Arc;
 
 use device::{Fault, Faulty, Loss, Op, PowerCut};
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{Allocate, Error, FileSystem, Ino, SetAttr, WriteFlags};
+
+use crate::log_rig::*;
 
 fn set_size(vol: &Volume, ino: Ino, size: u64) {
     vol.setattr(ino, &SetAttr { size: Some(size), ..SetAttr::default() }).unwrap();

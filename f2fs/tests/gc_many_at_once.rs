@@ -2,8 +2,6 @@
 //! takes, enough that segments are cleaned and written again while somebody reads in them; by whoever is
 //! short of space alone, and by the background into holes of used segments beside it.
 
-mod log_rig;
-
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,10 +12,11 @@ use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use parking_lot::{Condvar, Mutex};
 use vfs::{FileSystem, Ino, WriteFlags};
 use victim::Policy;
+
+use crate::log_rig::*;
 
 /// Blocks of a file.
 const BLOCKS: u64 = 256;

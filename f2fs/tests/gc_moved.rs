@@ -1,8 +1,6 @@
 //! A block that cleaning just moved, and no checkpoint yet: a power cut, an fsync, a failing device, an
 //! unmount.
 
-mod log_rig;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,9 +9,10 @@ use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{FileSystem, Ino};
 use victim::Policy;
+
+use crate::log_rig::*;
 
 const FILES: u64 = 700;
 const LEN: usize = 3 * 4096;

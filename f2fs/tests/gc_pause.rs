@@ -1,7 +1,5 @@
 //! For how long does cleaning in the background hold others off?
 
-mod log_rig;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -14,9 +12,10 @@ use device::{BlockDevice, Lba, Memory, Tag};
 use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::FileSystem;
 use victim::Policy;
+
+use crate::log_rig::*;
 
 const MIB: u64 = 96;
 

@@ -1,8 +1,6 @@
 //! Whoever chooses what is cleaned, the files stay what they are: the same operations under every policy,
 //! with cleaning ahead of time by a virtual clock.
 
-mod log_rig;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,9 +11,10 @@ use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{FileSystem, Ino};
 use victim::Policy;
+
+use crate::log_rig::*;
 
 const BLOCK: u64 = 4096;
 

@@ -1,15 +1,14 @@
 //! A full volume can be overwritten for ever.
 
-mod log_rig;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use device::Memory;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{DeviceNumber, FileKind, FileSystem, Ino, NewNode};
+
+use crate::log_rig::*;
 
 const CHUNK: usize = 1 << 20;
 

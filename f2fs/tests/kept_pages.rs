@@ -1,7 +1,5 @@
 //! Journals and logs whose blocks are made of kept pages: what an fsync costs, and what is there afterwards.
 
-mod log_rig;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,8 +8,9 @@ use format::superblock::Features;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::delta::settle;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{Allocate, FileSystem, Ino, Seek, SetAttr};
+
+use crate::log_rig::*;
 
 const PAGE: usize = 4096;
 

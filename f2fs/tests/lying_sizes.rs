@@ -1,6 +1,5 @@
 //! A directory that claims more blocks than there are costs no more than the blocks it has.
 
-mod log_rig;
 #[path = "../../fsck/tests/rig/mod.rs"]
 mod rig;
 
@@ -8,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use device::{Clock, RealClock};
-use log_rig::{ROOT, mount};
 use vfs::{FileSystem, Flow, RenameFlags};
+
+use crate::log_rig::{ROOT, mount};
 
 #[test]
 fn a_directory_of_claimed_exbibytes_is_listed_searched_and_removed_in_no_time() {

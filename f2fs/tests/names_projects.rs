@@ -1,7 +1,5 @@
 //! A directory that hands its project on takes no names of another one: every answer is Linux's own.
 
-mod log_rig;
-
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,8 +8,9 @@ use format::superblock::Features;
 use joulefs_conformance::oracle::kernel::Kernel;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::{self, Options};
-use log_rig::*;
 use vfs::{Error, FileSystem, Ino, RenameFlags};
+
+use crate::log_rig::*;
 
 /// `own` hands on project 42, `free` has it too but does not hand it on, the rest is of project 0.
 const TREE: &str = "

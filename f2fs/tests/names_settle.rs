@@ -1,11 +1,10 @@
 //! A name that roll-forward restores is one the file still has.
 
-mod log_rig;
-
 use device::Loss;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::FileSystem;
+
+use crate::log_rig::*;
 
 #[test]
 fn a_synced_file_whose_first_name_is_gone_comes_back_under_the_name_it_has() {

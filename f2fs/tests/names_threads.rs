@@ -1,13 +1,12 @@
 //! Names changed by several threads at once.
 
-mod log_rig;
-
 use std::sync::Arc;
 
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{Error, FileSystem, Ino, RenameFlags};
+
+use crate::log_rig::*;
 
 fn mkdir(vol: &Volume, parent: Ino, name: &str) -> Ino {
     vol.mkdir(ROOT, parent, name.as_bytes(), 0o755, 0).unwrap().attr.ino

@@ -1,7 +1,5 @@
 //! Names: made, linked, moved and removed, with both checkers as judges.
 
-mod log_rig;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -9,8 +7,9 @@ use device::Memory;
 use joulefs_conformance::zoo::{Size, in_process, plan};
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{DirEntry, Error, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, XattrFlags};
+
+use crate::log_rig::*;
 
 fn volume(mib: u64) -> (Arc<Memory>, Arc<Volume>) {
     let dev = Arc::new(formatted(mib, &Options::default()));

@@ -1,8 +1,6 @@
 //! A volume that is damaged and was not unmounted can be read all the same, and can go on if its owner gives up what
 //! was synced since the last checkpoint.
 
-mod log_rig;
-
 use std::sync::Arc;
 
 use device::{BlockDevice, Lba, Loss, Memory, Tag};
@@ -11,8 +9,9 @@ use format::{inode, node};
 use joulefs_conformance::damage::block;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountError, MountOptions, RollForward, Volume};
-use log_rig::*;
 use vfs::{Error, FileSystem};
+
+use crate::log_rig::*;
 
 /// A volume whose power was cut after an fsync of `f`, and in which `f`'s inode, as the checkpoint has it, is damaged
 /// if asked for. `g` is whole.

@@ -1,7 +1,5 @@
 //! Inodes without a name: how many there may be, and what if one cannot be freed.
 
-mod log_rig;
-
 use std::sync::Arc;
 
 use device::{BlockDevice, Fault, Faulty, Lba, Loss, Memory, Op, PowerCut, Tag};
@@ -10,8 +8,9 @@ use format::orphan::ORPHANS_PER_BLOCK;
 use joulefs_conformance::damage::block;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{Error, FileSystem, Ino, RenameFlags};
+
+use crate::log_rig::*;
 
 /// An empty volume whose checkpoint packs hold so much payload that one block is left for orphans.
 fn with_room_for_one_block_of_orphans() -> Memory {

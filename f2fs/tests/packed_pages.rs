@@ -1,7 +1,5 @@
 //! New pages of small files that lie packed in delta nodes: what an fsync of them costs, and what is there afterwards.
 
-mod log_rig;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,8 +9,9 @@ use format::superblock::Features;
 use joulefs_f2fs::delta::settle;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{Allocate, FileSystem, Ino, RenameFlags, Seek, SetAttr};
+
+use crate::log_rig::*;
 
 const BLOCK: usize = 4096;
 

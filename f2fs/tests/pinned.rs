@@ -1,7 +1,5 @@
 //! A pinned file's blocks stay where they are: others know them by their addresses.
 
-mod log_rig;
-
 use std::sync::Arc;
 
 use device::{Access, BlockDevice, FileDevice, Lba, Memory, Tag};
@@ -14,9 +12,10 @@ use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::gc::settings::Settings;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{Allocate, Error, FileSystem, Ino};
 use victim::Policy;
+
+use crate::log_rig::*;
 
 const BLOCKS: u64 = 2000;
 

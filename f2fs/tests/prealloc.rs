@@ -1,16 +1,15 @@
 //! Databases that grow together stay in few pieces if blocks are set aside for them, and nothing else changes: not what a
 //! power cut leaves, not what is free, not what other files get.
 
-mod log_rig;
-
 use std::sync::Arc;
 
 use device::{Access, FileDevice, Loss, Memory, PowerCut};
 use joulefs_conformance::oracle::kernel::Kernel;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{FileSystem, Ino, SetAttr};
+
+use crate::log_rig::*;
 
 fn options(prealloc: Option<u32>) -> MountOptions {
     MountOptions { prealloc, ..MountOptions::default() }

@@ -1,16 +1,15 @@
 //! Every read that an operation needs fails once: the volume stays sound, and a change of names is done or
 //! not done, nothing between. Of contents, those an operation is about may be changed in part: it says so.
 
-mod log_rig;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::{Fault, Faulty, Memory, Op};
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{Allocate, FileKind, FileSystem, Flow, Ino, RenameFlags, SetAttr, WriteFlags, XattrFlags};
+
+use crate::log_rig::*;
 
 /// Directories in blocks, none of which is in memory.
 fn options() -> MountOptions {

@@ -1,7 +1,5 @@
 //! What a reader does while cleaning moves blocks of others.
 
-mod log_rig;
-
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -9,8 +7,9 @@ use device::{BlockDevice, Lba, Memory, Tag};
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::FileSystem;
+
+use crate::log_rig::*;
 
 /// A device on which a section is cleaned during every read for one inode, up to a number of times.
 struct Cleaned {

@@ -1,8 +1,6 @@
 //! Whom does a reader wait for? Not for writers of other inodes: not for a checkpoint that writes tables or nodes, not
 //! for the table's block of another node.
 
-mod log_rig;
-
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -11,8 +9,9 @@ use device::{Gate, Memory, Op};
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{FileSystem, Ino, SetAttr};
+
+use crate::log_rig::*;
 
 const FILES: usize = 1200;
 

@@ -1,15 +1,14 @@
 //! The power goes at any write, also during recovery and cleaning.
 
-mod log_rig;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::{BlockDevice, Loss, Memory, PowerCut};
 use joulefs_f2fs::mkfs::Options;
 use joulefs_f2fs::{MountOptions, Volume};
-use log_rig::*;
 use vfs::{FileSystem, Ino, RenameFlags, WriteFlags};
+
+use crate::log_rig::*;
 
 /// What a file may hold after the power went.
 #[derive(Clone, Default)]

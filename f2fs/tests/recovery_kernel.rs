@@ -1,7 +1,5 @@
 //! Linux replays what we synced, and we replay what Linux synced.
 
-mod log_rig;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,8 +8,9 @@ use joulefs_conformance::oracle::kernel::{Ending, Kernel};
 use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{DirEntry, FileSystem, Flow, Ino};
+
+use crate::log_rig::*;
 
 #[test]
 fn linux_replays_what_we_synced() {

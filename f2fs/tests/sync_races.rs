@@ -1,15 +1,14 @@
 //! Whoever syncs while another thread's checkpoint or fsync is on its way finds his own changes durable.
 
-mod log_rig;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use device::{Fault, Faulty, Gate, Loss, Op, PowerCut};
 use joulefs_f2fs::cause::Cause;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{FileSystem, RenameFlags};
+
+use crate::log_rig::*;
 
 /// A device on which one request can be made to wait, and may then fail.
 fn gate(inner: Arc<PowerCut>) -> Arc<Gate<Faulty<Arc<PowerCut>>>> {

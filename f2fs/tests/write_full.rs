@@ -1,8 +1,6 @@
 //! What a write says on a volume with hardly any room, and what is there afterwards: the bytes it said, and no
 //! others.
 
-mod log_rig;
-
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
@@ -10,8 +8,9 @@ use std::time::Duration;
 use device::{BlockDevice, Lba, Memory, Tag};
 use joulefs_f2fs::Volume;
 use joulefs_f2fs::mkfs::Options;
-use log_rig::*;
 use vfs::{Error, FileSystem, Ino, WriteFlags};
+
+use crate::log_rig::*;
 
 const MIB: usize = 1 << 20;
 

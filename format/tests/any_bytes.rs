@@ -1,13 +1,11 @@
 //! No bytes make the format panic: random ones, lawful blocks with a few bytes changed, and blocks of
 //! a real volume, whole, changed, and taken for something they are not.
 
-extern crate joulefs_format as format;
-
-mod drivers;
-mod image;
-
 use format::node;
 use format::{BLOCK, BlockAddr};
+
+use crate::drivers;
+use crate::image;
 
 /// A small generator (SplitMix64), so that a failure can be repeated.
 struct Chance(u64);

@@ -1,7 +1,5 @@
 //! A directory's area behaves as a map from names to inodes, whatever is done to it.
 
-extern crate joulefs_format as format;
-
 use std::collections::BTreeMap;
 
 use format::dentry::{self, Layout};

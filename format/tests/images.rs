@@ -1,9 +1,5 @@
 //! What `mkfs.f2fs` and `sload.f2fs` write is understood, and written again bit for bit.
 
-extern crate joulefs_format as format;
-
-mod image;
-
 use format::checkpoint::{Checkpoint, CpFlags};
 use format::dentry::{self, Layout};
 use format::inode::{self, Inline, RawInode};
@@ -12,9 +8,10 @@ use format::sit::{self, LogType, SitEntry};
 use format::summary::{self, Summary, SummaryKind};
 use format::superblock::{Features, SuperBlock};
 use format::{BLOCK, Block, BlockAddr, Nid, SegNo, bits, hash, nat, node};
-use image::{Image, Images};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
+
+use crate::image::{self, Image, Images};
 
 fn images() -> &'static [Image] {
     static IMAGES: OnceLock<Images> = OnceLock::new();

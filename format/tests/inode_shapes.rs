@@ -1,7 +1,5 @@
 //! How an inode's words are shared, and how a file's blocks are reached, at every border.
 
-extern crate joulefs_format as format;
-
 use format::inode::{ADDRS_PER_INODE, Division, Inline, InodeFlags, RawInode};
 use format::node::{self, NodeKind, Shape};
 use format::superblock::Features;

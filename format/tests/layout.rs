@@ -1,7 +1,5 @@
 //! The layout document is what the code does: every field's offset and size in it is taken from the
-//! structures. `JOULEFS_RENEW=1 cargo test -p joulefs-format --test layout` writes it anew.
-
-extern crate joulefs_format as format;
+//! structures. `JOULEFS_RENEW=1 cargo test -p joulefs-format --test together layout::` writes it anew.
 
 use std::fmt::Write as _;
 use std::mem::offset_of;

@@ -1,8 +1,6 @@
 //! Extended attributes and access control lists as Linux 6.1 wrote them: what `setfattr` and `setfacl`
 //! left in inodes, and what new inodes inherited.
 
-extern crate joulefs_format as format;
-
 use format::acl::{self, Acl};
 use format::xattr::{self, index};
 

@@ -1,15 +1,12 @@
 //! What is wrong is refused, and the error names the field that is; what is at the border is not.
 
-extern crate joulefs_format as format;
-
-#[allow(dead_code)] // what feeds any bytes to the structures
-mod drivers;
-
 use format::checkpoint::{Checkpoint, CpFlags};
 use format::nat::NatEntry;
 use format::sit::{LogType, RawSitEntry, SitEntry};
 use format::superblock::{Features, RawSuperBlock, SuperBlock};
 use format::{BlockAddr, FormatError, Ino, Nid, SegNo, crc, orphan, summary};
+
+use crate::drivers;
 
 fn superblock(change: impl FnOnce(&mut RawSuperBlock)) -> Result<SuperBlock, FormatError> {
     let mut block = drivers::lawful_superblock();

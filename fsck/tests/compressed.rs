@@ -13,7 +13,7 @@ use joulefs_conformance::oracle::tools::assert_fsck_clean;
 use sha2::{Digest, Sha256};
 use vfs::{FileKind, FileSystem, Flow};
 
-mod rig;
+use crate::rig;
 
 fn fixture(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/fixtures").join(name)

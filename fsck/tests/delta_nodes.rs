@@ -1,14 +1,13 @@
 //! Deltas in delta nodes: each fault is found, repaired as little as can be, and named where something is lost.
 
-mod delta_rig;
-
-use delta_rig::{Fixture, changed, page};
 use device::{BlockDevice, Lba, Tag};
 use format::inode::RawInode;
 use format::node::delta;
 use format::node::kept::{self, KEPT};
 use fsck::{Action, FindingKind as K};
 use joulefs_conformance::damage::block;
+
+use crate::delta_rig::{Fixture, changed, page};
 
 #[test]
 fn lawful_delta_nodes_are_no_finding_and_count_as_nodes_of_their_file() {

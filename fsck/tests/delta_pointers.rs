@@ -1,14 +1,13 @@
 //! Who names a file's delta nodes: a root, a list, footers, the NAT. With one of them wrong no delta is lost.
 
-mod delta_rig;
-
-use delta_rig::{Fixture, nat_edit, page};
 use format::delta::{MARK, set_root};
 use format::inode::RawInode;
 use format::node::delta::{FIRST_OFFSET, set_other};
 use format::node::{self, Footer};
 use format::{BlockAddr, Nid};
 use fsck::{Action, FindingKind as K, NodeFault, Referrer};
+
+use crate::delta_rig::{self, Fixture, nat_edit, page};
 
 /// A direct node of `a`.
 fn direct(f: &Fixture) -> Nid {

@@ -1,10 +1,7 @@
 //! Entries of delta nodes that hold a whole block: what becomes of the block's own address does not matter to them.
 
-mod delta_rig;
-
 use std::sync::Arc;
 
-use delta_rig::{Fixture, page};
 use device::Memory;
 use f2fs::delta::{Beside, Places as Where, Study};
 use f2fs::mkfs::Options;
@@ -19,6 +16,8 @@ use fsck::{Action, FindingKind as K};
 use joulefs_conformance::damage::clock;
 use joulefs_conformance::delta_nodes::Places;
 use vfs::{Caller, FileKind, FileSystem, NewNode, WriteFlags};
+
+use crate::delta_rig::{Fixture, page};
 
 /// A page that compresses.
 fn text(index: u32) -> Vec<u8> {

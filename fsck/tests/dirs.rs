@@ -1,7 +1,5 @@
 //! Damage to directories is found, named and repaired; what loses its name is not lost.
 
-mod rig;
-
 use std::path::Path;
 
 use device::Memory;
@@ -11,7 +9,8 @@ use format::inode::{Advise, RawInode};
 use format::superblock::Features;
 use format::{Block, Ino, Nid, bits};
 use fsck::{Action, DotFault, FindingKind as K, Name, NodeFault};
-use rig::{FEATURES, Volume, volume};
+
+use crate::rig::{FEATURES, Volume, volume};
 
 const B: Layout = Layout::BLOCK;
 

@@ -1,12 +1,11 @@
 //! Damage to nodes, block maps, inodes and attributes is found, named and repaired.
 
-mod rig;
-
 use format::inode::{Inline, RawInode};
 use format::node::{self, Footer};
 use format::{BlockAddr, Ino, Nid};
 use fsck::{Action, FindingKind as K, NodeFault, Referrer, XattrFault};
-use rig::{FEATURES, Volume, volume};
+
+use crate::rig::{FEATURES, Volume, volume};
 
 /// Direct node number `k` of `big`.
 fn direct(v: &Volume, k: usize) -> (Ino, Nid) {

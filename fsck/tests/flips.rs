@@ -1,10 +1,9 @@
 //! Whatever bits a medium flips: no panic, no endless loop, and what is repaired satisfies fsck.f2fs.
 
-mod rig;
-
 use device::{BlockDevice, Lba, Rng, Tag};
 use format::{BLOCK, BlockAddr, nat};
-use rig::{FEATURES, Volume, volume};
+
+use crate::rig::{FEATURES, Volume, volume};
 
 /// Blocks of metadata that hold something: (areas before the main one, nodes and directories).
 fn metadata(v: &Volume) -> (Vec<u64>, Vec<u64>) {

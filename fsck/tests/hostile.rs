@@ -1,8 +1,6 @@
 //! Images made to make a reader leave its buffer: every length and count that is read from a device and
 //! used as one. A mount answers with an error or reads on, the check names the fault, the repair mends it.
 
-mod rig;
-
 use std::sync::Arc;
 
 use device::{Memory, Time, VirtualClock};
@@ -11,8 +9,9 @@ use format::inode::{Division, Inline, RawInode};
 use format::{BlockAddr, Ino, dentry};
 use fsck::{FindingKind as K, XattrFault};
 use joulefs_conformance::damage;
-use rig::Volume;
 use vfs::{Caller, FileKind, FileSystem, Flow, NewNode, XattrFlags};
+
+use crate::rig::Volume;
 
 const ACL: &[u8] = b"system.posix_acl_access";
 

@@ -1,13 +1,12 @@
 //! One field of each structure, set to what can be set from outside (f2fs-tools' `inject.f2fs` names the
 //! same fields): each is found under its name, and repaired so that both checkers are content.
 
-mod rig;
-
 use format::inode::RawInode;
 use format::node::{self, Footer};
 use format::{BlockAddr, Ino, Nid, bits, dentry};
 use fsck::FindingKind as K;
-use rig::{FEATURES, Volume, volume};
+
+use crate::rig::{FEATURES, Volume, volume};
 
 /// Injects, demands the finding and a repair, and that files are still as many.
 #[track_caller]

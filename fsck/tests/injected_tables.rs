@@ -4,13 +4,12 @@
 //!
 //! Totals, types and maps of these tables have tests of their own (`tables`).
 
-mod rig;
-
 use format::checkpoint::RawCheckpoint;
 use format::superblock::RawSuperBlock;
 use fsck::{FindingKind as K, RepairError};
 use joulefs_conformance::oracle::tools::assert_fsck_clean;
-use rig::{Volume, volume};
+
+use crate::rig::{Volume, volume};
 
 /// Injects; what is found must be what `found` names, and nothing of what is lost by it but the field.
 #[track_caller]

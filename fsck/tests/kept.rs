@@ -11,9 +11,7 @@ use format::node;
 use format::{BlockAddr, dentry};
 use vfs::{FileKind, FileSystem, Flow};
 
-mod rig;
-
-use rig::{Volume, volume};
+use crate::rig::{Volume, volume};
 
 /// Every path with its type and contents.
 fn tree(dev: &Memory) -> BTreeMap<String, (FileKind, Vec<u8>)> {

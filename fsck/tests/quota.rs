@@ -1,13 +1,12 @@
 //! Quota files as others make them are sound; damage to their structure is named.
 
-mod rig;
-
 use device::Memory;
 use format::checkpoint::CpFlags;
 use format::{BlockAddr, Ino};
 use fsck::{FindingKind as K, QuotaFault as F};
 use joulefs_conformance::oracle::kernel::Kernel;
-use rig::{FEATURES, Volume, volume};
+
+use crate::rig::{FEATURES, Volume, volume};
 
 fn faults(v: &Volume) -> Vec<F> {
     let of = |k: &K| if let K::QuotaFileBad { fault, .. } = k { Some(*fault) } else { None };

@@ -1,7 +1,5 @@
 //! What was synced after the last checkpoint is part of the volume, whoever wrote that checkpoint.
 
-mod rig;
-
 use std::sync::Arc;
 
 use device::{Memory, Time, VirtualClock};
@@ -12,8 +10,9 @@ use format::sit::LogType;
 use format::{BlockAddr, dentry};
 use fsck::{Action, FindingKind as K, Options, RepairError};
 use joulefs_conformance::oracle::kernel::{Ending, Kernel};
-use rig::{Volume, volume};
 use vfs::FileSystem;
+
+use crate::rig::{Volume, volume};
 
 const SCRIPT: &str = "echo promised >synced; sync synced; dd if=/dev/zero of=new bs=4k count=9 conv=fsync 2>/dev/null";
 

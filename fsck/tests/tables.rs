@@ -1,13 +1,12 @@
 //! Damage to the superblock, the checkpoint and the tables is found, named and repaired.
 
-mod rig;
-
 use format::checkpoint::CpFlags;
 use format::sit::LogType;
 use format::{BLOCK, BlockAddr, Ino, Nid, SegNo, bits, nat, node, orphan, summary};
 use fsck::{Class, FindingKind as K, FsckError, RepairError, Severity, Total};
-use rig::{FEATURES, Volume, volume};
 use zerocopy::FromBytes;
+
+use crate::rig::{self, FEATURES, Volume, volume};
 
 #[test]
 fn an_untouched_volume_is_clean_and_repair_writes_nothing() {

@@ -1,13 +1,12 @@
 //! The zone of deltas in an inode: its mark is made anew where the zone is there, and no word of it becomes an address.
 
-mod delta_rig;
-
-use delta_rig::{Fixture, changed, page};
 use format::BlockAddr;
 use format::delta::{self, MARK};
 use format::inode::{Inline, RawInode};
 use format::node::delta as in_node;
 use fsck::{Action, FindingKind as K};
+
+use crate::delta_rig::{Fixture, changed, page};
 
 /// A page that a zone has room for.
 fn small(index: u32) -> Vec<u8> {

@@ -44,8 +44,8 @@ impl fuser::Filesystem for Adapter {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let parent = self.ino(parent);
+    fn lookup(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let (parent, _asks) = self.asked(req, parent);
         match self.fs.lookup(parent, name.as_bytes()) {
             // Number 0 tells the kernel to remember that there is no such name.
             Err(Error::NotFound) => reply.entry(&self.ttl, &bare(INodeNo(0), FileKind::Regular, 0), Generation(0)),
@@ -65,8 +65,8 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let ino = self.ino(ino);
+    fn getattr(&self, req: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        let (ino, _asks) = self.asked(req, ino);
         match self.fs.getattr(ino) {
             Ok(attr) => reply.attr(&self.ttl, &self.numbers.attr(&attr)),
             Err(error) => reply.error(failed("getattr", ino, &error)),
@@ -91,7 +91,7 @@ impl fuser::Filesystem for Adapter {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let ino = self.ino(ino);
+        let (ino, _asks) = self.asked(req, ino);
         let mut set = SetAttr {
             perm: mode.map(perm),
             uid,
@@ -110,8 +110,8 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        let ino = self.ino(ino);
+    fn readlink(&self, req: &Request, ino: INodeNo, reply: ReplyData) {
+        let (ino, _asks) = self.asked(req, ino);
         match self.fs.readlink(ino) {
             Ok(target) => {
                 self.accessed(ino);
@@ -122,34 +122,34 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn mknod(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, rdev: u32, reply: ReplyEntry) {
-        let parent = self.ino(parent);
+        let (parent, _asks) = self.asked(req, parent);
         let result = new_node(mode, umask, rdev).and_then(|new| self.make(req, parent, name, &new));
         self.reply_entry("mknod", parent, result, reply);
     }
 
     fn mkdir(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, reply: ReplyEntry) {
-        let parent = self.ino(parent);
+        let (parent, _asks) = self.asked(req, parent);
         let (mode, umask) = (perm(mode), perm(umask));
         let result = self.room.with(|| self.fs.mkdir(caller(req), parent, name.as_bytes(), mode, umask));
         self.reply_entry("mkdir", parent, result, reply);
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let parent = self.ino(parent);
+    fn unlink(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (parent, _asks) = self.asked(req, parent);
         let result = self.fs.unlink(parent, name.as_bytes());
         self.room.removed();
         reply_empty("unlink", parent, result, reply);
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let parent = self.ino(parent);
+    fn rmdir(&self, req: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (parent, _asks) = self.asked(req, parent);
         let result = self.fs.rmdir(parent, name.as_bytes());
         self.room.removed();
         reply_empty("rmdir", parent, result, reply);
     }
 
     fn symlink(&self, req: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        let parent = self.ino(parent);
+        let (parent, _asks) = self.asked(req, parent);
         let target = target.as_os_str().as_bytes();
         let result = self.room.with(|| self.fs.symlink(caller(req), parent, name.as_bytes(), target));
         self.reply_entry("symlink", parent, result, reply);
@@ -165,7 +165,7 @@ impl fuser::Filesystem for Adapter {
         flags: fuser::RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let (parent, to_parent) = (self.ino(parent), self.ino(to_parent));
+        let ((parent, _asks), to_parent) = (self.asked(req, parent), self.ino(to_parent));
         let result =
             RenameFlags::from_bits(flags.bits()).ok_or(Error::Invalid("unknown rename flag")).and_then(|flags| {
                 let from = (parent, name.as_bytes());
@@ -176,14 +176,14 @@ impl fuser::Filesystem for Adapter {
         reply_empty("rename", parent, result, reply);
     }
 
-    fn link(&self, _: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let (ino, parent) = (self.ino(ino), self.ino(parent));
+    fn link(&self, req: &Request, ino: INodeNo, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let (ino, (parent, _asks)) = (self.ino(ino), self.asked(req, parent));
         let result = self.room.with(|| self.fs.link(ino, parent, name.as_bytes()));
         self.reply_entry("link", parent, result, reply);
     }
 
     fn create(&self, req: &Request, parent: INodeNo, name: &OsStr, mode: u32, umask: u32, _: i32, reply: ReplyCreate) {
-        let parent = self.ino(parent);
+        let (parent, _asks) = self.asked(req, parent);
         let new = NewNode { kind: FileKind::Regular, perm: perm(mode), umask: perm(umask), rdev: unpack(0) };
         let made = self.make(req, parent, name, &new).and_then(|entry| {
             if !self.agreed.no_open {
@@ -241,7 +241,7 @@ impl fuser::Filesystem for Adapter {
 
     fn read(
         &self,
-        _: &Request,
+        req: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -250,7 +250,7 @@ impl fuser::Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let ino = self.ino(ino);
+        let (ino, _asks) = self.asked(req, ino);
         let size = size as usize;
         CONTENTS.with_borrow_mut(|contents| {
             if contents.len() < size {
@@ -268,7 +268,7 @@ impl fuser::Filesystem for Adapter {
 
     fn write(
         &self,
-        _: &Request,
+        req: &Request,
         ino: INodeNo,
         _: FileHandle,
         offset: u64,
@@ -278,7 +278,7 @@ impl fuser::Filesystem for Adapter {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let ino = self.ino(ino);
+        let (ino, _asks) = self.asked(req, ino);
         let from_cache = write_flags.contains(fuser::WriteFlags::FUSE_WRITE_CACHE);
         let mut flags = WriteFlags::empty();
         flags.set(WriteFlags::FROM_CACHE, from_cache);
@@ -299,8 +299,8 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        let ino = self.ino(ino);
+    fn fsync(&self, req: &Request, ino: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        let (ino, _asks) = self.asked(req, ino);
         reply_empty("fsync", ino, self.fs.fsync(ino, data_only), reply);
     }
 
@@ -311,8 +311,8 @@ impl fuser::Filesystem for Adapter {
         reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_CACHE_DIR);
     }
 
-    fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let ino = self.ino(ino);
+    fn readdir(&self, req: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let (ino, _asks) = self.asked(req, ino);
         match listing::plain(&*self.fs, self.numbers, ino, offset, &mut reply) {
             Ok(()) => {
                 self.accessed(ino);
@@ -322,8 +322,8 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
-        let ino = self.ino(ino);
+    fn readdirplus(&self, req: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
+        let (ino, _asks) = self.asked(req, ino);
         let result =
             listing::with_attributes(&*self.fs, self.numbers, &self.ungranted, ino, offset, self.ttl, &mut reply);
         match result {
@@ -335,8 +335,8 @@ impl fuser::Filesystem for Adapter {
         }
     }
 
-    fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
-        let ino = self.ino(ino);
+    fn fsyncdir(&self, req: &Request, ino: INodeNo, _: FileHandle, data_only: bool, reply: ReplyEmpty) {
+        let (ino, _asks) = self.asked(req, ino);
         reply_empty("fsyncdir", ino, self.fs.fsyncdir(ino, data_only), reply);
     }
 
@@ -357,7 +357,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn setxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, value: &[u8], flags: i32, _: u32, reply: ReplyEmpty) {
-        let ino = self.ino(ino);
+        let (ino, _asks) = self.asked(req, ino);
         let name = name.as_bytes();
         if let Some(result) = control::write(&*self.fs, req, ino, name, value) {
             return reply_empty("setxattr", ino, result, reply);
@@ -376,7 +376,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn getxattr(&self, req: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        let ino = self.ino(ino);
+        let (ino, _asks) = self.asked(req, ino);
         if let Some(result) = control::read(&*self.fs, req, ino, name.as_bytes()) {
             return reply_xattr("getxattr", ino, result, size, reply);
         }
@@ -388,7 +388,7 @@ impl fuser::Filesystem for Adapter {
     }
 
     fn listxattr(&self, req: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let ino = self.ino(ino);
+        let (ino, _asks) = self.asked(req, ino);
         let privileged = req.uid() == 0;
         let result = self.fs.listxattr(ino).map(|names| {
             let mut list = Vec::new();
@@ -402,8 +402,8 @@ impl fuser::Filesystem for Adapter {
         reply_xattr("listxattr", ino, result, size, reply);
     }
 
-    fn removexattr(&self, _: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let ino = self.ino(ino);
+    fn removexattr(&self, req: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (ino, _asks) = self.asked(req, ino);
         reply_empty("removexattr", ino, self.fs.removexattr(ino, name.as_bytes()), reply);
     }
 
@@ -417,7 +417,7 @@ impl fuser::Filesystem for Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let ino = self.ino(ino);
+        let (ino, _asks) = self.asked(req, ino);
         let result = allocate(mode).and_then(|what| {
             self.before_fallocate(req, ino)?;
             self.room.with(|| self.fs.fallocate(ino, what, offset, length))

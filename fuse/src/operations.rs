@@ -11,6 +11,7 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use fuser::{Errno, Generation, INodeNo, OpenFlags, ReplyEmpty, ReplyEntry, ReplyXattr, Request};
+use vfs::asking::{self, Asking};
 use vfs::{Allocate, Caller, Entry, Error, FileKind, FileSystem, Ino, NewNode, Result, SetAttr, WriteFlags};
 
 use crate::attr::{Numbers, unpack};
@@ -88,6 +89,11 @@ impl Adapter {
 
     pub(crate) fn ino(&self, ino: INodeNo) -> Ino {
         self.numbers.to_vfs(ino)
+    }
+
+    /// An inode that a process asks for: while the second value lives, the file system can know who that is.
+    pub(crate) fn asked(&self, req: &Request, ino: INodeNo) -> (Ino, Asking) {
+        (self.ino(ino), asking::asks(req.pid()))
     }
 
     /// A caller read of `ino`. Before the answer: the kernel asks for the time anew once

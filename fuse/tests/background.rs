@@ -14,7 +14,8 @@ use conformance::memfs::MemFs;
 use joulefs_fuse::daemon::{DaemonError, ready, start};
 use joulefs_fuse::run_until_unmounted;
 use joulefs_fuse::unmount::{mounted_at, unmount};
-use support::{can_mount, options};
+
+use crate::support::{can_mount, options};
 
 const DIR: &str = "JOULEFS_TEST_SERVE_ON";
 

@@ -1,7 +1,5 @@
 //! Do contents and times stay right where both the kernel and the file system have a say in them?
 
-mod support;
-
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
@@ -10,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use support::{Mount, mount, options};
+use crate::support::{Mount, mount, options};
 
 fn both(test: impl Fn(&Mount)) {
     for writeback in [true, false] {

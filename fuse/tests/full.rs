@@ -10,7 +10,7 @@ use std::io::Write;
 use std::thread::sleep;
 use std::time::Duration;
 
-use support::{mount, options};
+use crate::support::{mount, options};
 
 #[test]
 fn a_full_file_system_says_so_and_deleting_helps() {

@@ -1,7 +1,5 @@
 //! The metered device as a file, through the kernel.
 
-mod support;
-
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -18,6 +16,8 @@ use joulefs_fuse::{Caching, MountOptions, Mounted};
 use rustix::fs::FallocateFlags;
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::support;
 
 const BLOCKS: u64 = 16 * 256;
 const BYTES: u64 = BLOCKS * BLOCK as u64;

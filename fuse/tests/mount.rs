@@ -12,7 +12,8 @@ use conformance::memfs::MemFs;
 use joulefs_fuse::MountError;
 use joulefs_fuse::unmount::{UnmountError, mounted_at, unmount};
 use rustix::process::{Signal, getpid, kill_process};
-use support::{can_mount, mount, mount_any, options};
+
+use crate::support::{can_mount, mount, mount_any, options};
 
 /// Signals reach every mount of this process that listens, so the tests that send some take turns.
 static SIGNALS: Mutex<()> = Mutex::new(());

@@ -1,7 +1,5 @@
 //! Do the operations of a program on a mount reach the file system as it meant them?
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -12,8 +10,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{CWD, FallocateFlags, FileType, Mode, RenameFlags, XattrFlags};
 use rustix::io::Errno;
-use support::{Mount, mount, options};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode};
+
+use crate::support::{Mount, mount, options};
 
 /// Runs `test` on a mount with and on one without the kernel's writeback cache.
 fn both(test: impl Fn(&Mount)) {

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use support::{Mount, mount, options};
+use crate::support::{Mount, mount, options};
 
 /// Somebody without rights.
 const OTHER: u32 = 1000;

@@ -16,6 +16,7 @@ use f2fs::{MountOptions, Volume};
 use lab::aging;
 use parking_lot::Mutex;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
+use volume::Kind;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -136,7 +137,7 @@ fn run(args: &[String]) -> Outcome<()> {
     let written = Mutex::new(vec![0; (DEVICE / BLOCK as u64 / 64) as usize]);
     let dev = Arc::new(Sparse { file, written });
     let clock = aging::clock();
-    aging::format(&*dev, &*clock, 11, true)?;
+    aging::format(Kind::F2fs, dev.clone(), &*clock, 11, true)?;
     let vol = Volume::mount(dev, clock, MountOptions::default())?;
     fill(&vol, files)?;
     let free = vol.statfs()?;

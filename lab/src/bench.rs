@@ -9,17 +9,17 @@ use device::clock::Clock;
 use device::energy::profile::Profile;
 use device::energy::{Component, Ledger, Meter, Nanos, Processor};
 use device::model::{self, Pace, Simulated};
-use device::{BLOCK, BlockDevice, CountSnapshot, Counting, Fingerprint, VirtualClock, generate};
-use f2fs::cause::Cause;
+use device::{BLOCK, BlockDevice, CountSnapshot, Counting, Fingerprint, Tag, VirtualClock, generate};
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
-use f2fs::owners::{Look, Owner};
-use f2fs::{FreeFragments, MountOptions, Volume, mkfs};
+use f2fs::mkfs;
 use format::superblock::Features;
-use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
+use vfs::{Caller, DeviceNumber, FileKind, FreeFragments, Ino, Look, NewNode, Owner, Volume, WriteFlags};
 use victim::joule::Prices;
+use volume::{Kind, MountOptions, Mounted};
 
 use crate::aging::{self, Ager, Recipe};
+use crate::contents::Contents;
 use crate::error::LabError;
 use crate::host::Host;
 use crate::progress::Progress;
@@ -35,6 +35,7 @@ const SAMPLES: u64 = 64;
 
 /// A simulated device with a clock of its own and, once formatted, a volume.
 pub struct Bench {
+    kind: Kind,
     clock: Arc<VirtualClock>,
     device: Arc<Metered>,
     counting: Arc<Stack>,
@@ -45,7 +46,7 @@ pub struct Bench {
     prices: Prices,
     delta_costs: Costs,
     compress_costs: f2fs::compress::costs::Costs,
-    volume: Option<Arc<Volume>>,
+    mounted: Option<(Mounted, Arc<dyn Volume>)>,
 }
 
 /// Everything counted up to a moment.
@@ -67,18 +68,25 @@ pub struct Recorder<'a> {
 }
 
 impl Bench {
-    /// A device of a profile, of so many blocks, whose contents are made by
+    /// A device of a profile, of so many blocks, for F2FS, whose contents are made by
     /// [`generate`](device::generate) or else take the memory they take.
     pub fn new(profile: &Profile, blocks: u64) -> Result<Self, LabError> {
+        Self::of(Kind::F2fs, profile, blocks)
+    }
+
+    /// The same for whichever file system.
+    pub fn of(kind: Kind, profile: &Profile, blocks: u64) -> Result<Self, LabError> {
         let clock = aging::clock();
         let model = model::build(profile, blocks).map_err(|e| LabError::Parameters(e.to_string()))?;
         let meter = Arc::new(Meter::new(profile.host.prices()));
         let contents: Arc<dyn BlockDevice> = Arc::new(Fingerprint::new(blocks));
         let device = Arc::new(Simulated::new(contents, model, meter, Pace::Virtual(clock.clone())));
-        let counting = Arc::new(Host::new(Witness::new(Counting::new(device.clone()))));
+        let carries = Contents::of(&kind.reasons());
+        let counting = Arc::new(Host::new(Witness::new(Counting::new(device.clone()), carries), carries));
         let prices = prices::of(profile);
         let delta_costs = Costs::of(profile);
         Ok(Bench {
+            kind,
             clock,
             device,
             counting,
@@ -87,7 +95,7 @@ impl Bench {
             prices,
             delta_costs,
             compress_costs: f2fs::compress::costs::Costs::of(profile),
-            volume: None,
+            mounted: None,
         })
     }
 
@@ -136,18 +144,23 @@ impl Bench {
 
     /// Switches a device without a volume off and on: nothing is in its memory afterwards.
     pub fn switch_off_and_on(&self) -> Result<(), LabError> {
-        Ok(self.device.power_cycle(Cause::Other.tag())?)
+        Ok(self.device.power_cycle(Tag::default())?)
     }
 
     /// Makes a volume and mounts it; `seed` gives it its identity.
-    pub fn format(&mut self, seed: u64, options: MountOptions) -> Result<(), LabError> {
+    pub fn format(&mut self, seed: u64, options: impl Into<MountOptions>) -> Result<(), LabError> {
         self.format_with(seed, mkfs::Options::default().features, options)
     }
 
-    /// The same with these features.
-    pub fn format_with(&mut self, seed: u64, features: Features, options: MountOptions) -> Result<(), LabError> {
-        aging::format_with(&*self.counting, &*self.clock, seed, true, features)?;
-        self.options = self.of_this_device(options);
+    /// The same with these features, if it is F2FS.
+    pub fn format_with(
+        &mut self,
+        seed: u64,
+        features: Features,
+        options: impl Into<MountOptions>,
+    ) -> Result<(), LabError> {
+        aging::format_with(self.kind, self.counting.clone(), &*self.clock, seed, true, features)?;
+        self.options = self.of_this_device(options.into());
         self.mount()
     }
 
@@ -169,7 +182,7 @@ impl Bench {
         let chain = Recipe::chain(recipe)?;
         let volume = self.volume()?;
         let mut phase = self.measure("aging", 1, progress, |_| {
-            let mut ager = Ager::new(volume, &self.clock, seed).on_the_devices_time();
+            let mut ager = Ager::new(&**volume, &self.clock, seed).on_the_devices_time();
             let mut written = 0;
             for (n, recipe) in chain.iter().enumerate() {
                 let part = progress.part(n, chain.len());
@@ -200,49 +213,64 @@ impl Bench {
     }
 
     /// From now on the volume is mounted like this. It is unmounted and mounted as by [`restart`](Self::restart).
-    pub fn mount_as(&mut self, options: MountOptions) -> Result<(), LabError> {
-        self.options = self.of_this_device(options);
+    pub fn mount_as(&mut self, options: impl Into<MountOptions>) -> Result<(), LabError> {
+        self.options = self.of_this_device(options.into());
         self.restart(false)
     }
 
-    fn of_this_device(&self, options: MountOptions) -> MountOptions {
-        MountOptions {
+    fn of_this_device(&self, mut options: MountOptions) -> MountOptions {
+        let alone = options.f2fs.delta_study.alone;
+        options.f2fs = f2fs::MountOptions {
             prices: self.prices,
-            delta_costs: if options.delta_study.alone { self.delta_costs.of_pages_alone() } else { self.delta_costs },
+            delta_costs: if alone { self.delta_costs.of_pages_alone() } else { self.delta_costs },
             compress_costs: self.compress_costs,
             processor: Some(self.device.clone()),
-            ..options
-        }
+            ..options.f2fs
+        };
+        options
     }
 
     fn mount(&mut self) -> Result<(), LabError> {
-        self.volume = Some(Volume::mount(self.device(), self.clock.clone(), self.options.clone())?);
+        let mounted = volume::mount(self.kind, self.device(), self.clock.clone(), self.options.clone())?;
+        let volume = mounted.volume();
+        self.mounted = Some((mounted, volume));
         Ok(())
     }
 
     /// Unmounts and mounts: nothing is in the host's memory afterwards. With `device`, the device was
     /// switched off and on meanwhile, as when the phone is restarted: nothing is in its memory either.
     pub fn restart(&mut self, device: bool) -> Result<(), LabError> {
-        if let Some(volume) = self.volume.take() {
+        if let Some((_, volume)) = self.mounted.take() {
             volume.unmount()?;
         }
         if let Some(memory) = &self.memory {
             memory.inner().clear();
         }
         if device {
-            self.device.power_cycle(Cause::Other.tag())?;
+            self.device.power_cycle(Tag::default())?;
         }
         self.mount()
     }
 
     /// A program computes for so long and asks for nothing: its processor is busy, the board is awake, the device waits.
     pub fn think(&self, time: Nanos) {
-        self.device.compute(time, Cause::Other.tag());
+        self.device.compute(time, Tag::default());
     }
 
     /// The volume.
-    pub fn volume(&self) -> Result<&Arc<Volume>, LabError> {
-        self.volume.as_ref().ok_or(LabError::NoVolume)
+    pub fn volume(&self) -> Result<&Arc<dyn Volume>, LabError> {
+        self.mounted.as_ref().map(|(_, volume)| volume).ok_or(LabError::NoVolume)
+    }
+
+    /// The volume, of which something is asked that only F2FS has.
+    pub fn f2fs(&self) -> Result<&Arc<f2fs::Volume>, LabError> {
+        let (mounted, _) = self.mounted.as_ref().ok_or(LabError::NoVolume)?;
+        mounted.f2fs().ok_or(LabError::OnlyF2fs(self.kind))
+    }
+
+    /// Its file system.
+    pub fn kind(&self) -> Kind {
+        self.kind
     }
 
     /// The file of a name in the root, made if it is not there. It is referred to until the next restart.
@@ -309,6 +337,7 @@ impl Bench {
             timeline,
         };
         let mut phase = Phase::new(name, bytes, raw);
+        phase.fs = self.kind;
         phase.files = self.names(phase.owners.iter().map(|(owner, _)| *owner));
         Ok(phase)
     }
@@ -316,7 +345,7 @@ impl Bench {
     /// The names of those owners whose inodes are in memory: looking for others would be work that is not
     /// the experiment's.
     fn names(&self, owners: impl Iterator<Item = u64>) -> BTreeMap<u64, String> {
-        let Some(volume) = &self.volume else { return BTreeMap::new() };
+        let Some((_, volume)) = &self.mounted else { return BTreeMap::new() };
         let named = |owner| match volume.owner_of(owner, Look::InMemory) {
             Owner::Path(path) => Some((owner, String::from_utf8_lossy(&path).into_owned())),
             Owner::Deleted(_) => Some((owner, DELETED.into())),
@@ -329,7 +358,7 @@ impl Bench {
 impl Recorder<'_> {
     /// One step is done: what is due by the clock is done too, and now and then the meter is read.
     pub fn step(&mut self) -> Result<(), LabError> {
-        if let Some(volume) = &self.bench.volume {
+        if let Some((_, volume)) = &self.bench.mounted {
             volume.tick()?;
         }
         self.done += 1;

@@ -64,6 +64,7 @@ mod tests {
 
     fn phase(name: &str, value: f64) -> Phase {
         Phase {
+            fs: Default::default(),
             name: name.into(),
             stage: crate::result::Stage::default(),
             bytes: 0,

@@ -1,7 +1,7 @@
 //! What can go wrong with an experiment.
 
 use device::energy::profile::ProfileError;
-use f2fs::mkfs::MkfsError;
+use volume::{Kind, MakeError, MountError, OptionError};
 
 use crate::aging::AgeError;
 use crate::plan::PlanError;
@@ -24,13 +24,13 @@ pub enum LabError {
     Parameters(String),
     /// The volume cannot be made.
     #[error(transparent)]
-    Mkfs(#[from] MkfsError),
+    Mkfs(#[from] MakeError),
     /// The volume cannot be brought into the state asked for.
     #[error(transparent)]
     Age(#[from] AgeError),
     /// The volume cannot be mounted.
     #[error(transparent)]
-    Mount(#[from] f2fs::MountError),
+    Mount(#[from] MountError),
     /// The file system refused.
     #[error("file system: {0}")]
     Fs(#[from] vfs::Error),
@@ -51,6 +51,12 @@ pub enum LabError {
         /// What SQLite says.
         what: String,
     },
+    /// An option that a volume is to be mounted with.
+    #[error("options: {0}")]
+    Option(#[from] OptionError),
+    /// Work that asks a volume of something that another file system has not.
+    #[error("a volume of {0}: this work asks for what only F2FS has")]
+    OnlyF2fs(Kind),
     /// Work on a volume before there is one.
     #[error("no volume was made on the device")]
     NoVolume,
@@ -81,8 +87,9 @@ impl LabError {
     pub fn is_of_parameters(&self) -> bool {
         match self {
             LabError::Variant { source, .. } => source.is_of_parameters(),
-            LabError::Parameters(_) | LabError::Model(_) => true,
-            LabError::Mkfs(e) => matches!(e, MkfsError::TooSmall { .. } | MkfsError::Impossible { .. }),
+            LabError::Parameters(_) | LabError::Model(_) | LabError::Option(_) | LabError::OnlyF2fs(_) => true,
+            LabError::Mount(e) => matches!(e, MountError::Foreign { .. }),
+            LabError::Mkfs(e) => e.is_of_options(),
             LabError::Age(e) => matches!(e, AgeError::Unknown { .. }),
             _ => false,
         }

@@ -8,18 +8,20 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use device::model::Remap;
 use device::{BLOCK, BlockDevice, Lba, Result, Tag};
-use f2fs::cause::Cause;
+
+use crate::contents::Contents;
 
 /// A device whose host makes requests of at most so many blocks of file contents.
 pub struct Host<D> {
     inner: D,
+    contents: Contents,
     most: AtomicU64,
 }
 
 impl<D: BlockDevice> Host<D> {
     /// A host that cuts nothing.
-    pub fn new(inner: D) -> Self {
-        Host { inner, most: AtomicU64::new(u64::MAX) }
+    pub fn new(inner: D, contents: Contents) -> Self {
+        Host { inner, contents, most: AtomicU64::new(u64::MAX) }
     }
 
     /// The device below.
@@ -35,8 +37,7 @@ impl<D: BlockDevice> Host<D> {
     /// Bytes of the longest request, if requests of this tag are cut.
     fn longest(&self, tag: Tag) -> Option<usize> {
         let most = self.most.load(Relaxed);
-        let contents = [Cause::UserData, Cause::Compressed].iter().any(|c| *c as u8 == tag.cause);
-        let cut = contents && most != u64::MAX;
+        let cut = self.contents.has(tag.cause) && most != u64::MAX;
         cut.then(|| usize::try_from(most).unwrap_or(usize::MAX).saturating_mul(BLOCK))
     }
 }
@@ -104,12 +105,13 @@ impl<D: BlockDevice> BlockDevice for Host<D> {
 #[cfg(test)]
 mod tests {
     use device::{Counting, Memory};
+    use f2fs::cause::Cause;
 
     use super::*;
 
     #[test]
     fn contents_are_cut_and_arrive_whole_and_nodes_are_not_cut() {
-        let host = Host::new(Counting::new(Memory::new(64)));
+        let host = Host::new(Counting::new(Memory::new(64)), Contents::of(&Cause::reasons()));
         host.cut_at(Some(3));
         let data: Vec<u8> = (0..8 * BLOCK).map(|i| (i / BLOCK) as u8 + 1).collect();
         let parts: Vec<&[u8]> = data.chunks(2 * BLOCK).collect();

@@ -212,7 +212,7 @@ mod tests {
     fn files_of_wanted_owners_are_there_and_those_of_others_are_not() {
         let clock = aging::clock();
         let device = std::sync::Arc::new(device::Fingerprint::new(64 << 8));
-        aging::format(&*device, &*clock, 1, true).unwrap();
+        aging::format(::volume::Kind::F2fs, device.clone(), &*clock, 1, true).unwrap();
         let volume = Volume::mount(device, clock, MountOptions::default()).unwrap();
         let list = parse(LIST).unwrap();
         let mut installed = Installed::default();

@@ -4,7 +4,8 @@
 //! * [`plan`]: what is run; [`experiments`]: the kinds of work a plan may name.
 //! * [`apps`]: what applications of a phone write, with contents.
 //! * [`typed`]: segments with holes of given sizes. * `installed`: a system and the programs on it.
-//! * [`bench`]: device, meter, clock and volume; [`host`]: how large requests are; [`witness`]: which reach the device.
+//! * [`bench`]: device, meter, clock and volume; [`host`]: how large requests are; [`witness`]: which reach the device;
+//!   [`contents`]: which carry contents of files.
 //! * [`traces`]: recordings of others, on our devices and volumes; [`theirs`]: where those are that are not shipped.
 //! * [`uncached`]: what a file system asks of a disk if nothing is kept in memory, our own or one of Linux.
 //! * [`run`]: the variants, in parallel; [`progress`]: how far they are; [`error`]: why one failed.
@@ -22,6 +23,7 @@ pub mod apps;
 pub mod bench;
 pub mod claim;
 pub mod compare;
+pub mod contents;
 pub mod control;
 pub mod cost;
 pub mod error;

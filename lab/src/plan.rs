@@ -86,6 +86,8 @@ pub enum Kind {
     Databases,
     /// Small requests, by how far they are dispersed.
     Dispersal,
+    /// A log for disks that frees space in different ways, through days on battery and nights on the charger.
+    Strategies,
     /// A bare disk's motions, one by one.
     DiskModes,
     /// What one cleaning costs.
@@ -283,6 +285,7 @@ pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
     "scherl-fig6-11",
     "scherl-fig6-12-13",
     "scherl-fig6-14-15",
+    "scherl-strategies",
     "scherl-think",
 ];
 

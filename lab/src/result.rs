@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use device::energy::{Component, Energy, Ledger, Nanos, Operation, Part};
 use device::{BLOCK, CountSnapshot};
-use f2fs::FreeFragments;
-use f2fs::cause::Cause;
 use serde::{Deserialize, Serialize};
 use toml::Table;
+use vfs::FreeFragments;
+use volume::Kind;
 
 use crate::claim::Comparison;
 
@@ -206,6 +206,9 @@ pub struct Phase {
     /// What it is for.
     #[serde(default, skip_serializing_if = "Stage::is_measured")]
     pub stage: Stage,
+    /// The file system whose causes it counts by.
+    #[serde(default, skip_serializing_if = "is_f2fs")]
+    pub fs: Kind,
     /// Bytes the work asked for or gave.
     pub bytes: u64,
     /// How long it took.
@@ -277,6 +280,7 @@ impl Phase {
         let mut phase = Phase {
             name: name.into(),
             stage: Stage::default(),
+            fs: Kind::default(),
             bytes,
             took: raw.took,
             spent: spent.collect(),
@@ -307,6 +311,11 @@ impl Phase {
     /// What was spent for a cause.
     pub fn cause(&self, cause: u8) -> Energy {
         self.spent.iter().filter(|s| s.cause == cause).map(|s| s.energy).sum()
+    }
+
+    /// A cause as people read it.
+    pub fn cause_text(&self, cause: u8) -> &'static str {
+        cause_text(self.fs, cause)
     }
 
     /// Says that nobody knows for whom it was: of requests of others, whose owners are not ours.
@@ -394,9 +403,13 @@ fn owned(ledger: &Ledger, owners: &[(u64, Energy)]) -> Vec<Owned> {
     out.into_iter().map(|((owner, cause, part), energy)| Owned { owner, cause, part, energy }).collect()
 }
 
-/// A cause as people read it.
-pub fn cause_text(cause: u8) -> &'static str {
-    Cause::from_number(cause).map_or("unknown", Cause::text)
+/// A file system's cause as people read it.
+pub fn cause_text(fs: Kind, cause: u8) -> &'static str {
+    fs.reasons().iter().find(|r| r.number == cause).map_or("unknown", |r| r.text)
+}
+
+fn is_f2fs(fs: &Kind) -> bool {
+    *fs == Kind::F2fs
 }
 
 impl Outcome {

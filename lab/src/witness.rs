@@ -4,8 +4,9 @@
 
 use device::model::Remap;
 use device::{BLOCK, BlockDevice, Lba, Result, Tag};
-use f2fs::cause::Cause;
 use parking_lot::Mutex;
+
+use crate::contents::Contents;
 
 /// A request for contents of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,17 +24,14 @@ pub struct Seen {
 /// A device that is watched.
 pub struct Witness<D> {
     inner: D,
+    contents: Contents,
     seen: Mutex<Option<Vec<Seen>>>,
-}
-
-fn is_contents(cause: u8) -> bool {
-    [Cause::UserData, Cause::Compressed].iter().any(|c| *c as u8 == cause)
 }
 
 impl<D: BlockDevice> Witness<D> {
     /// Nobody wants to know yet.
-    pub fn new(inner: D) -> Self {
-        Witness { inner, seen: Mutex::new(None) }
+    pub fn new(inner: D, contents: Contents) -> Self {
+        Witness { inner, contents, seen: Mutex::new(None) }
     }
 
     /// The device below.
@@ -52,7 +50,7 @@ impl<D: BlockDevice> Witness<D> {
     }
 
     fn see(&self, write: bool, at: u64, bytes: usize, owner: u64, cause: u8) {
-        if is_contents(cause)
+        if self.contents.has(cause)
             && let Some(seen) = &mut *self.seen.lock()
         {
             seen.push(Seen { write, at, blocks: (bytes / BLOCK) as u64, owner });
@@ -80,7 +78,7 @@ impl<D: BlockDevice> BlockDevice for Witness<D> {
         self.inner.write_gather(at, parts, tag)
     }
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
-        if is_contents(cause) {
+        if self.contents.has(cause) {
             let mut first = at.0;
             for run in owners.chunk_by(|a, b| a == b) {
                 self.see(true, first, run.len() * BLOCK, run[0], cause);
@@ -103,12 +101,13 @@ impl<D: BlockDevice> BlockDevice for Witness<D> {
 #[cfg(test)]
 mod tests {
     use device::Memory;
+    use f2fs::cause::Cause;
 
     use super::*;
 
     #[test]
     fn contents_are_taken_down_by_file_and_nothing_else_is() {
-        let device = Witness::new(Memory::new(64));
+        let device = Witness::new(Memory::new(64), Contents::of(&Cause::reasons()));
         let (data, contents) = (vec![0; 4 * BLOCK], Cause::UserData);
         device.write(Lba(1), &data, Tag { owner: 9, ..contents.tag() }).unwrap();
         device.begin();

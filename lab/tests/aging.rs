@@ -3,32 +3,40 @@
 use std::sync::Arc;
 
 use device::Fingerprint;
-use f2fs::{FreeFragments, MountOptions, Volume};
 use fsck::Options;
 use lab::aging::published::RATIOS;
 use lab::aging::recipe::BUILT_IN;
 use lab::aging::{self, Ager, Recipe};
-use vfs::FileSystem;
+use vfs::{FreeFragments, Volume};
+use volume::{Kind, MountOptions, Mounted};
 
 const MIB: u64 = 1 << 20;
 
 struct Aged {
     dev: Arc<Fingerprint>,
-    vol: Arc<Volume>,
+    mounted: Mounted,
+    vol: Arc<dyn Volume>,
 }
 
 impl Aged {
-    fn with(chain: &[Recipe], mib: u64, seed: u64) -> Self {
+    fn with(kind: Kind, chain: &[Recipe], mib: u64, seed: u64) -> Self {
         let dev = Arc::new(Fingerprint::new(mib * 256));
-        let vol = aging::prepare(dev.clone(), aging::clock(), MountOptions::default(), chain, seed);
-        Aged { dev, vol: vol.unwrap_or_else(|e| panic!("{e}")) }
+        let mounted = aging::prepare(kind, dev.clone(), aging::clock(), MountOptions::default(), chain, seed);
+        let mounted = mounted.unwrap_or_else(|e| panic!("{kind}: {e}"));
+        Aged { dev, vol: mounted.volume(), mounted }
     }
     fn new(name: &str, mib: u64, seed: u64) -> Self {
-        Self::with(&Recipe::chain(name).unwrap(), mib, seed)
+        Self::of(Kind::F2fs, name, mib, seed)
+    }
+    fn of(kind: Kind, name: &str, mib: u64, seed: u64) -> Self {
+        Self::with(kind, &Recipe::chain(name).unwrap(), mib, seed)
     }
     fn recipe(text: &str, mib: u64) -> Self {
+        Self::recipe_on(Kind::F2fs, text, mib)
+    }
+    fn recipe_on(kind: Kind, text: &str, mib: u64) -> Self {
         let head = "name='x'\nsummary='x'\nsource='x'\nreference='256M'\nrate='100M'\n";
-        Self::with(&[Recipe::parse("x", &format!("{head}{text}")).unwrap()], mib, 1)
+        Self::with(kind, &[Recipe::parse("x", &format!("{head}{text}")).unwrap()], mib, 1)
     }
     /// Bytes in use by files and for them, and how many bytes there are.
     fn usage(&self) -> (u64, u64) {
@@ -59,28 +67,40 @@ impl Aged {
     }
     fn assert_clean(&self) {
         self.vol.unmount().unwrap();
-        let report = fsck::check(&*self.dev, &Options::default()).unwrap();
-        assert_eq!(report.errors, 0, "{:?}", report.findings.iter().map(ToString::to_string).collect::<Vec<_>>());
+        match self.mounted.kind() {
+            Kind::F2fs => {
+                let report = fsck::check(&*self.dev, &Options::default()).unwrap();
+                let findings = report.findings.iter().map(ToString::to_string);
+                assert_eq!(report.errors, 0, "{:?}", findings.collect::<Vec<_>>());
+            }
+            Kind::ScherlFs => {
+                let report = scherlfs_fsck::check(&*self.dev);
+                assert!(report.is_clean() && report.transactions == 0, "{report:?}");
+            }
+        }
     }
 }
 
 #[test]
 fn the_same_recipe_and_seed_give_the_same_bytes_and_another_seed_others() {
-    for recipe in ["full-fragmented", "phone-year"] {
+    let recipes = ["full-fragmented", "phone-year"];
+    for (kind, recipe) in Kind::ALL.into_iter().flat_map(|kind| recipes.map(|recipe| (kind, recipe))) {
         let [a, b, c] = [1, 1, 2].map(|seed| {
-            let aged = Aged::new(recipe, 512, seed);
+            let aged = Aged::of(kind, recipe, 512, seed);
             aged.vol.unmount().unwrap();
             aged
         });
-        assert!(a.dev.same_as(&b.dev), "{recipe}");
-        assert!(!a.dev.same_as(&c.dev), "{recipe}");
+        assert!(a.dev.same_as(&b.dev), "{kind}, {recipe}");
+        assert!(!a.dev.same_as(&c.dev), "{kind}, {recipe}");
     }
 }
 
 #[test]
 fn every_recipe_leaves_a_volume_fsck_finds_clean() {
-    for (name, _) in BUILT_IN {
-        Aged::new(name, 768, 3).assert_clean();
+    for kind in Kind::ALL {
+        for (name, _) in BUILT_IN {
+            Aged::of(kind, name, 768, 3).assert_clean();
+        }
     }
 }
 
@@ -93,9 +113,11 @@ fn the_three_states_are_as_full_as_the_table_says() {
     let (used, _) = pristine.usage();
     let percent = used as f64 * 100.0 / (mib * MIB) as f64;
     assert!((1.5..2.5).contains(&percent), "{percent} %");
-    for name in ["full", "full-fragmented"] {
-        let free = Aged::new(name, mib, 1).free();
-        assert!(free.abs_diff(left) < MIB / 2, "{name}: {free} bytes free, not {left}");
+    for kind in Kind::ALL {
+        for name in ["full", "full-fragmented"] {
+            let free = Aged::of(kind, name, mib, 1).free();
+            assert!(free.abs_diff(left) < MIB / 2, "{kind}, {name}: {free} bytes free, not {left}");
+        }
     }
 }
 
@@ -125,15 +147,15 @@ fn every_nth_file_is_deleted_in_the_order_of_making() {
 
 #[test]
 fn deletions_end_when_enough_is_free_and_are_spread_over_all_files() {
-    let aged = Aged::recipe(
-        "[[step]]\ndo='write'\nset='a'\nsize='1M'\nfree='10%'\n[[step]]\ndo='delete'\nset='a'\nfree='30%'",
-        256,
-    );
-    let (used, all) = aged.usage();
-    assert!((all * 69 / 100..=all * 70 / 100).contains(&used), "{used} of {all}");
-    let left: Vec<u32> = aged.names("a").iter().map(|n| n.parse().unwrap()).collect();
-    let longest = left.windows(2).map(|w| w[1] - w[0]).max().unwrap();
-    assert!(longest <= 3, "{left:?}");
+    let text = "[[step]]\ndo='write'\nset='a'\nsize='1M'\nfree='10%'\n[[step]]\ndo='delete'\nset='a'\nfree='30%'";
+    for kind in Kind::ALL {
+        let aged = Aged::recipe_on(kind, text, 256);
+        let (used, all) = aged.usage();
+        assert!((all * 69 / 100..=all * 70 / 100).contains(&used), "{kind}: {used} of {all}");
+        let left: Vec<u32> = aged.names("a").iter().map(|n| n.parse().unwrap()).collect();
+        let longest = left.windows(2).map(|w| w[1] - w[0]).max().unwrap();
+        assert!(longest <= 3, "{kind}: {left:?}");
+    }
 }
 
 #[test]
@@ -141,8 +163,8 @@ fn counts_and_amounts_are_in_proportion_to_the_volume_and_sizes_where_asked() {
     let text = "[[step]]\ndo='write'\nset='a'\nsize='1M'\ncount=5\n\
                 [[step]]\ndo='write'\nset='b'\nsize='1M'\nscale_size=true\ncount=1\nscale_count=false\n\
                 [[step]]\ndo='write'\nset='c'\nsize='64K'\ntotal='1M'";
-    for (mib, factor) in [(256, 1), (768, 3)] {
-        let aged = Aged::recipe(text, mib);
+    for (kind, mib, factor) in [(Kind::F2fs, 256, 1), (Kind::F2fs, 768, 3), (Kind::ScherlFs, 768, 3)] {
+        let aged = Aged::recipe_on(kind, text, mib);
         assert_eq!([aged.names("a").len(), aged.names("b").len(), aged.names("c").len()], [5 * factor, 1, 16 * factor]);
         let dir = aged.vol.lookup(aged.vol.root(), b"b").unwrap().attr.ino;
         let dir = aged.vol.lookup(dir, b"0000").unwrap().attr.ino;
@@ -152,7 +174,13 @@ fn counts_and_amounts_are_in_proportion_to_the_volume_and_sizes_where_asked() {
 
 #[test]
 fn what_is_written_is_read_back_and_takes_next_to_no_memory() {
-    let aged = Aged::recipe("[[step]]\ndo='write'\nset='a'\nsize='9M'\norder='random'\ncount=1", 256);
+    for kind in Kind::ALL {
+        is_read_back(kind);
+    }
+}
+
+fn is_read_back(kind: Kind) {
+    let aged = Aged::recipe_on(kind, "[[step]]\ndo='write'\nset='a'\nsize='9M'\norder='random'\ncount=1", 256);
     let dir = aged.vol.lookup(aged.vol.root(), b"a").unwrap().attr.ino;
     let dir = aged.vol.lookup(dir, b"0000").unwrap().attr.ino;
     let ino = aged.vol.lookup(dir, b"0000000").unwrap().attr.ino;
@@ -182,18 +210,20 @@ fn nothing_is_cleaned_ahead_of_time_while_a_volume_ages() {
                 [[step]]\ndo='live'\ndays=1\nfill='90%'\n\
                 [[step.kind]]\nset='b'\nsize='8K'\nper_day=200\nlife_days=9";
     let aged = Aged::recipe(text, 256);
-    assert_eq!(aged.vol.counters.sections_cleaned(), 0);
-    assert!(aged.vol.cleaning().on, "as it was before");
+    assert_eq!(aged.vol.cleaned().sections, 0);
+    assert!(aged.vol.cleans_ahead(), "as it was before");
 }
 
 #[test]
 fn a_volume_that_runs_full_is_an_error_that_names_the_step() {
     let head = "name='x'\nsummary='x'\nsource='x'\nreference='128M'\nrate='100M'\n";
     let recipe = Recipe::parse("x", &format!("{head}[[step]]\ndo='write'\nset='a'\nsize='1M'\ncount=500")).unwrap();
-    let dev = Arc::new(Fingerprint::new(128 * 256));
-    let clock = aging::clock();
-    aging::format(&*dev, &*clock, 1, true).unwrap();
-    let vol = Volume::mount(dev, clock.clone(), MountOptions::default()).unwrap();
-    let e = Ager::new(&vol, &clock, 1).all(&[recipe], &mut |_| ()).unwrap_err().to_string();
-    assert!(e.contains("recipe x, step 1") && e.contains("no space"), "{e}");
+    for kind in Kind::ALL {
+        let dev = Arc::new(Fingerprint::new(128 * 256));
+        let clock = aging::clock();
+        aging::format(kind, dev.clone(), &*clock, 1, true).unwrap();
+        let vol = volume::mount(kind, dev, clock.clone(), MountOptions::default()).unwrap().volume();
+        let e = Ager::new(&*vol, &clock, 1).all(std::slice::from_ref(&recipe), &mut |_| ()).unwrap_err().to_string();
+        assert!(e.contains("recipe x, step 1") && e.contains("no space"), "{kind}: {e}");
+    }
 }

@@ -124,7 +124,7 @@ fn what_applications_leave_is_whole_for_sqlite_and_settled_for_the_checkers_of_f
         bench.keep_in_memory(4096);
         let options = MountOptions { delta_reads: Reads::All, ..MountOptions::default() };
         bench.format_with(5, mkfs::Options::modern().features | Features::DELTA, options).unwrap();
-        let volume = bench.volume().unwrap().clone();
+        let volume = bench.f2fs().unwrap().clone();
         let mut player = Player::new(&script);
         for begins in [false, true] {
             if begins {

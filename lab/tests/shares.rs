@@ -62,7 +62,7 @@ fn what_a_volume_asks_is_ordered_as_its_recording_says() {
     let (file, clock) = (Shared::default(), aging::clock());
     let recorder = Recorder::new(Memory::new(64 << 8), file.clone(), clock.clone(), &[]).unwrap();
     let device = Arc::new(Ordered::new(recorder));
-    aging::format(&*device, &*clock, 1, true).unwrap();
+    aging::format(::volume::Kind::F2fs, device.clone(), &*clock, 1, true).unwrap();
     let volume = Volume::mount(device.clone(), clock, MountOptions::default()).unwrap();
     let mut buf = vec![7; 300_000];
     for n in 0..40_usize {

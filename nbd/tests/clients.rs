@@ -1,8 +1,6 @@
 //! A server and clients that know exactly what they send.
 
 #[allow(dead_code)]
-mod drivers;
-
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -16,6 +14,8 @@ use device::energy::Operation;
 use device::gauge::Gauge;
 use nbd::{Address, ListenError, Listener, Stop};
 use tempfile::TempDir;
+
+use crate::drivers;
 
 const BLOCKS: u64 = 64;
 const BYTES: u64 = BLOCKS * BLOCK as u64;

@@ -2,9 +2,9 @@
 
 // Its other tests use more of it.
 #[allow(dead_code)]
-mod drivers;
-
 use device::rng::Rng;
+
+use crate::drivers;
 
 /// A conversation in which everything is asked once.
 fn sensible() -> Vec<u8> {

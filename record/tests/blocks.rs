@@ -1,7 +1,5 @@
 //! Requests to a device, recorded, read and made again.
 
-mod sink;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +9,8 @@ use device::rng::Rng;
 use device::{BLOCK, BlockDevice, Counting, Lba, Memory, Tag, generate};
 use record::blocks::{Event, Events, Recorder, Request, replay};
 use record::{RecordError, Tempo};
-use sink::{Full, Sink};
+
+use crate::sink::{Full, Sink};
 
 const BLOCKS: u64 = 1 << 12;
 const CAUSES: &[(u8, &str)] = &[(0, "zero"), (2, "two")];

@@ -1,7 +1,5 @@
 //! Calls to a file system, recorded, read and made again on others.
 
-mod sink;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +11,9 @@ use device::{Counting, Memory};
 use f2fs::{MountOptions, Volume, mkfs};
 use record::Tempo;
 use record::calls::{Call, Contents, Divergence, Event, Events, Failure, Recorder, Replayed, replay};
-use sink::Sink;
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, SetAttr, WriteFlags, XattrFlags};
+
+use crate::sink::Sink;
 
 fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))

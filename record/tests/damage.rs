@@ -1,8 +1,5 @@
 //! Whatever happened to a recording, reading it ends in an answer that says where.
 
-mod drivers;
-mod sink;
-
 use std::io::Cursor;
 use std::sync::Arc;
 
@@ -11,8 +8,10 @@ use device::rng::Rng;
 use device::{BLOCK, BlockDevice, Lba, Memory, Tag};
 use record::blocks::{Events, Recorder};
 use record::{Reader, RecordError, calls};
-use sink::{Sink, counted};
 use vfs::FileSystem;
+
+use crate::drivers;
+use crate::sink::{Sink, counted};
 
 /// A recording of `n` requests and, if there are thousands, several chunks.
 fn recording(n: u64) -> Vec<u8> {

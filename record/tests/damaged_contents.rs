@@ -1,18 +1,16 @@
 //! Whatever happened to a recording with contents, reading it ends in an answer that says where.
 
-mod drivers;
-mod old_tree;
-mod sink;
-
 use std::io::Cursor;
 use std::sync::Arc;
 
 use conformance::memfs::MemFs;
 use device::rng::Rng;
-use old_tree::{CHUNK_HEAD, change, chunks, clock, find, noise, old_tree, recorder, write};
 use record::calls::{Events, Recorder};
 use record::{Reader, RecordError};
-use sink::{Sink, counted};
+
+use crate::drivers;
+use crate::old_tree::{CHUNK_HEAD, change, chunks, clock, find, noise, old_tree, recorder, write};
+use crate::sink::{Sink, counted};
 
 /// A recording with several chunks of everything.
 fn recording() -> Vec<u8> {

@@ -1,8 +1,5 @@
 //! Recordings with contents: what was written and what was there before come back byte for byte.
 
-mod old_tree;
-mod sink;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,11 +9,12 @@ use conformance::zoo::{Size, in_process, plan};
 use device::rng::Rng;
 use device::{Counting, Memory};
 use f2fs::{MountOptions, Volume, mkfs};
-use old_tree::{change, chunks, clock, find, noise, old_tree, recorder, regular, write};
 use record::Tempo;
 use record::calls::{Call, Contents, Event, Events, Prepared, Recorder, Replayed, prepare, replay, without_contents};
-use sink::Sink;
 use vfs::{Caller, FileSystem, RenameFlags, SetAttr};
+
+use crate::old_tree::{change, chunks, clock, find, noise, old_tree, recorder, regular, write};
+use crate::sink::Sink;
 
 fn events(sink: &Sink) -> Events {
     Events::new(sink.reader()).expect("a recording of a file system")

@@ -1,15 +1,14 @@
 //! Small updates that lie in inodes come back with their files.
 
-mod rig;
-
 use std::sync::Arc;
 
 use f2fs::mkfs;
 use format::superblock::Features;
 use format::{BLOCK, Ino};
 use joulefs_rescue::Options;
-use rig::{change, file, mount_to_read, search, superblock, volume, wipe};
 use vfs::{FileSystem, WriteFlags};
+
+use crate::rig::{self, change, file, mount_to_read, search, superblock, volume, wipe};
 
 const FILES: usize = 20;
 

@@ -1,7 +1,5 @@
 //! Volumes that Linux made and filled come back from their main area as they are mounted whole.
 
-mod rig;
-
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +8,8 @@ use format::BLOCK;
 use joulefs_conformance::oracle::kernel::{Ending, Kernel};
 use joulefs_conformance::oracle::tools::Mkfs;
 use joulefs_rescue::Options;
-use rig::{found, held, mount_to_read, search, wipe};
+
+use crate::rig::{self, found, held, mount_to_read, search, wipe};
 
 fn fixture(name: &str) -> Memory {
     let packed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../conformance/fixtures").join(name);

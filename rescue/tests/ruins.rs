@@ -1,7 +1,5 @@
 //! Damage that leads astray: what is found stays finite, and says what it cannot prove.
 
-mod rig;
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -11,8 +9,11 @@ use format::inode::{Inline, RawInode};
 use format::superblock::Features;
 use format::{BLOCK, Block, Ino, bits, dentry, node};
 use joulefs_rescue::{Options, Rescue};
-use rig::{ROOT, change, each_version, file, held, mount_to_read, read, search, superblock, volume, wipe, write};
 use vfs::FileSystem;
+
+use crate::rig::{
+    self, ROOT, change, each_version, file, held, mount_to_read, read, search, superblock, volume, wipe, write,
+};
 
 fn plain() -> mkfs::Options {
     mkfs::Options::default()

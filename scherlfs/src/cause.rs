@@ -1,5 +1,7 @@
 //! Why a block is read or written: the small number of a request's tag.
 
+use vfs::Reason;
+
 /// A cause. The numbers stand in recordings and ledgers and do not change their meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -22,11 +24,15 @@ pub enum Cause {
     Recovery = 8,
     /// Making a volume.
     Format = 9,
+    /// What is read and written to make room: blocks that are moved out of the log's way.
+    Cleaning = 10,
+    /// What is read and written to bring files together.
+    Reorganising = 11,
 }
 
 impl Cause {
     /// All, in order.
-    pub const ALL: [Cause; 9] = [
+    pub const ALL: [Cause; 11] = [
         Cause::Superblock,
         Cause::Contents,
         Cause::Inode,
@@ -36,7 +42,20 @@ impl Cause {
         Cause::Checkpoint,
         Cause::Recovery,
         Cause::Format,
+        Cause::Cleaning,
+        Cause::Reorganising,
     ];
+
+    /// All, for those who count and report.
+    pub fn reasons() -> Vec<Reason> {
+        let reason = |c: Cause| Reason {
+            number: c as u8,
+            text: c.text(),
+            cleaning: c == Cause::Cleaning,
+            contents: matches!(c, Cause::Contents | Cause::Log | Cause::Cleaning | Cause::Reorganising),
+        };
+        Cause::ALL.map(reason).into()
+    }
 
     /// In words.
     pub fn text(self) -> &'static str {
@@ -50,6 +69,8 @@ impl Cause {
             Cause::Checkpoint => "checkpoints",
             Cause::Recovery => "following the log",
             Cause::Format => "making the volume",
+            Cause::Cleaning => "making room",
+            Cause::Reorganising => "bringing files together",
         }
     }
 }

@@ -5,8 +5,8 @@
 //! checkpoint before. What was dead until then is free from then on.
 
 use device::{Lba, Tag};
-use scherlfs_format::superblock::{PATH_MAX, Superblock};
-use scherlfs_format::{BLOCK, Block, Ino, Run, Seq, lists};
+use scherlfs_format::superblock::Superblock;
+use scherlfs_format::{BLOCK, Block, Ino, Run, Seq, history, lists};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
@@ -48,6 +48,9 @@ impl State {
 
     /// Writes the superblock into its place and makes it durable.
     fn write_superblock(&mut self, sb: Superblock) -> Result<()> {
+        if let Some(archive) = &self.archive {
+            archive.before(&sb)?;
+        }
         let (at, block) = (sb.place(), sb.write());
         self.dev.write(Lba(at.0), &block[..], Self::tag(Cause::Superblock)).map_err(|e| {
             // Nobody knows which checkpoint counts now.
@@ -66,6 +69,11 @@ impl State {
         if self.begun {
             return Ok(());
         }
+        self.write_path()
+    }
+
+    /// Says where the log goes, while nothing of it follows the checkpoint.
+    pub(crate) fn write_path(&mut self) -> Result<()> {
         let sb = Superblock {
             clean: false,
             checkpoint: self.sb.checkpoint + 1,
@@ -80,7 +88,7 @@ impl State {
     fn free_after(&self, slots: &[Slot], replaced: &[Run]) -> Result<Blocks> {
         let mut free = self.free.clone();
         let lost = || Error::corrupt("the free blocks of the checkpoint contradict themselves");
-        let hidden = [&self.imap.inode, &self.free_list, &self.orphan_list];
+        let hidden = [&self.imap.inode, &self.free_list, &self.orphan_list, &self.history_list];
         for slot in slots {
             if !free.take(slot.addr().0, 1) {
                 return Err(lost());
@@ -90,7 +98,7 @@ impl State {
         for inode in hidden {
             whole &= own_blocks(inode).all(|run| free.add_run(run));
         }
-        for inode in [&self.free_list, &self.orphan_list] {
+        for inode in [&self.free_list, &self.orphan_list, &self.history_list] {
             whole &= inode.extents.runs().all(|run| free.add_run(run));
         }
         for slot in slots {
@@ -116,13 +124,16 @@ impl State {
         let orphan_bytes = lists::write_orphans(&orphans);
         let orphan_blocks = if orphans.is_empty() { 0 } else { orphan_bytes.len().div_ceil(BLOCK) as u64 };
         let mut orphan_list = Inode { extents: Extents::default(), ..self.orphan_list.clone() };
+        let history_bytes = history::write(&self.history.all);
+        let history_blocks = if self.history.all.is_empty() { 0 } else { history_bytes.len().div_ceil(BLOCK) as u64 };
+        let mut history_list = Inode { extents: Extents::default(), ..self.history_list.clone() };
         let mut free_list = Inode { extents: Extents::default(), ..self.free_list.clone() };
         let runs = self.free.runs() + self.dead.runs() + map_blocks.len() + orphan_blocks as usize;
-        let runs = runs + self.imap.inode.runs.len() + self.free_list.runs.len() + MORE_RUNS;
+        let runs = runs + self.imap.inode.runs.len() + self.free_list.runs.len() + MORE_RUNS + history_blocks as usize;
         let list_blocks = lists::free_bytes(runs + runs / 300).div_ceil(BLOCK) as u64;
 
         let mut plan = Plan::new(self);
-        plan.header.pieces = 2 + u16::from(orphan_blocks > 0);
+        plan.header.pieces = 2 + u16::from(orphan_blocks > 0) + u16::from(history_blocks > 0);
         let map = plan.lay(&self.imap.inode, &map_blocks)?;
         plan.encode(&map, &self.imap.inode, |n| self.imap.block(n))?;
         let orphan = match orphan_blocks {
@@ -135,9 +146,19 @@ impl State {
                 Some(laid)
             }
         };
+        let past = match history_blocks {
+            0 => None,
+            n => {
+                history_list.a.size = history_bytes.len() as u64;
+                let laid = plan.lay(&history_list, &(0..n).collect::<Vec<_>>())?;
+                let blocks = pages(&history_bytes, n);
+                plan.encode(&laid, &history_list, |n| blocks.get(n as usize).map(|b| &**b))?;
+                Some(laid)
+            }
+        };
         let list = plan.lay(&free_list, &(0..list_blocks).collect::<Vec<_>>())?;
         let mut replaced = map.replaced(&plan.slots);
-        replaced.extend(orphan.iter().chain([&list]).flat_map(|laid| laid.replaced(&plan.slots)));
+        replaced.extend(orphan.iter().chain(&past).chain([&list]).flat_map(|laid| laid.replaced(&plan.slots)));
         let free = self.free_after(&plan.slots, &replaced)?;
         let bytes = lists::write_free(&free.iter().collect::<Vec<_>>());
         if bytes.len() as u64 > list_blocks * BLOCK as u64 {
@@ -148,12 +169,13 @@ impl State {
         plan.encode(&list, &free_list, |n| blocks.get(n as usize).map(|b| &**b))?;
         let (at_map, at_list) = (plan.place(&map), plan.place(&list));
         let at_orphans = orphan.as_ref().map(|o| plan.place(o));
+        let at_history = past.as_ref().map(|p| plan.place(p));
         let written: Written = plan.finish();
         self.attempt += 1;
         written.write(self, Cause::Checkpoint)?;
         self.flush(Cause::Checkpoint)?;
 
-        let path = Path::from(written.path.head(), &free, PATH_MAX);
+        let path = Path::through(self.order(&free, written.path.head()));
         let sb = Superblock {
             clean,
             checkpoint: self.sb.checkpoint + 1,
@@ -162,6 +184,8 @@ impl State {
             ifile: at_map,
             free_list: at_list,
             orphans: at_orphans,
+            history: at_history,
+            undo_floor: self.history.floor(self.seq),
             free: free.count(),
             inodes: self.imap.used,
             promised: self.promised,
@@ -172,6 +196,9 @@ impl State {
 
         // From here on the checkpoint before counts no more.
         (self.seq, self.attempt) = (Seq(self.seq.0 + 1), 0);
+        if let Some(archive) = &self.archive {
+            archive.freed(self.dead.iter().chain(replaced));
+        }
         self.dead.clear();
         (self.free, self.path, self.logged) = (free, path, 0);
         let mut map_inode = std::mem::take(&mut self.imap.inode);
@@ -185,6 +212,11 @@ impl State {
             None => orphan_list = Inode { ino: orphan_list.ino, a: orphan_list.a, ..Inode::default() },
         }
         self.orphan_list = orphan_list;
+        match &past {
+            Some(laid) => settle(&mut history_list, laid, &written.slots),
+            None => history_list = Inode { ino: history_list.ino, a: history_list.a, ..Inode::default() },
+        }
+        self.history_list = history_list;
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use device::Lba;
 use scherlfs_format::chain::{self, GONE_MAX, Header, Kind, RUNS_MAX};
 use scherlfs_format::extent::Extent;
+use scherlfs_format::history::Change;
 use scherlfs_format::inode::{self as raw, room};
 use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq, checksum, directory};
 use vfs::{Error, Result};
@@ -18,7 +19,6 @@ use crate::cause::Cause;
 use crate::extents::{Extents, Freed, Place};
 use crate::inode::{self, Inode};
 use crate::path::{Path, Slot};
-use crate::space::Blocks;
 use crate::volume::State;
 
 /// Bytes of one request at most.
@@ -28,6 +28,8 @@ const REQUEST: usize = 4 << 20;
 struct Out {
     slot: usize,
     owner: u64,
+    /// It is metadata, which an index has, too.
+    kept: bool,
     block: Box<Block>,
 }
 
@@ -66,16 +68,15 @@ impl Laid {
 }
 
 /// A transaction that is being laid out.
-pub(crate) struct Plan<'a> {
-    free: &'a Blocks,
+pub(crate) struct Plan {
     pub path: Path,
     pub slots: Vec<Slot>,
     out: Vec<Out>,
     pub header: Header,
 }
 
-impl<'a> Plan<'a> {
-    pub fn new(state: &'a State) -> Self {
+impl Plan {
+    pub fn new(state: &State) -> Self {
         let header = Header {
             kind: Kind::Inode,
             epoch: state.epoch,
@@ -85,11 +86,11 @@ impl<'a> Plan<'a> {
             piece: 0,
             pieces: 1,
         };
-        Plan { free: &state.free, path: state.path.clone(), slots: Vec::new(), out: Vec::new(), header }
+        Plan { path: state.path.clone(), slots: Vec::new(), out: Vec::new(), header }
     }
 
     fn slot(&mut self) -> Result<usize> {
-        self.path.next(self.free, &mut self.slots).ok_or(Error::NoSpace)?;
+        self.path.next(&mut self.slots).ok_or(Error::NoSpace)?;
         Ok(self.slots.len() - 1)
     }
 
@@ -171,20 +172,21 @@ impl<'a> Plan<'a> {
         let part = |kind, n: usize, of: usize| Header { kind, piece: n as u16, pieces: of as u16, ..header };
         for (n, &slot) in index.iter().enumerate() {
             let own = runs.chunks(RUNS_MAX).nth(n).unwrap_or(&[]);
-            follow.push(Out { slot, owner, block: chain::write_runs(&part(Kind::Index, n, indexes), own) });
+            let block = chain::write_runs(&part(Kind::Index, n, indexes), own);
+            follow.push(Out { slot, owner, kept: true, block });
         }
         for (n, (&slot, extents)) in conts.iter().zip(all[here..].chunks(RUNS_MAX)).enumerate() {
             let block = chain::write_continuation(&part(Kind::Continuation, n, continuations), extents);
-            follow.push(Out { slot, owner, block });
+            follow.push(Out { slot, owner, kept: true, block });
         }
-        follow.extend(unused.iter().map(|&slot| Out { slot, owner, block: Box::new([0; BLOCK]) }));
+        follow.extend(unused.iter().map(|&slot| Out { slot, owner, kept: false, block: Box::new([0; BLOCK]) }));
         for &(page, slot) in &laid.pages {
             let bytes = contents(page).ok_or_else(|| Error::corrupt("a block that waits is gone"))?;
             let mut block = Box::new(*bytes);
             if inode.is_dir() {
                 directory::seal(&mut block, inode.ino, page);
             }
-            follow.push(Out { slot, owner, block });
+            follow.push(Out { slot, owner, kept: inode.is_metadata(), block });
         }
         let parts: Vec<&[u8]> = follow.iter().map(|o| &o.block[..]).collect();
         let mut attributes = inode.a;
@@ -201,7 +203,7 @@ impl<'a> Plan<'a> {
             continuations,
             runs: if indexes > 0 { self.runs(index) } else { runs },
         };
-        self.out.push(Out { slot: laid.slot, owner, block: block.write() });
+        self.out.push(Out { slot: laid.slot, owner, kept: true, block: block.write() });
         self.out.extend(follow);
         self.header.piece += 1;
         Ok(())
@@ -211,7 +213,7 @@ impl<'a> Plan<'a> {
     fn gone(&mut self, inodes: &[Ino]) -> Result<()> {
         let slot = self.slot()?;
         let header = Header { kind: Kind::Gone, ..self.header };
-        self.out.push(Out { slot, owner: 0, block: chain::write_gone(&header, inodes) });
+        self.out.push(Out { slot, owner: 0, kept: false, block: chain::write_gone(&header, inodes) });
         self.header.piece += 1;
         Ok(())
     }
@@ -219,11 +221,11 @@ impl<'a> Plan<'a> {
     /// What is left when the plan has become blocks.
     pub fn finish(self) -> Written {
         let header = Header { kind: Kind::Path, piece: 0, pieces: 1, ..self.header };
-        let mut blocks: BTreeMap<usize, (u64, Box<Block>)> =
-            self.out.into_iter().map(|o| (o.slot, (o.owner, o.block))).collect();
+        let mut blocks: BTreeMap<usize, Out> = self.out.into_iter().map(|o| (o.slot, o)).collect();
         for (n, slot) in self.slots.iter().enumerate() {
             if let Slot::Path(_, runs) = slot {
-                blocks.insert(n, (0, chain::write_runs(&header, runs)));
+                let block = chain::write_runs(&header, runs);
+                blocks.insert(n, Out { slot: n, owner: 0, kept: false, block });
             }
         }
         Written { path: self.path, slots: self.slots, blocks }
@@ -234,7 +236,7 @@ impl<'a> Plan<'a> {
 pub(crate) struct Written {
     pub path: Path,
     pub slots: Vec<Slot>,
-    blocks: BTreeMap<usize, (u64, Box<Block>)>,
+    blocks: BTreeMap<usize, Out>,
 }
 
 impl Written {
@@ -252,7 +254,7 @@ impl Written {
         };
         for (n, slot) in self.slots.iter().enumerate() {
             // A slot that nobody filled is passed over.
-            let Some((owner, block)) = self.blocks.get(&n) else { continue };
+            let Some(Out { owner, block, .. }) = self.blocks.get(&n) else { continue };
             let addr = slot.addr().0;
             let goes_on = at.is_some_and(|at| at + owners.len() as u64 == addr) && data.len() < REQUEST;
             if !goes_on {
@@ -262,7 +264,11 @@ impl Written {
             data.extend_from_slice(&block[..]);
             owners.push(u32::try_from(*owner).map_or(0, |ino| inode::owner(Ino(ino))));
         }
-        give(at, &mut data, &mut owners)
+        give(at, &mut data, &mut owners)?;
+        if let Some(archive) = &state.archive {
+            self.blocks.values().filter(|o| o.kept).for_each(|o| archive.keep(self.slots[o.slot].addr(), &o.block));
+        }
+        Ok(())
     }
 
     /// The blocks it takes that are none of a file's: path blocks.
@@ -287,6 +293,7 @@ impl State {
             if !self.free.take(slot.addr().0, 1) {
                 return Err(Error::corrupt(format_args!("block {} of the log's path is not free", slot.addr())));
             }
+            self.note_written(slot.addr());
         }
         self.logged += written.slots.len() as u64;
         Ok(())
@@ -332,29 +339,36 @@ impl State {
         let written = plan.finish();
         // What a failed attempt left is none of the next.
         self.attempt += 1;
-        written.write(self, Cause::Log)?;
+        written.write(self, self.care.cause)?;
 
         self.take_slots(&written)?;
         (self.seq, self.attempt) = (Seq(self.seq.0 + 1), 0);
         self.path = written.path.clone();
+        let mut changes = Vec::with_capacity(laid.len() + self.gone.len());
+        let (mut now, dev) = (i64::MIN, self.dev.clone());
         for one in laid {
+            let was = self.imap.get(&*dev, one.ino)?.addr;
             let Some(mut inode) = self.inodes.remove(&one.ino) else { continue };
             let applied = self.apply(&mut inode, one, &written.slots);
             self.drop_wait(&mut inode);
+            now = now.max(inode.a.times[inode::CHANGED].secs);
             let (ino, addr, generation) = (inode.ino, inode.addr.unwrap_or_default(), inode.a.generation);
             self.pages_written(&mut inode);
             self.inodes.insert(ino, inode);
             applied?;
-            let dev = self.dev.clone();
+            changes.push(Change { ino, was, is: Some(addr) });
             self.imap.written(&*dev, ino, addr, generation)?;
         }
-        let dev = self.dev.clone();
         for ino in std::mem::take(&mut self.gone) {
+            changes.push(Change { ino, was: self.imap.get(&*dev, ino)?.addr, is: None });
             self.imap.gone(&*dev, ino)?;
         }
+        // What never was on the disk and is gone again was no change.
+        changes.retain(|c| c.was.is_some() || c.is.is_some());
+        self.remember(self.seq, now, changes)?;
         let notes = written.paths().chain(listed.into_iter().map(|s| written.slots[s].addr()));
         for start in notes.collect::<Vec<_>>() {
-            self.die(Run { start, blocks: 1 })?;
+            self.die_for_good(Run { start, blocks: 1 })?;
         }
         self.since = None;
         Ok(true)

@@ -26,7 +26,12 @@ fn position(block: u64, at: usize) -> u64 {
 
 impl State {
     /// A block of a directory from the disk.
-    fn read_directory(&self, dir: &Inode, index: u64) -> Result<Page> {
+    pub fn read_directory(&mut self, dir: &Inode, index: u64) -> Result<Page> {
+        let read = self.read_directory_once(dir, index);
+        self.doubting(read, |st| st.read_directory_once(dir, index))
+    }
+
+    pub fn read_directory_once(&self, dir: &Inode, index: u64) -> Result<Page> {
         let (Some(Place::At(at)), _) = dir.extents.at(index) else {
             return Err(Error::corrupt(format_args!("directory {}: block {index} is a hole", dir.ino)));
         };
@@ -94,7 +99,8 @@ impl State {
     /// Blocks that adding a name changes, at most.
     pub const ADDING: u64 = 3;
 
-    fn change_block(&mut self, dir: &mut Inode, index: u64) -> Result<()> {
+    /// A block of a directory, in memory, as one that waits.
+    pub fn change_block(&mut self, dir: &mut Inode, index: u64) -> Result<()> {
         self.names(dir)?;
         if !dir.pages.contains_key(&index) {
             let clean = dir.names.as_mut().and_then(|n| n.clean.remove(&index));

@@ -78,13 +78,19 @@ impl State {
         Ok(())
     }
 
+    /// A block of a file as it is stored.
+    fn read_page(&self, inode: &Inode, block: u64) -> Result<Page> {
+        let mut page = Box::new([0; BLOCK]);
+        if let (Some(Place::At(at)), _) = inode.extents.at(block) {
+            self.read_blocks(inode, at, &mut page[..])?;
+        }
+        Ok(page)
+    }
+
     /// A block of a file, to be changed in memory.
     fn page<'i>(&self, inode: &'i mut Inode, block: u64) -> Result<&'i mut Page> {
         if !inode.pages.contains_key(&block) {
-            let mut page = Box::new([0; BLOCK]);
-            if let (Some(Place::At(at)), _) = inode.extents.at(block) {
-                self.read_blocks(inode, at, &mut page[..])?;
-            }
+            let page = self.read_page(inode, block)?;
             inode.pages.insert(block, page);
         }
         inode.pages.get_mut(&block).ok_or(Error::NotFound)
@@ -109,6 +115,15 @@ impl State {
     /// Writes; there must be room.
     fn write_contents(&mut self, inode: &mut Inode, offset: u64, data: &[u8]) -> Result<()> {
         let end = offset + data.len() as u64;
+        // What is kept of the first and the last block is read before anything changes: a read that fails leaves no part of a write.
+        let mut ends = Vec::new();
+        for block in [offset / B, (end - 1) / B] {
+            let whole = block * B >= offset && (block + 1) * B <= end;
+            if !whole && !inode.pages.contains_key(&block) {
+                ends.push((block, self.read_page(inode, block)?));
+            }
+        }
+        inode.pages.extend(ends);
         let mut at = offset;
         while at < end {
             let (block, within) = (at / B, (at % B) as usize);

@@ -93,6 +93,12 @@ impl InodeMap {
         self.put(dev, ino, Place { addr: None, generation: was.generation.wrapping_add(1) })
     }
 
+    /// A number is its old inode's again, which waits to be written.
+    pub fn bring_back(&mut self, ino: Ino) {
+        self.taken.insert(ino);
+        self.used += 1;
+    }
+
     /// A number that was taken is not needed.
     pub fn abandon(&mut self, ino: Ino) {
         self.taken.remove(&ino);
@@ -120,6 +126,18 @@ impl InodeMap {
     /// A block, read if it is not in memory.
     pub fn load(&mut self, dev: &dyn BlockDevice, index: u64) -> Result<&Block> {
         Ok(&self.held(dev, index)?.block)
+    }
+
+    /// A block will be written by the next checkpoint, wherever it is.
+    pub fn touch(&mut self, dev: &dyn BlockDevice, index: u64) -> Result<()> {
+        let fresh = !std::mem::replace(&mut self.held(dev, index)?.dirty, true);
+        self.dirty += u64::from(fresh);
+        Ok(())
+    }
+
+    /// What does not wait is read again.
+    pub fn forget_clean(&mut self) {
+        self.blocks.retain(|_, held| held.dirty);
     }
 
     /// Nothing waits any more.

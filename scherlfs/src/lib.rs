@@ -7,14 +7,19 @@
 //! Left out: FUSE, images, the command line, and every choice of what is cheap for which device.
 #![forbid(unsafe_code)]
 
+mod archive;
 mod attributes;
 pub mod cause;
 mod checkpoint;
+mod clean;
 mod commit;
+mod control;
 mod directory;
 mod extents;
 mod file;
+mod fill;
 mod gone;
+mod history;
 mod imap;
 mod inode;
 mod known_names;
@@ -22,12 +27,21 @@ mod load;
 pub mod make;
 mod mount;
 mod names;
+mod order;
+mod pace;
 mod path;
 mod recovery;
+mod remember;
+mod reorganise;
 mod served;
 mod space;
+mod superblock;
+pub mod undo;
 mod vfs_impl;
 mod volume;
 
-pub use mount::superblock;
+pub use archive::{Beside, ProgramOf, index_blocks};
+pub use clean::care::Done;
+pub use clean::strategy::{Clean, Strategy};
+pub use superblock::superblock;
 pub use volume::{MountOptions, Sync, Volume};

@@ -4,7 +4,7 @@ use device::{Lba, Tag};
 use scherlfs_format::chain::{self, Header, Kind};
 use scherlfs_format::extent::Extent;
 use scherlfs_format::inode as raw;
-use scherlfs_format::{Addr, BLOCK, Block, FREE_LIST, IFILE, Ino, ORPHANS, Run};
+use scherlfs_format::{Addr, BLOCK, Block, FREE_LIST, HISTORY, IFILE, Ino, ORPHANS, Run};
 use vfs::{Error, FileKind, Result};
 
 use crate::cause::Cause;
@@ -141,11 +141,16 @@ pub(crate) fn contents(dev: &dyn BlockDevice, inode: &Inode) -> Result<Vec<u8>> 
 impl State {
     /// An inode that is not in memory.
     pub fn load(&mut self, ino: Ino) -> Result<Inode> {
+        let read = self.load_once(ino);
+        self.doubting(read, |st| st.load_once(ino))
+    }
+
+    fn load_once(&mut self, ino: Ino) -> Result<Inode> {
         if ino == IFILE {
             // What waits of the map is read through the map, see `read_map`.
             return Ok(Inode { names: None, ..self.imap.inode.clone() });
         }
-        if ino == FREE_LIST || ino == ORPHANS {
+        if [FREE_LIST, ORPHANS, HISTORY].contains(&ino) {
             return Err(Error::NotFound);
         }
         let dev = self.dev.clone();

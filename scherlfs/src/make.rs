@@ -8,16 +8,21 @@ use std::sync::Arc;
 use device::{BlockDevice, Clock, Lba, Tag};
 use rustc_hash::FxHashMap;
 use scherlfs_format::inode::Attributes;
-use scherlfs_format::superblock::{BLOCKS_MIN, LABEL_MAX, PATH_MAX, Placement, Superblock};
-use scherlfs_format::{Addr, BLOCK, BLOCKS_MAX, Epoch, FIRST, FIRST_INO, FREE_LIST, IFILE, Ino, ORPHANS, ROOT, Seq};
-use vfs::{Error, FileKind, Result};
+use scherlfs_format::superblock::{BLOCKS_MIN, LABEL_MAX, Placement, Superblock};
+use scherlfs_format::{
+    Addr, BLOCK, BLOCKS_MAX, Epoch, FIRST, FIRST_INO, FREE_LIST, HISTORY, IFILE, Ino, ORPHANS, ROOT, Seq,
+};
+use vfs::{Error, FileKind, Power, Result};
 
 use crate::cause::Cause;
+use crate::clean::care::Care;
+use crate::clean::strategy::Clean;
 use crate::imap::InodeMap;
 use crate::inode::{Inode, time};
+use crate::order::{Way, order};
 use crate::path::Path;
 use crate::space::Blocks;
-use crate::volume::State;
+use crate::volume::{MountOptions, State};
 
 /// The name of the inode map in the root directory.
 pub(crate) const IFILE_NAME: &[u8] = b".ifile";
@@ -86,21 +91,24 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         ifile: Addr(FIRST),
         free_list: Addr(FIRST),
         orphans: None,
+        history: None,
         undo_floor: Seq(0),
         free: free.count(),
         inodes: 0,
         promised: 0,
+        begun: time(clock.now()),
         path: Vec::new(),
     };
     // Nothing of an older file system may be found where a superblock stands.
     let tag = Tag { cause: Cause::Format as u8, owner: 0 };
     dev.write(Lba(0), &[0; 2 * BLOCK], tag).map_err(Error::device)?;
     dev.flush(tag).map_err(Error::device)?;
-    let path = Path::from(FIRST, &free, PATH_MAX);
+    let path = Path::through(order(&free, FIRST, &Way::Threading));
     let mut map = InodeMap::new(hidden(IFILE), 16, 2);
     map.inode.a.size = (FIRST_INO.0 / 512 + 1) as u64 * BLOCK as u64;
     let mut state = State {
         dev: dev.clone(),
+        archive: None,
         sb,
         imap: map,
         free_list: hidden(FREE_LIST),
@@ -114,6 +122,14 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         free,
         dead: Blocks::default(),
         path,
+        history: Default::default(),
+        history_list: hidden(HISTORY),
+        care: Care::new(Clean::ByPower, Power::Battery),
+        pace: MountOptions::default().pace(),
+        accesses: Default::default(),
+        background: Default::default(),
+        changed: Default::default(),
+        checkpointed: Default::default(),
         promised: 0,
         need: 0,
         seq: Seq(0),

@@ -7,44 +7,22 @@ use device::{BlockDevice, Clock};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{Addr, Epoch, FREE_LIST, IFILE, ORPHANS, Run, lists};
+use scherlfs_format::{Addr, Epoch, FREE_LIST, HISTORY, IFILE, ORPHANS, Run, history, lists};
 use vfs::{Error, Result};
 
+use crate::archive::Archive;
+use crate::archive::wakes::{Why, because};
 use crate::cause::Cause;
+use crate::clean::care::Care;
 use crate::extents::Freed;
+use crate::history::History;
 use crate::imap::InodeMap;
-use crate::inode::Inode;
+use crate::inode::{Inode, time};
 use crate::load;
 use crate::path::Path;
 use crate::space::Blocks;
-use crate::volume::{MountOptions, State, Volume};
-
-/// The superblock that counts: of the whole ones the one with the higher number.
-pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
-    let read = |at| -> Result<Superblock> {
-        let block = load::block(dev, Addr(at), Cause::Superblock, scherlfs_format::Ino(0))?;
-        Superblock::read(&block).map_err(|e| Error::corrupt(format_args!("block {at}: {e}")))
-    };
-    let (first, second) = (read(0), read(1));
-    let sb = match (first, second) {
-        (Ok(a), Ok(b)) if a.uuid != b.uuid => {
-            return Err(Error::corrupt("the two superblocks are of different volumes"));
-        }
-        (Ok(a), Ok(b)) => {
-            if a.checkpoint >= b.checkpoint {
-                a
-            } else {
-                b
-            }
-        }
-        (Ok(sb), Err(_)) | (Err(_), Ok(sb)) => sb,
-        (Err(e), Err(_)) => return Err(e),
-    };
-    if sb.blocks > dev.blocks() {
-        return Err(Error::corrupt(format_args!("the volume has {} blocks, the device {}", sb.blocks, dev.blocks())));
-    }
-    Ok(sb)
-}
+use crate::superblock::superblock;
+use crate::volume::{MountOptions, State, Sync, Volume};
 
 impl State {
     /// The state of the checkpoint that a superblock names.
@@ -62,11 +40,25 @@ impl State {
         }
         .into_iter()
         .collect();
+        let history_list = match sb.history {
+            Some(at) => load::inode_at(&*dev, HISTORY, at, Cause::InodeMap)?,
+            None => Inode { ino: HISTORY, a: free_list.a, ..Inode::default() },
+        };
+        let past = match sb.history {
+            Some(_) => history::read(&load::contents(&*dev, &history_list)?).map_err(Error::corrupt)?,
+            None => Vec::new(),
+        };
+        let history = History::of(past, options.undo)?;
         let mut free = Blocks::default();
         for run in lists::read_free(&load::contents(&*dev, &free_list)?).map_err(Error::corrupt)? {
             if run.end().0 > sb.blocks || !free.add_run(run) {
                 return Err(Error::corrupt(format_args!("free list: blocks from {} on", run.start)));
             }
+        }
+        let both =
+            history.kept.iter().find(|r| r.end().0 > sb.blocks || free.within(r.start.0, r.end().0).next().is_some());
+        if let Some(run) = both {
+            return Err(Error::corrupt(format_args!("history: blocks from {} on are free, or nowhere", run.start)));
         }
         let planned = |run: &Run| free.contains(run.start) && free.contains(Addr(run.end().0 - 1));
         if let Some(run) = sb.path.iter().find(|r| !planned(r)) {
@@ -75,6 +67,7 @@ impl State {
         let (path, seq, used) = (Path::given(&sb.path), sb.seq, sb.inodes);
         Ok(State {
             dev,
+            archive: None,
             imap: InodeMap::new(map, options.ifile_cache, used),
             free_list,
             orphan_list,
@@ -87,6 +80,14 @@ impl State {
             free,
             dead: Blocks::default(),
             path,
+            history,
+            history_list,
+            care: Care::new(options.clean, options.power),
+            pace: options.pace(),
+            accesses: Default::default(),
+            background: Default::default(),
+            changed: Default::default(),
+            checkpointed: Default::default(),
             promised: sb.promised,
             need: 0,
             seq,
@@ -102,6 +103,15 @@ impl State {
             ended: false,
             sb,
         })
+    }
+
+    /// What a superblock and the log behind it say of the path is its beginning: the order of all that is free goes on behind
+    /// it. If nothing follows the superblock, the path may as well begin anew.
+    fn know_the_rest(&mut self, anew: bool) {
+        let known = if anew { Vec::new() } else { self.path.runs() };
+        let mut free = self.free.clone();
+        known.iter().for_each(|run| _ = free.take(run.start.0, run.blocks.into()));
+        self.path = self.path.go_on(known, self.order(&free, self.path.head()));
     }
 
     /// Frees an inode whose blocks nobody needs: its number, its blocks, its promises.
@@ -122,14 +132,35 @@ impl Volume {
     /// Mounts a volume. What was synced since its last checkpoint is found in the log.
     pub fn mount(dev: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, options: MountOptions) -> Result<Volume> {
         let options = MountOptions { read_only: options.read_only || dev.read_only(), ..options };
-        let sb = superblock(&*dev)?;
+        because(Why::Mount, || Self::mount_now(dev, clock, options))
+    }
+
+    fn mount_now(dev: Arc<dyn BlockDevice>, clock: Arc<dyn Clock>, options: MountOptions) -> Result<Volume> {
+        if options.sync == Sync::Burst && options.beside.stage.is_none() {
+            return Err(Error::Invalid("sync=burst needs a stage on another disk"));
+        }
+        let (dev, archive, sb) = match options.beside.is_empty() {
+            true => (dev.clone(), None, superblock(&*dev)?),
+            false => {
+                let (archive, sb) = Archive::open(dev, clock.clone(), &options.beside, options.read_only)?;
+                let archive = Arc::new(archive);
+                (archive.clone() as Arc<dyn BlockDevice>, Some(archive), sb)
+            }
+        };
         let clean = sb.clean;
-        let mut state = State::of_checkpoint(dev.clone(), sb, &options)?;
+        let mut state =
+            Archive::doubted(archive.as_deref(), || State::of_checkpoint(dev.clone(), sb.clone(), &options))?;
+        state.archive = archive.clone();
+        state.sb.begun = time(clock.now());
         let found = if clean { 0 } else { state.follow_log()? };
         if !options.read_only {
             // A superblock of this epoch that names the old checkpoint would cut off the log that was followed. The
             // checkpoint below is the first to say the new epoch; what is written before it is none of the old one's log.
             state.begun = found > 0;
+            while options.undo == Some(0) && !state.history.all.is_empty() {
+                state.forget_oldest()?;
+            }
+            state.know_the_rest(found == 0);
             let orphans: Vec<_> = state.orphans.iter().copied().collect();
             for ino in orphans {
                 let inode = state.load(ino)?;
@@ -140,6 +171,10 @@ impl Volume {
                 // The path of the superblock is used up to here: a new one goes on behind it.
                 state.checkpoint(false)?;
             }
+            if options.sync == Sync::Burst {
+                // The disk is awake; a superblock cannot be staged later.
+                state.begin_epoch()?;
+            }
         }
         Ok(Volume {
             dev,
@@ -148,6 +183,7 @@ impl Volume {
             state: RwLock::new(state),
             references: Mutex::default(),
             hooks: Default::default(),
+            archive,
         })
     }
 }

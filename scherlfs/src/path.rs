@@ -1,15 +1,17 @@
 //! Which blocks does the log fill next, and how does who follows it find them?
 //!
-//! The path is a list of free runs in the order of their addresses, from where the log stands on and round the end of
-//! the volume: threading (Scherl 2004, section 4.2.2.1). A checkpoint writes its beginning into the superblock. The last
-//! block of what is known of the path is never filled: where the log reaches it, it says in it which runs come next.
+//! The path is a list of free runs, all of them, in an order that [`crate::order`] chose at the last checkpoint. A checkpoint
+//! writes its beginning into the superblock. The last block of what is known of the path is never filled: where the log
+//! reaches it, it says in it which runs come next.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use scherlfs_format::chain::RUNS_MAX;
+use scherlfs_format::superblock::PATH_MAX;
 use scherlfs_format::{Addr, FIRST, Run};
 
-use crate::space::Blocks;
+use crate::order::Order;
 
 /// What a block of the log is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,30 +32,47 @@ impl Slot {
 }
 
 /// Where the log goes.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Path {
+    /// What is known to who follows.
     runs: VecDeque<Run>,
     left: u64,
-    /// Where it began: what is planned goes round the volume up to here.
-    start: u64,
-    /// Where the search for more goes on.
-    tail: u64,
-    wrapped: bool,
+    /// What comes behind that, from `at` on.
+    plan: Arc<[Run]>,
+    at: usize,
+    /// Blocks before the path leaves what it prefers.
+    preferred: u64,
+    /// The block behind the last that was used.
+    head: u64,
 }
 
 impl Path {
-    /// The path from a block on through what is free, of at most so many runs.
-    pub fn from(start: u64, free: &Blocks, runs: usize) -> Self {
-        let mut path = Path { start, tail: start, ..Path::default() };
-        let more = path.more(free, runs);
-        path.take_on(more);
+    /// The path in an order that holds all that is free.
+    pub fn through(order: Order) -> Self {
+        let head = order.runs.first().map_or(FIRST, |r| r.start.0);
+        let mut path = Path { plan: order.runs.into(), preferred: order.preferred, head, ..Path::default() };
+        let first = path.more(PATH_MAX);
+        path.take_on(first);
         path
     }
 
-    /// A path that a superblock gives.
+    /// A path that a superblock gives, for who follows the log.
     pub fn given(runs: &[Run]) -> Self {
-        let mut path = Path::default();
+        let head = runs.first().map_or(FIRST, |r| r.start.0);
+        let mut path = Path { head, ..Path::default() };
         path.take_on(runs.to_vec());
+        path
+    }
+
+    /// The path of these runs, which are known to who follows, and then in this order. Without any it begins anew.
+    pub fn go_on(&self, known: Vec<Run>, rest: Order) -> Self {
+        if known.is_empty() {
+            return Path::through(rest);
+        }
+        let here: u64 = known.iter().map(|r| u64::from(r.blocks)).sum();
+        let mut path =
+            Path { plan: rest.runs.into(), preferred: here + rest.preferred, head: self.head, ..Path::default() };
+        path.take_on(known);
         path
     }
 
@@ -64,7 +83,12 @@ impl Path {
 
     /// Where the log goes on, or where a search for free blocks should begin.
     pub fn head(&self) -> u64 {
-        self.runs.front().map_or(self.tail.max(FIRST), |r| r.start.0)
+        self.runs.front().map_or(self.head, |r| r.start.0)
+    }
+
+    /// Blocks that it leads through before it comes to runs that the order puts last.
+    pub fn preferred(&self) -> u64 {
+        self.preferred
     }
 
     fn take_on(&mut self, runs: Vec<Run>) {
@@ -72,44 +96,20 @@ impl Path {
         self.runs.extend(runs);
     }
 
-    /// The next free runs behind what is known.
-    fn more(&mut self, free: &Blocks, most: usize) -> Vec<Run> {
-        let mut out = Vec::new();
-        let mut push = |start: u64, len: u64, tail: &mut u64| {
-            let mut at = start;
-            while at < start + len && out.len() < most {
-                let blocks = u32::try_from(start + len - at).unwrap_or(u32::MAX);
-                out.push(Run { start: Addr(at), blocks });
-                at += u64::from(blocks);
-                *tail = at;
-            }
-            out.len() < most
-        };
-        if !self.wrapped {
-            let mut room = true;
-            for (start, len) in free.from(self.tail) {
-                room = push(start, len, &mut self.tail);
-                if !room {
-                    break;
-                }
-            }
-            if !room {
-                return out;
-            }
-            (self.wrapped, self.tail) = (true, FIRST);
-        }
-        for (start, len) in free.from(self.tail).take_while(|(s, _)| *s < self.start) {
-            if !push(start, len.min(self.start - start), &mut self.tail) {
-                break;
-            }
-        }
-        out
+    /// The next runs behind what is known.
+    fn more(&mut self, most: usize) -> Vec<Run> {
+        let to = self.plan.len().min(self.at + most);
+        let more = self.plan[self.at..to].to_vec();
+        self.at = to;
+        more
     }
 
     fn pop(&mut self) -> Option<Addr> {
         let run = self.runs.front_mut()?;
         let addr = run.start;
         self.left -= 1;
+        self.preferred = self.preferred.saturating_sub(1);
+        self.head = addr.0 + 1;
         if run.blocks == 1 {
             self.runs.pop_front();
         } else {
@@ -119,9 +119,9 @@ impl Path {
     }
 
     /// The next block for contents; into `slots` goes what is used up to it. `None`: nothing is free.
-    pub fn next(&mut self, free: &Blocks, slots: &mut Vec<Slot>) -> Option<Addr> {
+    pub fn next(&mut self, slots: &mut Vec<Slot>) -> Option<Addr> {
         while self.left == 1 {
-            let more = self.more(free, RUNS_MAX);
+            let more = self.more(RUNS_MAX);
             if more.is_empty() {
                 return None;
             }
@@ -139,6 +139,10 @@ impl Path {
         let mut paths = Vec::new();
         while self.left == 1 {
             let addr = self.runs.front()?.start;
+            if paths.contains(&addr) {
+                // It leads to itself.
+                return None;
+            }
             let more = read(addr).filter(|m| !m.is_empty())?;
             self.pop()?;
             paths.push(addr);
@@ -160,6 +164,8 @@ mod tests {
     use device::Rng;
 
     use super::*;
+    use crate::order::{Way, order};
+    use crate::space::Blocks;
 
     /// Takes all that can be taken, in portions; a reader of the superblock's runs and of path blocks goes the same way.
     #[test]
@@ -173,13 +179,23 @@ mod tests {
                 free.add(FIRST + rng.below(20_000), len);
             }
             let all = free.clone();
-            let start = FIRST + rng.below(20_000);
-            let mut path = Path::from(start, &free, 1 + rng.below(128) as usize);
+            let way = match rng.below(3) {
+                0 => Way::Threading,
+                1 => Way::Whole { least: 64 },
+                _ => Way::Plugging { pieces: (0..rng.below(500)).map(|_| 1 + rng.below(9)).collect(), least: 64 },
+            };
+            let mut path = Path::through(order(&free, FIRST + rng.below(20_000), &way));
             let mut reader = Path::given(&path.runs());
+            if rng.below(2) == 0 {
+                // Who mounts a volume knows of the path what the superblock says, and goes on in an order of its own.
+                let (known, mut rest) = (path.runs(), free.clone());
+                known.iter().for_each(|run| assert!(rest.take(run.start.0, run.blocks.into())));
+                path = path.go_on(known, order(&rest, FIRST + rng.below(20_000), &way));
+            }
             let mut used = Vec::new();
             while let Some(addr) = {
                 let mut slots = Vec::new();
-                let addr = path.next(&free, &mut slots);
+                let addr = path.next(&mut slots);
                 used.extend(slots);
                 addr
             } {
@@ -195,7 +211,8 @@ mod tests {
             used.iter().for_each(|s| assert!(free.take(s.addr().0, 1), "seed {seed}: {s:?} twice or not free"));
             assert!(free.count() <= 1, "seed {seed}: {} left", free.count());
             let paths = used.iter().filter(|s| matches!(s, Slot::Path(..))).count() as u64;
-            assert!(paths < overhead(used.len() as u64, all.runs() + 1), "seed {seed}: {paths} of {}", all.runs());
+            let runs = all.runs() + way.cuts();
+            assert!(paths < overhead(used.len() as u64, runs + 1), "seed {seed}: {paths} of {runs}");
         }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use device::BlockDevice;
 use scherlfs_format::chain::{self, Header, Kind};
+use scherlfs_format::history::Change;
 use scherlfs_format::inode as raw;
 use scherlfs_format::{Addr, Block, FIRST_INO, Ino, ROOT, Run, Seq, checksum};
 use vfs::{Error, Result};
@@ -47,6 +48,10 @@ impl Reader<'_> {
 
     /// The next block along the path.
     fn next(&mut self, found: &mut Found) -> Result<Option<(Addr, Box<Block>)>> {
+        if found.blocks.len() as u64 > self.last {
+            // The path leads round in a circle.
+            return Ok(None);
+        }
         let (dev, last, want) = (self.dev.clone(), self.last, self.header);
         let mut failed = None;
         let read = |at: Addr| {
@@ -163,7 +168,7 @@ impl State {
             let mut path = self.path.clone();
             let mut reader = Reader { dev: self.dev.clone(), path: &mut path, last: self.sb.blocks, header };
             let Some(found) = reader.transaction()? else { break };
-            self.replay(found)?;
+            self.replay(header.seq, found)?;
             self.path = path;
             self.seq = header.seq;
             count += 1;
@@ -171,16 +176,17 @@ impl State {
         Ok(count)
     }
 
-    fn replay(&mut self, found: Found) -> Result<()> {
+    fn replay(&mut self, seq: Seq, found: Found) -> Result<()> {
         let dev = self.dev.clone();
         let mut old = Blocks::default();
         let mut new = Blocks::default();
         let twice = |ino: Ino| Error::corrupt(format_args!("inode {ino}: its blocks are another's, too"));
-        let mut written = Vec::new();
+        let (mut written, mut changes) = (Vec::new(), Vec::new());
         for &(ino, at) in &found.inodes {
             let inode = load::inode_at(&*dev, ino, at, Cause::Recovery)?;
             let before = self.inode_before(ino)?;
             self.imap.used += u64::from(before.is_none());
+            changes.push(Change { ino, was: before.as_ref().and_then(|b| b.addr), is: Some(at) });
             self.promised += inode.extents.reserved();
             if let Some(before) = before {
                 self.promised = self.promised.saturating_sub(before.extents.reserved());
@@ -195,6 +201,7 @@ impl State {
         }
         for &ino in &found.gone {
             if let Some(before) = self.inode_before(ino)? {
+                changes.push(Change { ino, was: before.addr, is: None });
                 self.imap.used = self.imap.used.saturating_sub(1);
                 self.promised = self.promised.saturating_sub(before.extents.reserved());
                 if !old.add_all(&blocks_of(&before)?) {
@@ -215,8 +222,12 @@ impl State {
         let mut wrote = Blocks::default();
         found.blocks.iter().for_each(|at| _ = wrote.add(at.0, 1));
         for run in without(&wrote, &new) {
-            self.die(run)?;
+            self.die_for_good(run)?;
         }
+        // What was undone has blocks again that were kept.
+        self.history.give_back(&new);
+        let secs = written.iter().map(|i: &Inode| i.a.times[crate::inode::CHANGED].secs).max();
+        self.remember(seq, secs.unwrap_or(i64::MIN), changes)?;
         for inode in written {
             let at = inode.addr.unwrap_or_default();
             self.imap.written(&*dev, inode.ino, at, inode.a.generation)?;

@@ -5,11 +5,12 @@
 
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{FIRST_INO, IFILE, Ino, ROOT};
-use vfs::{Accountant, Error, Look, Owner, Reason, Reporter, Result};
+use vfs::{Accountant, Cleaned, Error, FreeFragments, Look, Owner, Reason, Reporter, Result};
 
 use crate::cause::Cause;
 use crate::inode::Inode;
 use crate::make::IFILE_NAME;
+use crate::path;
 use crate::volume::{State, Volume};
 
 /// How many directories may lie one below the other; more are a circle.
@@ -107,11 +108,29 @@ impl Volume {
         self.state.read().sb.clone()
     }
 
+    /// The path of an owner, if it is in memory.
+    pub(crate) fn path_of(&self, owner: u64) -> Option<String> {
+        match vfs::Volume::owner_of(self, owner, Look::InMemory) {
+            Owner::Path(path) => Some(String::from_utf8_lossy(&path).into_owned()),
+            _ => None,
+        }
+    }
+
     /// Runs of free blocks, and the blocks of the largest.
     pub fn free_runs(&self) -> (usize, u64) {
         let state = self.state.read();
         (state.free.runs(), state.free.from(0).map(|(_, blocks)| blocks).max().unwrap_or(0))
     }
+}
+
+/// Blocks of the largest file that fits into so many, which lie in so many runs, with its inode, its continuations, a block
+/// of its directory, and the path that leads the log there.
+fn largest_file(free: u64, runs: usize) -> Option<u64> {
+    // The inode and its directory's, a block of names, and what a checkpoint writes of the inode map, at most.
+    const BESIDE: u64 = 12;
+    let rest = free.checked_sub(BESIDE + path::overhead(free, runs))?;
+    let extents = rest.min(runs as u64 + 1);
+    rest.checked_sub(extents.div_ceil(160) + rest / 160).filter(|n| *n > 0)
 }
 
 impl vfs::Volume for Volume {
@@ -120,7 +139,7 @@ impl vfs::Volume for Volume {
     }
 
     fn reasons(&self) -> Vec<Reason> {
-        Cause::ALL.iter().map(|c| Reason { number: *c as u8, text: c.text(), cleaning: false }).collect()
+        Cause::reasons()
     }
 
     fn own_blocks(&self) -> &'static str {
@@ -154,8 +173,44 @@ impl vfs::Volume for Volume {
         self.state.read().user_bytes
     }
 
+    fn device_blocks(&self) -> u64 {
+        self.state.read().sb.blocks
+    }
+
+    fn free_fragments(&self) -> FreeFragments {
+        let state = self.state.read();
+        // What the next checkpoint frees may lie beside what is free already.
+        let mut all = state.free.clone();
+        all.add_all(&state.dead);
+        let mut pieces = FreeFragments::default();
+        all.from(0).for_each(|(_, blocks)| pieces.add(blocks));
+        pieces
+    }
+
+    fn largest_file(&self, free: u64) -> Option<u64> {
+        let state = self.state.read();
+        largest_file(free, state.free.runs() + state.dead.runs())
+    }
+
+    fn cleans_ahead(&self) -> bool {
+        !self.state.read().background.paused
+    }
+
+    fn clean_ahead(&self, on: bool) {
+        self.state.write().background.paused = !on;
+    }
+
+    fn cleaned(&self) -> Cleaned {
+        let done = self.done();
+        Cleaned { sections: done.segments, waited_for: 0, moved: done.moved }
+    }
+
     fn account_by(&self, accountant: Accountant) {
         *self.hooks.accountant.lock() = Some(accountant);
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.archive.as_ref().and_then(|archive| archive.warning.clone())
     }
 
     fn report_too(&self, reporter: Reporter) {

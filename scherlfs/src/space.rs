@@ -31,6 +31,10 @@ impl Blocks {
         let split = self.runs.range(..at).next_back().filter(|(s, l)| **s + **l > at).map(|(s, l)| (at, *s + *l - at));
         split.into_iter().chain(self.runs.range(at..).map(|(s, l)| (*s, *l)))
     }
+    /// What of a range is in the set: start, blocks.
+    pub fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.from(start).take_while(move |(s, _)| *s < end).map(move |(s, l)| (s, l.min(end - s)))
+    }
     /// Whether the set holds a block.
     pub fn contains(&self, at: Addr) -> bool {
         self.runs.range(..=at.0).next_back().is_some_and(|(s, l)| at.0 < s + l)

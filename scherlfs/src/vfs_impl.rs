@@ -8,6 +8,7 @@ use vfs::{
     NewNode, RenameFlags, Result, Seek, SetAttr, StatFs, WriteFlags, XattrFlags,
 };
 
+use crate::archive::wakes::{Why, because};
 use crate::attributes::{check_unsealed, readable};
 use crate::file::check_file;
 use crate::names::Wish;
@@ -269,7 +270,11 @@ impl FileSystem for Volume {
         if truncate && is_file {
             self.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() })?;
         }
-        self.hold(Volume::number(ino)?, 1);
+        let ino = Volume::number(ino)?;
+        if is_file {
+            self.state.write().accesses.opened(ino);
+        }
+        self.hold(ino, 1);
         Ok(())
     }
 
@@ -358,16 +363,16 @@ impl FileSystem for Volume {
 
     fn fsync(&self, ino: vfs::Ino, _data_only: bool) -> Result<()> {
         self.look(ino, |_, _| Ok(()))?;
-        self.settle()
+        because(Why::Fsync, || self.settle())
     }
 
     fn fsyncdir(&self, ino: vfs::Ino, _data_only: bool) -> Result<()> {
         self.look(ino, |_, inode| if inode.is_dir() { Ok(()) } else { Err(Error::NotDirectory) })?;
-        self.settle()
+        because(Why::Fsync, || self.settle())
     }
 
     fn sync(&self) -> Result<()> {
-        self.settle()
+        because(Why::Fsync, || self.settle())
     }
 
     fn getxattr(&self, ino: vfs::Ino, name: &[u8]) -> Result<Vec<u8>> {
@@ -414,33 +419,18 @@ impl FileSystem for Volume {
     }
 
     fn tick(&self) -> Result<Duration> {
-        let every = Duration::from_secs(1);
-        if self.options.read_only {
-            return Ok(every);
-        }
-        let since = self.state.read().since;
-        let now = self.clock.monotonic();
-        if since.is_some_and(|since| now.saturating_sub(since) >= self.options.writeback) {
-            self.settle()?;
-        }
-        Ok(every)
+        self.tick_all()
+    }
+
+    fn tune(&self, name: &str, value: &str) -> std::result::Result<(), String> {
+        self.set(name, value)
     }
 
     fn report(&self) -> Vec<(String, String)> {
-        let state = self.state.read();
-        let rows = [
-            ("free_blocks", state.free.count()),
-            ("dead_blocks", state.dead.count()),
-            ("free_runs", state.free.runs() as u64),
-            ("promised_blocks", state.promised),
-            ("waiting_blocks", state.need),
-            ("transaction", state.seq.0),
-            ("checkpoint", state.sb.checkpoint),
-            ("logged_blocks", state.logged),
-            ("inodes", state.imap.used),
-        ];
-        drop(state);
-        let mut out: Vec<_> = rows.map(|(name, value)| (name.to_owned(), value.to_string())).into();
+        let mut out = self.lines();
+        if let Some(archive) = &self.archive {
+            out.extend(archive.report(|owner| self.path_of(owner)));
+        }
         if let Some(more) = &*self.hooks.reporter.lock() {
             out.extend(more());
         }
@@ -461,8 +451,11 @@ impl FileSystem for Volume {
             return Ok(());
         }
         let begun = state.begun || !state.waiting.is_empty() || !state.gone.is_empty() || !state.sb.clean;
-        let done = if begun { state.checkpoint(true) } else { Ok(()) };
+        let done = if begun { because(Why::Unmount, || state.checkpoint(true)) } else { Ok(()) };
         state.ended = true;
+        if let Some(archive) = &self.archive {
+            archive.close();
+        }
         done
     }
 }

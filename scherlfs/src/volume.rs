@@ -16,13 +16,20 @@ use rustc_hash::FxHashMap;
 use scherlfs_format::inode::Time;
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{BLOCK, Epoch, IFILE, Ino, Run, Seq, lists};
-use vfs::{Error, Result};
+use vfs::{Error, Power, Result};
 
+use crate::archive::wakes::{Why, because};
+use crate::archive::{Archive, Beside};
+use crate::clean::care::Care;
+use crate::clean::strategy::Clean;
 use crate::extents::Freed;
 use crate::gone::{Gone, Hooks};
+use crate::history::History;
 use crate::imap::InodeMap;
 use crate::inode::Inode;
+use crate::pace::{Background, Pace};
 use crate::path::{self, Path};
+use crate::reorganise::chains::Accesses;
 use crate::space::Blocks;
 
 /// When what was written reaches the disk.
@@ -33,6 +40,8 @@ pub enum Sync {
     /// When somebody asks for it, when enough waits, and some seconds after it was written.
     #[default]
     Fsync,
+    /// When enough waits, or the disk is awake anyway. Who asks for it finds it durable on the stage, on another disk.
+    Burst,
 }
 
 /// How to mount.
@@ -54,6 +63,16 @@ pub struct MountOptions {
     pub writeback: Duration,
     /// A checkpoint is due after so many blocks of log.
     pub checkpoint_blocks: u64,
+    /// A checkpoint is due so long after the last one, if something was logged; never, unless said.
+    pub checkpoint_every: Option<Duration>,
+    /// How room is made.
+    pub clean: Clean,
+    /// Where the power comes from.
+    pub power: Power,
+    /// Blocks that are kept so that transactions can be undone; `None`: as the volume has it, 0: none.
+    pub undo: Option<u64>,
+    /// What stands beside the volume on other disks.
+    pub beside: Beside,
 }
 
 impl Default for MountOptions {
@@ -67,14 +86,30 @@ impl Default for MountOptions {
             inode_cache: 16384,
             writeback: Duration::from_secs(5),
             checkpoint_blocks: 16384,
+            checkpoint_every: None,
+            clean: Clean::ByPower,
+            power: Power::Battery,
+            undo: None,
+            beside: Beside::default(),
         }
     }
 }
 
 /// Room that only operations that give room back may use.
-const SPARE: u64 = 24;
+pub(crate) const SPARE: u64 = 24;
 /// Inodes of a transaction at most: each is a piece, and pieces are numbered by 16 bits.
 pub(crate) const INODES_MAX: usize = 32_000;
+
+impl MountOptions {
+    pub(crate) fn pace(&self) -> Pace {
+        Pace {
+            dirty: self.dirty,
+            writeback: self.writeback,
+            checkpoint_blocks: self.checkpoint_blocks,
+            checkpoint_every: self.checkpoint_every,
+        }
+    }
+}
 
 /// A mounted ScherlFS volume.
 pub struct Volume {
@@ -85,11 +120,15 @@ pub struct Volume {
     /// References by inode: lookups and opens.
     pub(crate) references: Mutex<FxHashMap<Ino, u64>>,
     pub(crate) hooks: Hooks,
+    /// What `dev` is, if something stands beside the volume.
+    pub(crate) archive: Option<Arc<Archive>>,
 }
 
 /// Everything that changes.
 pub(crate) struct State {
     pub dev: Arc<dyn BlockDevice>,
+    /// What `dev` is, if something stands beside the volume.
+    pub archive: Option<Arc<Archive>>,
     /// As it was written last.
     pub sb: Superblock,
     pub imap: InodeMap,
@@ -110,6 +149,16 @@ pub(crate) struct State {
     /// Blocks that the next checkpoint frees.
     pub dead: Blocks,
     pub path: Path,
+    pub care: Care,
+    pub history: History,
+    /// The list of the history, as it was written last.
+    pub history_list: Inode,
+    pub pace: Pace,
+    pub accesses: Accesses,
+    pub background: Background,
+    /// When callers changed something last, and when a checkpoint by time was written last.
+    pub changed: Duration,
+    pub checkpointed: Duration,
     /// Blocks that files were promised.
     pub promised: u64,
     /// Blocks that writing what waits takes, at most.
@@ -184,9 +233,17 @@ impl State {
         freed.runs.iter().try_for_each(|run| self.die(*run))
     }
 
-    /// Blocks that the last checkpoint or something behind it may still name.
+    /// Blocks that the last checkpoint or something behind it may still name, and whoever goes back.
     pub fn die(&mut self, run: Run) -> Result<()> {
-        let twice = self.free.contains(run.start) || !self.dead.add_run(run);
+        self.die_for_good(run)?;
+        self.history.replaced(run);
+        Ok(())
+    }
+
+    /// Blocks that the last checkpoint or something behind it may still name, but nobody who goes back.
+    pub fn die_for_good(&mut self, run: Run) -> Result<()> {
+        let taken = self.free.contains(run.start) || self.history.kept.contains(run.start);
+        let twice = taken || !self.dead.add_run(run);
         if twice {
             let what = format!("blocks from {} on belong to two files, or to nobody and to one", run.start);
             self.broken.get_or_insert_with(|| what.clone());
@@ -202,7 +259,9 @@ impl State {
         let list = lists::free_bytes(runs).div_ceil(BLOCK) as u64;
         let orphans = (self.orphans.len() as u64 + 2) * 4 / BLOCK as u64 + 1;
         let conts = (self.imap.inode.extents.listed() as u64 + 2 * map) / 338 + 1;
-        map + conts + list + list / 100 + orphans + 6
+        let history = self.history.list_blocks(self.waiting.len() as u64, self.need);
+        let history = history + history / 100;
+        map + conts + list + list / 100 + orphans + history + 8
     }
 
     /// Blocks that nobody has a claim on.
@@ -223,6 +282,7 @@ impl State {
         if self.unclaimed() >= blocks + spare {
             return Ok(());
         }
+        self.forget_for(blocks + spare + 1)?;
         if self.unclaimed() + self.dead.count() >= blocks + spare {
             self.checkpoint(false)?;
             if self.unclaimed() >= blocks + spare {
@@ -266,7 +326,7 @@ impl State {
     /// Blocks that a user sees as free.
     pub fn free_for_users(&self) -> u64 {
         let pages = self.need;
-        (self.free.count() + self.dead.count()).saturating_sub(
+        (self.free.count() + self.dead.count() + self.history.kept.count()).saturating_sub(
             self.promised + pages + self.checkpoint_need() + SPARE + path::overhead(64, self.free.runs()),
         )
     }
@@ -308,24 +368,35 @@ impl Volume {
         }
         let mut state = self.state.write();
         state.writable()?;
+        if state.room_is_short() {
+            // Without it the log goes through holes, as it does on a battery.
+            let want = 8 * state.segment();
+            if let Err(e) = state.make_room(want) {
+                log::warn!("no room was made: {e}");
+            }
+            state.writable()?;
+        }
         let out = work(&mut state);
+        state.changed = self.clock.monotonic();
+        state.background.changes += 1;
         let waits = !state.waiting.is_empty() || !state.gone.is_empty();
         if waits && state.since.is_none() {
             state.since = Some(self.clock.monotonic());
         }
         let due = match self.options.sync {
             Sync::Call => waits,
-            Sync::Fsync => state.need > self.options.dirty,
+            Sync::Fsync | Sync::Burst => state.need > state.pace.dirty,
         };
         if due {
             // The call was done; that it could not be written is told by the next fsync, as with a page cache.
-            let written = state.commit();
-            if self.options.sync == Sync::Call {
-                written?;
-            }
-            if state.logged > self.options.checkpoint_blocks {
-                state.checkpoint(false)?;
-            }
+            let why = if self.options.sync == Sync::Call { Why::Written } else { Why::Full };
+            because(why, || {
+                let written = state.commit();
+                if self.options.sync == Sync::Call {
+                    written?;
+                }
+                if state.logged > state.pace.checkpoint_blocks { state.checkpoint(false) } else { Ok(()) }
+            })?;
         }
         let references = self.references.lock();
         state.trim(self.options.inode_cache, |ino| references.contains_key(&ino));
@@ -340,9 +411,46 @@ impl Volume {
         {
             let mut state = self.state.write();
             state.writable()?;
+            match &self.archive {
+                Some(archive) if self.options.sync == Sync::Burst => {
+                    let sb = state.sb.clone();
+                    if archive.staged(&sb, || state.commit())? {
+                        return Ok(());
+                    }
+                }
+                _ => _ = state.commit()?,
+            }
+        }
+        self.flush()
+    }
+
+    /// Writes what waits to the disk, and what is staged, for the disk is awake.
+    fn burst(&self) -> Result<()> {
+        {
+            let mut state = self.state.write();
+            state.writable()?;
             state.commit()?;
         }
         self.flush()
+    }
+
+    /// Writes what waits when it is time; says whether it did.
+    pub(crate) fn write_when_due(&self) -> Result<()> {
+        let now = self.clock.monotonic();
+        let (since, writeback) = {
+            let state = self.state.read();
+            (state.since, state.pace.writeback)
+        };
+        let old = since.is_some_and(|since| now.saturating_sub(since) >= writeback);
+        match self.archive.as_ref().and_then(|a| Some((a, a.wakes.as_ref()?))) {
+            None if old => self.settle(),
+            Some((archive, wakes)) if (old || archive.has_staged()) && wakes.is_awake_for_readers() => {
+                because(Why::Waiting, || self.burst())
+            }
+            // A burst that was not flushed is not durable, and the next fsync would have to wake the disk for it.
+            Some((archive, _)) => archive.flush_while_awake(),
+            None => Ok(()),
+        }
     }
 
     fn flush(&self) -> Result<()> {

@@ -1,10 +1,9 @@
 //! blkparse's text, line by line.
 
-mod text;
-
-use text::{line_of, read, survives_damage};
 use trace::TraceError;
 use trace::block::{Action, DeviceId, Event, Flags, Op};
+
+use crate::text::{line_of, read, survives_damage};
 
 /// What the line of an event becomes, with the name of who did it.
 fn one(line: &str) -> (Event, String) {

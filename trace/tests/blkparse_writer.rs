@@ -1,12 +1,12 @@
 //! Events written as blkparse's text are, read again, the same events.
 
-mod text;
-
 use std::path::Path;
 
 use trace::block::{Action, DeviceId, Event, Flags, Op};
 use trace::write::blkparse::Writer;
 use trace::{Names, Opened, open};
+
+use crate::text;
 
 fn written(events: &[Event], names: &Names) -> String {
     let mut writer = Writer::new(Vec::new());

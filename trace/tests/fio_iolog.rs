@@ -1,12 +1,11 @@
 //! fio's iologs.
 
-mod text;
-
 use std::collections::BTreeMap;
 
-use text::{line_of, read, survives_damage};
 use trace::block::{DeviceId, Op};
 use trace::{Opened, TraceError};
+
+use crate::text::{self, line_of, read, survives_damage};
 
 const V3: &[u8] = include_bytes!("../fixtures/fio/mixed.v3.log");
 const V2: &[u8] = include_bytes!("../fixtures/fio/mixed.v2.log");

@@ -1,14 +1,13 @@
 //! The text of tracefs, in all its forms.
 
-mod text;
-
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use text::{Seen, line_of, read, survives_damage};
 use trace::block::{Action, DeviceId, Event, Flags, Op};
 use trace::{Format, Kind, TraceError, open};
+
+use crate::text::{Seen, line_of, read, survives_damage};
 
 /// A recording of a real kernel, as `trace/fixtures/ftrace/README.md` says.
 fn fixture(name: &str) -> Vec<u8> {

@@ -1,13 +1,12 @@
 //! Write logs, those of Linux's dm-log-writes and QEMU's blklogwrites, recorded by
 //! `conformance/examples/record_write_logs.rs`.
 
-mod text;
-
 use std::path::Path;
 
-use text::read;
 use trace::block::{Action, Event, Flags, Op};
 use trace::{At, Opened, TraceError};
+
+use crate::text::{self, read};
 
 fn fixture(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/log_writes").join(name);

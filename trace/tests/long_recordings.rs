@@ -301,7 +301,7 @@ fn no_recording_is_held_however_long_it_is() {
     let written = ["fio", "blkparse", "parquet"].map(|what| (what, "mobile"));
     for (what, name) in all.chain(others).chain(written).chain([("parquet", "strace")]) {
         let program = std::env::current_exe().unwrap();
-        let args = ["--exact", "no_recording_is_held_however_long_it_is", "--nocapture"];
+        let args = ["--exact", "long_recordings::no_recording_is_held_however_long_it_is", "--nocapture"];
         let out = Command::new(program).args(args).env(TASK, format!("{what} {name}")).output().unwrap();
         let text = String::from_utf8_lossy(&out.stdout);
         let numbers = text.lines().find_map(|line| line.strip_prefix("peak ")?.split_once(' '));

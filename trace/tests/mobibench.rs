@@ -1,12 +1,11 @@
 //! MobiBench's recordings.
 
-mod text;
-
 use std::collections::BTreeMap;
 
-use text::{line_of, read, survives_damage, theirs};
 use trace::TraceError;
 use trace::call::{Call, Calls, Handle, How, Op, Target};
+
+use crate::text::{self, line_of, read, survives_damage, theirs};
 
 /// Made by hand after what MobiGen writes.
 const GOOD: &str = "\

@@ -1,10 +1,9 @@
 //! Mobile block traces.
 
-mod text;
-
-use text::{line_of, read, survives_damage, theirs};
 use trace::block::{Action, DeviceId, Op};
 use trace::{Format, Kind, TraceError};
+
+use crate::text::{self, line_of, read, survives_damage, theirs};
 
 const HEADER: &str = "proces,device,rw_flag,sector,size,timestamp\n";
 

@@ -1,15 +1,14 @@
 //! Perfetto traces: kernel events and power rails, against the text that they were made from.
 
-mod text;
-
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use text::{Seen, read};
 use trace::block::{Action, Event, Flags, Op};
 use trace::power::{Reading, Value};
 use trace::{At, Format, Input, Kind, Opened, Process, TraceError, open_as, open_input, open_input_as};
+
+use crate::text::{Seen, read};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)

@@ -1,11 +1,10 @@
 //! Block traces of servers: Microsoft Research Cambridge and SYSTOR'17. The lines are made by hand after what
 //! their documentation says.
 
-mod text;
-
-use text::{line_of, read, survives_damage};
 use trace::block::{Action, DeviceId, Events, Op};
 use trace::{Opened, TraceError};
+
+use crate::text::{self, line_of, read, survives_damage};
 
 const MSR: &str = "\
 128166372003061629,usr,0,Read,7014609920,24576,41286

@@ -1,13 +1,12 @@
 //! What strace saw.
 
-mod text;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use text::{Seen, line_of, read, survives_damage};
 use trace::call::{Call, Handle, How, Op, Target};
 use trace::{Format, TraceError};
+
+use crate::text::{self, Seen, line_of, read, survives_damage};
 
 /// Whole recordings of real programs.
 fn recorded(name: &str) -> Vec<u8> {

@@ -1,12 +1,11 @@
 //! What trace-cmd records, against what trace-cmd says of it, and pages made by hand.
 
-mod text;
-
 use std::path::{Path, PathBuf};
 
-use text::{Seen, read};
 use trace::block::{Action, DeviceId, Op};
 use trace::{At, Format, Opened, TraceError, open};
+
+use crate::text::{Seen, read};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/ftrace").join(name)

@@ -1,14 +1,13 @@
 //! Requests written as iologs, read by our reader and by fio.
 
-mod text;
-
 use std::process::Command;
 
-use text::read;
 use trace::block::{DeviceId, Event, Flags, Op};
 use trace::requests::{Request, Requests, Seen};
 use trace::write::fio_iolog::{Version, Writer};
 use trace::{Opened, Process};
+
+use crate::text::{self, read};
 
 fn request(time: u64, op: Op, sector: u64, sectors: u64, minor: u32) -> Request {
     Request {

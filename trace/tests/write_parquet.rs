@@ -1,7 +1,5 @@
 //! Recordings written as Parquet, read by Parquet's own reader and by pyarrow.
 
-mod text;
-
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;

@@ -8,13 +8,18 @@
 //! path walking (see [`path`]), caching of names and pages, and every errno (see the `fuse` crate).
 #![forbid(unsafe_code)]
 
+pub mod asking;
 mod error;
+mod fragments;
 mod fs;
 pub mod path;
+mod power;
 mod types;
 mod volume;
 
 pub use error::{Error, Result};
+pub use fragments::{CLASSES, FreeFragments, LEVELS};
 pub use fs::FileSystem;
+pub use power::Power;
 pub use types::*;
-pub use volume::{Accountant, Look, Owner, Reason, Reporter, Volume};
+pub use volume::{Accountant, Cleaned, Look, Owner, Reason, Reporter, Volume};

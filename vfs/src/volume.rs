@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::FileSystem;
+use crate::{FileSystem, FreeFragments};
 
 /// What may be asked to find a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,19 @@ pub struct Reason {
     pub text: &'static str,
     /// Blocks were moved to make room.
     pub cleaning: bool,
+    /// Contents of files pass, alone or beside what belongs to them.
+    pub contents: bool,
+}
+
+/// What making room has done since the mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cleaned {
+    /// Sections, or whatever is cleaned as one.
+    pub sections: u64,
+    /// Of them those for which a writer waited.
+    pub waited_for: u64,
+    /// Blocks moved.
+    pub moved: u64,
 }
 
 /// Answers what a volume has spent: at most so many files by name, and since the answer with this token.
@@ -59,6 +72,23 @@ pub trait Volume: FileSystem {
     fn keep_deleted_names(&self);
     /// Bytes that callers wrote into files since the mount.
     fn user_bytes(&self) -> u64;
+    /// Blocks of its device that are the volume's, in use or not.
+    fn device_blocks(&self) -> u64;
+    /// In how many pieces its free space lies.
+    fn free_fragments(&self) -> FreeFragments;
+    /// Blocks of the largest file that fits into so many free ones ([`StatFs::blocks_free`](crate::StatFs)) together with
+    /// all that it takes beside its contents, a directory's block for its name included. `None` if none does.
+    fn largest_file(&self, free: u64) -> Option<u64>;
+    /// Whether it may make room ahead of time, when nobody waits for it.
+    fn cleans_ahead(&self) -> bool {
+        false
+    }
+    /// From now on it does, or does not; a volume that never does has nothing to change.
+    fn clean_ahead(&self, _on: bool) {}
+    /// What making room has done since the mount.
+    fn cleaned(&self) -> Cleaned {
+        Cleaned::default()
+    }
     /// Who answers [`FileSystem::account`].
     fn account_by(&self, accountant: Accountant);
     /// Who adds to [`FileSystem::report`].

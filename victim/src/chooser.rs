@@ -7,9 +7,10 @@
 use format::SegNo;
 use format::sit::LogType;
 
+use crate::Power;
 use crate::joule::{self, Prices};
 use crate::memory::{Ask, Memory, Tuning};
-use crate::policy::{Policy, Power};
+use crate::policy::Policy;
 use crate::similar::{self, Moved};
 use crate::view::{Candidate, View};
 use crate::{atgc, cost_benefit, fagc, greedy, mwhfb};

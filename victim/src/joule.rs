@@ -56,8 +56,8 @@
 //!
 //! `p` and `w` are counted in 1/1024. All numbers are integers; sums and products saturate.
 
+use crate::Power;
 use crate::memory::{Ask, Choice, Memory, Tuning};
-use crate::policy::Power;
 use crate::view::{Bounds, Candidate, View};
 
 /// On battery, cleaning a unit must save this many times what it costs.

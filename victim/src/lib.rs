@@ -41,5 +41,6 @@ pub mod view;
 
 pub use chooser::{Chooser, Hurry};
 pub use index::Index;
-pub use policy::{Policy, Power};
+pub use policy::Policy;
+pub use vfs::Power;
 pub use view::{AgeCut, Among, Bounds, Candidate, Rank, View, Visit, end_of};

@@ -40,31 +40,3 @@ impl Policy {
         found.ok_or_else(|| format!("is one of {}", Policy::NAMES_TEXT.replace('|', ", ")))
     }
 }
-
-/// Where the power comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Power {
-    /// A battery: spend least now.
-    #[default]
-    Battery,
-    /// A charger: invest.
-    Powered,
-}
-
-impl Power {
-    /// What users call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Power::Battery => "battery",
-            Power::Powered => "powered",
-        }
-    }
-    /// The source of a name. The error completes the sentence "power ...".
-    pub fn parse(name: &str) -> Result<Power, String> {
-        match name {
-            "battery" => Ok(Power::Battery),
-            "powered" => Ok(Power::Powered),
-            _ => Err("is battery or powered".to_owned()),
-        }
-    }
-}

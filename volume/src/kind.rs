@@ -1,14 +1,18 @@
 //! Which file system is it?
 
 use std::fmt;
+use std::str::FromStr;
 
 use device::{BLOCK, BlockDevice, Lba, Tag};
 use format::Block;
 use format::superblock::SuperBlock;
 use scherlfs_format::superblock::{MAGIC, Superblock};
+use serde::{Deserialize, Serialize};
+use vfs::Reason;
 
 /// A file system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// That of Linux, for flash.
     #[default]
@@ -29,12 +33,29 @@ impl Kind {
         }
     }
 
-    /// What its requests are for: the numbers of their tags, and the words for them.
-    pub fn causes(self) -> Vec<(u8, &'static str)> {
+    /// As people type it.
+    pub fn type_name(self) -> &'static str {
         match self {
-            Kind::F2fs => f2fs::cause::Cause::ALL.iter().map(|c| (*c as u8, c.text())).collect(),
-            Kind::ScherlFs => scherlfs::cause::Cause::ALL.iter().map(|c| (*c as u8, c.text())).collect(),
+            Kind::F2fs => "f2fs",
+            Kind::ScherlFs => "scherlfs",
         }
+    }
+
+    /// Why it makes requests.
+    pub fn reasons(self) -> Vec<Reason> {
+        match self {
+            Kind::F2fs => f2fs::cause::Cause::reasons(),
+            Kind::ScherlFs => scherlfs::cause::Cause::reasons(),
+        }
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = || Kind::ALL.map(Kind::type_name).join(" and ");
+        let kind = Kind::ALL.into_iter().find(|kind| kind.type_name() == text);
+        kind.ok_or_else(|| format!("no file system {text:?}; there are {}", known()))
     }
 }
 

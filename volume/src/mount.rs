@@ -26,6 +26,14 @@ impl Mounted {
         }
     }
 
+    /// The volume, if it is of F2FS.
+    pub fn f2fs(&self) -> Option<&Arc<f2fs::Volume>> {
+        match self {
+            Mounted::F2fs(volume) => Some(volume),
+            Mounted::ScherlFs(_) => None,
+        }
+    }
+
     /// Of which it is.
     pub fn kind(&self) -> Kind {
         match self {

@@ -8,16 +8,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use device::{Access, BLOCK, BlockDevice, FileDevice, Fingerprint};
-use f2fs::{FreeFragments, MountError, MountOptions, Volume, mkfs};
 use indicatif::ProgressBar;
 use lab::aging::published::RATIOS;
 use lab::aging::recipe::BUILT_IN;
 use lab::aging::{self, Ager, Done, Progress, Recipe};
 use serde_json::{Value, json};
-use vfs::{FileSystem, Flow};
+use vfs::{Flow, FreeFragments, Volume};
+use volume::{Kind, MountOptions};
 
+use crate::file_system::{Type, size_of};
 use crate::half_made::HalfMade;
-use crate::{Failure, fragments, image, output, progress, size};
+use crate::{Failure, fragments, image, output, progress};
 
 /// Bring a volume into a state: full, fragmented, or as a year of use leaves it.
 ///
@@ -26,6 +27,7 @@ use crate::{Failure, fragments, image, output, progress, size};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs age disk.img --recipe full-fragmented --size 1G\n  \
     joulefs age --recipe phone-year --size 64G\n  joulefs age disk.img --recipe mine.toml --seed 7\n  \
+    joulefs age archive.img --type scherlfs --recipe full --size 1G\n  \
     joulefs age --compare --size 16G\n  joulefs age --list")]
 pub struct Args {
     /// File or block device; made if missing. An empty volume is aged as it is.
@@ -36,6 +38,9 @@ pub struct Args {
     /// Size of a volume that does not exist yet, e.g. 1G; 220G is the papers' phone.
     #[arg(long, short)]
     size: Option<String>,
+    /// The file system of a volume that does not exist yet; default: f2fs.
+    #[arg(long = "type", short = 't', value_name = "TYPE", value_enum)]
+    kind: Option<Type>,
     /// What everything random is drawn from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -47,12 +52,13 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["image", "recipe"])]
     compare: bool,
     /// List the recipes that come with the program.
-    #[arg(long, conflicts_with_all = ["image", "recipe", "size", "seed", "force", "compare"])]
+    #[arg(long, conflicts_with_all = ["image", "recipe", "size", "kind", "seed", "force", "compare"])]
     list: bool,
 }
 
 /// An aged volume.
 struct Aged {
+    kind: Kind,
     recipe: String,
     bytes: u64,
     user_bytes: u64,
@@ -68,9 +74,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     if args.list {
         return list(as_json);
     }
-    let size = args.size.as_deref().map(|s| size::of_volume(s, &mkfs::Options::default())).transpose()?;
+    let kind = args.kind.unwrap_or_default().into();
+    let size = args.size.as_deref().map(|text| size_of(kind, text)).transpose()?;
     if args.compare {
-        return compare(size.unwrap_or(16 << 30), args.seed, as_json);
+        return compare(kind, size.unwrap_or(16 << 30), args.seed, as_json);
     }
     let Some(recipe) = &args.recipe else {
         return Err(Failure::usage("--recipe is missing; --list says which there are"));
@@ -82,6 +89,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let aged = match &args.image {
         Some(path) => on_image(path, size, &chain, args)?,
         None => in_memory(
+            kind,
             size.ok_or_else(|| Failure::usage("give an image, or --size to age in memory"))?,
             &chain,
             args.seed,
@@ -113,7 +121,7 @@ fn list(as_json: bool) -> Result<(), Failure> {
 }
 
 /// Carries the recipes out on a mounted volume.
-fn carry_out(vol: &Volume, clock: &device::VirtualClock, chain: &[Recipe], seed: u64) -> Result<Done, Failure> {
+fn carry_out(vol: &dyn Volume, clock: &device::VirtualClock, chain: &[Recipe], seed: u64) -> Result<Done, Failure> {
     let bar = progress::steps(1, "aging");
     let mut shown = String::new();
     let mut report = |p: &Progress| show(&bar, &mut shown, p);
@@ -133,11 +141,12 @@ fn show(bar: &ProgressBar, shown: &mut String, p: &Progress) {
     progress::show_if_slow(bar);
 }
 
-fn measure(vol: &Volume, chain: &[Recipe], done: Done) -> Result<Aged, Failure> {
+fn measure(kind: Kind, vol: &dyn Volume, chain: &[Recipe], done: Done) -> Result<Aged, Failure> {
     let st = vol.statfs().map_err(|e| e.to_string())?;
     Ok(Aged {
+        kind,
         recipe: chain.last().map_or_else(String::new, |r| r.name.clone()),
-        bytes: vol.superblock().block_count * BLOCK as u64,
+        bytes: vol.device_blocks() * BLOCK as u64,
         user_bytes: st.blocks * BLOCK as u64,
         free_bytes: st.blocks_free * BLOCK as u64,
         done,
@@ -146,13 +155,14 @@ fn measure(vol: &Volume, chain: &[Recipe], done: Done) -> Result<Aged, Failure> 
     })
 }
 
-fn in_memory(bytes: u64, chain: &[Recipe], seed: u64) -> Result<Aged, Failure> {
+fn in_memory(kind: Kind, bytes: u64, chain: &[Recipe], seed: u64) -> Result<Aged, Failure> {
     let dev = Arc::new(Fingerprint::new(bytes / BLOCK as u64));
     let clock = aging::clock();
-    aging::format(&*dev, &*clock, seed, true).map_err(|e| e.to_string())?;
-    let vol = Volume::mount(dev.clone(), clock.clone(), MountOptions::default()).map_err(|e| e.to_string())?;
-    let done = carry_out(&vol, &clock, chain, seed)?;
-    let aged = measure(&vol, chain, done)?;
+    aging::format(kind, dev.clone(), &*clock, seed, true).map_err(|e| e.to_string())?;
+    let mounted = volume::mount(kind, dev.clone(), clock.clone(), MountOptions::default());
+    let vol = mounted.map_err(|e| e.to_string())?.volume();
+    let done = carry_out(&*vol, &clock, chain, seed)?;
+    let aged = measure(kind, &*vol, chain, done)?;
     Ok(Aged { held: Some(dev.held().bytes), ..aged })
 }
 
@@ -160,20 +170,22 @@ fn on_image(path: &Path, size: Option<u64>, chain: &[Recipe], args: &Args) -> Re
     let name = path.display();
     let clock = aging::clock();
     let mut made = None;
-    let dev = match (std::fs::metadata(path), size) {
+    let kind = args.kind.unwrap_or_default().into();
+    let (dev, kind) = match (std::fs::metadata(path), size) {
         (Err(_), None) => return Err(Failure::usage(format!("{name}: no such file; give --size to make one"))),
         (Err(_), Some(size)) => {
             let (dev, half) = image::create(path, size, HalfMade::watched(path))?;
             made = Some(half);
-            aging::format(&dev, &*clock, args.seed, true).map_err(|e| format!("{name}: {e}"))?;
-            dev
+            let dev = Arc::new(dev);
+            aging::format(kind, dev.clone(), &*clock, args.seed, true).map_err(|e| format!("{name}: {e}"))?;
+            (dev, kind)
         }
         (Ok(there), size) => existing(path, &there, size, &clock, args)?,
     };
-    let vol = Volume::mount(Arc::new(dev), clock.clone(), MountOptions::default());
-    let vol = vol.map_err(|e| format!("{name}: {e}"))?;
-    let done = carry_out(&vol, &clock, chain, args.seed).map_err(|e| format!("{name}: {e}"))?;
-    let aged = measure(&vol, chain, done)?;
+    let vol = volume::mount(kind, dev, clock.clone(), MountOptions::default());
+    let vol = vol.map_err(|e| format!("{name}: {e}"))?.volume();
+    let done = carry_out(&*vol, &clock, chain, args.seed).map_err(|e| format!("{name}: {e}"))?;
+    let aged = measure(kind, &*vol, chain, done)?;
     vol.unmount().map_err(|e| format!("{name}: {e}"))?;
     if let Some(made) = made {
         made.keep();
@@ -183,33 +195,31 @@ fn on_image(path: &Path, size: Option<u64>, chain: &[Recipe], args: &Args) -> Re
 
 /// What an existing file or device holds: whether it may be aged or formatted depends on it.
 enum There {
-    EmptyVolume,
+    EmptyVolume(Kind),
     Files,
     Blank,
     Data,
 }
 
 fn look(dev: Arc<FileDevice>) -> There {
-    match Volume::mount(dev.clone(), aging::clock(), MountOptions { read_only: true, ..MountOptions::default() }) {
-        Ok(vol) => {
-            let mut empty = true;
-            let listed = vol.readdir(vol.root(), 0, &mut |e| {
-                empty &= matches!(e.name, b"." | b".." | b"lost+found");
-                Flow::Continue
-            });
-            if empty && listed.is_ok() { There::EmptyVolume } else { There::Files }
-        }
-        Err(MountError::NotF2fs { .. } | MountError::CutShort { .. }) => {
-            let mut bytes = vec![0; 1 << 20];
-            let step = (bytes.len() / BLOCK) as u64;
-            let blank = (0..dev.blocks()).step_by(step as usize).all(|at| {
-                let part = &mut bytes[..step.min(dev.blocks() - at) as usize * BLOCK];
-                dev.read(device::Lba(at), part, device::Tag::default()).is_ok() && part.iter().all(|b| *b == 0)
-            });
-            if blank { There::Blank } else { There::Data }
-        }
-        Err(_) => There::Data,
-    }
+    let Some(kind) = volume::probe(&*dev) else {
+        let mut bytes = vec![0; 1 << 20];
+        let step = (bytes.len() / BLOCK) as u64;
+        let blank = (0..dev.blocks()).step_by(step as usize).all(|at| {
+            let part = &mut bytes[..step.min(dev.blocks() - at) as usize * BLOCK];
+            dev.read(device::Lba(at), part, device::Tag::default()).is_ok() && part.iter().all(|b| *b == 0)
+        });
+        return if blank { There::Blank } else { There::Data };
+    };
+    let Ok(mounted) = volume::mount(kind, dev, aging::clock(), MountOptions::default().read_only(true)) else {
+        return There::Data;
+    };
+    let (vol, mut empty) = (mounted.volume(), true);
+    let listed = vol.readdir(vol.root(), 0, &mut |e| {
+        empty &= matches!(e.name, b"." | b".." | b"lost+found" | b".ifile");
+        Flow::Continue
+    });
+    if empty && listed.is_ok() { There::EmptyVolume(kind) } else { There::Files }
 }
 
 /// Opens an existing file or device; one that is blank, or that --force was given for, is formatted.
@@ -219,7 +229,8 @@ fn existing(
     size: Option<u64>,
     clock: &device::VirtualClock,
     args: &Args,
-) -> Result<FileDevice, Failure> {
+) -> Result<(Arc<FileDevice>, Kind), Failure> {
+    let kind = args.kind.unwrap_or_default().into();
     let name = path.display();
     let open = |access| FileDevice::open(path, access).map_err(|e| Failure::from(e.to_string()));
     let empty_file = meta.is_file() && meta.len() == 0;
@@ -231,19 +242,22 @@ fn existing(
     match there {
         There::Files => Err(format!("{name}: the volume holds files; give --force to format it").into()),
         There::Data => Err(format!("{name}: holds data; give --force to format it").into()),
-        There::EmptyVolume if meta.is_file() && other_size.is_some() => {
+        There::EmptyVolume(there) if args.kind.is_some() && there != kind => {
+            Err(format!("{name}: holds a volume of {there}; give --force to format it anew").into())
+        }
+        There::EmptyVolume(_) if meta.is_file() && other_size.is_some() => {
             Err(format!("{name}: holds a volume of another size; give --force to format it anew").into())
         }
-        There::EmptyVolume => open(Access::ReadWrite),
+        There::EmptyVolume(there) => Ok((Arc::new(open(Access::ReadWrite)?), there)),
         There::Blank => {
             let dev = match size {
                 Some(size) if meta.is_file() => FileDevice::create(path, size).map_err(|e| e.to_string())?,
                 Some(_) => return Err(Failure::usage(format!("{name}: --size is for files; a device has its own"))),
                 None => open(Access::ReadWrite)?,
             };
-            let zeroed = meta.is_file() && size.is_some();
-            aging::format(&dev, clock, args.seed, zeroed).map_err(|e| format!("{name}: {e}"))?;
-            Ok(dev)
+            let (dev, zeroed) = (Arc::new(dev), meta.is_file() && size.is_some());
+            aging::format(kind, dev.clone(), clock, args.seed, zeroed).map_err(|e| format!("{name}: {e}"))?;
+            Ok((dev, kind))
         }
     }
 }
@@ -252,6 +266,7 @@ impl Aged {
     fn json(&self, args: &Args) -> Value {
         json!({
             "image": args.image.as_ref().map(|p| p.display().to_string()),
+            "file_system": self.kind.name(),
             "recipe": self.recipe,
             "seed": args.seed,
             "bytes": self.bytes,
@@ -269,8 +284,9 @@ impl Aged {
     fn print(&self, args: &Args) {
         let place = args.image.as_ref().map_or("in memory".to_owned(), |p| p.display().to_string());
         let d = &self.done;
+        let of = if self.kind == Kind::F2fs { String::new() } else { format!(" on {}", self.kind) };
         output::line(&format!(
-            "{place}: {} of {}, seed {}: {} of {} free for files",
+            "{place}: {}{of} of {}, seed {}: {} of {} free for files",
             self.recipe,
             output::bytes(self.bytes),
             args.seed,
@@ -292,11 +308,11 @@ impl Aged {
     }
 }
 
-fn compare(bytes: u64, seed: u64, as_json: bool) -> Result<(), Failure> {
+fn compare(kind: Kind, bytes: u64, seed: u64, as_json: bool) -> Result<(), Failure> {
     let mut all = Vec::new();
     for name in ["pristine", "full", "full-fragmented"] {
         let chain = Recipe::chain(name)?;
-        all.push(in_memory(bytes, &chain, seed)?);
+        all.push(in_memory(kind, bytes, &chain, seed)?);
     }
     let of = |name: &str| all.iter().find(|a| a.recipe == name).map(|a| a.free).unwrap_or_default();
     let ratios = RATIOS.map(|r| (r, r.ours(&of(r.of), &of(r.to))));

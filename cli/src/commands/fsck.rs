@@ -1,7 +1,6 @@
 //! `joulefs fsck`: is a volume sound, and can it be mended?
 //!
-//! Options, progress, words and exit codes around `fsck::check` and `fsck::repair`, which find and mend, and around
-//! `scherlfs_fsck::check`, which finds.
+//! Options, progress, words and exit codes around `fsck` and `scherlfs_fsck`, which find and mend.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,6 +10,7 @@ use fsck::{Options, RepairError, Repaired, Report};
 use serde_json::json;
 use volume::Kind;
 
+use crate::file_system::Type;
 use crate::{Failure, image, output, progress};
 
 /// Check a volume.
@@ -25,10 +25,13 @@ use crate::{Failure, image, output, progress};
 /// Exit codes, as fsck(8): 0 clean, 1 errors or warnings were repaired, 4 errors are left, 8 could not check or repair,
 /// 16 wrong usage.
 ///
-/// ScherlFS is checked, and not repaired: it has no --repair yet.
+/// Of a volume of ScherlFS the log behind the checkpoint is checked, too, and a repair keeps it. What one flipped bit
+/// broke is turned back; of an inode that is lost an older version counts; what lost its name goes to lost+found. Each file that a
+/// repair changed is named. --give-up-synced has no meaning there. Where both superblocks are lost, --type says that it was one.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs fsck disk.img\n  joulefs fsck --repair disk.img\n  \
-    joulefs fsck --repair --give-up-synced disk.img")]
+    joulefs fsck --repair --give-up-synced disk.img\n  \
+    joulefs fsck --repair --type scherlfs archive.img")]
 pub struct Args {
     /// The image or block device.
     image: PathBuf,
@@ -38,6 +41,9 @@ pub struct Args {
     /// Repair although that loses what fsync wrote after the last checkpoint.
     #[arg(long, requires = "repair")]
     give_up_synced: bool,
+    /// The file system that it was, where no superblock says it any more. Without this, inodes at the beginning tell.
+    #[arg(long, value_enum, value_name = "TYPE")]
+    r#type: Option<Type>,
 }
 
 /// Runs it.
@@ -54,7 +60,9 @@ pub fn run(args: &Args, as_json: bool) -> ExitCode {
 fn check(args: &Args, as_json: bool) -> Result<u8, Failure> {
     let path = args.image.display();
     let dev = image::open_device(&args.image, args.repair)?;
-    if volume::probe(&*dev) == Some(Kind::ScherlFs) {
+    let told = args.r#type.map(|t| if t == Type::Scherlfs { Kind::ScherlFs } else { Kind::F2fs });
+    let seen = || volume::probe(&*dev).or_else(|| scherlfs_fsck::seems(&*dev).then_some(Kind::ScherlFs));
+    if told.or_else(seen) == Some(Kind::ScherlFs) {
         return of_scherlfs(args, &*dev, as_json);
     }
     let bar = progress::steps(1, "checking");
@@ -94,20 +102,35 @@ fn check(args: &Args, as_json: bool) -> Result<u8, Failure> {
     })
 }
 
-/// Checks a volume of ScherlFS.
+/// Checks a volume of ScherlFS, and repairs it if that is asked for.
 fn of_scherlfs(args: &Args, dev: &dyn BlockDevice, as_json: bool) -> Result<u8, Failure> {
     let path = args.image.display();
-    if args.repair {
-        return Err(format!("{path}: a volume of ScherlFS, which cannot be repaired yet; nothing was changed").into());
-    }
-    let report = scherlfs_fsck::check(dev);
+    let bar = progress::steps(1, "looking for inodes");
+    let progress = |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+        progress::show_if_slow(&bar);
+    };
+    let (report, actions) = match args.repair {
+        false => (scherlfs_fsck::check(dev), Vec::new()),
+        true => match scherlfs_fsck::repair(dev, &progress) {
+            Ok(done) => (done.after, done.actions),
+            Err(scherlfs_fsck::RepairError::Left { after, actions }) => (*after, actions),
+            Err(e) => {
+                bar.finish_and_clear();
+                return Err(format!("{path}: cannot repair: {e}").into());
+            }
+        },
+    };
+    bar.finish_and_clear();
     let [findings, notes] =
         [&report.findings, &report.notes].map(|all| all.iter().map(ToString::to_string).collect::<Vec<_>>());
+    let repaired: Vec<_> = actions.iter().map(ToString::to_string).collect();
     if as_json {
         output::print(&json!({
             "image": path.to_string(),
             "file_system": "ScherlFS",
-            "repaired": [],
+            "repaired": repaired,
             "errors": findings.len(),
             "findings": findings,
             "notes": notes,
@@ -115,6 +138,7 @@ fn of_scherlfs(args: &Args, dev: &dyn BlockDevice, as_json: bool) -> Result<u8, 
             "counts": { "inodes": report.inodes, "directories": report.directories, "blocks": report.used },
         }));
     } else {
+        repaired.iter().for_each(|action| output::line(&format!("repaired: {action}")));
         findings.iter().for_each(|f| output::line(f));
         notes.iter().for_each(|n| output::line(&format!("note: {n}")));
         let state = if findings.is_empty() { "clean".to_owned() } else { format!("{} errors", findings.len()) };
@@ -123,7 +147,11 @@ fn of_scherlfs(args: &Args, dev: &dyn BlockDevice, as_json: bool) -> Result<u8, 
             report.inodes, report.directories, report.used, report.transactions
         ));
     }
-    Ok(if report.is_clean() { 0 } else { 4 })
+    Ok(match (report.is_clean(), actions.is_empty()) {
+        (true, true) => 0,
+        (true, false) => 1,
+        _ => 4,
+    })
 }
 
 /// Why a volume was not repaired, and what can be done.

@@ -210,7 +210,7 @@ fn mode_text(a: &Attr) -> String {
 }
 
 /// A date in UTC (days to civil date by the proleptic Gregorian calendar's 400-year cycle).
-fn date(secs: i64) -> String {
+pub fn date(secs: i64) -> String {
     let days = secs.div_euclid(86_400);
     let of_day = secs.rem_euclid(86_400);
     let z = days + 719_468;

@@ -13,13 +13,13 @@ use format::superblock::Features;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 use scherlfs::make;
-use scherlfs_format::BLOCKS_MAX;
-use scherlfs_format::superblock::{BLOCKS_MIN, LABEL_MAX};
+use scherlfs_format::superblock::LABEL_MAX;
 use serde_json::{Value, json};
 use volume::Kind;
 
+use crate::file_system::Type;
 use crate::half_made::HalfMade;
-use crate::{Failure, image, output, size};
+use crate::{Failure, file_system, image, output, size};
 
 /// Make a volume in a file or on a block device.
 ///
@@ -59,16 +59,6 @@ pub struct Args {
     force: bool,
 }
 
-/// A file system that can be made.
-#[derive(Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Type {
-    /// Linux's log for flash.
-    #[default]
-    F2fs,
-    /// A log for disks.
-    Scherlfs,
-}
-
 /// What a command line asks to be made.
 pub enum Wanted {
     F2fs(Options),
@@ -87,9 +77,7 @@ impl Wanted {
     fn size(&self, text: &str) -> Result<u64, Failure> {
         match self {
             Wanted::F2fs(options) => size::of_volume(text, options),
-            Wanted::ScherlFs(_) => {
-                size::within("--size", text, BLOCKS_MIN * 4096..=BLOCKS_MAX * 4096).map(|bytes| bytes & !4095)
-            }
+            Wanted::ScherlFs(_) => file_system::size_of_scherlfs(text),
         }
     }
 

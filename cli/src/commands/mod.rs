@@ -22,3 +22,4 @@ pub mod settle;
 pub mod top;
 pub mod trace;
 pub mod tree;
+pub mod undo;

@@ -15,14 +15,14 @@ use f2fs::gc::prices;
 use serde_json::json;
 use vfs::{FileSystem, Look};
 use volume::options::{number, on};
-use volume::{MountOptions, OptionError};
+use volume::{Kind, MountOptions, OptionError};
 
 use crate::flame::{FlameArgs, Graph, names};
 use crate::image::Image;
 use crate::live::Live;
 use crate::metered::Metered;
 use crate::recording::Recording;
-use crate::{Failure, held, image, output, power, whole};
+use crate::{Failure, beside, held, image, output, power, whole};
 
 /// Mount an image through FUSE.
 ///
@@ -57,9 +57,20 @@ use crate::{Failure, held, image, output, power, whole};
     gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule (who chooses what is cleaned; default cost-benefit),\n  \
     background_gc=on|off, power=battery|powered|auto (default battery; auto: as the system says),\n  stats=FILE (what was written and why, at the end; JSON if FILE ends in .json)\n\n\
     Of these a volume of ScherlFS takes ro, rw, allow_other, noatime, dev, suid, noexec, writeback, threads, dirty,\n  \
-    dir_cache and stats, and beside them sync=fsync|call (when what was written reaches the disk: when somebody asks, or\n  \
-    with every call; default fsync), ifile_cache=MIB (default 16; 0, as dir_cache=0: nothing is kept),\n  \
-    writeback_seconds=N (default 5), checkpoint_bytes=SIZE (default 64M)")]
+    dir_cache and stats, and beside them sync=fsync|call|burst (when what was written reaches the disk: when somebody asks,\n  \
+    with every call, or see below; default fsync), ifile_cache=MIB (default 16; 0, as dir_cache=0: nothing is kept),\n  \
+    writeback_seconds=N (default 5), checkpoint_bytes=SIZE (default 64M), checkpoint_seconds=N (beside it; default never),\n  \
+    power=battery|powered|auto, clean=auto|threading|copying|plugging|combined (how room is made; auto: on a battery not at\n  \
+    all, the log threads through holes; on the charger combined, and torn files are brought together),\n  \
+    undo=SIZE (of what is replaced so much is kept, for joulefs undo; default: as the volume has it, 0: nothing),\n  \
+    index=FILE (names and attributes are in FILE on another disk, too, and answered from there; FILE is made if it is not\n  \
+    there, is nearly all holes, and may be lost at any time), sleep=TIME (such as 10m: the disk sleeps after so long without a\n  \
+    request; nothing is written because time passed, and `joulefs ctl DIR stat` says who woke it), stage=SIZE (so much\n  \
+    waits in memory and is written in one burst; default 32M), sync=burst (with index=FILE: an fsync is durable in\n  \
+    FILE.stage and does not wake the disk; WHOEVER LOSES FILE.stage LOSES WHAT WAS SYNCED SINCE THE LAST BURST).\n\n\
+    An archive disk that sleeps: the disk's own timer puts it to sleep (hdparm -S 120 /dev/sdX: after 10 minutes); the mount\n\
+    leaves it alone.\n  joulefs mount /dev/sdX /archive -o index=/var/lib/archive.index,sleep=10m,stage=64M\n  \
+    joulefs ctl /archive stat")]
 pub struct Args {
     /// The image or block device.
     image: PathBuf,
@@ -123,6 +134,8 @@ pub struct Parsed {
     core: MountOptions,
     fuse: fuse::MountOptions,
     stats: Option<PathBuf>,
+    /// Where the volume's metadata is, too.
+    index: Option<PathBuf>,
     /// `power=auto`: the host is asked whether it runs on battery, now and later.
     power_auto: bool,
 }
@@ -131,7 +144,7 @@ pub struct Parsed {
 pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     let mut core = MountOptions::of_f2fs(f2fs::MountOptions::for_machine(fuse::memory::of_machine()));
     let mut fuse = fuse::MountOptions::default();
-    let mut stats = None;
+    let (mut stats, mut index) = (None, None);
     let mut power_auto = false;
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
@@ -169,6 +182,11 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             "threads" => {
                 fuse.threads = number(name, value).map_err(|why| Failure::usage(format!("-o {option}: {why}")))?;
             }
+            "index" => {
+                let file = value.ok_or_else(|| Failure::usage("-o index: write index=FILE"))?;
+                core.only_scherlfs(option);
+                index = Some(std::path::absolute(file).map_err(|e| format!("-o index={file}: {e}"))?);
+            }
             "stats" => {
                 let file = value.ok_or_else(|| Failure::usage("-o stats: write stats=FILE"))?;
                 // The daemon's working directory is another one.
@@ -182,11 +200,16 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     if core.f2fs.roll_forward == RollForward::Leave {
         core.set_read_only(true);
     }
+    if core.scherlfs.sync == scherlfs::Sync::Burst && index.is_none() {
+        return Err(Failure::usage("-o sync=burst: give index=FILE, beside which fsyncs wait"));
+    }
+    core.scherlfs.beside.program_of = Some(beside::program_of);
     fuse.read_only = core.is_read_only();
     if power_auto {
         core.f2fs.gc.power = power::now();
+        core.scherlfs.power = core.f2fs.gc.power;
     }
-    Ok(Parsed { core, fuse, stats, power_auto })
+    Ok(Parsed { core, fuse, stats, index, power_auto })
 }
 
 /// Runs it.
@@ -233,7 +256,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     let mut ends = Vec::new();
     let mut metered = None;
+    let index = parsed.index.take();
     let image = Image::open_through(&path, parsed.core, |mut device, kind, options| {
+        if let Some(index) = index.as_ref().filter(|_| kind == Kind::ScherlFs) {
+            beside::open_index(index, &*device, options)?;
+        }
         if let Some(profile) = &profile {
             let held = held::runs(&device, &path)?;
             let meter = Arc::new(Metered::new(device, &held, profile, args.paced, args.by_file)?);
@@ -242,7 +269,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
             metered = Some(meter);
         }
         let Some(recording) = requests else { return Ok(device) };
-        let (device, end) = recording.of_device(device, &kind.causes())?;
+        let causes: Vec<_> = kind.reasons().iter().map(|r| (r.number, r.text)).collect();
+        let (device, end) = recording.of_device(device, &causes)?;
         ends.push(end);
         Ok(device)
     })?;

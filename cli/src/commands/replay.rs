@@ -13,12 +13,12 @@ use device::energy::{Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
 use device::{Access, BlockDevice, Fingerprint, Lba, Overlay, open_image};
 use f2fs::delta::Costs;
-use f2fs::{MountOptions, Volume, mkfs};
 use lab::flame::Flame;
 use record::{Kind, Reader, RecordError, Tempo, blocks, calls};
 use serde_json::{Value, json};
-use vfs::FileSystem;
+use volume::{MakeOptions, MountOptions};
 
+use crate::file_system::{Type, kind_of, size_of};
 use crate::flame::{Files, FlameArgs, Graph, names};
 use crate::metered::{deleted, name_of};
 use crate::saved::Saved;
@@ -29,7 +29,7 @@ use crate::{Failure, held, joules, output, recorded, size};
 ///
 /// A recording of a device (`joulefs device --record`, `joulefs mount --record-device`) is replayed on a
 /// device of the profile. A recording of a file system (`joulefs mount --record`) is replayed on a new
-/// F2FS volume on such a device, or on what an image holds, which stays as it is. What the calls find is put there
+/// volume on such a device, of F2FS or of --fs, or on what an image holds, which stays as it is. What the calls find is put there
 /// first, if it is missing, and is not on the account; a recording without contents does not say what that was. If
 /// contents were recorded (`--contents`), they are written, else generated ones of the same length. Deltas and compression
 /// depend on contents: with generated ones they measure nothing.
@@ -43,6 +43,7 @@ use crate::{Failure, held, joules, output, recorded, size};
 #[command(after_help = "Examples:\n  joulefs replay work.rec --profile oneplus8t-ufs31\n  \
     joulefs replay work.rec --profile my-phone.toml --back-to-back --json\n  \
     joulefs replay calls.rec --profile kirin9000-ufs31 --image before.img\n  \
+    joulefs replay calls.rec --fs scherlfs --profile hitachi-dk23da20\n  \
     joulefs replay calls.rec --flame joules.html --flame joules.folded\n  \
     joulefs replay calls.rec --save after.img && joulefs ls -l after.img:/")]
 pub struct Args {
@@ -54,6 +55,9 @@ pub struct Args {
     /// The device's size; default: that of the recorded one, or room for what the volume had.
     #[arg(long, short)]
     size: Option<String>,
+    /// The file system the calls are made on; default: that of --image, or f2fs. For recordings of a file system.
+    #[arg(long, value_enum)]
+    fs: Option<Type>,
     /// What the volume holds at the beginning; for recordings of a file system.
     #[arg(long, conflicts_with = "size")]
     image: Option<PathBuf>,
@@ -132,7 +136,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let flames = args.flame.files()?;
     flames.apart(&args.file)?;
     let of_device = || args.size.as_deref().map(|s| size::within("--size", s, 4096..=1 << 48)).transpose();
-    let of_volume = || args.size.as_deref().map(|s| size::of_volume(s, &mkfs::Options::default())).transpose();
+    let of_volume = |kind| args.size.as_deref().map(|text| size_of(kind, text)).transpose();
     let open = || -> Result<Reader, Failure> {
         let file = File::open(&args.file).map_err(|e| named(&e))?;
         if file.metadata().is_ok_and(|m| m.is_dir()) {
@@ -149,6 +153,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut outcome = match reader.kind() {
         Kind::Blocks if args.image.is_some() => {
             let why = "a recording of a device, whose contents do not matter: --image is for file systems";
+            return Err(Failure::usage(named(&why)));
+        }
+        Kind::Blocks if args.fs.is_some() => {
+            let why = "a recording of a device, which has no file system: --fs is for recordings of calls";
             return Err(Failure::usage(named(&why)));
         }
         Kind::Blocks if args.save.is_some() => {
@@ -170,7 +178,8 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
                 }
                 false => None,
             };
-            of_calls(args, &flames, &profile, of_volume()?, events, before)?
+            let size = of_volume(args.fs.unwrap_or_default().into())?;
+            of_calls(args, &flames, &profile, size, events, before)?
         }
     };
     if let Some(flame) = outcome.flame.take() {
@@ -246,9 +255,11 @@ fn of_calls(
     let named = |e: &dyn std::fmt::Display| format!("{}: {e}", args.file.display());
     let saved = args.save.as_deref().map(Saved::create).transpose()?;
     let mut held = Vec::new();
+    let mut kind = args.fs.unwrap_or_default().into();
     let contents: Arc<dyn BlockDevice> = match &args.image {
         Some(path) => {
             let image = open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?;
+            kind = kind_of(&image, path, args.fs)?;
             held = held::runs(&image, path)?;
             Arc::new(Overlay::new(image))
         }
@@ -260,16 +271,23 @@ fn of_calls(
     };
     let Target { device, clock, tempo } = target(args, profile, contents.clone(), &held)?;
     if args.image.is_none() {
-        let options = mkfs::Options { assume_zeroed: true, ..mkfs::Options::default() };
-        mkfs::format(&device, &*clock, &options).map_err(|e| format!("cannot make a volume: {e}"))?;
+        let entropy = device::rng::entropy().map_err(|e| format!("no random numbers: {e}"))?;
+        let options = MakeOptions {
+            uuid: device::rng::uuid(entropy),
+            zeroed: true,
+            f2fs: Default::default(),
+            scherlfs: Default::default(),
+        };
+        volume::make(kind, device.clone(), &*clock, &options).map_err(|e| format!("cannot make a volume: {e}"))?;
     }
-    let options = MountOptions {
+    let options = MountOptions::of_f2fs(f2fs::MountOptions {
         delta_costs: Costs::of(profile),
         compress_costs: f2fs::compress::costs::Costs::of(profile),
         processor: Some(device.clone()),
-        ..MountOptions::default()
-    };
-    let volume = Volume::mount(device.clone(), clock.clone(), options).map_err(|e| format!("cannot mount: {e}"))?;
+        ..Default::default()
+    });
+    let mounted = volume::mount(kind, device.clone(), clock.clone(), options);
+    let volume = mounted.map_err(|e| format!("cannot mount: {e}"))?.volume();
     let mut prepared = calls::Prepared::default();
     if let Some(events) = prepared_by {
         // Damage is met again, and told, where the calls are made.
@@ -314,6 +332,7 @@ fn of_calls(
         names: Box::new(move |n| words.cause(n)),
         json: json!({
             "of": "calls",
+            "file_system": kind.type_name(),
             "calls": done.calls,
             "left_out": done.left_out,
             "diverged": done.diverged,

@@ -10,9 +10,8 @@ use device::energy::Meter;
 use device::energy::profile::Profile;
 use device::model::{Pace, Simulated, build};
 use device::{BlockDevice, Fingerprint};
-use f2fs::MountOptions;
 use lab::aging::{self, Recipe};
-use vfs::FileSystem;
+use volume::{Kind, MountOptions};
 
 use super::Outcome;
 use super::in_process::{Measured, peak_megabytes};
@@ -58,8 +57,9 @@ pub fn age_once(kind: &str) -> Outcome<()> {
         }
         _ => contents,
     };
-    let vol = aging::prepare(device, clock, MountOptions::default(), &Recipe::chain(RECIPE)?, 1)?;
-    let st = vol.statfs()?;
+    let chain = Recipe::chain(RECIPE)?;
+    let mounted = aging::prepare(Kind::F2fs, device, clock, MountOptions::default(), &chain, 1)?;
+    let st = mounted.volume().statfs()?;
     let used = 1.0 - st.blocks_free as f64 / st.blocks as f64;
     if !(0.59..0.61).contains(&used) {
         return Err(format!("{used} of the volume in use, not 0.6").into());

@@ -26,7 +26,7 @@ pub fn all() -> Outcome<Vec<Measured>> {
     // The year's recipe without what was on the phone before, one day of it.
     let year = Recipe::chain("phone-year")?.pop().ok_or("no recipe phone-year")?;
     let day = year.days_of_use(1).ok_or("phone-year lives no day")?;
-    let mut ager = Ager::new(volume, bench.clock(), 1).on_the_devices_time().with_cleaning();
+    let mut ager = Ager::new(&**volume, bench.clock(), 1).on_the_devices_time().with_cleaning();
     let since = Stopwatch::start();
     let done = ager.all(std::slice::from_ref(&day), &mut |_| {})?;
     let seconds = since.elapsed().as_secs_f64();

@@ -16,6 +16,15 @@ pub struct Comparison {
     pub cpu: Vec<Vec<Vec<f64>>>,
 }
 
+/// Ours, and those beside which each of ours stands.
+const OURS: [Side; 2] = [Side::JouleFs, Side::ScherlFs];
+const OTHERS: [Side; 2] = [Side::MemFs, Side::Fuse2Fs];
+
+/// Which columns are divided by which: each of ours by each of the others, of those that have a place.
+fn ratios(at: impl Fn(Side) -> Option<usize>) -> Vec<(usize, usize)> {
+    OURS.iter().flat_map(|ours| OTHERS.iter().filter_map(|other| at(*ours).zip(at(*other)))).collect()
+}
+
 /// What every row should reach, as a part of what the file system in memory does behind the same FUSE adapter.
 const AIM: f64 = 0.70;
 
@@ -60,11 +69,8 @@ impl Comparison {
         let at = |side| self.sides.iter().position(|s| *s == side);
         let mut head = vec!["".to_owned(), "unit".to_owned()];
         head.extend(self.sides.iter().map(|s| s.name().to_owned()));
-        let ratios: Vec<(usize, usize)> =
-            [Side::MemFs, Side::Fuse2Fs].into_iter().filter_map(|other| at(Side::JouleFs).zip(at(other))).collect();
-        for (_, other) in &ratios {
-            head.push(format!("JouleFS / {}", self.sides[*other].name()));
-        }
+        let ratios = ratios(at);
+        head.extend(self.ratio_names(&ratios));
         let mut lines = vec![head];
         for (name, unit, values) in &self.rows {
             let mut line = vec![name.clone(), (*unit).to_owned()];
@@ -81,14 +87,8 @@ impl Comparison {
             (0..self.sides.len()).filter(|side| self.cpu.iter().any(|row| !row[*side].is_empty())).collect();
         let mut head = vec!["us of processor time".to_owned(), "for each".to_owned()];
         head.extend(served.iter().map(|side| self.sides[*side].name().to_owned()));
-        let ratios: Vec<(usize, usize)> = [Side::MemFs, Side::Fuse2Fs]
-            .into_iter()
-            .filter_map(|other| {
-                let at = |side| served.iter().copied().find(|i| self.sides[*i] == side);
-                at(Side::JouleFs).zip(at(other))
-            })
-            .collect();
-        head.extend(ratios.iter().map(|(_, other)| format!("JouleFS / {}", self.sides[*other].name())));
+        let ratios = ratios(|side| served.iter().copied().find(|i| self.sides[*i] == side));
+        head.extend(self.ratio_names(&ratios));
         let mut lines = vec![head];
         for ((name, unit, _), cpu) in self.rows.iter().zip(&self.cpu) {
             let each = if *unit == "MB/s" { "MB" } else { "op" };
@@ -100,21 +100,31 @@ impl Comparison {
         aligned(&lines)
     }
 
+    /// The heads of the columns in which one side is divided by another.
+    fn ratio_names(&self, ratios: &[(usize, usize)]) -> Vec<String> {
+        let name = |side: usize| self.sides[side].name();
+        ratios.iter().map(|(ours, other)| format!("{} / {}", name(*ours), name(*other))).collect()
+    }
+
     /// Which rows fall short of what they should be, in words.
     fn shortfalls(&self) -> String {
+        OURS.iter().map(|ours| self.shortfalls_of(*ours)).collect()
+    }
+
+    fn shortfalls_of(&self, ours: Side) -> String {
         let at = |side| self.sides.iter().position(|s| *s == side);
         let below = |other: Side, least: f64| -> Option<String> {
-            let (ours, other) = (at(Side::JouleFs)?, at(other)?);
+            let (ours, other) = (at(ours)?, at(other)?);
             let short = self.rows.iter().filter(|(_, _, v)| ratio(&v[ours], &v[other]) < least);
             let names: Vec<&str> = short.map(|(name, _, _)| name.as_str()).collect();
             Some(if names.is_empty() { "none".to_owned() } else { names.join("; ") })
         };
         let mut text = String::new();
         if let Some(names) = below(Side::MemFs, AIM) {
-            let _ = writeln!(text, "Rows under the aim of {AIM:.2} of in-memory FUSE: {names}.");
+            let _ = writeln!(text, "Rows of {} under the aim of {AIM:.2} of in-memory FUSE: {names}.", ours.name());
         }
         if let Some(names) = below(Side::Fuse2Fs, 1.0) {
-            let _ = writeln!(text, "Rows behind fuse2fs: {names}.");
+            let _ = writeln!(text, "Rows of {} behind fuse2fs: {names}.", ours.name());
         }
         text
     }
@@ -190,8 +200,8 @@ pub fn document(
     if let Some(comparison) = comparison {
         text += "## Mount against mount\n\n\
             Every image lies in memory that it was given beforehand, as a partition has its blocks, so this \
-            compares software, not media. *In-memory FUSE* is a plain \
-            file system in memory behind the same FUSE adapter as JouleFS: what FUSE leaves possible. Writes \
+            compares software, not media. *JouleFS* is F2FS, *ScherlFS* the log for disks. *In-memory FUSE* is a plain \
+            file system in memory behind the same FUSE adapter as both: what FUSE leaves possible. Writes \
             end with an `fsync`, which is in the time; sequential reads start with an empty page cache. The \
             clients share the work: 256 MiB of data, 16,000 files. All are mounted at once and take turns, an \
             eighth of a row's work each time.\n\n";

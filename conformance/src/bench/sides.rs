@@ -19,8 +19,10 @@ const IMAGE: u64 = 3 << 30;
 /// One of the compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
-    /// Ours.
+    /// Ours, F2FS.
     JouleFs,
+    /// Ours, ScherlFS.
+    ScherlFs,
     /// [`MemFs`] behind the same FUSE adapter: what FUSE leaves possible.
     MemFs,
     /// ext4 in user space, by e2fsprogs.
@@ -31,12 +33,13 @@ pub enum Side {
 
 impl Side {
     /// All, in the order of the columns.
-    pub const ALL: [Side; 4] = [Side::JouleFs, Side::MemFs, Side::Fuse2Fs, Side::Ext4];
+    pub const ALL: [Side; 5] = [Side::JouleFs, Side::ScherlFs, Side::MemFs, Side::Fuse2Fs, Side::Ext4];
 
     /// As the column is headed.
     pub fn name(self) -> &'static str {
         match self {
             Side::JouleFs => "JouleFS",
+            Side::ScherlFs => "ScherlFS",
             Side::MemFs => "in-memory FUSE",
             Side::Fuse2Fs => "fuse2fs",
             Side::Ext4 => "kernel ext4, loop",
@@ -95,6 +98,11 @@ pub fn start(side: Side, dir: &Path) -> Outcome<Running> {
             // The server wants it for itself.
             drop(dev);
             Some(serve_from_another_process(&["serve-joulefs", at, place])?)
+        }
+        Side::ScherlFs => {
+            let dev = Arc::new(FileDevice::open(&image, Access::ReadWrite)?);
+            scherlfs::make::format(dev, &RealClock::new(), &scherlfs::make::Options::default())?;
+            Some(serve_from_another_process(&["serve-scherlfs", at, place])?)
         }
         Side::MemFs => Some(serve_from_another_process(&["serve-memfs", place])?),
         Side::Fuse2Fs | Side::Ext4 => {
@@ -183,6 +191,11 @@ pub fn serve(args: &[String]) -> Outcome<()> {
             let dev = Arc::new(FileDevice::open(image, Access::ReadWrite)?);
             let clock = Arc::new(RealClock::new());
             (f2fs::Volume::mount(dev, clock, f2fs::MountOptions::for_machine(fuse::memory::of_machine()))?, dir, image)
+        }
+        [what, image, dir] if what == "serve-scherlfs" => {
+            let dev = Arc::new(FileDevice::open(image, Access::ReadWrite)?);
+            let volume = scherlfs::Volume::mount(dev, Arc::new(RealClock::new()), scherlfs::MountOptions::default())?;
+            (Arc::new(volume), dir, image)
         }
         [what, dir] if what == "serve-memfs" => (Arc::new(MemFs::new(IMAGE)), dir, "memfs"),
         _ => return Err("not a server's arguments".into()),

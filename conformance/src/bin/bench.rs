@@ -17,7 +17,7 @@ measures the core alone, prints both tables and writes them to FILE (docs/benchm
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let done = match args.first().map(String::as_str) {
-        Some("serve-joulefs" | "serve-memfs") => serve(&args),
+        Some("serve-joulefs" | "serve-scherlfs" | "serve-memfs") => serve(&args),
         Some("mount-once") => match args.get(1) {
             Some(image) => in_process::mount_once(Path::new(image)),
             None => Err(USAGE.into()),

@@ -8,14 +8,13 @@
 use std::time::Duration;
 
 use device::{Rng, VirtualClock};
-use f2fs::Volume;
-use f2fs::gc::settings::Settings;
 use vfs::{
-    Allocate, Caller, DeviceNumber, Entry, Error, FileKind, FileSystem, Moving, NewNode, RenameFlags, SetAttr,
-    WriteFlags, XattrFlags,
+    Allocate, Caller, DeviceNumber, Entry, Error, FileKind, Moving, NewNode, RenameFlags, SetAttr, WriteFlags,
+    XattrFlags,
 };
 
 use super::Record;
+use crate::subject::Judged;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 
@@ -44,7 +43,7 @@ impl Default for Habits {
 
 /// Operations at random, and what they promised so far.
 pub struct Course<'v> {
-    vol: &'v Volume,
+    vol: &'v dyn Judged,
     clock: &'v VirtualClock,
     rng: Rng,
     habits: Habits,
@@ -64,7 +63,7 @@ type Done = vfs::Result<()>;
 
 impl<'v> Course<'v> {
     /// Goes on from a record of the directory `record` begins at.
-    pub fn new(vol: &'v Volume, clock: &'v VirtualClock, record: Record, seed: u64, habits: Habits) -> Self {
+    pub fn new(vol: &'v dyn Judged, clock: &'v VirtualClock, record: Record, seed: u64, habits: Habits) -> Self {
         Course {
             vol,
             clock,
@@ -501,10 +500,7 @@ impl<'v> Course<'v> {
                 let from = if self.rng.chance(1, 2) { 0 } else { self.rng.below(40) };
                 super::run::defragment(self.vol, self.record.ino(object), from, how).map(drop)
             }
-            _ => {
-                let settings = Settings { step_blocks: 1 + self.rng.index(64), ..self.vol.cleaning() };
-                self.vol.clean_in_background(&settings).map(drop).map_err(Error::from)
-            }
+            _ => self.vol.make_room(1 + self.rng.index(64)),
         };
         self.synced(out)
     }

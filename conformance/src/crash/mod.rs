@@ -10,7 +10,7 @@
 //! * A name has a floor too: what it led to when its file was synced, its directory was, or
 //!   everything was. It leads to what it led to then or later.
 //! * A file with a floor that had a name ever since still has one: of a rename, either name.
-//! * Our `fsck` finds nothing, before recovery, after it, and after a clean unmount.
+//! * The file system's own `fsck` finds nothing, before recovery, after it, and after a clean unmount.
 
 mod course;
 mod gather;
@@ -21,6 +21,6 @@ mod step;
 
 pub use course::{Course, Habits};
 pub use record::Record;
-pub use run::{Cut, Plan, defragment, judge, plan, settled, surviving};
+pub use run::{Cut, Plan, defragment, f2fs, judge, plan, settled, surviving};
 pub use scenario::{SCENARIOS, Scenario};
 pub use step::Step;

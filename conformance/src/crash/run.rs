@@ -1,16 +1,14 @@
 //! Runs a scenario into a cut, and what it left past its judges.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use device::{BlockDevice, Counting, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
-use f2fs::cause::Cause;
-use f2fs::gc::settings::Settings;
-use f2fs::{MountOptions, Volume, mkfs};
 use vfs::{
     Caller, DeviceNumber, Error, FileKind, FileSystem, Ino, Moving, NewNode, RenameFlags, SetAttr, WriteFlags,
     XattrFlags,
 };
+
+use crate::subject::{Did, F2fs, Judged, Subject};
 
 use super::record::Record;
 use super::scenario::Scenario;
@@ -22,12 +20,8 @@ fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
 
-fn mount(dev: Arc<dyn BlockDevice>, clock: Arc<VirtualClock>) -> Result<Arc<Volume>, String> {
-    Volume::mount(dev, clock, MountOptions::default()).map_err(|e| format!("mount: {e}"))
-}
-
 struct Run<'a> {
-    vol: &'a Volume,
+    vol: &'a dyn Judged,
     clock: &'a VirtualClock,
     record: &'a mut Record,
 }
@@ -152,10 +146,7 @@ impl Run<'_> {
             Step::Tune(name, value) => {
                 vol.tune(name, value).unwrap_or_else(|why| panic!("in a scenario, {name} {why}"));
             }
-            Step::Clean(step_blocks) => {
-                let settings = Settings { step_blocks: *step_blocks, ..vol.cleaning() };
-                vol.clean_in_background(&settings)?;
-            }
+            Step::Clean(step_blocks) => vol.make_room(*step_blocks)?,
             Step::Defragment(p, from, how) => {
                 defragment(vol, self.record.ino(self.dir(p)), *from, *how)?;
             }
@@ -183,7 +174,7 @@ pub fn defragment(vol: &dyn FileSystem, ino: Ino, from: u64, how: Moving) -> vfs
 }
 
 /// Runs steps until one fails.
-fn perform(vol: &Volume, clock: &VirtualClock, record: &mut Record, steps: &[Step]) -> vfs::Result<()> {
+fn perform(vol: &dyn Judged, clock: &VirtualClock, record: &mut Record, steps: &[Step]) -> vfs::Result<()> {
     let mut run = Run { vol, clock, record };
     steps.iter().try_for_each(|s| run.step(s))
 }
@@ -198,96 +189,67 @@ pub struct Cut {
 }
 
 /// A scenario ready to run: its image, and how many writes it makes.
-pub struct Plan<'s> {
+pub struct Plan<'s, S> {
+    subject: S,
     scenario: &'s Scenario,
     /// What is there before.
     image: Memory,
     record: Record,
-    /// Dirty pages that became deltas, deltas whose pages were written whole, and delta nodes written; none on a volume
-    /// without deltas.
-    pub deltas: [u64; 3],
+    /// What the volume did until the end.
+    pub did: Did,
     /// Writes from the mount to the end.
     pub writes: u64,
-    /// Blocks the background moves until then, and blocks moved into holes of used segments.
-    pub moved: (u64, u64),
-    /// Blocks that defragmentation moved.
-    pub defragmented: u64,
-    /// fsyncs of directories without a checkpoint, files written for the sake of their names, names withdrawn.
-    pub names: (u64, u64, u64),
-    /// fsyncs that wrote a checkpoint.
-    pub slow_fsyncs: u64,
 }
 
-fn before(scenario: &Scenario, deltas: bool) -> Result<(Memory, Record), String> {
-    let (dev, clock) = (Arc::new(Memory::new(scenario.mib() * 256)), clock());
+/// F2FS as scenarios are run on it, with deltas or without.
+pub fn f2fs(deltas: bool) -> F2fs {
     // With inode checksums: without them a sector torn out of an inode that an fsync wrote cannot be told
     // from a whole one (docs/decisions/0007-torn-nodes.md).
-    let options = mkfs::Options {
+    let made = f2fs::mkfs::Options {
         assume_zeroed: true,
         checkpoint_version: Some(7),
         uuid: Some([3; 16]),
-        ..mkfs::Options::modern()
+        ..f2fs::mkfs::Options::modern()
     };
-    mkfs::format(&*dev, &*clock, &options).map_err(|e| e.to_string())?;
-    if deltas {
-        f2fs::delta::unsettle(&*dev).map_err(|e| e.to_string())?;
-    }
-    let vol = mount(dev.clone(), clock.clone())?;
+    F2fs { made, mounted: f2fs::MountOptions::default(), deltas }
+}
+
+fn before<S: Subject>(subject: &S, scenario: &Scenario) -> Result<(Memory, Record), String> {
+    let (dev, clock) = (Arc::new(Memory::new(scenario.mib() * 256)), clock());
+    subject.format(dev.clone(), &*clock)?;
+    let vol = subject.mount(dev.clone(), clock.clone()).map_err(|e| format!("mount: {e}"))?;
     let mut record = Record::new(vol.root());
-    perform(&vol, &clock, &mut record, &(scenario.before)()).map_err(|e| e.to_string())?;
+    perform(&*vol, &clock, &mut record, &(scenario.before)()).map_err(|e| e.to_string())?;
     vol.unmount().map_err(|e| e.to_string())?;
     record.synced_all();
     Ok((dev.fork(), record))
 }
 
-/// Makes the image, of a volume with deltas or without, and runs the scenario once to its end.
+/// Makes the image, of a volume of this file system, and runs the scenario once to its end.
 ///
 /// # Errors
 /// If the scenario fails without any cut.
-pub fn plan(scenario: &Scenario, deltas: bool) -> Result<Plan<'_>, String> {
-    let (image, record) = before(scenario, deltas)?;
+pub fn plan<S: Subject>(subject: S, scenario: &Scenario) -> Result<Plan<'_, S>, String> {
+    let (image, record) = before(&subject, scenario)?;
     let (dev, clock) = (Arc::new(Counting::new(PowerCut::new(image.fork()))), clock());
-    let vol = mount(dev.clone(), clock.clone())?;
+    let vol = subject.mount(dev.clone(), clock.clone()).map_err(|e| format!("mount: {e}"))?;
     let mut to_the_end = record.clone();
-    perform(&vol, &clock, &mut to_the_end, &(scenario.during)()).map_err(|e| e.to_string())?;
+    perform(&*vol, &clock, &mut to_the_end, &(scenario.during)()).map_err(|e| e.to_string())?;
     to_the_end.judge(&*vol)?;
-    let n = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let moved = (n(&vol.counters.moved_background), n(&vol.counters.moved_threaded));
-    let c = &vol.counters;
-    let names = (n(&c.fast_dir_fsyncs), n(&c.names_put), n(&c.names_withdrawn));
-    let delta_nodes = dev.snapshot()[Cause::DeltaNode as u8].blocks_written;
-    let deltas = [n(&c.deltas), n(&c.folded), delta_nodes];
-    Ok(Plan {
-        scenario,
-        image,
-        record,
-        deltas,
-        writes: dev.inner().write_count(),
-        moved,
-        defragmented: n(&vol.counters.defragmented),
-        names,
-        slow_fsyncs: n(&c.slow_fsyncs),
-    })
+    let did = subject.did(&vol, &dev.snapshot());
+    Ok(Plan { subject, scenario, image, record, did, writes: dev.inner().write_count() })
 }
 
 /// Runs into a cut; the device as it then is, and the record.
-pub fn surviving(plan: &Plan<'_>, write: u64) -> (Arc<PowerCut>, Record) {
+pub fn surviving<S: Subject>(plan: &Plan<'_, S>, write: u64) -> (Arc<PowerCut>, Record) {
     let mut record = plan.record.clone();
     let (dev, clock) = (Arc::new(PowerCut::new(plan.image.fork())), clock());
     dev.cut_after(write);
-    if let Ok(vol) = mount(dev.clone(), clock.clone()) {
+    if let Ok(vol) = plan.subject.mount(dev.clone(), clock.clone()) {
         // It ends with the error of the cut, if it writes at all.
-        let _ = perform(&vol, &clock, &mut record, &(plan.scenario.during)());
+        let _ = perform(&*vol, &clock, &mut record, &(plan.scenario.during)());
     }
     (dev, record)
-}
-
-fn clean(dev: &dyn BlockDevice, when: &str) -> Result<(), String> {
-    let report = fsck::check(dev, &fsck::Options::default()).map_err(|e| format!("{when}: {e}"))?;
-    if report.is_clean() {
-        return Ok(());
-    }
-    Err(format!("{when}: {:?}", report.errors().take(4).collect::<Vec<_>>()))
 }
 
 /// The same volume for judges who know no deltas: plain F2FS. One that holds none stays as it is.
@@ -305,19 +267,21 @@ pub fn settled(image: &Memory) -> Result<Memory, String> {
 ///
 /// # Errors
 /// The first promise that was not kept.
-pub fn judge(image: &Memory, record: &Record, second: Option<Cut>) -> Result<Memory, String> {
+pub fn judge<S: Subject>(subject: &S, image: &Memory, record: &Record, second: Option<Cut>) -> Result<Memory, String> {
     if let Some(cut) = second {
         let dev = Arc::new(PowerCut::new(image.fork()));
         dev.cut_after(cut.write);
-        if let Ok(vol) = mount(dev.clone(), clock()) {
+        if let Ok(vol) = subject.mount(dev.clone(), clock()) {
             // Recovery wrote less than that: the power goes at the unmount.
             let _ = vol.unmount();
         }
-        return judge(&dev.image(cut.loss), record, None).map_err(|e| format!("cut in recovery at {}: {e}", cut.write));
+        let again = judge(subject, &dev.image(cut.loss), record, None);
+        return again.map_err(|e| format!("cut in recovery at {}: {e}", cut.write));
     }
+    let clean = |dev: &dyn BlockDevice, when: &str| subject.check(dev).map_err(|e| format!("{when}: {e}"));
     clean(image, "before recovery")?;
     let dev = Arc::new(image.fork());
-    let vol = mount(dev.clone(), clock())?;
+    let vol = subject.mount(dev.clone(), clock()).map_err(|e| format!("mount: {e}"))?;
     clean(&*dev, "after recovery")?;
     record.judge(&*vol)?;
     vol.unmount().map_err(|e| format!("unmount: {e}"))?;

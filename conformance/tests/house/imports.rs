@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
@@ -19,6 +19,7 @@ pub type Name = Vec<String>;
 #[derive(Default)]
 pub struct Sources {
     files: BTreeMap<Name, File>,
+    paths: BTreeSet<PathBuf>,
 }
 
 impl Sources {
@@ -31,7 +32,8 @@ impl Sources {
     /// From texts, by module.
     pub fn of(texts: &[(&str, &str)]) -> Sources {
         let name = |path: &str| path.split("::").filter(|n| !n.is_empty()).map(str::to_owned).collect();
-        Sources { files: texts.iter().map(|(path, text)| (name(path), syn::parse_file(text).unwrap())).collect() }
+        let files = texts.iter().map(|(path, text)| (name(path), syn::parse_file(text).unwrap())).collect();
+        Sources { files, paths: BTreeSet::new() }
     }
     fn take(&mut self, path: &Path, name: Name, owns_directory: bool) {
         let text = fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
@@ -53,6 +55,11 @@ impl Sources {
             }
         }
         self.files.insert(name, file);
+        self.paths.insert(path.canonicalize().unwrap());
+    }
+    /// The files, by their canonical paths.
+    pub fn paths(&self) -> &BTreeSet<PathBuf> {
+        &self.paths
     }
     /// How many modules there are.
     pub fn len(&self) -> usize {

@@ -1,7 +1,9 @@
 //! The house stands as ARCHITECTURE.md draws it: a crate knows only crates below it, and no crate has a circle of
 //! modules that import each other. A module may name what the module it lies in holds: it is a part of it.
+//! And no test lies where cargo does not run it.
 
 mod imports;
+mod programs;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -90,6 +92,19 @@ fn no_crate_has_a_circle_of_modules() {
     }
     assert!(modules > 400, "only {modules} modules are found");
     assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn every_file_of_tests_is_in_a_program_that_cargo_runs() {
+    let (mut files, mut wrong) = (0, Vec::new());
+    for room in rooms().keys().map(|room| root().join(room)) {
+        let (many, forgotten) = programs::forgotten(&room);
+        files += many;
+        wrong.extend(forgotten.iter().map(|path| format!("{} is in no test program", path.display())));
+        wrong.extend(programs::untested(&room).iter().map(|what| format!("cargo runs no {what}")));
+    }
+    assert!(files > 250, "only {files} files of tests are found");
+    assert!(wrong.is_empty(), "name them in the crate's tests/together.rs or its Cargo.toml: {wrong:#?}");
 }
 
 fn found(texts: &[(&str, &str)]) -> Vec<String> {

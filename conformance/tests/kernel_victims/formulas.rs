@@ -6,8 +6,8 @@
 use format::sit::LogType;
 use joulefs_conformance::oracle::victims::{Gc, Policy, Purpose};
 
-use crate::situation::{Scene, Unit, by_age, oldest_at_mount};
-use crate::tree::Tree;
+use super::situation::{Scene, Unit, by_age, oldest_at_mount};
+use super::tree::Tree;
 
 /// What the kernel remembers from one choice to the next while mounted.
 #[derive(Debug, Clone, Default)]

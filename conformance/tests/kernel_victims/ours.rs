@@ -14,8 +14,8 @@ use victim::plain::Plain;
 use victim::similar::{self, Moved};
 use victim::{Candidate, View, atgc, cost_benefit, greedy};
 
-use crate::formulas::{self, Start};
-use crate::situation::{Scene, oldest_at_mount};
+use super::formulas::{self, Start};
+use super::situation::{Scene, oldest_at_mount};
 
 /// The policies of one mounted volume.
 pub struct Ours {
@@ -85,7 +85,7 @@ impl Ours {
     }
 }
 
-fn candidate(unit: &crate::situation::Unit) -> Candidate {
+fn candidate(unit: &super::situation::Unit) -> Candidate {
     let valid = unit.valid as u32;
     // Of a state every held block is valid too. No policy of the kernel's knows the last two.
     Candidate { seg: SegNo(unit.first), valid, held: valid, mtime: unit.mtime, f: 0, loose: 0 }

@@ -22,8 +22,8 @@ use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use vfs::{Allocate, Caller, Error, FileKind, FileSystem, Moving, NewNode, WriteFlags};
 use victim::Policy;
 
-use crate::op::{Dir, Name, Op, Which};
-use crate::run::Lockstep;
+use op::{Dir, Name, Op, Which};
+use run::Lockstep;
 
 const BLOCK: u64 = 4096;
 
@@ -309,10 +309,36 @@ fn a_volume_of_scherlfs_answers_as_the_model() {
     lockstep_of(64, &without_caches(), op());
 }
 
+/// ScherlFS on a disk that sleeps: nothing of it is kept in memory, one index sees all of its mounts, fsyncs go to a stage.
+fn archive(mib: u64) -> ScherlFs {
+    let beside = scherlfs::Beside {
+        index: Some(Arc::new(Memory::new(scherlfs::index_blocks(mib << 8).unwrap()))),
+        sleep: Some(Duration::from_secs(600)),
+        ..scherlfs::Beside::default()
+    };
+    let mounted = scherlfs::MountOptions {
+        sync: scherlfs::Sync::Burst,
+        dirty: 200,
+        dir_cache: 0,
+        ifile_cache: 0,
+        inode_cache: 0,
+        checkpoint_blocks: 300,
+        beside,
+        ..scherlfs::MountOptions::default()
+    };
+    ScherlFs { mounted, beside: true, ..ScherlFs::default() }
+}
+
+#[test]
+fn a_volume_of_scherlfs_whose_disk_sleeps_answers_as_the_model() {
+    lockstep_of(16, &archive(16), op());
+}
+
 #[test]
 fn a_volume_of_scherlfs_filled_and_emptied_again_and_again_stays_what_it_is() {
     fill_and_empty(40, &ScherlFs::default());
     let little = scherlfs::MountOptions { dirty: 16, ..scherlfs::MountOptions::default() };
     fill_and_empty(40, &ScherlFs { mounted: little, ..ScherlFs::default() });
     fill_and_empty(40, &without_caches());
+    fill_and_empty(40, &archive(40));
 }

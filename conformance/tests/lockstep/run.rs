@@ -17,7 +17,7 @@ use vfs::{
 
 use vfs::Error::{NameTooLong, NotDirectory, NotFound};
 
-use crate::op::{Dir, Name, Op, Which};
+use super::op::{Dir, Name, Op, Which};
 
 /// Blocks of files that were brought together, of all volumes of this process.
 pub static MOVED: AtomicU64 = AtomicU64::new(0);
@@ -64,6 +64,10 @@ fn same<T: PartialEq + Debug>(what: &str, ours: T, plain: T) -> Judged {
 
 fn same_bytes(offset: u64, ours: &[u8], plain: &[u8]) -> Judged {
     same("bytes read", ours.len(), plain.len())?;
+    // As a whole first: byte by byte this would take a quarter of the test.
+    if ours == plain {
+        return Ok(());
+    }
     match ours.iter().zip(plain).position(|(a, b)| a != b) {
         None => Ok(()),
         Some(i) => Err(format!("byte {}: volume {}, model {}", offset + i as u64, ours[i], plain[i])),

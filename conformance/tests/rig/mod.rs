@@ -184,6 +184,32 @@ fn either(image: &Path) -> Arc<dyn FileSystem> {
     mounted.unwrap_or_else(|e| panic!("{}: {e}", image.display())).volume()
 }
 
+/// What an image of either file system holds, mounted for reading.
+#[track_caller]
+pub fn read_only(image: &Path) -> Arc<dyn FileSystem> {
+    let dev = device::open_image(image, Access::ReadOnly).unwrap_or_else(|e| panic!("{e}"));
+    let kind = volume::probe(&*dev).unwrap_or_default();
+    let options = volume::MountOptions::default().read_only(true);
+    let mounted = volume::mount(kind, dev, Arc::new(RealClock::new()), options);
+    mounted.unwrap_or_else(|e| panic!("{}: {e}", image.display())).volume()
+}
+
+/// Demands that an image of either file system is without fault for all its checkers, and was unmounted.
+#[track_caller]
+pub fn assert_unmounted(image: &Path) {
+    let dev = FileDevice::open(image, Access::ReadOnly).unwrap_or_else(|e| panic!("{e}"));
+    match volume::probe(&dev) {
+        Some(Kind::ScherlFs) => {
+            let report = scherlfs_fsck::check(&dev);
+            assert!(report.is_clean() && report.transactions == 0, "{}: {report:?}", image.display());
+        }
+        _ => {
+            drop(dev);
+            assert_clean(image);
+        }
+    }
+}
+
 /// A volume of ours on a real FUSE mount.
 pub struct OnFuse {
     pub work: TempDir,
@@ -255,17 +281,7 @@ impl OnFuse {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         let (work, image) = self.wait();
-        let dev = FileDevice::open(&image, Access::ReadOnly).unwrap_or_else(|e| panic!("{e}"));
-        match volume::probe(&dev) {
-            Some(Kind::ScherlFs) => {
-                let report = scherlfs_fsck::check(&dev);
-                assert!(report.is_clean() && report.transactions == 0, "{}: {report:?}", image.display());
-            }
-            _ => {
-                drop(dev);
-                assert_clean(&image);
-            }
-        }
+        assert_unmounted(&image);
         (work, image)
     }
 }

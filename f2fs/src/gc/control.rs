@@ -202,7 +202,7 @@ impl Volume {
         .map(|(k, v)| (k.to_owned(), v))
         .collect::<Vec<_>>();
         for (level, count) in free.count.iter().enumerate() {
-            out.push((format!("free_pieces_{}", crate::FreeFragments::name(level)), count.to_string()));
+            out.push((format!("free_pieces_{}", vfs::FreeFragments::name(level)), count.to_string()));
         }
         if let Some(more) = &*self.reported_too.lock() {
             out.extend(more());

@@ -5,10 +5,10 @@
 
 use format::sit::MAP_BYTES;
 use format::{SegNo, bits};
+use vfs::FreeFragments;
 use victim::fragmentation::Fragmentation;
 
 use super::table::SegmentTable;
-use crate::fragments::FreeFragments;
 use crate::volume::Volume;
 
 impl SegmentTable {

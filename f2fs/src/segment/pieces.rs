@@ -4,10 +4,10 @@
 //! together when a caller asks, which costs a look at each segment.
 
 use format::SegNo;
+use vfs::FreeFragments;
 use victim::fragmentation;
 
 use super::table::SegmentTable;
-use crate::fragments::FreeFragments;
 use crate::volume::Volume;
 
 impl SegmentTable {

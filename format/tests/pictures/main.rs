@@ -1,8 +1,6 @@
 //! The pictures in docs/deltas.md are what the code does. Each shows blocks that the code's own functions made. Where a
 //! field lies is found out by changing it, and looking which bytes change; where an area begins, by what its functions
-//! say. `JOULEFS_RENEW=1 cargo test --workspace --test pictures` draws them anew.
-
-extern crate joulefs_format as format;
+//! say. `JOULEFS_RENEW=1 cargo test -p joulefs-format --test together pictures::` draws them anew.
 
 mod svg;
 

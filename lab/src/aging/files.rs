@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use device::clock::{Clock, VirtualClock};
 use device::{BLOCK, Rng, generate};
-use f2fs::Volume;
-use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
+use vfs::{Caller, DeviceNumber, FileKind, Ino, NewNode, Volume, WriteFlags};
 
 use super::AgeError;
 use super::recipe::{Order, Sizes};
@@ -111,7 +110,7 @@ pub(super) struct Wish<'a> {
 
 /// Everything made so far, and the volume it is on.
 pub(super) struct Files<'v> {
-    pub vol: &'v Volume,
+    pub vol: &'v dyn Volume,
     clock: &'v VirtualClock,
     /// Nanoseconds a byte takes, as a fraction of a second; `None` if the device moves the clock.
     pub rate: Option<u64>,
@@ -125,7 +124,7 @@ pub(super) struct Files<'v> {
 }
 
 impl<'v> Files<'v> {
-    pub fn new(vol: &'v Volume, clock: &'v VirtualClock, seed: u64) -> Self {
+    pub fn new(vol: &'v dyn Volume, clock: &'v VirtualClock, seed: u64) -> Self {
         Files {
             vol,
             clock,
@@ -348,7 +347,7 @@ impl Drop for Files<'_> {
 }
 
 /// The directory of this name, made if it is not there. Holds one reference.
-fn directory(vol: &Volume, parent: Ino, name: &str) -> Result<Ino, AgeError> {
+fn directory(vol: &dyn Volume, parent: Ino, name: &str) -> Result<Ino, AgeError> {
     let made = match vol.lookup(parent, name.as_bytes()) {
         Err(vfs::Error::NotFound) => vol.mkdir(Caller::default(), parent, name.as_bytes(), 0o755, 0),
         found => found,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use device::clock::VirtualClock;
 use device::{Fingerprint, Rng};
 use f2fs::{MountOptions, Volume};
-use vfs::FileSystem;
+use volume::Kind;
 
 use super::files::{Files, whole};
 use super::recipe::{BUILT_IN, Sizes, Spread, Step};
@@ -17,7 +17,7 @@ const MIB: u64 = 1 << 20;
 
 fn volume(mib: u64) -> (Arc<Volume>, Arc<VirtualClock>) {
     let (device, clock) = (Arc::new(Fingerprint::new(mib * 256)), clock());
-    format(&*device, &*clock, 1, true).unwrap();
+    format(Kind::F2fs, device.clone(), &*clock, 1, true).unwrap();
     (Volume::mount(device, clock.clone(), MountOptions::default()).unwrap(), clock)
 }
 
@@ -26,7 +26,7 @@ fn carry_out<T>(steps: &str, look: impl FnOnce(&Files<'_>, Done) -> T) -> T {
     let head = "name='x'\nsummary='x'\nsource='x'\nreference='256M'\nrate='100M'\n";
     let recipe = Recipe::parse("x", &format!("{head}{steps}")).unwrap();
     let (volume, clock) = volume(256);
-    let mut ager = Ager::new(&volume, &clock, 1);
+    let mut ager = Ager::new(&*volume, &clock, 1);
     let done = ager.all(&[recipe], &mut |_| ()).unwrap();
     look(&ager.files, done)
 }
@@ -56,7 +56,7 @@ fn spreads(step: &Step) -> Vec<Spread> {
 #[test]
 fn sizes_are_distributed_as_every_recipe_says() {
     let (volume, clock) = volume(128);
-    let mut files = Files::new(&volume, &clock, 1);
+    let mut files = Files::new(&*volume, &clock, 1);
     let mut seen = 0;
     for (name, text) in BUILT_IN {
         for s in Recipe::parse(name, text).unwrap().steps.iter().flat_map(spreads) {
@@ -145,7 +145,7 @@ fn normal_numbers_have_mean_0_and_deviation_1() {
 /// Carries out a shipped recipe, and those it comes after.
 fn carry_out_shipped<T>(name: &str, mib: u64, look: impl FnOnce(&Files<'_>, Done) -> T) -> T {
     let (volume, clock) = volume(mib);
-    let mut ager = Ager::new(&volume, &clock, 1);
+    let mut ager = Ager::new(&*volume, &clock, 1);
     let done = ager.all(&Recipe::chain(name).unwrap(), &mut |_| ()).unwrap();
     look(&ager.files, done)
 }

@@ -23,9 +23,9 @@ use std::sync::Arc;
 
 use device::clock::{Clock, Time, VirtualClock};
 use device::{BlockDevice, Rng};
-use f2fs::mkfs::{self, MkfsError};
-use f2fs::{MountError, MountOptions, Volume};
+use f2fs::mkfs;
 use format::superblock::Features;
+use volume::{Kind, MakeError, MakeOptions, MountError, MountOptions, Mounted};
 
 pub use files::Done;
 pub use recipe::Recipe;
@@ -68,7 +68,7 @@ pub enum AgeError {
     },
     /// No volume could be made.
     #[error("mkfs: {0}")]
-    Mkfs(#[from] MkfsError),
+    Mkfs(#[from] MakeError),
     /// The volume cannot be mounted.
     #[error("mount: {0}")]
     Mount(#[from] MountError),
@@ -83,42 +83,45 @@ pub fn clock() -> Arc<VirtualClock> {
 }
 
 /// Makes a volume on `dev` whose identity is drawn from `seed`. `zeroed`: the device reads as zeroes.
-pub fn format(dev: &dyn BlockDevice, clock: &dyn Clock, seed: u64, zeroed: bool) -> Result<(), MkfsError> {
-    format_with(dev, clock, seed, zeroed, mkfs::Options::default().features)
+pub fn format(
+    kind: Kind,
+    dev: Arc<dyn BlockDevice>,
+    clock: &dyn Clock,
+    seed: u64,
+    zeroed: bool,
+) -> Result<(), MakeError> {
+    format_with(kind, dev, clock, seed, zeroed, mkfs::Options::default().features)
 }
 
-/// The same with these features.
+/// The same with these features, if it is F2FS.
 pub fn format_with(
-    dev: &dyn BlockDevice,
+    kind: Kind,
+    dev: Arc<dyn BlockDevice>,
     clock: &dyn Clock,
     seed: u64,
     zeroed: bool,
     features: Features,
-) -> Result<(), MkfsError> {
+) -> Result<(), MakeError> {
     let mut rng = Rng::new(seed ^ 0x6d6b_6673);
     let mut uuid = [0; 16];
     rng.fill(&mut uuid);
-    let options = mkfs::Options {
-        uuid: Some(uuid),
-        checkpoint_version: Some(1 + rng.below(1 << 20) as u32),
-        assume_zeroed: zeroed,
-        features,
-        ..mkfs::Options::default()
-    };
-    mkfs::format(dev, clock, &options).map(drop)
+    let f2fs =
+        mkfs::Options { checkpoint_version: Some(1 + rng.below(1 << 20) as u32), features, ..mkfs::Options::default() };
+    volume::make(kind, dev, clock, &MakeOptions { uuid, zeroed, f2fs, scherlfs: Default::default() })
 }
 
 /// Makes a volume on a zeroed device and ages it; it is left mounted. `clock` is its clock: of its own, or
 /// that of a simulated device it lies on.
 pub fn prepare(
+    kind: Kind,
     dev: Arc<dyn BlockDevice>,
     clock: Arc<VirtualClock>,
     options: MountOptions,
     chain: &[Recipe],
     seed: u64,
-) -> Result<Arc<Volume>, AgeError> {
-    format(&*dev, &*clock, seed, true)?;
-    let volume = Volume::mount(dev, clock.clone(), options)?;
-    Ager::new(&volume, &clock, seed).all(chain, &mut |_| ())?;
-    Ok(volume)
+) -> Result<Mounted, AgeError> {
+    format(kind, dev.clone(), &*clock, seed, true)?;
+    let mounted = volume::mount(kind, dev, clock.clone(), options)?;
+    Ager::new(&*mounted.volume(), &clock, seed).all(chain, &mut |_| ())?;
+    Ok(mounted)
 }

@@ -1,6 +1,6 @@
 //! What was counted in the three states by those who named them.
 
-use f2fs::FreeFragments;
+use vfs::FreeFragments;
 
 /// A ratio of two states' numbers of pieces of free space.
 #[derive(Debug, Clone, Copy, PartialEq)]

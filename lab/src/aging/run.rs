@@ -2,17 +2,12 @@
 
 use device::BLOCK;
 use device::clock::VirtualClock;
-use f2fs::Volume;
-use f2fs::gc::settings::Settings;
-use vfs::FileSystem;
+use vfs::Volume;
 
 use super::AgeError;
 use super::amount::Amount;
 use super::files::{Done, Files, Wish};
 use super::recipe::{Delete, Recipe, Rewrite, Sizes, Step, Write};
-
-/// Data blocks a direct node maps.
-const PER_NODE: u64 = 1018;
 
 /// How far a step is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,8 +33,8 @@ pub(super) type Report<'r> = &'r mut dyn FnMut(&Progress);
 
 impl<'v> Ager<'v> {
     /// Ages `vol`, whose clock is `clock`, with everything drawn from `seed`. Time passes at the recipe's rate.
-    pub fn new(vol: &'v Volume, clock: &'v VirtualClock, seed: u64) -> Self {
-        let device_bytes = vol.superblock().block_count * BLOCK as u64;
+    pub fn new(vol: &'v dyn Volume, clock: &'v VirtualClock, seed: u64) -> Self {
+        let device_bytes = vol.device_blocks() * BLOCK as u64;
         let user_bytes = vol.statfs().map_or(0, |st| st.blocks * BLOCK as u64);
         Ager { files: Files::new(vol, clock, seed), device_bytes, user_bytes, own_time: true, cleans: false }
     }
@@ -62,10 +57,10 @@ impl<'v> Ager<'v> {
     /// recipes say what state they leave, and what cleaning makes of it is for experiments to find out.
     pub fn all(&mut self, chain: &[Recipe], report: Report<'_>) -> Result<Done, AgeError> {
         let vol = self.files.vol;
-        let cleaning = vol.cleaning();
-        vol.set_cleaning(Settings { on: cleaning.on && self.cleans, ..cleaning });
+        let cleaned = vol.cleans_ahead();
+        vol.clean_ahead(cleaned && self.cleans);
         let out = chain.iter().try_for_each(|r| self.one(r, report));
-        vol.set_cleaning(cleaning);
+        vol.clean_ahead(cleaned);
         out.map(|()| self.files.done)
     }
 
@@ -193,7 +188,7 @@ impl Steps<'_, '_, '_> {
         let mut bytes = self.ager.files.draw_size(sizes, scale);
         if let End::Free(target) = end {
             let room = self.ager.files.free()?.saturating_sub(target);
-            match fitting(room / BLOCK as u64) {
+            match self.ager.files.vol.largest_file(room / BLOCK as u64) {
                 Some(fits) => bytes = bytes.min(fits * BLOCK as u64),
                 None => return Ok(None),
             }
@@ -250,31 +245,5 @@ impl Steps<'_, '_, '_> {
             }
         }
         Ok(())
-    }
-}
-
-/// The largest file, in blocks, that fits into so many with its nodes and a directory block; `None` if none.
-fn fitting(room: u64) -> Option<u64> {
-    let rest = room.checked_sub(2)?;
-    let nodes = rest / PER_NODE + rest / (PER_NODE * PER_NODE) * 2 + if rest > 900 { 3 } else { 0 };
-    rest.checked_sub(nodes).filter(|&n| n > 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_fills_the_rest_leaves_room_for_its_nodes() {
-        assert_eq!(fitting(2), None);
-        assert_eq!(fitting(3), Some(1));
-        for room in [500, 950, 5000, 3_000_000] {
-            let n = fitting(room).unwrap();
-            // 923 blocks in the inode, then direct nodes, their indirect nodes and one above.
-            let direct = n.saturating_sub(923).div_ceil(PER_NODE);
-            let nodes = 1 + direct + direct.saturating_sub(2).div_ceil(PER_NODE) + u64::from(direct > 2 * PER_NODE);
-            assert!(n + nodes < room, "{room}: {n} and {nodes}");
-            assert!(n + nodes + 16 > room, "{room}: {n} and {nodes}");
-        }
     }
 }

@@ -40,7 +40,7 @@ pub(super) struct Afterwards {
 impl Afterwards {
     /// Does it, and notes how many free segments it found.
     pub fn run(&self, bench: &Bench, seed: u64, progress: &Progress<'_>) -> Result<Phase, LabError> {
-        let volume = bench.volume()?;
+        let volume = bench.f2fs()?;
         volume.set_cleaning(cleaned::never(Policy::CostBenefit));
         volume.sync()?;
         let (bytes, size) = (self.mib << 20, self.file_kib << 10);

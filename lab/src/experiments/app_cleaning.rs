@@ -110,6 +110,7 @@ const LOOKS: Duration = Duration::from_secs(60);
 /// Plays them.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
+    given.check(super::CLEANING)?;
     p.check()?;
     let gc = cleaned::evenly(&p.cleaning.policy, &p.cleaning.power, Duration::ZERO)?;
     let (features, options) = p.keeping.of();
@@ -126,24 +127,24 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     for (prefix, script) in &scripts {
         let mut player = Player::among_others(script, prefix);
         while player.left() > 0 {
-            player.step(&**bench.volume()?)?;
+            player.step(&**bench.f2fs()?)?;
         }
         users.push(User { player, due: Duration::ZERO });
     }
     fill(&bench, p.fill_percent, job.seed)?;
     bench.restart(false)?;
-    cleaned::set_age_threshold(bench.volume()?, p.age_threshold)?;
+    cleaned::set_age_threshold(bench.f2fs()?, p.age_threshold)?;
     let now = bench.clock().monotonic();
     for (n, user) in users.iter_mut().enumerate() {
-        user.player.find_again(&**bench.volume()?)?;
+        user.player.find_again(&**bench.f2fs()?)?;
         user.player.begin();
         user.due = now + Duration::from_millis(100 * n as u64);
     }
     phases.push(use_all(&bench, &p, gc, users, &progress.part(1, 3))?);
-    histograms.push(Histogram::of_free_space(&bench.volume()?.free_fragments(), "after use"));
+    histograms.push(Histogram::of_free_space(&bench.f2fs()?.free_fragments(), "after use"));
     check(&bench, &scripts)?;
     afterwards::run(p.after, &bench, job.seed, &progress.part(2, 3), &mut phases)?;
-    bench.volume()?.unmount()?;
+    bench.f2fs()?.unmount()?;
     Ok((phases, histograms))
 }
 
@@ -151,7 +152,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
 fn check(bench: &Bench, scripts: &[(String, Script)]) -> Result<(), LabError> {
     for (prefix, script) in scripts {
         for (file, expected) in &script.databases {
-            database::check(bench.volume()?.clone(), &format!("{prefix}{file}"), expected)?;
+            database::check(bench.f2fs()?.clone(), &format!("{prefix}{file}"), expected)?;
         }
     }
     Ok(())
@@ -159,7 +160,7 @@ fn check(bench: &Bench, scripts: &[(String, Script)]) -> Result<(), LabError> {
 
 /// Fills so many percent of the user's space.
 fn fill(bench: &Bench, percent: u64, seed: u64) -> Result<(), LabError> {
-    let volume = bench.volume()?;
+    let volume = bench.f2fs()?;
     volume.sync()?;
     let s = volume.statfs()?;
     let wanted = (s.blocks * percent / 100).saturating_sub(s.blocks - s.blocks_free);
@@ -176,7 +177,7 @@ fn use_all(
     mut users: Vec<User<'_>>,
     progress: &Progress<'_>,
 ) -> Result<Phase, LabError> {
-    let volume = bench.volume()?;
+    let volume = bench.f2fs()?;
     let clock = bench.clock();
     let keep = match cleaned::cleans(&p.cleaning.policy) {
         true => volume.superblock().main_segs * p.keep_free_percent / 100,
@@ -227,7 +228,7 @@ fn use_all(
 impl Cleaner {
     /// Lets time pass until then, and cleans meanwhile what is to be cleaned.
     fn until(&mut self, bench: &Bench, recorder: &mut Recorder<'_>, due: Duration) -> Result<(), LabError> {
-        let (volume, clock) = (bench.volume()?, bench.clock());
+        let (volume, clock) = (bench.f2fs()?, bench.clock());
         while let Some(left) = due.checked_sub(clock.monotonic()).filter(|left| !left.is_zero()) {
             if clock.monotonic() >= self.next_look {
                 self.next_look = clock.monotonic() + LOOKS;

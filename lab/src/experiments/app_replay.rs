@@ -51,6 +51,7 @@ const SHIPPED: &[(&str, &[u8])] = shipped!["chat", "clone", "unpack", "download"
 /// Measures each recording.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
+    given.check(super::CLEANING)?;
     let parts = p.recordings.len() + 2;
     let options = MountOptions { gc: p.cleaning.at_rest()?, ..MountOptions::default() };
     let (mut bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
@@ -63,7 +64,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         }
         phases.push(phase);
     }
-    histograms.push(Histogram::of_free_space(&bench.volume()?.free_fragments(), "after all programs"));
+    histograms.push(Histogram::of_free_space(&bench.f2fs()?.free_fragments(), "after all programs"));
     afterwards::run(p.after, &bench, job.seed, &progress.part(parts - 1, parts), &mut phases)?;
     Ok((phases, histograms))
 }
@@ -85,7 +86,7 @@ fn one(bench: &Bench, p: &Parameters, recording: &str, progress: &Progress<'_>) 
     let (cleaning, limit) = (&p.cleaning, p.limit_calls.unwrap_or(usize::MAX));
     let calls = open(recording)?.take(limit).count() as u64;
     let events = open(recording)?;
-    let volume = bench.volume()?;
+    let volume = bench.f2fs()?;
     if events.has_contents() {
         let failed = |e: &dyn std::fmt::Display| LabError::Parameters(format!("recording {recording}: {e}"));
         let (_, whole) =

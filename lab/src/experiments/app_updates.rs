@@ -112,15 +112,15 @@ fn one(
     }
     let mut player = Player::new(script);
     while player.left() > 0 {
-        player.step(&**bench.volume()?)?;
+        player.step(&**bench.f2fs()?)?;
     }
-    bench.volume()?.sync()?;
+    bench.f2fs()?.sync()?;
     // What the application has in memory at first, it reads.
     bench.restart(false)?;
-    player.find_again(&**bench.volume()?)?;
+    player.find_again(&**bench.f2fs()?)?;
     player.begin();
     let before = bench.asked();
-    let volume = bench.volume()?.clone();
+    let volume = bench.f2fs()?.clone();
     let kept = Kept::so_far(&volume);
     let calls = player.left();
     let mut times = Times::default();
@@ -155,7 +155,7 @@ fn one(
     if p.launch {
         phases.push(launch(&mut bench, name, &player, progress)?);
     }
-    let volume = bench.volume()?.clone();
+    let volume = bench.f2fs()?.clone();
     for (file, expected) in &script.databases {
         database::check(volume.clone(), file, expected)?;
     }
@@ -169,7 +169,7 @@ const AHEAD: usize = 128 << 10;
 /// Begins the application again: it reads the files that it left, each whole.
 fn launch(bench: &mut Bench, name: &str, player: &Player<'_>, progress: &Progress<'_>) -> Result<Phase, LabError> {
     bench.restart(false)?;
-    let volume = bench.volume()?.clone();
+    let volume = bench.f2fs()?.clone();
     let names: Vec<&str> = player.names().collect();
     let mut phase = bench.measure(&format!("{name}-launch"), names.len() as u64, progress, |recorder| {
         let (mut bytes, mut piece) = (0, vec![0; AHEAD]);

@@ -119,13 +119,14 @@ struct Seen {
 /// Measures it.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
+    given.check(super::CLEANING)?;
     let gc = cleaned::evenly(&p.policy, &p.power, Duration::ZERO)?;
     let options = MountOptions { gc, ..MountOptions::default() };
     let parts = if given.is_aged() { 4 } else { 3 };
     let (bench, (mut phases, mut histograms)) = given.bench(profile, job, options, &progress.part(0, parts))?;
-    let volume = bench.volume()?;
+    let volume = bench.f2fs()?;
     cleaned::set_age_threshold(volume, p.age_threshold)?;
-    typed::align(bench.volume()?, "before")?;
+    typed::align(bench.f2fs()?, "before")?;
     let ino = bench.file("overwritten")?;
     let blocks = room(&**volume, p.fill_percent)?;
     phases.push(fill(&bench, ino, blocks, job.seed, &progress.part(parts - 3, parts))?);
@@ -160,7 +161,7 @@ fn room(fs: &dyn FileSystem, percent: u64) -> Result<u32, LabError> {
 }
 
 fn fill(bench: &Bench, ino: Ino, blocks: u32, seed: u64, progress: &Progress<'_>) -> Result<Phase, LabError> {
-    let fs = bench.volume()?;
+    let fs = bench.f2fs()?;
     let mut phase = bench.measure("filling", u64::from(blocks / SEGMENT), progress, |recorder| {
         let mut buf = vec![0; SEGMENT as usize * BLOCK];
         for first in (0..blocks).step_by(SEGMENT as usize) {
@@ -185,7 +186,7 @@ fn overwrite(
     seed: u64,
     progress: &Progress<'_>,
 ) -> Result<(Phase, Seen), LabError> {
-    let fs = bench.volume()?;
+    let fs = bench.f2fs()?;
     let keep = match cleaned::cleans(&p.policy) {
         true => fs.superblock().main_segs * p.keep_free_percent / 100,
         false => 0,
@@ -215,14 +216,14 @@ fn overwrite(
 
 /// True if the log of file contents stands where so many blocks in order, and no other, bring it.
 fn log_is_at(bench: &Bench, written: u64) -> Result<bool, LabError> {
-    let state = bench.volume()?.state();
+    let state = bench.f2fs()?.state();
     let log = state.logs.iter().find(|l| l.0 == LogType::WarmData);
     Ok(log.is_some_and(|(_, _, next, threaded)| !threaded && u64::from(*next) % 512 == written % 512))
 }
 
 /// Cleans until so many segments are free, or nothing is worth it.
 fn keep_free(bench: &Bench, keep: u32, gc: Settings) -> Result<(), LabError> {
-    let volume = bench.volume()?;
+    let volume = bench.f2fs()?;
     let nothing = || volume.counters.nothing_to_clean.load(Relaxed);
     let (start, mut idle) = (nothing(), 0);
     let mut free = volume.state().free_segments;
@@ -291,8 +292,8 @@ mod tests {
         let profile = device::energy::profile::Profile::find("kirin9000-ufs31").unwrap();
         let mut bench = Bench::new(&profile, blocks_of_mib(512)).unwrap();
         bench.format(1, MountOptions::default()).unwrap();
-        typed::align(bench.volume().unwrap(), "before").unwrap();
-        let fs = bench.volume().unwrap();
+        typed::align(bench.f2fs().unwrap(), "before").unwrap();
+        let fs = bench.f2fs().unwrap();
         let ino = bench.file("overwritten").unwrap();
         fill(&bench, ino, 4096, 1, &Progress::new(&|_| ())).unwrap();
         let batch: Vec<u32> = (0..4096).filter(|b| b % 9 == 4).collect();

@@ -119,7 +119,7 @@ impl Cleaning {
 
     /// Cleans with nothing else going on.
     pub fn run(&self, bench: &Bench, progress: &Progress<'_>) -> Result<Phase, LabError> {
-        let volume = bench.volume()?;
+        let volume = bench.f2fs()?;
         self.begin(volume)?;
         let before = Cleaned::so_far(volume);
         let done = || Cleaned::so_far(volume).since(before);
@@ -190,7 +190,7 @@ pub(super) fn pass(
     recorder: &mut Recorder<'_>,
     mut end: impl FnMut() -> Result<Option<Duration>, LabError>,
 ) -> Result<(), LabError> {
-    let volume = bench.volume()?;
+    let volume = bench.f2fs()?;
     loop {
         recorder.step()?;
         let Some(left) = end()? else { return Ok(()) };

@@ -52,6 +52,7 @@ pub(super) struct Parameters {
 /// Measures it.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
+    given.check(super::CLEANING)?;
     let wait = Duration::from_millis(p.interval_ms);
     let gc = cleaned::evenly(&p.policy, &p.power, wait)?;
     let types = typed::types(p.valid, p.invalid_percent)?;
@@ -61,18 +62,18 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let total = p.segments * types.len() as u64;
     let mut writing = bench.measure("writing", total, &progress.part(parts - 3, parts), |recorder| {
         for (n, t) in types.iter().enumerate() {
-            typed::write(bench.volume()?, t, p.segments, job.seed ^ n as u64, || recorder.step())?;
+            typed::write(bench.f2fs()?, t, p.segments, job.seed ^ n as u64, || recorder.step())?;
         }
         Ok(total * typed::SEGMENT * BLOCK as u64)
     })?;
     writing.stage = Stage::Preparation;
     phases.push(writing);
     bench.clock().advance(Duration::from_secs(p.days_before * 86_400));
-    bench.volume()?.sync()?;
-    let before = bench.volume()?.free_fragments().fragments();
+    bench.f2fs()?.sync()?;
+    let before = bench.f2fs()?.free_fragments().fragments();
     let gc = Settings { on: cleaned::cleans(&p.policy), ..gc };
     let mut cleaned = clean(&bench, &p, gc, total, &progress.part(parts - 2, parts))?;
-    histograms.push(Histogram::of_free_space(&bench.volume()?.free_fragments(), "after cleaning"));
+    histograms.push(Histogram::of_free_space(&bench.f2fs()?.free_fragments(), "after cleaning"));
     notes(&bench, &mut cleaned, before)?;
     phases.push(cleaned);
     afterwards::run(p.after, &bench, job.seed, &progress.part(parts - 1, parts), &mut phases)?;
@@ -80,7 +81,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
 }
 
 fn clean(bench: &Bench, p: &Parameters, gc: Settings, total: u64, progress: &Progress<'_>) -> Result<Phase, LabError> {
-    let volume = bench.volume()?;
+    let volume = bench.f2fs()?;
     volume.set_cleaning(gc);
     cleaned::set_age_threshold(volume, p.age_threshold)?;
     let wait = Duration::from_millis(p.interval_ms);
@@ -97,7 +98,7 @@ fn clean(bench: &Bench, p: &Parameters, gc: Settings, total: u64, progress: &Pro
 }
 
 fn notes(bench: &Bench, phase: &mut Phase, before: (u64, u64)) -> Result<(), LabError> {
-    let volume = bench.volume()?;
+    let volume = bench.f2fs()?;
     let c = &volume.counters;
     let count = c.sections_cleaned() as f64;
     phase.note("gc_count", count, "GCs");

@@ -410,7 +410,7 @@ fn put_in_order(bench: &Bench, before: &Layout, how: Treatment, progress: &Progr
         .map(|(_, f)| Ino(f.ino.0.into()))
         .collect();
     let torn = if how == Treatment::Nothing { Vec::new() } else { torn };
-    let fs = &**bench.volume()?;
+    let fs = &**bench.f2fs()?;
     let (mut refused, cleaned) = (0, fs.counters.moved_blocks());
     let mut phase = bench.measure("put-in-order", torn.len() as u64, progress, |recorder| {
         let mut bytes = 0;

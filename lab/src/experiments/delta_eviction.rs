@@ -50,10 +50,10 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         bench.format_with(job.seed, mkfs::Options::modern().features | Features::DELTA, options)?;
         let ino = bench.file("file")?;
         bench.write_whole(ino, blocks * BLOCK as u64, job.seed)?;
-        bench.volume()?.sync()?;
+        bench.f2fs()?.sync()?;
         let mut rng = Rng::new(job.seed);
         let mut change = vec![0; p.change];
-        let volume = bench.volume()?.clone();
+        let volume = bench.f2fs()?.clone();
         // As many pages as the zone has room for, and more: what finds none is written whole.
         for page in 0..blocks {
             rng.fill(&mut change);
@@ -67,7 +67,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         drop(volume);
         bench.restart(false)?;
         let ino = bench.file("file")?;
-        let volume = bench.volume()?.clone();
+        let volume = bench.f2fs()?.clone();
         let held = volume.deltas_in(format::Ino(ino.0 as u32)).map_err(vfs::Error::from)? as f64;
         let rest = vec![7; ((SLOTS - blocks) * BLOCK as u64) as usize];
         let mut waited = std::time::Duration::ZERO;

@@ -69,11 +69,11 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         bench.format_with(job.seed, features, MountOptions { delta_return: p.delta_return, ..options })?;
         let ino = bench.file("file")?;
         bench.write_whole(ino, pages * BLOCK as u64, job.seed)?;
-        bench.volume()?.sync()?;
+        bench.f2fs()?.sync()?;
         let mut rng = Rng::new(job.seed ^ share);
         change(&bench, ino, &p, pages * share / 100, pages, &mut rng)?;
         let deltas = |bench: &Bench, ino: Ino| -> Result<f64, LabError> {
-            Ok(bench.volume()?.deltas_in(format::Ino(ino.0 as u32)).map_err(vfs::Error::from)? as f64)
+            Ok(bench.f2fs()?.deltas_in(format::Ino(ino.0 as u32)).map_err(vfs::Error::from)? as f64)
         };
         let made = deltas(&bench, ino)?;
         // Writes and reads fall into different windows of counting.
@@ -84,12 +84,12 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let mut warm = bench.measure("first", p.reads, &progress, |recorder| {
             let (bytes, _) = read(&bench, ino, pages, p.reads, &mut rng, recorder, PAUSE)?;
             cleaned::pass_time(&bench, recorder, REST)?;
-            bench.volume()?.sync()?;
+            bench.f2fs()?.sync()?;
             Ok(bytes)
         })?;
         warm.name = format!("{share}-percent-first");
         warm.stage = crate::result::Stage::Preparation;
-        let restored = bench.volume()?.counters.restored.load(Relaxed) as f64;
+        let restored = bench.f2fs()?.counters.restored.load(Relaxed) as f64;
         bench.restart(false)?;
         let ino = bench.file("file")?;
         let mut times = Vec::new();
@@ -106,7 +106,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         phase.note("deltas_made", made, "deltas");
         phase.note("deltas_restored", restored, "deltas");
         phase.note("deltas_left", deltas(&bench, ino)?, "deltas");
-        bench.volume()?.unmount()?;
+        bench.f2fs()?.unmount()?;
         phases.extend([warm, phase]);
     }
     Ok((phases, Vec::new()))
@@ -114,7 +114,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
 
 /// Changes so many different pages a little.
 fn change(bench: &Bench, ino: Ino, p: &Parameters, n: u64, pages: u64, rng: &mut Rng) -> Result<(), LabError> {
-    let volume = bench.volume()?;
+    let volume = bench.f2fs()?;
     let mut order: Vec<u64> = (0..pages).collect();
     rng.shuffle(&mut order);
     for some in order[..n as usize].chunks(SYNC_EVERY) {
@@ -139,7 +139,7 @@ fn read(
     recorder: &mut Recorder<'_>,
     pause: Duration,
 ) -> Result<(u64, Vec<u64>), LabError> {
-    let (volume, clock) = (bench.volume()?, bench.clock());
+    let (volume, clock) = (bench.f2fs()?, bench.clock());
     let (mut page, mut times) = (vec![0; BLOCK], Vec::new());
     for _ in 0..reads {
         let from = clock.monotonic();

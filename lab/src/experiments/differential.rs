@@ -13,7 +13,7 @@ use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
 use serde::Deserialize;
 use trace::differential::{Answer, Component, Per, Repeat, Run, solve};
-use vfs::{FileSystem, WriteFlags};
+use vfs::WriteFlags;
 
 use super::given::OnVolume;
 use super::{Measured, parameters};
@@ -63,6 +63,7 @@ type Flash = Vec<(f64, f64)>;
 /// Measures the flash, then divides.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
+    given.check(None)?;
     let parts = p.repeats as usize + 2;
     let (mut bench, (mut phases, histograms)) =
         given.bench(profile, job, MountOptions::default(), &progress.part(0, parts))?;

@@ -10,7 +10,7 @@ use device::{BLOCK, BlockDevice, Lba, Rng, Tag, generate};
 use f2fs::MountOptions;
 use f2fs::cause::Cause;
 use serde::Deserialize;
-use vfs::{FileSystem, Ino, WriteFlags};
+use vfs::{Ino, WriteFlags};
 
 use super::layout::Layout;
 use super::{Measured, parameters};

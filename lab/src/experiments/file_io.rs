@@ -10,11 +10,11 @@ use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
 use serde::Deserialize;
-use vfs::{FileSystem, SetAttr, WriteFlags};
+use vfs::{SetAttr, WriteFlags};
 
 use super::afterwards::{self, Afterwards};
 use super::cleaned::Cleaning;
-use super::given::OnVolume;
+use super::given::{Given, OnVolume};
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
 use crate::error::LabError;
@@ -47,6 +47,18 @@ pub(super) struct Parameters {
     /// The work after.
     #[serde(default)]
     after: Option<Afterwards>,
+}
+
+impl Parameters {
+    /// Whether it can be done on the volume.
+    pub fn check(&self, given: &Given) -> Result<(), LabError> {
+        given.check(match self {
+            Parameters { cleaning: Some(_), .. } => Some("cleaning"),
+            Parameters { node_cache: Some(_), .. } => Some("node_cache"),
+            Parameters { after: Some(_), .. } => Some("after, which counts segments,"),
+            _ => None,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -99,6 +111,7 @@ const FILE: &str = "measured";
 /// Measures every phase.
 pub(crate) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
+    p.check(&given)?;
     let mut options = MountOptions::default();
     if let Some(blocks) = p.node_cache {
         options.node_cache = blocks;

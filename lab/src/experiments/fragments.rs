@@ -8,11 +8,12 @@ use device::energy::profile::Profile;
 use device::{BLOCK, Rng, generate};
 use f2fs::MountOptions;
 use serde::Deserialize;
-use vfs::{FileSystem, Ino, Seek, WriteFlags};
+use vfs::{Ino, Seek, WriteFlags};
 
 use super::given::OnVolume;
 use super::{Measured, parameters};
 use crate::bench::{Bench, blocks_of_mib};
+use crate::contents::Contents;
 use crate::error::LabError;
 use crate::plan::Job;
 use crate::progress::Progress;
@@ -37,6 +38,7 @@ pub(super) struct Parameters {
 /// Measures the reading of every file.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
+    given.check(None)?;
     let size = blocks_of_mib(p.file_mib) * BLOCK as u64;
     if let Some(kib) = p.pieces_kib.iter().find(|kib| **kib == 0 || !(*kib * 1024).is_multiple_of(BLOCK as u64)) {
         return Err(LabError::Parameters(format!("pieces_kib: {kib} is not whole blocks of 4 KiB")));
@@ -61,8 +63,8 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let mut phase =
             read(&bench, &name, size, p.io_kib * 1024, &progress.part(parts - p.pieces_kib.len() - 1 + n, parts))?;
         // Requests for contents tell in how many pieces the file really lies.
-        let contents = phase.traffic.iter().filter(|t| t.cause == f2fs::cause::Cause::UserData as u8);
-        let requests: u64 = contents.map(|t| t.reads).sum();
+        let carries = Contents::of(&bench.kind().reasons());
+        let requests: u64 = phase.traffic.iter().filter(|t| carries.has(t.cause)).map(|t| t.reads).sum();
         phase.note("mean_request", size as f64 / 1024.0 / requests as f64, "KB");
         phases.push(phase);
         // It and the others make room for the next ones.

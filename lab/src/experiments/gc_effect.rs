@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use device::BLOCK;
 use device::energy::profile::Profile;
-use f2fs::{FreeFragments, MountOptions};
+use f2fs::MountOptions;
 use serde::Deserialize;
-use vfs::FileSystem;
+use vfs::{FileSystem, FreeFragments, LEVELS};
 use victim::Power;
 
 use super::afterwards::{self, Afterwards};
@@ -76,7 +76,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
     let mut bench = Bench::new(profile, blocks_of_mib(p.volume_mib))?;
     bench.format(job.seed, MountOptions { gc: cleaned::never(policy), ..MountOptions::default() })?;
     let (aging, before_by_size) = bench.age(&p.state, job.seed, &progress.part(0, 3))?;
-    let volume = bench.volume()?;
+    let volume = bench.f2fs()?;
     cleaned::set_age_threshold(volume, p.age_threshold)?;
     let (start, from) = (volume.free_fragments(), Cleaned::so_far(volume));
     let mut seen = vec![(0, start)];
@@ -136,7 +136,7 @@ fn note(phase: &mut Phase, start: &FreeFragments, end: &FreeFragments, scale: f6
     }
     let share = |of: fn(&FreeFragments) -> u64| 100.0 * (of(end) as f64 / of(start) as f64 - 1.0);
     phase.note("pieces_change", share(FreeFragments::total), "%");
-    for level in 0..f2fs::fragments::LEVELS {
+    for level in 0..LEVELS {
         let change = 100.0 * (end.count[level] as f64 / start.count[level] as f64 - 1.0);
         phase.note(&format!("pieces_change_{}", FreeFragments::name(level)), change, "%");
     }
@@ -153,7 +153,7 @@ fn over_cleanings(seen: &[(u64, FreeFragments)]) -> Vec<Histogram> {
     vec![
         of("all pieces of free space", "pieces", &FreeFragments::total),
         of("pieces under 128 KB", "pieces", &|f| f.fragments().0),
-        of("pieces over 512 KB (L9)", "pieces", &|f| f.count[f2fs::fragments::LEVELS - 1]),
+        of("pieces over 512 KB (L9)", "pieces", &|f| f.count[LEVELS - 1]),
         of("free space in pieces under 128 KB", "blocks", &|f| f.capacity[0]),
         of("free space in pieces from 2 MB", "blocks", &|f| f.capacity[3]),
     ]

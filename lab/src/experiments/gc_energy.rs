@@ -54,6 +54,7 @@ pub(super) struct Published {
 /// Measures it.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
+    given.check(super::CLEANING)?;
     if p.sleeps_ms.len() != p.published.background_mj.len() || p.sleeps_ms.is_empty() {
         return Err(LabError::Parameters("published.background_mj: one number for each of sleeps_ms".into()));
     }
@@ -80,7 +81,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         phase.note("whole", awake + own, "mJ");
         phases.push(phase);
     }
-    histograms.push(Histogram::of_free_space(&bench.volume()?.free_fragments(), "after all cleaning"));
+    histograms.push(Histogram::of_free_space(&bench.f2fs()?.free_fragments(), "after all cleaning"));
     Ok((phases, histograms))
 }
 
@@ -120,7 +121,7 @@ pub(super) fn foreground(
     progress: &Progress<'_>,
 ) -> Result<Phase, LabError> {
     bench.restart(true)?;
-    let volume = bench.volume()?;
+    let volume = bench.f2fs()?;
     let before = Cleaned::so_far(volume);
     let mut phase = bench.measure("foreground", p.foreground, progress, |recorder| {
         for _ in 0..p.foreground {
@@ -166,7 +167,7 @@ pub(super) fn background(
     progress: &Progress<'_>,
 ) -> Result<Phase, LabError> {
     bench.restart(true)?;
-    let volume = bench.volume()?;
+    let volume = bench.f2fs()?;
     let time = Duration::from_secs(p.background_s);
     volume.set_cleaning(cleaned::every(Policy::CostBenefit, Duration::from_millis(sleep)));
     let before = Cleaned::so_far(volume);

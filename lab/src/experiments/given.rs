@@ -3,12 +3,15 @@
 //! The parameters that kinds of work on a volume share, and the bench that they make. Left out on purpose: what
 //! is done there.
 
+use std::collections::BTreeMap;
+
 use device::energy::profile::Profile;
-use f2fs::{MountOptions, mkfs};
+use f2fs::mkfs;
 use format::superblock::Features;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
-use toml::Table;
+use toml::{Table, Value};
+use volume::{Kind, MountOptions};
 
 use super::Measured;
 use crate::bench::{Bench, blocks_of_mib};
@@ -28,6 +31,35 @@ pub(super) struct Given {
     /// What the device is told of blocks that hold nothing any more.
     #[serde(default)]
     discards: Discards,
+    /// Its file system.
+    #[serde(default)]
+    fs: Kind,
+    /// How it is mounted beside what the kind of work sets.
+    #[serde(default)]
+    options: Named,
+}
+
+/// Options of `joulefs mount` by name.
+#[derive(Deserialize, Default)]
+pub(super) struct Named(BTreeMap<String, Value>);
+
+impl Named {
+    /// How a volume of a file system is mounted, if the kind of work would mount F2FS so.
+    pub fn beside(&self, fs: Kind, options: f2fs::MountOptions) -> Result<MountOptions, LabError> {
+        let mut all = MountOptions::of_f2fs(options);
+        for (name, value) in &self.0 {
+            let value = match value {
+                Value::String(text) => text.clone(),
+                Value::Boolean(on) => if *on { "on" } else { "off" }.to_owned(),
+                other => other.to_string(),
+            };
+            all.set(name, Some(&value))?;
+        }
+        match all.foreign(fs) {
+            Some(option) => Err(LabError::Parameters(format!("options: {fs} has no option {option}"))),
+            None => Ok(all),
+        }
+    }
 }
 
 /// What a device is told of blocks that hold nothing any more.
@@ -44,7 +76,7 @@ pub(super) enum Discards {
 }
 
 /// What plans call the fields of [`Given`].
-const FIELDS: [&str; 3] = ["volume_mib", "state", "discards"];
+const FIELDS: [&str; 5] = ["volume_mib", "state", "discards", "fs", "options"];
 
 impl Given {
     /// True if it is brought into a state first, which is a part of the work.
@@ -52,12 +84,31 @@ impl Given {
         self.state.is_some()
     }
 
+    fn mounted(&self, options: f2fs::MountOptions) -> Result<MountOptions, LabError> {
+        self.options.beside(self.fs, options)
+    }
+
+    /// Whether there is a volume that can be mounted so; `only_f2fs` is what of the work asks for what only F2FS has, if
+    /// anything does.
+    pub fn check(&self, only_f2fs: Option<&str>) -> Result<(), LabError> {
+        if let (Some(what), other @ Kind::ScherlFs) = (only_f2fs, self.fs) {
+            return Err(LabError::Parameters(format!("a volume of {other}: {what} is for F2FS alone")));
+        }
+        if self.discards == Discards::Blocks && self.fs != Kind::F2fs {
+            return Err(LabError::Parameters(format!(
+                "a volume of {}: discards = \"blocks\" is for F2FS alone",
+                self.fs
+            )));
+        }
+        self.mounted(f2fs::MountOptions::default()).map(drop)
+    }
+
     /// A bench with the volume on it, in its state, and what bringing it there took. `progress` is of that.
     pub fn bench(
         &self,
         profile: &Profile,
         job: &Job,
-        options: MountOptions,
+        options: f2fs::MountOptions,
         progress: &Progress<'_>,
     ) -> Result<(Bench, Measured), LabError> {
         self.bench_with(profile, job, mkfs::Options::default().features, options, progress)
@@ -68,12 +119,12 @@ impl Given {
         &self,
         profile: &Profile,
         job: &Job,
-        options: MountOptions,
+        options: f2fs::MountOptions,
         progress: &Progress<'_>,
         something: &mut dyn FnMut(&Bench) -> Result<(), LabError>,
     ) -> Result<(Bench, Measured), LabError> {
-        let mut bench = Bench::new(profile, blocks_of_mib(self.volume_mib))?;
-        bench.format_with(job.seed, mkfs::Options::default().features, options)?;
+        let mut bench = Bench::of(self.fs, profile, blocks_of_mib(self.volume_mib))?;
+        bench.format(job.seed, self.mounted(options)?)?;
         let Some(recipe) = &self.state else {
             something(&bench)?;
             return Ok((bench, Measured::default()));
@@ -88,12 +139,12 @@ impl Given {
         profile: &Profile,
         job: &Job,
         features: Features,
-        mut options: MountOptions,
+        mut options: f2fs::MountOptions,
         progress: &Progress<'_>,
     ) -> Result<(Bench, Measured), LabError> {
         options.discard &= self.discards != Discards::None;
-        let mut bench = Bench::new(profile, blocks_of_mib(self.volume_mib))?;
-        bench.format_with(job.seed, features, options)?;
+        let mut bench = Bench::of(self.fs, profile, blocks_of_mib(self.volume_mib))?;
+        bench.format_with(job.seed, features, self.mounted(options)?)?;
         let (mut phases, mut histograms) = (Vec::new(), Vec::new());
         if let Some(recipe) = &self.state {
             let (phase, histogram) = bench.age(recipe, job.seed, progress)?;
@@ -101,7 +152,7 @@ impl Given {
             histograms.push(histogram);
         }
         if self.discards == Discards::Blocks {
-            bench.volume()?.trim(1)?;
+            bench.f2fs()?.trim(1)?;
         }
         Ok((bench, (phases, histograms)))
     }

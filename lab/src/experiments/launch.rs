@@ -15,7 +15,6 @@ use f2fs::cause::Cause;
 use record::Tempo;
 use record::calls::{Replayed, replay};
 use serde::Deserialize;
-use vfs::FileSystem as _;
 
 use super::given::OnVolume;
 use super::{Measured, parameters};
@@ -92,6 +91,7 @@ impl Parameters {
 /// Measures each launch.
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let OnVolume { given, work: p } = parameters::<OnVolume<Parameters>>(job)?;
+    given.check(None)?;
     p.check()?;
     let mut list = recorded::files()?;
     if let Some(kib) = p.limit_file_kib {

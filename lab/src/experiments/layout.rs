@@ -9,7 +9,6 @@ use inspect::file::Extent;
 use inspect::inode::Kind;
 use inspect::{File, Options, Progress, Volume};
 use trace::stat::map_cache::Migration;
-use vfs::FileSystem;
 
 use crate::bench::Bench;
 use crate::error::LabError;

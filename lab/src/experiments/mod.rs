@@ -30,6 +30,7 @@ mod recording;
 mod request_sizes;
 mod requests;
 mod sqlite;
+mod strategies;
 mod uncached;
 
 use device::energy::profile::Profile;
@@ -56,6 +57,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::Databases => databases::run(profile, job, progress),
         Kind::Dispersal => dispersal::run(profile, job, progress),
         Kind::Differential => differential::run(profile, job, progress),
+        Kind::Strategies => strategies::run(profile, job, progress),
         Kind::DiskModes => disk_modes::run(profile, job, progress),
         Kind::GcEnergy => gc_energy::run(profile, job, progress),
         Kind::Battery => battery::run(profile, job, progress),
@@ -72,30 +74,40 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
     }
 }
 
+/// What only F2FS has.
+const CLEANING: Option<&str> = Some("cleaning sections by a policy");
+
 /// Whether a job's parameters are what its kind of work takes; nothing is done.
 pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
     match kind {
-        Kind::FileIo => parameters::<OnVolume<file_io::Parameters>>(job).map(drop),
-        Kind::Fragments => parameters::<OnVolume<fragments::Parameters>>(job).map(drop),
-        Kind::Sqlite => parameters::<sqlite::Parameters>(job).map(drop),
-        Kind::Bound => parameters::<OnVolume<bound::Parameters>>(job).map(drop),
-        Kind::Cleaning => parameters::<OnVolume<cleaning::Parameters>>(job).map(drop),
+        Kind::FileIo => parameters::<OnVolume<file_io::Parameters>>(job).and_then(|p| p.work.check(&p.given)),
+        Kind::Fragments => parameters::<OnVolume<fragments::Parameters>>(job).and_then(|p| p.given.check(None)),
+        Kind::Sqlite => parameters::<sqlite::Parameters>(job).and_then(|p| p.check()),
+        Kind::Bound => parameters::<OnVolume<bound::Parameters>>(job).and_then(|p| p.given.check(CLEANING)),
+        Kind::Cleaning => parameters::<OnVolume<cleaning::Parameters>>(job).and_then(|p| p.given.check(CLEANING)),
         Kind::DeltaEviction => parameters::<delta_eviction::Parameters>(job).map(drop),
         Kind::Databases => parameters::<databases::Parameters>(job).and_then(|p| p.check()),
         Kind::Dispersal => parameters::<dispersal::Parameters>(job).and_then(|p| p.check()),
-        Kind::Differential => parameters::<OnVolume<differential::Parameters>>(job).map(drop),
+        Kind::Differential => parameters::<OnVolume<differential::Parameters>>(job).and_then(|p| p.given.check(None)),
         Kind::DiskModes => parameters::<disk_modes::Parameters>(job).map(drop),
-        Kind::GcEnergy => parameters::<OnVolume<gc_energy::Parameters>>(job).map(drop),
+        Kind::Strategies => parameters::<strategies::Parameters>(job).map(drop),
+        Kind::GcEnergy => parameters::<OnVolume<gc_energy::Parameters>>(job).and_then(|p| p.given.check(CLEANING)),
         Kind::Battery => parameters::<battery::Parameters>(job).map(drop),
-        Kind::AppReplay => parameters::<OnVolume<app_replay::Parameters>>(job).map(drop),
+        Kind::AppReplay => parameters::<OnVolume<app_replay::Parameters>>(job).and_then(|p| p.given.check(CLEANING)),
         Kind::AppUpdates => parameters::<app_updates::Parameters>(job).and_then(|p| p.check()),
-        Kind::AppCleaning => parameters::<OnVolume<app_cleaning::Parameters>>(job).and_then(|p| p.work.check()),
+        Kind::AppCleaning => {
+            let p = parameters::<OnVolume<app_cleaning::Parameters>>(job)?;
+            p.given.check(CLEANING).and_then(|()| p.work.check())
+        }
         Kind::DeltaReads => parameters::<delta_reads::Parameters>(job).map(drop),
         Kind::AppEnergy => parameters::<app_energy::Parameters>(job).map(drop),
         Kind::GcEffect => parameters::<gc_effect::Parameters>(job).map(drop),
         Kind::RequestSizes => parameters::<request_sizes::Parameters>(job).map(drop),
         Kind::Requests => parameters::<requests::Parameters>(job).map(drop),
-        Kind::Launch => parameters::<OnVolume<launch::Parameters>>(job).and_then(|p| p.work.check()),
+        Kind::Launch => {
+            let p = parameters::<OnVolume<launch::Parameters>>(job)?;
+            p.given.check(None).and_then(|()| p.work.check())
+        }
         Kind::Uncached => parameters::<uncached::Parameters>(job).map(drop),
     }
 }

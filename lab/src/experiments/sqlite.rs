@@ -11,7 +11,9 @@ use f2fs::MountOptions;
 use rusqlite::{Connection, OpenFlags, params};
 use serde::Deserialize;
 use vfs::FileSystem;
+use volume::Kind;
 
+use super::given::Named;
 use super::keeping::Keeping;
 use super::{Measured, parameters};
 use crate::apps::text::Writer;
@@ -46,6 +48,22 @@ pub(super) struct Parameters {
     contents: Contents,
     /// How the volume keeps small updates; if nobody says so, as it is mounted everywhere.
     keeping: Option<Keeping>,
+    /// The volume's file system.
+    #[serde(default)]
+    fs: Kind,
+    /// How it is mounted beside that.
+    #[serde(default)]
+    options: Named,
+}
+
+impl Parameters {
+    /// What the types cannot say.
+    pub fn check(&self) -> Result<(), LabError> {
+        if self.keeping.is_some() && self.fs != Kind::F2fs {
+            return Err(LabError::Parameters(format!("a volume of {}: keeping is for F2FS alone", self.fs)));
+        }
+        self.options.beside(self.fs, MountOptions::default()).map(drop)
+    }
 }
 
 #[derive(Deserialize, Clone, Copy, Default, PartialEq, Eq)]
@@ -126,17 +144,19 @@ const BATCH: u64 = 1000;
 pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Result<Measured, LabError> {
     let _alone = ONE_AT_A_TIME.lock();
     let p: Parameters = parameters(job)?;
+    p.check()?;
     // A record of a page's size takes an overflow page and a good part of a leaf.
     let table = (p.rows + p.transactions) * (p.record.next_multiple_of(BLOCK as u64) + BLOCK as u64);
     let volume = if p.volume_mib > 0 { blocks_of_mib(p.volume_mib) } else { (2 * table / BLOCK as u64).max(1 << 16) };
-    let mut bench = Bench::new(profile, volume)?;
+    let mut bench = Bench::of(p.fs, profile, volume)?;
     match p.keeping {
-        None => bench.format(job.seed, MountOptions::default())?,
+        None => bench.format(job.seed, p.options.beside(p.fs, MountOptions::default())?)?,
         Some(keeping) => {
             let (features, options) = keeping.of();
-            bench.format_with(job.seed, features, options)?;
+            bench.format_with(job.seed, features, p.options.beside(p.fs, options)?)?;
         }
     }
+    let checkpoints = |bench: &Bench| bench.f2fs().map(|volume| volume.counters.checkpoints.load(Relaxed)).ok();
     let mut filler = Filler { contents: p.contents, writer: Writer::default(), rng: Rng::new(job.seed) };
     let fill = progress.part(0, 4);
     {
@@ -165,7 +185,7 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let transactions = if kind == "insert" { p.transactions } else { p.transactions.min(p.rows) };
         let mut record = vec![0; p.record as usize];
         let syncs = session.disk.syncs();
-        let checkpoints = bench.volume()?.counters.checkpoints.load(Relaxed);
+        let checkpoints_before = checkpoints(&bench);
         let mut phase =
             bench.measure(kind, transactions, &progress.part(n + 1, 4), |recorder: &mut Recorder<'_>| {
                 for i in 0..transactions {
@@ -190,8 +210,9 @@ pub(super) fn run(profile: &Profile, job: &Job, progress: &Progress<'_>) -> Resu
         let millijoules = phase.total().millijoules() / transactions as f64;
         phase.note("energy_per_transaction", millijoules, "mJ/txn");
         phase.note("fsyncs_per_transaction", (session.disk.syncs() - syncs) as f64 / transactions as f64, "1/txn");
-        let checkpoints = bench.volume()?.counters.checkpoints.load(Relaxed) - checkpoints;
-        phase.note("checkpoints_per_transaction", checkpoints as f64 / transactions as f64, "1/txn");
+        if let (Some(now), Some(before)) = (checkpoints(&bench), checkpoints_before) {
+            phase.note("checkpoints_per_transaction", (now - before) as f64 / transactions as f64, "1/txn");
+        }
         let per = |blocks: &str| phase.measures.get(blocks).map_or(0.0, |m| m.value * 1024.0) / transactions as f64;
         let (written, read) = (per("written"), per("read"));
         phase.note("written_per_transaction", written, "KB/txn");

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::{Amounts, Depth, Flame, Place};
-use crate::result::{DELETED, Phase, cause_text};
+use crate::result::{DELETED, Phase};
 
 /// What stands for owner 0 of a phase.
 pub const REST: &str = "<no file, waiting, and files that are not named>";
@@ -16,13 +16,13 @@ pub const ALL: &str = "<all>";
 /// A phase as a flame graph. Its total is the phase's.
 pub fn flame(phase: &Phase) -> Flame {
     if phase.owned.is_empty() {
-        let sums = phase.spent.iter().map(|s| (cause_text(s.cause).to_owned(), s.part, s.energy));
+        let sums = phase.spent.iter().map(|s| (phase.cause_text(s.cause).to_owned(), s.part, s.energy));
         return Flame::of_sums(Place::of(ALL), Depth::Components, sums);
     }
     let mut out = Flame::default();
     let mut by_owner: BTreeMap<u64, Amounts> = BTreeMap::new();
     for o in &phase.owned {
-        let cause = out.number(cause_text(o.cause).to_owned());
+        let cause = out.number(phase.cause_text(o.cause).to_owned());
         by_owner.entry(o.owner).or_default().add((cause, o.part), o.energy);
     }
     for (owner, amounts) in by_owner {
@@ -89,12 +89,12 @@ mod tests {
         assert_eq!(places.len(), phase.owners.len());
         for cause in 1..4 {
             let spent: Energy =
-                flame.stacks().filter(|(s, _)| s.contains(&cause_text(cause))).map(|(_, energy)| energy).sum();
-            assert_eq!(spent, phase.cause(cause), "{}", cause_text(cause));
+                flame.stacks().filter(|(s, _)| s.contains(&phase.cause_text(cause))).map(|(_, energy)| energy).sum();
+            assert_eq!(spent, phase.cause(cause), "{}", phase.cause_text(cause));
         }
         let mut text = Vec::new();
         folded::write(&flame, &mut text).unwrap();
-        assert!(String::from_utf8(text).unwrap().contains(&format!("/;a;b;{};CPU ", cause_text(1))));
+        assert!(String::from_utf8(text).unwrap().contains(&format!("/;a;b;{};CPU ", phase.cause_text(1))));
     }
 
     #[test]

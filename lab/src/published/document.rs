@@ -10,7 +10,7 @@ pub fn render(papers: &[Paper], judged: &[Vec<Judged>]) -> String {
     let mut out = String::from(
         "# The papers' numbers and ours\n\n\
          Made from `published/` and from what the experiments keep (`experiments/*/ours.csv`) by `lab/tests/papers.rs`; change\n\
-         those, and run `JOULEFS_RENEW=1 cargo test -p joulefs-lab --test papers`. `joulefs lab report` makes a page of the same.\n\n\
+         those, and run `JOULEFS_RENEW=1 cargo test -p joulefs-lab --test together papers::`. `joulefs lab report` makes a page of the same.\n\n\
          For another number: a row in an experiment's `paper.csv`, a full run that is kept (`joulefs lab run --help`), its answer in\n\
          the paper's list in `published/` (`papers.toml` there says how), and this document anew. The test names what is missing.\n\n",
     );

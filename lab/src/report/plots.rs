@@ -1,9 +1,10 @@
 //! The page's plots.
 
-use device::energy::Component;
+use device::energy::{Component, Energy};
 use maud::{Markup, PreEscaped, html};
 use plotters::coord::ranged1d::SegmentValue;
 use plotters::prelude::*;
+use volume::Kind;
 
 use super::ReportError;
 use crate::result::{Histogram, Outcome, Phase, cause_text};
@@ -47,19 +48,21 @@ pub(super) fn by_component(o: &Outcome) -> Result<String, ReportError> {
 
 /// Energy of each phase by cause, the smaller causes together.
 pub(super) fn by_cause(o: &Outcome) -> Result<String, ReportError> {
-    let mut causes: Vec<u8> = o.phases().flat_map(|(_, p)| p.spent.iter().map(|s| s.cause)).collect();
+    let mut causes: Vec<(Kind, u8)> = o.phases().flat_map(|(_, p)| p.spent.iter().map(|s| (p.fs, s.cause))).collect();
     causes.sort_unstable();
     causes.dedup();
-    let share = |p: &Phase, c: u8| p.cause(c).0 as f64 / p.total().0.max(1) as f64;
-    let largest = |c: &u8| o.phases().map(|(_, p)| share(p, *c)).fold(0.0, f64::max);
+    let spent = |p: &Phase, (fs, c): (Kind, u8)| if p.fs == fs { p.cause(c) } else { Energy::ZERO };
+    let share = |p: &Phase, c| spent(p, c).0 as f64 / p.total().0.max(1) as f64;
+    let largest = |c: &(Kind, u8)| o.phases().map(|(_, p)| share(p, *c)).fold(0.0, f64::max);
     // Stable, so that equals stay in the order of causes.
     causes.sort_by(|a, b| largest(b).total_cmp(&largest(a)));
     let named = causes.len().min(if causes.len() > COLORS.len() { COLORS.len() - 1 } else { COLORS.len() });
-    let mut names: Vec<_> = causes.iter().take(named).map(|c| cause_text(*c)).collect();
+    let mut names: Vec<_> = causes.iter().take(named).map(|(fs, c)| cause_text(*fs, *c)).collect();
     if causes.len() > named {
         names.push("the rest");
     }
-    let bars = bars(o, |p| causes.iter().enumerate().map(|(i, c)| (i.min(named), p.cause(*c).millijoules())).collect());
+    let bars =
+        bars(o, |p| causes.iter().enumerate().map(|(i, c)| (i.min(named), spent(p, *c).millijoules())).collect());
     stacked("energy by cause", &bars, &names)
 }
 

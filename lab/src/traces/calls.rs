@@ -10,11 +10,12 @@ use device::model::Simulated;
 use device::{BlockDevice, CountSnapshot, Counting, Fingerprint, Lba, Overlay};
 use f2fs::delta::Costs;
 use f2fs::gc::prices;
-use f2fs::{MountOptions, Volume, mkfs};
+use f2fs::mkfs;
 use format::superblock::Features;
 use record::calls::Prepared;
 use trace::replay::calls::{Pauses, Replayed};
-use vfs::FileSystem as _;
+use vfs::{Cleaned, Volume};
+use volume::{Kind, MountOptions, Mounted};
 
 use super::host_memory::PageCache;
 use super::order::{Order, Ordered};
@@ -27,6 +28,8 @@ use crate::error::LabError;
 /// On which volume, and how often.
 #[derive(Clone)]
 pub struct Options {
+    /// Its file system: of a new one, or of the image.
+    pub fs: Kind,
     /// How it is mounted.
     pub mount: MountOptions,
     /// The volume may hold deltas: a new one is made so, an image must be so.
@@ -59,6 +62,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
+            fs: Kind::default(),
             mount: MountOptions::default(),
             deltas: false,
             compressed: false,
@@ -100,16 +104,18 @@ pub struct OnVolumeDone {
     pub counts: CountSnapshot,
     /// What the device was asked the last time, by order.
     pub order: Order,
-    /// Sections cleaned, and of them those a writer waited for.
-    pub cleaned: (u64, u64),
-    /// Blocks that cleaning moved.
-    pub moved: u64,
-    /// Segments that were free at the end, after the unmount's checkpoint.
-    pub free_segments: u64,
+    /// What cleaning did.
+    pub cleaned: Cleaned,
+    /// Segments that were free at the end, after the unmount's checkpoint, where there are segments.
+    pub free_segments: Option<u64>,
     /// Bytes of the device.
     pub device_bytes: u64,
+    /// Its file system.
+    pub fs: Kind,
     /// The volume, unmounted; it still knows its files' names.
-    pub volume: Arc<Volume>,
+    pub volume: Arc<dyn Volume>,
+    /// What it wrote, as it lies on the device: for who compares what two file systems hold.
+    pub contents: Arc<dyn BlockDevice>,
 }
 
 impl Options {
@@ -129,7 +135,8 @@ impl Options {
 struct Bench {
     stack: Stack,
     counting: Arc<Counting<Arc<Simulated<Arc<dyn BlockDevice>>>>>,
-    volume: Arc<Volume>,
+    mounted: Mounted,
+    volume: Arc<dyn Volume>,
 }
 
 /// Everything that is counted, at some moment.
@@ -137,27 +144,36 @@ struct Counted {
     ledger: Ledger,
     counts: CountSnapshot,
     counters: Vec<(&'static str, u64)>,
-    cleaned: (u64, u64),
-    moved: u64,
+    cleaned: Cleaned,
     deltas: u64,
     time: u64,
 }
 
 impl Bench {
+    fn mount(
+        fs: Kind,
+        device: Arc<dyn BlockDevice>,
+        options: &MountOptions,
+        stack: Stack,
+        counting: Arc<Counting<Arc<Simulated<Arc<dyn BlockDevice>>>>>,
+    ) -> Result<Self, ReplayError> {
+        let mounted = volume::mount(fs, device, stack.clock.clone(), options.clone())?;
+        Ok(Bench { volume: mounted.volume(), stack, counting, mounted })
+    }
+
     fn making<'a>(&'a self, ahead: bool, options: &Options, is_last: bool, begins: &'a mut dyn FnMut()) -> Making<'a> {
         let Stack { clock, tempo, .. } = &self.stack;
         Making { ahead, clock: &**clock, tempo, pauses: options.pauses, is_last, begins }
     }
 
     fn counted(&self) -> Counted {
-        let c = &self.volume.counters;
+        let deltas = |volume: &Arc<f2fs::Volume>| volume.counters.deltas.load(Ordering::Relaxed);
         Counted {
             ledger: self.stack.device.ledger(),
             counts: self.counting.snapshot(),
             counters: self.stack.device.counters(),
-            cleaned: (c.sections_cleaned(), c.foreground_gc.load(Ordering::Relaxed)),
-            moved: c.moved_blocks(),
-            deltas: c.deltas.load(Ordering::Relaxed),
+            cleaned: self.volume.cleaned(),
+            deltas: self.mounted.f2fs().map_or(0, deltas),
             time: self.stack.now().0,
         }
     }
@@ -170,8 +186,11 @@ impl Counted {
             ledger: self.ledger.since(&earlier.ledger),
             counts: &self.counts - &earlier.counts,
             counters: since(self.counters, &earlier.counters),
-            cleaned: (self.cleaned.0 - earlier.cleaned.0, self.cleaned.1 - earlier.cleaned.1),
-            moved: self.moved - earlier.moved,
+            cleaned: Cleaned {
+                sections: self.cleaned.sections - earlier.cleaned.sections,
+                waited_for: self.cleaned.waited_for - earlier.cleaned.waited_for,
+                moved: self.cleaned.moved - earlier.cleaned.moved,
+            },
             deltas: self.deltas - earlier.deltas,
             time: self.time - earlier.time,
         }
@@ -200,30 +219,31 @@ pub fn run(
     let stack = Stack::new(profile, contents.clone(), held, options.speed)?;
     let counting = Arc::new(Counting::new(stack.device.clone()));
     let ordered = Arc::new(Ordered::new(counting.clone()));
-    let cache = options.page_cache.map(|most| Arc::new(PageCache::new(ordered.clone(), contents, most)));
+    let cache = options.page_cache.map(|most| Arc::new(PageCache::new(ordered.clone(), contents.clone(), most)));
     let device: Arc<dyn BlockDevice> = match &cache {
         Some(cache) => cache.clone(),
         None => ordered.clone(),
     };
     if options.image.is_none() {
-        aging::format_with(&*device, &*stack.clock, options.seed, true, options.features())?;
+        aging::format_with(options.fs, device.clone(), &*stack.clock, options.seed, true, options.features())?;
     }
-    let mount = MountOptions {
+    let mut mount = options.mount.clone();
+    mount.f2fs = f2fs::MountOptions {
         prices: prices::of(profile),
         delta_costs: Costs::of(profile),
         compress_costs: f2fs::compress::costs::Costs::of(profile),
         processor: Some(stack.device.clone()),
-        ..options.mount.clone()
+        ..mount.f2fs
     };
-    let volume = Volume::mount(device.clone(), stack.clock.clone(), mount.clone())?;
-    if options.deltas && !volume.superblock().features.contains(Features::DELTA) {
+    let mut bench = Bench::mount(options.fs, device.clone(), &mount, stack, counting)?;
+    let holds_none = |volume: &Arc<f2fs::Volume>| !volume.superblock().features.contains(Features::DELTA);
+    if options.deltas && bench.mounted.f2fs().is_some_and(holds_none) {
         return Err(
             LabError::Parameters("the image's volume may not hold deltas: joulefs unsettle IMAGE".into()).into()
         );
     }
-    let mut bench = Bench { stack, counting, volume };
     let ahead = cache.is_some();
-    options.state.age(&bench.volume, bench.stack.virtual_clock.as_deref(), options.seed, room, progress)?;
+    options.state.age(&*bench.volume, bench.stack.virtual_clock.as_deref(), options.seed, room, progress)?;
     let grows = source.grows();
     let too_small = |e| match e {
         ReplayError::Prepare { no_space: true, .. } => options.state.no_room_before(device_bytes, room, grows),
@@ -236,23 +256,24 @@ pub fn run(
         let mut making = bench.making(ahead, options, false, &mut begins);
         let (done, _) = earlier.replay(&*bench.volume, &mut making, told)?;
         if done.no_space > 0 {
-            return Err(state::no_room(&bench.volume, device_bytes, room)?);
+            return Err(state::no_room(&*bench.volume, device_bytes, room)?);
         }
     }
     let there = state::names_in_root(&*bench.volume)?;
     let mut prepared = source.prepare(&*bench.volume, &mut |part| progress("preparing", part)).map_err(too_small)?;
-    options.state.fill(&bench.volume, bench.stack.virtual_clock.as_deref(), options.seed, progress)?;
-    let mut began = state::look(&bench.volume, device_bytes, source.grows())?;
+    options.state.fill(&*bench.volume, bench.stack.virtual_clock.as_deref(), options.seed, progress)?;
+    let mut began = state::look(&bench.mounted, device_bytes, source.grows())?;
 
     // A recording of our own begins with a mount, which remembers nothing of what is there.
     if options.cold || source.is_compared() {
         bench.volume.unmount()?;
-        bench.volume = Volume::mount(device, bench.stack.clock.clone(), mount)?;
-    } else {
+        bench.mounted = volume::mount(options.fs, device, bench.stack.clock.clone(), mount)?;
+        bench.volume = bench.mounted.volume();
+    } else if let Some(volume) = bench.mounted.f2fs() {
         // Neither does the cleaner of a machine that was booted since.
-        bench.volume.forget_victims();
+        volume.forget_victims();
     }
-    began.waits_for_age = bench.volume.waits_for_age();
+    began.waits_for_age = bench.mounted.f2fs().is_some_and(|volume| volume.waits_for_age());
     bench.volume.keep_deleted_names();
     let (mut gaps, mut done, mut damage) = (Vec::new(), Replayed::default(), None);
     if let Some(cache) = &cache {
@@ -294,10 +315,11 @@ pub fn run(
             counts: all.counts,
             order: ordered.take(),
             cleaned: all.cleaned,
-            moved: all.moved,
-            free_segments: bench.volume.state().free_segments.into(),
+            free_segments: bench.mounted.f2fs().map(|volume| volume.state().free_segments.into()),
             device_bytes,
+            fs: options.fs,
             volume: bench.volume.clone(),
+            contents,
         },
     })
 }

@@ -303,7 +303,7 @@ mod tests {
         let counting = Arc::new(Counting::new(memory.clone()));
         let cache = Arc::new(PageCache::new(counting.clone(), memory, 4096));
         let clock = aging::clock();
-        aging::format(&*cache, &*clock, 1, true).unwrap();
+        aging::format(::volume::Kind::F2fs, cache.clone(), &*clock, 1, true).unwrap();
         let mount = || Volume::mount(cache.clone(), clock.clone(), MountOptions::default()).unwrap();
         let data: Vec<u8> = (0..FILE).map(|n| (n / 1000) as u8).collect();
         let mut volume = mount();

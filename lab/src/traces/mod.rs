@@ -24,12 +24,13 @@ pub mod state;
 pub mod timeline;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use device::clock::{Clock, RealClock, VirtualClock};
 use device::energy::profile::Profile;
-use device::energy::{Ledger, Meter, Nanos};
+use device::energy::{Energy, Ledger, Meter, Nanos};
 use device::model::{self, Pace, Simulated};
-use device::{BlockDevice, Lba};
+use device::{Blank, BlockDevice, Lba};
 use record::Tempo;
 use trace::TraceError;
 use trace::block::DeviceId;
@@ -126,7 +127,7 @@ macro_rules! of_the_lab {
         }
     )*};
 }
-of_the_lab!(vfs::Error, f2fs::MountError, f2fs::mkfs::MkfsError, aging::AgeError, model::TooLarge);
+of_the_lab!(vfs::Error, volume::MountError, volume::MakeError, aging::AgeError, model::TooLarge);
 
 /// What is being done, for who shows progress: a name, and how far from 0 to 1.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, f64);
@@ -180,6 +181,16 @@ impl Stack {
     fn now(&self) -> Nanos {
         Nanos::of(self.clock.monotonic())
     }
+}
+
+/// What a device of so many blocks spends that is asked nothing for so many nanoseconds: what every file system on it pays
+/// for as long.
+pub fn idle(profile: &Profile, blocks: u64, nanoseconds: u64) -> Result<Energy, ReplayError> {
+    let stack = Stack::new(profile, Arc::new(Blank::new(blocks)), &[], Speed::BackToBack)?;
+    if let Some(clock) = &stack.virtual_clock {
+        clock.advance(Duration::from_nanos(nanoseconds));
+    }
+    Ok(stack.device.ledger().total())
 }
 
 /// What counters show beyond what they showed before; those that are no sums stay as they are.

@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 
 use device::clock::VirtualClock;
-use f2fs::Volume;
 use serde::Serialize;
-use vfs::{FileKind, FileSystem, Flow, Ino};
+use vfs::{FileKind, FileSystem, Flow, Ino, Volume};
+use volume::Mounted;
 
 use super::{Progress, ReplayError};
 use crate::aging::{Ager, Recipe};
@@ -62,7 +62,7 @@ impl Wanted {
     /// Ages a volume by the recipe, if one is wanted, and deletes of the files so made until there is room for `room` bytes.
     pub(super) fn age(
         &self,
-        volume: &Volume,
+        volume: &dyn Volume,
         clock: Option<&VirtualClock>,
         seed: u64,
         room: u64,
@@ -79,7 +79,7 @@ impl Wanted {
     /// Fills a volume up, if that is wanted.
     pub(super) fn fill(
         &self,
-        volume: &Volume,
+        volume: &dyn Volume,
         clock: Option<&VirtualClock>,
         seed: u64,
         progress: Progress<'_>,
@@ -90,7 +90,7 @@ impl Wanted {
 }
 
 fn carry_out(
-    volume: &Volume,
+    volume: &dyn Volume,
     clock: Option<&VirtualClock>,
     seed: u64,
     what: &str,
@@ -155,8 +155,11 @@ pub(super) fn remove_all_but(fs: &dyn FileSystem, stays: &BTreeSet<Vec<u8>>) -> 
 pub struct Began {
     /// The part of its room for files that was in use, from 0 to 1.
     pub full: f64,
-    /// Segments that were free.
-    pub free_segments: u64,
+    /// Segments that were free, where there are segments.
+    pub free_segments: Option<u64>,
+    /// Pieces in which the free space lay, where there are no segments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub free_pieces: Option<u64>,
     /// Bytes that files could still take.
     pub free: u64,
     /// Bytes more that the recording's files hold later, at most.
@@ -169,28 +172,31 @@ pub struct Began {
 ///
 /// # Errors
 /// If there is no room for the calls: with the size of a volume that has it.
-pub(super) fn look(volume: &Volume, device_bytes: u64, needs: u64) -> Result<Began, ReplayError> {
+pub(super) fn look(mounted: &Mounted, device_bytes: u64, needs: u64) -> Result<Began, ReplayError> {
+    let volume = &*mounted.volume();
     let (all, free) = room_of(volume)?;
     if free < needs {
         return Err(no_room(volume, device_bytes, needs)?);
     }
+    let f2fs = mounted.f2fs();
     Ok(Began {
         full: 1.0 - free as f64 / all as f64,
-        free_segments: volume.state().free_segments.into(),
+        free_segments: f2fs.map(|volume| volume.state().free_segments.into()),
+        free_pieces: f2fs.is_none().then(|| volume.free_fragments().total()),
         free,
         needs,
-        waits_for_age: volume.waits_for_age(),
+        waits_for_age: f2fs.is_some_and(|volume| volume.waits_for_age()),
     })
 }
 
 /// Bytes a volume has for files, and those of them that are free.
-fn room_of(volume: &Volume) -> Result<(u64, u64), ReplayError> {
+fn room_of(volume: &dyn Volume) -> Result<(u64, u64), ReplayError> {
     let st = volume.statfs()?;
     Ok((st.blocks.max(1) * 4096, st.blocks_free * 4096))
 }
 
 /// The error that a volume is too small for calls that need `needs` bytes more than it holds, with the size that would do.
-pub(super) fn no_room(volume: &Volume, device_bytes: u64, needs: u64) -> Result<ReplayError, ReplayError> {
+pub(super) fn no_room(volume: &dyn Volume, device_bytes: u64, needs: u64) -> Result<ReplayError, ReplayError> {
     let (all, free) = room_of(volume)?;
     let short = (needs as f64 * BESIDE - free as f64).max(0.0);
     // Of what a larger volume has more, the same part is free.

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use crate::extent::{Extent, RawExtent};
 use crate::superblock::path_run;
-use crate::{BLOCK, Block, Epoch, FormatError, Ino, Run, Seq, check_seal, seal};
+use crate::{BLOCK, Block, COUNT_MAX, Epoch, FormatError, Ino, Run, Seq, check_seal, seal};
 
 /// The kinds of blocks that the log is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,6 +101,9 @@ impl Header {
         let (piece, pieces) = (raw.piece.get(), raw.pieces.get());
         if piece >= pieces {
             return Err(FormatError::Field { what: kind.what(), field: "piece", value: piece.into() });
+        }
+        if raw.seq.get() > COUNT_MAX {
+            return Err(FormatError::Field { what: kind.what(), field: "seq", value: raw.seq.get() });
         }
         Ok(Header {
             kind,

@@ -51,6 +51,11 @@ fn entry(block: &Block, at: usize) -> Option<Entry<'_>> {
     Some(Entry { at, length, ino, kind: head[7], name: &block[at + HEAD..at + HEAD + name] })
 }
 
+/// Whether a block ends as those of directories do: a hint, for nothing is checked.
+pub fn looks_sealed(block: &Block) -> bool {
+    block[ENTRIES..ENTRIES + 8] == tail_head()
+}
+
 /// A block whose entries were checked.
 #[derive(Debug, Clone, Copy)]
 pub struct Entries<'a> {

@@ -3,11 +3,12 @@
 //! 256 bytes, then 3,840 for extents, which grow from the front, and extended attributes, which grow from the back. Extents that find no
 //! room there stand in continuation blocks: the inode names up to [`RUNS`] of them, and of more the index blocks that name them.
 
-use zerocopy::byteorder::little_endian::{I64, U16, U32, U64};
+use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::chain::{HEADER, Header, Kind, RUNS_MAX};
 use crate::extent::{EXTENT_BYTES, Extent, RawExtent};
+pub use crate::time::{RawTime, Time};
 use crate::{Addr, BLOCK, BLOCKS_MAX, Block, FIRST, FormatError, Ino, Run};
 
 const WHAT: &str = "inode";
@@ -23,16 +24,6 @@ pub const EXTENTS_MAX: usize = AREA / EXTENT_BYTES;
 const _: () = assert!(EXTENTS_MAX == 320);
 /// The most bytes of attributes: extents may go elsewhere.
 pub const XATTRS_MAX: usize = AREA;
-
-/// A time on disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-pub struct RawTime {
-    /// Seconds since 1970.
-    pub secs: I64,
-    /// Nanoseconds.
-    pub nanos: U32,
-}
 
 /// On disk.
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -87,15 +78,6 @@ pub struct RawInode {
 }
 
 const _: () = assert!(size_of::<RawInode>() == BLOCK && size_of::<RawInode>() - AREA == AREA_AT && AREA_AT == 256);
-
-/// A time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Time {
-    /// Seconds since 1970.
-    pub secs: i64,
-    /// Nanoseconds below 10^9.
-    pub nanos: u32,
-}
 
 /// Everything of an inode but where its blocks are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -223,7 +205,6 @@ impl Inode {
         if previous != 0 && !(FIRST..BLOCKS_MAX).contains(&previous) {
             return Err(wrong("previous", previous));
         }
-        let time = |t: &RawTime| Time { secs: t.secs.get(), nanos: t.nanos.get() };
         if let Some(t) = raw.times.iter().find(|t| t.nanos.get() >= 1_000_000_000) {
             return Err(wrong("nanoseconds", t.nanos.get().into()));
         }
@@ -241,7 +222,7 @@ impl Inode {
                 parent: Ino(raw.parent.get()),
                 size: raw.size.get(),
                 blocks: raw.blocks.get(),
-                times: [time(&raw.times[0]), time(&raw.times[1]), time(&raw.times[2]), time(&raw.times[3])],
+                times: [raw.times[0].time(), raw.times[1].time(), raw.times[2].time(), raw.times[3].time()],
                 rdev: raw.rdev.get(),
                 flags: raw.flags.get(),
                 project: raw.project.get(),
@@ -274,7 +255,7 @@ impl Inode {
         raw.size = a.size.into();
         raw.blocks = a.blocks.into();
         for (to, t) in raw.times.iter_mut().zip(&a.times) {
-            *to = RawTime { secs: t.secs.into(), nanos: t.nanos.into() };
+            *to = t.raw();
         }
         raw.rdev = a.rdev.into();
         raw.flags = a.flags.into();

@@ -8,13 +8,16 @@
 //! the superblock counts (each says its own number).
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod chain;
 pub mod directory;
 pub mod extent;
+pub mod history;
 pub mod ifile;
 pub mod inode;
 pub mod lists;
 pub mod superblock;
+pub mod time;
 
 use std::fmt;
 
@@ -26,6 +29,8 @@ pub type Block = [u8; BLOCK];
 pub const FIRST: u64 = 2;
 /// Addresses have 48 bits.
 pub const BLOCKS_MAX: u64 = 1 << 48;
+/// The highest number of a transaction or a checkpoint: nobody comes so far, and one more is a number, too.
+pub const COUNT_MAX: u64 = 1 << 62;
 /// The longest name.
 pub const NAME_MAX: usize = 255;
 
@@ -45,6 +50,8 @@ pub const ROOT: Ino = Ino(2);
 pub const FREE_LIST: Ino = Ino(3);
 /// The list of inodes in use without a name, hidden.
 pub const ORPHANS: Ino = Ino(4);
+/// The list of what can be undone, hidden.
+pub const HISTORY: Ino = Ino(5);
 /// The first number of a user's inode.
 pub const FIRST_INO: Ino = Ino(8);
 

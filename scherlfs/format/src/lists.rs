@@ -8,7 +8,7 @@ use crate::superblock::path_run;
 use crate::{FormatError, Ino, Run, checksum};
 use zerocopy::{FromBytes, IntoBytes};
 
-const HEAD: usize = 16;
+pub(crate) const HEAD: usize = 16;
 const FREE: u32 = u32::from_le_bytes(*b"SFRE");
 const ORPHANS: u32 = u32::from_le_bytes(*b"SORP");
 

@@ -7,7 +7,8 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::extent::{Extent, RawExtent};
-use crate::{Addr, BLOCK, BLOCKS_MAX, Block, Epoch, FIRST, FormatError, Run, Seq, check_seal, seal};
+use crate::time::{RawTime, Time};
+use crate::{Addr, BLOCK, BLOCKS_MAX, Block, COUNT_MAX, Epoch, FIRST, FormatError, Run, Seq, check_seal, seal};
 
 const WHAT: &str = "superblock";
 /// What a superblock begins with.
@@ -18,6 +19,8 @@ pub const PATH_MAX: usize = 128;
 /// Bytes of a label at most.
 pub const LABEL_MAX: usize = 64;
 const CRC_AT: usize = 4092;
+/// Of the features that older programs may read but not write: blocks are kept that are neither free nor a file's.
+pub const KEEPS_HISTORY: u64 = 1;
 /// The smallest volume in blocks.
 pub const BLOCKS_MIN: u64 = 64;
 
@@ -77,8 +80,12 @@ pub struct RawSuperblock {
     pub inodes: U64,
     /// Blocks that files were promised and that are not stored.
     pub promised: U64,
+    /// Where the inode of the list of what can be undone is; 0: there is none.
+    pub history: U64,
+    /// When the mount that wrote it began.
+    pub begun: RawTime,
     /// Zero.
-    pub spare_c: [u8; 24],
+    pub spare_c: [u8; 4],
     /// Where the log goes on: the runs of free blocks that it fills next, in their order.
     pub path: [RawExtent; PATH_MAX],
     /// Zero.
@@ -129,6 +136,8 @@ pub struct Superblock {
     pub free_list: Addr,
     /// The inode of the list of orphans, if there are any.
     pub orphans: Option<Addr>,
+    /// The inode of the list of what can be undone, if there is one.
+    pub history: Option<Addr>,
     /// The oldest transaction that can be reached by undoing.
     pub undo_floor: Seq,
     /// Free blocks.
@@ -137,6 +146,8 @@ pub struct Superblock {
     pub inodes: u64,
     /// Blocks that files were promised.
     pub promised: u64,
+    /// When the mount that wrote it began: two that wrote to copies of one volume are told apart by it.
+    pub begun: Time,
     /// Where the log goes on.
     pub path: Vec<Run>,
 }
@@ -175,6 +186,14 @@ impl Superblock {
         if !segment.is_power_of_two() || !(8..=1 << 20).contains(&segment) {
             return Err(wrong("segment_blocks", segment.into()));
         }
+        for (field, value) in [("checkpoint", raw.checkpoint.get()), ("seq", raw.seq.get())] {
+            if value > COUNT_MAX {
+                return Err(wrong(field, value));
+            }
+        }
+        if raw.epoch.get() == u32::MAX {
+            return Err(wrong("epoch", u32::MAX.into()));
+        }
         let inside = |field, at: u64| if (FIRST..blocks).contains(&at) { Ok(Addr(at)) } else { Err(wrong(field, at)) };
         let count = raw.path_runs.get() as usize;
         let runs = raw.path.get(..count).ok_or(wrong("path_runs", count as u64))?;
@@ -203,10 +222,15 @@ impl Superblock {
                 0 => None,
                 at => Some(inside("orphans", at)?),
             },
+            history: match raw.history.get() {
+                0 => None,
+                at => Some(inside("history", at)?),
+            },
             undo_floor: Seq(raw.undo_floor.get()),
             free: raw.free.get().min(blocks),
             inodes: raw.inodes.get(),
             promised: raw.promised.get().min(blocks),
+            begun: raw.begun.time(),
             path,
         })
     }
@@ -236,10 +260,13 @@ impl Superblock {
         raw.ifile = self.ifile.0.into();
         raw.free_list = self.free_list.0.into();
         raw.orphans = self.orphans.unwrap_or_default().0.into();
+        raw.history = self.history.unwrap_or_default().0.into();
+        raw.read_only = if self.history.is_some() { KEEPS_HISTORY } else { 0 }.into();
         raw.undo_floor = self.undo_floor.0.into();
         raw.free = self.free.into();
         raw.inodes = self.inodes.into();
         raw.promised = self.promised.into();
+        raw.begun = self.begun.raw();
         let path = &self.path[..self.path.len().min(PATH_MAX)];
         raw.path_runs = (path.len() as u32).into();
         for (to, run) in raw.path.iter_mut().zip(path) {

@@ -1,6 +1,6 @@
 //! No reader panics on any bytes, also where checksums hold: damage that somebody made on purpose.
 
-extern crate joulefs_scherlfs_format as format;
+use crate::drivers;
 
 use device::Rng;
 use format::chain::{self, Header, Kind};
@@ -64,6 +64,24 @@ fn no_bytes_make_a_reader_panic() {
         understood += read_all(&block);
     }
     assert!(understood > 20_000, "{understood}: nearly nothing is understood, so nothing is tried");
+}
+
+#[test]
+fn no_bytes_make_a_reader_of_an_index_or_a_stage_panic() {
+    let (mut rng, mut understood) = (Rng::new(6), 0);
+    for round in 0..20_000 {
+        let mut block = vec![0; rng.below(BLOCK as u64 + 1) as usize];
+        let end = block.len().min(120) as u64;
+        (0..rng.below(60))
+            .for_each(|_| _ = block.get_mut(rng.below(end.max(1)) as usize).map(|b| *b = rng.below(8) as u8));
+        let magic: [&[u8]; 4] = [b"ScherlIX\x01\0\0\0", b"ScherlST\x01\0\0\0", b"ScherlRE\x02\0\0\0", b""];
+        let magic = magic[round % 4];
+        if block.len() >= magic.len() {
+            block[..magic.len()].copy_from_slice(magic);
+        }
+        understood += drivers::beside(&block);
+    }
+    assert!(understood > 10_000, "{understood}: nearly nothing is understood, so nothing is tried");
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! The specification is what the code does: every field's offset and size in it is taken from the structures, every number from the
-//! constants. `JOULEFS_RENEW=1 cargo test -p joulefs-scherlfs-format --test layout` writes it anew.
-
-extern crate joulefs_scherlfs_format as format;
+//! constants. `JOULEFS_RENEW=1 cargo test -p joulefs-scherlfs-format --test together layout::` writes it anew.
 
 use std::fmt::Write as _;
 use std::mem::offset_of;
 use std::path::Path;
 
+use format::archive::{self, RawIndexEntry, RawIndexHead, RawMark, RawStageHead, RawStageRecord};
 use format::chain::{self, RawGone, RawHeader, RawRuns};
 use format::extent::{self, RawExtent};
+use format::history::{RawChange, RawPast};
 use format::ifile::{self, RawEntry};
 use format::inode::{self, RawInode, RawTime};
 use format::superblock::{self, RawSuperblock};
@@ -57,7 +57,7 @@ fn structures() -> Vec<Structure> {
                 placement: "0: an inode stands before the contents it was written with",
                 spare_a: "0",
                 compat: "features that who does not know them may ignore; none yet",
-                read_only: "features that who does not know them may read, not write; none yet",
+                read_only: "features that who does not know them may read, not write; 1: blocks are kept so that transactions can be undone",
                 incompat: "features that who does not know them cannot read; none yet",
                 uuid: "the volume",
                 label: "its name, UTF-8, filled with zeroes",
@@ -77,6 +77,8 @@ fn structures() -> Vec<Structure> {
                 free: "free blocks",
                 inodes: "inodes in use, inode 1 among them",
                 promised: "blocks that files were promised and that are not stored",
+                history: "the block of inode 5; 0: nothing can be undone",
+                begun: "when the mount that wrote it began",
                 spare_c: "0",
                 path: "where the log goes on: extents of kind 0, in their order, all free",
                 spare_d: "0",
@@ -155,8 +157,107 @@ fn structures() -> Vec<Structure> {
                 generation: "lower half of the inode's; of a free number that of its next life",
             }
         ),
+        structure!(
+            "Transaction that can be undone",
+            RawPast {
+                seq: "its number",
+                secs: "when it was written: seconds since 1970",
+                changes: "changes that follow",
+                runs: "runs behind them: blocks that it replaced, as extents of kind 0; nobody else has them",
+                flags: "1: it moved blocks and changed nothing else",
+                spare: "0",
+            }
+        ),
+        structure!(
+            "Change of an inode in it",
+            RawChange {
+                ino: "which",
+                was: "where it was before, lower half; 0 with the upper one: it was not",
+                was_upper: "upper half",
+                is_upper: "upper half of where it is since",
+                is: "lower half; 0 with the upper one: it is gone",
+            }
+        ),
     ]
 }
+
+/// What stands beside a volume.
+fn beside() -> Vec<Structure> {
+    vec![
+        structure!(
+            "Which superblock",
+            RawMark {
+                checkpoint: "its checkpoint",
+                seq: "its transaction",
+                epoch: "its epoch",
+                begun: "when the mount that wrote it began",
+                crc: "of all of its block",
+            }
+        ),
+        structure!(
+            "Head of an index, blocks 0 and 1 of the file by turns as the superblocks",
+            RawIndexHead {
+                magic: "\"ScherlIX\"",
+                version: "1",
+                crc: "of the block with this field as 0",
+                uuid: "the volume",
+                blocks: "its blocks",
+                life: "which of the lives of this file; entries of others do not count",
+                mark: "the superblock for which the index holds",
+                filled: "inodes below this number were looked through for what the index does not have; all ones: all were",
+                spare: "0",
+            }
+        ),
+        structure!(
+            "Entry of an index, from block 2 on, one for each block of the volume",
+            RawIndexEntry {
+                life: "in which life the copy was made; 0: there is none",
+                crc: "of the block's place (8 bytes) and its copy",
+                spare: "0",
+            }
+        ),
+        structure!(
+            "Head of a stage, block 0",
+            RawStageHead {
+                magic: "\"ScherlST\"",
+                version: "1",
+                crc: "of the block with this field as 0",
+                uuid: "the volume",
+                life: "which of the lives of this file; records of others do not count",
+                mark: "the superblock behind which the records belong",
+                spare: "0",
+            }
+        ),
+        structure!(
+            "Record of a stage, the first in block 1, each behind the blocks of the one before",
+            RawStageRecord {
+                magic: "\"ScherlRE\"",
+                blocks: "blocks that follow",
+                crc: "of this block with this field as 0",
+                life: "the life of the file",
+                number: "which record, from 0",
+                addr: "where the blocks belong in the volume",
+                contents: "checksum of the blocks",
+                spare: "0",
+            }
+        ),
+    ]
+}
+
+const BESIDE: &str = "
+## Beside a volume, on other disks
+
+None of this is part of the volume, which is whole without it. [archive.md](archive.md) says what it is for.
+
+**An index** is a file with a copy of each block of metadata: inodes, their continuations and index blocks, the blocks of directories and symlinks,
+the inode map and the lists. Behind two heads stands a table with an entry for each block of the volume, rounded up to whole blocks; behind that, at the
+place that the block has in the volume, its copy. What is no metadata is a hole in the file. A copy counts if its entry is of the head's
+life and has its checksum, and an index counts if one of its heads names the superblock that the volume has, to the last bit.
+
+**A stage** is a file of records, each a run of blocks of the log that were made durable there first. Records count up to the
+first that is not whole, and only behind the superblock that the head names. They are copied to where they belong, in
+order, before the log is followed.
+";
 
 const BEGIN: &str = "# ScherlFS on disk
 
@@ -182,7 +283,7 @@ the last checkpoint lists is on the path or behind it; a block that became free 
 
 **Reading the log behind a checkpoint.** Follow the path. The next transaction must have the number `seq + 1` and the
 superblock's `epoch`. An inode replaces the one that the map names; a list (`SDEL`) takes inodes out of the map. The log ends at the first block
-that is not what it should be. A transaction that writes inodes 1, 3 or 4 is a checkpoint whose superblock was not written: the
+that is not what it should be. A transaction that writes inodes 1, 3, 4 or 5 is a checkpoint whose superblock was not written: the
 log ends before it. Every mount that writes has a new epoch, so that blocks of an older mount behind the end of the log
 are never taken for its continuation.
 
@@ -198,9 +299,10 @@ of its own; flushes; writes the superblock copy that does not hold the last chec
 | 2 | the root directory |
 | 3 | the list of free blocks, without a name |
 | 4 | the list of orphans, without a name: inodes without names that were in use |
+| 5 | the history, without a name: transactions that can be undone, if there are any |
 | 8 and above | files |
 
-Inodes 1, 3 and 4 are named by the superblock, all others by the inode map.
+Inodes 1, 3, 4 and 5 are named by the superblock, all others by the inode map.
 ";
 
 const END: &str = "
@@ -231,13 +333,23 @@ directory is ever given back.
 
 | offset | bytes | of a list |
 |---|---|---|
-| 0 | 4 | magic: `SFRE` free blocks, `SORP` orphans |
+| 0 | 4 | magic: `SFRE` free blocks, `SORP` orphans, `SUND` history |
 | 4 | 4 | checksum of all that follows |
 | 8 | 8 | entries |
-| 16 | | entries: extents of kind 0 in the order of their addresses, none of which touches the next; numbers of 4 bytes |
+| 16 | | entries: extents of kind 0 in the order of their addresses, none of which touches the next; numbers of 4 bytes; transactions in their order, each with its changes and runs behind it |
 
 A volume of over 16 TiB has a block that nobody uses behind each 2^32 - 1 others, so that no free run is longer than an extent.
 ";
+
+fn write_structures(out: &mut String, structures: Vec<Structure>) {
+    for s in structures {
+        writeln!(out, "\n## {}\n\n`{}`, {} bytes\n", s.title, s.name, s.size).unwrap();
+        writeln!(out, "| offset | bytes | field | |\n|---|---|---|---|").unwrap();
+        for (at, len, name, meaning) in s.fields {
+            writeln!(out, "| {at} | {len} | {name} | {meaning} |").unwrap();
+        }
+    }
+}
 
 fn render() -> String {
     let mut out = String::from(BEGIN);
@@ -257,14 +369,16 @@ fn render() -> String {
     ] {
         writeln!(out, "| {what} | {n} |").unwrap();
     }
-    for s in structures() {
-        writeln!(out, "\n## {}\n\n`{}`, {} bytes\n", s.title, s.name, s.size).unwrap();
-        writeln!(out, "| offset | bytes | field | |\n|---|---|---|---|").unwrap();
-        for (at, len, name, meaning) in s.fields {
-            writeln!(out, "| {at} | {len} | {name} | {meaning} |").unwrap();
-        }
-    }
+    write_structures(&mut out, structures());
     out.push_str(END);
+    out.push_str(BESIDE);
+    for (what, n) in [
+        ("Entries in a block of the table", archive::ENTRIES),
+        ("Blocks of a record at most", archive::RECORD_MAX.into()),
+    ] {
+        writeln!(out, "\n{what}: {n}.").unwrap();
+    }
+    write_structures(&mut out, beside());
     out
 }
 
@@ -284,7 +398,7 @@ fn the_specification_is_what_the_structures_say() {
 
 #[test]
 fn no_structure_has_a_gap_or_an_overlap() {
-    for s in structures() {
+    for s in structures().into_iter().chain(beside()) {
         let mut end = 0;
         for (at, len, name, _) in s.fields {
             assert_eq!(at, end, "{}.{name}", s.name);

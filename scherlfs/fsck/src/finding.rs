@@ -26,6 +26,8 @@ pub enum Finding {
     Inode { ino: Ino, at: Addr, state: State, why: String },
     /// A block has a second owner.
     Twice { at: Addr, ino: Ino, state: State },
+    /// A block of the log behind the checkpoint: a mount would take it for the end of the log, or refuse the volume.
+    Log { at: Addr, why: String },
     /// A block that is somebody's is listed as free.
     FreeAndUsed { at: Addr },
     /// Blocks that are nobody's are not listed as free.
@@ -55,6 +57,7 @@ impl fmt::Display for Finding {
             Finding::Twice { at, ino, state } => {
                 write!(f, "block {at}{}: inode {ino} has it, and so has another", of(state))
             }
+            Finding::Log { at, why } => write!(f, "block {at} of the log behind the checkpoint: {why}"),
             Finding::FreeAndUsed { at } => write!(f, "block {at}: it is listed as free, and in use"),
             Finding::Lost { at, blocks } => write!(f, "{blocks} blocks from {at} on: neither free nor anybody's"),
             Finding::Count { what, stored, counted } => write!(f, "{what}: {stored} are stored, {counted} counted"),

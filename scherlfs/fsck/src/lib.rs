@@ -4,21 +4,27 @@
 //! code of its own. It looks at two states: that of the checkpoint, in which every block must be free or have one owner, and the one that the log
 //! behind it leads to. Damage is a finding, never an error. No panic on any bytes.
 //!
-//! Left out: repair, and contents of files, which have no checksum of their own.
+//! [`repair`] makes a volume in any state one in which nothing is found.
+//!
+//! Left out: contents of files, which have no checksum of their own.
 #![forbid(unsafe_code)]
 
 mod blocks;
 mod finding;
+mod kind;
 mod log;
 mod map;
 mod names;
+mod repair;
 mod tree;
+mod unflip;
 
 use device::BlockDevice;
 use scherlfs_format::superblock::Superblock;
 use scherlfs_format::{Addr, BLOCK, Block, FIRST};
 
 pub use finding::{Finding, State};
+pub use repair::{Action, RepairError, Repaired, What, repair, seems};
 
 /// What was found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -70,14 +76,42 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
     let disk = Disk { dev, blocks: sb.blocks };
     let Some(map) = map::Map::of_checkpoint(&disk, &sb, &mut report.findings) else { return report };
     let at_checkpoint = tree::judge(&disk, &sb, &map, State::Checkpoint, &mut report.findings);
-    tree::judge_free(&disk, &sb, &map, &at_checkpoint, &mut report.findings);
+    let free = tree::judge_free(&disk, &sb, &map, &at_checkpoint, &mut report.findings);
     let mut last = at_checkpoint;
-    if !sb.clean {
-        let log = log::follow(&disk, &sb);
+    let log = log::follow(&disk, &sb);
+    if let Some(epoch) = log::other_epoch(&disk, &sb) {
+        let why = format!("it says epoch {}, and what follows in the log is of epoch {}", sb.epoch.0, epoch.0);
+        report.findings.push(Finding::Superblock { at: sb.place(), why });
+    }
+    if sb.clean && log.transactions > 0 {
+        let why = format!("it says that nothing follows in the log, and {} transactions do", log.transactions);
+        report.findings.push(Finding::Superblock { at: sb.place(), why });
+    } else {
         report.transactions = log.transactions;
+        let wrong = |at: &Addr, why: &str| Finding::Log { at: *at, why: why.into() };
+        report.findings.extend(log.flipped.iter().map(|at| wrong(at, "one bit of it flipped")));
+        for &(ino, at) in &log.inodes {
+            let twice = |node: map::Node| {
+                let mut own = blocks::Claimed::default();
+                let both = node.own.iter().copied().chain(node.stored()).find(|at| !own.claim(at.0));
+                both.map_or(Ok(()), |at| Err(format!("two of its parts lie at block {at}")))
+            };
+            if let Err(why) = map::node(&disk, ino, at).and_then(twice) {
+                report.findings.push(wrong(&at, &format!("inode {ino}: {why}")));
+            }
+        }
+        let mut taken = blocks::Claimed::default();
+        let used = log.blocks.iter().find(|at| !free.has(at.0) || !taken.claim(at.0));
+        report.findings.extend(used.map(|at| wrong(at, "it was not free")));
         if log.transactions > 0 {
             let now = log.apply(map);
             last = tree::judge(&disk, &sb, &now, State::Log, &mut report.findings);
+            // What is in use now was in use at the checkpoint, or the log went over it.
+            let both = |at: &u64| free.has(*at) && last.used.has(*at) && !taken.has(*at);
+            let both = (FIRST..disk.blocks).find(both).map(Addr);
+            report
+                .findings
+                .extend(both.map(|at| wrong(&at, "it is in use and was free, and the log did not write it")));
         }
     }
     report.inodes = last.inodes;
@@ -101,6 +135,13 @@ fn superblock(dev: &dyn BlockDevice, report: &mut Report) -> Option<Superblock> 
     if found.len() == 2 && found[0].uuid != found[1].uuid {
         findings.push(Finding::Superblock { at: Addr(1), why: "it is another volume's than the first".into() });
         return None;
+    }
+    if let [a, b] = &found[..] {
+        let (old, new) = if a.checkpoint <= b.checkpoint { (a, b) } else { (b, a) };
+        if old.seq > new.seq || old.epoch > new.epoch || old.blocks != new.blocks {
+            let why = "what it counts contradicts the other copy".into();
+            findings.push(Finding::Superblock { at: new.place(), why });
+        }
     }
     match found.is_empty() {
         true => findings.append(&mut torn),

@@ -5,12 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use rustc_hash::FxHashMap;
 use scherlfs_format::chain::{self, Header, Kind};
+use scherlfs_format::extent::Extent;
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{Addr, Block, FIRST_INO, Ino, ROOT, Run, Seq, checksum, inode as raw};
+use scherlfs_format::{
+    Addr, Block, Epoch, FIRST_INO, FREE_LIST, HISTORY, IFILE, Ino, ORPHANS, ROOT, Run, Seq, checksum, inode as raw,
+};
 
-use crate::Disk;
+use crate::kind::{self, DIRECTORY};
 use crate::map::Map;
+use crate::{Disk, unflip};
 
 /// What was found behind the checkpoint.
 #[derive(Default)]
@@ -19,11 +24,31 @@ pub(crate) struct Log {
     /// Inodes that were written: where, which life, whether they have a name.
     written: BTreeMap<Ino, (Addr, u16, bool)>,
     gone: BTreeSet<Ino>,
+    /// Every inode that was written, also those that were written again later: a mount reads them all.
+    pub inodes: Vec<(Ino, Addr)>,
+    /// Every block that it took, in order.
+    pub blocks: Vec<Addr>,
+    /// Of these, in which a bit flipped: a mount takes them for the end of the log.
+    pub flipped: Vec<Addr>,
+}
+
+/// A checkpoint at the end of a log, which no superblock says.
+pub(crate) struct Unsaid {
+    pub seq: Seq,
+    pub epoch: Epoch,
+    pub ifile: Addr,
+    pub free_list: Addr,
+    pub orphans: Option<Addr>,
+    pub history: Option<Addr>,
+    /// Where the log goes on behind it.
+    pub head: Option<Addr>,
 }
 
 struct Walk<'d, 'b> {
     disk: &'d Disk<'b>,
     ahead: VecDeque<Run>,
+    taken: Vec<Addr>,
+    flipped: Vec<Addr>,
 }
 
 impl Walk<'_, '_> {
@@ -32,21 +57,28 @@ impl Walk<'_, '_> {
     }
 
     fn step(&mut self) -> Option<Addr> {
+        if self.taken.len() as u64 >= self.disk.blocks {
+            // A path that leads round in a circle.
+            return None;
+        }
         let first = self.ahead.pop_front()?;
         if first.blocks > 1 {
             self.ahead.push_front(Run { start: Addr(first.start.0 + 1), blocks: first.blocks - 1 });
         }
+        self.taken.push(first.start);
         Some(first.start)
     }
 
     /// The next block that is none of the path's own.
     fn next(&mut self, sb: &Superblock, seq: Seq) -> Option<(Addr, Box<Block>)> {
         while self.left() == 1 {
-            let block = self.disk.read(self.step()?).ok()?;
-            let header = Header::expect(&block, Kind::Path).ok()?;
-            if (header.epoch, header.seq) != (sb.epoch, seq) {
-                return None;
-            }
+            let at = self.step()?;
+            let block = self.disk.read(at).ok()?;
+            let right = |b: &Block| {
+                let own = |h: Header| (h.epoch, h.seq) == (sb.epoch, seq);
+                Header::expect(b, Kind::Path).is_ok_and(own) && chain::read_runs(b, Kind::Path).is_ok()
+            };
+            let block = self.whole(at, block, right)?;
             let more = chain::read_runs(&block, Kind::Path).ok()?;
             if more.is_empty() {
                 return None;
@@ -56,34 +88,83 @@ impl Walk<'_, '_> {
         let at = self.step()?;
         Some((at, self.disk.read(at).ok()?))
     }
+
+    /// A block that is right, or was before one of its bits flipped. That is damage: what a power cut leaves of a write is
+    /// right or wrong by whole sectors.
+    fn whole(&mut self, at: Addr, block: Box<Block>, right: impl Fn(&Block) -> bool) -> Option<Box<Block>> {
+        if right(&block) {
+            return Some(block);
+        }
+        let block = unflip::of_log(&block).filter(|b| right(b))?;
+        self.flipped.push(at);
+        Some(block)
+    }
+
+    /// Whether what follows an inode is right, or was before bits of its structures flipped.
+    fn follows(&mut self, inode: &raw::Inode, mut parts: Vec<(Addr, Box<Block>)>) -> bool {
+        let right = |parts: &[(Addr, Box<Block>)]| {
+            let all: Vec<&[u8]> = parts.iter().map(|(_, b)| &b[..]).collect();
+            checksum(&all) == inode.follow_crc
+        };
+        if right(&parts) {
+            return true;
+        }
+        let mut index = FxHashMap::default();
+        let mut from = 0u64;
+        for e in &inode.extents {
+            if let (Extent::Stored { start, .. }, DIRECTORY) = (e, kind::of(inode.attributes.mode)) {
+                index.extend((0..e.blocks()).map(|n| (Addr(start.0 + n), from + n)));
+            }
+            from = from.saturating_add(e.blocks());
+        }
+        let mut flipped = Vec::new();
+        for (at, block) in &mut parts {
+            let right = match index.get(at) {
+                Some(&n) => unflip::of_directory(block, inode.header.ino, n),
+                None => unflip::of_log(block).filter(|b| Header::read(b).is_ok_and(|h| h.ino == inode.header.ino)),
+            };
+            if let Some(right) = right {
+                *block = right;
+                flipped.push(*at);
+            }
+        }
+        let whole = !flipped.is_empty() && right(&parts);
+        if whole {
+            self.flipped.append(&mut flipped);
+        }
+        whole
+    }
 }
 
 /// One transaction.
 type Pieces = (Vec<(Ino, Addr, u16, bool)>, Vec<Ino>);
 
-fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq) -> Option<Pieces> {
+fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq, checkpoint: bool) -> Option<Pieces> {
     let (mut inodes, mut gone) = (Vec::new(), Vec::new());
     let mut first: Option<Header> = None;
     loop {
         let (at, block) = walk.next(sb, seq)?;
-        let header = Header::read(&block).ok()?;
         let expected = first.map_or(0, |f: Header| f.piece + 1);
-        let whole = first.is_none_or(|f| (f.attempt, f.pieces) == (header.attempt, header.pieces));
-        if (header.epoch, header.seq, header.piece) != (sb.epoch, seq, expected) || !whole {
-            return None;
-        }
+        let right = |block: &Block| {
+            Header::read(block).is_ok_and(|h| {
+                let whole = first.is_none_or(|f| (f.attempt, f.pieces) == (h.attempt, h.pieces));
+                (h.epoch, h.seq, h.piece) == (sb.epoch, seq, expected) && whole
+            })
+        };
+        let block = walk.whole(at, block, right)?;
+        let header = Header::read(&block).ok()?;
         match header.kind {
             Kind::Inode => {
                 let inode = raw::Inode::read(&block).ok()?;
                 let hidden = inode.header.ino < FIRST_INO && inode.header.ino != ROOT;
-                if hidden {
+                if hidden != checkpoint {
                     return None;
                 }
-                let mut bytes = Vec::new();
+                let mut parts = Vec::new();
                 for _ in 0..inode.follow {
-                    bytes.extend_from_slice(&walk.next(sb, seq)?.1[..]);
+                    parts.push(walk.next(sb, seq)?);
                 }
-                if checksum(&[&bytes]) != inode.follow_crc {
+                if !walk.follows(&inode, parts) {
                     return None;
                 }
                 let a = &inode.attributes;
@@ -99,17 +180,26 @@ fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq) -> Option<Pie
     }
 }
 
-/// Follows the log.
-pub(crate) fn follow(disk: &Disk<'_>, sb: &Superblock) -> Log {
+/// Follows the log; says where it stands behind it.
+fn walk<'d, 'b>(disk: &'d Disk<'b>, sb: &Superblock) -> (Log, Walk<'d, 'b>) {
     let mut log = Log::default();
-    let mut walk = Walk { disk, ahead: sb.path.iter().copied().collect() };
+    let mut walk = Walk { disk, ahead: sb.path.iter().copied().collect(), taken: Vec::new(), flipped: Vec::new() };
     let mut seq = sb.seq;
     loop {
-        seq = Seq(seq.0 + 1);
-        let Some((inodes, gone)) = transaction(&mut walk, sb, seq) else { return log };
+        seq = Seq(seq.0.saturating_add(1));
+        let (ahead, taken, flipped) = (walk.ahead.clone(), walk.taken.len(), walk.flipped.len());
+        let Some((inodes, gone)) = transaction(&mut walk, sb, seq, false) else {
+            walk.ahead = ahead;
+            walk.taken.truncate(taken);
+            walk.flipped.truncate(flipped);
+            log.blocks.clone_from(&walk.taken);
+            log.flipped.clone_from(&walk.flipped);
+            return (log, walk);
+        };
         log.transactions += 1;
         for (ino, at, generation, named) in inodes {
             log.gone.remove(&ino);
+            log.inodes.push((ino, at));
             log.written.insert(ino, (at, generation, named));
         }
         for ino in gone {
@@ -119,21 +209,64 @@ pub(crate) fn follow(disk: &Disk<'_>, sb: &Superblock) -> Log {
     }
 }
 
+/// Follows the log.
+pub(crate) fn follow(disk: &Disk<'_>, sb: &Superblock) -> Log {
+    walk(disk, sb).0
+}
+
+/// The checkpoint that ends the log, if it ends with one.
+pub(crate) fn unsaid(disk: &Disk<'_>, sb: &Superblock) -> Option<Unsaid> {
+    let (log, mut walk) = walk(disk, sb);
+    let seq = Seq(sb.seq.0.checked_add(log.transactions)?.checked_add(1)?);
+    let (inodes, _) = transaction(&mut walk, sb, seq, true)?;
+    let place = |ino| inodes.iter().find(|(i, ..)| *i == ino).map(|(_, at, ..)| *at);
+    Some(Unsaid {
+        seq,
+        epoch: sb.epoch,
+        ifile: place(IFILE)?,
+        free_list: place(FREE_LIST)?,
+        orphans: place(ORPHANS),
+        history: place(HISTORY),
+        head: walk.ahead.front().map(|r| r.start),
+    })
+}
+
+/// The mount that wrote what follows, if it is another than the superblock says, and none before that of the checkpoint: no
+/// mount leaves out a whole transaction that it finds, so the superblock lies, or one that was newer is lost. What an
+/// earlier mount left behind a transaction that a power cut took is lawful.
+pub(crate) fn other_epoch(disk: &Disk<'_>, sb: &Superblock) -> Option<Epoch> {
+    let first = sb.path.first()?;
+    let header = Header::read(&*disk.read(first.start).ok()?).ok()?;
+    let map = Header::expect(&*disk.read(sb.ifile).ok()?, Kind::Inode).ok()?;
+    let next = header.seq.0.checked_sub(1) == Some(sb.seq.0);
+    let other = next && header.epoch != sb.epoch && header.epoch >= map.epoch;
+    let whole = || {
+        let said = follow(disk, sb).transactions;
+        said == 0 && follow(disk, &Superblock { epoch: header.epoch, ..sb.clone() }).transactions > 0
+    };
+    (other && whole()).then_some(header.epoch)
+}
+
 impl Log {
     /// The map as the log leaves it.
     pub fn apply(self, mut map: Map) -> Map {
+        self.apply_to(&mut map.places, &mut map.orphans);
+        map
+    }
+
+    /// Places of inodes, and inodes without names, as the log leaves them.
+    pub fn apply_to(self, places: &mut BTreeMap<Ino, (Addr, u16)>, orphans: &mut BTreeSet<Ino>) {
         for ino in self.gone {
-            map.places.remove(&ino);
-            map.orphans.remove(&ino);
+            places.remove(&ino);
+            orphans.remove(&ino);
         }
         for (ino, (at, generation, named)) in self.written {
-            map.places.insert(ino, (at, generation));
+            places.insert(ino, (at, generation));
             if named {
-                map.orphans.remove(&ino);
+                orphans.remove(&ino);
             } else {
-                map.orphans.insert(ino);
+                orphans.insert(ino);
             }
         }
-        map
     }
 }

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use scherlfs_format::chain::{self, Header, Kind};
-use scherlfs_format::extent::Extent;
+use scherlfs_format::extent::{Extent, HOLE_MAX};
+use scherlfs_format::history::{self, Past};
 use scherlfs_format::inode as raw;
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{Addr, BLOCK, FREE_LIST, IFILE, Ino, ORPHANS, Run, ifile, lists};
+use scherlfs_format::{Addr, BLOCK, FREE_LIST, HISTORY, IFILE, Ino, ORPHANS, Run, ifile, lists};
 
-use crate::Disk;
 use crate::finding::Finding;
+use crate::{Disk, kind};
 
 /// An inode with all its extents and own blocks.
 pub(crate) struct Node {
@@ -96,7 +97,27 @@ pub(crate) fn node(disk: &Disk<'_>, ino: Ino, at: Addr) -> Result<Node, String> 
     if blocks != inode.attributes.blocks {
         return Err(format!("it says {} blocks, its extents have {blocks}", inode.attributes.blocks));
     }
-    Ok(Node { inode, extents, own })
+    let node = Node { inode, extents, own };
+    shape(&node)?;
+    Ok(node)
+}
+
+/// Whether an inode's mode, its size and its extents go together.
+fn shape(node: &Node) -> Result<(), String> {
+    let a = &node.inode.attributes;
+    let all = node.extents.iter().try_fold(0, |sum, e| Some(sum + e.blocks()).filter(|s| *s <= HOLE_MAX));
+    let size_blocks = a.size / BLOCK as u64;
+    let whole = a.size.is_multiple_of(BLOCK as u64) && a.blocks == size_blocks;
+    match kind::of(a.mode) {
+        _ if all.is_none() => Err("its extents are longer than a file can be".into()),
+        _ if !kind::lawful(a.mode) => Err(format!("its mode is {:#o}", a.mode)),
+        _ if a.size > i64::MAX as u64 => Err(format!("it has {} bytes", a.size)),
+        kind::DIRECTORY if !whole => Err(format!("{} bytes of a directory are not its {} blocks", a.size, a.blocks)),
+        kind::SYMLINK if !(1..BLOCK as u64).contains(&a.size) || node.place(0).is_none() => {
+            Err("the target of the symbolic link is not stored".into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Where every inode is, in one state.
@@ -106,6 +127,8 @@ pub(crate) struct Map {
     /// Blocks of the hidden files, claimed before all others.
     pub hidden: Vec<(Ino, Addr)>,
     pub free: Vec<Run>,
+    /// What can be undone: blocks that are kept for it are neither free nor a file's.
+    pub past: Vec<Past>,
 }
 
 fn bytes(disk: &Disk<'_>, node: &Node) -> Result<Vec<u8>, String> {
@@ -127,9 +150,24 @@ fn bytes(disk: &Disk<'_>, node: &Node) -> Result<Vec<u8>, String> {
 impl Map {
     /// That of the checkpoint; none if it cannot be read.
     pub fn of_checkpoint(disk: &Disk<'_>, sb: &Superblock, findings: &mut Vec<Finding>) -> Option<Map> {
-        let mut map = Map { places: BTreeMap::new(), orphans: BTreeSet::new(), hidden: Vec::new(), free: Vec::new() };
+        let mut map = Map {
+            places: BTreeMap::new(),
+            orphans: BTreeSet::new(),
+            hidden: Vec::new(),
+            free: Vec::new(),
+            past: Vec::new(),
+        };
         let mut file = |ino, at| -> Option<Vec<u8>> {
             let read = node(disk, ino, at).and_then(|node| {
+                if node.inode.header.seq != sb.seq {
+                    return Err(format!("it is of transaction {}, not {}", node.inode.header.seq.0, sb.seq.0));
+                }
+                let stored = || node.extents.iter().all(|e| matches!(e, Extent::Stored { .. }));
+                if ino != IFILE
+                    && !(stored() && node.inode.attributes.size <= node.inode.attributes.blocks * BLOCK as u64)
+                {
+                    return Err("not all of it is stored".into());
+                }
                 map.hidden.extend(node.own.iter().copied().chain(node.stored()).map(|at| (ino, at)));
                 bytes(disk, &node)
             });
@@ -139,6 +177,10 @@ impl Map {
         let free = file(FREE_LIST, sb.free_list)?;
         let orphans = match sb.orphans {
             Some(at) => Some(file(ORPHANS, at)?),
+            None => None,
+        };
+        let past = match sb.history {
+            Some(at) => Some(file(HISTORY, at)?),
             None => None,
         };
         let (blocks, rest) = places.as_chunks::<BLOCK>();
@@ -160,6 +202,10 @@ impl Map {
         match orphans.map(|o| lists::read_orphans(&o)).transpose() {
             Ok(list) => map.orphans = list.unwrap_or_default().into_iter().collect(),
             Err(e) => findings.push(Finding::Hidden { ino: ORPHANS, why: e.to_string() }),
+        }
+        match past.map(|p| history::read(&p)).transpose() {
+            Ok(past) => map.past = past.unwrap_or_default(),
+            Err(e) => findings.push(Finding::Hidden { ino: HISTORY, why: e.to_string() }),
         }
         Some(map)
     }

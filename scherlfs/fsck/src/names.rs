@@ -4,27 +4,14 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
 use scherlfs_format::directory::Entries;
-use scherlfs_format::{BLOCK, IFILE, Ino, ROOT};
+use scherlfs_format::{BLOCK, IFILE, Ino, ORPHANS, ROOT};
 
-use crate::Disk;
 use crate::finding::{Finding, State};
 use crate::map::{Map, Node};
+use crate::{Disk, kind};
 
-const KIND: u16 = 0o170_000;
-const DIRECTORY: u16 = 0o040_000;
-
-/// An entry's kind as a mode has it.
-fn mode_of(kind: u8) -> u16 {
-    match kind {
-        1 => 0o100_000,
-        2 => DIRECTORY,
-        3 => 0o020_000,
-        4 => 0o060_000,
-        5 => 0o010_000,
-        6 => 0o140_000,
-        _ => 0o120_000,
-    }
-}
+/// The name of the inode map.
+const IFILE_NAME: &[u8] = b".ifile";
 
 /// Follows all names from the root on; says how many directories there are.
 pub(crate) fn judge(
@@ -38,7 +25,8 @@ pub(crate) fn judge(
     let mut waiting = vec![ROOT];
     let mut reached = FxHashSet::from_iter([ROOT]);
     let mut directories = 0;
-    if nodes.get(&ROOT).is_none_or(|n| n.inode.attributes.mode & KIND != DIRECTORY) {
+    let mut mapped = false;
+    if nodes.get(&ROOT).is_none_or(|n| kind::of(n.inode.attributes.mode) != kind::DIRECTORY) {
         findings.push(Finding::Unreachable { ino: ROOT, state });
         return 0;
     }
@@ -80,20 +68,24 @@ pub(crate) fn judge(
                 if !names.insert(e.name.to_vec()) {
                     findings.push(wrong("it is there twice".into()));
                 }
-                if e.ino == IFILE {
+                if e.ino == IFILE || (dir == ROOT && e.name == IFILE_NAME) {
+                    match e.ino == IFILE && dir == ROOT && e.name == IFILE_NAME && e.kind == 1 {
+                        true => mapped = true,
+                        false => findings.push(wrong("it is not the inode map's".into())),
+                    }
                     continue;
                 }
                 let Some(child) = nodes.get(&e.ino) else {
                     findings.push(wrong(format!("it leads to inode {}, which does not exist", e.ino)));
                     continue;
                 };
-                let mode = child.inode.attributes.mode & KIND;
-                if mode != mode_of(e.kind) {
+                let mode = kind::of(child.inode.attributes.mode);
+                if mode != kind::of_entry(e.kind) {
                     findings.push(wrong(format!("it says another kind than inode {}", e.ino)));
                 }
                 *links.entry(e.ino).or_default() += 1;
                 let first = reached.insert(e.ino);
-                if mode == DIRECTORY {
+                if mode == kind::DIRECTORY {
                     *links.entry(dir).or_default() += 1;
                     if child.inode.attributes.parent != dir {
                         findings.push(wrong(format!("inode {} says another directory is above it", e.ino)));
@@ -106,6 +98,17 @@ pub(crate) fn judge(
                 }
             }
         }
+    }
+    if !mapped {
+        findings.push(Finding::Hidden { ino: IFILE, why: "it has no name in the root directory".into() });
+    }
+    for ino in &map.orphans {
+        let why = match () {
+            () if !map.places.contains_key(ino) => "does not exist",
+            () if links.get(ino).is_some_and(|n| *n > 0) => "has a name",
+            () => continue,
+        };
+        findings.push(Finding::Hidden { ino: ORPHANS, why: format!("inode {ino} {why}") });
     }
     for (&ino, node) in nodes {
         let (stored, counted) = (node.inode.attributes.nlink, links.get(&ino).copied().unwrap_or(0));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use scherlfs_format::extent::Extent;
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{Addr, FIRST, FIRST_INO, FREE_LIST, ROOT};
+use scherlfs_format::{Addr, FIRST, FIRST_INO, FREE_LIST, HISTORY, ROOT};
 
 use crate::blocks::Claimed;
 use crate::finding::{Finding, State};
@@ -29,6 +29,10 @@ pub(crate) fn judge(disk: &Disk<'_>, sb: &Superblock, map: &Map, state: State, f
     };
     for &(ino, at) in &map.hidden {
         claim(&mut seen.used, ino, at, findings);
+    }
+    // What the log behind the checkpoint undid has blocks again that were kept.
+    if state == State::Checkpoint {
+        judge_past(disk, sb, map, &mut seen.used, findings);
     }
     let mut nodes = BTreeMap::new();
     for (&ino, &(at, generation)) in &map.places {
@@ -56,6 +60,10 @@ pub(crate) fn judge(disk: &Disk<'_>, sb: &Superblock, map: &Map, state: State, f
     seen.inodes = map.places.len() as u64;
     seen.directories = names::judge(disk, map, &nodes, state, findings);
     if state == State::Checkpoint {
+        if seen.promised > disk.blocks {
+            let why = format!("files were promised {} blocks, the volume has {}", seen.promised, disk.blocks);
+            findings.push(Finding::Superblock { at: sb.place(), why });
+        }
         let mut count = |what, stored, counted| {
             if stored != counted {
                 findings.push(Finding::Count { what, stored, counted });
@@ -69,24 +77,58 @@ pub(crate) fn judge(disk: &Disk<'_>, sb: &Superblock, map: &Map, state: State, f
     seen
 }
 
-/// Every block is in use or free, and none is both.
-pub(crate) fn judge_free(disk: &Disk<'_>, sb: &Superblock, map: &Map, seen: &Seen, findings: &mut Vec<Finding>) {
+/// What can be undone is there: its blocks are nobody else's, and each inode is where it was.
+fn judge_past(disk: &Disk<'_>, sb: &Superblock, map: &Map, used: &mut Claimed, findings: &mut Vec<Finding>) {
+    let wrong = |why| Finding::Hidden { ino: HISTORY, why };
+    for at in map.past.iter().flat_map(|p| &p.runs).flat_map(|r| r.addrs()) {
+        if at.0 < FIRST || at.0 >= disk.blocks || !used.claim(at.0) {
+            findings.push(wrong(format!("block {at} is kept, and somebody else's, or outside of the volume")));
+            return;
+        }
+    }
+    for change in map.past.iter().flat_map(|p| &p.changes) {
+        let Some(at) = change.was else { continue };
+        if let Err(why) = node(disk, change.ino, at) {
+            findings.push(wrong(format!("inode {} cannot go back to block {at}: {why}", change.ino)));
+        }
+    }
+    let floor = map.past.first().map_or(sb.undo_floor, |p| scherlfs_format::Seq(p.seq.0.saturating_sub(1)));
+    if floor != sb.undo_floor {
+        findings.push(Finding::Count { what: "oldest transaction", stored: sb.undo_floor.0, counted: floor.0 });
+    }
+}
+
+/// Every block is in use or free, and none is both; says which are free.
+pub(crate) fn judge_free(
+    disk: &Disk<'_>,
+    sb: &Superblock,
+    map: &Map,
+    seen: &Seen,
+    findings: &mut Vec<Finding>,
+) -> Claimed {
     let mut free = Claimed::default();
     for at in map.free.iter().flat_map(|r| r.addrs()) {
         if at.0 >= disk.blocks {
             findings.push(Finding::Hidden { ino: FREE_LIST, why: format!("block {at} is outside of the volume") });
-            return;
+            return free;
         }
         if seen.used.has(at.0) {
             findings.push(Finding::FreeAndUsed { at });
         }
         free.claim(at.0);
     }
+    if sb.path.is_empty() && free.count() > 0 {
+        findings.push(Finding::Superblock { at: sb.place(), why: "it has no path, and there are free blocks".into() });
+    }
+    let mut ahead = Claimed::default();
     for at in sb.path.iter().flat_map(|r| r.addrs()) {
-        if !free.has(at.0) {
-            findings.push(Finding::Superblock { at: sb.place(), why: format!("the path's block {at} is not free") });
-            return;
-        }
+        let why = match () {
+            () if !free.has(at.0) => "is not free",
+            () if !ahead.claim(at.0) => "is on it twice",
+            () => continue,
+        };
+        findings.push(Finding::Superblock { at: sb.place(), why: format!("the path's block {at} {why}") });
+        break;
     }
     let mut lost: Option<(u64, u64)> = None;
     // Blocks that a volume of over 16 TiB leaves out between two free runs are nobody's.
@@ -103,4 +145,5 @@ pub(crate) fn judge_free(disk: &Disk<'_>, sb: &Superblock, map: &Map, seen: &See
             (None, false) => {}
         }
     }
+    free
 }

@@ -22,6 +22,12 @@ impl Default for MountOptions {
     }
 }
 
+impl From<::f2fs::MountOptions> for MountOptions {
+    fn from(f2fs: ::f2fs::MountOptions) -> Self {
+        Self::of_f2fs(f2fs)
+    }
+}
+
 /// Why an option cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
@@ -60,8 +66,18 @@ impl MountOptions {
     /// What was synced after the last checkpoint is not replayed, or given up: as it is asked of F2FS. ScherlFS, of which
     /// the log behind the checkpoint is the volume, has no such thing.
     pub fn roll_forward(&mut self, name: &str, how: ::f2fs::RollForward) {
-        self.f2fs.roll_forward = how;
+        self.for_f2fs(name, |options| options.roll_forward = how);
+    }
+
+    /// Sets what only F2FS can do, as somebody asked for it under this name: no other volume is mounted so.
+    pub fn for_f2fs(&mut self, name: &str, set: impl FnOnce(&mut ::f2fs::MountOptions)) {
+        set(&mut self.f2fs);
         self.given.push((name.to_owned(), vec![Kind::F2fs]));
+    }
+
+    /// Says that an option was given that only ScherlFS has and that is no value of a volume's, such as a file beside it.
+    pub fn only_scherlfs(&mut self, option: &str) {
+        self.given.push((option.to_owned(), vec![Kind::ScherlFs]));
     }
 
     /// Sets an option of a volume by its name, for every file system that has it.
@@ -95,7 +111,7 @@ impl MountOptions {
     }
 
     /// The first option that was given and is not one of this file system's.
-    pub(crate) fn foreign(&self, kind: Kind) -> Option<&str> {
+    pub fn foreign(&self, kind: Kind) -> Option<&str> {
         self.given.iter().find(|(_, whose)| !whose.contains(&kind)).map(|(name, _)| name.as_str())
     }
 }
@@ -139,7 +155,7 @@ mod tests {
     fn a_wrong_value_and_a_name_that_nobody_has_are_errors() {
         let mut options = MountOptions::default();
         let wrong = |name: &str, value, options: &mut MountOptions| options.set(name, value).unwrap_err().to_string();
-        assert_eq!(wrong("sync", Some("never"), &mut options), "call or fsync");
+        assert_eq!(wrong("sync", Some("never"), &mut options), "call, fsync or burst");
         assert_eq!(wrong("dirty", Some("x"), &mut options), "write dirty=NUMBER, 1 or more");
         assert_eq!(wrong("speed", None, &mut options), "no option \"speed\"");
         assert_eq!(wrong("checkpoint_bytes", Some("1"), &mut options), "write checkpoint_bytes=SIZE, 4K or more");

@@ -7,6 +7,7 @@
 mod files;
 mod parts;
 mod tell;
+mod tidy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,16 +45,20 @@ use files::{Files, Found};
     joulefs clean userdata.img --defrag /data/com.example.chat/databases/messages.db\n  \
     joulefs clean /mnt --worst 3 --profile kirin9000-ufs31\n  \
     joulefs clean userdata.img --worst 3 --make-room\n  \
-    joulefs clean userdata.img --worst 3 --parts chat.rec")]
+    joulefs clean userdata.img --worst 3 --parts chat.rec\n  joulefs clean archive.img --all")]
 pub struct Args {
     /// An image or block device, or the directory of a mounted volume of this program.
     source: PathBuf,
     /// Files to bring together, by their paths in the volume.
-    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present = "worst", conflicts_with = "worst")]
+    #[arg(long, value_name = "PATH", num_args = 1.., required_unless_present_any = ["worst", "all"], conflicts_with = "worst")]
     defrag: Vec<PathBuf>,
     /// Bring together the N files with the most pieces beyond the fewest.
     #[arg(long, value_name = "N")]
     worst: Option<usize>,
+    /// Of a volume of ScherlFS that is not mounted: make room in long runs and bring all torn files together, as it does
+    /// by itself on the charger.
+    #[arg(long, conflicts_with_all = ["defrag", "worst", "parts", "remap", "force", "make_room", "dry_run"])]
+    all: bool,
     /// Only move what this recording of calls reads together, as `joulefs trace` reads it.
     #[arg(long, value_name = "RECORDING")]
     parts: Option<PathBuf>,
@@ -146,6 +151,9 @@ struct Treatment<'a> {
 
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
+    if args.all {
+        return tidy::run(&args.source, as_json).map(|()| ExitCode::SUCCESS);
+    }
     let profile = Profile::find(&args.profile)?;
     let window = size::within("--read-ahead", &args.read_ahead, 4096..=1 << 30)? / 4096;
     let parts = args.parts.as_deref().map(parts::of_recording).transpose()?;

@@ -14,6 +14,7 @@ use found::Found;
 use plan::Plan;
 use rescue::{Options, Progress, Rescue};
 use tell::Group;
+use volume::Kind;
 
 use super::cp;
 use crate::image::open_device;
@@ -83,6 +84,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
         check_target(&args.to)?;
     }
     let dev = open_device(&args.image, false)?;
+    // A volume of F2FS that was made later has overwritten what tells of the other one.
+    if let (None, Some(kind @ Kind::ScherlFs)) = (args.volume_at, volume::probe(&*dev)) {
+        let image = args.image.display();
+        return Err(format!("{image}: a volume of {kind}; joulefs rescue is for F2FS").into());
+    }
     let stop = Interrupt::catch()?;
     // The image is read at most twice: to find the volume, and to find its nodes.
     let bar = progress::steps(dev.blocks() * 2, "searching");

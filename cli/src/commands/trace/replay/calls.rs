@@ -9,7 +9,6 @@ use std::time::Duration;
 use device::clock::RealClock;
 use device::{Access, open_image};
 use f2fs::gc::settings::Intervals;
-use f2fs::{MountOptions, mkfs};
 use lab::aging::Recipe;
 use lab::traces::by_inode::{self, ByInode};
 use lab::traces::source::{ByPath, Source};
@@ -22,14 +21,16 @@ use trace::replay::place::OnDirectory;
 use trace::session::Span;
 use trace::timing::Timing;
 use trace::{Opened, TraceError};
+use volume::MountOptions;
 
 use super::no_space::told;
 use super::outcome::Outcome;
 use super::print;
 use super::variants::Variant;
 use super::{Args, at_once, said, share};
+use crate::file_system::size_of;
 use crate::session::{self, SessionArgs};
-use crate::{Failure, held, progress, recorded, size};
+use crate::{Failure, held, progress, recorded};
 
 fn calls(path: &Path, part: &SessionArgs) -> Result<(Box<dyn Calls>, u64), Failure> {
     let recorded::Recorded { opened, length } = recorded::open_part(path, part)?;
@@ -62,7 +63,6 @@ fn needed(path: &Path, part: &SessionArgs) -> Result<Looked, Failure> {
 
 /// Makes the calls on a volume, once for each variant.
 pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> Result<Vec<Outcome>, Failure> {
-    let bytes = args.size.as_deref().map(|text| size::of_volume(text, &mkfs::Options::default())).transpose()?;
     let page_cache = args.cache(ours.is_some())?;
     let full = args.full()?;
     if args.paced && (full.is_some() || args.age.is_some()) {
@@ -95,11 +95,13 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> R
         }
     };
     at_once(variants, |variant, bar| {
+        let fs = variant.fs;
         let options = traces::calls::Options {
+            fs,
             mount: if args.hurry { hurried(&variant.mount) } else { variant.mount.clone() },
             deltas: variant.deltas,
             compressed: variant.compressed,
-            bytes,
+            bytes: args.size.as_deref().map(|text| size_of(fs, text)).transpose()?,
             image: image.clone(),
             state: Wanted { recipe: args.age.clone(), full },
             seed: args.seed.unwrap_or(1),
@@ -131,7 +133,14 @@ pub fn on_volume(args: &Args, ours: Option<&ByInode>, variants: &[Variant]) -> R
             }
         };
         let run = run.map_err(|e| said(args, &e))?;
-        Ok(Outcome::of_calls(variant, run, looked.said.clone(), looked.timing))
+        let idle = match args.compare.iter().any(|compared| compared.starts_with("fs=")) {
+            true => {
+                let blocks = run.done.device_bytes / 4096;
+                Some(traces::idle(&variant.profile, blocks, run.took).map_err(|e| said(args, &e))?)
+            }
+            false => None,
+        };
+        Ok(Outcome::of_calls(variant, run, idle, looked.said.clone(), looked.timing))
     })
 }
 
@@ -174,7 +183,8 @@ impl Earlier {
 fn hurried(mount: &MountOptions) -> MountOptions {
     let mut mount = mount.clone();
     let often = Duration::from_millis(500);
-    mount.gc.intervals = Intervals { urgent: often, min: often, max: often, none: often, idle: Duration::ZERO };
+    let often = Intervals { urgent: often, min: often, max: often, none: often, idle: Duration::ZERO };
+    mount.for_f2fs("--hurry", |options| options.gc.intervals = often);
     mount
 }
 

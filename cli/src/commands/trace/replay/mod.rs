@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use device::energy::{Energy, Meter};
+use device::{Access, open_image};
 use indicatif::ProgressBar;
 use lab::error::LabError;
 use lab::traces::by_inode::{self, ByInode};
@@ -30,6 +31,7 @@ use trace::replay::blocks::{How, Made, When};
 use trace::replay::calls::Pauses;
 use trace::{Kind, Names};
 
+use crate::file_system::{Type, kind_of};
 use crate::flame::{Files, FlameArgs, Graph};
 use crate::session::SessionArgs;
 use crate::{Failure, of_devices, output, progress, recorded, size, whole};
@@ -48,8 +50,8 @@ use variants::Variant;
 /// the recording tells of a request, "files" the processes that asked. A mobile block trace tells some requests twice (sent
 /// back by a host controller that slept) and discards as reads: the one is left out, the other set right.
 ///
-/// Calls to a file system are made on a new F2FS volume (or --image, which stays as it is) on such a device, after what
-/// they need to find was put there; --age brings a new volume into a used state first. Only the calls are on the account. With
+/// Calls to a file system are made on a new volume of F2FS or of --fs (or --image, which stays as it is) on such a device,
+/// after what they need to find was put there; --age brings a new volume into a used state first. Only the calls are on the account. With
 /// --into they are made in a directory of the host instead, in real time: put a file system there on a disk of
 /// `joulefs device` to see what it costs on another file system.
 ///
@@ -67,10 +69,11 @@ use variants::Variant;
 /// --from, --to and --max-gap replay a part of a recording that ran for long: a file of days with minutes of use tells otherwise
 /// mostly of waiting.
 ///
-/// --compare gives several runs side by side: of options of -o, or of profiles. If they differ in who cleans (gc=, power=), the
+/// --compare gives several runs side by side: of options of -o, of file systems, or of profiles. If they differ in who cleans (gc=, power=, clean=), the
 /// first of them is the control "none", in which nobody cleans in the background: on a volume with room to spare it is the
 /// cheapest, and a policy is worth the joules that it saves against it, or the free segments that it holds beyond it. With
-/// delta= every volume may hold deltas, and the first run is the control delta=off, which makes none.
+/// delta= every volume may hold deltas, and the first run is the control delta=off, which makes none. With fs= it is told
+/// what the device would have spent in the same time if nobody had asked anything of it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
     joulefs trace replay telegram_exec.csv.gz --profile oneplus8t-ufs31\n  \
@@ -80,20 +83,23 @@ use variants::Variant;
     joulefs trace replay telegram_exec.csv.gz --compare profile=oneplus8t-ufs31,galaxy-nexus-emmc\n  \
     joulefs trace replay app.strace --age three-fifths --size 2G --compare gc=greedy,atgc,fagc,joule\n  \
     joulefs trace replay work.rec --compare delta=off,on\n  \
+    joulefs trace replay app.strace --profile hitachi-dk23da20 --compare fs=f2fs,scherlfs\n  \
     joulefs trace replay app.strace --flame joules.html --flame joules.json\n  \
     joulefs trace replay app.strace --into /mnt/ext4 --back-to-back\n\n\
-    Options for -o and --compare: gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule, background_gc=on|off,\n  \
+    Options for -o and --compare, of F2FS: gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule, background_gc=on|off,\n  \
     power=battery|powered, discard=on|off, inline=on|off, delta=on|off, node_cache=MIB, dirty=MIB, dir_cache=MIB,\n    compress_extension=*, compress_algorithm=lz4|zstd|lzo|lzo-rle and the others of joulefs mount (contents are needed);\n  \
-    --compare also profile=NAME,...; every comparison of gc= or power= begins with the control \"none\"")]
+    of ScherlFS: sync=call|fsync, dirty=MIB, dir_cache=MIB, ifile_cache=MIB, writeback_seconds=N, checkpoint_bytes=SIZE,\n  \
+    checkpoint_seconds=N, clean=auto|threading|copying|plugging|combined, power=battery|powered, undo=SIZE;\n  \
+    --compare also fs=f2fs,scherlfs and profile=NAME,...; every comparison of gc=, power= or clean= begins with the control \"none\"")]
 pub struct Args {
     /// The recording.
     file: PathBuf,
     /// The device: the name of a shipped profile, or the path of a profile file; default: kirin9000-ufs31.
     #[arg(long, short)]
     profile: Option<String>,
-    /// The file system calls are made on: ours, which is the default. For others, --into.
-    #[arg(long, value_parser = ["f2fs"])]
-    fs: Option<String>,
+    /// The file system calls are made on; default: that of --image, or f2fs. For others, --into.
+    #[arg(long, value_enum)]
+    fs: Option<Type>,
     /// Options of the volume, comma-separated.
     #[arg(short, value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
@@ -291,7 +297,7 @@ impl Args {
 /// Fails if an option, a profile or a recipe that was asked for does not exist.
 #[cfg(test)]
 pub fn is_there(args: &Args) -> Result<(), Failure> {
-    variants::all(args)?;
+    variants::all(args, None)?;
     args.age.iter().try_for_each(|recipe| lab::aging::Recipe::chain(recipe).map(drop).map_err(Failure::from))
 }
 
@@ -330,7 +336,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     if args.by_file.is_some() && !args.compare.is_empty() && !as_json {
         return Err(Failure::usage("--by-file: with --compare only --json names files"));
     }
-    let variants = variants::all(args)?;
+    let image = |path: &PathBuf| {
+        let image = open_image(path, Access::ReadOnly).map_err(|e| e.to_string())?;
+        kind_of(&image, path, args.fs)
+    };
+    let variants = variants::all(args, args.image.as_ref().map(image).transpose()?)?;
     let made = |variants: &[Variant]| match kind {
         Kind::Blocks => of_blocks(args, variants),
         Kind::Calls => calls::on_volume(args, ours.as_ref(), variants),
@@ -401,6 +411,7 @@ fn said(args: &Args, e: &ReplayError) -> Failure {
         (ReplayError::NotRecorded { .. }, Some(of), _) => Failure::Usage(format!("--of {of}: {file}: {e}")),
         (ReplayError::TooSmall { .. }, _, Some(size)) => Failure::Usage(format!("--size {size}: {file}: {e}")),
         (ReplayError::Lab(LabError::Model(_)), _, Some(size)) => Failure::Usage(format!("--size {size}: {e}")),
+        (ReplayError::Lab(LabError::Mount(volume::MountError::Foreign { .. })), ..) => Failure::Usage(e.to_string()),
         (ReplayError::Lab(LabError::Mount(_)), ..) => match &args.image {
             Some(image) => format!("{}: {e}", image.display()).into(),
             None => e.to_string().into(),

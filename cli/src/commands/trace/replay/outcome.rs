@@ -28,6 +28,8 @@ pub struct Outcome {
     pub(super) profile: Profile,
     pub(super) run: Run<()>,
     pub(super) done: Done,
+    /// What the device would have spent in this time on nothing, where file systems are compared.
+    pub(super) idle: Option<Energy>,
     /// What is to be known of the recording, in words, and its times.
     pub(super) said: Vec<String>,
     pub(super) timing: Timing,
@@ -50,13 +52,20 @@ impl Outcome {
         Outcome::new(variant, Run { done: (), ledger, took, counters, damage }, done, said, timing)
     }
 
-    pub fn of_calls(variant: &Variant, run: Run<OnVolumeDone>, said: Vec<String>, timing: Timing) -> Self {
+    pub fn of_calls(
+        variant: &Variant,
+        run: Run<OnVolumeDone>,
+        idle: Option<Energy>,
+        said: Vec<String>,
+        timing: Timing,
+    ) -> Self {
         let Run { done, ledger, took, counters, damage } = run;
-        Outcome::new(variant, Run { done: (), ledger, took, counters, damage }, Done::Calls(done), said, timing)
+        let run = Run { done: (), ledger, took, counters, damage };
+        Outcome { idle, ..Outcome::new(variant, run, Done::Calls(done), said, timing) }
     }
 
     fn new(variant: &Variant, run: Run<()>, done: Done, said: Vec<String>, timing: Timing) -> Self {
-        Outcome { name: variant.name.clone(), profile: variant.profile.clone(), run, done, said, timing }
+        Outcome { name: variant.name.clone(), profile: variant.profile.clone(), run, done, idle: None, said, timing }
     }
 
     /// Why the recording was left before its end.

@@ -2,6 +2,7 @@
 
 use device::energy::Energy;
 use lab::control::NOBODY;
+use vfs::Cleaned;
 
 use super::outcome::{Done, Outcome};
 
@@ -9,7 +10,7 @@ use super::outcome::{Done, Outcome};
 pub fn untold(all: &[Outcome]) -> String {
     let mut out = String::new();
     let calls = |o: &Outcome| match &o.done {
-        Done::Calls(done) => Some((done.cleaned.0, done.began.waits_for_age)),
+        Done::Calls(done) => Some((done.cleaned.sections, done.began.waits_for_age)),
         Done::Blocks { .. } => None,
     };
     let young: Vec<&str> =
@@ -30,8 +31,8 @@ pub fn untold(all: &[Outcome]) -> String {
     let rows: Vec<Row<'_>> = all
         .iter()
         .filter_map(|o| match &o.done {
-            Done::Calls(done) if done.cleaned.0 > 0 => {
-                Some((o.name.as_str(), (o.total(), o.run.took, done.cleaned, done.moved)))
+            Done::Calls(done) if done.cleaned.sections > 0 => {
+                Some((o.name.as_str(), (o.total(), o.run.took, done.cleaned)))
             }
             _ => None,
         })
@@ -45,8 +46,8 @@ pub fn untold(all: &[Outcome]) -> String {
     out
 }
 
-/// A run that cleaned: its name, what it spent, how long it took, the sections it cleaned and the blocks that moved.
-type Row<'a> = (&'a str, (Energy, u64, (u64, u64), u64));
+/// A run that cleaned: its name, what it spent, how long it took, and what cleaning did.
+type Row<'a> = (&'a str, (Energy, u64, Cleaned));
 
 /// Runs of which all numbers are equal, two or more at a time, in their order.
 fn alike<'a>(rows: &[Row<'a>]) -> Vec<Vec<&'a str>> {
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     fn runs_that_did_the_same_are_named_together_and_once() {
-        let row = |name, energy, cleaned| (name, (Energy(energy), 5, (cleaned, 0), 9));
+        let row = |name, energy, sections| (name, (Energy(energy), 5, Cleaned { sections, waited_for: 0, moved: 9 }));
         let rows = [row("greedy", 7, 3), row("atgc", 8, 3), row("mwhfb", 7, 3), row("fagc", 7, 4), row("joule", 8, 3)];
         assert_eq!(alike(&rows), [["greedy", "mwhfb"], ["atgc", "joule"]]);
         assert!(alike(&rows[..2]).is_empty());

@@ -9,6 +9,7 @@ use trace::TraceError;
 use trace::replay::blocks::Latency;
 use trace::replay::calls;
 use trace::timing::Timing;
+use vfs::Cleaned;
 
 use super::assumed::{self, Tried};
 use super::outcome::{Done, Outcome};
@@ -39,12 +40,12 @@ impl Outcome {
                     .map(|(n, c)| (words.cause(n), json!({ "read": c.blocks_read, "written": c.blocks_written })))
                     .collect();
                 value["of"] = json!("calls");
-                value["file_system"] = json!("f2fs");
+                value["file_system"] = json!(done.fs.type_name());
                 value["device_bytes"] = json!(done.device_bytes);
                 value["blocks_by_cause"] = by_cause.into();
-                value["sections_cleaned"] = json!(done.cleaned.0);
-                value["sections_cleaned_while_waited_for"] = json!(done.cleaned.1);
-                value["blocks_moved"] = json!(done.moved);
+                value["sections_cleaned"] = json!(done.cleaned.sections);
+                value["sections_cleaned_while_waited_for"] = json!(done.cleaned.waited_for);
+                value["blocks_moved"] = json!(done.cleaned.moved);
                 value["free_segments_held"] = json!(done.free_segments);
                 value["began"] = json!(done.began);
                 value["blocks_written"] = json!(done.counts.total().blocks_written);
@@ -59,6 +60,9 @@ impl Outcome {
         replay["write_amplification_of_device"] = json!(self.amplification_inside());
         all.insert("assumed".into(), assumed::names(&self.profile));
         all.insert("variant".into(), json!(self.name));
+        if let Some(idle) = self.idle {
+            all.insert("idle_pj".into(), json!(idle.0));
+        }
         replay["timing"] = session::json(&self.timing);
         replay["said"] = json!(self.said);
         all.insert("replay".into(), replay);
@@ -102,10 +106,10 @@ impl Outcome {
                 if done.deltas > 0 {
                     text += &format!(", {} pages became deltas", done.deltas);
                 }
-                if done.cleaned.0 > 0 {
+                if done.cleaned.sections > 0 {
                     text += &format!(
                         "; {} sections cleaned, {} of them while somebody waited, {} blocks moved",
-                        done.cleaned.0, done.cleaned.1, done.moved
+                        done.cleaned.sections, done.cleaned.waited_for, done.cleaned.moved
                     );
                 }
                 text + "\n" + &contents(done)
@@ -116,11 +120,14 @@ impl Outcome {
     /// What the volume was when the calls began.
     fn state(&self, done: &OnVolumeDone) -> String {
         let OnVolumeDone { device_bytes, began, .. } = done;
+        let free = match (began.free_segments, began.free_pieces) {
+            (Some(segments), _) => format!(" with {segments} segments free"),
+            (None, pieces) => format!(", its free space in {} pieces,", pieces.unwrap_or_default()),
+        };
         let mut text = format!(
-            "volume of {}, {:.0} % full with {} segments free when the calls began",
+            "volume of {}, {:.0} % full{free} when the calls began",
             output::bytes(*device_bytes),
             100.0 * began.full,
-            began.free_segments
         );
         if began.needs > 0 {
             text += &format!(", which take {} more", output::bytes(began.needs));
@@ -257,6 +264,13 @@ fn whole(o: &Outcome, most: usize) -> String {
     )
 }
 
+/// What each run's device would have spent on nothing in the same time: the control of a comparison of file systems.
+fn control(all: &[Outcome]) -> String {
+    let spent = |o: &Outcome| o.idle.map(|idle| format!("{idle} for {} ({})", joules::time(o.run.took), o.name));
+    let each: Vec<String> = all.iter().filter_map(spent).collect();
+    if each.is_empty() { String::new() } else { format!("\n\nasked nothing, the device spends {}", each.join(", ")) }
+}
+
 /// A line for each run, then what differs in who spent it and why.
 fn side_by_side(all: &[Outcome]) -> String {
     let width = all.iter().map(|o| o.name.chars().count()).max().unwrap_or(0).max(8);
@@ -285,8 +299,10 @@ fn side_by_side(all: &[Outcome]) -> String {
             Done::Blocks { .. } => ["-"; 6].map(str::to_owned),
             Done::Calls(done) => {
                 let all = done.counts.total();
-                [all.blocks_written, all.flushes, done.deltas, done.cleaned.0, done.moved, done.free_segments]
-                    .map(|n| n.to_string())
+                let Cleaned { sections, moved, .. } = done.cleaned;
+                let n = |n: u64| n.to_string();
+                let held = done.free_segments.map_or("-".into(), n);
+                [n(all.blocks_written), n(all.flushes), n(done.deltas), n(sections), n(moved), held]
             }
         };
         out += &format!(
@@ -297,6 +313,7 @@ fn side_by_side(all: &[Outcome]) -> String {
             factor(o.amplification_inside()),
         );
     }
+    out += &control(all);
     out += &policies::untold(all);
     let mut kinds: Vec<&'static str> = all.iter().flat_map(|o| o.latencies().iter().map(|l| l.op)).collect();
     kinds.sort_unstable();
@@ -327,7 +344,7 @@ fn side_by_side(all: &[Outcome]) -> String {
         }
     }
     let order: Vec<&str> = match all.first().map(|o| &o.done) {
-        Some(Done::Calls(done)) => vfs::Volume::reasons(&*done.volume).iter().map(|r| r.text).collect(),
+        Some(Done::Calls(done)) => done.volume.reasons().iter().map(|r| r.text).collect(),
         _ => Vec::new(),
     };
     causes.sort_by_key(|name| order.iter().position(|text| text == name).unwrap_or(0));

@@ -2,8 +2,8 @@
 
 use device::energy::Nanos;
 use device::energy::profile::Profile;
-use f2fs::MountOptions;
 use lab::control::NOBODY;
+use volume::{Kind, MountOptions, OptionError};
 
 use super::Args;
 use super::given::Given;
@@ -16,6 +16,8 @@ pub struct Variant {
     pub name: String,
     /// Its device.
     pub profile: Profile,
+    /// The file system of its volume.
+    pub fs: Kind,
     /// How its volume is mounted.
     pub mount: MountOptions,
     /// An option of its mount was asked for.
@@ -33,11 +35,12 @@ const MOST: usize = 256;
 
 fn setting(mount: &mut MountOptions, option: &str, given: &str) -> Result<(), Failure> {
     let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
-    match volume::options::f2fs::set(mount, name, value) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(Failure::usage(format!("{given}: no option {name:?}; see joulefs trace replay --help"))),
-        Err(why) => Err(Failure::usage(format!("{given}: {why}"))),
-    }
+    mount.set(name, value).map_err(|e| match e {
+        OptionError::Unknown(_) => {
+            Failure::usage(format!("{given}: no option {name:?}; see joulefs trace replay --help"))
+        }
+        OptionError::Value(why) => Failure::usage(format!("{given}: {why}")),
+    })
 }
 
 /// What is compared: a name, and its values in the order in which they were asked for.
@@ -54,7 +57,7 @@ impl<'a> Compared<'a> {
         let (name, values) =
             typed.split_once('=').ok_or_else(|| Failure::Usage(format!("{given}: write NAME=A,B,...")))?;
         let mut values: Vec<&str> = values.split(',').collect();
-        if name == "gc" {
+        if matches!(name, "gc" | "clean") {
             // It comes first wherever it was asked for.
             values.retain(|value| *value != NOBODY);
         }
@@ -68,13 +71,14 @@ impl<'a> Compared<'a> {
 
     /// True if its values differ in who cleans.
     fn of_cleaning(&self) -> bool {
-        matches!(self.name, "gc" | "power")
+        matches!(self.name, "gc" | "power" | "clean")
     }
 }
 
 /// All of them, in the order in which they were asked for. Where they differ in who cleans, the controls come first, in
-/// which nobody does in the background: one for each combination of what else is compared.
-pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
+/// which nobody does in the background: one for each combination of what else is compared. `there` is the file system of the
+/// image, if there is one.
+pub fn all(args: &Args, there: Option<Kind>) -> Result<Vec<Variant>, Failure> {
     let mut mount = MountOptions::default();
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         setting(&mut mount, option, &format!("-o {option}"))?;
@@ -87,13 +91,14 @@ pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
         if compared[..n].iter().any(|c| c.name == *name)
             || args.options.iter().any(set)
             || (*name == "profile" && args.profile.is_some())
+            || (*name == "fs" && args.fs.is_some())
         {
             return Err(Failure::Usage(format!("{given}: {name} is given twice; write every value once, here")));
         }
     }
     let of_cleaning = compared.iter().find(|c| c.of_cleaning());
     if let Some(Compared { given, .. }) = of_cleaning
-        && (!mount.gc.on || compared.iter().any(|c| c.name == "background_gc"))
+        && (!mount.f2fs.gc.on || compared.iter().any(|c| c.name == "background_gc"))
     {
         return Err(Failure::Usage(format!(
             "{given}: it has the control {NOBODY}, which is background_gc=off; leave out background_gc"
@@ -105,16 +110,37 @@ pub fn all(args: &Args) -> Result<Vec<Variant>, Failure> {
     let compressed = args.options.iter().any(|o| of_compression(o)) || compared.iter().any(|c| of_compression(c.name));
     let of_volume = !args.options.is_empty();
     let flush_every = given.flush_every;
-    let plain = Variant { name: String::new(), profile, mount, of_volume, deltas, compressed, flush_every };
+    let fs = there.unwrap_or(args.fs.unwrap_or_default().into());
+    let plain = Variant { name: String::new(), profile, fs, mount, of_volume, deltas, compressed, flush_every };
     let mut all = Vec::new();
     if of_cleaning.is_some() {
-        let mut control = Variant { name: NOBODY.into(), of_volume: true, ..plain.clone() };
-        control.mount.gc.on = false;
+        let control = Variant { name: NOBODY.into(), of_volume: true, ..plain.clone() };
         let beside: Vec<&Compared<'_>> = compared.iter().filter(|c| !c.of_cleaning()).collect();
         all = combined(control, &beside, &given)?;
+        for Variant { fs, mount, .. } in &mut all {
+            setting(mount, nobody(*fs), NOBODY)?;
+        }
     }
     all.extend(combined(plain, &compared.iter().collect::<Vec<_>>(), &given)?);
+    // A control comes first, and says nothing of what was typed.
+    for Variant { fs, mount, .. } in all.iter().rev() {
+        if let Some(there) = there.filter(|there| there != fs) {
+            let why = format!("--compare fs: the image is a volume of {there}; leave out fs, or the image");
+            return Err(Failure::Usage(why));
+        }
+        if let Some(option) = mount.foreign(*fs) {
+            return Err(Failure::Usage(format!("{option}: {fs} has no such option; see joulefs trace replay --help")));
+        }
+    }
     Ok(all)
+}
+
+/// The option by which nobody makes room ahead of time.
+fn nobody(fs: Kind) -> &'static str {
+    match fs {
+        Kind::F2fs => "background_gc=off",
+        Kind::ScherlFs => "clean=threading",
+    }
 }
 
 /// A variant with every combination of values.
@@ -135,6 +161,9 @@ fn combined(plain: Variant, compared: &[&Compared<'_>], assumed: &Given) -> Resu
                 if *name == "profile" {
                     let profile = Profile::find(value).map_err(|e| Failure::from(e).named(given))?;
                     variant.profile = assumed.applied(profile)?;
+                } else if *name == "fs" {
+                    variant.of_volume = true;
+                    variant.fs = value.parse().map_err(|why| Failure::Usage(format!("{given}: {why}")))?;
                 } else {
                     variant.of_volume = true;
                     setting(&mut variant.mount, &format!("{name}={value}"), given)?;

@@ -1,11 +1,10 @@
 //! In how many pieces is the free space?
 //!
-//! A piece is the longest possible run of neighbouring blocks in the main area of which none is valid in the segment
-//! table. It may cross segments and sections, and it includes free blocks ahead of a log and prefree segments. Pieces
-//! are sorted into the nine sizes of FAGC TACO'23, Table 3.
+//! A piece is the longest possible run of neighbouring blocks that hold nothing. It may cross whatever units a file system
+//! divides its blocks into, and it includes what only the next checkpoint sets free. Pieces are sorted into the nine sizes
+//! of FAGC TACO'23, Table 3.
 //!
-//! Left out: how the pieces of a volume are counted (`segment`), what a piece costs the log that writes into it, and
-//! the factor f of a single segment (`victim::fragmentation`).
+//! Left out: how the pieces of a volume are found, and what a piece costs the log that writes into it.
 
 /// Number of sizes.
 pub const LEVELS: usize = 9;
@@ -57,12 +56,12 @@ impl FreeFragments {
         (self.pieces[0], self.capacity[0])
     }
 
-    /// Counts a piece.
-    pub(crate) fn add(&mut self, run: u64) {
+    /// Counts a piece of so many blocks.
+    pub fn add(&mut self, run: u64) {
         self.change(run, |n, by| *n += by);
     }
     /// Forgets a piece that was counted.
-    pub(crate) fn remove(&mut self, run: u64) {
+    pub fn remove(&mut self, run: u64) {
         self.change(run, |n, by| *n -= by);
     }
     fn change(&mut self, run: u64, by: impl Fn(&mut u64, u64)) {

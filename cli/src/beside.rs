@@ -1,0 +1,98 @@
+//! What stands beside a volume of ScherlFS on another disk: which file, and may it be used?
+//!
+//! `index=FILE` of a mount: FILE, of which nearly all is holes, and `FILE.stage` beside it. Both are their owner's alone, for
+//! they hold names and contents. A file that is something else is not touched.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use device::{Access, BLOCK, BlockDevice, FileDevice};
+use scherlfs_format::archive::{INDEX_MAGIC, STAGE_MAGIC};
+use volume::MountOptions;
+
+use crate::Failure;
+
+/// Blocks of a stage for so many that may wait: each may need a block that says where it belongs.
+fn stage_blocks(dirty: u64) -> u64 {
+    2 * dirty + 256
+}
+
+/// The stage of an index.
+fn stage_of(index: &Path) -> PathBuf {
+    let mut name = index.as_os_str().to_owned();
+    name.push(".stage");
+    name.into()
+}
+
+/// The bytes of an existing file, if it is empty, or begins as `magic` says, in its first or second block, or has as many
+/// bytes as one of ours for this volume.
+fn look(path: &Path, magic: [u8; 8], bytes: u64, what: &str) -> Result<Option<u64>, Failure> {
+    let failed = |e: std::io::Error| Failure::from(format!("{}: {e}", path.display()));
+    let meta = match fs::metadata(path) {
+        Ok(meta) => meta,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(failed(e)),
+    };
+    if !meta.is_file() {
+        return Err(format!("{}: no regular file, and so no {what}", path.display()).into());
+    }
+    let mut begin = Vec::new();
+    fs::File::open(path).and_then(|f| f.take(2 * BLOCK as u64).read_to_end(&mut begin)).map_err(failed)?;
+    let begins = [0, BLOCK].iter().any(|at| begin.get(*at..*at + 8) == Some(&magic[..]));
+    match begins || meta.len() == bytes || meta.len() == 0 {
+        true => Ok(Some(meta.len())),
+        false => Err(format!(
+            "{}: it is no {what} of a volume and is left as it is; give another name, or remove it",
+            path.display()
+        )
+        .into()),
+    }
+}
+
+/// Opens a file of ours with at least so many blocks; `exact`: with no others, and then it is emptied.
+fn open(path: &Path, magic: [u8; 8], blocks: u64, exact: bool, what: &str) -> Result<Arc<dyn BlockDevice>, Failure> {
+    let bytes = blocks * BLOCK as u64;
+    let failed = |e: std::io::Error| {
+        let why = match e.kind() {
+            ErrorKind::FileTooLarge | ErrorKind::InvalidInput => {
+                format!("its file system takes no file of {bytes} bytes (nearly all holes); XFS and btrfs do")
+            }
+            _ => e.to_string(),
+        };
+        Failure::from(format!("{}: {why}", path.display()))
+    };
+    let found = look(path, magic, bytes, what)?;
+    if found.is_none_or(|len| len < bytes || (exact && len != bytes)) {
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).map_err(failed)?;
+        if exact {
+            file.set_len(0).map_err(failed)?;
+        }
+        file.set_len(bytes).map_err(failed)?;
+    }
+    let device = FileDevice::open(path, Access::ReadWrite).map_err(|e| e.to_string())?;
+    Ok(Arc::new(device))
+}
+
+/// Opens the index of a volume, and its stage where it is wanted or there is one: what was staged is brought to the volume.
+pub fn open_index(index: &Path, disk: &dyn BlockDevice, options: &mut MountOptions) -> Result<(), Failure> {
+    // A volume that cannot be read says so when it is mounted.
+    let Ok(sb) = scherlfs::superblock(disk) else { return Ok(()) };
+    let blocks = scherlfs::index_blocks(sb.blocks).map_err(|e| e.to_string())?;
+    let options = &mut options.scherlfs;
+    options.beside.index = Some(open(index, INDEX_MAGIC, blocks, true, "index")?);
+    let stage = stage_of(index);
+    if options.sync == scherlfs::Sync::Burst || stage.exists() {
+        options.beside.stage = Some(open(&stage, STAGE_MAGIC, stage_blocks(options.dirty), false, "stage")?);
+    }
+    Ok(())
+}
+
+/// The name of a process.
+pub fn program_of(pid: u32) -> Option<String> {
+    let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(crate::output::plain(name.trim_end()))
+}

@@ -1,0 +1,54 @@
+//! `joulefs clean --all`: what a volume of ScherlFS does on the charger, at once.
+
+use std::path::Path;
+
+use serde_json::json;
+use volume::{MountOptions, Mounted};
+
+use crate::image::Image;
+use crate::{Failure, output};
+
+/// Makes room in long runs and brings torn files together.
+pub(super) fn run(source: &Path, as_json: bool) -> Result<(), Failure> {
+    let shown = source.display();
+    if source.is_dir() {
+        let why = "a mounted volume does this by itself while nobody uses it: mount it with -o power=powered, or set that by joulefs ctl";
+        return Err(format!("{shown}: {why}").into());
+    }
+    let mut options = MountOptions::default();
+    options.set("power", Some("powered")).map_err(|e| e.to_string())?;
+    let image = Image::open_with(source, options)?;
+    let Mounted::ScherlFs(volume) = image.mounted() else {
+        return Err(format!(
+            "{shown}: a volume of F2FS; --all is for ScherlFS, here files are named by --defrag or --worst"
+        )
+        .into());
+    };
+    let before = volume.free_runs();
+    let done = volume.tidy().map_err(|e| format!("{shown}: {e}"));
+    let after = volume.free_runs();
+    image.vol.unmount().map_err(|e| format!("{shown}: {e}"))?;
+    let done = done?;
+    if as_json {
+        output::print(&json!({
+            "image": shown.to_string(),
+            "passes": done.passes,
+            "cleared_segments": done.segments,
+            "moved_bytes": done.moved * 4096,
+            "gathered_files": done.files,
+            "gathered_bytes": done.gathered * 4096,
+            "free_runs": { "before": before.0, "after": after.0 },
+            "largest_free_run_bytes": { "before": before.1 * 4096, "after": after.1 * 4096 },
+        }));
+        return Ok(());
+    }
+    output::line(&format!(
+        "{shown}: {} segments cleared, {} blocks moved for it; {} files brought together, {} blocks",
+        done.segments, done.moved, done.files, done.gathered
+    ));
+    output::line(&format!(
+        "free space: {} runs, the largest of {} blocks; before: {} runs, the largest of {}",
+        after.0, after.1, before.0, before.1
+    ));
+    Ok(())
+}

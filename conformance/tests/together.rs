@@ -1,0 +1,36 @@
+//! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
+//! Those that cannot run beside others are programs of their own; Cargo.toml says why.
+
+mod endure;
+mod rig;
+
+mod aged;
+mod bad_input;
+mod databases_cut;
+mod device_errors;
+mod exported;
+mod flags;
+mod forged;
+mod forged_deltas;
+mod kernel_packing;
+#[path = "kernel_victims/main.rs"]
+mod kernel_victims;
+#[path = "lockstep/main.rs"]
+mod lockstep;
+mod metered_disk;
+mod one_file;
+mod oracle_smoke;
+mod our_writer;
+mod ping_pong;
+mod power_cut;
+mod power_cut_random;
+mod recorded_programs;
+mod scheduled;
+mod scherlfs_cut;
+mod scherlfs_flips;
+mod second_judge;
+mod settled_points;
+mod suites;
+mod their_faults;
+mod their_writer;
+mod unsettled;

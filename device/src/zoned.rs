@@ -1,0 +1,171 @@
+//! What does a host-managed zoned disk refuse?
+//!
+//! Such a disk (ZBC, ZAC: shingled tracks) is zones of one size. The first may be *conventional*: written anywhere, as any
+//! disk. Each of the others has a write pointer, and a write begins there or is refused; a reset puts it back to the zone's
+//! begin. Blocks at the pointer and behind read as zeroes.
+//!
+//! A write that reaches over the end of a zone is split there, as Linux's block layer does for such a disk. A discard of all
+//! of a zone resets it; one of a part changes nothing, for a discard is advice. Left out: how many zones may be open at a
+//! time, zones that are closed or offline, and zone append.
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+use crate::bounds::{check, check_blocks, check_parts};
+use crate::{BLOCK, BlockDevice, DeviceError, Lba, Result, Tag};
+
+/// A device that takes writes as a host-managed zoned disk does.
+pub struct Zoned<D> {
+    inner: D,
+    zone: u64,
+    conventional: u64,
+    /// The write pointer of each zone, as a block of the device; of conventional zones without meaning.
+    pointers: Mutex<Vec<u64>>,
+}
+
+impl<D: BlockDevice> Zoned<D> {
+    /// Zones of so many blocks (over 0), the first `conventional` of them conventional, the others empty. The last may be
+    /// shorter.
+    pub fn new(inner: D, zone: u64, conventional: u64) -> Self {
+        let zone = zone.max(1);
+        let pointers = (0..inner.blocks().div_ceil(zone)).map(|n| n * zone).collect();
+        Zoned { inner, zone, conventional, pointers: Mutex::new(pointers) }
+    }
+
+    /// The device below.
+    pub fn inner(&self) -> &D {
+        &self.inner
+    }
+
+    /// Where a zone's next write has to begin; `None` of a conventional zone, and beyond the last.
+    pub fn pointer(&self, zone: u64) -> Option<Lba> {
+        let at = usize::try_from(zone).ok()?;
+        (zone >= self.conventional).then(|| self.pointers.lock().get(at).copied()).flatten().map(Lba)
+    }
+
+    fn end(&self, zone: u64) -> u64 {
+        ((zone + 1) * self.zone).min(self.inner.blocks())
+    }
+}
+
+fn refused(op: &'static str, at: Lba) -> DeviceError {
+    DeviceError::Io { op, at, source: Errno::IO.into() }
+}
+
+impl<D: BlockDevice> BlockDevice for Zoned<D> {
+    fn blocks(&self) -> u64 {
+        self.inner.blocks()
+    }
+
+    fn read_only(&self) -> bool {
+        self.inner.read_only()
+    }
+
+    fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> Result<()> {
+        let blocks = check("read", at, buf.len(), self.blocks())?;
+        let pointers = self.pointers.lock().clone();
+        self.inner.read(at, buf, tag)?;
+        for (n, block) in (at.0..at.0 + blocks).zip(buf.chunks_exact_mut(BLOCK)) {
+            let zone = n / self.zone;
+            if zone >= self.conventional && n >= pointers[zone as usize] {
+                block.fill(0);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, at: Lba, data: &[u8], tag: Tag) -> Result<()> {
+        let blocks = check("write", at, data.len(), self.blocks())?;
+        let mut pointers = self.pointers.lock();
+        let (mut from, end) = (at.0, at.0 + blocks);
+        while from < end {
+            let zone = from / self.zone;
+            let until = self.end(zone).min(end);
+            let part = &data[((from - at.0) as usize * BLOCK)..((until - at.0) as usize * BLOCK)];
+            let pointer = &mut pointers[zone as usize];
+            if zone >= self.conventional && *pointer != from {
+                return Err(refused("write that is not at the zone's write pointer", Lba(from)));
+            }
+            self.inner.write(Lba(from), part, tag)?;
+            *pointer = until;
+            from = until;
+        }
+        Ok(())
+    }
+
+    fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> Result<()> {
+        check_parts("write", at, parts, self.blocks())?;
+        self.write(at, &parts.concat(), tag)
+    }
+
+    fn flush(&self, tag: Tag) -> Result<()> {
+        self.inner.flush(tag)
+    }
+
+    fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()> {
+        check_blocks("discard", at, blocks, self.blocks())?;
+        let mut pointers = self.pointers.lock();
+        for zone in at.0.div_ceil(self.zone)..(at.0 + blocks).div_ceil(self.zone) {
+            let begin = zone * self.zone;
+            if zone >= self.conventional && self.end(zone) <= at.0 + blocks {
+                pointers[zone as usize] = begin;
+                self.inner.discard(Lba(begin), self.end(zone) - begin, tag)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Memory;
+
+    const TAG: Tag = Tag { cause: 0, owner: 0 };
+
+    fn filled(n: u8, blocks: usize) -> Vec<u8> {
+        vec![n; blocks * BLOCK]
+    }
+
+    #[test]
+    fn a_sequential_zone_takes_writes_at_its_pointer_alone_and_a_conventional_one_anywhere() {
+        let dev = Zoned::new(Memory::new(40), 16, 1);
+        dev.write(Lba(9), &filled(1, 2), TAG).unwrap();
+        dev.write(Lba(3), &filled(1, 1), TAG).unwrap();
+        assert_eq!(
+            (dev.pointer(0), dev.pointer(1), dev.pointer(2), dev.pointer(3)),
+            (None, Some(Lba(16)), Some(Lba(32)), None)
+        );
+        assert!(dev.write(Lba(17), &filled(2, 1), TAG).is_err());
+        dev.write(Lba(16), &filled(2, 3), TAG).unwrap();
+        assert!(dev.write(Lba(16), &filled(3, 1), TAG).is_err(), "over what is written");
+        dev.write_gather(Lba(19), &[&filled(4, 1), &filled(5, 1)], TAG).unwrap();
+        let mut bytes = filled(9, 6);
+        dev.read(Lba(16), &mut bytes, TAG).unwrap();
+        assert_eq!([0, 3, 4, 5].map(|n| bytes[n * BLOCK]), [2, 4, 5, 0], "zeroes from the pointer on");
+    }
+
+    #[test]
+    fn a_write_over_a_border_is_split_and_the_part_behind_it_has_its_own_pointer() {
+        let dev = Zoned::new(Memory::new(40), 16, 1);
+        dev.write(Lba(14), &filled(1, 6), TAG).unwrap();
+        assert_eq!(dev.pointer(1), Some(Lba(20)));
+        assert!(dev.write(Lba(15), &filled(1, 2), TAG).is_err());
+        dev.write(Lba(20), &filled(1, 20), TAG).unwrap();
+        assert_eq!((dev.pointer(1), dev.pointer(2)), (Some(Lba(32)), Some(Lba(40))));
+    }
+
+    #[test]
+    fn a_discard_of_a_whole_zone_is_a_reset_and_one_of_a_part_is_nothing() {
+        let dev = Zoned::new(Memory::new(40), 16, 1);
+        dev.write(Lba(16), &filled(1, 24), TAG).unwrap();
+        dev.discard(Lba(17), 20, TAG).unwrap();
+        assert_eq!((dev.pointer(1), dev.pointer(2)), (Some(Lba(32)), Some(Lba(40))), "of neither all");
+        dev.discard(Lba(15), 25, TAG).unwrap();
+        assert_eq!((dev.pointer(1), dev.pointer(2)), (Some(Lba(16)), Some(Lba(32))), "the last is shorter");
+        let mut bytes = filled(9, 1);
+        dev.read(Lba(16), &mut bytes, TAG).unwrap();
+        assert_eq!(bytes, filled(0, 1));
+        dev.write(Lba(16), &filled(7, 1), TAG).unwrap();
+    }
+}

@@ -1,0 +1,24 @@
+//! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
+//! Those that cannot run beside others are programs of their own; Cargo.toml says why.
+
+mod contract;
+mod disk;
+mod disk_idle;
+mod drives;
+mod energy;
+mod fault;
+mod fit;
+mod flash_ahead;
+mod flash_drain;
+mod flash_energy;
+mod flash_ftl;
+mod flash_time;
+mod flash_wear;
+mod memory;
+mod nvme;
+mod opening;
+mod power_cut;
+mod power_cycle;
+mod profiles;
+mod queue;
+mod sparse_image;

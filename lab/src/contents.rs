@@ -1,0 +1,44 @@
+//! Which requests carry contents of files?
+//!
+//! The file system that makes them says so of each of its causes.
+
+use vfs::Reason;
+
+/// The causes whose requests carry contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contents([u64; 4]);
+
+impl Contents {
+    /// Of a file system with these reasons for its requests.
+    pub fn of(reasons: &[Reason]) -> Self {
+        let mut bits = [0; 4];
+        for reason in reasons.iter().filter(|r| r.contents) {
+            bits[usize::from(reason.number) / 64] |= 1 << (reason.number % 64);
+        }
+        Contents(bits)
+    }
+
+    /// Whether requests of this cause do.
+    pub fn has(&self, cause: u8) -> bool {
+        self.0[usize::from(cause) / 64] & (1 << (cause % 64)) != 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use volume::Kind;
+
+    use super::*;
+
+    #[test]
+    fn exactly_the_causes_that_say_so_carry_contents() {
+        for kind in Kind::ALL {
+            let (reasons, contents) = (kind.reasons(), Contents::of(&kind.reasons()));
+            assert!(reasons.iter().any(|r| r.contents) && reasons.iter().any(|r| !r.contents), "{kind}");
+            for cause in 0..=u8::MAX {
+                let says = reasons.iter().any(|r| r.number == cause && r.contents);
+                assert_eq!(contents.has(cause), says, "{kind}, cause {cause}");
+            }
+        }
+    }
+}

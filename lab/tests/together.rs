@@ -1,0 +1,12 @@
+//! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
+
+mod aging;
+mod app_updates;
+mod bound;
+mod cleaning;
+mod cleaning_costs;
+mod either;
+mod experiments;
+mod papers;
+mod shares;
+mod workloads;

@@ -1,0 +1,11 @@
+//! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
+
+mod drivers;
+mod old_tree;
+mod sink;
+
+mod blocks;
+mod calls;
+mod damage;
+mod damaged_contents;
+mod with_contents;

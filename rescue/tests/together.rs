@@ -1,0 +1,8 @@
+//! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
+
+mod rig;
+
+mod deltas;
+mod made_elsewhere;
+mod ruins;
+mod unreadable;

@@ -1,0 +1,6 @@
+//! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
+
+mod judges;
+mod schedules;
+mod steps;
+mod steps_cut;

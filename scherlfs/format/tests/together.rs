@@ -1,0 +1,8 @@
+//! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
+
+extern crate joulefs_scherlfs_format as format;
+
+mod any_bytes;
+mod driven;
+mod drivers;
+mod layout;

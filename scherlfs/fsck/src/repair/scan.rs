@@ -1,0 +1,181 @@
+//! Which inodes stand anywhere on the volume?
+//!
+//! Every block that looks like an inode's is one, and is told by its own checksum; which of them count is for others to
+//! say. A piece proves that it was written whole by the checksum of what follows it in the log. Without the path, what followed is
+//! not known: it was either what stands behind it, or those of its own blocks that come next ([`follows`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use device::{Lba, Tag};
+use scherlfs_format::chain::{self, Header, Kind};
+use scherlfs_format::inode as raw;
+use scherlfs_format::{Addr, BLOCK, Block, Epoch, FIRST, FREE_LIST, IFILE, Ino, Seq, checksum};
+
+use super::file::{File, salvage};
+use crate::Disk;
+
+/// An inode's block somewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hit {
+    pub at: Addr,
+    pub ino: Ino,
+    pub seq: Seq,
+    pub epoch: Epoch,
+    pub attempt: u32,
+    pub piece: u16,
+    pub pieces: u16,
+    pub generation: u32,
+}
+
+/// All that were found, of each inode the newest first.
+#[derive(Default)]
+pub(crate) struct Scan {
+    pub hits: BTreeMap<Ino, Vec<Hit>>,
+    /// Lists of inodes that are gone.
+    pub lists: Vec<(Addr, Header)>,
+    /// Of each inode in one of these, the newest transaction that says so.
+    pub gone: BTreeMap<Ino, Seq>,
+}
+
+/// Blocks of one request.
+const STEP: u64 = 256;
+
+impl Scan {
+    /// Looks at every block of the volume; `progress` is told how many are done.
+    pub fn of(disk: &Disk<'_>, progress: &dyn Fn(u64, u64)) -> Scan {
+        let mut scan = Scan::default();
+        let mut bytes = vec![0; STEP as usize * BLOCK];
+        let mut at = FIRST;
+        while at < disk.blocks {
+            let n = STEP.min(disk.blocks - at);
+            let some = &mut bytes[..n as usize * BLOCK];
+            if disk.dev.read(Lba(at), some, Tag::default()).is_ok() {
+                let (blocks, _) = some.as_chunks::<BLOCK>();
+                (at..).zip(blocks).for_each(|(at, block)| scan.look(Addr(at), block));
+            } else {
+                // One that cannot be read hides none of its neighbours.
+                for at in (at..at + n).map(Addr) {
+                    if let Ok(block) = disk.read(at) {
+                        scan.look(at, &block);
+                    }
+                }
+            }
+            at += n;
+            progress(at, disk.blocks);
+        }
+        for hits in scan.hits.values_mut() {
+            hits.sort_by_key(|h| std::cmp::Reverse((h.seq, h.epoch, h.attempt, h.at)));
+        }
+        scan
+    }
+
+    fn look(&mut self, at: Addr, block: &Block) {
+        if !block.starts_with(b"SINO") && !block.starts_with(b"SDEL") {
+            return;
+        }
+        let Ok(header) = Header::read(block) else { return };
+        if header.kind == Kind::Gone {
+            let Ok(gone) = chain::read_gone(block) else { return };
+            self.lists.push((at, header));
+            for ino in gone {
+                let last = self.gone.entry(ino).or_default();
+                *last = header.seq.max(*last);
+            }
+            return;
+        }
+        let Ok(inode) = raw::Inode::read(block) else { return };
+        self.hits.entry(header.ino).or_default().push(Hit {
+            at,
+            ino: header.ino,
+            seq: header.seq,
+            epoch: header.epoch,
+            attempt: header.attempt,
+            piece: header.piece,
+            pieces: header.pieces,
+            generation: inode.attributes.generation,
+        });
+    }
+
+    /// Those of an inode, the newest first.
+    pub fn of_inode(&self, ino: Ino) -> &[Hit] {
+        self.hits.get(&ino).map_or(&[], |h| h)
+    }
+
+    /// The newest transaction of which something is there, and who wrote it.
+    pub fn newest(&self) -> Option<(Seq, Epoch)> {
+        self.hits.values().flatten().map(|h| (h.seq, h.epoch)).max()
+    }
+
+    /// Checkpoints of which the inode map and the list of free blocks can be read: the inodes of both, the newest first.
+    pub fn checkpoints(&self) -> Vec<(Hit, Hit)> {
+        let same = |a: &Hit, b: &Hit| (a.seq, a.epoch, a.attempt, a.pieces) == (b.seq, b.epoch, b.attempt, b.pieces);
+        let lists = self.of_inode(FREE_LIST);
+        self.of_inode(IFILE).iter().filter_map(|m| lists.iter().find(|l| same(m, l)).map(|l| (*m, *l))).collect()
+    }
+
+    /// Where the log that follows a checkpoint begins: the first piece of the next transaction, of the newest mount.
+    pub fn next_first(&self, after: Seq) -> Option<(Addr, Epoch)> {
+        let first = |seq: Seq, piece: u16| seq.0 == after.0.wrapping_add(1) && piece == 0;
+        let inodes = self.hits.values().flatten().filter(|h| first(h.seq, h.piece)).map(|h| (h.epoch, h.attempt, h.at));
+        let lists = self.lists.iter().filter(|(_, h)| first(h.seq, h.piece)).map(|(at, h)| (h.epoch, h.attempt, *at));
+        inodes.chain(lists).max().map(|(epoch, _, at)| (at, epoch))
+    }
+
+    /// Takes out what the newest transaction left if it is not all there, or not proved: it was being written when the power went.
+    pub fn drop_torn(&mut self, disk: &Disk<'_>, settled: Seq) {
+        let Some(newest) = self.hits.values().flatten().map(|h| (h.seq, h.epoch, h.attempt)).max() else { return };
+        if newest.0 <= settled {
+            return;
+        }
+        let of = |h: &Hit| (h.seq, h.epoch, h.attempt) == newest;
+        let all: Vec<Hit> = self.hits.values().flatten().filter(|h| of(h)).copied().collect();
+        let lists = self.lists.iter().map(|(_, h)| h).filter(|h| (h.seq, h.epoch, h.attempt) == newest);
+        let there: BTreeSet<u16> = all.iter().map(|h| h.piece).chain(lists.map(|h| h.piece)).collect();
+        let whole = all.iter().all(|h| follows(disk, h).is_some());
+        let complete = all.first().is_none_or(|h| (0..h.pieces).all(|n| there.contains(&n)));
+        if whole && complete {
+            return;
+        }
+        self.hits.values_mut().for_each(|hits| hits.retain(|h| !of(h)));
+        self.hits.retain(|_, hits| !hits.is_empty());
+    }
+}
+
+/// The blocks that follow a piece in the log, if their checksum proves it.
+pub(crate) fn follows(disk: &Disk<'_>, hit: &Hit) -> Option<Vec<Addr>> {
+    let block = disk.read(hit.at).ok()?;
+    let inode = raw::Inode::read(&block).ok()?;
+    let wanted = u64::from(inode.follow);
+    if wanted == 0 {
+        return (inode.follow_crc == checksum(&[])).then(Vec::new);
+    }
+    if wanted > disk.blocks {
+        return None;
+    }
+    let proves = |all: &[Addr]| {
+        let mut bytes = Vec::with_capacity(all.len() * BLOCK);
+        for at in all {
+            match disk.read(*at) {
+                Ok(block) => bytes.extend_from_slice(&block[..]),
+                Err(_) => return false,
+            }
+        }
+        all.len() as u64 == wanted && checksum(&[&bytes]) == inode.follow_crc
+    };
+    let behind: Vec<Addr> = (hit.at.0 + 1..disk.blocks).take(wanted as usize).map(Addr).collect();
+    if proves(&behind) {
+        return Some(behind);
+    }
+    let (file, _) = salvage(disk, hit.ino, hit.at)?;
+    let mut own: Vec<Addr> = own_in_order(&file, hit.at);
+    own.truncate(wanted as usize);
+    proves(&own).then_some(own)
+}
+
+/// An inode's other blocks in the order in which the log comes to them from its block on.
+fn own_in_order(file: &File, at: Addr) -> Vec<Addr> {
+    let mut all: Vec<Addr> = file.blocks().filter(|a| *a != at).collect();
+    all.sort_unstable_by_key(|a| (*a < at, *a));
+    all.dedup();
+    all
+}

@@ -1,0 +1,183 @@
+//! Every read, write and flush of a course fails once: the call says so or does without, nothing panics, the volume is whole
+//! afterwards, and what was durable is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use device::{Fault, Faulty, Loss, Memory, Op, PowerCut, Rng, VirtualClock};
+use joulefs_scherlfs_fsck as fsck;
+use scherlfs::{MountOptions, Sync, Volume};
+use vfs::{Caller, DeviceNumber, Error, FileKind, FileSystem, NewNode, WriteFlags};
+
+const ME: Caller = Caller { uid: 0, gid: 0 };
+
+type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What was asked for. A call that failed may have been done all the same: then there are two states that may be.
+struct Course {
+    /// What may be there now.
+    now: BTreeSet<Contents>,
+    /// What may be found after a cut: every state since the last sync that returned.
+    since: BTreeSet<Contents>,
+    errors: usize,
+}
+
+impl Course {
+    /// A call came to this; `change` is what it does to contents.
+    fn call<T>(&mut self, answer: vfs::Result<T>, change: impl Fn(&mut Contents)) -> Option<T> {
+        let changed = |c: &Contents| {
+            let mut c = c.clone();
+            change(&mut c);
+            c
+        };
+        let after: BTreeSet<Contents> = self.now.iter().map(changed).collect();
+        let out = match answer {
+            Ok(out) => {
+                self.now = after;
+                Some(out)
+            }
+            Err(Error::NotFound) => None,
+            Err(e) => {
+                assert!(lawful(&e), "{e:?}");
+                self.errors += 1;
+                // A volume that takes no more changes did nothing.
+                if !e.to_string().contains("until the volume is mounted again") {
+                    self.now.extend(after);
+                }
+                None
+            }
+        };
+        self.since.extend(self.now.iter().cloned());
+        out
+    }
+}
+
+fn new() -> NewNode {
+    NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() }
+}
+
+/// An error of a device, or one that follows from it: nothing else may be told.
+fn lawful(e: &Error) -> bool {
+    matches!(e, Error::Device(_))
+}
+
+fn made() -> Memory {
+    let (dev, clock) = (Arc::new(Memory::new(512)), Arc::new(VirtualClock::default()));
+    scherlfs::make::format(dev.clone(), &*clock, &scherlfs::make::Options::default()).unwrap();
+    let volume = Volume::mount(dev.clone(), clock, MountOptions::default()).unwrap();
+    for n in 0..6u8 {
+        let ino = volume.mknod(ME, volume.root(), &[b'a' + n], &new()).unwrap().attr.ino;
+        volume.write(ino, 0, &[n; 7000], WriteFlags::empty()).unwrap();
+    }
+    volume.unmount().unwrap();
+    dev.fork()
+}
+
+fn begun() -> Contents {
+    (0..6u8).map(|n| (vec![b'a' + n], vec![n; 7000])).collect()
+}
+
+/// Does things until the end, whatever fails; remembers what was told.
+fn run(dev: Arc<Faulty<PowerCut>>, options: &MountOptions, seed: u64) -> Course {
+    let begun = BTreeSet::from([begun()]);
+    let mut course = Course { now: begun.clone(), since: begun, errors: 0 };
+    let volume = match Volume::mount(dev, Arc::new(VirtualClock::default()), options.clone()) {
+        Ok(volume) => volume,
+        Err(e) => {
+            assert!(lawful(&e), "mount: {e}");
+            course.errors += 1;
+            return course;
+        }
+    };
+    let mut rng = Rng::new(seed);
+    let nothing = |_: &mut Contents| ();
+    for step in 0..60u8 {
+        let name = vec![b'a' + rng.below(9) as u8];
+        let root = volume.root();
+        match rng.below(8) {
+            0..=3 => {
+                let (at, long) = (rng.below(9000) as usize, 1 + rng.below(6000) as usize);
+                let found = match volume.lookup(root, &name) {
+                    Err(Error::NotFound) => {
+                        let made = |c: &mut Contents| _ = c.insert(name.clone(), Vec::new());
+                        course.call(volume.mknod(ME, root, &name, &new()), made)
+                    }
+                    found => course.call(found, nothing),
+                };
+                let Some(entry) = found else { continue };
+                let data = vec![step; long];
+                let written = volume.write(entry.attr.ino, at as u64, &data, WriteFlags::empty());
+                course.call(written, |c| {
+                    // Of a name that may not be there nothing is written.
+                    let Some(bytes) = c.get_mut(&name) else { return };
+                    bytes.resize(bytes.len().max(at + long), 0);
+                    bytes[at..at + long].fill(step);
+                });
+            }
+            4 => _ = course.call(volume.unlink(root, &name), |c| _ = c.remove(&name)),
+            5 => {
+                if let Some(found) = course.call(volume.lookup(root, &name), nothing) {
+                    let mut bytes = vec![0; 20_000];
+                    course.call(volume.read(found.attr.ino, 0, &mut bytes), nothing);
+                }
+            }
+            _ => {
+                if course.call(volume.sync(), nothing).is_some() {
+                    course.since = course.now.clone();
+                }
+            }
+        }
+    }
+    course.call(volume.unmount(), nothing);
+    course
+}
+
+fn contents(dev: &Arc<Memory>) -> Contents {
+    let volume = Volume::mount(dev.clone(), Arc::new(VirtualClock::default()), MountOptions::default()).unwrap();
+    let mut out = Contents::new();
+    for name in (b'a'..b'a' + 9).map(|n| vec![n]) {
+        let Ok(found) = volume.lookup(volume.root(), &name) else { continue };
+        let mut bytes = vec![0; found.attr.size as usize];
+        assert_eq!(volume.read(found.attr.ino, 0, &mut bytes).unwrap(), bytes.len());
+        out.insert(name, bytes);
+    }
+    volume.unmount().unwrap();
+    let report = fsck::check(&**dev);
+    assert!(report.is_clean(), "after recovery: {:?}", report.findings);
+    out
+}
+
+#[test]
+fn every_request_that_fails_once_is_told_and_loses_nothing() {
+    let image = made();
+    let (mut failed, mut told) = (0, 0);
+    let call =
+        MountOptions { sync: Sync::Call, dir_cache: 0, ifile_cache: 1, inode_cache: 2, ..MountOptions::default() };
+    let few = MountOptions { dirty: 8, checkpoint_blocks: 30, inode_cache: 2, ..MountOptions::default() };
+    for (which, options) in [call, few].into_iter().enumerate() {
+        for seed in 0..2 {
+            let whole = Arc::new(Faulty::new(PowerCut::new(image.fork())));
+            run(whole.clone(), &options, seed);
+            for op in [Op::Read, Op::Write, Op::Flush] {
+                for n in 1..=whole.requests(op) {
+                    let dev = Arc::new(Faulty::new(PowerCut::new(image.fork())));
+                    dev.add(Fault::Nth { op, requests: n..n + 1 });
+                    let course = run(dev.clone(), &options, seed);
+                    (failed, told) = (failed + 1, told + usize::from(course.errors > 0));
+                    for loss in [Loss::AllKept, Loss::AllLost, Loss::Random(n)] {
+                        let place = format!("options {which}, seed {seed}, {op:?} {n}, {loss}");
+                        let left = Arc::new(dev.inner().image(loss));
+                        let report = fsck::check(&*left);
+                        assert!(report.is_clean(), "{place}: {:?}", report.findings);
+                        let found = contents(&left);
+                        let sizes = |c: &Contents| c.iter().map(|(n, b)| (n[0] as char, b.len())).collect::<Vec<_>>();
+                        let may = || course.since.iter().map(sizes).collect::<Vec<_>>();
+                        assert!(course.since.contains(&found), "{place}: {:?}, not of {:?}", sizes(&found), may());
+                    }
+                }
+            }
+        }
+    }
+    println!("{failed} requests failed, {told} courses were told");
+    assert!(failed > 300 && told * 2 > failed, "{failed} failed, {told} told");
+}

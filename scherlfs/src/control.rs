@@ -1,0 +1,183 @@
+//! What may be set while a volume is mounted, what runs beside its callers, and what it reports of both.
+//!
+//! When checkpoints are due is set from outside (Scherl 2004, section 4.2.3), and so is where the power comes from. Nothing
+//! here moves a block by itself.
+
+use std::time::Duration;
+
+use vfs::{Error, Power, Result};
+
+use crate::clean::strategy::{Clean, Strategy};
+use crate::volume::{State, Volume};
+
+/// Callers are idle if they changed nothing for so long.
+const IDLE: Duration = Duration::from_secs(1);
+/// The next step, if there is one.
+const SOON: Duration = Duration::from_millis(5);
+
+fn number(value: &str, least: u64, what: &str) -> std::result::Result<u64, String> {
+    let number = value.parse().ok().filter(|n| *n >= least);
+    number.ok_or_else(|| format!("is {what}, {least} or more"))
+}
+
+impl State {
+    /// A step of what is to be done while nobody waits; false if nothing is.
+    fn care_step(&mut self) -> Result<bool> {
+        let mark = (self.background.changes, self.accesses.opens);
+        if self.is_cleaning() {
+            return self.clean_step(crate::clean::pass::STEP).map(|_| true);
+        }
+        if let Some(mut work) = self.background.gathering.take() {
+            // What fails is tried again when something was changed.
+            self.background.settled = Some(mark);
+            if self.gather_step(&mut work)? {
+                self.background.gathering = Some(work);
+            }
+            return Ok(true);
+        }
+        if self.worth_a_pass() && self.begin_pass(u64::MAX)? {
+            return Ok(true);
+        }
+        let fresh = self.background.settled != Some(mark) && self.care.power == Power::Powered;
+        if fresh {
+            self.background.gathering = Some(self.begin_gathering());
+        }
+        Ok(fresh)
+    }
+}
+
+impl Volume {
+    /// What runs beside callers: what waited long enough is written, checkpoints by time, and, where room is made, a step of
+    /// it while callers are idle. Says when to ask again.
+    pub(crate) fn tick_all(&self) -> Result<Duration> {
+        let every = Duration::from_secs(1);
+        if self.options.read_only {
+            return Ok(every);
+        }
+        let now = self.clock.monotonic();
+        self.write_when_due()?;
+        let more_to_fill = self.fill_index()?;
+        // A disk that sleeps is not woken because time passed.
+        let asleep = self.archive.as_ref().and_then(|a| a.wakes.as_ref()).is_some_and(|w| !w.is_awake_for_readers());
+        if asleep {
+            return Ok(more_to_fill.unwrap_or(every));
+        }
+        let every = more_to_fill.unwrap_or(every);
+        let mut state = self.state.write();
+        if state.ended || state.broken.is_some() {
+            return Ok(every);
+        }
+        let due = state.pace.checkpoint_every.is_some_and(|t| now.saturating_sub(state.checkpointed) >= t);
+        if due {
+            state.checkpointed = now;
+            if state.logged > 0 {
+                state.checkpoint(false)?;
+            }
+        }
+        let idle = now.saturating_sub(state.changed) >= IDLE;
+        let cares = state.care.strategy() != Strategy::Threading || state.is_cleaning();
+        if idle && cares && !state.background.paused && state.care_step()? {
+            let references = self.references.lock();
+            state.trim(self.options.inode_cache, |ino| references.contains_key(&ino));
+            return Ok(SOON);
+        }
+        Ok(every)
+    }
+
+    /// Does at once all that would be done on the charger while callers are idle: room is made, files are brought together.
+    ///
+    /// # Errors
+    /// Those of the device, and a volume that is damaged.
+    pub fn tidy(&self) -> Result<crate::Done> {
+        if self.options.read_only {
+            return Err(Error::ReadOnly);
+        }
+        let mut state = self.state.write();
+        state.writable()?;
+        let (before, power) = (state.care.done, state.care.power);
+        state.care.power = Power::Powered;
+        state.background.settled = None;
+        let mut done = state.go_another_way();
+        while matches!(done, Ok(())) {
+            match state.care_step() {
+                Ok(true) => {
+                    let references = self.references.lock();
+                    state.trim(self.options.inode_cache, |ino| references.contains_key(&ino));
+                }
+                Ok(false) => break,
+                Err(e) => done = Err(e),
+            }
+        }
+        state.care.power = power;
+        done.and_then(|()| state.go_another_way())?;
+        let (a, b) = (state.care.done, before);
+        Ok(crate::Done {
+            passes: a.passes - b.passes,
+            segments: a.segments - b.segments,
+            moved: a.moved - b.moved,
+            files: a.files - b.files,
+            gathered: a.gathered - b.gathered,
+        })
+    }
+
+    /// What was done since the mount to make room and to bring files together.
+    pub fn done(&self) -> crate::Done {
+        self.state.read().care.done
+    }
+
+    /// Changes a setting. The error completes the sentence "NAME ...".
+    pub(crate) fn set(&self, name: &str, value: &str) -> std::result::Result<(), String> {
+        let mut state = self.state.write();
+        match name {
+            "clean" => state.care.clean = Clean::parse(value)?,
+            "power" => state.care.power = Power::parse(value)?,
+            "dirty" => state.pace.dirty = number(value, 1, "a number of MiB")?.saturating_mul(256),
+            "writeback_seconds" => {
+                state.pace.writeback = Duration::from_secs(number(value, 1, "a number of seconds")?);
+            }
+            "checkpoint_seconds" => {
+                let seconds = number(value, 0, "a number of seconds; 0: never")?;
+                state.pace.checkpoint_every = (seconds > 0).then(|| Duration::from_secs(seconds));
+            }
+            "checkpoint_bytes" => {
+                state.pace.checkpoint_blocks = number(value, 4096, "a number of bytes")? / 4096;
+            }
+            _ => return Err("is no setting of ScherlFS".to_owned()),
+        }
+        Ok(())
+    }
+
+    /// Settings and counters.
+    pub(crate) fn lines(&self) -> Vec<(String, String)> {
+        let state = self.state.read();
+        let done = state.care.done;
+        let mut lines = vec![
+            ("clean".to_owned(), state.care.clean.name().to_owned()),
+            ("strategy".to_owned(), state.care.strategy().name().to_owned()),
+            ("power".to_owned(), state.care.power.name().to_owned()),
+        ];
+        let numbers = [
+            ("dirty", state.pace.dirty / 256),
+            ("writeback_seconds", state.pace.writeback.as_secs()),
+            ("checkpoint_bytes", state.pace.checkpoint_blocks * 4096),
+            ("checkpoint_seconds", state.pace.checkpoint_every.map_or(0, |t| t.as_secs())),
+            ("free_blocks", state.free.count()),
+            ("dead_blocks", state.dead.count()),
+            ("free_runs", state.free.runs() as u64),
+            ("free_in_long_runs", state.path.preferred()),
+            ("promised_blocks", state.promised),
+            ("waiting_blocks", state.need),
+            ("transaction", state.seq.0),
+            ("checkpoint", state.sb.checkpoint),
+            ("logged_blocks", state.logged),
+            ("inodes", state.imap.used),
+            ("cleaning_passes", done.passes),
+            ("cleared_segments", done.segments),
+            ("moved_blocks", done.moved),
+            ("gathered_files", done.files),
+            ("gathered_blocks", done.gathered),
+        ];
+        lines.extend(numbers.map(|(name, value)| (name.to_owned(), value.to_string())));
+        lines
+    }
+}

@@ -1,0 +1,30 @@
+//! When what waits is written, and what is done beside the callers: settings and memory, no work.
+
+use std::time::Duration;
+
+use crate::reorganise::work::Gathering;
+
+/// What paces writing.
+#[derive(Debug, Clone)]
+pub(crate) struct Pace {
+    /// Blocks that may wait in memory.
+    pub dirty: u64,
+    /// What waits is written after so long.
+    pub writeback: Duration,
+    /// A checkpoint is due after so many blocks of log.
+    pub checkpoint_blocks: u64,
+    /// And so long after the last one.
+    pub checkpoint_every: Option<Duration>,
+}
+
+/// Work beside the callers'.
+#[derive(Default)]
+pub(crate) struct Background {
+    pub gathering: Option<Gathering>,
+    /// Callers' changes and opens when nothing was left to do.
+    pub settled: Option<(u64, u64)>,
+    /// Callers' changes.
+    pub changes: u64,
+    /// Nothing of it is done for now.
+    pub paused: bool,
+}

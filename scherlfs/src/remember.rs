@@ -1,0 +1,59 @@
+//! What of a transaction is remembered, and what is forgotten for the room it takes?
+
+use scherlfs_format::Seq;
+use scherlfs_format::history::{Change, Past};
+use vfs::{Error, Result};
+
+use crate::cause::Cause;
+use crate::history::LIST;
+use crate::space::Blocks;
+use crate::volume::State;
+
+impl State {
+    /// A transaction was written, or found in the log.
+    pub(crate) fn remember(&mut self, seq: Seq, secs: i64, changes: Vec<Change>) -> Result<()> {
+        let runs = std::mem::take(&mut self.history.dying);
+        if self.history.budget == 0 {
+            while !self.history.all.is_empty() {
+                self.forget_oldest()?;
+            }
+            return Ok(());
+        }
+        let mut joined = Blocks::default();
+        for run in runs {
+            let whole =
+                self.dead.take(run.start.0, run.blocks.into()) && self.history.kept.add_run(run) && joined.add_run(run);
+            if !whole {
+                return Err(Error::corrupt(format_args!("blocks from {} on are nobody's twice", run.start)));
+            }
+        }
+        let moved = self.care.cause != Cause::Log;
+        let past = Past { seq, secs, moved, changes, runs: joined.iter().collect() };
+        self.history.bytes += past.bytes() + if self.history.all.is_empty() { 16 } else { 0 };
+        self.history.all.push_back(past);
+        while self.history.kept.count() > self.history.budget || self.history.bytes > LIST {
+            self.forget_oldest()?;
+        }
+        Ok(())
+    }
+
+    /// The oldest transaction cannot be undone any more.
+    pub(crate) fn forget_oldest(&mut self) -> Result<()> {
+        let Some(past) = self.history.all.pop_front() else { return Ok(()) };
+        self.history.bytes -= past.bytes();
+        for run in past.runs {
+            if !self.history.kept.take(run.start.0, run.blocks.into()) || !self.dead.add_run(run) {
+                return Err(Error::corrupt(format_args!("history: block {} was not kept", run.start)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives up what can be undone until so many blocks will be free with the next checkpoint, or nothing is left to give.
+    pub(crate) fn forget_for(&mut self, blocks: u64) -> Result<()> {
+        while self.unclaimed() + self.dead.count() < blocks && !self.history.all.is_empty() {
+            self.forget_oldest()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,214 @@
+//! The power goes at every write to the disk, the index and the stage; each keeps of its last writes what it likes. A mount
+//! with the index then says what a mount without it says, and what was synced is there.
+
+use std::sync::Arc;
+
+use device::{BLOCK, BlockDevice, Lba, Loss, Memory, PowerCut, Tag, VirtualClock};
+use scherlfs::{Beside, MountOptions, Sync, Volume, index_blocks};
+use vfs::{FileSystem, WriteFlags};
+
+use crate::support::{ME, STAGE, all_of, new_file, settle, without_index, write};
+
+/// Blocks of the volume. The log goes round what [`BALLAST`] leaves of it many times.
+const BLOCKS: u64 = 480;
+/// Bytes of a file that stays.
+const BALLAST: usize = 250 * 4096;
+const ROUNDS: usize = 40;
+
+/// A device whose end is the end of all of them.
+struct Together {
+    own: Arc<PowerCut>,
+    all: Vec<Arc<PowerCut>>,
+}
+
+impl Together {
+    fn after<T>(&self, out: T) -> T {
+        if self.own.is_cut() {
+            self.all.iter().for_each(|d| d.cut());
+        }
+        out
+    }
+}
+
+impl BlockDevice for Together {
+    fn blocks(&self) -> u64 {
+        self.own.blocks()
+    }
+    fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
+        self.own.read(at, buf, tag)
+    }
+    fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
+        self.after(self.own.write(at, data, tag))
+    }
+    fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> device::Result<()> {
+        self.after(self.own.write_gather(at, parts, tag))
+    }
+    fn flush(&self, tag: Tag) -> device::Result<()> {
+        self.own.flush(tag)
+    }
+    fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> device::Result<()> {
+        self.own.discard(at, blocks, tag)
+    }
+}
+
+/// Disk, index, stage.
+struct Three([Arc<PowerCut>; 3]);
+
+impl Three {
+    fn new(images: [Memory; 3]) -> Self {
+        Three(images.map(|image| Arc::new(PowerCut::new(image))))
+    }
+    fn part(&self, n: usize) -> Arc<dyn BlockDevice> {
+        Arc::new(Together { own: self.0[n].clone(), all: self.0.to_vec() })
+    }
+    fn mount(&self, sync: Sync) -> vfs::Result<Volume> {
+        let beside = Beside { index: Some(self.part(1)), stage: Some(self.part(2)), ..Beside::default() };
+        let options = MountOptions { sync, dirty: 22, checkpoint_blocks: 150, beside, ..MountOptions::default() };
+        Volume::mount(self.part(0), Arc::new(VirtualClock::default()), options)
+    }
+    fn image(&self, losses: [Loss; 3]) -> [Memory; 3] {
+        [0, 1, 2].map(|n| self.0[n].image(losses[n]))
+    }
+}
+
+/// Files there are at a time.
+const LIVE: usize = 6;
+
+fn contents(n: usize) -> Vec<u8> {
+    vec![n as u8 + 1; 3000 * (n % 8) + 1]
+}
+
+/// A course of calls that goes round the volume, with a mount in its midst; gives how many files were made when the last sync
+/// came back, and whether the power stayed.
+fn course(three: &Three, sync: Sync) -> (usize, bool) {
+    let mut synced = 0;
+    let mut go = || -> vfs::Result<()> {
+        let mut volume = three.mount(sync)?;
+        // Little is free, so that what a checkpoint freed is used before the next.
+        let ballast = write(&volume, "ballast", &vec![7; BALLAST])?;
+        volume.forget(ballast, 1);
+        volume.sync()?;
+        for n in 0..ROUNDS {
+            settle_if_powered(&volume)?;
+            let root = volume.root();
+            let dir = volume.mkdir(ME, root, format!("d{n}").as_bytes(), 0o755, 0)?.attr.ino;
+            let link = volume.symlink(ME, dir, b"link", format!("to-{n}").as_bytes())?.attr.ino;
+            volume.forget(link, 1);
+            let ino = write(&volume, &format!("f{n}"), &contents(n))?;
+            if n % 2 == 0 {
+                volume.fsync(ino, false)?;
+                synced = n + 1;
+            }
+            volume.forget(ino, 1);
+            // Blocks of metadata become contents, and the other way round.
+            let short = volume.mknod(ME, dir, b"short", &new_file())?.attr.ino;
+            volume.write(short, 0, &[9; 30_000], WriteFlags::empty())?;
+            volume.unlink(dir, b"short")?;
+            volume.forget(short, 1);
+            if let Some(old) = n.checked_sub(LIVE) {
+                volume.unlink(root, format!("f{old}").as_bytes())?;
+                let dir = volume.lookup(root, format!("d{old}").as_bytes())?.attr.ino;
+                volume.unlink(dir, b"link")?;
+                volume.rmdir(root, format!("d{old}").as_bytes())?;
+                volume.forget(dir, 2);
+            }
+            if n == ROUNDS / 2 {
+                volume.unmount()?;
+                drop(volume);
+                volume = three.mount(sync)?;
+            }
+        }
+        volume.unmount()
+    };
+    let whole = go().is_ok();
+    (synced, whole)
+}
+
+fn settle_if_powered(volume: &Volume) -> vfs::Result<()> {
+    while volume.tick()? < std::time::Duration::from_secs(1) {}
+    Ok(())
+}
+
+fn judge(images: [Memory; 3], synced: usize, place: &str) {
+    let three = Three::new(images);
+    // The disk alone is whole.
+    let alone: Arc<dyn BlockDevice> = Arc::new(three.0[0].image(Loss::AllKept));
+    without_index(&alone);
+    // All of it under the index's eyes: a single block of contents is looked for there, too.
+    let volume = three.mount(Sync::Fsync).unwrap_or_else(|e| panic!("{place}: {e}"));
+    let mut names = all_of(&volume);
+    for n in synced.saturating_sub(2)..synced {
+        let attr =
+            volume.lookup(volume.root(), format!("f{n}").as_bytes()).unwrap_or_else(|e| panic!("{place}: f{n}: {e}"));
+        let mut bytes = vec![0; attr.attr.size as usize];
+        volume.read(attr.attr.ino, 0, &mut bytes).unwrap();
+        assert!(bytes == contents(n), "{place}: f{n}");
+    }
+    // What the disk has by now, asked without the index, is what was said with it.
+    let now: Arc<dyn BlockDevice> = Arc::new(three.0[0].image(Loss::AllKept));
+    let mut expected = without_index(&now);
+    names.remove("df");
+    expected.remove("df");
+    assert_eq!(names, expected, "{place}");
+    settle(&volume);
+    names = all_of(&volume);
+    names.remove("df");
+    assert_eq!(names, expected, "{place}, filled");
+    // What is written over blocks of which the index may still have something is read as it was written.
+    let after = write(&volume, "after", &[]).unwrap();
+    let part = |n: u8| vec![n + 100; BLOCK];
+    for n in 0..90 {
+        volume.write(after, u64::from(n) * BLOCK as u64, &part(n), WriteFlags::empty()).unwrap();
+    }
+    volume.sync().unwrap();
+    for n in 0..90 {
+        let mut bytes = vec![0; BLOCK];
+        volume.read(after, u64::from(n) * BLOCK as u64, &mut bytes).unwrap();
+        assert!(bytes == part(n), "{place}: block {n} of what was written since");
+    }
+    volume.unlink(volume.root(), b"after").unwrap();
+    volume.forget(after, 1);
+    volume.unmount().unwrap();
+    assert_eq!(all_of(&three.mount(Sync::Burst).unwrap()).len(), expected.len() + 1, "{place}, mounted again");
+}
+
+fn every_cut(sync: Sync) {
+    let fresh = || {
+        let disk = Arc::new(Memory::new(BLOCKS));
+        scherlfs::make::format(disk.clone(), &VirtualClock::default(), &scherlfs::make::Options::default()).unwrap();
+        Three::new([disk.fork(), Memory::new(index_blocks(BLOCKS).unwrap()), Memory::new(STAGE)])
+    };
+    let whole = fresh();
+    assert!(course(&whole, sync).1);
+    let mut images = 0;
+    for device in 0..3 {
+        let writes = whole.0[device].write_count();
+        // Each write to the disk; of the others those that fill the index are much alike.
+        let step = (writes / [90, 40, 40][device]).max(1);
+        for cut in (1..=writes).step_by(step as usize) {
+            let three = fresh();
+            three.0[device].cut_after(cut);
+            let (synced, _) = course(&three, sync);
+            let all = Loss::PLAIN.into_iter().chain([Loss::Random(cut), Loss::LastTorn(3)]);
+            for (n, loss) in all.enumerate() {
+                let others = [Loss::AllKept, Loss::AllLost, Loss::Random(cut + n as u64)][n % 3];
+                let mut losses = [others; 3];
+                losses[device] = loss;
+                judge(three.image(losses), synced, &format!("device {device}, write {cut} of {writes}, {losses:?}"));
+                images += 1;
+            }
+        }
+    }
+    println!("{images} images");
+    assert!(images > 500, "{images}");
+}
+
+#[test]
+fn with_fsyncs_on_the_disk_the_index_says_what_the_disk_says() {
+    every_cut(Sync::Fsync);
+}
+
+#[test]
+fn with_fsyncs_on_the_stage_they_are_there_and_the_index_says_what_the_disk_says() {
+    every_cut(Sync::Burst);
+}

@@ -1,0 +1,30 @@
+//! The tests of this crate in one program, which is linked once and keeps all cores at work: a file here is a module.
+
+mod text;
+
+mod blkparse;
+mod blkparse_writer;
+mod blktrace;
+mod blktrace_records;
+mod blocks;
+mod differential;
+mod fio_iolog;
+mod ftrace;
+mod log_writes;
+mod long_recordings;
+mod map_cache;
+mod meters;
+mod mobibench;
+mod mobile_csv;
+mod pauses;
+mod perfetto;
+mod replay;
+mod server_csv;
+mod shipped_recordings;
+mod stacked;
+mod strace;
+mod trace_dat;
+mod tracepoints;
+mod write_fio_iolog;
+mod write_parquet;
+mod writeback;

@@ -1,0 +1,46 @@
+//! Who asks? The process for which this thread serves a call: for reports alone, never for a decision about rights.
+
+use std::cell::Cell;
+
+thread_local! {
+    static WHO: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// While it lives, this thread serves a call of one process.
+#[derive(Debug)]
+pub struct Asking(Option<u32>);
+
+/// This thread serves a call of process `pid` from now on; 0 is nobody known, such as a kernel that writes back.
+#[must_use = "it is forgotten when this value goes"]
+pub fn asks(pid: u32) -> Asking {
+    Asking(WHO.replace(Some(pid).filter(|pid| *pid != 0)))
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        WHO.set(self.0);
+    }
+}
+
+/// For which process this thread serves a call.
+pub fn who() -> Option<u32> {
+    WHO.get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_is_known_while_the_call_is_served_and_no_longer() {
+        assert_eq!(who(), None);
+        let outer = asks(7);
+        {
+            let _kernel = asks(0);
+            assert_eq!(who(), None);
+        }
+        assert_eq!(who(), Some(7));
+        drop(outer);
+        assert_eq!(who(), None);
+    }
+}
