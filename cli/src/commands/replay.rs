@@ -43,7 +43,7 @@ use crate::{Failure, held, joules, output, recorded, size};
 #[command(after_help = "Examples:\n  joulefs replay work.rec --profile oneplus8t-ufs31\n  \
     joulefs replay work.rec --profile my-phone.toml --back-to-back --json\n  \
     joulefs replay calls.rec --profile kirin9000-ufs31 --image before.img\n  \
-    joulefs replay calls.rec --fs scherlfs --profile hitachi-dk23da20\n  \
+    joulefs replay calls.rec --fs scherlfs --profile laptop-disk-4200\n  \
     joulefs replay calls.rec --flame joules.html --flame joules.folded\n  \
     joulefs replay calls.rec --save after.img && joulefs ls -l after.img:/")]
 pub struct Args {

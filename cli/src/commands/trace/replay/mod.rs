@@ -83,7 +83,7 @@ use variants::Variant;
     joulefs trace replay telegram_exec.csv.gz --compare profile=oneplus8t-ufs31,galaxy-nexus-emmc\n  \
     joulefs trace replay app.strace --age three-fifths --size 2G --compare gc=greedy,atgc,fagc,joule\n  \
     joulefs trace replay work.rec --compare delta=off,on\n  \
-    joulefs trace replay app.strace --profile hitachi-dk23da20 --compare fs=f2fs,scherlfs\n  \
+    joulefs trace replay app.strace --profile laptop-disk-4200 --compare fs=f2fs,scherlfs\n  \
     joulefs trace replay app.strace --flame joules.html --flame joules.json\n  \
     joulefs trace replay app.strace --into /mnt/ext4 --back-to-back\n\n\
     Options for -o and --compare, of F2FS: gc=greedy|cost-benefit|atgc|mwhfb|fagc|joule, background_gc=on|off,\n  \
