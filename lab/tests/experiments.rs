@@ -437,7 +437,14 @@ fn scherl_fig6_1_10_runs_and_repeats_and_a_log_that_keeps_its_directories_costs_
     for peer in ["ext2", "ext3", "reiserfs", "fat32", "nilfs2"] {
         let flushes = format!("{peer}-flush");
         assert!(created["scherlfs-d"].0 < 0.2 * created[peer].0, "{peer}: {created:?}");
-        assert!(created[&*flushes].0 > created[peer].0, "{peer}: a flush costs nothing: {created:?}");
+        // A journal waits for its flushes. The others have waited for the platter anyway, and pay nothing more: less than 1 %
+        // either way, by where the head is afterwards.
+        let costs = created[&*flushes].0 / created[peer].0;
+        let journal = ["ext3", "reiserfs"].contains(&peer);
+        assert!(
+            if journal { costs > 1.1 } else { (costs - 1.0).abs() < 0.01 },
+            "{peer}: a flush: {costs}, {created:?}"
+        );
     }
     assert!(created["scherlfs-d"].0 < created["scherlfs"].0);
     assert!(created["scherlfs-later-d"].0 < created["scherlfs-once-d"].0);
