@@ -148,6 +148,21 @@ fn a_volume_goes_back_to_any_transaction_down_to_the_floor_and_forward_again() {
                 let volume = mounted(copy.clone(), options.clone());
                 let before = tree(&volume);
                 volume.undo_last(count).unwrap_or_else(|e| panic!("{what}: {e}"));
+                if count % 3 == 0 {
+                    // What came back is changed again at once.
+                    let busy = Arc::new(dev.fork());
+                    let volume = mounted(busy.clone(), options.clone());
+                    volume.undo_last(count).unwrap();
+                    let mut rng = Rng::new(seed + 77);
+                    for _ in 0..6 {
+                        calls(&volume, &mut rng, 8);
+                        volume.sync().unwrap_or_else(|e| panic!("{what}, and changed: {e}"));
+                    }
+                    let lived = tree(&volume);
+                    volume.unmount().unwrap();
+                    check(&*busy, &what);
+                    assert_eq!(tree(&mounted(busy, options.clone())), lived, "{what}, and changed");
+                }
                 // The state before a transaction is the one after all earlier ones.
                 assert_eq!(tree(&volume), *then(&states, events[count - 1].seq - 1), "{what}");
                 volume.unmount().unwrap();
