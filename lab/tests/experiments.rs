@@ -448,12 +448,11 @@ fn scherl_fig6_1_10_runs_and_repeats_and_a_log_that_keeps_its_directories_costs_
     }
     assert!(created["scherlfs-d"].0 < created["scherlfs"].0);
     assert!(created["scherlfs-later-d"].0 < created["scherlfs-once-d"].0);
-    // Directories and the inode map in memory are not read.
+    // Directories in memory are not read. Of the inode map the block used last stays, and these files are all in it.
     let blocks = |v: &str, of: &str| measure(&outcome, v, "files-4k-read", of);
-    assert!(blocks("scherlfs", "blocks_directories_read") > 30.0 && blocks("scherlfs", "blocks_inode_map_read") > 30.0);
-    assert!(
-        blocks("scherlfs-d", "blocks_directories_read") < 5.0 && blocks("scherlfs-d", "blocks_inode_map_read") < 5.0
-    );
+    assert!(blocks("scherlfs", "blocks_directories_read") > 30.0);
+    assert!(blocks("scherlfs-d", "blocks_directories_read") < 5.0);
+    assert!(["scherlfs", "scherlfs-d"].iter().all(|v| blocks(v, "blocks_inode_map_read") < 5.0));
 }
 
 #[test]
