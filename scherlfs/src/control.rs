@@ -23,7 +23,11 @@ pub const KNOBS: &[(&str, &str, &str)] = &[
         "how room is made; auto: not at all on a battery, combined on the charger",
     ),
     ("power", "battery|powered", "where the power comes from; on the charger files are brought together, too"),
-    ("checkpoint_bytes", "BYTES", "a checkpoint is due after so much log"),
+    (
+        "checkpoint_bytes",
+        "BYTES",
+        "a checkpoint is due after so much log; looked at when writes fill `dirty`, and with sync=call after each",
+    ),
     ("checkpoint_seconds", "N", "and so long after the last one; 0: never by time"),
     ("writeback_seconds", "N", "what waits is written after so long"),
     ("dirty", "MIB", "so much may wait in memory"),

@@ -4,7 +4,7 @@
 //! the inode map is a file; extents are in the inode. What a volume looks like is `scherlfs_format`'s and
 //! `docs/scherlfs-format.md`'s.
 //!
-//! Left out: FUSE, images, the command line, and every choice of what is cheap for which device.
+//! Left out: FUSE, images, the command line, and what anything costs on which device.
 #![forbid(unsafe_code)]
 
 mod archive;

@@ -11,7 +11,7 @@ pub(crate) struct Pace {
     pub dirty: u64,
     /// What waits is written after so long.
     pub writeback: Duration,
-    /// A checkpoint is due after so many blocks of log.
+    /// A checkpoint is due after so many blocks of log, as [`crate::MountOptions`] says.
     pub checkpoint_blocks: u64,
     /// And so long after the last one.
     pub checkpoint_every: Option<Duration>,
@@ -25,6 +25,6 @@ pub(crate) struct Background {
     pub settled: Option<(u64, u64)>,
     /// Callers' changes.
     pub changes: u64,
-    /// Nothing of it is done for now.
+    /// Whoever holds the volume wants none of it done.
     pub paused: bool,
 }

@@ -61,7 +61,8 @@ pub struct MountOptions {
     pub inode_cache: usize,
     /// What waits is written after so long.
     pub writeback: Duration,
-    /// A checkpoint is due after so many blocks of log.
+    /// A checkpoint is due after so many blocks of log. It is looked at when what waits passes `dirty`, and with
+    /// [`Sync::Call`] after each call; not after an fsync.
     pub checkpoint_blocks: u64,
     /// A checkpoint is due so long after the last one, if something was logged; never, unless said.
     pub checkpoint_every: Option<Duration>,
