@@ -171,7 +171,7 @@ impl State {
         let at_orphans = orphan.as_ref().map(|o| plan.place(o));
         let at_history = past.as_ref().map(|p| plan.place(p));
         let written: Written = plan.finish();
-        self.attempt += 1;
+        self.next_attempt()?;
         written.write(self, Cause::Checkpoint)?;
         self.flush(Cause::Checkpoint)?;
 

@@ -299,6 +299,19 @@ impl State {
         Ok(())
     }
 
+    /// What a failed attempt leaves is none of the next.
+    pub(crate) fn next_attempt(&mut self) -> Result<()> {
+        match self.attempt.checked_add(1) {
+            Some(next) => self.attempt = next,
+            None => {
+                let why = format!("a transaction could not be written {} times", u8::MAX);
+                self.broken.get_or_insert(why.clone());
+                return Err(Error::Device(why));
+            }
+        }
+        Ok(())
+    }
+
     /// An inode was written where the plan said.
     pub(crate) fn apply(&mut self, inode: &mut Inode, laid: Laid, slots: &[Slot]) -> Result<()> {
         let old: Vec<Run> = own_blocks(inode).collect();
@@ -337,8 +350,7 @@ impl State {
         }
         let listed: Vec<usize> = plan.out.iter().filter(|o| o.owner == 0).map(|o| o.slot).collect();
         let written = plan.finish();
-        // What a failed attempt left is none of the next.
-        self.attempt += 1;
+        self.next_attempt()?;
         written.write(self, self.care.cause)?;
 
         self.take_slots(&written)?;

@@ -166,7 +166,7 @@ pub(crate) struct State {
     pub need: u64,
     pub seq: Seq,
     /// How often the next transaction failed to be written.
-    pub attempt: u32,
+    pub attempt: u8,
     pub epoch: Epoch,
     /// The superblock on disk has this mount's epoch.
     pub begun: bool,

@@ -88,8 +88,10 @@ pub struct RawSuperblock {
     pub spare_c: [u8; 4],
     /// Where the log goes on: the runs of free blocks that it fills next, in their order.
     pub path: [RawExtent; PATH_MAX],
+    /// From which the marks of the log's blocks follow, see [`Epoch`]; 0: they have none. Nobody but who reads the volume may know it.
+    pub secret: U64,
     /// Zero.
-    pub spare_d: [u8; 264],
+    pub spare_d: [u8; 256],
     /// A bit for each block of the inode map; set: it has no free place. A hint.
     pub full: [u8; 2040],
     /// Zero.
@@ -130,6 +132,8 @@ pub struct Superblock {
     pub seq: Seq,
     /// The mount that wrote it.
     pub epoch: Epoch,
+    /// From which marks follow; 0: there are none.
+    pub secret: u64,
     /// The inode map's inode.
     pub ifile: Addr,
     /// The free list's inode.
@@ -215,7 +219,8 @@ impl Superblock {
             clean: raw.flags.get() & 1 != 0,
             checkpoint: raw.checkpoint.get(),
             seq: Seq(raw.seq.get()),
-            epoch: Epoch(raw.epoch.get()),
+            epoch: Epoch::of(raw.epoch.get(), raw.secret.get()),
+            secret: raw.secret.get(),
             ifile: inside("ifile", raw.ifile.get())?,
             free_list: inside("free_list", raw.free_list.get())?,
             orphans: match raw.orphans.get() {
@@ -256,7 +261,8 @@ impl Superblock {
         raw.flags = u32::from(self.clean).into();
         raw.checkpoint = self.checkpoint.into();
         raw.seq = self.seq.0.into();
-        raw.epoch = self.epoch.0.into();
+        raw.epoch = self.epoch.count.into();
+        raw.secret = self.secret.into();
         raw.ifile = self.ifile.0.into();
         raw.free_list = self.free_list.0.into();
         raw.orphans = self.orphans.unwrap_or_default().0.into();

@@ -239,7 +239,8 @@ pub(crate) fn other_epoch(disk: &Disk<'_>, sb: &Superblock) -> Option<Epoch> {
     let header = Header::read(&*disk.read(first.start).ok()?).ok()?;
     let map = Header::expect(&*disk.read(sb.ifile).ok()?, Kind::Inode).ok()?;
     let next = header.seq.0.checked_sub(1) == Some(sb.seq.0);
-    let other = next && header.epoch != sb.epoch && header.epoch >= map.epoch;
+    let ours = header.epoch == Epoch::of(header.epoch.count, sb.secret);
+    let other = next && ours && header.epoch != sb.epoch && header.epoch >= map.epoch;
     let whole = || {
         let said = follow(disk, sb).transactions;
         said == 0 && follow(disk, &Superblock { epoch: header.epoch, ..sb.clone() }).transactions > 0

@@ -243,7 +243,7 @@ fn made(
     let header = Header {
         kind: Kind::Inode,
         // Of a number that lies nobody may come to the end.
-        epoch: Epoch(if known.sb.epoch.0 < u32::MAX / 2 { known.sb.epoch.0 + 1 } else { 1 }),
+        epoch: Epoch::of(if known.sb.epoch.count < u32::MAX / 2 { known.sb.epoch.count + 1 } else { 1 }, known.sb.secret),
         attempt: 0,
         seq: Seq(last.min(COUNT_MAX - 1_000_000) + 1),
         ino: Ino(0),
