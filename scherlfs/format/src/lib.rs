@@ -162,6 +162,21 @@ pub fn checksum(parts: &[&[u8]]) -> u32 {
     crc.finalize()
 }
 
+/// A checksum of bytes that come one after the other.
+#[derive(Debug, Clone, Default)]
+pub struct Checksum(crc32fast::Hasher);
+
+impl Checksum {
+    /// Adds bytes.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+    /// What [`checksum`] is of all of them.
+    pub fn value(&self) -> u32 {
+        self.0.clone().finalize()
+    }
+}
+
 /// The checksum of a block in which it stands itself at `at`, counted as zeroes.
 fn sealed(block: &Block, at: usize) -> u32 {
     checksum(&[&block[..at], &[0; 4], &block[at + 4..]])

@@ -109,6 +109,17 @@ pub enum Placement {
     /// Before the contents they are written with, appended.
     #[default]
     Before = 0,
+    /// Behind them. While a file is written on and nobody asked that it be durable, its next contents overwrite the inode.
+    After = 1,
+    /// While a file is written on, in one of two blocks before its contents by turns.
+    InPlace = 2,
+    /// As [`Placement::InPlace`], and not with every call: when somebody asks for it, after a time, or with another inode.
+    Delayed = 3,
+}
+
+impl Placement {
+    /// All of them, in the order of the figure.
+    pub const ALL: [Placement; 4] = [Placement::Before, Placement::After, Placement::InPlace, Placement::Delayed];
 }
 
 /// What a superblock says.
@@ -205,10 +216,8 @@ impl Superblock {
         if let Some(run) = path.iter().find(|r| r.end().0 > blocks) {
             return Err(wrong("path", run.start.0));
         }
-        let placement = match raw.placement {
-            0 => Placement::Before,
-            p => return Err(wrong("placement", p.into())),
-        };
+        let placement = Placement::ALL.into_iter().find(|p| *p as u8 == raw.placement);
+        let placement = placement.ok_or(wrong("placement", raw.placement.into()))?;
         let end = raw.label.iter().position(|b| *b == 0).unwrap_or(raw.label.len());
         Ok(Superblock {
             uuid: raw.uuid,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use device::{Lba, Tag};
 use scherlfs_format::chain::{self, Header, Kind};
-use scherlfs_format::inode as raw;
+use scherlfs_format::inode::{self as raw, Form};
 use scherlfs_format::{Addr, BLOCK, Block, Epoch, FIRST, FREE_LIST, IFILE, Ino, Seq, checksum};
 
 use super::file::{File, salvage};
@@ -180,13 +180,22 @@ pub(crate) fn follows(disk: &Disk<'_>, hit: &Hit) -> Option<Vec<Addr>> {
         }
         all.len() as u64 == wanted && checksum(&[&bytes]) == inode.follow_crc
     };
-    let behind: Vec<Addr> = (hit.at.0 + 1..disk.blocks).take(wanted as usize).map(Addr).collect();
+    let from = match inode.form {
+        Form::Behind | Form::Second => hit.at.0 + 1,
+        Form::First => hit.at.0 + 2,
+        Form::Ahead => hit.at.0.saturating_sub(wanted),
+    };
+    let behind: Vec<Addr> = (from..disk.blocks).take(wanted as usize).map(Addr).collect();
     if proves(&behind) {
         return Some(behind);
     }
     let (file, _) = salvage(disk, hit.ino, hit.at)?;
     let mut own: Vec<Addr> = own_in_order(&file, hit.at);
-    own.truncate(wanted as usize);
+    match inode.form {
+        // The last of them, in the order in which the log comes to its block.
+        Form::Ahead => drop(own.drain(..own.len().saturating_sub(wanted as usize))),
+        _ => own.truncate(wanted as usize),
+    }
     proves(&own).then_some(own)
 }
 

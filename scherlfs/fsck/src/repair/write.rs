@@ -166,6 +166,7 @@ impl Checkpoint<'_> {
         let parts: Vec<&[u8]> = follow.iter().map(|(_, b)| &b[..]).collect();
         let blocks = extents.iter().filter(|e| !matches!(e, Extent::Hole { .. })).map(|e| e.blocks()).sum();
         let inode = raw::Inode {
+            form: raw::Form::Behind,
             header,
             follow: follow.len() as u32,
             follow_crc: checksum(&parts),
