@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use device::{Fault, Faulty, Loss, Memory, Op, PowerCut, Rng, VirtualClock};
 use joulefs_scherlfs_fsck as fsck;
-use scherlfs::{MountOptions, Sync, Volume};
+use scherlfs::{MountOptions, Placement, Sync, Volume};
 use vfs::{Caller, DeviceNumber, Error, FileKind, FileSystem, NewNode, WriteFlags};
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
@@ -90,9 +90,13 @@ fn run(dev: Arc<Faulty<PowerCut>>, options: &MountOptions, seed: u64) -> Course 
         }
     };
     let mut rng = Rng::new(seed);
+    let mut name = vec![b'a'];
     let nothing = |_: &mut Contents| ();
     for step in 0..60u8 {
-        let name = vec![b'a' + rng.below(9) as u8];
+        // Where a file that is written on is a case of its own, it is one half of the time.
+        if options.placement.is_none() || rng.below(2) == 0 {
+            name = vec![b'a' + rng.below(9) as u8];
+        }
         let root = volume.root();
         match rng.below(8) {
             0..=3 => {
@@ -154,7 +158,9 @@ fn every_request_that_fails_once_is_told_and_loses_nothing() {
     let call =
         MountOptions { sync: Sync::Call, dir_cache: 0, ifile_cache: 1, inode_cache: 2, ..MountOptions::default() };
     let few = MountOptions { dirty: 8, checkpoint_blocks: 30, inode_cache: 2, ..MountOptions::default() };
-    for (which, options) in [call, few].into_iter().enumerate() {
+    let placed = |p| MountOptions { placement: Some(p), ..call.clone() };
+    let placed = [Placement::After, Placement::InPlace, Placement::Delayed].map(placed);
+    for (which, options) in [call.clone(), few].into_iter().chain(placed).enumerate() {
         for seed in 0..2 {
             let whole = Arc::new(Faulty::new(PowerCut::new(image.fork())));
             run(whole.clone(), &options, seed);
