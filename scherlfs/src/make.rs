@@ -46,7 +46,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { label: String::new(), uuid: [0; 16], secret: 0, segment_blocks: 256, placement: Placement::Before, owner: (0, 0) }
+        Options {
+            label: String::new(),
+            uuid: [0; 16],
+            secret: 0,
+            segment_blocks: 256,
+            placement: Placement::Before,
+            owner: (0, 0),
+        }
     }
 }
 
