@@ -113,7 +113,7 @@ impl Piece {
 
 impl State {
     /// A series for this inode, if one may begin.
-    fn begin(&self, inode: &Inode, open: bool) -> Option<Series> {
+    fn begin(&self, inode: &Inode) -> Option<Series> {
         let place = match self.placement {
             Placement::Before => return None,
             Placement::After => Place::End { at: Addr::default(), path: None },
@@ -131,7 +131,7 @@ impl State {
             blocks: 0,
             contents: Blocks::default(),
             place,
-            open,
+            open: false,
         })
     }
 
@@ -145,7 +145,7 @@ impl State {
             _ => self.end_series()?,
         }
         match order {
-            [ino] if !gone => Ok(self.inodes.get(ino).and_then(|inode| self.begin(inode, false))),
+            [ino] if !gone => Ok(self.inodes.get(ino).and_then(|inode| self.begin(inode))),
             _ => Ok(None),
         }
     }
@@ -203,7 +203,7 @@ impl State {
                 laid
             }
             Place::Slots { slots, last, durable, .. } => {
-                if first && series.blocks == 0 {
+                if first {
                     *slots = [plan.reserve()?, plan.reserve()?];
                     plan.fill(slots[1], inode.ino);
                 }
@@ -278,27 +278,20 @@ impl State {
         self.commit().map(drop)
     }
 
-    /// Writes the contents of an inode that wait, and leaves the inode for later; false if that cannot be.
+    /// Writes the contents that wait of a file that is written on, and leaves the inode for later; false if that cannot be. Where
+    /// files are written by turns, each call's contents and inode in one request cost less than going back for the inode.
     fn extend(&mut self, ino: Ino) -> Result<bool> {
-        self.begin_epoch()?;
         let Some(inode) = self.inodes.get(&ino).filter(|i| i.is_file() && !i.pages.is_empty()) else {
             return Ok(false);
         };
-        let on = self.series.as_ref().filter(|s| s.goes_on(self.seq, &[ino], false) && s.ino == ino).cloned();
-        let more = inode.pages.len() as u32;
-        let begun = on.is_some();
-        let Some(mut series) = on.or_else(|| if self.series.is_none() { self.begin(inode, true) } else { None }) else {
-            return Ok(false);
-        };
-        if series.blocks + more > BLOCKS || self.unclaimed() <= SPARE {
+        let on = self.series.as_ref().filter(|s| s.ino == ino && s.goes_on(self.seq, &[ino], false));
+        let Some(mut series) = on.cloned() else { return Ok(false) };
+        if series.blocks + inode.pages.len() as u32 > BLOCKS || self.unclaimed() <= SPARE {
             return Ok(false);
         }
         let pages: Vec<u64> = inode.pages.keys().copied().collect();
         let mut plan = Plan::new(self);
         plan.header.seq = series.seq;
-        if let (Place::Slots { slots, .. }, false) = (&mut series.place, begun) {
-            *slots = [plan.reserve()?, plan.reserve()?];
-        }
         let Some(laid) = plan.lay_contents(inode, &pages, Addr::default())? else { return Ok(false) };
         series.note(&mut plan, &laid, inode)?;
         series.open = true;
