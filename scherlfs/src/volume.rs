@@ -283,8 +283,13 @@ impl State {
         if self.unclaimed() >= blocks + spare {
             return Ok(());
         }
-        self.forget_for(blocks + spare + 1)?;
-        if self.unclaimed() + self.dead.count() >= blocks + spare {
+        // Twice: what the first checkpoint frees may be kept for those who go back.
+        for _ in 0..2 {
+            self.forget_for(blocks + spare + 1)?;
+            // What waits may replace as many blocks as it takes, and those are free with the checkpoint too.
+            if self.unclaimed() + self.dead.count() + self.need < blocks + spare {
+                break;
+            }
             self.checkpoint(false)?;
             if self.unclaimed() >= blocks + spare {
                 return Ok(());
