@@ -33,6 +33,7 @@ mod path;
 mod recovery;
 mod remember;
 mod reorganise;
+mod series;
 mod served;
 mod space;
 mod superblock;

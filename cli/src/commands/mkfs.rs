@@ -162,11 +162,14 @@ fn of_scherlfs(args: &Args, uuid: Option<[u8; 16]>) -> Result<make::Options, Fai
     if args.label.len() > LABEL_MAX {
         return Err(Failure::Usage(format!("--label: {} bytes; must be at most {LABEL_MAX}", args.label.len())));
     }
+    let entropy = || device::rng::entropy().map_err(|e| format!("no random numbers: {e}"));
     let uuid = match uuid {
         Some(uuid) => uuid,
-        None => device::rng::uuid(device::rng::entropy().map_err(|e| format!("no random numbers: {e}"))?),
+        None => device::rng::uuid(entropy()?),
     };
-    Ok(make::Options { label: args.label.clone(), uuid, ..make::Options::default() })
+    // Not from what is asked for: users of the volume may know its identity.
+    let secret = u128::from_le_bytes(entropy()?) as u64;
+    Ok(make::Options { label: args.label.clone(), uuid, secret, ..make::Options::default() })
 }
 
 fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {

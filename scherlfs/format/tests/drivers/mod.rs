@@ -44,7 +44,7 @@ fn seal(block: &mut Block, at: usize) {
 }
 
 fn header(kind: Kind) -> Header {
-    Header { kind, epoch: Epoch(3), attempt: 1, seq: Seq(77), ino: Ino(9), piece: 1, pieces: 3 }
+    Header { kind, epoch: Epoch::of(3, 8), attempt: 1, seq: Seq(77), ino: Ino(9), piece: 1, pieces: 3 }
 }
 
 fn run(start: u64, blocks: u32) -> Run {
@@ -62,7 +62,7 @@ pub fn superblock(bytes: &[u8]) {
         clean: false,
         checkpoint: 9,
         seq: Seq(77),
-        epoch: Epoch(3),
+        epoch: Epoch::of(3, 8),
         ifile: Addr(40),
         free_list: Addr(42),
         orphans: Some(Addr(44)),
