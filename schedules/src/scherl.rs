@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use device::{BlockDevice, Lba, Memory, PowerCut, Rng, Tag, VirtualClock};
+use scherlfs_format::superblock::Placement;
 use scherlfs_scheduled::{Clean, MountOptions, Strategy, Sync, Volume};
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use vfs::{FileSystem, Ino, Power};
@@ -52,6 +53,8 @@ pub struct Mounting {
     pub power: Power,
     /// Blocks kept so that transactions can be undone.
     pub undo: u64,
+    /// Where an inode lies beside its file.
+    pub placement: Placement,
     /// Metadata stands on another disk too.
     pub index: bool,
     /// Seconds until the disk sleeps.
@@ -81,6 +84,7 @@ impl Mounting {
             clean: if rng.chance(1, 2) { Clean::ByPower } else { pick(rng, &all) },
             power: pick(rng, &[Power::Battery, Power::Powered]),
             undo: pick(rng, &[0, 0, 40, 10_000]),
+            placement: pick(rng, &Placement::ALL),
             index: if sync == Sync::Burst { rng.chance(1, 2) } else { rng.chance(1, 5) },
             sleep: (sync == Sync::Burst && rng.chance(1, 2)).then_some(10),
             crowd: if rng.chance(1, 2) { 1 + rng.below(20) } else { 0 },
@@ -100,6 +104,7 @@ impl Mounting {
             clean: self.clean,
             power: self.power,
             undo: Some(self.undo),
+            placement: Some(self.placement),
             ..MountOptions::default()
         };
         options.beside.index = index;

@@ -509,7 +509,8 @@ impl State {
         let mut changes = Vec::with_capacity(order.len() + self.gone.len());
         let mut now = i64::MIN;
         let alone = piece.is_some() && pieces == 1;
-        for (ino, one) in order.iter().zip(piece.map(One::InSeries).into_iter().chain(laid.into_iter().map(One::Laid))) {
+        for (ino, one) in order.iter().zip(piece.map(One::InSeries).into_iter().chain(laid.into_iter().map(One::Laid)))
+        {
             let was = match &one {
                 One::InSeries(piece) if piece.was().is_some() => piece.was().flatten(),
                 _ => self.imap.get(&*dev, *ino)?.addr,

@@ -172,7 +172,13 @@ impl State {
     }
 
     /// Lays out the first piece of a transaction. `None`: it does not fit into this form, and nothing was laid out.
-    pub(crate) fn piece(&self, plan: &mut Plan, series: &Series, inode: &Inode, pages: &[u64]) -> Result<Option<Piece>> {
+    pub(crate) fn piece(
+        &self,
+        plan: &mut Plan,
+        series: &Series,
+        inode: &Inode,
+        pages: &[u64],
+    ) -> Result<Option<Piece>> {
         let mut series = series.clone();
         let first = series.attempt.is_none();
         let attempt = series.attempt.map_or(Some(self.attempt), |a| a.checked_add(1));
@@ -307,7 +313,11 @@ impl State {
         self.inodes.insert(ino, inode);
         self.series = Some(series);
         applied?;
-        written.paths().collect::<Vec<_>>().into_iter().try_for_each(|start| self.die_for_good(Run { start, blocks: 1 }))?;
+        written
+            .paths()
+            .collect::<Vec<_>>()
+            .into_iter()
+            .try_for_each(|start| self.die_for_good(Run { start, blocks: 1 }))?;
         Ok(true)
     }
 

@@ -313,8 +313,15 @@ mod tests {
     use crate::{Epoch, Seq};
 
     fn inode() -> Inode {
-        let header =
-            Header { kind: Kind::Inode, epoch: Epoch::of(3, 8), attempt: 1, seq: Seq(77), ino: Ino(9), piece: 0, pieces: 2 };
+        let header = Header {
+            kind: Kind::Inode,
+            epoch: Epoch::of(3, 8),
+            attempt: 1,
+            seq: Seq(77),
+            ino: Ino(9),
+            piece: 0,
+            pieces: 2,
+        };
         let xattrs = vec![(b"user.a".to_vec(), vec![1; 300]), (b"user.b".to_vec(), Vec::new())];
         let extents: Vec<_> = (0..room(xattr_bytes(&xattrs)) as u64)
             .map(|n| Extent::Stored { start: Addr(10 + 2 * n), blocks: 1 })

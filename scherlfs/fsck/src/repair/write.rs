@@ -244,7 +244,10 @@ fn made(
     let header = Header {
         kind: Kind::Inode,
         // Of a number that lies nobody may come to the end.
-        epoch: Epoch::of(if known.sb.epoch.count < u32::MAX / 2 { known.sb.epoch.count + 1 } else { 1 }, known.sb.secret),
+        epoch: Epoch::of(
+            if known.sb.epoch.count < u32::MAX / 2 { known.sb.epoch.count + 1 } else { 1 },
+            known.sb.secret,
+        ),
         attempt: 0,
         seq: Seq(last.min(COUNT_MAX - 1_000_000) + 1),
         ino: Ino(0),
