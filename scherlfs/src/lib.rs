@@ -44,5 +44,6 @@ mod volume;
 pub use archive::{Beside, ProgramOf, index_blocks};
 pub use clean::care::Done;
 pub use clean::strategy::{Clean, Strategy};
+pub use scherlfs_format::superblock::Placement;
 pub use superblock::superblock;
 pub use volume::{MountOptions, Sync, Volume};

@@ -302,6 +302,7 @@ impl State {
         let Some(laid) = plan.lay_contents(inode, &pages, Addr::default())? else { return Ok(false) };
         series.note(&mut plan, &laid, inode)?;
         series.open = true;
+        plan.encode_contents(&laid, inode)?;
         let written = plan.finish();
         written.write(self, Cause::Log)?;
         self.take_slots(&written)?;

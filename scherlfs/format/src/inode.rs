@@ -336,6 +336,7 @@ mod tests {
         };
         Inode {
             header,
+            form: Form::Second,
             follow: 5,
             follow_crc: 6,
             previous: Some(Addr(4)),

@@ -8,7 +8,7 @@ pub use beside::beside;
 use format::chain::{self, Header, Kind};
 use format::directory::{self, Entries};
 use format::extent::Extent;
-use format::inode::{Attributes, Inode, Time, room, xattr_bytes};
+use format::inode::{Attributes, Form, Inode, Time, room, xattr_bytes};
 use format::superblock::{Placement, Superblock};
 use format::{Addr, BLOCK, Block, Epoch, Ino, Run, Seq, checksum, ifile, lists};
 
@@ -58,7 +58,8 @@ pub fn superblock(bytes: &[u8]) {
         label: "archive".into(),
         blocks: 1024,
         segment_blocks: 256,
-        placement: Placement::Before,
+        placement: Placement::InPlace,
+        secret: 8,
         clean: false,
         checkpoint: 9,
         seq: Seq(77),
@@ -105,6 +106,7 @@ pub fn inodes(bytes: &[u8]) {
     };
     let lawful = Inode {
         header: header(Kind::Inode),
+        form: Form::Second,
         follow: 5,
         follow_crc: 6,
         previous: Some(Addr(4)),
