@@ -13,6 +13,7 @@ use f2fs::mkfs::Options;
 use joulefs_conformance::crash::{Course, Habits, Record};
 use joulefs_conformance::subject::{F2fs, Judged, ScherlFs, Subject};
 use parking_lot::Mutex;
+use scherlfs::{Placement, Sync};
 use vfs::{FileSystem, Power};
 
 use crate::rig;
@@ -111,7 +112,7 @@ fn f2fs(seed: u64) -> F2fs {
     F2fs { made, mounted, deltas: false }
 }
 
-/// ScherlFS, which keeps as little, on a battery or on the charger.
+/// ScherlFS, which keeps as little, on a battery or on the charger, with inodes wherever they may lie, each call written or not.
 fn scherlfs(seed: u64) -> ScherlFs {
     let made = scherlfs::make::Options { segment_blocks: 16, ..Default::default() };
     let power = if seed.is_multiple_of(2) { Power::Battery } else { Power::Powered };
@@ -121,6 +122,8 @@ fn scherlfs(seed: u64) -> ScherlFs {
         ifile_cache: 1,
         inode_cache: 4,
         checkpoint_blocks: 300,
+        placement: Some(Placement::ALL[seed as usize / 2 % 4]),
+        sync: if seed.is_multiple_of(3) { Sync::Call } else { Sync::Fsync },
         power,
         ..Default::default()
     };

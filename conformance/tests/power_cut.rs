@@ -12,6 +12,7 @@ use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools;
 use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
 use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
+use scherlfs::Placement;
 
 use crate::rig::{self, deep};
 
@@ -42,9 +43,15 @@ enum Tools {
 /// Behind a scenario's name: on a volume with deltas.
 const DELTAS: &str = "+deltas";
 
-/// Behind a scenario's name: on ScherlFS, written when that is asked for, or with every call.
-const SCHERLFS: &str = "+scherlfs";
-const SCHERLFS_CALL: &str = "+scherlfs-call";
+/// Behind a scenario's name: on ScherlFS, written when that is asked for, or with every call, with inodes here or there.
+const SCHERLFS: [(&str, scherlfs::Sync, Placement); 6] = [
+    ("+scherlfs", scherlfs::Sync::Fsync, Placement::Before),
+    ("+scherlfs-in-place", scherlfs::Sync::Fsync, Placement::InPlace),
+    ("+scherlfs-call", scherlfs::Sync::Call, Placement::Before),
+    ("+scherlfs-call-after", scherlfs::Sync::Call, Placement::After),
+    ("+scherlfs-call-in-place", scherlfs::Sync::Call, Placement::InPlace),
+    ("+scherlfs-call-delayed", scherlfs::Sync::Call, Placement::Delayed),
+];
 
 /// A scenario's name without what is behind it.
 fn plain(name: &str) -> &str {
@@ -300,16 +307,18 @@ fn moves(name: &str, into_holes: bool) {
 
 /// The volume that is asked for behind a scenario's name.
 fn scherlfs(name: &str) -> ScherlFs {
-    crash::scherlfs(name.ends_with(SCHERLFS_CALL))
+    let how = SCHERLFS.iter().find(|(how, ..)| name.split_once(how).is_some_and(|(_, rest)| rest.is_empty()));
+    let (_, sync, placement) = how.expect("a way to mount ScherlFS");
+    crash::scherlfs(*sync, *placement)
 }
 
 /// What is not about how F2FS cleans and defragments.
 #[test]
 fn scherlfs_keeps_every_promise_that_f2fs_keeps() {
     let general = SCENARIOS.iter().map(|s| s.name).filter(|n| !n.starts_with("cleaning-") && !n.starts_with("defrag"));
-    let names: Vec<String> = general.flat_map(|n| [SCHERLFS, SCHERLFS_CALL].map(|how| format!("{n}{how}"))).collect();
+    let names: Vec<String> = general.flat_map(|n| SCHERLFS.map(|(how, ..)| format!("{n}{how}"))).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    survive_on(&scherlfs, &names, Tools::Nobody, if deep() { 2000 } else { 8 }, false);
+    survive_on(&scherlfs, &names, Tools::Nobody, if deep() { 2000 } else { 6 }, false);
 }
 
 /// One image that Linux is to recover.

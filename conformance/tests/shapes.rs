@@ -7,7 +7,7 @@ use f2fs::MountOptions;
 use f2fs::mkfs::Options;
 use format::superblock::Features;
 use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
-use scherlfs::{Clean, Strategy};
+use scherlfs::{Clean, Placement, Strategy};
 use vfs::Power;
 use victim::Policy;
 
@@ -110,6 +110,11 @@ fn scherlfs_options(clean: Clean, power: Power) -> scherlfs::MountOptions {
     scherlfs::MountOptions { clean, power, dirty: 500, checkpoint_blocks: 1000, ..Default::default() }
 }
 
+fn each_call() -> scherlfs::MountOptions {
+    let sync = scherlfs::Sync::Call;
+    scherlfs::MountOptions { sync, ..scherlfs_options(Clean::ByPower, Power::Battery) }
+}
+
 /// Made room for in every way, in a little memory or none, full or not.
 pub const SCHERLFS: &[Scherl] = &[
     Scherl { name: "scherlfs", mib: 32, mount: Default::default, full: 0 },
@@ -130,14 +135,26 @@ pub const SCHERLFS: &[Scherl] = &[
     Scherl {
         name: "scherlfs-call",
         mib: 32,
-        mount: || scherlfs::MountOptions {
-            sync: scherlfs::Sync::Call,
-            dir_cache: 0,
-            ifile_cache: 1,
-            inode_cache: 4,
-            ..scherlfs_options(Clean::ByPower, Power::Battery)
-        },
+        mount: || scherlfs::MountOptions { dir_cache: 0, ifile_cache: 1, inode_cache: 4, ..each_call() },
         full: 60,
+    },
+    Scherl {
+        name: "scherlfs-after",
+        mib: 32,
+        mount: || scherlfs::MountOptions { placement: Some(Placement::After), ..each_call() },
+        full: 70,
+    },
+    Scherl {
+        name: "scherlfs-in-place",
+        mib: 32,
+        mount: || scherlfs::MountOptions { placement: Some(Placement::InPlace), inode_cache: 4, ..each_call() },
+        full: 85,
+    },
+    Scherl {
+        name: "scherlfs-delayed",
+        mib: 32,
+        mount: || scherlfs::MountOptions { placement: Some(Placement::Delayed), ..each_call() },
+        full: 40,
     },
     Scherl { name: "scherlfs-full", mib: 32, mount: || scherlfs_options(Clean::ByPower, Power::Battery), full: 98 },
 ];

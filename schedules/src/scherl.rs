@@ -9,8 +9,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use device::{BlockDevice, Lba, Memory, PowerCut, Rng, Tag, VirtualClock};
-use scherlfs_format::superblock::Placement;
-use scherlfs_scheduled::{Clean, MountOptions, Strategy, Sync, Volume};
+use scherlfs_scheduled::{Clean, MountOptions, Placement, Strategy, Sync, Volume};
 use shuttle::sync::atomic::{AtomicU64, Ordering};
 use vfs::{FileSystem, Ino, Power};
 

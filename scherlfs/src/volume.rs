@@ -352,10 +352,13 @@ impl State {
         if self.inodes.len() <= limit + limit / 8 {
             return;
         }
+        let on = self.series.as_ref().map(|series| series.ino);
         let mut over = self.inodes.len() - limit;
         let mut blocks = 0;
         self.inodes.retain(|ino, inode| {
             let stays = over == 0 || inode.waits.is_some() || self.orphans.contains(ino) || in_use(*ino);
+            // The end of a series asks it which of its places it has.
+            let stays = stays || on == Some(*ino);
             if !stays {
                 over -= 1;
                 blocks += inode.names.as_ref().map_or(0, |n| n.blocks());

@@ -250,11 +250,11 @@ pub fn surviving<S: Subject>(plan: &Plan<'_, S>, write: u64) -> (Arc<PowerCut>, 
     (dev, record)
 }
 
-/// ScherlFS as scenarios are run on it: of segments that are few, written with every call or not.
-pub fn scherlfs(every_call: bool) -> ScherlFs {
+/// ScherlFS as scenarios are run on it: of segments that are few, with inodes here or there.
+pub fn scherlfs(sync: scherlfs::Sync, placement: scherlfs::Placement) -> ScherlFs {
     let made = scherlfs::make::Options { segment_blocks: 16, ..Default::default() };
-    let sync = if every_call { scherlfs::Sync::Call } else { scherlfs::Sync::Fsync };
-    let mounted = scherlfs::MountOptions { sync, dirty: 200, checkpoint_blocks: 300, ..Default::default() };
+    let placement = Some(placement);
+    let mounted = scherlfs::MountOptions { sync, placement, dirty: 200, checkpoint_blocks: 300, ..Default::default() };
     ScherlFs { made, mounted, beside: false }
 }
 
