@@ -371,7 +371,13 @@ impl Record {
                 let e = fs.lookup(at, name).map_err(|e| format!("{text}: {e}"))?.attr;
                 let directory = e.kind == FileKind::Directory;
                 let candidates = history.iter().flatten().copied().collect::<BTreeSet<_>>();
-                let known = candidates.iter().rev().copied().find(|o| self.objects[*o].ino == *ino);
+                // A number that came to be used again is that of several: the newest, or whose contents these are.
+                let all = || candidates.iter().rev().copied().filter(|o| self.objects[*o].ino == *ino);
+                let fits = |o: &usize| {
+                    let regular = e.kind == FileKind::Regular && !self.objects[*o].directory;
+                    regular && self.judge_content(fs, *o, e.size).is_ok()
+                };
+                let known = if all().count() > 1 { all().find(fits).or_else(|| all().next()) } else { all().next() };
                 // What the power cut off while it was made has a number that nobody was told, and nothing in it.
                 let untold = |o: &usize| self.objects[*o].ino == UNTOLD && self.objects[*o].directory == directory;
                 let untold = candidates.iter().rev().copied().find(untold).filter(|_| self.is_new(fs, &e));
