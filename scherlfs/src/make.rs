@@ -38,13 +38,22 @@ pub struct Options {
     pub secret: u64,
     /// Blocks of a segment: a power of two from 8 to 2^20.
     pub segment_blocks: u32,
+    /// Where the writer puts inodes.
+    pub placement: Placement,
     /// Who owns the root directory.
     pub owner: (u32, u32),
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { label: String::new(), uuid: [0; 16], secret: 0, segment_blocks: 256, owner: (0, 0) }
+        Options {
+            label: String::new(),
+            uuid: [0; 16],
+            secret: 0,
+            segment_blocks: 256,
+            placement: Placement::Before,
+            owner: (0, 0),
+        }
     }
 }
 
@@ -84,7 +93,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         label: options.label.clone(),
         blocks,
         segment_blocks: options.segment_blocks,
-        placement: Placement::Before,
+        placement: options.placement,
         clean: false,
         checkpoint: 1,
         seq: Seq(0),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use device::{BlockDevice, Lba, Memory, Tag, VirtualClock};
 use joulefs_scherlfs as scherlfs;
-use scherlfs::{MountOptions, Volume, make};
+use scherlfs::{MountOptions, Placement, Volume, make};
 use scherlfs_format::chain::Header;
 use scherlfs_format::inode as raw;
 use scherlfs_format::{BLOCK, Block, ROOT, Seq};
@@ -121,4 +121,50 @@ fn a_repair_takes_no_inode_among_a_users_contents_for_one_of_the_volume() {
     };
     assert_eq!(repaired(honest), 1000, "who knew the secret could do it");
     assert_eq!(repaired(attacked), 0);
+}
+
+/// Where an inode may stand behind its contents, contents come first: those that look like an inode are not taken for it, even from
+/// who knows the volume's secret.
+#[test]
+fn contents_that_end_like_an_inode_end_nothing() {
+    let run = |end: Option<&dyn Fn(&dyn BlockDevice) -> Box<Block>>| {
+        let dev = Arc::new(Memory::new(BLOCKS));
+        let clock = Arc::new(VirtualClock::default());
+        make::format(dev.clone(), &*clock, &make::Options::default()).unwrap();
+        let options = MountOptions { placement: Some(Placement::After), ..MountOptions::default() };
+        let volume = Volume::mount(dev.clone(), clock, options).unwrap();
+        file(&volume, "other", &[5; 100]);
+        let ino = volume.lookup(volume.root(), b"other").unwrap().attr.ino;
+        let mut contents: Vec<u8> = [[1; BLOCK], [2; BLOCK]].concat();
+        if let Some(end) = end {
+            contents.extend_from_slice(&end(&*dev)[..]);
+        }
+        volume.write(ino, 0, &contents, WriteFlags::empty()).unwrap();
+        volume.fsync(ino, false).unwrap();
+        std::mem::forget(volume);
+        dev
+    };
+    let ends = |dev: &dyn BlockDevice| {
+        let mut root = raw::Inode::read(&forged(dev, true)).unwrap();
+        root.form = raw::Form::Ahead;
+        root.follow = 2;
+        root.follow_crc = scherlfs_format::checksum(&[&[1; BLOCK], &[2; BLOCK]]);
+        root.write()
+    };
+    // The judge can see it: as the last block of a log the same bytes are what a mount takes.
+    let like = run(None);
+    let at = inodes(&*like).find(|(_, i)| i.form == raw::Form::Ahead).unwrap().0;
+    let before = Arc::new(like.fork());
+    let root = {
+        let mut root = raw::Inode::read(&ends(&*like)).unwrap();
+        root.header.seq = Seq(root.header.seq.0 - 1);
+        root.write()
+    };
+    before.write(Lba(at), &root[..], Tag::default()).unwrap();
+    assert_eq!(root_mode(before).1, 1000, "the forged block does not stand where the log ends");
+    let attacked = run(Some(&ends));
+    assert_eq!(root_mode(attacked.clone()).1, 0);
+    let volume = Volume::mount(attacked, Arc::new(VirtualClock::default()), MountOptions::default()).unwrap();
+    let size = volume.lookup(volume.root(), b"other").unwrap().attr.size;
+    assert_eq!(size, 3 * BLOCK as u64, "what was synced is there");
 }

@@ -120,6 +120,25 @@ pub enum Placement {
 impl Placement {
     /// All of them, in the order of the figure.
     pub const ALL: [Placement; 4] = [Placement::Before, Placement::After, Placement::InPlace, Placement::Delayed];
+
+    /// As options have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Placement::Before => "before",
+            Placement::After => "after",
+            Placement::InPlace => "in-place",
+            Placement::Delayed => "delayed",
+        }
+    }
+
+    /// From its name.
+    ///
+    /// # Errors
+    /// Which names there are.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|p| p.name() == name);
+        found.ok_or_else(|| "is before, after, in-place or delayed".to_owned())
+    }
 }
 
 /// What a superblock says.
