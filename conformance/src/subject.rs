@@ -72,6 +72,8 @@ pub struct Did {
     pub names: (u64, u64, u64),
     /// fsyncs that wrote a checkpoint.
     pub slow_fsyncs: u64,
+    /// Clusters that were compressed.
+    pub packed: u64,
 }
 
 /// A file system with the options it is judged with.
@@ -145,6 +147,7 @@ impl Subject for F2fs {
             defragmented: n(&c.defragmented),
             names: (n(&c.fast_dir_fsyncs), n(&c.names_put), n(&c.names_withdrawn)),
             slow_fsyncs: n(&c.slow_fsyncs),
+            packed: n(&c.packed_clusters),
         }
     }
     fn deltas(&self, volume: &f2fs::Volume) -> u64 {

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use device::{BlockDevice, DeviceError, Lba, Loss, Memory, Op, PowerCut, Rng, Tag, Time, VirtualClock};
-use f2fs::mkfs::{self, Options};
-use f2fs::{MountOptions, Volume};
+use f2fs::mkfs::Options;
 use joulefs_conformance::crash::{Course, Habits, Record};
+use joulefs_conformance::subject::{F2fs, Judged, ScherlFs, Subject};
 use parking_lot::Mutex;
-use vfs::FileSystem;
+use scherlfs::{Placement, Sync};
+use vfs::{FileSystem, Power};
 
 use crate::rig;
 
@@ -103,31 +104,51 @@ fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
 
-/// Little is kept in memory, so that much is read again; directories and small files are in blocks, or not.
-fn options(seed: u64) -> MountOptions {
+/// F2FS. Little is kept in memory, so that much is read again; directories and small files are in blocks, or not.
+fn f2fs(seed: u64) -> F2fs {
+    let made = Options { assume_zeroed: true, checkpoint_version: Some(7), uuid: Some([3; 16]), ..Options::modern() };
     let inline = seed.is_multiple_of(2);
-    MountOptions { node_cache: 64, dirty_limit: 64, dir_cache: 8, inline, ..MountOptions::default() }
+    let mounted = f2fs::MountOptions { node_cache: 64, dirty_limit: 64, dir_cache: 8, inline, ..Default::default() };
+    F2fs { made, mounted, deltas: false }
 }
 
-fn mount(dev: Arc<dyn BlockDevice>, clock: &Arc<VirtualClock>, seed: u64) -> Result<Arc<Volume>, String> {
-    Volume::mount(dev, clock.clone(), options(seed)).map_err(|e| format!("mount: {e}"))
+/// ScherlFS, which keeps as little, on a battery or on the charger, with inodes wherever they may lie, each call written or not.
+fn scherlfs(seed: u64) -> ScherlFs {
+    let made = scherlfs::make::Options { segment_blocks: 16, ..Default::default() };
+    let power = if seed.is_multiple_of(2) { Power::Battery } else { Power::Powered };
+    let mounted = scherlfs::MountOptions {
+        dirty: 64,
+        dir_cache: 8,
+        ifile_cache: 1,
+        inode_cache: 4,
+        checkpoint_blocks: 300,
+        placement: Some(Placement::ALL[seed as usize / 2 % 4]),
+        sync: if seed.is_multiple_of(3) { Sync::Call } else { Sync::Fsync },
+        power,
+        ..Default::default()
+    };
+    ScherlFs { made, mounted, beside: false }
 }
 
-fn clean(dev: &dyn BlockDevice, when: &str) -> Result<(), String> {
-    let report = fsck::check(dev, &fsck::Options::default()).map_err(|e| format!("{when}: {e}"))?;
-    if report.is_clean() {
-        return Ok(());
-    }
-    Err(format!("{when}: {:?}", report.errors().take(4).collect::<Vec<_>>()))
+fn mount<S: Subject>(
+    subject: &S,
+    dev: Arc<dyn BlockDevice>,
+    clock: &Arc<VirtualClock>,
+) -> Result<Arc<S::Volume>, String> {
+    subject.mount(dev, clock.clone()).map_err(|e| format!("mount: {e}"))
+}
+
+fn clean<S: Subject>(subject: &S, dev: &dyn BlockDevice, when: &str) -> Result<(), String> {
+    subject.check(dev).map_err(|e| format!("{when}: {e}"))
 }
 
 /// A volume on which things have been done, and the record of it.
-fn before(seed: u64) -> (Memory, Record) {
+fn before<S: Subject>(subject: &S, seed: u64) -> (Memory, Record) {
     let (dev, clock) = (Arc::new(Memory::new(64 * 256)), clock());
-    let format = Options { assume_zeroed: true, checkpoint_version: Some(7), uuid: Some([3; 16]), ..Options::modern() };
-    mkfs::format(&*dev, &*clock, &format).expect("formatted");
-    let vol = mount(dev.clone(), &clock, seed).expect("mounted");
-    let mut course = Course::new(&*vol, &clock, Record::new(vol.root()), seed, Habits::default());
+    subject.format(dev.clone(), &*clock).expect("formatted");
+    let vol = mount(subject, dev.clone(), &clock).expect("mounted");
+    let record = Record::new(vol.root()).without(subject.own_names());
+    let mut course = Course::new(&*vol, &clock, record, seed, Habits::default());
     (0..200).try_for_each(|_| course.step()).expect("nothing fails yet");
     let mut record = course.record;
     vol.unmount().expect("unmounted");
@@ -142,11 +163,17 @@ enum End {
     TakesNoChanges,
 }
 
-fn endure(image: &Memory, record: &Record, bad: Bad, seed: u64) -> Result<(End, usize), String> {
+fn endure<S: Subject>(
+    subject: &S,
+    image: &Memory,
+    record: &Record,
+    bad: Bad,
+    seed: u64,
+) -> Result<(End, usize), String> {
     let clock = clock();
     let cut = Arc::new(PowerCut::new(image.fork()));
     let dev = Arc::new(Failing::new(cut.clone(), bad, seed));
-    let vol = mount(dev.clone(), &clock, seed)?;
+    let vol = mount(subject, dev.clone(), &clock)?;
     let quiet = |on: bool| dev.quiet.store(on, Relaxed);
     let mut course = Course::new(&*vol, &clock, record.clone(), seed, Habits::default());
     course.quiet = Some(&quiet);
@@ -162,7 +189,7 @@ fn endure(image: &Memory, record: &Record, bad: Bad, seed: u64) -> Result<(End, 
     let failed = dev.failed.load(Relaxed);
     let mut rng = Rng::new(seed);
     for loss in [Loss::AllKept, Loss::AllLost, Loss::Random(rng.next_u64())] {
-        recover(&cut.image(loss), &record).map_err(|e| format!("{loss}: {e}"))?;
+        recover(subject, &cut.image(loss), &record).map_err(|e| format!("{loss}: {e}"))?;
     }
     if vol.sync().is_err() {
         return Ok((End::TakesNoChanges, failed));
@@ -170,25 +197,25 @@ fn endure(image: &Memory, record: &Record, bad: Bad, seed: u64) -> Result<(End, 
     let mut exact = record.clone();
     exact.synced_all();
     exact.judge(&*vol).map_err(|e| format!("it goes on: {e}"))?;
-    vol.audit_segments().map_err(|e| e.to_string())?;
-    recover(&cut.image(Loss::AllLost), &exact).map_err(|e| format!("synced after all: {e}"))?;
+    vol.audit()?;
+    recover(subject, &cut.image(Loss::AllLost), &exact).map_err(|e| format!("synced after all: {e}"))?;
     vol.unmount().map_err(|e| format!("unmount: {e}"))?;
-    clean(&cut.image(Loss::AllLost), "after unmount")?;
+    clean(subject, &cut.image(Loss::AllLost), "after unmount")?;
     Ok((End::WorksOn, failed))
 }
 
-fn recover(image: &Memory, record: &Record) -> Result<(), String> {
-    clean(image, "before recovery")?;
+fn recover<S: Subject>(subject: &S, image: &Memory, record: &Record) -> Result<(), String> {
+    clean(subject, image, "before recovery")?;
     let dev = Arc::new(image.fork());
-    let vol = mount(dev.clone(), &clock(), 0)?;
-    clean(&*dev, "after recovery")?;
+    let vol = mount(subject, dev.clone(), &clock())?;
+    clean(subject, &*dev, "after recovery")?;
     record.judge(&*vol)?;
     vol.unmount().map_err(|e| format!("unmount: {e}"))?;
-    clean(&*dev, "after unmount")
+    clean(subject, &*dev, "after unmount")
 }
 
-/// Many courses on devices bad in these ways; how many ended how.
-fn survive(ways: &[fn(&mut Rng) -> Bad]) -> (usize, usize) {
+/// Many courses on devices bad in these ways, of the file system that `of` says by the seed; how many ended how.
+fn survive<S: Subject>(of: fn(u64) -> S, ways: &[fn(&mut Rng) -> Bad]) -> (usize, usize) {
     let first = std::env::var("JOULEFS_FIRST_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let n = std::env::var("JOULEFS_SEEDS").ok().and_then(|n| n.parse().ok());
     let seeds = first..first + n.unwrap_or(if rig::deep() { 2000 } else { 12 });
@@ -200,10 +227,11 @@ fn survive(ways: &[fn(&mut Rng) -> Bad]) -> (usize, usize) {
             if seed >= seeds.end {
                 return (failures, ends, hit);
             }
-            let (image, record) = before(seed % 7);
+            let subject = of(seed);
+            let (image, record) = before(&of(seed % 7), seed % 7);
             for (i, way) in ways.iter().enumerate() {
                 let bad = way(&mut Rng::new(seed * 10 + i as u64));
-                match endure(&image, &record, bad, seed) {
+                match endure(&subject, &image, &record, bad, seed) {
                     Ok((end, failed)) => {
                         *(if end == End::WorksOn { &mut ends.0 } else { &mut ends.1 }) += 1;
                         hit += failed;
@@ -223,48 +251,74 @@ fn survive(ways: &[fn(&mut Rng) -> Bad]) -> (usize, usize) {
     ends
 }
 
+const BAD_READS: &[fn(&mut Rng) -> Bad] = &[
+    |r| Bad::Sometimes(Op::Read, 3 + r.below(30)),
+    |r| Bad::Places(Op::Read, 5 + r.below(200)),
+    |r| {
+        let from = 1 + r.below(60);
+        Bad::Spell(Op::Read, from, from + 1 + r.below(5))
+    },
+];
+
+const BAD_WRITES: &[fn(&mut Rng) -> Bad] = &[
+    |r| Bad::Sometimes(Op::Write, 4 + r.below(200)),
+    |r| Bad::Places(Op::Write, 20 + r.below(2000)),
+    |r| {
+        let from = 1 + r.below(100);
+        Bad::Spell(Op::Write, from, from + 1 + r.below(3))
+    },
+    |r| Bad::Forever(Op::Write, 1 + r.below(100)),
+];
+
+const BAD_FLUSHES: &[fn(&mut Rng) -> Bad] = &[
+    |r| Bad::Sometimes(Op::Flush, 2 + r.below(40)),
+    |r| {
+        let from = 1 + r.below(40);
+        Bad::Spell(Op::Flush, from, from + 1)
+    },
+];
+
+const BAD_DISCARDS: &[fn(&mut Rng) -> Bad] = &[|r| Bad::Sometimes(Op::Discard, 1 + r.below(4))];
+
 #[test]
 fn reads_that_fail_leave_nothing_half_done() {
-    let (goes_on, _) = survive(&[
-        |r| Bad::Sometimes(Op::Read, 3 + r.below(30)),
-        |r| Bad::Places(Op::Read, 5 + r.below(200)),
-        |r| {
-            let from = 1 + r.below(60);
-            Bad::Spell(Op::Read, from, from + 1 + r.below(5))
-        },
-    ]);
+    let (goes_on, _) = survive(f2fs, BAD_READS);
+    assert!(goes_on > 0);
+}
+
+#[test]
+fn so_it_is_with_reads_of_scherlfs() {
+    let (goes_on, _) = survive(scherlfs, BAD_READS);
     assert!(goes_on > 0);
 }
 
 #[test]
 fn writes_that_fail_lose_nothing_that_was_promised() {
-    let (goes_on, not) = survive(&[
-        |r| Bad::Sometimes(Op::Write, 4 + r.below(200)),
-        |r| Bad::Places(Op::Write, 20 + r.below(2000)),
-        |r| {
-            let from = 1 + r.below(100);
-            Bad::Spell(Op::Write, from, from + 1 + r.below(3))
-        },
-        |r| Bad::Forever(Op::Write, 1 + r.below(100)),
-    ]);
+    let (goes_on, not) = survive(f2fs, BAD_WRITES);
+    assert!(goes_on > 0 && not > 0);
+}
+
+#[test]
+fn so_it_is_with_writes_of_scherlfs() {
+    let (goes_on, not) = survive(scherlfs, BAD_WRITES);
     assert!(goes_on > 0 && not > 0);
 }
 
 #[test]
 fn flushes_that_fail_end_all_promises() {
-    let (_, not) = survive(&[
-        |r| Bad::Sometimes(Op::Flush, 2 + r.below(40)),
-        |r| {
-            let from = 1 + r.below(40);
-            Bad::Spell(Op::Flush, from, from + 1)
-        },
-    ]);
+    let (_, not) = survive(f2fs, BAD_FLUSHES);
     assert!(not > 0);
 }
 
-/// A discard is advice.
+#[test]
+fn so_do_flushes_of_scherlfs() {
+    let (_, not) = survive(scherlfs, BAD_FLUSHES);
+    assert!(not > 0);
+}
+
+/// A discard is advice. ScherlFS gives none.
 #[test]
 fn discards_that_fail_change_nothing() {
-    let (_, not) = survive(&[|r| Bad::Sometimes(Op::Discard, 1 + r.below(4))]);
+    let (_, not) = survive(f2fs, BAD_DISCARDS);
     assert_eq!(not, 0);
 }

@@ -1,7 +1,7 @@
 //! Whenever the power goes, what was made durable is there and everything else is old or new.
 //!
 //! `JOULEFS_REPLAY=create-fsync:17:random:3` repeats one case; `create-fsync+deltas:17:random:3` the same on a volume with
-//! deltas.
+//! deltas, `create-fsync+scherlfs:17:random:3` on ScherlFS.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,8 @@ use joulefs_conformance::crash::{self, Cut, Plan, Record, SCENARIOS, judge, plan
 use joulefs_conformance::oracle::linux::Linux;
 use joulefs_conformance::oracle::tools;
 use joulefs_conformance::oracle::tree::{self, Listing, of_vfs};
-use joulefs_conformance::subject::{F2fs, Subject};
+use joulefs_conformance::subject::{F2fs, ScherlFs, Subject};
+use scherlfs::Placement;
 
 use crate::rig::{self, deep};
 
@@ -41,6 +42,16 @@ enum Tools {
 
 /// Behind a scenario's name: on a volume with deltas.
 const DELTAS: &str = "+deltas";
+
+/// Behind a scenario's name: on ScherlFS, written when that is asked for, or with every call, with inodes here or there.
+const SCHERLFS: [(&str, scherlfs::Sync, Placement); 6] = [
+    ("+scherlfs", scherlfs::Sync::Fsync, Placement::Before),
+    ("+scherlfs-in-place", scherlfs::Sync::Fsync, Placement::InPlace),
+    ("+scherlfs-call", scherlfs::Sync::Call, Placement::Before),
+    ("+scherlfs-call-after", scherlfs::Sync::Call, Placement::After),
+    ("+scherlfs-call-in-place", scherlfs::Sync::Call, Placement::InPlace),
+    ("+scherlfs-call-delayed", scherlfs::Sync::Call, Placement::Delayed),
+];
 
 /// A scenario's name without what is behind it.
 fn plain(name: &str) -> &str {
@@ -292,6 +303,22 @@ fn moves(name: &str, into_holes: bool) {
     let (moved, threaded) = ready(name).did.moved;
     println!("{name}: {moved} blocks moved, {threaded} into holes");
     assert!(moved > 500 && (threaded > 100) == into_holes, "{name}: {moved} moved, {threaded} into holes");
+}
+
+/// The volume that is asked for behind a scenario's name.
+fn scherlfs(name: &str) -> ScherlFs {
+    let how = SCHERLFS.iter().find(|(how, ..)| name.split_once(how).is_some_and(|(_, rest)| rest.is_empty()));
+    let (_, sync, placement) = how.expect("a way to mount ScherlFS");
+    crash::scherlfs(*sync, *placement)
+}
+
+/// What is not about how F2FS cleans and defragments.
+#[test]
+fn scherlfs_keeps_every_promise_that_f2fs_keeps() {
+    let general = SCENARIOS.iter().map(|s| s.name).filter(|n| !n.starts_with("cleaning-") && !n.starts_with("defrag"));
+    let names: Vec<String> = general.flat_map(|n| SCHERLFS.map(|(how, ..)| format!("{n}{how}"))).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    survive_on(&scherlfs, &names, Tools::Nobody, if deep() { 2000 } else { 6 }, false);
 }
 
 /// One image that Linux is to recover.

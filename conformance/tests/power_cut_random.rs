@@ -9,191 +9,33 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
-use device::{BlockDevice, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
-use f2fs::mkfs::{self, Options};
-use f2fs::{MountOptions, Volume};
-use format::superblock::Features;
+use device::{BlockDevice, Counting, Loss, Memory, PowerCut, Rng, Time, VirtualClock};
 use joulefs_conformance::crash::{Course, Habits, Record};
 use joulefs_conformance::oracle::linux::Linux;
+use joulefs_conformance::subject::{Did, Judged, Subject};
 use vfs::{Caller, DeviceNumber, FileKind, FileSystem, NewNode, WriteFlags};
-use victim::Policy;
 
 use crate::rig;
+use crate::shapes::{KINDS, SCHERLFS, Shape};
+
+/// The mounted volume of a shape.
+type Mounted<K> = Arc<<<K as Shape>::Of as Subject>::Volume>;
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
-
-/// A volume to do things on.
-struct Kind {
-    name: &'static str,
-    mib: u64,
-    options: fn() -> Options,
-    mount: fn() -> MountOptions,
-    /// So much of it is full of files nobody touches, in percent, torn to pieces.
-    full: u64,
-    /// What the volume is told once it is mounted.
-    tuned: &'static [(&'static str, &'static str)],
-}
-
-/// Kinds whose packs have payload blocks, and how many.
-const PAYLOAD: &[(&str, u32)] = &[("payload", 2), ("payload-full-sections", 1)];
-
-fn by(policy: Policy) -> MountOptions {
-    let gc = f2fs::gc::settings::Settings { policy, ..MountOptions::default().gc };
-    MountOptions { gc, ..MountOptions::default() }
-}
-
-fn little_memory() -> MountOptions {
-    MountOptions { node_cache: 64, dirty_limit: 32, dir_cache: 16, ..MountOptions::default() }
-}
-
-/// However much room inodes have.
-fn deltas_in_nodes() -> MountOptions {
-    MountOptions { delta_places: f2fs::delta::Places::Nodes, ..little_memory() }
-}
-
-fn may_compress() -> Options {
-    Options { features: Options::modern().features | Features::COMPRESSION, ..Options::modern() }
-}
-
-/// All new files are compressed.
-fn compressed(mut options: MountOptions) -> MountOptions {
-    options.compress.extensions.push("*".into());
-    options
-}
-
-const URGENT: &[(&str, &str)] = &[("gc_urgent", "1")];
-const NO_AGE: &[(&str, &str)] = &[("atgc_age_threshold", "0")];
-
-const KINDS: &[Kind] = &[
-    Kind { name: "plain", mib: 64, options: Options::modern, mount: MountOptions::default, full: 0, tuned: &[] },
-    Kind { name: "little-memory", mib: 64, options: Options::modern, mount: little_memory, full: 50, tuned: &[] },
-    Kind {
-        name: "no-inline",
-        mib: 64,
-        options: Options::modern,
-        mount: || MountOptions { inline: false, discard: false, ..MountOptions::default() },
-        full: 60,
-        tuned: &[],
-    },
-    Kind {
-        name: "sections-of-three",
-        mib: 128,
-        options: || Options { segs_per_sec: 3, ..Options::modern() },
-        mount: MountOptions::default,
-        full: 80,
-        tuned: &[],
-    },
-    Kind {
-        name: "zones",
-        mib: 128,
-        options: || Options { segs_per_sec: 2, secs_per_zone: 2, ..Options::modern() },
-        mount: little_memory,
-        full: 70,
-        tuned: URGENT,
-    },
-    Kind {
-        name: "large-nat",
-        mib: 64,
-        options: || Options { large_nat_bitmap: true, ..Options::modern() },
-        mount: MountOptions::default,
-        full: 30,
-        tuned: &[],
-    },
-    Kind {
-        name: "every-feature",
-        mib: 64,
-        options: || Options {
-            features: Options::modern().features | Features::COMPRESSION | Features::QUOTA_INO | Features::PRJQUOTA,
-            ..Options::modern()
-        },
-        mount: MountOptions::default,
-        full: 40,
-        tuned: &[],
-    },
-    Kind {
-        name: "compressed",
-        mib: 64,
-        options: may_compress,
-        mount: || compressed(MountOptions::default()),
-        full: 60,
-        tuned: &[],
-    },
-    Kind {
-        name: "compressed-full",
-        mib: 64,
-        options: may_compress,
-        mount: || compressed(little_memory()),
-        full: 95,
-        tuned: URGENT,
-    },
-    Kind { name: "deltas", mib: 64, options: Options::modern, mount: MountOptions::default, full: 40, tuned: &[] },
-    Kind { name: "deltas-full", mib: 64, options: Options::modern, mount: little_memory, full: 95, tuned: URGENT },
-    Kind { name: "deltas-nodes", mib: 64, options: Options::modern, mount: deltas_in_nodes, full: 80, tuned: URGENT },
-    Kind {
-        name: "deltas-off",
-        mib: 64,
-        options: Options::modern,
-        mount: || MountOptions { delta: false, ..MountOptions::default() },
-        full: 60,
-        tuned: &[],
-    },
-    Kind {
-        name: "deltas-sections",
-        mib: 128,
-        options: || Options { segs_per_sec: 2, ..Options::modern() },
-        mount: MountOptions::default,
-        full: 90,
-        tuned: &[],
-    },
-    // Where files are brought together: on smaller volumes logs fill holes.
-    Kind { name: "roomy", mib: 256, options: Options::modern, mount: MountOptions::default, full: 0, tuned: &[] },
-    Kind { name: "roomy-deltas", mib: 256, options: Options::modern, mount: little_memory, full: 10, tuned: &[] },
-    Kind { name: "payload", mib: 64, options: Options::modern, mount: little_memory, full: 60, tuned: &[] },
-    Kind {
-        name: "payload-full-sections",
-        mib: 128,
-        options: || Options { segs_per_sec: 4, ..Options::default() },
-        mount: MountOptions::default,
-        full: 90,
-        tuned: URGENT,
-    },
-    Kind { name: "nearly-full", mib: 64, options: Options::modern, mount: MountOptions::default, full: 95, tuned: &[] },
-    Kind { name: "full", mib: 64, options: Options::modern, mount: little_memory, full: 99, tuned: &[] },
-    Kind {
-        name: "full-sections",
-        mib: 128,
-        options: || Options { segs_per_sec: 2, ..Options::modern() },
-        mount: MountOptions::default,
-        full: 98,
-        tuned: &[],
-    },
-    Kind {
-        name: "greedy-urgent",
-        mib: 64,
-        options: Options::modern,
-        mount: || by(Policy::Greedy),
-        full: 85,
-        tuned: URGENT,
-    },
-    Kind { name: "atgc", mib: 64, options: Options::modern, mount: || by(Policy::Atgc), full: 80, tuned: NO_AGE },
-    Kind { name: "fagc", mib: 64, options: Options::modern, mount: || by(Policy::Fagc), full: 90, tuned: NO_AGE },
-    Kind { name: "mwhfb", mib: 64, options: Options::modern, mount: || by(Policy::Mwhfb), full: 85, tuned: &[] },
-    Kind { name: "joule", mib: 64, options: Options::modern, mount: || by(Policy::Joule), full: 90, tuned: &[] },
-];
 
 fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
 
-fn mount(kind: &Kind, dev: Arc<dyn BlockDevice>, clock: &Arc<VirtualClock>) -> Result<Arc<Volume>, String> {
-    let vol = Volume::mount(dev, clock.clone(), (kind.mount)()).map_err(|e| format!("mount: {e}"))?;
-    for (name, value) in kind.tuned {
+fn mount<K: Shape>(kind: &K, dev: Arc<dyn BlockDevice>, clock: &Arc<VirtualClock>) -> Result<Mounted<K>, String> {
+    let vol = kind.subject().mount(dev, clock.clone()).map_err(|e| format!("mount: {e}"))?;
+    for (name, value) in kind.tuned() {
         vol.tune(name, value).unwrap_or_else(|why| panic!("{name} {why}"));
     }
     Ok(vol)
 }
 
-fn new_file(vol: &Volume, name: &str) -> vfs::Result<vfs::Ino> {
+fn new_file(vol: &dyn FileSystem, name: &str) -> vfs::Result<vfs::Ino> {
     let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
     vol.mknod(ME, vol.root(), name.as_bytes(), &new).map(|e| e.attr.ino)
 }
@@ -208,17 +50,11 @@ fn still(seed: u64) -> Vec<u8> {
 }
 
 /// A volume filled, emptied in places and filled again, with a directory for each thread.
-fn prepare(kind: &Kind, threads: usize) -> Result<(Memory, Still), String> {
-    let dev = Arc::new(Memory::new(kind.mib * 256));
+fn prepare<K: Shape>(kind: &K, threads: usize) -> Result<(Memory, Still), String> {
+    let dev = Arc::new(Memory::new(kind.mib() * 256));
     let clock = clock();
-    let options = Options { assume_zeroed: true, checkpoint_version: Some(7), uuid: Some([3; 16]), ..(kind.options)() };
-    mkfs::format(&*dev, &*clock, &options).map_err(|e| e.to_string())?;
-    if let Some((_, blocks)) = PAYLOAD.iter().find(|(name, _)| *name == kind.name) {
-        joulefs_conformance::payload::give(&dev, *blocks);
-    }
-    if has_deltas(kind) {
-        f2fs::delta::unsettle(&*dev).map_err(|e| e.to_string())?;
-    }
+    kind.subject().format(dev.clone(), &*clock)?;
+    kind.made(&dev);
     let vol = mount(kind, dev.clone(), &clock)?;
     let told = |e: vfs::Error| format!("preparing: {e}");
     for t in 0..threads {
@@ -228,11 +64,11 @@ fn prepare(kind: &Kind, threads: usize) -> Result<(Memory, Still), String> {
     for round in 0..3 {
         let room = || {
             let s = vol.statfs().unwrap();
-            s.blocks_free > s.blocks * (100 - kind.full) / 100 + 27
+            s.blocks_free > s.blocks * (100 - kind.full()) / 100 + 27
         };
-        while kind.full > 0 && room() {
+        while kind.full() > 0 && room() {
             let name = format!("still{seed}");
-            let f = new_file(&vol, &name).map_err(told)?;
+            let f = new_file(&*vol, &name).map_err(told)?;
             vol.write(f, 0, &still(seed), WriteFlags::empty()).map_err(told)?;
             vol.forget(f, 1);
             files.push((name, seed));
@@ -249,21 +85,12 @@ fn prepare(kind: &Kind, threads: usize) -> Result<(Memory, Still), String> {
         }
     }
     vol.unmount().map_err(told)?;
-    clean(&*dev, "prepared")?;
+    clean(kind, &*dev, "prepared")?;
     Ok((dev.fork(), files))
 }
 
-fn clean(dev: &dyn BlockDevice, when: &str) -> Result<(), String> {
-    let report = fsck::check(dev, &fsck::Options::default()).map_err(|e| format!("{when}: {e}"))?;
-    if report.is_clean() {
-        return Ok(());
-    }
-    Err(format!("{when}: {:?}", report.errors().take(4).collect::<Vec<_>>()))
-}
-
-/// A kind that Linux does not know: its volume may hold deltas.
-fn has_deltas(kind: &Kind) -> bool {
-    kind.name.starts_with("deltas")
+fn clean<K: Shape>(kind: &K, dev: &dyn BlockDevice, when: &str) -> Result<(), String> {
+    kind.subject().check(dev).map_err(|e| format!("{when}: {e}"))
 }
 
 /// What is done: how many operations, how many threads do it.
@@ -278,9 +105,9 @@ struct Doing {
 /// names taken out of the chain, fsyncs that wrote a checkpoint.
 type Ways = [u64; 4];
 
-fn ways(vol: &Volume) -> Ways {
-    let c = &vol.counters;
-    [&c.fast_dir_fsyncs, &c.names_put, &c.names_withdrawn, &c.slow_fsyncs].map(|n| n.load(Relaxed))
+fn ways(did: &Did) -> Ways {
+    let (fast, put, withdrawn) = did.names;
+    [fast, put, withdrawn, did.slow_fsyncs]
 }
 
 fn add(sum: &mut Ways, more: Ways) {
@@ -296,15 +123,13 @@ struct Sums {
 }
 
 struct Outcome {
-    ways: Ways,
-    /// Clusters that were compressed.
-    packed: u64,
-    dev: Arc<PowerCut>,
+    did: Did,
+    dev: Arc<Counting<PowerCut>>,
     records: Vec<Record>,
     refused: u64,
 }
 
-fn records(vol: &Volume, threads: usize) -> Vec<Record> {
+fn records(vol: &dyn FileSystem, threads: usize) -> Vec<Record> {
     let ino = |t: usize| {
         let e = vol.lookup(vol.root(), format!("t{t}").as_bytes()).expect("prepared");
         vol.forget(e.attr.ino, 1);
@@ -314,25 +139,25 @@ fn records(vol: &Volume, threads: usize) -> Vec<Record> {
 }
 
 /// Runs until the power goes, or to the end: then what is there is exactly what was done.
-fn run(kind: &Kind, image: &Memory, seed: u64, cut: Option<u64>, doing: Doing) -> Result<Outcome, String> {
-    let (dev, clock) = (Arc::new(PowerCut::new(image.fork())), clock());
+fn run<K: Shape>(kind: &K, image: &Memory, seed: u64, cut: Option<u64>, doing: Doing) -> Result<Outcome, String> {
+    let (dev, clock) = (Arc::new(Counting::new(PowerCut::new(image.fork()))), clock());
     let vol = mount(kind, dev.clone(), &clock)?;
-    let records = records(&vol, doing.threads);
+    let records = records(&*vol, doing.threads);
     if let Some(write) = cut {
-        dev.cut_after(write);
+        dev.inner().cut_after(write);
     }
     // Files get deltas that are synced again and again.
     let habits = match doing.habits {
-        h if has_deltas(kind) && !h.of_names => Habits { names: 4, directories: 2, ..h },
+        h if kind.deltas().is_some() && !h.of_names => Habits { names: 4, directories: 2, ..h },
         h => h,
     };
     let course = |t: usize, record: Record| {
         let mut course = Course::new(&*vol, &clock, record, seed * 100 + t as u64, habits);
-        course.compressible = kind.name.starts_with("compressed");
-        course.nudges = has_deltas(kind);
+        course.compressible = kind.name().starts_with("compressed");
+        course.nudges = kind.deltas().is_some();
         for _ in 0..doing.steps {
             let out = course.step();
-            if dev.is_cut() {
+            if dev.inner().is_cut() {
                 break;
             }
             if out.is_err() || course.refused.1 > 0 {
@@ -355,30 +180,32 @@ fn run(kind: &Kind, image: &Memory, seed: u64, cut: Option<u64>, doing: Doing) -
         records.push(record);
         refused += n;
     }
-    if !dev.is_cut() {
+    if !dev.inner().is_cut() {
         for r in &records {
             let mut exact = r.clone();
             exact.synced_all();
             exact.judge(&*vol).map_err(|e| format!("without a cut: {e}"))?;
         }
-        vol.audit_segments().map_err(|e| e.to_string())?;
-        let deltas = vol.counters.deltas.load(Relaxed);
-        if (deltas > 0) != (has_deltas(kind) && (kind.mount)().delta) && !doing.habits.of_names {
+        vol.audit()?;
+    }
+    let did = kind.subject().did(&vol, &dev.snapshot());
+    if !dev.inner().is_cut() {
+        let deltas = did.deltas[0];
+        if (deltas > 0) != (kind.deltas() == Some(true)) && !doing.habits.of_names {
             return Err(format!("{deltas} deltas"));
         }
-        if has_deltas(kind) {
-            println!("{}:{seed}: {deltas} deltas", kind.name);
+        if kind.deltas().is_some() {
+            println!("{}:{seed}: {deltas} deltas", kind.name());
         }
     }
-    let packed = vol.counters.packed_clusters.load(Relaxed);
-    Ok(Outcome { ways: ways(&vol), packed, dev, records, refused })
+    Ok(Outcome { did, dev, records, refused })
 }
 
 /// What a cut left: recovered, judged, ended, judged.
-fn judge(kind: &Kind, image: &Memory, records: &[Record], files: &Still, rng: &mut Rng) -> Result<(), String> {
+fn judge<K: Shape>(kind: &K, image: &Memory, records: &[Record], files: &Still, rng: &mut Rng) -> Result<(), String> {
     let mut image = image.fork();
     for again in 0..3 {
-        clean(&image, "before recovery")?;
+        clean(kind, &image, "before recovery")?;
         if again == 2 || rng.chance(1, 2) {
             break;
         }
@@ -392,7 +219,7 @@ fn judge(kind: &Kind, image: &Memory, records: &[Record], files: &Still, rng: &m
     }
     let dev = Arc::new(image);
     let vol = mount(kind, dev.clone(), &clock())?;
-    clean(&*dev, "after recovery")?;
+    clean(kind, &*dev, "after recovery")?;
     for r in records {
         r.judge(&*vol)?;
     }
@@ -406,12 +233,12 @@ fn judge(kind: &Kind, image: &Memory, records: &[Record], files: &Still, rng: &m
         }
     }
     // It works on.
-    let f = new_file(&vol, "after").and_then(|f| vol.write(f, 0, &[7; 5000], WriteFlags::empty()));
+    let f = new_file(&*vol, "after").and_then(|f| vol.write(f, 0, &[7; 5000], WriteFlags::empty()));
     if f.is_err() && f != Err(vfs::Error::NoSpace) {
         return Err(format!("after recovery: {f:?}"));
     }
     vol.unmount().map_err(|e| format!("unmount: {e}"))?;
-    clean(&*dev, "after unmount")
+    clean(kind, &*dev, "after unmount")
 }
 
 fn replay() -> Option<(String, u64, u64, Loss)> {
@@ -425,8 +252,8 @@ fn replay() -> Option<(String, u64, u64, Loss)> {
 }
 
 /// One seed on one kind of volume, cut at some writes; the failures by name.
-fn cuts(kind: &Kind, seed: u64, doing: Doing, times: u64, sums: &Mutex<Sums>) -> Vec<String> {
-    let name = |write: u64, loss: Loss| format!("{}:{seed}:{write}:{loss}", kind.name);
+fn cuts<K: Shape>(kind: &K, seed: u64, doing: Doing, times: u64, sums: &Mutex<Sums>) -> Vec<String> {
+    let name = |write: u64, loss: Loss| format!("{}:{seed}:{write}:{loss}", kind.name());
     let at = |e: String, write: u64, loss: Loss| format!("{}: {e}", name(write, loss));
     let prepared = prepare(kind, doing.threads);
     let (image, files) = match prepared {
@@ -437,11 +264,11 @@ fn cuts(kind: &Kind, seed: u64, doing: Doing, times: u64, sums: &Mutex<Sums>) ->
         Ok(w) => w,
         Err(e) => return vec![at(e, 0, Loss::AllKept)],
     };
-    let writes = whole.dev.write_count();
+    let writes = whole.dev.inner().write_count();
     {
         let mut sums = sums.lock().expect("no panic");
-        add(&mut sums.ways, whole.ways);
-        *sums.packed.entry(kind.name).or_default() += whole.packed;
+        add(&mut sums.ways, ways(&whole.did));
+        *sums.packed.entry(kind.name()).or_default() += whole.did.packed;
     }
     let mut failures = Vec::new();
     let mut one = |write: u64, losses: &[Loss]| match run(kind, &image, seed, Some(write), doing) {
@@ -449,13 +276,13 @@ fn cuts(kind: &Kind, seed: u64, doing: Doing, times: u64, sums: &Mutex<Sums>) ->
         Ok(cut) => {
             for &loss in losses {
                 let mut rng = Rng::new(write * 31 + seed);
-                let verdict = judge(kind, &cut.dev.image(loss), &cut.records, &files, &mut rng);
+                let verdict = judge(kind, &cut.dev.inner().image(loss), &cut.records, &files, &mut rng);
                 failures.extend(verdict.err().map(|e| at(e, write, loss)));
             }
         }
     };
     if let Some((k, s, write, loss)) = replay() {
-        if k == kind.name && s == seed {
+        if k == kind.name() && s == seed {
             one(write, &[loss]);
         }
         return failures;
@@ -465,20 +292,25 @@ fn cuts(kind: &Kind, seed: u64, doing: Doing, times: u64, sums: &Mutex<Sums>) ->
         let write = 1 + (i * writes + rng.below(writes.max(1))) / times;
         one(write, &[Loss::AllLost, Loss::AllKept, Loss::Random(rng.next_u64() % 1000)]);
     }
-    println!("{}:{seed}: {writes} writes, {} refused, {} failures", kind.name, whole.refused, failures.len());
+    println!("{}:{seed}: {writes} writes, {} refused, {} failures", kind.name(), whole.refused, failures.len());
     failures
 }
 
 fn survive(seeds: Range<u64>, doing: Doing, times: u64) -> Ways {
+    survive_on(KINDS, seeds, doing, times)
+}
+
+/// The same on these volumes.
+fn survive_on<K: Shape>(kinds: &[K], seeds: Range<u64>, doing: Doing, times: u64) -> Ways {
     let sums = Mutex::<Sums>::default();
-    let cases: Vec<(&Kind, u64)> = seeds.flat_map(|s| KINDS.iter().map(move |k| (k, s))).collect();
+    let cases: Vec<(&K, u64)> = seeds.flat_map(|s| kinds.iter().map(move |k| (k, s))).collect();
     let next = AtomicUsize::new(0);
     let mut failures = std::thread::scope(|scope| {
         let work = || {
             let mut mine = Vec::new();
             loop {
                 let Some((kind, seed)) = cases.get(next.fetch_add(1, Relaxed)) else { return mine };
-                mine.extend(cuts(kind, *seed, doing, times, &sums));
+                mine.extend(cuts(*kind, *seed, doing, times, &sums));
             }
         };
         let threads = [scope.spawn(work), scope.spawn(work)];
@@ -532,6 +364,16 @@ fn names_of_threads_that_meet_are_as_promised() {
     assert!(ways.iter().all(|n| *n > 50) || replay().is_some(), "{ways:?}");
 }
 
+/// Contents and names, by one thread and by several.
+#[test]
+fn scherlfs_keeps_what_was_synced_however_full_and_however_room_is_made() {
+    let names = Habits { longest: 60_000, ..NAMES };
+    survive_on(SCHERLFS, seeds(1, 60), Doing { steps: 250, threads: 1, habits: Habits::default() }, 6);
+    survive_on(SCHERLFS, seeds(2, 60), Doing { steps: 300, threads: 1, habits: names }, 6);
+    let habits = Habits { directories: 3, ..Habits::default() };
+    survive_on(SCHERLFS, seeds(3, 60), Doing { steps: 100, threads: 4, habits }, 6);
+}
+
 /// Linux recovers from a cut what we promised, and leaves what we find sound. Losses of whole writes only: it
 /// does not look at an inode's checksum in recovery (docs/decisions/0007-torn-nodes.md).
 #[test]
@@ -541,17 +383,17 @@ fn linux_keeps_what_was_synced_on_a_volume_of_any_shape() {
     let losses = [Loss::AllKept, Loss::AllLost, Loss::AllButFirst, Loss::Reversed];
     let mut cases = Vec::new();
     for seed in seeds(2, 20) {
-        for (k, kind) in KINDS.iter().filter(|kind| !has_deltas(kind)).enumerate() {
+        for (k, kind) in KINDS.iter().filter(|kind| kind.deltas().is_none()).enumerate() {
             let threads = 1 + 2 * (seed as usize % 2);
             let habits = if k % 2 == 0 { NAMES } else { Habits::default() };
             let doing = Doing { steps: 250 / threads, threads, habits };
             let (image, _) = prepare(kind, threads).expect("prepared");
-            let writes = run(kind, &image, seed, None, doing).expect("without a cut").dev.write_count();
+            let writes = run(kind, &image, seed, None, doing).expect("without a cut").dev.inner().write_count();
             let write = 1 + Rng::new(seed * 100 + k as u64).below(writes);
             let loss = losses[(seed as usize + k) % losses.len()];
             let cut = run(kind, &image, seed, Some(write), doing).expect("until the cut");
-            cut.dev.image(loss).save(dir.join(format!("image.{}", cases.len()))).expect("the image is saved");
-            cases.push((format!("{}:{seed}:{write}:{loss}", kind.name), cut.records));
+            cut.dev.inner().image(loss).save(dir.join(format!("image.{}", cases.len()))).expect("the image is saved");
+            cases.push((format!("{}:{seed}:{write}:{loss}", kind.name()), cut.records));
         }
     }
     let ran = rig::kernel().without_mount().timeout(std::time::Duration::from_secs(1800)).run(
@@ -579,7 +421,7 @@ fn linux_keeps_what_was_synced_on_a_volume_of_any_shape() {
                 return Err(format!("not mounted and unmounted: {why}"));
             }
             let left = Memory::load(dir.join(format!("image.{i}"))).map_err(|e| e.to_string())?;
-            clean(&left, "after Linux")?;
+            clean(&KINDS[0], &left, "after Linux")?;
             let vol = rig::mount_device(Arc::new(left), false).map_err(|e| e.to_string())?;
             records.iter().try_for_each(|r| r.judge(&*vol))
         };

@@ -30,6 +30,7 @@ mod scherlfs_cut;
 mod scherlfs_flips;
 mod second_judge;
 mod settled_points;
+mod shapes;
 mod suites;
 mod their_faults;
 mod their_writer;

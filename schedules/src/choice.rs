@@ -12,9 +12,6 @@ use device::Rng;
 use rustc_hash::FxHasher;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
-/// Steps among which PCT draws its points, for each operation of the course: what was measured, rounded up.
-const STEPS_PER_OPERATION: u64 = 60;
-
 /// How the next thread is chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Manner {
@@ -51,30 +48,30 @@ pub struct Chooser(Arc<Mutex<State>>);
 
 /// How the schedule of a seed is chosen, in a word.
 pub fn manner(seed: u64) -> &'static str {
-    match draw(&mut Rng::new(seed), 1) {
+    match draw(&mut Rng::new(seed), 1, 1) {
         Manner::Random { sticky: 0 } => "random",
         Manner::Random { .. } => "random, mostly going on",
         Manner::Priorities { .. } => "priorities",
     }
 }
 
-fn draw(rng: &mut Rng, operations: u64) -> Manner {
+fn draw(rng: &mut Rng, operations: u64, each: u64) -> Manner {
     match rng.below(4) {
         0 => Manner::Random { sticky: 0 },
         1 => Manner::Random { sticky: 1 + rng.below(15) },
         _ => {
             let depth = 1 + rng.below(4);
-            let steps = operations * STEPS_PER_OPERATION;
+            let steps = operations * each;
             Manner::Priorities { points: (0..depth).map(|_| 1 + rng.below(steps)).collect() }
         }
     }
 }
 
 impl Chooser {
-    /// The schedule of `seed`, for so many operations.
-    pub fn new(seed: u64, operations: usize) -> Self {
+    /// The schedule of `seed`, for so many operations of so many steps: among those PCT draws its points.
+    pub fn new(seed: u64, operations: usize, each: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let manner = draw(&mut rng, operations.max(1) as u64);
+        let manner = draw(&mut rng, operations.max(1) as u64, each);
         let (priorities, hash) = (Vec::new(), FxHasher::default());
         let state = State { begun: false, manner, rng, priorities, lowest: 1 << 32, hash, choices: 0 };
         Chooser(Arc::new(Mutex::new(state)))

@@ -7,6 +7,8 @@ use std::fmt;
 
 use device::{Op as Request, Rng};
 
+use crate::scherl;
+
 /// Cells of 512 bytes, the unit of all contents here: what a device writes whole.
 pub const CELL: u64 = 512;
 
@@ -183,9 +185,21 @@ pub struct Mounting {
     pub crowd: u64,
 }
 
+/// Which file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Type {
+    /// F2FS.
+    #[default]
+    F2fs,
+    /// ScherlFS.
+    Scherlfs,
+}
+
 /// Which case: what decides everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
+    /// On which file system.
+    pub of: Type,
     /// Of operations, volume and trouble.
     pub seed: u64,
     /// Of the order in which threads go on, if it is another.
@@ -197,7 +211,12 @@ pub struct Case {
 impl Case {
     /// The case of a seed.
     pub fn new(seed: u64) -> Self {
-        Case { seed, schedule: None, only: None }
+        Case::on(Type::F2fs, seed)
+    }
+
+    /// The case of a seed, on this file system.
+    pub fn on(of: Type, seed: u64) -> Self {
+        Case { of, seed, schedule: None, only: None }
     }
 
     /// The seed of the schedule.
@@ -210,6 +229,9 @@ impl Case {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.seed)?;
+        if self.of == Type::Scherlfs {
+            f.write_str(" --type scherlfs")?;
+        }
         if let Some(schedule) = self.schedule {
             write!(f, " --schedule {schedule}")?;
         }
@@ -226,8 +248,10 @@ impl fmt::Display for Case {
 pub struct Course {
     /// With their numbers, by thread.
     pub threads: Vec<Vec<(usize, Op)>>,
-    /// How the volume is mounted.
+    /// How the volume is mounted, if it is of F2FS.
     pub mounting: Mounting,
+    /// How it is mounted, if it is of ScherlFS.
+    pub scherlfs: Option<scherl::Mounting>,
     /// What goes wrong.
     pub trouble: Trouble,
 }
@@ -238,6 +262,7 @@ impl Course {
         let mut rng = Rng::new(case.seed);
         let (mut shape, mut asked, mut kind, mut packing) = (rng.split(), rng.split(), rng.split(), rng.split());
         let mut together = rng.split();
+        let scherlfs = (case.of == Type::Scherlfs).then(|| scherl::Mounting::draw(&mut rng.split()));
         let mut mounting = Mounting {
             node_cache: *pick(&mut shape, &[16, 64, 64, 8192]),
             dirty_limit: *pick(&mut shape, &[16, 64, 8192]),
@@ -271,7 +296,7 @@ impl Course {
                 (0..each)
                     .map(|_| {
                         number += 1;
-                        let op = match mounting.crowd {
+                        let op = match scherlfs.map_or(mounting.crowd, |m| m.crowd) {
                             crowd @ 1.. if asked.chance(1, 4) => Op::Thin(asked.below(crowd)),
                             _ => operation(&mut asked, role),
                         };
@@ -280,6 +305,14 @@ impl Course {
                     .collect()
             })
             .collect();
+        if scherlfs.is_some() {
+            // None of what F2FS alone can do.
+            (mounting.delta, mounting.compress) = (false, None);
+        } else if together.chance(1, 3) {
+            // In a hurry, logs fill holes however much room there is.
+            (mounting.roomy, mounting.hurry) = (true, false);
+            mounting.prealloc = together.chance(1, 2);
+        }
         if mounting.delta {
             threads.iter_mut().for_each(|ops| nudge(&mut kind, ops));
             mounting.delta_nodes = kind.chance(1, 2);
@@ -287,16 +320,18 @@ impl Course {
         if let Some(how) = mounting.compress {
             threads.iter_mut().for_each(|ops| squeeze(&mut packing, how, ops));
         }
-        if together.chance(1, 3) {
-            // In a hurry, logs fill holes however much room there is.
-            (mounting.roomy, mounting.hurry) = (true, false);
-            mounting.prealloc = together.chance(1, 2);
+        if mounting.roomy {
             threads.iter_mut().for_each(|ops| gather(&mut together, ops));
         }
         if let Some(only) = &case.only {
             threads.iter_mut().for_each(|t| t.retain(|(n, _)| only.contains(n)));
         }
-        Course { threads, mounting, trouble }
+        Course { threads, mounting, scherlfs, trouble }
+    }
+
+    /// Steps that an operation takes at most, as they were measured, rounded up.
+    pub fn steps_per_operation(&self) -> u64 {
+        if self.scherlfs.is_some() { 30 } else { 60 }
     }
 
     /// Operations in all.

@@ -12,7 +12,7 @@ use vfs::{FileKind, FileSystem, Ino};
 use crate::course::{CELL, Name};
 use crate::hand::{Answer, Event, Token, names, tokens};
 use crate::order::Order;
-use crate::tree::{Effect, Tree};
+use crate::tree::{Effect, Object, Tree};
 
 /// The parts of a file in which contents are ever written: first cell and cells.
 pub const WINDOWS: [(u64, u64); 4] = [(0, 800), (873 * 8, 1000), ((923 + 1018) * 8, 400), ((923 + 2 * 1018) * 8, 400)];
@@ -23,6 +23,15 @@ pub struct Thing {
     directory: bool,
     size: u64,
     cells: BTreeMap<u64, Token>,
+}
+
+impl Thing {
+    /// A file of a tree, as it would be found.
+    fn of(o: &Object) -> Thing {
+        let inside = |c: &u64| WINDOWS.iter().any(|(first, n)| (*first..first + n).contains(c));
+        let cells = o.cells.iter().filter(|(c, _)| inside(c)).map(|(c, t)| (*c, *t)).collect();
+        Thing { directory: false, size: o.size, cells }
+    }
 }
 
 /// A volume as it was found: names by directory, and what they lead to.
@@ -84,9 +93,7 @@ pub fn same(tree: &Tree, found: &Found) -> Result<(), String> {
             if o.names.is_some() {
                 waiting.push(*object);
             } else if !o.shaken {
-                let inside = |c: &u64| WINDOWS.iter().any(|(first, n)| (*first..first + n).contains(c));
-                let cells = o.cells.iter().filter(|(c, _)| inside(c)).map(|(c, t)| (*c, *t)).collect();
-                let wanted = Thing { directory: false, size: o.size, cells };
+                let wanted = Thing::of(o);
                 match found.things.get(&o.ino) {
                     Some(thing) if *thing == wanted => {}
                     thing => return Err(format!("inode {}: {thing:?}, not {wanted:?}", o.ino)),
@@ -95,6 +102,31 @@ pub fn same(tree: &Tree, found: &Found) -> Result<(), String> {
         }
     }
     if names == found.names { Ok(()) } else { Err(format!("names are {:?}, not {names:?}", found.names)) }
+}
+
+/// Whether a volume holds a tree, as [`same`], where an inode whose making failed may have any number.
+pub fn is(tree: &Tree, found: &Found) -> bool {
+    let mut waiting = vec![(0, tree.objects[0].ino)];
+    while let Some((dir, at)) = waiting.pop() {
+        let names = tree.objects[dir].names.iter().flatten();
+        if found.names.range((at, Name(0))..(at + 1, Name(0))).count() != names.clone().count() {
+            return false;
+        }
+        for (name, object) in names {
+            let (o, led) = (&tree.objects[*object], found.names.get(&(at, *name)));
+            let Some((led, thing)) = led.and_then(|led| Some((*led, found.things.get(led)?))) else { return false };
+            let number = o.ino == led || o.ino == 0;
+            if !number || o.names.is_some() != thing.directory {
+                return false;
+            }
+            if thing.directory {
+                waiting.push((*object, led));
+            } else if !o.shaken && *thing != Thing::of(o) {
+                return false;
+            }
+        }
+    }
+    true
 }
 
 /// A change and the time it took; one that failed never ended.

@@ -209,6 +209,8 @@ pub struct Hand<'a> {
     pub thread: usize,
     /// One in three writes is of noise.
     pub noisy: bool,
+    /// Files are opened and closed, as programs do.
+    pub opens: bool,
 }
 
 impl Hand<'_> {
@@ -252,7 +254,11 @@ impl Hand<'_> {
     fn with_file(&self, place: Place, use_it: impl FnOnce(u64)) {
         self.with(place, |ino, kind| {
             if kind == FileKind::Regular {
+                let open = self.opens && self.fs.open(Ino(ino), false).is_ok();
                 use_it(ino);
+                if open {
+                    self.fs.release(Ino(ino));
+                }
             }
         });
     }
@@ -479,7 +485,7 @@ pub fn names(fs: &dyn FileSystem, dir: u64) -> vfs::Result<Vec<(Name, u64)>> {
     let mut found = Vec::new();
     let mut unknown = None;
     fs.readdir(Ino(dir), 0, &mut |e| {
-        if !matches!(e.name, b"." | b".." | b"lost+found") {
+        if !matches!(e.name, b"." | b".." | b"lost+found" | b".ifile") {
             match Name::of(e.name) {
                 Some(name) => found.push((name, e.ino.0)),
                 None => unknown = Some(String::from_utf8_lossy(e.name).into_owned()),

@@ -21,9 +21,10 @@ mod many;
 pub mod medium;
 pub mod order;
 pub mod run;
+pub mod scherl;
 pub mod shrink;
 pub mod tree;
 
-pub use course::Case;
+pub use course::{Case, Type};
 pub use many::{Sum, many};
 pub use run::{Failure, Outcome, plain, run, run_and_keep};

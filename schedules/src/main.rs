@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use device::{Clock, RealClock};
-use joulefs_schedules::{Case, Failure, many, run_and_keep, shrink};
+use joulefs_schedules::{Case, Failure, Type, many, run_and_keep, shrink};
 
 const HELP: &str = "\
 Threads, faults and power cuts on a small volume, each case decided by one seed.
@@ -17,7 +17,9 @@ Threads, faults and power cuts on a small volume, each case decided by one seed.
                                            one case again; shows its operations, looks for a smaller one,
                                            keeps the image that is left
 
-Example: schedules run 10000";
+All of them take --type f2fs or --type scherlfs: on which file system. F2FS, unless said.
+
+Example: schedules run 10000 --type scherlfs";
 
 /// What is wrong with a command line: exit code 2.
 struct Usage(String);
@@ -25,8 +27,8 @@ struct Usage(String);
 /// What is to be done.
 enum What {
     Help,
-    Run { count: u64, from: u64 },
-    Soak { from: Option<u64> },
+    Run { of: Type, count: u64, from: u64 },
+    Soak { of: Type, from: Option<u64> },
     Replay { case: Case, show: bool, shrink: bool, image: Option<String> },
 }
 
@@ -38,8 +40,8 @@ fn number(name: &str, value: Option<String>) -> Result<u64, Usage> {
 fn parse(mut args: impl Iterator<Item = String>) -> Result<What, Usage> {
     let mut what = match args.next().as_deref() {
         None | Some("--help" | "-h") => return Ok(What::Help),
-        Some("run") => What::Run { count: number("COUNT", args.next())?, from: 0 },
-        Some("soak") => What::Soak { from: None },
+        Some("run") => What::Run { of: Type::F2fs, count: number("COUNT", args.next())?, from: 0 },
+        Some("soak") => What::Soak { of: Type::F2fs, from: None },
         Some("replay") => {
             let case = Case::new(number("SEED", args.next())?);
             What::Replay { case, show: false, shrink: false, image: None }
@@ -48,8 +50,15 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<What, Usage> {
     };
     while let Some(arg) = args.next() {
         match (arg.as_str(), &mut what) {
+            ("--type", What::Run { of, .. } | What::Soak { of, .. } | What::Replay { case: Case { of, .. }, .. }) => {
+                *of = match args.next().as_deref() {
+                    Some("f2fs") => Type::F2fs,
+                    Some("scherlfs") => Type::Scherlfs,
+                    _ => return Err(Usage("--type is f2fs or scherlfs".into())),
+                };
+            }
             ("--from", What::Run { from, .. }) => *from = number("--from", args.next())?,
-            ("--from", What::Soak { from }) => *from = Some(number("--from", args.next())?),
+            ("--from", What::Soak { from, .. }) => *from = Some(number("--from", args.next())?),
             ("--schedule", What::Replay { case, .. }) => case.schedule = Some(number("--schedule", args.next())?),
             ("--only", What::Replay { case, .. }) => {
                 let list = args.next().ok_or_else(|| Usage("--only wants numbers; see --help".into()))?;
@@ -73,9 +82,9 @@ fn told(failure: &Failure) {
 }
 
 /// Runs seeds from `from` on until there are `count` or a signal says stop.
-fn run_many(from: u64, count: u64, stop: &AtomicBool) -> ExitCode {
+fn run_many(of: Type, from: u64, count: u64, stop: &AtomicBool) -> ExitCode {
     let clock = RealClock::new();
-    let sum = many(from, count, stop, &told);
+    let sum = many(of, from, count, stop, &told);
     let seconds = clock.monotonic().as_secs_f64().max(1e-9);
     println!("from seed {from}: {sum}; {:.0} a second", sum.cases as f64 / seconds);
     if sum.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -102,12 +111,12 @@ fn main() -> ExitCode {
             println!("{HELP}");
             ExitCode::SUCCESS
         }
-        What::Run { count, from } => run_many(from, count, &stop),
-        What::Soak { from } => {
+        What::Run { of, count, from } => run_many(of, from, count, &stop),
+        What::Soak { of, from } => {
             let fresh =
                 || device::rng::entropy().map(|b| u64::from_le_bytes(*b.first_chunk().unwrap_or(&[0; 8])) >> 16);
             match from.map_or_else(fresh, Ok) {
-                Ok(from) => run_many(from, u64::MAX, &stop),
+                Ok(from) => run_many(of, from, u64::MAX, &stop),
                 Err(e) => {
                     eprintln!("schedules: no seed from the system ({e}); name one with --from");
                     ExitCode::FAILURE

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use crate::course::Case;
+use crate::course::{Case, Type};
 use crate::run::{Failure, Outcome, run};
 
 /// What cases came to.
@@ -23,6 +23,8 @@ pub struct Sum {
     pub kept: u64,
     /// Blocks of files that were brought together.
     pub together: u64,
+    /// Blocks that ScherlFS moved to make room.
+    pub moved: u64,
     /// Clusters that were packed.
     pub packed: u64,
     /// New pages that were packed into delta nodes.
@@ -45,6 +47,7 @@ impl Sum {
         self.deltas += outcome.deltas;
         self.kept += outcome.kept;
         self.together += outcome.together;
+        self.moved += outcome.moved;
         self.packed += outcome.packed;
         self.packed_pages += outcome.packed_pages;
         self.released += outcome.released;
@@ -71,7 +74,7 @@ impl fmt::Display for Sum {
         write!(
             f,
             "{} schedules, {} of them distinct, {} distinct crash states, {} calls, {} choices, {} deltas, {} kept pages, \
-             {} new pages packed, {} blocks brought together, {} clusters packed, {} files released, {} failures",
+             {} new pages packed, {} blocks brought together, {} moved, {} clusters packed, {} files released, {} failures",
             self.cases,
             self.distinct_schedules(),
             self.distinct_crashes(),
@@ -81,6 +84,7 @@ impl fmt::Display for Sum {
             self.kept,
             self.packed_pages,
             self.together,
+            self.moved,
             self.packed,
             self.released,
             self.failures,
@@ -88,8 +92,8 @@ impl fmt::Display for Sum {
     }
 }
 
-/// Runs seeds from `from` on, until there are `count` or `stop` is set. Failures are told as they come.
-pub fn many(from: u64, count: u64, stop: &AtomicBool, told: &(dyn Fn(&Failure) + Sync)) -> Sum {
+/// Runs seeds from `from` on, of one file system, until there are `count` or `stop` is set. Failures are told as they come.
+pub fn many(of: Type, from: u64, count: u64, stop: &AtomicBool, told: &(dyn Fn(&Failure) + Sync)) -> Sum {
     let (sum, next) = (Mutex::new(Sum::default()), AtomicU64::new(0));
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|s| {
@@ -100,7 +104,7 @@ pub fn many(from: u64, count: u64, stop: &AtomicBool, told: &(dyn Fn(&Failure) +
                     if n >= count {
                         break;
                     }
-                    let out = run(&Case::new(from.wrapping_add(n)));
+                    let out = run(&Case::on(of, from.wrapping_add(n)));
                     let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
                     sum.cases += 1;
                     match out {

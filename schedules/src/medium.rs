@@ -20,6 +20,8 @@ pub struct Medium {
     below: Simulated<Faulty<PowerCut>>,
     /// Requests; asking for it is what lets another thread go on.
     requests: AtomicU64,
+    /// Another thread may go on behind a request, too, before its caller knows that it is done.
+    behind: bool,
 }
 
 impl Medium {
@@ -33,7 +35,12 @@ impl Medium {
         let meter = Arc::new(Meter::new(profile.host.prices()));
         let faulty = Faulty::new(PowerCut::new(image.fork()));
         let below = Simulated::new(faulty, model, meter, Pace::Virtual(clock));
-        Ok(Medium { below, requests: AtomicU64::new(0) })
+        Ok(Medium { below, requests: AtomicU64::new(0), behind: false })
+    }
+
+    /// The same, where another thread may go on behind each request as well.
+    pub fn with_points_behind(self) -> Self {
+        Medium { behind: true, ..self }
     }
 
     fn faulty(&self) -> &Faulty<PowerCut> {
@@ -85,6 +92,13 @@ impl Medium {
     fn point(&self) {
         self.requests.fetch_add(1, Ordering::SeqCst);
     }
+
+    fn behind<T>(&self, out: T) -> T {
+        if self.behind {
+            self.point();
+        }
+        out
+    }
 }
 
 impl BlockDevice for Medium {
@@ -93,26 +107,26 @@ impl BlockDevice for Medium {
     }
     fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> Result<()> {
         self.point();
-        self.below.read(at, buf, tag)
+        self.behind(self.below.read(at, buf, tag))
     }
     fn write(&self, at: Lba, data: &[u8], tag: Tag) -> Result<()> {
         self.point();
-        self.below.write(at, data, tag)
+        self.behind(self.below.write(at, data, tag))
     }
     fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> Result<()> {
         self.point();
-        self.below.write_gather(at, parts, tag)
+        self.behind(self.below.write_gather(at, parts, tag))
     }
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> Result<()> {
         self.point();
-        self.below.write_for(at, data, owners, cause)
+        self.behind(self.below.write_for(at, data, owners, cause))
     }
     fn flush(&self, tag: Tag) -> Result<()> {
         self.point();
-        self.below.flush(tag)
+        self.behind(self.below.flush(tag))
     }
     fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> Result<()> {
         self.point();
-        self.below.discard(at, blocks, tag)
+        self.behind(self.below.discard(at, blocks, tag))
     }
 }

@@ -7,6 +7,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::course::Range;
+use crate::durable::{self, Found};
 use crate::hand::{Answer, Call, Event};
 use crate::tree::{Effect, Tree};
 
@@ -29,6 +30,8 @@ pub struct Order {
 
 struct Search<'e> {
     events: &'e [Event],
+    /// What was found after a cut, and how many calls of each thread come before it: up to the last sync that returned.
+    seen: Option<(&'e Found, Vec<u16>)>,
     /// Events of each thread, in order.
     threads: Vec<Vec<usize>>,
     /// With how many guesses at most.
@@ -44,6 +47,19 @@ struct Search<'e> {
 /// # Errors
 /// Why there is none: the calls that can follow nowhere.
 pub fn find(events: &[Event], start: &Tree) -> Result<Order, String> {
+    search(events, start, None)
+}
+
+/// The same, of a volume that was found like this after a cut and that keeps calls in their order: at some place of the order,
+/// behind all syncs that returned, the tree is what was found. A call is there as a whole or not at all.
+///
+/// # Errors
+/// Why there is none.
+pub fn find_seen(events: &[Event], start: &Tree, found: &Found) -> Result<Order, String> {
+    search(events, start, Some(found))
+}
+
+fn search(events: &[Event], start: &Tree, found: Option<&Found>) -> Result<Order, String> {
     let mut threads: Vec<Vec<usize>> = Vec::new();
     for (i, e) in events.iter().enumerate() {
         if threads.len() <= e.thread {
@@ -51,9 +67,17 @@ pub fn find(events: &[Event], start: &Tree) -> Result<Order, String> {
         }
         threads[e.thread].push(i);
     }
-    let at = vec![0; threads.len()];
+    // The last says whether what was found is behind.
+    let mut at = vec![0; threads.len() + 1];
+    at[threads.len()] = u16::from(found.is_none());
+    let synced = |i: &usize| {
+        let e: &Event = &events[*i];
+        matches!(e.call, Call::Fsync(_) | Call::FsyncDir(_) | Call::Sync) && e.answer == Answer::Done
+    };
+    let until = |t: &Vec<usize>| t.iter().rposition(synced).map_or(0, |n| n as u16 + 1);
     let mut search = Search {
         events,
+        seen: found.map(|found| (found, threads.iter().map(until).collect())),
         threads,
         tried: FxHashMap::default(),
         steps: 0,
@@ -65,7 +89,9 @@ pub fn find(events: &[Event], start: &Tree) -> Result<Order, String> {
         None => {
             let (done, stuck) = &search.furthest;
             let calls: Vec<String> = stuck.iter().map(|i| format!("{:?}", events[*i])).collect();
+            let nowhere = search.seen.is_some() && *done == events.len();
             let found = match search.steps > MOST {
+                _ if nowhere => "what was found is at no place of an order behind the syncs that returned".to_owned(),
                 true => format!("no order was found in {MOST} steps"),
                 false => "no order is right".to_owned(),
             };
@@ -99,11 +125,19 @@ impl Search<'_> {
     }
 
     /// Recurses once for each event.
-    fn go(&mut self, at: Vec<u16>, tree: &Tree, done: usize, guesses: usize) -> Option<Tree> {
+    fn go(&mut self, mut at: Vec<u16>, tree: &Tree, done: usize, guesses: usize) -> Option<Tree> {
+        // Where it can be first is as good as any later place: what is found changes nothing.
+        if let Some((found, until)) = &self.seen
+            && at.last() == Some(&0)
+            && at.iter().zip(until).all(|(n, until)| n >= until)
+            && durable::is(tree, found)
+        {
+            at[until.len()] = 1;
+        }
         let mut heads: Vec<usize> =
             self.threads.iter().zip(&at).filter_map(|(t, n)| t.get(usize::from(*n)).copied()).collect();
         if heads.is_empty() {
-            return Some(tree.clone());
+            return (at.last() == Some(&1)).then(|| tree.clone());
         }
         self.steps += 1;
         let key = (!self.tried.is_empty()).then(|| (at.clone(), tree.digest()));
@@ -120,7 +154,8 @@ impl Search<'_> {
             let kept = self.changes.len();
             let mut effects = Vec::new();
             let mut after = Vec::new();
-            for call in std::iter::once(e.call).chain(parts(e)) {
+            let parts = if self.seen.is_none() { parts(e) } else { Vec::new() };
+            for call in std::iter::once(e.call).chain(parts) {
                 let mut changed = tree.clone();
                 if changed.step(&call, &e.answer, &mut effects) {
                     after.push(changed);

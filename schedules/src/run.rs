@@ -19,15 +19,15 @@ use crate::course::{Case, Course, Dir, Mounting, Op, Trouble};
 use crate::hand::{Answer, Call, Event, Hand, History};
 use crate::medium::Medium;
 use crate::tree::Tree;
-use crate::{durable, order};
+use crate::{durable, order, scherl};
 
 /// Blocks of the volume: 64 MiB.
 const BLOCKS: u64 = 64 * 256;
 /// A directory of files that no thread touches, for cleaning to move.
-const FILLER: &[u8] = b"lost+found";
+pub(crate) const FILLER: &[u8] = b"lost+found";
 /// Steps after which a schedule is one that never ends.
 const MOST_STEPS: usize = 5_000_000;
-const ME: Caller = Caller { uid: 0, gid: 0 };
+pub(crate) const ME: Caller = Caller { uid: 0, gid: 0 };
 
 /// What a case came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub struct Outcome {
     pub kept: u64,
     /// Blocks of files that were brought together.
     pub together: u64,
+    /// Blocks that ScherlFS moved to make room.
+    pub moved: u64,
     /// Clusters that were packed.
     pub packed: u64,
     /// New pages that were packed into delta nodes.
@@ -69,24 +71,68 @@ pub struct Failure {
     pub history: Vec<Event>,
 }
 
-/// What is left of a schedule once it has ended.
-struct Left {
-    events: Vec<Event>,
-    dirs: Vec<u64>,
-    image: Memory,
-    spent: Vec<u64>,
-    /// Inodes and nodes, of a volume that was unmounted.
-    unmounted: Option<(u32, u32)>,
-    deltas: u64,
-    kept: u64,
-    together: u64,
-    packed: u64,
-    packed_pages: u64,
-    cut: bool,
-    names: [u64; 3],
+/// What stood beside a volume on other disks.
+#[derive(Default)]
+pub(crate) struct Stood {
+    pub index: Option<Memory>,
+    pub stage: Option<Memory>,
 }
 
-fn clock() -> Arc<VirtualClock> {
+/// What is left of a schedule once it has ended.
+pub(crate) struct Left {
+    pub events: Vec<Event>,
+    pub dirs: Vec<u64>,
+    pub image: Memory,
+    pub spent: Vec<u64>,
+    /// Inodes and nodes, of a volume that was unmounted and counts them.
+    pub unmounted: Option<(u32, u32)>,
+    pub deltas: u64,
+    pub kept: u64,
+    pub together: u64,
+    pub moved: u64,
+    pub packed: u64,
+    pub packed_pages: u64,
+    pub cut: bool,
+    pub names: [u64; 3],
+    pub stood: Stood,
+}
+
+impl Left {
+    /// Of a volume that did nothing of what is counted.
+    pub fn of(history: &History, dirs: &[u64], image: Memory, spent: Vec<u64>, cut: bool) -> Left {
+        Left {
+            events: history.events(),
+            dirs: dirs.to_vec(),
+            image,
+            spent,
+            unmounted: None,
+            deltas: 0,
+            kept: 0,
+            together: 0,
+            moved: 0,
+            packed: 0,
+            packed_pages: 0,
+            cut,
+            names: [0; 3],
+            stood: Stood::default(),
+        }
+    }
+}
+
+/// What becomes of what was not flushed.
+pub(crate) fn loss(trouble: Trouble, unmounted: bool) -> Loss {
+    match trouble {
+        _ if unmounted => Loss::AllKept,
+        Trouble::None => Loss::AllKept,
+        Trouble::Cut(_, seed) | Trouble::Fault(.., seed) => match seed % 4 {
+            0 => Loss::AllKept,
+            1 => Loss::AllLost,
+            _ => Loss::Random(seed),
+        },
+    }
+}
+
+pub(crate) fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
 }
 
@@ -119,7 +165,7 @@ fn make(delta: bool, compress: bool, roomy: bool) -> Result<Memory, String> {
     Ok(dev.fork())
 }
 
-fn fill(vol: &dyn FileSystem) -> vfs::Result<()> {
+pub(crate) fn fill(vol: &dyn FileSystem) -> vfs::Result<()> {
     let mut dirs = vec![vol.root()];
     for (parent, name) in Dir::PLACES {
         let e = vol.mkdir(ME, dirs[usize::from(parent)], &name.bytes(), 0o700, 0)?;
@@ -192,7 +238,7 @@ fn member(n: u64) -> Vec<u8> {
     format!("crowd {n}").into_bytes()
 }
 
-fn thin(vol: &dyn FileSystem, n: u64) -> vfs::Result<()> {
+pub(crate) fn thin(vol: &dyn FileSystem, n: u64) -> vfs::Result<()> {
     let filler = vol.lookup(vol.root(), FILLER)?.attr.ino;
     let out = vol.unlink(filler, &member(n));
     vol.forget(filler, 1);
@@ -202,7 +248,7 @@ fn thin(vol: &dyn FileSystem, n: u64) -> vfs::Result<()> {
     }
 }
 
-fn crowd(vol: &dyn FileSystem, files: u64) -> vfs::Result<()> {
+pub(crate) fn crowd(vol: &dyn FileSystem, files: u64) -> vfs::Result<()> {
     let filler = vol.lookup(vol.root(), FILLER)?.attr.ino;
     let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
     for n in 0..files {
@@ -214,7 +260,7 @@ fn crowd(vol: &dyn FileSystem, files: u64) -> vfs::Result<()> {
 }
 
 /// Looks at everything, as the last calls of all.
-fn look(hand: &Hand<'_>) {
+pub(crate) fn look(hand: &Hand<'_>) {
     let mut waiting = vec![hand.dirs[0]];
     while let Some(dir) = waiting.pop() {
         let Answer::Names(names) = hand.list(dir) else { continue };
@@ -255,7 +301,7 @@ fn carry_out(course: &Course) -> Result<Left, String> {
             let (vol, history, dirs) = (vol.clone(), history.clone(), dirs.clone());
             let (dev, clock) = (dev.clone(), clock.clone());
             shuttle::thread::spawn(move || {
-                let hand = Hand { fs: &*vol, history: &history, dirs: &dirs, thread, noisy };
+                let hand = Hand { fs: &*vol, history: &history, dirs: &dirs, thread, noisy, opens: false };
                 for (number, op) in ops {
                     if dev.is_cut() {
                         break;
@@ -285,7 +331,7 @@ fn carry_out(course: &Course) -> Result<Left, String> {
     let names = [&c.fast_dir_fsyncs, &c.names_put, &c.names_withdrawn].map(|n| n.load(Relaxed));
     let mut unmounted = None;
     if !dev.is_cut() {
-        look(&Hand { fs: &*vol, history: &history, dirs: &dirs, thread: course.threads.len(), noisy });
+        look(&Hand { fs: &*vol, history: &history, dirs: &dirs, thread: course.threads.len(), noisy, opens: false });
         match vol.unmount() {
             Ok(()) => {
                 let state = vol.state();
@@ -295,31 +341,16 @@ fn carry_out(course: &Course) -> Result<Left, String> {
             Err(_) => {}
         }
     }
-    let loss = match course.trouble {
-        _ if unmounted.is_some() => Loss::AllKept,
-        Trouble::None => Loss::AllKept,
-        Trouble::Cut(_, seed) | Trouble::Fault(.., seed) => match seed % 4 {
-            0 => Loss::AllKept,
-            1 => Loss::AllLost,
-            _ => Loss::Random(seed),
-        },
-    };
-    let (cut, spent, image) = (dev.is_cut(), dev.spent(), dev.image(loss));
-    let (deltas, kept, together) = (c.deltas.load(Relaxed), c.kept.load(Relaxed), c.defragmented.load(Relaxed));
-    let (packed, packed_pages) = (c.packed_clusters.load(Relaxed), c.packed.load(Relaxed));
+    let loss = loss(course.trouble, unmounted.is_some());
     Ok(Left {
-        events: history.events(),
-        dirs: dirs.to_vec(),
-        image,
-        spent,
         unmounted,
-        deltas,
-        kept,
-        together,
-        packed,
-        packed_pages,
-        cut,
+        deltas: c.deltas.load(Relaxed),
+        kept: c.kept.load(Relaxed),
+        together: c.defragmented.load(Relaxed),
+        packed: c.packed_clusters.load(Relaxed),
+        packed_pages: c.packed.load(Relaxed),
         names,
+        ..Left::of(&history, &dirs, dev.image(loss), dev.spent(), dev.is_cut())
     })
 }
 
@@ -402,13 +433,16 @@ pub fn run(case: &Case) -> Result<Outcome, Failure> {
 pub fn run_and_keep(case: &Case) -> Result<(Outcome, Memory), Failure> {
     let failure = |what: String| Failure { case: case.clone(), what, history: Vec::new() };
     let course = Course::of(case);
-    let chooser = Chooser::new(case.schedule_seed(), course.operations());
+    let chooser = Chooser::new(case.schedule_seed(), course.operations(), course.steps_per_operation());
     let slot = Arc::new(Mutex::new(None));
     let ran = {
         let (course, slot, chooser) = (course.clone(), slot.clone(), chooser.clone());
         catch_unwind(AssertUnwindSafe(|| {
             Runner::new(chooser, config()).run(move || {
-                let left = carry_out(&course);
+                let left = match &course.scherlfs {
+                    Some(mounting) => scherl::carry_out(&course, mounting),
+                    None => carry_out(&course),
+                };
                 if let Ok(mut slot) = slot.lock() {
                     *slot = Some(left);
                 }
@@ -422,6 +456,7 @@ pub fn run_and_keep(case: &Case) -> Result<(Outcome, Memory), Failure> {
     }
     let left = slot.lock().ok().and_then(|mut s| s.take());
     let left = left.unwrap_or_else(|| Err("the schedule did not end".to_owned())).map_err(failure)?;
+    let judge = if course.scherlfs.is_some() { scherl::judge } else { judge };
     match catch_unwind(AssertUnwindSafe(|| judge(&course, &left))) {
         Ok(Ok(())) => {}
         Ok(Err(what)) => return Err(Failure { history: left.events, ..failure(what) }),
@@ -434,6 +469,7 @@ pub fn run_and_keep(case: &Case) -> Result<(Outcome, Memory), Failure> {
         deltas: left.deltas,
         kept: left.kept,
         together: left.together,
+        moved: left.moved,
         packed: left.packed,
         packed_pages: left.packed_pages,
         released: left.events.iter().filter(|e| matches!(e.call, Call::Release(_)) && e.answer == Answer::Done).count()

@@ -193,6 +193,9 @@ impl Tree {
             Answer::Ino(ino) => *ino,
             _ => 0,
         };
+        if let (Call::List(dir), Answer::Names(names)) = (call, answer) {
+            self.learn(*dir, names);
+        }
         let contents = match *call {
             Call::Read(ino, ..) | Call::Stat(ino) => self.of(ino),
             Call::Allocate(ino, Range::Collapse | Range::Insert, ..) => {
@@ -267,6 +270,17 @@ impl Tree {
     fn changeable(&self, ino: u64) -> Result<usize, Refusal> {
         let object = self.file(ino)?;
         if self.objects[object].released { Err(Refusal::NotPermitted) } else { Ok(object) }
+    }
+
+    /// Numbers of inodes whose making failed and which are there all the same, learnt from a list of their directory.
+    fn learn(&mut self, dir: u64, names: &[(Name, u64)]) {
+        let Some(dir) = self.of(dir) else { return };
+        for (name, ino) in names {
+            let object = self.objects[dir].names.as_ref().and_then(|names| names.get(name).copied());
+            if let Some(object) = object.filter(|o| self.objects[*o].ino == 0 && self.of(*ino).is_none()) {
+                self.at(object).ino = *ino;
+            }
+        }
     }
 
     fn answer(&mut self, call: &Call, told: u64, effects: &mut Vec<Effect>) -> Told {

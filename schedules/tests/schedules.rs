@@ -5,7 +5,7 @@
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-use joulefs_schedules::{Case, many, plain, run, run_and_keep};
+use joulefs_schedules::{Case, Type, many, plain, run, run_and_keep};
 
 #[test]
 fn ten_thousand_schedules_break_no_promise() {
@@ -13,7 +13,7 @@ fn ten_thousand_schedules_break_no_promise() {
     let told = |f: &joulefs_schedules::Failure| {
         println!("{}\n    cargo run --release -p joulefs-schedules -- replay {} --show --shrink", f.what, f.case);
     };
-    let sum = many(0, count, &AtomicBool::new(false), &told);
+    let sum = many(Type::F2fs, 0, count, &AtomicBool::new(false), &told);
     println!("{sum}");
     assert_eq!(sum.failures, 0, "{sum}");
     assert!(sum.distinct_schedules() as u64 > count * 95 / 100, "schedules repeat: {sum}");

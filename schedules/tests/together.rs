@@ -2,5 +2,6 @@
 
 mod judges;
 mod schedules;
+mod scherlfs;
 mod steps;
 mod steps_cut;

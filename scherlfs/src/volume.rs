@@ -293,8 +293,13 @@ impl State {
         if self.unclaimed() >= blocks + spare {
             return Ok(());
         }
-        self.forget_for(blocks + spare + 1)?;
-        if self.unclaimed() + self.dead.count() >= blocks + spare {
+        // Twice: what the first checkpoint frees may be kept for those who go back.
+        for _ in 0..2 {
+            self.forget_for(blocks + spare + 1)?;
+            // What waits may replace as many blocks as it takes, and those are free with the checkpoint too.
+            if self.unclaimed() + self.dead.count() + self.need < blocks + spare {
+                break;
+            }
             self.checkpoint(false)?;
             if self.unclaimed() >= blocks + spare {
                 return Ok(());
@@ -347,10 +352,13 @@ impl State {
         if self.inodes.len() <= limit + limit / 8 {
             return;
         }
+        let on = self.series.as_ref().map(|series| series.ino);
         let mut over = self.inodes.len() - limit;
         let mut blocks = 0;
         self.inodes.retain(|ino, inode| {
             let stays = over == 0 || inode.waits.is_some() || self.orphans.contains(ino) || in_use(*ino);
+            // The end of a series asks it which of its places it has.
+            let stays = stays || on == Some(*ino);
             if !stays {
                 over -= 1;
                 blocks += inode.names.as_ref().map_or(0, |n| n.blocks());

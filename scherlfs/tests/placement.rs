@@ -16,10 +16,15 @@ struct Mounted {
 }
 
 fn mounted(placement: Placement, sync: Sync) -> Mounted {
+    mounted_in(placement, sync, MountOptions::default().inode_cache)
+}
+
+/// The same, where so many inodes are kept in memory that nobody uses.
+fn mounted_in(placement: Placement, sync: Sync, inode_cache: usize) -> Mounted {
     let dev = Arc::new(Memory::new(4096));
     let clock = Arc::new(VirtualClock::default());
     make::format(dev.clone(), &*clock, &make::Options::default()).unwrap();
-    let options = MountOptions { placement: Some(placement), sync, ..MountOptions::default() };
+    let options = MountOptions { placement: Some(placement), sync, inode_cache, ..MountOptions::default() };
     let volume = Volume::mount(dev.clone(), clock, options).unwrap();
     Mounted { dev, volume }
 }
@@ -49,6 +54,21 @@ impl Mounted {
         let right: Vec<u8> = (0..blocks).flat_map(|n| [n as u8 + 1; 4096]).collect();
         let found: Vec<u8> = bytes.chunks(4096).map(|c| c[0]).collect();
         assert!(bytes[..right.len()] == right[..], "{found:?}");
+    }
+}
+
+/// The file is forgotten before another is written: its inode may leave memory while its series may still be taken up.
+#[test]
+fn an_inode_that_nobody_uses_stays_until_its_series_comes_to_an_end() {
+    for placement in Placement::ALL {
+        let mounted = mounted_in(placement, Sync::Fsync, 0);
+        for name in [b"f", b"g"] {
+            let ino = mounted.file(name);
+            (0..4).for_each(|n| mounted.append(ino, n));
+            mounted.volume.fsync(ino, false).unwrap();
+            mounted.volume.forget(ino, 1);
+        }
+        mounted.whole(b"f", 4);
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use device::{Rng, VirtualClock};
 use vfs::{
-    Allocate, Caller, DeviceNumber, Entry, Error, FileKind, Moving, NewNode, RenameFlags, SetAttr, WriteFlags,
+    Allocate, Caller, DeviceNumber, Entry, Error, FileKind, Ino, Moving, NewNode, RenameFlags, SetAttr, WriteFlags,
     XattrFlags,
 };
 
@@ -249,16 +249,27 @@ impl<'v> Course<'v> {
 
     // ---- operations
 
-    fn made(&mut self, dir: usize, name: &[u8], made: vfs::Result<Entry>, directory: bool) -> Done {
-        match made {
+    /// A new inode under a name. One whose making failed may be there all the same, under a number that is looked up.
+    fn make(&mut self, dir: usize, name: &[u8], directory: bool, ask: impl FnOnce(Ino) -> vfs::Result<Entry>) -> Done {
+        let object = self.record.making((dir, name), directory);
+        let (vol, parent) = (self.vol, self.record.ino(dir));
+        let made = ask(parent);
+        let found = match &made {
+            Ok(_) => made,
+            Err(e) => {
+                self.count(e);
+                self.look(|| vol.lookup(parent, name))
+            }
+        };
+        match found {
             Ok(e) => {
                 self.vol.forget(e.attr.ino, 1);
-                let object = self.record.object(e.attr.ino, directory);
-                self.record.bind(&[(dir, name, Some(object))]);
-                Ok(())
+                self.record.made(object, e.attr.ino);
             }
-            Err(e) => self.names(&[(dir, name)], Err(e)),
+            Err(Error::NotFound) => self.record.not_made((dir, name)),
+            Err(e) => return Err(e),
         }
+        Ok(())
     }
 
     fn create(&mut self) -> Done {
@@ -267,8 +278,8 @@ impl<'v> Course<'v> {
             return self.write();
         }
         let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
-        let made = self.vol.mknod(ME, self.record.ino(dir), &name, &new);
-        self.made(dir, &name, made, false)
+        let vol = self.vol;
+        self.make(dir, &name, false, |parent| vol.mknod(ME, parent, &name, &new))
     }
 
     fn mkdir(&mut self) -> Done {
@@ -276,8 +287,8 @@ impl<'v> Course<'v> {
         if self.record.get(dir, &name).is_some() || self.record.directories().len() >= self.habits.directories {
             return Ok(());
         }
-        let made = self.vol.mkdir(ME, self.record.ino(dir), &name, 0o700, 0);
-        self.made(dir, &name, made, true)
+        let vol = self.vol;
+        self.make(dir, &name, true, |parent| vol.mkdir(ME, parent, &name, 0o700, 0))
     }
 
     fn write(&mut self) -> Done {

@@ -21,6 +21,6 @@ mod step;
 
 pub use course::{Course, Habits};
 pub use record::Record;
-pub use run::{Cut, Plan, defragment, f2fs, judge, plan, settled, surviving};
+pub use run::{Cut, Plan, defragment, f2fs, judge, plan, scherlfs, settled, surviving};
 pub use scenario::{SCENARIOS, Scenario};
 pub use step::Step;

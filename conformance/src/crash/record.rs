@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use vfs::{Allocate, FileKind, FileSystem, Flow, Ino};
+use vfs::{Allocate, Attr, FileKind, FileSystem, Flow, Ino};
 
 const BLOCK: usize = 4096;
 const SECTOR: usize = 512;
@@ -88,6 +88,9 @@ impl Version {
     }
 }
 
+/// The number of an inode whose making did not return.
+const UNTOLD: Ino = Ino(u64::MAX);
+
 #[derive(Debug, Clone)]
 struct Object {
     ino: Ino,
@@ -110,6 +113,8 @@ pub struct Record {
     objects: Vec<Object>,
     /// What each name led to, from its floor on: (directory, name) to objects.
     names: BTreeMap<(usize, Vec<u8>), Vec<Option<usize>>>,
+    /// Names in object 0 that are the file system's own.
+    own: &'static [&'static [u8]],
 }
 
 impl Record {
@@ -119,6 +124,11 @@ impl Record {
         record.object(root, true);
         record.objects[0].durable = true;
         record
+    }
+
+    /// The same, of a directory in which these names are the file system's own.
+    pub fn without(self, own: &'static [&'static [u8]]) -> Self {
+        Record { own, ..self }
     }
 
     /// A new object without a name.
@@ -134,6 +144,26 @@ impl Record {
             unfinished: false,
         });
         self.objects.len() - 1
+    }
+
+    /// A new object under a name, which somebody is about to ask for: its number is not known yet.
+    pub fn making(&mut self, (dir, name): (usize, &[u8]), directory: bool) -> usize {
+        let object = self.object(UNTOLD, directory);
+        self.bind(&[(dir, name, Some(object))]);
+        object
+    }
+
+    /// It was made, with this number.
+    pub fn made(&mut self, object: usize, ino: Ino) {
+        self.objects[object].ino = ino;
+    }
+
+    /// It was not made, and nothing else was done since: its name leads to what it led to before.
+    pub fn not_made(&mut self, (dir, name): (usize, &[u8])) {
+        let history = self.names.get_mut(&(dir, name.to_vec()));
+        if let Some(object) = history.and_then(|h| h.pop()).flatten() {
+            self.objects[object].links -= 1;
+        }
     }
 
     /// Its inode number.
@@ -310,15 +340,16 @@ impl Record {
     pub fn judge(&self, fs: &dyn FileSystem) -> Result<(), String> {
         let mut waiting = vec![(0, self.objects[0].ino)];
         let mut reached = BTreeSet::from([0]);
-        while let Some((dir, ino)) = waiting.pop() {
-            let perm = fs.getattr(ino).map_err(|e| format!("directory {dir}: {e}"))?.perm;
+        while let Some((dir, at)) = waiting.pop() {
+            let perm = fs.getattr(at).map_err(|e| format!("directory {dir}: {e}"))?.perm;
             let allowed = &self.objects[dir].permissions;
             if !allowed.is_empty() && !allowed.contains(&perm) {
                 return Err(format!("directory {dir}: permissions {perm}, allowed are {allowed:?}"));
             }
             let mut found = BTreeMap::new();
-            fs.readdir(ino, 0, &mut |e| {
-                if e.name != b"." && e.name != b".." && e.name != b"lost+found" {
+            fs.readdir(at, 0, &mut |e| {
+                let own = dir == 0 && self.own.contains(&e.name);
+                if ![&b"."[..], b"..", b"lost+found"].contains(&e.name) && !own {
                     found.insert(e.name.to_vec(), e.ino);
                 }
                 Flow::Continue
@@ -337,18 +368,29 @@ impl Record {
                     }
                     return Err(format!("{text}: its name was durable and is gone"));
                 };
+                let e = fs.lookup(at, name).map_err(|e| format!("{text}: {e}"))?.attr;
+                let directory = e.kind == FileKind::Directory;
                 let candidates = history.iter().flatten().copied().collect::<BTreeSet<_>>();
-                let Some(object) = candidates.into_iter().rev().find(|o| self.objects[*o].ino == *ino) else {
+                // A number that came to be used again is that of several: the newest, or whose contents these are.
+                let all = || candidates.iter().rev().copied().filter(|o| self.objects[*o].ino == *ino);
+                let fits = |o: &usize| {
+                    let regular = e.kind == FileKind::Regular && !self.objects[*o].directory;
+                    regular && self.judge_content(fs, *o, e.size).is_ok()
+                };
+                let known = if all().count() > 1 { all().find(fits).or_else(|| all().next()) } else { all().next() };
+                // What the power cut off while it was made has a number that nobody was told, and nothing in it.
+                let untold = |o: &usize| self.objects[*o].ino == UNTOLD && self.objects[*o].directory == directory;
+                let untold = candidates.iter().rev().copied().find(untold).filter(|_| self.is_new(fs, &e));
+                let Some(object) = untold.or(known) else {
                     return Err(format!("{text}: leads to inode {}, which it never did since its floor", ino.0));
                 };
-                let e = fs.lookup(self.found_dir(dir), name).map_err(|e| format!("{text}: {e}"))?.attr;
-                if (e.kind == FileKind::Directory) != self.objects[object].directory {
+                if directory != self.objects[object].directory {
                     return Err(format!("{text}: is a {:?}", e.kind));
                 }
                 let first = reached.insert(object);
-                if e.kind == FileKind::Directory && first {
+                if directory && first {
                     waiting.push((object, *ino));
-                } else if e.kind == FileKind::Regular && first {
+                } else if e.kind == FileKind::Regular && first && untold.is_none() {
                     self.judge_content(fs, object, e.size).map_err(|m| format!("{text}: {m}"))?;
                 }
                 fs.forget(*ino, 1);
@@ -362,8 +404,20 @@ impl Record {
         Ok(())
     }
 
-    fn found_dir(&self, dir: usize) -> Ino {
-        self.objects[dir].ino
+    /// Whether nothing was done to an inode since it was made.
+    fn is_new(&self, fs: &dyn FileSystem, attr: &Attr) -> bool {
+        let empty = match attr.kind {
+            FileKind::Directory => {
+                let mut names = 0;
+                let told = fs.readdir(attr.ino, 0, &mut |e| {
+                    names += u32::from(e.name != b"." && e.name != b"..");
+                    Flow::Continue
+                });
+                told.is_ok() && names == 0
+            }
+            _ => attr.size == 0 && attr.nlink == 1,
+        };
+        empty && fs.listxattr(attr.ino).is_ok_and(|names| names.is_empty())
     }
 
     /// Every attribute of a file and its value.

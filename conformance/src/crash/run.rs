@@ -8,7 +8,7 @@ use vfs::{
     XattrFlags,
 };
 
-use crate::subject::{Did, F2fs, Judged, Subject};
+use crate::subject::{Did, F2fs, Judged, ScherlFs, Subject};
 
 use super::record::Record;
 use super::scenario::Scenario;
@@ -38,29 +38,27 @@ impl Run<'_> {
         (dir, self.record.ino(dir), name.as_bytes())
     }
 
-    fn made(&mut self, path: &str, e: vfs::Entry) {
+    fn made(&mut self, object: usize, e: vfs::Entry) {
         self.vol.forget(e.attr.ino, 1);
-        let object = self.record.object(e.attr.ino, e.attr.kind == FileKind::Directory);
-        let (dir, _, name) = self.split(path);
-        self.record.bind(&[(dir, name, Some(object))]);
+        self.record.made(object, e.attr.ino);
     }
 
     /// What changes is recorded before it is asked for: when the power goes it may be there or not.
     fn step(&mut self, step: &Step) -> vfs::Result<()> {
         let vol = self.vol;
         match step {
-            // A name of a new inode cannot be known before; a creation writes nothing by itself that
-            // a later one would not write again, and a cut within it leaves a name to be found at most.
             Step::Create(p) => {
                 let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
-                let (_, parent, name) = self.split(p);
+                let (dir, parent, name) = self.split(p);
+                let object = self.record.making((dir, name), false);
                 let e = vol.mknod(ME, parent, name, &new)?;
-                self.made(p, e);
+                self.made(object, e);
             }
             Step::Mkdir(p) => {
-                let (_, parent, name) = self.split(p);
+                let (dir, parent, name) = self.split(p);
+                let object = self.record.making((dir, name), true);
                 let e = vol.mkdir(ME, parent, name, 0o700, 0)?;
-                self.made(p, e);
+                self.made(object, e);
             }
             Step::Write(p, at, len, stream) => {
                 let object = self.dir(p);
@@ -218,7 +216,7 @@ fn before<S: Subject>(subject: &S, scenario: &Scenario) -> Result<(Memory, Recor
     let (dev, clock) = (Arc::new(Memory::new(scenario.mib() * 256)), clock());
     subject.format(dev.clone(), &*clock)?;
     let vol = subject.mount(dev.clone(), clock.clone()).map_err(|e| format!("mount: {e}"))?;
-    let mut record = Record::new(vol.root());
+    let mut record = Record::new(vol.root()).without(subject.own_names());
     perform(&*vol, &clock, &mut record, &(scenario.before)()).map_err(|e| e.to_string())?;
     vol.unmount().map_err(|e| e.to_string())?;
     record.synced_all();
@@ -250,6 +248,14 @@ pub fn surviving<S: Subject>(plan: &Plan<'_, S>, write: u64) -> (Arc<PowerCut>, 
         let _ = perform(&*vol, &clock, &mut record, &(plan.scenario.during)());
     }
     (dev, record)
+}
+
+/// ScherlFS as scenarios are run on it: of segments that are few, with inodes here or there.
+pub fn scherlfs(sync: scherlfs::Sync, placement: scherlfs::Placement) -> ScherlFs {
+    let made = scherlfs::make::Options { segment_blocks: 16, ..Default::default() };
+    let placement = Some(placement);
+    let mounted = scherlfs::MountOptions { sync, placement, dirty: 200, checkpoint_blocks: 300, ..Default::default() };
+    ScherlFs { made, mounted, beside: false }
 }
 
 /// The same volume for judges who know no deltas: plain F2FS. One that holds none stays as it is.

@@ -175,7 +175,6 @@ pub fn volume(shape: Shape, seed: u64) -> Made {
         }
         volume.sync().unwrap();
         // It is never unmounted.
-        std::mem::forget(volume);
     }
     let truth = look(&Arc::new(dev.fork())).unwrap();
     let after = image(&dev);
