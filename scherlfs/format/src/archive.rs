@@ -256,7 +256,13 @@ impl IndexHead {
     }
 }
 
-pub(crate) fn head(block: &Block, magic: [u8; 8], wanted: [u8; 8], version: u32, what: &'static str) -> Result<(), FormatError> {
+pub(crate) fn head(
+    block: &Block,
+    magic: [u8; 8],
+    wanted: [u8; 8],
+    version: u32,
+    what: &'static str,
+) -> Result<(), FormatError> {
     if magic != wanted {
         return Err(FormatError::Magic { what });
     }

@@ -359,6 +359,13 @@ impl Keep {
     pub fn told(&self) -> Told {
         let inner = self.inner.lock();
         let (blocks, slots) = (inner.places.len() as u64, self.layout.slots());
-        Told { hits: inner.hits, misses: inner.misses, blocks, slots, files: inner.files.count(), off: inner.off.clone() }
+        Told {
+            hits: inner.hits,
+            misses: inner.misses,
+            blocks,
+            slots,
+            files: inner.files.count(),
+            off: inner.off.clone(),
+        }
     }
 }

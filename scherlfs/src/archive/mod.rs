@@ -29,8 +29,8 @@ use scherlfs_format::{Addr, BLOCK, Block, FIRST_INO, Ino, Run, directory};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
-pub use index::index_blocks;
 use ahead::Ahead;
+pub use index::index_blocks;
 use index::{ALL, Found, Index};
 pub use keep::keep_blocks;
 use keep::{Comes, Keep};
@@ -373,7 +373,8 @@ impl Archive {
         }
         if let Some(keep) = &self.contents {
             let told = keep.told();
-            let state = told.off.map_or(format!("{} of {} blocks", told.blocks, told.slots), |why| format!("off: {why}"));
+            let state =
+                told.off.map_or(format!("{} of {} blocks", told.blocks, told.slots), |why| format!("off: {why}"));
             rows.push(("keep".to_owned(), state));
             rows.push(("keep_files".to_owned(), told.files.to_string()));
             rows.push(("keep_blocks_answered".to_owned(), told.hits.to_string()));
