@@ -191,23 +191,25 @@ fn main() -> Done<()> {
         beside: Beside { index, keep, stage, sleep, program_of: None },
         ..MountOptions::default()
     };
-    let variants: [(&str, MountOptions); 8] = [
-        ("scherlfs", MountOptions::default()),
-        ("scherlfs-stage", asleep(None, None, None, Sync::Fsync)),
-        ("scherlfs-index", asleep(index()?, None, None, Sync::Fsync)),
-        ("scherlfs-burst", asleep(index()?, None, stage(), Sync::Burst)),
-        ("scherlfs-keep", asleep(index()?, keep(256 << 20)?, None, Sync::Fsync)),
-        ("scherlfs-keep-burst", asleep(index()?, keep(256 << 20)?, stage(), Sync::Burst)),
-        ("scherlfs-keep-16m", asleep(index()?, keep(16 << 20)?, stage(), Sync::Burst)),
-        ("scherlfs-keep-2g", asleep(index()?, keep(2 << 30)?, stage(), Sync::Burst)),
-    ];
-    for (variant, options) in variants {
+    let plain = MountOptions::default;
+    // The name, how the volume is filled, how it is mounted in the days.
+    let mut variants =
+        vec![("scherlfs", plain(), plain()), ("scherlfs-stage", plain(), asleep(None, None, None, Sync::Fsync))];
+    let mut lived = |name, options: MountOptions| variants.push((name, options.clone(), options));
+    lived("scherlfs-index", asleep(index()?, None, None, Sync::Fsync));
+    lived("scherlfs-burst", asleep(index()?, None, stage(), Sync::Burst));
+    lived("scherlfs-keep", asleep(index()?, keep(256 << 20)?, None, Sync::Fsync));
+    lived("scherlfs-keep-burst", asleep(index()?, keep(256 << 20)?, stage(), Sync::Burst));
+    lived("scherlfs-keep-16m", asleep(index()?, keep(16 << 20)?, stage(), Sync::Burst));
+    // The archive was filled before anybody gave it a keep.
+    variants.push(("scherlfs-keep-new", plain(), asleep(index()?, keep(256 << 20)?, stage(), Sync::Burst)));
+    for (variant, filled, options) in variants {
         let path = out.join("scherlfs.image");
         let clock = Arc::new(VirtualClock::default());
         let disk = FileDevice::create(&path, SIZE)?;
         let disk = Arc::new(Noted { disk, clock: clock.clone(), out: Mutex::new(None) });
         make::format(disk.clone(), &*clock, &make::Options { uuid: [1; 16], ..make::Options::default() })?;
-        let volume = Volume::mount(disk.clone(), clock.clone(), options.clone())?;
+        let volume = Volume::mount(disk.clone(), clock.clone(), filled)?;
         tree.iter().try_for_each(|(path, size)| write(&volume, path, *size))?;
         volume.unmount()?;
         let runner = Runner { disk, clock, out };

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use device::{BLOCK, BlockDevice, Counts, Fault, Faulty, Lba, Memory, Op, Rng, Tag, VirtualClock};
 use scherlfs::{Beside, MountOptions, Volume, keep_blocks};
-use scherlfs_format::archive::HEADS;
+use scherlfs_format::archive::{HEADS, copy_crc};
+use scherlfs_format::keep::{self, KeepHead, Kept};
 use vfs::{FileSystem, SetAttr, Volume as _, WriteFlags};
 
 use crate::support::{Device, counting, empty_index, made, mount, read_only, requests, settle, write};
@@ -147,10 +148,16 @@ fn small_files_are_put_into_a_new_keep_as_long_as_there_is_room() {
     let mut files: Vec<(&str, usize)> = names.iter().map(|n| (n.as_str(), 5000)).collect();
     files.push(("large", 200_000));
     let (disk, index) = with_files(None, &files);
-    for (slots, all) in [(100, true), (30, false)] {
+    let volume = mount(disk.clone(), with(Arc::new(empty_keep(1)), Some(index.clone())));
+    settle(&volume);
+    volume.unmount().unwrap();
+    for (slots, all) in [(100, true), (31, false)] {
         let counted = counting(&disk);
         let volume = mount(counted.clone(), with(Arc::new(empty_keep(slots)), Some(index.clone())));
+        let before = requests(&counted);
         settle(&volume);
+        // The index has all else, and nobody leaves for another.
+        assert_eq!((requests(&counted) - before).blocks_read, if all { 80 } else { 30 });
         let before = requests(&counted);
         let mut woken = 0;
         for (n, (name, len)) in files[..40].iter().enumerate() {
@@ -166,6 +173,41 @@ fn small_files_are_put_into_a_new_keep_as_long_as_there_is_room() {
         contents(&volume, "large", 1 << 20);
         assert_ne!(requests(&counted) - before, Counts::default(), "it is not small");
         volume.unmount().unwrap();
+    }
+}
+
+#[test]
+fn of_two_slots_that_say_they_have_the_same_block_neither_is_believed() {
+    let image = Arc::new(empty_keep(100));
+    let (disk, _) = with_files(Some(image.clone()), &[("letter", 20_000)]);
+    let layout = keep::Layout::within(image.blocks()).unwrap();
+    let block = |dev: &Memory, at: u64| {
+        let mut block = [0; BLOCK];
+        dev.read(Lba(at), &mut block, Tag::default()).unwrap();
+        block
+    };
+    let life = (0..HEADS).filter_map(|at| KeepHead::read(&block(&image, at)).ok()).map(|h| h.life).max().unwrap();
+    let table = block(&image, layout.table(0));
+    let full: Vec<usize> = (0..100).filter(|n| keep::entry(&table, *n, life).is_some()).collect();
+    let empty: Vec<usize> = (0..100).filter(|n| !full.contains(n)).collect();
+    for (slot, other) in [(full[0], empty[0]), (full[1], *empty.last().unwrap())] {
+        // What it had before it was written anew, as a power cut may leave it; before and behind the true one.
+        let (copy, mut table, old) = (image.fork(), table, [7; BLOCK]);
+        let kept = keep::entry(&table, slot, life).unwrap();
+        let stale = Kept { crc: copy_crc(kept.addr, &old), ..kept };
+        let (stale_at, true_at) = (slot.min(other), slot.max(other));
+        for (stale_at, true_at) in [(stale_at, true_at), (true_at, stale_at)] {
+            keep::put_entry(&mut table, stale_at, life, Some(stale));
+            keep::put_entry(&mut table, true_at, life, Some(kept));
+            let own = block(&image, layout.slot(slot as u64));
+            for (at, block) in
+                [(layout.slot(stale_at as u64), old), (layout.slot(true_at as u64), own), (layout.table(0), table)]
+            {
+                copy.write(Lba(at), &block, Tag::default()).unwrap();
+            }
+            let volume = mount(disk.clone(), MountOptions { read_only: true, ..with(Arc::new(copy.fork()), None) });
+            assert!(contents(&volume, "letter", 4096) == bytes(0, 20_000));
+        }
     }
 }
 
@@ -233,8 +275,15 @@ impl Course {
     fn round(&mut self, n: u64) {
         let place = format!("round {n}");
         let (kept, ends) = (self.rng.below(4) > 0, self.rng.below(3));
+        let keep = Arc::new(Faulty::new(self.keep.clone()));
+        if self.rng.below(3) == 0 {
+            // One request fails, and those after it do not.
+            let nth = 3 + self.rng.below(60);
+            let op = [Op::Read, Op::Write, Op::Write, Op::Flush][self.rng.below(4) as usize];
+            keep.add(Fault::Nth { op, requests: nth..nth + 1 });
+        }
         let options = match kept {
-            true => with(self.keep.clone(), None),
+            true => with(keep, None),
             false => MountOptions::default(),
         };
         let options = MountOptions { dirty: 40, checkpoint_blocks: 60, ..options };
@@ -242,8 +291,11 @@ impl Course {
         self.check(&volume, &place);
         for _ in 0..self.rng.below(12) {
             self.change(&volume);
-            if self.rng.below(4) == 0 {
-                volume.sync().unwrap();
+            match self.rng.below(12) {
+                0..3 => volume.sync().unwrap(),
+                // Blocks are moved, by who neither reads nor writes a file.
+                3 => _ = volume.tidy().unwrap(),
+                _ => {}
             }
             if self.rng.below(3) == 0 {
                 settle(&volume);
