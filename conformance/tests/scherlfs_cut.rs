@@ -11,7 +11,7 @@ use std::time::Duration;
 use device::{Loss, Memory, PowerCut, Rng, VirtualClock};
 use joulefs_conformance::plain::{Body, Plain};
 use joulefs_conformance::subject::{ScherlFs, Subject};
-use scherlfs::{Clean, MountOptions, Sync, Volume};
+use scherlfs::{Clean, MountOptions, Placement, Sync, Volume};
 use vfs::{
     Allocate, Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, Power, RenameFlags, SetAttr, WriteFlags,
 };
@@ -72,6 +72,8 @@ struct Course {
     calls: u64,
     names: u64,
     ticks: u64,
+    /// A file that was written is often written on at once, and synced in between.
+    written_on: bool,
 }
 
 struct Run<'c> {
@@ -82,6 +84,8 @@ struct Run<'c> {
     /// The volume's number of each object.
     inos: Vec<Ino>,
     rng: Rng,
+    /// The file that was written last.
+    last: Option<usize>,
 }
 
 /// What a call came to.
@@ -95,8 +99,26 @@ impl Run<'_> {
         id.filter(|id| matches!(self.plain.objects[*id].body, Body::File(_)))
     }
 
+    /// Writes to the file that was written last: behind its end, or somewhere in it; or syncs it.
+    fn write_on(&mut self, id: usize, step: u64) -> vfs::Result<Call> {
+        if self.rng.below(4) == 0 {
+            self.volume.fsync(self.inos[id], false)?;
+            return Ok(Call::Durable);
+        }
+        let Body::File(bytes) = &mut self.plain.objects[id].body else { return Ok(Call::Changed) };
+        let at = if self.rng.below(3) > 0 { bytes.size } else { self.rng.below(bytes.size + 1) };
+        let data = vec![step as u8 | 1; 1 + self.rng.below(9000) as usize];
+        bytes.write(at, &data);
+        assert_eq!(self.volume.write(self.inos[id], at, &data, WriteFlags::empty())?, data.len());
+        Ok(Call::Changed)
+    }
+
     /// One call, of the plain tree first: after a cut both may be found.
     fn call(&mut self, step: u64) -> vfs::Result<Call> {
+        if let Some(id) = self.last.filter(|_| self.course.written_on && self.rng.below(8) > 0) {
+            return self.write_on(id, step);
+        }
+        self.last = None;
         let live = |i: &usize| self.plain.names(*i).is_ok() && (*i == 0 || self.plain.objects[*i].links > 0);
         let dirs: Vec<usize> = (0..self.plain.objects.len()).filter(live).collect();
         let volume = self.volume.clone();
@@ -127,6 +149,7 @@ impl Run<'_> {
                 volume.open(self.inos[id], false)?;
                 let written = volume.write(self.inos[id], at, &data, WriteFlags::empty());
                 volume.release(self.inos[id]);
+                self.last = Some(id);
                 assert_eq!(written?, data.len());
             }
             (6, _, Some(id)) => {
@@ -205,7 +228,7 @@ fn run(course: &Course, seed: u64, cut: Option<u64>) -> Done {
     let mut tidied = scherlfs::Done::default();
     if let Ok(volume) = course.subject.mount(dev.clone(), clock.clone()) {
         let (plain, inos, rng) = (Plain::default(), vec![volume.root()], Rng::new(seed));
-        let mut run = Run { course, volume, clock, plain, inos, rng };
+        let mut run = Run { course, volume, clock, plain, inos, rng, last: None };
         for step in 0..course.calls {
             let done = run.call(step);
             match done {
@@ -261,6 +284,7 @@ fn judge(course: &Course, image: Memory, states: &[Plain], place: &str, again: O
 fn every_cut(course: &Course, seeds: std::ops::Range<u64>) {
     let deep = std::env::var_os("JOULEFS_DEEP").is_some_and(|v| v == "1");
     let seeds = if deep { seeds.start..seeds.start + (seeds.end - seeds.start) * 20 } else { seeds };
+    let least = (50 * (seeds.end - seeds.start)).max(250);
     let mut images = 0;
     for seed in seeds {
         let writes = run(course, seed, None).writes;
@@ -279,7 +303,7 @@ fn every_cut(course: &Course, seeds: std::ops::Range<u64>) {
         }
     }
     println!("{images} images");
-    assert!(images > 500, "{images} images");
+    assert!(images > least, "{images} images");
 }
 
 fn course(mounted: MountOptions, mib: u64, calls: u64) -> Course {
@@ -290,6 +314,7 @@ fn course(mounted: MountOptions, mib: u64, calls: u64) -> Course {
         calls,
         names: if calls > 200 { 12 } else { 5 },
         ticks: 1,
+        written_on: false,
     }
 }
 
@@ -361,4 +386,37 @@ fn so_it_is_when_those_that_pay_best_are_cleared_and_files_are_brought_together(
 fn so_is_the_disk_of_an_archive_without_what_stood_beside_it() {
     let mounted = MountOptions { sync: Sync::Burst, dirty: 40, checkpoint_blocks: 60, ..MountOptions::default() };
     every_cut(&course(mounted, 8, 120), 700..706);
+}
+
+/// A course of a file that is written on, with inodes placed so.
+fn placed(placement: Placement, mounted: MountOptions) -> Course {
+    let mounted = MountOptions { placement: Some(placement), ..mounted };
+    Course { written_on: true, ..course(mounted, 12, 160) }
+}
+
+#[test]
+fn so_it_is_wherever_inodes_are_put_and_every_call_is_written() {
+    for placement in Placement::ALL {
+        let mounted = MountOptions { sync: Sync::Call, checkpoint_blocks: 400, ..MountOptions::default() };
+        every_cut(&placed(placement, mounted), 800..803);
+    }
+}
+
+#[test]
+fn so_it_is_wherever_inodes_are_put_and_calls_wait() {
+    for placement in Placement::ALL {
+        every_cut(&placed(placement, MountOptions { dirty: 40, ..MountOptions::default() }), 900..902);
+    }
+}
+
+#[test]
+fn so_it_is_with_every_placement_under_every_strategy() {
+    for placement in Placement::ALL {
+        for clean in ["threading", "copying", "plugging", "auto"] {
+            let like = cleaned(clean, 8);
+            let mounted = MountOptions { placement: Some(placement), sync: Sync::Call, ..like.subject.mounted.clone() };
+            let subject = ScherlFs { mounted, ..like.subject.clone() };
+            every_cut(&Course { subject, written_on: true, calls: 200, ..like }, 1000..1001);
+        }
+    }
 }

@@ -68,6 +68,11 @@ pub enum Fault {
         /// Bits from the request's start; taken modulo its length.
         bit: u64,
     },
+    /// A write request fails, and what was in its blocks before is gone all the same.
+    Spoiled {
+        /// Which, from 1.
+        request: u64,
+    },
     /// A write request says it succeeded and is not stored.
     Dropped {
         /// Which, from 1.
@@ -200,6 +205,11 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
                 Fault::FlipOnWrite { request, bit } if *request == number => flips.push(*bit),
                 _ => {}
             }
+        }
+        if self.faults.read().contains(&Fault::Spoiled { request: number }) {
+            self.inner.write(at, &vec![0xEE; blocks as usize * BLOCK], tag)?;
+            self.rewritten(at, blocks);
+            return Err(failed(Op::Write, at));
         }
         if dropped {
             return if self.read_only() { Err(DeviceError::ReadOnly { op: "write" }) } else { Ok(()) };

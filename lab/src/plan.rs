@@ -288,6 +288,7 @@ pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
     "scherl-fig6-12-13",
     "scherl-fig6-14-15",
     "scherl-sleep",
+    "scherl-placement",
     "scherl-strategies",
     "scherl-think",
 ];

@@ -113,6 +113,7 @@ impl State {
     pub(crate) fn checkpoint(&mut self, clean: bool) -> Result<()> {
         self.writable()?;
         self.commit()?;
+        self.end_series()?;
         let idle = self.logged == 0 && self.dead.count() == 0 && self.imap.dirty() == 0;
         if idle && (!self.begun || self.sb.clean == clean) {
             return Ok(());
@@ -171,7 +172,7 @@ impl State {
         let at_orphans = orphan.as_ref().map(|o| plan.place(o));
         let at_history = past.as_ref().map(|p| plan.place(p));
         let written: Written = plan.finish();
-        self.attempt += 1;
+        self.next_attempt()?;
         written.write(self, Cause::Checkpoint)?;
         self.flush(Cause::Checkpoint)?;
 
@@ -200,6 +201,7 @@ impl State {
             archive.freed(self.dead.iter().chain(replaced));
         }
         self.dead.clear();
+        self.torn = false;
         (self.free, self.path, self.logged) = (free, path, 0);
         let mut map_inode = std::mem::take(&mut self.imap.inode);
         settle(&mut map_inode, &map, &written.slots);
@@ -223,7 +225,7 @@ impl State {
 
 /// A hidden file is where the plan said. Its old blocks are among the free ones already.
 fn settle(inode: &mut Inode, laid: &Laid, slots: &[Slot]) {
-    inode.addr = Some(slots[laid.slot()].addr());
+    inode.addr = Some(laid.at());
     inode.runs = laid.own(slots).map(|start| Run { start, blocks: 1 }).collect();
     inode.extents = laid.extents().clone();
     inode.a.blocks = inode.extents.blocks();

@@ -11,14 +11,15 @@ use device::Lba;
 use scherlfs_format::chain::{self, GONE_MAX, Header, Kind, RUNS_MAX};
 use scherlfs_format::extent::Extent;
 use scherlfs_format::history::Change;
-use scherlfs_format::inode::{self as raw, room};
-use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq, checksum, directory};
+use scherlfs_format::inode::{self as raw, Form, room};
+use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq, checksum, directory, ifile};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
 use crate::extents::{Extents, Freed, Place};
 use crate::inode::{self, Inode};
 use crate::path::{Path, Slot};
+use crate::series::Piece;
 use crate::volume::State;
 
 /// Bytes of one request at most.
@@ -33,10 +34,18 @@ struct Out {
     block: Box<Block>,
 }
 
+/// A piece of a transaction.
+enum One {
+    /// The first, of a file that is written on.
+    InSeries(Box<Piece>),
+    Laid(Laid),
+}
+
 /// An inode with places for all of it.
 pub(crate) struct Laid {
-    ino: Ino,
-    slot: usize,
+    at: Addr,
+    /// Where among the plan's blocks that is; `None`: it has a place already.
+    slot: Option<usize>,
     /// Index blocks, then continuations.
     conts: Vec<usize>,
     pages: Vec<(u64, usize)>,
@@ -47,9 +56,17 @@ pub(crate) struct Laid {
 }
 
 impl Laid {
-    /// The slot of the inode's block.
-    pub fn slot(&self) -> usize {
-        self.slot
+    /// Where the inode's block is.
+    pub fn at(&self) -> Addr {
+        self.at
+    }
+    /// Blocks of contents that had been promised.
+    pub fn promised(&self) -> u64 {
+        self.freed.reserved
+    }
+    /// Where its blocks are.
+    pub fn into_extents(self) -> Extents {
+        self.extents
     }
     /// Where its blocks are.
     pub fn extents(&self) -> &Extents {
@@ -72,6 +89,8 @@ pub(crate) struct Plan {
     pub path: Path,
     pub slots: Vec<Slot>,
     out: Vec<Out>,
+    /// A block that is written where it has a place already, behind the others.
+    apart: Option<(Addr, Out)>,
     pub header: Header,
 }
 
@@ -86,7 +105,7 @@ impl Plan {
             piece: 0,
             pieces: 1,
         };
-        Plan { path: state.path.clone(), slots: Vec::new(), out: Vec::new(), header }
+        Plan { path: state.path.clone(), slots: Vec::new(), out: Vec::new(), apart: None, header }
     }
 
     fn slot(&mut self) -> Result<usize> {
@@ -124,11 +143,49 @@ impl Plan {
             tries += 1;
             if needed == count || (needed < count && tries > 3) {
                 let unused = count - needed;
-                return Ok(Laid { ino: inode.ino, slot, conts, pages: placed, unused, extents, freed });
+                let at = self.slots[slot].addr();
+                return Ok(Laid { at, slot: Some(slot), conts, pages: placed, unused, extents, freed });
             }
             (count, self.path) = (needed.max(if tries > 2 { count } else { 0 }), path.clone());
             self.slots.truncate(slots);
         }
+    }
+
+    /// A block that is nobody's yet.
+    pub fn reserve(&mut self) -> Result<Addr> {
+        self.slot().map(|slot| self.slots[slot].addr())
+    }
+
+    /// Lays out contents alone; their inode has its place. `None`: it would need continuations.
+    pub fn lay_contents(&mut self, inode: &Inode, pages: &[u64], at: Addr) -> Result<Option<Laid>> {
+        let (mut extents, mut freed) = (inode.extents.clone(), Freed::default());
+        let mut placed = Vec::with_capacity(pages.len());
+        for &page in pages {
+            let slot = self.slot()?;
+            placed.push((page, slot));
+            let was = extents.put(page, 1, Place::At(self.slots[slot].addr()));
+            freed.runs.extend(was.runs);
+            freed.reserved += was.reserved;
+        }
+        let fits = raw::continuations(extents.listed(), inode.xattr_bytes()) == 0;
+        let laid = Laid { at, slot: None, conts: Vec::new(), pages: placed, unused: 0, extents, freed };
+        Ok(fits.then_some(laid))
+    }
+
+    /// Lays out contents and their inode behind them; beside it the path as it led to the inode, if that was the next block.
+    pub fn lay_ahead(&mut self, inode: &Inode, pages: &[u64]) -> Result<Option<(Laid, Option<Path>)>> {
+        let Some(mut laid) = self.lay_contents(inode, pages, Addr::default())? else { return Ok(None) };
+        let (path, next) = (self.path.clone(), self.slots.len());
+        let slot = self.slot()?;
+        (laid.at, laid.slot) = (self.slots[slot].addr(), Some(slot));
+        Ok(Some((laid, (slot == next).then_some(path))))
+    }
+
+    /// The contents that were laid out, and where they will be.
+    pub fn contents<'i>(&self, laid: &Laid, inode: &'i Inode) -> Result<Vec<(Addr, &'i Block)>> {
+        let gone = || Error::corrupt("a block that waits is gone");
+        let block = |page: &u64| inode.pages.get(page).map(|p| &**p).ok_or_else(gone);
+        laid.pages.iter().map(|(page, slot)| Ok((self.addr(*slot), block(page)?))).collect()
     }
 
     fn addr(&self, slot: usize) -> Addr {
@@ -137,7 +194,7 @@ impl Plan {
 
     /// Where an inode that was laid out will be.
     pub fn place(&self, laid: &Laid) -> Addr {
-        self.addr(laid.slot)
+        laid.at
     }
 
     /// Blocks as runs.
@@ -193,6 +250,7 @@ impl Plan {
         attributes.blocks = laid.extents.blocks();
         let block = raw::Inode {
             header,
+            form: Form::Behind,
             follow: follow.len() as u32,
             follow_crc: checksum(&parts),
             previous: inode.addr,
@@ -203,9 +261,67 @@ impl Plan {
             continuations,
             runs: if indexes > 0 { self.runs(index) } else { runs },
         };
-        self.out.push(Out { slot: laid.slot, owner, kept: true, block: block.write() });
+        let slot = laid.slot.ok_or_else(|| Error::corrupt("an inode without a place"))?;
+        self.out.push(Out { slot, owner, kept: true, block: block.write() });
         self.out.extend(follow);
         self.header.piece += 1;
+        Ok(())
+    }
+
+    /// Makes the blocks of an inode of which what belongs to it stands elsewhere than behind it: in which form, how many blocks in
+    /// all, with which checksum.
+    pub fn encode_apart(
+        &mut self,
+        laid: &Laid,
+        inode: &Inode,
+        previous: Option<Addr>,
+        (form, follow, follow_crc): (Form, u32, u32),
+    ) -> Result<()> {
+        self.encode_contents(laid, inode)?;
+        let owner = u64::from(inode.ino.0);
+        let all = laid.extents.write();
+        let block = raw::Inode {
+            header: Header { kind: Kind::Inode, ino: inode.ino, ..self.header },
+            form,
+            follow,
+            follow_crc,
+            previous,
+            attributes: scherlfs_format::inode::Attributes { blocks: laid.extents.blocks(), ..inode.a },
+            xattrs: inode.xattrs.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
+            extents_in_all: all.len() as u32,
+            extents: all,
+            continuations: 0,
+            runs: Vec::new(),
+        };
+        // In one request with what stands beside it, where it has no place yet.
+        let slot = laid.slot.or_else(|| self.slots.iter().position(|s| s.addr() == laid.at));
+        let out = Out { slot: slot.unwrap_or_default(), owner, kept: true, block: block.write() };
+        match slot {
+            Some(_) => self.out.push(out),
+            None => self.apart = Some((laid.at, out)),
+        }
+        self.header.piece += 1;
+        Ok(())
+    }
+
+    /// Fills a block that was reserved, so that what stands before and behind it can be one request.
+    pub fn fill(&mut self, at: Addr, ino: Ino) {
+        if let Some(slot) = self.slots.iter().position(|s| s.addr() == at) {
+            self.out.push(Out { slot, owner: ino.0.into(), kept: false, block: Box::new([0; BLOCK]) });
+        }
+    }
+
+    /// Makes the blocks of contents.
+    pub fn encode_contents(&mut self, laid: &Laid, inode: &Inode) -> Result<()> {
+        let contents = self.contents(laid, inode)?;
+        let owner = u64::from(inode.ino.0);
+        let blocks = laid.pages.iter().zip(contents);
+        self.out.extend(blocks.map(|((_, slot), (_, block))| Out {
+            slot: *slot,
+            owner,
+            kept: false,
+            block: Box::new(*block),
+        }));
         Ok(())
     }
 
@@ -228,7 +344,7 @@ impl Plan {
                 blocks.insert(n, Out { slot: n, owner: 0, kept: false, block });
             }
         }
-        Written { path: self.path, slots: self.slots, blocks }
+        Written { path: self.path, slots: self.slots, blocks, apart: self.apart }
     }
 }
 
@@ -237,6 +353,7 @@ pub(crate) struct Written {
     pub path: Path,
     pub slots: Vec<Slot>,
     blocks: BTreeMap<usize, Out>,
+    apart: Option<(Addr, Out)>,
 }
 
 impl Written {
@@ -265,8 +382,14 @@ impl Written {
             owners.push(u32::try_from(*owner).map_or(0, |ino| inode::owner(Ino(ino))));
         }
         give(at, &mut data, &mut owners)?;
+        if let Some((at, Out { owner, block, .. })) = &self.apart {
+            data.extend_from_slice(&block[..]);
+            owners.push(u32::try_from(*owner).map_or(0, |ino| inode::owner(Ino(ino))));
+            give(Some(at.0), &mut data, &mut owners)?;
+        }
         if let Some(archive) = &state.archive {
             self.blocks.values().filter(|o| o.kept).for_each(|o| archive.keep(self.slots[o.slot].addr(), &o.block));
+            self.apart.iter().for_each(|(at, out)| archive.keep(*at, &out.block));
         }
         Ok(())
     }
@@ -299,11 +422,24 @@ impl State {
         Ok(())
     }
 
+    /// What a failed attempt leaves is none of the next.
+    pub(crate) fn next_attempt(&mut self) -> Result<()> {
+        match self.attempt.checked_add(1) {
+            Some(next) => self.attempt = next,
+            None => {
+                let why = format!("a transaction could not be written {} times", u8::MAX);
+                self.broken.get_or_insert(why.clone());
+                return Err(Error::Device(why));
+            }
+        }
+        Ok(())
+    }
+
     /// An inode was written where the plan said.
     pub(crate) fn apply(&mut self, inode: &mut Inode, laid: Laid, slots: &[Slot]) -> Result<()> {
         let old: Vec<Run> = own_blocks(inode).collect();
         let replaced = laid.replaced(slots);
-        inode.addr = Some(slots[laid.slot].addr());
+        inode.addr = Some(laid.at);
         inode.runs = laid.own(slots).map(|start| Run { start, blocks: 1 }).collect();
         inode.a.blocks = laid.extents.blocks();
         inode.extents = laid.extents;
@@ -320,12 +456,30 @@ impl State {
         self.begin_epoch()?;
         let is_dir = |ino: &Ino| self.inodes.get(ino).is_some_and(|i| i.is_dir());
         let (dirs, files): (Vec<Ino>, Vec<Ino>) = self.waiting.values().copied().partition(is_dir);
-        let order: Vec<Ino> = files.into_iter().chain(dirs).collect();
+        let mut order: Vec<Ino> = files.into_iter().chain(dirs).collect();
         let lists = self.gone.chunks(GONE_MAX).count();
+        let pieces = u16::try_from(order.len() + lists).map_err(|_| Error::device("too many inodes wait"))?;
+        // What the map says is in memory from here on: nothing that can fail comes behind the write.
+        let dev = self.dev.clone();
+        order.iter().chain(&self.gone).try_for_each(|ino| self.imap.touch(&*dev, ifile::at(*ino).0))?;
         let mut plan = Plan::new(self);
-        plan.header.pieces = u16::try_from(order.len() + lists).map_err(|_| Error::device("too many inodes wait"))?;
+        plan.header.pieces = pieces;
+        let mut piece = None;
+        if let Some(series) = self.series_for(&order)? {
+            // It comes first: what stands beside it is where the log goes on.
+            order.retain(|ino| *ino != series.ino);
+            order.insert(0, series.ino);
+            let inode = self.inodes.get(&series.ino).ok_or_else(|| Error::corrupt("an inode that waits is gone"))?;
+            let pages: Vec<u64> = inode.pages.keys().copied().collect();
+            piece = self.piece(&mut plan, &series, inode, &pages)?.map(Box::new);
+            if piece.is_none() {
+                self.end_series()?;
+                plan = Plan::new(self);
+                plan.header.pieces = pieces;
+            }
+        }
         let mut laid = Vec::with_capacity(order.len());
-        for ino in &order {
+        for ino in order.iter().skip(usize::from(piece.is_some())) {
             let inode = self.inodes.get(ino).ok_or_else(|| Error::corrupt("an inode that waits is gone"))?;
             let pages: Vec<u64> = inode.pages.keys().copied().collect();
             let one = plan.lay(inode, &pages)?;
@@ -336,20 +490,36 @@ impl State {
             plan.gone(some)?;
         }
         let listed: Vec<usize> = plan.out.iter().filter(|o| o.owner == 0).map(|o| o.slot).collect();
+        let seq = plan.header.seq;
         let written = plan.finish();
-        // What a failed attempt left is none of the next.
-        self.attempt += 1;
-        written.write(self, self.care.cause)?;
+        self.next_attempt()?;
+        if let Err(e) = written.write(self, self.care.cause) {
+            if piece.is_some() {
+                self.spoil_series()?;
+            }
+            return Err(e);
+        }
 
+        if let Some(piece) = &piece {
+            self.give_back(piece)?;
+        }
         self.take_slots(&written)?;
-        (self.seq, self.attempt) = (Seq(self.seq.0 + 1), 0);
+        (self.seq, self.attempt) = (seq, 0);
         self.path = written.path.clone();
-        let mut changes = Vec::with_capacity(laid.len() + self.gone.len());
-        let (mut now, dev) = (i64::MIN, self.dev.clone());
-        for one in laid {
-            let was = self.imap.get(&*dev, one.ino)?.addr;
-            let Some(mut inode) = self.inodes.remove(&one.ino) else { continue };
-            let applied = self.apply(&mut inode, one, &written.slots);
+        let mut changes = Vec::with_capacity(order.len() + self.gone.len());
+        let mut now = i64::MIN;
+        let alone = piece.is_some() && pieces == 1;
+        for (ino, one) in order.iter().zip(piece.map(One::InSeries).into_iter().chain(laid.into_iter().map(One::Laid)))
+        {
+            let was = match &one {
+                One::InSeries(piece) if piece.was().is_some() => piece.was().flatten(),
+                _ => self.imap.get(&*dev, *ino)?.addr,
+            };
+            let Some(mut inode) = self.inodes.remove(ino) else { continue };
+            let applied = match one {
+                One::InSeries(piece) => self.apply_piece(&mut inode, *piece, &written.slots, alone),
+                One::Laid(laid) => self.apply(&mut inode, laid, &written.slots),
+            };
             self.drop_wait(&mut inode);
             now = now.max(inode.a.times[inode::CHANGED].secs);
             let (ino, addr, generation) = (inode.ino, inode.addr.unwrap_or_default(), inode.a.generation);
@@ -375,7 +545,7 @@ impl State {
     }
 
     /// Pages of a directory stay in memory as long as there is room for them; those of a file go.
-    fn pages_written(&mut self, inode: &mut Inode) {
+    pub(crate) fn pages_written(&mut self, inode: &mut Inode) {
         let pages = std::mem::take(&mut inode.pages);
         if let Some(names) = &mut inode.names {
             self.dir_blocks += names.written(pages);

@@ -28,6 +28,8 @@ pub(crate) struct History {
     /// What the next transaction replaces.
     pub dying: Vec<Run>,
     pub bytes: usize,
+    /// The transaction that was remembered last.
+    pub last: Seq,
 }
 
 impl History {

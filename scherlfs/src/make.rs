@@ -34,15 +34,26 @@ pub struct Options {
     pub label: String,
     /// Its identity.
     pub uuid: [u8; 16],
+    /// What nobody who only uses the volume may guess: it tells the log's own blocks from blocks that users made look like them. 0: none.
+    pub secret: u64,
     /// Blocks of a segment: a power of two from 8 to 2^20.
     pub segment_blocks: u32,
+    /// Where the writer puts inodes.
+    pub placement: Placement,
     /// Who owns the root directory.
     pub owner: (u32, u32),
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { label: String::new(), uuid: [0; 16], segment_blocks: 256, owner: (0, 0) }
+        Options {
+            label: String::new(),
+            uuid: [0; 16],
+            secret: 0,
+            segment_blocks: 256,
+            placement: Placement::Before,
+            owner: (0, 0),
+        }
     }
 }
 
@@ -82,11 +93,12 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         label: options.label.clone(),
         blocks,
         segment_blocks: options.segment_blocks,
-        placement: Placement::Before,
+        placement: options.placement,
         clean: false,
         checkpoint: 1,
         seq: Seq(0),
-        epoch: Epoch(1),
+        epoch: Epoch::of(1, options.secret),
+        secret: options.secret,
         // Filled in by the checkpoint; until then no superblock is on the disk.
         ifile: Addr(FIRST),
         free_list: Addr(FIRST),
@@ -121,6 +133,9 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         orphans: Default::default(),
         free,
         dead: Blocks::default(),
+        placement: Placement::Before,
+        series: None,
+        torn: false,
         path,
         history: Default::default(),
         history_list: hidden(HISTORY),
@@ -134,7 +149,7 @@ pub fn format(dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &Options) -
         need: 0,
         seq: Seq(0),
         attempt: 0,
-        epoch: Epoch(1),
+        epoch: Epoch::of(1, options.secret),
         // The first superblock is that of the checkpoint.
         begun: true,
         logged: 0,

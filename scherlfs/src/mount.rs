@@ -6,7 +6,7 @@ use std::sync::Arc;
 use device::{BlockDevice, Clock};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
-use scherlfs_format::superblock::Superblock;
+use scherlfs_format::superblock::{Placement, Superblock};
 use scherlfs_format::{Addr, Epoch, FREE_LIST, HISTORY, IFILE, ORPHANS, Run, history, lists};
 use vfs::{Error, Result};
 
@@ -79,6 +79,9 @@ impl State {
             orphans,
             free,
             dead: Blocks::default(),
+            placement: options.placement.unwrap_or(sb.placement),
+            series: None,
+            torn: false,
             path,
             history,
             history_list,
@@ -92,7 +95,7 @@ impl State {
             need: 0,
             seq,
             attempt: 0,
-            epoch: Epoch(sb.epoch.0 + 1),
+            epoch: Epoch::of(sb.epoch.count + 1, sb.secret),
             begun: false,
             logged: 0,
             dir_blocks: 0,
@@ -116,6 +119,7 @@ impl State {
 
     /// Frees an inode whose blocks nobody needs: its number, its blocks, its promises.
     pub(crate) fn free_inode(&mut self, mut inode: Inode) -> Result<()> {
+        self.end_series_of(&inode)?;
         self.drop_wait(&mut inode);
         self.dir_blocks = self.dir_blocks.saturating_sub(inode.names.as_ref().map_or(0, |n| n.blocks()));
         let freed = Freed { runs: inode.extents.runs().collect(), reserved: inode.extents.reserved() };
@@ -154,6 +158,9 @@ impl Volume {
         state.sb.begun = time(clock.now());
         let found = if clean { 0 } else { state.follow_log()? };
         if !options.read_only {
+            // On a stage, what is written is copied to where it belongs later, in order: nothing is to be gained.
+            state.placement = if options.sync == Sync::Burst { Placement::Before } else { state.placement };
+            state.sb.placement = options.placement.unwrap_or(state.sb.placement);
             // A superblock of this epoch that names the old checkpoint would cut off the log that was followed. The
             // checkpoint below is the first to say the new epoch; what is written before it is none of the old one's log.
             state.begun = found > 0;

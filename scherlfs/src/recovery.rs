@@ -10,7 +10,9 @@ use device::BlockDevice;
 use scherlfs_format::chain::{self, Header, Kind};
 use scherlfs_format::history::Change;
 use scherlfs_format::inode as raw;
-use scherlfs_format::{Addr, Block, FIRST_INO, Ino, ROOT, Run, Seq, checksum};
+use scherlfs_format::inode::Form;
+use scherlfs_format::superblock::Placement;
+use scherlfs_format::{Addr, Block, Checksum, FIRST_INO, Ino, ROOT, Run, Seq};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
@@ -20,6 +22,9 @@ use crate::load;
 use crate::path::Path;
 use crate::space::Blocks;
 use crate::volume::State;
+
+/// Blocks of contents before an inode at most. Where the log ends, as many are read in vain.
+const AHEAD_MOST: u32 = crate::series::BLOCKS;
 
 /// A transaction that is whole.
 struct Found {
@@ -80,40 +85,65 @@ impl Reader<'_> {
         Ok(self.block(at)?.map(|block| (at, block)))
     }
 
-    /// The next transaction, or none: then the log ends here.
-    fn transaction(&mut self) -> Result<Option<Found>> {
+    /// The next transaction, or none: then the log ends here. Of one that was taken up again the newest attempt that is whole.
+    fn transaction(&mut self, placement: Placement) -> Result<Option<Found>> {
+        let start = self.path.clone();
+        let mut newest: Option<(u8, Found, Path)> = None;
+        let forms: &[Form] = match placement {
+            Placement::Before => &[Form::Behind],
+            Placement::After => &[Form::Behind, Form::Ahead],
+            Placement::InPlace | Placement::Delayed => &[Form::Behind, Form::First, Form::Second],
+        };
+        for form in forms {
+            *self.path = start.clone();
+            if let Some((attempt, found)) = self.in_form(*form)?
+                && newest.as_ref().is_none_or(|(newest, ..)| attempt > *newest)
+            {
+                newest = Some((attempt, found, self.path.clone()));
+            }
+        }
+        Ok(newest.map(|(_, found, path)| {
+            *self.path = path;
+            found
+        }))
+    }
+
+    /// The next transaction and its attempt, if its first piece has this form.
+    fn in_form(&mut self, form: Form) -> Result<Option<(u8, Found)>> {
         let mut found = Found { inodes: Vec::new(), gone: Vec::new(), blocks: Vec::new(), notes: Vec::new() };
-        let (mut piece, mut pieces) = (0, 1);
+        let (mut piece, mut pieces, mut attempt) = (0, 1, 0);
         while piece < pieces {
-            let Some((at, block)) = self.next(&mut found)? else { return Ok(None) };
+            let form = if piece == 0 { form } else { Form::Behind };
+            let Some((at, block, before)) = self.head(form, &mut found)? else { return Ok(None) };
             let Ok(header) = Header::read(&block) else { return Ok(None) };
             let own = (header.epoch, header.seq, header.piece) == (self.header.epoch, self.header.seq, piece);
-            let same = header.pieces == pieces && header.attempt == self.header.attempt;
+            let same = header.pieces == pieces && header.attempt == attempt;
             if !own || (piece > 0 && !same) {
                 return Ok(None);
             }
-            (pieces, self.header.attempt) = (header.pieces, header.attempt);
+            (pieces, attempt) = (header.pieces, header.attempt);
             match header.kind {
                 Kind::Inode => {
                     let Ok(inode) = raw::Inode::read(&block) else { return Ok(None) };
-                    if inode.header.ino != ROOT && inode.header.ino < FIRST_INO {
+                    if inode.form != form || (inode.header.ino != ROOT && inode.header.ino < FIRST_INO) {
                         // A checkpoint whose superblock was not written: it never was.
                         return Ok(None);
                     }
-                    let mut parts = Vec::new();
-                    for _ in 0..inode.follow {
-                        match self.next(&mut found)? {
-                            Some((_, block)) => parts.push(block),
-                            None => return Ok(None),
+                    let mut sum = before;
+                    if form != Form::Ahead {
+                        for _ in 0..inode.follow {
+                            match self.next(&mut found)? {
+                                Some((_, block)) => sum.add(&block[..]),
+                                None => return Ok(None),
+                            }
                         }
                     }
-                    let parts: Vec<&[u8]> = parts.iter().map(|b| &b[..]).collect();
-                    if checksum(&parts) != inode.follow_crc {
+                    if sum.value() != inode.follow_crc {
                         return Ok(None);
                     }
                     found.inodes.push((inode.header.ino, at));
                 }
-                Kind::Gone => {
+                Kind::Gone if form == Form::Behind => {
                     let Ok(gone) = chain::read_gone(&block) else { return Ok(None) };
                     found.gone.extend(gone);
                     found.notes.push(at);
@@ -122,7 +152,42 @@ impl Reader<'_> {
             }
             piece += 1;
         }
-        Ok(Some(found))
+        Ok(Some((attempt, found)))
+    }
+
+    /// The first block of a piece in this form, and the checksum of what stands before it and belongs to it.
+    fn head(&mut self, form: Form, found: &mut Found) -> Result<Option<(Addr, Box<Block>, Checksum)>> {
+        let mut before = Checksum::default();
+        match form {
+            Form::Behind => {}
+            Form::First => {
+                let first = self.next(found)?;
+                return Ok(match (first, self.next(found)?) {
+                    (Some((at, block)), Some(_)) => Some((at, block, before)),
+                    _ => None,
+                });
+            }
+            Form::Second => _ = self.next(found)?,
+            Form::Ahead => {
+                for count in 0..=u32::try_from(self.last).unwrap_or(u32::MAX) {
+                    let Some((at, block)) = self.next(found)? else { return Ok(None) };
+                    // Contents that look like one are never written in this form.
+                    let ends = |i: &raw::Inode| {
+                        (i.header.epoch, i.header.seq, i.form) == (self.header.epoch, self.header.seq, form)
+                            && i.follow == count
+                    };
+                    if block.starts_with(b"SINO") && raw::Inode::read(&block).is_ok_and(|i| ends(&i)) {
+                        return Ok(Some((at, block, before)));
+                    }
+                    if count == AHEAD_MOST {
+                        return Ok(None);
+                    }
+                    before.add(&block[..]);
+                }
+                return Ok(None);
+            }
+        }
+        Ok(self.next(found)?.map(|(at, block)| (at, block, before)))
     }
 }
 
@@ -154,7 +219,7 @@ fn without(all: &Blocks, but: &Blocks) -> Vec<Run> {
 impl State {
     /// Goes on from the checkpoint as far as the log is whole; says how many transactions there were.
     pub(crate) fn follow_log(&mut self) -> Result<u64> {
-        let mut count = 0;
+        let (mut count, placement) = (0, self.sb.placement);
         loop {
             let header = Header {
                 kind: Kind::Inode,
@@ -167,7 +232,7 @@ impl State {
             };
             let mut path = self.path.clone();
             let mut reader = Reader { dev: self.dev.clone(), path: &mut path, last: self.sb.blocks, header };
-            let Some(found) = reader.transaction()? else { break };
+            let Some(found) = reader.transaction(placement)? else { break };
             self.replay(header.seq, found)?;
             self.path = path;
             self.seq = header.seq;

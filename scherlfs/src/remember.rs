@@ -19,6 +19,11 @@ impl State {
             }
             return Ok(());
         }
+        // A transaction that was taken up again may be forgotten meanwhile.
+        let again = std::mem::replace(&mut self.history.last, seq) == seq;
+        if again && self.history.all.back().is_none_or(|past| past.seq != seq) {
+            return Ok(());
+        }
         let mut joined = Blocks::default();
         for run in runs {
             let whole =
@@ -29,8 +34,17 @@ impl State {
         }
         let moved = self.care.cause != Cause::Log;
         let past = Past { seq, secs, moved, changes, runs: joined.iter().collect() };
-        self.history.bytes += past.bytes() + if self.history.all.is_empty() { 16 } else { 0 };
-        self.history.all.push_back(past);
+        match self.history.all.back_mut().filter(|_| again) {
+            Some(last) => {
+                self.history.bytes -= last.bytes();
+                last.take_up(past);
+                self.history.bytes += last.bytes();
+            }
+            None => {
+                self.history.bytes += past.bytes() + if self.history.all.is_empty() { 16 } else { 0 };
+                self.history.all.push_back(past);
+            }
+        }
         while self.history.kept.count() > self.history.budget || self.history.bytes > LIST {
             self.forget_oldest()?;
         }

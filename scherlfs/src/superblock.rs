@@ -27,7 +27,13 @@ pub fn superblock(dev: &dyn BlockDevice) -> Result<Superblock> {
                 b
             }
         }
-        (Ok(sb), Err(_)) | (Err(_), Ok(sb)) => sb,
+        (Ok(sb), Err(e)) | (Err(e), Ok(sb)) => {
+            // A power cut tears the copy that was being written, and then this one is the newer. Damage can hit the newer one.
+            log::warn!(
+                "{e}: the other superblock counts; if it was not a power cut, check the volume before you write to it"
+            );
+            sb
+        }
         (Err(e), Err(_)) => return Err(e),
     };
     if sb.blocks > dev.blocks() {

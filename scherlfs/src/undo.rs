@@ -62,6 +62,7 @@ impl State {
     fn still(&mut self) -> Result<()> {
         self.writable()?;
         self.commit()?;
+        self.end_series()?;
         if self.inodes.values().any(|i| i.waits.is_some()) || !self.orphans.is_empty() {
             return Err(Error::Busy("files without a name are in use"));
         }

@@ -14,7 +14,7 @@ use device::{BlockDevice, Clock};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use scherlfs_format::inode::Time;
-use scherlfs_format::superblock::Superblock;
+use scherlfs_format::superblock::{Placement, Superblock};
 use scherlfs_format::{BLOCK, Epoch, IFILE, Ino, Run, Seq, lists};
 use vfs::{Error, Power, Result};
 
@@ -30,6 +30,7 @@ use crate::inode::Inode;
 use crate::pace::{Background, Pace};
 use crate::path::{self, Path};
 use crate::reorganise::chains::Accesses;
+use crate::series::Series;
 use crate::space::Blocks;
 
 /// When what was written reaches the disk.
@@ -61,8 +62,8 @@ pub struct MountOptions {
     pub inode_cache: usize,
     /// What waits is written after so long.
     pub writeback: Duration,
-    /// A checkpoint is due after so many blocks of log. It is looked at when what waits passes `dirty`, and with
-    /// [`Sync::Call`] after each call; not after an fsync.
+    /// A checkpoint is due after so many blocks of log. It is looked at when what waits passes `dirty`, when somebody asks for what
+    /// was written to be durable, and with [`Sync::Call`] after each call.
     pub checkpoint_blocks: u64,
     /// A checkpoint is due so long after the last one, if something was logged; never, unless said.
     pub checkpoint_every: Option<Duration>,
@@ -72,6 +73,8 @@ pub struct MountOptions {
     pub power: Power,
     /// Blocks that are kept so that transactions can be undone; `None`: as the volume has it, 0: none.
     pub undo: Option<u64>,
+    /// Where the writer puts inodes; `None`: as the volume has it.
+    pub placement: Option<Placement>,
     /// What stands beside the volume on other disks.
     pub beside: Beside,
 }
@@ -91,6 +94,7 @@ impl Default for MountOptions {
             clean: Clean::ByPower,
             power: Power::Battery,
             undo: None,
+            placement: None,
             beside: Beside::default(),
         }
     }
@@ -150,6 +154,12 @@ pub(crate) struct State {
     /// Blocks that the next checkpoint frees.
     pub dead: Blocks,
     pub path: Path,
+    /// Where the writer puts inodes.
+    pub placement: Placement,
+    /// The last transaction, if it can be taken up again.
+    pub series: Option<Series>,
+    /// Who follows the log would not come to all of what was written: only a checkpoint makes it durable.
+    pub torn: bool,
     pub care: Care,
     pub history: History,
     /// The list of the history, as it was written last.
@@ -166,7 +176,7 @@ pub(crate) struct State {
     pub need: u64,
     pub seq: Seq,
     /// How often the next transaction failed to be written.
-    pub attempt: u32,
+    pub attempt: u8,
     pub epoch: Epoch,
     /// The superblock on disk has this mount's epoch.
     pub begun: bool,
@@ -392,9 +402,10 @@ impl Volume {
             // The call was done; that it could not be written is told by the next fsync, as with a page cache.
             let why = if self.options.sync == Sync::Call { Why::Written } else { Why::Full };
             because(why, || {
-                let written = state.commit();
                 if self.options.sync == Sync::Call {
-                    written?;
+                    state.write_call()?;
+                } else {
+                    _ = state.commit();
                 }
                 if state.logged > state.pace.checkpoint_blocks { state.checkpoint(false) } else { Ok(()) }
             })?;
@@ -409,7 +420,7 @@ impl Volume {
         if self.options.read_only {
             return Ok(());
         }
-        {
+        let attempt = {
             let mut state = self.state.write();
             state.writable()?;
             match &self.archive {
@@ -419,10 +430,20 @@ impl Volume {
                         return Ok(());
                     }
                 }
-                _ => _ = state.commit()?,
+                _ => {
+                    state.commit()?;
+                    if state.torn || state.logged > state.pace.checkpoint_blocks {
+                        return state.checkpoint(false);
+                    }
+                }
             }
+            state.series_flushes()?
+        };
+        self.flush()?;
+        if let Some(attempt) = attempt {
+            self.state.write().series_flushed(attempt);
         }
-        self.flush()
+        Ok(())
     }
 
     /// Writes what waits to the disk, and what is staged, for the disk is awake.

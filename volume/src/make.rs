@@ -12,6 +12,8 @@ use crate::Kind;
 pub struct MakeOptions {
     /// Its identity.
     pub uuid: [u8; 16],
+    /// What who only uses the volume must not guess, where a file system needs that; 0: none, and what is made is the same every time.
+    pub secret: u64,
     /// The device reads as zeroes wherever nothing was written.
     pub zeroed: bool,
     /// What else is asked if it is F2FS.
@@ -47,7 +49,7 @@ impl MakeError {
 /// # Errors
 /// Those of its file system.
 pub fn make(kind: Kind, dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &MakeOptions) -> Result<(), MakeError> {
-    let MakeOptions { uuid, zeroed, f2fs, scherlfs } = options.clone();
+    let MakeOptions { uuid, secret, zeroed, f2fs, scherlfs } = options.clone();
     match kind {
         Kind::F2fs => {
             let options = mkfs::Options { uuid: Some(uuid), assume_zeroed: zeroed, ..f2fs };
@@ -55,7 +57,7 @@ pub fn make(kind: Kind, dev: Arc<dyn BlockDevice>, clock: &dyn Clock, options: &
             Ok(())
         }
         Kind::ScherlFs => {
-            let options = scherlfs::make::Options { uuid, ..scherlfs };
+            let options = scherlfs::make::Options { uuid, secret, ..scherlfs };
             scherlfs::make::format(dev, clock, &options).map_err(MakeError::ScherlFs)
         }
     }

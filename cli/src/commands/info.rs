@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use format::superblock::Features;
+use scherlfs::Placement;
 use serde_json::json;
 use vfs::StatFs;
 use volume::Mounted;
@@ -41,6 +42,16 @@ fn hexadecimal(uuid: &[u8]) -> String {
     uuid.iter().map(|b| format!("{b:02x}")).collect()
 }
 
+/// Where inodes are put, in words.
+fn placed(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Before => "before their contents",
+        Placement::After => "behind their contents",
+        Placement::InPlace => "in one of two places before their contents",
+        Placement::Delayed => "in one of two places before their contents, and later than these",
+    }
+}
+
 fn of_scherlfs(args: &Args, vol: &scherlfs::Volume, st: &StatFs, as_json: bool) {
     let (sb, uuid) = (vol.superblock(), hexadecimal(&vol.superblock().uuid));
     let (runs, largest) = vol.free_runs();
@@ -54,6 +65,7 @@ fn of_scherlfs(args: &Args, vol: &scherlfs::Volume, st: &StatFs, as_json: bool) 
             "user_bytes": st.blocks * 4096,
             "free_bytes": st.blocks_free * 4096,
             "inodes": sb.inodes,
+            "placement": sb.placement.name(),
             "checkpoint_version": sb.checkpoint,
             "transaction": sb.seq.0,
             "clean_unmount": sb.clean,
@@ -69,7 +81,7 @@ fn of_scherlfs(args: &Args, vol: &scherlfs::Volume, st: &StatFs, as_json: bool) 
     output::line(&format!("size               {}", output::bytes(sb.blocks * 4096)));
     let [all, free] = [st.blocks, st.blocks_free].map(|n| output::bytes(n * 4096));
     output::line(&format!("for files          {all}, {free} free"));
-    output::line(&format!("inodes             {}", sb.inodes));
+    output::line(&format!("inodes             {}, put {}", sb.inodes, placed(sb.placement)));
     output::line(&format!(
         "checkpoint         {}, {}; the log goes on with transaction {}",
         sb.checkpoint,

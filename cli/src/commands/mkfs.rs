@@ -12,7 +12,7 @@ use f2fs::mkfs::{self, MkfsError, Options};
 use format::superblock::Features;
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
-use scherlfs::make;
+use scherlfs::{Placement, make};
 use scherlfs_format::superblock::LABEL_MAX;
 use serde_json::{Value, json};
 use volume::Kind;
@@ -51,6 +51,11 @@ pub struct Args {
     /// Segments (2 MiB) in a section, the unit of cleaning. Default: 1. F2FS only.
     #[arg(long)]
     segs_per_sec: Option<u32>,
+    /// Where the writer puts the inode of a file that is written on in small calls: before its contents (each call's
+    /// contents are a piece), after them, in one of two places before them (in-place), or so and later (delayed). Default:
+    /// before. ScherlFS only.
+    #[arg(long, value_name = "PLACE", value_parser = Placement::parse)]
+    placement: Option<Placement>,
     /// Identity, 32 hexadecimal digits with or without dashes; default: random.
     #[arg(long)]
     uuid: Option<String>,
@@ -162,11 +167,15 @@ fn of_scherlfs(args: &Args, uuid: Option<[u8; 16]>) -> Result<make::Options, Fai
     if args.label.len() > LABEL_MAX {
         return Err(Failure::Usage(format!("--label: {} bytes; must be at most {LABEL_MAX}", args.label.len())));
     }
+    let entropy = || device::rng::entropy().map_err(|e| format!("no random numbers: {e}"));
     let uuid = match uuid {
         Some(uuid) => uuid,
-        None => device::rng::uuid(device::rng::entropy().map_err(|e| format!("no random numbers: {e}"))?),
+        None => device::rng::uuid(entropy()?),
     };
-    Ok(make::Options { label: args.label.clone(), uuid, ..make::Options::default() })
+    // Not from what is asked for: users of the volume may know its identity.
+    let secret = u128::from_le_bytes(entropy()?) as u64;
+    let placement = args.placement.unwrap_or_default();
+    Ok(make::Options { label: args.label.clone(), uuid, secret, placement, ..make::Options::default() })
 }
 
 fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {

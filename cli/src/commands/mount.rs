@@ -59,9 +59,11 @@ use crate::{Failure, beside, held, image, output, power, size, whole};
     Of these a volume of ScherlFS takes ro, rw, allow_other, noatime, dev, suid, noexec, writeback, threads, dirty,\n  \
     dir_cache and stats, and beside them sync=fsync|call|burst (when what was written reaches the disk: when somebody asks,\n  \
     with every call, or see below; default fsync), ifile_cache=MIB (default 16; 0, as dir_cache=0: nothing is kept),\n  \
-    writeback_seconds=N (default 5), checkpoint_bytes=SIZE (of log, looked at when writes fill dirty; default 64M), checkpoint_seconds=N (beside it; default never),\n  \
+    writeback_seconds=N (default 5), checkpoint_bytes=SIZE (of log; default 64M), checkpoint_seconds=N (beside it; default never),\n  \
     power=battery|powered|auto, clean=auto|threading|copying|plugging|combined (how room is made; auto: on a battery not at\n  \
     all, the log threads through holes; on the charger combined, and torn files are brought together),\n  \
+    placement=before|after|in-place|delayed (where the inode goes of a file that is written on in small calls, see\n  \
+    `joulefs mkfs --help`; default: as the volume has it),\n  \
     undo=SIZE (of what is replaced so much is kept, for joulefs undo; default: as the volume has it, 0: nothing),\n  \
     index=FILE (names and attributes are in FILE on another disk, too, and answered from there; FILE is made if it is not\n  \
     there, is nearly all holes, and may be lost at any time), sleep=TIME (such as 10m: the disk sleeps after so long without a\n  \

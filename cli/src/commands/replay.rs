@@ -274,6 +274,7 @@ fn of_calls(
         let entropy = device::rng::entropy().map_err(|e| format!("no random numbers: {e}"))?;
         let options = MakeOptions {
             uuid: device::rng::uuid(entropy),
+            secret: 0,
             zeroed: true,
             f2fs: Default::default(),
             scherlfs: Default::default(),

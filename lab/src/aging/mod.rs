@@ -107,7 +107,7 @@ pub fn format_with(
     rng.fill(&mut uuid);
     let f2fs =
         mkfs::Options { checkpoint_version: Some(1 + rng.below(1 << 20) as u32), features, ..mkfs::Options::default() };
-    volume::make(kind, dev, clock, &MakeOptions { uuid, zeroed, f2fs, scherlfs: Default::default() })
+    volume::make(kind, dev, clock, &MakeOptions { uuid, secret: 0, zeroed, f2fs, scherlfs: Default::default() })
 }
 
 /// Makes a volume on a zeroed device and ages it; it is left mounted. `clock` is its clock: of its own, or

@@ -14,7 +14,7 @@ use device::energy::profile::{DeviceSpec, Profile};
 use device::{BLOCK, BlockDevice, Lba, Tag};
 use f2fs::cause::Cause;
 use record::blocks::{Event, Request};
-use scherlfs::{MountOptions, Sync, Volume, make};
+use scherlfs::{MountOptions, Placement, Sync, Volume, make};
 use serde::Deserialize;
 use vfs::FileSystem;
 
@@ -66,9 +66,11 @@ pub(super) struct Parameters {
 }
 
 /// How ScherlFS is mounted.
-#[derive(Deserialize, Clone, Copy, Default)]
+#[derive(Deserialize, Clone, Default)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Mount {
+    /// Where inodes are put, as `-o placement=` has it; before their contents without.
+    placement: Option<String>,
     /// When writes reach the disk.
     sync: When,
     /// A call that writes ends with an fsync.
@@ -91,12 +93,15 @@ enum When {
 }
 
 impl Mount {
-    fn options(self) -> MountOptions {
+    fn options(&self) -> Result<MountOptions, LabError> {
+        let placement = self.placement.as_deref().map(Placement::parse).transpose();
+        let placement = placement.map_err(|why| LabError::Parameters(format!("placement {why}")))?;
         let sync = match self.sync {
             When::Call => Sync::Call,
             When::Fsync => Sync::Fsync,
         };
-        MountOptions { sync, dir_cache: self.dir_cache, ifile_cache: self.ifile_cache, ..MountOptions::default() }
+        let (dir_cache, ifile_cache) = (self.dir_cache, self.ifile_cache);
+        Ok(MountOptions { sync, dir_cache, ifile_cache, placement, ..MountOptions::default() })
     }
 }
 
@@ -188,7 +193,7 @@ impl One<'_> {
         }
         let mut contents = Contents::default();
         for (n, stage) in self.plan.stages.iter().enumerate() {
-            let volume = Volume::mount(device.clone(), bench.clock().clone(), self.p.mount.options())?;
+            let volume = Volume::mount(device.clone(), bench.clock().clone(), self.p.mount.options()?)?;
             let mut caller = Mounted::new(&volume, self.p.mount.durable);
             let name = format!("{}-{}", self.name, stage.name);
             let progress = progress.part(n, self.plan.stages.len());

@@ -28,6 +28,15 @@ pub enum Work {
         /// Kibibytes of a call.
         call_kib: u64,
     },
+    /// Files are written on by turns in small calls, and read in order (section 5.4).
+    Appended {
+        /// How many.
+        files: u32,
+        /// Mebibytes of all.
+        mib: u64,
+        /// Kibibytes of a call.
+        call_kib: u64,
+    },
     /// Files of many sizes are written one after the other (section 6.4).
     Pictures {
         /// How many.
@@ -68,7 +77,7 @@ pub enum Call {
     Rewrite(u32),
     /// Reads a part of a file.
     ReadAt(u32, u64, u64),
-    /// Overwrites a part of a file.
+    /// Overwrites a part of a file, or writes on behind its end.
     WriteAt(u32, u64, u64),
 }
 
@@ -102,7 +111,7 @@ impl Work {
     pub fn full(&self) -> u32 {
         match *self {
             Work::Pictures { full, .. } | Work::Music { full, .. } => full,
-            Work::Files { .. } | Work::Updates { .. } => 0,
+            Work::Files { .. } | Work::Updates { .. } | Work::Appended { .. } => 0,
         }
     }
 
@@ -146,6 +155,19 @@ impl Work {
                     read("rand_reread", read_at),
                 ];
                 Plan { sizes: vec![size], stages }
+            }
+            Work::Appended { files, mib, call_kib } => {
+                let (files, call) = (files.max(1), call_kib.max(4) << 10);
+                let each = (mib << 20) / call / u64::from(files);
+                let all = move || (0..each).map(move |n| n * call);
+                let append = all().flat_map(|at| (0..files).map(move |file| Call::WriteAt(file, at, call)));
+                let read = (0..files).flat_map(|file| all().map(move |at| Call::ReadAt(file, at, call)));
+                let stages = vec![
+                    Stage { name: "make", calls: made(files) },
+                    Stage { name: "append", calls: append.collect() },
+                    Stage { name: "read", calls: read.collect() },
+                ];
+                Plan { sizes: vec![0; files as usize], stages }
             }
             Work::Pictures { files, kib, .. } => {
                 Plan { sizes: drawn(files, kib, &mut rng), stages: vec![Stage { name: "write", calls: made(files) }] }

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligne
 
 use crate::superblock::Superblock;
 use crate::time::{RawTime, Time};
-use crate::{Addr, BLOCK, BLOCKS_MAX, Block, Epoch, FormatError, Seq, check_seal, checksum, seal};
+use crate::{Addr, BLOCK, BLOCKS_MAX, Block, FormatError, Seq, check_seal, checksum, seal};
 
 const INDEX: &str = "index";
 const STAGE: &str = "stage";
@@ -137,7 +137,7 @@ pub struct Mark {
     /// Its transaction.
     pub seq: Seq,
     /// Its epoch.
-    pub epoch: Epoch,
+    pub epoch: u32,
     /// When the mount that wrote it began.
     pub begun: Time,
     /// Its checksum.
@@ -149,14 +149,14 @@ impl Mark {
     pub fn of(sb: &Superblock) -> Self {
         let block = sb.write();
         let crc = checksum(&[&block[..]]);
-        Mark { checkpoint: sb.checkpoint, seq: sb.seq, epoch: sb.epoch, begun: sb.begun, crc }
+        Mark { checkpoint: sb.checkpoint, seq: sb.seq, epoch: sb.epoch.count, begun: sb.begun, crc }
     }
 
     pub(crate) fn read(raw: &RawMark) -> Self {
         Mark {
             checkpoint: raw.checkpoint.get(),
             seq: Seq(raw.seq.get()),
-            epoch: Epoch(raw.epoch.get()),
+            epoch: raw.epoch.get(),
             begun: raw.begun.time(),
             crc: raw.crc.get(),
         }
@@ -166,7 +166,7 @@ impl Mark {
         RawMark {
             checkpoint: self.checkpoint.into(),
             seq: self.seq.0.into(),
-            epoch: self.epoch.0.into(),
+            epoch: self.epoch.into(),
             begun: self.begun.raw(),
             crc: self.crc.into(),
         }
@@ -382,7 +382,7 @@ mod tests {
     use super::*;
 
     fn mark() -> Mark {
-        Mark { checkpoint: 7, seq: Seq(9), epoch: Epoch(3), begun: Time { secs: -1, nanos: 5 }, crc: 0xABCD }
+        Mark { checkpoint: 7, seq: Seq(9), epoch: 3, begun: Time { secs: -1, nanos: 5 }, crc: 0xABCD }
     }
 
     #[test]

@@ -56,7 +56,9 @@ pub struct RawHeader {
     /// The mount that wrote it.
     pub epoch: U32,
     /// How often its transaction had failed to be written before.
-    pub attempt: U32,
+    pub attempt: u8,
+    /// The mark of the mount, see [`Epoch`].
+    pub mark: [u8; 3],
     /// Its transaction.
     pub seq: U64,
     /// The inode; 0 of a path and a list.
@@ -79,7 +81,7 @@ pub struct Header {
     /// The mount that wrote it.
     pub epoch: Epoch,
     /// How often its transaction had failed to be written before: pieces of two attempts make no transaction.
-    pub attempt: u32,
+    pub attempt: u8,
     /// Its transaction.
     pub seq: Seq,
     /// The inode.
@@ -88,6 +90,10 @@ pub struct Header {
     pub piece: u16,
     /// Of how many.
     pub pieces: u16,
+}
+
+fn mark([a, b, c]: [u8; 3]) -> u32 {
+    u32::from_le_bytes([a, b, c, 0])
 }
 
 impl Header {
@@ -107,8 +113,8 @@ impl Header {
         }
         Ok(Header {
             kind,
-            epoch: Epoch(raw.epoch.get()),
-            attempt: raw.attempt.get(),
+            epoch: Epoch { count: raw.epoch.get(), mark: mark(raw.mark) },
+            attempt: raw.attempt,
             seq: Seq(raw.seq.get()),
             ino: Ino(raw.ino.get()),
             piece,
@@ -124,11 +130,13 @@ impl Header {
 
     /// Puts it at the beginning of a block, and the block's checksum into it: the rest must be there.
     pub fn write(&self, block: &mut Block) {
+        let [m0, m1, m2, _] = self.epoch.mark.to_le_bytes();
         let raw = RawHeader {
             magic: self.kind.magic().into(),
             crc: 0.into(),
-            epoch: self.epoch.0.into(),
-            attempt: self.attempt.into(),
+            epoch: self.epoch.count.into(),
+            attempt: self.attempt,
+            mark: [m0, m1, m2],
             seq: self.seq.0.into(),
             ino: self.ino.0.into(),
             piece: self.piece.into(),

@@ -83,6 +83,19 @@ impl Past {
     pub fn bytes(&self) -> usize {
         PAST + self.changes.len() * CHANGE + self.runs.len() * EXTENT_BYTES
     }
+
+    /// The transaction was written again, with more: it began where it began before.
+    pub fn take_up(&mut self, more: Past) {
+        self.secs = self.secs.max(more.secs);
+        for change in more.changes {
+            match self.changes.iter_mut().find(|c| c.ino == change.ino) {
+                Some(known) => known.is = change.is,
+                None => self.changes.push(change),
+            }
+        }
+        self.runs.extend(more.runs);
+        self.runs.sort_unstable_by_key(|r| r.start);
+    }
 }
 
 /// Bytes of a list of these.

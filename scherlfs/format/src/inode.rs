@@ -31,7 +31,7 @@ pub const XATTRS_MAX: usize = AREA;
 pub struct RawInode {
     /// How every block of the log begins.
     pub header: [u8; HEADER],
-    /// Blocks that follow it in the log and belong to this piece: continuations, then contents.
+    /// Blocks of the log beside it that belong to this piece: continuations, then contents. Where they stand, `form` says.
     pub follow: U32,
     /// CRC-32 of their bytes.
     pub follow_crc: U32,
@@ -45,8 +45,8 @@ pub struct RawInode {
     pub continuations: U16,
     /// Kind and permissions, as `st_mode`.
     pub mode: U16,
-    /// Zero.
-    pub spare_a: U16,
+    /// Where what belongs to it stands, see [`Form`].
+    pub form: U16,
     /// Where this inode was before; 0: nowhere.
     pub previous: U64,
     /// Names.
@@ -108,6 +108,28 @@ pub struct Attributes {
     pub project: u32,
 }
 
+/// Where the blocks stand that belong to an inode's piece (Scherl 2004, Fig. 5.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[repr(u16)]
+pub enum Form {
+    /// Behind the inode.
+    #[default]
+    Behind = 0,
+    /// Before it: the inode is the last block.
+    Ahead = 1,
+    /// Two blocks are for the inode, and this is the first; the others stand behind the second.
+    First = 2,
+    /// Two blocks are for the inode, and this is the second.
+    Second = 3,
+}
+
+impl Form {
+    /// From its number.
+    pub fn of(number: u16) -> Option<Self> {
+        [Form::Behind, Form::Ahead, Form::First, Form::Second].into_iter().find(|f| *f as u16 == number)
+    }
+}
+
 /// A name and its value.
 pub type Xattr = (Vec<u8>, Vec<u8>);
 
@@ -116,7 +138,9 @@ pub type Xattr = (Vec<u8>, Vec<u8>);
 pub struct Inode {
     /// Which transaction, which piece of it.
     pub header: Header,
-    /// Blocks behind it that belong to it.
+    /// Where the blocks stand that belong to it.
+    pub form: Form,
+    /// How many there are.
     pub follow: u32,
     /// Their checksum.
     pub follow_crc: u32,
@@ -210,6 +234,7 @@ impl Inode {
         }
         Ok(Inode {
             header,
+            form: Form::of(raw.form.get()).ok_or(wrong("form", raw.form.get().into()))?,
             follow: raw.follow.get(),
             follow_crc: raw.follow_crc.get(),
             previous: (previous != 0).then_some(Addr(previous)),
@@ -239,6 +264,7 @@ impl Inode {
     pub fn write(&self) -> Box<Block> {
         let mut raw = RawInode::new_zeroed();
         let a = &self.attributes;
+        raw.form = (self.form as u16).into();
         raw.follow = self.follow.into();
         raw.follow_crc = self.follow_crc.into();
         raw.generation = a.generation.into();
@@ -287,8 +313,15 @@ mod tests {
     use crate::{Epoch, Seq};
 
     fn inode() -> Inode {
-        let header =
-            Header { kind: Kind::Inode, epoch: Epoch(3), attempt: 1, seq: Seq(77), ino: Ino(9), piece: 0, pieces: 2 };
+        let header = Header {
+            kind: Kind::Inode,
+            epoch: Epoch::of(3, 8),
+            attempt: 1,
+            seq: Seq(77),
+            ino: Ino(9),
+            piece: 0,
+            pieces: 2,
+        };
         let xattrs = vec![(b"user.a".to_vec(), vec![1; 300]), (b"user.b".to_vec(), Vec::new())];
         let extents: Vec<_> = (0..room(xattr_bytes(&xattrs)) as u64)
             .map(|n| Extent::Stored { start: Addr(10 + 2 * n), blocks: 1 })
@@ -303,6 +336,7 @@ mod tests {
         };
         Inode {
             header,
+            form: Form::Second,
             follow: 5,
             follow_crc: 6,
             previous: Some(Addr(4)),

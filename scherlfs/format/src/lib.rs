@@ -92,9 +92,29 @@ impl Run {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub u64);
 
-/// The number of a mount that wrote. What an earlier one left in the log is none of a later one's.
+/// What a mount that wrote signs its blocks of the log with. What an earlier one left in the log is none of a later one's, and what
+/// a user stores is nobody's: only who knows the volume's secret knows the mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Epoch(pub u32);
+pub struct Epoch {
+    /// Which mount.
+    pub count: u32,
+    /// 24 bits that follow from the count and the secret; 0 on a volume without one.
+    pub mark: u32,
+}
+
+impl Epoch {
+    /// The epoch with this number on the volume with this secret.
+    pub fn of(count: u32, secret: u64) -> Self {
+        let mark = || {
+            let mut key = [0; blake3::KEY_LEN];
+            key[..8].copy_from_slice(&secret.to_le_bytes());
+            let hash = blake3::keyed_hash(&key, &count.to_le_bytes());
+            let [a, b, c, ..] = *hash.as_bytes();
+            u32::from_le_bytes([a, b, c, 0])
+        };
+        Epoch { count, mark: if secret == 0 { 0 } else { mark() } }
+    }
+}
 
 /// Bytes that are not what they should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -141,6 +161,21 @@ pub fn checksum(parts: &[&[u8]]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     parts.iter().for_each(|p| crc.update(p));
     crc.finalize()
+}
+
+/// A checksum of bytes that come one after the other.
+#[derive(Debug, Clone, Default)]
+pub struct Checksum(crc32fast::Hasher);
+
+impl Checksum {
+    /// Adds bytes.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+    /// What [`checksum`] is of all of them.
+    pub fn value(&self) -> u32 {
+        self.0.clone().finalize()
+    }
 }
 
 /// The checksum of a block in which it stands itself at `at`, counted as zeroes.

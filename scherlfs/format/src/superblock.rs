@@ -88,8 +88,10 @@ pub struct RawSuperblock {
     pub spare_c: [u8; 4],
     /// Where the log goes on: the runs of free blocks that it fills next, in their order.
     pub path: [RawExtent; PATH_MAX],
+    /// From which the marks of the log's blocks follow, see [`Epoch`]; 0: they have none. Nobody but who reads the volume may know it.
+    pub secret: U64,
     /// Zero.
-    pub spare_d: [u8; 264],
+    pub spare_d: [u8; 256],
     /// A bit for each block of the inode map; set: it has no free place. A hint.
     pub full: [u8; 2040],
     /// Zero.
@@ -107,6 +109,36 @@ pub enum Placement {
     /// Before the contents they are written with, appended.
     #[default]
     Before = 0,
+    /// Behind them. While a file is written on and nobody asked that it be durable, its next contents overwrite the inode.
+    After = 1,
+    /// While a file is written on, in one of two blocks before its contents by turns.
+    InPlace = 2,
+    /// As [`Placement::InPlace`], and not with every call: when somebody asks for it, after a time, or with another inode.
+    Delayed = 3,
+}
+
+impl Placement {
+    /// All of them, in the order of the figure.
+    pub const ALL: [Placement; 4] = [Placement::Before, Placement::After, Placement::InPlace, Placement::Delayed];
+
+    /// As options have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Placement::Before => "before",
+            Placement::After => "after",
+            Placement::InPlace => "in-place",
+            Placement::Delayed => "delayed",
+        }
+    }
+
+    /// From its name.
+    ///
+    /// # Errors
+    /// Which names there are.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|p| p.name() == name);
+        found.ok_or_else(|| "is before, after, in-place or delayed".to_owned())
+    }
 }
 
 /// What a superblock says.
@@ -130,6 +162,8 @@ pub struct Superblock {
     pub seq: Seq,
     /// The mount that wrote it.
     pub epoch: Epoch,
+    /// From which marks follow; 0: there are none.
+    pub secret: u64,
     /// The inode map's inode.
     pub ifile: Addr,
     /// The free list's inode.
@@ -201,10 +235,8 @@ impl Superblock {
         if let Some(run) = path.iter().find(|r| r.end().0 > blocks) {
             return Err(wrong("path", run.start.0));
         }
-        let placement = match raw.placement {
-            0 => Placement::Before,
-            p => return Err(wrong("placement", p.into())),
-        };
+        let placement = Placement::ALL.into_iter().find(|p| *p as u8 == raw.placement);
+        let placement = placement.ok_or(wrong("placement", raw.placement.into()))?;
         let end = raw.label.iter().position(|b| *b == 0).unwrap_or(raw.label.len());
         Ok(Superblock {
             uuid: raw.uuid,
@@ -215,7 +247,8 @@ impl Superblock {
             clean: raw.flags.get() & 1 != 0,
             checkpoint: raw.checkpoint.get(),
             seq: Seq(raw.seq.get()),
-            epoch: Epoch(raw.epoch.get()),
+            epoch: Epoch::of(raw.epoch.get(), raw.secret.get()),
+            secret: raw.secret.get(),
             ifile: inside("ifile", raw.ifile.get())?,
             free_list: inside("free_list", raw.free_list.get())?,
             orphans: match raw.orphans.get() {
@@ -256,7 +289,8 @@ impl Superblock {
         raw.flags = u32::from(self.clean).into();
         raw.checkpoint = self.checkpoint.into();
         raw.seq = self.seq.0.into();
-        raw.epoch = self.epoch.0.into();
+        raw.epoch = self.epoch.count.into();
+        raw.secret = self.secret.into();
         raw.ifile = self.ifile.0.into();
         raw.free_list = self.free_list.0.into();
         raw.orphans = self.orphans.unwrap_or_default().0.into();

@@ -38,7 +38,7 @@ fn read_all(block: &Block) -> usize {
 fn with_header(block: &mut Block, rng: &mut Rng) {
     let header = Header {
         kind: KINDS[rng.below(5) as usize],
-        epoch: format::Epoch(1),
+        epoch: format::Epoch::of(1, 8),
         attempt: 0,
         seq: format::Seq(rng.below(100)),
         ino: Ino(rng.below(20) as u32),

@@ -55,7 +55,7 @@ fn structures() -> Vec<Structure> {
                 magic: "\"ScherlFS\"",
                 version: "1",
                 block_log: "12",
-                placement: "0: an inode stands before the contents it was written with",
+                placement: "where inodes are put, see below: 0 before their contents, 1 after them, 2 in one of two places, 3 so, and later",
                 spare_a: "0",
                 compat: "features that who does not know them may ignore; none yet",
                 read_only: "features that who does not know them may read, not write; 1: blocks are kept so that transactions can be undone",
@@ -82,6 +82,7 @@ fn structures() -> Vec<Structure> {
                 begun: "when the mount that wrote it began",
                 spare_c: "0",
                 path: "where the log goes on: extents of kind 0, in their order, all free",
+                secret: "from which `mark` follows; 0: marks are 0",
                 spare_d: "0",
                 full: "a bit for each block of the inode map: it has no free place; a hint",
                 spare_e: "0",
@@ -94,7 +95,8 @@ fn structures() -> Vec<Structure> {
                 magic: "the kind, see below",
                 crc: "of the block with this field as 0",
                 epoch: "the mount that wrote it",
-                attempt: "how often its transaction had failed to be written before",
+                attempt: "how often its transaction had been written before",
+                mark: "the first 24 bits of BLAKE3 of `epoch`, keyed with the superblock's `secret` and 24 zero bytes",
                 seq: "the transaction",
                 ino: "the inode; 0 of a path block and of a list",
                 piece: "which piece of the transaction it is, from 0; of a continuation or an index: which of its inode's",
@@ -105,14 +107,14 @@ fn structures() -> Vec<Structure> {
             "Inode, `SINO`",
             RawInode {
                 header: "as above",
-                follow: "blocks behind it in the log that belong to it: index blocks, continuations, contents",
+                follow: "blocks of the log that belong to it, where `form` says: index blocks, continuations, contents",
                 follow_crc: "of their bytes",
                 generation: "distinguishes two lives of one number",
                 extents: "extents in all",
                 xattr_bytes: "bytes of extended attributes",
                 continuations: "continuation blocks",
                 mode: "kind and permissions, as `st_mode`",
-                spare_a: "0",
+                form: "where they stand: 0 behind it; 1 before it; 2 it is the first of two blocks for it, and they stand behind the second; 3 it is the second",
                 previous: "where it was before; 0: nowhere",
                 nlink: "names; of a directory 2 and one for each directory in it",
                 uid: "owner",
@@ -311,8 +313,26 @@ on from its beginning. Which runs of free blocks come next is the *path*. Its fi
 known of the path never holds anything else than a path block, which names the runs that follow. A free block that
 the last checkpoint lists is on the path or behind it; a block that became free since waits for the next checkpoint.
 
+**Taking a transaction up again.** A file that is written on call by call would be cut into small extents by its inodes. So the
+last transaction may be written again, with one more `attempt`, if it is a single piece of a regular file without
+continuations. Contents are added where the log stands, and the inode proves all of them, the old and the new. Where that inode
+is, the superblock's `placement` lets the writer choose and tells the reader where to look beside the usual place
+(Scherl, Fig. 5.1 a to d):
+
+* 0: nothing is taken up again.
+* 1: the inode is the last block of its piece, and the next attempt's contents take its place. A reader looks for it among the
+  next 1,025 blocks: the first inode of this transaction with `form` 1 that has as many blocks before it as it says. Contents that
+  could be taken for one are written in form 0.
+* 2: two blocks are for the inode, and the contents stand behind them. The attempts use one of the two, never the one of which
+  the attempt is durable. A reader looks at both.
+* 3: as 2, but contents are written before any inode that proves them. The inode follows when somebody asks for the contents to be
+  durable, after some time, or as the first piece of a transaction of several.
+
+Of all attempts that are whole the one with the highest number counts. Of two blocks for an inode the other is nobody's.
+
 **Reading the log behind a checkpoint.** Follow the path. The next transaction must have the number `seq + 1` and the
-superblock's `epoch`. An inode replaces the one that the map names; a list (`SDEL`) takes inodes out of the map. The log ends at the first block
+superblock's `epoch`, with the `mark` that follows from the secret: without it a user could store blocks that look like the log,
+delete them, and wait for a power cut that leaves the end of the log there. An inode replaces the one that the map names; a list (`SDEL`) takes inodes out of the map. The log ends at the first block
 that is not what it should be. A transaction that writes inodes 1, 3, 4 or 5 is a checkpoint whose superblock was not written: the
 log ends before it. Every mount that writes has a new epoch, so that blocks of an older mount behind the end of the log
 are never taken for its continuation.

@@ -80,7 +80,7 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
     let mut last = at_checkpoint;
     let log = log::follow(&disk, &sb);
     if let Some(epoch) = log::other_epoch(&disk, &sb) {
-        let why = format!("it says epoch {}, and what follows in the log is of epoch {}", sb.epoch.0, epoch.0);
+        let why = format!("it says epoch {}, and what follows in the log is of epoch {}", sb.epoch.count, epoch.count);
         report.findings.push(Finding::Superblock { at: sb.place(), why });
     }
     if sb.clean && log.transactions > 0 {

@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use rustc_hash::FxHashMap;
 use scherlfs_format::chain::{self, Header, Kind};
 use scherlfs_format::extent::Extent;
-use scherlfs_format::superblock::Superblock;
+use scherlfs_format::inode::Form;
+use scherlfs_format::superblock::{Placement, Superblock};
 use scherlfs_format::{
     Addr, Block, Epoch, FIRST_INO, FREE_LIST, HISTORY, IFILE, Ino, ORPHANS, ROOT, Run, Seq, checksum, inode as raw,
 };
@@ -137,13 +138,52 @@ impl Walk<'_, '_> {
 }
 
 /// One transaction.
-type Pieces = (Vec<(Ino, Addr, u16, bool)>, Vec<Ino>);
+struct Pieces {
+    attempt: u8,
+    inodes: Vec<(Ino, Addr, u16, bool)>,
+    gone: Vec<Ino>,
+}
 
-fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq, checkpoint: bool) -> Option<Pieces> {
-    let (mut inodes, mut gone) = (Vec::new(), Vec::new());
+/// Contents before an inode at most, in blocks.
+const AHEAD: usize = 1024;
+
+/// What stands at the beginning of a transaction: an inode that is not the first block, and its contents before it.
+type Opening = (Addr, Box<Block>, Vec<(Addr, Box<Block>)>);
+
+/// An inode behind its contents.
+fn behind_contents(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq) -> Option<Opening> {
+    let mut contents = Vec::new();
+    while contents.len() <= AHEAD {
+        let (at, block) = walk.next(sb, seq)?;
+        let inode = |b: &Block| {
+            let inode = if b.starts_with(b"SINO") { raw::Inode::read(b).ok()? } else { return None };
+            let h = inode.header;
+            ((h.epoch, h.seq, h.piece) == (sb.epoch, seq, 0) && inode.form == Form::Ahead).then_some(inode)
+        };
+        // Contents have no checksum of their own by which a flipped bit in an inode could be told from them.
+        if inode(&block).is_some_and(|i| i.follow as usize == contents.len()) {
+            return Some((at, block, contents));
+        }
+        contents.push((at, block));
+    }
+    None
+}
+
+/// A transaction of which the first piece has this form; `checkpoint`: it is one.
+fn in_form(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq, checkpoint: bool, form: Form) -> Option<Pieces> {
+    let mut out = Pieces { attempt: 0, inodes: Vec::new(), gone: Vec::new() };
     let mut first: Option<Header> = None;
     loop {
-        let (at, block) = walk.next(sb, seq)?;
+        let form = if first.is_none() { form } else { Form::Behind };
+        let (at, block, mut parts) = match form {
+            Form::Ahead => behind_contents(walk, sb, seq)?,
+            Form::Behind => walk.next(sb, seq).map(|(at, block)| (at, block, Vec::new()))?,
+            Form::First | Form::Second => {
+                let two = [walk.next(sb, seq)?, walk.next(sb, seq)?];
+                let (at, block) = two.into_iter().nth(usize::from(form == Form::Second))?;
+                (at, block, Vec::new())
+            }
+        };
         let expected = first.map_or(0, |f: Header| f.piece + 1);
         let right = |block: &Block| {
             Header::read(block).is_ok_and(|h| {
@@ -157,27 +197,53 @@ fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq, checkpoint: b
             Kind::Inode => {
                 let inode = raw::Inode::read(&block).ok()?;
                 let hidden = inode.header.ino < FIRST_INO && inode.header.ino != ROOT;
-                if hidden != checkpoint {
+                if hidden != checkpoint || inode.form != form {
                     return None;
                 }
-                let mut parts = Vec::new();
-                for _ in 0..inode.follow {
+                while parts.len() < inode.follow as usize {
                     parts.push(walk.next(sb, seq)?);
                 }
                 if !walk.follows(&inode, parts) {
                     return None;
                 }
                 let a = &inode.attributes;
-                inodes.push((inode.header.ino, at, a.generation as u16, a.nlink > 0));
+                out.inodes.push((inode.header.ino, at, a.generation as u16, a.nlink > 0));
             }
-            Kind::Gone => gone.extend(chain::read_gone(&block).ok()?),
+            Kind::Gone if form == Form::Behind => out.gone.extend(chain::read_gone(&block).ok()?),
             _ => return None,
         }
         first = Some(header);
         if header.piece + 1 == header.pieces {
-            return Some((inodes, gone));
+            out.attempt = header.attempt;
+            return Some(out);
         }
     }
+}
+
+/// One transaction, in whichever form; of several attempts the last that is whole. None: the walk stands where it stood.
+fn transaction(walk: &mut Walk<'_, '_>, sb: &Superblock, seq: Seq, checkpoint: bool) -> Option<Pieces> {
+    let (ahead, taken, flipped) = (walk.ahead.clone(), walk.taken.len(), walk.flipped.len());
+    let mut best: Option<(Pieces, VecDeque<Run>, Vec<Addr>, Vec<Addr>)> = None;
+    let also: &[Form] = match sb.placement {
+        Placement::Before => &[],
+        Placement::After => &[Form::Ahead],
+        Placement::InPlace | Placement::Delayed => &[Form::First, Form::Second],
+    };
+    for form in [Form::Behind].into_iter().chain(also.iter().copied()) {
+        if let Some(found) = in_form(walk, sb, seq, checkpoint, form)
+            && best.as_ref().is_none_or(|(b, ..)| b.attempt < found.attempt)
+        {
+            best = Some((found, walk.ahead.clone(), walk.taken[taken..].to_vec(), walk.flipped[flipped..].to_vec()));
+        }
+        walk.ahead.clone_from(&ahead);
+        walk.taken.truncate(taken);
+        walk.flipped.truncate(flipped);
+    }
+    let (found, ahead, taken, flipped) = best?;
+    walk.ahead = ahead;
+    walk.taken.extend(taken);
+    walk.flipped.extend(flipped);
+    Some(found)
 }
 
 /// Follows the log; says where it stands behind it.
@@ -187,11 +253,7 @@ fn walk<'d, 'b>(disk: &'d Disk<'b>, sb: &Superblock) -> (Log, Walk<'d, 'b>) {
     let mut seq = sb.seq;
     loop {
         seq = Seq(seq.0.saturating_add(1));
-        let (ahead, taken, flipped) = (walk.ahead.clone(), walk.taken.len(), walk.flipped.len());
-        let Some((inodes, gone)) = transaction(&mut walk, sb, seq, false) else {
-            walk.ahead = ahead;
-            walk.taken.truncate(taken);
-            walk.flipped.truncate(flipped);
+        let Some(Pieces { inodes, gone, .. }) = transaction(&mut walk, sb, seq, false) else {
             log.blocks.clone_from(&walk.taken);
             log.flipped.clone_from(&walk.flipped);
             return (log, walk);
@@ -218,7 +280,7 @@ pub(crate) fn follow(disk: &Disk<'_>, sb: &Superblock) -> Log {
 pub(crate) fn unsaid(disk: &Disk<'_>, sb: &Superblock) -> Option<Unsaid> {
     let (log, mut walk) = walk(disk, sb);
     let seq = Seq(sb.seq.0.checked_add(log.transactions)?.checked_add(1)?);
-    let (inodes, _) = transaction(&mut walk, sb, seq, true)?;
+    let Pieces { inodes, .. } = transaction(&mut walk, sb, seq, true)?;
     let place = |ino| inodes.iter().find(|(i, ..)| *i == ino).map(|(_, at, ..)| *at);
     Some(Unsaid {
         seq,
@@ -239,7 +301,8 @@ pub(crate) fn other_epoch(disk: &Disk<'_>, sb: &Superblock) -> Option<Epoch> {
     let header = Header::read(&*disk.read(first.start).ok()?).ok()?;
     let map = Header::expect(&*disk.read(sb.ifile).ok()?, Kind::Inode).ok()?;
     let next = header.seq.0.checked_sub(1) == Some(sb.seq.0);
-    let other = next && header.epoch != sb.epoch && header.epoch >= map.epoch;
+    let ours = header.epoch == Epoch::of(header.epoch.count, sb.secret);
+    let other = next && ours && header.epoch != sb.epoch && header.epoch >= map.epoch;
     let whole = || {
         let said = follow(disk, sb).transactions;
         said == 0 && follow(disk, &Superblock { epoch: header.epoch, ..sb.clone() }).transactions > 0

@@ -79,8 +79,15 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_is_turned_back_and_two_are_not_taken_for_one() {
-        let header =
-            Header { kind: Kind::Gone, epoch: Epoch(3), attempt: 1, seq: Seq(77), ino: Ino(0), piece: 0, pieces: 2 };
+        let header = Header {
+            kind: Kind::Gone,
+            epoch: Epoch::of(3, 8),
+            attempt: 1,
+            seq: Seq(77),
+            ino: Ino(0),
+            piece: 0,
+            pieces: 2,
+        };
         let right = chain::write_gone(&header, &[Ino(9), Ino(77)]);
         let mut names = directory::empty();
         directory::insert(&mut names, Ino(9), 1, b"name");

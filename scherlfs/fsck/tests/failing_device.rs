@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use device::{Fault, Faulty, Loss, Memory, Op, PowerCut, Rng, VirtualClock};
 use joulefs_scherlfs_fsck as fsck;
-use scherlfs::{MountOptions, Sync, Volume};
+use scherlfs::{MountOptions, Placement, Sync, Volume};
 use vfs::{Caller, DeviceNumber, Error, FileKind, FileSystem, NewNode, WriteFlags};
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
@@ -90,9 +90,13 @@ fn run(dev: Arc<Faulty<PowerCut>>, options: &MountOptions, seed: u64) -> Course 
         }
     };
     let mut rng = Rng::new(seed);
+    let mut name = vec![b'a'];
     let nothing = |_: &mut Contents| ();
     for step in 0..60u8 {
-        let name = vec![b'a' + rng.below(9) as u8];
+        // Where a file that is written on is a case of its own, it is one half of the time.
+        if options.placement.is_none() || rng.below(2) == 0 {
+            name = vec![b'a' + rng.below(9) as u8];
+        }
         let root = volume.root();
         match rng.below(8) {
             0..=3 => {
@@ -128,7 +132,11 @@ fn run(dev: Arc<Faulty<PowerCut>>, options: &MountOptions, seed: u64) -> Course 
             }
         }
     }
-    course.call(volume.unmount(), nothing);
+    match seed % 2 {
+        // The power goes before anything else is written.
+        1 => std::mem::forget(volume),
+        _ => _ = course.call(volume.unmount(), nothing),
+    }
     course
 }
 
@@ -154,18 +162,27 @@ fn every_request_that_fails_once_is_told_and_loses_nothing() {
     let call =
         MountOptions { sync: Sync::Call, dir_cache: 0, ifile_cache: 1, inode_cache: 2, ..MountOptions::default() };
     let few = MountOptions { dirty: 8, checkpoint_blocks: 30, inode_cache: 2, ..MountOptions::default() };
-    for (which, options) in [call, few].into_iter().enumerate() {
+    let placed = |p| MountOptions { placement: Some(p), ..call.clone() };
+    let placed = [Placement::After, Placement::InPlace, Placement::Delayed].map(placed);
+    for (which, options) in [call.clone(), few].into_iter().chain(placed).enumerate() {
         for seed in 0..2 {
             let whole = Arc::new(Faulty::new(PowerCut::new(image.fork())));
             run(whole.clone(), &options, seed);
-            for op in [Op::Read, Op::Write, Op::Flush] {
-                for n in 1..=whole.requests(op) {
+            let nth = |op| (1..=whole.requests(op)).map(move |n| (n, Fault::Nth { op, requests: n..n + 1 }));
+            let spoiled = (1..=whole.requests(Op::Write)).map(|n| (n, Fault::Spoiled { request: n }));
+            for kind in [
+                nth(Op::Read).collect(),
+                nth(Op::Write).collect(),
+                nth(Op::Flush).collect(),
+                spoiled.collect::<Vec<_>>(),
+            ] {
+                for (n, fault) in kind {
                     let dev = Arc::new(Faulty::new(PowerCut::new(image.fork())));
-                    dev.add(Fault::Nth { op, requests: n..n + 1 });
+                    dev.add(fault.clone());
                     let course = run(dev.clone(), &options, seed);
                     (failed, told) = (failed + 1, told + usize::from(course.errors > 0));
                     for loss in [Loss::AllKept, Loss::AllLost, Loss::Random(n)] {
-                        let place = format!("options {which}, seed {seed}, {op:?} {n}, {loss}");
+                        let place = format!("options {which}, seed {seed}, {fault:?}, {loss}");
                         let left = Arc::new(dev.inner().image(loss));
                         let report = fsck::check(&*left);
                         assert!(report.is_clean(), "{place}: {:?}", report.findings);

@@ -113,6 +113,7 @@ impl State {
     pub(crate) fn clean_step(&mut self, blocks: u64) -> Result<bool> {
         // Others' writes are none of cleaning's.
         self.commit()?;
+        self.end_series()?;
         let Some(mut pass) = self.care.pass.take() else { return Ok(false) };
         let step = self.pass_step(&mut pass, blocks);
         if matches!(step, Ok(Step::Looked | Step::Moved)) {

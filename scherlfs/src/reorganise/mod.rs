@@ -64,6 +64,7 @@ impl State {
     /// Does some of it; false when all is done, or there is no room.
     pub(crate) fn gather_step(&mut self, work: &mut Gathering) -> Result<bool> {
         self.commit()?;
+        self.end_series()?;
         let done = self.gather_some(work);
         // What was brought is written also if the rest found no room.
         self.commit_for(Cause::Reorganising)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use scherlfs::{Clean, MountOptions, Sync};
+use scherlfs::{Clean, MountOptions, Placement, Sync};
 
 use super::number;
 use crate::size;
@@ -37,6 +37,9 @@ pub fn set(core: &mut MountOptions, name: &str, value: Option<&str>) -> Result<b
         "undo" => {
             let blocks = value.and_then(size::parse).map(|bytes| bytes / 4096);
             core.undo = Some(blocks.ok_or("write undo=SIZE, what is kept so that changes can be undone; 0: nothing")?);
+        }
+        "placement" => {
+            core.placement = Some(Placement::parse(value.unwrap_or("")).map_err(|why| format!("{name} {why}"))?);
         }
         "clean" => core.clean = Clean::parse(value.unwrap_or("")).map_err(|why| format!("{name} {why}"))?,
         "power" => core.power = vfs::Power::parse(value.unwrap_or("")).map_err(|why| format!("{name} {why}"))?,

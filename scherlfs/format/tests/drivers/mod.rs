@@ -8,7 +8,7 @@ pub use beside::beside;
 use format::chain::{self, Header, Kind};
 use format::directory::{self, Entries};
 use format::extent::Extent;
-use format::inode::{Attributes, Inode, Time, room, xattr_bytes};
+use format::inode::{Attributes, Form, Inode, Time, room, xattr_bytes};
 use format::superblock::{Placement, Superblock};
 use format::{Addr, BLOCK, Block, Epoch, Ino, Run, Seq, checksum, ifile, lists};
 
@@ -44,7 +44,7 @@ fn seal(block: &mut Block, at: usize) {
 }
 
 fn header(kind: Kind) -> Header {
-    Header { kind, epoch: Epoch(3), attempt: 1, seq: Seq(77), ino: Ino(9), piece: 1, pieces: 3 }
+    Header { kind, epoch: Epoch::of(3, 8), attempt: 1, seq: Seq(77), ino: Ino(9), piece: 1, pieces: 3 }
 }
 
 fn run(start: u64, blocks: u32) -> Run {
@@ -58,11 +58,12 @@ pub fn superblock(bytes: &[u8]) {
         label: "archive".into(),
         blocks: 1024,
         segment_blocks: 256,
-        placement: Placement::Before,
+        placement: Placement::InPlace,
+        secret: 8,
         clean: false,
         checkpoint: 9,
         seq: Seq(77),
-        epoch: Epoch(3),
+        epoch: Epoch::of(3, 8),
         ifile: Addr(40),
         free_list: Addr(42),
         orphans: Some(Addr(44)),
@@ -105,6 +106,7 @@ pub fn inodes(bytes: &[u8]) {
     };
     let lawful = Inode {
         header: header(Kind::Inode),
+        form: Form::Second,
         follow: 5,
         follow_crc: 6,
         previous: Some(Addr(4)),

@@ -130,6 +130,7 @@ fn of_checkpoint(
         checkpoint: found.seq.0,
         seq: found.seq,
         epoch: found.epoch,
+        secret: 0,
         ifile: found.ifile,
         free_list: found.free_list,
         orphans: found.orphans,
@@ -151,6 +152,7 @@ fn of_checkpoint(
             epoch,
             uuid: like.uuid,
             label: like.label.clone(),
+            secret: like.secret,
             segment_blocks: like.segment_blocks,
             placement: like.placement,
             undo_floor: like.undo_floor,
@@ -176,6 +178,7 @@ fn superblock(
 ) -> Result<(Superblock, u64), RepairError> {
     let (found, sound) = copies(disk, log);
     searched.settled = found.iter().map(|sb| sb.seq).max().unwrap_or_default();
+    searched.secret = found.first().map(|sb| sb.secret);
     let next = found.iter().map(|sb| sb.checkpoint).max().map_or(0, |c| c.saturating_add(1));
     let usable = found.iter().find(|sb| names_a_map(disk, sb));
     let newest = found.first();

@@ -70,13 +70,15 @@ pub(crate) struct Searched<'p> {
     scan: Option<scan::Scan>,
     /// A superblock says that this transaction, and all before it, were whole.
     settled: Seq,
+    /// The volume's secret, if a superblock says it.
+    secret: Option<u64>,
     progress: &'p dyn Fn(u64, u64),
 }
 
 impl Searched<'_> {
     fn scan(&mut self, disk: &Disk<'_>) -> &scan::Scan {
         self.scan.get_or_insert_with(|| {
-            let mut scan = scan::Scan::of(disk, self.progress);
+            let mut scan = scan::Scan::of(disk, self.secret, self.progress);
             scan.drop_torn(disk, self.settled);
             scan
         })
@@ -97,7 +99,7 @@ pub fn repair(dev: &dyn BlockDevice, progress: &dyn Fn(u64, u64)) -> Result<Repa
         return Err(RepairError::ReadOnly);
     }
     let mut actions = action::Log::default();
-    let mut searched = Searched { scan: None, settled: Seq(0), progress };
+    let mut searched = Searched { scan: None, settled: Seq(0), secret: None, progress };
     let (disk, known) = known::read(dev, !before.is_clean(), &mut searched, &mut actions)?;
     if before.is_clean() && stands(&disk, &known.sb) {
         // Only a copy of the superblock is torn, and it was not that of a newer state.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use device::{Lba, Tag};
 use scherlfs_format::chain::{self, Header, Kind};
-use scherlfs_format::inode as raw;
+use scherlfs_format::inode::{self as raw, Form};
 use scherlfs_format::{Addr, BLOCK, Block, Epoch, FIRST, FREE_LIST, IFILE, Ino, Seq, checksum};
 
 use super::file::{File, salvage};
@@ -21,7 +21,7 @@ pub(crate) struct Hit {
     pub ino: Ino,
     pub seq: Seq,
     pub epoch: Epoch,
-    pub attempt: u32,
+    pub attempt: u8,
     pub piece: u16,
     pub pieces: u16,
     pub generation: u32,
@@ -37,13 +37,28 @@ pub(crate) struct Scan {
     pub gone: BTreeMap<Ino, Seq>,
 }
 
+/// Marks of the volume's epochs.
+struct Marks {
+    secret: Option<u64>,
+    known: BTreeMap<u32, Epoch>,
+}
+
+impl Marks {
+    /// Whether an epoch has the mark that this volume gives it. Without the secret nobody can tell.
+    fn have(&mut self, epoch: Epoch) -> bool {
+        let Some(secret) = self.secret else { return true };
+        *self.known.entry(epoch.count).or_insert_with(|| Epoch::of(epoch.count, secret)) == epoch
+    }
+}
+
 /// Blocks of one request.
 const STEP: u64 = 256;
 
 impl Scan {
-    /// Looks at every block of the volume; `progress` is told how many are done.
-    pub fn of(disk: &Disk<'_>, progress: &dyn Fn(u64, u64)) -> Scan {
+    /// Looks at every block of the volume; `progress` is told how many are done. Blocks that do not know the secret are users'.
+    pub fn of(disk: &Disk<'_>, secret: Option<u64>, progress: &dyn Fn(u64, u64)) -> Scan {
         let mut scan = Scan::default();
+        let mut marks = Marks { secret, known: BTreeMap::new() };
         let mut bytes = vec![0; STEP as usize * BLOCK];
         let mut at = FIRST;
         while at < disk.blocks {
@@ -51,12 +66,12 @@ impl Scan {
             let some = &mut bytes[..n as usize * BLOCK];
             if disk.dev.read(Lba(at), some, Tag::default()).is_ok() {
                 let (blocks, _) = some.as_chunks::<BLOCK>();
-                (at..).zip(blocks).for_each(|(at, block)| scan.look(Addr(at), block));
+                (at..).zip(blocks).for_each(|(at, block)| scan.look(Addr(at), block, &mut marks));
             } else {
                 // One that cannot be read hides none of its neighbours.
                 for at in (at..at + n).map(Addr) {
                     if let Ok(block) = disk.read(at) {
-                        scan.look(at, &block);
+                        scan.look(at, &block, &mut marks);
                     }
                 }
             }
@@ -69,11 +84,14 @@ impl Scan {
         scan
     }
 
-    fn look(&mut self, at: Addr, block: &Block) {
+    fn look(&mut self, at: Addr, block: &Block, marks: &mut Marks) {
         if !block.starts_with(b"SINO") && !block.starts_with(b"SDEL") {
             return;
         }
         let Ok(header) = Header::read(block) else { return };
+        if !marks.have(header.epoch) {
+            return;
+        }
         if header.kind == Kind::Gone {
             let Ok(gone) = chain::read_gone(block) else { return };
             self.lists.push((at, header));
@@ -162,13 +180,22 @@ pub(crate) fn follows(disk: &Disk<'_>, hit: &Hit) -> Option<Vec<Addr>> {
         }
         all.len() as u64 == wanted && checksum(&[&bytes]) == inode.follow_crc
     };
-    let behind: Vec<Addr> = (hit.at.0 + 1..disk.blocks).take(wanted as usize).map(Addr).collect();
+    let from = match inode.form {
+        Form::Behind | Form::Second => hit.at.0 + 1,
+        Form::First => hit.at.0 + 2,
+        Form::Ahead => hit.at.0.saturating_sub(wanted),
+    };
+    let behind: Vec<Addr> = (from..disk.blocks).take(wanted as usize).map(Addr).collect();
     if proves(&behind) {
         return Some(behind);
     }
     let (file, _) = salvage(disk, hit.ino, hit.at)?;
     let mut own: Vec<Addr> = own_in_order(&file, hit.at);
-    own.truncate(wanted as usize);
+    match inode.form {
+        // The last of them, in the order in which the log comes to its block.
+        Form::Ahead => drop(own.drain(..own.len().saturating_sub(wanted as usize))),
+        _ => own.truncate(wanted as usize),
+    }
     proves(&own).then_some(own)
 }
 

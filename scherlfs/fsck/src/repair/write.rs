@@ -166,6 +166,7 @@ impl Checkpoint<'_> {
         let parts: Vec<&[u8]> = follow.iter().map(|(_, b)| &b[..]).collect();
         let blocks = extents.iter().filter(|e| !matches!(e, Extent::Hole { .. })).map(|e| e.blocks()).sum();
         let inode = raw::Inode {
+            form: raw::Form::Behind,
             header,
             follow: follow.len() as u32,
             follow_crc: checksum(&parts),
@@ -243,7 +244,10 @@ fn made(
     let header = Header {
         kind: Kind::Inode,
         // Of a number that lies nobody may come to the end.
-        epoch: Epoch(if known.sb.epoch.0 < u32::MAX / 2 { known.sb.epoch.0 + 1 } else { 1 }),
+        epoch: Epoch::of(
+            if known.sb.epoch.count < u32::MAX / 2 { known.sb.epoch.count + 1 } else { 1 },
+            known.sb.secret,
+        ),
         attempt: 0,
         seq: Seq(last.min(COUNT_MAX - 1_000_000) + 1),
         ino: Ino(0),
