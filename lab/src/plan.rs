@@ -287,8 +287,8 @@ pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
     "scherl-fig6-11",
     "scherl-fig6-12-13",
     "scherl-fig6-14-15",
-    "scherl-sleep",
     "scherl-placement",
+    "scherl-sleep",
     "scherl-strategies",
     "scherl-think",
 ];
