@@ -1,7 +1,7 @@
 //! What stands beside a volume of ScherlFS on another disk: which file, and may it be used?
 //!
-//! `index=FILE` of a mount: FILE, of which nearly all is holes, and `FILE.stage` beside it. Both are their owner's alone, for
-//! they hold names and contents. A file that is something else is not touched.
+//! `index=FILE` of a mount: FILE, of which nearly all is holes, and `FILE.stage` and `FILE.keep` beside it. They are their
+//! owner's alone, for they hold names and contents. A file that is something else is not touched.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use device::{Access, BLOCK, BlockDevice, FileDevice};
 use scherlfs_format::archive::{INDEX_MAGIC, STAGE_MAGIC};
+use scherlfs_format::keep::KEEP_MAGIC;
 use volume::MountOptions;
 
 use crate::Failure;
@@ -20,10 +21,10 @@ fn stage_blocks(dirty: u64) -> u64 {
     2 * dirty + 256
 }
 
-/// The stage of an index.
-fn stage_of(index: &Path) -> PathBuf {
+/// The file beside an index with so much more in its name.
+fn beside(index: &Path, more: &str) -> PathBuf {
     let mut name = index.as_os_str().to_owned();
-    name.push(".stage");
+    name.push(more);
     name.into()
 }
 
@@ -77,14 +78,24 @@ fn open(path: &Path, magic: [u8; 8], blocks: u64, exact: bool, what: &str) -> Re
     Ok(Arc::new(device))
 }
 
-/// Opens the index of a volume, and its stage where it is wanted or there is one: what was staged is brought to the volume.
-pub fn open_index(index: &Path, disk: &dyn BlockDevice, options: &mut MountOptions) -> Result<(), Failure> {
+/// Opens the index of a volume; a keep of so many bytes; and the stage where it is wanted or there is one: what was staged is
+/// brought to the volume.
+pub fn open_index(
+    index: &Path,
+    keep: Option<u64>,
+    disk: &dyn BlockDevice,
+    options: &mut MountOptions,
+) -> Result<(), Failure> {
     // A volume that cannot be read says so when it is mounted.
     let Ok(sb) = scherlfs::superblock(disk) else { return Ok(()) };
     let blocks = scherlfs::index_blocks(sb.blocks).map_err(|e| e.to_string())?;
     let options = &mut options.scherlfs;
     options.beside.index = Some(open(index, INDEX_MAGIC, blocks, true, "index")?);
-    let stage = stage_of(index);
+    if let Some(bytes) = keep {
+        let blocks = scherlfs::keep_blocks(bytes / BLOCK as u64).map_err(|e| e.to_string())?;
+        options.beside.keep = Some(open(&beside(index, ".keep"), KEEP_MAGIC, blocks, true, "keep")?);
+    }
+    let stage = beside(index, ".stage");
     if options.sync == scherlfs::Sync::Burst || stage.exists() {
         options.beside.stage = Some(open(&stage, STAGE_MAGIC, stage_blocks(options.dirty), false, "stage")?);
     }

@@ -118,6 +118,8 @@ pub enum Kind {
     Launch,
     /// Files written and read with nothing in memory, on ScherlFS or as a file system of Linux was recorded.
     Uncached,
+    /// Recorded days of calls on a disk that sleeps.
+    Days,
 }
 
 /// A plan's variant, ready to run.
@@ -286,6 +288,7 @@ pub const SHIPPED: &[(&str, [&str; 4])] = shipped![
     "scherl-fig6-12-13",
     "scherl-fig6-14-15",
     "scherl-placement",
+    "scherl-sleep",
     "scherl-strategies",
     "scherl-think",
 ];

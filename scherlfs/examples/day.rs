@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use device::{BLOCK, BlockDevice, FileDevice, Lba, Memory, Tag, VirtualClock};
-use joulefs_scherlfs::{Beside, MountOptions, Sync, Volume, index_blocks, make};
-use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, WriteFlags};
+use joulefs_scherlfs::{Beside, MountOptions, Sync, Volume, index_blocks, keep_blocks, make};
+use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Flow, Ino, NewNode, SetAttr, WriteFlags};
 
 const ME: Caller = Caller { uid: 0, gid: 0 };
 /// Bytes of the volume.
@@ -99,7 +99,15 @@ fn walk(volume: &Volume, path: &str, make: bool) -> Done<Ino> {
 fn write(volume: &Volume, path: &str, len: u64) -> Done<()> {
     let (dir, name) = path.rsplit_once('/').ok_or("a path has a directory")?;
     let new = NewNode { kind: FileKind::Regular, perm: 0o644, umask: 0, rdev: DeviceNumber::default() };
-    let ino = volume.mknod(ME, walk(volume, dir, true)?, name.as_bytes(), &new)?.attr.ino;
+    let dir = walk(volume, dir, true)?;
+    let ino = match volume.mknod(ME, dir, name.as_bytes(), &new) {
+        Err(vfs::Error::Exists) => {
+            let ino = volume.lookup(dir, name.as_bytes())?.attr.ino;
+            volume.setattr(ino, &SetAttr { size: Some(0), ..SetAttr::default() })?;
+            ino
+        }
+        made => made?.attr.ino,
+    };
     let bytes = vec![0x5A; 1 << 20];
     for at in (0..len).step_by(1 << 20) {
         volume.write(ino, at, &bytes[..(len - at).min(1 << 20) as usize], WriteFlags::empty())?;
@@ -154,7 +162,7 @@ impl Runner<'_> {
         if let Some((mut out, _)) = self.disk.out.lock().unwrap_or_else(PoisonError::into_inner).take() {
             out.flush()?;
         }
-        let wakes = volume.report().into_iter().filter(|(n, _)| n.starts_with("disk_wakes"));
+        let wakes = volume.report().into_iter().filter(|(n, _)| n.starts_with("disk_wakes") || n.starts_with("keep"));
         eprintln!("{variant} {day}: {:?}", wakes.map(|(_, v)| v).collect::<Vec<_>>());
         volume.unmount()?;
         Ok(())
@@ -173,27 +181,35 @@ fn main() -> Done<()> {
             _ => days.last_mut().ok_or("a call before its day")?.1.push(words),
         }
     }
-    let index: Arc<dyn BlockDevice> = Arc::new(Memory::new(index_blocks(SIZE / BLOCK as u64)?));
-    let stage: Arc<dyn BlockDevice> = Arc::new(Memory::new(64 << 10));
-    let sleep = Some(Duration::from_secs(900));
-    let asleep = |index, stage, sync| MountOptions {
+    let device = |blocks: u64| -> Option<Arc<dyn BlockDevice>> { Some(Arc::new(Memory::new(blocks))) };
+    let index = || Ok::<_, vfs::Error>(device(index_blocks(SIZE / BLOCK as u64)?));
+    let keep = |bytes: u64| Ok::<_, vfs::Error>(device(keep_blocks(bytes / BLOCK as u64)?));
+    let (stage, sleep) = (|| device(64 << 10), Some(Duration::from_secs(900)));
+    let asleep = |index, keep, stage, sync| MountOptions {
         sync,
         dirty: 64 << 8,
-        beside: Beside { index, stage, sleep, program_of: None },
+        beside: Beside { index, keep, stage, sleep, program_of: None },
         ..MountOptions::default()
     };
-    let variants: [(&str, MountOptions); 3] = [
-        ("scherlfs", MountOptions::default()),
-        ("scherlfs-index", asleep(Some(index.clone()), None, Sync::Fsync)),
-        ("scherlfs-burst", asleep(Some(index), Some(stage), Sync::Burst)),
-    ];
-    for (variant, options) in variants {
+    let plain = MountOptions::default;
+    // The name, how the volume is filled, how it is mounted in the days.
+    let mut variants =
+        vec![("scherlfs", plain(), plain()), ("scherlfs-stage", plain(), asleep(None, None, None, Sync::Fsync))];
+    let mut lived = |name, options: MountOptions| variants.push((name, options.clone(), options));
+    lived("scherlfs-index", asleep(index()?, None, None, Sync::Fsync));
+    lived("scherlfs-burst", asleep(index()?, None, stage(), Sync::Burst));
+    lived("scherlfs-keep", asleep(index()?, keep(256 << 20)?, None, Sync::Fsync));
+    lived("scherlfs-keep-burst", asleep(index()?, keep(256 << 20)?, stage(), Sync::Burst));
+    lived("scherlfs-keep-16m", asleep(index()?, keep(16 << 20)?, stage(), Sync::Burst));
+    // The archive was filled before anybody gave it a keep.
+    variants.push(("scherlfs-keep-new", plain(), asleep(index()?, keep(256 << 20)?, stage(), Sync::Burst)));
+    for (variant, filled, options) in variants {
         let path = out.join("scherlfs.image");
         let clock = Arc::new(VirtualClock::default());
         let disk = FileDevice::create(&path, SIZE)?;
         let disk = Arc::new(Noted { disk, clock: clock.clone(), out: Mutex::new(None) });
         make::format(disk.clone(), &*clock, &make::Options { uuid: [1; 16], ..make::Options::default() })?;
-        let volume = Volume::mount(disk.clone(), clock.clone(), options.clone())?;
+        let volume = Volume::mount(disk.clone(), clock.clone(), filled)?;
         tree.iter().try_for_each(|(path, size)| write(&volume, path, *size))?;
         volume.unmount()?;
         let runner = Runner { disk, clock, out };

@@ -90,7 +90,8 @@ impl Volume {
         }
         let now = self.clock.monotonic();
         self.write_when_due()?;
-        let more_to_fill = self.fill_index()?;
+        let more_ahead = self.read_ahead();
+        let more_to_fill = self.fill_beside()?.or(more_ahead);
         // A disk that sleeps is not woken because time passed.
         let asleep = self.archive.as_ref().and_then(|a| a.wakes.as_ref()).is_some_and(|w| !w.is_awake_for_readers());
         if asleep {

@@ -1,12 +1,16 @@
-//! What does the index not have yet? Looked through inode by inode while others use the volume; what is read on the way is put
-//! into the index by the device below. How far this went, the index itself says, so that the next mount goes on there.
+//! What do index and keep not have yet? Looked through inode by inode while others use the volume; what is read on the way is
+//! put there by the device below. How far this went, they say themselves, so that the next mount goes on there.
+//!
+//! The index gets all metadata; the keep gets small files, as long as it has room and nobody has to leave: a wake costs the same for
+//! the smallest file, and of them most find room.
 
 use std::time::Duration;
 
-use scherlfs_format::{BLOCK, Ino, ROOT, ifile};
+use scherlfs_format::{BLOCK, FIRST_INO, Ino, ROOT, Run, ifile};
 use vfs::{Error, FileKind, Result};
 
 use crate::archive::index::ALL;
+use crate::archive::wakes::{Why, because};
 use crate::cause::Cause;
 use crate::inode::Inode;
 use crate::load;
@@ -16,6 +20,8 @@ use crate::volume::{State, Volume};
 const STEP: u64 = 64;
 /// Steps of one tick.
 const STEPS: usize = 16;
+/// Blocks of a small file: 64 KiB.
+const SMALL: u64 = 16;
 /// When the next tick should come while there is more.
 const SOON: Duration = Duration::from_millis(20);
 
@@ -62,6 +68,45 @@ impl State {
         Ok(until < end)
     }
 
+    fn keep_inode(&mut self, ino: Ino) -> Result<()> {
+        let dev = self.dev.clone();
+        let Some(at) = self.imap.get(&*dev, ino)?.addr else { return Ok(()) };
+        let inode = load::inode_at(&*dev, ino, at, Cause::Inode)?;
+        let Some(keep) = self.archive.as_ref().and_then(|a| a.contents.as_ref()) else { return Ok(()) };
+        let blocks: u64 = inode.extents.stored(0).map(|(.., blocks)| blocks).sum();
+        if inode.kind() != Some(FileKind::Regular) || blocks > SMALL || !keep.has_room(blocks) {
+            return Ok(());
+        }
+        for (_, start, blocks) in inode.extents.stored(0) {
+            // OK to cut: at most SMALL.
+            if !keep.has_all(Run { start, blocks: blocks as u32 }) {
+                let mut bytes = vec![0; blocks as usize * BLOCK];
+                because(Why::Waiting, || self.read_blocks(&inode, start, &mut bytes))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks through some more inodes for small files. False: there are no more, or no room.
+    fn keep_some(&mut self) -> Result<bool> {
+        let Some(archive) = self.archive.clone() else { return Ok(false) };
+        let Some(keep) = &archive.contents else { return Ok(false) };
+        let from = keep.filled();
+        if from == ALL {
+            return Ok(false);
+        }
+        let end = self.imap.inode.a.size / BLOCK as u64 * ifile::ENTRIES as u64;
+        let until = (from + STEP).min(end);
+        for ino in from.max(u64::from(FIRST_INO.0))..until {
+            if let Err(e) = self.keep_inode(Ino(ino as u32)) {
+                log::debug!("inode {ino}: not put into the keep: {e}");
+            }
+        }
+        let more = until < end && keep.has_room(1);
+        keep.fill(if more { until } else { ALL });
+        Ok(more)
+    }
+
     /// Does something again without the index if what was read contradicts the volume. If that goes well, the index said what
     /// the disk does not, and is not asked any more.
     pub(crate) fn doubting<T>(&mut self, read: Result<T>, again: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
@@ -84,13 +129,19 @@ impl Inode {
 }
 
 impl Volume {
-    /// Puts some more into the index; says when to go on, if there is more.
-    pub(crate) fn fill_index(&self) -> Result<Option<Duration>> {
-        if self.archive.as_ref().and_then(|a| a.index.as_ref()).is_none_or(|index| index.filled() == ALL) {
-            return Ok(None);
-        }
+    /// Puts some more into index and keep; says when to go on, if there is more.
+    pub(crate) fn fill_beside(&self) -> Result<Option<Duration>> {
+        let Some(archive) = &self.archive else { return Ok(None) };
         for _ in 0..STEPS {
-            if !self.state.write().fill_some()? {
+            let (index, keep) = (archive.index.as_ref(), archive.contents.as_ref());
+            let more = if index.is_some_and(|index| index.filled() != ALL) {
+                self.state.write().fill_some()? || keep.is_some()
+            } else if keep.is_some_and(|keep| keep.filled() != ALL) {
+                self.state.write().keep_some()?
+            } else {
+                false
+            };
+            if !more {
                 return Ok(None);
             }
         }

@@ -41,7 +41,7 @@ pub mod undo;
 mod vfs_impl;
 mod volume;
 
-pub use archive::{Beside, ProgramOf, index_blocks};
+pub use archive::{Beside, ProgramOf, index_blocks, keep_blocks};
 pub use clean::care::Done;
 pub use clean::strategy::{Clean, Strategy};
 pub use scherlfs_format::superblock::Placement;

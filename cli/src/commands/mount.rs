@@ -22,7 +22,7 @@ use crate::image::Image;
 use crate::live::Live;
 use crate::metered::Metered;
 use crate::recording::Recording;
-use crate::{Failure, beside, held, image, output, power, whole};
+use crate::{Failure, beside, held, image, output, power, size, whole};
 
 /// Mount an image through FUSE.
 ///
@@ -68,10 +68,12 @@ use crate::{Failure, beside, held, image, output, power, whole};
     index=FILE (names and attributes are in FILE on another disk, too, and answered from there; FILE is made if it is not\n  \
     there, is nearly all holes, and may be lost at any time), sleep=TIME (such as 10m: the disk sleeps after so long without a\n  \
     request; nothing is written because time passed, and `joulefs ctl DIR stat` says who woke it), stage=SIZE (so much\n  \
-    waits in memory and is written in one burst; default 32M), sync=burst (with index=FILE: an fsync is durable in\n  \
+    waits in memory and is written in one burst; default 32M), keep=SIZE (with index=FILE: so much of what is written and read is\n  \
+    in FILE.keep, too, and read from there; small files first, and the rest of a file that somebody begins is read ahead,\n  \
+    so that the disk can sleep; it may be lost at any time), sync=burst (with index=FILE: an fsync is durable in\n  \
     FILE.stage and does not wake the disk; WHOEVER LOSES FILE.stage LOSES WHAT WAS SYNCED SINCE THE LAST BURST).\n\n\
     An archive disk that sleeps: the disk's own timer puts it to sleep (hdparm -S 120 /dev/sdX: after 10 minutes); the mount\n\
-    leaves it alone.\n  joulefs mount /dev/sdX /archive -o index=/var/lib/archive.index,sleep=10m,stage=64M\n  \
+    leaves it alone.\n  joulefs mount /dev/sdX /archive -o index=/var/lib/archive.index,sleep=10m,stage=64M,keep=16G\n  \
     joulefs ctl /archive stat")]
 pub struct Args {
     /// The image or block device.
@@ -131,6 +133,9 @@ pub struct UnmountArgs {
     wait: u64,
 }
 
+/// The smallest keep: below that it holds hardly a file.
+const KEEP_MIN: u64 = 1 << 20;
+
 /// What the options of `-o` ask for.
 pub struct Parsed {
     core: MountOptions,
@@ -138,6 +143,8 @@ pub struct Parsed {
     stats: Option<PathBuf>,
     /// Where the volume's metadata is, too.
     index: Option<PathBuf>,
+    /// Bytes of contents that are kept beside it.
+    keep: Option<u64>,
     /// `power=auto`: the host is asked whether it runs on battery, now and later.
     power_auto: bool,
 }
@@ -146,7 +153,7 @@ pub struct Parsed {
 pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     let mut core = MountOptions::of_f2fs(f2fs::MountOptions::for_machine(fuse::memory::of_machine()));
     let mut fuse = fuse::MountOptions::default();
-    let (mut stats, mut index) = (None, None);
+    let (mut stats, mut index, mut keep) = (None, None, None);
     let mut power_auto = false;
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
@@ -189,6 +196,11 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
                 core.only_scherlfs(option);
                 index = Some(std::path::absolute(file).map_err(|e| format!("-o index={file}: {e}"))?);
             }
+            "keep" => {
+                let bytes = value.and_then(size::parse).filter(|bytes| *bytes >= KEEP_MIN);
+                core.only_scherlfs(option);
+                keep = Some(bytes.ok_or_else(|| Failure::usage(format!("-o {option}: write keep=SIZE, 1M or more")))?);
+            }
             "stats" => {
                 let file = value.ok_or_else(|| Failure::usage("-o stats: write stats=FILE"))?;
                 // The daemon's working directory is another one.
@@ -205,13 +217,16 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     if core.scherlfs.sync == scherlfs::Sync::Burst && index.is_none() {
         return Err(Failure::usage("-o sync=burst: give index=FILE, beside which fsyncs wait"));
     }
+    if keep.is_some() && index.is_none() {
+        return Err(Failure::usage("-o keep: give index=FILE, beside which contents are kept"));
+    }
     core.scherlfs.beside.program_of = Some(beside::program_of);
     fuse.read_only = core.is_read_only();
     if power_auto {
         core.f2fs.gc.power = power::now();
         core.scherlfs.power = core.f2fs.gc.power;
     }
-    Ok(Parsed { core, fuse, stats, index, power_auto })
+    Ok(Parsed { core, fuse, stats, index, keep, power_auto })
 }
 
 /// Runs it.
@@ -258,10 +273,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     let mut ends = Vec::new();
     let mut metered = None;
-    let index = parsed.index.take();
+    let (index, keep) = (parsed.index.take(), parsed.keep);
     let image = Image::open_through(&path, parsed.core, |mut device, kind, options| {
         if let Some(index) = index.as_ref().filter(|_| kind == Kind::ScherlFs) {
-            beside::open_index(index, &*device, options)?;
+            beside::open_index(index, keep, &*device, options)?;
         }
         if let Some(profile) = &profile {
             let held = held::runs(&device, &path)?;

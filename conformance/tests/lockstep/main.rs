@@ -309,10 +309,12 @@ fn a_volume_of_scherlfs_answers_as_the_model() {
     lockstep_of(64, &without_caches(), op());
 }
 
-/// ScherlFS on a disk that sleeps: nothing of it is kept in memory, one index sees all of its mounts, fsyncs go to a stage.
+/// ScherlFS on a disk that sleeps: nothing of it is kept in memory, one index and one keep see all of its mounts, fsyncs go to
+/// a stage.
 fn archive(mib: u64) -> ScherlFs {
     let beside = scherlfs::Beside {
         index: Some(Arc::new(Memory::new(scherlfs::index_blocks(mib << 8).unwrap()))),
+        keep: Some(Arc::new(Memory::new(scherlfs::keep_blocks(300).unwrap()))),
         sleep: Some(Duration::from_secs(600)),
         ..scherlfs::Beside::default()
     };

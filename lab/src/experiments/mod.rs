@@ -12,6 +12,7 @@ mod bound;
 mod cleaned;
 mod cleaning;
 mod databases;
+mod days;
 mod delta_eviction;
 mod delta_reads;
 mod differential;
@@ -71,6 +72,7 @@ pub fn run(kind: Kind, profile: &Profile, job: &Job, progress: &Progress<'_>) ->
         Kind::Requests => requests::run(profile, job, progress),
         Kind::Launch => launch::run(profile, job, progress),
         Kind::Uncached => uncached::run(profile, job, progress),
+        Kind::Days => days::run(profile, job, progress),
     }
 }
 
@@ -109,6 +111,7 @@ pub fn check(kind: Kind, job: &Job) -> Result<(), LabError> {
             p.given.check(None).and_then(|()| p.work.check())
         }
         Kind::Uncached => parameters::<uncached::Parameters>(job).map(drop),
+        Kind::Days => parameters::<days::Parameters>(job).and_then(|p| p.check()),
     }
 }
 

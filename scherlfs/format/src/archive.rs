@@ -152,7 +152,7 @@ impl Mark {
         Mark { checkpoint: sb.checkpoint, seq: sb.seq, epoch: sb.epoch.count, begun: sb.begun, crc }
     }
 
-    fn read(raw: &RawMark) -> Self {
+    pub(crate) fn read(raw: &RawMark) -> Self {
         Mark {
             checkpoint: raw.checkpoint.get(),
             seq: Seq(raw.seq.get()),
@@ -162,7 +162,7 @@ impl Mark {
         }
     }
 
-    fn raw(&self) -> RawMark {
+    pub(crate) fn raw(&self) -> RawMark {
         RawMark {
             checkpoint: self.checkpoint.into(),
             seq: self.seq.0.into(),
@@ -256,7 +256,13 @@ impl IndexHead {
     }
 }
 
-fn head(block: &Block, magic: [u8; 8], wanted: [u8; 8], version: u32, what: &'static str) -> Result<(), FormatError> {
+pub(crate) fn head(
+    block: &Block,
+    magic: [u8; 8],
+    wanted: [u8; 8],
+    version: u32,
+    what: &'static str,
+) -> Result<(), FormatError> {
     if magic != wanted {
         return Err(FormatError::Magic { what });
     }
@@ -266,7 +272,7 @@ fn head(block: &Block, magic: [u8; 8], wanted: [u8; 8], version: u32, what: &'st
     check_seal(block, CRC_AT, what)
 }
 
-fn sealed_block(bytes: &[u8]) -> Box<Block> {
+pub(crate) fn sealed_block(bytes: &[u8]) -> Box<Block> {
     let mut block = Box::new([0; BLOCK]);
     block.copy_from_slice(bytes);
     seal(&mut block, CRC_AT);

@@ -15,6 +15,7 @@ pub mod extent;
 pub mod history;
 pub mod ifile;
 pub mod inode;
+pub mod keep;
 pub mod lists;
 pub mod superblock;
 pub mod time;

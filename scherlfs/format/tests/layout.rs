@@ -11,6 +11,7 @@ use format::extent::{self, RawExtent};
 use format::history::{RawChange, RawPast};
 use format::ifile::{self, RawEntry};
 use format::inode::{self, RawInode, RawTime};
+use format::keep::{self, RawKeepEntry, RawKeepHead};
 use format::superblock::{self, RawSuperblock};
 
 type Field = (usize, usize, &'static str, &'static str);
@@ -219,6 +220,31 @@ fn beside() -> Vec<Structure> {
             }
         ),
         structure!(
+            "Head of a keep, blocks 0 and 1 of the file by turns as the superblocks",
+            RawKeepHead {
+                magic: "\"ScherlKP\"",
+                version: "1",
+                crc: "of the block with this field as 0",
+                uuid: "the volume",
+                blocks: "its blocks",
+                slots: "slots of the file",
+                life: "which of the lives of this file; entries of others do not count",
+                mark: "the superblock for which the keep holds",
+                filled: "inodes below this number were looked through for small files; all ones: all were, or it was full",
+                spare: "0",
+            }
+        ),
+        structure!(
+            "Entry of a keep, from block 2 on, one for each slot",
+            RawKeepEntry {
+                life: "in which life the slot was filled; 0: it is empty",
+                addr: "the block of the volume that is in it",
+                crc: "of the block's place (8 bytes) and its copy",
+                ino: "the file",
+                spare: "0",
+            }
+        ),
+        structure!(
             "Head of a stage, block 0",
             RawStageHead {
                 magic: "\"ScherlST\"",
@@ -255,6 +281,10 @@ None of this is part of the volume, which is whole without it. [archive.md](arch
 the inode map and the lists. Behind two heads stands a table with an entry for each block of the volume, rounded up to whole blocks; behind that, at the
 place that the block has in the volume, its copy. What is no metadata is a hole in the file. A copy counts if its entry is of the head's
 life and has its checksum, and an index counts if one of its heads names the superblock that the volume has, to the last bit.
+
+**A keep** is a file with copies of blocks of contents, in as many slots as fit. Behind two heads stands a table with an entry for each slot,
+rounded up to whole blocks; behind that the slots. A copy counts by the same rules as an index's. Two entries of the same
+block count neither.
 
 **A stage** is a file of records, each a run of blocks of the log that were made durable there first. Records count up to the
 first that is not whole, and only behind the superblock that the head names. They are copied to where they belong, in
@@ -394,6 +424,7 @@ fn render() -> String {
     out.push_str(BESIDE);
     for (what, n) in [
         ("Entries in a block of the table", archive::ENTRIES),
+        ("Entries in a block of a keep's table", keep::ENTRIES),
         ("Blocks of a record at most", archive::RECORD_MAX.into()),
     ] {
         writeln!(out, "\n{what}: {n}.").unwrap();

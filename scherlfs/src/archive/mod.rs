@@ -1,15 +1,19 @@
 //! A volume whose disk sleeps: what stands between it and the disk.
 //!
-//! [`Archive`] is the volume's device. It answers what the index has ([`index`]), keeps fsyncs on the stage ([`stage`]), and
-//! counts who woke the disk ([`wakes`]). The volume tells it which of the blocks that it writes are metadata, and when what it
+//! [`Archive`] is the volume's device. It answers what the index has ([`index`]) and contents that passed by before ([`keep`],
+//! [`worth`]), keeps fsyncs on the stage ([`stage`]), notes whose rest is to be read ahead ([`ahead`]), and counts who woke the
+//! disk ([`wakes`]). The volume tells it which of the blocks that it writes are metadata, and when what it
 //! writes may be staged. What is not there is passed by.
 //!
 //! Left out: when the volume writes ([`crate::volume`]), and which file on which disk this is, which is whoever mounts'
 //! matter.
 
+pub(crate) mod ahead;
 pub(crate) mod index;
+pub(crate) mod keep;
 mod stage;
 pub(crate) mod wakes;
+mod worth;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,12 +25,15 @@ use parking_lot::Mutex;
 use scherlfs_format::archive::Mark;
 use scherlfs_format::chain::Header;
 use scherlfs_format::superblock::Superblock;
-use scherlfs_format::{Addr, BLOCK, Block, Run, directory};
+use scherlfs_format::{Addr, BLOCK, Block, FIRST_INO, Ino, Run, directory};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
+use ahead::Ahead;
 pub use index::index_blocks;
 use index::{ALL, Found, Index};
+pub use keep::keep_blocks;
+use keep::{Comes, Keep};
 use stage::Stage;
 pub use wakes::ProgramOf;
 use wakes::Wakes;
@@ -36,6 +43,8 @@ use wakes::Wakes;
 pub struct Beside {
     /// Its metadata, of [`index_blocks`] blocks.
     pub index: Option<Arc<dyn BlockDevice>>,
+    /// Contents that passed by, of [`keep_blocks`] blocks.
+    pub keep: Option<Arc<dyn BlockDevice>>,
     /// Fsyncs that wait for the next burst.
     pub stage: Option<Arc<dyn BlockDevice>>,
     /// The disk sleeps after so long without a request: nothing is written because time passed.
@@ -46,15 +55,16 @@ pub struct Beside {
 
 impl fmt::Debug for Beside {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (index, stage) = (self.index.is_some(), self.stage.is_some());
-        f.debug_struct("Beside").field("index", &index).field("stage", &stage).field("sleep", &self.sleep).finish()
+        let (index, keep, stage) = (self.index.is_some(), self.keep.is_some(), self.stage.is_some());
+        let mut out = f.debug_struct("Beside");
+        out.field("index", &index).field("keep", &keep).field("stage", &stage).field("sleep", &self.sleep).finish()
     }
 }
 
 impl Beside {
     /// Nothing.
     pub fn is_empty(&self) -> bool {
-        self.index.is_none() && self.stage.is_none() && self.sleep.is_none()
+        self.index.is_none() && self.keep.is_none() && self.stage.is_none() && self.sleep.is_none()
     }
 }
 
@@ -62,11 +72,15 @@ impl Beside {
 pub(crate) struct Archive {
     disk: Arc<dyn BlockDevice>,
     pub index: Option<Index>,
+    /// Contents.
+    pub contents: Option<Keep>,
+    /// Whose rest is to be read while the disk is awake.
+    pub ahead: Ahead,
     stage: Option<Stage>,
     pub wakes: Option<Wakes>,
     /// What whoever mounts should be told.
     pub warning: Option<String>,
-    /// The index is not asked while something is read again.
+    /// Index and keep are not asked while something is read again.
     bypassed: AtomicBool,
     /// Log goes to the stage.
     staging: AtomicBool,
@@ -103,6 +117,8 @@ impl Archive {
         let mut archive = Archive {
             disk,
             index: None,
+            contents: None,
+            ahead: Ahead::default(),
             stage: None,
             wakes,
             warning: None,
@@ -125,13 +141,21 @@ impl Archive {
             }
             archive.index = Some(index);
         }
+        if let Some(dev) = &beside.keep {
+            let (keep, found) = Keep::open(dev.clone(), &sb, life)?;
+            if let Found::Refused(why) = found {
+                let more = format!("the keep is made anew: {why}");
+                archive.warning = Some(archive.warning.take().map_or(more.clone(), |first| format!("{first}; {more}")));
+            }
+            archive.contents = Some(keep);
+        }
         if !read_only {
             archive.drain().map_err(Error::device)?;
         }
         Ok((archive, sb))
     }
 
-    /// Does something without asking the index.
+    /// Does something without asking the index or the keep.
     pub fn without_index<T>(&self, work: impl FnOnce() -> T) -> T {
         self.bypassed.store(true, Relaxed);
         let out = work();
@@ -161,6 +185,9 @@ impl Archive {
         if let Some(index) = &self.index {
             index.put(at, block);
         }
+        if let Some(keep) = &self.contents {
+            keep.forget(Run { start: at, blocks: 1 });
+        }
     }
 
     /// A superblock is about to be written.
@@ -172,20 +199,33 @@ impl Archive {
         if let Some(index) = &self.index {
             index.name(Mark::of(sb));
         }
+        if let Some(keep) = &self.contents {
+            keep.name(Mark::of(sb));
+        }
         Ok(())
     }
 
-    /// Nothing follows: what the index knows is kept.
+    /// Nothing follows: what index and keep know is kept.
     pub fn close(&self) {
         if let Some(index) = &self.index {
             index.save();
+        }
+        if let Some(keep) = &self.contents {
+            keep.save();
         }
     }
 
     /// Blocks that are free.
     pub fn freed(&self, runs: impl Iterator<Item = Run>) {
+        runs.for_each(|run| self.forget(run));
+    }
+
+    fn forget(&self, run: Run) {
         if let Some(index) = &self.index {
-            runs.for_each(|run| index.forget(run));
+            index.forget(run);
+        }
+        if let Some(keep) = &self.contents {
+            keep.forget(run);
         }
     }
 
@@ -244,8 +284,7 @@ impl Archive {
     /// # Errors
     /// The disk's.
     pub fn flush_while_awake(&self) -> Result<()> {
-        let awake = self.wakes.as_ref().is_none_or(|wakes| wakes.is_awake());
-        if self.unflushed.load(Relaxed) && awake {
+        if self.unflushed.load(Relaxed) && self.is_awake() {
             self.flush_disk(Tag { cause: Cause::Log as u8, owner: 0 }).map_err(Error::device)?;
         }
         Ok(())
@@ -286,9 +325,24 @@ impl Archive {
     }
 
     fn overwritten(&self, at: Lba, bytes: usize) {
-        let Some(index) = &self.index else { return };
         // OK to cut: a request has less than 2^32 blocks.
-        index.forget(Run { start: Addr(at.0), blocks: (bytes / BLOCK) as u32 });
+        self.forget(Run { start: Addr(at.0), blocks: (bytes / BLOCK) as u32 });
+    }
+
+    /// Log was written: what is contents of it is kept.
+    fn passes_by(&self, at: Lba, data: &[u8], owners: &[u64]) {
+        let Some(keep) = &self.contents else { return };
+        for ((at, block), owner) in (at.0..).map(Addr).zip(data.as_chunks::<BLOCK>().0).zip(owners) {
+            let ino = Ino(u32::try_from(*owner).unwrap_or_default());
+            if ino >= FIRST_INO && !looks_kept(block) {
+                keep.put(at, block, ino, Comes::Written);
+            }
+        }
+    }
+
+    /// Whether the disk may be asked for what nobody waits for.
+    pub fn is_awake(&self) -> bool {
+        self.wakes.as_ref().is_none_or(|wakes| wakes.is_awake())
     }
 
     /// Reads what the stage has of it, and the rest from the disk.
@@ -317,6 +371,15 @@ impl Archive {
             rows.push(("index_blocks_answered".to_owned(), told.hits.to_string()));
             rows.push(("index_blocks_missed".to_owned(), told.misses.to_string()));
         }
+        if let Some(keep) = &self.contents {
+            let told = keep.told();
+            let state =
+                told.off.map_or(format!("{} of {} blocks", told.blocks, told.slots), |why| format!("off: {why}"));
+            rows.push(("keep".to_owned(), state));
+            rows.push(("keep_files".to_owned(), told.files.to_string()));
+            rows.push(("keep_blocks_answered".to_owned(), told.hits.to_string()));
+            rows.push(("keep_blocks_missed".to_owned(), told.misses.to_string()));
+        }
         if let Some(stage) = &self.stage {
             rows.push(("staged_blocks".to_owned(), stage.blocks().to_string()));
         }
@@ -337,24 +400,45 @@ impl BlockDevice for Archive {
     }
 
     fn read(&self, at: Lba, buf: &mut [u8], tag: Tag) -> device::Result<()> {
-        let Some(index) = self.index.as_ref().filter(|_| !self.bypassed.load(Relaxed)) else {
+        if self.bypassed.load(Relaxed) {
             return self.read_below(at, buf, tag);
-        };
+        }
         let (metadata, recovery) = (is_metadata(tag.cause), tag.cause == Cause::Recovery as u8);
+        let contents = tag.cause == Cause::Contents as u8;
+        let (place, ino) = (Addr(at.0), Ino(u32::try_from(tag.owner).unwrap_or_default()));
         // A symlink's block is read as contents, and is there.
-        let asked = metadata || (tag.cause == Cause::Contents as u8 && buf.len() == BLOCK);
-        if asked && index.read(Addr(at.0), buf, metadata) {
+        let asked = metadata || (contents && buf.len() == BLOCK);
+        if let Some(index) = self.index.as_ref().filter(|_| asked)
+            && index.read(place, buf, metadata)
+        {
+            return Ok(());
+        }
+        if let Some(keep) = self.contents.as_ref().filter(|_| contents)
+            && keep.read(place, buf, ino)
+        {
             return Ok(());
         }
         self.read_below(at, buf, tag)?;
-        if metadata {
-            index.put(Addr(at.0), buf);
-        } else if recovery {
-            for (at, block) in (at.0..).map(Addr).zip(buf.as_chunks::<BLOCK>().0) {
-                match looks_kept(block) {
-                    true => index.put(at, block),
-                    false => index.forget(Run { start: at, blocks: 1 }),
+        if let Some(index) = &self.index {
+            if metadata {
+                index.put(place, buf);
+            } else if recovery {
+                for (at, block) in (at.0..).map(Addr).zip(buf.as_chunks::<BLOCK>().0) {
+                    match looks_kept(block) {
+                        true => index.put(at, block),
+                        false => index.forget(Run { start: at, blocks: 1 }),
+                    }
                 }
+            }
+        }
+        if let Some(keep) = &self.contents {
+            // OK to cut: a request has less than 2^32 blocks.
+            let run = Run { start: place, blocks: (buf.len() / BLOCK) as u32 };
+            if contents {
+                keep.put(place, buf, ino, Comes::Read);
+                self.ahead.note(ino, run);
+            } else if recovery {
+                keep.forget(run);
             }
         }
         Ok(())
@@ -376,6 +460,7 @@ impl BlockDevice for Archive {
             match stage.append(Addr(at.0), data, mark) {
                 Ok(true) => {
                     self.overwritten(at, data.len());
+                    self.passes_by(at, data, owners);
                     return Ok(());
                 }
                 Ok(false) => {}
@@ -385,7 +470,11 @@ impl BlockDevice for Archive {
             self.staging.store(false, Relaxed);
         }
         self.writes(at, data.len(), Tag { cause, owner: owners.last().copied().unwrap_or_default() })?;
-        self.disk.write_for(at, data, owners, cause)
+        self.disk.write_for(at, data, owners, cause)?;
+        if cause == Cause::Log as u8 {
+            self.passes_by(at, data, owners);
+        }
+        Ok(())
     }
 
     /// What is staged is written before: after a flush the disk alone has everything.
@@ -397,9 +486,9 @@ impl BlockDevice for Archive {
     fn discard(&self, at: Lba, blocks: u64, tag: Tag) -> device::Result<()> {
         self.drain()?;
         let mut from = at.0;
-        while let Some(index) = self.index.as_ref().filter(|_| from < at.0.saturating_add(blocks)) {
+        while from < at.0.saturating_add(blocks) {
             let some = u32::try_from(at.0 + blocks - from).unwrap_or(u32::MAX);
-            index.forget(Run { start: Addr(from), blocks: some });
+            self.forget(Run { start: Addr(from), blocks: some });
             from += u64::from(some);
         }
         self.touch(tag, true);

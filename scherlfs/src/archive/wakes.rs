@@ -96,6 +96,11 @@ pub(crate) fn because<T>(why: Why, work: impl FnOnce() -> T) -> T {
     work()
 }
 
+/// Whether this thread does something for that reason.
+pub(crate) fn is_because(why: Why) -> bool {
+    BECAUSE.get() == Some(why)
+}
+
 struct Wake {
     at: Time,
     why: Why,

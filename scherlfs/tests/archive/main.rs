@@ -3,6 +3,7 @@
 extern crate joulefs_scherlfs as scherlfs;
 
 mod index;
+mod keep;
 mod power;
 mod stage;
 mod support;

@@ -1,19 +1,22 @@
-//! The power goes at every write to the disk, the index and the stage; each keeps of its last writes what it likes. A mount
-//! with the index then says what a mount without it says, and what was synced is there.
+//! The power goes at every write to the disk, the index, the stage and the keep; each keeps of its last writes what it likes. A
+//! mount with them then says what a mount without them says, of names and of contents, and what was synced is there.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use device::{BLOCK, BlockDevice, Lba, Loss, Memory, PowerCut, Tag, VirtualClock};
-use scherlfs::{Beside, MountOptions, Sync, Volume, index_blocks};
+use scherlfs::{Beside, MountOptions, Sync, Volume, index_blocks, keep_blocks};
 use vfs::{FileSystem, WriteFlags};
 
-use crate::support::{ME, STAGE, all_of, new_file, settle, without_index, write};
+use crate::support::{ME, STAGE, all_of, mount, new_file, read_only, settle, without_index, write};
 
 /// Blocks of the volume. The log goes round what [`BALLAST`] leaves of it many times.
 const BLOCKS: u64 = 480;
 /// Bytes of a file that stays.
 const BALLAST: usize = 250 * 4096;
 const ROUNDS: usize = 40;
+/// Blocks of contents that are kept: fewer than there are.
+const SLOTS: u64 = 100;
 
 /// A device whose end is the end of all of them.
 struct Together {
@@ -51,23 +54,28 @@ impl BlockDevice for Together {
     }
 }
 
-/// Disk, index, stage.
-struct Three([Arc<PowerCut>; 3]);
+/// Disk, index, stage, keep.
+struct Disks([Arc<PowerCut>; 4]);
 
-impl Three {
-    fn new(images: [Memory; 3]) -> Self {
-        Three(images.map(|image| Arc::new(PowerCut::new(image))))
+impl Disks {
+    fn new(images: [Memory; 4]) -> Self {
+        Disks(images.map(|image| Arc::new(PowerCut::new(image))))
     }
     fn part(&self, n: usize) -> Arc<dyn BlockDevice> {
         Arc::new(Together { own: self.0[n].clone(), all: self.0.to_vec() })
     }
     fn mount(&self, sync: Sync) -> vfs::Result<Volume> {
-        let beside = Beside { index: Some(self.part(1)), stage: Some(self.part(2)), ..Beside::default() };
+        let beside = Beside {
+            index: Some(self.part(1)),
+            stage: Some(self.part(2)),
+            keep: Some(self.part(3)),
+            ..Beside::default()
+        };
         let options = MountOptions { sync, dirty: 22, checkpoint_blocks: 150, beside, ..MountOptions::default() };
         Volume::mount(self.part(0), Arc::new(VirtualClock::default()), options)
     }
-    fn image(&self, losses: [Loss; 3]) -> [Memory; 3] {
-        [0, 1, 2].map(|n| self.0[n].image(losses[n]))
+    fn image(&self, losses: [Loss; 4]) -> [Memory; 4] {
+        [0, 1, 2, 3].map(|n| self.0[n].image(losses[n]))
     }
 }
 
@@ -80,10 +88,10 @@ fn contents(n: usize) -> Vec<u8> {
 
 /// A course of calls that goes round the volume, with a mount in its midst; gives how many files were made when the last sync
 /// came back, and whether the power stayed.
-fn course(three: &Three, sync: Sync) -> (usize, bool) {
+fn course(disks: &Disks, sync: Sync) -> (usize, bool) {
     let mut synced = 0;
     let mut go = || -> vfs::Result<()> {
-        let mut volume = three.mount(sync)?;
+        let mut volume = disks.mount(sync)?;
         // Little is free, so that what a checkpoint freed is used before the next.
         let ballast = write(&volume, "ballast", &vec![7; BALLAST])?;
         volume.forget(ballast, 1);
@@ -115,7 +123,7 @@ fn course(three: &Three, sync: Sync) -> (usize, bool) {
             if n == ROUNDS / 2 {
                 volume.unmount()?;
                 drop(volume);
-                volume = three.mount(sync)?;
+                volume = disks.mount(sync)?;
             }
         }
         volume.unmount()
@@ -129,13 +137,26 @@ fn settle_if_powered(volume: &Volume) -> vfs::Result<()> {
     Ok(())
 }
 
-fn judge(images: [Memory; 3], synced: usize, place: &str) {
-    let three = Three::new(images);
+/// What is in all files of the root.
+fn contents_of(volume: &Volume) -> BTreeMap<String, Vec<u8>> {
+    let names = all_of(volume).into_keys().filter_map(|path| path.strip_prefix("/f").map(|n| format!("f{n}")));
+    let read = |name: String| {
+        let attr = volume.lookup(volume.root(), name.as_bytes()).unwrap().attr;
+        let mut bytes = vec![0; attr.size as usize];
+        volume.read(attr.ino, 0, &mut bytes).unwrap();
+        volume.forget(attr.ino, 1);
+        (name, bytes)
+    };
+    names.map(read).collect()
+}
+
+fn judge(images: [Memory; 4], synced: usize, place: &str) {
+    let disks = Disks::new(images);
     // The disk alone is whole.
-    let alone: Arc<dyn BlockDevice> = Arc::new(three.0[0].image(Loss::AllKept));
+    let alone: Arc<dyn BlockDevice> = Arc::new(disks.0[0].image(Loss::AllKept));
     without_index(&alone);
     // All of it under the index's eyes: a single block of contents is looked for there, too.
-    let volume = three.mount(Sync::Fsync).unwrap_or_else(|e| panic!("{place}: {e}"));
+    let volume = disks.mount(Sync::Fsync).unwrap_or_else(|e| panic!("{place}: {e}"));
     let mut names = all_of(&volume);
     for n in synced.saturating_sub(2)..synced {
         let attr =
@@ -144,9 +165,13 @@ fn judge(images: [Memory; 3], synced: usize, place: &str) {
         volume.read(attr.attr.ino, 0, &mut bytes).unwrap();
         assert!(bytes == contents(n), "{place}: f{n}");
     }
+    let held = contents_of(&volume);
     // What the disk has by now, asked without the index, is what was said with it.
-    let now: Arc<dyn BlockDevice> = Arc::new(three.0[0].image(Loss::AllKept));
+    let now: Arc<dyn BlockDevice> = Arc::new(disks.0[0].image(Loss::AllKept));
     let mut expected = without_index(&now);
+    let alone = mount(now, read_only());
+    assert!(held == contents_of(&alone), "{place}: contents");
+    assert!(contents_of(&volume) == held, "{place}: contents, read again");
     names.remove("df");
     expected.remove("df");
     assert_eq!(names, expected, "{place}");
@@ -169,32 +194,37 @@ fn judge(images: [Memory; 3], synced: usize, place: &str) {
     volume.unlink(volume.root(), b"after").unwrap();
     volume.forget(after, 1);
     volume.unmount().unwrap();
-    assert_eq!(all_of(&three.mount(Sync::Burst).unwrap()).len(), expected.len() + 1, "{place}, mounted again");
+    assert_eq!(all_of(&disks.mount(Sync::Burst).unwrap()).len(), expected.len() + 1, "{place}, mounted again");
 }
 
 fn every_cut(sync: Sync) {
     let fresh = || {
         let disk = Arc::new(Memory::new(BLOCKS));
         scherlfs::make::format(disk.clone(), &VirtualClock::default(), &scherlfs::make::Options::default()).unwrap();
-        Three::new([disk.fork(), Memory::new(index_blocks(BLOCKS).unwrap()), Memory::new(STAGE)])
+        Disks::new([
+            disk.fork(),
+            Memory::new(index_blocks(BLOCKS).unwrap()),
+            Memory::new(STAGE),
+            Memory::new(keep_blocks(SLOTS).unwrap()),
+        ])
     };
     let whole = fresh();
     assert!(course(&whole, sync).1);
     let mut images = 0;
-    for device in 0..3 {
+    for device in 0..4 {
         let writes = whole.0[device].write_count();
         // Each write to the disk; of the others those that fill the index are much alike.
-        let step = (writes / [90, 40, 40][device]).max(1);
+        let step = (writes / [90, 40, 40, 40][device]).max(1);
         for cut in (1..=writes).step_by(step as usize) {
-            let three = fresh();
-            three.0[device].cut_after(cut);
-            let (synced, _) = course(&three, sync);
+            let disks = fresh();
+            disks.0[device].cut_after(cut);
+            let (synced, _) = course(&disks, sync);
             let all = Loss::PLAIN.into_iter().chain([Loss::Random(cut), Loss::LastTorn(3)]);
             for (n, loss) in all.enumerate() {
                 let others = [Loss::AllKept, Loss::AllLost, Loss::Random(cut + n as u64)][n % 3];
-                let mut losses = [others; 3];
+                let mut losses = [others; 4];
                 losses[device] = loss;
-                judge(three.image(losses), synced, &format!("device {device}, write {cut} of {writes}, {losses:?}"));
+                judge(disks.image(losses), synced, &format!("device {device}, write {cut} of {writes}, {losses:?}"));
                 images += 1;
             }
         }

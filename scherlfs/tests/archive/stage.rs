@@ -33,6 +33,7 @@ impl Disks {
                 stage: Some(self.stage.clone()),
                 sleep: Some(Duration::from_secs(600)),
                 program_of: Some(|pid| (pid == 77).then(|| "player".to_owned())),
+                ..Beside::default()
             },
             ..MountOptions::default()
         }

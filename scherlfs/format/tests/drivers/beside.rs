@@ -1,6 +1,7 @@
 //! What any bytes must not do to the readers of what stands beside a volume; called by tests and by a fuzz target.
 
 use format::archive::{self, ENTRIES, IndexHead, Layout, StageHead, StageRecord};
+use format::keep::{self, KeepHead};
 use format::{Addr, BLOCK, Block};
 
 fn block(bytes: &[u8]) -> Box<Block> {
@@ -18,7 +19,7 @@ fn sealed(mut block: Box<Block>) -> Box<Block> {
     block
 }
 
-/// Reads bytes as a head and a table of an index and as a stage, with and without their checksums. What is understood is
+/// Reads bytes as heads and tables of an index and a keep and as a stage, with and without their checksums. What is understood is
 /// written as it was read. Says as how much it was understood.
 pub fn beside(bytes: &[u8]) -> usize {
     let mut understood = 0;
@@ -32,6 +33,12 @@ pub fn beside(bytes: &[u8]) -> usize {
                 assert!(layout.copy(Addr(last)) < layout.size() && layout.entry(Addr(last)).0 < layout.copy(Addr(0)));
             }
         }
+        if let Ok(head) = KeepHead::read(&block) {
+            understood += 1;
+            assert_eq!(KeepHead::read(&head.write()), Ok(head.clone()));
+            let layout = keep::Layout::of(head.slots).expect("a head's slots are those of a keep");
+            assert_eq!(layout.slot(head.slots - 1) + 1, layout.size());
+        }
         if let Ok(head) = StageHead::read(&block) {
             understood += 1;
             assert_eq!(StageHead::read(&head.write()), Ok(head));
@@ -43,6 +50,7 @@ pub fn beside(bytes: &[u8]) -> usize {
         for n in 0..=ENTRIES as usize {
             let life = u64::from_le_bytes(bytes.get(n..n + 8).and_then(|b| b.try_into().ok()).unwrap_or_default());
             understood += usize::from(archive::entry(&block, n, life).is_some());
+            understood += usize::from(keep::entry(&block, n, life).is_some());
         }
     }
     understood

@@ -1,0 +1,166 @@
+//! Which file leaves a keep first? The one that is worth least for each block.
+//!
+//! A disk that wakes for one block of a file has woken: what a kept file saves is the same, however large it is, and what it
+//! costs is its blocks. So a file is worth its uses for each block, and ages: the worth of who left last is where those begin
+//! that come or are used now (GreedyDual-Size with frequency: Cao and Irani, *Cost-Aware WWW Proxy Caching Algorithms*,
+//! USITS 1997; Cherkasova, HP Labs HPL-98-69). A file leaves whole, for half of it saves nothing.
+//!
+//! Pure: numbers alone. Where the blocks are is [`super::keep`]'s matter.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
+
+/// One use of a file of one block.
+const ONE: u128 = 1 << 40;
+
+#[derive(Default)]
+struct File {
+    /// Its slots, in the order in which they were filled.
+    slots: BTreeMap<u64, u32>,
+    /// Blocks that were read of it. All of it once is a use, whatever the size of the calls.
+    read: u64,
+    /// The worth of who had left last when it came or was used.
+    floor: u128,
+}
+
+impl File {
+    fn worth(&self) -> u128 {
+        let blocks = self.slots.len().max(1) as u128;
+        self.floor + ONE * (blocks + u128::from(self.read)) / (blocks * blocks)
+    }
+}
+
+/// The files of a keep and what they are worth.
+#[derive(Default)]
+pub(crate) struct Files {
+    files: FxHashMap<u32, File>,
+    order: BTreeSet<(u128, u32)>,
+    /// The worth of who left last.
+    floor: u128,
+    filled: u64,
+}
+
+impl Files {
+    fn change<T>(&mut self, ino: u32, change: impl FnOnce(&mut File) -> T) -> T {
+        let file = self.files.entry(ino).or_insert_with(|| File { floor: self.floor, ..File::default() });
+        self.order.remove(&(file.worth(), ino));
+        let out = change(file);
+        match file.slots.is_empty() {
+            true => _ = self.files.remove(&ino),
+            false => _ = self.order.insert((file.worth(), ino)),
+        }
+        out
+    }
+
+    /// A slot was filled for a file. The number it gives names the slot for [`Files::gone`].
+    pub fn came(&mut self, ino: u32, slot: u32) -> u64 {
+        self.filled += 1;
+        let (number, floor) = (self.filled, self.floor);
+        self.change(ino, |file| {
+            file.slots.insert(number, slot);
+            file.floor = floor;
+        });
+        number
+    }
+
+    /// A slot of a file is empty.
+    pub fn gone(&mut self, ino: u32, number: u64) {
+        self.change(ino, |file| _ = file.slots.remove(&number));
+    }
+
+    /// So many blocks of a file were read.
+    pub fn used(&mut self, ino: u32, blocks: u64) {
+        let floor = self.floor;
+        if self.files.contains_key(&ino) {
+            self.change(ino, |file| (file.read, file.floor) = (file.read + blocks, floor));
+        }
+    }
+
+    /// Blocks of a file that are kept.
+    pub fn blocks(&self, ino: u32) -> usize {
+        self.files.get(&ino).map_or(0, |file| file.slots.len())
+    }
+
+    /// The slot of a file that was filled first.
+    pub fn first(&self, ino: u32) -> Option<u32> {
+        self.files.get(&ino)?.slots.values().next().copied()
+    }
+
+    /// The slots of the file that is worth least, without file `but`. `less`: only if it is worth less than `but` would be with
+    /// one block more.
+    pub fn least(&mut self, but: u32, less: bool) -> Option<Vec<u32>> {
+        let (worth, ino) = *self.order.iter().find(|(_, ino)| *ino != but)?;
+        if less {
+            let blocks = self.blocks(but) as u128 + 1;
+            let read = self.files.get(&but).map_or(0, |file| file.read);
+            if worth >= self.floor + ONE * (blocks + u128::from(read)) / (blocks * blocks) {
+                return None;
+            }
+        }
+        self.floor = self.floor.max(worth);
+        Some(self.files.get(&ino)?.slots.values().copied().collect())
+    }
+
+    /// Files of which something is kept.
+    pub fn count(&self) -> usize {
+        self.files.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keep(files: &mut Files, ino: u32, blocks: u32) {
+        (0..blocks).for_each(|n| _ = files.came(ino, ino * 100 + n));
+    }
+
+    fn leaves(files: &mut Files) -> u32 {
+        let slots = files.least(0, false).unwrap();
+        let ino = slots[0] / 100;
+        files.files.remove(&ino).map(|f| files.order.remove(&(f.worth(), ino)));
+        ino
+    }
+
+    #[test]
+    fn of_files_that_were_used_alike_the_largest_leaves_first() {
+        let mut files = Files::default();
+        [(1, 2), (2, 50), (3, 10)].map(|(ino, blocks)| keep(&mut files, ino, blocks));
+        assert_eq!([(); 3].map(|()| leaves(&mut files)), [2, 3, 1]);
+    }
+
+    #[test]
+    fn uses_count_by_what_was_read_not_by_calls() {
+        let mut files = Files::default();
+        [1, 2].map(|ino| keep(&mut files, ino, 10));
+        (0..10).for_each(|_| files.used(1, 1));
+        files.used(2, 20);
+        assert_eq!(leaves(&mut files), 1, "read once in ten calls against twice in one");
+    }
+
+    #[test]
+    fn what_was_used_long_ago_leaves_before_what_comes_now() {
+        let mut files = Files::default();
+        keep(&mut files, 1, 4);
+        files.used(1, 40);
+        let mut rounds = 0;
+        for ino in 2.. {
+            keep(&mut files, ino, 4);
+            rounds += 1;
+            if leaves(&mut files) == 1 {
+                break;
+            }
+        }
+        assert!((5..20).contains(&rounds), "{rounds}");
+    }
+
+    #[test]
+    fn who_is_worth_less_than_all_others_makes_nobody_leave() {
+        let mut files = Files::default();
+        keep(&mut files, 1, 2);
+        keep(&mut files, 9, 3);
+        assert_eq!(files.least(9, true), None);
+        assert_eq!(files.least(8, true), Some(vec![900, 901, 902]), "a file of one block is worth more");
+    }
+}
