@@ -279,6 +279,11 @@ impl State {
                 return Err(Error::corrupt(format_args!("block {at} of the log was not free")));
             }
         }
+        // No inode names what the log comes to later.
+        let ahead = new.iter().find_map(|run| self.free.within(run.start.0, run.end().0).next());
+        if let Some((at, _)) = ahead {
+            return Err(Error::corrupt(format_args!("block {at} is a file's and free")));
+        }
         self.logged += found.blocks.len() as u64;
         for run in without(&old, &new) {
             self.die(run)?;

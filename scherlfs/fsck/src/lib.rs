@@ -90,11 +90,20 @@ pub fn check(dev: &dyn BlockDevice) -> Report {
         report.transactions = log.transactions;
         let wrong = |at: &Addr, why: &str| Finding::Log { at: *at, why: why.into() };
         report.findings.extend(log.flipped.iter().map(|at| wrong(at, "one bit of it flipped")));
-        for &(ino, at) in &log.inodes {
+        let mut written = blocks::Claimed::default();
+        let mut count = 0;
+        for &(ino, at, taken) in &log.inodes {
+            log.blocks[count..taken].iter().for_each(|at| _ = written.claim(at.0));
+            count = taken;
             let twice = |node: map::Node| {
                 let mut own = blocks::Claimed::default();
                 let both = node.own.iter().copied().chain(node.stored()).find(|at| !own.claim(at.0));
-                both.map_or(Ok(()), |at| Err(format!("two of its parts lie at block {at}")))
+                if let Some(at) = both {
+                    return Err(format!("two of its parts lie at block {at}"));
+                }
+                let ahead =
+                    node.own.iter().copied().chain(node.stored()).find(|at| free.has(at.0) && !written.has(at.0));
+                ahead.map_or(Ok(()), |at| Err(format!("block {at} is its own, and the log had not come there yet")))
             };
             if let Err(why) = map::node(&disk, ino, at).and_then(twice) {
                 report.findings.push(wrong(&at, &format!("inode {ino}: {why}")));

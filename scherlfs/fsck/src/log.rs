@@ -25,8 +25,9 @@ pub(crate) struct Log {
     /// Inodes that were written: where, which life, whether they have a name.
     written: BTreeMap<Ino, (Addr, u16, bool)>,
     gone: BTreeSet<Ino>,
-    /// Every inode that was written, also those that were written again later: a mount reads them all.
-    pub inodes: Vec<(Ino, Addr)>,
+    /// Every inode that was written, also those that were written again later: a mount reads them all. With each, how many
+    /// of `blocks` the log had taken when its transaction was whole.
+    pub inodes: Vec<(Ino, Addr, usize)>,
     /// Every block that it took, in order.
     pub blocks: Vec<Addr>,
     /// Of these, in which a bit flipped: a mount takes them for the end of the log.
@@ -261,7 +262,7 @@ fn walk<'d, 'b>(disk: &'d Disk<'b>, sb: &Superblock) -> (Log, Walk<'d, 'b>) {
         log.transactions += 1;
         for (ino, at, generation, named) in inodes {
             log.gone.remove(&ino);
-            log.inodes.push((ino, at));
+            log.inodes.push((ino, at, walk.taken.len()));
             log.written.insert(ino, (at, generation, named));
         }
         for ino in gone {

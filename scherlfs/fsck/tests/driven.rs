@@ -20,3 +20,9 @@ fn no_bytes_make_a_driver_panic() {
         }
     }
 }
+
+/// What the fuzzer found.
+#[test]
+fn what_once_made_a_driver_panic_does_not_again() {
+    drivers::repaired(&[1, 8, 0xff, 0xff, 0, 0, 0xf7, 0xf7]);
+}

@@ -9,6 +9,7 @@
 //! matter.
 
 pub(crate) mod ahead;
+mod flushed;
 pub(crate) mod index;
 pub(crate) mod keep;
 mod stage;
@@ -30,6 +31,7 @@ use vfs::{Error, Result};
 
 use crate::cause::Cause;
 use ahead::Ahead;
+use flushed::Flushed;
 pub use index::index_blocks;
 use index::{ALL, Found, Index};
 pub use keep::keep_blocks;
@@ -87,7 +89,7 @@ pub(crate) struct Archive {
     /// Behind which superblock what is staged belongs.
     mark: Mutex<Option<Mark>>,
     /// The disk got something that no flush made durable.
-    unflushed: AtomicBool,
+    flushed: Flushed,
     /// The stage's disk failed: it is not used until the next mount.
     stage_off: AtomicBool,
 }
@@ -125,7 +127,7 @@ impl Archive {
             bypassed: AtomicBool::new(false),
             staging: AtomicBool::new(false),
             mark: Mutex::new(None),
-            unflushed: AtomicBool::new(false),
+            flushed: Flushed::default(),
             stage_off: AtomicBool::new(false),
         };
         let sb = crate::superblock::superblock(&archive)?;
@@ -240,7 +242,7 @@ impl Archive {
         let Some(stage) = self.stage.as_ref().filter(|_| self.stages()) else {
             return work().map(|_| false);
         };
-        if self.unflushed.load(Relaxed) {
+        if self.flushed.is_behind() {
             // The log before this has to be as durable.
             self.flush_disk(Tag { cause: Cause::Log as u8, owner: 0 }).map_err(Error::device)?;
         }
@@ -249,7 +251,7 @@ impl Archive {
         let out = work();
         self.staging.store(false, Relaxed);
         out?;
-        if self.unflushed.load(Relaxed) {
+        if self.flushed.is_behind() {
             return Ok(false);
         }
         if let Err(e) = stage.flush() {
@@ -270,7 +272,7 @@ impl Archive {
         let tag = Tag { cause: Cause::Log as u8, owner: 0 };
         stage.each(|at, data| {
             self.touch(tag, true);
-            self.disk.write(at, data, tag)
+            self.flushed.write(|| self.disk.write(at, data, tag))
         })?;
         self.flush_disk(tag)?;
         if let Err(e) = stage.forget() {
@@ -284,7 +286,7 @@ impl Archive {
     /// # Errors
     /// The disk's.
     pub fn flush_while_awake(&self) -> Result<()> {
-        if self.unflushed.load(Relaxed) && self.is_awake() {
+        if self.flushed.is_behind() && self.is_awake() {
             self.flush_disk(Tag { cause: Cause::Log as u8, owner: 0 }).map_err(Error::device)?;
         }
         Ok(())
@@ -297,8 +299,7 @@ impl Archive {
 
     fn flush_disk(&self, tag: Tag) -> device::Result<()> {
         self.touch(tag, true);
-        self.disk.flush(tag)?;
-        self.unflushed.store(false, Relaxed);
+        self.flushed.flush(|| self.disk.flush(tag))?;
         self.done();
         Ok(())
     }
@@ -320,7 +321,6 @@ impl Archive {
         self.drain()?;
         self.overwritten(at, bytes);
         self.touch(tag, true);
-        self.unflushed.store(true, Relaxed);
         Ok(())
     }
 
@@ -446,12 +446,12 @@ impl BlockDevice for Archive {
 
     fn write(&self, at: Lba, data: &[u8], tag: Tag) -> device::Result<()> {
         self.writes(at, data.len(), tag)?;
-        self.disk.write(at, data, tag)
+        self.flushed.write(|| self.disk.write(at, data, tag))
     }
 
     fn write_gather(&self, at: Lba, parts: &[&[u8]], tag: Tag) -> device::Result<()> {
         self.writes(at, parts.iter().map(|p| p.len()).sum(), tag)?;
-        self.disk.write_gather(at, parts, tag)
+        self.flushed.write(|| self.disk.write_gather(at, parts, tag))
     }
 
     fn write_for(&self, at: Lba, data: &[u8], owners: &[u64], cause: u8) -> device::Result<()> {
@@ -470,7 +470,7 @@ impl BlockDevice for Archive {
             self.staging.store(false, Relaxed);
         }
         self.writes(at, data.len(), Tag { cause, owner: owners.last().copied().unwrap_or_default() })?;
-        self.disk.write_for(at, data, owners, cause)?;
+        self.flushed.write(|| self.disk.write_for(at, data, owners, cause))?;
         if cause == Cause::Log as u8 {
             self.passes_by(at, data, owners);
         }

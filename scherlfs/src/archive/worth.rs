@@ -126,14 +126,14 @@ mod tests {
     #[test]
     fn of_files_that_were_used_alike_the_largest_leaves_first() {
         let mut files = Files::default();
-        [(1, 2), (2, 50), (3, 10)].map(|(ino, blocks)| keep(&mut files, ino, blocks));
+        [(1, 2), (2, 50), (3, 10)].into_iter().for_each(|(ino, blocks)| keep(&mut files, ino, blocks));
         assert_eq!([(); 3].map(|()| leaves(&mut files)), [2, 3, 1]);
     }
 
     #[test]
     fn uses_count_by_what_was_read_not_by_calls() {
         let mut files = Files::default();
-        [1, 2].map(|ino| keep(&mut files, ino, 10));
+        [1, 2].into_iter().for_each(|ino| keep(&mut files, ino, 10));
         (0..10).for_each(|_| files.used(1, 1));
         files.used(2, 20);
         assert_eq!(leaves(&mut files), 1, "read once in ten calls against twice in one");
