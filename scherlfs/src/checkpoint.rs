@@ -10,10 +10,10 @@ use scherlfs_format::{BLOCK, Block, Ino, Run, Seq, history, lists};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
-use crate::commit::{Laid, Plan, Written, own_blocks};
 use crate::extents::Extents;
-use crate::inode::Inode;
+use crate::inode::{Inode, own_blocks};
 use crate::path::{Path, Slot};
+use crate::plan::{Laid, Plan, Written};
 use crate::space::Blocks;
 use crate::volume::State;
 

@@ -115,6 +115,12 @@ impl Inode {
     }
 }
 
+/// What an inode's old blocks were beside its contents: its own and its continuations.
+pub(crate) fn own_blocks(inode: &Inode) -> impl Iterator<Item = Run> + '_ {
+    let own = inode.addr.map(|start| Run { start, blocks: 1 });
+    own.into_iter().chain(inode.runs.iter().copied())
+}
+
 /// For whom a block of an inode is read or written. The hidden files but for the inode map, which has a name, are the
 /// volume's own.
 pub(crate) fn owner(ino: Ino) -> u64 {

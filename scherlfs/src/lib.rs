@@ -30,6 +30,8 @@ mod names;
 mod order;
 mod pace;
 mod path;
+mod placement;
+mod plan;
 mod recovery;
 mod remember;
 mod reorganise;

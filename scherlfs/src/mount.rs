@@ -124,7 +124,7 @@ impl State {
         self.dir_blocks = self.dir_blocks.saturating_sub(inode.names.as_ref().map_or(0, |n| n.blocks()));
         let freed = Freed { runs: inode.extents.runs().collect(), reserved: inode.extents.reserved() };
         self.free_blocks(freed)?;
-        let own: Vec<Run> = crate::commit::own_blocks(&inode).collect();
+        let own: Vec<Run> = crate::inode::own_blocks(&inode).collect();
         own.into_iter().try_for_each(|run| self.die(run))?;
         self.imap.used = self.imap.used.saturating_sub(1);
         self.gone.push(inode.ino);

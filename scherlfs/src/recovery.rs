@@ -16,8 +16,7 @@ use scherlfs_format::{Addr, Block, Checksum, FIRST_INO, Ino, ROOT, Run, Seq};
 use vfs::{Error, Result};
 
 use crate::cause::Cause;
-use crate::commit::own_blocks;
-use crate::inode::Inode;
+use crate::inode::{Inode, own_blocks};
 use crate::load;
 use crate::path::Path;
 use crate::space::Blocks;

@@ -1,27 +1,13 @@
-//! Where does the inode of a file go that is written on call by call? (Scherl 2004, section 5.4 and Fig. 5.1)
+//! What is known of a transaction that can be taken up again, and when may it be?
 //!
-//! A file's inode before each piece of its contents cuts the contents into small extents. Three of the four placements avoid it: they
-//! take the last transaction up again, as long as it was one file's and nothing was written behind it, add contents, and
-//! write its inode anew, with the checksum of all of them and one more attempt. Who follows the log takes the newest attempt that is
-//! whole. What was made durable is never overwritten by what is not: of two places for the inode the other is used, and an
-//! inode at the end is overwritten only before anybody asked for it to be durable.
-//!
-//! A series that cannot be ended as it should leaves a log that nobody can follow past it ([`State::torn`]): then a checkpoint
-//! makes durable what is to be. Left out: transactions of more inodes ([`crate::commit`]), and how a reader finds all this
-//! ([`crate::recovery`]).
+//! A transaction of one file that is written on is written anew, with one more attempt, as long as nothing was written behind it.
+//! What was made durable is never overwritten by what is not: of two places for the inode the other is used. Pure bookkeeping; what is
+//! done with it is [`crate::placement`]'s.
 
-use scherlfs_format::chain::Header;
-use scherlfs_format::inode::Form;
-use scherlfs_format::superblock::Placement;
 use scherlfs_format::{Addr, Checksum, Ino, Run, Seq};
-use vfs::{Error, Result};
 
-use crate::cause::Cause;
-use crate::commit::{Laid, Plan, own_blocks};
-use crate::inode::Inode;
-use crate::path::{Path, Slot};
+use crate::path::Path;
 use crate::space::Blocks;
-use crate::volume::{SPARE, State};
 
 /// Blocks of contents in a transaction that is still taken up: who follows the log reads them all to prove it.
 pub(crate) const BLOCKS: u32 = 1024;
@@ -30,7 +16,7 @@ const ATTEMPTS: u8 = 200;
 
 /// Where the inode stands.
 #[derive(Debug, Clone)]
-enum Place {
+pub(crate) enum Place {
     /// Behind the contents. The path as it led before that block, if the log can go back to it.
     End { at: Addr, path: Option<Path> },
     /// In one of two blocks before them.
@@ -51,14 +37,14 @@ pub(crate) struct Series {
     pub ino: Ino,
     pub seq: Seq,
     /// Of its inode as it was written last.
-    attempt: Option<u8>,
+    pub attempt: Option<u8>,
     /// Where the inode was before.
-    was: Option<Addr>,
-    sum: Checksum,
-    blocks: u32,
+    pub was: Option<Addr>,
+    pub sum: Checksum,
+    pub blocks: u32,
     /// Its contents, also those that were replaced since.
-    contents: Blocks,
-    place: Place,
+    pub contents: Blocks,
+    pub place: Place,
     /// There are contents on the disk that its inode there does not name.
     pub open: bool,
 }
@@ -68,7 +54,7 @@ pub(crate) type Attempt = (Seq, Option<u8>);
 
 impl Series {
     /// Whether it is taken up by a transaction of these inodes behind transaction `last`. An open one must be.
-    fn goes_on(&self, last: Seq, order: &[Ino], gone: bool) -> bool {
+    pub fn goes_on(&self, last: Seq, order: &[Ino], gone: bool) -> bool {
         let free = match &self.place {
             Place::End { path, .. } => path.is_some(),
             Place::Slots { flushing, .. } => !flushing,
@@ -78,274 +64,18 @@ impl Series {
     }
 
     /// Which of two blocks is written next.
-    fn next_slot(last: Option<usize>, durable: Option<usize>) -> usize {
+    pub fn next_slot(last: Option<usize>, durable: Option<usize>) -> usize {
         durable.map_or(last.unwrap_or(0), |d| 1 - d)
     }
 
     /// Places for its inode that hold none of its file's.
-    fn idle(&self, addr: Option<Addr>) -> Vec<Run> {
+    pub fn idle(&self, addr: Option<Addr>) -> Vec<Run> {
         match &self.place {
             Place::End { .. } => Vec::new(),
             Place::Slots { slots, .. } => {
                 slots.iter().filter(|s| Some(**s) != addr).map(|&start| Run { start, blocks: 1 }).collect()
             }
         }
-    }
-}
-
-/// The first piece of a transaction, which begins a series or takes one up.
-pub(crate) struct Piece {
-    pub laid: Laid,
-    /// As it will be once the piece is written.
-    series: Series,
-    /// No inode of it was written before.
-    first: bool,
-    /// The block of the inode before, which contents take.
-    given_back: Option<Addr>,
-}
-
-impl Piece {
-    /// Where the inode was before the series, if this is not its first attempt.
-    pub fn was(&self) -> Option<Option<Addr>> {
-        (!self.first).then_some(self.series.was)
-    }
-}
-
-impl State {
-    /// A series for this inode, if one may begin.
-    fn begin(&self, inode: &Inode) -> Option<Series> {
-        let place = match self.placement {
-            Placement::Before => return None,
-            Placement::After => Place::End { at: Addr::default(), path: None },
-            Placement::InPlace | Placement::Delayed => {
-                Place::Slots { slots: [Addr::default(); 2], last: None, durable: None, flushing: false }
-            }
-        };
-        let apt = inode.is_file() && !inode.pages.is_empty() && self.care.cause == Cause::Log;
-        (apt && self.unclaimed() > SPARE).then(|| Series {
-            ino: inode.ino,
-            seq: Seq(self.seq.0 + 1),
-            attempt: None,
-            was: inode.addr,
-            sum: Checksum::default(),
-            blocks: 0,
-            contents: Blocks::default(),
-            place,
-            open: false,
-        })
-    }
-
-    /// The series that a transaction of these inodes takes up or begins. Any other has come to its end.
-    pub(crate) fn series_for(&mut self, order: &[Ino]) -> Result<Option<Series>> {
-        let gone = !self.gone.is_empty();
-        match &self.series {
-            Some(series) if order.contains(&series.ino) && series.goes_on(self.seq, order, gone) => {
-                return Ok(Some(series.clone()));
-            }
-            _ => self.end_series()?,
-        }
-        match order {
-            [ino] if !gone => Ok(self.inodes.get(ino).and_then(|inode| self.begin(inode))),
-            _ => Ok(None),
-        }
-    }
-
-    /// A series, if there is one, has come to its end.
-    pub(crate) fn end_series(&mut self) -> Result<()> {
-        let Some(series) = self.series.take() else { return Ok(()) };
-        self.torn |= series.open;
-        let addr = self.inodes.get(&series.ino).and_then(|i| i.addr);
-        series.idle(addr).into_iter().try_for_each(|run| self.die_for_good(run))
-    }
-
-    /// The inode of a series could not be written, maybe over the one that proves what stands there.
-    pub(crate) fn spoil_series(&mut self) -> Result<()> {
-        self.torn |= self.series.is_some();
-        self.end_series()
-    }
-
-    /// An inode is freed: its series with it.
-    pub(crate) fn end_series_of(&mut self, inode: &Inode) -> Result<()> {
-        let Some(series) = self.series.take_if(|s| s.ino == inode.ino) else { return Ok(()) };
-        self.torn |= series.open;
-        series.idle(inode.addr).into_iter().try_for_each(|run| self.die_for_good(run))
-    }
-
-    /// Lays out the first piece of a transaction. `None`: it does not fit into this form, and nothing was laid out.
-    pub(crate) fn piece(
-        &self,
-        plan: &mut Plan,
-        series: &Series,
-        inode: &Inode,
-        pages: &[u64],
-    ) -> Result<Option<Piece>> {
-        let mut series = series.clone();
-        let first = series.attempt.is_none();
-        let attempt = series.attempt.map_or(Some(self.attempt), |a| a.checked_add(1));
-        let Some(attempt) = attempt else { return Ok(None) };
-        (plan.header.seq, plan.header.attempt) = (series.seq, attempt);
-        let mut given_back = None;
-        let laid = match &mut series.place {
-            Place::End { at, path } => {
-                // Contents that a reader could take for the inode behind them are written the other way.
-                let ours = |page: &u64| {
-                    inode.pages.get(page).is_some_and(|b| Header::read(b).is_ok_and(|h| h.epoch == self.epoch))
-                };
-                if pages.iter().any(ours) || pages.len() > (BLOCKS - series.blocks.min(BLOCKS)) as usize {
-                    return Ok(None);
-                }
-                if !first {
-                    let Some(path) = path.take() else { return Ok(None) };
-                    (plan.path, given_back) = (path, Some(*at));
-                }
-                let Some((laid, before)) = plan.lay_ahead(inode, pages)? else { return Ok(None) };
-                (*at, *path) = (laid.at(), before);
-                laid
-            }
-            Place::Slots { slots, last, durable, .. } => {
-                if first {
-                    *slots = [plan.reserve()?, plan.reserve()?];
-                    plan.fill(slots[1], inode.ino);
-                }
-                let next = Series::next_slot(*last, *durable);
-                *last = Some(next);
-                let Some(laid) = plan.lay_contents(inode, pages, slots[next])? else { return Ok(None) };
-                laid
-            }
-        };
-        series.attempt = Some(attempt);
-        let form = match &series.place {
-            Place::End { .. } => Form::Ahead,
-            Place::Slots { last: Some(1), .. } => Form::Second,
-            Place::Slots { .. } => Form::First,
-        };
-        series.note(plan, &laid, inode)?;
-        series.open = false;
-        let previous = if first { inode.addr } else { series.was };
-        plan.encode_apart(&laid, inode, previous, (form, series.blocks, series.sum.value()))?;
-        Ok(Some(Piece { laid, series, first, given_back }))
-    }
-
-    /// Blocks of the log that a piece takes again.
-    pub(crate) fn give_back(&mut self, piece: &Piece) -> Result<()> {
-        let Some(at) = piece.given_back else { return Ok(()) };
-        self.logged = self.logged.saturating_sub(1);
-        if self.free.add(at.0, 1) { Ok(()) } else { Err(Error::corrupt(format_args!("block {at} of the log is free"))) }
-    }
-
-    /// A piece was written. `alone`: it was all of its transaction, which may be taken up again.
-    pub(crate) fn apply_piece(&mut self, inode: &mut Inode, piece: Piece, slots: &[Slot], alone: bool) -> Result<()> {
-        self.series = None;
-        let Piece { laid, series, first, .. } = piece;
-        let old: Vec<Run> = if first { own_blocks(inode).collect() } else { Vec::new() };
-        (inode.addr, inode.runs) = (Some(laid.at()), Vec::new());
-        self.apply_contents(inode, laid, slots, &series)?;
-        old.into_iter().try_for_each(|run| self.die(run))?;
-        if alone {
-            self.series = Some(series);
-            return Ok(());
-        }
-        series.idle(inode.addr).into_iter().try_for_each(|run| self.die_for_good(run))
-    }
-
-    /// Contents of a series were written: what they replaced of its own nobody goes back to.
-    fn apply_contents(&mut self, inode: &mut Inode, laid: Laid, slots: &[Slot], series: &Series) -> Result<()> {
-        let replaced = laid.replaced(slots);
-        inode.a.blocks = laid.extents().blocks();
-        self.promised = self.promised.saturating_sub(laid.promised());
-        inode.extents = laid.into_extents();
-        for run in replaced {
-            let own: Vec<(u64, u64)> = series.contents.within(run.start.0, run.end().0).collect();
-            let mut rest = Blocks::default();
-            rest.add_run(run);
-            for (start, blocks) in own {
-                rest.take(start, blocks);
-                self.die_for_good(Run { start: Addr(start), blocks: blocks as u32 })?;
-            }
-            rest.iter().try_for_each(|run| self.die(run))?;
-        }
-        Ok(())
-    }
-
-    /// Writes what one call left: with delayed inodes a file's contents alone, anything else as a transaction.
-    pub(crate) fn write_call(&mut self) -> Result<()> {
-        if self.placement == Placement::Delayed && self.gone.is_empty() && self.waiting.len() == 1 {
-            let ino = self.waiting.values().next().copied().unwrap_or_default();
-            if self.extend(ino)? {
-                return Ok(());
-            }
-        }
-        self.commit().map(drop)
-    }
-
-    /// Writes the contents that wait of a file that is written on, and leaves the inode for later; false if that cannot be. Where
-    /// files are written by turns, each call's contents and inode in one request cost less than going back for the inode.
-    fn extend(&mut self, ino: Ino) -> Result<bool> {
-        let Some(inode) = self.inodes.get(&ino).filter(|i| i.is_file() && !i.pages.is_empty()) else {
-            return Ok(false);
-        };
-        let on = self.series.as_ref().filter(|s| s.ino == ino && s.goes_on(self.seq, &[ino], false));
-        let Some(mut series) = on.cloned() else { return Ok(false) };
-        if series.blocks + inode.pages.len() as u32 > BLOCKS || self.unclaimed() <= SPARE {
-            return Ok(false);
-        }
-        let pages: Vec<u64> = inode.pages.keys().copied().collect();
-        let mut plan = Plan::new(self);
-        plan.header.seq = series.seq;
-        let Some(laid) = plan.lay_contents(inode, &pages, Addr::default())? else { return Ok(false) };
-        series.note(&mut plan, &laid, inode)?;
-        series.open = true;
-        plan.encode_contents(&laid, inode)?;
-        let written = plan.finish();
-        written.write(self, Cause::Log)?;
-        self.take_slots(&written)?;
-        self.path = written.path.clone();
-        let Some(mut inode) = self.inodes.remove(&ino) else { return Err(Error::NotFound) };
-        let applied = self.apply_contents(&mut inode, laid, &written.slots, &series);
-        self.pages_written(&mut inode);
-        self.keep(&mut inode);
-        self.inodes.insert(ino, inode);
-        self.series = Some(series);
-        applied?;
-        written
-            .paths()
-            .collect::<Vec<_>>()
-            .into_iter()
-            .try_for_each(|start| self.die_for_good(Run { start, blocks: 1 }))?;
-        Ok(true)
-    }
-
-    /// What was written is to be made durable by a flush that begins now: until it is, nothing of it may be overwritten.
-    pub(crate) fn series_flushes(&mut self) -> Result<Option<Attempt>> {
-        match self.series.as_mut().map(|s| (s.seq, s.attempt, &mut s.place)) {
-            Some((seq, attempt, Place::Slots { flushing, .. })) => {
-                *flushing = true;
-                Ok(Some((seq, attempt)))
-            }
-            Some(_) => self.end_series().map(|()| None),
-            None => Ok(None),
-        }
-    }
-
-    /// That flush is done.
-    pub(crate) fn series_flushed(&mut self, which: Attempt) {
-        if let Some(series) = self.series.as_mut().filter(|s| (s.seq, s.attempt) == which)
-            && let Place::Slots { last, durable, flushing, .. } = &mut series.place
-        {
-            (*durable, *flushing) = (*last, false);
-        }
-    }
-}
-
-impl Series {
-    /// Adds contents that were laid out.
-    fn note(&mut self, plan: &mut Plan, laid: &Laid, inode: &Inode) -> Result<()> {
-        for (addr, block) in plan.contents(laid, inode)? {
-            self.sum.add(&block[..]);
-            self.blocks += 1;
-            self.contents.add(addr.0, 1);
-        }
-        Ok(())
     }
 }
 

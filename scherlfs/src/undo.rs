@@ -124,7 +124,7 @@ impl State {
                     self.inodes.insert(ino, Box::new(inode));
                 }
                 (None, Some(now)) => {
-                    let own: Vec<_> = crate::commit::own_blocks(&now).collect();
+                    let own: Vec<_> = crate::inode::own_blocks(&now).collect();
                     own.into_iter().try_for_each(|run| self.die(run))?;
                     self.imap.used = self.imap.used.saturating_sub(1);
                     self.gone.push(ino);

@@ -6,8 +6,8 @@ use vfs::Result;
 
 use super::care::{Owned, Victims};
 use crate::cause::Cause;
-use crate::commit::own_blocks;
 use crate::inode::Inode;
+use crate::inode::own_blocks;
 use crate::load;
 use crate::volume::State;
 

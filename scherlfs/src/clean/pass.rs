@@ -7,8 +7,8 @@ use vfs::{Error, Result};
 use super::care::{Pass, Phase, Victims};
 use super::strategy::{Limits, Strategy, Target, victims};
 use crate::cause::Cause;
-use crate::commit::own_blocks;
 use crate::inode::Inode;
+use crate::inode::own_blocks;
 use crate::path::Path;
 use crate::volume::{SPARE, State};
 

@@ -1,0 +1,397 @@
+//! Where does each block of a transaction go, and in which requests does it leave?
+//!
+//! A plan takes blocks of the log's path for inodes, continuations, contents and lists, makes the blocks, and gives them to the
+//! device. Nothing changes in memory. Left out: what is written, and what follows from that it was ([`crate::commit`]).
+
+use std::collections::BTreeMap;
+
+use device::Lba;
+use scherlfs_format::chain::{self, Header, Kind, RUNS_MAX};
+use scherlfs_format::inode::{self as raw, Form, room};
+use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq, checksum, directory};
+use vfs::{Error, Result};
+
+use crate::cause::Cause;
+use crate::extents::{Extents, Freed, Place};
+use crate::inode::{self, Inode};
+use crate::path::{Path, Slot};
+use crate::volume::State;
+
+/// Bytes of one request at most.
+const REQUEST: usize = 4 << 20;
+
+/// A block on its way: which slot, for whom.
+struct Out {
+    slot: usize,
+    owner: u64,
+    /// It is metadata, which an index has, too.
+    kept: bool,
+    block: Box<Block>,
+}
+
+/// An inode with places for all of it.
+pub(crate) struct Laid {
+    at: Addr,
+    /// Where among the plan's blocks that is; `None`: it has a place already.
+    slot: Option<usize>,
+    /// Index blocks, then continuations.
+    conts: Vec<usize>,
+    pages: Vec<(u64, usize)>,
+    /// Of `conts` the last, which turned out not to be needed.
+    unused: usize,
+    extents: Extents,
+    freed: Freed,
+}
+
+impl Laid {
+    /// Where the inode's block is.
+    pub fn at(&self) -> Addr {
+        self.at
+    }
+    /// Blocks of contents that had been promised.
+    pub fn promised(&self) -> u64 {
+        self.freed.reserved
+    }
+    /// Where its blocks are.
+    pub fn into_extents(self) -> Extents {
+        self.extents
+    }
+    /// Where its blocks are.
+    pub fn extents(&self) -> &Extents {
+        &self.extents
+    }
+    /// Where its continuations and index blocks are.
+    pub fn own<'s>(&'s self, slots: &'s [Slot]) -> impl Iterator<Item = Addr> + 's {
+        self.conts[..self.conts.len() - self.unused].iter().map(|s| slots[*s].addr())
+    }
+    /// Blocks that are nobody's once it is written: those of contents that it replaces, and those it did not need.
+    pub fn replaced(&self, slots: &[Slot]) -> Vec<Run> {
+        let unused = &self.conts[self.conts.len() - self.unused..];
+        let unused = unused.iter().map(|s| Run { start: slots[*s].addr(), blocks: 1 });
+        self.freed.runs.iter().copied().chain(unused).collect()
+    }
+}
+
+/// A transaction that is being laid out.
+pub(crate) struct Plan {
+    pub path: Path,
+    pub slots: Vec<Slot>,
+    out: Vec<Out>,
+    /// A block that is written where it has a place already, behind the others.
+    apart: Option<(Addr, Out)>,
+    pub header: Header,
+}
+
+impl Plan {
+    pub fn new(state: &State) -> Self {
+        let header = Header {
+            kind: Kind::Inode,
+            epoch: state.epoch,
+            attempt: state.attempt,
+            seq: Seq(state.seq.0 + 1),
+            ino: Ino(0),
+            piece: 0,
+            pieces: 1,
+        };
+        Plan { path: state.path.clone(), slots: Vec::new(), out: Vec::new(), apart: None, header }
+    }
+
+    fn slot(&mut self) -> Result<usize> {
+        self.path.next(&mut self.slots).ok_or(Error::NoSpace)?;
+        Ok(self.slots.len() - 1)
+    }
+
+    /// Lays an inode out with these of its blocks behind it.
+    pub fn lay(&mut self, inode: &Inode, pages: &[u64]) -> Result<Laid> {
+        let xattrs = inode.xattr_bytes();
+        let slot = self.slot()?;
+        // How many continuations there are depends on how many gaps the contents behind them meet.
+        let blocks = |extents: &Extents| {
+            let conts = raw::continuations(extents.listed(), xattrs);
+            conts + raw::indexes(conts)
+        };
+        let mut count = blocks(&inode.extents);
+        let (path, slots) = (self.path.clone(), self.slots.len());
+        let mut tries = 0;
+        loop {
+            let conts = (0..count).map(|_| self.slot()).collect::<Result<Vec<_>>>()?;
+            let mut extents = inode.extents.clone();
+            let mut freed = Freed::default();
+            let mut placed = Vec::with_capacity(pages.len());
+            for run in pages.chunk_by(|a, b| a + 1 == *b) {
+                for &page in run {
+                    let at = self.slot()?;
+                    placed.push((page, at));
+                    let was = extents.put(page, 1, Place::At(self.slots[at].addr()));
+                    freed.runs.extend(was.runs);
+                    freed.reserved += was.reserved;
+                }
+            }
+            let needed = blocks(&extents);
+            tries += 1;
+            if needed == count || (needed < count && tries > 3) {
+                let unused = count - needed;
+                let at = self.slots[slot].addr();
+                return Ok(Laid { at, slot: Some(slot), conts, pages: placed, unused, extents, freed });
+            }
+            (count, self.path) = (needed.max(if tries > 2 { count } else { 0 }), path.clone());
+            self.slots.truncate(slots);
+        }
+    }
+
+    /// A block that is nobody's yet.
+    pub fn reserve(&mut self) -> Result<Addr> {
+        self.slot().map(|slot| self.slots[slot].addr())
+    }
+
+    /// Lays out contents alone; their inode has its place. `None`: it would need continuations.
+    pub fn lay_contents(&mut self, inode: &Inode, pages: &[u64], at: Addr) -> Result<Option<Laid>> {
+        let (mut extents, mut freed) = (inode.extents.clone(), Freed::default());
+        let mut placed = Vec::with_capacity(pages.len());
+        for &page in pages {
+            let slot = self.slot()?;
+            placed.push((page, slot));
+            let was = extents.put(page, 1, Place::At(self.slots[slot].addr()));
+            freed.runs.extend(was.runs);
+            freed.reserved += was.reserved;
+        }
+        let fits = raw::continuations(extents.listed(), inode.xattr_bytes()) == 0;
+        let laid = Laid { at, slot: None, conts: Vec::new(), pages: placed, unused: 0, extents, freed };
+        Ok(fits.then_some(laid))
+    }
+
+    /// Lays out contents and their inode behind them; beside it the path as it led to the inode, if that was the next block.
+    pub fn lay_ahead(&mut self, inode: &Inode, pages: &[u64]) -> Result<Option<(Laid, Option<Path>)>> {
+        let Some(mut laid) = self.lay_contents(inode, pages, Addr::default())? else { return Ok(None) };
+        let (path, next) = (self.path.clone(), self.slots.len());
+        let slot = self.slot()?;
+        (laid.at, laid.slot) = (self.slots[slot].addr(), Some(slot));
+        Ok(Some((laid, (slot == next).then_some(path))))
+    }
+
+    /// The contents that were laid out, and where they will be.
+    pub fn contents<'i>(&self, laid: &Laid, inode: &'i Inode) -> Result<Vec<(Addr, &'i Block)>> {
+        let gone = || Error::corrupt("a block that waits is gone");
+        let block = |page: &u64| inode.pages.get(page).map(|p| &**p).ok_or_else(gone);
+        laid.pages.iter().map(|(page, slot)| Ok((self.addr(*slot), block(page)?))).collect()
+    }
+
+    fn addr(&self, slot: usize) -> Addr {
+        self.slots[slot].addr()
+    }
+
+    /// Where an inode that was laid out will be.
+    pub fn place(&self, laid: &Laid) -> Addr {
+        laid.at
+    }
+
+    /// Blocks as runs.
+    fn runs(&self, slots: &[usize]) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for at in slots.iter().map(|s| self.addr(*s)) {
+            match runs.last_mut() {
+                Some(run) if run.end() == at => run.blocks += 1,
+                _ => runs.push(Run { start: at, blocks: 1 }),
+            }
+        }
+        runs
+    }
+
+    /// Makes the blocks of an inode; `contents` gives those of its pages.
+    pub fn encode<'p>(
+        &mut self,
+        laid: &Laid,
+        inode: &Inode,
+        contents: impl Fn(u64) -> Option<&'p Block>,
+    ) -> Result<()> {
+        let header = Header { kind: Kind::Inode, ino: inode.ino, ..self.header };
+        let (owner, xattrs) = (u64::from(inode.ino.0), inode.xattr_bytes());
+        let all = laid.extents.write();
+        let here = room(xattrs).min(all.len());
+        let continuations = raw::continuations(all.len(), xattrs);
+        let indexes = raw::indexes(continuations);
+        let (index, rest) = laid.conts.split_at(indexes);
+        let (conts, unused) = rest.split_at(continuations);
+        let runs = self.runs(conts);
+        let mut follow: Vec<Out> = Vec::with_capacity(laid.conts.len() + laid.pages.len());
+        let part = |kind, n: usize, of: usize| Header { kind, piece: n as u16, pieces: of as u16, ..header };
+        for (n, &slot) in index.iter().enumerate() {
+            let own = runs.chunks(RUNS_MAX).nth(n).unwrap_or(&[]);
+            let block = chain::write_runs(&part(Kind::Index, n, indexes), own);
+            follow.push(Out { slot, owner, kept: true, block });
+        }
+        for (n, (&slot, extents)) in conts.iter().zip(all[here..].chunks(RUNS_MAX)).enumerate() {
+            let block = chain::write_continuation(&part(Kind::Continuation, n, continuations), extents);
+            follow.push(Out { slot, owner, kept: true, block });
+        }
+        follow.extend(unused.iter().map(|&slot| Out { slot, owner, kept: false, block: Box::new([0; BLOCK]) }));
+        for &(page, slot) in &laid.pages {
+            let bytes = contents(page).ok_or_else(|| Error::corrupt("a block that waits is gone"))?;
+            let mut block = Box::new(*bytes);
+            if inode.is_dir() {
+                directory::seal(&mut block, inode.ino, page);
+            }
+            follow.push(Out { slot, owner, kept: inode.is_metadata(), block });
+        }
+        let parts: Vec<&[u8]> = follow.iter().map(|o| &o.block[..]).collect();
+        let mut attributes = inode.a;
+        attributes.blocks = laid.extents.blocks();
+        let block = raw::Inode {
+            header,
+            form: Form::Behind,
+            follow: follow.len() as u32,
+            follow_crc: checksum(&parts),
+            previous: inode.addr,
+            attributes,
+            xattrs: inode.xattrs.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
+            extents: all[..here].to_vec(),
+            extents_in_all: all.len() as u32,
+            continuations,
+            runs: if indexes > 0 { self.runs(index) } else { runs },
+        };
+        let slot = laid.slot.ok_or_else(|| Error::corrupt("an inode without a place"))?;
+        self.out.push(Out { slot, owner, kept: true, block: block.write() });
+        self.out.extend(follow);
+        self.header.piece += 1;
+        Ok(())
+    }
+
+    /// Makes the blocks of an inode of which what belongs to it stands elsewhere than behind it: in which form, how many blocks in
+    /// all, with which checksum.
+    pub fn encode_apart(
+        &mut self,
+        laid: &Laid,
+        inode: &Inode,
+        previous: Option<Addr>,
+        (form, follow, follow_crc): (Form, u32, u32),
+    ) -> Result<()> {
+        self.encode_contents(laid, inode)?;
+        let owner = u64::from(inode.ino.0);
+        let all = laid.extents.write();
+        let block = raw::Inode {
+            header: Header { kind: Kind::Inode, ino: inode.ino, ..self.header },
+            form,
+            follow,
+            follow_crc,
+            previous,
+            attributes: scherlfs_format::inode::Attributes { blocks: laid.extents.blocks(), ..inode.a },
+            xattrs: inode.xattrs.iter().map(|(n, v)| (n.clone(), v.clone())).collect(),
+            extents_in_all: all.len() as u32,
+            extents: all,
+            continuations: 0,
+            runs: Vec::new(),
+        };
+        // In one request with what stands beside it, where it has no place yet.
+        let slot = laid.slot.or_else(|| self.slots.iter().position(|s| s.addr() == laid.at));
+        let out = Out { slot: slot.unwrap_or_default(), owner, kept: true, block: block.write() };
+        match slot {
+            Some(_) => self.out.push(out),
+            None => self.apart = Some((laid.at, out)),
+        }
+        self.header.piece += 1;
+        Ok(())
+    }
+
+    /// Fills a block that was reserved, so that what stands before and behind it can be one request.
+    pub fn fill(&mut self, at: Addr, ino: Ino) {
+        if let Some(slot) = self.slots.iter().position(|s| s.addr() == at) {
+            self.out.push(Out { slot, owner: ino.0.into(), kept: false, block: Box::new([0; BLOCK]) });
+        }
+    }
+
+    /// Makes the blocks of contents.
+    pub fn encode_contents(&mut self, laid: &Laid, inode: &Inode) -> Result<()> {
+        let contents = self.contents(laid, inode)?;
+        let owner = u64::from(inode.ino.0);
+        let blocks = laid.pages.iter().zip(contents);
+        self.out.extend(blocks.map(|((_, slot), (_, block))| Out {
+            slot: *slot,
+            owner,
+            kept: false,
+            block: Box::new(*block),
+        }));
+        Ok(())
+    }
+
+    /// A list of inodes that are gone.
+    pub fn gone(&mut self, inodes: &[Ino]) -> Result<()> {
+        let slot = self.slot()?;
+        let header = Header { kind: Kind::Gone, ..self.header };
+        self.out.push(Out { slot, owner: 0, kept: false, block: chain::write_gone(&header, inodes) });
+        self.header.piece += 1;
+        Ok(())
+    }
+
+    /// Slots of blocks that are no inode's: lists.
+    pub fn nobodys(&self) -> Vec<usize> {
+        self.out.iter().filter(|o| o.owner == 0).map(|o| o.slot).collect()
+    }
+
+    /// What is left when the plan has become blocks.
+    pub fn finish(self) -> Written {
+        let header = Header { kind: Kind::Path, piece: 0, pieces: 1, ..self.header };
+        let mut blocks: BTreeMap<usize, Out> = self.out.into_iter().map(|o| (o.slot, o)).collect();
+        for (n, slot) in self.slots.iter().enumerate() {
+            if let Slot::Path(_, runs) = slot {
+                let block = chain::write_runs(&header, runs);
+                blocks.insert(n, Out { slot: n, owner: 0, kept: false, block });
+            }
+        }
+        Written { path: self.path, slots: self.slots, blocks, apart: self.apart }
+    }
+}
+
+/// A transaction in blocks.
+pub(crate) struct Written {
+    pub path: Path,
+    pub slots: Vec<Slot>,
+    blocks: BTreeMap<usize, Out>,
+    apart: Option<(Addr, Out)>,
+}
+
+impl Written {
+    /// Gives all to the device, neighbours in one request.
+    pub fn write(&self, state: &State, cause: Cause) -> Result<()> {
+        let (mut at, mut data, mut owners) = (None::<u64>, Vec::new(), Vec::new());
+        let give = |at: Option<u64>, data: &mut Vec<u8>, owners: &mut Vec<u64>| {
+            let done = match at {
+                Some(at) if !data.is_empty() => state.dev.write_for(Lba(at), data, owners, cause as u8),
+                _ => Ok(()),
+            };
+            data.clear();
+            owners.clear();
+            done.map_err(Error::device)
+        };
+        for (n, slot) in self.slots.iter().enumerate() {
+            // A slot that nobody filled is passed over.
+            let Some(Out { owner, block, .. }) = self.blocks.get(&n) else { continue };
+            let addr = slot.addr().0;
+            let goes_on = at.is_some_and(|at| at + owners.len() as u64 == addr) && data.len() < REQUEST;
+            if !goes_on {
+                give(at, &mut data, &mut owners)?;
+                at = Some(addr);
+            }
+            data.extend_from_slice(&block[..]);
+            owners.push(u32::try_from(*owner).map_or(0, |ino| inode::owner(Ino(ino))));
+        }
+        give(at, &mut data, &mut owners)?;
+        if let Some((at, Out { owner, block, .. })) = &self.apart {
+            data.extend_from_slice(&block[..]);
+            owners.push(u32::try_from(*owner).map_or(0, |ino| inode::owner(Ino(ino))));
+            give(Some(at.0), &mut data, &mut owners)?;
+        }
+        if let Some(archive) = &state.archive {
+            self.blocks.values().filter(|o| o.kept).for_each(|o| archive.keep(self.slots[o.slot].addr(), &o.block));
+            self.apart.iter().for_each(|(at, out)| archive.keep(*at, &out.block));
+        }
+        Ok(())
+    }
+
+    /// The blocks it takes that are none of a file's: path blocks.
+    pub fn paths(&self) -> impl Iterator<Item = Addr> + '_ {
+        self.slots.iter().filter_map(|s| match s {
+            Slot::Path(a, _) => Some(*a),
+            Slot::Block(_) => None,
+        })
+    }
+}
