@@ -199,11 +199,11 @@ pub fn put_entry(table: &mut Block, n: usize, life: u64, kept: Option<Kept>) {
 mod tests {
     use super::*;
     use crate::time::Time;
-    use crate::{Epoch, Seq};
+    use crate::Seq;
 
     #[test]
     fn a_head_reads_as_it_was_written_and_no_changed_bit_goes_unseen() {
-        let mark = Mark { checkpoint: 7, seq: Seq(9), epoch: Epoch(3), begun: Time { secs: -1, nanos: 5 }, crc: 4 };
+        let mark = Mark { checkpoint: 7, seq: Seq(9), epoch: 3, begun: Time { secs: -1, nanos: 5 }, crc: 4 };
         let keep = KeepHead { uuid: [3; 16], blocks: 1 << 40, slots: 77, life: 5, mark, filled: 8 };
         assert_eq!(KeepHead::read(&keep.write()), Ok(keep.clone()));
         for bit in 0..BLOCK * 8 {
