@@ -5,7 +5,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,8 +28,8 @@ fn beside(index: &Path, more: &str) -> PathBuf {
     name.into()
 }
 
-/// The bytes of an existing file, if it is empty, or begins as `magic` says, in its first or second block, or has as many
-/// bytes as one of ours for this volume.
+/// The bytes of an existing file, if nothing is in it, or it begins as `magic` says, in its first or second block, or has as
+/// many bytes as one of ours for this volume. One of ours that was never written to is a hole.
 fn look(path: &Path, magic: [u8; 8], bytes: u64, what: &str) -> Result<Option<u64>, Failure> {
     let failed = |e: std::io::Error| Failure::from(format!("{}: {e}", path.display()));
     let meta = match fs::metadata(path) {
@@ -43,7 +43,8 @@ fn look(path: &Path, magic: [u8; 8], bytes: u64, what: &str) -> Result<Option<u6
     let mut begin = Vec::new();
     fs::File::open(path).and_then(|f| f.take(2 * BLOCK as u64).read_to_end(&mut begin)).map_err(failed)?;
     let begins = [0, BLOCK].iter().any(|at| begin.get(*at..*at + 8) == Some(&magic[..]));
-    match begins || meta.len() == bytes || meta.len() == 0 {
+    let hole = meta.blocks() == 0 && begin.iter().all(|b| *b == 0);
+    match begins || meta.len() == bytes || hole {
         true => Ok(Some(meta.len())),
         false => Err(format!(
             "{}: it is no {what} of a volume and is left as it is; give another name, or remove it",
@@ -106,4 +107,22 @@ pub fn open_index(
 pub fn program_of(pid: u32) -> Option<String> {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(crate::output::plain(name.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_ours_that_was_never_written_to_is_taken_again_and_a_strangers_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.stage");
+        let of = |blocks| open(&path, STAGE_MAGIC, blocks, false, "stage").map(drop);
+        of(100).unwrap();
+        of(300).unwrap();
+        of(200).unwrap();
+        fs::write(&path, b"what somebody wrote").unwrap();
+        assert!(of(200).is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"what somebody wrote");
+    }
 }

@@ -179,6 +179,9 @@ fn of_scherlfs(args: &Args, uuid: Option<[u8; 16]>) -> Result<make::Options, Fai
 }
 
 fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {
+    if args.placement.is_some() {
+        return Err(Failure::usage("--placement is for ScherlFS; add --type scherlfs, or leave it out"));
+    }
     let mut options = Options::default();
     let features = features(args);
     if features.len() > 1 && features.iter().any(|n| n == "none") {
