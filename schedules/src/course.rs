@@ -7,7 +7,7 @@ use std::fmt;
 
 use device::{Op as Request, Rng};
 
-use crate::scherl;
+use crate::mounting;
 
 /// Cells of 512 bytes, the unit of all contents here: what a device writes whole.
 pub const CELL: u64 = 512;
@@ -251,7 +251,7 @@ pub struct Course {
     /// How the volume is mounted, if it is of F2FS.
     pub mounting: Mounting,
     /// How it is mounted, if it is of ScherlFS.
-    pub scherlfs: Option<scherl::Mounting>,
+    pub scherlfs: Option<mounting::Mounting>,
     /// What goes wrong.
     pub trouble: Trouble,
 }
@@ -262,7 +262,7 @@ impl Course {
         let mut rng = Rng::new(case.seed);
         let (mut shape, mut asked, mut kind, mut packing) = (rng.split(), rng.split(), rng.split(), rng.split());
         let mut together = rng.split();
-        let scherlfs = (case.of == Type::Scherlfs).then(|| scherl::Mounting::draw(&mut rng.split()));
+        let scherlfs = (case.of == Type::Scherlfs).then(|| mounting::Mounting::draw(&mut rng.split()));
         let mut mounting = Mounting {
             node_cache: *pick(&mut shape, &[16, 64, 64, 8192]),
             dirty_limit: *pick(&mut shape, &[16, 64, 8192]),

@@ -7,7 +7,6 @@
 use rustc_hash::FxHashMap;
 
 use crate::course::Range;
-use crate::durable::{self, Found};
 use crate::hand::{Answer, Call, Event};
 use crate::tree::{Effect, Tree};
 
@@ -28,10 +27,13 @@ pub struct Order {
     pub tree: Tree,
 }
 
+/// Whether a tree is what was found.
+pub type Seen<'f> = &'f dyn Fn(&Tree) -> bool;
+
 struct Search<'e> {
     events: &'e [Event],
     /// What was found after a cut, and how many calls of each thread come before it: up to the last sync that returned.
-    seen: Option<(&'e Found, Vec<u16>)>,
+    seen: Option<(Seen<'e>, Vec<u16>)>,
     /// Events of each thread, in order.
     threads: Vec<Vec<usize>>,
     /// With how many guesses at most.
@@ -55,11 +57,11 @@ pub fn find(events: &[Event], start: &Tree) -> Result<Order, String> {
 ///
 /// # Errors
 /// Why there is none.
-pub fn find_seen(events: &[Event], start: &Tree, found: &Found) -> Result<Order, String> {
+pub fn find_seen(events: &[Event], start: &Tree, found: Seen<'_>) -> Result<Order, String> {
     search(events, start, Some(found))
 }
 
-fn search(events: &[Event], start: &Tree, found: Option<&Found>) -> Result<Order, String> {
+fn search(events: &[Event], start: &Tree, found: Option<Seen<'_>>) -> Result<Order, String> {
     let mut threads: Vec<Vec<usize>> = Vec::new();
     for (i, e) in events.iter().enumerate() {
         if threads.len() <= e.thread {
@@ -130,7 +132,7 @@ impl Search<'_> {
         if let Some((found, until)) = &self.seen
             && at.last() == Some(&0)
             && at.iter().zip(until).all(|(n, until)| n >= until)
-            && durable::is(tree, found)
+            && found(tree)
         {
             at[until.len()] = 1;
         }

@@ -5,29 +5,27 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use device::{BlockDevice, Loss, Memory, Time, VirtualClock};
+use device::{BlockDevice, Memory};
 use f2fs::mkfs;
 use f2fs_scheduled::delta::Places;
 use f2fs_scheduled::gc::settings::{Intervals, Settings, Urgency};
 use f2fs_scheduled::{MountOptions, Volume};
 use format::superblock::Features;
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
-use vfs::{Caller, DeviceNumber, FileKind, FileSystem, Ino, NewNode, WriteFlags};
+use vfs::{FileSystem, Ino};
 
 use crate::choice::{Chooser, Chosen};
 use crate::course::{Case, Course, Dir, Mounting, Op, Trouble};
 use crate::hand::{Answer, Call, Event, Hand, History};
 use crate::medium::Medium;
+use crate::scene::{Left, clock, crowd, fill, look, loss, thin};
 use crate::tree::Tree;
 use crate::{durable, order, scherl};
 
 /// Blocks of the volume: 64 MiB.
 const BLOCKS: u64 = 64 * 256;
-/// A directory of files that no thread touches, for cleaning to move.
-pub(crate) const FILLER: &[u8] = b"lost+found";
 /// Steps after which a schedule is one that never ends.
 const MOST_STEPS: usize = 5_000_000;
-pub(crate) const ME: Caller = Caller { uid: 0, gid: 0 };
 
 /// What a case came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,71 +69,6 @@ pub struct Failure {
     pub history: Vec<Event>,
 }
 
-/// What stood beside a volume on other disks.
-#[derive(Default)]
-pub(crate) struct Stood {
-    pub index: Option<Memory>,
-    pub stage: Option<Memory>,
-}
-
-/// What is left of a schedule once it has ended.
-pub(crate) struct Left {
-    pub events: Vec<Event>,
-    pub dirs: Vec<u64>,
-    pub image: Memory,
-    pub spent: Vec<u64>,
-    /// Inodes and nodes, of a volume that was unmounted and counts them.
-    pub unmounted: Option<(u32, u32)>,
-    pub deltas: u64,
-    pub kept: u64,
-    pub together: u64,
-    pub moved: u64,
-    pub packed: u64,
-    pub packed_pages: u64,
-    pub cut: bool,
-    pub names: [u64; 3],
-    pub stood: Stood,
-}
-
-impl Left {
-    /// Of a volume that did nothing of what is counted.
-    pub fn of(history: &History, dirs: &[u64], image: Memory, spent: Vec<u64>, cut: bool) -> Left {
-        Left {
-            events: history.events(),
-            dirs: dirs.to_vec(),
-            image,
-            spent,
-            unmounted: None,
-            deltas: 0,
-            kept: 0,
-            together: 0,
-            moved: 0,
-            packed: 0,
-            packed_pages: 0,
-            cut,
-            names: [0; 3],
-            stood: Stood::default(),
-        }
-    }
-}
-
-/// What becomes of what was not flushed.
-pub(crate) fn loss(trouble: Trouble, unmounted: bool) -> Loss {
-    match trouble {
-        _ if unmounted => Loss::AllKept,
-        Trouble::None => Loss::AllKept,
-        Trouble::Cut(_, seed) | Trouble::Fault(.., seed) => match seed % 4 {
-            0 => Loss::AllKept,
-            1 => Loss::AllLost,
-            _ => Loss::Random(seed),
-        },
-    }
-}
-
-pub(crate) fn clock() -> Arc<VirtualClock> {
-    Arc::new(VirtualClock::new(Time::new(1_700_000_000, 0)))
-}
-
 /// The volume every case begins with: its directories, and some segments half of whose blocks are valid.
 fn image(m: &Mounting) -> Result<&'static Memory, String> {
     static IMAGES: [OnceLock<Result<Memory, String>>; 8] = [const { OnceLock::new() }; 8];
@@ -163,27 +96,6 @@ fn make(delta: bool, compress: bool, roomy: bool) -> Result<Memory, String> {
         f2fs::delta::unsettle(&*dev).map_err(|e| e.to_string())?;
     }
     Ok(dev.fork())
-}
-
-pub(crate) fn fill(vol: &dyn FileSystem) -> vfs::Result<()> {
-    let mut dirs = vec![vol.root()];
-    for (parent, name) in Dir::PLACES {
-        let e = vol.mkdir(ME, dirs[usize::from(parent)], &name.bytes(), 0o700, 0)?;
-        dirs.push(e.attr.ino);
-    }
-    let filler = vol.lookup(vol.root(), FILLER)?.attr.ino;
-    let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
-    for n in 0..24u8 {
-        let e = vol.mknod(ME, filler, &[b'A' + n], &new)?;
-        vol.write(e.attr.ino, 0, &vec![n; 32 * 4096], WriteFlags::empty())?;
-        vol.fsync(e.attr.ino, false)?;
-        vol.forget(e.attr.ino, 1);
-    }
-    vol.sync()?;
-    for n in (0..24u8).filter(|n| n % 2 == 0) {
-        vol.unlink(filler, &[b'A' + n])?;
-    }
-    vol.unmount()
 }
 
 /// How new files are compressed under this mounting.
@@ -231,51 +143,6 @@ fn options(m: &Mounting) -> Result<MountOptions, String> {
         gc,
         ..defaults
     })
-}
-
-/// The name of one of the crowd.
-fn member(n: u64) -> Vec<u8> {
-    format!("crowd {n}").into_bytes()
-}
-
-pub(crate) fn thin(vol: &dyn FileSystem, n: u64) -> vfs::Result<()> {
-    let filler = vol.lookup(vol.root(), FILLER)?.attr.ino;
-    let out = vol.unlink(filler, &member(n));
-    vol.forget(filler, 1);
-    match out {
-        Err(vfs::Error::NotFound) => Ok(()),
-        out => out,
-    }
-}
-
-pub(crate) fn crowd(vol: &dyn FileSystem, files: u64) -> vfs::Result<()> {
-    let filler = vol.lookup(vol.root(), FILLER)?.attr.ino;
-    let new = NewNode { kind: FileKind::Regular, perm: 0o600, umask: 0, rdev: DeviceNumber::default() };
-    for n in 0..files {
-        let e = vol.mknod(ME, filler, &member(n), &new)?;
-        vol.forget(e.attr.ino, 1);
-    }
-    vol.forget(filler, 1);
-    Ok(())
-}
-
-/// Looks at everything, as the last calls of all.
-pub(crate) fn look(hand: &Hand<'_>) {
-    let mut waiting = vec![hand.dirs[0]];
-    while let Some(dir) = waiting.pop() {
-        let Answer::Names(names) = hand.list(dir) else { continue };
-        for (name, _) in names {
-            hand.with_ino(dir, name, |ino, kind| match kind {
-                FileKind::Directory => waiting.push(ino),
-                _ => {
-                    hand.stat(ino);
-                    for (first, cells) in durable::WINDOWS {
-                        hand.read(ino, first, cells);
-                    }
-                }
-            });
-        }
-    }
 }
 
 /// The schedule itself; runs inside of a scheduler.

@@ -8,15 +8,16 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use device::{BlockDevice, Lba, Memory, PowerCut, Rng, Tag, VirtualClock};
-use scherlfs_scheduled::{Clean, MountOptions, Placement, Strategy, Sync, Volume};
+use device::{BlockDevice, Lba, Memory, PowerCut, Tag, VirtualClock};
+use scherlfs_scheduled::{Sync, Volume};
 use shuttle::sync::atomic::{AtomicU64, Ordering};
-use vfs::{FileSystem, Ino, Power};
+use vfs::{FileSystem, Ino};
 
 use crate::course::{Course, Dir, Op, Trouble};
 use crate::hand::{Answer, Event, Hand, History};
 use crate::medium::Medium;
-use crate::run::{self, Left, Stood};
+use crate::mounting::Mounting;
+use crate::scene::{self, Left, Stood};
 use crate::tree::Tree;
 use crate::{durable, order};
 
@@ -26,92 +27,6 @@ const BLOCKS: u64 = 24 * 256;
 const STAGE: u64 = 1024;
 /// Blocks of a segment: few, so that there is something to clean.
 const SEGMENT: u32 = 16;
-
-/// How the volume is mounted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mounting {
-    /// When writes reach the disk.
-    pub sync: Sync,
-    /// Blocks that wait.
-    pub dirty: u64,
-    /// Directory blocks kept.
-    pub dir_cache: usize,
-    /// Blocks of the inode map kept.
-    pub ifile_cache: usize,
-    /// Inodes kept beside those in use.
-    pub inode_cache: usize,
-    /// Seconds until what waits is written.
-    pub writeback: u64,
-    /// Blocks of log until a checkpoint.
-    pub checkpoint_blocks: u64,
-    /// Seconds until a checkpoint.
-    pub checkpoint_every: Option<u64>,
-    /// How room is made.
-    pub clean: Clean,
-    /// Where the power comes from at first.
-    pub power: Power,
-    /// Blocks kept so that transactions can be undone.
-    pub undo: u64,
-    /// Where an inode lies beside its file.
-    pub placement: Placement,
-    /// Metadata stands on another disk too.
-    pub index: bool,
-    /// Seconds until the disk sleeps.
-    pub sleep: Option<u64>,
-    /// New files that no thread touches, made before the threads begin.
-    pub crowd: u64,
-}
-
-fn pick<T: Copy>(rng: &mut Rng, from: &[T]) -> T {
-    from[rng.index(from.len())]
-}
-
-impl Mounting {
-    /// How the volume of a case is mounted.
-    pub fn draw(rng: &mut Rng) -> Mounting {
-        let all = Strategy::ALL.map(Clean::Always);
-        let sync = pick(rng, &[Sync::Call, Sync::Fsync, Sync::Fsync, Sync::Burst]);
-        Mounting {
-            sync,
-            dirty: pick(rng, &[4, 32, 8192]),
-            dir_cache: pick(rng, &[0, 2, 4096]),
-            ifile_cache: pick(rng, &[0, 1, 4096]),
-            inode_cache: pick(rng, &[0, 2, 16384]),
-            writeback: pick(rng, &[0, 0, 5]),
-            checkpoint_blocks: pick(rng, &[10, 100, 16384]),
-            checkpoint_every: pick(rng, &[None, None, Some(20)]),
-            clean: if rng.chance(1, 2) { Clean::ByPower } else { pick(rng, &all) },
-            power: pick(rng, &[Power::Battery, Power::Powered]),
-            undo: pick(rng, &[0, 0, 40, 10_000]),
-            placement: pick(rng, &Placement::ALL),
-            index: if sync == Sync::Burst { rng.chance(1, 2) } else { rng.chance(1, 5) },
-            sleep: (sync == Sync::Burst && rng.chance(1, 2)).then_some(10),
-            crowd: if rng.chance(1, 2) { 1 + rng.below(20) } else { 0 },
-        }
-    }
-
-    fn options(&self, index: Option<Arc<dyn BlockDevice>>, stage: Option<Arc<dyn BlockDevice>>) -> MountOptions {
-        let mut options = MountOptions {
-            sync: self.sync,
-            dirty: self.dirty,
-            dir_cache: self.dir_cache,
-            ifile_cache: self.ifile_cache,
-            inode_cache: self.inode_cache,
-            writeback: Duration::from_secs(self.writeback),
-            checkpoint_blocks: self.checkpoint_blocks,
-            checkpoint_every: self.checkpoint_every.map(Duration::from_secs),
-            clean: self.clean,
-            power: self.power,
-            undo: Some(self.undo),
-            placement: Some(self.placement),
-            ..MountOptions::default()
-        };
-        options.beside.index = index;
-        options.beside.stage = stage;
-        options.beside.sleep = self.sleep.map(Duration::from_secs);
-        options
-    }
-}
 
 /// A disk beside the volume's: every request is a point at which another thread may go on. It stays on until all threads
 /// have ended.
@@ -163,13 +78,13 @@ fn image() -> Result<&'static Memory, String> {
 }
 
 fn make() -> Result<Memory, String> {
-    let (dev, clock) = (Arc::new(Memory::new(BLOCKS)), run::clock());
+    let (dev, clock) = (Arc::new(Memory::new(BLOCKS)), scene::clock());
     let options = scherlfs::make::Options { segment_blocks: SEGMENT, ..Default::default() };
     scherlfs::make::format(dev.clone(), &*clock, &options).map_err(|e| e.to_string())?;
     let vol = scherlfs::Volume::mount(dev.clone(), clock, scherlfs::MountOptions::default());
     let vol = vol.map_err(|e| e.to_string())?;
-    vol.mkdir(run::ME, vol.root(), run::FILLER, 0o700, 0).map_err(|e| e.to_string())?;
-    run::fill(&vol).map_err(|e| e.to_string())?;
+    vol.mkdir(scene::ME, vol.root(), scene::FILLER, 0o700, 0).map_err(|e| e.to_string())?;
+    scene::fill(&vol).map_err(|e| e.to_string())?;
     Ok(dev.fork())
 }
 
@@ -189,7 +104,7 @@ fn tidy(vol: &Volume, how: usize) -> vfs::Result<()> {
 
 /// The schedule itself; runs inside of a scheduler.
 pub(crate) fn carry_out(course: &Course, mounting: &Mounting) -> Result<Left, String> {
-    let clock = run::clock();
+    let clock = scene::clock();
     let dev = Arc::new(Medium::new(image()?, clock.clone())?.with_points_behind());
     let index = match mounting.index {
         true => Some(Beside::new(scherlfs_scheduled::index_blocks(BLOCKS).map_err(|e| e.to_string())?)),
@@ -204,7 +119,7 @@ pub(crate) fn carry_out(course: &Course, mounting: &Mounting) -> Result<Left, St
         let e = vol.lookup(Ino(dirs[usize::from(parent)]), &name.bytes()).map_err(|e| e.to_string())?;
         dirs.push(e.attr.ino.0);
     }
-    run::crowd(&*vol, mounting.crowd).map_err(|e| e.to_string())?;
+    scene::crowd(&*vol, mounting.crowd).map_err(|e| e.to_string())?;
     dev.arm(course.trouble);
     let (history, dirs) = (Arc::new(History::default()), Arc::new(dirs));
     let threads: Vec<_> = (course.threads.iter().cloned().enumerate())
@@ -219,7 +134,7 @@ pub(crate) fn carry_out(course: &Course, mounting: &Mounting) -> Result<Left, St
                     }
                     match op {
                         Op::Clean(how) => hand.background(|| tidy(&vol, how)),
-                        Op::Thin(n) => hand.background(|| run::thin(&*vol, n)),
+                        Op::Thin(n) => hand.background(|| scene::thin(&*vol, n)),
                         op => {
                             if let Op::Tick(seconds) = op {
                                 clock.advance(Duration::from_secs(seconds));
@@ -238,14 +153,14 @@ pub(crate) fn carry_out(course: &Course, mounting: &Mounting) -> Result<Left, St
     let mut unmounted = None;
     if !dev.is_cut() {
         let thread = course.threads.len();
-        run::look(&Hand { fs: &*vol, history: &history, dirs: &dirs, thread, noisy: false, opens: true });
+        scene::look(&Hand { fs: &*vol, history: &history, dirs: &dirs, thread, noisy: false, opens: true });
         match vol.unmount() {
             Ok(()) => unmounted = Some((0, 0)),
             Err(e) if course.trouble == Trouble::None => return Err(format!("unmount: {e}")),
             Err(_) => {}
         }
     }
-    let loss = run::loss(course.trouble, unmounted.is_some());
+    let loss = scene::loss(course.trouble, unmounted.is_some());
     let stood = |b: &Option<Arc<Beside>>| b.as_ref().map(|b| b.below.image(loss));
     let done = vol.done();
     Ok(Left {
@@ -266,7 +181,7 @@ fn mounted(dev: &Arc<Memory>, beside: &Stood) -> Result<scherlfs::Volume, String
     let mut options = scherlfs::MountOptions::default();
     let other = |image: &Option<Memory>| image.as_ref().map(|m| Arc::new(m.fork()) as Arc<dyn BlockDevice>);
     (options.beside.index, options.beside.stage) = (other(&beside.index), other(&beside.stage));
-    scherlfs::Volume::mount(dev.clone(), run::clock(), options).map_err(|e| format!("mounting anew: {e}"))
+    scherlfs::Volume::mount(dev.clone(), scene::clock(), options).map_err(|e| format!("mounting anew: {e}"))
 }
 
 /// What a schedule left, and what its calls answered.
@@ -288,7 +203,8 @@ pub(crate) fn judge(course: &Course, left: &Left) -> Result<(), String> {
     }
     let vol = mounted(&dev, &left.stood)?;
     let found = durable::look(&vol).map_err(|e| format!("after a cut: {e}"))?;
-    order::find_seen(&left.events, &start, &found).map_err(|e| format!("after a cut: {e}; found {found:?}"))?;
+    order::find_seen(&left.events, &start, &|tree| durable::is(tree, &found))
+        .map_err(|e| format!("after a cut: {e}; found {found:?}"))?;
     vol.unmount().map_err(|e| format!("unmount after recovery: {e}"))?;
     clean(&*dev, "after recovery and unmount")?;
     let again = durable::look(&mounted(&dev, &alone)?)?;

@@ -32,6 +32,7 @@ mod pace;
 mod path;
 mod placement;
 mod plan;
+mod read_ahead;
 mod recovery;
 mod remember;
 mod reorganise;

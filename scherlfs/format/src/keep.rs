@@ -198,8 +198,8 @@ pub fn put_entry(table: &mut Block, n: usize, life: u64, kept: Option<Kept>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Time;
     use crate::Seq;
+    use crate::time::Time;
 
     #[test]
     fn a_head_reads_as_it_was_written_and_no_changed_bit_goes_unseen() {
