@@ -487,6 +487,28 @@ fn scherl_think_runs_and_repeats_and_time_between_calls_is_idle_or_hidden() {
 }
 
 #[test]
+fn scherl_placement_runs_and_repeats_and_who_goes_back_for_an_inode_waits_for_the_platter() {
+    let outcome = runs_and_repeats("scherl-placement");
+    let (written, read) = (by_variant(&outcome, "one-append"), by_variant(&outcome, "one-read"));
+    assert!(written["delayed"].0 < written["before"].0 && written["before"].0 < written["after"].0);
+    assert!(written["before"].0 < written["in-place"].0);
+    // The same calls, in small extents or in one.
+    assert!(
+        ["after", "in-place", "delayed"]
+            .iter()
+            .all(|v| read[*v].0 < read["before"].0 && read[*v].1 == read["before"].1)
+    );
+}
+
+#[test]
+fn scherl_sleep_runs_and_repeats_and_what_is_kept_wakes_nobody() {
+    let outcome = runs_and_repeats("scherl-sleep");
+    let spent = by_variant(&outcome, "file-server");
+    assert!(spent["scherlfs-keep-burst"].0 < spent["scherlfs-index"].0);
+    assert!(spent["scherlfs-index"].0 < spent["ext4-128m"].0);
+}
+
+#[test]
 fn another_seed_gives_another_result() {
     let experiment = Experiment::find("microdrive-table31").unwrap();
     let run = |seed| {
