@@ -119,7 +119,7 @@ impl State {
 
     /// Frees an inode whose blocks nobody needs: its number, its blocks, its promises.
     pub(crate) fn free_inode(&mut self, mut inode: Inode) -> Result<()> {
-        self.end_series_of(&inode)?;
+        self.end_series_of(inode.ino, inode.addr)?;
         self.drop_wait(&mut inode);
         self.dir_blocks = self.dir_blocks.saturating_sub(inode.names.as_ref().map_or(0, |n| n.blocks()));
         let freed = Freed { runs: inode.extents.runs().collect(), reserved: inode.extents.reserved() };

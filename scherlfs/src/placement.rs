@@ -82,10 +82,9 @@ impl State {
 
     /// A series, if there is one, has come to its end.
     pub(crate) fn end_series(&mut self) -> Result<()> {
-        let Some(series) = self.series.take() else { return Ok(()) };
-        self.torn |= series.open;
-        let addr = self.inodes.get(&series.ino).and_then(|i| i.addr);
-        series.idle(addr).into_iter().try_for_each(|run| self.die_for_good(run))
+        let Some(ino) = self.series.as_ref().map(|s| s.ino) else { return Ok(()) };
+        let addr = self.inodes.get(&ino).and_then(|i| i.addr);
+        self.end_series_of(ino, addr)
     }
 
     /// The inode of a series could not be written, maybe over the one that proves what stands there.
@@ -94,11 +93,11 @@ impl State {
         self.end_series()
     }
 
-    /// An inode is freed: its series with it.
-    pub(crate) fn end_series_of(&mut self, inode: &Inode) -> Result<()> {
-        let Some(series) = self.series.take_if(|s| s.ino == inode.ino) else { return Ok(()) };
+    /// The series of an inode, which is at `addr`, has come to its end. What of its places holds nothing is nobody's.
+    pub(crate) fn end_series_of(&mut self, ino: Ino, addr: Option<Addr>) -> Result<()> {
+        let Some(series) = self.series.take_if(|s| s.ino == ino) else { return Ok(()) };
         self.torn |= series.open;
-        series.idle(inode.addr).into_iter().try_for_each(|run| self.die_for_good(run))
+        series.idle(addr).into_iter().try_for_each(|run| self.die_for_good(run))
     }
 
     /// Lays out the first piece of a transaction. `None`: it does not fit into this form, and nothing was laid out.
