@@ -33,6 +33,7 @@ mod lab_page;
 mod measure;
 mod mounting;
 mod nbd;
+mod ownership;
 mod recorded_contents;
 mod rescued;
 mod scherlfs;

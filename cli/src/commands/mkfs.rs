@@ -23,7 +23,8 @@ use crate::{Failure, file_system, image, output, size};
 
 /// Make a volume in a file or on a block device.
 ///
-/// An F2FS volume is Linux's, too. A ScherlFS volume is a log for disks, which is read and written here alone.
+/// An F2FS volume is Linux's, too. A ScherlFS volume is a log for disks, which is read and written here alone. The root
+/// directory belongs to who makes the volume, so that who mounts it can write to it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs mkfs disk.img --size 8G\n  \
     joulefs mkfs disk.img --size 512M --label photos --features modern,quota\n  joulefs mkfs /dev/sdx\n  \
@@ -56,6 +57,9 @@ pub struct Args {
     /// before. ScherlFS only.
     #[arg(long, value_name = "PLACE", value_parser = Placement::parse)]
     placement: Option<Placement>,
+    /// Who owns the root directory: numbers of a user and a group. Default: who makes the volume.
+    #[arg(long, short = 'R', value_name = "UID:GID", value_parser = owner)]
+    root_owner: Option<(u32, u32)>,
     /// Identity, 32 hexadecimal digits with or without dashes; default: random.
     #[arg(long)]
     uuid: Option<String>,
@@ -124,6 +128,26 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
     Some(u128::from_str_radix(&digits, 16).ok().filter(|_| plain)?.to_be_bytes())
 }
 
+/// `UID:GID`.
+fn owner(text: &str) -> Result<(u32, u32), String> {
+    let (uid, gid) = text.split_once(':').ok_or("write UID:GID, such as 1000:1000")?;
+    Ok((id(uid)?, id(gid)?))
+}
+
+/// The number of a user or a group. The last number there is means "nobody in particular" to Linux.
+pub fn id(text: &str) -> Result<u32, String> {
+    // `parse` would take a sign.
+    let digits = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
+    let id = digits.then(|| text.parse().ok()).flatten().filter(|id| *id != u32::MAX);
+    id.ok_or_else(|| format!("{text:?} is not the number of a user or group, 0 to {}", u32::MAX - 1))
+}
+
+/// Who owns the root directory: who makes the volume, unless it is said otherwise.
+fn root_owner(args: &Args) -> (u32, u32) {
+    let caller = super::tree::caller();
+    args.root_owner.unwrap_or((caller.uid, caller.gid))
+}
+
 /// What `f2fs::mkfs` refuses whatever the size is, told by the names that options have on the command line.
 fn wrong(args: &Args, e: &MkfsError) -> Failure {
     Failure::Usage(match e {
@@ -175,7 +199,8 @@ fn of_scherlfs(args: &Args, uuid: Option<[u8; 16]>) -> Result<make::Options, Fai
     // Not from what is asked for: users of the volume may know its identity.
     let secret = u128::from_le_bytes(entropy()?) as u64;
     let placement = args.placement.unwrap_or_default();
-    Ok(make::Options { label: args.label.clone(), uuid, secret, placement, ..make::Options::default() })
+    let owner = root_owner(args);
+    Ok(make::Options { label: args.label.clone(), uuid, secret, placement, owner, ..make::Options::default() })
 }
 
 fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {
@@ -205,6 +230,7 @@ fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {
     options.overprovision = args.overprovision;
     options.segs_per_sec = args.segs_per_sec.unwrap_or(1);
     options.uuid = uuid;
+    options.root_owner = root_owner(args);
     options.check().map_err(|e| wrong(args, &e))?;
     Ok(options)
 }

@@ -42,7 +42,7 @@ use crate::{Failure, beside, held, image, output, power, size, whole};
     joulefs mount disk.img /mnt --record work.rec --contents\n\n\
     Options for -o: ro, rw,\n  \
     norecovery (read-only, as of the last checkpoint: what was synced since is not replayed, and not lost),\n  \
-    disable_roll_forward (what was synced since the last checkpoint is given up),\n   allow_other, noatime, dev, suid, noexec, writeback=on|off, discard=on|off,\n  \
+    disable_roll_forward (what was synced since the last checkpoint is given up),\n   allow_other, uid=N, gid=N, noatime, dev, suid, noexec, writeback=on|off, discard=on|off,\n  \
     nodiscard (as discard=off), inline=on|off,\n  delta=on|off|inode|nodes (small updates become deltas, in the inode or in nodes of their own or only in one of\n  these; on a volume that may hold deltas, default on),\n  delta_reads=few|all|joules (which bases are read that are not in memory: those of an fsync of few pages, which then\n  \
     writes one block, and others if that takes fewer joules than writing the pages; all; only for fewer joules; default few),\n  \
     delta_return=on|off (pages leave the delta nodes of files that are only read, when idle; default off),\n  \
@@ -187,6 +187,11 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
             "dev" => plain(&mut || fuse.dev = true)?,
             "suid" => plain(&mut || fuse.suid = true)?,
             "noexec" => plain(&mut || fuse.exec = false)?,
+            "uid" | "gid" => {
+                let id = super::mkfs::id(value.unwrap_or_default());
+                let id = id.map_err(|why| Failure::usage(format!("-o {option}: {why}")))?;
+                if name == "uid" { fuse.owner.uid = Some(id) } else { fuse.owner.gid = Some(id) }
+            }
             "writeback" => fuse.caching = if on()? { fuse::Caching::Writeback } else { fuse::Caching::Through },
             "threads" => {
                 fuse.threads = number(name, value).map_err(|why| Failure::usage(format!("-o {option}: {why}")))?;
@@ -213,6 +218,12 @@ pub fn parse(args: &Args) -> Result<Parsed, Failure> {
     }
     if core.f2fs.roll_forward == RollForward::Leave {
         core.set_read_only(true);
+    }
+    if fuse.owner.is_given()
+        && let Some((name, _)) = [("dev", fuse.dev), ("suid", fuse.suid)].iter().find(|(_, on)| *on)
+    {
+        // What a stranger's volume holds would be theirs, with the rights of its owner.
+        return Err(Failure::usage(format!("-o {name}: not beside uid= or gid=, which give away what others own")));
     }
     if core.scherlfs.sync == scherlfs::Sync::Burst && index.is_none() {
         return Err(Failure::usage("-o sync=burst: give index=FILE, beside which fsyncs wait"));
@@ -252,7 +263,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     }
     image::check_name(&args.image)?;
     let path = std::fs::canonicalize(&args.image).map_err(|e| format!("{}: {e}", args.image.display()))?;
-    let dir = std::fs::canonicalize(&args.dir).map_err(|e| format!("{}: {e}", args.dir.display()))?;
+    let dir = fuse::place(&args.dir).map_err(|e| e.to_string())?;
     parsed.fuse.fsname = path.display().to_string();
     // A recording has no word for an access, and a replay would not spend what noting it did.
     parsed.fuse.noatime |= args.record.is_some();

@@ -145,7 +145,7 @@ impl Face {
             return Ok(Face::Socket { listener: Listener::bind(&place).map_err(|e| e.to_string())?, stop });
         }
         let dir = args.dir.as_deref().unwrap_or(Path::new("."));
-        let dir = std::fs::canonicalize(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        let dir = fuse::place(dir).map_err(|e| e.to_string())?;
         Ok(Face::Files { dir })
     }
 
