@@ -20,6 +20,7 @@ fn rooms_of_nobody() -> Option<Room> {
         return None;
     }
     let room = Room::new();
+    fs::set_permissions(room.path("."), fs::Permissions::from_mode(0o755)).unwrap();
     chown(room.path("."), Some(NOBODY), Some(NOBODY)).unwrap();
     // The build directory may be closed to others. Copied by another process: a descriptor of ours, open for writing,
     // could live on in a child of another test, and keep the copy from running.

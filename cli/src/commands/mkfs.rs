@@ -32,7 +32,8 @@ use crate::{Failure, file_system, image, output, size};
 pub struct Args {
     /// File (made if missing) or block device.
     image: PathBuf,
-    /// Size, e.g. 512M, 8G, 1T; needed for a file that does not exist yet.
+    /// Size, e.g. 512M, 1.5G, 1T; needed for a file that does not exist yet. K, M, G, T alone or with iB are powers of
+    /// 1024, with B of 1000: 8G is 8GiB, and 8GB is less.
     #[arg(long, short)]
     size: Option<String>,
     /// The file system.

@@ -75,7 +75,7 @@ pub struct Args {
     /// The device: the name of a shipped profile, or the path of a profile file.
     #[arg(long, short, default_value = "kirin9000-ufs31")]
     profile: String,
-    /// Size, e.g. 512M, 8G; needed unless the image exists.
+    /// Size, e.g. 512M, 1.5G (powers of 1024), 8GB (of 1000); needed unless the image exists.
     #[arg(long, short)]
     size: Option<String>,
     /// Keep contents in this file (made if missing) or block device.
