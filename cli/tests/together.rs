@@ -22,6 +22,7 @@ mod flame_page;
 mod formatting;
 mod fsck;
 mod half_made;
+mod inside;
 mod inspect;
 mod inspect_live;
 mod inspect_outputs;

@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(parse("1.5GB"), Some(1_500_000_000));
         assert_eq!(parse("0.001G"), Some(1_073_742));
         assert_eq!(parse("1.9G"), Some(2_040_109_466));
-        assert_eq!(parse("16383.9999999P"), Some(18_446_744_073_596_961_987));
+        assert_eq!(parse("16383.9999999P"), Some(18_446_744_073_596_961_625));
         assert_eq!(parse("16383.999999999999999999P"), None, "2^64");
     }
 

@@ -145,7 +145,7 @@ pub fn id(text: &str) -> Result<u32, String> {
 
 /// Who owns the root directory: who makes the volume, unless it is said otherwise.
 fn root_owner(args: &Args) -> (u32, u32) {
-    let caller = super::tree::caller();
+    let caller = super::names::caller();
     args.root_owner.unwrap_or((caller.uid, caller.gid))
 }
 

@@ -109,7 +109,7 @@ pub struct Args {
     #[arg(long, requires = "profile")]
     paced: bool,
     /// Stay in the foreground; joules are printed at the end.
-    #[arg(short)]
+    #[arg(short, long)]
     foreground: bool,
     /// Mount options, comma-separated.
     #[arg(short, value_delimiter = ',')]

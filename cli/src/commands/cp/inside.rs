@@ -3,7 +3,7 @@
 use vfs::{FileKind, FileSystem, Flow, Ino, NewNode, Seek, SetAttr, SetTime, WriteFlags, XattrFlags, path};
 
 use super::{Glance, Item, Made, Out, Reader, Sink, Source};
-use crate::commands::tree::caller;
+use crate::commands::names::caller;
 use crate::image::Image;
 
 /// A mounted image.

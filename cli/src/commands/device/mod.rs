@@ -91,7 +91,7 @@ pub struct Args {
     #[arg(long)]
     record: Option<PathBuf>,
     /// Stay in the foreground.
-    #[arg(short)]
+    #[arg(short, long)]
     foreground: bool,
     /// This process is the background part of another.
     #[arg(long, hide = true)]
