@@ -21,6 +21,7 @@ mod image;
 mod interrupt;
 mod joules;
 mod live;
+mod meant;
 mod metered;
 mod of_devices;
 mod output;
@@ -30,6 +31,7 @@ mod progress;
 mod recorded;
 mod recording;
 mod saved;
+mod schema;
 mod session;
 mod size;
 mod spent;
@@ -102,7 +104,7 @@ enum Command {
 fn main() -> ExitCode {
     let mut command = help::command();
     let parsed = command.try_get_matches_from_mut(std::env::args_os());
-    match parsed.and_then(|m| Cli::from_arg_matches(&m).map_err(|e| e.format(&mut command))) {
+    match parsed.inspect(schema::begin).and_then(|m| Cli::from_arg_matches(&m).map_err(|e| e.format(&mut command))) {
         Ok(cli) => run(cli),
         Err(e) => misused(&e),
     }

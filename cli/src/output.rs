@@ -3,21 +3,23 @@
 use std::io::{ErrorKind, Write};
 use std::sync::OnceLock;
 
-use serde_json::{Value, json};
+use serde_json::Value;
+
+use crate::schema;
 
 /// Prints a failure: one line, or an object with `error`.
 pub fn failure(text: &str, as_json: bool) {
     if as_json {
-        print(&json!({ "error": text }));
+        line(&schema::error(text));
     }
     if !as_json || LOST.get().is_some() {
         eprintln!("joulefs: {text}");
     }
 }
 
-/// Prints a JSON value on standard output.
+/// Prints a JSON value on standard output, with its schema.
 pub fn print(value: &Value) {
-    line(&format!("{value:#}"));
+    line(&schema::text(value));
 }
 
 /// The first failure to print.

@@ -19,7 +19,7 @@ use volume::Kind;
 
 use crate::file_system::Type;
 use crate::half_made::HalfMade;
-use crate::{Failure, file_system, image, output, size};
+use crate::{Failure, file_system, image, meant, output, size};
 
 /// Make a volume in a file or on a block device.
 ///
@@ -223,7 +223,10 @@ fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {
             .find(|(_, n)| n == name || (name == "quota" && *n == "quota_ino"))
             .ok_or_else(|| {
                 let all: Vec<_> = Features::NAMES.iter().map(|(_, n)| *n).collect();
-                Failure::usage(format!("unknown feature {name:?}; known are: modern, none, quota, {}", all.join(", ")))
+                let all = ["modern", "none", "quota"].into_iter().chain(all);
+                let tip = meant::tip(name, all.clone());
+                let all = all.collect::<Vec<_>>().join(", ");
+                Failure::usage(format!("unknown feature {name:?}; known are: {all}{tip}"))
             })?;
         options.features |= *bit;
     }

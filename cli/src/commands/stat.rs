@@ -3,7 +3,7 @@
 //! The words are those of stat(1); a symlink is itself, and not followed.
 
 use serde_json::{Value, json};
-use vfs::{Attr, FileKind, FileSystem, Timestamp, path};
+use vfs::{Attr, FileKind, Timestamp, path};
 
 use super::ls;
 use crate::image::Image;

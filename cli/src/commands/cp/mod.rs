@@ -24,6 +24,7 @@ use serde_json::json;
 use vfs::{DeviceNumber, FileKind, Timestamp};
 use volume::{MountOptions, OptionError};
 
+use crate::commands::mount::options::{meant_by, meant_by_name};
 use crate::failure::one_line;
 use crate::image::Image;
 use crate::interrupt::Interrupt;
@@ -439,8 +440,11 @@ pub fn run(args: &Args, as_json: bool) -> Result<ExitCode, Failure> {
     for option in args.options.iter().filter(|o| !o.is_empty()) {
         let (name, value) = option.split_once('=').map_or((option.as_str(), None), |(n, v)| (n, Some(v)));
         options.set(name, value).map_err(|e| match e {
-            OptionError::Unknown(_) => Failure::usage(format!("-o {option}: {e}; see joulefs mount --help")),
-            OptionError::Value(_) => Failure::usage(format!("-o {option}: {e}")),
+            OptionError::Unknown(_) => {
+                let tip = meant_by_name(name);
+                Failure::usage(format!("-o {option}: {e}{tip}; see joulefs mount --help"))
+            }
+            OptionError::Value(_) => Failure::usage(format!("-o {option}: {e}{}", meant_by(name, value))),
         })?;
     }
     let (target, to) = Target::open(&args.to, options)?;

@@ -238,7 +238,10 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let report = gauge.report();
     let written = ledger.map_or(Ok(()), |file| whole::write(&file, text(&report, &file)));
     if args.foreground {
-        output::line(&if as_json { format!("{:#}", report.json()) } else { table(&report) });
+        match as_json {
+            true => output::print(&report.json()),
+            false => output::line(&table(&report)),
+        }
     }
     shown.and(written).and(recorded)
 }
