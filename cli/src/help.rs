@@ -6,7 +6,10 @@ use std::fmt::Write;
 
 use clap::{Command, CommandFactory};
 
-use crate::Cli;
+use crate::{Cli, output};
+
+/// Columns of the list.
+const COLUMNS: usize = 80;
 
 /// Every command in the one group where a person looks for it.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -43,7 +46,8 @@ fn list(command: &Command) -> String {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
             let aliases: Vec<&str> = command.get_visible_aliases().collect();
             let also = if aliases.is_empty() { String::new() } else { format!(" [also: {}]", aliases.join(", ")) };
-            let _ = writeln!(text, "  {literal}{name:<width$}{literal:#}  {about}{also}");
+            let about = output::wrapped(&(about + &also), width + 4, COLUMNS);
+            let _ = writeln!(text, "  {literal}{name:<width$}{literal:#}  {about}");
         }
     }
     text
@@ -63,10 +67,9 @@ mod tests {
         assert_eq!(grouped, there);
         for help in [command().render_help().to_string(), command().render_long_help().to_string()] {
             for c in cli.get_subcommands() {
-                let words = format!("{} ", c.get_name());
-                let about = c.get_about().unwrap().to_string();
-                let line = help.lines().filter(|l| l.trim_start().starts_with(&words) && l.contains(&about));
-                assert_eq!(line.count(), 1, "{}: {about}\n{help}", c.get_name());
+                let line = format!("{} {}", c.get_name(), c.get_about().unwrap());
+                let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+                assert_eq!(words.matches(&line).count(), 1, "{line}\n{help}");
             }
             assert!(help.lines().all(|line| line.chars().count() <= 100), "{help}");
             assert!(help.contains("joule") && help.contains("--json") && help.contains("Examples:"), "{help}");

@@ -52,6 +52,25 @@ pub fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// A text in lines of at most so many columns, of which each but the first begins with so many blanks.
+pub fn wrapped(text: &str, indent: usize, columns: usize) -> String {
+    let mut out = String::new();
+    let mut at = indent;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if at > indent && at + 1 + width > columns {
+            out += &format!("\n{:indent$}", "");
+            at = indent;
+        } else if at > indent {
+            out.push(' ');
+            at += 1;
+        }
+        out += word;
+        at += width;
+    }
+    out
+}
+
 /// Bytes as people write them.
 pub fn bytes(n: u64) -> String {
     lab::report::words::bytes(n)

@@ -126,7 +126,8 @@ mod tests {
         let mut all = Vec::new();
         leaves(&crate::Cli::command(), "", &mut all);
         all.sort();
-        let mut said: Vec<String> = SCHEMAS.iter().map(|s| s.0).chain(NO_OBJECT.iter().copied()).map(str::to_owned).collect();
+        let mut said: Vec<String> =
+            SCHEMAS.iter().map(|s| s.0).chain(NO_OBJECT.iter().copied()).map(str::to_owned).collect();
         said.sort();
         assert_eq!(said, all);
     }

@@ -55,13 +55,13 @@ fn both(mut test: impl FnMut(&Room, &str, &Path, &mut dyn FnMut())) {
     for kind in ["f2fs", "scherlfs"] {
         let room = Room::new();
         let (image, dir) = (room.text("v.img"), room.text("m"));
+        let _guard = Mounted(&room);
         fs::create_dir(&dir).unwrap();
         done(&["mkfs", &image, "--size", "128M", "--type", kind]);
         done(&["mount", &image, &dir]);
         grow(Path::new(&dir));
         done(&["umount", &dir]);
         done(&["mount", &image, &dir, "-o", "ro,noatime"]);
-        let _guard = Mounted(&room);
         let mut unmounted = false;
         let mut unmount = || {
             done(&["umount", &dir]);
@@ -110,7 +110,8 @@ fn stat_says_what_linux_says() {
 #[test]
 fn df_says_what_linux_says_of_an_image_and_of_a_mount() {
     both(|room, image, dir, unmount| {
-        let linux = theirs("df -B1 --output=size,used,avail,pcent . | tail -1; df --output=itotal,iused . | tail -1", dir);
+        let linux =
+            theirs("df -B1 --output=size,used,avail,pcent . | tail -1; df --output=itotal,iused . | tail -1", dir);
         let linux: Vec<&str> = linux.split_whitespace().collect();
         let said = |row: &Value| {
             let keys = ["bytes", "used_bytes", "available_bytes", "inodes", "inodes_used"];
@@ -134,11 +135,15 @@ fn df_says_what_linux_says_of_an_image_and_of_a_mount() {
 #[test]
 fn du_says_what_linux_says() {
     both(|_, image, dir, unmount| {
-        for (linux, ours) in [("", &[][..]), ("-a", &["-a"]), ("-s", &["-s"]), ("-d1", &["--max-depth", "1"]), ("-ad1", &["-a", "-d1"])] {
+        for (linux, ours) in
+            [("", &[][..]), ("-a", &["-a"]), ("-s", &["-s"]), ("-d1", &["--max-depth", "1"]), ("-ad1", &["-a", "-d1"])]
+        {
             let mut expected: Vec<(u64, String)> = theirs(&format!("du -B1 {linux} ."), dir)
                 .lines()
                 .map(|line| line.split_once('\t').unwrap())
-                .map(|(bytes, name)| (bytes.parse().unwrap(), name.trim_start_matches(['.', '/']).to_owned()))
+                .map(|(bytes, name)| {
+                    (bytes.parse().unwrap(), name.trim_start_matches('.').trim_start_matches('/').to_owned())
+                })
                 .collect();
             let place = format!("{}:/", image);
             // The image is in use; what is mounted to read leaves readers in.
@@ -151,7 +156,9 @@ fn du_says_what_linux_says() {
                 .map(|(bytes, path)| (bytes, path.strip_prefix(&place).unwrap().to_owned()))
                 .collect();
             // Of two names of one file Linux's program counts the one that it meets first.
-            let second = |list: &mut Vec<(u64, String)>| list.retain(|(_, n)| !n.ends_with("again") && !n.ends_with("two names"));
+            let second = |list: &mut Vec<(u64, String)>| {
+                list.retain(|(_, n)| !n.ends_with("again") && !n.ends_with("two names"))
+            };
             if ours.contains(&"-a") {
                 second(&mut expected);
                 second(&mut said);
@@ -174,7 +181,8 @@ fn du_says_what_linux_says() {
 #[test]
 fn tree_draws_what_is_there() {
     both(|_, image, dir, unmount| {
-        let all: Vec<String> = theirs("find . -mindepth 1 -printf '%P %y\\n' | sort", dir).lines().map(str::to_owned).collect();
+        let all: Vec<String> =
+            theirs("find . -mindepth 1 -printf '%P %y\\n' | sort", dir).lines().map(str::to_owned).collect();
         unmount();
         fn walk(value: &Value, above: &str, out: &mut Vec<String>) {
             for child in value["children"].as_array().unwrap() {
@@ -201,14 +209,20 @@ fn tree_draws_what_is_there() {
         expected.sort();
         assert_eq!(ours, expected);
         let dirs = expected.iter().filter(|line| line.ends_with(" d")).count() as u64;
-        assert_eq!((value["directories"].as_u64(), value["files"].as_u64()), (Some(dirs), Some(expected.len() as u64 - dirs)));
+        assert_eq!(
+            (value["directories"].as_u64(), value["files"].as_u64()),
+            (Some(dirs), Some(expected.len() as u64 - dirs))
+        );
         let text = done(&["tree", &format!("{image}:/a")]);
         let drawn = format!(
             "{image}:/a\n├── b/\n│   ├── c/\n│   │   └── again  (8.79 KiB)\n│   └── two names  (8.79 KiB)\n\
              ├── large  (292.97 KiB)\n└── pipe  (fifo)\n\n2 directories, 4 files\n"
         );
         assert_eq!(text, drawn);
-        assert_eq!(done(&["tree", "-d", "-L", "1", &format!("{image}:/a")]), format!("{image}:/a\n└── b/\n\n1 directories\n"));
+        assert_eq!(
+            done(&["tree", "-d", "-L", "1", &format!("{image}:/a")]),
+            format!("{image}:/a\n└── b/\n\n1 directories\n")
+        );
         assert!(!done(&["tree", &place]).contains(".hidden") && done(&["tree", "-a", &place]).contains(".hidden"));
         refused(&["tree", &format!("{image}:/small")], &[":/small", "not a directory"]);
         assert_eq!(joulefs(&["tree", image]).code, 2);

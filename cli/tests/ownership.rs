@@ -71,7 +71,11 @@ fn an_ordinary_user_makes_a_volume_mounts_it_and_writes_to_it() {
     for kind in ["f2fs", "scherlfs"] {
         let Some(room) = rooms_of_nobody() else { return };
         let _guard = Mounted(&room);
-        works(NOBODY, &room, &format!("joulefs mkfs v.img --size 64M --type {kind} && mkdir m && joulefs mount v.img m"));
+        works(
+            NOBODY,
+            &room,
+            &format!("joulefs mkfs v.img --size 64M --type {kind} && mkdir m && joulefs mount v.img m"),
+        );
         works(NOBODY, &room, "echo hi > m/x");
         assert_eq!(works(NOBODY, &room, "cat m/x && stat -c %u:%g m m/x"), "hi\n65534:65534\n65534:65534\n");
         works(NOBODY, &room, "joulefs unmount m");

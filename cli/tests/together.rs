@@ -37,6 +37,7 @@ mod nbd;
 mod ownership;
 mod recorded_contents;
 mod rescued;
+mod schemas;
 mod scherlfs;
 mod scherlfs_replayed;
 mod settling;

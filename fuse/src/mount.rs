@@ -134,7 +134,9 @@ pub enum MountError {
         dir: PathBuf,
     },
     /// The kernel has no FUSE here.
-    #[error("/dev/fuse: {error}; a mount needs FUSE: load the module (modprobe fuse), or start the container with --device /dev/fuse --cap-add SYS_ADMIN; ls, cat, cp and the like need no mount")]
+    #[error(
+        "/dev/fuse: {error}; a mount needs FUSE: load the module (modprobe fuse), or start the container with --device /dev/fuse --cap-add SYS_ADMIN; ls, cat, cp and the like need no mount"
+    )]
     NoFuse {
         /// Why the device cannot be opened.
         error: io::Error,

@@ -97,7 +97,9 @@ impl Shown {
     fn check(&self, perm: u16) -> Result<()> {
         match perm & self.owner.hidden() {
             0 => Ok(()),
-            _ => Err(Error::NotPermitted("no set-id bits where everything is mounted as belonging to one user or group")),
+            _ => {
+                Err(Error::NotPermitted("no set-id bits where everything is mounted as belonging to one user or group"))
+            }
         }
     }
 }

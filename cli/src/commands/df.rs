@@ -67,7 +67,8 @@ fn of_mount(dir: &Path) -> Result<Row, Failure> {
     let named = |e: &dyn std::fmt::Display| format!("{}: {e}", dir.display());
     let inside = std::fs::canonicalize(dir).map_err(|e| named(&e))?;
     let mounts = fuse::unmount::mounts().map_err(|e| named(&e))?;
-    let mount = mounts.into_iter().rev().filter(|m| inside.starts_with(&m.dir)).max_by_key(|m| m.dir.components().count());
+    let mount =
+        mounts.into_iter().rev().filter(|m| inside.starts_with(&m.dir)).max_by_key(|m| m.dir.components().count());
     let mount = mount.filter(|m| m.kind == "fuse.joulefs").ok_or_else(|| {
         format!("{}: no volume of this program is mounted there; df says how full others are", dir.display())
     })?;

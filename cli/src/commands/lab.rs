@@ -173,7 +173,9 @@ fn check(experiment: &Experiment, changes: &Changes, args: &RunArgs) -> Result<(
             let set = typed.map_or(name.as_str(), String::as_str);
             let why = e.to_string();
             let tip = meant::tip_of_field(&why);
-            return Err(Failure::from(why + &tip).named(format_args!("--set {set}")).into_usage());
+            return Err(Failure::from(why.trim_end().to_owned() + &tip)
+                .named(format_args!("--set {set}"))
+                .into_usage());
         }
     }
     Err(said(&e, args))

@@ -3,7 +3,7 @@
 //! What is set by them is [`super::parse`]'s and the file systems' own; this is what people read, and what a mistyped name is
 //! compared with.
 
-use crate::meant;
+use crate::{meant, output};
 
 /// An option: its name, its values (empty: it takes none), what it means.
 type Choice = (&'static str, &'static str, &'static str);
@@ -54,7 +54,11 @@ const F2FS: &[Choice] = &[
          together stay in few pieces; default off",
     ),
     ("node_cache", "MIB", "of nodes that are kept; default: a 64th of the memory, 32 to 256"),
-    ("compress_algorithm", "lz4|zstd[:LEVEL]|lzo|lzo-rle", "of new compressed files, on a volume with the feature compression"),
+    (
+        "compress_algorithm",
+        "lz4|zstd[:LEVEL]|lzo|lzo-rle",
+        "of new compressed files, on a volume with the feature compression",
+    ),
     ("compress_log_size", "2..8", "blocks in a cluster, as a power of two"),
     ("compress_extension", "EXT|*", "new files of this name are compressed; may be repeated"),
     ("nocompress_extension", "EXT", "new files of this name are not; may be repeated"),
@@ -118,8 +122,8 @@ const SCHERLFS: &[Choice] = &[
 const ALL: [(&str, &[Choice]); 3] =
     [("Options for -o", EITHER), ("Of a volume of F2FS", F2FS), ("Of a volume of ScherlFS", SCHERLFS)];
 
-/// Columns of what an option means.
-const WIDTH: usize = 84;
+/// Columns of the table.
+const COLUMNS: usize = 92;
 
 /// The table for `--help`.
 pub fn table() -> String {
@@ -129,16 +133,7 @@ pub fn table() -> String {
         for (name, values, meaning) in choices {
             let values = if values.is_empty() { String::new() } else { format!("={values}") };
             text += &format!("  {name}{values}\n");
-            let mut line = String::new();
-            for word in meaning.split(' ') {
-                if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > WIDTH {
-                    text += &format!("        {line}\n");
-                    line.clear();
-                }
-                line += if line.is_empty() { "" } else { " " };
-                line += word;
-            }
-            text += &format!("        {line}\n");
+            text += &format!("        {}\n", output::wrapped(meaning, 8, COLUMNS));
         }
         text += "\n";
     }
@@ -221,7 +216,7 @@ mod tests {
     #[test]
     fn the_table_fits_a_terminal_and_holds_every_meaning() {
         let text = table();
-        assert!(text.lines().all(|line| line.chars().count() <= 92), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
         for (_, choices) in ALL {
             for (name, _, meaning) in choices {
                 let words: Vec<&str> = text.split_whitespace().collect();
