@@ -230,10 +230,14 @@ fn lists(
     places.resize(inode.continuations, None);
     let mut out = Vec::with_capacity(places.len());
     for (n, at) in places.into_iter().enumerate() {
-        let right =
-            |b: &Block| mine(b, Kind::Continuation, n, inode.continuations) && chain::read_continuation(b).is_ok();
+        let earlier = |b: &Block| {
+            Header::expect(b, Kind::Continuation).is_ok_and(|h| h.ino == ino && h.seq < inode.header.seq)
+        };
+        let right = |b: &Block| {
+            (earlier(b) || mine(b, Kind::Continuation, n, inode.continuations)) && chain::read_continuation(b).is_ok()
+        };
         let block = at.and_then(|at| part(disk, at, done, right));
-        let list = block.and_then(|b| chain::read_continuation(&b).ok());
+        let list = block.and_then(|b| chain::read_continuation(&b).ok()).map(|c| c.extents);
         own.extend(at.filter(|_| list.is_some()));
         out.push(list);
     }
