@@ -95,7 +95,9 @@ pub(crate) fn inode_at(dev: &dyn BlockDevice, ino: Ino, at: Addr, cause: Cause) 
         let header = Header::expect(block, Kind::Continuation).map_err(|e| wrong(at, &e))?;
         let more = chain::read_continuation(block).map_err(|e| wrong(at, &e))?;
         // One that an earlier version of the inode wrote says which block of the file it begins with.
-        let stays = header.ino == ino && header.seq < found.header.seq && more.first == first as u32;
+        let (then, now) = (header.epoch.count, found.header.epoch.count);
+        let earlier = then < now || header.seq < found.header.seq;
+        let stays = header.ino == ino && earlier && more.first == first as u32;
         let n = rest.len();
         if !stays && !with_it(&header, n, found.continuations) {
             let of = found.continuations;

@@ -46,6 +46,11 @@ impl Node {
     }
 }
 
+/// Whether a continuation was written by an earlier version of its inode.
+pub(crate) fn earlier(continuation: &Header, inode: &Header) -> bool {
+    continuation.epoch.count < inode.epoch.count || continuation.seq < inode.seq
+}
+
 /// Reads an inode with its continuations.
 pub(crate) fn node(disk: &Disk<'_>, ino: Ino, at: Addr) -> Result<Node, String> {
     let block = disk.read(at)?;
@@ -61,7 +66,7 @@ pub(crate) fn node(disk: &Disk<'_>, ino: Ino, at: Addr) -> Result<Node, String> 
         let h = Header::expect(&block, kind).map_err(|e| format!("block {at}: {e}"))?;
         let mine = (h.ino, h.seq, h.epoch) == (ino, inode.header.seq, inode.header.epoch);
         // What an earlier version of the inode wrote: which part it was then, says nothing.
-        if kind == Kind::Continuation && h.ino == ino && h.seq < inode.header.seq {
+        if kind == Kind::Continuation && h.ino == ino && earlier(&h, &inode.header) {
             return Ok(block);
         }
         match mine && usize::from(h.piece) == n && usize::from(h.pieces) == of {
@@ -90,7 +95,7 @@ pub(crate) fn node(disk: &Disk<'_>, ino: Ino, at: Addr) -> Result<Node, String> 
         let block = part(at, Kind::Continuation, n, inode.continuations)?;
         let more = chain::read_continuation(&block).map_err(|e| e.to_string())?;
         let says = Header::read(&block).map_err(|e| e.to_string())?;
-        if says.seq < inode.header.seq && more.first != first as u32 {
+        if earlier(&says, &inode.header) && more.first != first as u32 {
             return Err(format!("block {at} begins with block {} of the file, not with {first}", more.first));
         }
         first = more.extents.iter().map(|e| e.blocks()).fold(first, u64::saturating_add);

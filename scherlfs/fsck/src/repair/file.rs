@@ -9,7 +9,7 @@ use scherlfs_format::{Addr, BLOCK, Block, Ino, Run, Seq};
 
 use super::action::What;
 use crate::kind;
-use crate::{Disk, unflip};
+use crate::{Disk, map, unflip};
 
 /// An inode as it is or will be.
 #[derive(Debug, Clone)]
@@ -231,7 +231,7 @@ fn lists(
     let mut out = Vec::with_capacity(places.len());
     for (n, at) in places.into_iter().enumerate() {
         let earlier = |b: &Block| {
-            Header::expect(b, Kind::Continuation).is_ok_and(|h| h.ino == ino && h.seq < inode.header.seq)
+            Header::expect(b, Kind::Continuation).is_ok_and(|h| h.ino == ino && map::earlier(&h, &inode.header))
         };
         let right = |b: &Block| {
             (earlier(b) || mine(b, Kind::Continuation, n, inode.continuations)) && chain::read_continuation(b).is_ok()
