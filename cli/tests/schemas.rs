@@ -75,7 +75,10 @@ fn every_object_that_is_printed_has_the_schema_that_is_documented() {
 
     walk.asks("replay", &[&recording, "--profile", "microdrive"]);
     walk.asks("trace stat", &[&recording]);
-    walk.asks("trace convert", &[&calls, "--to", "calls", "-o", &room.text("converted")]);
+    walk.asks(
+        "trace convert",
+        &[&here("trace/fixtures/blktrace/vdb.blktrace.zst"), "--to", "iolog", "-o", &room.text("converted")],
+    );
     walk.asks("trace replay", &[&calls, "--profile", "microdrive"]);
     walk.asks("top", &["--from", &here("trace/fixtures/ftrace/pipe.txt.zst"), "--once"]);
     walk.asks("energy", &[&here("trace/fixtures/blktrace/vdb.blktrace.zst")]);
