@@ -1,13 +1,18 @@
 //! `joulefs mkfs`: where is a volume made, of what size, and what must not be destroyed for it?
 //!
-//! A file that is made here is gone if the format fails. Layout and defaults are `f2fs::mkfs`'s and `scherlfs::make`'s.
+//! A file that is made here is gone if the format fails. With `--from` it is filled, too ([`from`]). Layout and defaults are `f2fs::mkfs`'s and `scherlfs::make`'s.
+
+mod described;
+mod from;
+mod labels;
+mod owners;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use device::{Access, BlockDevice, FileDevice, RealClock};
+use device::{Access, BlockDevice, Clock, FileDevice, RealClock};
 use f2fs::mkfs::{self, MkfsError, Options};
 use format::superblock::Features;
 use rustix::fs::SeekFrom;
@@ -28,7 +33,8 @@ use crate::{Failure, file_system, image, meant, output, size};
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  joulefs mkfs disk.img --size 8G\n  \
     joulefs mkfs disk.img --size 512M --label photos --features modern,quota\n  joulefs mkfs /dev/sdx\n  \
-    joulefs mkfs archive.img --type scherlfs --size 8G")]
+    joulefs mkfs archive.img --type scherlfs --size 8G\n  \
+    joulefs mkfs system.img --from tree --timestamp 1700000000 --read-only")]
 pub struct Args {
     /// File (made if missing) or block device.
     image: PathBuf,
@@ -67,6 +73,8 @@ pub struct Args {
     /// Overwrite what is there.
     #[arg(long, short)]
     force: bool,
+    #[command(flatten)]
+    tree: from::Tree,
 }
 
 /// What a command line asks to be made.
@@ -99,19 +107,18 @@ impl Wanted {
     }
 
     /// Makes it; what was made, for machines, with the bytes for files and the identity.
-    fn make(&self, dev: &Arc<FileDevice>) -> Result<(Value, u64, [u8; 16]), String> {
-        let clock = RealClock::new();
+    fn make(&self, dev: &Arc<FileDevice>, clock: Arc<dyn Clock>) -> Result<(Value, u64, [u8; 16]), String> {
         Ok(match self {
             Wanted::F2fs(options) => {
-                let made = mkfs::format(&**dev, &clock, options).map_err(|e| e.to_string())?;
+                let made = mkfs::format(&**dev, &*clock, options).map_err(|e| e.to_string())?;
                 (json!({ "features": made.features.names() }), made.user_blocks * 4096, made.uuid)
             }
             Wanted::ScherlFs(options) => {
-                make::format(dev.clone(), &clock, options).map_err(|e| e.to_string())?;
+                make::format(dev.clone(), &*clock, options).map_err(|e| e.to_string())?;
                 let mounted = volume::mount(
                     Kind::ScherlFs,
                     dev.clone(),
-                    Arc::new(clock),
+                    clock,
                     volume::MountOptions::default().read_only(true),
                 )
                 .map_err(|e| e.to_string())?;
@@ -242,6 +249,9 @@ fn of_f2fs(args: &Args, uuid: Option<[u8; 16]>) -> Result<Options, Failure> {
 /// Runs it.
 pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
     let mut options = options(args)?;
+    if let Some(from) = &args.tree.from {
+        return from::run(args, from, options, as_json);
+    }
     let path = &args.image;
     let size = args.size.as_deref().map(|s| options.size(s)).transpose()?;
     let there = std::fs::metadata(path).ok();
@@ -278,7 +288,7 @@ pub fn run(args: &Args, as_json: bool) -> Result<(), Failure> {
         }
     };
     let dev = Arc::new(dev);
-    let (mut said, user_bytes, uuid) = options.make(&dev).map_err(|e| format!("{}: {e}", path.display()))?;
+    let (mut said, user_bytes, uuid) = options.make(&dev, Arc::new(RealClock::new())).map_err(|e| format!("{}: {e}", path.display()))?;
     if let Some(made) = made {
         made.keep();
     }
