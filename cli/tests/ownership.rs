@@ -154,6 +154,7 @@ fn what_root_makes_is_roots_and_owners_that_cannot_be_are_named() {
     for wrong in ["me", "1000", "1:", ":1", "-1:0", "4294967295:0", "1:2:3"] {
         misused(&["mkfs", &image, "--size", "64M", &format!("--root-owner={wrong}")], &["--root-owner"]);
     }
+    misused(&["mkfs", &image, "--from", &room.text("."), "--root-owner", "1:1"], &["--root-owner", "--from"]);
     done(&["mkfs", &image, "--size", "64M"]);
     for wrong in ["uid", "uid=", "gid=x", "uid=-1", "uid=4294967295"] {
         misused(&["mount", &image, &room.text("."), "-o", wrong], &[wrong, "number of a user or group"]);

@@ -64,8 +64,9 @@ pub struct Args {
     /// before. ScherlFS only.
     #[arg(long, value_name = "PLACE", value_parser = Placement::parse)]
     placement: Option<Placement>,
-    /// Who owns the root directory: numbers of a user and a group. Default: who makes the volume.
-    #[arg(long, short = 'R', value_name = "UID:GID", value_parser = owner)]
+    /// Who owns the root directory: numbers of a user and a group. Default: who makes the volume. With --from owners are
+    /// those of the tree.
+    #[arg(long, short = 'R', value_name = "UID:GID", value_parser = owner, conflicts_with = "from")]
     root_owner: Option<(u32, u32)>,
     /// Identity, 32 hexadecimal digits with or without dashes; default: random.
     #[arg(long)]
@@ -150,10 +151,12 @@ pub fn id(text: &str) -> Result<u32, String> {
     id.ok_or_else(|| format!("{text:?} is not the number of a user or group, 0 to {}", u32::MAX - 1))
 }
 
-/// Who owns the root directory: who makes the volume, unless it is said otherwise.
+/// Who owns the root directory: who makes the volume, unless it is said otherwise. An image of a tree is the same whoever
+/// makes it: what the tree does not have (lost+found) is root's.
 fn root_owner(args: &Args) -> (u32, u32) {
     let caller = super::names::caller();
-    args.root_owner.unwrap_or((caller.uid, caller.gid))
+    let default = if args.tree.from.is_some() { (0, 0) } else { (caller.uid, caller.gid) };
+    args.root_owner.unwrap_or(default)
 }
 
 /// What `f2fs::mkfs` refuses whatever the size is, told by the names that options have on the command line.
