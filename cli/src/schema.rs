@@ -1,7 +1,7 @@
 //! Which form does a JSON answer have?
 //!
-//! Every object that `--json` prints carries the name and the version of its form as `schema`, so that a program that reads
-//! it can tell what it was written for from what it was not. docs/json.md has the rule by which versions change. A list has
+//! Every object that `--json` prints carries the name and the version of its form as `schema` and `schema_version`, so that
+//! a program that reads it can tell what it was written for from what it was not. docs/json.md has the rule by which versions change. A list has
 //! no place for it: the form of its objects is its command's.
 
 use std::sync::OnceLock;
@@ -70,11 +70,15 @@ struct Marked<'a> {
 impl Serialize for Marked<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Value::Object(object) = self.value else { return self.value.serialize(to) };
-        let mut map = to.serialize_map(Some(object.len() + 1))?;
+        let mut map = to.serialize_map(None)?;
         for (key, value) in object {
             map.serialize_entry(key, value)?;
         }
-        map.serialize_entry("schema", &json!({ "name": self.name, "version": self.version }))?;
+        // A form that is an account of its own, such as that of inspect, says so itself.
+        if !object.contains_key("schema") {
+            map.serialize_entry("schema", &format!("joulefs-{}", self.name.replace(' ', "-")))?;
+            map.serialize_entry("schema_version", &self.version)?;
+        }
         map.end()
     }
 }
@@ -145,6 +149,6 @@ mod tests {
     fn a_list_stays_what_it_is() {
         assert_eq!(line(&json!([1])), "[1]");
         let value: Value = serde_json::from_str(&error("x")).unwrap();
-        assert_eq!(value, json!({ "error": "x", "schema": { "name": "error", "version": 1 } }));
+        assert_eq!(value, json!({ "error": "x", "schema": "joulefs-error", "schema_version": 1 }));
     }
 }

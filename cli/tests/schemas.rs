@@ -36,8 +36,9 @@ impl Walk {
         let value: Value = serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{command}: {e}: {}", ran.out));
         let version = self.documented.iter().find(|(name, _)| name == command);
         let version = version.unwrap_or_else(|| panic!("{command} is not documented")).1;
-        assert_eq!(value["schema"]["name"], *command, "{command} {args:?}");
-        assert_eq!(value["schema"]["version"].as_u64(), Some(version), "{command} {args:?}");
+        assert_eq!(value["schema"], format!("joulefs-{}", command.replace(' ', "-")), "{command} {args:?}");
+        assert_eq!(value["schema_version"].as_u64(), Some(version), "{command} {args:?}");
+        assert_eq!(ran.out.matches("\"schema\":").count(), 1, "{command} {args:?}");
         self.seen.insert(command.to_owned());
         value
     }
@@ -108,6 +109,6 @@ fn every_object_that_is_printed_has_the_schema_that_is_documented() {
 
     let failed = joulefs(&["--json", "info", "/nowhere"]);
     let value: Value = serde_json::from_str(&failed.out).unwrap();
-    assert_eq!((value["schema"]["name"].as_str(), value["schema"]["version"].as_u64()), (Some("error"), Some(1)));
+    assert_eq!((value["schema"].as_str(), value["schema_version"].as_u64()), (Some("joulefs-error"), Some(1)));
     assert!(value["error"].as_str().unwrap().contains("/nowhere"));
 }
