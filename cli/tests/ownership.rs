@@ -80,7 +80,7 @@ fn an_ordinary_user_makes_a_volume_mounts_it_and_writes_to_it() {
         assert_eq!(works(NOBODY, &room, "cat m/x && stat -c %u:%g m m/x"), "hi\n65534:65534\n65534:65534\n");
         works(NOBODY, &room, "joulefs unmount m");
         if kind == "f2fs" {
-            assert_clean(&room.path("v.img"));
+            assert_clean(room.path("v.img"));
         }
     }
 }
@@ -144,7 +144,7 @@ fn root_mounts_for_somebody_and_what_others_own_is_theirs_to_change_but_not_to_o
     assert_eq!(stored("m/program"), (0, 0o755), "changed by somebody, it no longer runs as root");
     assert_eq!((stored("m/of-root").0, stored("m/d").0), (0, NOBODY));
     done(&["unmount", &dir]);
-    assert_clean(&room.path("v.img"));
+    assert_clean(room.path("v.img"));
 }
 
 #[test]
