@@ -116,7 +116,7 @@ mod tests {
     const NO_OBJECT: &[&str] = &["cat", "df", "du", "ls", "stat", "energy profiles", "lab keep", "lab list", "lab run"];
 
     fn leaves(command: &Command, above: &str, out: &mut Vec<String>) {
-        for below in command.get_subcommands() {
+        for below in command.get_subcommands().filter(|c| !c.is_hide_set()) {
             let name = format!("{above}{}", below.get_name());
             if !below.has_subcommands() || !below.is_subcommand_required_set() {
                 out.push(name.clone());
