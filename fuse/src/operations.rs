@@ -112,10 +112,18 @@ impl Adapter {
         }
     }
 
+    /// How long the kernel may believe what a name in a directory leads to. It compares names by their bytes: of the
+    /// other spellings of a name that changed it would hear nothing.
+    pub(crate) fn ttl_in(&self, dir: Ino) -> Duration {
+        if self.fs.folds(dir) { Duration::ZERO } else { self.ttl }
+    }
+
+    /// Answers with an entry of directory `ino`.
     pub(crate) fn reply_entry(&self, what: &str, ino: Ino, result: Result<Entry>, reply: ReplyEntry) {
         match result {
             Ok(entry) => {
-                reply.entry(&self.ttl, &self.numbers.attr(&entry.attr), Generation(u64::from(entry.attr.generation)))
+                let ttl = self.ttl_in(ino);
+                reply.entry(&ttl, &self.numbers.attr(&entry.attr), Generation(u64::from(entry.attr.generation)))
             }
             Err(error) => reply.error(failed(what, ino, &error)),
         }
@@ -135,7 +143,7 @@ impl Adapter {
         let from_cache = flags.contains(WriteFlags::FROM_CACHE);
         let mut done = 0;
         let refused = |error: Error| {
-            if from_cache && matches!(error, Error::NotPermitted(_)) {
+            if from_cache && matches!(error, Error::NotPermitted(_) | Error::NoKey) {
                 self.notices.refused(self.numbers.to_fuse(ino));
             }
             error

@@ -32,6 +32,10 @@ pub trait FileSystem: Send + Sync + 'static {
     /// known by its number alone (an NFS handle) gets a reference. Without links and references it is
     /// [`NotFound`](crate::Error::NotFound).
     fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Entry>;
+    /// True if a directory takes different bytes for one name, so that a change of one may change what another leads to.
+    fn folds(&self, _dir: Ino) -> bool {
+        false
+    }
     /// Gives `count` references back.
     fn forget(&self, ino: Ino, count: u64);
     /// `stat`.

@@ -3,7 +3,7 @@
 //! * [`blocks`]: a directory's blocks in memory. [`block`]: one of them, and which names can be in it.
 //! * [`change`]: finding, adding, removing and redirecting entries.
 //! * [`list`]: walking all entries in a stable order.
-//! * [`no_key`]: what encrypted names are called.
+//! * [`naming`]: how names are compared, hashed and spelled. [`no_key`]: what encrypted names are called.
 //!
 //! The caller holds the directory's lock exclusively: even a look may bring blocks into memory.
 
@@ -11,6 +11,7 @@ pub mod block;
 pub mod blocks;
 pub mod change;
 pub mod list;
+pub(crate) mod naming;
 pub(crate) mod no_key;
 
 use vfs::FileKind;
